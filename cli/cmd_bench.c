@@ -23,6 +23,7 @@
 #include "ptq/model/block_pass.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/model.h"
+#include "ptq/recipe/resolve.h"
 #include "ptq/recipe/shipped.h"
 #include "ptq/state/environment.h"
 #include "ptq/tensor/linalg.h"
@@ -340,7 +341,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram, quantize, kernels, "
                                          "code, scaling or cluster",
                          subject);
-    const bool bf16 = o->spec.calib_dtype == 1;
+    const bool bf16 = calm_spec_settled(&o->spec).calib_dtype == 1;
     if (backward && bf16)
         return calm_fail(ctx, CALM_EARG, "calm bench backward: gradients are of f32; --calib-dtype bf16 is of forward, "
                                          "gram and scaling");

@@ -80,6 +80,13 @@ static calm_status help_with(calm_ctx *ctx, const calm_recipe *recipe, const cal
     return status;
 }
 
+static calm_status say_result(calm_ctx *ctx, const options *o, const calm_run *run, const char *lock)
+{
+    calm_forecast *forecast;
+    CALM_TRY(calm_stages_forecast(ctx, run, &forecast));
+    return (o->json ? calm_report_json : calm_report_print)(ctx, calm_run_result(run), forecast, lock);
+}
+
 static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_recipe *recipe, const calm_json *expected,
                                   calm_progress *progress)
 {
@@ -94,7 +101,7 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
     calm_status status = calm_progress_end(ctx, progress);
     const char *lock = o->locked || recipe->n_budgets > 1 ? NULL : o->lock;
     if (status == CALM_OK && run.run)
-        status = (o->json ? calm_report_json : calm_report_print)(ctx, calm_run_result(run.run), lock);
+        status = say_result(ctx, o, run.run, lock);
     if (status == CALM_OK)
         status = settle(ctx, o, &run);
     if (status == CALM_OK && run.run && o->report)

@@ -156,10 +156,9 @@ static calm_status print_engines(calm_ctx *ctx, const calm_recipe *recipe, calm_
     return CALM_OK;
 }
 
-calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *lock)
+calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const calm_forecast *forecast, const char *lock)
 {
     const calm_recipe *recipe = r->recipe;
-    calm_forecast *forecast;
     CALM_SCOPED_TEXT(text);
     calm_text_printf(&text, "\n");
     if (recipe->n_budgets > 1) {
@@ -189,7 +188,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const char *l
     calm_text_printf(&text, "  time         %.1f s (%.1f %% of it scoring)%s\n", r->seconds,
                      100 * r->score_seconds / ctx->n_threads / r->seconds,
                      r->n_cached ? "; candidates of the store were used" : "");
-    if (ctx->status == CALM_OK && calm_stages_forecast(ctx, r, &forecast) == CALM_OK)
+    if (ctx->status == CALM_OK)
         calm_stages_print(ctx, r, forecast, &text);
     if (ctx->status == CALM_OK)
         print_ranks(ctx, r, &text);
@@ -346,7 +345,7 @@ static calm_json *ranks_json(const calm_result *r)
     return rows;
 }
 
-calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lock)
+calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const calm_forecast *forecast, const char *lock)
 {
     if (r->recipe->n_budgets > 1)    /* no checkpoint, a row for each */
         return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", r->run_id), CALM_KV("budgets", budgets_json(r)),
@@ -354,8 +353,6 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const char *lo
                                                 CALM_KV("stages", calm_stages_json(ctx, r, NULL)),
                                                 CALM_KV("ranks", ranks_json(r))));
     calm_json *units = calm_json_new_array(), *before = NULL, *after = NULL, *text = NULL;
-    calm_forecast *forecast;
-    calm_stages_forecast(ctx, r, &forecast);
     calm_summary_units(ctx, r, add_unit_json, units);
     if (r->evaluates) {
         before = r->encoder ? NULL : measure_json(&r->eval_float);

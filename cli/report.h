@@ -2,13 +2,16 @@
 #ifndef CALM_CLI_REPORT_H
 #define CALM_CLI_REPORT_H
 
-#include "ptq/state/result.h"
+#include "cli/stages.h"
 
-/* Tables and summary on stdout.  lock: path of the lock that is written next to; NULL: none. */
-calm_status calm_report_print(calm_ctx *ctx, const calm_result *result, const char *lock);
+/* Tables and summary on stdout.  forecast: of the run; NULL: none was made.
+ * lock: path of the lock that is written next to; NULL: none. */
+calm_status calm_report_print(calm_ctx *ctx, const calm_result *result, const calm_forecast *forecast,
+                              const char *lock);
 
 /* The same as one JSON object on stdout. */
-calm_status calm_report_json(calm_ctx *ctx, const calm_result *result, const char *lock);
+calm_status calm_report_json(calm_ctx *ctx, const calm_result *result, const calm_forecast *forecast,
+                             const char *lock);
 
 /* Append, behind `before`, the command that evaluates what was written to `output`: of several formats the first that
  * is a checkpoint, in its own folder.  Nothing where there is none. */

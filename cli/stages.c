@@ -84,10 +84,20 @@ calm_json *calm_stages_json(calm_ctx *ctx, const calm_result *r, const calm_fore
     return rows;
 }
 
-calm_status calm_stages_forecast(calm_ctx *ctx, const calm_result *r, calm_forecast **out)
+/* In the store, for the page of calm report; where that fails the run is none the worse. */
+static void keep(calm_ctx *ctx, const calm_run *run, const calm_forecast *forecast)
 {
+    stages all;
+    if (list(ctx, NULL, forecast, &all) == CALM_OK)
+        calm_run_times_forecast(ctx, run, all.forecast, all.n);
+    calm_ctx_forgive(ctx);
+}
+
+calm_status calm_stages_forecast(calm_ctx *ctx, const calm_run *run, calm_forecast **out)
+{
+    const calm_result *r = calm_run_result(run);
     *out = NULL;
-    if (r->seconds < LEAST_SECONDS || r->n_ranks || r->n_cached)
+    if (r->seconds < LEAST_SECONDS || r->n_ranks || r->n_cached || r->recipe->n_budgets > 1)
         return CALM_OK;
     calm_forecast *forecast;
     /* The notes of the run have been said. */
@@ -96,8 +106,10 @@ calm_status calm_stages_forecast(calm_ctx *ctx, const calm_result *r, calm_forec
     ctx->log = NULL;
     const calm_status status = calm_forecast_make(ctx, r->recipe, NULL, NULL, forecast);
     ctx->log = log;
+    calm_ctx_forgive(ctx);
     /* Pools that differ have no rows next to each other. */
     *out = status == CALM_OK && forecast->recipe->n_pool == r->recipe->n_pool ? forecast : NULL;
-    calm_ctx_forgive(ctx);
+    if (*out)
+        keep(ctx, run, forecast);
     return CALM_OK;
 }

@@ -7,7 +7,7 @@
 -- To start:  select * from v_runs;   select * from v_choices where run = 1;
 
 PRAGMA application_id = 0x63616c6d;  -- "calm"
-PRAGMA user_version = 8;             -- version of this schema; a newer one is refused, an older one migrated
+PRAGMA user_version = 9;             -- version of this schema; a newer one is refused, an older one migrated
 
 CREATE TABLE model (                  -- A float checkpoint that was read
   id            INTEGER PRIMARY KEY,  -- joins tables
@@ -380,11 +380,12 @@ CREATE TABLE gate (                               -- What a recipe demands of it
 ) WITHOUT ROWID;
 
 CREATE TABLE run_stage (                          -- Where the time of a run went, of its last attempt
-  run_id       INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,  -- the run
-  position     INTEGER NOT NULL,                  -- order, from 0
-  stage        TEXT NOT NULL,                     -- read, forward, gram, factors, an algorithm, scores, guard ...
-  seconds      REAL NOT NULL,                     -- wall clock
-  cpu_seconds  REAL NOT NULL,                     -- of all threads
+  run_id            INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE,  -- the run
+  position          INTEGER NOT NULL,             -- order, from 0
+  stage             TEXT NOT NULL,                -- read, forward, gram, factors, an algorithm, scores, guard ...
+  seconds           REAL NOT NULL,                -- wall clock
+  cpu_seconds       REAL NOT NULL,                -- of all threads
+  forecast_seconds  REAL,                         -- wall clock by forecast; NULL: a short run, or none was made
   PRIMARY KEY (run_id, position)
 ) WITHOUT ROWID;
 

@@ -478,10 +478,15 @@ typedef struct calm_store_stage {
     int64_t run_id, position;   /* key: order, from 0  */
     const char *stage;          /* "read", "gptq" ...  */
     double seconds, cpu_seconds;
+    double forecast_seconds;    /* NAN: no forecast    */
 } calm_store_stage;
 
 /* Put it, replacing that of the same run and position. */
 calm_status calm_store_stage_put(calm_ctx *ctx, calm_store *store, const calm_store_stage *stage);
+
+/* Put what was forecast of a stage next to what it took.  CALM_EARG: the run has no such stage. */
+calm_status calm_store_stage_forecast(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t position,
+                                      double seconds);
 
 /* ---- reading anything ---- */
 

@@ -144,6 +144,13 @@ static const char take_back[] =
     "DROP TABLE temp.former_ablation; DROP TABLE temp.former_run_evaluation; DROP TABLE temp.former_encoding;"
     "DROP TABLE temp.former_evaluation_window; DROP TABLE temp.former_evaluation;";
 
+/* Of version 8; of older ones there are none. */
+#define STAGES_TAKEN_BACK 9
+static const char take_stages_back[] =
+    "INSERT INTO run_stage (run_id, position, stage, seconds, cpu_seconds)"
+    " SELECT run_id, position, stage, seconds, cpu_seconds FROM temp.former_run_stage;"
+    "DROP TABLE temp.former_run_stage;";
+
 /* ---- today's schema ---- */
 
 /* Run the statements that a query to `model` gives about objects of kind `type`, each with an object's name; not those
@@ -177,6 +184,7 @@ static calm_status bring_up(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const
     CALM_TRY(run_each(ctx, sql, model, drop, "view"));
     CALM_TRY(run_each(ctx, sql, model, add, "table"));
     CALM_TRY(version < TAKEN_BACK ? calm_sql_script(ctx, sql, take_back) : CALM_OK);
+    CALM_TRY(version < STAGES_TAKEN_BACK ? calm_sql_script(ctx, sql, take_stages_back) : CALM_OK);
     CALM_TRY(run_each(ctx, sql, model, add, "index"));
     CALM_TRY(run_each(ctx, sql, model, add, "view"));
     CALM_TRY(calm_store_check(ctx, sql, path, calm_store_version()));

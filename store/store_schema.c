@@ -4,7 +4,7 @@
 #include "calm_schema_sql.h"
 #include "store/store_impl.h"
 
-#define SCHEMA_VERSION 8    /* as in schema.sql */
+#define SCHEMA_VERSION 9    /* as in schema.sql */
 
 int calm_store_version(void)
 {
@@ -27,8 +27,10 @@ static const struct addition {
                  {"token_context", 7}, {"divergence_quantile", 7}, {"divergence_position", 7}, {"divergence_token", 7},
                  {"run_stage", 8}};
 
-/* Up to version 4 an encoder's error was in nll, 1 - cosine in kl and the rank correlation in top1. */
+/* Up to version 4 an encoder's error was in nll, 1 - cosine in kl and the rank correlation in top1; version 8 kept no
+ * forecast of a stage. */
 static const calm_store_former formers[] = {
+    {"run_stage", "run_id, position, stage, seconds, cpu_seconds", 8, 9},
     {"ablation", "run_id, subject, kind, unit, metric, rule, bits, seconds, differs, failure, evaluation_id,"
                  " delta_kl, delta_se", 3, 5},
     {"run_evaluation", "run_id, role, subject, evaluation_id, delta_kl, delta_se", 1, 5},

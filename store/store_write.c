@@ -207,7 +207,19 @@ calm_status calm_store_stage_put(calm_ctx *ctx, calm_store *store, const calm_st
 {
     return calm_store_row_put(ctx, store, "run_stage", 2,
                               CALM_STORE_CELLS(CELL_ID(s, run_id), CELL_I(s, position), CELL_T(s, stage),
-                                               CELL_R(s, seconds), CELL_R(s, cpu_seconds)), NULL);
+                                               CELL_R(s, seconds), CELL_R(s, cpu_seconds),
+                                               CELL_R(s, forecast_seconds)), NULL);
+}
+
+calm_status calm_store_stage_forecast(calm_ctx *ctx, calm_store *store, int64_t run_id, int64_t position,
+                                      double seconds)
+{
+    CALM_TRY(calm_sql_run(ctx, store->sql, "UPDATE run_stage SET forecast_seconds = ?3 WHERE run_id = ?1 AND"
+                          " position = ?2", CALM_BIND(CALM_ID(run_id), CALM_I(position), CALM_R(seconds))));
+    if (calm_sql_changes(store->sql) != 1)
+        return calm_fail(ctx, CALM_EARG, "%s: run %lld has no stage %lld", store->path, (long long)run_id,
+                         (long long)position);
+    return CALM_OK;
 }
 
 calm_status calm_store_gate_put(calm_ctx *ctx, calm_store *store, const calm_store_gate *g)

@@ -39,8 +39,8 @@ static const char evaluations_sql[] =
 static const char gates_sql[] = "SELECT gate, value AS measured, holds FROM gate WHERE run_id = ?1 ORDER BY position";
 
 static const char stages_sql[] =
-    "SELECT stage, round(seconds, 3) AS seconds, round(cpu_seconds, 3) AS cpu_seconds FROM run_stage "
-    "WHERE run_id = ?1 ORDER BY position";
+    "SELECT stage, round(seconds, 3) AS seconds, round(cpu_seconds, 3) AS cpu_seconds, "
+    "round(forecast_seconds, 3) AS forecast_seconds FROM run_stage WHERE run_id = ?1 ORDER BY position";
 
 static const char artifacts_sql[] =
     "SELECT path, role, bytes, sha256 FROM artifact WHERE run_id = ?1 ORDER BY path";

@@ -250,6 +250,17 @@ function evaluationPart(run) {
   return part("evaluation", "Evaluation", read("Guard windows chose between plans, test windows decided nothing; KL is in nats per predicted token."), children);
 }
 
+/* ---- where the time went ---- */
+
+function timePart(run) {
+  const rows = rowsOf(run.stages), sum = key => rows.reduce((all, row) => all + (row[key] || 0), 0), foreseen = rows.some(row => isNumber(row.forecast_seconds)), all = sum("seconds");
+  if (!(all > 0)) return part("time", "Time", none("The store has no times of this run: it was stopped, or an earlier calm made it."));
+  const columns = [{key: "stage", label: "Stage"}, {key: "seconds", label: "Wall clock, s", form: fixed(2), falling: true}, {key: "cpu_seconds", label: "CPU, s", form: fixed(2), falling: true}, {key: row => 100 * row.seconds / all, label: "% of wall clock", form: fixed(1), falling: true}];
+  if (foreseen) columns.push({key: "forecast_seconds", label: "Forecast, s", form: fixed(2), falling: true});
+  return part("time", "Time", read("Of the run's last attempt: " + fixed(1)(all) + " s by the clock, " + fixed(1)(sum("cpu_seconds")) + " s of CPU in all threads" + (foreseen ? ", " + fixed(1)(sum("forecast_seconds")) + " s by the forecast" : "") + ". A stage with little more CPU than wall clock ran on one thread."),
+    table(columns, rows, {caption: "Time by stage"}));
+}
+
 /* ---- how to repeat it ---- */
 
 function repeatPart(run) {
@@ -299,7 +310,7 @@ function show(run) {
   plots.length = tables.length = 0;
   figureNumber = 0;
   if (data.diff) parts.push(differencePart(data.diff, data.runs[0], data.runs[1]));
-  parts.push(summaryPart(run), guardPart(run), matrixPart(run, m), activationsPart(run), bitsPart(run, m), expertsPart(run), evaluationPart(run), ablationPart(run), learnedPart(run), repeatPart(run));
+  parts.push(summaryPart(run), guardPart(run), matrixPart(run, m), activationsPart(run), bitsPart(run, m), expertsPart(run), evaluationPart(run), ablationPart(run), learnedPart(run), timePart(run), repeatPart(run));
   main.replaceChildren(...parts);
   document.getElementById("contents").replaceChildren(el("ul", {}, parts.filter(holds).map(p => el("li", {}, el("a", {href: "#" + p.id}, p.querySelector("h2").textContent)))));
   for (const plot of plots) plot.redraw();

@@ -6,6 +6,7 @@
 #include "ptq/eval/predict_impl.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
@@ -19,6 +20,42 @@
 /* Logits whose maximum is looked at before each of them is. */
 #define TOP_BLOCK ((size_t)256)
 
+/* ---- rooms ---- */
+
+calm_status calm_predict_rooms_open(calm_ctx *ctx, size_t n_tasks, const size_t floats[CALM_PREDICT_PARTS],
+                                    calm_predict_rooms *out)
+{
+    *out = (calm_predict_rooms){.n = calm_size_min(n_tasks, (size_t)ctx->n_threads)};
+    memcpy(out->floats, floats, sizeof out->floats);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->of, out->n));
+    for (size_t i = 0; i < out->n; i++) {
+        atomic_flag_clear(&out->of[i].taken);
+        for (size_t k = 0; k < CALM_PREDICT_PARTS; k++)
+            CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->of[i].part[k], floats[k]));
+    }
+    return CALM_OK;
+}
+
+calm_status calm_predict_room_take(calm_ctx *ctx, const calm_predict_rooms *rooms, calm_predict_room **room,
+                                   float *part[CALM_PREDICT_PARTS])
+{
+    *room = NULL;
+    for (size_t i = 0; i < rooms->n && !*room; i++)
+        *room = atomic_flag_test_and_set(&rooms->of[i].taken) ? NULL : &rooms->of[i];
+    for (size_t k = 0; k < CALM_PREDICT_PARTS; k++) {
+        part[k] = *room ? (*room)->part[k] : NULL;
+        CALM_TRY(*room ? CALM_OK : CALM_NEW_RAW(ctx, ctx->scratch, part[k], rooms->floats[k]));
+    }
+    return CALM_OK;
+}
+
+void calm_predict_room_give(calm_predict_room **room)
+{
+    if (*room)
+        atomic_flag_clear(&(*room)->taken);
+    *room = NULL;
+}
+
 /* ---- one tile for a chunk of rows ---- */
 
 typedef struct prediction {
@@ -26,7 +63,16 @@ typedef struct prediction {
     const uint32_t *targets;
     size_t n;
     size_t first, count;    /* the tile in work */
+    calm_predict_rooms rooms;
 } prediction;
+
+/* Parts of a room; with a reference the weights are behind a factor, a double, of each row. */
+enum { LOGITS, EXPONENTIALS, WEIGHTS };
+
+static size_t factor_floats(const calm_predictors *set, size_t rows)
+{
+    return set->has_reference ? rows * sizeof(double) / sizeof(float) : 0;
+}
 
 typedef struct tile_task {
     const calm_predictors *set;
@@ -85,26 +131,24 @@ static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
     const prediction *p = user;
     const calm_predictors *set = p->set;
     const size_t row = index * set->chunk, left = p->n - row, rows = left < set->chunk ? left : set->chunk;
-    float *logits, *weights = NULL, *exponentials;
-    double *factors = NULL;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, rows * p->count));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, exponentials, p->count));
-    if (set->has_reference) {
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, weights, rows * p->count));
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, factors, rows));
-    }
+    float *part[CALM_PREDICT_PARTS];
+    CALM_SCOPED(calm_predict_room *, calm_predict_room_give) room = NULL;
+    CALM_TRY(calm_predict_room_take(ctx, &p->rooms, &room, part));
+    double *const factors = (double *)(void *)part[WEIGHTS];    /* in front of the weights, which are aligned to them */
+    float *const weights = part[WEIGHTS] + factor_floats(set, rows);
     for (size_t m = 0; m < set->n; m++) {
         const calm_predictor *model = &set->models[m];
         const bool is_reference = set->has_reference && m == 0;
         float *x;
         CALM_TRY(calm_row_store_get(ctx, model->hidden, row, rows, &x));
-        calm_head_multiply(&model->head, model->tile, x, rows, p->first, p->count, logits, p->count);
+        calm_head_multiply(&model->head, model->tile, x, rows, p->first, p->count, part[LOGITS],
+                           p->count);
         for (size_t t = 0; t < rows; t++) {
             if (p->targets[row + t] == CALM_NO_TARGET)
                 continue;
             calm_prediction *sums = &model->rows[row + t];
-            const float *y = logits + t * p->count;
-            float *w = is_reference ? weights + t * p->count : exponentials;
+            const float *y = part[LOGITS] + t * p->count;
+            float *w = is_reference ? weights + t * p->count : part[EXPONENTIALS];
             const double factor = join(sums, p->first, p->count, y, p->targets[row + t], w);
             if (is_reference)
                 factors[t] = factor;
@@ -139,9 +183,14 @@ calm_status calm_predict_read_tile(calm_ctx *ctx, const calm_predictors *set, si
 calm_status calm_predict(calm_ctx *ctx, const calm_predictors *set, const uint32_t *targets, size_t n)
 {
     prediction p = {.set = set, .targets = targets, .n = n};
+    const size_t n_chunks = (n + set->chunk - 1) / set->chunk, rows = calm_size_min(n, set->chunk);
+    const size_t floats[] = {[LOGITS] = rows * set->tile, [EXPONENTIALS] = set->tile,
+                             [WEIGHTS] = set->has_reference ? factor_floats(set, rows) + rows * set->tile : 0};
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_predict_rooms_open(ctx, n_chunks, floats, &p.rooms));
     for (; p.first < set->vocab; p.first += p.count) {
         CALM_TRY(calm_predict_read_tile(ctx, set, p.first, &p.count));
-        CALM_TRY(calm_parallel_for(ctx, (n + set->chunk - 1) / set->chunk, score_chunk, &p));
+        CALM_TRY(calm_parallel_for(ctx, n_chunks, score_chunk, &p));
     }
     return CALM_OK;
 }

@@ -33,6 +33,9 @@ void calm_predict_probabilities(const calm_prediction *row, size_t n, const floa
 calm_status calm_predict_pass_run(calm_ctx *ctx, calm_predict_pass *pass, size_t width, calm_task_fn *fn, void *task)
 {
     const size_t n_chunks = (pass->n + CALM_PREDICT_PASS_ROWS - 1) / CALM_PREDICT_PASS_ROWS;
+    const size_t logits = calm_size_min(pass->n, CALM_PREDICT_PASS_ROWS) * pass->set->tile;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_predict_rooms_open(ctx, n_chunks, (const size_t[]){logits, logits, logits}, &pass->rooms));
     memset(pass->dhidden, 0, pass->n * width * sizeof *pass->dhidden);
     /* Tiles one after the other add to the same rows. */
     for (pass->first = 0; pass->first < pass->set->vocab; pass->first += pass->count) {
@@ -61,10 +64,10 @@ static calm_status back_chunk(calm_ctx *ctx, size_t index, void *user)
     const size_t row = index * CALM_PREDICT_PASS_ROWS, rows = calm_size_min(CALM_PREDICT_PASS_ROWS, pass->n - row);
     const size_t count = pass->count;
     const size_t width = model->head.hidden;
-    float *p, *logits, *dlogits;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, rows * count));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, rows * count));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dlogits, rows * count));
+    float *part[CALM_PREDICT_PARTS];
+    CALM_SCOPED(calm_predict_room *, calm_predict_room_give) room = NULL;
+    CALM_TRY(calm_predict_room_take(ctx, &pass->rooms, &room, part));
+    float *p = part[0], *logits = part[1], *dlogits = part[2];
     CALM_TRY(calm_predict_pass_logits(ctx, pass, reference, row, rows, p));
     CALM_TRY(calm_predict_pass_logits(ctx, pass, model, row, rows, logits));
     for (size_t t = 0; t < rows; t++) {

@@ -1,9 +1,34 @@
-/* What predictions and their gradients share.  Only predict*.c include it. */
+/* What predictions and their gradients share.  Only predict*.c and their tests include it. */
 #ifndef CALM_EVAL_PREDICT_IMPL_H
 #define CALM_EVAL_PREDICT_IMPL_H
 
+#include <stdatomic.h>
+
 #include "ptq/base/threads.h"
 #include "ptq/eval/predict.h"
+
+/* What a task works in, for logits over a tile.  Rooms stay from tile to tile: memory that a task gave back would come
+ * again page by page, each cleared by the system, which takes a third of the time of a product of narrow rows. */
+#define CALM_PREDICT_PARTS 3
+typedef struct calm_predict_room {
+    atomic_flag taken;
+    float *part[CALM_PREDICT_PARTS];
+} calm_predict_room;
+
+typedef struct calm_predict_rooms {
+    calm_predict_room *of;                /* [n], one for each task at a time */
+    size_t n, floats[CALM_PREDICT_PARTS];
+} calm_predict_rooms;
+
+/* Rooms for n_tasks tasks by the threads of ctx, each of these numbers of floats of unspecified value; in
+ * ctx->scratch. */
+calm_status calm_predict_rooms_open(calm_ctx *ctx, size_t n_tasks, const size_t floats[CALM_PREDICT_PARTS],
+                                    calm_predict_rooms *out);
+
+/* Any room that no other task has, until it is given back; where there is none, parts in ctx->scratch, *room NULL. */
+calm_status calm_predict_room_take(calm_ctx *ctx, const calm_predict_rooms *rooms, calm_predict_room **room,
+                                   float *part[CALM_PREDICT_PARTS]);
+void calm_predict_room_give(calm_predict_room **room);
 
 /* Widen the tile that begins at token `first` in the table of every model; count = its tokens. */
 calm_status calm_predict_read_tile(calm_ctx *ctx, const calm_predictors *set, size_t first, size_t *count);
@@ -14,6 +39,7 @@ typedef struct calm_predict_pass {
     const uint32_t *targets;
     size_t n, first, count;    /* rows; the tile in work        */
     float *dhidden;            /* [n, D] that all tiles add to  */
+    calm_predict_rooms rooms;  /* of three times a chunk's logits */
 } calm_predict_pass;
 
 /* Rows of a task: enough of them for the product, and tasks for eight threads in a window of 512 tokens. */

@@ -2,6 +2,7 @@
 #include "ptq/eval/predict_sample.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ptq/base/rng.h"
 #include "ptq/eval/predict_back.h"
@@ -43,15 +44,18 @@ static calm_status sample_chunk(calm_ctx *ctx, size_t index, void *user)
     const calm_predictor *model = &pass->set->models[0];
     const size_t row = index * CALM_PREDICT_PASS_ROWS, rows = calm_size_min(CALM_PREDICT_PASS_ROWS, pass->n - row);
     const size_t count = pass->count, width = model->head.hidden;
-    float *logits, *p, *signs;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, rows * count));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p, rows * count));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, signs, rows * count));
+    float *part[CALM_PREDICT_PARTS];
+    CALM_SCOPED(calm_predict_room *, calm_predict_room_give) room = NULL;
+    CALM_TRY(calm_predict_room_take(ctx, &pass->rooms, &room, part));
+    float *logits = part[0], *p = part[1], *signs = part[2];
     CALM_TRY(calm_predict_pass_logits(ctx, pass, model, row, rows, logits));
     for (size_t t = 0; t < rows; t++) {
         float *row_p = p + t * count;
-        if (pass->targets[row + t] == CALM_NO_TARGET)
+        if (pass->targets[row + t] == CALM_NO_TARGET) {
+            memset(row_p, 0, count * sizeof *row_p);
+            memset(signs + t * count, 0, count * sizeof *signs);
             continue;
+        }
         calm_predict_probabilities(&model->rows[row + t], count, logits + t * count, row_p);
         task->sum[row + t] += draw_signs(task, task->first_row + row + t, row_p, signs + t * count);
     }

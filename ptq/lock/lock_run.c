@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ptq/recipe/document.h"
+#include "ptq/recipe/resolve.h"
 
 /* What came out.  Windows are inputs that only the run makes known. */
 static calm_status compare_outputs(calm_ctx *ctx, const calm_json *expected, calm_locked_run *run)
@@ -50,7 +51,8 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
         return CALM_OK;
     /* The document is written from the spec, so that options of the command line are in the lock as in a recipe
      * file. */
-    CALM_TRY(calm_spec_write(ctx, spec, &document));
+    const calm_recipe_spec settled = calm_spec_settled(spec);
+    CALM_TRY(calm_spec_write(ctx, &settled, &document));
     calm_json *taken = inputs;
     inputs = NULL;    /* the lock's, also after a failure */
     CALM_TRY(calm_lock_new(ctx, result, document, taken, &out->lock));

@@ -15,6 +15,7 @@
 #include "ptq/recipe/preset.h"
 #include "ptq/recipe/recipe_impl.h"
 #include "ptq/recipe/words.h"
+#include "ptq/tensor/bf16_product.h"
 
 /* Competes by default: docs/method.md section 4. */
 #define POOL_WEIGHTS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full"
@@ -366,6 +367,17 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
 #define SCORE_ROWS 4096
 #define SCORE_WINDOWS 8
 
+/* Of `calibration.dtype`, by their places in spec.c. */
+enum { BF16 = 1, BF16_WHERE_FAST };
+
+calm_recipe_spec calm_spec_settled(const calm_recipe_spec *spec)
+{
+    calm_recipe_spec settled = *spec;
+    if (spec->calib_dtype == BF16_WHERE_FAST)
+        settled.calib_dtype = calm_bf16_is_fast() ? BF16 : 0;
+    return settled;
+}
+
 /* What a spec says as it stands. */
 static calm_recipe start(const calm_recipe_spec *spec)
 {
@@ -377,7 +389,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .prefix = (calm_prefix)spec->prefix,
                          .weight = (calm_row_weight)spec->weight,
                          .imatrix = spec->imatrix,
-                         .bf16 = spec->calib_dtype == 1,
+                         .bf16 = calm_spec_settled(spec).calib_dtype == BF16,
                          .score_points = 1u << CALM_POINT_JOB,
                          .rotate = (calm_rotate_kind)spec->rotate,
                          .rotate_seed = spec->rotate_seed,
@@ -447,7 +459,8 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, con
         CALM_TRY(calm_recipe_find_text(ctx, spec->eval_text, "wikitext2-test.txt", &out->eval_path, &out->eval_name));
     /* After all that costs little: digests read whole files. */
     CALM_TRY(check_demanded(ctx, &spec->demanded, out));
-    CALM_TRY(calm_spec_text(ctx, spec, &out->document));
+    const calm_recipe_spec settled = calm_spec_settled(spec);
+    CALM_TRY(calm_spec_text(ctx, &settled, &out->document));
     return resolve_output(ctx, spec, out);
 }
 

@@ -21,6 +21,11 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, con
  * CALM_ENOMEM. */
 calm_status calm_recipe_check(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *out, calm_faults *faults);
 
+/* The spec with what `calibration.dtype` auto is on this machine: bf16 where the CPU multiplies it and the kernels of
+ * OpenBLAS that are loaded go with it, else f32.  Locks and recipes next to a checkpoint have that, so that they mean
+ * the same on any CPU. */
+calm_recipe_spec calm_spec_settled(const calm_recipe_spec *spec);
+
 /* Note the failure of ctx as a fault at a key of the spec ("choice.pins" is the pointer /choice/pins; NULL: the
  * document) and forgive it.  Running out of memory stays a failure. */
 calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, calm_faults *faults);

@@ -147,8 +147,9 @@ const calm_option calm_spec_table[] = {
      WORD(weight, CALM_WEIGHT_NAMES, "none"), .place = "calibration.weight"},
     {.name = "calib-dtype",
      .help = "operands of matrix products in calibration: f32, or bf16 with sums in f32 (half the time on CPUs "
-             "with AVX512-BF16); evaluation and learning stay f32",
-     WORD(calib_dtype, "f32|bf16", "f32"), .place = "calibration.dtype"},
+             "with AVX512-BF16); auto: bf16 on these, which the lock then says; guard, evaluation and learning stay "
+             "f32",
+     WORD(calib_dtype, "f32|bf16|auto", "f32"), .place = "calibration.dtype"},
     {.name = "learn",
      .help = "continue by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model)",
      WORD(learn, CALM_LEARN_NAMES, "none"), .place = "learn"},

@@ -1,4 +1,5 @@
 /* The recipe of a run as its row in the store has it. */
+#include <math.h>
 #include <string.h>
 
 #include "ptq/state/stage_times.h"
@@ -46,7 +47,7 @@ static calm_status put_stages(calm_ctx *ctx, const calm_run *p)
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
         calm_store_stage_put(ctx, p->in.store, &(calm_store_stage){p->result.run_id, (int64_t)i, rows[i].name,
-                                                                   rows[i].time.wall, rows[i].time.cpu});
+                                                                   rows[i].time.wall, rows[i].time.cpu, NAN});
     return calm_store_end(ctx, p->in.store);
 }
 

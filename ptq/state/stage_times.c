@@ -1,6 +1,8 @@
 /* Time of a run by stage. */
 #include "ptq/state/stage_times.h"
 
+#include "ptq/state/state.h"
+
 /* The candidates' time, divided. */
 static size_t add_entries(const calm_time *all, const calm_recipe *recipe, const double *pool_seconds,
                           calm_stage_time *out)
@@ -26,4 +28,13 @@ calm_status calm_run_times_list(calm_ctx *ctx, const calm_times *times, const ca
         else
             (*out)[(*n)++] = (calm_stage_time){calm_time_stage_name(s), times->stage[s]};
     return CALM_OK;
+}
+
+calm_status calm_run_times_forecast(calm_ctx *ctx, const struct calm_run *run, const calm_stage_time *forecast,
+                                    size_t n)
+{
+    CALM_TRY(calm_store_begin(ctx, run->in.store));
+    for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
+        calm_store_stage_forecast(ctx, run->in.store, run->result.run_id, (int64_t)i, forecast[i].time.wall);
+    return calm_store_end(ctx, run->in.store);
 }

@@ -53,7 +53,7 @@ def quantize(
     probe_samples: Optional[int] = ...,
     prefix: Optional[Literal["float", "quantized", "asymmetric"]] = ...,
     weight: Optional[Literal["none", "gradient"]] = ...,
-    calib_dtype: Optional[Literal["f32", "bf16"]] = ...,
+    calib_dtype: Optional[Literal["f32", "bf16", "auto"]] = ...,
     learn: Optional[Literal["none", "blocks", "kl", "both"]] = ...,
     learn_steps: Optional[int] = ...,
     learn_loss: Optional[Literal["output", "mini"]] = ...,
@@ -163,7 +163,7 @@ def quantize(
     weight
         weights of calibration rows in fits: all equal, or from gradients of the float model at the output of each job (decoders) (default none)
     calib_dtype
-        operands of matrix products in calibration: f32, or bf16 with sums in f32 (half the time on CPUs with AVX512-BF16); evaluation and learning stay f32 (default f32)
+        operands of matrix products in calibration: f32, or bf16 with sums in f32 (half the time on CPUs with AVX512-BF16); auto: bf16 on these, which the lock then says; guard, evaluation and learning stay f32 (default f32)
     learn
         continue by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model) (default none)
     learn_steps

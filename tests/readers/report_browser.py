@@ -237,6 +237,23 @@ def check_words(name):
     check(marked == min(60, len(run["peaks"]["rows"])), f"{name}: {marked} of the largest activations stand in their words")
 
 
+def check_time(name, foreseen):
+    """Every stage with its seconds, the forecast's where one was kept; the sums are in the words above."""
+    run = json.load(open(os.path.join(folder, name + ".json"), encoding="utf-8"))["runs"][0]
+    table = browser.find_element(By.XPATH, "//section[@id='time']//table[caption='Time by stage']")
+    keys = ["seconds", "cpu_seconds"] + ["forecast_seconds"] * foreseen
+    columns = [1, 2] + [4] * foreseen
+    heads = len(table.find_elements(By.CSS_SELECTOR, "thead th"))
+    check(heads == 4 + foreseen, f"{name}: times have {heads} columns")
+    check(values(table, 0) == [row["stage"] for row in run["stages"]], f"{name}: the stages are {values(table, 0)}")
+    for key, column in zip(keys, columns):
+        shown = [float(v) for v in values(table, column)]
+        check(shown == [row[key] for row in run["stages"]], f"{name}: {key} of the stages: {shown}")
+        total = "%.1f s" % sum(row[key] for row in run["stages"])
+        words = browser.find_element(By.CSS_SELECTOR, "#time .read").text
+        check(total in words, f"{name}: {total} of {key} is not in {words!r}")
+
+
 def check_policy(name):
     """Neither an inline handler nor a script of somebody else nor the network."""
     script("const b = document.createElement('button'); b.setAttribute('onclick', 'document.title = \"owned\"'); document.body.append(b); b.click(); b.remove();"
@@ -337,9 +354,17 @@ try:
     check_quiet("w4 after use")
     check_policy("w4")
     check_words("w4")
+    check_time("w4", False)
+    for width in (400, 1280):
+        load("timed", width)
+        check_time("timed", True)
+        scheme("dark")
+        settle()
+        check_access(f"timed at {width} in the dark")
+        scheme("light")
     load("older", 1280)
     said = browser.find_element(By.TAG_NAME, "main").text
-    check("The words around are not in the store" in said and "no loss by token" in said, "older: it does not say what its store has not")
+    check("The words around are not in the store" in said and "no loss by token" in said and "no times of this run" in said, "older: it does not say what its store has not")
     load("schemes", 1280)
     chosen = script("const s = document.getElementById('which-run'); s.value = 2; s.dispatchEvent(new Event('change')); return [...s.options].map(o => o.textContent)")
     check([words.split(", ")[-1] for words in chosen] == ["w4a16_g128", "w3a16_g128", "w2a16_g128"], f"schemes: the runs are {chosen}")

@@ -50,7 +50,7 @@ make_pages() {
 
     "$python" "$here/report_stores.py" runs.db
     for page in w4:runs:1 w4a4:runs:2 budgets:runs:3 ablation:runs:4 bert:bert:1 moe:moe:1 large:large:1 \
-        stopped:stopped:1 hostile:hostile:1 older:older:1; do
+        stopped:stopped:1 timed:timed:1 hostile:hostile:1 older:older:1; do
         run=${page##*:} rest=${page%:*}
         calm report "$run" --store "${rest#*:}.db" -o "${page%%:*}.html" --quiet
         calm report "$run" --store "${rest#*:}.db" --json >"${page%%:*}.json"

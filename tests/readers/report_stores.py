@@ -1,7 +1,7 @@
 """Stores that no short run makes: one that was stopped, one with strangers' words in it, one as an earlier calm left it,
-one without runs.
+one with a forecast of its times, one without runs.
 
-    report_stores.py STORE        writes stopped.db, hostile.db, older.db and empty.db next to it
+    report_stores.py STORE        writes stopped.db, hostile.db, older.db, timed.db and empty.db next to it
 """
 import os
 import sqlite3
@@ -32,7 +32,8 @@ changed("hostile.db",
          b"\xf0\x9f", "<b>", "\u2028"),
         ("UPDATE run SET command = ?", "calm quantize '<img src=x onerror=alert(1)>' \n\x07"))
 changed("older.db", *[("DELETE FROM " + table,) for table in
-                      ("token_context", "divergence_quantile", "divergence_position", "divergence_token")])
+                      ("token_context", "divergence_quantile", "divergence_position", "divergence_token", "run_stage")])
+changed("timed.db", ("UPDATE run_stage SET forecast_seconds = 1.25 * seconds + 0.5 WHERE run_id = 1",))
 changed("empty.db", *[("DELETE FROM " + table,) for table in
                       ("run_learned", "artifact", "environment", "gate", "ablation", "run_evaluation", "choice",
                        "run_candidate", "run")])

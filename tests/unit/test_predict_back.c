@@ -3,6 +3,7 @@
 #include "ptq/eval/predict_back.h"
 
 #include "ptq/base/rng.h"
+#include "ptq/eval/predict_impl.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 #include "tests/support/harness.h"
@@ -137,8 +138,41 @@ TEST(memory)
 }
 END_OF_TEST
 
+/* As many tasks as threads have a room of their own each, another its own memory; who gives one back leaves it to the
+ * next. */
+TEST(rooms_are_taken_and_given_back)
+{
+    calm_predict_rooms rooms;
+    calm_predict_room *first, *second, *none, *again;
+    float *a[CALM_PREDICT_PARTS], *b[CALM_PREDICT_PARTS], *c[CALM_PREDICT_PARTS], *d[CALM_PREDICT_PARTS];
+    ctx->n_threads = 2;
+    ck_ok(calm_predict_rooms_open(ctx, 9, (const size_t[]){40, 1, 0}, &rooms));
+    ck_assert_uint_eq(rooms.n, 2);
+    ck_ok(calm_predict_room_take(ctx, &rooms, &first, a));
+    ck_ok(calm_predict_room_take(ctx, &rooms, &second, b));
+    ck_ok(calm_predict_room_take(ctx, &rooms, &none, c));
+    ck_assert(first && second && first != second && !none);
+    float *const parts[] = {a[0], b[0], c[0]};
+    for (size_t i = 0; i < 3; i++)
+        for (size_t k = 0; k < 40; k++)
+            parts[i][k] = (float)i;
+    for (size_t k = 0; k < 40; k++)
+        ck_assert(a[0][k] == 0 && b[0][k] == 1 && c[0][k] == 2);
+    calm_predict_room_give(&none);
+    calm_predict_room_give(&first);
+    ck_assert_ptr_null(first);
+    ck_ok(calm_predict_room_take(ctx, &rooms, &again, d));
+    ck_assert_ptr_eq(d[0], a[0]);
+    calm_predict_room_give(&again);
+    calm_predict_room_give(&second);
+    ck_ok(calm_predict_rooms_open(ctx, 1, (const size_t[]){40, 1, 0}, &rooms));
+    ck_assert_uint_eq(rooms.n, 1);    /* one task has one room, however many threads there are */
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("predict_back",
-                     (const TTest *[]){equal_models, differences, threads_and_rows_left_out, refusals, memory, NULL});
+                     (const TTest *[]){equal_models, differences, threads_and_rows_left_out, refusals, memory,
+                                       rooms_are_taken_and_given_back, NULL});
 }

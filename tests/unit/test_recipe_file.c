@@ -5,6 +5,8 @@
 
 #include "ptq/base/file.h"
 #include "ptq/lock/lock.h"
+#include "ptq/recipe/resolve.h"
+#include "ptq/tensor/bf16_product.h"
 #include "tests/support/harness.h"
 
 #include <stdio.h>
@@ -299,6 +301,27 @@ TEST(a_pool_that_nobody_named_keeps_what_reaches)
 }
 END_OF_TEST
 
+/* What `auto` is depends on the CPU, so that documents have what it was here, and resolve to the same elsewhere. */
+TEST(auto_dtype_is_settled)
+{
+    calm_recipe_spec spec = defaults(), settled;
+    calm_recipe recipe = {0};
+    calm_faults faults = {0};
+    const char *text;
+    for (spec.calib_dtype = 0; spec.calib_dtype <= 2; spec.calib_dtype++) {
+        const bool rounds = spec.calib_dtype == 2 ? calm_bf16_is_fast() : spec.calib_dtype == 1;
+        spec.model = "qwen";
+        settled = calm_spec_settled(&spec);
+        ck_assert_int_eq(settled.calib_dtype, rounds);
+        ck_ok(calm_recipe_check(ctx, &spec, &recipe, &faults));
+        ck_assert_int_eq(recipe.bf16, rounds);
+        ck_ok(calm_spec_text(ctx, &settled, &text));
+        ck_assert_ptr_null(strstr(text, "auto"));
+        ck_assert_int_eq(strstr(text, "\"dtype\":\"bf16\"") != NULL, rounds);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("recipe_file",
@@ -307,6 +330,6 @@ int main(void)
                                        a_text_to_evaluate_overrides_no_evaluation, each_wrong_recipe_names_its_place,
                                        each_wrong_name_is_found_without_a_model, every_shipped_recipe_is_valid,
                                        a_name_finds_a_shipped_recipe, what_is_no_document_is_refused, keys_of_a_spec,
-                                       a_pool_that_nobody_named_keeps_what_reaches,
+                                       a_pool_that_nobody_named_keeps_what_reaches, auto_dtype_is_settled,
                                        NULL});
 }

@@ -3,6 +3,7 @@
 #include "store/gc.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/statvfs.h>
@@ -139,7 +140,7 @@ static void put_run(const char *key, const model *m, const int64_t *pool, size_t
     ck_ok(calm_store_ablation_put(ctx, store, &way));
     ck_ok(calm_store_artifact_put(ctx, store, &(calm_store_artifact){run, "out", "weights", 5, "x"}));
     ck_ok(calm_store_environment_put(ctx, store, run, "cpu", "one"));
-    ck_ok(calm_store_stage_put(ctx, store, &(calm_store_stage){run, 0, "read", 1, 2}));
+    ck_ok(calm_store_stage_put(ctx, store, &(calm_store_stage){run, 0, "read", 1, 2, NAN}));
     ck_ok(calm_store_gate_put(ctx, store, &(calm_store_gate){run, 0, "kl <= 1", 0.1, true}));
     if (learns)
         put_learned(key, m, pool[0], run);

@@ -398,7 +398,7 @@ TEST(damaged_stores_are_refused_unchanged)
         {"CREATE TABLE ablation (id INTEGER)", "\"ablation\" is missing or was changed"},
         {"ALTER TABLE evaluation ADD COLUMN colour TEXT", "\"evaluation\" is missing or was changed"},
         {"DROP VIEW v_evaluations; DROP TABLE evaluation_window", "\"evaluation_window\" is missing or was changed"},
-        {"PRAGMA user_version = 0", "store version 0, expected 8"},
+        {"PRAGMA user_version = 0", "store version 0, expected 9"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *path = old_store();

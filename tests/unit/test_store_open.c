@@ -61,8 +61,8 @@ TEST(foreign_and_newer_files_are_refused)
     refused(path, CALM_EFORMAT, "another program");
     path = test_format("%s/newer.db", folder);
     make_database(path, calm_store_schema());
-    make_database(path, "PRAGMA user_version = 9; CREATE TABLE novelty (a)");
-    refused(path, CALM_EUNSUPPORTED, "store version 9, this program knows versions up to 8");
+    make_database(path, "PRAGMA user_version = 10; CREATE TABLE novelty (a)");
+    refused(path, CALM_EUNSUPPORTED, "store version 10, this program knows versions up to 9");
     /* Our number, another's tables. */
     for (int version = 3; version <= 4; version++) {
         path = test_format("%s/number%d.db", folder, version);
@@ -229,10 +229,37 @@ TEST(a_killed_writer_holds_nothing)
 }
 END_OF_TEST
 
+/* Version 8 has times of stages without a forecast (other versions: test_store_migration.c). */
+TEST(version_8_keeps_its_times)
+{
+    const char *path = sample_path();
+    make_database(path, calm_store_schema());
+    make_database(path, "INSERT INTO model (id, digest, name, architecture) VALUES (1, 'd', 'm', 'a');"
+                        "INSERT INTO run (id, key, model_id, status) VALUES (1, 'r', 1, 'finished');"
+                        "ALTER TABLE run_stage DROP COLUMN forecast_seconds;"
+                        "INSERT INTO run_stage VALUES (1, 0, 'read', 1.5, 3), (1, 1, 'guard', 2, 4);"
+                        "PRAGMA user_version = 8; PRAGMA wal_checkpoint(TRUNCATE)");
+    calm_store *store = sample_open(path, CALM_STORE_WRITE);
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM run_stage WHERE forecast_seconds IS NULL"), 2);
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM run_stage WHERE"
+                                            " 2 * seconds + cpu_seconds = 6 AND stage = 'read'"), 1);
+    ck_ok(calm_store_stage_forecast(ctx, store, 1, 1, 8));
+    ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM run_stage WHERE"
+                                            " forecast_seconds = 8 AND stage = 'guard'"), 1);
+    ck_assert_int_eq(sample_number(store, "SELECT count(forecast_seconds) FROM run_stage"), 1);
+    ck_fails(calm_store_stage_forecast(ctx, store, 1, 2, 8), CALM_EARG, "run 1 has no stage 2");
+    calm_store_close(store);
+    make_database(path, "ALTER TABLE run_stage DROP COLUMN cpu_seconds; PRAGMA user_version = 8;"
+                        "PRAGMA wal_checkpoint(TRUNCATE)");
+    ck_fails(calm_store_open(ctx, path, &sample_writing, &store), CALM_EFORMAT,
+             "\"run_stage\" is missing or was changed");
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("store_open", (const TTest *[]){
         foreign_and_newer_files_are_refused, truncated_store_is_refused, empty_files_become_stores,
         reading_writes_nothing, a_second_writer_waits_or_is_told_who_writes, a_killed_writer_holds_nothing,
-        NULL});
+        version_8_keeps_its_times, NULL});
 }
