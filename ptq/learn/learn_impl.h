@@ -49,8 +49,8 @@ typedef struct calm_learn_view_options {
     bool biases;                    /* vectors[] has those of linears and norms, too       */
 } calm_learn_view_options;
 
-/* Block `index` of a plan, which may leave some of its jobs float, in ctx->out; *out must stay where it is.  Decoded weights of
- * a shared room are those of the view only after calm_learn_view_decode.  Fails as assembly does. */
+/* Block `index` of a plan, which may leave some of its jobs float, in ctx->out; *out must stay where it is.  Decoded
+ * weights of a shared room are those of the view only after calm_learn_view_decode.  Fails as assembly does. */
 calm_status calm_learn_view_open(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
                                  const calm_learn_view_options *options, calm_learn_view *out);
 

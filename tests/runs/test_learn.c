@@ -304,8 +304,8 @@ TEST(mixtures_are_written_as_measured)
 }
 END_OF_TEST
 
-/* Sinks, taps, decays and routers' biases stay; of latent attention kv_b and of a delta net b and a stay float, of which
- * kv_b takes the input scale of o. */
+/* Sinks, taps, decays and routers' biases stay; of latent attention kv_b and of a delta net b and a stay float, of
+ * which kv_b takes the input scale of o. */
 TEST(other_mixers_are_written_as_measured)
 {
     check_written("deepseek_v2", "w3a16_g32", "rtn");

@@ -183,5 +183,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("learn_view", (const TTest *[]){the_input_norms_gradient, what_is_kept_is_assembled_again, no_memory, NULL});
+    return run_tests("learn_view", (const TTest *[]){the_input_norms_gradient, what_is_kept_is_assembled_again,
+                                                     no_memory, NULL});
 }
