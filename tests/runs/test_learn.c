@@ -472,6 +472,29 @@ TEST(encoders_are_tuned_on_their_embeddings)
 }
 END_OF_TEST
 
+/* Whatever takes gradients says which kind of sublayer has none. */
+TEST(kinds_without_gradients_are_refused)
+{
+    static const char *const families[][2] = {{"granite_hybrid", "kind mamba, which block 0 has"},
+                                              {"gemma4", "gemma4's blocks"}};
+    for (int i = 0; i < 2; i++) {
+        const tiny_model spec = tiny_of(families[i][0]);
+        play runs[] = {learning(&spec, "w3a16_g8", "rtn"), tuning(&spec, "w3a16_g8", "rtn", false),
+                       play_new(&spec, "w3a16_g8", "gptq"), play_new(&spec, "w3a16_g8,w4a16_g8", "rtn")};
+        static const char *const options[] = {"`learn` takes", "`learn` takes", "`calibration.weight` gradient takes",
+                                              "`choice.sensitivity` gradient takes"};
+        runs[2].recipe.weight = CALM_WEIGHT_GRADIENT;
+        runs[3].recipe.sensitivity = CALM_SENSITIVITY_GRADIENT;
+        for (int k = 0; k < 4; k++) {
+            const outcome said = play_run(&runs[k], none);
+            ck_assert_int_eq(said.status, CALM_EUNSUPPORTED);
+            ck_assert_msg(strstr(said.message, options[k]) && strstr(said.message, families[i][1]), "%s",
+                          said.message);
+        }
+    }
+}
+END_OF_TEST
+
 TEST(windows_are_counted)
 {
     play run = learning(NULL, "w3a16_g16", "rtn");
@@ -560,6 +583,6 @@ int main(void)
                                                 other_mixers_again, encoders_are_written_as_measured,
                                                 assembled_it_is_the_same, assembled_it_is_tuned,
                                                 large_steps_are_taken_back, encoders_are_tuned_on_their_embeddings,
-                                                windows_are_counted, eight_bits_stay_as_they_are,
+                                                kinds_without_gradients_are_refused, windows_are_counted, eight_bits_stay_as_they_are,
                                                 the_guard_judges, memory_is_as_planned, NULL});
 }
