@@ -301,12 +301,14 @@ static void count_units(const calm_run *p, const calm_plan *plan, const calm_pla
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first, unit_end; job < end; job = unit_end) {
         size_t begin;
-        bool other = false;
+        bool other = false, decided = false;
         calm_layout_unit(calm_model_layout(p->in.model), (calm_unit)unit, job, &begin, &unit_end);
+        for (size_t j = begin; j < unit_end; j++)
+            decided |= !calm_inputs_keeps(&p->in, j);
         for (size_t j = begin; j < unit_end && best; j++)
             other |= plan->jobs[j].quantized && strcmp(((const calm_candidate *)plan->jobs[j].source)->key,
                                                        ((const calm_candidate *)best->jobs[j].source)->key) != 0;
-        row->units += !calm_inputs_keeps(&p->in, begin);
+        row->units += decided;
         row->differs += other;
     }
     if (!best)
@@ -529,7 +531,6 @@ calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe)
     const calm_status status = calm_run_open(ctx, recipe, &run);
     ctx->log = log;
     CALM_TRY(status);
-    CALM_TRY(calm_inputs_keep_units(ctx, &run->in, CALM_UNIT_BLOCK));    /* every unit has its rows */
     if (!run->result.evaluates)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: without its tokenizer there is no text to evaluate on",
                          recipe->model.dir);

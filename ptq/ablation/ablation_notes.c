@@ -10,18 +10,20 @@
 
 /* ---- scores against costs ---- */
 
-/* Scores and costs of a unit's entries that have both; returns how many.  A score stands in the first job of its
- * unit; an entry counts only if none of the unit's jobs failed. */
+/* Scores and costs of a unit's entries that have both; returns how many.  A score stands in every job of its unit but
+ * those that stay float; an entry counts only if none of the others failed. */
 static size_t gather(const calm_run *p, size_t begin, size_t end, calm_point point, int score, double *scores,
                      double *costs)
 {
     const calm_point unit_point = calm_unit_point(calm_point_unit(point));
     size_t n = 0;
-    for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
+    while (begin < end && calm_inputs_keeps(&p->in, begin))
+        begin++;
+    for (size_t entry = 0; entry < p->in.recipe->n_pool && begin < end; entry++) {
         const calm_score_set *set = &calm_candidate_at(&p->in, begin, entry)->scores;
         bool failed = false;
         for (size_t job = begin; job < end; job++)
-            failed |= calm_candidate_at(&p->in, job, entry)->failure != NULL;
+            failed |= !calm_inputs_keeps(&p->in, job) && calm_candidate_at(&p->in, job, entry)->failure != NULL;
         scores[n] = set->value[point][score];    /* overwritten by the next entry unless counted */
         costs[n] = set->value[unit_point][CALM_SCORE_PROBE_KL];
         n += !failed && !isnan(scores[n]) && !isnan(costs[n]);

@@ -15,7 +15,7 @@ calm_status calm_run_probe_trial(calm_ctx *ctx, const calm_run *p, calm_unit kin
     /* All else float: the loss is this unit's alone, without what others add to it. */
     CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, &choice));
     for (size_t job = begin; job < end; job++)
-        choice[job] = probe->entry;
+        choice[job] = calm_inputs_keeps(&p->in, job) ? CALM_STAYS_FLOAT : probe->entry;
     CALM_TRY(calm_layout_unit_name(ctx, layout, kind, probe->job, &unit));
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s %s", unit, p->in.recipe->pool[probe->entry].name));
     return calm_trial_new(ctx, &p->in, name, choice, out);
@@ -31,6 +31,8 @@ calm_status calm_run_probe_keep(calm_ctx *ctx, const calm_run *p, calm_unit unit
     /* Scores are properties of candidates in the store, so a unit's is kept with each of its jobs. */
     for (size_t job = begin; job < end; job++) {
         calm_candidate *candidate = calm_candidate_at(&p->in, job, probe->entry);
+        if (calm_inputs_keeps(&p->in, job))
+            continue;
         candidate->scores.value[point][score] = loss;
         CALM_TRY(calm_store_scores_add(ctx, p->in.store, candidate->id, &row, 1));
     }
@@ -113,11 +115,14 @@ calm_status calm_run_probe_all(calm_ctx *ctx, calm_run *p, calm_unit unit)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     calm_probe *probes;
-    size_t first, end, n = 0;
-    calm_inputs_jobs(&p->in, &first, &end);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, probes, (end - first) * p->in.recipe->n_pool));
-    for (size_t job = first, unit_end; job < end; job = unit_end) {
+    size_t unit_end = 0, n = 0;
+    const size_t n_jobs = calm_inputs_count(&p->in);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, probes, n_jobs * p->in.recipe->n_pool));
+    for (size_t i = 0; i < n_jobs; i++) {
+        const size_t job = calm_inputs_job(&p->in, i);
         size_t begin;
+        if (job < unit_end)    /* of the unit before */
+            continue;
         calm_layout_unit(layout, unit, job, &begin, &unit_end);
         /* Units x entries runs of the model: what makes this score expensive. */
         for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)

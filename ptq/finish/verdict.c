@@ -29,11 +29,14 @@ void calm_summary_schemes(const calm_result *r, calm_text *out)
 void calm_summary_choice(const calm_result *r, calm_text *out)
 {
     size_t n_units = 0, n_jobs = 0, listed = 0;
-    /* Units, not jobs, were decided: one that is quantized counts once, by its first job. */
+    /* Units, not jobs, were decided: one with a job that is quantized counts once. */
     for (size_t job = 0, end; job < r->plan.n_jobs; job = end) {
         size_t begin;
         calm_layout_unit(r->layout, r->recipe->selection.unit, job, &begin, &end);
-        n_units += r->plan.jobs[job].quantized;
+        bool quantized = false;
+        for (size_t j = begin; j < end; j++)
+            quantized |= r->plan.jobs[j].quantized;
+        n_units += quantized;
     }
     for (size_t i = 0; i < r->plan.n_jobs; i++)
         n_jobs += r->plan.jobs[i].entry_name != NULL;

@@ -24,10 +24,11 @@ calm_status calm_run_learn(calm_ctx *ctx, calm_run *run);
 #define CALM_TUNED_SUFFIX ", tuned"
 #define CALM_TUNER "kl"
 
-/* blocks [n_blocks of the model], in ctx->out, as calm_plan_learn takes them: as they were learned, or (`tuned`) tuned.
+/* blocks [n_blocks of the model], in ctx->out, as calm_plan_learn takes them: as they were learned, or (`tuned`) tuned,
+ * from `plan`.
  * CALM_EFORMAT: rows that do not belong to the model, or are incomplete. */
 calm_status calm_learned_of_store(calm_ctx *ctx, calm_store *store, int64_t run, const calm_model *model,
-                                  bool tuned, calm_learned ***blocks);
+                                  const calm_plan *plan, bool tuned, calm_learned ***blocks);
 
 /* ---- another rank than 0 (learn_ranks.c) ---- */
 

@@ -26,7 +26,7 @@ typedef struct calm_learn_room {
 typedef struct calm_learn_view {
     size_t index, begin, end;                /* of the block; its jobs                                   */
     calm_block block;                        /* runs with what is below                                  */
-    calm_qjob *jobs;                         /* [end - begin] of the folded form                         */
+    calm_qjob *jobs;                         /* [end - begin] of the folded form; empty: it stays float  */
     calm_learn_linear *linears;              /* [n_linears]; codes and scales are those of the jobs      */
     float **linear_grads;                    /* [n_linears] what linears[].grad reads; NULL: none        */
     calm_learn_vector *vectors;              /* [n_vectors] the norms, and biases where they are wanted  */
@@ -49,8 +49,8 @@ typedef struct calm_learn_view_options {
     bool biases;                    /* vectors[] has those of linears and norms, too       */
 } calm_learn_view_options;
 
-/* Block `index` of a plan that quantizes all of its jobs, in ctx->out; *out must stay where it is.  Decoded weights of
- * a shared room are those of the view only after calm_learn_view_decode.  Fails as assembly does. */
+/* Block `index` of a plan, which may leave some of its jobs float, in ctx->out; *out must stay where it is.  Decoded
+ * weights of a shared room are those of the view only after calm_learn_view_decode.  Fails as assembly does. */
 calm_status calm_learn_view_open(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
                                  const calm_learn_view_options *options, calm_learn_view *out);
 
@@ -98,7 +98,7 @@ typedef struct calm_learn_task {
 
 /* The result, in ctx->out. */
 typedef struct calm_learn_result {
-    calm_qjob *jobs;       /* [jobs of the block] of the folded form */
+    calm_qjob *jobs;       /* [jobs of the block] of the folded form; empty: it stays float */
     calm_vectors vectors;  /* norms and biases that are not the float model's */
     calm_learn_outcome outcome;
 } calm_learn_result;

@@ -68,6 +68,19 @@ static size_t tune_bytes(const calm_learn_problem *shapes, const void *user)
     return calm_tune_new_bytes(shapes->linears, shapes->n_linears, shapes->vectors, shapes->n_vectors);
 }
 
+/* Weights of a block's jobs that stay float, or may, which no room has. */
+static size_t kept_bytes(const calm_run *p, size_t block)
+{
+    const calm_layout *layout = calm_model_layout(p->in.model);
+    bool may = false;
+    size_t bytes = 0;
+    for (size_t i = 0; i < p->in.recipe->n_schemes; i++)
+        may |= p->in.recipe->schemes[i].bits == 0;
+    for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
+        bytes += may || calm_inputs_keeps(&p->in, j) ? CALM_BYTES(float, layout->jobs[j].out * layout->jobs[j].in) : 0;
+    return bytes;
+}
+
 size_t calm_learn_model_bytes(const calm_run *p, unsigned extras, bool spill, size_t n_threads)
 {
     const calm_recipe *recipe = p->in.recipe;
@@ -94,7 +107,7 @@ size_t calm_learn_model_bytes(const calm_run *p, unsigned extras, bool spill, si
                                        calm_learn_sum_bytes(model, b, scheme, tune_bytes, NULL));
             opening = calm_size_max(opening, calm_learn_view_opening_bytes(model, b, scheme, extras));
         }
-        held += most;
+        held += most + kept_bytes(p, b);
     }
     /* Rows of the step before and after the final norm with their gradients, its predictions by both models. */
     const size_t predictions = calm_size_max(calm_predict_scratch_bytes(config, longest, true, n_threads),

@@ -6,14 +6,14 @@
 #include "ptq/plan/key.h"
 #include "ptq/quant/qblob.h"
 
-/* Is every job of the block quantized?  A float weight that an input scale folds into would have to be learned too. */
-static bool is_quantized(const calm_learn_stage *s, size_t block)
+/* Jobs of the block that are quantized: those that are learned. */
+static size_t count_quantized(const calm_learn_stage *s, size_t block)
 {
     const calm_layout *layout = calm_model_layout(s->p->in.model);
-    bool all = true;
+    size_t n = 0;
     for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
-        all &= s->start->jobs[j].quantized;
-    return all;
+        n += s->start->jobs[j].quantized;
+    return n;
 }
 
 /* ---- keys, and what the store has ---- */
@@ -28,16 +28,18 @@ static calm_status make_keys(calm_ctx *ctx, calm_learn_stage *s, size_t block, c
     CALM_TRY(CALM_NEW(ctx, ctx->out, learned, 1));
     CALM_TRY(CALM_NEW(ctx, ctx->out, learned->jobs, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, starts, n));
+    const size_t quantized = count_quantized(s, block);
     for (size_t j = 0; j < n; j++) {
         const calm_plan_job *job = &s->start->jobs[begin + j];
-        starts[j] = job->quantized ? ((const calm_candidate *)job->source)->key : "float";
+        /* A block of float jobs alone is none that is learned around them: those behind it have other rows. */
+        starts[j] = job->quantized ? ((const calm_candidate *)job->source)->key : quantized ? "stays" : "float";
     }
     CALM_TRY(calm_key_learned(ctx, s->p->calib_key, s->learner, prefix, block, starts, n, learned->key));
     for (size_t j = 0; j < n; j++)
         CALM_TRY(calm_key_learned_job(ctx, learned->key, &layout->jobs[begin + j], learned->jobs[j].key));
     memcpy(prefix, learned->key, CALM_SHA256_HEX);
     /* A block that stays as it is has a key for those behind it. */
-    s->blocks[block] = is_quantized(s, block) ? learned : NULL;
+    s->blocks[block] = quantized ? learned : NULL;
     return CALM_OK;
 }
 
@@ -46,8 +48,10 @@ static void add_facts(const calm_learn_stage *s, size_t block, const calm_store_
 {
     const calm_inputs *in = &s->p->in;
     const size_t *begin = calm_model_layout(in->model)->block_begin + block;
-    const size_t codes = (size_t)calm_inputs_weights(in, begin[0], begin[1], false);
     calm_learned_facts *facts = s->facts;
+    size_t codes = 0;
+    for (size_t j = begin[0]; j < begin[1]; j++)
+        codes += s->start->jobs[j].quantized ? (size_t)calm_inputs_weights(in, j, j + 1, false) : 0;
     facts->n++;
     facts->kept += row->kept != NULL;
     facts->changed += row->kept ? 0 : (size_t)row->changed;
@@ -72,6 +76,8 @@ static calm_status find_block(calm_ctx *ctx, calm_learn_stage *s, size_t block)
     for (size_t j = 0; j < n; j++) {
         calm_store_candidate candidate;
         calm_candidate *to = &learned->jobs[j];
+        if (!s->start->jobs[layout->block_begin[block] + j].quantized)
+            continue;
         CALM_TRY(calm_store_candidate_find(ctx, s->p->in.store, to->key, &candidate, &to->id));
         if (!to->id || candidate.failure || !calm_run_blob_is_sound(ctx, s->p, candidate.blob))
             return CALM_OK;
@@ -142,13 +148,15 @@ calm_status calm_learn_keep(calm_ctx *ctx, calm_learn_stage *s, size_t block, co
     int64_t *candidates, *starts, block_id, id;
     char *name;
     void *bytes;
-    size_t n_bytes;
+    size_t n_bytes, kept = 0;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, candidates, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, starts, n));
     for (size_t j = 0; j < n; j++) {
+        if (!s->start->jobs[begin + j].quantized)
+            continue;
         CALM_TRY(keep_job(ctx, s, begin + j, &result->jobs[j], &learned->jobs[j]));
-        candidates[j] = learned->jobs[j].id;
-        starts[j] = ((const calm_candidate *)s->start->jobs[begin + j].source)->id;
+        candidates[kept] = learned->jobs[j].id;
+        starts[kept++] = ((const calm_candidate *)s->start->jobs[begin + j].source)->id;
     }
     CALM_TRY(calm_vectors_encode(ctx, &result->vectors, &bytes, &n_bytes));
     CALM_TRY(calm_run_put_blob(ctx, s->p, bytes, n_bytes, learned->blob));
@@ -161,7 +169,7 @@ calm_status calm_learn_keep(calm_ctx *ctx, calm_learn_stage *s, size_t block, co
                                     .kept = outcome->kept, .blob = learned->blob, .blob_bytes = (int64_t)n_bytes,
                                     .loss_before = outcome->before, .loss_after = outcome->after,
                                     .changed = (int64_t)outcome->changed, .seconds = seconds};
-    CALM_TRY(calm_store_learned_put(ctx, s->p->in.store, &row, candidates, starts, n, &id));
+    CALM_TRY(calm_store_learned_put(ctx, s->p->in.store, &row, candidates, starts, kept, &id));
     add_facts(s, block, &row);
     return calm_store_run_learned(ctx, s->p->in.store, s->p->result.run_id, id);
 }

@@ -57,7 +57,8 @@ static calm_status assemble_expert(calm_ctx *ctx, opening *o, size_t expert, cal
 
 /* ---- linears ---- */
 
-/* A quantized job with the codes of its linears after folding, and its input scale where nothing could take it. */
+/* A quantized job with the codes of its linears after folding, and its input scale where nothing could take it, or a
+ * float linear did. */
 static calm_status start_job(calm_ctx *ctx, const opening *o, const calm_fold_set *set, size_t job, calm_qjob *out)
 {
     const calm_layout *layout = calm_model_layout(o->model);
@@ -68,8 +69,10 @@ static calm_status start_job(calm_ctx *ctx, const opening *o, const calm_fold_se
     size_t row = 0;
     *out = (calm_qjob){.out = ref->out, .in = ref->in, .group = shape.group, .n_groups = shape.n_groups,
                        .scheme = *scheme};
-    for (size_t i = ref->first; i < ref->first + ref->n; i++)
-        in_scale = set->linear[layout->linears[i].role].in_scale;
+    for (size_t i = ref->first; i < ref->first + ref->n; i++) {
+        const calm_qlinear *linear = &set->linear[layout->linears[i].role];
+        in_scale = linear->in_scale ? linear->in_scale : linear->fed_scale;
+    }
     CALM_TRY(calm_qjob_new(ctx, in_scale ? CALM_QJOB_SCALED : 0, out));
     if (in_scale)
         memcpy(out->in_scale, in_scale, out->in * sizeof *in_scale);
@@ -119,7 +122,8 @@ static calm_status add_linears(calm_ctx *ctx, const opening *o, const part *of, 
         float *effective, *grad;
         CALM_TRY(take_room(ctx, o, i, linear->out * linear->in, wanted, &effective, &grad));
         weight->w = effective;
-        weight->in_scale = qjob->in_scale;
+        /* The rows that took one are divided by it. */
+        weight->in_scale = of->set->linear[linear->role].in_scale ? qjob->in_scale : NULL;
         of->grad[linear->role] = grad;
         v->linear_grads[v->n_linears] = grad;
         v->linears[v->n_linears++] =
@@ -135,15 +139,42 @@ static calm_status add_linears(calm_ctx *ctx, const opening *o, const part *of, 
     return CALM_OK;
 }
 
+/* A copy of n values that are not learned; nothing of NULL. */
+static calm_status keep_values(calm_ctx *ctx, size_t n, const float **values)
+{
+    float *copy;
+    if (!*values)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, copy, n));
+    memcpy(copy, *values, n * sizeof *copy);
+    *values = copy;
+    return CALM_OK;
+}
+
+/* The linears of a job that stays float: as assembled, with the scales that their rows took. */
+static calm_status keep_linears(calm_ctx *ctx, const opening *o, const part *of, const calm_job_ref *ref)
+{
+    for (size_t i = ref->first; i < ref->first + ref->n; i++) {
+        calm_weight *weight = &of->weight[calm_model_layout(o->model)->linears[i].role];
+        CALM_TRY(keep_values(ctx, weight->out * weight->in, &weight->w));
+    }
+    return CALM_OK;
+}
+
 static calm_status add_part(calm_ctx *ctx, const opening *o, const part *of)
 {
     float *targets[CALM_N_ROLES] = {NULL};
     if (o->options->targets)
         CALM_TRY(calm_assemble_targets(ctx, o->model, o->plan, of->floats, of->begin, of->end, targets));
     for (size_t j = of->begin; j < of->end; j++) {
+        const calm_job_ref *ref = &calm_model_layout(o->model)->jobs[j];
         calm_qjob *qjob = &o->v->jobs[j - o->v->begin];
+        if (!o->plan->jobs[j].quantized) {
+            CALM_TRY(keep_linears(ctx, o, of, ref));
+            continue;
+        }
         CALM_TRY(start_job(ctx, o, of->set, j, qjob));
-        CALM_TRY(add_linears(ctx, o, of, &calm_model_layout(o->model)->jobs[j], qjob, targets));
+        CALM_TRY(add_linears(ctx, o, of, ref, qjob, targets));
     }
     return CALM_OK;
 }
@@ -155,18 +186,6 @@ static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t e
     (void)ctx;
     (void)block;
     memcpy(weight, v->experts[expert], sizeof v->experts[expert]);
-    return CALM_OK;
-}
-
-/* A copy of n values that are not learned; nothing of NULL. */
-static calm_status keep_values(calm_ctx *ctx, size_t n, const float **values)
-{
-    float *copy;
-    if (!*values)
-        return CALM_OK;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, copy, n));
-    memcpy(copy, *values, n * sizeof *copy);
-    *values = copy;
     return CALM_OK;
 }
 
@@ -209,9 +228,26 @@ static calm_status add_mixture(calm_ctx *ctx, opening *o)
     CALM_TRY(keep_biases(ctx, v->block.moe.shared));
     CALM_TRY(keep_values(ctx, n * config->hidden, &v->block.moe.router));
     CALM_TRY(keep_values(ctx, config->hidden, &v->block.moe.shared_gate));
+    CALM_TRY(keep_values(ctx, n, &v->block.moe.choice_bias));
     v->block.moe.load = load_expert;
     v->block.moe.user = v;
     return CALM_OK;
+}
+
+/* What a kind has in addition to linears and norms - sinks, taps, decays, a router's bias - and what is added to
+ * scores. */
+static calm_status keep_plains(calm_ctx *ctx, opening *o)
+{
+    calm_block *block = &o->v->block;
+    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
+        const calm_kind *kind = calm_block_kind(block, s);
+        for (size_t i = 0; kind && i < kind->n_plains; i++) {
+            calm_norm *plain = &block->plain[kind->plains[i].plain];
+            if (kind->plains[i].form == CALM_PLAIN_TENSOR)
+                CALM_TRY(keep_values(ctx, plain->width, &plain->w));
+        }
+    }
+    return keep_values(ctx, calm_distance_bytes(block->config) / sizeof *block->distance, &block->distance);
 }
 
 /* ---- vectors ---- */
@@ -375,6 +411,7 @@ static calm_status open_parts(calm_ctx *ctx, opening *o)
         calm_layout_fold_set(layout, v->index, s, CALM_NO_EXPERT, &of.begin, &of.end);
         CALM_TRY(add_part(ctx, o, &of));
     }
+    CALM_TRY(keep_plains(ctx, o));
     CALM_TRY(add_vectors(ctx, o));
     imply_input_norm(v);
     return CALM_OK;
@@ -495,6 +532,8 @@ size_t calm_learn_view_open_bytes(const calm_model *model, size_t block, const c
         bytes += CALM_BYTES(float, config->n_heads * CALM_DISTANCE_WIDTH);
     for (size_t j = begin; j < end; j++)
         bytes += calm_qjob_bytes(scheme, layout->jobs[j].out, layout->jobs[j].in, extras);
+    /* What is kept besides: plain tensors, the router, what is added to scores. */
+    bytes += calm_model_load_outline_bytes(model, block);
     if (sparse)
         bytes += config->moe.n_experts * (sizeof(calm_weight[CALM_N_ROLES]) + sizeof(calm_expert_grads)) + 128 +
                  CALM_BYTES(float, (config->moe.n_experts + 1) * config->hidden);

@@ -62,7 +62,7 @@ static calm_status take(calm_ctx *ctx, void *user, size_t n, const char *const *
 }
 
 calm_status calm_learned_of_store(calm_ctx *ctx, calm_store *store, int64_t run, const calm_model *model,
-                                  bool tuned, calm_learned ***blocks)
+                                  const calm_plan *plan, bool tuned, calm_learned ***blocks)
 {
     reading r = {.path = calm_store_path(store), .run = run, .layout = calm_model_layout(model),
                  .n_blocks = calm_model_config(model)->n_blocks};
@@ -76,10 +76,10 @@ calm_status calm_learned_of_store(calm_ctx *ctx, calm_store *store, int64_t run,
                               " JOIN candidate k ON k.id = c.candidate_id JOIN job j ON j.id = k.job_id"
                               " WHERE l.run_id = ?1 AND (d.learner LIKE '" CALM_TUNER "@%') = ?2"
                               " ORDER BY b.number, j.position", params, 2, take, &r));
-    /* A block is learned as a whole: one with any job has all of them. */
+    /* A block is learned as a whole: one with any job has all that are quantized. */
     for (size_t b = 0; b < r.n_blocks; b++)
         for (size_t j = r.layout->block_begin[b]; r.blocks[b] && j < r.layout->block_begin[b + 1]; j++)
-            if (!r.blocks[b]->jobs[j - r.layout->block_begin[b]].id)
+            if (plan->jobs[j].quantized && !r.blocks[b]->jobs[j - r.layout->block_begin[b]].id)
                 return contradiction(ctx, &r, "misses a job");
     *blocks = r.blocks;
     return CALM_OK;

@@ -75,6 +75,13 @@ static void leave_scale(const calm_layout *layout, const calm_job_ref *job, cons
         out->linear[layout->linears[i].role].in_scale = in_scale;
 }
 
+/* Rows of a float linear took it: they are divided again wherever the job is assembled. */
+static void note_scale(const calm_layout *layout, const calm_job_ref *job, const float *in_scale, calm_fold_set *out)
+{
+    for (size_t i = job->first; i < job->first + job->n; i++)
+        out->linear[layout->linears[i].role].fed_scale = in_scale;
+}
+
 /* ---- folding ---- */
 
 /* The type that the checkpoint stores MODULE.PART in. */
@@ -357,14 +364,18 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
                              layout->jobs[job].name);
     }
     /* Each scale goes to another tensor (qkv and gate_up to norms, o to v, down to up): the order does not matter. */
-    for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
+    for (size_t job = begin; job < end; job++) {
+        const calm_job_kind kind = layout->jobs[job].kind;
+        calm_feed feed;
         if (!in_scale[kind])
             continue;
-        calm_feed feed;
-        if (calm_job_fold(set->block->config, kind, set->expert, &feed) == CALM_FOLD_NORM)
+        if (calm_job_fold(set->block->config, kind, set->expert, &feed) == CALM_FOLD_NORM) {
             CALM_TRY(fold_norm(ctx, model, set, in_scale[kind], out));
-        else
-            CALM_TRY(fold_rows(ctx, model, set, &feed, in_scale[kind], out));
+            continue;
+        }
+        CALM_TRY(fold_rows(ctx, model, set, &feed, in_scale[kind], out));
+        if (!out->linear[feed.role].quantized)
+            note_scale(layout, &layout->jobs[job], in_scale[kind], out);
     }
     /* Once, after all that changes a bias. */
     for (calm_role role = 0; role < CALM_N_ROLES; role++)

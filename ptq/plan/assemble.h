@@ -6,7 +6,8 @@
  *   gate_up  the norm before the MLP:    weight / s      (not in a mixture: the norm feeds the router and all experts)
  *   o        v:   row r / s (all query heads of a kv head share s)
  *   down     up:  row r / s (where a gate multiplies it)
- * A learned block has no input scales to fold: its candidates and vectors are of the folded form.
+ * Of a learned block candidates and vectors are of the folded form: the scales left to fold are those that rows of a
+ * float linear take, which has no candidate.
  * A correction of biases (calm_qjob.bias_delta) is added to them before anything is folded.  A folded norm, bias or
  * float weight, and a corrected bias, is rounded to the checkpoint's dtype; a row of a quantized linear is folded into
  * its scales, which are rounded again but never raised: codes are fixed by then.  Guard and exporters both start from
@@ -34,6 +35,7 @@ typedef struct calm_qlinear {
     const calm_tensor *source;    /* the float weight that it was made from, for exporters; NULL: not said */
     const uint32_t *order;   /* [in] column k of codes is of input order[k]; NULL: of input k */
     const float *in_scale;   /* [in] that could not be folded, in a plan that allows it; else NULL */
+    const float *fed_scale;  /* [in] that rows of a float linear took; else NULL   */
 } calm_qlinear;
 
 /* The jobs that fold into each other: a block's attention, its dense MLP, or one expert. */

@@ -9,23 +9,28 @@
 #include "ptq/plan/assemble.h"
 #include "ptq/plan/plan.h"
 
-/* Does every job of the unit have a result of this entry? */
+/* Does every job of the unit have a result of this entry?  Those that stay float take no part. */
 static bool is_whole(const calm_run *p, size_t begin, size_t end, size_t entry)
 {
     bool whole = true;
-    for (size_t job = begin; job < end; job++)
-        whole &= !calm_candidate_at(&p->in, job, entry)->failure;
-    return whole;
+    size_t n = 0;
+    for (size_t job = begin; job < end; job++) {
+        whole &= calm_inputs_keeps(&p->in, job) || !calm_candidate_at(&p->in, job, entry)->failure;
+        n += !calm_inputs_keeps(&p->in, job);
+    }
+    return whole && n > 0;
 }
 
 bool calm_run_lacks_score(const calm_run *p, size_t begin, size_t end, size_t entry, calm_point point)
 {
     bool missing = false;
+    /* Nothing to score: nobody asks for it, or some job has no result. */
     if (!(p->in.recipe->score_points & 1u << point) || !is_whole(p, begin, end, entry))
         return false;
     for (size_t job = begin; job < end; job++)
         /* A killed run may have put the score with some of the unit's candidates. */
-        missing |= !calm_score_set_has(&calm_candidate_at(&p->in, job, entry)->scores, point);
+        missing |= !calm_inputs_keeps(&p->in, job) &&
+                   !calm_score_set_has(&calm_candidate_at(&p->in, job, entry)->scores, point);
     return missing;
 }
 
@@ -44,6 +49,9 @@ static calm_status keep(calm_ctx *ctx, calm_run *p, size_t begin, size_t end, si
     calm_store_score rows[CALM_N_SCORES];
     for (size_t job = begin; job < end; job++) {
         calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
+        /* It has no row of the store. */
+        if (calm_inputs_keeps(&p->in, job))
+            continue;
         calm_score_set_put(&candidate->scores, point, scores);
         const size_t n = calm_scores_as_rows(&candidate->scores, point, rows);
         CALM_TRY(calm_store_scores_add(ctx, p->in.store, candidate->id, rows, n));

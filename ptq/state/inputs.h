@@ -79,9 +79,6 @@ void calm_inputs_jobs(const calm_inputs *in, size_t *first, size_t *end);
  * CALM_EFORMAT: no pattern. */
 calm_status calm_inputs_keep_float(calm_ctx *ctx, calm_inputs *in);
 
-/* What gets one choice stays float as a whole.  CALM_EARG: a unit of this kind does not. */
-calm_status calm_inputs_keep_units(calm_ctx *ctx, const calm_inputs *in, calm_unit unit);
-
 /* Does `keep_float` name the job?  The jobs to be quantized: how many, the layout's number of one of them, and the
  * place of a job of the layout that is one. */
 bool calm_inputs_keeps(const calm_inputs *in, size_t job);

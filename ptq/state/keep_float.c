@@ -229,23 +229,6 @@ static calm_status list_rest(calm_ctx *ctx, calm_inputs *in, const bool *kept)
     return in->n_listed ? CALM_OK : calm_fail(ctx, CALM_EARG, "`keep_float`: no linear is left to be quantized");
 }
 
-calm_status calm_inputs_keep_units(calm_ctx *ctx, const calm_inputs *in, calm_unit unit)
-{
-    const calm_layout *layout = calm_model_layout(in->model);
-    size_t first, end, begin, unit_end;
-    calm_inputs_jobs(in, &first, &end);
-    for (size_t j = first; j < end && in->listed; j++) {
-        calm_layout_unit(layout, unit, j, &begin, &unit_end);
-        const bool kept = calm_inputs_keeps(in, j);
-        if (kept != calm_inputs_keeps(in, begin))
-            return calm_fail(ctx, CALM_EARG, "`keep_float`: %s stays float and %s does not, which `choice.unit` %s "
-                             "decides together; `choice.unit` job, or `keep_float` !NAME for what nobody named",
-                             layout->jobs[kept ? j : begin].name, layout->jobs[kept ? begin : j].name,
-                             calm_unit_name(unit));
-    }
-    return CALM_OK;
-}
-
 /* What is said of linears that stay float without a name. */
 static void note_more(calm_ctx *ctx, const calm_inputs *in, size_t n_odd, const char *odd, size_t n_fused)
 {
@@ -276,7 +259,6 @@ calm_status calm_inputs_keep_float(calm_ctx *ctx, calm_inputs *in)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, kept, calm_model_layout(in->model)->n_jobs));
     CALM_TRY(extend(ctx, in, matched, kept, &n_fused));
     CALM_TRY(list_rest(ctx, in, kept));
-    CALM_TRY(calm_inputs_keep_units(ctx, in, in->recipe->selection.unit));
     note_more(ctx, in, n_odd, odd, n_fused);
     if (n_kinds)
         calm_log(ctx, CALM_LOG_INFO, "%zu linears stay float: %s; `keep_float` !NAME quantizes them", n_kinds, why);

@@ -56,7 +56,7 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
     for (size_t i = 0; i < n; i++) {
         const size_t job = calm_inputs_job(&p->in, i);
         size_t begin;
-        if (job >= unit_end) {    /* a unit stays float as a whole or not at all */
+        if (job >= unit_end) {    /* jobs of a unit that stay float are not listed */
             calm_layout_unit(layout, kind, job, &begin, &unit_end);
             CALM_TRY(calm_layout_unit_name(ctx, layout, kind, job, &unit));
         }

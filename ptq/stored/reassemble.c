@@ -365,7 +365,7 @@ static calm_status plan_learned(calm_ctx *ctx, calm_assembly *a, bool tuned)
 {
     const calm_plan plain = a->result.plan;
     calm_learned **blocks;
-    CALM_TRY(calm_learned_of_store(ctx, a->in.store, a->run.id, a->in.model, tuned, &blocks));
+    CALM_TRY(calm_learned_of_store(ctx, a->in.store, a->run.id, a->in.model, &plain, tuned, &blocks));
     CALM_TRY(calm_plan_learn(ctx, &a->in, &plain, blocks, &a->result.plan));
     a->result.plan.vectors = fetch_vectors;
     for (size_t b = 0; b < calm_model_config(a->in.model)->n_blocks; b++)

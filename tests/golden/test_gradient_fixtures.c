@@ -8,7 +8,11 @@
  * torch in float32 is off by up to 1e-4 of these tensors (in float64 by 5e-8), and by 1.8e-4 of qwen2_yarn's, whose
  * logits are the least exact; calm by as much, up to twice that with other kernels of BLAS.  Compiled once more with
  * the arithmetic in double (tests/support/doubled.h: test_gradient_fixtures_doubled) that is within 1e-4 too, what is
- * left being the rotations' angles, which torch has in float32 there. */
+ * left being the rotations' angles, which torch has in float32 there.
+ *
+ * The other logits of the divergence are these with .3 of noise, so q - p is about .3 q.  Logits that are off by e move q
+ * by up to 2 e q, 2 e / .3 of that, and sums on the way back at most as much again: in addition to 1e-4 of the way back
+ * itself 4 e / .3 are allowed, e as found (long rows of some families of torch_gradients.py have 1e-5 and more). */
 #include "tests/support/model_fixture.h"
 
 #include <stdio.h>
@@ -24,6 +28,7 @@
 #define RELATIVE 1e-4
 #define DOUBLED (sizeof(float) == sizeof(double))
 #define KL_RELATIVE (DOUBLED ? 1e-4 : 2e-4)
+#define KL_NOISE .3
 #define KL_RELATIVE_YARN (DOUBLED ? 1e-4 : 8e-4)
 
 enum { MOST_BLOCKS = 8 };
@@ -423,6 +428,20 @@ static double kl_back(const run *r, calm_predictors *set, size_t begin, size_t n
     return sum / (double)total;
 }
 
+/* The largest difference of a window's logits from the stored ones. */
+static double logits_off(const run *r, size_t begin, size_t n, const float *h, const float *stored)
+{
+    const size_t vocab = r->head.vocab;
+    double worst = 0;
+    float *logits;
+    CALM_SCOPED_SCRATCH(ctx);
+    ck_ok(CALM_NEW(ctx, ctx->scratch, logits, n * vocab));
+    calm_head_multiply(&r->head, r->table, h, n, 0, vocab, logits, vocab);
+    for (size_t i = 0; i < n * vocab; i++)
+        worst = test_worse(worst, fabs((double)logits[i] - (double)stored[begin * vocab + i]));
+    return worst;
+}
+
 static void check_kl(run *r)
 {
     const calm_windows *windows = &r->fixture.windows;
@@ -430,8 +449,10 @@ static void check_kl(run *r)
     const calm_subject subject = {.model = r->model};
     const float *logits = model_fixture_tensor(&r->fixture, r->set, "kl_reference",
                                                windows->n * r->fixture.length * vocab);
+    const float *stored = model_fixture_tensor(&r->fixture, r->fixture.set, "logits",
+                                               windows->n * r->fixture.length * vocab);
     calm_predictors set;
-    double kl = 0;
+    double kl = 0, off = 0;
     ck_assert(windows->begin[windows->n] == windows->n * r->fixture.length); /* decoders have no padding */
     ck_ok(calm_predictors_open(ctx, &subject, &subject, 1, calm_windows_reach(windows), &set));
     identity_head(r, &set);
@@ -444,6 +465,7 @@ static void check_kl(run *r)
         ck_ok(CALM_NEW(ctx, ctx->scratch, h, span.n_tokens * width));
         ck_ok(CALM_NEW(ctx, ctx->scratch, dh, span.n_tokens * width));
         calm_norm_rows(&r->head.norm, x, span.n_tokens, h);
+        off = fmax(off, logits_off(r, windows->begin[w], span.n_tokens, h, stored));
         kl += kl_back(r, &set, windows->begin[w], span.n_tokens, h, logits, dh);
         ck_ok(calm_norm_back(ctx, &r->head.norm, (calm_norm_rows_of){span.n_tokens, 1, width}, x, dh, NULL, NULL, dh));
         backward(r, tapes, false, dh);
@@ -452,8 +474,8 @@ static void check_kl(run *r)
     const double expected = stored_double(r, "kl_loss");
     ck_assert_msg(fabs(kl - expected) <= RELATIVE * expected, "%s: KL %.9g, expected %.9g", r->fixture.name, kl,
                   expected);
-    compare_embed(r, "kl.hidden.embed", r->dembed,
-                  strcmp(r->fixture.name, "qwen2_yarn") == 0 ? KL_RELATIVE_YARN : KL_RELATIVE);
+    const double least = strcmp(r->fixture.name, "qwen2_yarn") == 0 ? KL_RELATIVE_YARN : KL_RELATIVE;
+    compare_embed(r, "kl.hidden.embed", r->dembed, fmax(least, RELATIVE + 4 * off / KL_NOISE));
     calm_safetensors_close((calm_safetensors *)(uintptr_t)set.models[0].head.set);
 }
 

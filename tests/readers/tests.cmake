@@ -28,6 +28,8 @@ if(NOT CALM_SANITIZE)    # most of it is Python
   set_tests_properties(readers.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
   add_test(NAME readers.adapter_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/adapter_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.adapter_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)
+  add_test(NAME readers.gradients COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/gradients.sh ${PROJECT_BINARY_DIR})
+  set_tests_properties(readers.gradients PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1800 SKIP_RETURN_CODE 77)
   add_test(NAME readers.bos COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/bos.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.bos PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)
   add_test(NAME readers.generate COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/generate.sh ${PROJECT_BINARY_DIR})

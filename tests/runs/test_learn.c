@@ -304,10 +304,79 @@ TEST(mixtures_are_written_as_measured)
 }
 END_OF_TEST
 
+/* Sinks, taps, decays and routers' biases stay; of latent attention kv_b and of a delta net b and a stay float, of
+ * which kv_b takes the input scale of o. */
+TEST(other_mixers_are_written_as_measured)
+{
+    check_written("deepseek_v2", "w3a16_g32", "rtn");
+    check_written("deepseek_v3", "w4a4_g32", "smoothquant");
+    check_written("glm4_moe_lite", "w3a8_g32", "smoothquant");
+    check_written("qwen3_5", "w3a16_g32_asym", "gptq");
+    check_written("qwen3_5_moe", "w4a4_g32", "smoothquant");
+    check_written("qwen3_next", "w3a16_g32", "rtn");
+    check_written("lfm2_moe", "w3a16_g32", "rtn");
+    check_written("gpt_oss", "w3a16_g32", "rtn");
+    check_tuned("deepseek_v3", "w3a8_g32", "smoothquant", true);
+    check_tuned("qwen3_next", "w3a16_g32", "rtn", true);
+    check_tuned("gpt_oss", "w3a16_g32", "rtn", false);
+}
+END_OF_TEST
+
+/* Linears that the user keeps float stand between those that are learned: up takes the input scale of down. */
+TEST(around_float_linears)
+{
+    const tiny_model spec = tiny_wide("qwen3");
+    const char *kept[] = {"re:.*up_proj", "re:.*[01].self_attn.q_proj"};
+    for (int i = 0; i < 2; i++) {
+        play run = learning(&spec, "w3a8_g32", "smoothquant");
+        run.recipe.keep_float = (calm_words){.of = &kept[i], .n = 1};
+        check_plan(run, "qwen3", kept[i]);
+    }
+}
+END_OF_TEST
+
+/* A family whose blocks have a linear that stays float: with threads, from the store, assembled. */
+static void check_again(const char *family, const char *scheme, const char *algorithms)
+{
+    const tiny_model spec = tiny_wide(family);
+    const play first = tuning(&spec, scheme, algorithms, true);
+    const outcome said = play_must_run(&first);
+    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM learned WHERE learner NOT LIKE 'kl@%' AND kept IS NULL"
+                                      " AND loss_after < loss_before"), 2);
+    for (int threads = 1; threads <= 3; threads += 2) {
+        play again = play_elsewhere(&first, test_format("threads%d", threads));
+        again.threads = threads;
+        play_must_run(&again);
+        ck_assert_str_eq(weights_of(&first, "out"), weights_of(&again, test_format("threads%d", threads)));
+        ck_assert_str_eq(learned_rows(&again), learned_rows(&first));
+    }
+    play stored = first;
+    const char *stamps = play_text(&first, "SELECT id || created_at || seconds FROM learned");
+    stored.recipe.output = play_path(&first, "stored");
+    play_must_run(&stored);
+    ck_assert_str_eq(weights_of(&first, "stored"), weights_of(&first, "out"));
+    ck_assert_str_eq(play_text(&first, "SELECT id || created_at || seconds FROM learned"), stamps);
+    calm_assembly assembly;
+    const calm_assemble_options o = {.store = first.recipe.store, .run = 1, .output = play_path(&first, "assembled"),
+                                     .command = "calm test"};
+    ck_ok(calm_reassemble(ctx, &o, &assembly));
+    ck_assert_str_eq(assembly.result.name, said.result);
+    calm_assembly_close(&assembly);
+    ck_assert_str_eq(weights_of(&first, "assembled"), weights_of(&first, "out"));
+}
+
+TEST(other_mixers_again)
+{
+    check_again("deepseek_v3", "w3a8_g32", "smoothquant");
+    check_again("qwen3_5_moe", "w3a16_g32", "rtn");
+}
+END_OF_TEST
+
 TEST(encoders_are_written_as_measured)
 {
     check_written("bert", "w3a16_g32", "rtn");
     check_written("bert", "w4a4_g32", "smoothquant");
+    check_written("mpnet", "w3a16_g32", "rtn");    /* scores of distances */
 }
 END_OF_TEST
 
@@ -403,6 +472,29 @@ TEST(encoders_are_tuned_on_their_embeddings)
 }
 END_OF_TEST
 
+/* Whatever takes gradients says which kind of sublayer has none. */
+TEST(kinds_without_gradients_are_refused)
+{
+    static const char *const families[][2] = {{"granite_hybrid", "kind mamba, which block 0 has"},
+                                              {"gemma4", "gemma4's blocks"}};
+    for (int i = 0; i < 2; i++) {
+        const tiny_model spec = tiny_of(families[i][0]);
+        play runs[] = {learning(&spec, "w3a16_g8", "rtn"), tuning(&spec, "w3a16_g8", "rtn", false),
+                       play_new(&spec, "w3a16_g8", "gptq"), play_new(&spec, "w3a16_g8,w4a16_g8", "rtn")};
+        static const char *const options[] = {"`learn` takes", "`learn` takes", "`calibration.weight` gradient takes",
+                                              "`choice.sensitivity` gradient takes"};
+        runs[2].recipe.weight = CALM_WEIGHT_GRADIENT;
+        runs[3].recipe.sensitivity = CALM_SENSITIVITY_GRADIENT;
+        for (int k = 0; k < 4; k++) {
+            const outcome said = play_run(&runs[k], none);
+            ck_assert_int_eq(said.status, CALM_EUNSUPPORTED);
+            ck_assert_msg(strstr(said.message, options[k]) && strstr(said.message, families[i][1]), "%s",
+                          said.message);
+        }
+    }
+}
+END_OF_TEST
+
 TEST(windows_are_counted)
 {
     play run = learning(NULL, "w3a16_g16", "rtn");
@@ -464,8 +556,8 @@ static void check_memory(const play *run)
  * byte. */
 TEST(memory_is_as_planned)
 {
-    const char *const families[] = {"qwen3", "qwen2_moe", "bert"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const families[] = {"qwen3", "qwen2_moe", "bert", "deepseek_v3", "qwen3_5_moe", "gpt_oss"};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         const tiny_model spec = tiny_wide(families[i]);
         const play blocks = learning(&spec, "w4a4_g32", "smoothquant-gptq"),
                    model = tuning(&spec, "w4a4_g32", "smoothquant-gptq", false);
@@ -486,9 +578,11 @@ int main(void)
                                                 tuned_models_are_written_as_measured, decoders_are_written_as_measured,
                                                 small_floats_are_written_as_measured,
                                                 gguf_files_are_written_as_measured,
-                                                mixtures_are_written_as_measured, encoders_are_written_as_measured,
+                                                mixtures_are_written_as_measured,
+                                                other_mixers_are_written_as_measured, around_float_linears,
+                                                other_mixers_again, encoders_are_written_as_measured,
                                                 assembled_it_is_the_same, assembled_it_is_tuned,
                                                 large_steps_are_taken_back, encoders_are_tuned_on_their_embeddings,
-                                                windows_are_counted, eight_bits_stay_as_they_are,
+                                                kinds_without_gradients_are_refused, windows_are_counted, eight_bits_stay_as_they_are,
                                                 the_guard_judges, memory_is_as_planned, NULL});
 }

@@ -26,6 +26,7 @@ calm_test(runs test_forecast_steps calm_test_play)
 calm_test(runs test_calib_dtype calm_test_play)
 calm_test(runs test_row_weights calm_test_play)
 calm_test(runs test_sensitivity_gradient calm_test_play)
+calm_test(runs test_float_jobs calm_test_play)
 calm_test(runs test_learn calm_test_play)
 set_tests_properties(runs.test_learn PROPERTIES TIMEOUT 900)    # a dozen families learned from
 calm_test(runs test_learn_faults calm_test_play)

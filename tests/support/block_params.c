@@ -2,6 +2,7 @@
 #include "tests/support/block_params.h"
 
 #include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
 #include "tests/support/harness.h"
 
 #define MOST ((size_t)1024)
@@ -74,6 +75,28 @@ static void add_mixture(block_params *params, const char *name)
     moe->user = params;
 }
 
+/* Is a plain one a tensor by its full name?  Of a norm the module is named. */
+static bool is_tensor(calm_plain plain)
+{
+    size_t n;
+    const calm_kind *const *kinds = calm_kinds(&n);
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < kinds[k]->n_plains; i++)
+            if (kinds[k]->plains[i].plain == plain)
+                return kinds[k]->plains[i].form == CALM_PLAIN_TENSOR;
+    return false;
+}
+
+static void add_plain(block_params *params, const char *block, const char *name, calm_plain plain)
+{
+    calm_norm *norm = &params->block.plain[plain];
+    float **grad = &params->grads.plain[plain];
+    if (norm->w && is_tensor(plain))
+        norm->w = add(params, test_format("%s.%s", block, name), norm->w, norm->width, grad);
+    else if (norm->w)
+        add_norm(params, test_format("%s.%s", block, name), norm, grad, NULL);
+}
+
 void block_params_load(const calm_model *model, size_t index, block_params *out)
 {
     const calm_names *names = calm_model_config(model)->arch->names;
@@ -92,8 +115,7 @@ void block_params_load(const calm_model *model, size_t index, block_params *out)
             add_norm(out, test_format("%s.%s", name, names->norm[s][place] ? names->norm[s][place] : ""),
                      &block->norm[s][place], &out->grads.norm[s][place], &out->grads.norm_bias[s][place]);
     for (calm_plain plain = 0; plain < CALM_N_PLAINS; plain++)
-        add_norm(out, test_format("%s.%s", name, names->plain[plain] ? names->plain[plain] : ""), &block->plain[plain],
-                 &out->grads.plain[plain], NULL);
+        add_plain(out, name, names->plain[plain] ? names->plain[plain] : "", plain);
     add_mixture(out, name);
 }
 

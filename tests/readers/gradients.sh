@@ -1,0 +1,26 @@
+#!/bin/sh
+# Gradients of latent attention, delta nets, short convolutions, Mamba-2 and sinks beside those of torch: every parameter
+# of the reference checkpoints (torch_gradients.py), by the program that compares the fixtures' own gradients.
+#
+#   gradients.sh FOLDER-OF-PROGRAMS
+#
+# Skipped (exit status 77) without fixtures ($CALM_FIXTURES), or where there is no Python with torch and transformers
+# ($CALM_PYTHON, else python3).
+set -eu
+
+PATH=$1/tests:$PATH
+here=$(cd "$(dirname "$0")" && pwd)
+python=${CALM_PYTHON:-python3}
+families=${CALM_FIXTURES:-$here/../../../shared/fixtures}/families
+[ -d "$families" ] || { echo "SKIP: no families in the fixtures"; exit 77; }
+"$python" -c 'import torch, transformers' 2>/dev/null ||
+    { echo "SKIP: no Python with torch and transformers"; exit 77; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+"$python" "$here/torch_gradients.py" "$families" "$work" deepseek_v2 deepseek_v3 glm4_moe_lite qwen3_5_text \
+    qwen3_5_moe_text qwen3_next wrapper_qwen3_5 wrapper_qwen3_5_moe lfm2 lfm2_moe gpt_oss 2>"$work/said" ||
+    { cat "$work/said"; exit 1; }
+[ -d "$work/models" ] || { echo "SKIP: none of these families is there"; exit 77; }
+CALM_FIXTURES=$work test_gradient_fixtures
