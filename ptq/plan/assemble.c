@@ -10,7 +10,6 @@
 
 #include "ptq/quant/qblob.h"
 #include "ptq/model/arch.h"
-#include "ptq/model/int_linear.h"
 #include "ptq/model/kind.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
@@ -237,8 +236,7 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
 
 #define BLOCK_NAME 64    /* bytes that hold "model.layers.47" */
 
-/* Of the norm that a job's input scale folds into, with its bias and the block's name. */
-static size_t folded_norm_bytes(const calm_config *config, const calm_job_ref *job)
+size_t calm_assembled_norm_bytes(const calm_config *config, const calm_job_ref *job)
 {
     const size_t vectors = config->norm_bias ? 2 : 1;
     const bool folds = job->can_absorb && job->traits->fold == CALM_FOLD_NORM;
@@ -284,7 +282,7 @@ size_t calm_assemble_fold_set_bytes(const calm_model *model, size_t begin, size_
         const calm_job_ref *job = &layout->jobs[j];
         bytes += calm_qjob_bytes(scheme, job->out, job->in, calm_assembled_extras(layout, job, extras));
         if (extras & CALM_QJOB_SCALED)
-            bytes += folded_norm_bytes(config, job);
+            bytes += calm_assembled_norm_bytes(config, job);
         /* A bias is copied once: with corrections before anything is folded. */
         if (extras & CALM_QJOB_BIASED)
             bytes += corrected_bias_bytes(layout, job);
@@ -435,8 +433,7 @@ calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const 
     return CALM_OK;
 }
 
-/* The float weights of a sublayer, and the fold set that they are: of a mixture's MLP the shared expert. */
-static calm_weight *sublayer_weights(calm_block *block, calm_sublayer sublayer, calm_fold_set_ref *set)
+calm_weight *calm_fold_set_weights(calm_block *block, calm_sublayer sublayer, calm_fold_set_ref *set)
 {
     const bool mixture = sublayer == CALM_SUBLAYER_MLP && block->moe.router;
     calm_weight *weight = mixture ? block->moe.shared : block->weight;
@@ -449,7 +446,7 @@ static calm_status assemble_sublayers(calm_ctx *ctx, const calm_model *model, co
 {
     calm_fold_set_ref set;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        sublayer_weights(block, s, &set);
+        calm_fold_set_weights(block, s, &set);
         CALM_TRY(calm_assemble_fold_set(ctx, model, plan, &set, &sublayer[s]));
     }
     return CALM_OK;
@@ -475,128 +472,4 @@ calm_status calm_assemble_expert(calm_ctx *ctx, const calm_model *model, const c
     const calm_fold_set_ref set = {block, CALM_SUBLAYER_MLP, (long)expert, weight};
     CALM_TRY(block->moe.load(block->moe.user, ctx, block->index, expert, weight));
     return calm_assemble_fold_set(ctx, model, plan, &set, out);
-}
-
-/* ---- in place of the float weights ---- */
-
-/* The weights that a reader of the checkpoint computes: from the folded scales, in float32.  A calm_qjob may be written
- * to, which is not done here; hence the casts. */
-static void dequantize(const calm_qlinear *linear, float *w)
-{
-    const calm_qjob rows = {.out = linear->out,
-                            .in = linear->in,
-                            .group = linear->group,
-                            .n_groups = linear->n_groups,
-                            .scheme = linear->scheme,
-                            .codes = (uint8_t *)(uintptr_t)linear->codes,
-                            .scales = linear->scales,
-                            .zeros = (uint8_t *)(uintptr_t)linear->zeros,
-                            .mins = linear->mins,
-                            .global = linear->global,
-                            .order = (uint32_t *)(uintptr_t)linear->order};
-    calm_qjob_dequantize(&rows, w);
-}
-
-/* The same, or its codes in that memory, where ctx wants products of whole numbers. */
-static calm_status put_weight(calm_ctx *ctx, const calm_qlinear *linear, calm_weight *weight)
-{
-    const calm_scheme *scheme = &linear->scheme;
-    const calm_int_source source = {linear->out, linear->in, scheme->bits > 4 ? 8 : 4, linear->group, linear->codes,
-                                    linear->scales, linear->zeros, calm_symmetric_zero(scheme)};
-    float *w;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, linear->out * linear->in));
-    /* The forward pass quantizes the input of this linear as the engine would. */
-    weight->act_bits = scheme->act_bits;
-    weight->act_asymmetric = scheme->act_asymmetric;
-    weight->act_rule = scheme->act_rule;
-    weight->act_global = linear->act_global;
-    weight->in_scale = linear->in_scale;
-    weight->w = w;
-    weight->ints = NULL;
-    if (calm_scheme_is_plain(scheme))
-        calm_int_linear_take(ctx, &source, w, weight);
-    if (!weight->ints)
-        dequantize(linear, w);
-    return CALM_OK;
-}
-
-calm_status calm_fold_set_apply(calm_ctx *ctx, const calm_fold_set *assembled, calm_weight *weights, calm_norm *norm)
-{
-    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
-        const calm_qlinear *linear = &assembled->linear[role];
-        calm_weight *weight = &weights[role];
-        if (linear->quantized) {
-            CALM_TRY(put_weight(ctx, linear, weight));
-        } else if (linear->w) {
-            weight->w = linear->w;
-        }
-        if (linear->bias)
-            weight->bias = linear->bias;
-    }
-    if (!norm || !assembled->norm)
-        return CALM_OK;
-    float *w;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, w, norm->width));
-    /* Back from the stored form to the factor; what was rounded for the file stays rounded. */
-    for (size_t i = 0; i < norm->width; i++)
-        w[i] = assembled->norm[i] + (norm->kind == CALM_NORM_RMS_PLUS_ONE ? 1 : 0);
-    norm->w = w;
-    norm->b = assembled->norm_bias ? assembled->norm_bias : norm->b;
-    return CALM_OK;
-}
-
-size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t end, unsigned extras)
-{
-    const calm_layout *layout = calm_model_layout(model);
-    size_t bytes = 0;
-    for (size_t j = begin; j < end; j++) {
-        const calm_job_ref *job = &layout->jobs[j];
-        for (size_t i = job->first; i < job->first + job->n; i++)
-            bytes += CALM_BYTES(float, layout->linears[i].out * layout->linears[i].in);
-        bytes += extras & CALM_QJOB_SCALED && folded_norm_bytes(calm_model_config(model), job)
-                     ? CALM_BYTES(float, calm_model_config(model)->hidden)
-                     : 0;
-    }
-    return bytes;
-}
-
-/* An expert loader that quantizes what another loads. */
-typedef struct expert_override {
-    calm_plan_override plan;
-    calm_block block;    /* float; its loader is the one underneath */
-} expert_override;
-
-static calm_status load_quantized(void *user, calm_ctx *ctx, size_t index, size_t expert,
-                                  calm_weight weight[CALM_N_ROLES])
-{
-    const expert_override *override = user;
-    calm_fold_set assembled;
-    (void)index;
-    CALM_TRY(calm_assemble_expert(ctx, override->plan.model, override->plan.plan, &override->block, expert, weight,
-                                  &assembled));
-    return calm_fold_set_apply(ctx, &assembled, weight, NULL);
-}
-
-calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, calm_block *block)
-{
-    const calm_plan_override *override = plan_override;
-    calm_fold_set_ref set;
-    calm_fold_set assembled;
-    (void)index;
-    for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        calm_weight *weight = sublayer_weights(block, s, &set);
-        CALM_TRY(calm_assemble_fold_set(ctx, override->model, override->plan, &set, &assembled));
-        CALM_TRY(calm_fold_set_apply(ctx, &assembled, weight, &block->norm[s][CALM_NORM_IN]));
-    }
-    CALM_TRY(calm_block_vectors_set(ctx, override->model, &assembled.vectors, block));
-    if (!block->moe.router)
-        return CALM_OK;
-    /* The block is copied before its loader is replaced: the copy keeps the float loader, which load_quantized calls.
-     * It is in ctx->out and lives as long as the block's weights. */
-    expert_override *experts;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, experts, 1));
-    *experts = (expert_override){*override, *block};
-    block->moe.load = load_quantized;
-    block->moe.user = experts;
-    return CALM_OK;
 }

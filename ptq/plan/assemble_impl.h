@@ -24,6 +24,12 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
 size_t calm_assemble_fold_set_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme,
                                  unsigned extras);
 
+/* The float weights of a sublayer, and the fold set that they are: of a mixture's MLP the shared expert. */
+calm_weight *calm_fold_set_weights(calm_block *block, calm_sublayer sublayer, calm_fold_set_ref *set);
+
+/* Bytes of the norm that a job's input scale folds into, with its bias and the block's name; 0: it folds elsewhere. */
+size_t calm_assembled_norm_bytes(const calm_config *config, const calm_job_ref *job);
+
 /* Replace the float weights by the assembled ones, as a reader of the checkpoint computes them (ctx->out): in weight
  * [CALM_N_ROLES] and in the norm (NULL for an expert). */
 calm_status calm_fold_set_apply(calm_ctx *ctx, const calm_fold_set *assembled, calm_weight *weight, calm_norm *norm);
