@@ -58,7 +58,8 @@ static form *new_codes(size_t out, size_t in, int bits, size_t group, bool own)
 {
     form *f = new_form(out, in);
     const size_t each = group && group < in ? group : in, groups = (in + each - 1) / each;
-    const calm_int_source source = {out, in, bits, group, f->codes, f->scales, own ? f->zeros : NULL};
+    const calm_int_source source = {out, in, bits, group, f->codes, f->scales, own ? f->zeros : NULL,
+                                    1 << (bits - 1)};
     calm_int_weight *weight;
     char *memory;
     for (size_t i = 0; i < out * groups; i++) {
@@ -147,7 +148,7 @@ TEST(odd_numbers)
     form *f = new_codes(16, 64, 4, 32, false);
     form *bad = new_codes(16, 64, 4, 32, false);
     bad->scales[3] = NAN;    /* of row 1 */
-    const calm_int_source source = {16, 64, 4, 32, bad->codes, bad->scales, NULL};
+    const calm_int_source source = {16, 64, 4, 32, bad->codes, bad->scales, NULL, 8};
     char *memory;
     calm_int_weight weight;
     ck_ok(CALM_NEW(ctx, ctx->out, memory, calm_int_weight_bytes(&source) + 64));
