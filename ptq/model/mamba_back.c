@@ -84,7 +84,8 @@ static place place_of(const back_task *task, size_t head)
 {
     const calm_mamba_shape *shape = task->shape;
     const size_t d = shape->head_dim, group = head / (shape->n_heads / shape->n_groups);
-    return (place){task->begin * task->rows->stride + head * d, task->begin * task->rows->stride + group * shape->state_dim,
+    const size_t row = task->begin * task->rows->stride;
+    return (place){row + head * d, row + group * shape->state_dim,
                    (task->begin * shape->n_heads + head) * d, head * shape->state_dim * d};
 }
 

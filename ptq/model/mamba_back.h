@@ -13,8 +13,8 @@ typedef struct calm_mamba_grads {
     float *skip;
 } calm_mamba_grads;
 
-/* From dout [T, n_heads head_dim].  `states` are those that calm_mamba_scan gave for chunks of `chunk` tokens.  Parallel
- * over the heads of a chunk.  CALM_ENOMEM. */
+/* From dout [T, n_heads head_dim].  `states` are those that calm_mamba_scan gave for chunks of `chunk` tokens.
+ * Parallel over the heads of a chunk.  CALM_ENOMEM. */
 calm_status calm_mamba_scan_back(calm_ctx *ctx, const calm_mamba_shape *shape, const calm_mamba_rows *rows,
                                  size_t chunk, const float *states, const float *dout, const calm_mamba_grads *grads);
 

@@ -580,6 +580,7 @@ int main(void)
                                                 other_mixers_again, encoders_are_written_as_measured,
                                                 assembled_it_is_the_same, assembled_it_is_tuned,
                                                 large_steps_are_taken_back, encoders_are_tuned_on_their_embeddings,
-                                                kinds_without_gradients_are_refused, windows_are_counted, eight_bits_stay_as_they_are,
+                                                kinds_without_gradients_are_refused, windows_are_counted,
+                                                eight_bits_stay_as_they_are,
                                                 the_guard_judges, memory_is_as_planned, NULL});
 }
