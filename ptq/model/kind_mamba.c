@@ -10,8 +10,11 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/model/block.h"
-#include "ptq/model/convolution.h"
+#include "ptq/model/delta_back.h"
 #include "ptq/model/kind.h"
+#include "ptq/model/mamba_back.h"
+#include "ptq/model/mlp_back.h"
+#include "ptq/tensor/vector_back.h"
 
 /* Widths of what is made of a token. */
 typedef struct widths {
@@ -70,6 +73,14 @@ static calm_status observe_gate(calm_ctx *ctx, const calm_observer *observer, co
     return observe(ctx, observer, span, CALM_HOOK_MAMBA_GATE, z, w->value);
 }
 
+static calm_convolution convolution(const calm_block *block, bool activated)
+{
+    const calm_config *config = block->config;
+    return (calm_convolution){widths_of(config).conv, config->conv_width, block->plain[CALM_PLAIN_MAMBA_CONV].w,
+                              block->plain[CALM_PLAIN_MAMBA_CONV_BIAS].w,
+                              activated ? calm_activation_of(config->mamba.activation) : NULL};
+}
+
 /* What the scan reads: x, B and C behind the convolution, steps and decays. */
 static calm_status prepare(calm_ctx *ctx, const calm_block *block, const calm_span *span,
                            const calm_observer *observer, const rows *r)
@@ -78,14 +89,21 @@ static calm_status prepare(calm_ctx *ctx, const calm_block *block, const calm_sp
     const calm_mamba_config *mamba = &config->mamba;
     const widths w = widths_of(config);
     const size_t n = span->n_tokens, heads = mamba->shape.n_heads;
-    const calm_convolution conv = {w.conv, config->conv_width, block->plain[CALM_PLAIN_MAMBA_CONV].w,
-                                   block->plain[CALM_PLAIN_MAMBA_CONV_BIAS].w, calm_activation_of(mamba->activation)};
+    const calm_convolution conv = convolution(block, true);
     CALM_TRY(observe_gate(ctx, observer, span, r, &w));
     CALM_TRY(calm_convolution_run(ctx, &conv, r->all + w.value, w.all, n, r->convolved));
     CALM_TRY(calm_mamba_steps(ctx, n, heads, r->all + w.value + w.conv, w.all, block->plain[CALM_PLAIN_MAMBA_A_LOG].w,
                               block->plain[CALM_PLAIN_MAMBA_DT].w, mamba->limits, r->step, r->decay));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_STEP, r->step, heads));
     return observe(ctx, observer, span, CALM_HOOK_MAMBA_DECAY, r->decay, heads);
+}
+
+/* The operands of the scan, as columns of what the convolution gives. */
+static calm_mamba_rows scan_rows(const calm_block *block, const rows *r, size_t n)
+{
+    const widths w = widths_of(block->config);
+    return (calm_mamba_rows){r->convolved, r->convolved + w.value, r->convolved + w.value + w.group, w.conv, n, r->step,
+                             r->decay, block->plain[CALM_PLAIN_MAMBA_SKIP].w};
 }
 
 /* The whole sublayer: it has no rotary embedding, positions are the order of tokens. */
@@ -103,10 +121,10 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(new_rows(ctx, config, n, &r));
     CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_MAMBA_IN], h, n, r.all));
     CALM_TRY(prepare(ctx, block, span, observer, &r));
-    const calm_mamba_rows in = {r.convolved, r.convolved + w.value, r.convolved + w.value + w.group, w.conv, n, r.step,
-                                r.decay, block->plain[CALM_PLAIN_MAMBA_SKIP].w};
+    const calm_mamba_rows in = scan_rows(block, &r, n);
     /* The norms of the memory cost some products of vectors, and nobody else asks for them. */
-    CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, r.y, observer && observer->fn ? r.norms : NULL));
+    CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, r.y, observer && observer->fn ? r.norms : NULL,
+                             NULL));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_STATE, r.norms, shape->n_heads));
     CALM_TRY(calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, r.all, w.all,
                              r.y));
@@ -129,13 +147,19 @@ static size_t helper_bytes(const calm_config *config, size_t n_tokens)
     return calm_mamba_head_bytes(&config->mamba.shape, n_tokens, CALM_MAMBA_CHUNK);
 }
 
+/* new_rows. */
+static size_t rows_bytes(const calm_config *config, size_t n_tokens)
+{
+    const widths w = widths_of(config);
+    return CALM_BYTES(float, n_tokens * w.all) + CALM_BYTES(float, n_tokens * w.conv)
+           + CALM_BYTES(float, n_tokens * w.value) + 3 * CALM_BYTES(float, n_tokens * config->mamba.shape.n_heads);
+}
+
 /* All rows, and the largest of what the steps hold one after the other. */
 static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
 {
     const widths w = widths_of(config);
-    const size_t own = CALM_BYTES(float, n_tokens * w.all) + CALM_BYTES(float, n_tokens * w.conv)
-                       + CALM_BYTES(float, n_tokens * w.value)
-                       + 3 * CALM_BYTES(float, n_tokens * config->mamba.shape.n_heads);
+    const size_t own = rows_bytes(config, n_tokens);
     const size_t gate = CALM_BYTES(float, n_tokens * w.value);
     const size_t scan = calm_mamba_scan_bytes(&config->mamba.shape, n_tokens, CALM_MAMBA_CHUNK)
                         + helper_bytes(config, n_tokens);
@@ -145,6 +169,164 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
     return own + calm_size_max(calm_size_max(gate, scan),
                                calm_size_max(inputs, calm_convolution_bytes(w.conv, config->conv_width)));
 }
+
+/* ---- gradients ---- */
+
+typedef struct mamba_tape {
+    rows rows;        /* y is what out reads               */
+    float *o;         /* [n, value]: what the scan gives   */
+    float *states;    /* of the scan, before each chunk    */
+} mamba_tape;
+
+/* All of a tape, before the marks that release the rest. */
+static calm_status new_tape(calm_ctx *ctx, const calm_config *config, size_t n, mamba_tape *tape)
+{
+    CALM_TRY(new_rows(ctx, config, n, &tape->rows));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->o, n * widths_of(config).value));
+    return CALM_NEW_RAW(ctx, ctx->scratch, tape->states,
+                        calm_mamba_states(&config->mamba.shape, n, CALM_MAMBA_CHUNK));
+}
+
+/* As `run`, keeping what the way back reads. */
+static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                           const float *h, const calm_span *span, float *y, void *user)
+{
+    const calm_config *config = block->config;
+    const calm_mamba_shape *shape = &config->mamba.shape;
+    const widths w = widths_of(config);
+    const size_t n = span->n_tokens;
+    mamba_tape *t = user;
+    float *z;
+    (void)rope;
+    (void)x;
+    CALM_TRY(new_tape(ctx, config, n, t));
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_MAMBA_IN], h, n, t->rows.all));
+    CALM_TRY(prepare(ctx, block, span, NULL, &t->rows));
+    const calm_mamba_rows in = scan_rows(block, &t->rows, n);
+    CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, t->o, NULL, t->states));
+    /* The norm overwrites both of its operands, which are read again. */
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, n * w.value));
+    for (size_t i = 0; i < n; i++)
+        memcpy(z + i * w.value, t->rows.all + i * w.all, w.value * sizeof *z);
+    memcpy(t->rows.y, t->o, n * w.value * sizeof *t->o);
+    CALM_TRY(calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, z, w.value,
+                             t->rows.y));
+    return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_MAMBA_OUT], t->rows.y, n, y);
+}
+
+/* Through the convolution and its function: dconvolved is changed, columns of dall written. */
+static calm_status convolution_back(calm_ctx *ctx, const calm_block *block, const mamba_tape *tape, size_t n,
+                                    const calm_block_grads *grads, float *dconvolved, float *dall)
+{
+    const calm_convolution conv = convolution(block, false);
+    const widths w = widths_of(block->config);
+    const float *x = tape->rows.all + w.value;
+    float *before;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, before, n * w.conv));
+    /* The derivative is taken at what the function read. */
+    CALM_TRY(calm_convolution_run(ctx, &conv, x, w.all, n, before));
+    calm_activate_back(block->config->mamba.activation, n * w.conv, before, dconvolved);
+    return calm_convolution_back(ctx, &conv, x, w.all, n, dconvolved, grads->plain[CALM_PLAIN_MAMBA_CONV],
+                                 grads->plain[CALM_PLAIN_MAMBA_CONV_BIAS], dall + w.value);
+}
+
+/* From the gradient of what out reads to that of what in gives, dall [n, all]. */
+static calm_status inner_back(calm_ctx *ctx, const calm_block *block, const mamba_tape *t, size_t n,
+                              const calm_block_grads *grads, float *dout, float *dall)
+{
+    const calm_mamba_config *mamba = &block->config->mamba;
+    const widths w = widths_of(block->config);
+    const size_t heads = mamba->shape.n_heads, steps = w.value + w.conv;
+    calm_norm norm = block->plain[CALM_PLAIN_MAMBA_NORM];
+    float *dconvolved, *dstep, *ddecay;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dconvolved, n * w.conv));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dstep, n * heads));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, ddecay, n * heads));
+    norm.eps = block->config->norm_eps;
+    CALM_TRY(calm_mamba_norm_back(ctx, &mamba->shape, n, &norm, t->o, t->rows.all, w.all, dout,
+                                  grads->plain[CALM_PLAIN_MAMBA_NORM], dall));
+    const calm_mamba_rows in = scan_rows(block, &t->rows, n);
+    const calm_mamba_grads to = {dconvolved, dconvolved + w.value, dconvolved + w.value + w.group, dstep, ddecay,
+                                 grads->plain[CALM_PLAIN_MAMBA_SKIP]};
+    CALM_TRY(calm_mamba_scan_back(ctx, &mamba->shape, &in, CALM_MAMBA_CHUNK, t->states, dout, &to));
+    calm_mamba_steps_back(n, heads, t->rows.all + steps, w.all, block->plain[CALM_PLAIN_MAMBA_A_LOG].w,
+                          block->plain[CALM_PLAIN_MAMBA_DT].w, mamba->limits, dstep, ddecay, dall + steps,
+                          grads->plain[CALM_PLAIN_MAMBA_A_LOG], grads->plain[CALM_PLAIN_MAMBA_DT]);
+    return convolution_back(ctx, block, t, n, grads, dconvolved, dall);
+}
+
+/* The steps of `forward` from the last to the first. */
+static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
+                            const float *h, const calm_span *span, const void *user, const float *dy,
+                            const calm_block_grads *grads, float *dh)
+{
+    const widths w = widths_of(block->config);
+    const mamba_tape *t = user;
+    const size_t n = span->n_tokens;
+    float *dout, *dall, *lengths = grads->lengths[CALM_JOB_MAMBA_IN];
+    (void)rope;
+    (void)x;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dout, n * w.value));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dall, n * w.all));
+    CALM_TRY(calm_weight_back(ctx, &block->weight[CALM_ROLE_MAMBA_OUT], t->rows.y, n, dy,
+                              grads->weight[CALM_ROLE_MAMBA_OUT], grads->bias[CALM_ROLE_MAMBA_OUT], false, dout));
+    CALM_TRY(inner_back(ctx, block, t, n, grads, dout, dall));
+    if (lengths)
+        calm_vec_lengths(n, w.all, w.all, dall, false, lengths);
+    return calm_weight_back(ctx, &block->weight[CALM_ROLE_MAMBA_IN], h, n, dall, grads->weight[CALM_ROLE_MAMBA_IN],
+                            grads->bias[CALM_ROLE_MAMBA_IN], false, dh);
+}
+
+/* new_tape. */
+static size_t kept_bytes(const calm_config *config, size_t n_tokens)
+{
+    return rows_bytes(config, n_tokens) + CALM_BYTES(float, n_tokens * widths_of(config).value)
+           + CALM_BYTES(float, calm_mamba_states(&config->mamba.shape, n_tokens, CALM_MAMBA_CHUNK));
+}
+
+/* The most of what its steps hold one after the other; each worker of the scan has separate room. */
+static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+{
+    const calm_mamba_shape *shape = &config->mamba.shape;
+    const widths w = widths_of(config);
+    const size_t workers = calm_size_min(n_threads, shape->n_heads);
+    const size_t scan = calm_mamba_scan_bytes(shape, n_tokens, CALM_MAMBA_CHUNK) +
+                        workers * helper_bytes(config, n_tokens);
+    const size_t last = CALM_BYTES(float, n_tokens * w.value) + calm_weight_apply_scratch_bytes(w.value, n_tokens);
+    (void)expert_bytes;
+    return calm_size_max(calm_size_max(calm_weight_apply_scratch_bytes(config->hidden, n_tokens),
+                                       calm_convolution_bytes(w.conv, config->conv_width)),
+                         calm_size_max(scan, last));
+}
+
+/* Gradients of what linears give and read, and the step that holds most. */
+static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+{
+    const calm_mamba_shape *shape = &config->mamba.shape;
+    const widths w = widths_of(config);
+    const size_t conv = CALM_BYTES(float, n_tokens * w.conv), workers = calm_size_min(n_threads, shape->n_heads);
+    const size_t own = CALM_BYTES(float, n_tokens * w.value) + CALM_BYTES(float, n_tokens * w.all);
+    const size_t scan = calm_mamba_scan_back_bytes(shape, n_tokens, CALM_MAMBA_CHUNK) +
+                        workers * calm_mamba_head_back_bytes(shape, n_tokens, CALM_MAMBA_CHUNK);
+    const size_t taps = conv + 2 * calm_convolution_bytes(w.conv, config->conv_width);
+    const size_t inner = conv + 2 * CALM_BYTES(float, n_tokens * shape->n_heads)
+                         + calm_size_max(calm_size_max(scan, taps),
+                                         calm_mamba_norm_back_bytes(shape, n_tokens, n_threads));
+    (void)expert_bytes;
+    return own + calm_size_max(inner, calm_size_max(calm_weight_back_scratch_bytes(w.value, n_tokens),
+                                                    calm_weight_back_scratch_bytes(config->hidden, n_tokens)));
+}
+
+static const calm_kind_back back = {.tape_bytes = sizeof(mamba_tape),
+                                    .forward = forward,
+                                    .back = backward,
+                                    .kept_bytes = kept_bytes,
+                                    .forward_bytes = forward_bytes,
+                                    .back_bytes = back_bytes};
 
 /* ---- table ---- */
 
@@ -233,4 +415,5 @@ const calm_kind calm_kind_mamba = {
     .scratch_bytes = scratch_bytes,
     .operations = operations,
     .helper_bytes = helper_bytes,
+    .back = &back,
 };

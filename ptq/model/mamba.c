@@ -5,7 +5,7 @@
  *   S'  = exp(G_n) S + sum_j exp(G_n - G_j) step_j B_j x_j^T
  * Every exponent is <= 0, so nothing overflows; G is summed in double, because differences of long sums would lose what
  * a slow decay is made of.  C_i . B_j is one product for all heads of a group. */
-#include "ptq/model/mamba.h"
+#include "ptq/model/mamba_impl.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct scan_task {
     const calm_mamba_rows *rows;
     size_t chunk, n_chunks;
     float *products;    /* [n_groups, n_chunks, chunk, chunk]: C_i . B_j */
-    float *out, *norms;
+    float *out, *norms, *states;
 } scan_task;
 
 /* What a head works in, for chunks of C tokens. */
@@ -100,14 +100,14 @@ static size_t products_at(const scan_task *task, size_t group, size_t begin)
 
 /* ---- a chunk ---- */
 
-/* G, in double. */
-static void sum_decays(const piece *p)
+void calm_mamba_sum_decays(const calm_mamba_shape *shape, const calm_mamba_rows *rows, size_t head, size_t begin,
+                           size_t n, double *log)
 {
     double sum = 0;
-    for (size_t i = 0; i < p->n; i++) {
-        const double g = (double)p->task->rows->decay[gate_at(p, i)];
+    for (size_t i = 0; i < n; i++) {
+        const double g = (double)rows->decay[(begin + i) * shape->n_heads + head];
         sum += g < LEAST_DECAY ? LEAST_DECAY : g;
-        p->room->log[i] = sum;
+        log[i] = sum;
     }
 }
 
@@ -204,11 +204,15 @@ static calm_status run_products(calm_ctx *ctx, size_t index, void *user)
 static calm_status run_head(calm_ctx *ctx, size_t head, void *user)
 {
     const scan_task *task = user;
+    const size_t n_state = task->shape->state_dim * task->shape->head_dim;
     room r;
     CALM_TRY(room_new(ctx, task, &r));
     for (size_t begin = 0; begin < task->rows->n_tokens; begin += task->chunk) {
         const piece p = {task, &r, head, begin, calm_size_min(task->chunk, task->rows->n_tokens - begin)};
-        sum_decays(&p);
+        if (task->states)
+            memcpy(task->states + (begin / task->chunk * task->shape->n_heads + head) * n_state, r.memory,
+                   n_state * sizeof *r.memory);
+        calm_mamba_sum_decays(task->shape, task->rows, head, begin, p.n, r.log);
         read_chunk(&p);
         if (task->norms)
             measure(&p);
@@ -225,6 +229,13 @@ static size_t cut(size_t n_tokens, size_t chunk, size_t *n_chunks)
     return c;
 }
 
+size_t calm_mamba_states(const calm_mamba_shape *shape, size_t n_tokens, size_t chunk)
+{
+    size_t n_chunks;
+    cut(n_tokens, chunk, &n_chunks);
+    return n_chunks * shape->n_heads * shape->state_dim * shape->head_dim;
+}
+
 size_t calm_mamba_scan_bytes(const calm_mamba_shape *shape, size_t n_tokens, size_t chunk)
 {
     size_t n_chunks;
@@ -233,9 +244,9 @@ size_t calm_mamba_scan_bytes(const calm_mamba_shape *shape, size_t n_tokens, siz
 }
 
 calm_status calm_mamba_scan(calm_ctx *ctx, const calm_mamba_shape *shape, const calm_mamba_rows *rows, size_t chunk,
-                            float *out, float *norms)
+                            float *out, float *norms, float *states)
 {
-    scan_task task = {.shape = shape, .rows = rows, .out = out, .norms = norms};
+    scan_task task = {.shape = shape, .rows = rows, .out = out, .norms = norms, .states = states};
     CALM_SCOPED_SCRATCH(ctx);
     task.chunk = cut(rows->n_tokens, chunk, &task.n_chunks);
     const size_t n = shape->n_groups * task.n_chunks;

@@ -39,10 +39,14 @@ calm_status calm_mamba_steps(calm_ctx *ctx, size_t n_tokens, size_t n_heads, con
                              const float *a_log, const float *dt_bias, calm_mamba_limits limits, float *step,
                              float *decay);
 
-/* out [T, n_heads head_dim]; norms [T, n_heads] the Frobenius norm of each S after each token, or NULL.  `chunk` tokens
- * at once, >= 1, which changes the rounding alone.  Parallel over heads.  CALM_ENOMEM. */
+/* out [T, n_heads head_dim]; norms [T, n_heads] the Frobenius norm of each S after each token, or NULL; states
+ * [chunks, n_heads, state_dim, head_dim] each S before each chunk, or NULL.  `chunk` tokens at once, >= 1, which changes
+ * the rounding alone.  Parallel over heads.  CALM_ENOMEM. */
 calm_status calm_mamba_scan(calm_ctx *ctx, const calm_mamba_shape *shape, const calm_mamba_rows *rows, size_t chunk,
-                            float *out, float *norms);
+                            float *out, float *norms, float *states);
+
+/* Elements of `states`. */
+size_t calm_mamba_states(const calm_mamba_shape *shape, size_t n_tokens, size_t chunk);
 
 /* What it holds of ctx->scratch; and each thread besides that works on a head. */
 size_t calm_mamba_scan_bytes(const calm_mamba_shape *shape, size_t n_tokens, size_t chunk);

@@ -21,22 +21,24 @@ mkdir -p "$folder"
 
 row() {    # row NAME FILE
     "$calm" bench code --input "$2" --repeats 30 --json | awk -v name="$1" '
-        /"mb":|"ratio":|_gb":/ { sub(/,$/, ""); key = $1; value[key] = $2 == "null" ? "" : $2 }
+        /"mb":|"ratio":|_gb":/ { sub(/,$/, ""); value[$1] = $2 }
+        function rate(key) { return value[key] == "null" ? "" : sprintf("%.2f", value[key]) }
         /"spread":/ { printf "%s,calm,%.0f,%.3f,%s,%s\n", name, value["\"mb\":"], value["\"ratio\":"],
-                      value["\"encode_gb\":"], value["\"decode_gb\":"] }'
+                      rate("\"encode_gb\":"), rate("\"decode_gb\":") }'
     # "-1  8081325 (1.283) 212.56 MB/s  675.5 MB/s  model.safetensors", behind a line for each measurement
-    zstd -b1 -e3 -i3 -q "$2" 2>&1 | tr '\r' '\n' | awk -v name="$1" -v bytes="$(stat -c %s "$2")" '
+    zstd -b1 -e3 -i1 -q "$2" 2>&1 | tr '\r' '\n' | awk -v name="$1" -v bytes="$(stat -c %s "$2")" '
         /^ *-[13] .*MB\/s.*MB\/s/ { last[$1] = sprintf("%.0f,%.3f,%.2f,%.2f", bytes / 1e6, $2 / bytes, $4 / 1e3, $6 / 1e3) }
         END { for (level = 1; level <= 3; level += 2) printf "%s,zstd -%d,%s\n", name, level, last["-" level] }'
 }
 
 echo "words,coder,mb,ratio,encode_gb,decode_gb"
-row "bundled model, BF16 weights" "$CALM_HOME/recipes/models/qwen-demo/model.safetensors"
-"$make" --shape qwen3-0.6b --blocks 4 --vocab 4096 --output "$folder/random" >/dev/null
+row "bundled model BF16 weights" "$CALM_HOME/recipes/models/qwen-demo/model.safetensors"
+"$make" --shape qwen3-0.6b --blocks 1 --vocab 4096 --output "$folder/random" >/dev/null
 row "random BF16 weights" "$folder/random/model.safetensors"
-row "MiniLM, F32 weights" "$minilm/model.safetensors"
-head -c 120000 "$CALM_HOME/recipes/text/wikitext2-valid.txt" | tr -d '"\\' | grep -E '.{20}' | cut -c 1-400 |
-    sed 's/.*/{"text": "&"}/' >"$folder/texts.jsonl"
-"$calm" tokenize --model "$minilm" --json "$folder/texts.jsonl" >"$folder/ids.jsonl"
+row "MiniLM F32 weights" "$minilm/model.safetensors"
+# Windows of 256 tokens, so that no rows are padding.
+head -c 60000 "$CALM_HOME/recipes/text/wikitext2-valid.txt" | "$calm" tokenize --model "$minilm" --no-special --quiet |
+    tr -cd '0-9,' | tr ',' '\n' | awk 'NR % 256 == 1 { line = "" } { line = line (line == "" ? "" : ", ") $1 }
+        NR % 256 == 0 { printf "{\"ids\": [%s]}\n", line }' >"$folder/ids.jsonl"
 "$calm" forward --model "$minilm" --tokens "$folder/ids.jsonl" --hidden --output "$folder/rows.safetensors" --quiet
-row "MiniLM, F32 hidden rows" "$folder/rows.safetensors"
+row "MiniLM F32 hidden rows" "$folder/rows.safetensors"

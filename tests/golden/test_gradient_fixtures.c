@@ -10,10 +10,9 @@
  * the arithmetic in double (tests/support/doubled.h: test_gradient_fixtures_doubled) that is within 1e-4 too, what is
  * left being the rotations' angles, which torch has in float32 there.
  *
- * The other logits of the divergence are these with .3 of noise, so q - p is about .3 q.  Logits that are off by e
- * move q by up to 2 e q, 2 e / .3 of that, and sums on the way back at most as much again: in addition to 1e-4 of the
- * way back itself 4 e / .3 are allowed, e as found (long rows of some families of torch_gradients.py have 1e-5 and
- * more). */
+ * The other logits of the divergence are these with .3 of noise, so q - p is about .3 q.  Logits that are off by e move
+ * q by up to 2 e q, 2 e / .3 of that, and sums on the way back at most as much again: in addition to 1e-4 of the way
+ * back itself 4 e / .3 are allowed, e as found (long rows of some families of torch_gradients.py have 1e-5). */
 #include "tests/support/model_fixture.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Gradients of latent attention, delta nets, short convolutions, Mamba-2 and sinks beside those of torch: every parameter
-# of the reference checkpoints (torch_gradients.py), by the program that compares the fixtures' own gradients.
+# Gradients of latent attention, delta nets, short convolutions and sinks next to those of torch: every parameter of the
+# reference checkpoints (torch_gradients.py), by the program that compares the gradients of the fixtures.
 #
 #   gradients.sh FOLDER-OF-PROGRAMS
 #

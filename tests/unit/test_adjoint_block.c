@@ -328,8 +328,8 @@ static void check_blocks(const char *const *families)
 /* Block 0 of families whose blocks have mixers of several kinds; of Llama 4 the one that is rotated. */
 TEST(other_mixers)
 {
-    static const char *const families[] = {"qwen3_5", "qwen3_next", "lfm2", "llama4"};
-    for (size_t i = 0; i < 4; i++)
+    static const char *const families[] = {"qwen3_5", "qwen3_next", "lfm2", "llama4", "granite_hybrid", "nemotron_h"};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         check_block(families[i], 0);
 }
 END_OF_TEST

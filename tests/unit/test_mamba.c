@@ -92,7 +92,7 @@ static void check_chunks(calm_mamba_shape shape, size_t n_tokens, double speed)
     expect(&f);
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         scan_result_spoil(&f.result);
-        ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, chunks[i], f.result.out, f.result.norms));
+        ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, chunks[i], f.result.out, f.result.norms, NULL));
         check(&f, chunks[i]);
     }
 }
@@ -133,7 +133,7 @@ TEST(slow_after_quick)
         decay[i] = i < 6 ? -1e30f : -fabsf(decay[i]);
     f.rows.decay = decay;
     expect(&f);
-    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.result.out, f.result.norms));
+    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.result.out, f.result.norms, NULL));
     check(&f, 64);
 }
 END_OF_TEST
@@ -144,9 +144,9 @@ TEST(threads_and_norms_do_not_matter)
     new_fixture((calm_mamba_shape){10, 5, 32, 32}, 300, 0.1, &f);
     float *again;
     ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, again, f.result.n_out));
-    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, f.result.out, f.result.norms));
+    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, f.result.out, f.result.norms, NULL));
     for (ctx->n_threads = 2; ctx->n_threads <= 4; ctx->n_threads++) {
-        ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, again, NULL));
+        ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, again, NULL, NULL));
         ck_assert_mem_eq(again, f.result.out, f.result.n_out * sizeof *again);
     }
     ctx->n_threads = 1;
@@ -160,7 +160,7 @@ TEST(memory)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         fixture f;
         new_fixture(small, lengths[i], 0.1, &f);
-        ck_memory_of_workers(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.result.out, NULL), 0,
+        ck_memory_of_workers(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.result.out, NULL, NULL), 0,
                              calm_mamba_scan_bytes(&f.shape, lengths[i], 64)
                                  + calm_mamba_head_bytes(&f.shape, lengths[i], 64), 4, 0);
     }
