@@ -50,6 +50,7 @@ static size_t first_key(const calm_heads *a, size_t t)
     size_t j = 0;
     if (!a->window || position(a, t) + 1 <= a->window)
         return 0;
+    /* A window slides with the token, a chunk stays where it is. */
     const size_t at = position(a, t), least = a->config->chunked ? at - at % a->window : at + 1 - a->window;
     if (!a->span->positions || a->span->past)
         return least;
@@ -302,7 +303,7 @@ calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const flo
 typedef struct heads_task {
     const calm_block *block;
     const calm_heads *a;
-    calm_norm q_norm, k_norm;
+    calm_norm q_norm, k_norm;    /* calm_heads_norms */
     calm_rope_table table;
     calm_rotate_fn *rotate;    /* NULL: nothing turns, queries grow */
 } heads_task;

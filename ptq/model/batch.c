@@ -8,6 +8,7 @@
 #include "ptq/model/model.h"
 #include "ptq/model/past.h"
 
+/* Rows of windows follow one another, as their tokens do. */
 size_t calm_batch_row(const calm_batch *batch, size_t i)
 {
     return batch->windows->begin[batch->first + i] - batch->windows->begin[batch->first];
@@ -47,6 +48,7 @@ size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t most
 
 /* ---- embedding ---- */
 
+/* Windows that are embedded, one a task. */
 typedef struct embed_task {
     const calm_model *model;
     const calm_batch *batch;

@@ -234,6 +234,7 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     if (in->w)
         CALM_TRY(calm_norm_all(ctx, in, x, span->n_tokens, h));
     CALM_TRY(sublayer_function(ctx, block, sublayer, rope, h, span, out, observer));
+    /* Next to attention, of the same normalised rows. */
     CALM_TRY(calm_streams_branch(ctx, block, sublayer, h, x, span));
     return calm_block_add(ctx, block, sublayer, out, x, span, observer);
 }

@@ -30,12 +30,13 @@ calm_status calm_config_no_rope(calm_ctx *ctx, const char *path, const calm_json
                                 calm_config *config)
 {
     const calm_json *list = calm_json_get(root, "no_rope_layers");
-    const calm_json_type type = calm_json_typeof(list);
+    const calm_json_type type = calm_json_typeof(list);    /* `empty`: a list of nothing is as good as none */
     int64_t interval;
     CALM_TRY(calm_config_new_no_rope(ctx, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "no_rope_layer_interval", &(int64_t){4}, 1, 4096, &interval));
     if (type != CALM_JSON_NULL && !(empty && type == CALM_JSON_ARRAY && calm_json_size(list) == 0))
         return read_rotated(ctx, path, list, config);
+    /* Without a list the last block of every interval. */
     for (size_t i = 0; i < config->n_blocks; i++)
         config->no_rope[i] = (i + 1) % (size_t)interval == 0;
     return CALM_OK;

@@ -199,6 +199,7 @@ double calm_decoder_token_bytes(const calm_decoder *decoder)
     const calm_config *config = calm_model_config(decoder->model);
     const calm_gemv_matrix table = calm_row_linear_matrix(&decoder->table);
     double bytes = (double)calm_gemv_bytes(&table);
+    /* Of a mixture as many experts as a token is sent to; all of a block are alike. */
     for (size_t i = 0; i < config->n_blocks; i++) {
         bytes += weights_bytes(decoder->blocks[i].weight) + weights_bytes(decoder->blocks[i].moe.shared);
         if (decoder->experts[i].weight)

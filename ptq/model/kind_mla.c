@@ -116,6 +116,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(calm_latent_project(ctx, block, h, span, calm_weight_apply, observer, &rows));
     /* Of keys and queries only the channels of positions turn: they have no norm, and do not pass through kv_b. */
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &rows.heads, calm_rope_rotate));
+    /* Turned keys: those of later tokens need not turn them again. */
     calm_heads_remember(block, &rows.heads);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
     CALM_TRY(calm_heads_attend_all(ctx, &rows.heads, &(calm_heads_kept){NULL, NULL}, context));

@@ -13,6 +13,7 @@ static calm_status read_matrix(calm_ctx *ctx, const calm_model *model, const siz
     return calm_model_read_rows(ctx, model, name, (const size_t[2]){out, in}, 0, out, weight);
 }
 
+/* The norm MODULE of a block; `norm` NULL: check it alone. */
 static calm_status read_norm(calm_ctx *ctx, const calm_model *model, size_t block, const char *module, calm_norm *norm)
 {
     char *name;

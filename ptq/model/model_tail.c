@@ -78,6 +78,7 @@ calm_status calm_model_read_tail(calm_ctx *ctx, const calm_model *model, size_t 
     CALM_TRY(calm_model_part_name(ctx, model, &index, names->projection, ".weight", &name));
     CALM_TRY(calm_model_read_rows(ctx, model, name, (const size_t[2]){config->hidden, width}, 0, config->hidden,
                        tail ? &tail->projection : NULL));
+    /* What the projection gives is normalised before it is added. */
     CALM_TRY(calm_model_part_name(ctx, model, &index, names->norm, "", &name));
     CALM_TRY(calm_model_load_norm(ctx, model, name, config->hidden, tail ? &tail->norm : NULL));
     return read_inputs(ctx, model, index, tail);

@@ -94,6 +94,7 @@ static void sort_routes(const calm_moe_config *moe, const calm_batch *batch, cal
                 const calm_route *route = &out->routes[row * moe->top_k + k];
                 const size_t at = out->window[route->expert * stride + w + 1]++;
                 out->token[at] = (uint32_t)row;
+                /* The weight counts once: for what the expert reads, or for what it gives. */
                 out->weight[at] = out->input ? 1 : route->weight;
                 if (out->input)
                     out->input[at] = route->weight;

@@ -19,8 +19,11 @@ static widths widths_of(const calm_config *model, size_t block)
     /* Blocks of a feed-forward part alone, and those that read what another block has carried on. */
     if (!kind || (!kind->replays && config->kv == CALM_KV_SHARED))
         return (widths){0};
+    /* A recurrence or a convolution runs over all inputs again. */
     if (kind->replays)
         return (widths){.inputs = config->hidden};
+    /* Keys and values of all heads, and the rotary channels that heads share, are kept in place of the latent rows: no
+     * token passes through kv_b twice. */
     if (kind == &calm_kind_mla)
         return (widths){.k = calm_latent_kv_width(config), .shared = config->latent.rope};
     return (widths){.k = heads, .v = heads};
@@ -36,6 +39,7 @@ static calm_status new_rows(calm_ctx *ctx, size_t room, size_t width, float **ou
 calm_status calm_past_init(calm_ctx *ctx, const calm_config *config, size_t room, calm_past *out)
 {
     *out = (calm_past){.room = room};
+    /* What blocks carry from one to the next lies outside them. */
     CALM_TRY(new_rows(ctx, room, config->carried, &out->carried));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->blocks, config->n_blocks));
     for (size_t i = 0; i < config->n_blocks; i++) {

@@ -3,6 +3,7 @@
 
 calm_job_kind calm_role_job(calm_role role)
 {
+    /* By calm_role. */
     static const calm_job_kind jobs[] = {
 #define CALM_ROLE(role, name, job) CALM_JOB_##job,
 #include "ptq/model/kinds.def"
@@ -10,6 +11,7 @@ calm_job_kind calm_role_job(calm_role role)
     return jobs[role];
 }
 
+/* By calm_job_kind. */
 static const struct {
     const char *name;
     calm_sublayer sublayer;
@@ -46,6 +48,7 @@ calm_hook calm_job_input(calm_job_kind job)
 
 const char *calm_hook_name(calm_hook hook)
 {
+    /* By calm_hook: the first and the last three belong to no kind. */
     static const char *const names[] = {
         "embed",
 #define CALM_HOOK(hook, name, help) name,

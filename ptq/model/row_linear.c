@@ -15,6 +15,7 @@
 bool calm_row_linear_take(const calm_ctx *ctx, const calm_tensor *tensor, calm_weight *weight)
 {
     const bool bf16 = tensor->dtype == CALM_BF16;
+    /* A tensor with a source (FP8, MXFP4) is dequantized where it is read. */
     if (!ctx->decode || tensor->source || (!bf16 && (tensor->dtype != CALM_F32 || (uintptr_t)tensor->data % 4)))
         return false;
     weight->bf16 = bf16 ? tensor->data : NULL;
@@ -32,6 +33,7 @@ calm_gemv_matrix calm_row_linear_matrix(const calm_weight *weight)
                               .codes = weight->ints};
 }
 
+/* A product that is divided into tiles of the weight: each gives some columns of y for all tokens. */
 typedef struct tile_task {
     const calm_weight *weight;
     calm_gemv_matrix matrix;
@@ -53,6 +55,7 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
         calm_gemv_widen(&task->matrix, first, n, wide);
         w = wide;
     }
+    /* The product adds to the bias. */
     for (size_t t = 0; weight->bias && t < task->n_tokens; t++)
         memcpy(task->y + t * weight->out + first, weight->bias + first, n * sizeof *task->y);
     return calm_multiply(ctx, CALM_PRODUCT_NT, task->n_tokens, n, in, task->x, in, w, in, weight->bias ? 1.0f : 0.0f,
@@ -65,6 +68,7 @@ calm_status calm_row_linear_product(calm_ctx *ctx, const calm_weight *weight, co
     tile_task task = {weight, calm_row_linear_matrix(weight), x, n_tokens, y};
     if (n_tokens > FEW_ROWS)
         return calm_parallel_for(ctx, (weight->out + TILE_ROWS - 1) / TILE_ROWS, multiply_tile, &task);
+    /* Each of the few rows reads the whole matrix once, as it is stored. */
     for (size_t t = 0; t < n_tokens; t++)
         CALM_TRY(calm_gemv(ctx, &task.matrix, weight->bias, x + t * weight->in, y + t * weight->out));
     return CALM_OK;

@@ -39,6 +39,7 @@ static calm_status put_weight(calm_ctx *ctx, const calm_qlinear *linear, calm_we
     weight->in_scale = linear->in_scale;
     weight->w = w;
     weight->ints = NULL;
+    /* Groups of kernels are neighbouring columns. */
     if (calm_scheme_is_plain(scheme) && !linear->order)
         calm_int_linear_take(ctx, &source, w, weight);
     if (!weight->ints)
