@@ -318,11 +318,10 @@ END_OF_TEST
 /* A query sees the keys of its own chunk alone. */
 TEST(chunks)
 {
-    static const size_t sizes[] = {1, 2, 7, 64, 127, 128, 129, 299, 300, 1000};
+    static const size_t sizes[] = {1, 7, 127, 128, 129, 300};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        for (int gaps = 0; gaps < 2; gaps++)
-            compare_all((setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = sizes[i],
-                                  .chunked = true, .norm = true, .gaps = gaps});
+        compare_all((setting){.hidden = 12, .n_heads = 2, .n_kv = 1, .head_dim = 6, .window = sizes[i],
+                              .chunked = true, .norm = true, .gaps = i % 2});
 }
 END_OF_TEST
 
