@@ -11,7 +11,6 @@
 #include "ptq/quant/qblob.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
-#include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
 
 /* ---- codes ---- */

@@ -2,6 +2,7 @@
 #include "ptq/plan/assemble_impl.h"
 
 #include "ptq/model/int_linear.h"
+#include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
 #include "ptq/quant/qblob.h"
 
