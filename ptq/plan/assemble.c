@@ -11,6 +11,7 @@
 #include "ptq/quant/qblob.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
+#include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
 
 /* ---- codes ---- */
