@@ -7,8 +7,8 @@
  *   dB  = dP^T C + (k s x) dS'^T                     dC  = dP B + (exp(G) dy) S^T
  *   ds_j = sum_i dM_ij F_ij P_ij + k_j B_j . dS' x_j
  *   dS  = exp(G_n) dS' + C^T (exp(G) dy)
- * and what S, M and k give back to G.  S before each chunk was kept; the rest is computed again.  B and C are of groups:
- * their gradients are sums over the heads of one, in order. */
+ * and what S, M and k give back to G.  S before each chunk was kept; the rest is computed again.  B and C are of
+ * groups: their gradients are sums over the heads of one, in order. */
 #include "ptq/model/mamba_back.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Gradients of Mamba-2's scan against differences of its recurrence in double: (f(x + e) - f(x - e)) / 2 e is off by
- * e^2 f''' / 6 and by 2^-53 f / e, with e = 1e-5 below 1e-9 of values around 1.  The gradients are float32: sums of some
- * hundred products of values around 1, each rounded by 2^-24, through a memory that only fades: 200 * 2^-24 of the
+ * e^2 f''' / 6 and by 2^-53 f / e, with e = 1e-5 below 1e-9 of values around 1.  The gradients are float32: sums of
+ * some hundred products of values around 1, each rounded by 2^-24, through a memory that only fades: 200 * 2^-24 of the
  * largest of them is ten times what that gives. */
 #include "ptq/model/mamba_back.h"
 
@@ -156,7 +156,8 @@ END_OF_TEST
 TEST(steps)
 {
     enum { TOKENS = 3, HEADS = 2 };
-    static const float raw[TOKENS * HEADS] = {.3f, -1, 2, 0, 9, -9}, log_rate[HEADS] = {.5f, -.2f}, bias[HEADS] = {.1f, 0};
+    static const float raw[TOKENS * HEADS] = {.3f, -1, 2, 0, 9, -9}, log_rate[HEADS] = {.5f, -.2f},
+                       bias[HEADS] = {.1f, 0};
     static const float dstep[TOKENS * HEADS] = {1, -1, .5f, 2, 1, 1}, ddecay[TOKENS * HEADS] = {.3f, .7f, -1, 1, 1, 1};
     const calm_mamba_limits limits = {.01f, 5};
     float draw[TOKENS * HEADS], dlog[HEADS] = {0}, dbias[HEADS] = {0};
