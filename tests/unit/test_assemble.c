@@ -35,12 +35,13 @@ static void new_bench(bench *b, const tiny_model *spec, const char *scheme, unsi
             tiny_plan_quantize(&b->p, job, scheme, kind);
 }
 
-/* Number of the block's first job of this kind. */
+/* Number of the block's first job of this kind; b->end: it has none. */
 static size_t job_of(const bench *b, calm_job_kind kind)
 {
-    for (size_t job = b->first;; job++)
-        if (calm_model_layout(b->p.model)->jobs[job].kind == kind)
-            return job;
+    size_t job = b->first;
+    while (job < b->end && calm_model_layout(b->p.model)->jobs[job].kind != kind)
+        job++;
+    return job;
 }
 
 static calm_qjob *qjob_of(bench *b, calm_job_kind kind)
@@ -148,9 +149,10 @@ static void take_applied_scales(bench *b, calm_dtype dtype)
     const double unit = dtype == CALM_BF16 ? 0x1p-8 : dtype == CALM_F16 ? 0x1p-11 : 0x1p-24;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const calm_norm *norm = &b->block.norm[s][CALM_NORM_IN];
-        calm_qjob *q = qjob_of(b, s == CALM_SUBLAYER_ATTENTION ? CALM_JOB_QKV : CALM_JOB_GATE_UP);
+        const calm_job_kind kind = s == CALM_SUBLAYER_ATTENTION ? CALM_JOB_QKV : CALM_JOB_GATE_UP;
+        calm_qjob *q = job_of(b, kind) < b->end ? qjob_of(b, kind) : NULL;
         calm_fold_set assembled;
-        if (!q->in_scale || norm->kind != CALM_NORM_RMS_PLUS_ONE)
+        if (!q || !q->in_scale || norm->kind != CALM_NORM_RMS_PLUS_ONE)
             continue;
         ck_ok(assemble(b, s, &assembled));
         for (size_t i = 0; i < norm->width; i++) {
