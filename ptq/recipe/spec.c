@@ -259,7 +259,7 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 37;
+const size_t calm_spec_shared = 38;
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {

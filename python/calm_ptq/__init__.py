@@ -105,7 +105,7 @@ def answer(model: Path, tasks: Path, *, reference: Optional[Path] = None, sample
 
 # ---- stores ----
 
-STORE_VERSION = 8
+STORE_VERSION = 9
 Columns = dict[str, NDArray[Any]]
 
 

@@ -361,33 +361,6 @@ TEST(corrected_biases_are_storable)
 }
 END_OF_TEST
 
-/* Who can take a scale: what q, k, v, gate, up or a convolution read needs a norm alone, in no mixture; down, a gate
- * that is not clamped. */
-TEST(jobs_that_can_absorb)
-{
-    for (size_t f = 0; tiny_families[f]; f++) {
-        const tiny_model spec = tiny_of(tiny_families[f]);
-        const char *name = starts_with(spec.family, "bert") ? "bert" : spec.family;
-        const bool old = calm_arch_listed("bert roberta distilbert mpnet", ' ', name);
-        const bool gated = !old && !calm_arch_listed("starcoder2 gpt_oss nemotron_h nemotron_dense", ' ', name);
-        const bool post_norm = old || calm_arch_listed("nomic_bert gte olmo2 olmo3 exaone4 cohere2", ' ', name);
-        calm_model *model;
-        ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
-        const bool expected[CALM_N_JOBS] = {
-            [CALM_JOB_QKV] = !post_norm && strcmp(name, "gemma3n") != 0,    /* a branch reads what its norm gives */
-            [CALM_JOB_GATE_UP] = !post_norm && !calm_config_is_mixture(calm_model_config(model)),
-            [CALM_JOB_O] = !calm_arch_listed("gemma3n gemma4", ' ', name), [CALM_JOB_DOWN] = gated,
-            [CALM_JOB_QKV_A] = true, [CALM_JOB_MAMBA_IN] = true, [CALM_JOB_CONV_IN] = true, [CALM_JOB_CONV_OUT] = true};
-        for (size_t j = 0; j < calm_model_layout(model)->n_jobs; j++) {
-            const calm_job_ref *job = &calm_model_layout(model)->jobs[j];
-            const bool bare = !strcmp(name, "modernbert") && job->block == 0 && job->kind == CALM_JOB_QKV;
-            ck_assert_msg(job->can_absorb == (expected[job->kind] && !bare), "%s: %s", spec.family, job->name);
-        }
-        calm_model_close(model);
-    }
-}
-END_OF_TEST
-
 /* A scale that came from elsewhere is not lost. */
 TEST(scales_that_nothing_takes_are_refused)
 {
@@ -596,7 +569,7 @@ int main(void)
     return run_tests("assemble", (const TTest *[]){
         powers_of_two_fold_exactly, small_scales_fold_exactly, every_family_folds, folding_into_float_tensors,
         folding_into_bfloat16, corrections_are_added_before_folding, corrected_biases_are_storable,
-        jobs_that_can_absorb, scales_that_nothing_takes_are_refused, folded_values_are_storable, float_jobs_stay,
+        scales_that_nothing_takes_are_refused, folded_values_are_storable, float_jobs_stay,
         what_does_not_fit_is_refused, scales_out_of_range_are_refused, rows_that_a_type_cannot_hold_are_refused,
         memory, NULL});
 }

@@ -2,6 +2,7 @@
 #include "ptq/model/layout.h"
 
 #include "ptq/model/arch.h"
+#include "ptq/model/model.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
@@ -224,8 +225,36 @@ TEST(no_memory)
 }
 END_OF_TEST
 
+/* Who can take a scale: what q, k, v, gate, up or a convolution read needs a norm alone, in no mixture; down, a gate
+ * that is not clamped. */
+TEST(jobs_that_can_absorb)
+{
+    for (size_t f = 0; tiny_families[f]; f++) {
+        const tiny_model spec = tiny_of(tiny_families[f]);
+        const char *name = strncmp(spec.family, "bert", 4) == 0 ? "bert" : spec.family;
+        const bool old = calm_arch_listed("bert roberta distilbert mpnet", ' ', name);
+        const bool gated = !old && !calm_arch_listed("starcoder2 gpt_oss nemotron_h nemotron_dense", ' ', name);
+        const bool post_norm = old || calm_arch_listed("nomic_bert gte olmo2 olmo3 exaone4 cohere2", ' ', name);
+        calm_model *model;
+        ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
+        const bool expected[CALM_N_JOBS] = {
+            [CALM_JOB_QKV] = !post_norm && strcmp(name, "gemma3n") != 0,    /* a branch reads what its norm gives */
+            [CALM_JOB_GATE_UP] = !post_norm && !calm_config_is_mixture(calm_model_config(model)),
+            [CALM_JOB_O] = !calm_arch_listed("gemma3n gemma4", ' ', name), [CALM_JOB_DOWN] = gated,
+            [CALM_JOB_QKV_A] = true, [CALM_JOB_MAMBA_IN] = true, [CALM_JOB_CONV_IN] = true, [CALM_JOB_CONV_OUT] = true};
+        for (size_t j = 0; j < calm_model_layout(model)->n_jobs; j++) {
+            const calm_job_ref *job = &calm_model_layout(model)->jobs[j];
+            const bool bare = !strcmp(name, "modernbert") && job->block == 0 && job->kind == CALM_JOB_QKV;
+            ck_assert_msg(job->can_absorb == (expected[job->kind] && !bare), "%s: %s", spec.family, job->name);
+        }
+        calm_model_close(model);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("layout", (const TTest *[]){dense, fused, encoder, shared_expert, dense_and_sparse_blocks, groups,
-                                                 what_can_be_folded, numbering, split, no_memory, NULL});
+                                                 what_can_be_folded, jobs_that_can_absorb, numbering, split,
+                                                 no_memory, NULL});
 }
