@@ -247,7 +247,7 @@ static calm_status keep_plains(calm_ctx *ctx, opening *o)
                 CALM_TRY(keep_values(ctx, plain->width, &plain->w));
         }
     }
-    return keep_values(ctx, calm_distance_bytes(block->config) / sizeof *block->distance, &block->distance);
+    return keep_values(ctx, block->config->n_heads * CALM_DISTANCE_WIDTH, &block->distance);
 }
 
 /* ---- vectors ---- */
@@ -379,26 +379,12 @@ static size_t count_linears(const calm_layout *layout, size_t block)
     return n;
 }
 
-/* What is added to scores for distances, which is the float block's, copied. */
-static calm_status keep_distance(calm_ctx *ctx, calm_block *block)
-{
-    const size_t n = block->config->n_heads * CALM_DISTANCE_WIDTH;
-    float *kept;
-    if (!block->distance)
-        return CALM_OK;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, kept, n));
-    memcpy(kept, block->distance, n * sizeof *kept);
-    block->distance = kept;
-    return CALM_OK;
-}
-
 static calm_status open_parts(calm_ctx *ctx, opening *o)
 {
     calm_learn_view *v = o->v;
     const calm_layout *layout = calm_model_layout(o->model);
     const size_t n = count_linears(layout, v->index);
     CALM_TRY(assemble(ctx, o));
-    CALM_TRY(keep_distance(ctx, &v->block));
     CALM_TRY(CALM_NEW(ctx, ctx->out, v->jobs, v->end - v->begin));
     CALM_TRY(CALM_NEW(ctx, ctx->out, v->linears, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, v->linear_grads, n));
@@ -528,8 +514,6 @@ size_t calm_learn_view_open_bytes(const calm_model *model, size_t block, const c
     const bool sparse = config->moe.sparse[block];
     size_t bytes = CALM_BYTES(calm_qjob, end - begin) + CALM_BYTES(calm_learn_linear, n) + CALM_BYTES(float *, n) +
                    VECTORS * CALM_BYTES(float, calm_size_max(config->hidden, config->n_heads * config->head_dim));
-    if (config->arch->names->distance)
-        bytes += CALM_BYTES(float, config->n_heads * CALM_DISTANCE_WIDTH);
     for (size_t j = begin; j < end; j++)
         bytes += calm_qjob_bytes(scheme, layout->jobs[j].out, layout->jobs[j].in, extras);
     /* What is kept besides: plain tensors, the router, what is added to scores. */
