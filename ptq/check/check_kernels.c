@@ -85,11 +85,33 @@ static calm_status check_expert_names(calm_checking *c)
     return CALM_OK;
 }
 
+/* vLLM's Llama 4 moves the rows of q and k, of tensors named weight, weight_packed and weight_scale alone (llama4.py,
+ * permute_qk_weight_for_rotary): zero points stay behind, as do all tensors of other formats, and rows of blocks cannot
+ * be moved.  A finding names the first. */
+static calm_status check_moved_rows(calm_checking *c)
+{
+    if (!c->model_known || strcmp(c->model.arch->name, "llama4") != 0)
+        return CALM_OK;
+    const bool named = strcmp(c->report->format, "compressed-tensors") == 0;
+    for (size_t i = 0; i < c->n_modules; i++) {
+        const calm_check_module *at = &c->modules[i];
+        const calm_qformat_scheme *scheme = &at->scheme;
+        char text[96];
+        if (!at->quantized || (named && scheme->symmetric && scheme->family != CALM_FAMILY_FP8_BLOCK))
+            continue;
+        if (calm_text_ends_with(at->name, ".q_proj") || calm_text_ends_with(at->name, ".k_proj"))
+            return calm_check_say(c, CALM_CHECK_RULE_MOVED_ROWS, at->name, "%s, %s", c->report->format,
+                                  calm_check_scheme_text(scheme, text));
+    }
+    return CALM_OK;
+}
+
 calm_status calm_check_kernels(calm_checking *c)
 {
     if (calm_engine_is_any(c->engine))
         return CALM_OK;
     CALM_TRY(check_expert_names(c));
+    CALM_TRY(check_moved_rows(c));
     for (size_t i = 0; i < c->n_modules; i++)
         if (c->modules[i].quantized && c->modules[i].out && c->modules[i].in)
             CALM_TRY(check_module(c, &c->modules[i]));

@@ -199,13 +199,26 @@ static const char *gpt_oss(void)
     return good_export(&spec, "compressed-tensors", schemes, 1, 0);
 }
 
+/* Llama 4 in a scheme of compressed-tensors. */
+static const char *llama4(const char *scheme)
+{
+    const tiny_model spec = tiny_wide("llama4");
+    return good_export(&spec, "compressed-tensors", &scheme, 1, 0);
+}
+
+static const char *zeros_of_llama4(void)
+{
+    return llama4("w4a16_g32_asym");
+}
+
 /* Rules that break_faults has no fault for, and what fires them. */
 static const struct {
     const char *rule;
     const char *(*make)(void);
     const char *target;
 } others[] = {{"MD015", plain_model, NULL}, {"CT028", many_targets, NULL}, {"GQ009", wrapped_zeros, NULL},
-              {"GG018", one_of_three, NULL}, {"TG011", gpt_oss, "vllm"}};
+              {"GG018", one_of_three, NULL}, {"TG011", gpt_oss, "vllm"},
+              {"TG013", zeros_of_llama4, "vllm"}};
 
 TEST(every_other_fault_is_found)
 {
@@ -227,6 +240,21 @@ TEST(gpt_oss_in_engines)
     const char *text;
     ck_assert(!is_found(&transformers, gpt_oss(), &text));
     ck_assert(!is_found(&vllm, tiny_model_write(&spec), &text));
+}
+END_OF_TEST
+
+/* What vLLM does to q and k of Llama 4 is said to it alone, and not of what it can move; of another family never. */
+TEST(llama4_in_engines)
+{
+    const break_fault transformers = {.rule = "TG013", .where = "", .target = "transformers"},
+                      vllm = {.rule = "TG013", .where = "", .target = "vllm"};
+    static const char *const asymmetric[] = {"w4a16_g32_asym"};
+    const tiny_model other = tiny_wide("llama");
+    const char *text;
+    ck_assert(!is_found(&transformers, zeros_of_llama4(), &text));
+    ck_assert_msg(!is_found(&vllm, llama4("w4a16_g32"), &text), "%s", text);
+    ck_assert_msg(!is_found(&vllm, llama4("w8a8"), &text), "%s", text);
+    ck_assert(!is_found(&vllm, good_export(&other, "compressed-tensors", asymmetric, 1, 0), &text));
 }
 END_OF_TEST
 
@@ -295,7 +323,7 @@ int main(void)
 {
     return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, biases_in_mlx,
                                                 every_fault_is_found, rows_of_zeros,
-                                                every_other_fault_is_found, gpt_oss_in_engines,
+                                                every_other_fault_is_found, gpt_oss_in_engines, llama4_in_engines,
                                                 every_rule_has_its_fault,
                                                 cannot_be_read_at_all, a_directory_with_a_gguf_file, another_engine,
                                                 same_for_any_number_of_threads, NULL});
