@@ -73,7 +73,7 @@ for row in document["relationships"]:
 assert len(document["relationships"]) == len(ids) - 1, "a package without a relationship"
 END
 else
-    echo 'no python3: the JSON of sbom.sh is not looked at'
+    [ $# -gt 0 ] || echo 'SKIP: the JSON of sbom.sh: no python3'
 fi
 
 cat "$found"
@@ -102,5 +102,5 @@ fails packages/conda/meta.yaml 's/version = "[0-9]*/version = "9/' 'the version 
 fails packages/homebrew/calm.rb '/"pcre2"/d' 'pcre2 is missing'
 fails CMakeLists.txt 's/^project(calm VERSION [0-9]*/&9/' 'the version is not'
 fails packages.txt '/^zlib1g-dev/d' 'zlib is not in packages.txt'
-fails packages.txt 's/^zlib1g-dev /gcc /' 'packages, packages.txt has'
+! command -v python3 > /dev/null || fails packages.txt 's/^zlib1g-dev /gcc /' 'packages, packages.txt has'
 echo 'packaging: ok'
