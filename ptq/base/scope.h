@@ -25,9 +25,9 @@
 #define CALM_SCOPED_OUT(ctx, arena)                                                                                    \
     CALM_SCOPED(calm_out_scope, calm_out_leave) out_scope_ = calm_out_enter((ctx), (arena))
 #define CALM_SCOPED_BF16(ctx, rounds)                                                                                  \
-    CALM_SCOPED(calm_bf16_scope, calm_bf16_leave) bf16_scope_ = calm_bf16_enter((ctx), (rounds))
+    CALM_SCOPED(calm_flag_scope, calm_flag_leave) bf16_scope_ = calm_flag_enter(&(ctx)->bf16, (rounds))
 #define CALM_SCOPED_INTS(ctx, on)                                                                                      \
-    CALM_SCOPED(calm_ints_scope, calm_ints_leave) ints_scope_ = calm_ints_enter((ctx), (on))
+    CALM_SCOPED(calm_flag_scope, calm_flag_leave) ints_scope_ = calm_flag_enter(&(ctx)->ints, (on))
 #define CALM_SCOPED_SCRATCH(ctx)                                                                                       \
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave)                                                                \
     scratch_scope_ = {(ctx)->scratch, calm_arena_save((ctx)->scratch)}
@@ -62,40 +62,22 @@ static inline void calm_out_leave(calm_out_scope *scope)
     scope->ctx->out = scope->caller;
 }
 
-/* Whether products rounded before. */
-typedef struct calm_bf16_scope {
-    calm_ctx *ctx;
+/* What a flag of ctx was before. */
+typedef struct calm_flag_scope {
+    bool *flag;
     bool caller;
-} calm_bf16_scope;
+} calm_flag_scope;
 
-/* They do if `rounds`; back to what they did. */
-static inline calm_bf16_scope calm_bf16_enter(calm_ctx *of, bool rounds)
+/* It is `on`; back to what it was. */
+static inline calm_flag_scope calm_flag_enter(bool *flag, bool on)
 {
-    const calm_bf16_scope scope = {of, of->bf16};
-    of->bf16 = rounds;
+    const calm_flag_scope scope = {flag, *flag};
+    *flag = on;
     return scope;
 }
-static inline void calm_bf16_leave(calm_bf16_scope *scope)
+static inline void calm_flag_leave(calm_flag_scope *scope)
 {
-    scope->ctx->bf16 = scope->caller;
-}
-
-/* Whether linears with quantized inputs were whole numbers before. */
-typedef struct calm_ints_scope {
-    calm_ctx *ctx;
-    bool caller;
-} calm_ints_scope;
-
-/* They are if `ints`; back to what they were. */
-static inline calm_ints_scope calm_ints_enter(calm_ctx *of, bool ints)
-{
-    const calm_ints_scope scope = {of, of->ints};
-    of->ints = ints;
-    return scope;
-}
-static inline void calm_ints_leave(calm_ints_scope *scope)
-{
-    scope->ctx->ints = scope->caller;
+    *scope->flag = scope->caller;
 }
 
 #endif

@@ -19,10 +19,7 @@ static calm_status need_list(calm_ctx *ctx, const source *from, const char *key,
 {
     *list = calm_json_get(from->root, key);
     CALM_TRY(calm_json_expect(ctx, *list, CALM_JSON_ARRAY, "%s: \"%s\"", from->path, key));
-    if (calm_json_size(*list) != config->n_blocks)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": %zu entries, expected %zu (num_hidden_layers)", from->path,
-                         key, calm_json_size(*list), config->n_blocks);
-    return CALM_OK;
+    return calm_config_one_per_block(ctx, from->path, key, *list, config);
 }
 
 /* Widths of MLPs, where they are listed. */
@@ -133,16 +130,13 @@ static const calm_stream_names streams = {
 static const calm_names names = {CALM_GEMMA_NAMES, CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"),
                                  .tail = &tail, .streams = &streams};
 
-static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                                     "max_position_embeddings", NULL, "hidden_activation", NULL};
-
 const calm_arch calm_arch_gemma3n = {
     .name = "gemma3n",
     .classes = "Gemma3nForCausalLM",
     .model_types = "gemma3n_text",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
-    .sizes = &sizes,
+    .sizes = &calm_gemma_sizes,
     .norm = CALM_NORM_RMS,
     .qk_norm = CALM_QK_NORM_HEAD,
     .varies = true,

@@ -255,16 +255,13 @@ static const calm_names names = {
             .fused_down = "experts.down_proj"},
 };
 
-static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-                                     "max_position_embeddings", NULL, "hidden_activation", NULL};
-
 const calm_arch calm_arch_gemma4 = {
     .name = "gemma4",
     .classes = "Gemma4ForCausalLM",
     .model_types = "gemma4_text",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
-    .sizes = &sizes,
+    .sizes = &calm_gemma_sizes,
     .norm = CALM_NORM_RMS,
     .qk_norm = CALM_QK_NORM_HEAD,
     .varies = true,

@@ -11,9 +11,7 @@ static calm_status read_types(calm_ctx *ctx, const char *path, const calm_json *
     const calm_json *types = calm_json_get(root, "mlp_layer_types");
     if (calm_json_typeof(types) == CALM_JSON_NULL)
         return CALM_OK;
-    if (calm_json_size(types) != config->n_blocks)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_layer_types\": %zu entries, expected %zu (num_hidden_layers)",
-                         path, calm_json_size(types), config->n_blocks);
+    CALM_TRY(calm_config_one_per_block(ctx, path, "mlp_layer_types", types, config));
     for (size_t i = 0; i < config->n_blocks; i++) {
         const char *type = calm_json_string(calm_json_at(types, i), "");
         config->moe.sparse[i] = strcmp(type, "sparse") == 0;

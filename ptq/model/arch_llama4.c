@@ -17,9 +17,8 @@ static calm_status read_chunks(calm_ctx *ctx, const char *path, const calm_json 
     const calm_json *types = calm_json_get(root, "layer_types");
     const bool listed = calm_json_typeof(types) != CALM_JSON_NULL;
     int64_t size;
-    if (listed && calm_json_size(types) != config->n_blocks)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"layer_types\": %zu entries, expected %zu (num_hidden_layers)", path,
-                         calm_json_size(types), config->n_blocks);
+    if (listed)
+        CALM_TRY(calm_config_one_per_block(ctx, path, "layer_types", types, config));
     /* null is no size, but for the class no chunks either: it refuses to run. */
     CALM_TRY(calm_json_need_int(ctx, path, root, "attention_chunk_size", &(int64_t){8192}, 1, 1 << 30, &size));
     config->chunked = true;

@@ -236,9 +236,8 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
     const calm_json *types = calm_json_get(root, "layer_types");
     if (calm_json_typeof(types) == CALM_JSON_NULL)
         types = NULL;    /* absent, or null */
-    if (types && calm_json_size(types) != config->n_blocks)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"layer_types\": %zu entries, expected %zu (num_hidden_layers)", path,
-                         calm_json_size(types), config->n_blocks);
+    if (types)
+        CALM_TRY(calm_config_one_per_block(ctx, path, "layer_types", types, config));
     for (size_t i = 0; i < config->n_blocks; i++) {
         /* The explicit list wins over the pattern: files may give both. */
         const char *type = types ? calm_json_string(calm_json_at(types, i), "") : NULL;

@@ -247,6 +247,10 @@ calm_status calm_config_vary(calm_ctx *ctx, calm_config *config);
 /* Make the configs of blocks from config->shapes, where there are such; by calm_config_read. */
 calm_status calm_config_divide(calm_ctx *ctx, calm_config *config);
 
+/* Has the list of this key an entry for each block?  What is no list has none.  CALM_EFORMAT: it has not. */
+calm_status calm_config_one_per_block(calm_ctx *ctx, const char *path, const char *key, const calm_json *list,
+                                      const calm_config *config);
+
 /* config->no_rope for a family to fill in. */
 calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config);
 

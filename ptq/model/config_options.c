@@ -5,6 +5,15 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
 
+calm_status calm_config_one_per_block(calm_ctx *ctx, const char *path, const char *key, const calm_json *list,
+                                      const calm_config *config)
+{
+    if (calm_json_size(list) != config->n_blocks)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": %zu entries, expected %zu (num_hidden_layers)", path, key,
+                         calm_json_size(list), config->n_blocks);
+    return CALM_OK;
+}
+
 calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config)
 {
     return CALM_NEW(ctx, ctx->out, config->no_rope, config->n_blocks);

@@ -3,6 +3,9 @@
 
 #include <math.h>
 
+const calm_size_keys calm_gemma_sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                                         "max_position_embeddings", NULL, "hidden_activation", NULL};
+
 calm_status calm_gemma_read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
                                 float *out)
 {

@@ -17,6 +17,9 @@
 calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *root, double attention_cap,
                             double logit_cap, calm_config *config);
 
+/* Where Gemma 3n and 4 have their sizes. */
+extern const calm_size_keys calm_gemma_sizes;
+
 /* A soft cap: the key absent is `usual`, null is none (0). */
 calm_status calm_gemma_read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
                                 float *out);

@@ -29,9 +29,8 @@ static calm_status read_mixers(calm_ctx *ctx, const char *path, const calm_json 
     const bool listed = calm_json_typeof(types) != CALM_JSON_NULL;
     if (listed || !otherwise)
         CALM_TRY(calm_json_expect(ctx, types, CALM_JSON_ARRAY, "%s: \"layer_types\"", path));
-    if (listed && calm_json_size(types) != config->n_blocks)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"layer_types\": %zu entries, expected %zu (num_hidden_layers)", path,
-                         calm_json_size(types), config->n_blocks);
+    if (listed)
+        CALM_TRY(calm_config_one_per_block(ctx, path, "layer_types", types, config));
     CALM_TRY(calm_config_vary(ctx, config));
     for (size_t i = 0; i < config->n_blocks; i++) {
         const char *type = listed ? calm_json_string(calm_json_at(types, i), "") : otherwise[i] ? words->own : "";
