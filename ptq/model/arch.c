@@ -83,10 +83,15 @@ bool calm_arch_norm_biased(const calm_arch *arch)
 
 bool calm_arch_is_headless(const calm_arch *arch, const char *class_name)
 {
-    const size_t n = arch->stem ? strlen(arch->stem) : 0;
-    return n && class_name && strncmp(class_name, arch->stem, n) == 0 &&
-           calm_arch_listed("Model|ForSequenceClassification|ForTokenClassification|ForQuestionAnswering", '|',
-                            class_name + n);
+    static const char ends[] = "Model|ForSequenceClassification|ForTokenClassification|ForQuestionAnswering";
+    for (const char *stem = class_name ? arch->stem : NULL; stem && *stem;) {
+        const size_t n = strcspn(stem, "|");
+        if (strncmp(class_name, stem, n) == 0 && calm_arch_listed(ends, '|', class_name + n))
+            return true;
+        /* Behind the separator, or at the end. */
+        stem += n + (stem[n] == '|');
+    }
+    return false;
 }
 
 calm_status calm_arch_without_head(calm_ctx *ctx, const calm_arch *arch, const calm_arch **out)

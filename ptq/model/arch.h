@@ -96,7 +96,8 @@ typedef struct calm_arch {
                                                    is there                                                        */
     const char *block_list, *block_word;    /* keys whose entries or letters are the blocks; NULL: none */
     const char *stem;          /* "Llama": LlamaModel, LlamaForSequenceClassification and others are this model
-                                  without a head for the next token; NULL: there are none that calm knows */
+                                  without a head for the next token; several are joined by '|'; NULL: there are none
+                                  that calm knows */
     bool default_tied;         /* when tie_word_embeddings is absent                      */
     int64_t default_kv_heads;  /* when num_key_value_heads is absent; 0: as many as heads */
     int64_t default_head_dim;  /* when head_dim is absent; 0: hidden / heads              */

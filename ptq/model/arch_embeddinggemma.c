@@ -23,6 +23,7 @@ static const calm_names names = {
 const calm_arch calm_arch_embeddinggemma = {
     .name = "embeddinggemma",
     .classes = "Gemma3TextModel",
+    .stem = "Gemma3Text",
     .model_types = "gemma3_text",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,

@@ -42,6 +42,7 @@ static const calm_names names = {CALM_USUAL_MODULES,
 const calm_arch calm_arch_ernie4_5_moe = {
     .name = "ernie4_5_moe",
     .classes = "Ernie4_5_MoeForCausalLM",
+    .stem = "Ernie4_5_Moe",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .default_tied = true,

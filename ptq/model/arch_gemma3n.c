@@ -133,6 +133,7 @@ static const calm_names names = {CALM_GEMMA_NAMES, CALM_QK_NORMS("self_attn.q_no
 const calm_arch calm_arch_gemma3n = {
     .name = "gemma3n",
     .classes = "Gemma3nForCausalLM",
+    .stem = "Gemma3nText",
     .model_types = "gemma3n_text",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,

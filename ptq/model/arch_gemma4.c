@@ -258,6 +258,7 @@ static const calm_names names = {
 const calm_arch calm_arch_gemma4 = {
     .name = "gemma4",
     .classes = "Gemma4ForCausalLM",
+    .stem = "Gemma4Text",
     .model_types = "gemma4_text",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,

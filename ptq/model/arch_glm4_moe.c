@@ -26,6 +26,7 @@ static const calm_names names = {CALM_USUAL_MODULES,
 const calm_arch calm_arch_glm4_moe = {
     .name = "glm4_moe",
     .classes = "Glm4MoeForCausalLM",
+    .stem = "Glm4Moe",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .qk_norm = CALM_QK_NORM_HEAD,

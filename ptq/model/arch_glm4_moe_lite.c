@@ -37,6 +37,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_glm4_moe_lite = {
     .name = "glm4_moe_lite",
     .classes = "Glm4MoeLiteForCausalLM",
+    .stem = "Glm4MoeLite",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_latent,
     .latent = true,

@@ -34,6 +34,7 @@ static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
 const calm_arch calm_arch_minimax_m2 = {
     .name = "minimax_m2",
     .classes = "MiniMaxM2ForCausalLM",
+    .stem = "MiniMaxM2",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .qk_norm = CALM_QK_NORM_WHOLE,

@@ -14,6 +14,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_olmoe = {
     .name = "olmoe",
     .classes = "OlmoeForCausalLM",
+    .stem = "Olmoe",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_qk_norm,
     .qk_norm = CALM_QK_NORM_WHOLE,

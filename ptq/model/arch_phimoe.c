@@ -32,6 +32,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     CALM_TRY(calm_json_need_number(ctx, path, root, "router_jitter_noise", &(double){0.01}, 0, 1e3, &jitter));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "lm_head_bias", &(bool){false}, &config->head_bias));
+    config->head_bias &= config->arch->names->head != NULL;
     /* Each round has its own sum; the weights together have none. */
     config->moe.score = CALM_ROUTER_SPARSEMIXER;
     config->moe.norm_top_k = false;
@@ -48,6 +49,7 @@ static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
 const calm_arch calm_arch_phimoe = {
     .name = "phimoe",
     .classes = "PhimoeForCausalLM|PhiMoEForCausalLM",
+    .stem = "Phimoe",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .norm = CALM_NORM_LAYER,

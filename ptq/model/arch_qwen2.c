@@ -13,7 +13,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen2 = {
     .name = "qwen2",
     .classes = "Qwen2ForCausalLM",
-    .stem = "Qwen2",
+    .stem = "Qwen2|Qwen2VLText|Qwen2_5_VLText",
     .model_types = "qwen2|qwen2_vl_text|qwen2_5_vl_text",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,

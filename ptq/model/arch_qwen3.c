@@ -16,7 +16,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen3 = {
     .name = "qwen3",
     .classes = "Qwen3ForCausalLM",
-    .stem = "Qwen3",
+    .stem = "Qwen3|Qwen3VLText",
     .model_types = "qwen3|qwen3_vl_text",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_qk_norm,

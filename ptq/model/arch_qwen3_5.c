@@ -13,7 +13,7 @@ const calm_names calm_names_qwen3_5 = {
 const calm_arch calm_arch_qwen3_5 = {
     .name = "qwen3_5",
     .classes = "Qwen3_5ForCausalLM",
-    .stem = "Qwen3_5",
+    .stem = "Qwen3_5|Qwen3_5Text",
     .model_types = "qwen3_5_text",
     CALM_QWEN_HYBRID,
     .default_kv_heads = 4,

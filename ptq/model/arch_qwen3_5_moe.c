@@ -19,7 +19,7 @@ static const calm_size_keys sizes = {"hidden_size", "moe_intermediate_size", "nu
 const calm_arch calm_arch_qwen3_5_moe = {
     .name = "qwen3_5_moe",
     .classes = "Qwen3_5MoeForCausalLM",
-    .stem = "Qwen3_5Moe",
+    .stem = "Qwen3_5Moe|Qwen3_5MoeText",
     .model_types = "qwen3_5_moe_text",
     CALM_QWEN_HYBRID,
     .default_kv_heads = 2,

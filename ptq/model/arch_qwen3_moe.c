@@ -22,7 +22,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 const calm_arch calm_arch_qwen3_moe = {
     .name = "qwen3_moe",
     .classes = "Qwen3MoeForCausalLM",
-    .stem = "Qwen3Moe",
+    .stem = "Qwen3Moe|Qwen3VLMoeText",
     .model_types = "qwen3_moe|qwen3_vl_moe_text",
     .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_qk_norm,

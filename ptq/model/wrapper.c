@@ -1,7 +1,7 @@
 /* The table of wrappers, and the text part of their config.json.
  *
- * Reference: transformers' configuration_<family>.py; "text_config" of published files leaves out what is the class's
- * default, which the table therefore has. */
+ * Reference: transformers' configuration_<family>.py and modeling_<family>.py; "text_config" of published files leaves
+ * out what is the class's default, which the table therefore has. */
 #include "ptq/model/wrapper.h"
 
 #include <string.h>
@@ -15,21 +15,23 @@ typedef struct wrapper {
     const char *inner;          /* model_type of the text model where "text_config" names none */
     bool flat;                  /* the first files have the text model's keys at the top level      */
     int64_t heads, vocab;       /* of the text model when they are absent; 0: they must be there    */
+    bool inner_head;            /* the head is the text model's, and so is the word on its tie       */
+    bool uncapped;              /* its head has no soft cap, whatever the text model's config says   */
 } wrapper;
 
 static const wrapper wrappers[] = {
-    {"Qwen2VLForConditionalGeneration", "qwen2_vl", "qwen2", true, 0, 0},
-    {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "qwen2", true, 0, 0},
-    {"Qwen3VLForConditionalGeneration", "qwen3_vl", "qwen3", false, 0, 0},
-    {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", "qwen3_moe", false, 0, 0},
-    {"Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text", false, 0, 0},
-    {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", "qwen3_5_moe_text", false, 0, 0},
-    {"Gemma3ForConditionalGeneration", "gemma3", "gemma3_text", false, 8, 262208},
-    {"Gemma3nForConditionalGeneration", "gemma3n", "gemma3n_text", false, 8, 262400},
-    {"Gemma4ForConditionalGeneration", "gemma4", "gemma4_text", false, 8, 262144},
-    {"Mistral3ForConditionalGeneration", "mistral3", "mistral", false, 0, 0},
-    {"Llama4ForConditionalGeneration", "llama4", "llama4_text", false, 40, 202048},
-    {"LlavaForConditionalGeneration", "llava", "llama", false, 0, 0},
+    {"Qwen2VLForConditionalGeneration", "qwen2_vl", "qwen2", true, 0, 0, false, false},
+    {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "qwen2", true, 0, 0, false, false},
+    {"Qwen3VLForConditionalGeneration", "qwen3_vl", "qwen3_vl_text", false, 0, 0, false, false},
+    {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", "qwen3_vl_moe_text", false, 0, 0, false, false},
+    {"Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text", false, 0, 0, false, false},
+    {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", "qwen3_5_moe_text", false, 0, 0, false, false},
+    {"Gemma3ForConditionalGeneration", "gemma3", "gemma3_text", false, 8, 262208, false, true},
+    {"Gemma3nForConditionalGeneration", "gemma3n", "gemma3n_text", false, 8, 262400, false, false},
+    {"Gemma4ForConditionalGeneration", "gemma4", "gemma4_text", false, 8, 262144, false, false},
+    {"Mistral3ForConditionalGeneration", "mistral3", "mistral", false, 0, 0, false, false},
+    {"Llama4ForConditionalGeneration", "llama4", "llama4_text", false, 40, 202048, true, false},
+    {"LlavaForConditionalGeneration", "llava", "llama", false, 0, 0, false, false},
 };
 
 /* By class; without one by model type. */
@@ -62,14 +64,14 @@ static calm_json *flat_text(const calm_json *root)
     return text;
 }
 
-/* What the wrapper's top level says for the text model: always the tied head, which is the wrapper's own, the others
- * where the text model is silent. */
-static void take_outer(const calm_json *root, calm_json *text)
+/* What the wrapper's top level says for the text model: the tied head where it is the wrapper's own, the others where
+ * the text model is silent. */
+static void take_outer(const calm_json *root, const wrapper *row, calm_json *text)
 {
     static const char *const silent[] = {"dtype", "torch_dtype", "bos_token_id", "eos_token_id"};
     const calm_json *tied = calm_json_get(root, "tie_word_embeddings");
     const bool typed = calm_json_get(text, "dtype") || calm_json_get(text, "torch_dtype");
-    if (tied)
+    if (tied && !row->inner_head)
         calm_json_set(text, "tie_word_embeddings", calm_json_copy(tied));
     for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
         if (!(typed && i < 2) && !calm_json_get(text, silent[i]) && calm_json_get(root, silent[i]))
@@ -118,8 +120,13 @@ static calm_status unwrap(calm_ctx *ctx, const char *path, const calm_json *root
     calm_json *text = inner ? calm_json_copy(inner) : flat_text(root);
     /* The caller's from here on, also after a failure. */
     *out = text;
-    take_outer(root, text);
+    take_outer(root, row, text);
     name_class(arch, text);
+    /* Families that share a class with another one ask for it. */
+    if (!calm_json_get(text, "model_type"))
+        calm_json_set_string(text, "model_type", row->inner);
+    if (row->uncapped)
+        calm_json_remove(text, "final_logit_softcapping");
     /* What the wrapper's class has when the file is silent. */
     if (row->heads && !calm_json_get(text, "num_attention_heads"))
         calm_json_set_int(text, "num_attention_heads", row->heads);

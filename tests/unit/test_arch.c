@@ -28,6 +28,24 @@ TEST(finding)
 }
 END_OF_TEST
 
+/* Classes that end at the last norm, as transformers has them of every family. */
+TEST(headless)
+{
+    static const char *const classes[][2] = {
+        {"OlmoeModel", "olmoe"}, {"Glm4MoeModel", "glm4_moe"}, {"Glm4MoeLiteModel", "glm4_moe_lite"},
+        {"MiniMaxM2Model", "minimax_m2"}, {"PhimoeForSequenceClassification", "phimoe"},
+        {"Ernie4_5_MoeModel", "ernie4_5_moe"}, {"Gemma3nTextModel", "gemma3n"}, {"Gemma4TextModel", "gemma4"},
+        {"Gemma3TextForSequenceClassification", "embeddinggemma"}, {"BertForTokenClassification", "bert"},
+        {"BertForQuestionAnswering", "bert"}, {"Qwen3_5TextModel", "qwen3_5"}, {"Qwen3VLTextModel", "qwen3"},
+        {"Qwen3Model", "qwen3"}};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        const calm_arch *arch = calm_arch_find(classes[i][0], NULL);
+        ck_assert_msg(arch != NULL, "%s", classes[i][0]);
+        ck_assert_str_eq(arch->name, classes[i][1]);
+    }
+}
+END_OF_TEST
+
 /* What every family must say of itself: one way from input to output, and norms that belong to its modules. */
 TEST(descriptors)
 {
@@ -73,5 +91,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("arch", (const TTest *[]){words_of_a_list, finding, descriptors, roles_jobs_and_hooks, NULL});
+    return run_tests("arch", (const TTest *[]){words_of_a_list, finding, headless, descriptors, roles_jobs_and_hooks, NULL});
 }

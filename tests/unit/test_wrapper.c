@@ -156,6 +156,35 @@ TEST(spellings)
 }
 END_OF_TEST
 
+/* Where the wrapper's class does other things than the text model's own. */
+TEST(differences)
+{
+    /* Llama 4's head is the text model's. */
+    calm_config config = read_config(
+        "{\"architectures\": [\"Llama4ForConditionalGeneration\"], \"tie_word_embeddings\": false, \"text_config\": {"
+        HEADS ", \"intermediate_size_mlp\": 80, \"num_local_experts\": 4, \"num_experts_per_tok\": 1, "
+        "\"tie_word_embeddings\": true}}");
+    ck_assert(config.tied);
+    /* Gemma 3's has no soft cap. */
+    static const char *const gemma[2] = {"Gemma3ForCausalLM\"], ",
+                                         "Gemma3ForConditionalGeneration\"], \"text_config\": {"};
+    for (size_t i = 0; i < 2; i++) {
+        config = read_config(test_format("{\"architectures\": [\"%s" HEADS ", \"sliding_window\": 16, "
+                                         "\"final_logit_softcapping\": 30.0}%s", gemma[i], i ? "}" : ""));
+        ck_assert((config.logit_cap == 0) == (i == 1));
+    }
+    /* Qwen3-VL has no blocks that slide, also where the text model's type is left out. */
+    static const char *const qwen[2] = {
+        "Qwen3ForCausalLM\"], ", "Qwen3VLForConditionalGeneration\"], \"text_config\": {"};
+    for (size_t i = 0; i < 2; i++) {
+        config = read_config(test_format("{\"architectures\": [\"%s" HEADS ", \"sliding_window\": 16, "
+                                         "\"use_sliding_window\": true, \"max_window_layers\": 1}%s", qwen[i],
+                                         i ? "}" : ""));
+        ck_assert_uint_eq(config.window[1], i == 0 ? 16 : 0);
+    }
+}
+END_OF_TEST
+
 static void refuses(const char *text, calm_status expected, const char *words)
 {
     calm_json *root;
@@ -183,5 +212,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("wrapper", (const TTest *[]){prefixes, headless_classes, spellings, refusals, NULL});
+    return run_tests("wrapper", (const TTest *[]){prefixes, headless_classes, spellings, differences, refusals, NULL});
 }
