@@ -233,23 +233,44 @@ void calm_ggml_pack(const calm_ggml_blocks *b, const calm_ggml_parts *parts, uin
         put_half(out + b->dmin, parts->dmin);
 }
 
+/* The factor of group g. */
+static float group_scale(const calm_ggml_blocks *b, const calm_ggml_parts *parts, size_t g)
+{
+    if (b->scale == CALM_GGML_SCALE_E4M3)
+        return calm_ggml_scale_value(b, parts->scales[g]);
+    const float d = calm_ggml_scale_value(b, parts->d);
+    return calm_ggml_scale_bits(b) > 0 ? d * (float)(parts->scales[g] - b->scale_zero) : d;
+}
+
 /* Every product is exact in float32, so that all readers get the same bits; only a minimum rounds, once. */
 static void widen(const calm_ggml_blocks *b, const uint8_t *in, float *out)
 {
-    const bool integers = calm_ggml_scale_bits(b) > 0;
     calm_ggml_parts parts;
     calm_ggml_unpack(b, in, &parts);
-    const float d = calm_ggml_scale_value(b, parts.d), dmin = calm_f16_to_f32(parts.dmin);
+    const float dmin = calm_f16_to_f32(parts.dmin);
     for (size_t first = 0, g = 0; first < b->elements; first += b->group, g++) {
-        const float s = b->scale == CALM_GGML_SCALE_E4M3 ? calm_ggml_scale_value(b, parts.scales[g])
-                        : integers                       ? d * (float)(parts.scales[g] - b->scale_zero)
-                                                         : d;
+        const float s = group_scale(b, &parts, g);
         const float m = b->minimum == CALM_GGML_MINIMUM_TAKEN ? dmin * (float)parts.minima[g] : -dmin;
         for (size_t i = first; i < first + b->group; i++)
             out[i] = s * (float)calm_ggml_level(b, parts.codes[i]);
         for (size_t i = first; i < first + b->group && b->minimum; i++)    /* adding 0 would change -0 */
             out[i] -= m;
     }
+}
+
+bool calm_ggml_read_codes(const calm_ggml_blocks *b, const uint8_t *in, size_t n, uint8_t *codes, float *scales)
+{
+    const size_t bytes = calm_ggml_find(b->type)->bytes, groups = b->elements / b->group;
+    calm_ggml_parts parts;
+    if (b->levels || b->minimum)
+        return false;
+    for (size_t i = 0; i < n / b->elements; i++) {
+        calm_ggml_unpack(b, in + i * bytes, &parts);
+        memcpy(codes + i * b->elements, parts.codes, b->elements);
+        for (size_t g = 0; g < groups; g++)
+            scales[i * groups + g] = group_scale(b, &parts, g);
+    }
+    return true;
 }
 
 size_t calm_ggml_halves(calm_ggml_type type, size_t at[2])

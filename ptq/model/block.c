@@ -7,7 +7,6 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/gaussian_top_k.h"
 #include "ptq/model/kind.h"
-#include "ptq/model/past.h"
 #include "ptq/model/streams.h"
 #include "ptq/model/tail.h"
 #include "ptq/tensor/rotation.h"
@@ -136,10 +135,7 @@ static calm_status sublayer_function(calm_ctx *ctx, const calm_block *block, cal
                                      const calm_rope *rope, const float *h, const calm_span *span, float *out,
                                      const calm_observer *observer)
 {
-    const calm_kind *kind = calm_kind_dense(block->config, sublayer);
-    if (span->past && kind->replays)
-        return calm_past_replay(ctx, kind, block, rope, h, span, out);
-    return kind->run(ctx, block, rope, h, span, out, observer);
+    return calm_kind_dense(block->config, sublayer)->run(ctx, block, rope, h, span, out, observer);
 }
 
 calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_job_kind job,

@@ -25,7 +25,9 @@ static void convolve_token(const convolve_task *task, size_t t)
         memcpy(out, conv->bias, n * sizeof *out);
     else
         memset(out, 0, n * sizeof *out);
-    /* The taps before the first token read zeros. */
+    /* Inputs before the first token, of which row t + j of the tail is that of tap j. */
+    for (size_t j = 0; conv->tail && t + j < before; j++)
+        calm_vec_mul_add(n, conv->tail + (t + j) * n, task->taps + j * n, out);
     for (size_t j = t < before ? before - t : 0; j < conv->width; j++)
         calm_vec_mul_add(n, task->x + (t + j - before) * task->stride, task->taps + j * n, out);
     if (conv->activate)
@@ -40,6 +42,17 @@ static calm_status convolve_rows(calm_ctx *ctx, size_t first, size_t n, void *us
     return CALM_OK;
 }
 
+/* The inputs of the last tokens, for those that follow. */
+static void keep_tail(const calm_convolution *conv, const float *x, size_t stride, size_t n_tokens)
+{
+    const size_t n = conv->n_channels, rows = conv->width - 1, old = n_tokens < rows ? rows - n_tokens : 0;
+    if (!conv->tail)
+        return;
+    memmove(conv->tail, conv->tail + (rows - old) * n, old * n * sizeof *x);
+    for (size_t i = old; i < rows; i++)
+        memcpy(conv->tail + i * n, x + (n_tokens + i - rows) * stride, n * sizeof *x);
+}
+
 calm_status calm_convolution_run(calm_ctx *ctx, const calm_convolution *conv, const float *x, size_t stride,
                                  size_t n_tokens, float *out)
 {
@@ -50,7 +63,14 @@ calm_status calm_convolution_run(calm_ctx *ctx, const calm_convolution *conv, co
     for (size_t c = 0; c < conv->n_channels; c++)
         for (size_t j = 0; j < conv->width; j++)
             taps[j * conv->n_channels + c] = conv->w[c * conv->width + j];
-    return calm_parallel_rows(ctx, n_tokens, convolve_rows, &(convolve_task){conv, taps, x, stride, out});
+    CALM_TRY(calm_parallel_rows(ctx, n_tokens, convolve_rows, &(convolve_task){conv, taps, x, stride, out}));
+    keep_tail(conv, x, stride, n_tokens);
+    return CALM_OK;
+}
+
+size_t calm_convolution_tail(size_t n_channels, size_t width)
+{
+    return (width - 1) * n_channels;
 }
 
 size_t calm_convolution_bytes(size_t n_channels, size_t width)

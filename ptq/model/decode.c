@@ -9,7 +9,6 @@
 #include "ptq/model/forward.h"
 #include "ptq/model/moe.h"
 #include "ptq/model/row_linear.h"
-#include "ptq/model/widen.h"
 #include "ptq/tensor/vector.h"
 
 /* The experts of a block, which stay in memory. */
@@ -54,19 +53,6 @@ static calm_status load_experts(calm_ctx *ctx, calm_decoder *d, size_t block)
     return CALM_OK;
 }
 
-/* The head's matrix, where the file has it or widened. */
-static calm_status load_table(calm_ctx *ctx, calm_decoder *d)
-{
-    const calm_tensor *table = d->head.table;
-    float *w;
-    d->table = (calm_weight){.name = table->name, .out = d->head.vocab, .in = d->head.hidden};
-    if (calm_row_linear_take(ctx, table, &d->table))
-        return CALM_OK;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, table->n_elements));
-    d->table.w = w;
-    return calm_widen(ctx, calm_model_tensors(d->model), table, w);
-}
-
 static calm_status load(calm_ctx *ctx, calm_decoder *d, size_t room)
 {
     const calm_config *config = calm_model_config(d->model);
@@ -84,7 +70,7 @@ static calm_status load(calm_ctx *ctx, calm_decoder *d, size_t room)
     }
     CALM_TRY(calm_rope_init(ctx, config, room, &d->rope));
     CALM_TRY(calm_model_load_head(ctx, d->model, &d->head));
-    CALM_TRY(load_table(ctx, d));
+    CALM_TRY(calm_model_load_table(ctx, d->model, !config->tied, &d->table));
     return calm_past_init(ctx, config, room, &d->past);
 }
 

@@ -28,12 +28,13 @@ typedef struct delta_task {
     const calm_delta_shape *shape;
     const calm_delta_rows *rows;
     size_t chunk;
-    float *out, *norms, *states;
+    float *out, *norms, *states, *memory;
 } delta_task;
 
 /* ---- room ---- */
 
-calm_status calm_delta_room_new(calm_ctx *ctx, const calm_delta_shape *shape, size_t c, calm_delta_room *r)
+calm_status calm_delta_room_new(calm_ctx *ctx, const calm_delta_shape *shape, size_t c, float *memory,
+                                calm_delta_room *r)
 {
     const size_t group = shape->n_value_heads / shape->n_key_heads;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->kq, 2 * c * shape->key_dim));
@@ -43,7 +44,8 @@ calm_status calm_delta_room_new(calm_ctx *ctx, const calm_delta_shape *shape, si
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->seen, 2 * c * shape->value_dim));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->faded, c * shape->key_dim));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->log, c));
-    return CALM_NEW(ctx, ctx->scratch, r->memory, group * shape->key_dim * shape->value_dim);
+    r->memory = memory;
+    return memory ? CALM_OK : CALM_NEW(ctx, ctx->scratch, r->memory, group * shape->key_dim * shape->value_dim);
 }
 
 size_t calm_delta_room_bytes(const calm_delta_shape *shape, size_t c)
@@ -235,15 +237,15 @@ static calm_status run_key_head(calm_ctx *ctx, size_t index, void *user)
     const delta_task *task = user;
     const calm_delta_shape *shape = task->shape;
     const calm_delta_rows *rows = task->rows;
-    const size_t group = shape->n_value_heads / shape->n_key_heads;
+    const size_t group = shape->n_value_heads / shape->n_key_heads, size = shape->key_dim * shape->value_dim;
     calm_delta_room r;
-    CALM_TRY(calm_delta_room_new(ctx, shape, calm_size_min(rows->n_tokens, task->chunk), &r));
+    CALM_TRY(calm_delta_room_new(ctx, shape, calm_size_min(rows->n_tokens, task->chunk),
+                                 task->memory ? task->memory + index * group * size : NULL, &r));
     for (size_t begin = 0; begin < rows->n_tokens; begin += task->chunk) {
         const size_t n = calm_size_min(task->chunk, rows->n_tokens - begin);
         calm_delta_chunk_begin(shape, rows, index, begin, n, &r);
         for (size_t i = 0; i < group; i++)
-            run_piece(task, &(calm_delta_piece){shape, rows, &r, begin, n, index * group + i,
-                                                r.memory + i * shape->key_dim * shape->value_dim});
+            run_piece(task, &(calm_delta_piece){shape, rows, &r, begin, n, index * group + i, r.memory + i * size});
     }
     return CALM_OK;
 }
@@ -259,10 +261,15 @@ size_t calm_delta_states(const calm_delta_shape *shape, size_t n_tokens, size_t 
     return shape->n_value_heads * ((n_tokens + chunk - 1) / chunk) * shape->key_dim * shape->value_dim;
 }
 
-calm_status calm_delta_rule(calm_ctx *ctx, const calm_delta_shape *shape, const calm_delta_rows *rows, size_t chunk,
-                            float *out, float *norms, float *states)
+size_t calm_delta_memory(const calm_delta_shape *shape)
 {
-    delta_task task = {shape, rows, chunk, out, norms, states};
+    return shape->n_value_heads * shape->key_dim * shape->value_dim;
+}
+
+calm_status calm_delta_rule(calm_ctx *ctx, const calm_delta_shape *shape, const calm_delta_rows *rows, size_t chunk,
+                            float *out, float *norms, float *states, float *memory)
+{
+    delta_task task = {shape, rows, chunk, out, norms, states, memory};
     return calm_parallel_for(ctx, shape->n_key_heads, run_key_head, &task);
 }
 

@@ -43,7 +43,7 @@ typedef struct back_room {
 /* Of one worker. */
 static calm_status new_room(calm_ctx *ctx, const calm_delta_shape *shape, size_t c, back_room *r)
 {
-    CALM_TRY(calm_delta_room_new(ctx, shape, c, &r->forward));
+    CALM_TRY(calm_delta_room_new(ctx, shape, c, NULL, &r->forward));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->u, c * shape->value_dim));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->dseen, 2 * c * shape->value_dim));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->dpairs, 2 * c * c));

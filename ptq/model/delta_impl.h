@@ -13,14 +13,14 @@ typedef struct calm_delta_room {
     float *seen;     /* [2 C, d_v]: S^T k, which becomes u; S^T q                                 */
     float *faded;    /* [C, d_k]: exp(G_n - G_j) k_j                                              */
     double *log;     /* [C]: G_i                                                                  */
-    float *memory;   /* [value heads of a key head, d_k, d_v]: S, zeros at first                  */
+    float *memory;   /* [value heads of a key head, d_k, d_v]: S                                  */
 } calm_delta_room;
 
-/* In ctx->scratch, for chunks of `chunk` tokens. */
-calm_status calm_delta_room_new(calm_ctx *ctx, const calm_delta_shape *shape, size_t chunk,
+/* In ctx->scratch, for chunks of `chunk` tokens; `memory` is the caller's, or NULL: zeros. */
+calm_status calm_delta_room_new(calm_ctx *ctx, const calm_delta_shape *shape, size_t chunk, float *memory,
                                 calm_delta_room *r);
 
-/* What it takes. */
+/* What it takes without a `memory`. */
 size_t calm_delta_room_bytes(const calm_delta_shape *shape, size_t chunk);
 
 /* One chunk of one value head. */

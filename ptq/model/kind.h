@@ -112,7 +112,6 @@ struct calm_kind {
     size_t n_plains;
     const calm_hook *hooks;           /* [n_hooks] besides the inputs of its jobs and the slot's output */
     size_t n_hooks;
-    bool replays;                     /* its memory of tokens before is no cache of keys and values (past.h) */
     bool routed;                      /* a mixture: its jobs are those of the shared expert and of each expert, and
                                          calm_moe_* (moe.h) run it over all windows instead of `run` */
 
@@ -139,6 +138,10 @@ struct calm_kind {
      * slot's output.  NULL of a mixture. */
     calm_status (*run)(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                        const calm_span *span, float *out, const calm_observer *observer);
+
+    /* Floats that tokens leave for all after them, whatever their number (calm_past_state); NULL: keys and values of
+     * each. */
+    size_t (*state)(const calm_config *config);
 
     /* What `run` holds of ctx->scratch at most.  `prepared`: inputs of linears are scaled or quantized. */
     size_t (*scratch_bytes)(const calm_config *config, size_t n_tokens, bool prepared);

@@ -9,6 +9,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/delta_back.h"
 #include "ptq/model/kind.h"
+#include "ptq/model/past.h"
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
@@ -42,8 +43,14 @@ static calm_status close_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 /* Of a block; some checkpoints have a bias. */
 static calm_convolution convolution(const calm_block *block)
 {
-    return (calm_convolution){block->config->hidden, block->config->conv_width, block->plain[CALM_PLAIN_CONV].w,
-                              block->plain[CALM_PLAIN_CONV_BIAS].w, NULL};
+    return (calm_convolution){.n_channels = block->config->hidden, .width = block->config->conv_width,
+                              .w = block->plain[CALM_PLAIN_CONV].w, .bias = block->plain[CALM_PLAIN_CONV_BIAS].w};
+}
+
+/* The convolution's tail. */
+static size_t state(const calm_config *config)
+{
+    return calm_convolution_tail(config->hidden, config->conv_width);
 }
 
 /* The whole sublayer, in two buffers. */
@@ -52,7 +59,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
 {
     const calm_config *config = block->config;
     const size_t n = span->n_tokens, width = config->hidden;
-    const calm_convolution conv = convolution(block);
+    calm_convolution conv = convolution(block);
     calm_observation seen = {CALM_HOOK_CONV_IN, CALM_NO_EXPERT, span->window, h, n, width, NULL};
     rows r = {.width = width};
     (void)rope;
@@ -62,6 +69,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.y, n * width));
     CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_CONV_IN], h, n, r.bcx));
     CALM_TRY(calm_parallel_rows(ctx, n, open_rows, &r));
+    conv.tail = calm_past_state(block, span);
     CALM_TRY(calm_convolution_run(ctx, &conv, r.bcx + 2 * width, 3 * width, n, r.y));
     CALM_TRY(calm_parallel_rows(ctx, n, close_rows, &r));
     seen.hook = CALM_HOOK_CONV_OUT_IN;
@@ -262,7 +270,6 @@ static const calm_kind_plain plains[] = {
 const calm_kind calm_kind_conv = {
     .name = "conv",
     .slot = CALM_SUBLAYER_ATTENTION,
-    .replays = true,
     .jobs = jobs,
     .n_jobs = sizeof jobs / sizeof *jobs,
     .words = words,
@@ -273,6 +280,7 @@ const calm_kind calm_kind_conv = {
     .plain_shape = plain_shape,
     .feed = feed,
     .run = run,
+    .state = state,
     .scratch_bytes = scratch_bytes,
     .back = &back,
 };

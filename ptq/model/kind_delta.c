@@ -16,6 +16,7 @@
 #include "ptq/model/kind.h"
 #include "ptq/model/mlp_back.h"
 #include "ptq/model/norm_back.h"
+#include "ptq/model/past.h"
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
@@ -116,8 +117,15 @@ static calm_status project(calm_ctx *ctx, const calm_block *block, const float *
 static calm_convolution convolution(const calm_block *block, bool activated)
 {
     const calm_config *config = block->config;
-    return (calm_convolution){widths_of(config).conv, config->conv_width, block->plain[CALM_PLAIN_DELTA_CONV].w, NULL,
-                              activated ? calm_activation_of(config->activation) : NULL};
+    return (calm_convolution){.n_channels = widths_of(config).conv, .width = config->conv_width,
+                              .w = block->plain[CALM_PLAIN_DELTA_CONV].w,
+                              .activate = activated ? calm_activation_of(config->activation) : NULL};
+}
+
+/* The memories of all value heads, and behind them the convolution's tail. */
+static size_t state(const calm_config *config)
+{
+    return calm_delta_memory(&config->delta) + calm_convolution_tail(widths_of(config).conv, config->conv_width);
 }
 
 /* ---- run ---- */
@@ -130,14 +138,15 @@ static calm_status observe(calm_ctx *ctx, const calm_observer *observer, const c
     return calm_observe(observer, ctx, &seen);
 }
 
-/* q, k and v behind the convolution, [n, conv]; z, decay and beta of the window. */
+/* q, k and v behind the convolution, [n, conv]; z, decay and beta of the window.  `memory` NULL: it is a whole one. */
 static calm_status prepare(calm_ctx *ctx, const calm_block *block, const float *h, const calm_span *span,
-                           const calm_observer *observer, rows *r, float *convolved)
+                           const calm_observer *observer, rows *r, float *memory, float *convolved)
 {
     const calm_config *config = block->config;
     const widths w = widths_of(config);
     const size_t heads = config->delta.n_value_heads;
-    const calm_convolution conv = convolution(block, true);
+    calm_convolution conv = convolution(block, true);
+    conv.tail = memory ? memory + calm_delta_memory(&config->delta) : NULL;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->mixed, r->n * w.conv));
     CALM_TRY(project(ctx, block, h, calm_weight_apply, r));
@@ -158,7 +167,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     const widths w = widths_of(config);
     const size_t n = span->n_tokens, heads = shape->n_value_heads;
     rows r = {.config = config, .n = n};
-    float *convolved, *o, *norms;
+    float *convolved, *o, *norms, *memory = calm_past_state(block, span);
     (void)rope;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_IN, h, config->hidden));
@@ -166,13 +175,13 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.beta, n * heads));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.decay, n * heads));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, convolved, n * w.conv));
-    CALM_TRY(prepare(ctx, block, h, span, observer, &r, convolved));
+    CALM_TRY(prepare(ctx, block, h, span, observer, &r, memory, convolved));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, o, n * w.value));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, norms, n * heads));
     const calm_delta_rows in = {convolved, convolved + w.key, convolved + 2 * w.key, w.conv, n, r.decay, r.beta};
     /* The norms of the memory cost a few products of vectors, and nobody else asks for them. */
-    CALM_TRY(calm_delta_rule(ctx, shape, &in, CALM_DELTA_CHUNK, o, observer && observer->fn ? norms : NULL,
-                             NULL));
+    CALM_TRY(calm_delta_rule(ctx, shape, &in, CALM_DELTA_CHUNK, o, observer && observer->fn ? norms : NULL, NULL,
+                             memory));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_STATE, norms, heads));
     CALM_TRY(calm_delta_norm(ctx, shape, n, block->plain[CALM_PLAIN_DELTA_NORM].w, config->norm_eps, o, r.z));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_OUT_IN, r.z, w.value));
@@ -270,7 +279,7 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
     CALM_TRY(calm_delta_gates(ctx, n, config->delta.n_value_heads, block->plain[CALM_PLAIN_DELTA_A_LOG].w,
                               block->plain[CALM_PLAIN_DELTA_DT].w, t->rows.decay, t->rows.beta));
     const calm_delta_rows in = rule_rows(t);
-    CALM_TRY(calm_delta_rule(ctx, &config->delta, &in, CALM_DELTA_CHUNK, t->o, NULL, t->states));
+    CALM_TRY(calm_delta_rule(ctx, &config->delta, &in, CALM_DELTA_CHUNK, t->o, NULL, t->states, NULL));
     /* The norm works in place, and both of its operands are read again. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, normed, n_value));
     memcpy(normed, t->o, n_value * sizeof *normed);
@@ -526,7 +535,6 @@ static const calm_hook hooks[] = {CALM_HOOK_DELTA_GATE, CALM_HOOK_DELTA_DECAY, C
 const calm_kind calm_kind_delta = {
     .name = "delta",
     .slot = CALM_SUBLAYER_ATTENTION,
-    .replays = true,
     .jobs = jobs,
     .n_jobs = sizeof jobs / sizeof *jobs,
     .words = words,
@@ -539,6 +547,7 @@ const calm_kind calm_kind_delta = {
     .plain_shape = plain_shape,
     .hook_width = hook_width,
     .run = run,
+    .state = state,
     .scratch_bytes = scratch_bytes,
     .operations = operations,
     .helper_bytes = helper_bytes,

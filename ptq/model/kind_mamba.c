@@ -14,6 +14,7 @@
 #include "ptq/model/kind.h"
 #include "ptq/model/mamba_back.h"
 #include "ptq/model/mlp_back.h"
+#include "ptq/model/past.h"
 #include "ptq/tensor/vector_back.h"
 
 /* Widths of what is made of a token. */
@@ -76,20 +77,28 @@ static calm_status observe_gate(calm_ctx *ctx, const calm_observer *observer, co
 static calm_convolution convolution(const calm_block *block, bool activated)
 {
     const calm_config *config = block->config;
-    return (calm_convolution){widths_of(config).conv, config->conv_width, block->plain[CALM_PLAIN_MAMBA_CONV].w,
-                              block->plain[CALM_PLAIN_MAMBA_CONV_BIAS].w,
-                              activated ? calm_activation_of(config->mamba.activation) : NULL};
+    return (calm_convolution){.n_channels = widths_of(config).conv, .width = config->conv_width,
+                              .w = block->plain[CALM_PLAIN_MAMBA_CONV].w,
+                              .bias = block->plain[CALM_PLAIN_MAMBA_CONV_BIAS].w,
+                              .activate = activated ? calm_activation_of(config->mamba.activation) : NULL};
 }
 
-/* What the scan reads: x, B and C behind the convolution, steps and decays. */
+/* The memories of all heads, and behind them the convolution's tail. */
+static size_t state(const calm_config *config)
+{
+    return calm_mamba_memory(&config->mamba.shape) + calm_convolution_tail(widths_of(config).conv, config->conv_width);
+}
+
+/* What the scan reads: x, B and C behind the convolution, steps and decays.  `memory` NULL: of a whole window. */
 static calm_status prepare(calm_ctx *ctx, const calm_block *block, const calm_span *span,
-                           const calm_observer *observer, const rows *r)
+                           const calm_observer *observer, float *memory, const rows *r)
 {
     const calm_config *config = block->config;
     const calm_mamba_config *mamba = &config->mamba;
     const widths w = widths_of(config);
     const size_t n = span->n_tokens, heads = mamba->shape.n_heads;
-    const calm_convolution conv = convolution(block, true);
+    calm_convolution conv = convolution(block, true);
+    conv.tail = memory ? memory + calm_mamba_memory(&mamba->shape) : NULL;
     CALM_TRY(observe_gate(ctx, observer, span, r, &w));
     CALM_TRY(calm_convolution_run(ctx, &conv, r->all + w.value, w.all, n, r->convolved));
     CALM_TRY(calm_mamba_steps(ctx, n, heads, r->all + w.value + w.conv, w.all, block->plain[CALM_PLAIN_MAMBA_A_LOG].w,
@@ -114,17 +123,18 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     const calm_mamba_shape *shape = &config->mamba.shape;
     const widths w = widths_of(config);
     const size_t n = span->n_tokens;
+    float *memory = calm_past_state(block, span);
     rows r;
     (void)rope;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_IN, h, config->hidden));
     CALM_TRY(new_rows(ctx, config, n, &r));
     CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_MAMBA_IN], h, n, r.all));
-    CALM_TRY(prepare(ctx, block, span, observer, &r));
+    CALM_TRY(prepare(ctx, block, span, observer, memory, &r));
     const calm_mamba_rows in = scan_rows(block, &r, n);
     /* The norms of the memory cost some products of vectors, and nobody else asks for them. */
-    CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, r.y, observer && observer->fn ? r.norms : NULL,
-                             NULL));
+    CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, r.y, observer && observer->fn ? r.norms : NULL, NULL,
+                             memory));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_STATE, r.norms, shape->n_heads));
     CALM_TRY(calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, r.all, w.all,
                              r.y));
@@ -202,9 +212,9 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
     CALM_TRY(new_tape(ctx, config, n, t));
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_MAMBA_IN], h, n, t->rows.all));
-    CALM_TRY(prepare(ctx, block, span, NULL, &t->rows));
+    CALM_TRY(prepare(ctx, block, span, NULL, NULL, &t->rows));
     const calm_mamba_rows in = scan_rows(block, &t->rows, n);
-    CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, t->o, NULL, t->states));
+    CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, t->o, NULL, t->states, NULL));
     /* The norm overwrites both of its operands, which are read again. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, n * w.value));
     for (size_t i = 0; i < n; i++)
@@ -398,7 +408,6 @@ static const calm_hook hooks[] = {CALM_HOOK_MAMBA_GATE, CALM_HOOK_MAMBA_STEP, CA
 const calm_kind calm_kind_mamba = {
     .name = "mamba",
     .slot = CALM_SUBLAYER_ATTENTION,
-    .replays = true,
     .jobs = jobs,
     .n_jobs = sizeof jobs / sizeof *jobs,
     .words = words,
@@ -412,6 +421,7 @@ const calm_kind calm_kind_mamba = {
     .plain_shape = plain_shape,
     .hook_width = hook_width,
     .run = run,
+    .state = state,
     .scratch_bytes = scratch_bytes,
     .operations = operations,
     .helper_bytes = helper_bytes,

@@ -23,7 +23,7 @@ typedef struct scan_task {
     const calm_mamba_rows *rows;
     size_t chunk, n_chunks;
     float *products;    /* [n_groups, n_chunks, chunk, chunk]: C_i . B_j */
-    float *out, *norms, *states;
+    float *out, *norms, *states, *memory;
 } scan_task;
 
 /* What a head works in, for chunks of C tokens. */
@@ -33,7 +33,7 @@ typedef struct room {
     float *faded;     /* [C, state_dim]: exp(G_n - G_j) step_j B_j             */
     float *seen;      /* [C, head_dim]: S^T B, faded                           */
     double *log;      /* [C]: G_i                                              */
-    float *memory;    /* [state_dim, head_dim]: S, zeros at first              */
+    float *memory;    /* [state_dim, head_dim]: S                              */
 } room;
 
 /* One chunk of one head. */
@@ -43,16 +43,18 @@ typedef struct piece {
     size_t head, begin, n;    /* its tokens */
 } piece;
 
-static calm_status room_new(calm_ctx *ctx, const scan_task *task, room *r)
+static calm_status room_new(calm_ctx *ctx, const scan_task *task, size_t head, room *r)
 {
     const calm_mamba_shape *shape = task->shape;
+    const size_t size = shape->state_dim * shape->head_dim;
     const size_t c = calm_size_min(task->rows->n_tokens, task->chunk);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->mixed, c * c));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->fading, c));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->faded, c * shape->state_dim));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->seen, c * shape->head_dim));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->log, c));
-    return CALM_NEW(ctx, ctx->scratch, r->memory, shape->state_dim * shape->head_dim);
+    r->memory = task->memory ? task->memory + head * size : NULL;
+    return r->memory ? CALM_OK : CALM_NEW(ctx, ctx->scratch, r->memory, size);
 }
 
 size_t calm_mamba_head_bytes(const calm_mamba_shape *shape, size_t n_tokens, size_t chunk)
@@ -206,7 +208,7 @@ static calm_status run_head(calm_ctx *ctx, size_t head, void *user)
     const scan_task *task = user;
     const size_t n_state = task->shape->state_dim * task->shape->head_dim;
     room r;
-    CALM_TRY(room_new(ctx, task, &r));
+    CALM_TRY(room_new(ctx, task, head, &r));
     for (size_t begin = 0; begin < task->rows->n_tokens; begin += task->chunk) {
         const piece p = {task, &r, head, begin, calm_size_min(task->chunk, task->rows->n_tokens - begin)};
         if (task->states)
@@ -243,10 +245,15 @@ size_t calm_mamba_scan_bytes(const calm_mamba_shape *shape, size_t n_tokens, siz
     return CALM_BYTES(float, shape->n_groups * n_chunks * c * c);
 }
 
-calm_status calm_mamba_scan(calm_ctx *ctx, const calm_mamba_shape *shape, const calm_mamba_rows *rows, size_t chunk,
-                            float *out, float *norms, float *states)
+size_t calm_mamba_memory(const calm_mamba_shape *shape)
 {
-    scan_task task = {.shape = shape, .rows = rows, .out = out, .norms = norms, .states = states};
+    return shape->n_heads * shape->state_dim * shape->head_dim;
+}
+
+calm_status calm_mamba_scan(calm_ctx *ctx, const calm_mamba_shape *shape, const calm_mamba_rows *rows, size_t chunk,
+                            float *out, float *norms, float *states, float *memory)
+{
+    scan_task task = {.shape = shape, .rows = rows, .out = out, .norms = norms, .states = states, .memory = memory};
     CALM_SCOPED_SCRATCH(ctx);
     task.chunk = cut(rows->n_tokens, chunk, &task.n_chunks);
     const size_t n = shape->n_groups * task.n_chunks;

@@ -8,6 +8,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/distance.h"
 #include "ptq/model/fused_experts.h"
+#include "ptq/model/gguf_codes.h"
 #include "ptq/model/gguf_model.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/pooling.h"
@@ -69,6 +70,33 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
                        config->hidden, out);
 }
 
+/* A float matrix into w, or as it is stored where `weight` (NULL: no) is to be of that. */
+static calm_status read_matrix(calm_ctx *ctx, const calm_model *model, const calm_tensor *tensor, float *w,
+                               calm_weight *weight)
+{
+    if (weight && calm_row_linear_take(ctx, tensor, weight))
+        return CALM_OK;
+    if (weight && model->in_blocks)
+        CALM_TRY(calm_gguf_codes_take(ctx, model->tensors, tensor, w, weight));
+    return weight && weight->ints ? CALM_OK : calm_widen(ctx, model->tensors, tensor, w);
+}
+
+calm_status calm_model_load_table(calm_ctx *ctx, const calm_model *model, bool head, calm_weight *out)
+{
+    const calm_tensor *tensor;
+    float *w;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_model_table(ctx, model, head, &tensor));
+    *out = (calm_weight){.name = tensor->name, .out = tensor->shape[0], .in = tensor->shape[1]};
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, tensor->n_elements));
+    /* A view (calm_model_view) has other floats in its place. */
+    if (tensor->source == &model->tables[head].source)
+        return calm_quantized_table_load(ctx, &model->tables[head], w, out);
+    CALM_TRY(read_matrix(ctx, model, tensor, w, out));
+    out->w = out->w ? out->w : w;
+    return CALM_OK;
+}
+
 /* One linear: find its scheme and check its tensors; with `w` also read it; with `weight` say how it quantizes
  * its input. */
 static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
@@ -95,11 +123,7 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
         return w ? calm_qformat_load(ctx, model->stored, model->tensors, module, &scheme, out, in, w, weight)
                  : calm_qformat_check(ctx, model->stored, model->tensors, module, &scheme, out, in);
     CALM_TRY(need_matrix(ctx, model, "", module, out, in, &tensor));
-    if (!w)
-        return CALM_OK;
-    if (weight && calm_row_linear_take(ctx, tensor, weight))
-        return CALM_OK;
-    return calm_widen(ctx, model->tensors, tensor, w);
+    return w ? read_matrix(ctx, model, tensor, w, weight) : CALM_OK;
 }
 
 /* The failure of a linear, with the keys of config.json that its shape follows from. */

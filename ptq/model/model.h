@@ -108,6 +108,10 @@ calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const
  * CALM_ENOTFOUND, CALM_EFORMAT: it is missing, of another shape, or no floats. */
 calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, const calm_tensor **out);
 
+/* What that gives as a linear without a bias whose input stays float, in ctx->out: where ctx->decode as it is stored
+ * (row_linear.h), else as floats.  Fails as calm_model_table and calm_model_load_linear. */
+calm_status calm_model_load_table(calm_ctx *ctx, const calm_model *model, bool head, calm_weight *out);
+
 /* The same model with other tables, [0] in place of the embedding and [1] of the head (NULL: its own; of a tied model
  * the embedding is both), in ctx->out.  It borrows all of `model`, and is not closed. */
 calm_status calm_model_view(calm_ctx *ctx, const calm_model *model, const calm_tensor *const tables[2],

@@ -6,22 +6,26 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/latent.h"
 
-/* Floats per token that a block keeps. */
+/* Floats that a block keeps of each token. */
 typedef struct widths {
-    size_t k, v, shared, inputs;
+    size_t k, v, shared;
 } widths;
+
+/* Floats that it keeps of all of them. */
+static size_t state_of(const calm_config *model, size_t block)
+{
+    const calm_kind *kind = calm_kind_at(model, block, CALM_SUBLAYER_ATTENTION);
+    return kind && kind->state ? kind->state(calm_config_at(model, block)) : 0;
+}
 
 static widths widths_of(const calm_config *model, size_t block)
 {
     const calm_kind *kind = calm_kind_at(model, block, CALM_SUBLAYER_ATTENTION);
     const calm_config *config = calm_config_at(model, block);
     const size_t heads = config->n_kv * config->head_dim;
-    /* Blocks of a feed-forward part alone, and those that read what another block has carried on. */
-    if (!kind || (!kind->replays && config->kv == CALM_KV_SHARED))
+    /* Blocks of a feed-forward part alone, those with a state, and those that read what another block has carried on. */
+    if (!kind || kind->state || config->kv == CALM_KV_SHARED)
         return (widths){0};
-    /* A recurrence or a convolution runs over all inputs again. */
-    if (kind->replays)
-        return (widths){.inputs = config->hidden};
     /* Keys and values of all heads, and the rotary channels that heads share, are kept in place of the latent rows: no
      * token passes through kv_b twice. */
     if (kind == &calm_kind_mla)
@@ -47,7 +51,7 @@ calm_status calm_past_init(calm_ctx *ctx, const calm_config *config, size_t room
         CALM_TRY(new_rows(ctx, room, width.k, &out->blocks[i].k));
         CALM_TRY(new_rows(ctx, room, width.v, &out->blocks[i].v));
         CALM_TRY(new_rows(ctx, room, width.shared, &out->blocks[i].shared));
-        CALM_TRY(new_rows(ctx, room, width.inputs, &out->blocks[i].inputs));
+        CALM_TRY(new_rows(ctx, 1, state_of(config, i), &out->blocks[i].state));
     }
     return CALM_OK;
 }
@@ -64,25 +68,18 @@ size_t calm_past_bytes(const calm_config *config, size_t room)
     for (size_t i = 0; i < config->n_blocks; i++) {
         const widths width = widths_of(config, i);
         bytes += rows_bytes(room, width.k) + rows_bytes(room, width.v) + rows_bytes(room, width.shared)
-                 + rows_bytes(room, width.inputs);
+                 + rows_bytes(1, state_of(config, i));
     }
     return bytes;
 }
 
-calm_status calm_past_replay(calm_ctx *ctx, const calm_kind *kind, const calm_block *block, const calm_rope *rope,
-                             const float *h, const calm_span *span, float *out)
+float *calm_past_state(const calm_block *block, const calm_span *span)
 {
-    const size_t width = block->config->hidden, before = span->past->n, n = span->n_tokens;
-    float *inputs = span->past->blocks[block->index].inputs, *all;
-    calm_span whole = *span;
-    CALM_SCOPED_SCRATCH(ctx);
-    memcpy(inputs + before * width, h, n * width * sizeof *h);
-    /* A window of all tokens, as if there had been no past. */
-    whole.n_tokens = before + n;
-    whole.positions = NULL;
-    whole.past = NULL;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, all, whole.n_tokens * width));
-    CALM_TRY(kind->run(ctx, block, rope, inputs, &whole, all, NULL));
-    memcpy(out, all + before * width, n * width * sizeof *out);
-    return CALM_OK;
+    if (!span->past)
+        return NULL;
+    float *state = span->past->blocks[block->index].state;
+    /* A text that begins, or begins again; a convolution of one tap has no state. */
+    if (state && span->past->n == 0)
+        memset(state, 0, calm_block_kind(block, CALM_SUBLAYER_ATTENTION)->state(block->config) * sizeof *state);
+    return state;
 }

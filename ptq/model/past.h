@@ -1,7 +1,7 @@
 /* Past: what the tokens before those of a span have left for them, so that a text grows without being run again.
  *
- * A block of attention keeps keys and values (of latent attention those of all heads, and the shared key).  What has
- * a memory of another form (calm_kind.replays) keeps its inputs, all of which run again. */
+ * A block of attention keeps keys and values (of latent attention those of all heads, and the shared key).  A recurrence
+ * or a convolution keeps its state (calm_kind.state), which is as large after any number of tokens. */
 #ifndef CALM_MODEL_PAST_H
 #define CALM_MODEL_PAST_H
 
@@ -13,7 +13,7 @@ typedef struct calm_past_block {
     float *k, *v;      /* [room, width] as the product with queries and with their weights reads them; latent attention
                           has both in k, side by side                                                               */
     float *shared;     /* [room, rope] the part of the key that all heads have */
-    float *inputs;     /* [room, D] what the mixer has read                    */
+    float *state;      /* [calm_kind.state] as the kind lays it out            */
 } calm_past_block;
 
 /* Of a model. */
@@ -27,8 +27,8 @@ typedef struct calm_past {
 calm_status calm_past_init(calm_ctx *ctx, const calm_config *config, size_t room, calm_past *out);
 size_t calm_past_bytes(const calm_config *config, size_t room);
 
-/* calm_kind.run for the tokens of a span behind those before it, of a kind that replays. */
-calm_status calm_past_replay(calm_ctx *ctx, const calm_kind *kind, const calm_block *block, const calm_rope *rope,
-                             const float *h, const calm_span *span, float *out);
+/* The state that the tokens before those of a span have left in a block, for its mixer to read and to replace: zeros
+ * where there are none before.  NULL: the span is a whole window, or the state has no element. */
+float *calm_past_state(const calm_block *block, const calm_span *span);
 
 #endif

@@ -60,3 +60,12 @@ calm_status calm_quantized_table_find(calm_ctx *ctx, calm_arena *arena, const ca
                                 .file = weight->file, .shard = weight->shard, .source = &out->source};
     return CALM_OK;
 }
+
+calm_status calm_quantized_table_load(calm_ctx *ctx, const calm_quantized_table *table, float *w, calm_weight *weight)
+{
+    const calm_tensor *floats = &table->floats;
+    /* The scheme may quantize inputs of linears; the rows that a head reads stay float everywhere. */
+    *weight = (calm_weight){.name = floats->name, .out = floats->shape[0], .in = floats->shape[1], .w = w};
+    return calm_qformat_load(ctx, table->stored, table->set, table->module, &table->scheme, weight->out, weight->in, w,
+                             weight);
+}

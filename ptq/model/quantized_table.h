@@ -19,4 +19,8 @@ calm_status calm_quantized_table_find(calm_ctx *ctx, calm_arena *arena, const ca
                                       const calm_safetensors *set, const char *module, size_t rows, size_t in,
                                       calm_quantized_table *out);
 
+/* The table as a linear whose input stays float: with ctx->decode in codes where these pack (int_linear.h), else in w
+ * [rows, in] as floats; weight->w is w.  Fails as calm_qformat_load. */
+calm_status calm_quantized_table_load(calm_ctx *ctx, const calm_quantized_table *table, float *w, calm_weight *weight);
+
 #endif

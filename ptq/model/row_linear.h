@@ -1,8 +1,9 @@
 /* Linears whose weights stay in memory as they are stored, for texts that grow token by token (ctx->decode): a product
  * with one row takes as long as its weight takes to be read, so that 4 bits are faster than 32.
  *
- * Floats of 32 bits and bfloat16 are those of the mapped file; codes of a weight whose input stays float are packed as
- * for products of whole numbers (int_linear.h).  All else is float32 in memory. */
+ * Floats of 32 bits and bfloat16 are those of the mapped file; codes of a weight whose input stays float, a head's and
+ * those of GGUF's blocks (gguf_codes.h) too, are packed as for products of whole numbers (int_linear.h).  All else is
+ * float32 in memory. */
 #ifndef CALM_MODEL_ROW_LINEAR_H
 #define CALM_MODEL_ROW_LINEAR_H
 

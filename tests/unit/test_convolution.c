@@ -20,7 +20,8 @@ static float *draws(size_t n, uint64_t stream)
 static void check(size_t n_tokens, size_t n_channels, size_t width, bool biased)
 {
     const float *x = draws(n_tokens * (n_channels + 2), 1), *w = draws(n_channels * width, 2);
-    const calm_convolution conv = {n_channels, width, w, biased ? draws(n_channels, 3) : NULL, NULL};
+    const calm_convolution conv = {.n_channels = n_channels, .width = width, .w = w,
+                                   .bias = biased ? draws(n_channels, 3) : NULL};
     float *out = draws(n_tokens * n_channels, 4);
     ck_ok(calm_convolution_run(ctx, &conv, x, n_channels + 2, n_tokens, out));
     for (size_t t = 0; t < n_tokens; t++) {
@@ -47,6 +48,23 @@ TEST(sums)
 }
 END_OF_TEST
 
+/* A window in parts, shorter and longer than the tail, is one window bit by bit. */
+TEST(cut_windows)
+{
+    static const size_t parts[] = {1, 1, 2, 7, 3, 1, 15};
+    enum { CHANNELS = 6, STRIDE = 8, WIDTH = 4, TOKENS = 30 };
+    const float *x = draws(TOKENS * STRIDE, 1), *w = draws(CHANNELS * WIDTH, 2);
+    float *whole = draws(TOKENS * CHANNELS, 3), *cut = draws(TOKENS * CHANNELS, 4), *tail;
+    calm_convolution conv = {.n_channels = CHANNELS, .width = WIDTH, .w = w};
+    ck_ok(calm_convolution_run(ctx, &conv, x, STRIDE, TOKENS, whole));
+    ck_ok(CALM_NEW(ctx, ctx->scratch, tail, calm_convolution_tail(CHANNELS, WIDTH)));
+    conv.tail = tail;
+    for (size_t i = 0, t = 0; i < sizeof parts / sizeof *parts; t += parts[i++])
+        ck_ok(calm_convolution_run(ctx, &conv, x + t * STRIDE, STRIDE, parts[i], cut + t * CHANNELS));
+    ck_assert_mem_eq(cut, whole, TOKENS * CHANNELS * sizeof *cut);
+}
+END_OF_TEST
+
 static void twice(size_t n, float *x)
 {
     calm_vec_scale(n, 2, x);
@@ -55,7 +73,7 @@ static void twice(size_t n, float *x)
 TEST(activation_and_threads)
 {
     const float *x = draws(200 * 16, 1), *w = draws(16 * 4, 2);
-    calm_convolution conv = {16, 4, w, NULL, NULL};
+    calm_convolution conv = {.n_channels = 16, .width = 4, .w = w};
     float *out = draws(200 * 16, 3), *doubled = draws(200 * 16, 3);
     ck_ok(calm_convolution_run(ctx, &conv, x, 16, 200, out));
     conv.activate = twice;
@@ -70,7 +88,7 @@ END_OF_TEST
 TEST(memory)
 {
     const float *x = draws(10 * 16, 1), *w = draws(16 * 4, 2);
-    const calm_convolution conv = {16, 4, w, NULL, NULL};
+    const calm_convolution conv = {.n_channels = 16, .width = 4, .w = w};
     float *out = draws(10 * 16, 3);
     ck_memory(calm_convolution_run(ctx, &conv, x, 16, 10, out), 0, calm_convolution_bytes(16, 4));
     ck_allocations(ctx->scratch, 1, calm_convolution_run(ctx, &conv, x, 16, 10, out));
@@ -79,5 +97,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("convolution", (const TTest *[]){sums, activation_and_threads, memory, NULL});
+    return run_tests("convolution", (const TTest *[]){sums, cut_windows, activation_and_threads, memory, NULL});
 }

@@ -118,7 +118,7 @@ static float *run_back(const fixture *f, size_t chunk)
     const float *decay = x + 2 * f->n_q + f->n_v;
     float *ddecay = grads + 2 * f->n_q + f->n_v;
     const calm_delta_rows rows = {m, m + key, m + 2 * key, stride, f->n_tokens, decay, decay + f->n_gates};
-    ck_ok(calm_delta_rule(ctx, &f->shape, &rows, chunk, out, NULL, states));
+    ck_ok(calm_delta_rule(ctx, &f->shape, &rows, chunk, out, NULL, states, NULL));
     ck_ok(calm_delta_rule_back(ctx, &f->shape, &rows, chunk, states, dout,
                                &(calm_delta_grads){dm, dm + key, dm + 2 * key, ddecay, ddecay + f->n_gates}));
     for (size_t t = 0; t < f->n_tokens; t++) {
@@ -251,7 +251,7 @@ TEST(convolution)
     for (size_t i = 0; i < ALL; i++)
         p[i] = (double)(float)p[i];
     float *x = rounded(p, ALL), *dy = rounded(d, TOKENS * CHANNELS), grads[ALL] = {0};
-    const calm_convolution conv = {CHANNELS, WIDTH, x, x + W, NULL};
+    const calm_convolution conv = {.n_channels = CHANNELS, .width = WIDTH, .w = x, .bias = x + W};
     ck_ok(calm_convolution_back(ctx, &conv, x + W + CHANNELS, CHANNELS, TOKENS, dy, grads, grads + W,
                                 grads + W + CHANNELS));
     for (size_t i = 0; i < ALL; i++) {

@@ -154,6 +154,35 @@ TEST(e4m3)
 END_OF_TEST
 
 /* Where float16 scales lie: a NaN there, and there alone, makes values that are not finite. */
+/* Codes and scales of types without levels and minima give the values, bit for bit; the other types have none. */
+TEST(codes)
+{
+    size_t n_read = 0;
+    for (uint32_t number = 0; number < 64; number++) {
+        const calm_ggml_blocks *blocks = calm_ggml_find(number) ? calm_ggml_blocks_find((calm_ggml_type)number) : NULL;
+        size_t bytes;
+        if (!blocks)
+            continue;
+        const uint8_t *in = ggml_sample(blocks->type, &bytes);
+        const size_t n = GGML_SAMPLE_BLOCKS * blocks->elements;
+        uint8_t *found;
+        float *values, *scales;
+        ck_ok(CALM_NEW(ctx, ctx->out, found, n));
+        ck_ok(CALM_NEW(ctx, ctx->out, values, n));
+        ck_ok(CALM_NEW(ctx, ctx->out, scales, n / blocks->group));
+        ck_ok(calm_ggml_to_f32(ctx, blocks->type, in, n, values));
+        const bool read = calm_ggml_read_codes(blocks, in, n, found, scales);
+        ck_assert(read == (!blocks->levels && !blocks->minimum));
+        n_read += read;
+        for (size_t i = 0; read && i < n; i++) {
+            const float value = (float)(found[i] - blocks->zero) * scales[i / blocks->group];
+            ck_assert(isnan(value) ? isnan(values[i]) : memcmp(&value, &values[i], sizeof value) == 0);
+        }
+    }
+    ck_assert_uint_eq(n_read, 5);    /* Q4_0, Q5_0, Q8_0, Q3_K, Q6_K */
+}
+END_OF_TEST
+
 TEST(halves)
 {
     size_t at[2];
@@ -181,6 +210,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("ggml_blocks", (const TTest *[]){as_the_package, bytes_come_back, formulas, e8m0, e4m3, halves,
+    return run_tests("ggml_blocks", (const TTest *[]){as_the_package, bytes_come_back, formulas, e8m0, e4m3, codes, halves,
                                                       NULL});
 }

@@ -92,7 +92,7 @@ static void check_chunks(calm_mamba_shape shape, size_t n_tokens, double speed)
     expect(&f);
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         scan_result_spoil(&f.result);
-        ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, chunks[i], f.result.out, f.result.norms, NULL));
+        ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, chunks[i], f.result.out, f.result.norms, NULL, NULL));
         check(&f, chunks[i]);
     }
 }
@@ -123,6 +123,30 @@ TEST(any_decay)
 }
 END_OF_TEST
 
+/* A window in parts, whose memories pass from one to the next: one token, less than a chunk, and more. */
+TEST(cut_windows)
+{
+    static const size_t parts[] = {1, 5, 64, 1, 70, 9};
+    static const double speeds[] = {0, 0.1, 5};
+    for (size_t s = 0; s < sizeof speeds / sizeof *speeds; s++) {
+        fixture f;
+        float *memory;
+        new_fixture(small, 150, speeds[s], &f);
+        expect(&f);
+        scan_result_spoil(&f.result);
+        ck_ok(CALM_NEW(ctx, ctx->scratch, memory, calm_mamba_memory(&small)));
+        for (size_t i = 0, t = 0; i < sizeof parts / sizeof *parts; t += parts[i++]) {
+            const size_t gates = t * small.n_heads, at = t * f.rows.stride;
+            const calm_mamba_rows part = {f.rows.x + at, f.rows.b + at, f.rows.c + at, f.rows.stride, parts[i],
+                                          f.rows.step + gates, f.rows.decay + gates, f.rows.skip};
+            ck_ok(calm_mamba_scan(ctx, &small, &part, 64, f.result.out + gates * small.head_dim,
+                                  f.result.norms + gates, NULL, memory));
+        }
+        check(&f, 64);
+    }
+}
+END_OF_TEST
+
 /* A quick decay at one token does not take away from slow ones behind it: sums of decays are differences. */
 TEST(slow_after_quick)
 {
@@ -133,7 +157,7 @@ TEST(slow_after_quick)
         decay[i] = i < 6 ? -1e30f : -fabsf(decay[i]);
     f.rows.decay = decay;
     expect(&f);
-    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.result.out, f.result.norms, NULL));
+    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.result.out, f.result.norms, NULL, NULL));
     check(&f, 64);
 }
 END_OF_TEST
@@ -144,9 +168,9 @@ TEST(threads_and_norms_do_not_matter)
     new_fixture((calm_mamba_shape){10, 5, 32, 32}, 300, 0.1, &f);
     float *again;
     ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, again, f.result.n_out));
-    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, f.result.out, f.result.norms, NULL));
+    ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, f.result.out, f.result.norms, NULL, NULL));
     for (ctx->n_threads = 2; ctx->n_threads <= 4; ctx->n_threads++) {
-        ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, again, NULL, NULL));
+        ck_ok(calm_mamba_scan(ctx, &f.shape, &f.rows, CALM_MAMBA_CHUNK, again, NULL, NULL, NULL));
         ck_assert_mem_eq(again, f.result.out, f.result.n_out * sizeof *again);
     }
     ctx->n_threads = 1;
@@ -160,7 +184,7 @@ TEST(memory)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         fixture f;
         new_fixture(small, lengths[i], 0.1, &f);
-        ck_memory_of_workers(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.result.out, NULL, NULL), 0,
+        ck_memory_of_workers(calm_mamba_scan(ctx, &f.shape, &f.rows, 64, f.result.out, NULL, NULL, NULL), 0,
                              calm_mamba_scan_bytes(&f.shape, lengths[i], 64)
                                  + calm_mamba_head_bytes(&f.shape, lengths[i], 64), 4, 0);
     }
@@ -216,6 +240,6 @@ END_OF_TEST
 int main(void)
 {
     calm_linalg_setup();
-    return run_tests("mamba", (const TTest *[]){any_chunk, any_decay, slow_after_quick,
+    return run_tests("mamba", (const TTest *[]){any_chunk, any_decay, cut_windows, slow_after_quick,
                                                 threads_and_norms_do_not_matter, memory, steps, gated_norm, NULL});
 }

@@ -97,7 +97,7 @@ static float *run_back(const fixture *f, size_t chunk)
                                   all + gates + 2 * f->gates};
     const calm_mamba_grads to = {dm, dm + x, dm + x + group, grads + gates, grads + gates + f->gates,
                                  grads + gates + 2 * f->gates};
-    ck_ok(calm_mamba_scan(ctx, &f->shape, &rows, chunk, out, NULL, states));
+    ck_ok(calm_mamba_scan(ctx, &f->shape, &rows, chunk, out, NULL, states, NULL));
     ck_ok(calm_mamba_scan_back(ctx, &f->shape, &rows, chunk, states, dout, &to));
     columns(grads, dm, f->n_tokens, x, stride, true);
     columns(grads + f->value, dm + x, f->n_tokens, group, stride, true);
