@@ -192,12 +192,6 @@ CALM_VECTORIZE void calm_vec_silu(size_t n, float *x)
         x[i] = x[i] / (1.0f + exp_one(-x[i]));
 }
 
-void calm_vec_gelu(size_t n, float *x)
-{
-    for (size_t i = 0; i < n; i++)
-        x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678118654752f));
-}
-
 /* 1 + tanh(z) = 2 / (1 + exp(-2 z)). */
 CALM_VECTORIZE void calm_vec_gelu_tanh(size_t n, float *x)
 {

@@ -10,6 +10,7 @@ size_t calm_doubled_find_nonfinite(const double *x, size_t n);
 calm_status calm_doubled_rotate(calm_ctx *task, const calm_rotation *rotation, size_t rows, size_t columns, double *x);
 void calm_doubled_quantize(const double *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule,
                            double global, double *y);
+void calm_doubled_gelu(size_t n, double *x);
 
 /* Values of F64 are narrowed too: the fixtures' gradients are F32. */
 calm_status calm_doubled_tensor_part(calm_ctx *task, const calm_tensor *tensor, size_t first, size_t n, double *out)
@@ -47,4 +48,11 @@ void calm_doubled_quantize(const double *x, size_t n, size_t d, int bits, bool a
 {
     (void)x, (void)n, (void)d, (void)bits, (void)asymmetric, (void)rule, (void)global, (void)y;
     ck_abort_msg("a quantized input has no derivative");
+}
+
+/* With the constant of float32, as the backward pass has it. */
+void calm_doubled_gelu(size_t n, double *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = 0.5 * x[i] * (1 + erf(x[i] * (double)0.70710678118654752f));
 }

@@ -46,6 +46,9 @@ calm_status calm_doubled_rotate(calm_ctx *ctx, const calm_rotation *rotation, si
 void calm_doubled_quantize(const double *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule,
                            double global, double *y);
 
+/* gelu.c reads the bits of a float32. */
+void calm_doubled_gelu(size_t n, double *x);
+
 #define float double
 
 #define calm_tensor_to_f32       calm_doubled_tensor
@@ -53,6 +56,7 @@ void calm_doubled_quantize(const double *x, size_t n, size_t d, int bits, bool a
 #define calm_find_nonfinite      calm_doubled_find_nonfinite
 #define calm_rotation_apply_rows calm_doubled_rotate
 #define calm_actquant_rows       calm_doubled_quantize
+#define calm_vec_gelu            calm_doubled_gelu
 #define calm_sgemm_nt            calm_dgemm_nt
 #define calm_sgemm_nn            calm_dgemm_nn
 #define calm_sgemm_tn            calm_dgemm_tn

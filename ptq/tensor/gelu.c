@@ -1,0 +1,224 @@
+/* GELU by the error function: x / 2 (1 + erf(x / sqrt 2)).
+ *
+ * erf in float32 by the approximations of fdlibm's s_erff.c (Sun Microsystems, 1993), every operation in its order, and
+ * exp by that of ARM's optimized routines (W. Dijkstra, S. Nagy; math/expf.c) in double: both are glibc's until 2.40,
+ * so the bytes are those that its erff gives, in vectors and with any libc.  With z = |x|:
+ *
+ *   z < 27/32          x + x P(x^2) / Q(x^2)
+ *   z < 5/4            +-(c + P(z - 1) / Q(z - 1)), c near erf(1)
+ *   z < 20/7, z < 6    +-(1 - exp(-t^2 - 9/16) exp((t - z) (t + z) + R(1/z^2) / S(1/z^2)) / z), t the first 12 bits of z
+ *   else               +-1 */
+#include <math.h>
+
+#include "ptq/base/simd.h"
+#include "ptq/tensor/vector.h"
+#include "ptq/tensor/vector_impl.h"
+
+/* Numbers that are in work at once. */
+#define PART ((size_t)256)
+
+#define NEAR_END   0.84375f
+#define MIDDLE_END 1.25f
+#define FAR_FROM   0x1.6db6dcp+1f    /* 20/7, as fdlibm rounds it */
+#define ONE_FROM   6.0f
+
+/* ---- z < 5/4 ---- */
+
+static inline float erf_near(float x)
+{
+    const float z = x * x;
+    const float p = 1.2837916613e-01f
+                    + z * (-3.2504209876e-01f
+                           + z * (-2.8481749818e-02f + z * (-5.7702702470e-03f + z * -2.3763017452e-05f)));
+    const float q =
+        1.0f
+        + z * (3.9791721106e-01f
+               + z * (6.5022252500e-02f
+                      + z * (5.0813062117e-03f + z * (1.3249473704e-04f + z * -3.9602282413e-06f))));
+    return x + x * (p / q);
+}
+
+static inline float erf_middle(float x)
+{
+    const float s = fabsf(x) - 1.0f;
+    const float p =
+        -2.3621185683e-03f
+        + s * (4.1485610604e-01f
+               + s * (-3.7220788002e-01f
+                      + s * (3.1834661961e-01f
+                             + s * (-1.1089469492e-01f + s * (3.5478305072e-02f + s * -2.1663755178e-03f)))));
+    const float q =
+        1.0f
+        + s * (1.0642088205e-01f
+               + s * (5.4039794207e-01f
+                      + s * (7.1828655899e-02f
+                             + s * (1.2617121637e-01f + s * (1.3637083583e-02f + s * 1.1984500103e-02f)))));
+    return copysignf(8.4506291151e-01f + p / q, x);
+}
+
+CALM_VECTORIZE static void erf_inner(size_t n, const float *x, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float near = erf_near(x[i]), middle = erf_middle(x[i]);
+        /* A NaN is not beyond the first end: it stays one there. */
+        out[i] = fabsf(x[i]) >= NEAR_END ? middle : near;
+    }
+}
+
+/* ---- exp in double, which is rounded to float ---- */
+
+#define EXP_BITS 5
+#define EXP_STEPS (1 << EXP_BITS)
+
+/* 2^(i/32) as bits, less i at the place where the exponent's fraction of 1/32 would be. */
+static const uint64_t powers[EXP_STEPS] = {
+    0x3ff0000000000000, 0x3fefd9b0d3158574, 0x3fefb5586cf9890f, 0x3fef9301d0125b51, 0x3fef72b83c7d517b,
+    0x3fef54873168b9aa, 0x3fef387a6e756238, 0x3fef1e9df51fdee1, 0x3fef06fe0a31b715, 0x3feef1a7373aa9cb,
+    0x3feedea64c123422, 0x3feece086061892d, 0x3feebfdad5362a27, 0x3feeb42b569d4f82, 0x3feeab07dd485429,
+    0x3feea47eb03a5585, 0x3feea09e667f3bcd, 0x3fee9f75e8ec5f74, 0x3feea11473eb0187, 0x3feea589994cce13,
+    0x3feeace5422aa0db, 0x3feeb737b0cdc5e5, 0x3feec49182a3f090, 0x3feed503b23e255d, 0x3feee89f995ad3ad,
+    0x3feeff76f2fb5e47, 0x3fef199bdd85529c, 0x3fef3720dcef9069, 0x3fef5818dcfba487, 0x3fef7c97337b9b5f,
+    0x3fefa4afa2a490da, 0x3fefd0765b6e4540};
+
+/* x = (k + r) ln2 / 32: 2^(k/32) by the table and the exponent field, 2^(r/32) by a polynomial. */
+static inline double exp_double(double x)
+{
+    const double steps = 0x1.71547652b82fep+0 * EXP_STEPS * x;
+    /* Adding and taking off 1.5 2^52 rounds to the nearest whole number, whose last bits the sum holds. */
+    const double shifted = steps + 0x1.8p+52;
+    const double r = steps - (shifted - 0x1.8p+52);
+    uint64_t k;
+    double power;
+    memcpy(&k, &shifted, sizeof k);
+    k = powers[k % EXP_STEPS] + (k << (52 - EXP_BITS));
+    memcpy(&power, &k, sizeof power);
+    const double cubic = 0x1.c6af84b912394p-5 / EXP_STEPS / EXP_STEPS / EXP_STEPS * r
+                         + 0x1.ebfce50fac4f3p-3 / EXP_STEPS / EXP_STEPS;
+    return (cubic * (r * r) + (0x1.62e42ff0c52d6p-1 / EXP_STEPS * r + 1)) * power;
+}
+
+/* In place; loops of one width each, or the compiler leaves them scalar. */
+CALM_VECTORIZE static void exp_floats(size_t n, double *wide, float *x)
+{
+    for (size_t i = 0; i < n; i++)
+        wide[i] = (double)x[i];
+    for (size_t i = 0; i < n; i++)
+        wide[i] = exp_double(wide[i]);
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)wide[i];
+}
+
+/* ---- 5/4 <= z < 6 ---- */
+
+static inline float ratio_outer(float s)
+{
+    const float r =
+        -9.8649440333e-03f
+        + s * (-6.9385856390e-01f
+               + s * (-1.0558626175e+01f
+                      + s * (-6.2375331879e+01f
+                             + s * (-1.6239666748e+02f
+                                    + s * (-1.8460508728e+02f + s * (-8.1287437439e+01f + s * -9.8143291473e+00f))))));
+    const float q =
+        1.0f
+        + s * (1.9651271820e+01f
+               + s * (1.3765776062e+02f
+                      + s * (4.3456588745e+02f
+                             + s * (6.4538726807e+02f
+                                    + s * (4.2900814819e+02f
+                                           + s * (1.0863500214e+02f + s * (6.5702495575e+00f + s * -6.0424413532e-02f)))))));
+    return r / q;
+}
+
+static inline float ratio_far(float s)
+{
+    const float r =
+        -9.8649431020e-03f
+        + s * (-7.9928326607e-01f
+               + s * (-1.7757955551e+01f
+                      + s * (-1.6063638306e+02f
+                             + s * (-6.3756646729e+02f + s * (-1.0250950928e+03f + s * -4.8351919556e+02f)))));
+    const float q =
+        1.0f
+        + s * (3.0338060379e+01f
+               + s * (3.2579251099e+02f
+                      + s * (1.5367296143e+03f
+                             + s * (3.1998581543e+03f
+                                    + s * (2.5530502930e+03f + s * (4.7452853394e+02f + s * -2.2440952301e+01f))))));
+    return r / q;
+}
+
+/* The arguments of both exponentials; x is within the range. */
+CALM_VECTORIZE static void split_outer(size_t n, const float *x, float *square, float *rest)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float z = fabsf(x[i]), s = 1.0f / (z * z);
+        const float outer = ratio_outer(s), far = ratio_far(s);
+        uint32_t bits;
+        float t;
+        memcpy(&bits, &z, sizeof bits);
+        bits &= 0xfffff000;
+        memcpy(&t, &bits, sizeof t);
+        square[i] = -t * t - 0.5625f;
+        rest[i] = (t - z) * (t + z) + (z < FAR_FROM ? outer : far);
+    }
+}
+
+CALM_VECTORIZE static void join_outer(size_t n, const float *x, const float *square, const float *rest, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = copysignf(1.0f - square[i] * rest[i] / fabsf(x[i]), x[i]);
+}
+
+static void erf_outer(size_t n, const float *x, float *out)
+{
+    float square[PART], rest[PART];
+    double wide[PART];
+    split_outer(n, x, square, rest);
+    exp_floats(n, wide, square);
+    exp_floats(n, wide, rest);
+    join_outer(n, x, square, rest, out);
+}
+
+/* ---- all ---- */
+
+CALM_VECTORIZE static void scale(size_t n, const float *x, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = x[i] * 0.70710678118654752f;
+}
+
+CALM_VECTORIZE static void weigh(size_t n, const float *erf, float *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = 0.5f * x[i] * (1.0f + erf[i]);
+}
+
+/* n <= PART. */
+static void gelu_part(size_t n, float *x)
+{
+    float z[PART], erf[PART], outer[PART], found[PART];
+    uint16_t place[PART];
+    size_t n_outer = 0;
+    scale(n, x, z);
+    erf_inner(n, z, erf);
+    /* Those beyond are few, and side by side they fill vectors. */
+    for (size_t i = 0; i < n; i++) {
+        place[n_outer] = (uint16_t)i;
+        n_outer += fabsf(z[i]) >= MIDDLE_END;
+    }
+    for (size_t k = 0; k < n_outer; k++) {
+        const float one = z[place[k]];
+        outer[k] = one >= ONE_FROM ? ONE_FROM : one <= -ONE_FROM ? -ONE_FROM : one;
+    }
+    erf_outer(n_outer, outer, found);
+    for (size_t k = 0; k < n_outer; k++)
+        erf[place[k]] = fabsf(outer[k]) < ONE_FROM ? found[k] : copysignf(1, outer[k]);
+    weigh(n, erf, x);
+}
+
+void calm_vec_gelu(size_t n, float *x)
+{
+    for (size_t i = 0; i < n; i += PART)
+        gelu_part(n - i < PART ? n - i : PART, x + i);
+}
