@@ -116,7 +116,7 @@ static const char *group_text(void)
 /* Arguments of small floats; "group_size" where there is one. */
 static const char *float_args(bool inputs)
 {
-    const bool global = calm_scheme_has_global(&scheme), blocks = calm_scheme_rows(&scheme) > 1;
+    const bool global = calm_scheme_has_global(&scheme) && scheme.group, blocks = calm_scheme_rows(&scheme) > 1;
     const bool fixed = scheme.act_rule == CALM_ACT_RULE_FP8_STATIC;
     const char *strategy = !scheme.group       ? (inputs ? fixed ? "tensor" : "token"
                                             : calm_scheme_is_whole(&scheme) ? "tensor" : "channel")
