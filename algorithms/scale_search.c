@@ -524,7 +524,8 @@ static calm_grid refine(const hunt *at, const candidates *c, size_t best, long l
 static bool is_fine(const calm_scheme *scheme)
 {
     const calm_scale_code code = calm_scheme_family(scheme)->scale;
-    return scheme->family && code != CALM_SCALE_DTYPE && code != CALM_SCALE_E8M0 && code != CALM_SCALE_E4M3;
+    return scheme->family && code != CALM_SCALE_DTYPE && code != CALM_SCALE_E8M0 && code != CALM_SCALE_E4M3 &&
+           code != CALM_SCALE_JOB;
 }
 
 /* `h` NULL: all columns count alike. */

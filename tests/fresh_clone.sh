@@ -1,10 +1,11 @@
 #!/bin/sh
-# Show that the door opens: a bare Debian 12 (debootstrap --variant=minbase, plus git), a clone of the last commit,
+# Show that the door opens: a bare Debian (debootstrap --variant=minbase, plus git), a clone of the last commit,
 # and the first commands of the README inside.  Needs root and debootstrap; the packages come from the mirror that
 # this machine's apt is set to.
 #
-#   tests/fresh_clone.sh [--base FOLDER] [--offline] [--user] [COMMAND...]
+#   tests/fresh_clone.sh [--debian 12|13] [--base FOLDER] [--offline] [--user] [COMMAND...]
 #
+#   --debian 13     Debian 13 (trixie); 12 (bookworm) by default
 #   --base FOLDER   a bare system made before (made there if absent); only a copy of it is changed
 #   --offline       run the command without a network
 #   --user          run the command as a user without rights
@@ -12,9 +13,10 @@
 set -eu
 
 CALM_HOME=$(cd "$(dirname "$0")/.." && pwd -P)
-base= offline= user=
+release=12 base= offline= user=
 while [ $# -gt 0 ]; do
     case $1 in
+        --debian) release=${2:?--debian needs a release, 12 or 13}; shift ;;
         --base) base=${2:?--base needs a folder}; shift ;;
         --offline) offline='unshare -n' ;;
         --user) user=--userspec=65534:65534 ;;
@@ -28,6 +30,7 @@ done
 command -v debootstrap >/dev/null || { echo "fresh_clone: needs debootstrap" >&2; exit 77; }
 
 . "$CALM_HOME/tests/bare.sh"
+set_suite "$release"
 make_bare_system "$base"
 git clone -q "file://$CALM_HOME" "$system/srv/calm"
 chroot "$system" sh -c 'command -v gcc cmake ninja pkg-config' && { echo "fresh_clone: not bare" >&2; exit 1; }

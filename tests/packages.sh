@@ -12,9 +12,10 @@
 set -eu
 
 CALM_HOME=$(cd "$(dirname "$0")/.." && pwd -P)
-base= keep=
+release=12 base= keep=
 while [ $# -gt 0 ]; do
     case $1 in
+        --debian) release=${2:?--debian needs a release, 12 or 13}; shift ;;
         --base) base=${2:?--base needs a folder}; shift ;;
         --keep) keep=${2:?--keep needs a folder}; shift ;;
         -*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
@@ -28,6 +29,7 @@ for tool in debootstrap dpkg-shlibdeps git; do
     command -v "$tool" >/dev/null || { echo "packages: needs $tool" >&2; exit 77; }
 done
 . "$CALM_HOME/tests/bare.sh"
+set_suite "$release"
 fail() { echo "packages: $*" >&2; exit 1; }
 
 echo 'packages: the source ...'

@@ -18,6 +18,7 @@ static const char *format_of(const calm_scheme *scheme)
     switch (scheme->family) {
     case CALM_FAMILY_FP8:
     case CALM_FAMILY_FP8_BLOCK:
+    case CALM_FAMILY_FP8_TENSOR:
         return "float-quantized";
     case CALM_FAMILY_MXFP4:
         return "mxfp4-pack-quantized";
@@ -41,12 +42,14 @@ static calm_json *int_args(int bits, bool symmetric, const char *strategy, size_
  * "local": the scales of groups are, the number that they share is in the file. */
 static calm_json *float_args(const calm_scheme *scheme, bool inputs)
 {
-    const bool rows = scheme->family == CALM_FAMILY_FP8, global = calm_scheme_has_global(scheme);
+    const bool whole = calm_scheme_is_whole(scheme), rows = scheme->family == CALM_FAMILY_FP8 || whole;
+    const bool global = calm_scheme_has_global(scheme);
     const bool block = scheme->family == CALM_FAMILY_FP8_BLOCK;
     const char *scale = global ? "torch.float8_e4m3fn" : "torch.uint8";
     calm_json *args = CALM_OBJECT(CALM_KV("num_bits", (long)scheme->bits), CALM_KV("type", "float"),
                                   CALM_KV("symmetric", (bool)true),
-                                  CALM_KV("strategy", rows ? "channel"
+                                  CALM_KV("strategy", whole ? "tensor"
+                                                      : rows ? "channel"
                                                       : block && !inputs ? "block"
                                                       : global ? "tensor_group" : "group"),
                                   CALM_KV("group_size", rows || (block && !inputs) ? calm_json_new_null()

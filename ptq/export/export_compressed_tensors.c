@@ -5,7 +5,7 @@
  *   m.weight -> int-quantized    m.weight I8 [out, in] = code - 2^(b-1), m.weight_scale [out, G], m.input_scale [1]
  *                                with static activations
  *   m.weight -> float-quantized  m.weight F8_E4M3 [out, in], m.weight_scale [out, 1], of blocks [ceil(out / 128), G],
- *                                m.input_scale [1] with static activations
+ *                                of whole linears [1], m.input_scale [1] with static activations
  *   m.weight -> mxfp4-pack-quantized   m.weight_packed U8 [out, in / 2], the lower nibble first, m.weight_scale U8
  *                                      [out, G], a power of two: exponent + 127
  *   m.weight -> nvfp4-pack-quantized   m.weight_packed U8 [out, in / 2], m.weight_scale F8_E4M3 [out, G],
@@ -30,12 +30,6 @@
 
 /* ---- a linear ---- */
 
-/* FP8 of rows and of blocks of rows: codes of a byte, scales of 16 bits. */
-static bool is_fp8(const calm_scheme *scheme)
-{
-    return scheme->family == CALM_FAMILY_FP8 || scheme->family == CALM_FAMILY_FP8_BLOCK;
-}
-
 static size_t list_floats(const calm_scheme *scheme, size_t out, size_t in,
                           calm_export_tensor list[CALM_EXPORT_TENSORS])
 {
@@ -45,10 +39,12 @@ static size_t list_floats(const calm_scheme *scheme, size_t out, size_t in,
     list[1] = (calm_export_tensor){"weight_scale", global ? CALM_F8_E4M3 : CALM_U8, 2, {out, groups}};
     list[2] = (calm_export_tensor){"weight_global_scale", CALM_F32, 1, {1, 0}};
     list[3] = (calm_export_tensor){"input_global_scale", CALM_F32, 1, {1, 0}};
-    if (is_fp8(scheme)) {
+    if (calm_scheme_is_fp8(scheme)) {
         const size_t blocks = calm_scheme_row_blocks(scheme, out);
         list[0] = (calm_export_tensor){"weight", CALM_F8_E4M3, 2, {out, in}};
         list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 2, {blocks, groups}};
+        if (calm_scheme_is_whole(scheme))
+            list[1] = (calm_export_tensor){"weight_scale", scheme->scale_dtype, 1, {1, 0}};
         list[2] = (calm_export_tensor){"input_scale", scheme->scale_dtype, 1, {1, 0}};
         return calm_act_rule_is_static(scheme->act_rule) ? 3 : 2;
     }
@@ -133,11 +129,12 @@ static calm_status put_small_scales(calm_ctx *ctx, calm_shards_writer *writer, c
     return calm_shards_put(ctx, writer, bytes, n);
 }
 
-/* Scales of 16 bits, of blocks those of their first rows. */
+/* Scales of 16 bits, of blocks and whole linears those of their first rows. */
 static calm_status put_wide_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
 {
-    const size_t groups = linear->n_groups, n = calm_scheme_row_blocks(&linear->scheme, linear->out);
-    const size_t rows = calm_scheme_rows(&linear->scheme);
+    const bool whole = calm_scheme_is_whole(&linear->scheme);
+    const size_t groups = linear->n_groups, n = whole ? 1 : calm_scheme_row_blocks(&linear->scheme, linear->out);
+    const size_t rows = whole ? linear->out : calm_scheme_rows(&linear->scheme);
     float *scales;
     if (rows == 1)
         return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, linear->scales, n * groups);
@@ -161,11 +158,11 @@ static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const c
         return put_mxfp4(ctx, writer, linear, which == 1);
     if (which == 0)
         return put_bits(ctx, writer, linear);
-    if (which == 2 && is_fp8(&linear->scheme))
+    if (which == 2 && calm_scheme_is_fp8(&linear->scheme))
         return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, &linear->act_global, 1);
     if (which > 1)
         return calm_shards_put(ctx, writer, which == 2 ? &linear->global : &linear->act_global, sizeof(float));
-    return is_fp8(&linear->scheme) ? put_wide_scales(ctx, writer, linear) : put_small_scales(ctx, writer, linear);
+    return calm_scheme_is_fp8(&linear->scheme) ? put_wide_scales(ctx, writer, linear) : put_small_scales(ctx, writer, linear);
 }
 
 static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
@@ -258,7 +255,7 @@ static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const c
     calm_scheme_name(scheme, name);
     if (calm_scheme_has_global(scheme))
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s, whose number for the whole matrix calm does not "
-                         "find for a head; mxfp4a16 has none", module, name);
+                         "find for a head; %s has none", module, name, calm_scheme_is_fp8(scheme) ? "fp8a16" : "mxfp4a16");
     if (!scheme->family && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: compressed-tensors 0.18 to 0.20 do not load "
                          "asymmetric weights in transformers", module, name);
@@ -274,7 +271,8 @@ const calm_exporter calm_export_compressed_tensors = {
     .serve = "vllm serve",
     .transforms = true,
     .caches = true,
-    .families = 1u << CALM_FAMILY_FP8 | 1u << CALM_FAMILY_FP8_BLOCK | 1u << CALM_FAMILY_MXFP4 | 1u << CALM_FAMILY_NVFP4,
+    .families = 1u << CALM_FAMILY_FP8 | 1u << CALM_FAMILY_FP8_BLOCK | 1u << CALM_FAMILY_FP8_TENSOR |
+                1u << CALM_FAMILY_MXFP4 | 1u << CALM_FAMILY_NVFP4,
     .tie = CALM_TIE_BLOCK,
     .head_alone = true,
     .check_outer = check_outer,

@@ -46,7 +46,13 @@ static calm_status unsupported(calm_ctx *ctx, const char *path, const char *grou
 /* One byte a weight, scales of any float type. */
 static bool is_fp8(int family)
 {
-    return family == CALM_FAMILY_FP8 || family == CALM_FAMILY_FP8_BLOCK;
+    return calm_scheme_is_fp8(&(calm_scheme){.family = family});
+}
+
+/* One scale. */
+static bool is_whole(int family)
+{
+    return calm_scheme_is_whole(&(calm_scheme){.family = family});
 }
 
 /* ---- the configuration ---- */
@@ -65,8 +71,10 @@ static calm_status read_floats(calm_ctx *ctx, const char *path, const char *grou
 {
     if (!out->symmetric)
         return unsupported(ctx, path, group, "asymmetric weights of type float");
-    if (bits == 8 && (strcmp(strategy, "channel") == 0 || strcmp(strategy, "tensor") == 0))
+    if (bits == 8 && strcmp(strategy, "channel") == 0)
         out->family = CALM_FAMILY_FP8;
+    else if (bits == 8 && strcmp(strategy, "tensor") == 0)
+        out->family = CALM_FAMILY_FP8_TENSOR;
     else if (bits == 8 && strcmp(strategy, "block") == 0 && is_fp8_block(sides))
         out->family = CALM_FAMILY_FP8_BLOCK;
     else if (bits == 4 && width == 32 && strcmp(strategy, "group") == 0)
@@ -121,6 +129,8 @@ static calm_status read_float_inputs(calm_ctx *ctx, const char *path, const char
     } known[] = {{CALM_FAMILY_INT, 8, "token", "true", 0, CALM_ACT_RULE_FP8},
                  {CALM_FAMILY_FP8, 8, "token", "true", 0, CALM_ACT_RULE_FP8},
                  {CALM_FAMILY_FP8, 8, "tensor", "false", 0, CALM_ACT_RULE_FP8_STATIC},
+                 {CALM_FAMILY_FP8_TENSOR, 8, "token", "true", 0, CALM_ACT_RULE_FP8},
+                 {CALM_FAMILY_FP8_TENSOR, 8, "tensor", "false", 0, CALM_ACT_RULE_FP8_STATIC},
                  {CALM_FAMILY_FP8_BLOCK, 8, "group", "true", 128, CALM_ACT_RULE_FP8_GROUPS},
                  {CALM_FAMILY_MXFP4, 4, "group", "true", 32, CALM_ACT_RULE_MXFP4},
                  {CALM_FAMILY_NVFP4, 4, "tensor_group", "local", 16, CALM_ACT_RULE_NVFP4}};
@@ -191,11 +201,6 @@ static calm_status read_float_format(calm_ctx *ctx, const char *path, const char
 }
 
 /* Weights first: what activations may be depends on their family, and the format on both. */
-static bool is_whole(const calm_json *weights)
-{
-    return strcmp(calm_json_string(calm_json_get(weights, "strategy"), ""), "tensor") == 0;
-}
-
 calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
                                   const char *global_format, calm_qformat_scheme *out)
 {
@@ -208,11 +213,8 @@ calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *n
         return unsupported(ctx, path, name, "output_activations");
     /* Without a separate format a reader infers it from the scheme, never from "mixed-precision". */
     CALM_TRY(calm_json_need_string(ctx, path, group, "format", global_format, &format));
-    if (out->family) {
-        CALM_TRY(read_float_format(ctx, path, name, format, out));
-        out->layout = is_whole(calm_json_get(group, "weights")) ? CALM_CT_WHOLE : CALM_CT_FLOATS;
-        return CALM_OK;
-    }
+    if (out->family)
+        return read_float_format(ctx, path, name, format, out);
     if (strcmp(format, "mixed-precision") == 0)
         format = out->act_bits ? "int-quantized" : "pack-quantized";
     out->layout = strcmp(format, "pack-quantized") == 0 ? CALM_CT_PACK : CALM_CT_INT;
@@ -402,14 +404,14 @@ static void float_tensors(const calm_qformat_scheme *scheme, size_t out, size_t 
 {
     /* All that the family alone says. */
     const calm_scheme plain = {.family = scheme->family};
-    const bool global = calm_scheme_has_global(&plain), bytes = is_fp8(scheme->family);
+    const bool bytes = is_fp8(scheme->family), global = calm_scheme_has_global(&plain) && !bytes;
     const size_t rows = calm_scheme_row_blocks(&plain, out);
     const calm_dtype scale = bytes ? CALM_N_DTYPES : global ? CALM_F8_E4M3 : CALM_U8;
     list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight_packed", CALM_U8, 2, {out, in / 2}, false};
     if (bytes)
         list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "weight", CALM_F8_E4M3, 2, {out, in}, false};
     list[1] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "weight_scale", scale, 2, {rows, groups}, false};
-    if (scheme->layout == CALM_CT_WHOLE)
+    if (is_whole(scheme->family))
         list[1] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "weight_scale", scale, 1, {1, 0}, false};
     *n = 2;
     if (scheme->act_rule == CALM_ACT_RULE_FP8_STATIC)
@@ -507,9 +509,9 @@ static calm_status small_scales(calm_ctx *ctx, const char *module, const calm_te
  * overwritten before it is copied. */
 static void repeat_scales(const calm_qformat_scheme *scheme, calm_qformat_values *values)
 {
-    const size_t groups = values->n_groups, rows = scheme->layout == CALM_CT_WHOLE
-                                                       ? values->out
-                                                       : calm_scheme_rows(&(calm_scheme){.family = scheme->family});
+    const size_t groups = values->n_groups;
+    const size_t rows = is_whole(scheme->family) ? values->out
+                                                 : calm_scheme_rows(&(calm_scheme){.family = scheme->family});
     for (size_t row = values->out; rows > 1 && row-- > 0;)
         memmove(values->scales + row * groups, values->scales + row / rows * groups, groups * sizeof *values->scales);
 }

@@ -28,7 +28,7 @@
 static const calm_engine any = {"any", "", "", {{0}}};
 
 /* Rows of schemes.def, as sets. */
-#define FP8       B(CALM_FAMILY_FP8)
+#define FP8       (B(CALM_FAMILY_FP8) | B(CALM_FAMILY_FP8_TENSOR))
 #define FP8_BLOCK B(CALM_FAMILY_FP8_BLOCK)
 #define MXFP4     B(CALM_FAMILY_MXFP4)
 #define NVFP4     B(CALM_FAMILY_NVFP4)
@@ -48,7 +48,7 @@ static const calm_engine vllm = {
       {.grouped = WIDTHS(B_2_TO_8, B_2_TO_8),
        .rowwise = WIDTHS(B_4_AND_8, B(4), MARLIN_EXPERT), MARLIN_GROUPS,
        .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR, .fp8_inputs = W4AFP8(256), .families = MXFP4 | NVFP4,
-       .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4},
+       .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4, .fp8_alike = true},
       CALM_TIE_BLOCK},
      {"gptq",
       {.grouped = WIDTHS(B_4_AND_8, 0), .rowwise = WIDTHS(B_4_AND_8, 0), MARLIN_GROUPS, .fills = FILLS_IN | FILLS_OUT,
@@ -68,7 +68,8 @@ static const calm_engine vllm = {
  *   W4A16     CPUWNA16LinearKernel: in and out of 32, groups of an even size
  *   W8A8      CPUInt8ScaledMMLinearKernel, oneDNN: every shape, static and asymmetric activations
  *   W4A8      Dynamic4bitLinearKernel, PyTorch's: every shape that the group divides
- *   FP8       PyTorch's, one scale per row, activations quantized; none for weights alone
+ *   FP8       PyTorch's, one scale per row, activations quantized; none for weights alone, nor for one scale for all,
+ *             to which its loader rounds parts of fused linears again by an operation of GPUs
  *
  * What asks for AMX (blocks of FP8, experts of 4 bits and of FP8) is not counted, since AVX-512 is all that is sure.
  * There is no kernel for NVFP4 and MXFP4, nor for other widths than 4 and 8. */
@@ -79,7 +80,7 @@ static const calm_engine vllm_cpu = {
     "vllm-cpu", "compressed-tensors,gptq,awq", "x86 CPUs with AVX-512",
     {{"compressed-tensors",
       {.grouped = CPU_WNA16, .rowwise = CPU_WNA16, .group_multiple = 2, .pairs = B_4_AND_8, .acts = B(8),
-       .pairs_group = B(4), .act_zeros = true, .act_static = true, .act_families = FP8, .head_rows = 64},
+       .pairs_group = B(4), .act_zeros = true, .act_static = true, .act_families = B(CALM_FAMILY_FP8), .head_rows = 64},
       .tie = CALM_TIE_BLOCK},
      {"gptq",
       {.grouped = CPU_GPTQ, .rowwise = CPU_GPTQ, MARLIN_GROUPS, .head_rows = 64, .head_whole = true},
@@ -99,7 +100,7 @@ static const calm_engine sglang = {
        .fp8_static = true, .families = FP8 | NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4, .head_rows = 64},
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT),
        .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN_EXPERT), MARLIN_GROUPS,
-       .families = NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4},
+       .families = NVFP4, .act_families = FP8 | FP8_BLOCK | NVFP4, .fp8_alike = true},
       CALM_TIE_BLOCK},
      {"gptq",
       {.grouped = WIDTHS(B_4_AND_8, 0, MARLIN), .rowwise = WIDTHS(B_4_AND_8, 0, MARLIN),

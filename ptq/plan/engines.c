@@ -233,7 +233,8 @@ static calm_engine_rule family_verdict(const calm_engine_limits *l, const calm_e
     if (!((scheme->act_bits ? l->act_families : l->families) & B(scheme->family)))
         return CALM_ENGINE_FAMILY;
     /* Another kernel than that of a scale per token. */
-    if (calm_act_rule_is_static(scheme->act_rule) && !l->fp8_static)
+    const bool fixed = calm_act_rule_is_static(scheme->act_rule), whole = calm_scheme_is_whole(scheme);
+    if (l->fp8_alike && scheme->act_bits ? fixed != whole : fixed && !l->fp8_static)
         return CALM_ENGINE_ACTIVATIONS;
     if (!divides(family_block(l, scheme), linear->in) && (scheme->act_bits || rows == 1 || !l->whole_parts))
         return CALM_ENGINE_COLUMNS;
@@ -339,7 +340,9 @@ static void print_groups(calm_text *out, const calm_engine_limits *l, const calm
 /* Of quantized activations: none, other widths, or another rule. */
 static void print_activations(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
-    if (calm_act_rule_is_static(scheme->act_rule) && scheme->family)
+    if (calm_scheme_is_whole(scheme) && !calm_act_rule_is_static(scheme->act_rule))
+        calm_text_printf(out, "takes one scale for all activations next to one for all weights, not a scale per token");
+    else if (calm_act_rule_is_static(scheme->act_rule) && scheme->family)
         calm_text_printf(out, "takes activations with a scale per token, not one for all");
     else if (has_fp8_inputs(scheme))
         calm_text_printf(out, "takes no activations in FP8 next to weights of whole numbers");

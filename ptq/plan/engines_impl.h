@@ -52,6 +52,8 @@ typedef struct calm_engine_limits {
     bool act_zeros;                   /* activations may have zero points                                          */
     bool act_static;                  /* activations may have one scale for all                                    */
     bool fp8_static;                  /* and those of FP8                                                          */
+    bool fp8_alike;                   /* one scale for weights goes with one for activations, one per row with one per
+                                         token                                                                     */
     calm_engine_fp8 fp8_inputs;
     calm_engine_tile pair[MAX_TILES];             /* shapes with quantized activations */
     calm_engine_tile act_zero[MAX_TILES];         /* and with zero points of those */

@@ -56,12 +56,14 @@ float calm_act_static_scale(const calm_scheme *scheme, const calm_act_rows *rows
 {
     const size_t values = rows->n * rows->d, step = values > VALUES_MOST ? values / VALUES_MOST : 1;
     const double widest = spanning(scheme, rows);
-    float best = calm_scale_round(scheme, 0, widest);
+    /* A scale of activations has 16 bits whatever those of weights are. */
+    const calm_scheme wide = {.scale_dtype = scheme->scale_dtype};
+    float best = calm_scale_round(&wide, 0, widest);
     if (!isfinite(best) || rows->n == 0 || calm_act_rule_is_float(scheme->act_rule))
         return best;
     fit of_best = measure(scheme, rows, step, best);
     for (int k = 1; k < STEPS; k++) {
-        const float scale = calm_scale_round(scheme, 0, widest * exp2(-0.25 * k));
+        const float scale = calm_scale_round(&wide, 0, widest * exp2(-0.25 * k));
         const fit found = measure(scheme, rows, step, scale);
         if (found.loss < of_best.loss) {
             of_best = found;
@@ -69,7 +71,7 @@ float calm_act_static_scale(const calm_scheme *scheme, const calm_act_rows *rows
         }
     }
     for (int round = 0; round < ROUNDS && of_best.square > 0; round++) {
-        const float scale = calm_scale_round(scheme, 0, of_best.along / of_best.square);
+        const float scale = calm_scale_round(&wide, 0, of_best.along / of_best.square);
         const fit found = measure(scheme, rows, step, scale);
         if (!(found.loss < of_best.loss))
             break;

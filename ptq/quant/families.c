@@ -30,7 +30,17 @@ const calm_family *calm_scheme_family(const calm_scheme *scheme)
 
 bool calm_scheme_has_global(const calm_scheme *scheme)
 {
-    return calm_scheme_family(scheme)->scale == CALM_SCALE_E4M3;
+    return calm_scheme_family(scheme)->scale == CALM_SCALE_E4M3 || calm_scheme_is_whole(scheme);
+}
+
+bool calm_scheme_is_whole(const calm_scheme *scheme)
+{
+    return calm_scheme_family(scheme)->scale == CALM_SCALE_JOB;
+}
+
+bool calm_scheme_is_fp8(const calm_scheme *scheme)
+{
+    return calm_scheme_levels(scheme) == &calm_levels_e4m3;
 }
 
 const calm_levels *calm_scheme_levels(const calm_scheme *scheme)
@@ -50,7 +60,7 @@ bool calm_scheme_is_plain(const calm_scheme *scheme)
 
 bool calm_scheme_takes_f16_scales(const calm_scheme *scheme)
 {
-    return calm_scheme_family(scheme)->scale == CALM_SCALE_DTYPE;
+    return calm_scheme_family(scheme)->scale == CALM_SCALE_DTYPE || calm_scheme_is_whole(scheme);
 }
 
 size_t calm_scheme_rows(const calm_scheme *scheme)

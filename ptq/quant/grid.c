@@ -123,6 +123,8 @@ float calm_scale_global(const calm_scheme *scheme, float absmax)
     const calm_family *family = calm_scheme_family(scheme);
     if (!calm_scheme_has_global(scheme))
         return 0;
+    if (calm_scheme_is_whole(scheme))
+        return round_16_bits((double)absmax / (double)family->levels->value[family->levels->n - 1], scheme->scale_dtype);
     const float most = calm_levels_e4m3.value[calm_levels_e4m3.n - 1] * family->levels->value[family->levels->n - 1];
     /* Of smaller weights the quotient would overflow. */
     return absmax > 0x1p-100f ? most / absmax : 1;
@@ -137,6 +139,8 @@ float calm_scale_round(const calm_scheme *scheme, float global, double scale)
         return round_power(scale);
     case CALM_SCALE_E4M3:
         return round_e4m3(scale, global);
+    case CALM_SCALE_JOB:
+        return isinf(scale) ? INFINITY : global;
     case CALM_SCALE_F16:
         return round_16_bits(scale, CALM_F16);
     case CALM_SCALE_U4:
@@ -178,6 +182,8 @@ double calm_scale_least(const calm_scheme *scheme, float absmax)
         return E8M0_MIN;
     case CALM_SCALE_E4M3:
         return (double)calm_scale_round(scheme, calm_scale_global(scheme, absmax), 0);
+    case CALM_SCALE_JOB:
+        return (double)calm_scale_global(scheme, absmax);
     case CALM_SCALE_DTYPE:
         return least_of(scheme->scale_dtype);
     default:    /* float16, also of a super-block */

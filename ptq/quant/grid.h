@@ -32,12 +32,13 @@ typedef struct calm_grid {
 } calm_grid;
 
 /* What the job's stored scales are divided by, for its largest |w|, so that the largest scale is the largest storable
- * one; 0: the scheme has no such number. */
+ * one; of a scheme with one scale for all, that scale, max|w| / 448; 0: the scheme has no such number. */
 float calm_scale_global(const calm_scheme *scheme, float absmax);
 
 /* Nearest storable scale of a group by itself, ties to even.  Of 16-bit scales 0 becomes CALM_SCALE_MIN, and another
  * magnitude below the least of their dtype becomes that, with the sign of `scale`; schemes whose scales have no sign
- * take the smallest for what is not above it, multiples of a global number the largest for what is beyond.  Infinity
+ * take the smallest for what is not above it, multiples of a global number the largest for what is beyond; one scale
+ * for all is `global` whatever `scale` is.  Infinity
  * when the result would exceed what can be stored, NaN for NaN. */
 float calm_scale_round(const calm_scheme *scheme, float global, double scale);
 

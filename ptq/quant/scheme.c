@@ -252,7 +252,7 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
         return;
     if (scheme->family) {
         const calm_family *row = calm_scheme_family(scheme);
-        const bool f16 = row->scale == CALM_SCALE_DTYPE && scheme->scale_dtype == CALM_F16;
+        const bool f16 = calm_scheme_takes_f16_scales(scheme) && scheme->scale_dtype == CALM_F16;
         snprintf(name, CALM_SCHEME_NAME_MAX, "%s%s%s%s", row->name,
                  row->act_bits && !scheme->act_bits ? WEIGHTS_ALONE : "",
                  scheme->act_rule == CALM_ACT_RULE_FP8_STATIC ? STATIC : "", f16 ? "_f16s" : "");
@@ -338,6 +338,8 @@ double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t
     double per_group = calm_scheme_family(&stored)->side_bits + (stored.symmetric ? 0 : stored.bits);
     /* Every row has its own: the quotient is that of one row, whatever `out`. */
     const double blocks = (double)calm_scheme_row_blocks(&stored, out);
-    const double share = calm_scheme_rows(&stored) == 1 ? 1 : blocks / (double)out;
+    const double share = calm_scheme_is_whole(&stored)      ? 1 / (double)out
+                         : calm_scheme_rows(&stored) == 1 ? 1
+                                                          : blocks / (double)out;
     return stored.bits + per_group * share * (double)calm_scheme_groups(scheme, in) / (double)in;
 }

@@ -13,6 +13,7 @@
  *   nvfp4, mxfp4, fp8, fp8_block, iq4_nl, q4_1, ...    families of schemes.def: all that they are stands there
  *   nvfp4a16, mxfp4a16, fp8a16, fp8_blocka16           their weights alone
  *   fp8_static         fp8 with one scale for all activations of a job, what spans the largest of the calibration text
+ *   fp8_tensor         fp8 with one scale for all weights of a job as well; fp8_tensor_static: and one for activations
  *   gguf_q4_k_m, ...   one of these or another by the place of the matrix in its model (mix.h)
  *   float              left as it is
  * _symact is the default, spelled out.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
@@ -55,6 +56,7 @@ typedef enum calm_scale_code {
     CALM_SCALE_F16,      /* float16                                                                */
     CALM_SCALE_E8M0,     /* a power of two                                                         */
     CALM_SCALE_E4M3,     /* a small float, divided by a float32 that the whole job shares          */
+    CALM_SCALE_JOB,      /* bfloat16 or float16, the same for the whole job                        */
     CALM_SCALE_U4,       /* a whole number of 4 bits times a float16 of the super-block            */
     CALM_SCALE_U6,       /* of 6 bits                                                              */
     CALM_SCALE_S6,       /* of 6 bits with a sign, -32 to 31                                       */
@@ -95,8 +97,14 @@ calm_scheme calm_scheme_of_type(int type);
 /* The row of a scheme. */
 const calm_family *calm_scheme_family(const calm_scheme *scheme);
 
-/* Do the scales of groups share a float32 of the whole job, as NVFP4's do? */
+/* Have the scales of groups a number of the whole job, which NVFP4's are multiples of, and FP8's of tensors are? */
 bool calm_scheme_has_global(const calm_scheme *scheme);
+
+/* Has a linear, like all of its job, one scale? */
+bool calm_scheme_is_whole(const calm_scheme *scheme);
+
+/* Are weights bytes of FP8, with scales of 16 bits: of rows, of blocks or of whole linears? */
+bool calm_scheme_is_fp8(const calm_scheme *scheme);
 
 /* Levels of its codes; NULL: code - zero. */
 const calm_levels *calm_scheme_levels(const calm_scheme *scheme);

@@ -6,7 +6,8 @@
 
 /* Whole numbers, and behind them the rows of schemes.def. */
 static const char *const integers[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64", "w8a8", "w8a8_asymact",
-                                       "w8a8_static", "w8a16_asym", "w4a4_g16_f16s", "w4afp8_g16", "fp8_static"};
+                                       "w8a8_static", "w8a16_asym", "w4a4_g16_f16s", "w4afp8_g16", "fp8_static",
+                                       "fp8_tensor_static"};
 #define N_INTEGERS (sizeof integers / sizeof *integers)
 
 static char schemes[N_INTEGERS + 2 * CALM_N_FAMILIES][CALM_SCHEME_NAME_MAX];
@@ -37,6 +38,9 @@ static void check_result(const char *chain, const calm_qjob *q)
         if (calm_scheme_folds(&q->scheme))
             ck_assert_msg(fabsf(scale) >= 0x1p-126f && fabsf(scale) <= 65280, "%s: scale %g", chain, scale);
         ck_assert_msg(isfinite(scale) && scale != 0, "%s: scale %g", chain, scale);
+        /* Engines fuse the linears of a job, and keep the largest of their scales. */
+        ck_assert_msg(!calm_scheme_is_whole(&q->scheme) || scale == q->scales[0], "%s: scale %g of one for all", chain,
+                      scale);
         ck_assert(!q->mins || calm_min_round(&q->scheme, q->mins[i]) == q->mins[i]);
         ck_assert(calm_scale_round(&q->scheme, q->global, scale) == scale);
         ck_assert(!q->zeros || q->zeros[i] <= calm_code_max(&q->scheme));

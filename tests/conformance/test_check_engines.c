@@ -45,7 +45,8 @@ static size_t floats(const char *module, size_t out, size_t in, foreign_part *li
                                : (foreign_part){"weight_packed", "U8", 1, 2, {out, in / 2}, NULL, 0};
     list[1] = code == CALM_SCALE_E8M0   ? (foreign_part){"weight_scale", "U8", 1, 2, {out, groups}, NULL, 0x7f}
               : code == CALM_SCALE_E4M3 ? (foreign_part){"weight_scale", "F8_E4M3", 1, 2, {out, groups}, NULL, 0}
-                                        : (foreign_part){"weight_scale", "BF16", 2, 2, {rows, groups}, NULL, 0};
+              : calm_scheme_is_whole(&scheme) ? (foreign_part){"weight_scale", "BF16", 2, 1, {1}, NULL, 0}
+                                              : (foreign_part){"weight_scale", "BF16", 2, 2, {rows, groups}, NULL, 0};
     if (scheme.act_rule == CALM_ACT_RULE_FP8_STATIC)
         list[n++] = (foreign_part){"input_scale", "BF16", 2, 1, {1}, NULL, 0};
     if (code == CALM_SCALE_E4M3)
@@ -115,9 +116,10 @@ static const char *group_text(void)
 /* Arguments of small floats; "group_size" where there is one. */
 static const char *float_args(bool inputs)
 {
-    const bool global = calm_scheme_has_global(&scheme), blocks = calm_scheme_rows(&scheme) > 1;
+    const bool global = calm_scheme_has_global(&scheme) && scheme.group, blocks = calm_scheme_rows(&scheme) > 1;
     const bool fixed = scheme.act_rule == CALM_ACT_RULE_FP8_STATIC;
-    const char *strategy = !scheme.group       ? (inputs ? fixed ? "tensor" : "token" : "channel")
+    const char *strategy = !scheme.group       ? (inputs ? fixed ? "tensor" : "token"
+                                            : calm_scheme_is_whole(&scheme) ? "tensor" : "channel")
                            : blocks && !inputs ? "block\", \"block_structure\": [128, 128], \"x\": \""
                            : global            ? "tensor_group"
                                                : "group";
@@ -291,7 +293,7 @@ static const char *small_float(size_t index)
                 return test_format("%s%s", calm_families[family].name, index ? "a16" : "");
             index -= 2;
         }
-    return index == 0 ? "fp8_static" : NULL;
+    return index == 0 ? "fp8_static" : index == 1 ? "fp8_tensor_static" : NULL;
 }
 
 static void compare_model(const tiny_model *spec)

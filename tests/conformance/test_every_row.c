@@ -236,7 +236,8 @@ TEST(vanishing_scales_are_refused)
             continue;
         }
         ck_fails(try("rtn", &s.job, &q), CALM_ENUMERIC,
-                 "second.weight: row 2, group 12: next to its largest weight, 150000, the scales of ");
+                 test_format("second.weight: row 2, group %zu: next to its largest weight, 150000, the scales of ",
+                             200 / calm_scheme_group_size(&s.job.scheme, s.in)));
         for (size_t j = 0; j < s.linears[1].out * s.in; j++)    /* what is 0 in any scheme does not count */
             s.w[1][j] *= j == 2 * s.in + 200 ? 1 : 1e-30f;
         for (size_t j = 0; j < s.linears[0].out * s.in; j++)

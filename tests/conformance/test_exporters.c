@@ -224,6 +224,7 @@ TEST(one_scheme)
                                          "w8a16_asym", "w8a16_g32_asym_f16s"}},
         {"compressed_tensors", {"w8a8", "w4a4_g32", "w8a8_asymact", "w8a8_static", "w8a8_static_f16s",
                                 "fp8_static", "fp8_static_f16s", "w4afp8_g32", "w3afp8"}},
+        {"compressed_tensors", {"fp8_tensor_static", "fp8_tensor_static_f16s", "fp8_tensor_f16s"}},
         {"compressed_tensors gptq awq", {"w4a16_g16"}},
     };
     const tiny_model spec = wide_model();
@@ -255,7 +256,7 @@ END_OF_TEST
 TEST(mixed_schemes)
 {
     static const char *const pair[] = {"w4a16_g32", "w8a8_asymact"}, *const fixed[] = {"w8a8", "w8a8_static"},
-        *const floats[] = {"fp8", "fp8_static", "w4afp8_g32", "w4a16_g32", "fp8a16"},
+        *const floats[] = {"fp8", "fp8_static", "w4afp8_g32", "w4a16_g32", "fp8a16", "fp8_tensor_static"},
         *const same_format[] = {"w4a16_g32", "w2a16_g32", "w8a16"}, *const groups[] = {"w4a16_g32", "w4a16"},
         *const with_float[] = {"w4a16_g32", "float", "w8a8", "w3a16_g32", "w8a8_asymact", "float"},
         *const weights[] = {"w4a16_g32", "float", "w8a16_asym", "w3a16_g32"},
@@ -263,7 +264,7 @@ TEST(mixed_schemes)
     const tiny_model spec = wide_model();
     check_plan(&spec, pair, 2, "compressed_tensors");
     check_plan(&spec, fixed, 2, "compressed_tensors");
-    check_plan(&spec, floats, 5, "compressed_tensors");
+    check_plan(&spec, floats, 6, "compressed_tensors");
     check_plan(&spec, same_format, 3, "compressed_tensors gptq mlx");
     check_plan(&spec, with_float, 5, "compressed_tensors");
     check_plan(&spec, weights, 4, "compressed_tensors gptq mlx");

@@ -33,6 +33,13 @@ static const example examples[] = {
     {"vllm-cpu", NULL, 128, 256, false, "w4afp8_g128", CALM_ENGINE_ACTIVATIONS},
     {"vllm", NULL, 65, 76, false, "fp8_static", CALM_ENGINE_TAKES},
     {"vllm", NULL, 64, 256, true, "fp8_static", CALM_ENGINE_ACTIVATIONS},
+    {"vllm-cpu", NULL, 64, 256, false, "fp8_tensor_static", CALM_ENGINE_FAMILY},
+    {"vllm", NULL, 65, 76, false, "fp8_tensor", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 65, 76, false, "fp8_tensor_static", CALM_ENGINE_TAKES},
+    {"vllm", NULL, 64, 256, true, "fp8_tensor", CALM_ENGINE_ACTIVATIONS},
+    {"vllm", NULL, 64, 256, true, "fp8_tensor_static", CALM_ENGINE_TAKES},
+    {"sglang", NULL, 64, 256, true, "fp8_tensor_static", CALM_ENGINE_TAKES},
+    {"transformers", NULL, 7, 24, false, "fp8_tensor_static", CALM_ENGINE_TAKES},
     {"vllm", NULL, 128, 256, false, "w4afp8_g128", CALM_ENGINE_TAKES},
     {"vllm", NULL, 64, 256, false, "w4afp8_g128", CALM_ENGINE_ROWS},
     {"vllm", NULL, 128, 192, false, "w4afp8_g128", CALM_ENGINE_COLUMNS},
@@ -392,6 +399,8 @@ TEST(sentences_name_the_number)
         {"vllm", NULL, "w4afp8_g128", "takes output rows that 128 divides, not 64", 64, 128, false},
         {"vllm", NULL, "fp8_static", "takes activations with a scale per token, not one for all (experts)", 64, 128,
          true},
+        {"vllm", NULL, "fp8_tensor", "takes one scale for all activations next to one for all weights, not a scale per "
+         "token (experts)", 64, 128, true},
         {"mlx", "awq", "w4a16_g32", "takes none that are quantized in this format (experts)", 128, 64, true},
         {"mlx", "gptq", "w4a16_g32", "reads mlx,awq, not gptq", 128, 64, false},
     };

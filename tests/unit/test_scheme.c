@@ -85,6 +85,11 @@ TEST(fields)
     ck_ok(calm_scheme_parse(ctx, "fp8_static_f16s", &scheme));
     ck_assert(scheme.act_rule == CALM_ACT_RULE_FP8_STATIC && scheme.family == CALM_FAMILY_FP8 && scheme.act_bits == 8 &&
               scheme.scale_dtype == CALM_F16);
+    ck_ok(calm_scheme_parse(ctx, "fp8_tensor_static", &scheme));
+    ck_assert(scheme.act_rule == CALM_ACT_RULE_FP8_STATIC && calm_scheme_is_whole(&scheme) &&
+              calm_scheme_is_fp8(&scheme) && !calm_scheme_folds(&scheme) && scheme.scale_dtype == CALM_BF16);
+    /* One scale of 16 bits over 200 x 300 weights. */
+    ck_assert_double_eq_tol(calm_scheme_bits_per_weight(&scheme, 200, 300), 8 + 16.0 / 60000, 1e-12);
     ck_ok(calm_scheme_parse(ctx, "w4afp8_g128", &scheme));
     ck_assert(scheme.act_rule == CALM_ACT_RULE_FP8 && scheme.family == 0 && scheme.act_bits == 8 && scheme.bits == 4 &&
               scheme.group == 128 && !scheme.act_asymmetric);
@@ -103,7 +108,7 @@ TEST(presets)
         {"W8A8", "w8a8"}, {"int8", "w8a8"}, {"W8A16", "w8a16_g128"}, {"W4A8", "w4a8_g128"}, {"FP8_DYNAMIC", "fp8"},
         {"fp8_dynamic", "fp8"}, {"FP8_BLOCK", "fp8_block"}, {"NVFP4", "nvfp4"}, {"NvFp4a16", "nvfp4a16"},
         {"MXFP4", "mxfp4"}, {"MXFP4A16", "mxfp4a16"}, {"fp8", "fp8"},
-        {"W4AFP8", "w4afp8_g128"}, {"w4afp8", "w4afp8"},
+        {"W4AFP8", "w4afp8_g128"}, {"w4afp8", "w4afp8"}, {"FP8", "fp8_tensor_static"},
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         calm_scheme scheme;
@@ -112,7 +117,6 @@ TEST(presets)
         calm_scheme_name(&scheme, name);
         ck_assert_str_eq(name, pairs[i][1]);
     }
-    ck_fails(calm_scheme_parse(ctx, "FP8", &(calm_scheme){0}), CALM_EARG, "did you mean \"fp8_static\"?");
 }
 END_OF_TEST
 
