@@ -23,7 +23,7 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
 {
     const calm_scheme scheme = calm_qformat_as_scheme(&module->scheme, CALM_BF16);
     const char *format = c->report->format;
-    const bool fuses = c->asked == CALM_CHECK_VLLM || c->asked == CALM_CHECK_VLLM_CPU || c->asked == CALM_CHECK_SGLANG;
+    const bool fuses = c->asked >= CALM_CHECK_VLLM && c->asked <= CALM_CHECK_SGLANG;    /* vLLM's are between */
     calm_engine_linear linear = {.name = module->name, .out = module->out, .in = module->in,
                                  .expert = calm_check_is_expert(module),
                                  .head = calm_text_ends_with(module->name, "lm_head")};

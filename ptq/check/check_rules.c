@@ -6,7 +6,7 @@
 
 /* Letters and words of rules.def. */
 enum {
-    V = 1 << CALM_CHECK_VLLM | 1 << CALM_CHECK_VLLM_CPU,
+    V = 1 << CALM_CHECK_VLLM | 1 << CALM_CHECK_VLLM_CPU | 1 << CALM_CHECK_VLLM_ROCM,
     S = 1 << CALM_CHECK_SGLANG,
     T = 1 << CALM_CHECK_TRANSFORMERS,
     L = 1 << CALM_CHECK_LLAMACPP,
@@ -36,7 +36,8 @@ const char *calm_severity_name(calm_severity severity)
 
 const char *calm_check_engine_name(calm_check_engine engine)
 {
-    static const char *const names[] = {"any", "vllm", "vllm-cpu", "sglang", "transformers", "llamacpp", "mlx"};
+    static const char *const names[] = {"any",          "vllm",     "vllm-cpu", "vllm-rocm", "sglang",
+                                        "transformers", "llamacpp", "mlx"};
     return names[engine];
 }
 
@@ -46,8 +47,10 @@ const char *calm_check_engines(unsigned engines, char text[64])
     if (engines == ALL)
         return strcpy(text, "all");
     text[0] = 0;
-    for (calm_check_engine t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++)
-        if (engines & 1u << t && !(t == CALM_CHECK_VLLM_CPU && engines & 1u << CALM_CHECK_VLLM))
+    for (calm_check_engine t = CALM_CHECK_VLLM; t <= CALM_CHECK_MLX; t++) {
+        const bool said = t > CALM_CHECK_VLLM && t <= CALM_CHECK_VLLM_ROCM && engines & 1u << CALM_CHECK_VLLM;
+        if (engines & 1u << t && !said)
             used += snprintf(text + used, 64 - (size_t)used, "%s%s", used ? ", " : "", calm_check_engine_name(t));
+    }
     return text;
 }

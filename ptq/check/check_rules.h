@@ -10,6 +10,7 @@ typedef enum calm_check_engine {
     CALM_CHECK_ANY,
     CALM_CHECK_VLLM,
     CALM_CHECK_VLLM_CPU,
+    CALM_CHECK_VLLM_ROCM,
     CALM_CHECK_SGLANG,
     CALM_CHECK_TRANSFORMERS,
     CALM_CHECK_LLAMACPP,
@@ -17,7 +18,7 @@ typedef enum calm_check_engine {
 } calm_check_engine;
 
 /* Their names in that order, as the values of an option. */
-#define CALM_CHECK_ENGINE_NAMES "any|vllm|vllm-cpu|sglang|transformers|llamacpp|mlx"
+#define CALM_CHECK_ENGINE_NAMES "any|vllm|vllm-cpu|vllm-rocm|sglang|transformers|llamacpp|mlx"
 
 /* "vllm": the name in calm_engine_find.  Static. */
 const char *calm_check_engine_name(calm_check_engine engine);
@@ -38,7 +39,7 @@ typedef struct calm_check_rule_info {
 /* All rules in the order of rules.def; *n their number. */
 const calm_check_rule_info *calm_check_rules(size_t *n);
 
-/* The names of a rule's engines in `text`: "vllm, sglang", or "all"; "vllm" is vllm-cpu too.  Returns `text`. */
+/* The names of a rule's engines in `text`: "vllm, sglang", or "all"; "vllm" is on every hardware.  Returns `text`. */
 const char *calm_check_engines(unsigned engines, char text[64]);
 
 #endif

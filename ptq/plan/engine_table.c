@@ -1,7 +1,8 @@
 /* What engines take, as a table.  A row of an engine is a format that it reads, with the limits of dense linears and of
  * experts, and what shares a scheme.
  *
- * Versions read: vLLM 0.33.0 with humming-kernels 0.1.19 (CUDA) and 0.32.0 (CPU), SGLang 0.5.23, Transformers 5.23.0
+ * Versions read: vLLM 0.33.0 with humming-kernels 0.1.19 (CUDA) and 0.32.0 (CPU,
+ * ROCm), SGLang 0.5.23, Transformers 5.23.0
  * with compressed-tensors 0.17 to 0.20, optimum 2.3.0 and GPTQModel 7.7.0, mlx-lm 0.32.2, llama.cpp;
  * docs/evidence/engine_rules.csv has the file that each rule comes from.  tests/engines/run loads what can be loaded on
  * a CPU, and says where this table is wrong. */
@@ -88,6 +89,39 @@ static const calm_engine vllm_cpu = {
      {"awq", {.grouped = CPU_WNA16, .rowwise = CPU_WNA16, MARLIN_GROUPS}, .tie = CALM_TIE_MODEL}},
 };
 
+/* The same on AMD's CDNA 3 and 4; CDNA 2 and RDNA lack some of FP8.
+ *
+ *   4 bits    TritonW4A16LinearKernel: words along both sides; AWQ: awq_triton.py
+ *   8 bits    Conch, which requirements/rocm.txt installs: blocks of 64 by 64 that it does not mask
+ *   W8A8      TritonInt8ScaledMMLinearKernel: every shape, static and asymmetric activations
+ *   FP8       torch._scaled_mm, sides of 16; blocks: Triton
+ *   NVFP4, MXFP4   computed in bfloat16 from rounded activations: for those of weights alone there is none
+ *
+ * Experts are Triton's: groups alone, of any size, zero points at 4 bits; MXFP4 asks for Marlin, which is CUDA's.  It
+ * has no kernel for whole numbers of 4 bits next to activations of 8. */
+#define ROCM_4     WIDTHS(B(4), B(4))
+#define ROCM_GPTQ  WIDTHS(B(4), 0)
+#define ROCM_8(z)  .eights = WIDTHS(B(8), z, {64, 64}), .eights_group = 128
+static const calm_engine vllm_rocm = {
+    "vllm-rocm", "compressed-tensors,gptq,awq", "AMD GPUs from MI300 on",
+    {{"compressed-tensors",
+      {.grouped = ROCM_4, .rowwise = ROCM_4, .groups = {32, 64, 128, 256}, ROCM_8(B(8)),
+       .fills = FILLS_IN | FILLS_OUT, INT8_PAIR, .act_zeros = true, .act_static = true, .fp8_static = true,
+       .fp8 = {16, 16}, .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4, .head_rows = 64},
+      {.grouped = WIDTHS(B_4_AND_8, B(4)), .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR,
+       .act_families = FP8 | FP8_BLOCK | NVFP4},
+      CALM_TIE_BLOCK},
+     {"gptq",
+      {.grouped = ROCM_GPTQ, .rowwise = ROCM_GPTQ, MARLIN_GROUPS, ROCM_8(0), .fills = FILLS_IN | FILLS_OUT,
+       .head_rows = 64, .head_whole = true},
+      {.grouped = WIDTHS(B_4_AND_8, 0), MARLIN_GROUPS, .fills = FILLS_IN | FILLS_OUT},
+      CALM_TIE_BLOCK},
+     {"awq",
+      {.grouped = ROCM_4, .rowwise = ROCM_4, MARLIN_GROUPS, .fills = FILLS_OUT},
+      {.grouped = ROCM_4, MARLIN_GROUPS, .fills = FILLS_OUT},
+      CALM_TIE_MODEL}},
+};
+
 /* Nothing is padded.  Its Marlin has no kernel for 8 bits with zero points, and its mixture reads those of
  * compressed-tensors in AWQ's order.  AWQ falls back to kernels that take other shapes, in groups.  W8A8 is CUTLASS
  * alone, and not for experts.  Of small floats there is no scheme for MXFP4, nor for FP8 weights alone of experts or in
@@ -157,7 +191,8 @@ static const calm_engine transformers = {
 /* `any` first: calm_engine_is_any compares with it. */
 const calm_engine *const *calm_engine_table(size_t *n)
 {
-    static const calm_engine *const all[] = {&any, &vllm, &vllm_cpu, &sglang, &llamacpp, &mlx, &transformers};
+    static const calm_engine *const all[] = {&any, &vllm, &vllm_cpu, &vllm_rocm,
+                                             &sglang, &llamacpp, &mlx,      &transformers};
     *n = sizeof all / sizeof *all;
     return all;
 }

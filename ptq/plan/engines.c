@@ -91,10 +91,18 @@ static bool divides(size_t step, size_t n)
     return step == 0 || n % step == 0;
 }
 
+/* The kernels of groups or of rows at a width: those of 8 bits may be others. */
+static const calm_engine_kernels *kernels_of(const calm_engine_limits *l, int bits, bool grouped)
+{
+    return bits == 8 && l->eights.bits ? &l->eights : grouped ? &l->grouped : &l->rowwise;
+}
+
 /* Sizes may be a list, a multiple, or both. */
-static bool has_size(const calm_engine_limits *l, size_t group)
+static bool has_size(const calm_engine_limits *l, int bits, size_t group)
 {
     bool known = l->groups[0] == 0;
+    if (bits == 8 && l->eights.bits)
+        return group == l->eights_group;
     for (size_t i = 0; i < MAX_GROUPS && l->groups[i]; i++)
         known |= l->groups[i] == group;
     return known && divides(l->group_multiple, group);
@@ -110,8 +118,10 @@ static size_t word_step(int bits)
     return step;
 }
 
-static bool has(const calm_engine_kernels *k, const calm_scheme *scheme)
+/* Is there a kernel of groups, or of rows, for the scheme's width and zero points? */
+static bool has(const calm_engine_limits *l, const calm_scheme *scheme, bool grouped)
 {
+    const calm_engine_kernels *k = kernels_of(l, scheme->bits, grouped);
     return (k->bits & B(scheme->bits)) && (scheme->symmetric || (k->zeros & B(scheme->bits)));
 }
 
@@ -134,7 +144,7 @@ static const calm_engine_tile *tiles_of(const calm_engine_limits *l, const calm_
         return l->fp8_inputs.tiles;
     if (scheme->act_bits)
         return scheme->act_asymmetric ? l->act_zero : l->pair;
-    return scheme->group ? l->grouped.tiles : l->rowwise.tiles;
+    return kernels_of(l, scheme->bits, scheme->group != 0)->tiles;
 }
 
 /* A list of tiles ends with an empty one, or is full. */
@@ -200,16 +210,22 @@ static calm_engine_rule fp8_verdict(const calm_engine_limits *l, const calm_engi
     return divides(scheme->group, linear->in) ? tile_verdict(l, linear, scheme) : CALM_ENGINE_COLUMNS;
 }
 
+/* Widths of weight-only kernels, as a set. */
+static unsigned weight_widths(const calm_engine_limits *l)
+{
+    return l->grouped.bits | l->rowwise.bits | l->eights.bits;
+}
+
 static calm_engine_rule weight_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
                                        const calm_scheme *scheme)
 {
     const size_t step = word_step(scheme->bits);
-    if (!((l->grouped.bits | l->rowwise.bits) & B(scheme->bits)))
+    if (!(weight_widths(l) & B(scheme->bits)))
         return CALM_ENGINE_BITS;
     /* A width that only some kernels have is a question of zero points or groups, not of bits. */
-    if (!has(&l->grouped, scheme) && !has(&l->rowwise, scheme))
+    if (!has(l, scheme, true) && !has(l, scheme, false))
         return CALM_ENGINE_ZEROS;
-    if (scheme->group ? !has(&l->grouped, scheme) || !has_size(l, scheme->group) : !has(&l->rowwise, scheme))
+    if (!has(l, scheme, scheme->group) || (scheme->group && !has_size(l, scheme->bits, scheme->group)))
         return CALM_ENGINE_GROUP;
     if (scheme->act_order && !l->orders)
         return CALM_ENGINE_ORDER;
@@ -221,7 +237,9 @@ static calm_engine_rule weight_verdict(const calm_engine_limits *l, const calm_e
 /* Columns that a block of the family has. */
 static size_t family_block(const calm_engine_limits *l, const calm_scheme *scheme)
 {
-    return scheme->family == CALM_FAMILY_NVFP4 && l->nvfp4 ? l->nvfp4 : calm_scheme_block(scheme);
+    return scheme->family == CALM_FAMILY_NVFP4 && l->nvfp4 ? l->nvfp4
+           : scheme->family == CALM_FAMILY_FP8 && l->fp8.columns ? l->fp8.columns
+                                                                : calm_scheme_block(scheme);
 }
 
 /* Blocks of rows do not cross parts, whose scales stand under each other: each but the last fills its blocks.
@@ -238,6 +256,8 @@ static calm_engine_rule family_verdict(const calm_engine_limits *l, const calm_e
         return CALM_ENGINE_ACTIVATIONS;
     if (!divides(family_block(l, scheme), linear->in) && (scheme->act_bits || rows == 1 || !l->whole_parts))
         return CALM_ENGINE_COLUMNS;
+    if (scheme->family == CALM_FAMILY_FP8 && !divides(l->fp8.rows, linear->out))
+        return CALM_ENGINE_ROWS;
     return l->whole_parts || divides(rows, linear->part) ? CALM_ENGINE_TAKES : CALM_ENGINE_ROWS;
 }
 
@@ -302,7 +322,7 @@ static void print_widths(calm_text *out, unsigned set)
 /* "takes groups of 32, 64 or 128 columns or one scale per row, not 16" */
 static void print_groups(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
-    const bool rows = has(&l->rowwise, scheme);
+    const bool rows = has(l, scheme, false), eights = scheme->bits == 8 && l->eights.bits;
     size_t n = 0;
     while (n < MAX_GROUPS && l->groups[n])
         n++;
@@ -320,9 +340,11 @@ static void print_groups(calm_text *out, const calm_engine_limits *l, const calm
         return;
     }
     calm_text_printf(out, "takes ");
-    if (has(&l->grouped, scheme)) {
+    if (has(l, scheme, true)) {
         calm_text_printf(out, "groups of ");
-        if (n)
+        if (eights)
+            calm_text_printf(out, "%zu", l->eights_group);
+        else if (n)
             print_list(out, l->groups, n);
         else if (l->group_multiple)
             calm_text_printf(out, "a multiple of %zu", l->group_multiple);
@@ -361,7 +383,7 @@ static void print_activations(calm_text *out, const calm_engine_limits *l, const
 /* Zero points of weights; next to quantized activations there are none. */
 static void print_zeros(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
-    const unsigned zeros = l->grouped.zeros | l->rowwise.zeros;
+    const unsigned zeros = l->grouped.zeros | l->rowwise.zeros | l->eights.zeros;
     if (!zeros || scheme->act_bits) {
         calm_text_printf(out, "takes symmetric weights%s, none with zero points",
                          scheme->act_bits ? " next to quantized activations" : "");
@@ -377,7 +399,7 @@ static void print_bits(calm_text *out, const calm_engine_limits *l, const calm_s
 {
     const unsigned bits = has_fp8_inputs(scheme) ? l->fp8_inputs.bits
                           : scheme->act_bits     ? l->pairs
-                                                 : l->grouped.bits | l->rowwise.bits;
+                                                 : weight_widths(l);
     if (!bits) {
         calm_text_printf(out, "takes none that are quantized in this format");
         return;
@@ -428,6 +450,8 @@ static void print_rule(calm_text *out, const calm_engine_limits *l, calm_engine_
         calm_text_printf(out, "has no kernel for %s in this format", name);
     else if (rule == CALM_ENGINE_COLUMNS && scheme->family)
         calm_text_printf(out, "takes input columns that %zu divides, not %zu", family_block(l, scheme), linear->in);
+    else if (rule == CALM_ENGINE_ROWS && scheme->family == CALM_FAMILY_FP8)
+        calm_text_printf(out, "takes output rows that %zu divides, not %zu", l->fp8.rows, linear->out);
     else if (rule == CALM_ENGINE_ROWS && scheme->family)
         calm_text_printf(out, "takes parts of a fused linear whose rows %zu divides, not %zu", calm_scheme_rows(scheme),
                          linear->part);

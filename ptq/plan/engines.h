@@ -14,7 +14,7 @@
 #include "ptq/quant/scheme.h"
 
 /* Their names, `any` first, as the values of an option. */
-#define CALM_ENGINE_NAMES "any|vllm|vllm-cpu|sglang|llamacpp|mlx|transformers"
+#define CALM_ENGINE_NAMES "any|vllm|vllm-cpu|vllm-rocm|sglang|llamacpp|mlx|transformers"
 
 /* What a scheme may break, in the order in which the rules are tried. */
 typedef enum calm_engine_rule {

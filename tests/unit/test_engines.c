@@ -63,6 +63,50 @@ static const example examples[] = {
     {"vllm-cpu", "gptq", 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_ZEROS},
     {"vllm-cpu", "gptq", 64, 256, false, "w8a16", CALM_ENGINE_BITS},
     {"vllm-cpu", "awq", 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_TAKES},
+    /* ROCm: Triton at 4 bits, Conch at 8; small floats with their activations alone, FP8 with sides of 16. */
+    {"vllm-rocm", NULL, 72, 256, false, "w4a16_g256_asym", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 72, 72, false, "w4a16", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 76, 256, false, "w4a16_g32", CALM_ENGINE_ROWS},
+    {"vllm-rocm", NULL, 72, 76, false, "w4a16", CALM_ENGINE_COLUMNS},
+    {"vllm-rocm", NULL, 64, 256, false, "w4a16_g16", CALM_ENGINE_GROUP},
+    {"vllm-rocm", NULL, 64, 256, false, "w3a16_g128", CALM_ENGINE_BITS},
+    {"vllm-rocm", NULL, 64, 256, false, "w8a16_g128_asym", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 64, 192, false, "w8a16", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 64, 256, false, "w8a16_g64", CALM_ENGINE_GROUP},
+    {"vllm-rocm", NULL, 72, 256, false, "w8a16_g128", CALM_ENGINE_ROWS},
+    {"vllm-rocm", NULL, 64, 96, false, "w8a16", CALM_ENGINE_COLUMNS},
+    {"vllm-rocm", NULL, 7, 19, false, "w8a8_asymact", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 7, 19, false, "w8a8_static", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 64, 256, false, "w4a8_g128", CALM_ENGINE_BITS},
+    {"vllm-rocm", NULL, 64, 256, false, "w4a4_g128", CALM_ENGINE_ACTIVATIONS},
+    {"vllm-rocm", NULL, 128, 256, false, "w4afp8_g128", CALM_ENGINE_ACTIVATIONS},
+    {"vllm-rocm", NULL, 48, 80, false, "fp8_static", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 48, 72, false, "fp8", CALM_ENGINE_COLUMNS},
+    {"vllm-rocm", NULL, 40, 80, false, "fp8", CALM_ENGINE_ROWS},
+    {"vllm-rocm", NULL, 64, 256, false, "fp8a16", CALM_ENGINE_FAMILY},
+    {"vllm-rocm", NULL, 200, 256, false, "fp8_block", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 200, 256, false, "fp8_blocka16", CALM_ENGINE_FAMILY},
+    {"vllm-rocm", NULL, 64, 256, false, "nvfp4", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 64, 256, false, "nvfp4a16", CALM_ENGINE_FAMILY},
+    {"vllm-rocm", NULL, 64, 256, false, "mxfp4", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 64, 256, false, "mxfp4a16", CALM_ENGINE_FAMILY},
+    {"vllm-rocm", NULL, 72, 96, true, "w4a16_g16_asym", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 72, 96, true, "w8a16_g32", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 72, 96, true, "w8a16_g32_asym", CALM_ENGINE_ZEROS},
+    {"vllm-rocm", NULL, 128, 64, true, "w4a16", CALM_ENGINE_GROUP},
+    {"vllm-rocm", NULL, 76, 96, true, "w4a16_g32_asym", CALM_ENGINE_ROWS},
+    {"vllm-rocm", NULL, 96, 96, true, "w8a8", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 96, 96, true, "w8a8_static", CALM_ENGINE_ACTIVATIONS},
+    {"vllm-rocm", NULL, 40, 72, true, "fp8", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 64, 256, true, "mxfp4", CALM_ENGINE_FAMILY},
+    {"vllm-rocm", "gptq", 72, 96, false, "w4a16_g32", CALM_ENGINE_TAKES},
+    {"vllm-rocm", "gptq", 64, 256, false, "w4a16_g256", CALM_ENGINE_GROUP},
+    {"vllm-rocm", "gptq", 64, 256, false, "w8a16_g128", CALM_ENGINE_TAKES},
+    {"vllm-rocm", "gptq", 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_ZEROS},
+    {"vllm-rocm", "gptq", 64, 256, true, "w8a16_g64", CALM_ENGINE_TAKES},
+    {"vllm-rocm", "awq", 72, 96, false, "w4a16_g32_asym", CALM_ENGINE_TAKES},
+    {"vllm-rocm", "awq", 72, 96, true, "w4a16_g32_asym", CALM_ENGINE_TAKES},
+    {"vllm-rocm", "awq", 64, 256, false, "w8a16", CALM_ENGINE_BITS},
     {"vllm", NULL, 65, 576, false, "w4a16_g64", CALM_ENGINE_TAKES},
     {"vllm", NULL, 65, 192, false, "w8a16", CALM_ENGINE_TAKES},
     {"vllm", NULL, 96, 72, false, "w4a16", CALM_ENGINE_TAKES},
@@ -315,7 +359,8 @@ TEST(heads)
 }
 END_OF_TEST
 
-static const char *const engine_names[] = {"any", "vllm", "vllm-cpu", "sglang", "llamacpp", "mlx", "transformers"};
+static const char *const engine_names[] = {"any",      "vllm", "vllm-cpu",    "vllm-rocm", "sglang",
+                                           "llamacpp", "mlx",  "transformers"};
 
 TEST(float_is_always_taken)
 {
@@ -401,6 +446,10 @@ TEST(sentences_name_the_number)
          true},
         {"vllm", NULL, "fp8_tensor", "takes one scale for all activations next to one for all weights, not a scale per "
          "token (experts)", 64, 128, true},
+        {"vllm-rocm", NULL, "w8a16_g64", "takes groups of 128 columns or one scale per row, not 64", 64, 128, false},
+        {"vllm-rocm", NULL, "w8a16", "takes output rows that 64 divides, not 72", 72, 128, false},
+        {"vllm-rocm", NULL, "fp8", "takes input columns that 16 divides, not 72", 48, 72, false},
+        {"vllm-rocm", NULL, "fp8", "takes output rows that 16 divides, not 40", 40, 80, false},
         {"mlx", "awq", "w4a16_g32", "takes none that are quantized in this format (experts)", 128, 64, true},
         {"mlx", "gptq", "w4a16_g32", "reads mlx,awq, not gptq", 128, 64, false},
     };
