@@ -29,7 +29,7 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
     bool known;
     const bool one = n_dims == 1;
     CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s.%s", module, suffix));
-    CALM_TRY(calm_gguf_spot_of(c->ctx, g->list.arch, "model.", name, &spot, &known));
+    CALM_TRY(calm_gguf_spot_of(c->ctx, g->list.arch, g->list.as, "model.", name, &spot, &known));
     if (!known)
         return CALM_OK;
     const calm_gguf_tensor *tensor = calm_gguf_find_tensor(g->file, spot.name);
@@ -41,7 +41,13 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
     const size_t experts = spot.expert >= 0 ? g->config.moe.n_experts : 1;
     const size_t stored[3] = {tensor->dims[2], tensor->n_dims < 2 ? 1 : tensor->dims[1], tensor->dims[0]};
     /* A tensor in two parts is compared with the keys where they are listed. */
-    const size_t wanted[3] = {one ? 1 : experts, one ? experts : rows, one ? rows : cols};
+    size_t wanted[3] = {one ? 1 : experts, one ? experts : rows, one ? rows : cols}, dims[3];
+    if (calm_gguf_order_is_vector(spot.form)) {
+        const calm_gguf_order order = calm_gguf_order_of(spot.form, 0, g->list.widths);
+        calm_gguf_order_dims(&order, rows, 1, dims);
+        wanted[1] = dims[1];
+        wanted[2] = dims[0];
+    }
     if (memcmp(stored, wanted, sizeof stored) != 0 && spot.expert <= 0 && !spot.rest)
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_DIMS, spot.name, "%s slowest first, expected %s",
                                 calm_shape_text(3, stored, found), calm_shape_text(3, wanted, expected)));
@@ -135,7 +141,9 @@ static bool is_refused_bias(const calm_check_gguf_state *g, const char *name)
     for (size_t i = 0; i < sizeof some / sizeof *some && g->list.as->biases; i++)
         if (calm_text_ends_with(name, some[i]))
             return false;
-    if (g->list.as->deltas && calm_text_ends_with(name, ".ssm_dt.bias"))
+    if ((g->list.as->deltas || g->list.as->scans) && calm_text_ends_with(name, ".ssm_dt.bias"))
+        return false;
+    if (g->list.as->scans && calm_text_ends_with(name, ".ssm_conv1d.bias"))
         return false;
     if (g->list.as->head_bias && strcmp(name, "output.bias") == 0)
         return false;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ptq/export/gguf_lacks.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_names.h"
 #include "ptq/model/kind.h"
@@ -66,9 +67,11 @@ static bool blocks_are_known(const calm_config *config, const calm_gguf_arch *as
     if (is_family(config, "gpt_oss"))
         return is_alternate(config);
     if (!as->quarter)
-        return !config->no_rope;
+        return !config->no_rope || as->scans;
     if (is_family(config, "exaone4"))
         return exaone_is_known(config);
+    if (as->chunks)
+        return is_quarter(config, true) && is_quarter(config, false);
     return is_quarter(config, is_family(config, "smollm3"));
 }
 
@@ -76,8 +79,8 @@ static bool blocks_are_known(const calm_config *config, const calm_gguf_arch *as
 static bool scale_is_known(const calm_config *config)
 {
     double width = (double)config->head_dim;
-    /* These families have a separate key, latent attention a factor. */
-    if (is_family(config, "granite") || is_family(config, "granitemoe") || config->latent.rope)
+    /* Granite's families have a separate key, latent attention a factor. */
+    if (config->residual_scale != 0 || config->latent.rope)
         return true;
     if ((is_family(config, "gemma2") && config->n_blocks == 46)
         || (is_family(config, "gemma3") && config->n_blocks == 62))
@@ -89,7 +92,7 @@ static bool scale_is_known(const calm_config *config)
 static bool slides(const calm_config *config)
 {
     return is_family(config, "gemma2") || is_family(config, "gemma3") || is_family(config, "cohere2")
-           || is_family(config, "olmo3") || is_family(config, "gpt_oss")
+           || is_family(config, "olmo3") || is_family(config, "gpt_oss") || config->chunked
            || (is_family(config, "exaone4") && config->n_blocks == 64);
 }
 
@@ -105,7 +108,7 @@ static size_t largest_window(const calm_config *config)
 static size_t dense_lead(const calm_config *config)
 {
     size_t n = 0;
-    if (config->moe.n_experts && calm_gguf_arch_of(config->arch) && calm_gguf_arch_of(config->arch)->dense_lead)
+    if (config->moe.n_experts && calm_gguf_arch_in(config) && calm_gguf_arch_in(config)->dense_lead)
         while (n < config->n_blocks && !config->moe.sparse[n])
             n++;
     return n;
@@ -121,49 +124,21 @@ static void compare_blocks(const calm_config *config, bool *widths, bool *ropes,
     for (size_t i = 0; i < config->n_blocks; i++) {
         *widths |= slides(config) && config->window[i] && config->window[i] != window;
         *ropes |= is_family(config, "gemma3") && (config->window[i] != 0) != config->local_rope[i];
-        *experts |= config->moe.n_experts && config->moe.sparse[i] != (i >= lead);
+        *experts |= config->moe.n_experts && calm_kind_at(config, i, CALM_SUBLAYER_MLP)
+                    && config->moe.sparse[i] != (i >= lead);
     }
-}
-
-/* What llama.cpp lacks of latent attention and of what stands next to it; NULL: nothing.  build_moe_ffn of its
- * llama-graph.cpp adds up the two largest scores of a group (DeepSeek-V3) wherever there are groups, whatever the
- * architecture; DeepSeek-V2's group_limited_greedy takes the largest. */
-static const char *lacks_latent(const calm_config *config)
-{
-    const bool lite = config->n_blocks == 26 || config->n_blocks == 27;
-    if (!config->latent.rope)
-        return NULL;
-    return !config->rope[CALM_ROPE_GLOBAL].neighbours
-               ? "rope_interleave is false, but llama.cpp turns neighbouring channels in this architecture"
-           : config->moe.group_by_max && config->moe.n_groups > 1
-               ? "groups of experts count by their largest score, in llama.cpp by the sum of their two largest"
-           : !config->moe.shared_inner ? "it has no shared expert, which llama.cpp does not know in this architecture"
-           : lite && config->latent.q_rank
-               ? "it has 26 or 27 blocks and q_lora_rank, which llama.cpp does not read there"
-               : NULL;
-}
-
-/* The same of delta nets and of short convolutions. */
-static const char *lacks_mixer(const calm_config *config, const calm_gguf_arch *as)
-{
-    if (as->deltas && config->delta.key_dim != config->delta.value_dim)
-        return "linear_key_head_dim is not linear_value_head_dim, which are one number in llama.cpp";
-    if (!as->convs || !config->moe.n_experts)
-        return NULL;
-    return !config->moe.choice_bias    ? "use_expert_bias is false, but llama.cpp needs that bias in this architecture"
-           : config->moe.scale != 1 ? "routed_scaling_factor is not 1, which llama.cpp does not read here"
-                                       : NULL;
 }
 
 calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
 {
     const calm_config *config = calm_model_config(model);
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
-    const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
+    const calm_gguf_arch *as = calm_gguf_arch_in(config);
     const bool gemma = is_family(config, "gemma2") || is_family(config, "gemma3");
     const bool yarn = rope->kind == CALM_ROPE_YARN;
     const calm_activation usual = gemma || is_family(config, "starcoder2") ? CALM_ACTIVATION_GELU_TANH
-                                                                           : CALM_ACTIVATION_SILU;
+                                  : as && as->single                      ? CALM_ACTIVATION_RELU2
+                                                                          : CALM_ACTIVATION_SILU;
     const bool top_k = config->moe.n_experts && as && !as->routes && config->moe.norm_top_k != as->norm_top_k;
     bool widths, ropes, experts;
     if (as && as->other)
@@ -191,7 +166,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {config->attention_cap != 0 && !is_family(config, "gemma2"),
          "attention scores are capped, which llama.cpp does in gemma2 alone"},
         {config->logit_cap != 0 && !gemma, "logits are capped, which llama.cpp does in gemma alone"},
-        {rope->rotary != config->head_dim && !as->partial && !config->latent.rope,
+        {rope->theta > 0 && rope->rotary != config->head_dim && !as->partial && !config->latent.rope,
          "only some channels of a head turn by their position"},
         {rope->kind == CALM_ROPE_LONGROPE, "longrope"},
         {yarn && !rope->truncate && !is_family(config, "gpt_oss"), "yarn without truncation"},
@@ -207,12 +182,11 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {config->moe.sum_min > LEAST_SUM, "moe_norm_min is above the least sum that llama.cpp divides weights by"},
         {widths, "blocks slide over windows of different widths"},
         {ropes, "rotary embeddings do not change with the sliding window, as llama.cpp has them"},
-        {experts, as->dense_lead ? "blocks without experts stand behind blocks with them"
+        {experts && !as->scans && !as->chunks, as->dense_lead ? "blocks without experts stand behind blocks with them"
                                  : "some blocks have experts and some have none"},
         {top_k, config->moe.norm_top_k ? "norm_topk_prob is set, which llama.cpp does not do in this architecture"
                                        : "norm_topk_prob is not set, but llama.cpp does it in this architecture"},
-        {lacks_latent(config) != NULL, lacks_latent(config)},
-        {lacks_mixer(config, as) != NULL, lacks_mixer(config, as)}};
+        {calm_gguf_lacks(config, as) != NULL, calm_gguf_lacks(config, as)}};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].found)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s: %s", calm_model_dir(model), refused[i].what);
@@ -220,6 +194,10 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: llama.cpp rounds the ends of yarn's ramp, which this model does not (\"truncate\": false): "
                  "it computes other logits than the checkpoint has");
+    if (as->single && config->mamba.limits.least > 0)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: llama.cpp has no least step (time_step_min, %g): it computes slightly other logits where one "
+                 "is below", (double)config->mamba.limits.least);
     if (rope->kind == CALM_ROPE_DYNAMIC)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was trained on",
@@ -282,6 +260,8 @@ static void add_yarn_factors(writer *to, const calm_config *config)
 static void add_rope(writer *to, const calm_config *config)
 {
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
+    if (!(rope->theta > 0))
+        return;
     add_f32(to, "rope.freq_base", rope->theta);
     add_u32(to, "rope.dimension_count", rope->rotary);
     if (rope->kind == CALM_ROPE_LINEAR || rope->kind == CALM_ROPE_YARN) {
@@ -304,7 +284,7 @@ static void add_windows(writer *to, const calm_config *config)
     if (!slides(config) || (!window && !is_family(config, "gemma2")))
         return;
     add_u32(to, "attention.sliding_window", window ? window : GEMMA2_WINDOW);
-    if (calm_gguf_arch_of(config->arch)->quarter || is_family(config, "gpt_oss"))
+    if (calm_gguf_arch_in(config)->quarter || is_family(config, "gpt_oss"))
         return;
     calm_gguf_add_array(to->keys, key(to, "attention.sliding_window_pattern"), CALM_GGUF_BOOL, config->n_blocks);
     for (size_t i = 0; i < config->n_blocks; i++)
@@ -318,19 +298,21 @@ static bool attends(const calm_config *config, size_t block)
 }
 
 /* Heads and their widths.  Latent attention has one head for keys in llama.cpp, as wide as the latent and the shared
- * key; where blocks have short convolutions there is a number for each: 0 without attention. */
+ * key; where blocks have short convolutions or Mamba-2 there is a number for each: 0 without attention. */
 static void add_heads(writer *to, const calm_config *config)
 {
     const calm_latent_config *latent = &config->latent;
+    const calm_gguf_arch *as = calm_gguf_arch_in(config);
     add_u32(to, "attention.head_count", config->n_heads);
-    if (calm_gguf_arch_of(config->arch)->convs) {
+    if (as->convs || as->scans) {
         calm_gguf_add_array(to->keys, key(to, "attention.head_count_kv"), CALM_GGUF_I32, config->n_blocks);
         for (size_t i = 0; i < config->n_blocks; i++)
             calm_gguf_element_i32(to->keys, attends(config, i) ? (int32_t)config->n_kv : 0);
-        add_u32(to, "shortconv.l_cache", config->conv_width);
     } else {
         add_u32(to, "attention.head_count_kv", latent->rope ? 1 : config->n_kv);
     }
+    if (as->convs)
+        add_u32(to, "shortconv.l_cache", config->conv_width);
     add_u32(to, "attention.key_length", latent->rope ? latent->kv_rank + latent->rope : config->head_dim);
     add_u32(to, "attention.value_length", latent->rope ? latent->kv_rank : config->head_dim);
     if (!latent->rope)
@@ -368,7 +350,7 @@ static void add_deltas(writer *to, const calm_model *model)
     const calm_delta_shape *shape = &config->delta;
     const calm_json *text = calm_model_text_json(model), *rope = calm_json_get(text, "rope_parameters");
     const calm_json *sections = calm_json_get(rope ? rope : calm_json_get(text, "rope_scaling"), "mrope_section");
-    if (!calm_gguf_arch_of(config->arch)->deltas)
+    if (!calm_gguf_arch_in(config)->deltas)
         return;
     add_u32(to, "ssm.conv_kernel", config->conv_width);
     add_u32(to, "ssm.state_size", shape->key_dim);
@@ -376,12 +358,41 @@ static void add_deltas(writer *to, const calm_model *model)
     add_u32(to, "ssm.time_step_rank", shape->n_value_heads);
     add_u32(to, "ssm.inner_size", shape->n_value_heads * shape->value_dim);
     add_mixers(to, config);
-    if (!calm_gguf_arch_of(config->arch)->tiled)
+    if (!calm_gguf_arch_in(config)->tiled)
         return;
     calm_gguf_add_array(to->keys, key(to, "rope.dimension_sections"), CALM_GGUF_I32, 4);
     for (size_t i = 0; i < 4; i++)
         calm_gguf_element_i32(to->keys, sections ? (int32_t)calm_json_int(calm_json_at(sections, i), 0)
                                                  : usual_sections[i]);
+}
+
+/* Mamba-2, and a switch that Granite's attention has there. */
+static void add_scans(writer *to, const calm_config *config)
+{
+    const calm_mamba_shape *shape = &config->mamba.shape;
+    if (!calm_gguf_arch_in(config)->scans)
+        return;
+    add_u32(to, "ssm.conv_kernel", config->conv_width);
+    add_u32(to, "ssm.state_size", shape->state_dim);
+    add_u32(to, "ssm.group_count", shape->n_groups);
+    add_u32(to, "ssm.time_step_rank", shape->n_heads);
+    add_u32(to, "ssm.inner_size", shape->n_heads * shape->head_dim);
+    if (config->rope[CALM_ROPE_GLOBAL].theta > 0)
+        calm_gguf_add_bool(to->keys, key(to, "rope.scaling.finetuned"), !config->no_rope || !config->no_rope[0]);
+}
+
+/* Widths of MLPs: of experts theirs, where a shared one has a separate key; of blocks of one sublayer each. */
+static void add_inner(writer *to, const calm_config *config)
+{
+    const calm_gguf_arch *as = calm_gguf_arch_in(config);
+    const size_t inner = as->scans && config->moe.n_experts ? config->moe.inner : config->inner;
+    if (!as->single) {
+        add_u32(to, "feed_forward_length", inner);
+        return;
+    }
+    calm_gguf_add_array(to->keys, key(to, "feed_forward_length"), CALM_GGUF_I32, config->n_blocks);
+    for (size_t i = 0; i < config->n_blocks; i++)
+        calm_gguf_element_i32(to->keys, calm_kind_at(config, i, CALM_SUBLAYER_MLP) ? (int32_t)inner : 0);
 }
 
 /* Multipliers, where the family has them. */
@@ -407,7 +418,9 @@ static void add_experts(writer *to, const calm_config *config)
     add_u32(to, "expert_feed_forward_length", config->moe.inner);
     if (config->moe.shared_inner)
         add_u32(to, "expert_shared_feed_forward_length", config->moe.shared_inner);
-    if (!calm_gguf_arch_of(config->arch)->dense_lead)
+    if (calm_gguf_arch_in(config)->chunks)
+        add_u32(to, "interleave_moe_layer_step", calm_gguf_moe_step(config));
+    if (!calm_gguf_arch_in(config)->dense_lead)
         return;
     add_u32(to, "expert_shared_count", config->moe.shared_inner / config->moe.inner);
     add_u32(to, "leading_dense_block_count", dense_lead(config));
@@ -418,7 +431,7 @@ static void add_experts(writer *to, const calm_config *config)
 /* How a router's scores become weights, where that is not softmax or the architecture has a choice. */
 static void add_router(writer *to, const calm_config *config)
 {
-    const bool sigmoid = config->moe.score == CALM_ROUTER_SIGMOID, routes = calm_gguf_arch_of(config->arch)->routes;
+    const bool sigmoid = config->moe.score == CALM_ROUTER_SIGMOID, routes = calm_gguf_arch_in(config)->routes;
     if (!config->moe.n_experts || (!sigmoid && !routes))
         return;
     add_u32(to, "expert_gating_func", sigmoid ? GATING_SIGMOID : GATING_SOFTMAX);
@@ -433,7 +446,7 @@ static void add_router(writer *to, const calm_config *config)
 calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t file_type, calm_gguf_keys *keys)
 {
     const calm_config *config = calm_model_config(model);
-    writer to = {.keys = keys, .arch = calm_gguf_arch_of(config->arch)->name};
+    writer to = {.keys = keys, .arch = calm_gguf_arch_in(config)->name};
     const calm_tensor *table;
     CALM_TRY(calm_model_table(ctx, model, false, &table));
     const char *name = calm_json_string(calm_json_get(calm_model_json(model), "_name_or_path"), "");
@@ -445,13 +458,17 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
     add_u32(&to, "block_count", config->n_blocks);
     add_u32(&to, "context_length", config->max_positions);
     add_u32(&to, "embedding_length", config->hidden);
-    add_u32(&to, "feed_forward_length", config->inner);
+    add_inner(&to, config);
     add_heads(&to, config);
     add_f32(&to, config->arch->norm == CALM_NORM_LAYER ? "attention.layer_norm_epsilon"
                                                        : "attention.layer_norm_rms_epsilon", (double)config->norm_eps);
+    /* Of the heads for further tokens, which are not written; llama.cpp needs the key all the same. */
+    if (calm_gguf_arch_in(config)->single)
+        add_f32(&to, "attention.layer_norm_epsilon", (double)config->norm_eps);
     add_u32(&to, "vocab_size", table->shape[0]);
     add_rope(&to, config);
     add_deltas(&to, model);
+    add_scans(&to, config);
     add_windows(&to, config);
     if (config->attention_cap != 0)
         add_f32(&to, "attn_logit_softcapping", (double)config->attention_cap);

@@ -124,7 +124,10 @@ static calm_status add(calm_ctx *ctx, builder *b, calm_gguf_part *part)
     calm_gguf_tensor *tensor = &b->out->tensors[b->out->n];
     *tensor = (calm_gguf_tensor){.name = part->spot.name, .n_dims = source->n_dims, .dims = {shape[0], 1, 1, 1}};
     part->order = calm_gguf_order_of(part->spot.form, part->order.head_dim, &b->out->widths);
+    part->order.half = shape[0] / 2;
     CALM_TRY(find_type(ctx, b, part, &tensor->type));
+    if (calm_gguf_order_is_vector(part->order.form))
+        tensor->n_dims = calm_gguf_order_dims(&part->order, shape[0], 1, tensor->dims);
     if (source->n_dims == 2) {
         tensor->n_dims = calm_gguf_order_dims(&part->order, shape[0], shape[1], tensor->dims);
         /* The shared expert's gate is a vector, and so is the bias of the choice, [1, E] in some families. */
@@ -150,14 +153,14 @@ static calm_status add(calm_ctx *ctx, builder *b, calm_gguf_part *part)
 static calm_status no_place(calm_ctx *ctx, const builder *b, const char *name)
 {
     return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: tensor %s has no place in llama.cpp's architecture %s", name,
-                     calm_gguf_arch_of(calm_model_config(b->input->model)->arch)->name);
+                     calm_gguf_arch_in(calm_model_config(b->input->model))->name);
 }
 
 static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *source, const calm_gguf_spot *spot,
                               long block)
 {
     const calm_config *config = calm_model_config(b->input->model);
-    const calm_gguf_arch *as = calm_gguf_arch_of(config->arch);
+    const calm_gguf_arch *as = calm_gguf_arch_in(config);
     calm_gguf_part part = {.of = calm_export_part_of(b->input->model, b->linears, source), .spot = *spot};
     part.order.head_dim = config->head_dim;
     part.table = calm_outer_of(b->input->model, b->input->outer, source->name);
@@ -260,7 +263,8 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
                                          .value_dim = config->delta.value_dim,
                                          .heads = config->n_heads,
                                          .nope = config->latent.nope,
-                                         .value = config->latent.value}};
+                                         .value = config->latent.value,
+                                         .groups = config->mamba.shape.n_groups}};
     CALM_TRY(calm_linears_by_name(ctx, model, &b.linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, spots, n));
     /* The head twice, factors of RoPE, one of a block in two parts, and each with its own factor. */
@@ -272,7 +276,8 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
         spots[i] = (calm_gguf_spot){0};
         if (calm_model_tensor_use(model, name) != CALM_TENSOR_READ)
             continue;
-        CALM_TRY(calm_gguf_spot_of(ctx, config->arch, calm_model_prefix(model), name, &spots[i], &known));
+        CALM_TRY(calm_gguf_spot_of(ctx, config->arch, calm_gguf_arch_in(config), calm_model_prefix(model), name,
+                                   &spots[i], &known));
         if (!known)
             return no_place(ctx, &b, name);
     }
@@ -289,11 +294,12 @@ calm_status calm_gguf_need_spot(calm_ctx *ctx, const char *format, const calm_mo
                                 calm_gguf_spot *out)
 {
     const calm_arch *arch = calm_model_config(model)->arch;
+    const calm_gguf_arch *as = calm_gguf_arch_in(calm_model_config(model));
     bool known;
-    if (!calm_gguf_arch_of(arch))
+    if (!as)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: calm does not know llama.cpp's names for %s models", format,
                          calm_model_dir(model), arch->name);
-    CALM_TRY(calm_gguf_spot_of(ctx, arch, calm_model_prefix(model), tensor, out, &known));
+    CALM_TRY(calm_gguf_spot_of(ctx, arch, as, calm_model_prefix(model), tensor, out, &known));
     /* One name and the checkpoint's columns are what callers write and read. */
     if (known && (out->rest || out->form == CALM_GGUF_VALUE_COLUMNS))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s is two tensors in llama.cpp, or has its columns in another "

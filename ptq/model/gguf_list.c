@@ -42,7 +42,7 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
     const bool sigmoid = calm_gguf_is(key, "deepseek2")
                          && number_of(file, key, "expert_gating_func") == GATING_SIGMOID;
     for (size_t i = 0; i < n_families; i++) {
-        const calm_gguf_arch *as = calm_gguf_arch_of(families[i]);
+        const calm_gguf_arch *as = calm_gguf_arch_of(families[i], experts);
         if (!as || !calm_gguf_is(key, as->name) || as->experts != experts || as->windows != windows
             || as->sigmoid != sigmoid)
             continue;
@@ -113,6 +113,12 @@ static calm_status read_delta(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
     return CALM_OK;
 }
 
+/* Groups of Mamba-2. */
+static calm_status read_scan(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_widths *out)
+{
+    return need_width(ctx, list, "ssm.group_count", &out->groups);
+}
+
 /* ---- entries ---- */
 
 /* Rows of a head of a permuted tensor. */
@@ -123,7 +129,11 @@ static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm
     int64_t heads = 0;
     char name[64];
     snprintf(name, sizeof name, "%s.attention.%s", list->as->name, which);
-    if (!calm_gguf_int(calm_gguf_find_key(list->file, name), 0, &heads) || heads <= 0)
+    const calm_gguf_key *key = calm_gguf_find_key(list->file, name);
+    /* Of a list the first that has any: other blocks have none, or as many. */
+    for (size_t i = 0; key && i < (key->array ? key->n : 1) && heads <= 0; i++)
+        calm_gguf_int(key, i, &heads);
+    if (heads <= 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: key %s: expected a whole number above 0", calm_gguf_path(list->file),
                          name);
     /* Half of a head's rows is paired with the other half. */
@@ -171,17 +181,20 @@ static calm_status check_part(calm_ctx *ctx, const calm_gguf_list *list, const c
 static calm_status join(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
     const calm_gguf_widths *w = list->widths;
-    const bool latent = entry->spot.form == CALM_GGUF_KV_KEYS;
+    const bool latent = entry->spot.form == CALM_GGUF_KV_KEYS, half = entry->spot.form == CALM_GGUF_FIRST_HALF;
     calm_gguf_spot spot;
     bool known;
-    CALM_TRY(calm_gguf_spot_of(ctx, list->arch, "model.", entry->name, &spot, &known));
+    CALM_TRY(calm_gguf_spot_of(ctx, list->arch, list->as, "model.", entry->name, &spot, &known));
     entry->rest = known && spot.rest ? calm_gguf_find_tensor(list->file, spot.rest) : NULL;
     if (!entry->rest)
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: no %s next to it, which holds the rest of %s",
                          calm_gguf_path(list->file), entry->stored->name, known && spot.rest ? spot.rest : "tensor",
                          entry->name);
+    /* Of gate and up each is half of the rows. */
+    entry->order.half = entry->stored->dims[1];
     /* Each factor is at most 2^24: no product of two overflows. */
-    entry->shape[0] = latent ? w->heads * (w->nope + w->value)
+    entry->shape[0] = half     ? 2 * entry->order.half
+                      : latent ? w->heads * (w->nope + w->value)
                              : 2 * (w->key_heads * w->key_dim + w->value_heads * w->value_dim);
     entry->shape[1] = latent ? entry->stored->dims[1] : entry->stored->dims[0];
     entry->n_dims = 2;
@@ -211,6 +224,8 @@ static calm_status fill_order(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
     entry->order = calm_gguf_order_of(entry->spot.form, 0, list->widths);
     switch (entry->spot.form) {
     case CALM_GGUF_AS_IS:
+    case CALM_GGUF_COLUMN:
+    case CALM_GGUF_GROUPS:
         return CALM_OK;
     case CALM_GGUF_Q:
     case CALM_GGUF_K:
@@ -233,7 +248,7 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
 {
     const calm_gguf_tensor *stored = entry->stored;
     char *name;
-    CALM_TRY(calm_gguf_name_of(ctx, list->arch, "model.", &entry->spot, &name));
+    CALM_TRY(calm_gguf_name_of(ctx, list->arch, list->as, "model.", &entry->spot, &name));
     entry->name = name;
     /* GGUF has the fastest dimension first, checkpoints the slowest; of three dimensions an entry is one matrix. */
     const bool bias = entry->spot.expert >= 0 && stored->n_dims == 2;    /* a row for each expert */
@@ -249,6 +264,13 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
         entry->n_dims = 2;
         entry->shape[1] = entry->shape[0];
         entry->shape[0] = 1;
+    }
+    /* A vector in checkpoints, whatever its sizes here. */
+    if (calm_gguf_order_is_vector(entry->spot.form) && entry->n_dims == 2) {
+        entry->n_dims = 1;
+        /* As many elements as the file has. */
+        entry->shape[0] *= entry->shape[1];
+        entry->shape[1] = 1;
     }
     /* torch has a convolution by channels in three dimensions. */
     if (entry->spot.taps && entry->n_dims == 2) {
@@ -269,6 +291,8 @@ calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gg
         CALM_TRY(read_latent(ctx, out, out->widths));
     if (out->as->deltas)
         CALM_TRY(read_delta(ctx, out, out->widths));
+    if (out->as->scans)
+        CALM_TRY(read_scan(ctx, out, out->widths));
     /* Counted first: one tensor of experts becomes many entries, and its size is untrusted. */
     for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
         const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
@@ -317,16 +341,17 @@ static calm_status restore(calm_ctx *ctx, const calm_gguf_list *list, const calm
     return CALM_OK;
 }
 
-/* Elements first .. first + n - 1 of what is one row in the file. */
+/* Elements first .. first + n - 1 of what is one row in the file, or the whole of a small matrix. */
 static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
                                  size_t n, float *out)
 {
     const size_t at = entry->spot.expert > 0 ? (size_t)entry->spot.expert : 0;    /* of the biases of all experts */
+    const size_t rows = calm_gguf_order_is_vector(entry->spot.form) ? entry->stored->dims[1] : 1;
     bool other;
     CALM_SCOPED_SCRATCH(ctx);
     float *row;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, entry->stored->dims[0]));
-    CALM_TRY(calm_gguf_to_f32(ctx, list->file, entry->stored, at, 1, row));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, rows * entry->stored->dims[0]));
+    CALM_TRY(calm_gguf_to_f32(ctx, list->file, entry->stored, at, rows, row));
     for (size_t i = 0; i < n; i++) {
         out[i] = row[calm_gguf_order_find(&entry->order, first + i, &other)];
         CALM_TRY(restore(ctx, list, entry, &out[i]));

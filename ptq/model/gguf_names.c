@@ -35,6 +35,13 @@ static const calm_gguf_arch all[] = {
     {.name = "granite", .family = "granite", .permuted = true, .scaled = true},
     {.name = "granitemoe", .family = "granitemoe", .permuted = true, .scaled = true, .experts = true,
      .norm_top_k = true},
+    {.name = "granitehybrid", .family = "granitemoehybrid", .permuted = true, .scaled = true, .scans = true,
+     .halves = true},
+    {.name = "granitehybrid", .family = "granitemoehybrid", .permuted = true, .scaled = true, .scans = true,
+     .halves = true, .experts = true, .norm_top_k = true, .shared_alone = true},
+    {.name = "nemotron_h", .family = "nemotron_h", .scans = true, .single = true},
+    {.name = "nemotron_h_moe", .family = "nemotron_h", .scans = true, .single = true, .experts = true, .routes = true},
+    {.name = "llama4", .family = "llama4", .experts = true, .quarter = true, .chunks = true},
     {.name = "gpt-oss", .family = "gpt_oss", .own_head = true, .biases = true, .needs_bias = true, .experts = true,
      .norm_top_k = true, .mlp_norm = "post_attention_norm"},
     {.name = "mistral3", .family = "ministral3", .permuted = true, .grows = true},
@@ -64,12 +71,19 @@ static const calm_gguf_arch all[] = {
      .mlp_norm = "post_attention_norm"},
 };
 
-const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch)
+const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch, bool experts)
 {
+    const calm_gguf_arch *found = NULL;
+    /* The first of a family, or a later row that fits better. */
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (strcmp(all[i].family, arch->name) == 0)
-            return &all[i];
-    return NULL;
+        if (strcmp(all[i].family, arch->name) == 0 && (!found || all[i].experts == experts))
+            found = &all[i];
+    return found;
+}
+
+const calm_gguf_arch *calm_gguf_arch_in(const calm_config *config)
+{
+    return calm_gguf_arch_of(config->arch, config->moe.n_experts > 0);
 }
 
 const calm_gguf_arch *calm_gguf_arch_at(size_t i)
@@ -125,34 +139,44 @@ static void add(word *words, size_t *n, const char *module, const char *name)
         words[(*n)++] = (word){.module = module, .word = name};
 }
 
-/* A role as a linear, in one tensor with that of all experts, and of the shared one. */
-static void add_role(const calm_arch *arch, const calm_kind_word *role, word *words, size_t *n)
+/* Gate and up of one matrix have a word, or each has one. */
+static bool is_spelled_so(const calm_gguf_arch *as, const calm_kind_word *role)
 {
-    const calm_gguf_arch *as = calm_gguf_arch_of(arch);
+    const bool half = role->form == CALM_GGUF_FIRST_HALF || role->form == CALM_GGUF_LAST_HALF;
+    return role->role != CALM_ROLE_FUSED_GATE_UP || half == (as && as->halves);
+}
+
+/* A role as a linear, in one tensor with that of all experts, and of the shared one. */
+static void add_role(const calm_arch *arch, const calm_gguf_arch *as, const calm_kind_word *role, word *words,
+                     size_t *n)
+{
     const calm_names *names = arch->names;
     const char *module = names->role[role->role], *own = calm_expert_word(names, role->role);
+    /* Of the three spellings of gate and up a family has one. */
+    if (!is_spelled_so(as, role))
+        return;
     /* llama.cpp rotates neighbouring channels for these families, so its writers permute rows of q and k. */
-    if (module)
+    if (module && !(as && as->shared_alone && role->shared))
         words[(*n)++] = (word){.module = module, .word = role->word, .form = form_in(as, role->form)};
     if (own && role->many && names->moe.experts)
         words[(*n)++] = (word){.parent = names->moe.experts, .module = own, .word = role->many, .experts = true};
-    if (module && role->shared && names->moe.shared)
-        words[(*n)++] = (word){.parent = names->moe.shared, .module = last_word(module), .word = role->shared};
+    if (module && role->shared && names->moe.shared && as && as->experts)
+        words[(*n)++] = (word){.parent = names->moe.shared, .module = last_word(module), .word = role->shared,
+                               .form = form_in(as, role->form)};
 }
 
 /* All of a family's; their number. */
-static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
+static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word words[MOST_WORDS])
 {
     /* No word for a norm after a residual add: BERT alone has those, and is not read from GGUF files. */
     static const char *const norms[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES] = {
         {"attn_norm", "post_attention_norm", NULL}, {"ffn_norm", "post_ffw_norm", NULL}};
-    const calm_gguf_arch *as = calm_gguf_arch_of(arch);
     const calm_names *names = arch->names;
     size_t n = 0, n_kinds;
     const calm_kind *const *kinds = calm_kinds(&n_kinds);
     for (size_t k = 0; k < n_kinds; k++)
         for (size_t i = 0; i < kinds[k]->n_words; i++)
-            add_role(arch, &kinds[k]->words[i], words, &n);
+            add_role(arch, as, &kinds[k]->words[i], words, &n);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             if (norms[s][place])
@@ -177,9 +201,8 @@ static size_t list_words(const calm_arch *arch, word words[MOST_WORDS])
 }
 
 /* Of the norm before the head. */
-static const char *final_norm_word(const calm_arch *arch)
+static const char *final_norm_word(const calm_gguf_arch *as)
 {
-    const calm_gguf_arch *as = calm_gguf_arch_of(arch);
     return as && as->final_norm ? as->final_norm : "output_norm";
 }
 
@@ -267,12 +290,12 @@ static void take_form(const word *w, calm_gguf_spot *out)
 }
 
 /* Word of a module of block `block`; `rest` is the name behind the number. */
-static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const char *rest, size_t block,
-                                 calm_gguf_spot *out, bool *known)
+static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *rest,
+                                 size_t block, calm_gguf_spot *out, bool *known)
 {
     word words[MOST_WORDS];
     /* Made anew for each tensor: some twenty rows, against reading the tensor itself. */
-    const size_t n = list_words(arch, words);
+    const size_t n = list_words(arch, as, words);
     const char *dot = ending(rest);
     bool first;
     /* A tensor by its full name; only modules have an ending to be taken off. */
@@ -303,14 +326,14 @@ static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
     return CALM_OK;
 }
 
-calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, const char *tensor,
-                              calm_gguf_spot *out, bool *known)
+calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
+                              const char *tensor, calm_gguf_spot *out, bool *known)
 {
     const calm_names *names = arch->names;
     const size_t length = strlen(prefix), n_blocks = strlen(names->blocks);
     const char *rest = strncmp(tensor, prefix, length) == 0 ? tensor + length : NULL, *dot = ending(tensor);
     const char *const modules[] = {names->embed, names->final_norm},
-               *const words[] = {"token_embd", final_norm_word(arch)};
+               *const words[] = {"token_embd", final_norm_word(as)};
     const char *head;
     size_t block;
     *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
@@ -318,7 +341,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *
     /* Within a block; a number that is no number has no place. */
     if (rest && strncmp(rest, names->blocks, n_blocks) == 0 && rest[n_blocks] == '.') {
         const char *at = rest + n_blocks + 1;
-        return take_number(&at, &block) ? spot_in_block(ctx, arch, at, block, out, known) : CALM_OK;
+        return take_number(&at, &block) ? spot_in_block(ctx, arch, as, at, block, out, known) : CALM_OK;
     }
     for (int i = 0; i < 2 && rest && dot && !out->name; i++)
         if (is_word(rest, (size_t)(dot - rest), modules[i]))
@@ -344,13 +367,13 @@ size_t calm_gguf_experts_in(const calm_gguf_tensor *tensor)
 }
 
 /* The way back: the module of block N that has this word. */
-static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
-                                 char **out)
+static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
+                                 calm_gguf_spot *spot, char **out)
 {
     /* Suffixes other than weight and bias (".scale") are not known. */
     const char *at = spot->name + strlen("blk."), *dot = ending(spot->name);
     word words[MOST_WORDS];
-    const size_t n = list_words(arch, words);
+    const size_t n = list_words(arch, as, words);
     size_t block;
     if (!take_number(&at, &block))
         return CALM_OK;
@@ -377,22 +400,22 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cha
     return CALM_OK;
 }
 
-calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
-                              char **out)
+calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
+                              calm_gguf_spot *spot, char **out)
 {
     const calm_names *names = arch->names;
     const char *dot = ending(spot->name);
     *out = NULL;
     take_form(&(word){0}, spot);
     if (strncmp(spot->name, "blk.", 4) == 0)
-        CALM_TRY(name_in_block(ctx, arch, prefix, spot, out));
+        CALM_TRY(name_in_block(ctx, arch, as, prefix, spot, out));
     else if (strcmp(spot->name, "token_embd.weight") == 0)
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s.weight", prefix, names->embed));
-    else if (dot && is_word(spot->name, (size_t)(dot - spot->name), final_norm_word(arch))
+    else if (dot && is_word(spot->name, (size_t)(dot - spot->name), final_norm_word(as))
              && (strcmp(dot, ".weight") == 0 || calm_arch_norm_biased(arch)))
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, names->final_norm, ending(spot->name)));
     else if (strcmp(spot->name, "output.weight") == 0
-             || (strcmp(spot->name, "output.bias") == 0 && calm_gguf_arch_of(arch)->head_bias))
+             || (strcmp(spot->name, "output.bias") == 0 && as->head_bias))
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s", names->head, ending(spot->name)));
     spot->plus_one = *out && adds_one(arch, *out);
     return CALM_OK;

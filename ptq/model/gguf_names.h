@@ -38,13 +38,22 @@ typedef struct calm_gguf_arch {
     bool other;            /* computes another function than the model: such files are read and not written   */
     bool convs;            /* blocks of short convolutions, which have no heads for keys                      */
     bool deltas;           /* blocks of gated delta nets                                                      */
+    bool scans;            /* blocks of Mamba-2, which have no heads for keys                                 */
+    bool chunks;           /* blocks attend within chunks, and some or all have experts                       */
+    bool single;           /* a block is one sublayer                                                         */
+    bool halves;           /* gate and up, one matrix in checkpoints, are two tensors                         */
+    bool shared_alone;     /* what stands next to experts has the words of a shared expert alone              */
     bool sigmoid;          /* of families under one name one whose router takes sigmoids                      */
     const char *final_norm;    /* the word of the norm before the head; NULL: output_norm                     */
     const char *mlp_norm;  /* the word of the MLP's IN norm; NULL: ffn_norm                                   */
 } calm_gguf_arch;
 
-/* By calm's family; NULL when llama.cpp does not have it. */
-const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch);
+/* By calm's family; of one that llama.cpp has with experts and without, by `experts`.  NULL: llama.cpp does not have
+ * it, or calm does not write it. */
+const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch, bool experts);
+
+/* The same of a model. */
+const calm_gguf_arch *calm_gguf_arch_in(const calm_config *config);
 
 /* The i-th of all, those under one name one behind the other; NULL: there are no more. */
 const calm_gguf_arch *calm_gguf_arch_at(size_t i);
@@ -64,9 +73,10 @@ typedef struct calm_gguf_spot {
     calm_gguf_form rest_form;
 } calm_gguf_spot;
 
-/* Where `tensor`, which begins with `prefix`, goes, in ctx->out; *known is false for one without a place. */
-calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, const char *tensor,
-                              calm_gguf_spot *out, bool *known);
+/* Where `tensor`, which begins with `prefix`, goes, in ctx->out; *known is false for one without a place.  `as`: what
+ * calm_gguf_arch_of gives. */
+calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
+                              const char *tensor, calm_gguf_spot *out, bool *known);
 
 /* ---- a file as a checkpoint ---- */
 

@@ -9,8 +9,8 @@
 
 /* The name in a checkpoint of what stands at `spot`, in ctx->out; its tensor's name and expert are given, the rest is
  * filled in.  *out is NULL for a tensor that checkpoints do not have, or that is not known. */
-calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const char *prefix, calm_gguf_spot *spot,
-                              char **out);
+calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
+                              calm_gguf_spot *spot, char **out);
 
 /* Of a tensor that holds a matrix, or a bias, of each expert: their number; 0: it is no such tensor. */
 size_t calm_gguf_experts_in(const calm_gguf_tensor *tensor);

@@ -89,24 +89,32 @@ calm_gguf_order calm_gguf_order_of(calm_gguf_form form, size_t head_dim, const c
                        || form == CALM_GGUF_VALUE_COLUMNS;
     if (tiles && widths->value_heads == widths->key_heads)
         form = CALM_GGUF_AS_IS;
-    return (calm_gguf_order){form, head_dim, widths};
+    return (calm_gguf_order){.form = form, .head_dim = head_dim, .widths = widths};
 }
 
 bool calm_gguf_order_is_part(calm_gguf_form form, bool *first)
 {
-    *first = form == CALM_GGUF_QKVZ_MIXED || form == CALM_GGUF_KV_KEYS;
-    return *first || form == CALM_GGUF_QKVZ_GATE || form == CALM_GGUF_KV_VALUES;
+    *first = form == CALM_GGUF_QKVZ_MIXED || form == CALM_GGUF_KV_KEYS || form == CALM_GGUF_FIRST_HALF;
+    return *first || form == CALM_GGUF_QKVZ_GATE || form == CALM_GGUF_KV_VALUES || form == CALM_GGUF_LAST_HALF;
+}
+
+bool calm_gguf_order_is_vector(calm_gguf_form form)
+{
+    return form == CALM_GGUF_COLUMN || form == CALM_GGUF_GROUPS;
 }
 
 int calm_gguf_order_dims(const calm_gguf_order *order, size_t rows, size_t cols, size_t dims[3])
 {
     const calm_gguf_widths *w = order->widths;
     const bool keys = order->form == CALM_GGUF_KV_KEYS, latent = keys || order->form == CALM_GGUF_KV_VALUES;
-    dims[0] = keys ? w->nope : cols;
+    const bool half = order->form == CALM_GGUF_FIRST_HALF || order->form == CALM_GGUF_LAST_HALF;
+    dims[0] = keys ? w->nope : order->form == CALM_GGUF_GROUPS ? rows / w->groups : cols;
     dims[1] = keys                                   ? cols
               : order->form == CALM_GGUF_KV_VALUES   ? w->value
               : order->form == CALM_GGUF_QKVZ_MIXED  ? keys_rows(w) + w->value_heads * w->value_dim
               : order->form == CALM_GGUF_QKVZ_GATE   ? w->value_heads * w->value_dim
+              : order->form == CALM_GGUF_GROUPS      ? w->groups
+              : half                                 ? rows / 2
                                                      : rows;
     dims[2] = latent ? w->heads : 1;
     return latent ? 3 : 2;
@@ -131,6 +139,9 @@ size_t calm_gguf_order_row(const calm_gguf_order *order, size_t row)
         return row / group_rows(w) * fused_rows(w) + 2 * w->key_dim + group_rows(w) + row % group_rows(w);
     case CALM_GGUF_KV_VALUES:
         return row / w->value * (w->nope + w->value) + w->nope + row % w->value;
+    case CALM_GGUF_LAST_HALF:
+        /* up stands behind gate */
+        return order->half + row;
     default:
         return row;
     }
@@ -159,6 +170,10 @@ size_t calm_gguf_order_find(const calm_gguf_order *order, size_t row, bool *othe
         *other = row % (w->nope + w->value) >= w->nope;
         return *other ? row / (w->nope + w->value) * w->value + row % (w->nope + w->value) - w->nope
                       : row % (w->nope + w->value);
+    case CALM_GGUF_FIRST_HALF:
+    case CALM_GGUF_LAST_HALF:
+        *other = row >= order->half;
+        return row % order->half;
     default:
         return row;
     }

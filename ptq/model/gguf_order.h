@@ -4,11 +4,14 @@
  *   delta net   value heads take turns among key heads, as llama.cpp repeats those: new head j K + k = old head
  *               k V / K + j for K key heads and V value heads; rows of q, k before them stay.  Of fused q, k, v, z,
  *               which a checkpoint has key head by key head, q, k and v of all heads are one tensor and z is another.
+ *   gate, up    rows of one matrix, the first half and the last, are two tensors
+ *   scans       decays and skips of Mamba-2's heads are columns, one element a row; the weight of the norm behind the
+ *               scan has a row for each group of channels
  *   kv_b        of each head [nope rows of keys | value rows of values]: keys transposed are one tensor of three
  *               dimensions, values are another
  *
  * Source: llama.cpp's convert_hf_to_gguf.py (LlamaModel.permute, _LinearAttentionVReorderBase, Qwen3NextModel,
- * DeepseekV2Model). */
+ * DeepseekV2Model, GraniteMoeModel, Mamba2Model). */
 #ifndef CALM_MODEL_GGUF_ORDER_H
 #define CALM_MODEL_GGUF_ORDER_H
 
@@ -27,12 +30,17 @@ typedef enum calm_gguf_form {
     CALM_GGUF_QKVZ_GATE,        /* and the part z                                                              */
     CALM_GGUF_KV_KEYS,          /* the part of kv_b that makes keys: transposed, head by head                  */
     CALM_GGUF_KV_VALUES,        /* and the part that makes values                                              */
+    CALM_GGUF_FIRST_HALF,       /* the first half of the rows of gate and up                                   */
+    CALM_GGUF_LAST_HALF,        /* and the last                                                                */
+    CALM_GGUF_COLUMN,           /* a vector, each element a row                                                */
+    CALM_GGUF_GROUPS,           /* a vector, a row for each of Mamba-2's groups                                */
 } calm_gguf_form;
 
 /* Numbers and widths of heads that orders depend on; 0 where a model has none of the kind. */
 typedef struct calm_gguf_widths {
     size_t key_heads, value_heads, key_dim, value_dim;    /* of delta nets    */
     size_t heads, nope, value;                            /* of latent attention: heads, rows of each */
+    size_t groups;                                        /* of Mamba-2 */
 } calm_gguf_widths;
 
 /* The order of one tensor. */
@@ -40,6 +48,7 @@ typedef struct calm_gguf_order {
     calm_gguf_form form;
     size_t head_dim;                   /* rows of a head of q or k           */
     const calm_gguf_widths *widths;    /* borrowed                           */
+    size_t half;                       /* rows of gate, of one matrix with up */
 } calm_gguf_order;
 
 /* The same with CALM_GGUF_AS_IS where nothing moves: each key head serves one value head. */
@@ -48,7 +57,11 @@ calm_gguf_order calm_gguf_order_of(calm_gguf_form form, size_t head_dim, const c
 /* Is it one of the two parts of a checkpoint's tensor; which holds its first rows? */
 bool calm_gguf_order_is_part(calm_gguf_form form, bool *first);
 
-/* The file's sizes of a matrix [rows, cols] of the checkpoint, the fastest first; their number. */
+/* Is it a vector that is a matrix there? */
+bool calm_gguf_order_is_vector(calm_gguf_form form);
+
+/* The file's sizes of a matrix [rows, cols] of the checkpoint, or of a vector [rows] with 1 for cols, the fastest
+ * first; their number. */
 int calm_gguf_order_dims(const calm_gguf_order *order, size_t rows, size_t cols, size_t dims[3]);
 
 /* The checkpoint's row (element, of a vector) that stands in the file's row `row`.  Not of CALM_GGUF_KV_KEYS. */

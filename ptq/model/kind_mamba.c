@@ -393,12 +393,13 @@ static const calm_kind_word words[] = {{.role = CALM_ROLE_MAMBA_IN, .word = "ssm
                                        {.role = CALM_ROLE_MAMBA_OUT, .word = "ssm_out"}};
 
 static const calm_kind_plain plains[] = {
-    {.plain = CALM_PLAIN_MAMBA_CONV, .form = CALM_PLAIN_TENSOR, .word = "ssm_conv1d.weight"},
+    {.plain = CALM_PLAIN_MAMBA_CONV, .form = CALM_PLAIN_TENSOR, .word = "ssm_conv1d.weight", .taps = true},
     {.plain = CALM_PLAIN_MAMBA_CONV_BIAS, .form = CALM_PLAIN_TENSOR, .word = "ssm_conv1d.bias"},
-    {.plain = CALM_PLAIN_MAMBA_A_LOG, .form = CALM_PLAIN_TENSOR, .word = "ssm_a"},
+    {.plain = CALM_PLAIN_MAMBA_A_LOG, .form = CALM_PLAIN_TENSOR, .word = "ssm_a", .order = CALM_GGUF_COLUMN,
+     .minus_exp = true},
     {.plain = CALM_PLAIN_MAMBA_DT, .form = CALM_PLAIN_TENSOR, .word = "ssm_dt.bias"},
-    {.plain = CALM_PLAIN_MAMBA_SKIP, .form = CALM_PLAIN_TENSOR, .word = "ssm_d"},
-    {.plain = CALM_PLAIN_MAMBA_NORM, .form = CALM_PLAIN_RMS_NORM, .word = "ssm_norm"},
+    {.plain = CALM_PLAIN_MAMBA_SKIP, .form = CALM_PLAIN_TENSOR, .word = "ssm_d", .order = CALM_GGUF_COLUMN},
+    {.plain = CALM_PLAIN_MAMBA_NORM, .form = CALM_PLAIN_RMS_NORM, .word = "ssm_norm", .order = CALM_GGUF_GROUPS},
 };
 
 /* In the order in which they are seen. */

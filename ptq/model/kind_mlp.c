@@ -15,6 +15,8 @@ const calm_kind_job calm_mlp_jobs[CALM_MLP_JOBS] = {
 static const calm_kind_word words[] = {
     {.role = CALM_ROLE_GATE, .word = "ffn_gate", .many = "ffn_gate_exps", .shared = "ffn_gate_shexp"},
     {.role = CALM_ROLE_FUSED_GATE_UP, .word = "ffn_up"},
+    {.role = CALM_ROLE_FUSED_GATE_UP, .form = CALM_GGUF_FIRST_HALF, .word = "ffn_gate", .shared = "ffn_gate_shexp"},
+    {.role = CALM_ROLE_FUSED_GATE_UP, .form = CALM_GGUF_LAST_HALF, .word = "ffn_up", .shared = "ffn_up_shexp"},
     {.role = CALM_ROLE_UP, .word = "ffn_up", .many = "ffn_up_exps", .shared = "ffn_up_shexp"},
     {.role = CALM_ROLE_DOWN, .word = "ffn_down", .many = "ffn_down_exps", .shared = "ffn_down_shexp"},
 };

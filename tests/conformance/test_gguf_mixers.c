@@ -65,6 +65,70 @@ TEST(short_convolutions)
 }
 END_OF_TEST
 
+/* The whole number of a key; of a list its i-th. */
+static int64_t number_of(const calm_gguf *file, const char *name, size_t i)
+{
+    int64_t value = -1;
+    ck_assert_msg(calm_gguf_int(calm_gguf_find_key(file, name), i, &value), "%s [%zu]", name, i);
+    return value;
+}
+
+/* Blocks of one sublayer each: Mamba-2, which has neither heads for keys nor a width, then experts.  Its taps are a
+ * matrix, decays and skips columns, the norm has a row for each group; decays are stored as -exp. */
+TEST(scans)
+{
+    const tiny_model spec = tiny_wide("nemotron_h");
+    calm_gguf *file;
+    calm_gguf_list list;
+    calm_model *model;
+    const char *path = write(&spec, "float", &model);
+    const calm_mamba_shape *shape = &calm_model_config(model)->mamba.shape;
+    ck_ok(calm_gguf_open(ctx, path, &file));
+    ck_ok(calm_gguf_list_tensors(ctx, file, &list));
+    ck_assert(calm_gguf_is(calm_gguf_find_key(file, "general.architecture"), "nemotron_h_moe"));
+    ck_assert_int_eq(number_of(file, "nemotron_h_moe.attention.head_count_kv", 0), 0);
+    ck_assert_int_eq(number_of(file, "nemotron_h_moe.feed_forward_length", 0), 0);
+    ck_assert_int_eq(number_of(file, "nemotron_h_moe.feed_forward_length", 1), (int64_t)spec.expert_inner);
+    ck_assert_int_eq(number_of(file, "nemotron_h_moe.ssm.group_count", 0), (int64_t)shape->n_groups);
+    ck_assert_int_eq(number_of(file, "nemotron_h_moe.ssm.inner_size", 0), (int64_t)(shape->n_heads * shape->head_dim));
+    ck_assert_ptr_null(calm_gguf_find_key(file, "nemotron_h_moe.rope.freq_base"));
+    const calm_gguf_tensor *norm = calm_gguf_find_tensor(file, "blk.0.ssm_norm.weight");
+    const calm_gguf_tensor *decay = calm_gguf_find_tensor(file, "blk.0.ssm_a");
+    ck_assert(norm && norm->dims[1] == shape->n_groups && norm->dims[0] * norm->dims[1]
+                                                              == shape->n_heads * shape->head_dim);
+    ck_assert(decay && decay->dims[0] == 1 && decay->dims[1] == shape->n_heads);
+    for (size_t i = 0; i < shape->n_heads; i++) {
+        float value;
+        memcpy(&value, decay->data + i * sizeof value, sizeof value);
+        ck_assert_msg(value < 0, "%g", (double)value);
+    }
+    ck_assert_int_eq(find(&list, "model.layers.0.mixer.conv1d.weight")->stored->n_dims, 2);
+    calm_gguf_close(file);
+    calm_model_close(model);
+}
+END_OF_TEST
+
+/* Gate and up of one matrix are two tensors, under the shared expert's names where there are experts. */
+TEST(halves_of_gate_and_up)
+{
+    static const char *const families[2] = {"granite_hybrid", "granitemoehybrid"};
+    static const char *const names[2] = {"blk.0.ffn_gate.weight", "blk.0.ffn_gate_shexp.weight"};
+    static const char *const others[2] = {"blk.0.ffn_up.weight", "blk.0.ffn_up_shexp.weight"};
+    for (int f = 0; f < 2; f++) {
+        const tiny_model spec = tiny_wide(families[f]);
+        calm_gguf *file;
+        ck_ok(calm_gguf_open(ctx, write(&spec, "w4a16_g32", NULL), &file));
+        const calm_gguf_tensor *gate = calm_gguf_find_tensor(file, names[f]);
+        const calm_gguf_tensor *up = calm_gguf_find_tensor(file, others[f]);
+        ck_assert(gate && up && gate->type == CALM_GGML_Q4_0 && up->type == CALM_GGML_Q4_0);
+        ck_assert(gate->dims[0] == spec.hidden && gate->dims[1] == spec.shared_inner && up->dims[1] == gate->dims[1]);
+        ck_assert_ptr_null(calm_gguf_find_tensor(file, names[!f]));
+        ck_assert(!calm_gguf_find_key(file, "granitehybrid.rope.scaling.finetuned")->data[0]);
+        calm_gguf_close(file);
+    }
+}
+END_OF_TEST
+
 /* Values of a tensor of a model. */
 static float *values_of(const calm_model *model, const char *name, size_t *n)
 {
@@ -77,27 +141,38 @@ static float *values_of(const calm_model *model, const char *name, size_t *n)
     return out;
 }
 
+/* A tensor's name in a model read from a file, whose names all begin with "model.", the head's apart. */
+static const char *name_back(const calm_model *model, const char *name)
+{
+    const char *prefix = calm_model_prefix(model);
+    return strncmp(name, prefix, strlen(prefix)) == 0 ? test_format("model.%s", name + strlen(prefix)) : name;
+}
+
 /* Every tensor of a float file, opened as a model, has the checkpoint's values and shape; exp and log of A_log, below
  * 8, are each within an ulp. */
 TEST(read_back_as_models)
 {
     static const char *const families[] = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_5", "qwen3_5_moe",
-                                           "qwen3_next", "lfm2", "lfm2_moe"};
+                                           "qwen3_next", "lfm2", "lfm2_moe", "granite_hybrid", "granitemoehybrid",
+                                           "nemotron_h", "nemotron_dense", "llama4"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         tiny_model spec = tiny_wide(families[f]);
         calm_model *model, *back;
         spec.bias = false;
+        if (strcmp(families[f], "llama4") == 0)
+            spec.extra = "\"attention_chunk_size\": 8192";
         const char *path = write(&spec, "float", &model);
         ck_ok(calm_model_open(ctx, path, &back));
         const calm_safetensors *set = calm_model_tensors(model);
         for (size_t i = 0; i < calm_safetensors_count(set); i++) {
             const calm_tensor *expected = calm_safetensors_at(set, i);
-            const calm_tensor *found = calm_safetensors_find(calm_model_tensors(back), expected->name);
+            const char *name = name_back(model, expected->name);
+            const calm_tensor *found = calm_safetensors_find(calm_model_tensors(back), name);
             const double within = strstr(expected->name, "A_log") ? 4 * 8 * FLT_EPSILON : 0;
             size_t n, m;
             ck_assert_msg(found && found->n_dims == expected->n_dims, "%s: %s", families[f], expected->name);
             ck_assert_mem_eq(found->shape, expected->shape, (size_t)expected->n_dims * sizeof *found->shape);
-            const float *a = values_of(model, expected->name, &n), *b = values_of(back, expected->name, &m);
+            const float *a = values_of(model, expected->name, &n), *b = values_of(back, name, &m);
             ck_assert_uint_eq(n, m);
             for (size_t k = 0; k < n; k++)
                 ck_assert_msg(fabs((double)a[k] - (double)b[k]) <= within, "%s: %s [%zu]", families[f], expected->name,
@@ -126,6 +201,7 @@ static void check_refused(const tiny_model *spec, const char *scheme, const char
 TEST(refused_by_name)
 {
     tiny_model delta = tiny_wide("qwen3_5"), latent = tiny_wide("deepseek_v3"), conv = tiny_wide("lfm2_moe");
+    tiny_model scan = tiny_wide("granite_hybrid"), chunk = tiny_wide("llama4");
     delta.bias = latent.bias = conv.bias = false;
     check_refused(&delta, "w4a16_g32",
                   "model.layers.0.linear_attn.out_proj: llama.cpp has its heads of 16 columns in another order, so "
@@ -140,6 +216,16 @@ TEST(refused_by_name)
     check_refused(&conv, "float", "routed_scaling_factor is not 1");
     conv.extra = "\"norm_topk_prob\": false";
     check_refused(&conv, "float", "norm_topk_prob is not set");
+    chunk.extra = "\"attention_chunk_size\": 64";
+    check_refused(&chunk, "float", "attention_chunk_size is not 8192");
+    chunk.extra = "\"attention_chunk_size\": 8192, \"no_rope_layer_interval\": 2";
+    check_refused(&chunk, "float", "other blocks slide or turn by their position than every fourth");
+    chunk.extra = "\"attention_chunk_size\": 8192, \"use_qk_norm\": false";
+    check_refused(&chunk, "float", "use_qk_norm is not what llama.cpp has for this number of experts");
+    scan.extra = "\"mamba_conv_bias\": false";
+    check_refused(&scan, "float", "its convolutions have no bias, which llama.cpp needs");
+    scan.extra = "\"time_step_limit\": [0.0, 0.5]";
+    check_refused(&scan, "float", "time_step_limit bounds steps, which llama.cpp does not");
 }
 END_OF_TEST
 
@@ -187,6 +273,7 @@ static void check_wrong(const tiny_model *spec, const char *from, const char *to
 TEST(wrong_files)
 {
     tiny_model delta = tiny_wide("qwen3_next"), latent = tiny_wide("deepseek_v3"), conv = tiny_wide("lfm2");
+    const tiny_model scan = tiny_wide("nemotron_h"), half = tiny_wide("granite_hybrid");
     delta.bias = latent.bias = conv.bias = false;
     check_wrong(&delta, "qwen3next.ssm.group_count", "qwen3next.ssm.group_covnt",
                 "key qwen3next.ssm.group_count: expected a whole number from 1 to 2^24");
@@ -199,6 +286,12 @@ TEST(wrong_files)
     check_wrong(&latent, "blk.0.attn_v_b.weight", "blk.0.attn_w_b.weight",
                 "tensor blk.0.attn_k_b.weight: no blk.0.attn_v_b.weight next to it");
     check_wrong(&conv, "lfm2.shortconv.l_cache", "lfm2.shortconv.l_cachf", "key lfm2.shortconv.l_cache: it is missing");
+    check_wrong(&scan, "nemotron_h_moe.ssm.group_count", "nemotron_h_moe.ssm.group_covnt",
+                "key nemotron_h_moe.ssm.group_count: expected a whole number from 1 to 2^24");
+    check_wrong(&scan, "nemotron_h_moe.ssm.state_size", "nemotron_h_moe.ssm.state_sizf",
+                "key nemotron_h_moe.ssm.state_size: it is missing");
+    check_wrong(&half, "blk.0.ffn_up.weight", "blk.0.ffn_ux.weight",
+                "tensor blk.0.ffn_gate.weight: no blk.0.ffn_up.weight next to it");
     /* One more head of keys than there is: u32 behind the key's name and type. */
     const char *path = write(&delta, "float", NULL);
     calm_model *model;
@@ -212,6 +305,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, read_back_as_models, refused_by_name,
-                                                      not_described, wrong_files, NULL});
+    return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, scans, halves_of_gate_and_up,
+                                                      read_back_as_models, refused_by_name, not_described, wrong_files,
+                                                      NULL});
 }

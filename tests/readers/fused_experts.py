@@ -3,8 +3,8 @@
 import torch
 
 # Classes that hold [experts, in, out]; the others hold [experts, out, in].
-TRANSPOSED = ("gpt_oss", "qwen3_vl_moe_text", "llama4_text")
-ENDS = (".experts.gate_up_proj", ".experts.down_proj", ".experts.gate_up_proj_bias", ".experts.down_proj_bias")
+TRANSPOSED = ("gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text", "llama4", "llama4_text")
+ENDS = (".experts.gate_up_proj", ".experts.up_proj", ".experts.down_proj", ".experts.gate_up_proj_bias", ".experts.down_proj_bias")
 
 
 def is_fused(name):
@@ -21,7 +21,7 @@ def fuse(values, model):
         suffix = "bias" if word.endswith("_bias") else "weight"
         named = f"{stem}.0.gate_proj.weight" in values or f"{stem}.0.down_proj.weight" in values
         gate, up, down = ("gate_proj", "up_proj", "down_proj") if named else ("w1", "w3", "w2")
-        parts = [gate, up] if word.startswith("gate_up_proj") else [down]
+        parts = [gate, up] if word.startswith("gate_up_proj") else [up] if word == "up_proj" else [down]
         rows = []
         for expert in range(wanted.shape[0]):
             own = [values[f"{stem}.{expert}.{part}.{suffix}"] for part in parts]

@@ -48,7 +48,7 @@ for name in llama llama3_rope mistral qwen2 qwen2_yarn qwen2_untied qwen3 qwen3_
 done
 
 families=${fixtures%/models}/families
-for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe glm4 glm4_moe glm4_moe_lite granite granitemoe \
+for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe glm4 glm4_moe glm4_moe_lite granite granitemoe granitemoehybrid \
     hunyuan_v1_dense lfm2 lfm2_moe minimax_m2 ministral3 mixtral olmoe seed_oss starcoder2 wrapper_gemma3; do
     [ -d "$families/$name" ] || continue
     write_gguf "$families/$name" float "$work/out-$name" f32 >/dev/null

@@ -194,10 +194,15 @@ static size_t key_dim(const tiny_model *m)
      ", \"n_shared_experts\": 1, \"routed_scaling_factor\": 1.5", nemotron_h, NULL, false, "n_routed_experts"}, \
     {"nemotron_dense", "NemotronHForCausalLM", "nemotron_h", SINGLES, nemotron_dense, NULL, false, NULL}
 
-/* The width of Llama 4's experts, and which blocks have them. */
+/* The width of Llama 4's experts, and which blocks have them; small numbers of its attention, unless the model's own
+ * members have the size of chunks. */
 static const char *llama4_text(const tiny_model *model)
 {
-    const char *text = test_format(", \"intermediate_size\": %zu, \"moe_layers\": [", model->expert_inner);
+    const bool usual = model->extra && strstr(model->extra, "attention_chunk_size");
+    const char *text = test_format("%s, \"intermediate_size\": %zu, \"moe_layers\": [",
+                                   usual ? "" : ", \"no_rope_layer_interval\": 2, \"attn_scale\": 0.5, "
+                                                "\"floor_scale\": 4, \"attention_chunk_size\": 5",
+                                   model->expert_inner);
     for (size_t i = model->n_dense; i < model->n_blocks; i++)
         text = test_format("%s%zu%s", text, i, i + 1 < model->n_blocks ? ", " : "");
     return test_format("%s]", text);

@@ -190,8 +190,7 @@ static const struct family {
     {"gpt_oss", "GptOssForCausalLM", "gpt_oss", ROTARY ", \"rope_parameters\": {\"rope_type\": "
      "\"yarn\", \"factor\": 4, \"original_max_position_embeddings\": 16, \"truncate\": false}", gpt_oss, NULL, true,
      "num_local_experts"},
-    {"llama4", "Llama4ForCausalLM", "llama4_text", ROTARY ", \"no_rope_layer_interval\": 2, \"attn_scale\": 0.5, "
-     "\"floor_scale\": 4, \"attention_chunk_size\": 5", llama4, NULL, false, "num_local_experts"},
+    {"llama4", "Llama4ForCausalLM", "llama4_text", ROTARY, llama4, NULL, false, "num_local_experts"},
     {"smollm3", "SmolLM3ForCausalLM", "smollm3", ROTARY ", \"no_rope_layer_interval\": 2", mistral, NULL, false, NULL},
     {"seed_oss", "SeedOssForCausalLM", "seed_oss", ROTARY, seed_oss,
      "\"attention_out_bias\": true, \"mlp_bias\": true", false, NULL},

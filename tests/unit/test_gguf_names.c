@@ -24,17 +24,17 @@ TEST(both_ways)
     for (size_t f = 0; tiny_families[f]; f++) {
         calm_model *model = open_family(tiny_families[f]);
         const calm_arch *arch = calm_model_config(model)->arch;
+        const calm_gguf_arch *as = calm_gguf_arch_in(calm_model_config(model));
         const calm_safetensors *set = calm_model_tensors(model);
         /* No files of these. */
-        const bool has_none = calm_arch_listed("phi3 gemma3n gemma4 llama4 granite_hybrid granitemoehybrid nemotron_h "
-                                               "nemotron_dense bert bert_mlm", ' ', tiny_families[f]);
-        ck_assert_msg(!calm_gguf_arch_of(arch) == has_none, "%s", tiny_families[f]);
-        for (size_t i = 0; calm_gguf_arch_of(arch) && i < calm_safetensors_count(set); i++) {
+        const bool has_none = calm_arch_listed("phi3 gemma3n gemma4 bert bert_mlm", ' ', tiny_families[f]);
+        ck_assert_msg(!as == has_none, "%s", tiny_families[f]);
+        for (size_t i = 0; as && i < calm_safetensors_count(set); i++) {
             const char *name = calm_safetensors_at(set, i)->name;
             calm_gguf_spot spot, back;
             char *found;
             bool known;
-            ck_ok(calm_gguf_spot_of(ctx, arch, calm_model_prefix(model), name, &spot, &known));
+            ck_ok(calm_gguf_spot_of(ctx, arch, as, calm_model_prefix(model), name, &spot, &known));
             ck_assert_msg(known, "%s has no place", name);
             ck_assert_uint_le(strlen(spot.name), CALM_GGUF_NAME_MAX);
             /* Behind the sizes of one stands the number of experts. */
@@ -43,7 +43,7 @@ TEST(both_ways)
             all.dims[n_dims] = 7;
             ck_assert_uint_eq(calm_gguf_experts_in(&all), spot.expert >= 0 ? 7 : 0);
             back = (calm_gguf_spot){.name = spot.name, .expert = spot.expert};
-            ck_ok(calm_gguf_name_of(ctx, arch, calm_model_prefix(model), &back, &found));
+            ck_ok(calm_gguf_name_of(ctx, arch, as, calm_model_prefix(model), &back, &found));
             ck_assert_ptr_nonnull(found);
             ck_assert_str_eq(found, name);
             ck_assert(back.form == spot.form && back.plus_one == spot.plus_one);
@@ -54,7 +54,7 @@ TEST(both_ways)
                 continue;
             /* Its other part has the same name. */
             back = (calm_gguf_spot){.name = spot.rest, .expert = CALM_NO_EXPERT};
-            ck_ok(calm_gguf_name_of(ctx, arch, calm_model_prefix(model), &back, &found));
+            ck_ok(calm_gguf_name_of(ctx, arch, as, calm_model_prefix(model), &back, &found));
             ck_assert_str_eq(found, name);
             ck_assert(first && back.form == spot.rest_form && calm_gguf_order_is_part(back.form, &first) && !first);
         }
@@ -70,6 +70,12 @@ static const calm_arch *arch_named(const char *name)
         if (strcmp(calm_architectures(&n)[i]->name, name) == 0)
             return calm_architectures(&n)[i];
     ck_abort_msg("no family %s", name);
+}
+
+/* Of a family that llama.cpp has with experts and without, with them. */
+static const calm_gguf_arch *gguf_named(const char *name)
+{
+    return calm_gguf_arch_of(arch_named(name), true);
 }
 
 TEST(known_names)
@@ -99,6 +105,19 @@ TEST(known_names)
         {"qwen3_5_moe", "model.layers.3.self_attn.q_norm.weight", "blk.3.attn_q_norm.weight", -1, true, 0},
         {"lfm2_moe", "model.layers.2.feed_forward.expert_bias", "blk.2.exp_probs_b.bias", -1, false, 0},
         {"lfm2_moe", "model.layers.2.feed_forward.experts.1.w2.weight", "blk.2.ffn_down_exps.weight", 1, false, 0},
+        {"granitemoehybrid", "model.layers.0.shared_mlp.input_linear.weight", "blk.0.ffn_gate_shexp.weight", -1, false,
+         CALM_GGUF_FIRST_HALF},
+        {"granitemoehybrid", "model.layers.0.shared_mlp.output_linear.weight", "blk.0.ffn_down_shexp.weight", -1, false,
+         0},
+        {"granitemoehybrid", "model.layers.0.mamba.D", "blk.0.ssm_d", -1, false, CALM_GGUF_COLUMN},
+        {"nemotron_h", "model.layers.7.norm.weight", "blk.7.attn_norm.weight", -1, false, 0},
+        {"nemotron_h", "model.layers.7.mixer.norm.weight", "blk.7.ssm_norm.weight", -1, false, CALM_GGUF_GROUPS},
+        {"nemotron_h", "model.layers.7.mixer.experts.3.up_proj.weight", "blk.7.ffn_up_exps.weight", 3, false, 0},
+        {"nemotron_h", "model.layers.7.mixer.conv1d.bias", "blk.7.ssm_conv1d.bias", -1, false, 0},
+        {"llama4", "model.layers.1.feed_forward.router.weight", "blk.1.ffn_gate_inp.weight", -1, false, 0},
+        {"llama4", "model.layers.1.feed_forward.shared_expert.up_proj.weight", "blk.1.ffn_up_shexp.weight", -1, false,
+         0},
+        {"llama4", "model.layers.1.self_attn.q_proj.weight", "blk.1.attn_q.weight", -1, false, 0},
         {"gpt_oss", "model.layers.3.self_attn.sinks", "blk.3.attn_sinks.weight", -1, false, 0},
         {"gpt_oss", "model.layers.3.mlp.router.bias", "blk.3.ffn_gate_inp.bias", -1, false, 0},
         {"gpt_oss", "model.layers.3.mlp.experts.12.up_proj.bias", "blk.3.ffn_up_exps.bias", 12, false, 0},
@@ -134,7 +153,8 @@ TEST(known_names)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         calm_gguf_spot spot;
         bool known;
-        ck_ok(calm_gguf_spot_of(ctx, arch_named(rows[i].family), "model.", rows[i].name, &spot, &known));
+        ck_ok(calm_gguf_spot_of(ctx, arch_named(rows[i].family), gguf_named(rows[i].family), "model.", rows[i].name,
+                                &spot, &known));
         ck_assert_msg(known, "%s", rows[i].name);
         ck_assert_str_eq(spot.name, rows[i].expected);
         ck_assert_int_eq(spot.expert, rows[i].expert);
@@ -160,13 +180,13 @@ TEST(unknown_names)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         calm_gguf_spot spot;
         bool known;
-        ck_ok(calm_gguf_spot_of(ctx, arch_named("llama"), "model.", names[i], &spot, &known));
+        ck_ok(calm_gguf_spot_of(ctx, arch_named("llama"), gguf_named("llama"), "model.", names[i], &spot, &known));
         ck_assert_msg(!known, "%s", names[i]);
     }
     for (size_t i = 0; i < sizeof spots / sizeof *spots; i++) {
         calm_gguf_spot spot = {.name = spots[i], .expert = CALM_NO_EXPERT};
         char *found;
-        ck_ok(calm_gguf_name_of(ctx, arch_named("llama"), "model.", &spot, &found));
+        ck_ok(calm_gguf_name_of(ctx, arch_named("llama"), gguf_named("llama"), "model.", &spot, &found));
         ck_assert_msg(!found, "%s: %s", spots[i], found);
     }
 }

@@ -6,7 +6,7 @@
 
 /* Two key heads of 2 serve four value heads of 3; latent attention has two heads of 2 and 3 rows. */
 static const calm_gguf_widths widths = {.key_heads = 2, .value_heads = 4, .key_dim = 2, .value_dim = 3, .heads = 2,
-                                        .nope = 2, .value = 3};
+                                        .nope = 2, .value = 3, .groups = 3};
 
 static void check_rows(calm_gguf_form form, const size_t *expected, size_t n, bool second)
 {
@@ -55,6 +55,43 @@ TEST(columns)
 }
 END_OF_TEST
 
+/* Three rows of gate, then three of up: the first half and the last. */
+TEST(halves)
+{
+    calm_gguf_order first = calm_gguf_order_of(CALM_GGUF_FIRST_HALF, 0, &widths);
+    calm_gguf_order last = calm_gguf_order_of(CALM_GGUF_LAST_HALF, 0, &widths);
+    size_t dims[3];
+    bool other;
+    first.half = last.half = 3;
+    ck_assert_int_eq(calm_gguf_order_dims(&last, 6, 5, dims), 2);
+    ck_assert(dims[0] == 5 && dims[1] == 3 && dims[2] == 1);
+    for (size_t row = 0; row < 3; row++) {
+        ck_assert_uint_eq(calm_gguf_order_row(&first, row), row);
+        ck_assert_uint_eq(calm_gguf_order_row(&last, row), 3 + row);
+        ck_assert(calm_gguf_order_find(&first, row, &other) == row && !other);
+        ck_assert(calm_gguf_order_find(&first, 3 + row, &other) == row && other);
+    }
+    ck_assert(calm_gguf_order_is_part(CALM_GGUF_FIRST_HALF, &other) && other);
+    ck_assert(calm_gguf_order_is_part(CALM_GGUF_LAST_HALF, &other) && !other);
+}
+END_OF_TEST
+
+/* Vectors of Mamba-2: one element a row, or one row a group. */
+TEST(vectors)
+{
+    const calm_gguf_order column = calm_gguf_order_of(CALM_GGUF_COLUMN, 0, &widths);
+    const calm_gguf_order groups = calm_gguf_order_of(CALM_GGUF_GROUPS, 0, &widths);
+    size_t dims[3];
+    ck_assert(calm_gguf_order_is_vector(CALM_GGUF_COLUMN) && calm_gguf_order_is_vector(CALM_GGUF_GROUPS));
+    ck_assert(!calm_gguf_order_is_vector(CALM_GGUF_AS_IS) && !calm_gguf_order_is_vector(CALM_GGUF_FIRST_HALF));
+    ck_assert_int_eq(calm_gguf_order_dims(&column, 12, 1, dims), 2);
+    ck_assert(dims[0] == 1 && dims[1] == 12 && dims[2] == 1);
+    ck_assert_int_eq(calm_gguf_order_dims(&groups, 12, 1, dims), 2);
+    ck_assert(dims[0] == 4 && dims[1] == 3 && dims[2] == 1);
+    ck_assert(calm_gguf_order_row(&column, 7) == 7 && calm_gguf_order_row(&groups, 7) == 7);
+}
+END_OF_TEST
+
 /* Heads that serve one each do not move. */
 TEST(one_to_one)
 {
@@ -86,5 +123,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("gguf_order", (const TTest *[]){rows, columns, one_to_one, dims, NULL});
+    return run_tests("gguf_order", (const TTest *[]){rows, columns, halves, vectors, one_to_one, dims, NULL});
 }

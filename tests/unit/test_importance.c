@@ -129,7 +129,8 @@ static void check_imatrix(const char *family)
             calm_gguf_spot spot;
             bool known;
             float row[256], count[64];
-            ck_ok(calm_gguf_spot_of(ctx, calm_model_config(p.model)->arch, "model.",
+            const calm_config *config = calm_model_config(p.model);
+            ck_ok(calm_gguf_spot_of(ctx, config->arch, calm_gguf_arch_in(config), "model.",
                                     test_format("%s.weight", layout->linears[l].module), &spot, &known));
             ck_assert(known);
             const calm_gguf_tensor *sums = calm_gguf_find_tensor(file, test_format("%s.in_sum2", spot.name));

@@ -1,0 +1,126 @@
+/* What llama.cpp's code of an architecture cannot compute of a model, kind by kind.
+ *
+ * Source: llama.cpp's src/models/<architecture>.cpp, mamba-base.cpp and llama-graph.cpp. */
+#include "ptq/export/gguf_lacks.h"
+
+#include <math.h>
+
+#include "ptq/model/kind.h"
+
+/* llama_model_llama4::load_arch_hparams: tokens of a chunk, which are also the positions after which queries grow, and
+ * how much they do; the number of experts whose model does not normalise heads. */
+#define LLAMA4_CHUNK  8192
+#define LLAMA4_GROWTH 0.1F
+#define LLAMA4_BARE   128
+
+/* What llama.cpp lacks of latent attention and of what stands next to it; NULL: nothing.  build_moe_ffn of its
+ * llama-graph.cpp adds up the two largest scores of a group (DeepSeek-V3) wherever there are groups, whatever the
+ * architecture; DeepSeek-V2's group_limited_greedy takes the largest. */
+static const char *lacks_latent(const calm_config *config)
+{
+    const bool lite = config->n_blocks == 26 || config->n_blocks == 27;
+    if (!config->latent.rope)
+        return NULL;
+    return !config->rope[CALM_ROPE_GLOBAL].neighbours
+               ? "rope_interleave is false, but llama.cpp turns neighbouring channels in this architecture"
+           : config->moe.group_by_max && config->moe.n_groups > 1
+               ? "groups of experts count by their largest score, in llama.cpp by the sum of their two largest"
+           : !config->moe.shared_inner ? "it has no shared expert, which llama.cpp does not know in this architecture"
+           : lite && config->latent.q_rank
+               ? "it has 26 or 27 blocks and q_lora_rank, which llama.cpp does not read there"
+               : NULL;
+}
+
+/* The same of delta nets and of short convolutions. */
+static const char *lacks_mixer(const calm_config *config, const calm_gguf_arch *as)
+{
+    if (as->deltas && config->delta.key_dim != config->delta.value_dim)
+        return "linear_key_head_dim is not linear_value_head_dim, which are one number in llama.cpp";
+    if (!as->convs || !config->moe.n_experts)
+        return NULL;
+    return !config->moe.choice_bias    ? "use_expert_bias is false, but llama.cpp needs that bias in this architecture"
+           : config->moe.scale != 1 ? "routed_scaling_factor is not 1, which llama.cpp does not read here"
+                                       : NULL;
+}
+
+/* Do all blocks that have an MLP, or a mixture, have the same? */
+static bool one_kind_of_mlp(const calm_config *config)
+{
+    bool dense = false, sparse = false;
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const bool any = calm_kind_at(config, i, CALM_SUBLAYER_MLP) != NULL;
+        sparse |= any && config->moe.sparse[i];
+        dense |= any && !config->moe.sparse[i];
+    }
+    return !(dense && sparse);
+}
+
+/* Is every attention turned by its position, or none? */
+static bool one_rope(const calm_config *config)
+{
+    bool same = true;
+    for (size_t i = 1; config->no_rope && i < config->n_blocks; i++)
+        same &= config->no_rope[i] == config->no_rope[0];
+    return same;
+}
+
+/* The same of Mamba-2: build_mamba2_layer adds a bias to the convolution and takes SiLU behind it, and ggml_ssm_scan
+ * bounds no step. */
+static const char *lacks_scan(const calm_config *config, const calm_gguf_arch *as)
+{
+    const calm_mamba_config *mamba = &config->mamba;
+    if (!as->scans)
+        return NULL;
+    return !mamba->conv_bias ? "its convolutions have no bias, which llama.cpp needs"
+           : mamba->activation != CALM_ACTIVATION_SILU
+               ? "the function behind its convolutions is not silu, as llama.cpp has it"
+           : !as->single && 2 * config->hidden != mamba->shape.n_heads * mamba->shape.head_dim
+               ? "mamba_expand is not 2, the only factor that llama.cpp has in this architecture"
+           : !as->single && (mamba->limits.least > 0 || !isinf(mamba->limits.most))
+               ? "time_step_limit bounds steps, which llama.cpp does not"
+           : !one_kind_of_mlp(config) ? "some blocks hold an MLP and some experts; llama.cpp has one of them"
+           : !one_rope(config)        ? "some blocks turn by their position and some do not"
+                                      : NULL;
+}
+
+size_t calm_gguf_moe_step(const calm_config *config)
+{
+    size_t step = 0;
+    bool same = true;
+    while (step < config->n_blocks && !config->moe.sparse[step])
+        step++;
+    step++;
+    for (size_t i = 0; i < config->n_blocks; i++)
+        same &= config->moe.sparse[i] == ((i + 1) % step == 0);
+    return same && step <= config->n_blocks ? step : 0;
+}
+
+/* The same of Llama 4, whose code has these numbers in it; queries grow in blocks that are not turned alone. */
+static const char *lacks_chunk(const calm_config *config, const calm_gguf_arch *as)
+{
+    const calm_growth_config *growth = &config->query_growth;
+    bool usual = true, grows = false;
+    if (!as->chunks)
+        return NULL;
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        usual &= !config->window[i] || config->window[i] == LLAMA4_CHUNK;
+        grows |= config->no_rope[i];
+    }
+    grows &= growth->beta != LLAMA4_GROWTH || growth->length != (double)LLAMA4_CHUNK;
+    return !usual ? "attention_chunk_size is not 8192, the only one that llama.cpp has"
+           : grows ? "attn_scale and floor_scale are not 0.1 and 8192, or not used; llama.cpp has them in its code"
+           : !calm_gguf_moe_step(config) ? "moe_layers are not every n-th block, as llama.cpp has them"
+           : (config->qk_norm == CALM_QK_NORM_NONE) != (config->moe.n_experts == LLAMA4_BARE)
+               ? "use_qk_norm is not what llama.cpp has for this number of experts (false for 128, else true)"
+               : NULL;
+}
+
+const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as)
+{
+    const char *const all[] = {lacks_latent(config), lacks_mixer(config, as), lacks_scan(config, as),
+                               lacks_chunk(config, as)};
+    const char *found = NULL;
+    for (size_t i = 0; i < sizeof all / sizeof *all && !found; i++)
+        found = all[i];
+    return found;
+}

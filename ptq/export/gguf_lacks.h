@@ -1,0 +1,14 @@
+/* What llama.cpp's code of an architecture cannot compute of a model. */
+#ifndef CALM_EXPORT_GGUF_LACKS_H
+#define CALM_EXPORT_GGUF_LACKS_H
+
+#include "ptq/model/gguf_names.h"
+
+/* The reason, for a message: a setting that the kinds of the model's blocks have and llama.cpp has not, or has in one
+ * way only; NULL: there is none. */
+const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as);
+
+/* Of a model with experts in every n-th block: n; 0: no block has any, or others do. */
+size_t calm_gguf_moe_step(const calm_config *config);
+
+#endif
