@@ -1,12 +1,15 @@
 /* calm embed: the embeddings of sentences, as sentence-transformers' encode gives them. */
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #include "cli/command.h"
 #include "cli/kernels.h"
+#include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
 #include "ptq/base/output.h"
+#include "ptq/base/times.h"
 #include "ptq/eval/embedding_file.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/pooling.h"
@@ -18,9 +21,9 @@ typedef struct options {
     calm_common common;
     calm_model_how how;
     const char *model, *text, *tokens, *output;
-    long long seqlen, samples;
+    long long seqlen, samples, batch;
     int act_rule;
-    bool normalize;
+    bool normalize, exact_float, json;
 } options;
 
 static const calm_option table[] = {
@@ -37,9 +40,15 @@ static const calm_option table[] = {
              .metavar = "N", .basic = true),
     CALM_OPT("samples", samples, INT, "sentences from the start of the file; 0 = all", .fallback = "0", .min = 0,
              .max = 1 << 24, .metavar = "N", .basic = true),
+    CALM_OPT("batch", batch, INT, "sentences that run together, with all weights in memory; 0 = as many as their rows "
+             "allow, with the weights of one block", .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N",
+             .basic = true),
     CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
              "in vLLM's kernel", .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
              .metavar = CALM_ACT_RULE_NAMES),
+    CALM_OPT("exact-float", exact_float, BOOL, "simulate quantized activations in float, instead of products of whole "
+             "numbers", .basic = true),
+    CALM_OPT("json", json, BOOL, "print sentences per second, and what loading took", .basic = true),
     CALM_OPT_HOW,
     CALM_OPT_COMMON,
     {0},
@@ -69,22 +78,56 @@ static calm_status open_model(calm_ctx *ctx, const options *o, const char *dir, 
                : calm_model_set_act_rule(ctx, *model, (calm_act_rule)o->act_rule);
 }
 
+/* When weights were being loaded, and when sentences ran: with --batch behind that, else in between. */
+typedef struct course {
+    calm_time begun, loaded, ended;
+} course;
+
+static calm_status print_json(calm_ctx *ctx, const options *o, const calm_windows *windows, const course *took,
+                              const calm_embeddings *embeddings)
+{
+    const double seconds = took->ended.wall - took->loaded.wall;
+    return calm_print_json(ctx, CALM_OBJECT(
+        CALM_KV("model", o->model), CALM_KV("sentences", (int64_t)embeddings->n),
+        CALM_KV("tokens", (int64_t)windows->begin[windows->n]), CALM_KV("width", (int64_t)embeddings->width),
+        CALM_KV("batch", o->batch ? calm_json_of_int(o->batch) : NULL), CALM_KV("threads", (int64_t)ctx->n_threads),
+        CALM_KV("load_seconds", o->batch ? took->loaded.wall - took->begun.wall : NAN), CALM_KV("seconds", seconds),
+        CALM_KV("cpu_seconds", took->ended.cpu - took->loaded.cpu),
+        CALM_KV("sentences_per_second", seconds > 0 ? (double)embeddings->n / seconds : NAN)));
+}
+
+static calm_status compute(calm_ctx *ctx, const options *o, const calm_model *model, const calm_windows *windows,
+                           calm_progress *progress, course *took, calm_embeddings *out)
+{
+    const calm_subject subject = {.model = model};
+    took->begun = took->loaded = calm_time_now();
+    if (o->batch)
+        CALM_TRY(calm_encode_in_memory(ctx, model, windows, (size_t)o->batch, calm_progress_tick, progress,
+                                       &took->loaded, out));
+    else
+        CALM_TRY(calm_encode(ctx, &subject, windows, calm_progress_tick, progress, out));
+    took->ended = calm_time_now();
+    return CALM_OK;
+}
+
 static calm_status encode(calm_ctx *ctx, const options *o, const calm_model *model, const calm_tokenizer *tokenizer)
 {
     const calm_eval_text text = {
         .text = o->text, .tokens = o->tokens, .seqlen = (size_t)o->seqlen, .samples = (size_t)o->samples};
-    const calm_subject subject = {.model = model};
     calm_windows windows;
     calm_progress progress;
     calm_embeddings embeddings;
+    course took;
     CALM_TRY(calm_eval_text_windows(ctx, model, tokenizer, &text, &windows));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "embed", "sentences");
-    calm_encode(ctx, &subject, &windows, calm_progress_tick, &progress, &embeddings);
+    (void)compute(ctx, o, model, &windows, &progress, &took, &embeddings);
     CALM_TRY(calm_progress_end(ctx, &progress));
     if (o->normalize)
         calm_embeddings_normalize(&embeddings);
     CALM_TRY(calm_embeddings_write(ctx, &embeddings, o->output));
+    if (o->json)
+        return print_json(ctx, o, &windows, &took, &embeddings);
     if (!o->common.quiet)
         printf("%s: %zu sentences, %zu values each\n", o->output, embeddings.n, embeddings.width);
     return CALM_OK;
@@ -99,6 +142,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     char *path;
     CALM_TRY(check(ctx, o));
     CALM_TRY(calm_kernels_pin(ctx, NULL));
+    ctx->ints = !o->exact_float;
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_output_file(ctx, o->output, true, NULL,
                               &(calm_words){(const char *[]){named.dir, o->text, o->tokens}, 3}));
@@ -115,7 +159,7 @@ const calm_command calm_cmd_embed = {
     .description =
         "Writes the embedding of each sentence, in the order of the file: what modules.json of sentence-transformers "
         "says (pooling, dense layers, normalization), or without it the mean of the last hidden state over the "
-        "tokens.  Sentences are never padded.  Quantized activations are simulated in float.",
+        "tokens.  Sentences are never padded.  Linears with quantized inputs are products of whole numbers.",
     .examples = "  calm embed --model ./encoder --text sentences.txt --output embeddings.npy\n"
                 "  calm embed --model ./encoder-w8a8 --text sentences.jsonl --output embeddings.jsonl --normalize\n",
     CALM_COMMAND_PARTS,

@@ -17,7 +17,7 @@ const char *calm_time_stage_name(calm_time_stage stage)
     return names[stage];
 }
 
-static calm_time clocks(void)
+calm_time calm_time_now(void)
 {
     struct timespec cpu;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
@@ -26,12 +26,12 @@ static calm_time clocks(void)
 
 void calm_times_begin(calm_times *times)
 {
-    *times = (calm_times){.now = CALM_TIME_OTHER, .since = clocks()};
+    *times = (calm_times){.now = CALM_TIME_OTHER, .since = calm_time_now()};
 }
 
 void calm_times_settle(calm_times *times)
 {
-    const calm_time now = clocks();
+    const calm_time now = calm_time_now();
     calm_time *stage = &times->stage[times->now];
     stage->wall += now.wall - times->since.wall;
     stage->cpu += now.cpu - times->since.cpu;

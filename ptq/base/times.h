@@ -26,6 +26,9 @@ typedef struct calm_time {
     double cpu;    /* of all threads of the process; those that spin while they wait count */
 } calm_time;
 
+/* What both clocks show. */
+calm_time calm_time_now(void);
+
 /* One stage at a time runs.  All zero before calm_times_begin. */
 typedef struct calm_times {
     calm_time stage[CALM_N_TIMES];

@@ -68,6 +68,8 @@ typedef struct encoding {
     calm_tick_fn *tick;
     void *tick_user;
     size_t done, total;              /* windows of all subjects */
+    const calm_block *blocks;        /* of the one subject, in memory; NULL: each is loaded for a batch */
+    size_t batch;                    /* windows of a batch; 0: as many as their rows allow */
     calm_pooling how;                /* of the subject's model */
     calm_embeddings *out;            /* [n] */
 } encoding;
@@ -108,6 +110,14 @@ static calm_status run_followers(calm_ctx *ctx, encoding *e, const calm_rope *ro
     return CALM_OK;
 }
 
+static calm_status run_block(calm_ctx *ctx, const encoding *e, size_t s, const calm_rope *rope, size_t index,
+                             calm_batch *batch)
+{
+    const calm_subject *subject = &e->subjects[s];
+    return e->blocks ? calm_batch_block(ctx, &e->blocks[index], rope, batch, NULL)
+                     : calm_batch_load_block(ctx, subject->model, rope, index, subject->override, subject->user, batch);
+}
+
 /* Subject s over windows first .. first + n - 1, and behind the first subject those that follow it. */
 static calm_status encode_batch(calm_ctx *ctx, encoding *e, size_t s, const calm_rope *rope, const calm_head *head,
                                 size_t first, size_t n)
@@ -119,7 +129,7 @@ static calm_status encode_batch(calm_ctx *ctx, encoding *e, size_t s, const calm
     for (size_t i = 0; i < calm_model_config(subject->model)->n_blocks; i++) {
         if (s == 0)
             CALM_TRY(run_followers(ctx, e, rope, head, i, &batch));
-        CALM_TRY(calm_batch_load_block(ctx, subject->model, rope, i, subject->override, subject->user, &batch));
+        CALM_TRY(run_block(ctx, e, s, rope, i, &batch));
     }
     CALM_TRY(calm_batch_norm(ctx, &head->norm, &batch));
     return pool(ctx, e, s, &batch);
@@ -130,7 +140,7 @@ static calm_status encode_subject(calm_ctx *ctx, encoding *e, size_t s)
 {
     const calm_model *model = e->subjects[s].model;
     const calm_config *config = calm_model_config(model);
-    const size_t most = calm_encode_batch(config, e->windows->n, e->windows->longest);
+    const size_t most = e->batch ? e->batch : calm_encode_batch(config, e->windows->n, e->windows->longest);
     calm_rope rope;
     calm_head head;
     CALM_SCOPED_ARENA(tables);    /* which live until this call ends */
@@ -145,17 +155,45 @@ static calm_status encode_subject(calm_ctx *ctx, encoding *e, size_t s)
     return CALM_OK;
 }
 
+static calm_status new_embeddings(calm_ctx *ctx, const calm_model *model, size_t n, calm_embeddings *out)
+{
+    size_t values;
+    *out = (calm_embeddings){.n = n, .width = calm_pooling_width(calm_model_config(model))};
+    if (!calm_size_mul(&values, out->n, out->width))
+        return calm_fail(ctx, CALM_ENOMEM, "embeddings: %zu x %zu overflows", out->n, out->width);
+    return CALM_NEW(ctx, ctx->out, out->x, values);
+}
+
+static calm_status load_blocks(calm_ctx *ctx, const calm_model *model, calm_arena *arena, calm_block **out)
+{
+    const size_t n = calm_model_config(model)->n_blocks;
+    CALM_SCOPED_OUT(ctx, arena);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n));
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(calm_model_load_block(ctx, model, i, &(*out)[i]));
+    return CALM_OK;
+}
+
+calm_status calm_encode_in_memory(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t batch,
+                                  calm_tick_fn *tick, void *tick_user, calm_time *loaded, calm_embeddings *out)
+{
+    const calm_subject subject = {.model = model};
+    encoding e = {&subject, 1, windows, tick, tick_user, .total = windows->n, .batch = batch, .out = out};
+    calm_block *blocks;
+    CALM_SCOPED_ARENA(arena);
+    CALM_TRY(load_blocks(ctx, model, &arena, &blocks));
+    e.blocks = blocks;
+    *loaded = calm_time_now();
+    CALM_TRY(new_embeddings(ctx, model, windows->n, out));
+    return encode_subject(ctx, &e, 0);
+}
+
 calm_status calm_encode_all(calm_ctx *ctx, const calm_subject *subjects, size_t n, const calm_windows *windows,
                             calm_tick_fn *tick, void *tick_user, calm_embeddings *out)
 {
     encoding e = {subjects, n, windows, tick, tick_user, .total = n * windows->n, .out = out};
-    for (size_t s = 0; s < n; s++) {
-        size_t values;
-        out[s] = (calm_embeddings){.n = windows->n, .width = calm_pooling_width(calm_model_config(subjects[s].model))};
-        if (!calm_size_mul(&values, out[s].n, out[s].width))
-            return calm_fail(ctx, CALM_ENOMEM, "embeddings: %zu x %zu overflows", out[s].n, out[s].width);
-        CALM_TRY(CALM_NEW(ctx, ctx->out, out[s].x, values));
-    }
+    for (size_t s = 0; s < n; s++)
+        CALM_TRY(new_embeddings(ctx, subjects[s].model, windows->n, &out[s]));
     for (size_t s = 0; s < n; s++)
         if (!follows(&e, s))
             CALM_TRY(encode_subject(ctx, &e, s));

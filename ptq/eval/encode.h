@@ -11,6 +11,7 @@
 #ifndef CALM_EVAL_ENCODE_H
 #define CALM_EVAL_ENCODE_H
 
+#include "ptq/base/times.h"
 #include "ptq/eval/evaluate.h"
 
 /* Sentences that pairs are made of, the first ones: 2 million pairs. */
@@ -42,6 +43,10 @@ calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_w
  * is a later one continue from its rows there: the bits are the same.  `tick` counts windows of all subjects. */
 calm_status calm_encode_all(calm_ctx *ctx, const calm_subject *subjects, size_t n, const calm_windows *windows,
                             calm_tick_fn *tick, void *tick_user, calm_embeddings *out);
+
+/* The same by `batch` >= 1 windows at a time, with the weights of all blocks in memory, where they are from *loaded on. */
+calm_status calm_encode_in_memory(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t batch,
+                                  calm_tick_fn *tick, void *tick_user, calm_time *loaded, calm_embeddings *out);
 
 /* Bytes that calm_encode leaves in ctx->out for n windows, and the most that it holds besides when the longest window
  * has `longest` tokens, or calm_encode_all of n_subjects.  block_bytes: the most that the model takes while one of its

@@ -9,6 +9,7 @@
  *   z < 20/7, z < 6    +-(1 - exp(-t^2 - 9/16) exp((t - z) (t + z) + R(1/z^2) / S(1/z^2)) / z), t the first 12 bits of z
  *   else               +-1 */
 #include <math.h>
+#include <stdbool.h>
 
 #include "ptq/base/simd.h"
 #include "ptq/tensor/vector.h"
@@ -24,44 +25,34 @@
 
 /* ---- z < 5/4 ---- */
 
-static inline float erf_near(float x)
-{
-    const float z = x * x;
-    const float p = 1.2837916613e-01f
-                    + z * (-3.2504209876e-01f
-                           + z * (-2.8481749818e-02f + z * (-5.7702702470e-03f + z * -2.3763017452e-05f)));
-    const float q =
-        1.0f
-        + z * (3.9791721106e-01f
-               + z * (6.5022252500e-02f
-                      + z * (5.0813062117e-03f + z * (1.3249473704e-04f + z * -3.9602282413e-06f))));
-    return x + x * (p / q);
-}
-
-static inline float erf_middle(float x)
-{
-    const float s = fabsf(x) - 1.0f;
-    const float p =
-        -2.3621185683e-03f
-        + s * (4.1485610604e-01f
-               + s * (-3.7220788002e-01f
-                      + s * (3.1834661961e-01f
-                             + s * (-1.1089469492e-01f + s * (3.5478305072e-02f + s * -2.1663755178e-03f)))));
-    const float q =
-        1.0f
-        + s * (1.0642088205e-01f
-               + s * (5.4039794207e-01f
-                      + s * (7.1828655899e-02f
-                             + s * (1.2617121637e-01f + s * (1.3637083583e-02f + s * 1.1984500103e-02f)))));
-    return copysignf(8.4506291151e-01f + p / q, x);
-}
-
 CALM_VECTORIZE static void erf_inner(size_t n, const float *x, float *out)
 {
     for (size_t i = 0; i < n; i++) {
-        const float near = erf_near(x[i]), middle = erf_middle(x[i]);
+        const float z = x[i] * x[i], s = fabsf(x[i]) - 1.0f;
+        const float near_p = 1.2837916613e-01f
+                             + z * (-3.2504209876e-01f
+                                    + z * (-2.8481749818e-02f + z * (-5.7702702470e-03f + z * -2.3763017452e-05f)));
+        const float near_q =
+            1.0f
+            + z * (3.9791721106e-01f
+                   + z * (6.5022252500e-02f
+                          + z * (5.0813062117e-03f + z * (1.3249473704e-04f + z * -3.9602282413e-06f))));
+        const float middle_p =
+            -2.3621185683e-03f
+            + s * (4.1485610604e-01f
+                   + s * (-3.7220788002e-01f
+                          + s * (3.1834661961e-01f
+                                 + s * (-1.1089469492e-01f + s * (3.5478305072e-02f + s * -2.1663755178e-03f)))));
+        const float middle_q =
+            1.0f
+            + s * (1.0642088205e-01f
+                   + s * (5.4039794207e-01f
+                          + s * (7.1828655899e-02f
+                                 + s * (1.2617121637e-01f + s * (1.3637083583e-02f + s * 1.1984500103e-02f)))));
         /* A NaN is not beyond the first end: it stays one there. */
-        out[i] = fabsf(x[i]) >= NEAR_END ? middle : near;
+        const bool middle = fabsf(x[i]) >= NEAR_END;
+        const float ratio = (middle ? middle_p : near_p) / (middle ? middle_q : near_q);
+        out[i] = middle ? copysignf(8.4506291151e-01f + ratio, x[i]) : x[i] + x[i] * ratio;
     }
 }
 
@@ -110,57 +101,49 @@ CALM_VECTORIZE static void exp_floats(size_t n, double *wide, float *x)
 
 /* ---- 5/4 <= z < 6 ---- */
 
-static inline float ratio_outer(float s)
-{
-    const float r =
-        -9.8649440333e-03f
-        + s * (-6.9385856390e-01f
-               + s * (-1.0558626175e+01f
-                      + s * (-6.2375331879e+01f
-                             + s * (-1.6239666748e+02f
-                                    + s * (-1.8460508728e+02f + s * (-8.1287437439e+01f + s * -9.8143291473e+00f))))));
-    const float q =
-        1.0f
-        + s * (1.9651271820e+01f
-               + s * (1.3765776062e+02f
-                      + s * (4.3456588745e+02f
-                             + s * (6.4538726807e+02f
-                                    + s * (4.2900814819e+02f
-                                           + s * (1.0863500214e+02f + s * (6.5702495575e+00f + s * -6.0424413532e-02f)))))));
-    return r / q;
-}
-
-static inline float ratio_far(float s)
-{
-    const float r =
-        -9.8649431020e-03f
-        + s * (-7.9928326607e-01f
-               + s * (-1.7757955551e+01f
-                      + s * (-1.6063638306e+02f
-                             + s * (-6.3756646729e+02f + s * (-1.0250950928e+03f + s * -4.8351919556e+02f)))));
-    const float q =
-        1.0f
-        + s * (3.0338060379e+01f
-               + s * (3.2579251099e+02f
-                      + s * (1.5367296143e+03f
-                             + s * (3.1998581543e+03f
-                                    + s * (2.5530502930e+03f + s * (4.7452853394e+02f + s * -2.2440952301e+01f))))));
-    return r / q;
-}
-
 /* The arguments of both exponentials; x is within the range. */
 CALM_VECTORIZE static void split_outer(size_t n, const float *x, float *square, float *rest)
 {
     for (size_t i = 0; i < n; i++) {
         const float z = fabsf(x[i]), s = 1.0f / (z * z);
-        const float outer = ratio_outer(s), far = ratio_far(s);
+        const float outer_r =
+            -9.8649440333e-03f
+            + s * (-6.9385856390e-01f
+                   + s * (-1.0558626175e+01f
+                          + s * (-6.2375331879e+01f
+                                 + s * (-1.6239666748e+02f
+                                        + s * (-1.8460508728e+02f
+                                               + s * (-8.1287437439e+01f + s * -9.8143291473e+00f))))));
+        const float outer_s =
+            1.0f
+            + s * (1.9651271820e+01f
+                   + s * (1.3765776062e+02f
+                          + s * (4.3456588745e+02f
+                                 + s * (6.4538726807e+02f
+                                        + s * (4.2900814819e+02f
+                                               + s * (1.0863500214e+02f
+                                                      + s * (6.5702495575e+00f + s * -6.0424413532e-02f)))))));
+        const float far_r =
+            -9.8649431020e-03f
+            + s * (-7.9928326607e-01f
+                   + s * (-1.7757955551e+01f
+                          + s * (-1.6063638306e+02f
+                                 + s * (-6.3756646729e+02f + s * (-1.0250950928e+03f + s * -4.8351919556e+02f)))));
+        const float far_s =
+            1.0f
+            + s * (3.0338060379e+01f
+                   + s * (3.2579251099e+02f
+                          + s * (1.5367296143e+03f
+                                 + s * (3.1998581543e+03f
+                                        + s * (2.5530502930e+03f + s * (4.7452853394e+02f + s * -2.2440952301e+01f))))));
+        const bool outer = z < FAR_FROM;
         uint32_t bits;
         float t;
         memcpy(&bits, &z, sizeof bits);
         bits &= 0xfffff000;
         memcpy(&t, &bits, sizeof t);
         square[i] = -t * t - 0.5625f;
-        rest[i] = (t - z) * (t + z) + (z < FAR_FROM ? outer : far);
+        rest[i] = (t - z) * (t + z) + (outer ? outer_r : far_r) / (outer ? outer_s : far_s);
     }
 }
 
@@ -194,19 +177,38 @@ CALM_VECTORIZE static void weigh(size_t n, const float *erf, float *x)
         x[i] = 0.5f * x[i] * (1.0f + erf[i]);
 }
 
+/* 1 for numbers beyond z = 5/4, 0 for others. */
+CALM_VECTORIZE static void flag_outer(size_t n, const float *x, uint8_t *flag)
+{
+    for (size_t i = 0; i < n; i++)
+        flag[i] = fabsf(x[i]) >= MIDDLE_END;
+}
+
+/* Indices of flags that are set; returns how many. */
+static size_t places(const uint8_t flag[PART], uint8_t place[PART])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < PART; i += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, flag + i, sizeof word);
+        for (size_t j = i; word && j < i + sizeof word; j++) {
+            place[n] = (uint8_t)j;
+            n += flag[j];
+        }
+    }
+    return n;
+}
+
 /* n <= PART. */
 static void gelu_part(size_t n, float *x)
 {
     float z[PART], erf[PART], outer[PART], found[PART];
-    uint16_t place[PART];
-    size_t n_outer = 0;
+    uint8_t flag[PART] = {0}, place[PART];
     scale(n, x, z);
     erf_inner(n, z, erf);
     /* Those beyond are few, and side by side they fill vectors. */
-    for (size_t i = 0; i < n; i++) {
-        place[n_outer] = (uint16_t)i;
-        n_outer += fabsf(z[i]) >= MIDDLE_END;
-    }
+    flag_outer(n, z, flag);
+    const size_t n_outer = places(flag, place);
     for (size_t k = 0; k < n_outer; k++) {
         const float one = z[place[k]];
         outer[k] = one >= ONE_FROM ? ONE_FROM : one <= -ONE_FROM ? -ONE_FROM : one;
