@@ -90,8 +90,7 @@ static int program(int argc, char **argv)
         calm_ranks_settle(ctx);
     if (status != CALM_OK && calm_ranks_speak()) {
         const char *message = calm_error_text(ctx);
-        fputs(strncmp(message, "calm ", 5) == 0 ? "" : "calm: ", stderr);
-        calm_flags_print(stderr, message);
+        calm_flags_print(stderr, strncmp(message, "calm ", 5) == 0 ? "" : "calm: ", message);
     }
     /* After what is printed: a launcher ends what is left of a run once a rank has ended with a failure. */
     if (ctx)

@@ -238,8 +238,7 @@ static void note(void *user, calm_log_level level, const char *line)
         return;
     pthread_mutex_lock(&drawing);
     hide(progress);
-    fprintf(stderr, "calm: %s", level == CALM_LOG_WARNING ? "warning: " : "");
-    calm_flags_print(stderr, line);
+    calm_flags_print(stderr, level == CALM_LOG_WARNING ? "calm: warning: " : "calm: ", line);
     pthread_mutex_unlock(&drawing);
 }
 
@@ -261,9 +260,7 @@ calm_status calm_progress_end(calm_ctx *ctx, calm_progress *progress)
     for (size_t i = 0; i < progress->n; i++)
         if (progress->stage[i].total == 0)    /* announced, and then there was nothing to do */
             progress->stage[i].idle = true;
-    if (!progress->quiet && progress->terminal && progress->n)
-        draw(progress, true);
-    progress->drawn = 0;
+    hide(progress);    /* the result has all that stays */
     ctx->log = NULL;
     ctx->log_user = NULL;
     return ctx->status;

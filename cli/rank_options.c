@@ -28,8 +28,7 @@ static void end_process(void *user, calm_status status, const char *sentence)
 {
     (void)user;
     if (sentence) {
-        fputs("calm: ", stderr);
-        calm_flags_print(stderr, sentence);
+        calm_flags_print(stderr, "calm: ", sentence);
         fflush(stderr);
     }
     _exit(calm_exit_status(status));

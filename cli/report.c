@@ -134,7 +134,7 @@ calm_status calm_report_evaluation(calm_ctx *ctx, const calm_formats *formats, c
     calm_print_word(out, folder);
     calm_text_printf(out, " --reference ");
     calm_print_word(out, reference);
-    calm_text_printf(out, " --text FILE\n");
+    calm_text_printf(out, "\n");
     return CALM_OK;
 }
 
@@ -160,6 +160,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const calm_fo
 {
     const calm_recipe *recipe = r->recipe;
     CALM_SCOPED_TEXT(text);
+    CALM_SCOPED_TEXT(folded);
     calm_text_printf(&text, "\n");
     if (recipe->n_budgets > 1) {
         print_pareto(ctx, r, &text);
@@ -192,10 +193,12 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const calm_fo
         calm_stages_print(ctx, r, forecast, &text);
     if (ctx->status == CALM_OK)
         print_ranks(ctx, r, &text);
-    if (recipe->model.note)
-        calm_text_printf(&text, "\n  %s\n", recipe->model.note);
     calm_text_printf(&text, "\n");
     calm_summary_verdict(r, &text);
+    if (calm_text_check(ctx, &text) == CALM_OK)
+        calm_table_fold(ctx, text.data, &folded);
+    /* Commands stay on one line, for those who copy them. */
+    calm_text_clear(&text);
     calm_text_printf(&text, "\n  next: %s inspect ", calm_program());
     calm_print_word(&text, recipe->store);
     calm_text_printf(&text, "\n        %s report --store ", calm_program());
@@ -204,7 +207,9 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const calm_fo
     calm_report_evaluation(ctx, &recipe->formats, recipe->output, recipe->model.name, "        ", &text);
     if (ctx->status == CALM_OK && !r->encoder)
         print_engines(ctx, recipe, &text);
-    return calm_print_text(ctx, &text);
+    if (calm_text_check(ctx, &text) == CALM_OK)
+        calm_text_printf(&folded, "%s", text.data);
+    return calm_print_text(ctx, &folded);
 }
 
 /* ---- JSON ---- */

@@ -1,13 +1,13 @@
-# A bare Debian for the scripts that source this: make_bare_system [BASE] makes $system, which is gone with the script.
-# BASE is a system made before, copied (made there if absent).  $suite is the release's name, bookworm by default.
+# A bare Debian for the scripts that source this: make_bare_system [BASE [NAME]] makes $system, which is gone with the
+# script.  BASE is a system made before, copied (made there if absent).  $suite is the release's name, bookworm by default.
 # Needs root and debootstrap.
 suite=bookworm
 here=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 system=
 scratch=$(mktemp -d)
 leave_bare_system() {
-    for mounted in dev proc; do
-        [ -n "$system" ] && mountpoint -q "$system/$mounted" && umount -l "$system/$mounted"
+    for mounted in "$scratch"/*/dev "$scratch"/*/proc; do
+        mountpoint -q "$mounted" && umount -l "$mounted"
     done
     # never across a mount that is still there
     rm -rf --one-file-system "$scratch"
@@ -32,9 +32,9 @@ debootstrap_into() {    # debootstrap_into FOLDER
         { tail -n 20 "$scratch/debootstrap.log" >&2; exit 1; }
 }
 
-make_bare_system() {    # make_bare_system [BASE]
+make_bare_system() {    # make_bare_system [BASE [NAME]]
     echo "${0##*/}: a bare Debian ($suite) ..."
-    system=$scratch/system
+    system=$scratch/${2:-system}
     if [ -n "${1-}" ]; then
         [ -d "$1/etc" ] || debootstrap_into "$1"
         grep -qx "VERSION_CODENAME=$suite" "$1/etc/os-release" ||

@@ -1,11 +1,12 @@
 #!/bin/sh
 # Show that the packages are whole: the source of the last commit is unpacked in two folders, built without git, and
 # made into Debian packages, which must have the same bytes; lintian must find no error; then they are installed into a
-# bare Debian 12, where the program quantizes the demo model, and removed.  Needs root, debootstrap and what calm is
+# bare Debian, where the program quantizes the demo model, and removed.  Needs root, debootstrap and what calm is
 # built with; the packages that calm depends on come from the mirror that this machine's apt is set to.
 #
-#   tests/packages.sh [--base FOLDER] [--keep FOLDER] [COMMAND]
+#   tests/packages.sh [--debian 12|13] [--base FOLDER] [--keep FOLDER] [COMMAND]
 #
+#   --debian 13     Debian 13 (trixie); 12 (bookworm) by default.  Another release than this machine's is built in a bare system
 #   --base FOLDER   a bare system made before (made there if absent); only a copy of it is changed
 #   --keep FOLDER   copy tarball and packages there
 #   COMMAND         what runs in the bare system; by default the README's first one, with few windows
@@ -43,31 +44,42 @@ for name in "$tarball" "$scratch/again.tar.gz"; do
 done
 cmp "$tarball" "$scratch/again.tar.gz" || fail 'the tarballs differ'
 
+# For another release than this machine's the packages are built in a bare system of that release.
+builder= place=$scratch
+if [ "$suite" != "$here" ]; then
+    make_bare_system "$base" builder
+    builder=$system place=/srv/build
+    tools=$(awk '!/^#/ && $2 == "build" { print $1 }' "$CALM_HOME/packages.txt" | tr '\n' ' ')
+    chroot "$builder" sh -euc "export DEBIAN_FRONTEND=noninteractive
+        apt-get -q update && apt-get -q -y install --no-install-recommends $tools dpkg-dev file" >"$scratch/tools.log" 2>&1 ||
+        { tail -n 20 "$scratch/tools.log" >&2; fail 'installing build tools failed'; }
+fi
+building() { ${builder:+chroot "$builder"} sh -euc "$1"; }
+
 # No git: one that always fails stands before the real one.
-mkdir "$scratch/bin"
-printf '#!/bin/sh\nexit 127\n' >"$scratch/bin/git"
-chmod +x "$scratch/bin/git"
+mkdir -p "$builder$place/bin"
+printf '#!/bin/sh\nexit 127\n' >"$builder$place/bin/git"
+chmod +x "$builder$place/bin/git"
 
 make_packages() {    # make_packages FOLDER
-    mkdir "$1"
-    tar -xzf "$tarball" -C "$1"
-    (
-        PATH=$scratch/bin:$PATH
-        cd "$1/calm-$version"
+    mkdir -p "$builder$1"
+    tar -xzf "$tarball" -C "$builder$1"
+    building "PATH=$place/bin:\$PATH SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH
+        export PATH SOURCE_DATE_EPOCH
+        cd '$1/calm-$version'
         cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DCALM_TESTS=OFF -DCALM_PACKAGED=ON -DCALM_WERROR=ON \
-            -DCMAKE_INSTALL_PREFIX=/usr && cmake --build build --parallel "$(nproc)" && cd build && umask 022 && cpack -G DEB
-    ) >"$1.log" 2>&1 || { tail -n 30 "$1.log" >&2; fail "building in $1 failed"; }
+            -DCMAKE_INSTALL_PREFIX=/usr && cmake --build build --parallel $(nproc) && cd build && umask 022 && cpack -G DEB" \
+        >"$scratch/build.log" 2>&1 || { tail -n 30 "$scratch/build.log" >&2; fail "building in $1 failed"; }
 }
 for folder in one second/copy; do
     echo "packages: building in $folder ..."
-    mkdir -p "$scratch/$(dirname "$folder")"
-    make_packages "$scratch/$folder"
+    make_packages "$place/$folder"
 done
-one=$scratch/one/calm-$version/build two=$scratch/second/copy/calm-$version/build
+one=$builder$place/one/calm-$version/build two=$builder$place/second/copy/calm-$version/build
 grep -q "\"$commit\"" "$one/generated/calm_commit.h" || fail "the build does not know its commit, $commit"
 for package in "$one"/*.deb; do
     cmp "$package" "$two/$(basename "$package")" || fail "$(basename "$package"): other bytes in another folder"
-    ! dpkg-deb --fsys-tarfile "$package" | grep -q -a "$scratch" || fail "$(basename "$package") names the build's folder"
+    ! dpkg-deb --fsys-tarfile "$package" | grep -q -a -e "$scratch" -e "$place/" || fail "$(basename "$package") names the build's folder"
 done
 echo "packages: built twice, the same bytes:" "$(cd "$one" && echo *.deb)"
 if command -v lintian >/dev/null; then

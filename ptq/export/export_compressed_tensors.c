@@ -162,7 +162,8 @@ static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const c
         return calm_export_put_floats(ctx, writer, linear->scheme.scale_dtype, &linear->act_global, 1);
     if (which > 1)
         return calm_shards_put(ctx, writer, which == 2 ? &linear->global : &linear->act_global, sizeof(float));
-    return calm_scheme_is_fp8(&linear->scheme) ? put_wide_scales(ctx, writer, linear) : put_small_scales(ctx, writer, linear);
+    return calm_scheme_is_fp8(&linear->scheme) ? put_wide_scales(ctx, writer, linear)
+                                               : put_small_scales(ctx, writer, linear);
 }
 
 static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, size_t which,
@@ -255,7 +256,8 @@ static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const c
     calm_scheme_name(scheme, name);
     if (calm_scheme_has_global(scheme))
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s, whose number for the whole matrix calm does not "
-                         "find for a head; %s has none", module, name, calm_scheme_is_fp8(scheme) ? "fp8a16" : "mxfp4a16");
+                         "find for a head; %s has none", module, name,
+                         calm_scheme_is_fp8(scheme) ? "fp8a16" : "mxfp4a16");
     if (!scheme->family && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: compressed-tensors 0.18 to 0.20 do not load "
                          "asymmetric weights in transformers", module, name);

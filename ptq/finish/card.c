@@ -5,6 +5,18 @@
 #include "ptq/finish/finish.h"
 #include "ptq/model/transforms.h"
 
+/* As wide as they are: a file's bytes are no matter of the terminal. */
+static calm_status put_tables(calm_ctx *ctx, const calm_result *r, calm_text *out)
+{
+    const size_t columns = ctx->columns;
+    ctx->columns = 0;
+    calm_status status = calm_summary_tables(ctx, r, out);
+    if (status == CALM_OK)
+        status = calm_summary_gates(ctx, r, out);
+    ctx->columns = columns;
+    return status;
+}
+
 calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_result *r, calm_text *out)
 {
     const calm_config *config = calm_model_config(model);
@@ -41,8 +53,7 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
             calm_score_name(selection->point, selection->score), r->calib.tokens, r->recipe->calib_name, r->calib.n);
     else
         calm_text_printf(out, "One algorithm for all units; they were not scored.\n\n```\n");
-    CALM_TRY(calm_summary_tables(ctx, r, out));
-    CALM_TRY(calm_summary_gates(ctx, r, out));
+    CALM_TRY(put_tables(ctx, r, out));
     calm_text_printf(out, "```\n\nThe same run again: `calm quantize --recipe calm_recipe.json`.\n");
     return calm_text_check(ctx, out);    /* appends remember a failure: one look at the end */
 }

@@ -202,6 +202,7 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     CALM_SCOPED_TABLE(evaluation);
     CALM_TRY(units_table(ctx, r, &units));
     calm_table_drop_empty(&units);
+    CALM_TRY(calm_table_narrow(ctx, &units, 2, "at token, window:position"));
     CALM_TRY(calm_table_write(ctx, &units, 2, out));
     calm_text_printf(out, "\n");
     CALM_TRY(write_experts(ctx, r, out));

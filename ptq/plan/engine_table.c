@@ -109,7 +109,7 @@ static const calm_engine vllm_rocm = {
        .fills = FILLS_IN | FILLS_OUT, INT8_PAIR, .act_zeros = true, .act_static = true, .fp8_static = true,
        .fp8 = {16, 16}, .act_families = FP8 | FP8_BLOCK | MXFP4 | NVFP4, .head_rows = 64},
       {.grouped = WIDTHS(B_4_AND_8, B(4)), .fills = FILLS_IN | FILLS_ZEROS, INT8_PAIR,
-       .act_families = FP8 | FP8_BLOCK | NVFP4},
+       .act_families = FP8 | FP8_BLOCK | NVFP4, .fp8_alike = true},
       CALM_TIE_BLOCK},
      {"gptq",
       {.grouped = ROCM_GPTQ, .rowwise = ROCM_GPTQ, MARLIN_GROUPS, ROCM_8(0), .fills = FILLS_IN | FILLS_OUT,

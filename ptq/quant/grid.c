@@ -124,7 +124,8 @@ float calm_scale_global(const calm_scheme *scheme, float absmax)
     if (!calm_scheme_has_global(scheme))
         return 0;
     if (calm_scheme_is_whole(scheme))
-        return round_16_bits((double)absmax / (double)family->levels->value[family->levels->n - 1], scheme->scale_dtype);
+        return round_16_bits((double)absmax / (double)family->levels->value[family->levels->n - 1],
+                             scheme->scale_dtype);
     const float most = calm_levels_e4m3.value[calm_levels_e4m3.n - 1] * family->levels->value[family->levels->n - 1];
     /* Of smaller weights the quotient would overflow. */
     return absmax > 0x1p-100f ? most / absmax : 1;

@@ -218,6 +218,13 @@ void calm_table_keep(calm_table *table, const char *names)
             drop_column(table, c);
 }
 
+void calm_table_drop(calm_table *table, const char *names)
+{
+    for (size_t c = table->n_columns; c-- > 0;)
+        if (table->n_columns > 1 && is_named(names, table->headings[c].name))
+            drop_column(table, c);
+}
+
 calm_status calm_table_check(calm_ctx *ctx, const calm_table *table, const calm_text *out)
 {
     if (table->failed)

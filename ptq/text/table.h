@@ -99,6 +99,12 @@ void calm_table_drop_empty(calm_table *table);
  * them, without '#'. */
 void calm_table_keep(calm_table *table, const char *names);
 
+/* Remove those columns instead; the last one stays. */
+void calm_table_drop(calm_table *table, const char *names);
+
+/* Where ctx->columns is a limit that the table's rows do not fit into, remove the columns of `names`, all at once. */
+calm_status calm_table_narrow(calm_ctx *ctx, calm_table *table, size_t indent, const char *names);
+
 /* Append headings, a rule and the rows, each line indented by `indent` spaces, without blanks at the ends of lines.
  * Control characters are shown as \n, \t, \u{...}.  Where ctx->columns is a limit, words get several lines, and a table
  * that is still too wide becomes a list of cells for each row, an empty line between two. */
@@ -118,7 +124,8 @@ calm_status calm_table_write_markdown(calm_ctx *ctx, const calm_table *table, ca
 /* Append each row as a list, one line per cell that is not empty: "heading  value"; several where ctx->columns asks. */
 calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out);
 
-/* Append the lines of a text, those that are longer than ctx->columns broken between words, what follows indented. */
+/* Append the lines of a text, those that are longer than ctx->columns broken between words, what follows indented, or
+ * below what stands behind a label and two blanks. */
 void calm_table_fold(const calm_ctx *ctx, const char *text, calm_text *out);
 
 /* Append the printable form of a text: well-formed, control characters as \n, \t, \u{...}; *columns (NULL: not

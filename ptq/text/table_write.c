@@ -185,18 +185,37 @@ static void write_fields(const calm_ctx *ctx, const calm_table *table, size_t in
     }
 }
 
-calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
+/* Widths in ctx->scratch; *fits: the rows have lines that are no wider than ctx->columns. */
+static calm_status lay_out(calm_ctx *ctx, const calm_table *table, size_t indent, layout *l, bool *fits)
 {
     const size_t limit = calm_size_max(ctx->columns, NARROW);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, l->width, table->n_columns + 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, l->least, table->n_columns + 1));
+    measure(table, l);
+    *fits = !ctx->columns || !table->n_columns || shrink(table, limit - calm_size_min(indent, limit), l);
+    return CALM_OK;
+}
+
+calm_status calm_table_narrow(calm_ctx *ctx, calm_table *table, size_t indent, const char *names)
+{
+    layout l;
+    bool fits;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(lay_out(ctx, table, indent, &l, &fits));
+    if (!fits)
+        calm_table_drop(table, names);
+    return CALM_OK;
+}
+
+calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)
+{
     const char **texts;
     layout l;
+    bool fits;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, l.width, table->n_columns + 1));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, l.least, table->n_columns + 1));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, texts, table->n_columns + 1));
-    measure(table, &l);
-    if (ctx->columns && table->n_columns && !shrink(table, limit - calm_size_min(indent, limit), &l) &&
-        calm_table_rows(table))
+    CALM_TRY(lay_out(ctx, table, indent, &l, &fits));
+    if (!fits && calm_table_rows(table))
         write_fields(ctx, table, indent, true, out);
     else
         write_table(table, indent, l.width, texts, out);
@@ -209,16 +228,30 @@ calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size
     return calm_table_check(ctx, table, out);
 }
 
+/* Where the further lines of a line begin: below what stands behind its label, or two columns in. */
+static size_t hang(const char *line, size_t limit)
+{
+    const size_t n = strcspn(line, "\n");
+    size_t at = 0;
+    while (at + 1 < n && !(line[at] == ' ' && line[at + 1] == ' '))
+        at++;
+    if (at + 1 >= n)
+        return 2;
+    at += strspn(line + at, " ");
+    return at < limit / 3 ? at : 2;
+}
+
 void calm_table_fold(const calm_ctx *ctx, const char *text, calm_text *out)
 {
     const size_t limit = ctx->columns ? calm_size_max(ctx->columns, NARROW) : SIZE_MAX;
     while (*text) {
         const size_t blanks = calm_size_min(strspn(text, " "), NARROW / 4);
+        const size_t below = hang(text + blanks, limit);
         bool begun = false;
         pad(out, blanks, " ");
         for (text += blanks; *text && *text != '\n'; begun = true) {
-            const piece line = first_line(text, limit - blanks - (begun ? 2 : 0));
-            pad(out, begun ? blanks + 2 : 0, " ");
+            const piece line = first_line(text, limit - blanks - (begun ? below : 0));
+            pad(out, begun ? blanks + below : 0, " ");
             calm_text_append(out, text, line.n);
             text += line.next;
             if (*text && *text != '\n')

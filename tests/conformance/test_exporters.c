@@ -223,8 +223,7 @@ TEST(one_scheme)
         {"compressed_tensors gptq mlx", {"w8a16", "w2a16_g32", "w3a16_g32", "w2a16_g32_asym", "w3a16_g32_asym",
                                          "w8a16_asym", "w8a16_g32_asym_f16s"}},
         {"compressed_tensors", {"w8a8", "w4a4_g32", "w8a8_asymact", "w8a8_static", "w8a8_static_f16s",
-                                "fp8_static", "fp8_static_f16s", "w4afp8_g32", "w3afp8"}},
-        {"compressed_tensors", {"fp8_tensor_static", "fp8_tensor_static_f16s", "fp8_tensor_f16s"}},
+                                "fp8_static_f16s", "w4afp8_g32", "w3afp8", "fp8_tensor_static_f16s"}},
         {"compressed_tensors gptq awq", {"w4a16_g16"}},
     };
     const tiny_model spec = wide_model();

@@ -342,10 +342,29 @@ TEST(a_table_too_wide_is_a_list)
 }
 END_OF_TEST
 
+/* Named columns go where the rows would not fit, and only there. */
+TEST(columns_give_way)
+{
+    static const size_t limits[] = {0, 80, 40};
+    for (size_t i = 0; i < 3; i++) {
+        CALM_SCOPED_TABLE(table);
+        calm_table_columns(&table, "#one_minus_cka_token|#one_minus_cka|#crest");
+        CALM_CELLS(&table, CALM_FIXED(0.5, 2), CALM_FIXED(0.25, 2), CALM_FIXED(3, 1));
+        ctx->columns = limits[i];
+        ck_ok(calm_table_narrow(ctx, &table, 2, "one_minus_cka|no such"));
+        ctx->columns = 0;
+        ck_assert_uint_eq(table.n_columns, limits[i] == 40 ? 2 : 3);
+        ck_assert_str_eq(table.headings[0].name, "one_minus_cka_token");
+        calm_table_drop(&table, "crest|one_minus_cka|one_minus_cka_token");    /* one stays */
+        ck_assert_uint_eq(table.n_columns, 1);
+    }
+}
+END_OF_TEST
+
 TEST(sentences_are_folded)
 {
     static const char lines[] = "A sentence that is longer than forty columns are.\nshort\n  indented, and longer than "
-                                "forty columns too\n";
+                                "forty columns too\n  label  what stands behind it, in two lines\n";
     CALM_SCOPED_TEXT(whole);
     CALM_SCOPED_TEXT(folded);
     calm_table_fold(ctx, lines, &whole);
@@ -354,7 +373,8 @@ TEST(sentences_are_folded)
     calm_table_fold(ctx, lines, &folded);
     ctx->columns = 0;
     ck_assert_str_eq(folded.data, "A sentence that is longer than forty\n  columns are.\nshort\n"
-                                  "  indented, and longer than forty\n    columns too\n");
+                                  "  indented, and longer than forty\n    columns too\n"
+                                  "  label  what stands behind it, in two\n         lines\n");
 }
 END_OF_TEST
 
@@ -366,6 +386,6 @@ int main(void)
                                        empty_columns_can_go, named_columns_stay, widths_of_text,
                                        json_keeps_types_and_digits, csv, markdown,
                                        many_rows, missing_memory_is_reported, narrow_tables_break_words,
-                                       narrow_tables_keep_to_the_limit, a_table_too_wide_is_a_list,
+                                       narrow_tables_keep_to_the_limit, a_table_too_wide_is_a_list, columns_give_way,
                                        sentences_are_folded, NULL});
 }
