@@ -168,6 +168,8 @@ static calm_status add_ignored(calm_ctx *ctx, const calm_export_input *input, ca
     const bool wrapped = calm_model_is_wrapped(input->model);
     calm_words roots;
     CALM_TRY(calm_add_float_modules(ctx, input, ignore));
+    if (calm_model_config(input->model)->arch->names->parent_listed)
+        calm_module_regexes(input, calm_plan_is_float, NULL, add_target, ignore);
     CALM_TRY(calm_foreign_roots(ctx, input, &roots));
     for (size_t i = 0; i < roots.n; i++) {
         char *pattern;

@@ -64,15 +64,15 @@ void calm_append_escaped(calm_text *text, const char *name, size_t n)
         calm_text_printf(text, "%s%c", name[i] == '.' ? "\\" : "", name[i]);
 }
 
-/* "self_attn", or where engines have another name for it "(conv|short_conv)".  They rename what stands in lists of
- * modules, but not what patterns say. */
+/* "self_attn", or where engines have another name for its first word "(conv|short_conv)".  They rename what stands in
+ * lists of modules, but not what patterns say. */
 static void add_parent(calm_text *text, const calm_names *names, const char *parent, size_t n)
 {
-    const bool renamed = names->parent && strlen(names->parent) == n && strncmp(names->parent, parent, n) == 0;
-    calm_text_printf(text, renamed ? "(" : "");
-    calm_append_escaped(text, parent, n);
+    const size_t first = strcspn(parent, ".") < n ? strcspn(parent, ".") : n;
+    const bool renamed = names->parent && strlen(names->parent) == first && strncmp(names->parent, parent, first) == 0;
     if (renamed)
-        calm_text_printf(text, "|%s)", names->engine_parent);
+        calm_text_printf(text, "(%s|%s)", names->parent, names->engine_parent);
+    calm_append_escaped(text, parent + (renamed ? first : 0), n - (renamed ? first : 0));
 }
 
 /* "self_attn\.(q_proj|k_proj|v_proj|qkv_proj)": the modules of a job within its block, as the checkpoint and as fusing
@@ -97,7 +97,7 @@ static void add_modules(calm_text *text, const calm_names *names, calm_job_kind 
         calm_text_printf(&words, "|%s", fused);
     const char *dot = stem ? strrchr(stem, '.') : NULL;
     if (parent)
-        calm_append_escaped(text, parent, strlen(parent));
+        add_parent(text, names, parent, strlen(parent));
     else if (dot)
         add_parent(text, names, stem, (size_t)(dot - stem));
     calm_text_printf(text, where == IN_EXPERTS ? "\\.\\d+\\." : parent || dot ? "\\." : "");

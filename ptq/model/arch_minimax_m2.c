@@ -28,6 +28,7 @@ static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
     CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"),
+    .parent = "block_sparse_moe", .engine_parent = "mlp", .parent_listed = true,
     .moe = {.router = "block_sparse_moe.gate", .experts = "block_sparse_moe.experts",
             .choice_bias = "block_sparse_moe.e_score_correction_bias"}};
 

@@ -40,8 +40,8 @@ typedef struct calm_engine_limits {
     calm_engine_kernels grouped, rowwise;         /* weight-only: scales of groups, one scale per row */
     size_t groups[MAX_GROUPS];        /* sizes that are known, ended by 0; none: every size                        */
     size_t group_multiple;            /* that every size is a multiple of; 0: none                                 */
-    calm_engine_kernels eights;       /* those of 8 bits, of either kind, where they are others,                  */
-    size_t eights_group;              /* and the one size of their groups                                             */
+    calm_engine_kernels eights;       /* those of 8 bits, of either kind, where they are others,                 */
+    size_t eights_group;              /* and the one size of their groups                                          */
     bool orders;                      /* groups may be of columns in any order                                     */
     unsigned fills;
     unsigned families;                /* rows of schemes.def next to the integers, as a set of B(CALM_FAMILY_X),    */

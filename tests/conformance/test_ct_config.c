@@ -107,6 +107,33 @@ static void check_modules(const tiny_plan *p, const calm_json *entry)
     ck_assert_uint_eq(n_linears, layout->n_linears);
 }
 
+/* "model.layers.0.mlp.experts.0.w1" of "model.layers.0.block_sparse_moe.experts.0.w1"; NULL: below no parent that engines
+ * call otherwise. */
+static const char *engine_name(const calm_names *names, const char *module)
+{
+    const char *parent = names->parent ? test_format(".%s.", names->parent) : NULL;
+    const char *at = parent ? strstr(module, parent) : NULL;
+    return at ? test_format("%.*s.%s.%s", (int)(at - module), module, names->engine_parent, at + strlen(parent)) : NULL;
+}
+
+/* Under vLLM's name for its parent a linear is quantized as under its own, and float where vLLM does not rename lists. */
+static void check_engine_names(const tiny_plan *p, const calm_json *entry)
+{
+    const calm_layout *layout = calm_model_layout(p->model);
+    const calm_names *names = calm_model_config(p->model)->arch->names;
+    size_t n = 0;
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        for (size_t l = layout->jobs[j].first; l < layout->jobs[j].first + layout->jobs[j].n; l++) {
+            const char *name = engine_name(names, layout->linears[l].module);
+            n += name != NULL;
+            if (name && p->plan.jobs[j].quantized)
+                check_quantized(entry, name, &p->plan.jobs[j].scheme);
+            else if (name && names->parent_listed)
+                check_float(entry, name);
+        }
+    ck_assert((n > 0) == (names->parent != NULL));
+}
+
 /* The head is a linear of the reader's model also where the file lacks it, and engines fuse q, k, v and gate, up. */
 static void check_other_names(const tiny_plan *p, const calm_json *entry)
 {
@@ -147,6 +174,7 @@ static void check_families(const char *const *families)
             ck_ok(calm_ct_config(ctx, &input, entry));
             check_modules(&p, entry);
             check_other_names(&p, entry);
+            check_engine_names(&p, entry);
             calm_json_free(entry);
             calm_model_close(p.model);
         }

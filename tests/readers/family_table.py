@@ -13,8 +13,8 @@ PROGRAMS: the build folder.  WORK: a folder for what is written.  Fixtures are t
   check            calm check finds nothing
   GGUF             llama.cpp loads the float model's file; logits differ from transformers' by this share of their
                    standard deviation (gguf_reader.py), or why there is none
-  vLLM             its CPU build loads the quantized checkpoint; "runs": and gives finite numbers.  Where it has no
-                   kernel for experts, with those left float: "runs, experts float"
+  vLLM             its CPU build loads what is quantized from the checkpoint with config.classic.json; "runs": and gives
+                   finite numbers.  Where it has no kernel for experts, with those left float: "runs, experts float"
 
 A cell "-" was not run.  Cells are kept in WORK/cells.json, so that a run continues where it was stopped; --write keeps those
 of FILE that were not run.  --also: those of
@@ -26,6 +26,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -137,9 +138,24 @@ class Family:
             return "runs"
         return "loads" if re.search("^loaded$", text, re.M) else short(errors[-1] if errors else last_line(text))
 
+    def published(self):
+        """The checkpoint with its config in the spelling of published ones, which vLLM was written for."""
+        folder = self.out + ".source"
+        classic = os.path.join(self.source, "config.classic.json")
+        if not os.path.exists(classic):
+            return self.source
+        os.makedirs(folder, exist_ok=True)
+        for name in os.listdir(self.source):
+            path = os.path.join(folder, name)
+            if not os.path.lexists(path) and not name.startswith("config."):
+                os.symlink(os.path.join(self.source, name), path)
+        shutil.copyfile(classic, os.path.join(folder, "config.json"))
+        return folder
+
     def vllm(self):
         if not self.opts.vllm:
             return "-"
+        self.source = self.published()
         refused = self.quantize()
         said = refused or self.load_vllm()
         if refused or not NO_EXPERTS.search(said):

@@ -21,7 +21,11 @@ from vllm import LLM, SamplingParams
 def main():
     with open(sys.argv[2], encoding="utf-8") as stream:
         windows = [json.loads(line)["ids"] for line in stream][:2]
-    engine = LLM(model=sys.argv[1], dtype="bfloat16", enforce_eager=True, max_model_len=64, max_num_batched_tokens=256)
+    # A wrapper's text part alone: without images vLLM leaves the vision part out, and needs no processor.
+    with open(os.path.join(sys.argv[1], "config.json"), encoding="utf-8") as stream:
+        text_alone = {"language_model_only": True} if "vision_config" in json.load(stream) else {}
+    engine = LLM(model=sys.argv[1], dtype="bfloat16", enforce_eager=True, max_model_len=64, max_num_batched_tokens=256,
+                 **text_alone)  # fmt: skip
     print("loaded", flush=True)
     outputs = engine.generate([{"prompt_token_ids": w} for w in windows],
                               SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=0))  # fmt: skip

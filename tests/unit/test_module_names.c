@@ -62,7 +62,22 @@ TEST(names_of_one)
 }
 END_OF_TEST
 
+/* vLLM's name for a parent stands next to the checkpoint's, for linears of it and for experts below it. */
+TEST(names_of_engines)
+{
+    list("minimax_m2", false);
+    ck_assert_uint_eq(n_found, 4);
+    ck_assert_str_eq(found[2], "model\\.layers\\.\\d+\\.(block_sparse_moe|mlp)\\.experts\\.\\d+\\."
+                               "(w1|w3|gate_up_proj)$");
+    ck_assert_str_eq(found[3], "model\\.layers\\.\\d+\\.(block_sparse_moe|mlp)\\.experts\\.\\d+\\.w2$");
+    list("mixtral", true);
+    ck_assert_str_eq(found[3], "model\\.layers\\.(1)\\.block_sparse_moe\\.experts\\.\\d+\\.w2$");
+    list("gpt_oss", false);
+    ck_assert_str_eq(found[1], "model\\.layers\\.\\d+\\.(self_attn|attn)\\.o_proj$");
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("module_names", (const TTest *[]){names_of_both, names_of_one, NULL});
+    return run_tests("module_names", (const TTest *[]){names_of_both, names_of_one, names_of_engines, NULL});
 }
