@@ -472,14 +472,6 @@ TEST(refused_by_name)
     check_refused(&moe, "float", "norm_topk_prob is set");
     square.head_dim = 32;
     check_refused(&square, "float", "heads times head_dim is not the hidden size");
-    /* Heads of which a part turns would have fewer factors than half their width. */
-    static const char *const undivided[] = {"glm4", "qwen3"};
-    for (size_t i = 0; i < 2; i++) {
-        tiny_model turned = model_of(undivided[i]);
-        turned.extra = "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, "
-                       "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 1000}";
-        check_refused(&turned, "float", "rope_type llama3, whose factors llama.cpp does not read");
-    }
     tiny_model ernie = model_of("ernie4_5_moe");
     ernie.extra = "\"moe_norm_min\": 0.01";
     check_refused(&ernie, "float", "moe_norm_min");
