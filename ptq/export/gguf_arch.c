@@ -169,6 +169,8 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {rope->theta > 0 && rope->rotary != config->head_dim && !as->partial && !config->latent.rope,
          "only some channels of a head turn by their position"},
         {rope->kind == CALM_ROPE_LONGROPE, "longrope"},
+        {rope->kind == CALM_ROPE_LLAMA3 && !as->divided,
+         "rope_type llama3, whose factors llama.cpp does not read in this architecture"},
         {yarn && !rope->truncate && !is_family(config, "gpt_oss"), "yarn without truncation"},
         {config->glu_limit > 0 && (config->glu_limit != 7 || config->glu_alpha != 1.702f),
          "swiglu_limit and swiglu_alpha are other than 7 and 1.702, which llama.cpp has in its code"},

@@ -27,8 +27,8 @@ static const calm_ends ends = {
 
 const calm_arch calm_arch_bert = {
     .name = "bert",
-    .classes = "BertModel|BertForMaskedLM|BertForSequenceClassification|BertForTokenClassification|BertForQuestionAnswering|"
-               "BertForPreTraining",
+    .classes = "BertModel|BertForMaskedLM|BertForPreTraining|BertForSequenceClassification|BertForTokenClassification|"
+               "BertForQuestionAnswering",
     .prefixes = "bert.|",
     .names = &names,
     CALM_BERT_DEFAULTS,

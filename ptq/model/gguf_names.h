@@ -27,6 +27,7 @@ typedef struct calm_gguf_arch {
     bool norm_top_k;       /* weights of the chosen experts are divided by their sum                          */
     bool scaled;           /* reads the multipliers of embeddings, scores, residuals and logits               */
     bool grows;            /* reads how q grows with its position                                             */
+    bool divided;          /* reads rope_freqs.weight, by which llama3's scaling divides angles               */
     bool partial;          /* a part of each head may turn                                                    */
     bool quarter;          /* every fourth block is another: it does not slide, or does not turn              */
     bool windows;          /* of two families under one name the one whose blocks slide                       */

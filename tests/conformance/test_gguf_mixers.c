@@ -226,6 +226,14 @@ TEST(refused_by_name)
     check_refused(&scan, "float", "its convolutions have no bias, which llama.cpp needs");
     scan.extra = "\"time_step_limit\": [0.0, 0.5]";
     check_refused(&scan, "float", "time_step_limit bounds steps, which llama.cpp does not");
+    /* Heads of which a part turns would have fewer factors than half their width. */
+    static const char *const undivided[] = {"glm4", "qwen3"};
+    for (size_t i = 0; i < 2; i++) {
+        tiny_model turned = tiny_wide(undivided[i]);
+        turned.extra = "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, "
+                       "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 1000}";
+        check_refused(&turned, "float", "rope_type llama3, whose factors llama.cpp does not read");
+    }
 }
 END_OF_TEST
 

@@ -2,11 +2,12 @@
 
     make_published.py MODEL OUT KIND...
 
-OUT/KIND for each KIND of KINDS below.  MODEL is a folder, or "random:TYPE": a tiny one of that model_type.  Blocks are small, as are
-such models, and divide every weight: transformers takes the size of a block from the number of scales.  Rounding is to nearest;
-scales are the largest magnitude's."""
+OUT/KIND for each KIND of KINDS below that takes weights of MODEL.  MODEL is a folder, or "random:TYPE": a tiny one of
+that model_type.  Blocks are small, as are such models, and divide every weight: transformers takes the size of a block
+from the number of scales.  Rounding is to nearest; scales are the largest magnitude's."""
 
 import json
+import math
 import os
 import shutil
 import sys
@@ -113,12 +114,15 @@ def packed(method):
                  "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
 
 
+# The side of blocks, 0 where there are none, and what writes weights with blocks of a side.
 KINDS = {
-    "fp8-block": fp8(16, torch.float32), "fp8-block-4": fp8(4, torch.float32),
-    "fp8-block-bf16": fp8(8, torch.bfloat16), "fp8-ue8m0": fp8(16, "ue8m0"),
-    "fp8-tensor": fp8(0, torch.bfloat16), "mxfp4": mxfp4(), "ct-tensor": compressed("tensor"),
-    "ct-channel": compressed("channel"), "ct-channel-f32": compressed("channel", torch.float32),
-    "ct-block": compressed("block"), "ct-mxfp4": packed("mxfp4"), "ct-nvfp4": packed("nvfp4"),
+    "fp8-block": (16, lambda side: fp8(side, torch.float32)), "fp8-block-bf16": (8, lambda side: fp8(side, torch.bfloat16)),
+    "fp8-ue8m0": (16, lambda side: fp8(side, "ue8m0")), "fp8-tensor": (0, lambda side: fp8(0, torch.bfloat16)),
+    "mxfp4": (0, lambda side: mxfp4()), "ct-tensor": (0, lambda side: compressed("tensor")),
+    "ct-channel": (0, lambda side: compressed("channel")),
+    "ct-channel-f32": (0, lambda side: compressed("channel", torch.float32)),
+    "ct-block": (16, lambda side: compressed("block", side=side)), "ct-mxfp4": (0, lambda side: packed("mxfp4")),
+    "ct-nvfp4": (0, lambda side: packed("nvfp4")),
 }
 
 
@@ -131,13 +135,16 @@ def is_taken(kind, name, tensor):
 
 
 def write(model, output, kind):
-    put, entry = KINDS[kind]
-    out = {}
-    for name, tensor in load_file(f"{model}/model.safetensors").items():
-        if is_taken(kind, name, tensor):
-            put(name, tensor, out)
-        else:
-            out[name] = tensor
+    """False: no weight of the model has a shape that the kind takes."""
+    tensors = load_file(f"{model}/model.safetensors")
+    taken = [name for name, tensor in tensors.items() if is_taken(kind, name, tensor)]
+    if not taken:
+        return False
+    side, make = KINDS[kind]
+    put, entry = make(math.gcd(side, *(n for name in taken for n in tensors[name].shape)))
+    out = {name: tensor for name, tensor in tensors.items() if name not in taken}
+    for name in taken:
+        put(name, tensors[name], out)
     os.makedirs(output, exist_ok=True)
     for name in os.listdir(model):
         if name.startswith("tokenizer") or name == "generation_config.json":
@@ -146,6 +153,7 @@ def write(model, output, kind):
     config["quantization_config"] = entry
     json.dump(config, open(f"{output}/config.json", "w"), indent=2)
     save_file({n: t.contiguous() for n, t in out.items()}, f"{output}/model.safetensors", {"format": "pt"})
+    return True
 
 
 def make_random(kind, output):
@@ -164,4 +172,5 @@ if __name__ == "__main__":
         make_random(sys.argv[1][7:], f"{sys.argv[2]}/float")
         sys.argv[1] = f"{sys.argv[2]}/float"
     for name in sys.argv[3:] or KINDS:
-        write(sys.argv[1], f"{sys.argv[2]}/{name}", name)
+        if not write(sys.argv[1], f"{sys.argv[2]}/{name}", name):
+            print(f"{sys.argv[1]}: no weight has a shape that {name} takes")

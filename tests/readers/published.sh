@@ -19,7 +19,10 @@ make() {    # make MODEL NAME KIND...
     model=$1 to=$work/$2
     shift 2
     "$python" "$here/make_published.py" "$model" "$to" "$@" 2>"$work/log" || { cat "$work/log"; exit 1; }
-    for kind; do set -- "$@" "$to/$kind" "$to/$kind.plain"; shift; done
+    for kind; do
+        [ ! -d "$to/$kind" ] || set -- "$@" "$to/$kind" "$to/$kind.plain"
+        shift
+    done
     pairs="$pairs $*"
 }
 
@@ -29,9 +32,8 @@ make random:qwen3 qwen3 fp8-block fp8-block-bf16 fp8-ue8m0 fp8-tensor ct-tensor 
 for name in mixtral ministral3 wrapper_mistral3; do
     [ ! -d "$fixtures/families/$name" ] || make "$fixtures/families/$name" "$name" fp8-block fp8-tensor
 done
-# Ranks of latents are no multiples of 16.
 for name in deepseek_v2 deepseek_v3 glm4_moe_lite; do
-    [ ! -d "$fixtures/families/$name" ] || make "$fixtures/families/$name" "$name" fp8-block-4
+    [ ! -d "$fixtures/families/$name" ] || make "$fixtures/families/$name" "$name" fp8-block
 done
 [ ! -d "$fixtures/families/gpt_oss" ] || make "$fixtures/families/gpt_oss" fixture_gpt_oss mxfp4
 # Fixtures that are published so already.

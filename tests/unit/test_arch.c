@@ -91,5 +91,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("arch", (const TTest *[]){words_of_a_list, finding, headless, descriptors, roles_jobs_and_hooks, NULL});
+    return run_tests("arch", (const TTest *[]){words_of_a_list, finding, headless, descriptors, roles_jobs_and_hooks,
+                                               NULL});
 }
