@@ -11,6 +11,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_names.h"
 #include "ptq/model/kind.h"
+#include "ptq/model/pooling.h"
 
 /* What llama.cpp takes for gemma2 when nothing is said. */
 #define GEMMA2_WINDOW 4096
@@ -29,6 +30,12 @@ static const int32_t usual_sections[4] = {11, 11, 10, 0};
 static bool is_family(const calm_config *config, const char *name)
 {
     return strcmp(config->arch->name, name) == 0;
+}
+
+/* With its head or without. */
+static bool is_gemma3(const calm_config *config)
+{
+    return is_family(config, "gemma3") || is_family(config, "embeddinggemma");
 }
 
 /* ---- checks ---- */
@@ -83,7 +90,7 @@ static bool scale_is_known(const calm_config *config)
     if (config->residual_scale != 0 || config->latent.rope)
         return true;
     if ((is_family(config, "gemma2") && config->n_blocks == 46)
-        || (is_family(config, "gemma3") && config->n_blocks == 62))
+        || (is_gemma3(config) && config->n_blocks == 62))
         width = (double)(config->hidden / config->n_heads);
     return fabs((double)config->attention_scale * sqrt(width) - 1) < 1e-6;
 }
@@ -91,7 +98,7 @@ static bool scale_is_known(const calm_config *config)
 /* Does the family slide in llama.cpp? */
 static bool slides(const calm_config *config)
 {
-    return is_family(config, "gemma2") || is_family(config, "gemma3") || is_family(config, "cohere2")
+    return is_family(config, "gemma2") || is_gemma3(config) || is_family(config, "cohere2")
            || is_family(config, "olmo3") || is_family(config, "gpt_oss") || config->chunked
            || (is_family(config, "exaone4") && config->n_blocks == 64);
 }
@@ -123,7 +130,7 @@ static void compare_blocks(const calm_config *config, bool *widths, bool *ropes,
     *ropes = config->arch->local_rope && config->rope[CALM_ROPE_LOCAL].theta != config->rope[CALM_ROPE_GLOBAL].theta;
     for (size_t i = 0; i < config->n_blocks; i++) {
         *widths |= slides(config) && config->window[i] && config->window[i] != window;
-        *ropes |= is_family(config, "gemma3") && (config->window[i] != 0) != config->local_rope[i];
+        *ropes |= is_gemma3(config) && (config->window[i] != 0) != config->local_rope[i];
         *experts |= config->moe.n_experts && calm_kind_at(config, i, CALM_SUBLAYER_MLP)
                     && config->moe.sparse[i] != (i >= lead);
     }
@@ -134,7 +141,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
     const calm_config *config = calm_model_config(model);
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
-    const bool gemma = is_family(config, "gemma2") || is_family(config, "gemma3");
+    const bool gemma = is_family(config, "gemma2") || is_gemma3(config);
     const bool yarn = rope->kind == CALM_ROPE_YARN;
     const calm_activation usual = gemma || is_family(config, "starcoder2") ? CALM_ACTIVATION_GELU_TANH
                                   : as && as->single                      ? CALM_ACTIVATION_RELU2
@@ -155,6 +162,9 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         bool found;
         const char *what;
     } refused[] = {
+        {config->arch->encoder && !config->both_ways, "its tokens do not see those behind them, as llama.cpp has it"},
+        {config->pooling && config->pooling->mode > CALM_POOLING_LAST,
+         "sentences are pooled neither by the mean of their rows nor by one row, as llama.cpp does"},
         {as->square && config->n_heads * config->head_dim != config->hidden,
          "heads times head_dim is not the hidden size, as llama.cpp has it in this architecture"},
         {as->fixed_head && !config->tied,
@@ -208,6 +218,9 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: llama.cpp normalises the latents of queries and keys with rms_norm_eps (%g), where the model "
                  "has 1e-6: it computes slightly other logits", (double)config->norm_eps);
+    if (config->pooling && config->pooling->n_steps)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: what modules.json lists behind the pooling is not in the file: llama.cpp gives pooled rows");
     if (calm_model_is_wrapped(model))
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: the file holds the text model of %s alone; the other parts of a checkpoint go into a "
@@ -276,7 +289,7 @@ static void add_rope(writer *to, const calm_config *config)
         add_yarn_factors(to, config);
     if (config->query_growth.beta > 0)
         add_f32(to, "attention.temperature_scale", (double)config->query_growth.beta);
-    if (is_family(config, "gemma3"))
+    if (is_gemma3(config))
         add_f32(to, "rope.freq_base_swa", config->rope[CALM_ROPE_LOCAL].theta);
 }
 
@@ -285,7 +298,10 @@ static void add_windows(writer *to, const calm_config *config)
     const size_t window = largest_window(config);
     if (!slides(config) || (!window && !is_family(config, "gemma2")))
         return;
-    add_u32(to, "attention.sliding_window", window ? window : GEMMA2_WINDOW);
+    /* Both ways llama.cpp halves it: a token sees those at that distance, and calm's windows end before theirs. */
+    add_u32(to, "attention.sliding_window", !window             ? GEMMA2_WINDOW
+                                            : config->both_ways ? 2 * (window - 1)
+                                                                : window);
     if (calm_gguf_arch_in(config)->quarter || is_family(config, "gpt_oss"))
         return;
     calm_gguf_add_array(to->keys, key(to, "attention.sliding_window_pattern"), CALM_GGUF_BOOL, config->n_blocks);
@@ -397,6 +413,13 @@ static void add_inner(writer *to, const calm_config *config)
         calm_gguf_element_i32(to->keys, calm_kind_at(config, i, CALM_SUBLAYER_MLP) ? (int32_t)inner : 0);
 }
 
+/* How an encoder makes one row of a sentence's: the mean is 1, the first token's 2, the last one's 3. */
+static void add_pooling(writer *to, const calm_config *config)
+{
+    if (calm_gguf_arch_in(config)->both_ways)
+        add_u32(to, "pooling_type", 1 + (size_t)(config->pooling ? config->pooling->mode : CALM_POOLING_MEAN));
+}
+
 /* Multipliers, where the family has them. */
 static void add_scales(writer *to, const calm_config *config)
 {
@@ -472,6 +495,7 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
     add_deltas(&to, model);
     add_scans(&to, config);
     add_windows(&to, config);
+    add_pooling(&to, config);
     if (config->attention_cap != 0)
         add_f32(&to, "attn_logit_softcapping", (double)config->attention_cap);
     if (config->logit_cap != 0)

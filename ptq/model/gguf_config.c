@@ -13,9 +13,15 @@ static void first_word(const char *list, char word[64])
     snprintf(word, 64, "%.*s", (int)strcspn(list, "|"), list);
 }
 
+/* With its head or without. */
+static bool is_gemma3(const builder *b)
+{
+    return calm_gguf_is_family(b, "gemma3") || b->list->as->both_ways;
+}
+
 static bool is_gemma(const builder *b)
 {
-    return calm_gguf_is_family(b, "gemma2") || calm_gguf_is_family(b, "gemma3");
+    return calm_gguf_is_family(b, "gemma2") || is_gemma3(b);
 }
 
 /* ---- parts ---- */
@@ -48,7 +54,7 @@ static void add_rope(builder *b, int64_t context)
     const calm_gguf_key *type = calm_gguf_find_of(b, "rope.scaling.type", name);
     calm_gguf_set_number(b->config, "rope_theta", calm_gguf_take_number(b, "rope.freq_base", 10000));
     /* llama.cpp has the theta of sliding blocks in its code, older files do not have the key. */
-    if (calm_gguf_is_family(b, "gemma3"))
+    if (is_gemma3(b))
         calm_gguf_set_number(b->config, "rope_local_base_freq", calm_gguf_take_number(b, "rope.freq_base_swa", 10000));
     /* The factors were computed from settings that cannot be derived from them. */
     if (!b->report && (calm_gguf_has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope")))
@@ -97,7 +103,7 @@ static void add_windows(builder *b, int64_t n_blocks)
     if (!is_gemma(b) && !quarter && !calm_gguf_is_family(b, "gpt_oss"))
         return;
     calm_json *types = calm_json_new_array();
-    calm_gguf_set_size(b, "sliding_window", "attention.sliding_window", calm_gguf_is_family(b, "gemma3") ? 1024 : 4096);
+    calm_gguf_set_size(b, "sliding_window", "attention.sliding_window", is_gemma3(b) ? 1024 : 4096);
     for (int64_t i = 0; i < n_blocks && i < 4096; i++) {
         /* Without the pattern: every other block, five of six, three of four, as llama.cpp has it. */
         const bool other = calm_gguf_is_family(b, "gemma2") || calm_gguf_is_family(b, "gpt_oss");
@@ -117,6 +123,11 @@ static void add_gemma(builder *b, int64_t n_blocks, int64_t hidden, int64_t head
     if (!is_gemma(b))
         return;
     calm_json_set_string(b->config, "hidden_activation", "gelu_pytorch_tanh");
+    if (b->list->as->both_ways)
+        calm_json_set_bool(b->config, "use_bidirectional_attention", true);
+    /* Another way is in modules.json, which a file has not. */
+    if (b->list->as->both_ways && calm_gguf_take_size(b, "pooling_type", 1) != 1)
+        calm_gguf_complain(b, "gemma-embedding.pooling_type", "expected 1, the mean, as calm reads such files");
     /* The largest of each generation alone divides scores by sqrt(hidden / heads); files do not say so. */
     calm_json_set_int(b->config, "query_pre_attn_scalar", large ? hidden / heads : head_dim);
     for (int i = 0; i < 2; i++) {

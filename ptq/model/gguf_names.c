@@ -25,6 +25,7 @@ static const calm_gguf_arch all[] = {
     {.name = "olmoe", .family = "olmoe", .own_head = true, .square = true, .experts = true},
     {.name = "gemma2", .family = "gemma2", .fixed_head = true},
     {.name = "gemma3", .family = "gemma3"},
+    {.name = "gemma-embedding", .family = "embeddinggemma", .both_ways = true},
     {.name = "olmo2", .family = "olmo2", .own_head = true, .square = true},
     {.name = "olmo2", .family = "olmo3", .own_head = true, .square = true, .quarter = true, .windows = true},
     {.name = "smollm3", .family = "smollm3", .permuted = true, .quarter = true},
@@ -415,6 +416,8 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
     else if (dot && is_word(spot->name, (size_t)(dot - spot->name), final_norm_word(as))
              && (strcmp(dot, ".weight") == 0 || calm_arch_norm_biased(arch)))
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, names->final_norm, ending(spot->name)));
+    else if (!names->head)
+        return CALM_OK;
     else if (strcmp(spot->name, "output.weight") == 0
              || (strcmp(spot->name, "output.bias") == 0 && as->head_bias))
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s", names->head, ending(spot->name)));

@@ -40,6 +40,7 @@ typedef struct calm_gguf_arch {
     bool convs;            /* blocks of short convolutions, which have no heads for keys                      */
     bool deltas;           /* blocks of gated delta nets                                                      */
     bool scans;            /* blocks of Mamba-2, which have no heads for keys                                 */
+    bool both_ways;        /* an encoder: files have no head, and windows on both sides                       */
     bool chunks;           /* blocks attend within chunks, and some or all have experts                       */
     bool single;           /* a block is one sublayer                                                         */
     bool halves;           /* gate and up, one matrix in checkpoints, are two tensors                         */

@@ -65,6 +65,18 @@ TEST(short_convolutions)
 }
 END_OF_TEST
 
+/* Replace bytes [n] where they are for the first time in a file. */
+static void replace(const char *path, const void *from, const void *to, size_t n)
+{
+    size_t size;
+    char *text;
+    ck_ok(calm_read_file(ctx, path, (size_t)1 << 24, &text, &size));
+    char *at = memmem(text, size, from, n);
+    ck_assert_ptr_nonnull(at);
+    memcpy(at, to, n);
+    ck_ok(calm_write_file(ctx, path, text, size));
+}
+
 /* The whole number of a key; of a list its i-th. */
 static int64_t number_of(const calm_gguf *file, const char *name, size_t i)
 {
@@ -105,6 +117,29 @@ TEST(scans)
     ck_assert_int_eq(find(&list, "model.layers.0.mixer.conv1d.weight")->stored->n_dims, 2);
     calm_gguf_close(file);
     calm_model_close(model);
+}
+END_OF_TEST
+
+/* An encoder's window is that of both sides together, as config.json has it; without modules.json rows are averaged.  A
+ * file that pools otherwise is not read: the mean is what calm would take. */
+TEST(encoder)
+{
+    tiny_model spec = tiny_wide("embeddinggemma");
+    spec.head_dim = 12;    /* query_pre_attn_scalar */
+    spec.bias = false;
+    const char *path = write(&spec, "float", NULL);
+    calm_gguf *file;
+    calm_model *model;
+    ck_ok(calm_gguf_open(ctx, path, &file));
+    ck_assert_int_eq(number_of(file, "gemma-embedding.attention.sliding_window", 0), 12);
+    ck_assert_int_eq(number_of(file, "gemma-embedding.pooling_type", 0), 1);
+    ck_assert_ptr_null(calm_gguf_find_tensor(file, "output.weight"));
+    calm_gguf_close(file);
+    ck_ok(calm_model_open(ctx, path, &model));
+    ck_assert(calm_model_config(model)->both_ways && calm_model_config(model)->window[0] == 7);
+    calm_model_close(model);
+    replace(path, "pooling_type\4\0\0\0\1", "pooling_type\4\0\0\0\2", 17);
+    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "gemma-embedding.pooling_type: expected 1, the mean");
 }
 END_OF_TEST
 
@@ -154,13 +189,15 @@ TEST(read_back_as_models)
 {
     static const char *const families[] = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_5", "qwen3_5_moe",
                                            "qwen3_next", "lfm2", "lfm2_moe", "granite_hybrid", "granitemoehybrid",
-                                           "nemotron_h", "nemotron_dense", "llama4"};
+                                           "nemotron_h", "nemotron_dense", "llama4", "embeddinggemma"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         tiny_model spec = tiny_wide(families[f]);
         calm_model *model, *back;
         spec.bias = false;
         if (strcmp(families[f], "llama4") == 0)
             spec.extra = "\"attention_chunk_size\": 8192";
+        if (strcmp(families[f], "embeddinggemma") == 0)
+            spec.head_dim = 12;    /* query_pre_attn_scalar */
         const char *path = write(&spec, "float", &model);
         ck_ok(calm_model_open(ctx, path, &back));
         const calm_safetensors *set = calm_model_tensors(model);
@@ -257,18 +294,6 @@ END_OF_TEST
 
 /* ---- files that are wrong ---- */
 
-/* Replace bytes [n] where they are for the first time in a file. */
-static void replace(const char *path, const void *from, const void *to, size_t n)
-{
-    size_t size;
-    char *text;
-    ck_ok(calm_read_file(ctx, path, (size_t)1 << 24, &text, &size));
-    char *at = memmem(text, size, from, n);
-    ck_assert_ptr_nonnull(at);
-    memcpy(at, to, n);
-    ck_ok(calm_write_file(ctx, path, text, size));
-}
-
 static void check_wrong(const tiny_model *spec, const char *from, const char *to, const char *words)
 {
     const char *path = write(spec, "float", NULL);
@@ -313,7 +338,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, scans, halves_of_gate_and_up,
+    return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, scans, encoder, halves_of_gate_and_up,
                                                       read_back_as_models, refused_by_name, not_described, wrong_files,
                                                       NULL});
 }

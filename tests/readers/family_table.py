@@ -12,7 +12,7 @@ PROGRAMS: the build folder.  WORK: a folder for what is written.  Fixtures are t
                    differ from calm's by this share of the largest, at the median token (field_families.py)
   check            calm check finds nothing
   GGUF             llama.cpp loads the float model's file; logits differ from transformers' by this share of their
-                   standard deviation (gguf_reader.py), or why there is none
+                   standard deviation (gguf_reader.py), or why there is none; of encoders their rows
   vLLM             its CPU build loads what is quantized from the checkpoint with config.classic.json; "runs": and gives
                    finite numbers.  Where it has no kernel for experts, with those left float: "runs, experts float"
 
@@ -120,7 +120,10 @@ class Family:
             if "calm does not write" in text:
                 return "not written"
             return short(re.sub(r"^\S+/\S+: ", "", found[1]) if found else last_line(text))
-        _, text = run([sys.executable, f"{HERE}/gguf_reader.py", "logits", "1e9", self.source, folder])
+        with open(f"{self.source}/config.json", encoding="utf-8") as stream:
+            headless = all(name.endswith("Model") for name in json.load(stream)["architectures"])
+        mode = "rows" if headless else "logits"
+        _, text = run([sys.executable, f"{HERE}/gguf_reader.py", mode, "1e9", self.source, folder])
         # transformers has no class of the text model alone: it is loaded and not compared.
         if "Model type should be one of" in text:
             code, text = run([sys.executable, f"{HERE}/gguf_reader.py", "load", folder])

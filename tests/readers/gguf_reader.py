@@ -6,6 +6,7 @@
     gguf_reader.py logits LIMIT MODEL FOLDER [MODEL FOLDER]...
                                               llama.cpp's logits and those of transformers with the file's dequantized weights
                                               differ by less than LIMIT of their standard deviation
+    gguf_reader.py rows LIMIT MODEL FOLDER    the same of an encoder's hidden rows
     gguf_reader.py same MODEL FOLDER TEXT     llama.cpp gives the ids of MODEL's tokenizer.json on TEXT, and the greedy
                                               tokens and the perplexity of MODEL with the file's dequantized weights
 """
@@ -125,6 +126,27 @@ def torch_model(model, folder):
     return out.eval()
 
 
+def check_rows(model, folder):
+    """Of an encoder llama.cpp gives the rows that transformers does."""
+    import llama_cpp
+    import torch
+    from transformers import AutoModel
+
+    engine = llama(folder, embedding=True, pooling_type=0, n_ubatch=1024)
+    reference = AutoModel.from_pretrained(model, dtype=torch.float32).eval()
+    ids = [(7 * i * i + 3 * i + 1) % 61 for i in range(48)]
+    # Llama.eval wants a cache, which encoders have not.
+    engine._batch.set_batch(batch=ids, n_past=0, logits_all=True)
+    assert llama_cpp.llama_encode(engine._ctx.ctx, engine._batch.batch) == 0
+    width = reference.config.hidden_size
+    found = numpy.ctypeslib.as_array(llama_cpp.llama_get_embeddings(engine._ctx.ctx), (len(ids) * width,))
+    with torch.no_grad():
+        expected = reference(torch.tensor([ids])).last_hidden_state[0].numpy().astype(numpy.float64)
+    error = numpy.abs(found.reshape(expected.shape) - expected).max() / expected.std()
+    print(f"{folder}: rows differ by {error:.2g} of their standard deviation")
+    return error
+
+
 def loss(logits, ids):
     """Sum of -ln p of ids[1:] from rows 0 .. n - 2."""
     logits = logits.astype(numpy.float64)[: len(ids) - 1]
@@ -202,8 +224,9 @@ def main():
     if mode == "blocks":
         check_blocks(*words)
         return
-    if mode == "logits":    # LIMIT MODEL FOLDER [MODEL FOLDER]...
-        errors = [check_logits(m, f) for m, f in zip(words[1::2], words[2::2])]
+    if mode in ("logits", "rows"):    # LIMIT MODEL FOLDER [MODEL FOLDER]...
+        compare = check_logits if mode == "logits" else check_rows
+        errors = [compare(m, f) for m, f in zip(words[1::2], words[2::2])]
         assert errors and all(error < float(words[0]) for error in errors), "too far apart"    # max() forgets a NaN
         return
     for folder in words:

@@ -66,6 +66,10 @@ read_with parse $folders
     { echo "SKIP of a part, what llama.cpp shows: no Python with llama-cpp-python, torch and transformers"; exit 0; }
 # shellcheck disable=SC2086
 [ -z "$pairs" ] || read_with logits 0.01 $pairs
+if [ -d "$families/embeddinggemma" ]; then
+    write_gguf "$families/embeddinggemma" float "$work/out-encoder" f32 >/dev/null
+    read_with rows 0.01 "$families/embeddinggemma" "$work/out-encoder"
+fi
 # shellcheck disable=SC2086
 read_with load $folders
 for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64 q4_k q6_k iq4_xs q2_k mxfp4a16; do

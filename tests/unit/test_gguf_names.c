@@ -118,6 +118,7 @@ TEST(known_names)
         {"llama4", "model.layers.1.feed_forward.shared_expert.up_proj.weight", "blk.1.ffn_up_shexp.weight", -1, false,
          0},
         {"llama4", "model.layers.1.self_attn.q_proj.weight", "blk.1.attn_q.weight", -1, false, 0},
+        {"embeddinggemma", "model.layers.1.self_attn.q_norm.weight", "blk.1.attn_q_norm.weight", -1, true, 0},
         {"gpt_oss", "model.layers.3.self_attn.sinks", "blk.3.attn_sinks.weight", -1, false, 0},
         {"gpt_oss", "model.layers.3.mlp.router.bias", "blk.3.ffn_gate_inp.bias", -1, false, 0},
         {"gpt_oss", "model.layers.3.mlp.experts.12.up_proj.bias", "blk.3.ffn_up_exps.bias", 12, false, 0},
