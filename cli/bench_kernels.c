@@ -6,6 +6,7 @@
 
 #include "cli/peak.h"
 #include "cli/print.h"
+#include "cli/read_rate.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
@@ -177,14 +178,17 @@ calm_status calm_bench_kernels_run(calm_ctx *ctx, const calm_bench_kernels *benc
     CALM_SCOPED_TABLE(table);
     calm_int_set set;
     calm_json *environment;
+    double bytes_per_second;
     CALM_TRY(calm_int_choose(ctx, &set));
     CALM_TRY(time_shapes(ctx, bench, set, &table));
     if (bench->json) {
         CALM_TRY(calm_environment_json(ctx, &environment));
+        CALM_TRY(calm_read_rate(ctx, &bytes_per_second));
         return calm_print_json(ctx, CALM_OBJECT(
             CALM_KV("subject", "kernels"), CALM_KV("simd", calm_int_set_names[set]),
             CALM_KV("peak", calm_peak_of_ints(set)->unit), CALM_KV("threads", (int64_t)ctx->n_threads),
-            CALM_KV("shapes", calm_rows_json(ctx, &table)), CALM_KV("environment", environment)));
+            CALM_KV("read_bytes_per_second", bytes_per_second), CALM_KV("shapes", calm_rows_json(ctx, &table)),
+            CALM_KV("environment", environment)));
     }
     printf("y [m, n] = x [m, k] W^T of whole numbers by %s, %d threads: Gop/s, their share of the peak (%s), ratio to "
            "sgemm, GB/s of the weight\n", calm_int_set_names[set], ctx->n_threads, calm_peak_of_ints(set)->unit);

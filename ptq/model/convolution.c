@@ -48,6 +48,7 @@ static void keep_tail(const calm_convolution *conv, const float *x, size_t strid
     const size_t n = conv->n_channels, rows = conv->width - 1, old = n_tokens < rows ? rows - n_tokens : 0;
     if (!conv->tail)
         return;
+    /* A span shorter than the tail leaves the younger of the rows that were there. */
     memmove(conv->tail, conv->tail + (rows - old) * n, old * n * sizeof *x);
     for (size_t i = old; i < rows; i++)
         memcpy(conv->tail + i * n, x + (n_tokens + i - rows) * stride, n * sizeof *x);

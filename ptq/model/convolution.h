@@ -9,8 +9,8 @@ typedef struct calm_convolution {
     const float *w;                           /* [n_channels, width]                                      */
     const float *bias;                        /* [n_channels] or NULL                                     */
     void (*activate)(size_t n, float *x);     /* of the outputs, in place; NULL: none                     */
-    float *tail;                              /* [width - 1, n_channels]: inputs of the tokens before, which become those
-                                                 of the last ones; NULL: there are none before, and none are kept */
+    float *tail;                              /* [width - 1, n_channels]: inputs of the tokens before, which become
+                                                 those of the last; NULL: none are before, and none are kept      */
 } calm_convolution;
 
 /* out [T, n_channels] = activate(bias_c + sum_j w[c, j] x[t - width + 1 + j, c]), x [T, stride] being before the first

@@ -31,9 +31,9 @@ calm_status calm_delta_gates(calm_ctx *ctx, size_t n_tokens, size_t n_heads, con
                              float *decay, float *beta);
 
 /* out [T, n_value_heads d_v]; norms [T, n_value_heads] the Frobenius norm of each S after each token, or NULL; states
- * [calm_delta_states] each S before each chunk, or NULL; memory [n_value_heads, d_k, d_v] each S before the first token,
- * which becomes that behind the last, or NULL: zeros, and it is not kept.  `chunk` tokens at once, >= 1, which changes
- * the rounding alone, as it does where a window is cut.  Parallel over key heads.  CALM_ENOMEM. */
+ * [calm_delta_states] each S before each chunk, or NULL; memory [n_value_heads, d_k, d_v] each S before the first
+ * token, which becomes that behind the last, or NULL: zeros, and it is not kept.  `chunk` tokens at once, >= 1, which
+ * changes the rounding alone, as it does where a window is cut.  Parallel over key heads.  CALM_ENOMEM. */
 calm_status calm_delta_rule(calm_ctx *ctx, const calm_delta_shape *shape, const calm_delta_rows *rows, size_t chunk,
                             float *out, float *norms, float *states, float *memory);
 

@@ -18,6 +18,7 @@ typedef struct rows_task {
 static calm_status read_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
+    /* Rows are whole blocks, one behind the other. */
     const size_t in = task->tensor->shape[1], at = first * in;
     const size_t bytes = at / task->blocks->elements * calm_ggml_find(task->blocks->type)->bytes;
     (void)ctx;
@@ -59,11 +60,13 @@ calm_status calm_gguf_codes_take(calm_ctx *ctx, const calm_safetensors *set, con
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.codes, out * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.scales, n_scales));
     CALM_TRY(calm_parallel_rows(ctx, out, read_rows, &task));
+    /* Of 4 bits the zero is 8 or 4; where it is larger, so are the codes. */
     const calm_int_source source = {.out = out, .in = in, .bits = task.blocks->zero > 8 ? 8 : 4,
                                     .group = task.blocks->group, .codes = task.codes, .scales = task.scales,
                                     .zero = task.blocks->zero};
     if (all_finite(task.scales, n_scales))
         calm_int_linear_take(ctx, &source, memory, weight);
+    /* As calm_widen does: the mapped pages are not read again. */
     if (weight->ints)
         calm_safetensors_release(set, tensor);
     return CALM_OK;

@@ -69,6 +69,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.y, n * width));
     CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_CONV_IN], h, n, r.bcx));
     CALM_TRY(calm_parallel_rows(ctx, n, open_rows, &r));
+    /* What the convolution reads is x times B, so that is what it keeps. */
     conv.tail = calm_past_state(block, span);
     CALM_TRY(calm_convolution_run(ctx, &conv, r.bcx + 2 * width, 3 * width, n, r.y));
     CALM_TRY(calm_parallel_rows(ctx, n, close_rows, &r));

@@ -40,8 +40,8 @@ calm_status calm_mamba_steps(calm_ctx *ctx, size_t n_tokens, size_t n_heads, con
                              float *decay);
 
 /* out [T, n_heads head_dim]; norms [T, n_heads] the Frobenius norm of each S after each token, or NULL; states
- * [chunks, n_heads, state_dim, head_dim] each S before each chunk, or NULL; memory [n_heads, state_dim, head_dim] each S
- * before the first token, which becomes that behind the last, or NULL: zeros, and it is not kept.  `chunk` tokens at
+ * [chunks, n_heads, state_dim, head_dim] each S before each chunk, or NULL; memory [n_heads, state_dim, head_dim] each
+ * S before the first token, which becomes that behind the last, or NULL: zeros, and it is not kept.  `chunk` tokens at
  * once, >= 1, which changes the rounding alone, as it does where a window is cut.  Parallel over heads.
  * CALM_ENOMEM. */
 calm_status calm_mamba_scan(calm_ctx *ctx, const calm_mamba_shape *shape, const calm_mamba_rows *rows, size_t chunk,

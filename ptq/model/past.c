@@ -15,6 +15,7 @@ typedef struct widths {
 static size_t state_of(const calm_config *model, size_t block)
 {
     const calm_kind *kind = calm_kind_at(model, block, CALM_SUBLAYER_ATTENTION);
+    /* Mixers alone have one: a feed-forward part looks at one token. */
     return kind && kind->state ? kind->state(calm_config_at(model, block)) : 0;
 }
 
@@ -23,7 +24,8 @@ static widths widths_of(const calm_config *model, size_t block)
     const calm_kind *kind = calm_kind_at(model, block, CALM_SUBLAYER_ATTENTION);
     const calm_config *config = calm_config_at(model, block);
     const size_t heads = config->n_kv * config->head_dim;
-    /* Blocks of a feed-forward part alone, those with a state, and those that read what another block has carried on. */
+    /* Blocks of a feed-forward part alone, those with a state, and those that read what another block has carried
+     * on. */
     if (!kind || kind->state || config->kv == CALM_KV_SHARED)
         return (widths){0};
     /* Keys and values of all heads, and the rotary channels that heads share, are kept in place of the latent rows: no

@@ -1,7 +1,7 @@
 /* Past: what the tokens before those of a span have left for them, so that a text grows without being run again.
  *
- * A block of attention keeps keys and values (of latent attention those of all heads, and the shared key).  A recurrence
- * or a convolution keeps its state (calm_kind.state), which is as large after any number of tokens. */
+ * A block of attention keeps keys and values (of latent attention those of all heads, and the shared key).  A
+ * recurrence or a convolution keeps its state (calm_kind.state), which is as large after any number of tokens. */
 #ifndef CALM_MODEL_PAST_H
 #define CALM_MODEL_PAST_H
 

@@ -2,9 +2,9 @@
  * text, with weights in float32 and as they are stored, and the same bytes for any number of threads and set of
  * instructions.
  *
- * Tolerance: as test_model_fixtures.c, which compares one float32 pass with another of another order of sums.  That is all
- * that differs: of attention, the tiles of products; of delta nets and Mamba-2, where chunks begin, which the bounds of
- * test_delta.c and test_mamba.c hold for, whatever the chunks (cut_windows); of convolutions, nothing. */
+ * Tolerance: as test_model_fixtures.c, which compares one float32 pass with another of another order of sums.  That is
+ * all that differs: of attention, the tiles of products; of delta nets and Mamba-2, where chunks begin, which the
+ * bounds of test_delta.c and test_mamba.c hold for, whatever the chunks (cut_windows); of convolutions, nothing. */
 #include "ptq/model/decode.h"
 
 #include <math.h>

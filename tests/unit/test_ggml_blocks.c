@@ -210,6 +210,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("ggml_blocks", (const TTest *[]){as_the_package, bytes_come_back, formulas, e8m0, e4m3, codes, halves,
-                                                      NULL});
+    return run_tests("ggml_blocks", (const TTest *[]){as_the_package, bytes_come_back, formulas, e8m0, e4m3, codes,
+                                                      halves, NULL});
 }
