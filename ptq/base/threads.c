@@ -44,6 +44,7 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     ctx.bf16 = parent->bf16;
     ctx.ints = parent->ints;
     ctx.decode = parent->decode;
+    ctx.resident = parent->resident;
     ctx.log = parent->log;
     ctx.log_user = parent->log_user;
     for (;;) {
