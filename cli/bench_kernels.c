@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "cli/onednn.h"
 #include "cli/peak.h"
 #include "cli/print.h"
 #include "cli/read_rate.h"
@@ -22,7 +23,7 @@ typedef struct scheme {
 } scheme;
 
 static const scheme kinds[] = {{"w8a8", 8, 0}, {"w4a8_g128", 4, 128}, {"w4a8", 4, 0}};
-enum { N_KINDS = sizeof kinds / sizeof *kinds, SGEMM = N_KINDS, PEAK, N_ITEMS };
+enum { N_KINDS = sizeof kinds / sizeof *kinds, SGEMM = N_KINDS, PEAK, ONEDNN, N_ITEMS };
 
 /* A run repeats its product up to as many multiplications, so that it is longer than the steps of the clock. */
 #define LEAST ((size_t)1 << 24)
@@ -31,6 +32,7 @@ enum { N_KINDS = sizeof kinds / sizeof *kinds, SGEMM = N_KINDS, PEAK, N_ITEMS };
 typedef struct shape {
     size_t m, k, n, turns;
     calm_int_set set;
+    calm_onednn_sgemm *onednn;    /* NULL: it is not installed */
     const float *x, *w;
     float *y;
 } shape;
@@ -56,6 +58,32 @@ static calm_status run_sgemm(calm_ctx *ctx, void *user)
     const shape *s = user;
     for (size_t i = 0; i < s->turns; i++)
         CALM_TRY(calm_product_rows(ctx, CALM_PRODUCT_NT, s->m, s->n, s->k, s->x, s->k, s->w, s->k, 0, s->y, s->n));
+    return CALM_OK;
+}
+
+/* Columns of all for one thread: inside a task oneDNN starts no other. */
+typedef struct onednn_part {
+    const shape *of;
+    size_t columns;
+} onednn_part;
+
+static calm_status onednn_task(calm_ctx *ctx, size_t index, void *user)
+{
+    const onednn_part *part = user;
+    const shape *s = part->of;
+    const size_t first = index * part->columns, n = calm_size_min(part->columns, s->n - first);
+    return s->onednn('N', 'T', (int64_t)s->m, (int64_t)n, (int64_t)s->k, 1, s->x, (int64_t)s->k, s->w + first * s->k,
+                     (int64_t)s->k, 0, s->y + first, (int64_t)s->n) == 0
+               ? CALM_OK
+               : calm_fail(ctx, CALM_EUNSUPPORTED, "oneDNN's sgemm of %zu x %zu x %zu fails", s->m, s->k, n);
+}
+
+static calm_status run_onednn(calm_ctx *ctx, void *user)
+{
+    const shape *s = user;
+    onednn_part part = {s, (s->n + (size_t)ctx->n_threads - 1) / (size_t)ctx->n_threads};
+    for (size_t i = 0; i < s->turns; i++)
+        CALM_TRY(calm_parallel_for(ctx, (s->n + part.columns - 1) / part.columns, onednn_task, &part));
     return CALM_OK;
 }
 
@@ -124,14 +152,16 @@ static calm_status new_subject(calm_ctx *ctx, const shape *of, const scheme *in,
 
 /* ---- the figures ---- */
 
-static void add_row(const shape *s, const calm_bench_item *item, const calm_bench_item *items, int bits,
+/* `best`: the faster product of floats. */
+static void add_row(const shape *s, const calm_bench_item *item, const calm_bench_item *items, double best, int bits,
                     calm_table *table)
 {
     const double rate = calm_bench_rate(item), share = rate / calm_bench_rate(&items[PEAK]);
     const double bytes = (double)(s->k * s->n * s->turns) * bits / 8;
     CALM_CELLS(table, CALM_INT(s->m), CALM_INT(s->k), CALM_INT(s->n), CALM_TEXT(item->name), CALM_FIXED(rate * 1e-9, 1),
                CALM_FIXED(bits == 32 ? NAN : share, 2), CALM_FIXED(rate / calm_bench_rate(&items[SGEMM]), 2),
-               CALM_FIXED(bytes / calm_bench_seconds(item) * 1e-9, 1), CALM_FIXED(item->timing.spread, 3));
+               CALM_FIXED(rate / best, 2), CALM_FIXED(bytes / calm_bench_seconds(item) * 1e-9, 1),
+               CALM_FIXED(item->timing.spread, 3));
 }
 
 static calm_status time_shape(calm_ctx *ctx, const calm_bench_kernels *bench, shape *s, calm_table *table)
@@ -153,9 +183,12 @@ static calm_status time_shape(calm_ctx *ctx, const calm_bench_kernels *bench, sh
     items[SGEMM] = (calm_bench_item){.name = "sgemm", .flops = operations, .run = run_sgemm, .user = s};
     items[PEAK] = (calm_bench_item){.name = "peak", .flops = peak->flops * (double)ctx->n_threads, .run = run_peak,
                                     .user = (void *)(uintptr_t)peak};
-    CALM_TRY(calm_bench_measure(ctx, items, N_ITEMS, bench->repeats));
-    for (size_t i = 0; i <= SGEMM; i++)
-        add_row(s, &items[i], items, i < N_KINDS ? kinds[i].bits : 32, table);
+    items[ONEDNN] = (calm_bench_item){.name = "oneDNN sgemm", .flops = operations, .run = run_onednn, .user = s};
+    CALM_TRY(calm_bench_measure(ctx, items, s->onednn ? N_ITEMS : ONEDNN, bench->repeats));
+    const double best = fmax(calm_bench_rate(&items[SGEMM]), s->onednn ? calm_bench_rate(&items[ONEDNN]) : 0);
+    for (size_t i = 0; i < N_ITEMS; i++)
+        if (i != PEAK && (i != ONEDNN || s->onednn))
+            add_row(s, &items[i], items, best, i < N_KINDS ? kinds[i].bits : 32, table);
     return CALM_OK;
 }
 
@@ -163,11 +196,13 @@ static calm_status time_shape(calm_ctx *ctx, const calm_bench_kernels *bench, sh
 
 static calm_status time_shapes(calm_ctx *ctx, const calm_bench_kernels *bench, calm_int_set set, calm_table *table)
 {
-    calm_table_columns(table, "#m|#k|#n|kind|#gops|#share_of_peak|#ratio|#weight_gb|#spread");
+    calm_onednn_sgemm *onednn = calm_onednn_find();
+    calm_parallel_offer(1);    /* where this thread alone is the team, oneDNN would start one */
+    calm_table_columns(table, "#m|#k|#n|kind|#gops|#share_of_peak|#ratio|#ratio_best|#weight_gb|#spread");
     for (int wide = 0; wide < 2; wide++)
         for (size_t m = 1; m <= calm_size_min(bench->tokens, 4096); m *= 8) {
             shape s = {.m = m, .k = wide ? bench->inner : bench->hidden, .n = wide ? bench->hidden : bench->inner,
-                       .set = set};
+                       .set = set, .onednn = onednn};
             CALM_TRY(time_shape(ctx, bench, &s, table));
         }
     return CALM_OK;
@@ -191,7 +226,7 @@ calm_status calm_bench_kernels_run(calm_ctx *ctx, const calm_bench_kernels *benc
             CALM_KV("environment", environment)));
     }
     printf("y [m, n] = x [m, k] W^T of whole numbers by %s, %d threads: Gop/s, their share of the peak (%s), ratio to "
-           "sgemm, GB/s of the weight\n", calm_int_set_names[set], ctx->n_threads, calm_peak_of_ints(set)->unit);
+           "sgemm and to the best product of floats, GB/s of the weight\n", calm_int_set_names[set], ctx->n_threads, calm_peak_of_ints(set)->unit);
     CALM_TRY(calm_print_table(ctx, &table, stdout));
     return calm_bench_print_machine(ctx);
 }

@@ -22,6 +22,7 @@ struct calm_ctx {
     bool bf16;                         /* products of activations round to bfloat16: calm_multiply  */
     bool ints;                         /* quantized linears are products of whole numbers: ptq/model/int_linear.h */
     bool decode;                       /* weights stay as they are stored, for few rows: ptq/model/row_linear.h */
+    bool resident;                     /* mapped pages that were read stay: there is memory for the whole model */
     size_t columns;                    /* of lines of text for people; 0: as wide as they come      */
     calm_log_fn *log;                  /* NULL: silent                                              */
     void *log_user;

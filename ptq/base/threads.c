@@ -44,6 +44,7 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     ctx.bf16 = parent->bf16;
     ctx.ints = parent->ints;
     ctx.decode = parent->decode;
+    ctx.resident = parent->resident;
     ctx.log = parent->log;
     ctx.log_user = parent->log_user;
     for (;;) {
@@ -91,14 +92,21 @@ calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *u
     size_t next = 0;
     if (omp_in_parallel()) {
         share(ctx, n, fn, user, &first, &next);
+    } else if (ctx->n_threads == 1) {
+        work(ctx, n, fn, user, &first, &next);    /* the end of a team of one is a call of the system, too */
     } else {
         /* The whole team, also for fewer indices than threads: those without one help with the loops inside. */
-#pragma omp parallel num_threads(ctx->n_threads) if (ctx->n_threads > 1)
+#pragma omp parallel num_threads(ctx->n_threads)
         work(ctx, n, fn, user, &first, &next);
     }
     if (first.status != CALM_OK)
         return calm_fail(ctx, first.status, "%s", first.message);
     return CALM_OK;
+}
+
+void calm_parallel_offer(int n_threads)
+{
+    omp_set_num_threads(n_threads);
 }
 
 void calm_parallel_rest(void)

@@ -26,6 +26,9 @@ typedef calm_status calm_row_range_fn(calm_ctx *ctx, size_t first, size_t n, voi
 /* Run fn over all of n_rows rows, CALM_ROWS_OF_TASK at a time: as calm_parallel_for. */
 calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_row_range_fn *fn, void *user);
 
+/* How many threads a library gets that starts OpenMP's by itself; loops here do not ask. */
+void calm_parallel_offer(int n_threads);
+
 /* Let the workers go: what follows is this thread's.  Otherwise they turn around for some milliseconds, in case the
  * next loop comes soon; that one starts them again. */
 void calm_parallel_rest(void);

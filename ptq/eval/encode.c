@@ -185,7 +185,12 @@ calm_status calm_encode_in_memory(calm_ctx *ctx, const calm_model *model, const 
     e.blocks = blocks;
     *loaded = calm_time_now();
     CALM_TRY(new_embeddings(ctx, model, windows->n, out));
-    return encode_subject(ctx, &e, 0);
+    /* Rows of the table of tokens that were read are read again. */
+    const bool resident = ctx->resident;
+    ctx->resident = true;
+    const calm_status status = encode_subject(ctx, &e, 0);
+    ctx->resident = resident;
+    return status;
 }
 
 calm_status calm_encode_all(calm_ctx *ctx, const calm_subject *subjects, size_t n, const calm_windows *windows,

@@ -85,7 +85,7 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
     if (config->arch->ends)
         CALM_TRY(finish_encoder(ctx, model, &(lookup){ids, types, span}, out));
     /* Each row touched brings its neighbours in.  A tied head reads all of them for the next token. */
-    if (!ctx->decode)
+    if (!ctx->decode && !ctx->resident)
         calm_safetensors_release(calm_model_tensors(model), table);
     return CALM_OK;
 }

@@ -177,45 +177,99 @@ CALM_VECTORIZE static void weigh(size_t n, const float *erf, float *x)
         x[i] = 0.5f * x[i] * (1.0f + erf[i]);
 }
 
-/* 1 for numbers beyond z = 5/4, 0 for others. */
-CALM_VECTORIZE static void flag_outer(size_t n, const float *x, uint8_t *flag)
+/* Numbers beyond z = 5/4 side by side, those from z = 6 on as 6; returns how many.  They are few, and fill vectors. */
+static size_t gather_plain(size_t n, const float *z, float *outer)
 {
-    for (size_t i = 0; i < n; i++)
-        flag[i] = fabsf(x[i]) >= MIDDLE_END;
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        outer[k] = fabsf(z[i]) < ONE_FROM ? z[i] : copysignf(ONE_FROM, z[i]);
+        k += fabsf(z[i]) >= MIDDLE_END;
+    }
+    return k;
 }
 
-/* Indices of flags that are set; returns how many. */
-static size_t places(const uint8_t flag[PART], uint8_t place[PART])
+/* And back: what was found of those numbers into their places; from z = 6 on it is 1. */
+static void scatter_plain(size_t n, const float *z, const float *found, float *erf)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < PART; i += sizeof(uint64_t)) {
-        uint64_t word;
-        memcpy(&word, flag + i, sizeof word);
-        for (size_t j = i; word && j < i + sizeof word; j++) {
-            place[n] = (uint8_t)j;
-            n += flag[j];
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++)
+        if (fabsf(z[i]) >= MIDDLE_END) {
+            erf[i] = fabsf(z[i]) < ONE_FROM ? found[k] : copysignf(1, z[i]);
+            k++;
         }
-    }
-    return n;
 }
+
+#if defined(__x86_64__) && !defined(CALM_SANITIZED)
+#include <immintrin.h>
+
+#define WIDE ((size_t)16)
+#define AVX512 __attribute__((target("avx512f")))
+
+AVX512 static __m512 magnitude(__m512 x)
+{
+    return _mm512_abs_ps(x);
+}
+
+/* The magnitude with the sign of x. */
+AVX512 static __m512 with_sign(float size, __m512 x)
+{
+    const __m512i sign = _mm512_and_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(INT32_MIN));
+    return _mm512_castsi512_ps(_mm512_or_epi32(sign, _mm512_castps_si512(_mm512_set1_ps(size))));
+}
+
+/* The same with the instructions that AVX-512 has for it; outer has room for a vector more, n is a multiple of one. */
+AVX512 static size_t gather_wide(size_t n, const float *z, float *outer)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i += WIDE) {
+        const __m512 x = _mm512_loadu_ps(z + i), size = magnitude(x);
+        const __mmask16 beyond = _mm512_cmp_ps_mask(size, _mm512_set1_ps(MIDDLE_END), _CMP_GE_OQ);
+        const __mmask16 one = _mm512_cmp_ps_mask(size, _mm512_set1_ps(ONE_FROM), _CMP_GE_OQ);
+        _mm512_storeu_ps(outer + k,
+                         _mm512_maskz_compress_ps(beyond, _mm512_mask_mov_ps(x, one, with_sign(ONE_FROM, x))));
+        k += (size_t)__builtin_popcount(beyond);
+    }
+    return k;
+}
+
+AVX512 static void scatter_wide(size_t n, const float *z, const float *found, float *erf)
+{
+    for (size_t i = 0; i < n; i += WIDE) {
+        const __m512 x = _mm512_loadu_ps(z + i), size = magnitude(x);
+        const __mmask16 beyond = _mm512_cmp_ps_mask(size, _mm512_set1_ps(MIDDLE_END), _CMP_GE_OQ);
+        const __mmask16 one = _mm512_cmp_ps_mask(size, _mm512_set1_ps(ONE_FROM), _CMP_GE_OQ);
+        const __m512 placed = _mm512_mask_expand_ps(_mm512_loadu_ps(erf + i), beyond, _mm512_loadu_ps(found));
+        _mm512_storeu_ps(erf + i, _mm512_mask_mov_ps(placed, one, with_sign(1, x)));
+        found += __builtin_popcount(beyond);
+    }
+}
+
+static bool wide(size_t n)
+{
+    return n % WIDE == 0 && __builtin_cpu_supports("avx512f");
+}
+#else
+#define WIDE ((size_t)1)
+#define gather_wide  gather_plain
+#define scatter_wide scatter_plain
+
+static bool wide(size_t n)
+{
+    (void)n;
+    return false;
+}
+#endif
 
 /* n <= PART. */
 static void gelu_part(size_t n, float *x)
 {
-    float z[PART], erf[PART], outer[PART], found[PART];
-    uint8_t flag[PART] = {0}, place[PART];
+    float z[PART], erf[PART], outer[PART + WIDE], found[PART + WIDE];
+    const bool by_vectors = wide(n);
     scale(n, x, z);
     erf_inner(n, z, erf);
-    /* Those beyond are few, and side by side they fill vectors. */
-    flag_outer(n, z, flag);
-    const size_t n_outer = places(flag, place);
-    for (size_t k = 0; k < n_outer; k++) {
-        const float one = z[place[k]];
-        outer[k] = one >= ONE_FROM ? ONE_FROM : one <= -ONE_FROM ? -ONE_FROM : one;
-    }
+    const size_t n_outer = (by_vectors ? gather_wide : gather_plain)(n, z, outer);
     erf_outer(n_outer, outer, found);
-    for (size_t k = 0; k < n_outer; k++)
-        erf[place[k]] = fabsf(outer[k]) < ONE_FROM ? found[k] : copysignf(1, outer[k]);
+    (by_vectors ? scatter_wide : scatter_plain)(n, z, found, erf);
     weigh(n, erf, x);
 }
 

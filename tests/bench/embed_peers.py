@@ -48,10 +48,15 @@ def export_onnx(model_dir, folder):
 
     ids = torch.randint(10, 1000, (2, 12))
     path = os.path.join(folder, "float.onnx")
+    example = (ids, torch.ones_like(ids))
+    names = {"input_names": ["input_ids", "attention_mask"], "output_names": ["hidden"]}
     axes = {0: "batch", 1: "tokens"}
-    torch.onnx.export(Hidden(), (ids, torch.ones_like(ids)), path, input_names=["input_ids", "attention_mask"],
-                      output_names=["hidden"], dynamic_axes={"input_ids": axes, "attention_mask": axes, "hidden": axes},
-                      opset_version=17, dynamo=False)
+    try:
+        torch.onnx.export(Hidden(), example, path, opset_version=17, dynamo=False, **names,
+                          dynamic_axes={"input_ids": axes, "attention_mask": axes, "hidden": axes})
+    except RuntimeError:  # operators that the older exporter does not know
+        torch.onnx.export(Hidden(), example, path, dynamo=True, external_data=False, **names,
+                          dynamic_shapes=(dict(axes), dict(axes)))
     fuse(model.config, path)
     quantize_dynamic(path, os.path.join(folder, "int8.onnx"), weight_type=QuantType.QInt8)
 

@@ -28,6 +28,7 @@ CALM_HOME=$(cd "$here/../.." && pwd -P)
 export CALM_HOME HF_HUB_OFFLINE=1 OMP_WAIT_POLICY=passive
 calm=${BUILD:-$CALM_HOME/build/release}/calm python=${PEERS_PYTHON:-python3} least=${TOKENS:-8192}
 mkdir -p "$folder"
+# shellcheck source=tests/number.sh
 . "$CALM_HOME/tests/number.sh"
 
 peer() {
@@ -60,10 +61,10 @@ row() {    # row SUBJECT RATE,SECONDS
 }
 for length in ${LENGTHS:-16 64 128 512}; do
     for batch in ${BATCHES:-1 8 64}; do
-        n=$(((least + length * batch - 1) / (length * batch) * batch))
+        n=$((batch * ((least + length * batch - 1) / (length * batch))))
         tokens_of "$length" "$n" >"$folder/tokens"
         for threads in ${THREADS:-1 2}; do
-            for round in $(seq "${ROUNDS:-1}"); do
+            for _ in $(seq "${ROUNDS:-1}"); do
                 row "calm float" "$(calm_row "$model")"
                 for checkpoint; do
                     row "calm $(basename "$checkpoint")" "$(calm_row "$checkpoint")"
@@ -90,7 +91,9 @@ each_subject() {
     for dir in "$model" "$@"; do
         echo "calm-$(basename "$dir")"
     done
-    printf '%s\n' $PEERS
+    for name in $PEERS; do
+        echo "$name"
+    done
 }
 
 if [ -n "${TEXT:-}" ]; then

@@ -1,0 +1,20 @@
+/* oneDNN by dlopen. */
+#include "cli/onednn.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+calm_onednn_sgemm *calm_onednn_find(void)
+{
+    static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"};
+    calm_onednn_sgemm *found = NULL;
+    void *library = NULL, *symbol;
+    for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
+        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    symbol = library ? dlsym(library, "dnnl_sgemm") : NULL;
+    /* POSIX gives functions as pointers to objects, which C does not convert. */
+    if (symbol)
+        memcpy(&found, &symbol, sizeof found);
+    return found;
+}
