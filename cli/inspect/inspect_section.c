@@ -205,6 +205,23 @@ static calm_status write_run(calm_ctx *ctx, calm_store *store, int64_t run, calm
     return CALM_OK;
 }
 
+/* Rows that fit; what they do not have on a narrow terminal is said below them. */
+static calm_status write_rows(calm_ctx *ctx, calm_table *table, size_t indent, bool raw, calm_text *out)
+{
+    CALM_SCOPED_TEXT(left);
+    CALM_SCOPED_TEXT(line);
+    if (!raw)
+        CALM_TRY(calm_table_shorten(ctx, table, indent, &left));
+    CALM_TRY(calm_table_write(ctx, table, indent, out));
+    if (!left.length)
+        return CALM_OK;
+    calm_text_printf(&line, "%*snot shown here, but on a wider terminal, by --csv and --json: %s\n", (int)indent, "",
+                     left.data);
+    CALM_TRY(calm_text_check(ctx, &line));
+    calm_table_fold(ctx, line.data, out);
+    return CALM_OK;
+}
+
 static calm_status write_section(calm_ctx *ctx, calm_inspect_section *section, bool titled, bool raw,
                                  calm_text *out)
 {
@@ -225,7 +242,7 @@ static calm_status write_section(calm_ctx *ctx, calm_inspect_section *section, b
         return calm_table_write_fields(ctx, &section->table, indent, out);
     if (!raw)
         calm_table_drop_empty(&section->table);
-    return calm_table_write(ctx, &section->table, indent, out);
+    return write_rows(ctx, &section->table, indent, raw, out);
 }
 
 static calm_status print_text(calm_ctx *ctx, calm_inspection *in, bool several)

@@ -105,6 +105,10 @@ void calm_table_drop(calm_table *table, const char *names);
 /* Where ctx->columns is a limit that the table's rows do not fit into, remove the columns of `names`, all at once. */
 calm_status calm_table_narrow(calm_ctx *ctx, calm_table *table, size_t indent, const char *names);
 
+/* There, of several rows, remove the last columns, so that at least three stay; else all do.  Append the headings of
+ * those that went to `left`, "a, b". */
+calm_status calm_table_shorten(calm_ctx *ctx, calm_table *table, size_t indent, calm_text *left);
+
 /* Append headings, a rule and the rows, each line indented by `indent` spaces, without blanks at the ends of lines.
  * Control characters are shown as \n, \t, \u{...}.  Where ctx->columns is a limit, words get several lines, and a table
  * that is still too wide becomes a list of cells for each row, an empty line between two. */

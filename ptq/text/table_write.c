@@ -44,10 +44,10 @@ typedef struct piece {
 } piece;
 
 /* What of the first line of `text` fits into `width` columns: it ends at the last blank where there is one, else
- * anywhere.  Cells have no line ends. */
+ * behind the last + of a chain, else anywhere.  Cells have no line ends. */
 static piece first_line(const char *text, size_t width)
 {
-    piece all = {0}, words = {0};
+    piece all = {0}, words = {0}, parts = {0};
     while (text[all.n] && text[all.n] != '\n') {
         uint32_t character;
         const size_t length = calm_utf8_decode(text + all.n, &character);
@@ -55,9 +55,11 @@ static piece first_line(const char *text, size_t width)
         if (character == ' ')
             words = (piece){all.n, all.columns, all.n + 1};
         if (all.n && all.columns + columns > width)
-            return words.n ? words : (piece){all.n, all.columns, all.n};
+            return words.n ? words : parts.n ? parts : (piece){all.n, all.columns, all.n};
         all.n += length;
         all.columns += columns;
+        if (character == '+')
+            parts = (piece){all.n, all.columns, all.n};
     }
     all.next = all.n;
     return all;
@@ -205,6 +207,25 @@ calm_status calm_table_narrow(calm_ctx *ctx, calm_table *table, size_t indent, c
     if (!fits)
         calm_table_drop(table, names);
     return CALM_OK;
+}
+
+calm_status calm_table_shorten(calm_ctx *ctx, calm_table *table, size_t indent, calm_text *left)
+{
+    const size_t limit = calm_size_max(ctx->columns, NARROW), few = 3;
+    size_t used = indent, kept = 0;
+    layout l;
+    bool fits;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(lay_out(ctx, table, indent, &l, &fits));
+    while (!fits && kept < table->n_columns && used + l.least[kept] <= limit)
+        used += l.least[kept++] + GAP_COLUMNS;
+    if (fits || kept < few || calm_table_rows(table) <= few)    /* few rows are read better as lists */
+        return CALM_OK;
+    for (size_t c = kept; c < table->n_columns; c++)
+        calm_text_printf(left, "%s%s", c > kept ? ", " : "", table->headings[c].shown);
+    while (table->n_columns > kept)
+        calm_table_drop(table, table->headings[table->n_columns - 1].name);
+    return calm_text_check(ctx, left);
 }
 
 calm_status calm_table_write(calm_ctx *ctx, const calm_table *table, size_t indent, calm_text *out)

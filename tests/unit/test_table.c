@@ -342,6 +342,21 @@ TEST(a_table_too_wide_is_a_list)
 }
 END_OF_TEST
 
+TEST(chains_are_cut_between_parts)
+{
+    CALM_SCOPED_TABLE(table);
+    calm_table_columns(&table, "#one_minus_cka_token|chain");
+    CALM_CELLS(&table, CALM_FIXED(0.5, 2), CALM_TEXT("absmax+gptq+restarts+averylongname"));
+    ctx->columns = 40;
+    ck_assert_str_eq(text_of(&table, 0, false), "one_minus_cka_token  chain\n"
+                                                "-------------------  -------------------\n"
+                                                "               0.50  absmax+gptq+\n"
+                                                "                     restarts+\n"
+                                                "                     averylongname\n");
+    ctx->columns = 0;
+}
+END_OF_TEST
+
 /* Named columns go where the rows would not fit, and only there. */
 TEST(columns_give_way)
 {
@@ -357,6 +372,30 @@ TEST(columns_give_way)
         ck_assert_str_eq(table.headings[0].name, "one_minus_cka_token");
         calm_table_drop(&table, "crest|one_minus_cka|one_minus_cka_token");    /* one stays */
         ck_assert_uint_eq(table.n_columns, 1);
+    }
+}
+END_OF_TEST
+
+/* The last ones go, of several rows, and never so many that two are left. */
+TEST(last_columns_go)
+{
+    static const struct {
+        size_t limit, rows, kept;
+        const char *left;
+    } list[] = {{0, 5, 5, ""}, {80, 5, 5, ""}, {61, 5, 4, "crest"}, {60, 5, 3, "one_minus_cka, crest"},
+                {40, 5, 5, ""}, {61, 3, 5, ""}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        CALM_SCOPED_TABLE(table);
+        CALM_SCOPED_TEXT(left);
+        calm_table_columns(&table, "#block|#largest_quantile|#one_minus_cka_token|#one_minus_cka|#crest");
+        for (size_t row = 0; row < list[i].rows; row++)
+            CALM_CELLS(&table, CALM_INT((int64_t)row), CALM_FIXED(1, 2), CALM_FIXED(0.5, 2), CALM_FIXED(0.25, 2),
+                       CALM_FIXED(3, 1));
+        ctx->columns = list[i].limit;
+        ck_ok(calm_table_shorten(ctx, &table, 2, &left));
+        ctx->columns = 0;
+        ck_assert_uint_eq(table.n_columns, list[i].kept);
+        ck_assert_str_eq(left.data ? left.data : "", list[i].left);
     }
 }
 END_OF_TEST
@@ -386,6 +425,8 @@ int main(void)
                                        empty_columns_can_go, named_columns_stay, widths_of_text,
                                        json_keeps_types_and_digits, csv, markdown,
                                        many_rows, missing_memory_is_reported, narrow_tables_break_words,
-                                       narrow_tables_keep_to_the_limit, a_table_too_wide_is_a_list, columns_give_way,
+                                       narrow_tables_keep_to_the_limit, a_table_too_wide_is_a_list,
+                                       chains_are_cut_between_parts, columns_give_way,
+                                       last_columns_go,
                                        sentences_are_folded, NULL});
 }
