@@ -107,8 +107,8 @@ static void check_modules(const tiny_plan *p, const calm_json *entry)
     ck_assert_uint_eq(n_linears, layout->n_linears);
 }
 
-/* "model.layers.0.mlp.experts.0.w1" of "model.layers.0.block_sparse_moe.experts.0.w1"; NULL: below no parent that engines
- * call otherwise. */
+/* "model.layers.0.mlp.experts.0.w1" of "model.layers.0.block_sparse_moe.experts.0.w1"; NULL: below no parent that
+ * engines call otherwise. */
 static const char *engine_name(const calm_names *names, const char *module)
 {
     const char *parent = names->parent ? test_format(".%s.", names->parent) : NULL;
@@ -116,7 +116,8 @@ static const char *engine_name(const calm_names *names, const char *module)
     return at ? test_format("%.*s.%s.%s", (int)(at - module), module, names->engine_parent, at + strlen(parent)) : NULL;
 }
 
-/* Under vLLM's name for its parent a linear is quantized as under its own, and float where vLLM does not rename lists. */
+/* Under vLLM's name for its parent a linear is quantized as under its own, and float where vLLM does not rename
+ * lists. */
 static void check_engine_names(const tiny_plan *p, const calm_json *entry)
 {
     const calm_layout *layout = calm_model_layout(p->model);

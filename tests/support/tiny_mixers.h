@@ -114,8 +114,8 @@ static const char *gemma4_text(const tiny_model *model)
     const char *text = ", \"layer_types\": [";
     for (size_t i = 0; i < model->n_blocks; i++)
         text = test_format("%s%s\"%s\"", text, i ? ", " : "", i % 2 ? "full_attention" : "sliding_attention");
-    return test_format("%s], \"global_head_dim\": %zu, \"num_kv_shared_layers\": %zu, \"vocab_size_per_layer_input\": %zu",
-                       text, 2 * model->head_dim, n_shared(model), model->vocab);
+    return test_format("%s], \"global_head_dim\": %zu, \"num_kv_shared_layers\": %zu, "
+                       "\"vocab_size_per_layer_input\": %zu", text, 2 * model->head_dim, n_shared(model), model->vocab);
 }
 
 /* Which of Gemma 3n slide, and what share of the gate's values each cuts off. */
