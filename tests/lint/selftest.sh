@@ -275,6 +275,14 @@ fresh
 long 60 'ab,' | file cli/commands.def
 finds columns 'cli/commands.def:1: 180 columns'
 
+# ---- skips ----
+fresh
+echo "echo 'SKIP: no fish (apt-get install fish)'" | file tests/program/good.sh
+echo 'puts("SKIP: it needs root");' | file tests/unit/test_good.c
+passes skips
+echo "echo 'SKIP: no fish'" | file tests/program/silent.sh
+finds skips 'tests/program/silent.sh:1: a skipped test'
+
 # ---- forbidden ----
 fresh
 file ptq/base/good.c <<'END'

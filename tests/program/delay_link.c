@@ -213,7 +213,7 @@ int main(int argc, char **argv)
     }
     const int near = become("near", CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWNS, NEAR, FAR);
     if (near < 0 || !name_machines() || pipe(ready) != 0) {
-        fprintf(stderr, "delay_link: no machines joined by a link: %s\n", strerror(errno));
+        fprintf(stderr, "delay_link: no machines joined by a link: %s (needs root and TUN)\n", strerror(errno));
         return 77;
     }
     const pid_t link = fork();
@@ -222,7 +222,7 @@ int main(int argc, char **argv)
     close(near);
     close(ready[1]);
     if (link < 0 || read(ready[0], &byte, 1) != 1) {
-        fprintf(stderr, "delay_link: no second machine\n");
+        fprintf(stderr, "delay_link: no second machine (needs root and TUN)\n");
         return 77;
     }
     close(ready[0]);

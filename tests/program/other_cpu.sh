@@ -8,7 +8,7 @@ set -eu
 
 PATH=$1:$PATH
 command -v qemu-x86_64 >/dev/null || { echo 'SKIP: no qemu-x86_64 (apt-get install qemu-user)'; exit 77; }
-grep -q -m 1 -w avx2 /proc/cpuinfo || { echo 'SKIP: this CPU has no AVX2'; exit 77; }
+grep -q -m 1 -w avx2 /proc/cpuinfo || { echo 'SKIP: this CPU has no AVX2 (another machine)'; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"

@@ -7,7 +7,7 @@ set -eu
 PATH=$1:$PATH
 here=$(cd "$(dirname "$0")" && pwd)
 for program in python3 curl jq git; do
-    command -v "$program" >/dev/null || { echo "SKIP: no $program"; exit 77; }
+    command -v "$program" >/dev/null || { echo "SKIP: no $program (apt-get install $program)"; exit 77; }
 done
 python3 -c 'import yaml' 2>/dev/null || { echo 'SKIP: no PyYAML (apt-get install python3-yaml)'; exit 77; }
 work=$(mktemp -d)

@@ -443,9 +443,9 @@ EOF
 # A cluster of two nodes on this machine, of its own daemons: two slurmd, one slurmctld, and munged for their words.
 slurm_begin() {
     for program in munged slurmctld slurmd srun sbatch; do
-        command -v $program >/dev/null || { echo "SKIP: no $program"; exit 77; }
+        command -v $program >/dev/null || { echo "SKIP: no $program (apt-get install slurmd slurmctld munge)"; exit 77; }
     done
-    [ "$(id -u)" = 0 ] || { echo "SKIP: slurmd -N needs root"; exit 77; }
+    [ "$(id -u)" = 0 ] || { echo "SKIP: slurmd -N needs root (run the tests as root)"; exit 77; }
     mkdir state tmp-n1 tmp-n2
     head -c 128 /dev/urandom >munge.key
     chmod 400 munge.key

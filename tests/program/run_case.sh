@@ -98,9 +98,9 @@ while IFS= read -r line || [ -n "$line" ]; do
     rest=${rest# }
     case $line in
         '#'* | '') ;;
-        '@ '*) command -v "${rest%% *}" >/dev/null || { echo "SKIP: no ${rest%% *}"; exit 77; }
+        '@ '*) command -v "${rest%% *}" >/dev/null || { echo "SKIP: no ${rest%% *} (apt-get install ${rest%% *})"; exit 77; }
             case $rest in
-                *' '*) sh -c "$rest" </dev/null >/dev/null 2>&1 || { echo "SKIP: ${rest##*# }"; exit 77; } ;;
+                *' '*) sh -c "$rest" </dev/null >/dev/null 2>&1 || { echo "SKIP: it needs ${rest##*# }"; exit 77; } ;;
             esac ;;
         '$ '*) run_step; [ $failed = 0 ] || exit 1; start_step "$rest" ;;
         '= '*) status=$rest ;;

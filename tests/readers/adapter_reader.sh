@@ -10,7 +10,7 @@ PATH=$1:$1/tests:$PATH
 here=$(cd "$(dirname "$0")" && pwd)
 python=${CALM_PYTHON:-python3}
 "$python" -c 'import torch, transformers, peft' 2>/dev/null ||
-    { echo "SKIP: no Python with torch, transformers and peft"; exit 77; }
+    { echo "SKIP: no Python with torch, transformers and peft (CALM_PYTHON names one that has them)"; exit 77; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -11,8 +11,8 @@ PATH=$1:$PATH
 here=$(cd "$(dirname "$0")" && pwd)
 python=${CALM_PYTHON:-python3}
 model=${CALM_EMBEDDINGGEMMA:-}
-[ -f "$model/model.safetensors" ] || { echo "SKIP: CALM_EMBEDDINGGEMMA names no model"; exit 77; }
-"$python" -c 'import sentence_transformers' 2>/dev/null || { echo "SKIP: no Python with sentence-transformers"; exit 77; }
+[ -f "$model/model.safetensors" ] || { echo "SKIP: no EmbeddingGemma (CALM_EMBEDDINGGEMMA names its folder)"; exit 77; }
+"$python" -c 'import sentence_transformers' 2>/dev/null || { echo "SKIP: no Python with sentence-transformers (CALM_PYTHON names one that has them)"; exit 77; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

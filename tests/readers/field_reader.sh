@@ -13,9 +13,9 @@ PATH=$1:$1/tests:$PATH
 here=$(cd "$(dirname "$0")" && pwd)
 tools=$(cd "$(dirname "$0")/../.." && pwd)/../shared/tools
 python=${CALM_PYTHON:-python3}
-[ -f "$tools/load_ct.py" ] || { echo "SKIP: no $tools"; exit 77; }
+[ -f "$tools/load_ct.py" ] || { echo "SKIP: no $tools/load_ct.py (the folder shared next to the checkout)"; exit 77; }
 "$python" -c 'import torch, transformers, compressed_tensors' 2>/dev/null ||
-    { echo "SKIP: no Python with torch, transformers and compressed-tensors"; exit 77; }
+    { echo "SKIP: no Python with torch, transformers and compressed-tensors (CALM_PYTHON names one that has them)"; exit 77; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

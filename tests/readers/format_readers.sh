@@ -17,7 +17,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 tools=$(cd "$(dirname "$0")/../.." && pwd)/../shared/tools
 tools=${CALM_TOOLS:-$tools}
 python=${CALM_PYTHON:-python3}
-[ -f "$tools/load_ct.py" ] || { echo "SKIP: no $tools"; exit 77; }
+[ -f "$tools/load_ct.py" ] || { echo "SKIP: no $tools/load_ct.py (the folder shared next to the checkout)"; exit 77; }
 old=${CALM_CT_OLD:-$("$python" -c 'import sys; print(sys.prefix)' 2>/dev/null)/ct-0.17.1}
 
 work=$(mktemp -d)
@@ -29,7 +29,7 @@ windows=2
 ran=0
 
 has() {
-    "$python" -c "import torch, transformers, $1" >/dev/null 2>&1 || { echo "SKIP: no Python with torch, transformers and $1"; return 1; }
+    "$python" -c "import torch, transformers, $1" >/dev/null 2>&1 || { echo "SKIP: no Python with torch, transformers and $1 (CALM_PYTHON names one that has them)"; return 1; }
 }
 
 . "$here/../number.sh"
@@ -112,7 +112,7 @@ if has compressed_tensors; then
         check load_ct.py 1 compressed-tensors w4a16_g128_asym
         unset PYTHONPATH
     else
-        echo "SKIP: no compressed-tensors 0.17.1 in $old"
+        echo "SKIP: no compressed-tensors 0.17.1 in $old (CALM_CT_OLD names its folder)"
     fi
 fi
 if has gptqmodel; then

@@ -10,7 +10,7 @@ set -eu
 PATH=$1:$1/tests:$PATH
 here=$(cd "$(dirname "$0")" && pwd)
 python=${CALM_PYTHON:-python3}
-"$python" -c 'import numpy' 2>/dev/null || { echo "SKIP: no Python with numpy"; exit 77; }
+"$python" -c 'import numpy' 2>/dev/null || { echo "SKIP: no Python with numpy (CALM_PYTHON names one that has them)"; exit 77; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

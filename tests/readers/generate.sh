@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 fixtures=${CALM_FIXTURES:-$here/../../../shared/fixtures}
 python=${CALM_PYTHON:-python3}
 "$python" -c 'import torch, transformers, compressed_tensors' 2>/dev/null ||
-    { echo "SKIP: no Python with torch, transformers and compressed_tensors"; exit 77; }
+    { echo "SKIP: no Python with torch, transformers and compressed_tensors (CALM_PYTHON names one that has them)"; exit 77; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

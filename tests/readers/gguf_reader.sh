@@ -14,7 +14,7 @@ reader=$(cd "$(dirname "$0")" && pwd)/gguf_reader.py
 python=${CALM_PYTHON:-python3}
 fixtures=${CALM_FIXTURES:-$CALM_HOME/../shared/fixtures}/models
 demo=$CALM_HOME/recipes/models/qwen-demo
-"$python" -c 'import gguf, safetensors' 2>/dev/null || { echo "SKIP: no Python with gguf and safetensors"; exit 77; }
+"$python" -c 'import gguf, safetensors' 2>/dev/null || { echo "SKIP: no Python with gguf and safetensors (CALM_PYTHON names one that has them)"; exit 77; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -36,7 +36,7 @@ done
 
 # Every architecture, from the reference fixtures: their shapes leave them float.  llama.cpp lacks gemma2's scale there.
 pairs=
-[ -d "$fixtures" ] || echo "SKIP of a part: no reference fixtures in $fixtures"
+[ -d "$fixtures" ] || echo "SKIP: a part: no reference fixtures in $fixtures (CALM_FIXTURES names them)"
 for name in llama llama3_rope mistral qwen2 qwen2_yarn qwen2_untied qwen3 qwen3_moe gemma2 gemma3_text olmo2; do
     [ -d "$fixtures" ] || continue
     [ -d "$fixtures/$name" ] || { echo "no fixture $name"; exit 1; }
@@ -63,7 +63,7 @@ done
 # shellcheck disable=SC2086
 read_with parse $folders
 "$python" -c 'import llama_cpp, torch, transformers, tokenizers' 2>/dev/null ||
-    { echo "SKIP of a part, what llama.cpp shows: no Python with llama-cpp-python, torch and transformers"; exit 0; }
+    { echo "SKIP: a part, what llama.cpp shows: no Python with llama-cpp-python, torch and transformers (CALM_PYTHON names one that has them)"; exit 0; }
 # shellcheck disable=SC2086
 [ -z "$pairs" ] || read_with logits 0.01 $pairs
 if [ -d "$families/embeddinggemma" ]; then

@@ -12,7 +12,7 @@ PATH=$1:$1/tests:$PATH
 shift
 programs=${CALM_LLAMA_CPP:-}
 if [ ! -x "$programs/llama-quantize" ] || [ ! -x "$programs/llama-simple" ] || [ ! -x "$programs/llama-perplexity" ]; then
-    echo "SKIP: no llama-quantize, llama-simple and llama-perplexity in CALM_LLAMA_CPP=$programs"
+    echo "SKIP: no llama-quantize, llama-simple and llama-perplexity in CALM_LLAMA_CPP=$programs (tests/readers/build_llama_cpp.sh builds them)"
     exit 77
 fi
 [ $# -gt 0 ] || set -- w4a16_g32 w4a16_g32_asym w8a16_g32 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs mxfp4a16 nvfp4a16 q4_k,float,q6_k,iq4_xs

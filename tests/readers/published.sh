@@ -10,7 +10,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 python=${CALM_PYTHON:-python3}
 "$python" -c 'import torch, safetensors, transformers, accelerate, compressed_tensors
 assert int(transformers.__version__.split(".")[0]) >= 5' 2>/dev/null || {
-    echo "SKIP: $python has no transformers 5, accelerate and compressed-tensors"; exit 77; }
+    echo "SKIP: $python has no transformers 5, accelerate and compressed-tensors (CALM_PYTHON names one that has them)"; exit 77; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 fixtures=${CALM_FIXTURES:-$here/../../../shared/fixtures}

@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 python=${CALM_PYTHON:-python3}
 calm recipe schema | cmp - "$here/../../recipes/recipe.schema.json" || {
     echo "recipes/recipe.schema.json is not what 'calm recipe schema' prints: write it anew"; exit 1; }
-"$python" -c 'import jsonschema' 2>/dev/null || { echo "SKIP: no Python with jsonschema"; exit 77; }
+"$python" -c 'import jsonschema' 2>/dev/null || { echo "SKIP: no Python with jsonschema (CALM_PYTHON names one that has them)"; exit 77; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -13,7 +13,7 @@ PATH=$1:$PATH
 here=$(cd "$(dirname "$0")" && pwd)
 tasks=$here/../data/tasks.jsonl
 python=${CALM_PYTHON:-python3}
-"$python" -c 'import torch, transformers' 2>/dev/null || { echo "SKIP: no Python with torch and transformers"; exit 77; }
+"$python" -c 'import torch, transformers' 2>/dev/null || { echo "SKIP: no Python with torch and transformers (CALM_PYTHON names one that has them)"; exit 77; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -30,5 +30,5 @@ if "$python" -c 'import compressed_tensors' 2>/dev/null; then
         --quiet --output "$work/w4" --store "$work/calm.db" >/dev/null
     check "$work/w4" "$work/w4"
 else
-    echo "SKIP of a part: no Python with compressed-tensors to read a quantized model with"
+    echo "SKIP: a part: no Python with compressed-tensors to read a quantized model with (CALM_PYTHON names one that has them)"
 fi

@@ -10,6 +10,7 @@
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
 #include "tests/support/harness.h"
+#include "tests/support/normals.h"
 
 #define MAX_TENSORS 1024
 #define N_POSITIONS 512
@@ -441,8 +442,9 @@ static void write_tensor(calm_safetensors_writer *writer, const listing *list, s
     ck_assert(calm_tensor_size(tensor, &n, &bytes));
     ck_ok(CALM_NEW(ctx, ctx->scratch, values, n));
     ck_ok(CALM_NEW(ctx, ctx->scratch, stored, bytes));
+    const double *normals = test_normals(model->seed, index, n);
     for (size_t i = 0; i < n; i++)
-        values[i] = (float)(list->mean[index] + list->spread[index] * calm_rng_normal(model->seed, index, i));
+        values[i] = (float)(list->mean[index] + list->spread[index] * normals[i]);
     if (model->nan_in && strcmp(model->nan_in, tensor->name) == 0)
         values[model->nan_at] = NAN;
     if (tensor->dtype != CALM_I32)    /* integers stay 0 */

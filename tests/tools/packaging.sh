@@ -73,7 +73,7 @@ for row in document["relationships"]:
 assert len(document["relationships"]) == len(ids) - 1, "a package without a relationship"
 END
 else
-    [ $# -gt 0 ] || echo 'SKIP: the JSON of sbom.sh: no python3'
+    [ $# -gt 0 ] || echo 'SKIP: the JSON of sbom.sh: no python3 (apt-get install python3)'
 fi
 
 cat "$found"

@@ -39,7 +39,7 @@ chmod +x "$work/bin/calm"
 PATH=$work/bin:$PATH
 export PATH
 cd "$work/in"
-git init -q . 2> /dev/null || { echo 'SKIP: no git'; exit 77; }
+git init -q . 2> /dev/null || { echo 'SKIP: no git (apt-get install git)'; exit 77; }
 status=0
 sh -eux "$work/script" > "$work/out" 2> "$work/said" || status=$?
 [ "$status" = 0 ] || { tail -n 15 "$work/said"; echo "$page: the last command above ended with status $status"; exit 1; }

@@ -145,7 +145,7 @@ TEST(what_lies_outside_a_block_is_poisoned)
     ck_assert(__asan_address_is_poisoned(gone));
     calm_arena_rewind(ctx->scratch, mark);
 #else
-    puts("SKIP: what_lies_outside_a_block_is_poisoned: a build without AddressSanitizer");
+    puts("SKIP: what_lies_outside_a_block_is_poisoned: a build without AddressSanitizer (tests/run --sanitize)");
 #endif
 }
 END_OF_TEST

@@ -165,8 +165,7 @@ TEST(full_disk_leaves_nothing)
     size_t n_bytes = 1 << 20;
     char *bytes;
     if (mount("tmpfs", root, "tmpfs", 0, "size=256k") != 0) {
-        printf("SKIP: full_disk_leaves_nothing: mounting a small file system needs root; test_store_faults makes"
-               " every write fail in turn\n");
+        puts("SKIP: full_disk_leaves_nothing: no right to mount a tmpfs (run the tests as root)");
         return;
     }
     ck_ok(CALM_NEW(ctx, ctx->out, bytes, n_bytes));

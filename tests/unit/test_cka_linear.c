@@ -260,7 +260,7 @@ TEST(times)
     size_t out, in;
     const char *wanted = getenv("CALM_TEST_TIMES");
     if (!wanted || sscanf(wanted, "%zux%zu", &out, &in) != 2) {
-        puts("SKIP: times, which CALM_TEST_TIMES=OUTxIN asks for");
+        puts("SKIP: a part: times (CALM_TEST_TIMES=OUTxIN)");
         return;
     }
     problem it = {.n = 64, .in = in, .out = out, .x = floats(64 * in), .w = floats(out * in), .q = floats(out * in)};

@@ -130,7 +130,7 @@ TEST(a_full_disk_leaves_nothing_half_written)
 {
     const char *dir = test_directory(), *path = test_format("%s/a", dir);
     if (mount("calm-test", dir, "tmpfs", 0, "size=64k") != 0) {
-        puts("SKIP: a_full_disk_leaves_nothing_half_written: no right to mount a tmpfs");
+        puts("SKIP: a_full_disk_leaves_nothing_half_written: no right to mount a tmpfs (run the tests as root)");
         return;
     }
     static const char large[1 << 20];

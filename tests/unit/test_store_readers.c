@@ -167,7 +167,7 @@ static int64_t look_with_program(const char *path)
 TEST(sqlite3_program)
 {
     if (system("command -v sqlite3 >/dev/null 2>&1") != 0) {
-        printf("SKIP: no sqlite3 program\n");
+        printf("SKIP: no sqlite3 program (apt-get install sqlite3)\n");
         return;
     }
     read_along(made_store(), look_with_program, false);
