@@ -140,6 +140,9 @@ TEST(refused_by_name)
     check_refused(&conv, "float", "routed_scaling_factor is not 1");
     conv.extra = "\"norm_topk_prob\": false";
     check_refused(&conv, "float", "norm_topk_prob is not set");
+    tiny_model grouped = tiny_wide("olmoe");
+    grouped.n_kv = grouped.n_heads / 2;
+    check_refused(&grouped, "float", "fewer heads for keys than for queries");
     /* Heads of which a part turns would have fewer factors than half their width. */
     static const char *const undivided[] = {"glm4", "qwen3"};
     for (size_t i = 0; i < 2; i++) {
