@@ -167,6 +167,9 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
          "sentences are pooled neither by the mean of their rows nor by one row, as llama.cpp does"},
         {as->square && config->n_heads * config->head_dim != config->hidden,
          "heads times head_dim is not the hidden size, as llama.cpp has it in this architecture"},
+        {is_family(config, "olmoe") && config->n_kv != config->n_heads,
+         "it has fewer heads for keys than for queries, but llama.cpp's norm of keys is as wide as the hidden size in "
+         "this architecture"},
         {as->fixed_head && !config->tied,
          "it has its own head, which llama.cpp does not have in this architecture"},
         {config->activation != usual,

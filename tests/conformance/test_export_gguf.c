@@ -31,13 +31,12 @@ static const calm_exporter *gguf(void)
 /* A family at 64 and 96 columns, as llama.cpp can be told of it. */
 static tiny_model model_of(const char *family)
 {
+    const bool gemma = strncmp(family, "gemma", 5) == 0;    /* their query_pre_attn_scalar is 12 */
     tiny_model spec = tiny_wide(family);
     spec.bias = false;
-    spec.head_dim = spec.hidden / spec.n_heads;
-    if (strncmp(family, "gemma", 5) == 0) {    /* their query_pre_attn_scalar is 12 */
-        spec.head_dim = 12;
-        spec.n_heads = 8;
-    }
+    spec.head_dim = gemma ? 12 : spec.hidden / spec.n_heads;
+    spec.n_heads = gemma ? 8 : spec.n_heads;
+    spec.n_kv = strcmp(family, "olmoe") == 0 ? spec.n_heads : spec.n_kv;
     spec.tied |= strcmp(family, "gemma2") == 0;
     if (calm_arch_listed("qwen3_5 qwen3_5_moe qwen3_next", ' ', family))
         spec.head_dim = 32;    /* blocks of 32 stay together */

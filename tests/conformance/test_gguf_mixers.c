@@ -263,6 +263,9 @@ TEST(refused_by_name)
     check_refused(&scan, "float", "its convolutions have no bias, which llama.cpp needs");
     scan.extra = "\"time_step_limit\": [0.0, 0.5]";
     check_refused(&scan, "float", "time_step_limit bounds steps, which llama.cpp does not");
+    tiny_model grouped = tiny_wide("olmoe");
+    grouped.n_kv = grouped.n_heads / 2;
+    check_refused(&grouped, "float", "fewer heads for keys than for queries");
     /* Heads of which a part turns would have fewer factors than half their width. */
     static const char *const undivided[] = {"glm4", "qwen3"};
     for (size_t i = 0; i < 2; i++) {
