@@ -184,7 +184,10 @@ static calm_status time_shape(calm_ctx *ctx, const calm_bench_kernels *bench, sh
                                     .user = (void *)(uintptr_t)peak};
     items[ONEDNN] = (calm_bench_item){.name = "oneDNN sgemm", .flops = operations, .run = run_onednn, .user = s};
     CALM_TRY(calm_bench_measure(ctx, items, s->onednn ? N_ITEMS : ONEDNN, bench->repeats));
-    const double best = fmax(calm_bench_rate(&items[SGEMM]), s->onednn ? calm_bench_rate(&items[ONEDNN]) : 0);
+    /* NaN where one of them has no figure. */
+    double best = calm_bench_rate(&items[SGEMM]);
+    if (s->onednn && !(best > calm_bench_rate(&items[ONEDNN])))
+        best = isnan(best) ? best : calm_bench_rate(&items[ONEDNN]);
     for (size_t i = 0; i < N_ITEMS; i++)
         if (i != PEAK && (i != ONEDNN || s->onednn))
             add_row(s, &items[i], items, best, i < N_KINDS ? kinds[i].bits : 32, table);
