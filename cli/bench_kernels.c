@@ -225,7 +225,8 @@ calm_status calm_bench_kernels_run(calm_ctx *ctx, const calm_bench_kernels *benc
             CALM_KV("shapes", calm_rows_json(ctx, &table)), CALM_KV("environment", environment)));
     }
     printf("y [m, n] = x [m, k] W^T of whole numbers by %s, %d threads: Gop/s, their share of the peak (%s), ratio to "
-           "sgemm and to the best product of floats, GB/s of the weight\n", calm_int_set_names[set], ctx->n_threads, calm_peak_of_ints(set)->unit);
+           "sgemm and to the best product of floats, GB/s of the weight\n", calm_int_set_names[set], ctx->n_threads,
+           calm_peak_of_ints(set)->unit);
     CALM_TRY(calm_print_table(ctx, &table, stdout));
     return calm_bench_print_machine(ctx);
 }
