@@ -185,7 +185,10 @@ static calm_status time_shape(calm_ctx *ctx, const calm_bench_kernels *bench, sh
                                     .user = (void *)(uintptr_t)peak};
     items[ONEDNN] = (calm_bench_item){.name = "oneDNN sgemm", .flops = operations, .run = run_onednn, .user = s};
     CALM_TRY(calm_bench_measure(ctx, items, s->onednn ? N_ITEMS : ONEDNN, bench->repeats));
-    const double best = fmax(calm_bench_rate(&items[SGEMM]), s->onednn ? calm_bench_rate(&items[ONEDNN]) : 0);
+    /* NaN where one of them has no figure. */
+    double best = calm_bench_rate(&items[SGEMM]);
+    if (s->onednn && !(best > calm_bench_rate(&items[ONEDNN])))
+        best = isnan(best) ? best : calm_bench_rate(&items[ONEDNN]);
     for (size_t i = 0; i < N_ITEMS; i++)
         if (i != PEAK && (i != ONEDNN || s->onednn))
             add_row(s, &items[i], items, best, i < N_KINDS ? kinds[i].bits : 32, table);
@@ -226,7 +229,8 @@ calm_status calm_bench_kernels_run(calm_ctx *ctx, const calm_bench_kernels *benc
             CALM_KV("environment", environment)));
     }
     printf("y [m, n] = x [m, k] W^T of whole numbers by %s, %d threads: Gop/s, their share of the peak (%s), ratio to "
-           "sgemm and to the best product of floats, GB/s of the weight\n", calm_int_set_names[set], ctx->n_threads, calm_peak_of_ints(set)->unit);
+           "sgemm and to the best product of floats, GB/s of the weight\n", calm_int_set_names[set], ctx->n_threads,
+           calm_peak_of_ints(set)->unit);
     CALM_TRY(calm_print_table(ctx, &table, stdout));
     return calm_bench_print_machine(ctx);
 }

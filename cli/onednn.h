@@ -1,11 +1,11 @@
-/* oneDNN's float32 product, for comparison: its library is looked for when the program runs, and nothing else needs it. */
+/* oneDNN's float32 product, for comparison: its library is looked for when the program runs; nothing else needs it. */
 #ifndef CALM_CLI_ONEDNN_H
 #define CALM_CLI_ONEDNN_H
 
 #include <stdint.h>
 
-/* dnnl_sgemm of oneDNN 1 to 3 (dnnl.h): C [m, n] = alpha op(A) op(B) + beta C in C's order, 'N' or 'T' for either; 0 after
- * success. */
+/* dnnl_sgemm of oneDNN 1 to 3 (dnnl.h): C [m, n] = alpha op(A) op(B) + beta C in C's order, 'N' or 'T' for either; 0
+ * after success. */
 typedef int calm_onednn_sgemm(char transa, char transb, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                               int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 

@@ -44,7 +44,8 @@ calm_status calm_encode(calm_ctx *ctx, const calm_subject *subject, const calm_w
 calm_status calm_encode_all(calm_ctx *ctx, const calm_subject *subjects, size_t n, const calm_windows *windows,
                             calm_tick_fn *tick, void *tick_user, calm_embeddings *out);
 
-/* The same by `batch` >= 1 windows at a time, with the weights of all blocks in memory, where they are from *loaded on. */
+/* The same by `batch` >= 1 windows at a time, with the weights of all blocks in memory, where they are from *loaded
+ * on. */
 calm_status calm_encode_in_memory(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t batch,
                                   calm_tick_fn *tick, void *tick_user, calm_time *loaded, calm_embeddings *out);
 

@@ -6,7 +6,7 @@
  *
  *   z < 27/32          x + x P(x^2) / Q(x^2)
  *   z < 5/4            +-(c + P(z - 1) / Q(z - 1)), c near erf(1)
- *   z < 20/7, z < 6    +-(1 - exp(-t^2 - 9/16) exp((t - z) (t + z) + R(1/z^2) / S(1/z^2)) / z), t the first 12 bits of z
+ *   z < 20/7, z < 6    +-(1 - exp(-t^2 - 9/16) exp((t - z) (t + z) + R(1/z^2) / S(1/z^2)) / z), t the first bits of z
  *   else               +-1 */
 #include <math.h>
 #include <stdbool.h>
@@ -135,7 +135,8 @@ CALM_VECTORIZE static void split_outer(size_t n, const float *x, float *square, 
                    + s * (3.2579251099e+02f
                           + s * (1.5367296143e+03f
                                  + s * (3.1998581543e+03f
-                                        + s * (2.5530502930e+03f + s * (4.7452853394e+02f + s * -2.2440952301e+01f))))));
+                                        + s * (2.5530502930e+03f
+                                               + s * (4.7452853394e+02f + s * -2.2440952301e+01f))))));
         const bool outer = z < FAR_FROM;
         uint32_t bits;
         float t;
