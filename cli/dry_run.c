@@ -98,42 +98,65 @@ static duration duration_of(double seconds)
                             : (duration){seconds / 3600, "hours"};
 }
 
-static void print_presets(const extents *all)
+/* Appends "9.9 MB", "1.52 GB". */
+static void print_bytes(double bytes, calm_text *out)
+{
+    if (bytes < 1e9)
+        calm_text_printf(out, "%.1f MB", bytes / 1e6);
+    else
+        calm_text_printf(out, "%.2f GB", bytes / 1e9);
+}
+
+static void print_presets(const extents *all, calm_text *out)
 {
     const char *heading = "presets";
     for (calm_recipe_preset p = 0; p < CALM_RECIPE_N_PRESETS; p++) {
         const duration time = duration_of(all->seconds[p]);
         if (!isfinite(all->seconds[p]))
             continue;
-        printf("%-7s  %-8s %s %4.0f %-7s  %s\n", heading, calm_recipe_preset_name(p), p == all->asked ? "*" : " ",
-               time.number, time.unit, calm_recipe_preset_about(p));
+        calm_text_printf(out, "%-7s  %-8s %s %4.0f %-7s  %s\n", heading, calm_recipe_preset_name(p),
+                         p == all->asked ? "*" : " ", time.number, time.unit, calm_recipe_preset_about(p));
         heading = "";
     }
 }
 
 /* `learns`: the recipe asks for it. */
-static void print_text(const calm_forecast *f, bool learns)
+static void print_text(const calm_forecast *f, bool learns, calm_text *out)
 {
     const calm_memory_plan *b = &f->memory;
     const double before = f->bytes_before;
     const duration time = duration_of(f->seconds);
-    printf("memory   %.2f GB at most, of %.2f GB allowed\n", (double)b->peak / 1e9, (double)b->limit / 1e9);
-    printf("         capture %.2f, quantize %.2f, score %.2f, evaluate %.2f, assemble %.2f GB\n",
+    calm_text_printf(out, "memory   %.2f GB at most, of %.2f GB allowed\n", (double)b->peak / 1e9,
+                     (double)b->limit / 1e9);
+    calm_text_printf(out, "         capture %.2f, quantize %.2f, score %.2f, evaluate %.2f, assemble %.2f GB\n",
            (double)b->capture / 1e9, (double)b->quantize / 1e9, (double)b->score / 1e9, (double)b->evaluate / 1e9,
            (double)b->assemble / 1e9);
     if (f->learn_seconds > 0)
-        printf("learn    %.2f GB, about %.0f seconds of the time below\n", (double)b->learn / 1e9, f->learn_seconds);
+        calm_text_printf(out, "learn    %.2f GB, about %.0f seconds of the time below\n", (double)b->learn / 1e9,
+                         f->learn_seconds);
     else if (learns)
-        printf("learn    8 bits leave nothing to learn\n");
-    printf("disk     %.2f GB of output, %.2f GB in the store; while it runs %.2f GB there, %.2f GB of hidden rows\n",
-           f->bytes_after / 1e9, f->kept_bytes / 1e9, f->store_bytes / 1e9, (double)b->spill_bytes / 1e9);
-    printf("time     about %.0f %s on this machine (%.0f GFLOP/s in float, %.0f in double), %zu candidates\n",
-           time.number, time.unit, f->sgemm_flops / 1e9, f->dgemm_flops / 1e9, f->n_candidates);
+        calm_text_printf(out, "learn    8 bits leave nothing to learn\n");
+    calm_text_printf(out, "disk     ");
+    print_bytes(f->bytes_after, out);
+    calm_text_printf(out, " of output, ");
+    print_bytes(f->kept_bytes, out);
+    calm_text_printf(out, " in the store; while it runs ");
+    print_bytes(f->store_bytes, out);
+    calm_text_printf(out, " there, ");
+    print_bytes((double)b->spill_bytes, out);
+    calm_text_printf(out, " of hidden rows\n");
+    calm_text_printf(out, "time     about %.0f %s on this machine (%.0f GFLOP/s in float, %.0f in double), "
+                          "%zu candidates\n", time.number, time.unit, f->sgemm_flops / 1e9, f->dgemm_flops / 1e9,
+                     f->n_candidates);
     if (f->tie_seconds > 0)
-        printf("         up to %.0f seconds more if the guard leaves hybrid and a uniform run within an error: it then "
-               "measures both on more windows\n", ceil(f->tie_seconds));
-    printf("result   %.2f GB -> %.2f GB (%.1f %%), %.3f bits per weight in the quantized linears\n", before / 1e9,
-           f->bytes_after / 1e9, 100 * f->bytes_after / before, f->bits_per_weight);
+        calm_text_printf(out, "         up to %.0f seconds more if the guard leaves hybrid and a uniform run within an "
+                              "error: it then measures both on more windows\n", ceil(f->tie_seconds));
+    calm_text_printf(out, "result   ");
+    print_bytes(before, out);
+    calm_text_printf(out, " -> ");
+    print_bytes(f->bytes_after, out);
+    calm_text_printf(out, " (%.1f %%), %.3f bits per weight in the quantized linears\n",
+                     100 * f->bytes_after / before, f->bits_per_weight);
 }
 
 calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe, bool json)
@@ -145,9 +168,12 @@ calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe_spec *spec, const calm
     forecast_presets(ctx, spec, &rates, forecast.seconds, &all);
     if (json)
         return print_json(ctx, &forecast, &all);
-    print_text(&forecast, recipe->learn != CALM_LEARN_NONE);
-    print_presets(&all);
-    CALM_SCOPED_TEXT(stages);
-    calm_stages_print(ctx, NULL, &forecast, &stages);
-    return calm_print_text(ctx, &stages);
+    CALM_SCOPED_TEXT(text);
+    CALM_SCOPED_TEXT(folded);
+    print_text(&forecast, recipe->learn != CALM_LEARN_NONE, &text);
+    print_presets(&all, &text);
+    calm_stages_print(ctx, NULL, &forecast, &text);
+    CALM_TRY(calm_text_check(ctx, &text));
+    calm_table_fold(ctx, text.data, &folded);
+    return calm_print_text(ctx, &folded);
 }

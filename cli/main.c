@@ -22,10 +22,16 @@ static void print_help(void)
 {
     size_t n;
     const calm_command *const *all = calm_commands(&n);
-    printf("calm %s - post-training quantization with the best algorithm chosen per layer\n\n"
-           "Usage: calm COMMAND [OPTION...]\n\nCommands:\n", CALM_VERSION);
+    const calm_ctx terminal = {.columns = calm_print_columns()};
+    CALM_SCOPED_TEXT(list);
+    CALM_SCOPED_TEXT(folded);
+    calm_text_printf(&list, "calm %s - post-training quantization with the best algorithm chosen per layer\n\n"
+                            "Usage: calm COMMAND [OPTION...]\n\nCommands:\n", CALM_VERSION);
     for (size_t i = 0; i < n; i++)
-        printf("  %-12s %s\n", all[i]->name, all[i]->summary);
+        calm_text_printf(&list, "  %-12s %s\n", all[i]->name, all[i]->summary);
+    if (!list.failed)
+        calm_table_fold(&terminal, list.data, &folded);
+    printf("%s", folded.failed || !folded.data ? "" : folded.data);
     printf("\nExamples:\n"
            "  calm quantize --model qwen --bits 4      the bundled demo model, int4\n"
            "  calm COMMAND --help                      options and examples of a command\n"

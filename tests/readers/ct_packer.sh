@@ -16,7 +16,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 folders=
-for schemes in w4a16_g128 w3a16_g64 w2a16_g64 w8a16 w8a8 w4a4_g128 fp8 fp8a16 fp8_tensor fp8_tensor_static fp8_block fp8_blocka16 mxfp4 mxfp4a16 nvfp4 nvfp4a16 \
+for schemes in w4a16_g128 w3a16_g64 w2a16_g64 w8a16 w8a8 w4a4_g128 fp8 fp8a16 fp8_tensor fp8_block fp8_blocka16 mxfp4 mxfp4a16 nvfp4 nvfp4a16 \
     nvfp4a16,w8a8,float,fp8,mxfp4a16,w4a16_g64; do
     write_format "$CALM_HOME/recipes/models/qwen-demo" "$work/$schemes" compressed-tensors "$schemes" >"$work/said" ||
         { cat "$work/said"; exit 1; }

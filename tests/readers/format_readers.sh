@@ -81,7 +81,7 @@ float_activations() {
 import random, json
 for n in range(24): print(json.dumps({'ids': [random.Random(n).randrange(3, 400) for _ in range(4)]}))" >"$work/tokens.jsonl"
     folders=
-    for scheme in fp8 fp8_tensor fp8_tensor_static fp8_block nvfp4 mxfp4 mxfp4,nvfp4 nvfp4,mxfp4; do
+    for scheme in fp8 fp8_tensor fp8_block nvfp4 mxfp4 mxfp4,nvfp4 nvfp4,mxfp4; do
         out=$work/activations-$scheme
         write_format "$model" "$out" compressed-tensors $scheme >"$work/said" || { cat "$work/said"; exit 1; }
         calm forward --model "$out" --tokens "$work/tokens.jsonl" --output "$out/calm.safetensors" --quiet >/dev/null
@@ -101,7 +101,7 @@ if has compressed_tensors; then
     for scheme in fp8a16 fp8_tensora16 fp8_blocka16 mxfp4a16 nvfp4a16; do
         check load_ct.py 2 compressed-tensors $scheme
     done
-    for scheme in fp8 fp8_tensor fp8_tensor_static fp8_block mxfp4 nvfp4; do
+    for scheme in fp8 fp8_tensor fp8_block mxfp4 nvfp4; do
         check load_ct.py edges compressed-tensors $scheme
     done
     check load_ct.py 1 compressed-tensors w4a16_g64,w8a8,float,w8a16

@@ -34,7 +34,7 @@ for schemes in w4a16_g128 w4a16 w4a16_g32_asym w4a16_g64,float,w4a16_g64_asym; d
     write "awq-$schemes" "$model" awq $schemes
 done
 write awq-sharded "$model" awq w4a16_g128 2000000
-for scheme in fp8 fp8a16 fp8_tensor fp8_tensor_static fp8_block fp8_blocka16 mxfp4 mxfp4a16 nvfp4 nvfp4a16; do
+for scheme in fp8 fp8a16 fp8_tensor fp8_block fp8_blocka16 mxfp4 mxfp4a16 nvfp4 nvfp4a16; do
     write compressed-tensors-$scheme "$model" compressed-tensors $scheme
 done
 write compressed-tensors-floats "$model" compressed-tensors nvfp4a16,w8a8,float,fp8,mxfp4a16 2000000
