@@ -37,9 +37,7 @@ static const calm_option table[] = {
              .metavar = "N", .basic = true),
     CALM_OPT("samples", samples, INT, "sentences from the start of the file; 0 = all", .fallback = "0", .min = 0,
              .max = 1 << 24, .metavar = "N", .basic = true),
-    CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
-             "in vLLM's kernel", .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
-             .metavar = CALM_ACT_RULE_NAMES),
+    CALM_OPT_ACT_RULE,
     CALM_OPT_HOW,
     CALM_OPT_COMMON,
     {0},
@@ -64,9 +62,7 @@ static calm_status open_model(calm_ctx *ctx, const options *o, const char *dir, 
     if (!calm_model_config(*model)->arch->encoder)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "calm embed: %s is no encoder: it is %s, which predicts tokens "
                          "(calm forward writes its hidden states)", o->model, calm_model_class(*model));
-    return o->act_rule == CALM_ACT_RULE_COMPRESSED_TENSORS
-               ? CALM_OK
-               : calm_model_set_act_rule(ctx, *model, (calm_act_rule)o->act_rule);
+    return calm_model_set_act_rule(ctx, *model, (calm_act_rule)o->act_rule);
 }
 
 static calm_status encode(calm_ctx *ctx, const options *o, const calm_model *model, const calm_tokenizer *tokenizer)
