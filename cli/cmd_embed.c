@@ -43,9 +43,7 @@ static const calm_option table[] = {
     CALM_OPT("batch", batch, INT, "sentences that run together, with all weights in memory; 0 = as many as their rows "
              "allow, with the weights of one block", .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N",
              .basic = true),
-    CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
-             "in vLLM's kernel", .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
-             .metavar = CALM_ACT_RULE_NAMES),
+    CALM_OPT_ACT_RULE,
     CALM_OPT("exact-float", exact_float, BOOL, "simulate quantized activations in float, instead of products of whole "
              "numbers", .basic = true),
     CALM_OPT("json", json, BOOL, "print sentences per second, and what loading took", .basic = true),
@@ -73,9 +71,7 @@ static calm_status open_model(calm_ctx *ctx, const options *o, const char *dir, 
     if (!calm_model_config(*model)->arch->encoder)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "calm embed: %s is no encoder: it is %s, which predicts tokens "
                          "(calm forward writes its hidden states)", o->model, calm_model_class(*model));
-    return o->act_rule == CALM_ACT_RULE_COMPRESSED_TENSORS
-               ? CALM_OK
-               : calm_model_set_act_rule(ctx, *model, (calm_act_rule)o->act_rule);
+    return calm_model_set_act_rule(ctx, *model, (calm_act_rule)o->act_rule);
 }
 
 /* When weights were being loaded, and when sentences ran: with --batch behind that, else in between. */

@@ -38,9 +38,7 @@ static const calm_option table[] = {
              "around them", .fallback = "0", .min = 0, .max = 10000, .metavar = "N", .basic = true),
     CALM_OPT("detail", detail, BOOL, "also quantiles of the KL divergence to --reference, and its mean by position in "
              "the window"),
-    CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
-             "in vLLM's kernel", .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
-             .metavar = CALM_ACT_RULE_NAMES),
+    CALM_OPT_ACT_RULE,
     CALM_OPT("no-special", no_special, BOOL, "windows of the text alone, without the special tokens (BOS) that the "
              "tokenizer's template begins with; sentences always have them"),
     CALM_OPT("special", special, BOOL, "tasks: with the special tokens of the tokenizer's template, as the harness's "
@@ -189,8 +187,7 @@ static calm_status check(calm_ctx *ctx, const options *o)
 static calm_status evaluate_any(calm_ctx *ctx, const options *o, calm_model *model, const calm_model *reference,
                                 const calm_tokenizer *tokenizer)
 {
-    if (o->act_rule != CALM_ACT_RULE_COMPRESSED_TENSORS)
-        CALM_TRY(calm_model_set_act_rule(ctx, model, (calm_act_rule)o->act_rule));
+    CALM_TRY(calm_model_set_act_rule(ctx, model, (calm_act_rule)o->act_rule));
     if (calm_model_config(model)->arch->encoder)
         return evaluate_encoder(ctx, o, model, reference, tokenizer);
     return o->tasks ? calm_eval_tasks(ctx, o, model, reference, tokenizer)

@@ -39,9 +39,7 @@ static const calm_option table[] = {
     CALM_OPT("ignore-eos", ignore_eos, BOOL, "continue behind a token that ends the text"),
     CALM_OPT("exact-float", exact_float, BOOL, "simulate quantized activations in float, instead of products of whole "
              "numbers"),
-    CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers (compressed-tensors) or "
-             "in vLLM's kernel", .values = CALM_ACT_RULE_NAMES, .fallback = "compressed-tensors",
-             .metavar = CALM_ACT_RULE_NAMES),
+    CALM_OPT_ACT_RULE,
     CALM_OPT("json", json, BOOL, "print ids, text, tokens per second, and how many the rate of memory allows",
              .basic = true),
     CALM_OPT_HOW,
@@ -67,9 +65,7 @@ static calm_status open_model(calm_ctx *ctx, const options *o, const char *dir, 
     if (calm_model_config(*model)->arch->encoder)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "calm generate: %s is an encoder (%s), which predicts no next token "
                          "(calm embed writes its embeddings)", o->model, calm_model_class(*model));
-    return o->act_rule == CALM_ACT_RULE_COMPRESSED_TENSORS
-               ? CALM_OK
-               : calm_model_set_act_rule(ctx, *model, (calm_act_rule)o->act_rule);
+    return calm_model_set_act_rule(ctx, *model, (calm_act_rule)o->act_rule);
 }
 
 /* ---- the prompt ---- */

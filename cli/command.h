@@ -92,6 +92,10 @@ typedef struct calm_common {
     CALM_OPT("adapter", how.adapter, STRING, "LoRA adapter, merged into the model as it is read",             \
              .metavar = "DIR"),                                                                              \
     CALM_OPT_ACCEPT
+#define CALM_OPT_ACT_RULE                                                                                    \
+    CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers "                \
+             "(compressed-tensors) or in vLLM's kernel", .values = CALM_ACT_RULE_NAMES,                       \
+             .fallback = "compressed-tensors", .metavar = CALM_ACT_RULE_NAMES)
 #define CALM_OPT_RUN_ADAPTER                                                                                 \
     CALM_OPT("adapter", adapter, STRING, "the run's adapter, where it has one (default: where the run read it)", \
              .metavar = "DIR")

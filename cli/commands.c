@@ -22,7 +22,7 @@ size_t calm_command_options(const calm_command *command, const calm_option **out
 {
     const size_t n_own = calm_options_count(command->options);
     const size_t n_spec = command->spec == CALM_SPEC_ALL      ? calm_options_count(calm_spec_table)
-                          : command->spec == CALM_SPEC_SHARED ? calm_spec_shared
+                          : command->spec == CALM_SPEC_SHARED ? calm_spec_shared()
                                                               : 0;
     size_t n = 0;
     for (size_t i = 0; i < n_own; i++)

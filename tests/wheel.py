@@ -10,15 +10,7 @@ import sys
 import numpy as np
 
 import calm_ptq
-
-
-def fails(status, words, call, *arguments, **named):
-    try:
-        call(*arguments, **named)
-    except calm_ptq.CalmError as error:
-        assert error.status == status and words in str(error), (error.status, str(error))
-        return
-    raise AssertionError(f"{call.__name__}: no failure")
+from library.fails import fails
 
 
 def program():

@@ -50,7 +50,7 @@ const char *calm_model_published(const calm_model *model);              /* what 
 const calm_qformat_reader *calm_model_qformat(const calm_model *model);          /* NULL: float, or GGUF */
 
 /* Set the rule (grid.h) by which inputs are quantized, in a checkpoint that quantizes them.  After opening it is that
- * of compressed-tensors.  CALM_EARG: no linear of the checkpoint has quantized activations. */
+ * of compressed-tensors.  CALM_EARG: another rule, and no linear has quantized activations. */
 calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_rule rule);
 
 /* From here on down reads x H in blocks of the largest power of two that divides its columns, as a checkpoint's

@@ -87,6 +87,8 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
     const calm_layout *layout = &model->layout;
     bool quantized;
     calm_qformat_scheme scheme;
+    if (rule == model->act_rule)
+        return CALM_OK;
     for (size_t i = 0; model->stored && i < layout->n_linears; i++) {
         CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, layout->linears[i].module, &quantized, &scheme));
         /* What says its rule keeps it: readers agree on that. */

@@ -259,7 +259,10 @@ const calm_option calm_spec_table[] = {
     {0},
 };
 
-const size_t calm_spec_shared = 38;
+size_t calm_spec_shared(void)
+{
+    return (size_t)(calm_option_find(calm_spec_table, "budget") - calm_spec_table);
+}
 
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
 {

@@ -72,10 +72,10 @@ struct calm_recipe_spec {
     const char *overrides; /* JSON object of what was given although the document has it; NULL: nothing */
 };
 
-/* Every option with its default, ended by a NULL name.  The first `calm_spec_shared` of them are about candidates and
- * their calibration, the others about choosing and writing one result. */
+/* Every option with its default, ended by a NULL name.  The first calm_spec_shared() of them, those before
+ * "budget", are about candidates and their calibration, the others about choosing and writing one result. */
 extern const calm_option calm_spec_table[];
-extern const size_t calm_spec_shared;
+size_t calm_spec_shared(void);
 
 /* The defaults. */
 calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out);

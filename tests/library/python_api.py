@@ -30,17 +30,9 @@ os.environ.update(CALM_LIBRARY=library, CALM_PROGRAM=program,
 sys.path.insert(0, folder)
 import calm_ptq    # noqa: E402
 from calm_ptq import _progress    # noqa: E402
+from fails import fails    # noqa: E402
 
 SMALL = dict(bits=4, algorithms=["rtn", "gptq"], samples=4, seqlen=32, score_samples=1, guard_samples=2, eval_samples=2)
-
-
-def fails(status, words, call, *arguments, **named):
-    try:
-        call(*arguments, **named)
-    except calm_ptq.CalmError as error:
-        assert error.status == status and words in str(error), (error.status, str(error))
-        return
-    raise AssertionError(f"{call}: no failure")
 
 
 class Terminal(io.StringIO):

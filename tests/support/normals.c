@@ -3,9 +3,8 @@
 
 #include <stdlib.h>
 
-#include <check.h>
-
 #include "ptq/base/rng.h"
+#include "tests/support/harness.h"
 
 enum { N_SLOTS = 1 << 13, N_VALUES = 1 << 24 };
 

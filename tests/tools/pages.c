@@ -116,9 +116,9 @@ static calm_status write_commands(calm_ctx *ctx, calm_text *out)
         add_command(out, commands[i]);
     calm_text_printf(out, "## Candidates\n\n"
                           "Of `quantize`, `recipe init`, `ablate` and `bench cluster` (without `--tokens`).\n\n");
-    add_options(out, calm_spec_table, calm_spec_shared);
+    add_options(out, calm_spec_table, calm_spec_shared());
     calm_text_printf(out, "## Result\n\nOf `quantize` and `recipe init`.\n\n");
-    add_options(out, calm_spec_table + calm_spec_shared, calm_options_count(calm_spec_table) - calm_spec_shared);
+    add_options(out, calm_spec_table + calm_spec_shared(), calm_options_count(calm_spec_table) - calm_spec_shared());
     return CALM_OK;
 }
 

@@ -187,7 +187,7 @@ TEST(keys_of_a_spec)
     ck_assert_str_eq(calm_spec_flag("output"), "output");
     ck_assert_ptr_null(calm_spec_flag("choice"));
     ck_assert_uint_lt(calm_options_count(calm_spec_table), CALM_SPEC_OPTIONS);
-    ck_assert_str_eq(calm_spec_table[calm_spec_shared].name, "budget");
+    ck_assert_str_eq(calm_spec_table[calm_spec_shared()].name, "budget");
 }
 END_OF_TEST
 
