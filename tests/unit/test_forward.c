@@ -219,9 +219,9 @@ TEST(memory)
         calm_rope rope;
         calm_block block;
         size_t begin, end;
-        spec.hidden = 384;
-        spec.head_dim = 96;
-        spec.inner = 768;
+        spec.hidden = 512;
+        spec.head_dim = 128;
+        spec.inner = 1024;
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
         const calm_config *config = calm_model_config(model);
         const bool mixture = config->moe.n_experts > 0;
