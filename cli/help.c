@@ -71,6 +71,23 @@ static void add_usage(calm_text *out, const calm_command *command, size_t width)
     }
 }
 
+/* "  -t, --target=any|vllm|...": a list of values that is wider than the screen continues behind one of them. */
+static void add_head(calm_text *out, const char *head, size_t width)
+{
+    const size_t indent = 8;
+    size_t at = 0;
+    for (size_t n; *head; head += n) {
+        n = strcspn(head, "|");
+        n += head[n] == '|';
+        if (at && at + n > width) {
+            calm_text_printf(out, "\n%*s", (int)indent, "");
+            at = indent;
+        }
+        calm_text_printf(out, "%.*s", (int)n, head);
+        at += n;
+    }
+}
+
 static void add_option(calm_text *out, const calm_option *option, size_t width)
 {
     const char *fallback = calm_command_default(option);
@@ -83,7 +100,8 @@ static void add_option(calm_text *out, const calm_option *option, size_t width)
              fallback[0] ? ")" : "");
     const size_t length = strlen(head);
     const bool fits = length + 2 <= COLUMN;
-    calm_text_printf(out, "%s%s%*s", head, fits ? "" : "\n", fits ? (int)(COLUMN - length) : COLUMN, "");
+    add_head(out, head, width);
+    calm_text_printf(out, "%s%*s", fits ? "" : "\n", fits ? (int)(COLUMN - length) : COLUMN, "");
     add_wrapped(out, text, strlen(text), COLUMN, COLUMN, width);
 }
 
