@@ -1,7 +1,7 @@
 #!/bin/sh
 # Show that the field's readers load every safetensors format: checkpoints of the bundled model have the perplexity that
 # `calm eval` says - to 0.1 % where the reader computes in float32, to 0.5 % in GPTQModel's float16 kernels, to what edges of
-# levels allow where activations are small floats.
+# levels allow where activations are quantized.
 #
 #   format_readers.sh FOLDER-OF-PROGRAMS [NAME...]
 #
@@ -96,7 +96,7 @@ if has compressed_tensors; then
     float_activations
     check load_ct.py 1 compressed-tensors w4a16_g128
     check load_ct.py 1 compressed-tensors w8a16
-    check load_ct.py 1 compressed-tensors w8a8
+    check load_ct.py edges compressed-tensors w8a8
     # FP4 weights are computed in bfloat16 there
     for scheme in fp8a16 fp8_tensora16 fp8_blocka16 mxfp4a16 nvfp4a16; do
         check load_ct.py 2 compressed-tensors $scheme
@@ -104,7 +104,7 @@ if has compressed_tensors; then
     for scheme in fp8 fp8_tensor fp8_block mxfp4 nvfp4; do
         check load_ct.py edges compressed-tensors $scheme
     done
-    check load_ct.py 1 compressed-tensors w4a16_g64,w8a8,float,w8a16
+    check load_ct.py edges compressed-tensors w4a16_g64,w8a8,float,w8a16
     check load_ct.py 1 compressed-tensors w4a16_g128,w8a16 2000000
     if [ -d "$old" ]; then
         PYTHONPATH=$old
