@@ -16,7 +16,8 @@ typedef struct calm_decoder calm_decoder;
 calm_status calm_decoder_open(calm_ctx *ctx, const calm_model *model, size_t room, calm_decoder **out);
 void calm_decoder_close(calm_decoder *decoder);
 
-/* Run n >= 1 more tokens: logits [V] of the last.  CALM_EARG: no room; an id outside the vocabulary. */
+/* Run n >= 1 more tokens: logits [V] of the last.  CALM_EARG: no room; an id outside the vocabulary.  After any other
+ * failure close the decoder: the states of recurrences may have advanced. */
 calm_status calm_decoder_run(calm_ctx *ctx, calm_decoder *decoder, const uint32_t *ids, size_t n, float *logits);
 
 /* The token of the largest logit, of equal ones the lowest.  CALM_ENUMERIC: none is a number. */
