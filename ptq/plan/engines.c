@@ -234,12 +234,18 @@ static calm_engine_rule weight_verdict(const calm_engine_limits *l, const calm_e
     return fills_out(l, scheme) && linear->out % step ? CALM_ENGINE_ROWS : tile_verdict(l, linear, scheme);
 }
 
+/* FP8 with scales of rows or of whole linears: blocks have other kernels. */
+static bool has_fp8_sides(const calm_scheme *scheme)
+{
+    return calm_scheme_is_fp8(scheme) && scheme->family != CALM_FAMILY_FP8_BLOCK;
+}
+
 /* Columns that a block of the family has. */
 static size_t family_block(const calm_engine_limits *l, const calm_scheme *scheme)
 {
     return scheme->family == CALM_FAMILY_NVFP4 && l->nvfp4 ? l->nvfp4
-           : scheme->family == CALM_FAMILY_FP8 && l->fp8.columns ? l->fp8.columns
-                                                                : calm_scheme_block(scheme);
+           : has_fp8_sides(scheme) && l->fp8.columns ? l->fp8.columns
+                                                    : calm_scheme_block(scheme);
 }
 
 /* Blocks of rows do not cross parts, whose scales stand under each other: each but the last fills its blocks.
@@ -256,7 +262,7 @@ static calm_engine_rule family_verdict(const calm_engine_limits *l, const calm_e
         return CALM_ENGINE_ACTIVATIONS;
     if (!divides(family_block(l, scheme), linear->in) && (scheme->act_bits || rows == 1 || !l->whole_parts))
         return CALM_ENGINE_COLUMNS;
-    if (scheme->family == CALM_FAMILY_FP8 && !divides(l->fp8.rows, linear->out))
+    if (has_fp8_sides(scheme) && !divides(l->fp8.rows, linear->out))
         return CALM_ENGINE_ROWS;
     return l->whole_parts || divides(rows, linear->part) ? CALM_ENGINE_TAKES : CALM_ENGINE_ROWS;
 }
@@ -450,7 +456,7 @@ static void print_rule(calm_text *out, const calm_engine_limits *l, calm_engine_
         calm_text_printf(out, "has no kernel for %s in this format", name);
     else if (rule == CALM_ENGINE_COLUMNS && scheme->family)
         calm_text_printf(out, "takes input columns that %zu divides, not %zu", family_block(l, scheme), linear->in);
-    else if (rule == CALM_ENGINE_ROWS && scheme->family == CALM_FAMILY_FP8)
+    else if (rule == CALM_ENGINE_ROWS && has_fp8_sides(scheme))
         calm_text_printf(out, "takes output rows that %zu divides, not %zu", l->fp8.rows, linear->out);
     else if (rule == CALM_ENGINE_ROWS && scheme->family)
         calm_text_printf(out, "takes parts of a fused linear whose rows %zu divides, not %zu", calm_scheme_rows(scheme),

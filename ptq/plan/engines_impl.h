@@ -47,7 +47,7 @@ typedef struct calm_engine_limits {
     unsigned families;                /* rows of schemes.def next to the integers, as a set of B(CALM_FAMILY_X),    */
     unsigned act_families;            /* and those whose activations are quantized                                 */
     size_t nvfp4;                     /* columns of a block of NVFP4; 0: those of a group                          */
-    calm_engine_tile fp8;             /* what FP8 with scales of rows divides the shape by                         */
+    calm_engine_tile fp8;             /* what FP8 without blocks divides the shape by                              */
     bool whole_parts;                 /* parts of a linear are computed by themselves: blocks may end within them  */
     unsigned pairs;                   /* with quantized activations: widths of weights; 0: weight-only             */
     unsigned acts;                    /* widths of those activations                                               */

@@ -84,6 +84,8 @@ static const example examples[] = {
     {"vllm-rocm", NULL, 48, 80, false, "fp8_tensor", CALM_ENGINE_TAKES},
     {"vllm-rocm", NULL, 64, 256, true, "fp8_tensor", CALM_ENGINE_ACTIVATIONS},
     {"vllm-rocm", NULL, 64, 256, true, "fp8_tensor_static", CALM_ENGINE_TAKES},
+    {"vllm-rocm", NULL, 48, 72, false, "fp8_tensor", CALM_ENGINE_COLUMNS},
+    {"vllm-rocm", NULL, 40, 80, false, "fp8_tensor_static", CALM_ENGINE_ROWS},
     {"vllm-rocm", NULL, 48, 72, false, "fp8", CALM_ENGINE_COLUMNS},
     {"vllm-rocm", NULL, 40, 80, false, "fp8", CALM_ENGINE_ROWS},
     {"vllm-rocm", NULL, 64, 256, false, "fp8a16", CALM_ENGINE_FAMILY},
