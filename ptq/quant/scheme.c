@@ -205,11 +205,11 @@ static calm_status parse_own(calm_ctx *ctx, const char *name, calm_scheme *out)
 /* ---- presets of other tools ---- */
 
 typedef struct peer {
-    const char *spelling, *name, *why;
+    const char *spelling, *name;
 } peer;
 
 static const peer peers[] = {
-#define CALM_SCHEME_PEER(spelling, name, why) {spelling, name, why},
+#define CALM_SCHEME_PEER(spelling, name) {spelling, name},
 #include "ptq/quant/scheme_peers.def"
 #undef CALM_SCHEME_PEER
 };
@@ -231,8 +231,6 @@ calm_status calm_scheme_parse(calm_ctx *ctx, const char *name, calm_scheme *out)
 {
     CALM_ENTER(ctx, name && out);
     const peer *row = find_peer(name);
-    if (row && row->why)
-        return calm_fail(ctx, CALM_EARG, "scheme \"%s\": %s; did you mean \"%s\"?", name, row->why, row->name);
     return parse_own(ctx, row ? row->name : name, out);
 }
 
