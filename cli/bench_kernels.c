@@ -184,13 +184,13 @@ static calm_status time_shape(calm_ctx *ctx, const calm_bench_kernels *bench, sh
     items[PEAK] = (calm_bench_item){.name = "peak", .flops = peak->flops * (double)ctx->n_threads, .run = run_peak,
                                     .user = (void *)(uintptr_t)peak};
     items[ONEDNN] = (calm_bench_item){.name = "oneDNN sgemm", .flops = operations, .run = run_onednn, .user = s};
-    CALM_TRY(calm_bench_measure(ctx, items, s->onednn ? N_ITEMS : ONEDNN, bench->repeats));
-    /* NaN where one of them has no figure. */
-    double best = calm_bench_rate(&items[SGEMM]);
-    if (s->onednn && !(best > calm_bench_rate(&items[ONEDNN])))
-        best = isnan(best) ? best : calm_bench_rate(&items[ONEDNN]);
-    for (size_t i = 0; i < N_ITEMS; i++)
-        if (i != PEAK && (i != ONEDNN || s->onednn))
+    const size_t n_items = s->onednn ? N_ITEMS : ONEDNN;
+    CALM_TRY(calm_bench_measure(ctx, items, n_items, bench->repeats));
+    const double sgemm = calm_bench_rate(&items[SGEMM]), other = s->onednn ? calm_bench_rate(&items[ONEDNN]) : sgemm;
+    /* Where one of them has no figure neither has the better. */
+    const double best = isnan(sgemm) || isnan(other) ? NAN : fmax(sgemm, other);
+    for (size_t i = 0; i < n_items; i++)
+        if (i != PEAK)
             add_row(s, &items[i], items, best, i < N_KINDS ? kinds[i].bits : 32, table);
     return CALM_OK;
 }

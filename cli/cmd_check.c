@@ -166,7 +166,6 @@ static calm_status print_text(calm_ctx *ctx, const char *path, const options *o,
     const size_t errors = report->n_severity[CALM_SEVERITY_ERROR], warnings = report->n_severity[CALM_SEVERITY_WARNING],
                  notes = report->n_severity[CALM_SEVERITY_NOTE];
     CALM_SCOPED_TEXT(text);
-    CALM_SCOPED_TEXT(folded);
     write_findings(&text, report, o->all);
     calm_text_printf(&text, "%s: %s, %zu tensors, %zu of %zu linears quantized, %.1f MB: ", path,
                      report->format ? report->format : "no quantization that calm knows", report->n_tensors,
@@ -176,9 +175,7 @@ static calm_status print_text(calm_ctx *ctx, const char *path, const options *o,
     else
         calm_text_printf(&text, "%zu error%s, %zu warning%s, %zu note%s\n", errors, plural(errors), warnings,
                          plural(warnings), notes, plural(notes));
-    CALM_TRY(calm_text_check(ctx, &text));
-    calm_table_fold(ctx, text.data, &folded);
-    return calm_print_text(ctx, &folded);
+    return calm_print_folded(ctx, &text);
 }
 
 static calm_status run(calm_ctx *ctx, const void *opts)

@@ -192,16 +192,13 @@ static calm_status print(calm_ctx *ctx, const findings *f)
     const calm_json *value;
     const char *name;
     CALM_SCOPED_TEXT(text);
-    CALM_SCOPED_TEXT(folded);
     for (void *iter = NULL; calm_json_next(f->facts, &iter, &name, &value);)
         calm_text_printf(&text, "%-13s %s\n", name, calm_json_string(value, ""));
     for (size_t i = 0; i < calm_json_size(f->warnings); i++)
         calm_text_printf(&text, "%s! %s\n", i ? "" : "\n", calm_json_string(calm_json_at(f->warnings, i), ""));
     if (!calm_json_size(f->warnings))
         calm_text_printf(&text, "\nnothing to warn of\n");
-    CALM_TRY(calm_text_check(ctx, &text));
-    calm_table_fold(ctx, text.data, &folded);
-    return calm_print_text(ctx, &folded);
+    return calm_print_folded(ctx, &text);
 }
 
 static calm_status run(calm_ctx *ctx, const void *opts)

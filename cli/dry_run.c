@@ -169,11 +169,8 @@ calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe_spec *spec, const calm
     if (json)
         return print_json(ctx, &forecast, &all);
     CALM_SCOPED_TEXT(text);
-    CALM_SCOPED_TEXT(folded);
     print_text(&forecast, recipe->learn != CALM_LEARN_NONE, &text);
     print_presets(&all, &text);
     calm_stages_print(ctx, NULL, &forecast, &text);
-    CALM_TRY(calm_text_check(ctx, &text));
-    calm_table_fold(ctx, text.data, &folded);
-    return calm_print_text(ctx, &folded);
+    return calm_print_folded(ctx, &text);
 }

@@ -54,6 +54,15 @@ calm_status calm_print_text(calm_ctx *ctx, calm_text *text)
     return print_text(ctx, text, stdout);
 }
 
+calm_status calm_print_folded(calm_ctx *ctx, calm_text *text)
+{
+    CALM_SCOPED_TEXT(folded);
+    if (ctx->status == CALM_OK && calm_text_check(ctx, text) == CALM_OK && text->length)
+        calm_table_fold(ctx, text->data, &folded);
+    calm_text_clear(text);
+    return calm_print_text(ctx, &folded);
+}
+
 calm_status calm_print_table(calm_ctx *ctx, calm_table *table, FILE *stream)
 {
     CALM_SCOPED_TEXT(text);

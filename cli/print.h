@@ -27,6 +27,9 @@ size_t calm_print_columns(void);
 /* Print a text to stdout. */
 calm_status calm_print_text(calm_ctx *ctx, calm_text *text);
 
+/* The same, lines that are longer than ctx->columns broken between words (calm_table_fold). */
+calm_status calm_print_folded(calm_ctx *ctx, calm_text *text);
+
 /* Print a table as aligned text. */
 calm_status calm_print_table(calm_ctx *ctx, calm_table *table, FILE *stream);
 

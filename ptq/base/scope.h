@@ -6,6 +6,7 @@
  *     CALM_SCOPED_OUT(ctx, &own);                results go to `own` instead of ctx->out
  *     CALM_SCOPED_BF16(ctx, rounds);             ctx->bf16 is `rounds`
  *     CALM_SCOPED_INTS(ctx, ints);               ctx->ints is `ints`
+ *     CALM_SCOPED_RESIDENT(ctx, on);             ctx->resident is `on`
  *     CALM_SCOPED_TEXT(text);                    calm_text text, empty
  *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
  *
@@ -28,6 +29,8 @@
     CALM_SCOPED(calm_flag_scope, calm_flag_leave) bf16_scope_ = calm_flag_enter(&(ctx)->bf16, (rounds))
 #define CALM_SCOPED_INTS(ctx, on)                                                                                      \
     CALM_SCOPED(calm_flag_scope, calm_flag_leave) ints_scope_ = calm_flag_enter(&(ctx)->ints, (on))
+#define CALM_SCOPED_RESIDENT(ctx, on)                                                                                  \
+    CALM_SCOPED(calm_flag_scope, calm_flag_leave) resident_scope_ = calm_flag_enter(&(ctx)->resident, (on))
 #define CALM_SCOPED_SCRATCH(ctx)                                                                                       \
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave)                                                                \
     scratch_scope_ = {(ctx)->scratch, calm_arena_save((ctx)->scratch)}

@@ -186,11 +186,8 @@ calm_status calm_encode_in_memory(calm_ctx *ctx, const calm_model *model, const 
     *loaded = calm_time_now();
     CALM_TRY(new_embeddings(ctx, model, windows->n, out));
     /* Rows of the table of tokens that were read are read again. */
-    const bool resident = ctx->resident;
-    ctx->resident = true;
-    const calm_status status = encode_subject(ctx, &e, 0);
-    ctx->resident = resident;
-    return status;
+    CALM_SCOPED_RESIDENT(ctx, true);
+    return encode_subject(ctx, &e, 0);
 }
 
 calm_status calm_encode_all(calm_ctx *ctx, const calm_subject *subjects, size_t n, const calm_windows *windows,

@@ -258,11 +258,16 @@ static void widen(const calm_ggml_blocks *b, const uint8_t *in, float *out)
     }
 }
 
+bool calm_ggml_is_scaled(const calm_ggml_blocks *b)
+{
+    return !b->levels && !b->minimum;
+}
+
 bool calm_ggml_read_codes(const calm_ggml_blocks *b, const uint8_t *in, size_t n, uint8_t *codes, float *scales)
 {
     const size_t bytes = calm_ggml_find(b->type)->bytes, groups = b->elements / b->group;
     calm_ggml_parts parts;
-    if (b->levels || b->minimum)
+    if (!calm_ggml_is_scaled(b))
         return false;
     for (size_t i = 0; i < n / b->elements; i++) {
         calm_ggml_unpack(b, in + i * bytes, &parts);

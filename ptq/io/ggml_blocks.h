@@ -58,8 +58,11 @@ const calm_ggml_blocks *calm_ggml_blocks_find(calm_ggml_type type);
 /* A block's bytes from its parts, which calm_ggml_unpack (ggml_blocks_impl.h) makes of them. */
 void calm_ggml_pack(const calm_ggml_blocks *blocks, const calm_ggml_parts *parts, uint8_t *out);
 
-/* Codes [n] of n elements, a whole number of blocks, and the scales [n / group] of their groups, of a type whose values
- * are (code - zero) scale, exact products.  False: it is no such type, and nothing is written. */
+/* Are values of the type (code - zero) scale, exact products? */
+bool calm_ggml_is_scaled(const calm_ggml_blocks *blocks);
+
+/* Codes [n] of n elements, a whole number of blocks, and the scales [n / group] of their groups.  False: the type is
+ * not calm_ggml_is_scaled, and nothing is written. */
 bool calm_ggml_read_codes(const calm_ggml_blocks *blocks, const uint8_t *in, size_t n, uint8_t *codes, float *scales);
 
 /* Where a block of a type has float16 scales: at[0], at[1]; how many.  Also of types that are not readable. */

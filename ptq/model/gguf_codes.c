@@ -36,7 +36,7 @@ static const calm_ggml_blocks *find_blocks(const calm_tensor *tensor)
                        !entry->spot.minus_exp && !entry->factor;
     if (!blocks || !as_is || tensor->n_dims != 2 || tensor->shape[1] % blocks->elements != 0)
         return NULL;
-    return blocks->levels || blocks->minimum ? NULL : blocks;
+    return calm_ggml_is_scaled(blocks) ? blocks : NULL;
 }
 
 /* A float matrix is refused with such a number, by its name. */
