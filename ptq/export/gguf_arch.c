@@ -158,6 +158,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
                          "gguf: %s: calm does not write %s models to GGUF; docs/families.md says which it writes",
                          calm_model_dir(model), config->arch->name);
     compare_blocks(config, &widths, &ropes, &experts);
+    const char *lacks = calm_gguf_lacks(config, as);
     const struct {
         bool found;
         const char *what;
@@ -201,7 +202,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
                                  : "some blocks have experts and some have none"},
         {top_k, config->moe.norm_top_k ? "norm_topk_prob is set, which llama.cpp does not do in this architecture"
                                        : "norm_topk_prob is not set, but llama.cpp does it in this architecture"},
-        {calm_gguf_lacks(config, as) != NULL, calm_gguf_lacks(config, as)}};
+        {lacks != NULL, lacks}};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].found)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s: %s", calm_model_dir(model), refused[i].what);
@@ -364,6 +365,17 @@ static void add_mixers(writer *to, const calm_config *config)
         calm_gguf_element_bool(to->keys, !attends(config, i));
 }
 
+/* A recurrence of `heads` states, [state, head_dim] each, whose keys `groups` share. */
+static void add_state_space(writer *to, const calm_config *config, size_t state, size_t groups, size_t heads,
+                            size_t head_dim)
+{
+    add_u32(to, "ssm.conv_kernel", config->conv_width);
+    add_u32(to, "ssm.state_size", state);
+    add_u32(to, "ssm.group_count", groups);
+    add_u32(to, "ssm.time_step_rank", heads);
+    add_u32(to, "ssm.inner_size", heads * head_dim);
+}
+
 /* Gated delta nets, under the names of state space models. */
 static void add_deltas(writer *to, const calm_model *model)
 {
@@ -373,11 +385,7 @@ static void add_deltas(writer *to, const calm_model *model)
     const calm_json *sections = calm_json_get(rope ? rope : calm_json_get(text, "rope_scaling"), "mrope_section");
     if (!calm_gguf_arch_in(config)->deltas)
         return;
-    add_u32(to, "ssm.conv_kernel", config->conv_width);
-    add_u32(to, "ssm.state_size", shape->key_dim);
-    add_u32(to, "ssm.group_count", shape->n_key_heads);
-    add_u32(to, "ssm.time_step_rank", shape->n_value_heads);
-    add_u32(to, "ssm.inner_size", shape->n_value_heads * shape->value_dim);
+    add_state_space(to, config, shape->key_dim, shape->n_key_heads, shape->n_value_heads, shape->value_dim);
     add_mixers(to, config);
     if (!calm_gguf_arch_in(config)->tiled)
         return;
@@ -393,11 +401,7 @@ static void add_scans(writer *to, const calm_config *config)
     const calm_mamba_shape *shape = &config->mamba.shape;
     if (!calm_gguf_arch_in(config)->scans)
         return;
-    add_u32(to, "ssm.conv_kernel", config->conv_width);
-    add_u32(to, "ssm.state_size", shape->state_dim);
-    add_u32(to, "ssm.group_count", shape->n_groups);
-    add_u32(to, "ssm.time_step_rank", shape->n_heads);
-    add_u32(to, "ssm.inner_size", shape->n_heads * shape->head_dim);
+    add_state_space(to, config, shape->state_dim, shape->n_groups, shape->n_heads, shape->head_dim);
     if (config->rope[CALM_ROPE_GLOBAL].theta > 0)
         calm_gguf_add_bool(to->keys, key(to, "rope.scaling.finetuned"), !config->no_rope || !config->no_rope[0]);
 }
