@@ -13,7 +13,8 @@ import csv
 import math
 import sys
 
-WIDTH, HEIGHT, LEFT, TOP = 720, 460, 64, 24
+from picture import HEIGHT, LEFT, TOP, WIDTH, begin, dot, end
+
 KINDS = {
     "calm": ("#1f6feb", "calm"),
     "rounded": ("#8c8c8c", "rounded to nearest"),
@@ -104,11 +105,7 @@ def main():
     def y(loss):
         return TOP + (top - loss) / (top - bottom) * (HEIGHT - TOP - 48)
 
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12" role="img">',
-        f"<title>{loss_name} to the float model against bytes of the file, {'all-MiniLM-L6-v2' if encoder else 'bundled model'}</title>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
-    ]
+    out = begin(f"{loss_name} to the float model against bytes of the file, {'all-MiniLM-L6-v2' if encoder else 'bundled model'}")
     for k in range(bottom, top + 1):
         out.append(f'<path d="M{LEFT} {y(k):.1f}H{WIDTH - 16}" stroke="#dddddd"/>')
         out.append(f'<text x="{LEFT - 6}" y="{y(k) + 4:.1f}" text-anchor="end">{10.0**k:g}</text>')
@@ -122,17 +119,8 @@ def main():
         + '"/>'
     )
     for (kind, label, size, loss, _), a, b in zip(found, sizes, losses):
-        out.append(
-            f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="4" fill="{KINDS[kind][0]}">'
-            f"<title>{label}, {KINDS[kind][1]}: {size} bytes, {loss_name} {loss:.5f}</title></circle>"
-        )
-    at = 12
-    for colour, name in shown.values():
-        out.append(f'<circle cx="{at}" cy="{HEIGHT - 10}" r="4" fill="{colour}"/>')
-        out.append(f'<text x="{at + 7}" y="{HEIGHT - 6}" font-size="11">{name}</text>')
-        at += 22 + 5.6 * len(name)
-    out.append("</svg>")
-    print("\n".join(out))
+        out.append(dot(x(a), y(b), KINDS[kind][0], f"{label}, {KINDS[kind][1]}: {size} bytes, {loss_name} {loss:.5f}"))
+    print("\n".join(out + end(shown.values(), 22, 5.6)))
 
 
 main()

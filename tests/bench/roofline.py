@@ -13,7 +13,9 @@ import json
 import math
 import sys
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 460, 64, 24, 64
+from picture import HEIGHT, LEFT, TOP, WIDTH, begin, dot, end
+
+BOTTOM = 64
 KINDS = {"w8a8": ("#1f6feb", 8), "w4a8": ("#1a7f37", 4), "w4a8_g128": ("#d1570c", 4.25), "sgemm": ("#8c8c8c", 32)}
 COLUMNS = "m,k,n,kind,gops,share_of_peak,ratio_to_sgemm,weight_gb_per_s,read_gb_per_s"
 
@@ -71,11 +73,7 @@ def main():
 
     ridge = peak / read
     start = max(10**left, 10**bottom / read)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12" role="img">',
-        "<title>Rates of products of whole numbers under the roofs of the machine</title>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
-    ]
+    out = begin("Rates of products of whole numbers under the roofs of the machine")
     for power in range(left, right + 1):
         out.append(f'<line x1="{x(10**power):.1f}" x2="{x(10**power):.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" stroke="#e5e5e5"/>')
         out.append(f'<text x="{x(10**power):.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{10**power:g}</text>')
@@ -89,17 +87,10 @@ def main():
     out.append(f'<text x="{x(10**right):.1f}" y="{y(peak) - 6:.1f}" text-anchor="end" font-size="11">{peak:.0f} Gop/s in registers</text>')
     out.append(f'<text x="{x(ridge / 3) - 8:.1f}" y="{y(peak / 3):.1f}" text-anchor="end" font-size="11">{read:.1f} GB/s of memory</text>')
     for row, a, b in points:
-        out.append(
-            f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="4" fill="{KINDS[row["kind"]][0]}">'
-            f"<title>{row['kind']}, m {row['m']}, k {row['k']}, n {row['n']}: {b:.1f} Gop/s, {a:.1f} operations per byte</title></circle>"
-        )
-    at = 12
-    for kind in (k for k in KINDS if any(p[0]["kind"] == k for p in points)):
-        out.append(f'<circle cx="{at}" cy="{HEIGHT - 10}" r="4" fill="{KINDS[kind][0]}"/>')
-        out.append(f'<text x="{at + 7}" y="{HEIGHT - 6}" font-size="11">{kind}</text>')
-        at += 30 + 6 * len(kind)
-    out.append("</svg>")
-    print("\n".join(out))
+        title = f"{row['kind']}, m {row['m']}, k {row['k']}, n {row['n']}: {b:.1f} Gop/s, {a:.1f} operations per byte"
+        out.append(dot(x(a), y(b), KINDS[row["kind"]][0], title))
+    shown = [(KINDS[kind][0], kind) for kind in KINDS if any(p[0]["kind"] == kind for p in points)]
+    print("\n".join(out + end(shown, 30, 6)))
 
 
 main()

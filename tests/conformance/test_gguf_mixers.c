@@ -247,22 +247,25 @@ TEST(refused_by_name)
     check_refused(&delta, "float", "linear_key_head_dim is not linear_value_head_dim");
     check_refused(&latent, "w4a16_g32",
                   "model.layers.0.self_attn.kv_b_proj is quantized, and llama.cpp has the rows of its keys as columns");
-    latent.extra = "\"rope_interleave\": false";
-    check_refused(&latent, "float", "rope_interleave is false");
-    conv.extra = "\"routed_scaling_factor\": 2.0";
-    check_refused(&conv, "float", "routed_scaling_factor is not 1");
-    conv.extra = "\"norm_topk_prob\": false";
-    check_refused(&conv, "float", "norm_topk_prob is not set");
-    chunk.extra = "\"attention_chunk_size\": 64";
-    check_refused(&chunk, "float", "attention_chunk_size is not 8192");
-    chunk.extra = "\"attention_chunk_size\": 8192, \"no_rope_layer_interval\": 2";
-    check_refused(&chunk, "float", "other blocks slide or turn by their position than every fourth");
-    chunk.extra = "\"attention_chunk_size\": 8192, \"use_qk_norm\": false";
-    check_refused(&chunk, "float", "use_qk_norm is not what llama.cpp has for this number of experts");
-    scan.extra = "\"mamba_conv_bias\": false";
-    check_refused(&scan, "float", "its convolutions have no bias, which llama.cpp needs");
-    scan.extra = "\"time_step_limit\": [0.0, 0.5]";
-    check_refused(&scan, "float", "time_step_limit bounds steps, which llama.cpp does not");
+    const struct {
+        tiny_model *spec;
+        const char *extra, *words;
+    } options[] = {
+        {&latent, "\"rope_interleave\": false", "rope_interleave is false"},
+        {&conv, "\"routed_scaling_factor\": 2.0", "routed_scaling_factor is not 1"},
+        {&conv, "\"norm_topk_prob\": false", "norm_topk_prob is not set"},
+        {&chunk, "\"attention_chunk_size\": 64", "attention_chunk_size is not 8192"},
+        {&chunk, "\"attention_chunk_size\": 8192, \"no_rope_layer_interval\": 2",
+         "other blocks slide or turn by their position than every fourth"},
+        {&chunk, "\"attention_chunk_size\": 8192, \"use_qk_norm\": false",
+         "use_qk_norm is not what llama.cpp has for this number of experts"},
+        {&scan, "\"mamba_conv_bias\": false", "its convolutions have no bias, which llama.cpp needs"},
+        {&scan, "\"time_step_limit\": [0.0, 0.5]", "time_step_limit bounds steps, which llama.cpp does not"},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        options[i].spec->extra = options[i].extra;
+        check_refused(options[i].spec, "float", options[i].words);
+    }
     tiny_model grouped = tiny_wide("olmoe");
     grouped.n_kv = grouped.n_heads / 2;
     check_refused(&grouped, "float", "fewer heads for keys than for queries");

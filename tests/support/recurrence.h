@@ -41,6 +41,23 @@ static inline void scan_result_spoil(scan_result *r)
     memset(r->norms, 0xff, r->n_gates * sizeof *r->norms);
 }
 
+/* Run the n tokens from token t on; `memory` is what those before have left, and is left for those after. */
+typedef void scan_part_fn(void *user, size_t t, size_t n, float *memory);
+
+/* A window of 150 tokens in parts, whose memory of `size` elements passes from one to the next: one token, less than a
+ * chunk, and more. */
+static inline void scan_in_parts(scan_part_fn *run, void *user, size_t size)
+{
+    static const size_t parts[] = {1, 5, 64, 1, 70, 9};
+    float *memory;
+    ck_ok(CALM_NEW(ctx, ctx->scratch, memory, size));
+    for (size_t i = 0, t = 0; i < sizeof parts / sizeof *parts; t += parts[i++])
+        run(user, t, parts[i], memory);
+}
+
+/* How fast memories fade that are cut. */
+static const double scan_cut_speeds[] = {0, 0.1, 5};
+
 /* `of_square`: of the squares of norms, which are compared: those of a state that is nearly empty have the errors of
  * what it held before. */
 static inline void scan_result_near(const scan_result *r, double tolerance, double of_square)

@@ -123,25 +123,24 @@ TEST(any_decay)
 }
 END_OF_TEST
 
-/* A window in parts, whose memories pass from one to the next: one token, less than a chunk, and more. */
+static void run_part(void *user, size_t t, size_t n, float *memory)
+{
+    const fixture *f = user;
+    const size_t gates = t * small.n_heads, at = t * f->rows.stride;
+    const calm_mamba_rows part = {f->rows.x + at, f->rows.b + at, f->rows.c + at, f->rows.stride, n,
+                                  f->rows.step + gates, f->rows.decay + gates, f->rows.skip};
+    ck_ok(calm_mamba_scan(ctx, &small, &part, 64, f->result.out + gates * small.head_dim, f->result.norms + gates,
+                          NULL, memory));
+}
+
 TEST(cut_windows)
 {
-    static const size_t parts[] = {1, 5, 64, 1, 70, 9};
-    static const double speeds[] = {0, 0.1, 5};
-    for (size_t s = 0; s < sizeof speeds / sizeof *speeds; s++) {
+    for (size_t s = 0; s < sizeof scan_cut_speeds / sizeof *scan_cut_speeds; s++) {
         fixture f;
-        float *memory;
-        new_fixture(small, 150, speeds[s], &f);
+        new_fixture(small, 150, scan_cut_speeds[s], &f);
         expect(&f);
         scan_result_spoil(&f.result);
-        ck_ok(CALM_NEW(ctx, ctx->scratch, memory, calm_mamba_memory(&small)));
-        for (size_t i = 0, t = 0; i < sizeof parts / sizeof *parts; t += parts[i++]) {
-            const size_t gates = t * small.n_heads, at = t * f.rows.stride;
-            const calm_mamba_rows part = {f.rows.x + at, f.rows.b + at, f.rows.c + at, f.rows.stride, parts[i],
-                                          f.rows.step + gates, f.rows.decay + gates, f.rows.skip};
-            ck_ok(calm_mamba_scan(ctx, &small, &part, 64, f.result.out + gates * small.head_dim,
-                                  f.result.norms + gates, NULL, memory));
-        }
+        scan_in_parts(run_part, &f, calm_mamba_memory(&small));
         check(&f, 64);
     }
 }
