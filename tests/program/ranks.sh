@@ -339,6 +339,7 @@ part_kill() {
     # A busy machine kills a rank late: the evaluation gives it the time.
     small="$small --eval-samples 32"
     run 0 one $small || fail "$(tail -n 5 one.said)"
+    late=
     # Candidates that are there when a rank is killed; 0: it has just begun; 72 are all.
     for at in 0 1 3 5 8 11 14 18 22 26 30 35 40 45 50 55 60 64 68 71; do
         for rank in 0 1; do
@@ -356,6 +357,8 @@ part_kill() {
             status=$?
             [ $(($(date +%s) - began)) -le 10 ] || fail "$dir: took $(($(date +%s) - began)) s to end"
             [ $status -ne 0 ] || fail "$dir: ended with status 0"
+            # Killed when the result was there already: nothing is left to resume.
+            [ ! -e $dir/out ] || { late="$late $dir"; continue; }
             # At its very start a rank is not connected yet: mpirun alone says it then.
             [ $at = 0 ] || grep -q "^calm: rank $rank (process $victim on .*) ended while it worked on .*; " $dir.said ||
                 fail "$dir: $(cat $dir.said)"
@@ -363,6 +366,7 @@ part_kill() {
             check $ranks $dir one $small
         done
     done
+    [ "$(echo $late | wc -w)" -le 4 ] || fail "killed too late to resume: $late"
     # While the ranks measure together.
     make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
     run 0 wide $wide || fail "$(tail -n 5 wide.said)"
