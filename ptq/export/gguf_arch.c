@@ -98,7 +98,8 @@ static bool scale_is_known(const calm_config *config)
 /* Does the family slide in llama.cpp? */
 static bool slides(const calm_config *config)
 {
-    return is_family(config, "gemma2") || is_family(config, "modernbert") || is_gemma3(config) || is_family(config, "cohere2")
+    return is_family(config, "gemma2") || is_family(config, "modernbert") || is_gemma3(config)
+           || is_family(config, "cohere2")
            || is_family(config, "olmo3") || is_family(config, "gpt_oss") || config->chunked
            || (is_family(config, "exaone4") && config->n_blocks == 64);
 }

@@ -104,7 +104,8 @@ static calm_status read_added(calm_ctx *ctx, reader *in, bool sentencepiece)
             return malformed(ctx, in, "added_tokens: an entry lacks its id or content");
         if (sentencepiece && !special)
             CALM_TRY(with_spaces(ctx, text, &text));
-        set_token(in, id, text, strlen(text), special ? CALM_GGUF_PIECE_CONTROL : CALM_GGUF_PIECE_USER_DEFINED, sentencepiece ? -1000 : 0);
+        set_token(in, id, text, strlen(text), special ? CALM_GGUF_PIECE_CONTROL : CALM_GGUF_PIECE_USER_DEFINED,
+                  sentencepiece ? -1000 : 0);
     }
     return CALM_OK;
 }
@@ -416,7 +417,8 @@ static void add_bert_normalizer(calm_ctx *ctx, const reader *in, calm_gguf_keys 
 
 static calm_status add_wordpiece(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 {
-    const calm_json *normalizer = calm_json_get(in->root, "normalizer"), *pre = calm_json_get(in->root, "pre_tokenizer");
+    const calm_json *normalizer = calm_json_get(in->root, "normalizer"),
+                    *pre = calm_json_get(in->root, "pre_tokenizer");
     if (!find_part(normalizer, "normalizers", "BertNormalizer") || !find_part(pre, "pretokenizers", "BertPreTokenizer"))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a WordPiece without BertNormalizer and BertPreTokenizer, which "
                          "llama.cpp has in its code; take another --format", in->path);

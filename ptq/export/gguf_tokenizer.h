@@ -18,9 +18,9 @@
 /* Add the keys for the tokenizer in `dir` to `keys`: `n_tokens` of them, the rows of the embedding; tokens without a
  * row are left out with a warning, rows without a token are "[PAD<id>]".  `config` is config.json, for the ids of
  * special tokens that are not in tokenizer_config.json.  `embeds`: the model gives embeddings, so the token behind a
- * text is the end, whatever else config.json says ends what a model generates.  `pre` names the pre-tokenizer; NULL: it is found from the
- * pattern. CALM_EUNSUPPORTED: a kind of tokenizer that llama.cpp does not have, or a pattern whose name is not known,
- * with the pattern and the option that names it.  CALM_EFORMAT: files that contradict themselves. */
+ * text is the end, whatever else config.json says ends what a model generates.  `pre` names the pre-tokenizer; NULL: it
+ * is found from the pattern.  CALM_EUNSUPPORTED: a kind of tokenizer that llama.cpp does not have, or a pattern whose
+ * name is not known, with the pattern and the option that names it.  CALM_EFORMAT: files that contradict themselves. */
 calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_json *config, size_t n_tokens,
                                     bool embeds, const char *pre, calm_gguf_keys *keys);
 

@@ -308,8 +308,8 @@ static calm_status set_by_kind(calm_ctx *ctx, writer *w)
     for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(name, kinds[i].name) == 0)
             return kinds[i].set(ctx, w);
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokenizer.ggml.model: \"%.60s\" is not read, known are gpt2, llama, t5 "
-                     "and bert; put the tokenizer.json of the float model next to the file", calm_gguf_path(w->file),
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokenizer.ggml.model: \"%.60s\" is not read, known are gpt2, llama, "
+                     "t5 and bert; put the tokenizer.json of the float model next to the file", calm_gguf_path(w->file),
                      name ? name : "");
 }
 

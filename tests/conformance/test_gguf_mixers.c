@@ -382,7 +382,8 @@ TEST(encoders_refused_by_name)
         const char *extra, *words;
     } options[] = {
         {&modern, "\"hidden_activation\": \"relu\"", "its activation function is not the one"},
-        {&modern, "\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\", \"full_attention\"]",
+        {&modern, "\"layer_types\": [\"full_attention\", \"full_attention\", \"sliding_attention\", "
+                  "\"full_attention\"]",
          "other blocks slide than those between 0, n, 2 n"},
         {&mpnet, NULL, "calm does not write mpnet models to GGUF"},
     };

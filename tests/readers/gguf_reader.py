@@ -11,6 +11,7 @@
     gguf_reader.py sentences LIMIT MODEL FOLDER [MODEL FOLDER]...
                                               llama.cpp gives the ids of MODEL's tokenizer.json, and embeddings of length 1
                                               that differ by less than LIMIT from the pooled rows of transformers
+    gguf_reader.py near LEAST FILE FLOAT      llama.cpp's embeddings by FILE have a cosine of at least LEAST to those by FLOAT
     gguf_reader.py same MODEL FOLDER TEXT     llama.cpp gives the ids of MODEL's tokenizer.json on TEXT, and the greedy
                                               tokens and the perplexity of MODEL with the file's dequantized weights
 """
@@ -211,6 +212,16 @@ def check_sentences(model, folder):
     return worst
 
 
+def check_near(least, path, original):
+    """Quantized: the same sentences by both files."""
+    import llama_cpp
+
+    engines = [llama_cpp.Llama(p, n_ctx=512, n_threads=2, verbose=False, embedding=True) for p in (path, original)]
+    cosines = [numpy.dot(*(e.embed(text, normalize=True) for e in engines)) for text in SENTENCES]
+    print(f"{path}: cosine to the float file's embeddings at least {min(cosines):.5f}")
+    assert min(cosines) >= float(least), "too far apart"
+
+
 def loss(logits, ids):
     """Sum of -ln p of ids[1:] from rows 0 .. n - 2."""
     logits = logits.astype(numpy.float64)[: len(ids) - 1]
@@ -284,6 +295,9 @@ def main():
     mode, words = sys.argv[1], sys.argv[2:]
     if mode == "same":
         check_same(*words)
+        return
+    if mode == "near":
+        check_near(*words)
         return
     if mode == "blocks":
         check_blocks(*words)
