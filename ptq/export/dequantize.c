@@ -294,7 +294,8 @@ static calm_status open_gguf(work *w)
         w->result->n_dequantized += calm_ggml_find(entry->stored->type)->elements > 1;
     }
     calm_log(w->ctx, CALM_LOG_WARNING,
-             "%s: a GGUF file does not hold generation_config.json nor the keys of config.json that change no weight",
+             "%s: a GGUF file does not hold generation_config.json, modules.json nor the keys of config.json that "
+             "change no weight",
              w->path);
     return CALM_OK;
 }

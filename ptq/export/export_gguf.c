@@ -307,7 +307,8 @@ static calm_status prepare(calm_ctx *ctx, const calm_export_input *input, calm_g
     CALM_TRY(calm_gguf_add_arch(ctx, input->model, layout->file_type, keys));
     CALM_TRY(calm_model_table(ctx, input->model, false, &table));
     return calm_gguf_add_tokenizer(ctx, calm_model_dir(input->model), calm_model_text_json(input->model),
-                                   table->shape[0], input->options ? input->options->gguf_pre : NULL, keys);
+                                   table->shape[0], calm_model_config(input->model)->arch->encoder,
+                                   input->options ? input->options->gguf_pre : NULL, keys);
 }
 
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)

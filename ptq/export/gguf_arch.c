@@ -98,7 +98,8 @@ static bool scale_is_known(const calm_config *config)
 /* Does the family slide in llama.cpp? */
 static bool slides(const calm_config *config)
 {
-    return is_family(config, "gemma2") || is_gemma3(config) || is_family(config, "cohere2")
+    return is_family(config, "gemma2") || is_family(config, "modernbert") || is_gemma3(config)
+           || is_family(config, "cohere2")
            || is_family(config, "olmo3") || is_family(config, "gpt_oss") || config->chunked
            || (is_family(config, "exaone4") && config->n_blocks == 64);
 }
@@ -130,10 +131,43 @@ static void compare_blocks(const calm_config *config, bool *widths, bool *ropes,
     *ropes = config->arch->local_rope && config->rope[CALM_ROPE_LOCAL].theta != config->rope[CALM_ROPE_GLOBAL].theta;
     for (size_t i = 0; i < config->n_blocks; i++) {
         *widths |= slides(config) && config->window[i] && config->window[i] != window;
-        *ropes |= is_gemma3(config) && (config->window[i] != 0) != config->local_rope[i];
+        *ropes |= (is_gemma3(config) || is_family(config, "modernbert"))
+                  && (config->window[i] != 0) != config->local_rope[i];
         *experts |= config->moe.n_experts && calm_kind_at(config, i, CALM_SUBLAYER_MLP)
                     && config->moe.sparse[i] != (i >= lead);
     }
+}
+
+/* Has llama.cpp the activation function in this architecture?  Of BERT and ModernBERT it has GELU by tanh for both. */
+static bool activation_is_known(const calm_config *config, const calm_gguf_arch *as)
+{
+    const calm_activation found = config->activation;
+    const bool gelu = found == CALM_ACTIVATION_GELU || found == CALM_ACTIVATION_GELU_TANH;
+    if (strcmp(as->name, "bert") == 0)
+        return gelu;
+    if (is_family(config, "modernbert"))
+        return gelu || found == CALM_ACTIVATION_SILU;
+    if (is_family(config, "gemma2") || is_gemma3(config) || is_family(config, "starcoder2"))
+        return found == CALM_ACTIVATION_GELU_TANH;
+    return found == (as->single ? CALM_ACTIVATION_RELU2 : CALM_ACTIVATION_SILU);
+}
+
+/* What is in the log of an encoder, and of other models that give embeddings. */
+static void warn_of_encoder(calm_ctx *ctx, const calm_config *config, const calm_gguf_arch *as)
+{
+    bool dense = false;
+    for (size_t i = 0; config->pooling && i < config->pooling->n_steps; i++)
+        dense |= config->pooling->steps[i].dense;
+    if (dense)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: what modules.json lists behind the pooling is not in the file: llama.cpp gives pooled rows");
+    if (as->both_ways && config->arch->names->head)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: the head for masked tokens is not in the file: llama.cpp gives embeddings");
+    if (as->both_ways && config->activation == CALM_ACTIVATION_GELU)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: llama.cpp computes GELU by tanh, up to 0.00047 from the model's by erf: its embeddings are "
+                 "slightly others");
 }
 
 calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
@@ -143,9 +177,6 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
     const bool gemma = is_family(config, "gemma2") || is_gemma3(config);
     const bool yarn = rope->kind == CALM_ROPE_YARN;
-    const calm_activation usual = gemma || is_family(config, "starcoder2") ? CALM_ACTIVATION_GELU_TANH
-                                  : as && as->single                      ? CALM_ACTIVATION_RELU2
-                                                                          : CALM_ACTIVATION_SILU;
     const bool top_k = config->moe.n_experts && as && !as->routes && config->moe.norm_top_k != as->norm_top_k;
     bool widths, ropes, experts;
     if (as && as->other)
@@ -163,7 +194,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         bool found;
         const char *what;
     } refused[] = {
-        {config->arch->encoder && !config->both_ways, "its tokens do not see those behind them, as llama.cpp has it"},
+        {as->both_ways && !config->both_ways, "its tokens do not see those behind them, as llama.cpp has it"},
         {config->pooling && config->pooling->mode > CALM_POOLING_LAST,
          "sentences are pooled neither by the mean of their rows nor by one row, as llama.cpp does"},
         {as->square && config->n_heads * config->head_dim != config->hidden,
@@ -173,7 +204,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
          "this architecture"},
         {as->fixed_head && !config->tied,
          "it has its own head, which llama.cpp does not have in this architecture"},
-        {config->activation != usual,
+        {!activation_is_known(config, as),
          "its activation function is not the one that llama.cpp has for its architecture"},
         {!scale_is_known(config), "attention scores are scaled by another number than llama.cpp derives from head_dim "
                                   "(query_pre_attn_scalar)"},
@@ -222,9 +253,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: llama.cpp normalises the latents of queries and keys with rms_norm_eps (%g), where the model "
                  "has 1e-6: it computes slightly other logits", (double)config->norm_eps);
-    if (config->pooling && config->pooling->n_steps)
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "gguf: what modules.json lists behind the pooling is not in the file: llama.cpp gives pooled rows");
+    warn_of_encoder(ctx, config, as);
     if (calm_model_is_wrapped(model))
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: the file holds the text model of %s alone; the other parts of a checkpoint go into a "
@@ -293,7 +322,7 @@ static void add_rope(writer *to, const calm_config *config)
         add_yarn_factors(to, config);
     if (config->query_growth.beta > 0)
         add_f32(to, "attention.temperature_scale", (double)config->query_growth.beta);
-    if (is_gemma3(config))
+    if (is_gemma3(config) || is_family(config, "modernbert"))
         add_f32(to, "rope.freq_base_swa", config->rope[CALM_ROPE_LOCAL].theta);
 }
 
@@ -308,6 +337,10 @@ static void add_windows(writer *to, const calm_config *config)
                                                                 : window);
     if (calm_gguf_arch_in(config)->quarter || is_family(config, "gpt_oss"))
         return;
+    if (is_family(config, "modernbert")) {
+        add_u32(to, "attention.sliding_window_pattern", calm_gguf_global_step(config));
+        return;
+    }
     calm_gguf_add_array(to->keys, key(to, "attention.sliding_window_pattern"), CALM_GGUF_BOOL, config->n_blocks);
     for (size_t i = 0; i < config->n_blocks; i++)
         calm_gguf_element_bool(to->keys, config->window[i] != 0);
@@ -420,11 +453,21 @@ static void add_inner(writer *to, const calm_config *config)
         calm_gguf_element_i32(to->keys, calm_kind_at(config, i, CALM_SUBLAYER_MLP) ? (int32_t)inner : 0);
 }
 
-/* How an encoder makes one row of a sentence's: the mean is 1, the first token's 2, the last one's 3. */
+/* How a sentence's rows become one: the mean is 1, the first token's 2, the last one's 3. */
 static void add_pooling(writer *to, const calm_config *config)
 {
-    if (calm_gguf_arch_in(config)->both_ways)
+    const calm_gguf_arch *as = calm_gguf_arch_in(config);
+    if (as->both_ways || config->pooling)
         add_u32(to, "pooling_type", 1 + (size_t)(config->pooling ? config->pooling->mode : CALM_POOLING_MEAN));
+    if (!as->bare)
+        return;
+    calm_gguf_add_bool(to->keys, key(to, "attention.causal"), false);
+    /* llama.cpp takes GELU where nothing is said. */
+    if (is_family(config, "modernbert") && config->activation == CALM_ACTIVATION_SILU)
+        calm_gguf_add_string(to->keys, key(to, "hidden_activation"), "silu");
+    /* Not 0, even of a model without types. */
+    if (strcmp(as->name, "bert") == 0 || strcmp(as->name, "nomic-bert") == 0)
+        calm_gguf_add_u32(to->keys, "tokenizer.ggml.token_type_count", (uint32_t)calm_size_max(1, config->n_types));
 }
 
 /* Multipliers, where the family has them. */
@@ -488,7 +531,7 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
     calm_gguf_add_u32(keys, "general.file_type", file_type);
     calm_gguf_add_u32(keys, "general.quantization_version", 2);
     add_u32(&to, "block_count", config->n_blocks);
-    add_u32(&to, "context_length", config->max_positions);
+    add_u32(&to, "context_length", calm_config_positions(config));
     add_u32(&to, "embedding_length", config->hidden);
     add_inner(&to, config);
     add_heads(&to, config);

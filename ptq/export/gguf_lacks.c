@@ -4,6 +4,8 @@
 #include "ptq/export/gguf_lacks.h"
 
 #include <math.h>
+#include <stdint.h>
+#include <string.h>
 
 #include "ptq/model/kind.h"
 
@@ -115,10 +117,48 @@ static const char *lacks_chunk(const calm_config *config, const calm_gguf_arch *
                : NULL;
 }
 
+size_t calm_gguf_global_step(const calm_config *config)
+{
+    size_t step = 1;
+    bool same = true;
+    while (step < config->n_blocks && config->window[step])
+        step++;
+    if (config->window[0])
+        step = 0;
+    for (size_t i = 0; i < config->n_blocks; i++)
+        same &= (config->window[i] == 0) == (step && i % step == 0);
+    return same ? step : SIZE_MAX;
+}
+
+/* Has a linear of a block a bias? */
+static bool has_biases(const calm_config *config)
+{
+    bool biased = false;
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)
+        biased |= config->arch->names->role[role] && config->bias[role];
+    return biased;
+}
+
+/* The same of encoders, of which modern-bert.cpp, eurobert.cpp and, for nomic-bert, bert.cpp have no biases. */
+static const char *lacks_encoder(const calm_config *config, const calm_gguf_arch *as)
+{
+    const bool modern = strcmp(as->name, "modern-bert") == 0;
+    if (!as->bare)
+        return NULL;
+    return !as->biases && has_biases(config)
+               ? "its linears have biases (attention_bias, mlp_bias), which llama.cpp does not have here"
+           : modern && config->norm_bias ? "norm_bias is set, but llama.cpp's norms have no bias in this architecture"
+           : modern && calm_gguf_global_step(config) == SIZE_MAX
+               ? "other blocks slide than those between 0, n, 2 n, ..., as llama.cpp has them"
+           : modern && config->rope[CALM_ROPE_GLOBAL].kind != CALM_ROPE_DEFAULT
+               ? "rope_scaling, which llama.cpp does not have for both rotary embeddings of this architecture"
+               : NULL;
+}
+
 const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as)
 {
     const char *const all[] = {lacks_latent(config), lacks_mixer(config, as), lacks_scan(config, as),
-                               lacks_chunk(config, as)};
+                               lacks_chunk(config, as), lacks_encoder(config, as)};
     const char *found = NULL;
     for (size_t i = 0; i < sizeof all / sizeof *all && !found; i++)
         found = all[i];

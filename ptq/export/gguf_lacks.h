@@ -8,6 +8,10 @@
  * way only; NULL: there is none. */
 const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as);
 
+/* Of a model in which blocks 0, n, 2 n, ... see everything and the others slide: n; 0: all slide; SIZE_MAX: it is none
+ * such. */
+size_t calm_gguf_global_step(const calm_config *config);
+
 /* Of a model with experts in every n-th block: n; 0: no block has any, or others do. */
 size_t calm_gguf_moe_step(const calm_config *config);
 

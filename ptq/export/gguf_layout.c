@@ -94,9 +94,10 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
         CALM_TRY(calm_gguf_type_of(ctx, &job->scheme, part->of.module, part->of.source->shape[1], out));
         return check_order(ctx, part, *out);
     }
-    /* Vectors and what routes tokens are float32, as llama.cpp computes with them. */
+    /* Vectors, what routes tokens and what is added to an embedding are float32, as llama.cpp computes with them. */
     const bool stays_f32 = part->of.source->n_dims != 2 || strstr(part->spot.name, "ffn_gate_inp")
-                           || strstr(part->spot.name, "exp_probs_b");
+                           || strstr(part->spot.name, "exp_probs_b") || strstr(part->spot.name, "position_embd")
+                           || strstr(part->spot.name, "token_types");
     *out = stays_f32 ? CALM_GGML_F32 : float_type(b, part->of.source->dtype);
     return CALM_OK;
 }
@@ -125,6 +126,7 @@ static calm_status add(calm_ctx *ctx, builder *b, calm_gguf_part *part)
     *tensor = (calm_gguf_tensor){.name = part->spot.name, .n_dims = source->n_dims, .dims = {shape[0], 1, 1, 1}};
     part->order = calm_gguf_order_of(part->spot.form, part->order.head_dim, &b->out->widths);
     part->order.half = shape[0] / 2;
+    part->order.skipped = part->spot.form == CALM_GGUF_LATER_ROWS ? config->position_base : 0;
     CALM_TRY(find_type(ctx, b, part, &tensor->type));
     if (calm_gguf_order_is_vector(part->order.form))
         tensor->n_dims = calm_gguf_order_dims(&part->order, shape[0], 1, tensor->dims);
@@ -249,6 +251,14 @@ static long block_of(const calm_gguf_spot *spot)
     return strncmp(spot->name, "blk.", 4) == 0 ? strtol(spot->name + 4, NULL, 10) : -1;
 }
 
+/* Does a tensor of the checkpoint belong to a block? */
+static bool is_in_block(const calm_config *config, const char *prefix, const char *name)
+{
+    const char *blocks = config->arch->names->blocks;
+    const size_t length = strlen(prefix), n = strlen(blocks);
+    return strncmp(name, prefix, length) == 0 && strncmp(name + length, blocks, n) == 0 && name[length + n] == '.';
+}
+
 calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *out)
 {
     const calm_model *model = input->model;
@@ -278,6 +288,9 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
             continue;
         CALM_TRY(calm_gguf_spot_of(ctx, config->arch, calm_gguf_arch_in(config), calm_model_prefix(model), name,
                                    &spots[i], &known));
+        /* An encoder's pooler, and its head for masked tokens, of which calm_gguf_check_arch has warned. */
+        if (!known && calm_gguf_arch_in(config)->both_ways && !is_in_block(config, calm_model_prefix(model), name))
+            continue;
         if (!known)
             return no_place(ctx, &b, name);
     }

@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ptq/base/base64.h"
 #include "ptq/base/file.h"
 #include "ptq/export/gguf_templates.h"
+#include "ptq/export/gguf_tokenizer_impl.h"
 #include "ptq/tokenizer/vocab.h"
 
 #define FILE_MAX ((size_t)64 * 1024 * 1024)
@@ -16,22 +18,8 @@
 /* A token that no merge makes: merged last. */
 #define NO_SCORE (-1e9f)
 
-typedef enum token_type { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 } token_type;
-
-typedef struct token {
-    const char *text;    /* NULL: no token has this id */
-    size_t n;
-    float score;
-    token_type type;
-} token;
-
-typedef struct reader {
-    const char *path;
-    const calm_json *root, *config, *settings;    /* tokenizer.json, config.json, tokenizer_config.json (NULL: none) */
-    const calm_json *model;                       /* of tokenizer.json                                               */
-    token *tokens;                                /* [n] */
-    size_t n, n_left_out;
-} reader;
+typedef calm_gguf_written_token token;
+typedef calm_gguf_vocab_reader reader;
 
 static calm_status malformed(calm_ctx *ctx, const reader *in, const char *what)
 {
@@ -40,7 +28,7 @@ static calm_status malformed(calm_ctx *ctx, const reader *in, const char *what)
 
 /* ---- tokens ---- */
 
-static void set_token(reader *in, int64_t id, const char *text, size_t n, token_type type, float score)
+static void set_token(reader *in, int64_t id, const char *text, size_t n, calm_gguf_piece_kind type, float score)
 {
     if (id < 0 || (uint64_t)id >= in->n)
         in->n_left_out++;
@@ -65,7 +53,7 @@ static calm_status read_vocab(calm_ctx *ctx, reader *in)
         const int64_t id = calm_json_int(value, -1);
         if (id < 0)
             return malformed(ctx, in, "model.vocab: an id is not a whole number from 0 on");
-        set_token(in, id, text, strlen(text), NORMAL, 0);
+        set_token(in, id, text, strlen(text), CALM_GGUF_PIECE_NORMAL, 0);
     }
     return CALM_OK;
 }
@@ -80,7 +68,7 @@ static calm_status read_pieces(calm_ctx *ctx, reader *in)
         const char *text = calm_json_string(piece, NULL);
         if (!text)
             return malformed(ctx, in, "model.vocab: a piece is not a string");
-        set_token(in, (int64_t)i, text, calm_json_string_length(piece), NORMAL,
+        set_token(in, (int64_t)i, text, calm_json_string_length(piece), CALM_GGUF_PIECE_NORMAL,
                   (float)calm_json_number(calm_json_at(calm_json_at(vocab, i), 1), 0));
     }
     return CALM_OK;
@@ -116,7 +104,8 @@ static calm_status read_added(calm_ctx *ctx, reader *in, bool sentencepiece)
             return malformed(ctx, in, "added_tokens: an entry lacks its id or content");
         if (sentencepiece && !special)
             CALM_TRY(with_spaces(ctx, text, &text));
-        set_token(in, id, text, strlen(text), special ? CONTROL : USER_DEFINED, sentencepiece ? -1000 : 0);
+        set_token(in, id, text, strlen(text), special ? CALM_GGUF_PIECE_CONTROL : CALM_GGUF_PIECE_USER_DEFINED,
+                  sentencepiece ? -1000 : 0);
     }
     return CALM_OK;
 }
@@ -143,7 +132,7 @@ static calm_status fill_gaps(calm_ctx *ctx, reader *in)
         if (in->tokens[i].text)
             continue;
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "[PAD%zu]", i));
-        in->tokens[i] = (token){name, strlen(name), NO_SCORE, UNUSED};
+        in->tokens[i] = (token){name, strlen(name), NO_SCORE, CALM_GGUF_PIECE_UNUSED};
     }
     CALM_TRY(check_unique(ctx, in));
     if (in->n_left_out)
@@ -234,7 +223,7 @@ static calm_status score_merges(calm_ctx *ctx, reader *in)
     calm_vocab vocab;
     CALM_TRY(calm_vocab_init(ctx, ctx->scratch, &vocab, in->n));
     for (size_t i = 0; i < in->n; i++)
-        if (in->tokens[i].text && in->tokens[i].type == NORMAL) {
+        if (in->tokens[i].text && in->tokens[i].type == CALM_GGUF_PIECE_NORMAL) {
             calm_vocab_add(&vocab, in->tokens[i].text, (uint32_t)in->tokens[i].n, (uint32_t)i);
             in->tokens[i].score = NO_SCORE;
         }
@@ -245,83 +234,6 @@ static calm_status score_merges(calm_ctx *ctx, reader *in)
             in->tokens[id].score = -(float)i;
     }
     return CALM_OK;
-}
-
-/* ---- special tokens ---- */
-
-/* The id of a text among added tokens, then in the vocabulary; -1: none. */
-static int64_t id_of(const reader *in, const char *text)
-{
-    for (size_t i = in->n; text && i-- > 0;)
-        if (in->tokens[i].type != UNUSED && in->tokens[i].n == strlen(text)
-            && memcmp(in->tokens[i].text, text, in->tokens[i].n) == 0)
-            return (int64_t)i;
-    return -1;
-}
-
-/* "bos": what tokenizer_config.json says, else config.json. */
-static int64_t special_id(const reader *in, const char *which)
-{
-    char key[32];
-    snprintf(key, sizeof key, "%s_token", which);
-    const calm_json *entry = calm_json_get(in->settings, key);
-    const char *text = calm_json_string(entry, calm_json_string(calm_json_get(entry, "content"), NULL));
-    int64_t id = id_of(in, text);
-    snprintf(key, sizeof key, "%s_token_id", which);
-    entry = calm_json_get(in->config, key);
-    if (id < 0)
-        id = calm_json_int(entry, calm_json_int(calm_json_at(entry, 0), -1));
-    return id >= 0 && (uint64_t)id < in->n ? id : -1;
-}
-
-/* The "single" template of the post-processor; NULL: none. */
-static const calm_json *find_template(const reader *in)
-{
-    const calm_json *processor = calm_json_get(in->root, "post_processor"),
-                    *list = calm_json_get(processor, "processors");
-    for (size_t i = 0; i < calm_json_size(list); i++)
-        if (calm_json_get(calm_json_at(list, i), "single"))
-            processor = calm_json_at(list, i);
-    return calm_json_get(processor, "single");
-}
-
-/* Is a special token added before (or behind) the text?  *id: which one.  The template says it; without one,
- * tokenizer_config.json's add_bos_token (add_eos_token). */
-static bool is_added(const reader *in, bool before, int64_t *id)
-{
-    const calm_json *single = find_template(in);
-    const size_t n = calm_json_size(single);
-    const calm_json *piece = calm_json_at(single, before ? 0 : n - (n > 0));
-    const char *text = calm_json_string(calm_json_get(calm_json_get(piece, "SpecialToken"), "id"), NULL);
-    if (!single)
-        return *id >= 0
-               && calm_json_bool(calm_json_get(in->settings, before ? "add_bos_token" : "add_eos_token"), false);
-    if (!text || id_of(in, text) < 0)
-        return false;
-    *id = id_of(in, text);
-    return true;
-}
-
-static void add_special(const reader *in, calm_gguf_keys *keys)
-{
-    static const struct {
-        const char *name, *key;
-    } list[] = {{"bos", "tokenizer.ggml.bos_token_id"},
-                {"eos", "tokenizer.ggml.eos_token_id"},
-                {"unk", "tokenizer.ggml.unknown_token_id"},
-                {"pad", "tokenizer.ggml.padding_token_id"}};
-    enum { BOS, EOS, N = sizeof list / sizeof *list };
-    int64_t ids[N];
-    for (size_t i = 0; i < N; i++)
-        ids[i] = special_id(in, list[i].name);
-    const bool add_bos = is_added(in, true, &ids[BOS]);
-    int64_t last = ids[EOS];
-    const bool add_eos = is_added(in, false, &last) && last == ids[EOS]; /* another one llama.cpp does not add */
-    for (size_t i = 0; i < N; i++)
-        if (ids[i] >= 0)
-            calm_gguf_add_u32(keys, list[i].key, (uint32_t)ids[i]);
-    calm_gguf_add_bool(keys, "tokenizer.ggml.add_bos_token", add_bos);
-    calm_gguf_add_bool(keys, "tokenizer.ggml.add_eos_token", add_eos);
 }
 
 /* ---- kinds of tokenizers ---- */
@@ -377,10 +289,10 @@ static void mark_kinds(reader *in, const char *unknown, int64_t unknown_id)
     for (size_t i = 0; i < in->n; i++) {
         token *t = &in->tokens[i];
         if (t->text && is_byte(t->text, t->n))
-            t->type = BYTE;
+            t->type = CALM_GGUF_PIECE_BYTE;
         if ((int64_t)i == unknown_id
             || (t->text && unknown && t->n == strlen(unknown) && memcmp(t->text, unknown, t->n) == 0))
-            t->type = UNKNOWN;
+            t->type = CALM_GGUF_PIECE_UNKNOWN;
     }
 }
 
@@ -410,19 +322,112 @@ static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *
     return CALM_OK;
 }
 
+/* A second token with the text of the unknown one, which some files add: llama.cpp stops at it, and a text becomes it
+ * only where the text says so. */
+static void drop_second_unknown(calm_ctx *ctx, reader *in, int64_t unknown)
+{
+    const token *first = unknown >= 0 && (uint64_t)unknown < in->n ? &in->tokens[unknown] : NULL;
+    for (size_t i = 0; first && first->text && i < in->n; i++) {
+        token *t = &in->tokens[i];
+        if (t == first || !t->text || t->n != first->n || memcmp(t->text, first->text, t->n) != 0)
+            continue;
+        calm_log(ctx, CALM_LOG_WARNING, "%s: token %zu is \"%.60s\" as token %lld is, the unknown one; it is left out",
+                 in->path, i, t->text, (long long)unknown);
+        *t = (token){0};
+    }
+}
+
+/* Is a run of spaces one, and are there none at the ends? */
+static bool merges_spaces(const reader *in)
+{
+    const calm_json *normalizer = calm_json_get(in->root, "normalizer"),
+                    *replace = find_part(normalizer, "normalizers", "Replace"),
+                    *pattern = calm_json_get(replace, "pattern");
+    return find_part(calm_json_get(in->root, "pre_tokenizer"), "pretokenizers", "WhitespaceSplit")
+           || strcmp(calm_json_string(calm_json_get(pattern, "Regex"), ""), " {2,}") == 0;
+}
+
+/* The character map of SentencePiece, as its bytes. */
+static calm_status add_charsmap(calm_ctx *ctx, const reader *in, calm_gguf_keys *keys)
+{
+    const calm_json *part = find_part(calm_json_get(in->root, "normalizer"), "normalizers", "Precompiled"),
+                    *map = calm_json_get(part, "precompiled_charsmap");
+    const size_t n_letters = calm_json_string_length(map);
+    unsigned char *bytes;
+    size_t n;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (!part || !n_letters)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, bytes, n_letters));
+    if (!calm_base64_decode(calm_json_string(map, ""), n_letters, bytes, &n))
+        return malformed(ctx, in, "normalizer.precompiled_charsmap: expected base64");
+    calm_gguf_add_bytes(keys, "tokenizer.ggml.precompiled_charsmap", bytes, n);
+    return CALM_OK;
+}
+
 static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 {
-    const calm_json *pre = calm_json_get(in->root, "pre_tokenizer");
-    if (find_part(calm_json_get(in->root, "normalizer"), "normalizers", "Precompiled"))
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: a Unigram with a precompiled character map; calm does not write it to GGUF", in->path);
     CALM_TRY(read_pieces(ctx, in));
     CALM_TRY(read_added(ctx, in, true));
-    mark_kinds(in, NULL, calm_json_int(calm_json_get(in->model, "unk_id"), -1));
+    const int64_t unknown = calm_json_int(calm_json_get(in->model, "unk_id"), -1);
+    mark_kinds(in, NULL, unknown);
+    drop_second_unknown(ctx, in, unknown);
     CALM_TRY(add_tokens(ctx, in, "t5", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
-    calm_gguf_add_bool(keys, "tokenizer.ggml.remove_extra_whitespaces",
-                       find_part(pre, "pretokenizers", "WhitespaceSplit") != NULL);
+    calm_gguf_add_bool(keys, "tokenizer.ggml.remove_extra_whitespaces", merges_spaces(in));
+    return add_charsmap(ctx, in, keys);
+}
+
+/* ---- WordPiece ---- */
+
+/* Tokens as llama.cpp has them: "##ing" is "ing" and "play" begins with U+2581; added ones stay as they are. */
+static calm_status mark_words(calm_ctx *ctx, reader *in, const char *prefix)
+{
+    const size_t length = strlen(prefix);
+    for (size_t i = 0; i < in->n; i++) {
+        token *t = &in->tokens[i];
+        char *text;
+        if (!t->text || t->type != CALM_GGUF_PIECE_NORMAL)
+            continue;
+        if (length && t->n > length && memcmp(t->text, prefix, length) == 0) {
+            t->text += length;
+            t->n -= length;
+            continue;
+        }
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, SPACE "%s", t->text));
+        t->text = text;
+        t->n += strlen(SPACE);
+    }
+    return CALM_OK;
+}
+
+/* How llama.cpp normalises; where nothing is said, accents go with upper case. */
+static void add_bert_normalizer(calm_ctx *ctx, const reader *in, calm_gguf_keys *keys)
+{
+    const calm_json *part = find_part(calm_json_get(in->root, "normalizer"), "normalizers", "BertNormalizer");
+    const bool lower = calm_json_bool(calm_json_get(part, "lowercase"), true);
+    if (!calm_json_bool(calm_json_get(part, "clean_text"), true)
+        || !calm_json_bool(calm_json_get(part, "handle_chinese_chars"), true))
+        calm_log(ctx, CALM_LOG_WARNING, "%s: clean_text or handle_chinese_chars is switched off; llama.cpp does both",
+                 in->path);
+    calm_gguf_add_bool(keys, "tokenizer.ggml.normalizer.lowercase", lower);
+    calm_gguf_add_bool(keys, "tokenizer.ggml.normalizer.strip_accents",
+                       calm_json_bool(calm_json_get(part, "strip_accents"), lower));
+}
+
+static calm_status add_wordpiece(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
+{
+    const calm_json *normalizer = calm_json_get(in->root, "normalizer"),
+                    *pre = calm_json_get(in->root, "pre_tokenizer");
+    if (!find_part(normalizer, "normalizers", "BertNormalizer") || !find_part(pre, "pretokenizers", "BertPreTokenizer"))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a WordPiece without BertNormalizer and BertPreTokenizer, which "
+                         "llama.cpp has in its code; take another --format", in->path);
+    CALM_TRY(read_vocab(ctx, in));
+    CALM_TRY(read_added(ctx, in, false));
+    CALM_TRY(mark_words(ctx, in, calm_json_string(calm_json_get(in->model, "continuing_subword_prefix"), "##")));
+    CALM_TRY(add_tokens(ctx, in, "bert", "default", keys));
+    in->embeds = true;    /* whatever the model is for: llama.cpp needs the ids */
+    add_bert_normalizer(ctx, in, keys);
     return CALM_OK;
 }
 
@@ -432,9 +437,11 @@ static calm_status add_by_kind(calm_ctx *ctx, reader *in, const char *pre, calm_
     const char *type = calm_json_string(calm_json_get(in->model, "type"), assumed);
     if (strcmp(type, "Unigram") == 0)
         return add_unigram(ctx, in, keys);
+    if (strcmp(type, "WordPiece") == 0)
+        return add_wordpiece(ctx, in, keys);
     if (strcmp(type, "BPE") != 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a model of type %s; calm writes BPE and Unigram to GGUF",
-                         in->path, type);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: a model of type %s; calm writes BPE, Unigram and WordPiece to "
+                         "GGUF", in->path, type);
     if (find_part(calm_json_get(in->root, "pre_tokenizer"), "pretokenizers", "ByteLevel"))
         return add_byte_level(ctx, in, pre, keys);
     if (calm_json_bool(calm_json_get(in->model, "byte_fallback"), false))
@@ -446,9 +453,9 @@ static calm_status add_by_kind(calm_ctx *ctx, reader *in, const char *pre, calm_
 }
 
 calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_json *config, size_t n_tokens,
-                                    const char *pre, calm_gguf_keys *keys)
+                                    bool embeds, const char *pre, calm_gguf_keys *keys)
 {
-    reader in = {.config = config, .n = n_tokens};
+    reader in = {.config = config, .n = n_tokens, .embeds = embeds};
     CALM_SCOPED_JSON(root);
     CALM_SCOPED_JSON(settings);
     char *path, *settings_path;
@@ -468,6 +475,6 @@ calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_j
     in.settings = settings;
     CALM_TRY(CALM_NEW(ctx, ctx->out, in.tokens, in.n));
     CALM_TRY(add_by_kind(ctx, &in, pre, keys));
-    add_special(&in, keys);
+    calm_gguf_add_special(&in, keys);
     return calm_gguf_add_templates(ctx, dir, settings, keys);
 }

@@ -2,7 +2,8 @@
  *
  *   byte-level BPE        tokenizer.ggml.model "gpt2": tokens, types, merges, and the pre-tokenizer's name
  *   SentencePiece's BPE   "llama": tokens, types, and scores that rise as merges come earlier
- *   Unigram               "t5": tokens, types and scores (not with a precompiled character map)
+ *   Unigram               "t5": tokens, types, scores and the precompiled character map
+ *   WordPiece             "bert": words begin with U+2581, and what continues them has no mark
  *   no tokenizer.json     "none": llama.cpp then takes ids alone
  *
  * Types of tokens: 1 normal, 2 unknown, 3 control (added, special), 4 user-defined (added), 5 unused, 6 byte. */
@@ -16,10 +17,11 @@
 
 /* Add the keys for the tokenizer in `dir` to `keys`: `n_tokens` of them, the rows of the embedding; tokens without a
  * row are left out with a warning, rows without a token are "[PAD<id>]".  `config` is config.json, for the ids of
- * special tokens that are not in tokenizer_config.json.  `pre` names the pre-tokenizer; NULL: it is found from the
- * pattern. CALM_EUNSUPPORTED: a kind of tokenizer that llama.cpp does not have, or a pattern whose name is not known,
- * with the pattern and the option that names it.  CALM_EFORMAT: files that contradict themselves. */
+ * special tokens that are not in tokenizer_config.json.  `embeds`: the model gives embeddings, so the token behind a
+ * text is the end, whatever else config.json says ends what a model generates.  `pre` names the pre-tokenizer; NULL: it
+ * is found from the pattern.  CALM_EUNSUPPORTED: a kind of tokenizer that llama.cpp does not have, or a pattern whose
+ * name is not known, with the pattern and the option that names it.  CALM_EFORMAT: files that contradict themselves. */
 calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_json *config, size_t n_tokens,
-                                    const char *pre, calm_gguf_keys *keys);
+                                    bool embeds, const char *pre, calm_gguf_keys *keys);
 
 #endif

@@ -87,6 +87,12 @@ void calm_gguf_add_array(calm_gguf_keys *keys, const char *name, calm_gguf_kind 
     append_number(&keys->bytes, n, 8);
 }
 
+void calm_gguf_add_bytes(calm_gguf_keys *keys, const char *name, const void *bytes, size_t n)
+{
+    calm_gguf_add_array(keys, name, CALM_GGUF_U8, n);
+    calm_text_append(&keys->bytes, bytes, n);
+}
+
 void calm_gguf_element_string(calm_gguf_keys *keys, const char *text, size_t n_bytes)
 {
     append_string(&keys->bytes, text, n_bytes);

@@ -38,6 +38,9 @@ void calm_gguf_element_i32(calm_gguf_keys *keys, int32_t value);
 void calm_gguf_element_f32(calm_gguf_keys *keys, float value);
 void calm_gguf_element_bool(calm_gguf_keys *keys, bool value);
 
+/* Append a key that holds an array of bytes [n], whole. */
+void calm_gguf_add_bytes(calm_gguf_keys *keys, const char *name, const void *bytes, size_t n);
+
 typedef struct calm_gguf_writer {
     calm_writer file;
     const calm_gguf_tensor *tensors;    /* [n] name, type, n_dims, dims; borrowed */

@@ -16,7 +16,7 @@ static void first_word(const char *list, char word[64])
 /* With its head or without. */
 static bool is_gemma3(const builder *b)
 {
-    return calm_gguf_is_family(b, "gemma3") || b->list->as->both_ways;
+    return calm_gguf_is_family(b, "gemma3") || calm_gguf_is_family(b, "embeddinggemma");
 }
 
 static bool is_gemma(const builder *b)
@@ -52,6 +52,9 @@ static void add_rope(builder *b, int64_t context)
 {
     char name[128];
     const calm_gguf_key *type = calm_gguf_find_of(b, "rope.scaling.type", name);
+    /* An encoder with a table of positions has none, ModernBERT has two bases under other keys. */
+    if (b->list->as->bare && (b->list->arch->default_rope_theta == 0 || b->list->arch->theta_key))
+        return;
     calm_gguf_set_number(b->config, "rope_theta", calm_gguf_take_number(b, "rope.freq_base", 10000));
     /* llama.cpp has the theta of sliding blocks in its code, older files do not have the key. */
     if (is_gemma3(b))
@@ -125,9 +128,6 @@ static void add_gemma(builder *b, int64_t n_blocks, int64_t hidden, int64_t head
     calm_json_set_string(b->config, "hidden_activation", "gelu_pytorch_tanh");
     if (b->list->as->both_ways)
         calm_json_set_bool(b->config, "use_bidirectional_attention", true);
-    /* Another way is in modules.json, which a file has not. */
-    if (b->list->as->both_ways && calm_gguf_take_size(b, "pooling_type", 1) != 1)
-        calm_gguf_complain(b, "gemma-embedding.pooling_type", "expected 1, the mean, as calm reads such files");
     /* The largest of each generation alone divides scores by sqrt(hidden / heads); files do not say so. */
     calm_json_set_int(b->config, "query_pre_attn_scalar", large ? hidden / heads : head_dim);
     for (int i = 0; i < 2; i++) {
@@ -357,6 +357,17 @@ static void add_ids(builder *b)
             calm_json_set_int(b->config, keys[i][1], id);
 }
 
+/* A family whose code has the number, which a file may contradict. */
+static void check_eps(builder *b)
+{
+    const float fixed = (float)b->list->arch->default_eps;
+    char name[128];
+    calm_gguf_find_of(b, "attention.layer_norm_epsilon", name);
+    if ((float)calm_gguf_take_number(b, "attention.layer_norm_epsilon", 0) != fixed)
+        calm_gguf_complain(b, name, "expected 1e-12, as all models without token_types.weight "
+                                                              "have it");
+}
+
 /* All of config.json but for what calm's reader would default to the same. */
 static void build(builder *b)
 {
@@ -364,6 +375,9 @@ static void build(builder *b)
     calm_json *classes = calm_json_new_array(), *config = b->config;
     char word[64];
     first_word(b->list->arch->classes, word);
+    /* Files of encoders have no head. */
+    if (b->list->as->bare && b->list->arch->stem)
+        snprintf(word, sizeof word, "%.*sModel", (int)strcspn(b->list->arch->stem, "|"), b->list->arch->stem);
     calm_json_add_string(classes, word);
     calm_json_set(config, "architectures", classes);
     first_word(calm_arch_model_types(b->list->arch), word);
@@ -383,28 +397,35 @@ static void build(builder *b)
     const int64_t context = calm_gguf_take_size(b, "context_length", 0);
     /* The size of the table, not of the token list: checkpoints pad their tables. */
     const int64_t vocab = table ? (int64_t)table->dims[1] : 1;
-    CALM_EXTEND(config, CALM_KV("num_hidden_layers", n_blocks), CALM_KV("hidden_size", hidden),
-                CALM_KV("intermediate_size", inner), CALM_KV("num_attention_heads", heads),
+    const calm_size_keys *sizes = b->list->arch->sizes;
+    /* Of encoders: llama.cpp needs the keys where the families fix what they say. */
+    const calm_size_keys *own = b->list->as->bare ? sizes : NULL;
+    CALM_EXTEND(config, CALM_KV(own ? own->blocks : "num_hidden_layers", n_blocks),
+                CALM_KV(own ? own->hidden : "hidden_size", hidden),
+                CALM_KV(own ? own->inner : "intermediate_size", inner),
+                CALM_KV(own ? own->heads : "num_attention_heads", heads),
                 CALM_KV("num_key_value_heads", kv), CALM_KV("head_dim", head_dim),
                 CALM_KV("max_position_embeddings", context), CALM_KV("vocab_size", vocab));
-    const calm_size_keys *sizes = b->list->arch->sizes;
     const char *eps = sizes && sizes->eps                           ? sizes->eps
                       : b->list->arch->eps_key                      ? b->list->arch->eps_key
                       : b->list->arch->norm == CALM_NORM_LAYER ? "layer_norm_eps"
                                                                     : "rms_norm_eps";
     if (b->list->as->other)
         calm_gguf_set_number(config, eps, calm_gguf_take_number(b, "attention.layer_norm_rms_epsilon", 0));
+    else if (!*eps)
+        check_eps(b);
     else if (b->list->arch->norm == CALM_NORM_LAYER)
         calm_gguf_set_number(config, eps, calm_gguf_take_number(b, "attention.layer_norm_epsilon", 0));
     else
         calm_gguf_set_number(config, eps, calm_gguf_take_number(b, "attention.layer_norm_rms_epsilon", 0));
-    calm_json_set_string(config, "hidden_act",
-                         is_gemma(b) || calm_gguf_is_family(b, "starcoder2") ? "gelu_pytorch_tanh" : "silu");
+    if (!own)
+        calm_json_set_string(config, "hidden_act",
+                             is_gemma(b) || calm_gguf_is_family(b, "starcoder2") ? "gelu_pytorch_tanh" : "silu");
     /* A file without output.weight uses the embedding. */
     calm_json_set_bool(config, "tie_word_embeddings",
                        b->list->as->fixed_head || !calm_gguf_has_tensor(b, "output.weight"));
     /* The first block decides whether there are biases; a block without them would be a missing tensor later. */
-    if (b->list->as->biases && !b->list->as->needs_bias) {
+    if (b->list->as->biases && !b->list->as->needs_bias && !b->list->as->bare) {
         calm_json_set_bool(config, "attention_bias", calm_gguf_has_tensor(b, "blk.0.attn_q.bias"));
         if (calm_gguf_is_family(b, "llama"))
             calm_json_set_bool(config, "mlp_bias", calm_gguf_has_tensor(b, "blk.0.ffn_down.bias"));
@@ -418,6 +439,7 @@ static void build(builder *b)
     calm_gguf_add_scans(b, n_blocks, hidden);
     add_experts(b);
     add_ids(b);
+    calm_gguf_add_encoder(b, n_blocks, context);
 }
 
 calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_report_fn *report, void *user,

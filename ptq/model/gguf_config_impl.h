@@ -45,6 +45,9 @@ int64_t calm_gguf_of_block(const calm_gguf_key *key, int64_t block);
 /* The first number above 0 of such a key; where there is none `fallback`, or with 0 for it a fault. */
 int64_t calm_gguf_take_first(calm_gguf_config_builder *b, const char *rest, int64_t fallback);
 
+/* Settings of encoders whose files say that they are none of a decoder's (gguf_config_encoders.c). */
+void calm_gguf_add_encoder(calm_gguf_config_builder *b, int64_t n_blocks, int64_t context);
+
 /* Mamba-2's settings, and which block holds what (gguf_config_mamba.c). */
 void calm_gguf_add_scans(calm_gguf_config_builder *b, int64_t n_blocks, int64_t hidden);
 

@@ -39,12 +39,14 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
     const bool experts = number_of(file, key, "expert_count") > 0;
     /* OLMo 3 has OLMo 2's name, and windows; DeepSeek-V3 has V2's, and sigmoids. */
     const bool windows = calm_gguf_is(key, "olmo2") && number_of(file, key, "attention.sliding_window") > 0;
+    /* DistilBERT is BERT without types of tokens. */
+    const bool untyped = calm_gguf_is(key, "bert") && !calm_gguf_find_tensor(file, "token_types.weight");
     const bool sigmoid = calm_gguf_is(key, "deepseek2")
                          && number_of(file, key, "expert_gating_func") == GATING_SIGMOID;
     for (size_t i = 0; i < n_families; i++) {
         const calm_gguf_arch *as = calm_gguf_arch_of(families[i], experts);
         if (!as || !calm_gguf_is(key, as->name) || as->experts != experts || as->windows != windows
-            || as->sigmoid != sigmoid)
+            || as->sigmoid != sigmoid || as->untyped != untyped)
             continue;
         out->as = as;
         out->arch = families[i];
@@ -177,6 +179,12 @@ static calm_status check_part(calm_ctx *ctx, const calm_gguf_list *list, const c
                      part->dims[1], part->dims[2]);
 }
 
+/* What the names of tensors begin with. */
+static const char *prefix_of(const calm_gguf_list *list)
+{
+    return list->as->bare ? "" : "model.";
+}
+
 /* Join the two parts of a tensor: the first becomes the whole. */
 static calm_status join(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
@@ -184,7 +192,7 @@ static calm_status join(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_ent
     const bool latent = entry->spot.form == CALM_GGUF_KV_KEYS, half = entry->spot.form == CALM_GGUF_FIRST_HALF;
     calm_gguf_spot spot;
     bool known;
-    CALM_TRY(calm_gguf_spot_of(ctx, list->arch, list->as, "model.", entry->name, &spot, &known));
+    CALM_TRY(calm_gguf_spot_of(ctx, list->arch, list->as, prefix_of(list), entry->name, &spot, &known));
     entry->rest = known && spot.rest ? calm_gguf_find_tensor(list->file, spot.rest) : NULL;
     if (!entry->rest)
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: no %s next to it, which holds the rest of %s",
@@ -248,7 +256,7 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
 {
     const calm_gguf_tensor *stored = entry->stored;
     char *name;
-    CALM_TRY(calm_gguf_name_of(ctx, list->arch, list->as, "model.", &entry->spot, &name));
+    CALM_TRY(calm_gguf_name_of(ctx, list->arch, list->as, prefix_of(list), &entry->spot, &name));
     entry->name = name;
     /* GGUF has the fastest dimension first, checkpoints the slowest; of three dimensions an entry is one matrix. */
     const bool bias = entry->spot.expert >= 0 && stored->n_dims == 2;    /* a row for each expert */

@@ -2,6 +2,7 @@
 #include "ptq/io/gguf_split.h"
 #include "ptq/model/gguf_model.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,8 +152,12 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_gguf_
 
 static calm_status read_file(calm_ctx *ctx, const char *path, opened *from, calm_gguf_opened *out)
 {
+    char name[96];
     CALM_TRY(calm_gguf_open_split(ctx, path, &from->file));
     CALM_TRY(calm_gguf_list_tensors(ctx, from->file, &from->list));
+    snprintf(name, sizeof name, "%s.pooling_type", from->list.as->name);
+    /* Checked with the other keys. */
+    calm_gguf_int(calm_gguf_find_key(from->file, name), 0, &out->pooling);
     return read_config(ctx, path, &from->list, &out->config);
 }
 

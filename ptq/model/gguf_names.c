@@ -26,6 +26,16 @@ static const calm_gguf_arch all[] = {
     {.name = "gemma2", .family = "gemma2", .fixed_head = true},
     {.name = "gemma3", .family = "gemma3"},
     {.name = "gemma-embedding", .family = "embeddinggemma", .both_ways = true},
+    {.name = "bert", .family = "bert", .both_ways = true, .bare = true, .square = true, .biases = true},
+    {.name = "bert", .family = "distilbert", .both_ways = true, .bare = true, .square = true, .biases = true,
+     .untyped = true},
+    {.name = "bert", .family = "roberta", .both_ways = true, .bare = true, .square = true, .biases = true,
+     .padded = true},
+    {.name = "bert", .family = "xlm_roberta", .both_ways = true, .bare = true, .square = true, .biases = true,
+     .padded = true},
+    {.name = "nomic-bert", .family = "nomic_bert", .both_ways = true, .bare = true, .square = true},
+    {.name = "modern-bert", .family = "modernbert", .both_ways = true, .bare = true, .square = true},
+    {.name = "eurobert", .family = "eurobert", .both_ways = true, .bare = true},
     {.name = "olmo2", .family = "olmo2", .own_head = true, .square = true},
     {.name = "olmo2", .family = "olmo3", .own_head = true, .square = true, .quarter = true, .windows = true},
     {.name = "smollm3", .family = "smollm3", .permuted = true, .quarter = true},
@@ -170,9 +180,8 @@ static void add_role(const calm_arch *arch, const calm_gguf_arch *as, const calm
 /* All of a family's; their number. */
 static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word words[MOST_WORDS])
 {
-    /* No word for a norm after a residual add: BERT alone has those, and is not read from GGUF files. */
     static const char *const norms[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES] = {
-        {"attn_norm", "post_attention_norm", NULL}, {"ffn_norm", "post_ffw_norm", NULL}};
+        {"attn_norm", "post_attention_norm", "attn_output_norm"}, {"ffn_norm", "post_ffw_norm", "layer_output_norm"}};
     const calm_names *names = arch->names;
     size_t n = 0, n_kinds;
     const calm_kind *const *kinds = calm_kinds(&n_kinds);
@@ -181,10 +190,9 @@ static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word w
             add_role(arch, as, &kinds[k]->words[i], words, &n);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
-            if (norms[s][place])
-                add(words, &n, names->norm[s][place],
-                    as && as->mlp_norm && s == CALM_SUBLAYER_MLP && place == CALM_NORM_IN ? as->mlp_norm
-                                                                                          : norms[s][place]);
+            add(words, &n, names->norm[s][place],
+                as && as->mlp_norm && s == CALM_SUBLAYER_MLP && place == CALM_NORM_IN ? as->mlp_norm
+                                                                                      : norms[s][place]);
     for (size_t k = 0; k < n_kinds; k++)
         for (size_t i = 0; i < kinds[k]->n_plains; i++)
             if (kinds[k]->plains[i].word && names->plain[kinds[k]->plains[i].plain])
@@ -202,10 +210,18 @@ static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word w
     return n;
 }
 
-/* Of the norm before the head. */
-static const char *final_norm_word(const calm_gguf_arch *as)
+/* Modules outside of the blocks, behind the prefix, and their words. */
+#define N_OUTER 5
+
+static void list_outer(const calm_arch *arch, const calm_gguf_arch *as, word out[N_OUTER])
 {
-    return as && as->final_norm ? as->final_norm : "output_norm";
+    const calm_ends none = {0}, *ends = arch->ends ? arch->ends : &none;
+    const calm_gguf_form later = as && as->padded ? CALM_GGUF_LATER_ROWS : CALM_GGUF_AS_IS;
+    out[0] = (word){.module = arch->names->embed, .word = "token_embd"};
+    out[1] = (word){.module = arch->names->final_norm, .word = as && as->final_norm ? as->final_norm : "output_norm"};
+    out[2] = (word){.module = ends->norm, .word = "token_embd_norm"};
+    out[3] = (word){.module = ends->positions, .word = "position_embd", .form = later};
+    out[4] = (word){.module = ends->types, .word = "token_types"};
 }
 
 /* ".weight" or ".bias" at the end of a name; NULL for another end. */
@@ -334,8 +350,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
     const calm_names *names = arch->names;
     const size_t length = strlen(prefix), n_blocks = strlen(names->blocks);
     const char *rest = strncmp(tensor, prefix, length) == 0 ? tensor + length : NULL, *dot = ending(tensor);
-    const char *const modules[] = {names->embed, names->final_norm},
-               *const words[] = {"token_embd", final_norm_word(as)};
+    word outer[N_OUTER];
     const char *head;
     size_t block;
     *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
@@ -345,12 +360,15 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
         const char *at = rest + n_blocks + 1;
         return take_number(&at, &block) ? spot_in_block(ctx, arch, as, at, block, out, known) : CALM_OK;
     }
-    for (int i = 0; i < 2 && rest && dot && !out->name; i++)
-        if (is_word(rest, (size_t)(dot - rest), modules[i]))
-            CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "%s%s", words[i], dot));
-    /* The head alone stands outside of the prefix. */
+    list_outer(arch, as, outer);
+    for (int i = 0; i < N_OUTER && rest && dot && !out->name; i++)
+        if (is_word(rest, (size_t)(dot - rest), outer[i].module)) {
+            take_form(&outer[i], out);
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "%s%s", outer[i].word, dot));
+        }
+    /* The head alone stands outside of the prefix; files of encoders have none. */
     CALM_TRY(calm_head_module(ctx, names, prefix, &head));
-    if (!out->name && dot && is_word(tensor, (size_t)(dot - tensor), head))
+    if (!out->name && !(as && as->both_ways) && dot && is_word(tensor, (size_t)(dot - tensor), head))
         CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "output%s", dot));
     *known = out->name != NULL;
     return CALM_OK;
@@ -402,21 +420,34 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cal
     return CALM_OK;
 }
 
+/* The module outside of the blocks whose tensor this is; norms alone have biases, where the family's have. */
+static bool outer_of(const calm_arch *arch, const calm_gguf_arch *as, const char *name, word *out)
+{
+    const char *dot = ending(name);
+    word outer[N_OUTER];
+    list_outer(arch, as, outer);
+    for (int i = 0; dot && i < N_OUTER; i++) {
+        *out = outer[i];
+        if (outer[i].module && is_word(name, (size_t)(dot - name), outer[i].word))
+            return strcmp(dot, ".weight") == 0 || (strstr(outer[i].word, "norm") && calm_arch_norm_biased(arch));
+    }
+    return false;
+}
+
 calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
                               calm_gguf_spot *spot, char **out)
 {
     const calm_names *names = arch->names;
     const char *dot = ending(spot->name);
+    word outer;
     *out = NULL;
     take_form(&(word){0}, spot);
     if (strncmp(spot->name, "blk.", 4) == 0)
         CALM_TRY(name_in_block(ctx, arch, as, prefix, spot, out));
-    else if (strcmp(spot->name, "token_embd.weight") == 0)
-        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s.weight", prefix, names->embed));
-    else if (dot && is_word(spot->name, (size_t)(dot - spot->name), final_norm_word(as))
-             && (strcmp(dot, ".weight") == 0 || calm_arch_norm_biased(arch)))
-        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, names->final_norm, ending(spot->name)));
-    else if (!names->head)
+    else if (outer_of(arch, as, spot->name, &outer)) {
+        take_form(&outer, spot);
+        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, outer.module, dot));
+    } else if (!names->head || as->both_ways)
         return CALM_OK;
     else if (strcmp(spot->name, "output.weight") == 0
              || (strcmp(spot->name, "output.bias") == 0 && as->head_bias))

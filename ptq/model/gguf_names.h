@@ -41,6 +41,9 @@ typedef struct calm_gguf_arch {
     bool deltas;           /* blocks of gated delta nets                                                      */
     bool scans;            /* blocks of Mamba-2, which have no heads for keys                                 */
     bool both_ways;        /* an encoder: files have no head, and windows on both sides                       */
+    bool bare;             /* an encoder whose tensors have no prefix when a file is read                     */
+    bool padded;           /* positions begin behind rows of padding, which files have not                    */
+    bool untyped;          /* of families under one name the one without types of tokens                      */
     bool chunks;           /* blocks attend within chunks, and some or all have experts                       */
     bool single;           /* a block is one sublayer                                                         */
     bool halves;           /* gate and up, one matrix in checkpoints, are two tensors                         */

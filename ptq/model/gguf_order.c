@@ -115,7 +115,7 @@ int calm_gguf_order_dims(const calm_gguf_order *order, size_t rows, size_t cols,
               : order->form == CALM_GGUF_QKVZ_GATE   ? w->value_heads * w->value_dim
               : order->form == CALM_GGUF_GROUPS      ? w->groups
               : half                                 ? rows / 2
-                                                     : rows;
+                                                     : rows - order->skipped;
     dims[2] = latent ? w->heads : 1;
     return latent ? 3 : 2;
 }
@@ -142,6 +142,8 @@ size_t calm_gguf_order_row(const calm_gguf_order *order, size_t row)
     case CALM_GGUF_LAST_HALF:
         /* up stands behind gate */
         return order->half + row;
+    case CALM_GGUF_LATER_ROWS:
+        return order->skipped + row;
     default:
         return row;
     }
@@ -174,6 +176,8 @@ size_t calm_gguf_order_find(const calm_gguf_order *order, size_t row, bool *othe
     case CALM_GGUF_LAST_HALF:
         *other = row >= order->half;
         return row % order->half;
+    case CALM_GGUF_LATER_ROWS:
+        return row - order->skipped;
     default:
         return row;
     }

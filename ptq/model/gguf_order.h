@@ -5,6 +5,7 @@
  *               k V / K + j for K key heads and V value heads; rows of q, k before them stay.  Of fused q, k, v, z,
  *               which a checkpoint has key head by key head, q, k and v of all heads are one tensor and z is another.
  *   gate, up    rows of one matrix, the first half and the last, are two tensors
+ *   positions   rows of the padding token and those before it are left out
  *   scans       decays and skips of Mamba-2's heads are columns, one element a row; the weight of the norm behind the
  *               scan has a row for each group of channels
  *   kv_b        of each head [nope rows of keys | value rows of values]: keys transposed are one tensor of three
@@ -34,6 +35,7 @@ typedef enum calm_gguf_form {
     CALM_GGUF_LAST_HALF,        /* and the last                                                                */
     CALM_GGUF_COLUMN,           /* a vector, each element a row                                                */
     CALM_GGUF_GROUPS,           /* a vector, a row for each of Mamba-2's groups                                */
+    CALM_GGUF_LATER_ROWS,       /* without the first rows, those of padding                                    */
 } calm_gguf_form;
 
 /* Numbers and widths of heads that orders depend on; 0 where a model has none of the kind. */
@@ -49,6 +51,7 @@ typedef struct calm_gguf_order {
     size_t head_dim;                   /* rows of a head of q or k           */
     const calm_gguf_widths *widths;    /* borrowed                           */
     size_t half;                       /* rows of gate, of one matrix with up */
+    size_t skipped;                    /* rows in front that the file has not */
 } calm_gguf_order;
 
 /* The same with CALM_GGUF_AS_IS where nothing moves: each key head serves one value head. */

@@ -17,6 +17,7 @@ static const calm_kind_job jobs[] = {
 static const calm_kind_word words[] = {{.role = CALM_ROLE_Q, .form = CALM_GGUF_Q, .bias = true, .word = "attn_q"},
                                        {.role = CALM_ROLE_K, .form = CALM_GGUF_K, .bias = true, .word = "attn_k"},
                                        {.role = CALM_ROLE_V, .bias = true, .word = "attn_v"},
+                                       {.role = CALM_ROLE_FUSED_QKV, .word = "attn_qkv"},
                                        {.role = CALM_ROLE_O, .word = "attn_output"}};
 
 /* Decoders' names, and those of BERT, whose engines name no fused module. */

@@ -317,6 +317,19 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
     return model->published.kind ? widen_published(ctx, model) : CALM_OK;
 }
 
+/* How an encoder's file pools, which it says by a number. */
+static calm_status set_pooling(calm_ctx *ctx, calm_config *config, int64_t type)
+{
+    calm_pooling *pooling;
+    if (!config->arch->encoder || type < 1 || type > CALM_POOLING_LAST + 1)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, pooling, 1));
+    *pooling = (calm_pooling){.mode = (calm_pooling_mode)(type - 1), .hidden = config->hidden,
+                              .width = config->hidden};
+    config->pooling = pooling;
+    return CALM_OK;
+}
+
 static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
 {
     calm_gguf_opened file;
@@ -324,7 +337,8 @@ static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
     model->json = file.config;
     model->tensors = file.tensors;
     model->in_blocks = file.quantized;
-    return calm_config_read(ctx, path, model->json, &model->config);
+    CALM_TRY(calm_config_read(ctx, path, model->json, &model->config));
+    return set_pooling(ctx, &model->config, file.pooling);
 }
 
 /* Experts of one tensor are matrices by then: an adapter names them one by one. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ptq/base/base64.h"
 #include "ptq/base/file.h"
 #include "ptq/io/gguf_split.h"
 #include "ptq/text/unicode.h"
@@ -11,6 +12,9 @@
 
 #define SPACE "\xe2\x96\x81"    /* U+2581, a space in SentencePiece's vocabularies */
 
+/* The unknown token's id in BERT's vocabularies; the ones that begin and end a text follow. */
+#define FIRST_OF_BERT 100
+
 /* A part of tokenizer.json of this type, with more members. */
 #define PART(type, ...) CALM_OBJECT(CALM_KV("type", type), __VA_ARGS__)
 
@@ -18,7 +22,7 @@ typedef struct writer {
     const calm_gguf *file;
     calm_gguf_pieces pieces;
     calm_json *root;
-    bool sentencepiece;
+    bool sentencepiece, wordpiece;
 } writer;
 
 /* ---- keys ---- */
@@ -53,16 +57,18 @@ static calm_status string_of(calm_ctx *ctx, const calm_gguf_key *key, char **out
     return calm_strf(ctx, ctx->out, out, "%.*s", (int)n, text);
 }
 
-/* The text of the special token "bos", NULL: none.  SentencePiece's files may leave theirs out: 0, 1, 2 then. */
+/* The text of the special token "bos", NULL: none.  SentencePiece's files may leave theirs out, 0, 1, 2 then, and
+ * BERT's, 100, 101, 102. */
 static const char *special(const writer *w, const char *which)
 {
-    static const char *const usual[] = {"unknown", "bos", "eos"};
+    static const char *const names[2][3] = {{"unknown", "bos", "eos"}, {"unknown", "bos", "seperator"}};
+    const char *const *usual = names[w->wordpiece];
     char name[32] = "";
     int64_t id = -1;
     strncat(strncat(name, which, 16), "_token_id", 10);
     if (!calm_gguf_int(find(w->file, name), 0, &id))
-        for (int64_t i = 0; w->sentencepiece && i < 3; i++)
-            id = strcmp(which, usual[i]) == 0 ? i : id;
+        for (int64_t i = 0; (w->sentencepiece || w->wordpiece) && i < 3; i++)
+            id = strcmp(which, usual[i]) == 0 ? i + (w->wordpiece ? FIRST_OF_BERT : 0) : id;
     return id >= 0 && (uint64_t)id < w->pieces.n ? w->pieces.of[id].text : NULL;
 }
 
@@ -108,11 +114,12 @@ static void add_sequence(calm_json *list, const char *id, size_t type)
 /* The tokens before and behind a text. */
 static void set_template(writer *w, bool begins)
 {
-    const char *bos = special(w, "bos"), *eos = special(w, "eos");
+    const char *bos = special(w, "bos"), *eos = special(w, w->wordpiece ? "seperator" : "eos");
     calm_json *single, *pair, *tokens;
-    if (!truth(w->file, "add_bos_token", begins))
+    /* Of a WordPiece llama.cpp adds both, whatever else is said. */
+    if (!w->wordpiece && !truth(w->file, "add_bos_token", begins))
         bos = NULL;
-    if (!truth(w->file, "add_eos_token", false))
+    if (!w->wordpiece && !truth(w->file, "add_eos_token", false))
         eos = NULL;
     if (!bos && !eos)
         return;
@@ -202,6 +209,22 @@ static calm_status set_sentencepiece(calm_ctx *ctx, writer *w)
     return CALM_OK;
 }
 
+/* The bytes of SentencePiece's character map in base64. */
+static calm_status set_charsmap(calm_ctx *ctx, writer *w)
+{
+    const calm_gguf_key *key = find(w->file, "precompiled_charsmap");
+    CALM_SCOPED_TEXT(text);
+    if (!key)
+        return CALM_OK;
+    if (!key->array || (key->kind != CALM_GGUF_U8 && key->kind != CALM_GGUF_I8))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: key tokenizer.ggml.precompiled_charsmap: expected an array of bytes",
+                         calm_gguf_path(w->file));
+    calm_base64_append(&text, key->data, key->n);
+    CALM_TRY(calm_text_check(ctx, &text));
+    calm_json_set(w->root, "normalizer", PART("Precompiled", CALM_KV("precompiled_charsmap", text.data)));
+    return CALM_OK;
+}
+
 static calm_status set_unigram(calm_ctx *ctx, writer *w)
 {
     const bool prefix = truth(w->file, "add_space_prefix", true);
@@ -213,10 +236,7 @@ static calm_status set_unigram(calm_ctx *ctx, writer *w)
     calm_json_set(w->root, "pre_tokenizer", sequence("pretokenizers", 2, parts));
     calm_json_set(w->root, "decoder", calm_json_copy(parts[1]));
     calm_json_set(w->root, "model", model);
-    if (find(w->file, "precompiled_charsmap"))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokenizer.ggml.precompiled_charsmap: calm reads no "
-                         "character maps; put the tokenizer.json of the float model next to the file",
-                         calm_gguf_path(w->file));
+    CALM_TRY(set_charsmap(ctx, w));
     CALM_TRY(calm_gguf_pieces_read(ctx, w->file, true, &w->pieces));
     bool bytes = false;
     for (size_t i = 0; i < w->pieces.n; i++) {
@@ -234,19 +254,62 @@ static calm_status set_unigram(calm_ctx *ctx, writer *w)
     return CALM_OK;
 }
 
+/* Tokens as WordPiece spells them: "play", and "##ing" where it continues a word. */
+static calm_status spell_words(calm_ctx *ctx, writer *w)
+{
+    const size_t mark = strlen(SPACE);
+    for (size_t i = 0; i < w->pieces.n; i++) {
+        calm_gguf_piece *piece = &w->pieces.of[i];
+        char *text;
+        if (piece->kind != CALM_GGUF_PIECE_NORMAL)
+            continue;
+        const bool begins = piece->n > mark && memcmp(piece->text, SPACE, mark) == 0;
+        CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s%s", begins ? "" : "##", piece->text + (begins ? mark : 0)));
+        piece->text = text;
+        piece->n = (uint32_t)strlen(text);
+    }
+    return CALM_OK;
+}
+
+static calm_status set_wordpiece(calm_ctx *ctx, writer *w)
+{
+    const bool lower = truth(w->file, "normalizer.lowercase", true);
+    w->wordpiece = true;
+    CALM_TRY(calm_gguf_pieces_read(ctx, w->file, false, &w->pieces));
+    CALM_TRY(spell_words(ctx, w));
+    const char *unknown = special(w, "unknown");
+    if (!unknown || !special(w, "bos") || !special(w, "seperator"))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: keys tokenizer.ggml.unknown_token_id, bos_token_id and "
+                         "seperator_token_id: expected ids of tokens", calm_gguf_path(w->file));
+    calm_json_set(w->root, "normalizer",
+                  PART("BertNormalizer", CALM_KV("clean_text", (bool)true), CALM_KV("handle_chinese_chars", (bool)true),
+                       CALM_KV("strip_accents", truth(w->file, "normalizer.strip_accents", lower)),
+                       CALM_KV("lowercase", lower)));
+    calm_json_set(w->root, "pre_tokenizer", only("BertPreTokenizer"));
+    calm_json_set(w->root, "decoder", PART("WordPiece", CALM_KV("prefix", "##"), CALM_KV("cleanup", (bool)true)));
+    /* llama.cpp divides words of any length. */
+    calm_json_set(w->root, "model",
+                  PART("WordPiece", CALM_KV("unk_token", unknown), CALM_KV("continuing_subword_prefix", "##"),
+                       CALM_KV("max_input_chars_per_word", (size_t)100),
+                       CALM_KV("vocab", calm_gguf_pieces_vocab(&w->pieces))));
+    set_template(w, true);
+    return CALM_OK;
+}
+
 static calm_status set_by_kind(calm_ctx *ctx, writer *w)
 {
     static const struct {
         const char *name;
         calm_status (*set)(calm_ctx *ctx, writer *w);
-    } kinds[] = {{"gpt2", set_byte_level}, {"llama", set_sentencepiece}, {"t5", set_unigram}};
+    } kinds[] = {{"gpt2", set_byte_level}, {"llama", set_sentencepiece}, {"t5", set_unigram},
+                 {"bert", set_wordpiece}};
     char *name;
     CALM_TRY(string_of(ctx, find(w->file, "model"), &name));
     for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(name, kinds[i].name) == 0)
             return kinds[i].set(ctx, w);
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokenizer.ggml.model: \"%.60s\" is not read, known are gpt2, llama "
-                     "and t5; put the tokenizer.json of the float model next to the file", calm_gguf_path(w->file),
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tokenizer.ggml.model: \"%.60s\" is not read, known are gpt2, llama, "
+                     "t5 and bert; put the tokenizer.json of the float model next to the file", calm_gguf_path(w->file),
                      name ? name : "");
 }
 
@@ -272,12 +335,15 @@ calm_status calm_gguf_tokenizer_json(calm_ctx *ctx, const calm_gguf *file, calm_
 
 calm_status calm_gguf_tokenizer_settings(calm_ctx *ctx, const calm_gguf *file, calm_json **out)
 {
-    static const char *const names[] = {"bos", "eos", "unknown", "padding"},
-                      *const keys[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
+    static const char *const names[] = {"bos", "eos", "unknown", "padding", "seperator", "cls", "mask"},
+                      *const keys[] = {"bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token",
+                                       "mask_token"};
     const calm_gguf_key *template = calm_gguf_find_key(file, "tokenizer.chat_template");
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
-    writer w = {.file = file, .sentencepiece = calm_gguf_is(find(file, "model"), "llama")};
+    writer w = {.file = file,
+                .sentencepiece = calm_gguf_is(find(file, "model"), "llama"),
+                .wordpiece = calm_gguf_is(find(file, "model"), "bert")};
     char *text;
     CALM_TRY(calm_gguf_pieces_read(ctx, file, false, &w.pieces));
     CALM_TRY(string_of(ctx, template, &text));

@@ -4,7 +4,8 @@
  *                                  tokenizer.ggml.pre names
  *   "llama"                        BPE over characters with bytes to fall back to: a merge for every two tokens that
  *                                  are a third one together, ordered by that one's score
- *   "t5"                           Unigram: tokens and scores
+ *   "t5"                           Unigram: tokens, scores, and the precompiled character map
+ *   "bert"                         WordPiece: U+2581 begins a word, what has none continues one
  *
  * The beginning and the end of a text have the tokens that add_bos_token and add_eos_token say.  What a file does not
  * say, it does not have: normal forms (NFC), and flags of added tokens (lstrip, rstrip, single_word). */
@@ -15,8 +16,8 @@
 #include "ptq/io/gguf.h"
 #include "ptq/io/json.h"
 
-/* tokenizer.json; *out is freed with calm_json_free.  CALM_EUNSUPPORTED: another model (bert, rwkv, none), a
- * pre-tokenizer whose name is not known, a Unigram with a precompiled character map.  CALM_EFORMAT: keys that are
+/* tokenizer.json; *out is freed with calm_json_free.  CALM_EUNSUPPORTED: another model (rwkv, none), a
+ * pre-tokenizer whose name is not known.  CALM_EFORMAT: keys that are
  * missing or of other lengths, texts that are not UTF-8, two tokens of one text. */
 calm_status calm_gguf_tokenizer_json(calm_ctx *ctx, const calm_gguf *file, calm_json **out);
 

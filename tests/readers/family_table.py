@@ -121,8 +121,8 @@ class Family:
                 return "not written"
             return short(re.sub(r"^\S+/\S+: ", "", found[1]) if found else last_line(text))
         with open(f"{self.source}/config.json", encoding="utf-8") as stream:
-            headless = all(name.endswith("Model") for name in json.load(stream)["architectures"])
-        mode = "rows" if headless else "logits"
+            classes = json.load(stream)["architectures"]
+        mode = "rows" if all(name.endswith(("Model", "ForMaskedLM")) for name in classes) else "logits"
         _, text = run([sys.executable, f"{HERE}/gguf_reader.py", mode, "1e9", self.source, folder])
         # transformers has no class of the text model alone: it is loaded and not compared.
         if "Model type should be one of" in text:

@@ -6,7 +6,12 @@
     gguf_reader.py logits LIMIT MODEL FOLDER [MODEL FOLDER]...
                                               llama.cpp's logits and those of transformers with the file's dequantized weights
                                               differ by less than LIMIT of their standard deviation
-    gguf_reader.py rows LIMIT MODEL FOLDER    the same of an encoder's hidden rows
+    gguf_reader.py rows LIMIT MODEL FOLDER [MODEL FOLDER]...
+                                              the same of an encoder's hidden rows, with llama.cpp's GELU in transformers
+    gguf_reader.py sentences LIMIT MODEL FOLDER [MODEL FOLDER]...
+                                              llama.cpp gives the ids of MODEL's tokenizer.json, and embeddings of length 1
+                                              that differ by less than LIMIT from the pooled rows of transformers
+    gguf_reader.py near LEAST FILE FLOAT      llama.cpp's embeddings by FILE have a cosine of at least LEAST to those by FLOAT
     gguf_reader.py same MODEL FOLDER TEXT     llama.cpp gives the ids of MODEL's tokenizer.json on TEXT, and the greedy
                                               tokens and the perplexity of MODEL with the file's dequantized weights
 """
@@ -126,25 +131,95 @@ def torch_model(model, folder):
     return out.eval()
 
 
+def use_table(model):
+    """GELU as ggml computes it: by tanh, of float16, from a table of float16, of -10 < x < 10."""
+    import torch
+
+    class Table(torch.nn.Module):
+        def forward(self, x):
+            y = torch.nn.functional.gelu(x.half().float(), approximate="tanh").half().float()
+            return torch.where(x <= -10, torch.zeros_like(x), torch.where(x >= 10, x, y))
+
+    for module in model.modules():
+        for name, child in list(module.named_children()):
+            if "GELU" in type(child).__name__:
+                setattr(module, name, Table())
+    return model
+
+
+def encoder(model):
+    import torch
+    from transformers import AutoModel
+
+    return AutoModel.from_pretrained(model, dtype=torch.float32).eval()
+
+
 def check_rows(model, folder):
     """Of an encoder llama.cpp gives the rows that transformers does."""
     import llama_cpp
     import torch
-    from transformers import AutoModel
 
     engine = llama(folder, embedding=True, pooling_type=0, n_ubatch=1024)
-    reference = AutoModel.from_pretrained(model, dtype=torch.float32).eval()
+    reference = encoder(model)
     ids = [(7 * i * i + 3 * i + 1) % 61 for i in range(48)]
+    # Padding has no position there.
+    padding = reference.config.pad_token_id
+    ids = [padding + 3 if i == padding else i for i in ids]
     # Llama.eval wants a cache, which encoders have not.
     engine._batch.set_batch(batch=ids, n_past=0, logits_all=True)
     assert llama_cpp.llama_encode(engine._ctx.ctx, engine._batch.batch) == 0
     width = reference.config.hidden_size
     found = numpy.ctypeslib.as_array(llama_cpp.llama_get_embeddings(engine._ctx.ctx), (len(ids) * width,))
-    with torch.no_grad():
-        expected = reference(torch.tensor([ids])).last_hidden_state[0].numpy().astype(numpy.float64)
-    error = numpy.abs(found.reshape(expected.shape) - expected).max() / expected.std()
-    print(f"{folder}: rows differ by {error:.2g} of their standard deviation")
-    return error
+    errors = []
+    for _ in range(2):
+        with torch.no_grad():
+            expected = reference(torch.tensor([ids])).last_hidden_state[0].numpy().astype(numpy.float64)
+        errors.append(numpy.abs(found.reshape(expected.shape) - expected).max() / expected.std())
+        use_table(reference)
+    print(f"{folder}: rows differ by {errors[0]:.2g} of their standard deviation, by {errors[1]:.2g} with ggml's GELU")
+    return errors[1]
+
+
+SENTENCES = ["A small brown dog ran across the quiet street.", "Das Caf\u00e9, na\u00efve r\u00e9sum\u00e9 \u2014 42% off!", "x",
+             "\u65e5\u672c\u8a9e \u3068 \u4e2d\u6587 text", "Hello,  world\n\tnew line ", "\uff21\uff22\uff23 \ufb01ne \u2460"]  # fmt: skip
+
+
+def check_sentences(model, folder):
+    """llama.cpp's whole way from a text to its embedding."""
+    import os
+
+    import torch
+    from tokenizers import Tokenizer
+
+    engine = llama(folder, embedding=True, n_ubatch=1024)
+    reference, tokenizer = use_table(encoder(model)), Tokenizer.from_file(f"{model}/tokenizer.json")
+    tokenizer.no_padding()
+    mode = "mean"
+    if os.path.exists(f"{model}/1_Pooling/config.json"):
+        with open(f"{model}/1_Pooling/config.json", encoding="utf-8") as stream:
+            said = json.load(stream)
+        mode = next((m for m in ("mean", "cls", "last") if said.get(f"pooling_mode_{m}_token" + "s" * (m == "mean"))), "mean")
+    worst = 0.0
+    for text in SENTENCES:
+        ids = tokenizer.encode(text).ids
+        assert engine.tokenize(text.encode(), add_bos=True, special=False) == ids, f"{folder}: other ids of {text!r}"
+        with torch.no_grad():
+            rows = reference(torch.tensor([ids])).last_hidden_state[0].numpy().astype(numpy.float64)
+        pooled = {"mean": rows.mean(axis=0), "cls": rows[0], "last": rows[-1]}[mode]
+        found = numpy.array(engine.embed(text, normalize=True))
+        worst = max(worst, numpy.abs(found - pooled / numpy.linalg.norm(pooled)).max())
+    print(f"{folder}: embeddings of {len(SENTENCES)} sentences differ by {worst:.2g}")
+    return worst
+
+
+def check_near(least, path, original):
+    """Quantized: the same sentences by both files."""
+    import llama_cpp
+
+    engines = [llama_cpp.Llama(p, n_ctx=512, n_threads=2, verbose=False, embedding=True) for p in (path, original)]
+    cosines = [numpy.dot(*(e.embed(text, normalize=True) for e in engines)) for text in SENTENCES]
+    print(f"{path}: cosine to the float file's embeddings at least {min(cosines):.5f}")
+    assert min(cosines) >= float(least), "too far apart"
 
 
 def loss(logits, ids):
@@ -221,11 +296,14 @@ def main():
     if mode == "same":
         check_same(*words)
         return
+    if mode == "near":
+        check_near(*words)
+        return
     if mode == "blocks":
         check_blocks(*words)
         return
-    if mode in ("logits", "rows"):    # LIMIT MODEL FOLDER [MODEL FOLDER]...
-        compare = check_logits if mode == "logits" else check_rows
+    if mode in ("logits", "rows", "sentences"):    # LIMIT MODEL FOLDER [MODEL FOLDER]...
+        compare = {"logits": check_logits, "rows": check_rows, "sentences": check_sentences}[mode]
         errors = [compare(m, f) for m, f in zip(words[1::2], words[2::2])]
         assert errors and all(error < float(words[0]) for error in errors), "too far apart"    # max() forgets a NaN
         return

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The real all-MiniLM-L6-v2: calm's last hidden state is transformers', and W4A16 g32 and W8A8 keep its sentence embeddings.
+# The real all-MiniLM-L6-v2: calm's last hidden state is transformers', W4A16 g32 and W8A8 keep its sentence embeddings, and
+# llama.cpp gives them by GGUF.
 #
 #   minilm.sh FOLDER-OF-PROGRAMS CACHE
 #
@@ -9,6 +10,7 @@
 set -eu
 
 PATH=$1:$PATH
+programs=$1
 cache=$2
 here=$(cd "$(dirname "$0")" && pwd)
 python=${CALM_PYTHON:-python3}
@@ -38,6 +40,21 @@ if "$python" -c 'import torch, transformers' 2>/dev/null; then
     "$python" "$here/minilm.py" compare "$model" "$work/padded.jsonl" "$work/states.safetensors"
 else
     echo "SKIP: a part: no Python with torch and transformers to compare last_hidden_state with (CALM_PYTHON names one that has them)"
+fi
+
+# GGUF: llama.cpp's embeddings of whole texts are those of transformers, those by 8 and 4 bits near them, which
+# llama.cpp multiplies with activations of 8 bits.
+if [ -x "$programs/tests/write_gguf" ] && "$python" -c 'import llama_cpp, torch, transformers, tokenizers' 2>/dev/null; then
+    CK_FORK=no "$programs/tests/write_gguf" "$model" float "$work/float" f32 >/dev/null
+    "$python" "$here/gguf_reader.py" sentences 0.001 "$model" "$work/float" 2>"$work/noise" || { cat "$work/noise"; exit 1; }
+    for type in Q8_0:0.99 Q4_K_M:0.95; do
+        calm quantize --model "$model" --format gguf --gguf-type "${type%:*}" --algorithms rtn --samples 8 --guard-samples 0 \
+            --no-eval --quiet --output "$work/gguf-${type%:*}" --store "$work/gguf.db" >"$work/report"
+        "$python" "$here/gguf_reader.py" near "${type#*:}" "$work/gguf-${type%:*}/model.gguf" "$work/float/model.gguf" \
+            2>"$work/noise" || { cat "$work/noise"; exit 1; }
+    done
+else
+    echo "SKIP: a part: no Python with llama-cpp-python, torch and transformers to embed by GGUF with (CALM_PYTHON names one that has them)"
 fi
 
 # The first 500 sentences, cut to 128 tokens as the model's tokenizer.json says.

@@ -18,6 +18,9 @@ static void put(const char *dir, const char *name, const char *text)
     ck_ok(calm_write_file(ctx, test_format("%s/%s", dir, name), text, strlen(text)));
 }
 
+/* Does the model give embeddings? */
+static bool embeds;
+
 /* Keys of the tokenizer in `dir` for n tokens, as a file that is open. */
 static calm_status try_keys(const char *dir, const char *config, size_t n, const char *pre, calm_gguf **out)
 {
@@ -27,7 +30,7 @@ static calm_status try_keys(const char *dir, const char *config, size_t n, const
     calm_json *json;
     ck_ok(calm_json_parse(ctx, "config", config, strlen(config), &json));
     calm_gguf_keys_init(&keys);
-    calm_status status = calm_gguf_add_tokenizer(ctx, dir, json, n, pre, &keys);
+    calm_status status = calm_gguf_add_tokenizer(ctx, dir, json, n, embeds, pre, &keys);
     if (status == CALM_OK) {
         ck_ok(calm_gguf_begin(ctx, &writer, path, &keys, NULL, 0));
         ck_ok(calm_gguf_end(ctx, &writer));
@@ -211,9 +214,11 @@ TEST(refused)
     calm_gguf_close(file);
     ck_fails(try_keys(byte_level("null", ""), "{}", 5, NULL, &file), CALM_EUNSUPPORTED, "neither byte-level nor");
     dir = test_directory();
-    put(dir, "tokenizer.json", "{\"model\": {\"type\": \"WordPiece\", \"vocab\": {}}}");
+    put(dir, "tokenizer.json", "{\"model\": {\"type\": \"WordLevel\", \"vocab\": {}}}");
     ck_fails(try_keys(dir, "{}", 5, NULL, &file), CALM_EUNSUPPORTED,
-             "a model of type WordPiece; calm writes BPE and Unigram");
+             "a model of type WordLevel; calm writes BPE, Unigram and WordPiece");
+    put(dir, "tokenizer.json", "{\"model\": {\"type\": \"WordPiece\", \"vocab\": {}}}");
+    ck_fails(try_keys(dir, "{}", 5, NULL, &file), CALM_EUNSUPPORTED, "a WordPiece without BertNormalizer");
     put(dir, "tokenizer.json", "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": []}}");
     ck_fails(try_keys(dir, "{}", 5, NULL, &file), CALM_EFORMAT, "model.vocab: expected an object");
     put(dir, "tokenizer.json", "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": {\"a\": -1}}}");
@@ -269,8 +274,62 @@ TEST(unigram_tokens)
     ck_assert(!truth(file, "add_space_prefix") && !truth(file, "remove_extra_whitespaces"));
     calm_gguf_close(file);
     put(dir, "tokenizer.json",
-        "{\"normalizer\": {\"type\": \"Precompiled\"}, \"model\": {\"type\": \"Unigram\", \"vocab\": []}}");
-    ck_fails(try_keys(dir, "{}", 2, NULL, &file), CALM_EUNSUPPORTED, "precompiled character map");
+        "{\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AQD/\"}, \"model\": {\"type\": "
+        "\"Unigram\", \"vocab\": []}}");
+    ck_ok(try_keys(dir, "{}", 2, NULL, &file));
+    check_ints(file, "precompiled_charsmap", "1 0 255 ");
+    calm_gguf_close(file);
+    put(dir, "tokenizer.json",
+        "{\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"AQ!\"}, \"model\": {\"type\": "
+        "\"Unigram\", \"vocab\": []}}");
+    ck_fails(try_keys(dir, "{}", 2, NULL, &file), CALM_EFORMAT, "precompiled_charsmap: expected base64");
+}
+END_OF_TEST
+
+/* Of an encoder the token behind a text ends it, whatever config.json says; a second unknown token is left out. */
+TEST(embedding_tokens)
+{
+    const char *dir = test_directory();
+    calm_gguf *file;
+    put(dir, "tokenizer.json",
+        "{\"added_tokens\": [{\"id\": 1, \"content\": \"<s>\", \"special\": true}, {\"id\": 2, \"content\": \"</s>\", "
+        "\"special\": true}, {\"id\": 4, \"content\": \"<unk>\", \"special\": true}], \"post_processor\": {\"type\": "
+        "\"RobertaProcessing\", \"sep\": [\"</s>\", 2], \"cls\": [\"<s>\", 1]}, \"model\": {\"type\": \"Unigram\", "
+        "\"unk_id\": 0, \"vocab\": [[\"<unk>\", 0], [\"<s>\", 0], [\"</s>\", 0], [\"a\", -1.5]]}}");
+    put(dir, "tokenizer_config.json", "{\"mask_token\": \"a\"}");
+    for (int i = 0; i < 2; i++) {
+        embeds = i == 1;
+        ck_ok(try_keys(dir, "{\"eos_token_id\": 3}", 5, NULL, &file));
+        check_strings(file, "tokens", "<unk>|<s>|</s>|a|[PAD4]|");
+        check_ints(file, "bos_token_id", "1 ");
+        check_ints(file, "eos_token_id", embeds ? "2 " : "3 ");
+        ck_assert(truth(file, "add_bos_token") && truth(file, "add_eos_token") == embeds);
+        ck_assert_int_eq(key(file, "seperator_token_id") != NULL, embeds);
+        ck_assert_int_eq(key(file, "mask_token_id") != NULL, embeds);
+        calm_gguf_close(file);
+    }
+    embeds = false;
+}
+END_OF_TEST
+
+/* Words begin with U+2581, what continues them has no mark. */
+TEST(wordpiece_tokens)
+{
+    const char *dir = test_directory();
+    calm_gguf *file;
+    embeds = true;
+    put(dir, "tokenizer.json",
+        "{\"added_tokens\": [{\"id\": 0, \"content\": \"[UNK]\", \"special\": true}, {\"id\": 4, \"content\": \"<x>\", "
+        "\"special\": false}], \"normalizer\": {\"type\": \"BertNormalizer\", \"lowercase\": true, \"strip_accents\": "
+        "false}, \"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}, \"model\": {\"type\": \"WordPiece\", \"vocab\": "
+        "{\"[UNK]\": 0, \"a\": 1, \"##b\": 2, \"##\": 3}}}");
+    ck_ok(try_keys(dir, "{}", 5, NULL, &file));
+    ck_assert(calm_gguf_is(key(file, "model"), "bert") && calm_gguf_is(key(file, "pre"), "default"));
+    check_strings(file, "tokens", "[UNK]|\xe2\x96\x81""a|b|\xe2\x96\x81##|<x>|");
+    check_ints(file, "token_type", "3 1 1 1 4 ");
+    ck_assert(truth(file, "normalizer.lowercase") && !truth(file, "normalizer.strip_accents"));
+    calm_gguf_close(file);
+    embeds = false;
 }
 END_OF_TEST
 
@@ -289,5 +348,6 @@ int main(void)
     return run_tests("gguf_tokenizer",
                      (const TTest *[]){byte_level_tokens, chat_templates, added_around_the_text,
                                        names_of_pre_tokenizers, refused, sentencepiece_tokens,
-                                       unigram_tokens, no_tokenizer, NULL});
+                                       unigram_tokens, embedding_tokens, wordpiece_tokens, no_tokenizer,
+                                       NULL});
 }

@@ -2,6 +2,7 @@
 #include "ptq/tokenizer/gguf_vocab.h"
 
 #include "calm.h"
+#include "ptq/base/base64.h"
 #include "ptq/base/file.h"
 #include "ptq/export/gguf_tokenizer.h"
 #include "ptq/tokenizer/tokenizer.h"
@@ -37,6 +38,25 @@ static void expect_same(const calm_tokenizer *a, const calm_tokenizer *b, const 
     ck_assert_msg(n == m && memcmp(x, y, n * sizeof *x) == 0, "\"%s\": %zu and %zu tokens", text, n, m);
 }
 
+/* A character map that makes b of A, in base64: units of a double array (tokenizer_precompiled.c), then the text. */
+static const char *map_of_letter(void)
+{
+    /* From the root (unit 0, offset 1) the byte 'A' leads to unit 1 ^ 65, whose offset 2 leads to the value in unit
+     * (1 ^ 65) ^ 2. */
+    enum { ROOT = 1, LETTER = ROOT ^ 'A', LEAF = LETTER ^ 2, N = 128 };
+    unsigned char bytes[4 + 4 * N + 2] = {0};
+    uint32_t units[N] = {[0] = ROOT << 10, [LETTER] = 2u << 10 | 1u << 8 | 'A', [LEAF] = 1u << 31};
+    CALM_SCOPED_TEXT(text);
+    for (int i = 0; i <= N; i++) {
+        const uint32_t value = i ? units[i - 1] : 4 * N;
+        for (int k = 0; k < 4; k++)
+            bytes[4 * i + k] = (unsigned char)(value >> (8 * k));
+    }
+    bytes[4 + 4 * N] = 'b';
+    calm_base64_append(&text, bytes, sizeof bytes);
+    return test_format("%s", text.data);
+}
+
 /* tokenizer.json -> GGUF -> the same ids. */
 static void round_trip(const char *json, size_t n, const char *const *texts)
 {
@@ -48,7 +68,7 @@ static void round_trip(const char *json, size_t n, const char *const *texts)
     ck_ok(calm_json_parse(ctx, "config", "{\"bos_token_id\": 1}", 19, &config));
     put(dir, "tokenizer.json", json);
     calm_gguf_keys_init(&keys);
-    ck_ok(calm_gguf_add_tokenizer(ctx, dir, config, n, NULL, &keys));
+    ck_ok(calm_gguf_add_tokenizer(ctx, dir, config, n, false, NULL, &keys));
     ck_ok(calm_tokenizer_open(ctx, test_format("%s/tokenizer.json", dir), &from));
     ck_ok(calm_tokenizer_open(ctx, write_gguf(&keys), &to));
     calm_gguf_keys_clear(&keys);
@@ -101,6 +121,43 @@ TEST(unigram)
 }
 END_OF_TEST
 
+/* Words with upper case and accents, a Chinese letter, a word that is not divided. */
+TEST(wordpiece)
+{
+    static const char *const words[] = {"", "ab", "Ab\xc3\xa1 b, a", "a\xe4\xb8\xad""b", "abz [MASK] aab", NULL};
+    static const char *const options[] = {"\"strip_accents\": null, \"lowercase\": true",
+                                          "\"strip_accents\": false, \"lowercase\": true",
+                                          "\"strip_accents\": true, \"lowercase\": false",
+                                          "\"strip_accents\": null, \"lowercase\": false"};
+    for (int i = 0; i < 4; i++)
+        round_trip(test_format(
+                       "{\"added_tokens\": [{\"id\": 0, \"content\": \"[UNK]\", \"special\": true}, {\"id\": 1, "
+                       "\"content\": \"[CLS]\", \"special\": true}, {\"id\": 2, \"content\": \"[SEP]\", \"special\": "
+                       "true}, {\"id\": 3, \"content\": \"[MASK]\", \"special\": true}], \"normalizer\": {\"type\": "
+                       "\"BertNormalizer\", \"clean_text\": true, \"handle_chinese_chars\": true, %s}, "
+                       "\"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}, \"post_processor\": {\"type\": "
+                       "\"BertProcessing\", \"sep\": [\"[SEP]\", 2], \"cls\": [\"[CLS]\", 1]}, \"model\": {\"type\": "
+                       "\"WordPiece\", \"unk_token\": \"[UNK]\", \"continuing_subword_prefix\": \"##\", "
+                       "\"max_input_chars_per_word\": 100, \"vocab\": {\"[UNK]\": 0, \"[CLS]\": 1, \"[SEP]\": 2, "
+                       "\"[MASK]\": 3, \"a\": 4, \"##b\": 5, \"b\": 6, \"ab\": 7, \"##a\": 8, \",\": 9, "
+                       "\"\xe4\xb8\xad\": 10, \"A\": 11, \"##\xc3\xa1\": 12}}}",
+                       options[i]),
+                   13, words);
+}
+END_OF_TEST
+
+/* A map that makes B of A: the trie is one unit from the root and its leaf. */
+TEST(character_map)
+{
+    round_trip(test_format("{\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"%s\"}, "
+                           "\"pre_tokenizer\": {\"type\": \"Metaspace\", \"replacement\": \"" SPACE
+                           "\", \"prepend_scheme\": \"always\"}, \"model\": {\"type\": \"Unigram\", \"unk_id\": 0, "
+                           "\"vocab\": [[\"<unk>\", 0], [\"a\", -1.5], [\"b\", -2], [\"ab\", -2.5], [\"" SPACE
+                           "\", -3], [\"" SPACE "a\", -3.25]]}}", map_of_letter()), 6,
+               (const char *const[]){"a", "abA", "A b", NULL});
+}
+END_OF_TEST
+
 /* A file with these tokens, types and scores ("llama"). */
 static const char *hostile(size_t n, const char *const *tokens, size_t n_scores, const char *model)
 {
@@ -130,8 +187,11 @@ TEST(refused)
     ck_fails(calm_tokenizer_open(ctx, hostile(2, bytes, 2, "llama"), &tok), CALM_EFORMAT, "token 0 is not UTF-8");
     ck_fails(calm_tokenizer_open(ctx, hostile(3, good, 3, "gpt2"), &tok), CALM_EUNSUPPORTED,
              "the pre-tokenizer \"nobody's\" is not known");
-    ck_fails(calm_tokenizer_open(ctx, hostile(3, good, 3, "bert"), &tok), CALM_EUNSUPPORTED,
-             "tokenizer.ggml.model: \"bert\" is not read");
+    ck_fails(calm_tokenizer_open(ctx, hostile(3, good, 3, "rwkv"), &tok), CALM_EUNSUPPORTED,
+             "tokenizer.ggml.model: \"rwkv\" is not read");
+    /* Three tokens have no 100. */
+    ck_fails(calm_tokenizer_open(ctx, hostile(3, good, 3, "bert"), &tok), CALM_EFORMAT,
+             "seperator_token_id: expected ids of tokens");
     ck_ok(calm_tokenizer_open(ctx, hostile(3, good, 3, "llama"), &tok));
     ck_assert_str_eq(calm_tokenizer_token(tok, 2), "[EMPTY_2]");
 }
@@ -139,5 +199,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("gguf_vocab", (const TTest *[]){byte_level, sentencepiece_bpe, unigram, refused, NULL});
+    return run_tests("gguf_vocab", (const TTest *[]){byte_level, sentencepiece_bpe, unigram, wordpiece,
+                                                      character_map, refused, NULL});
 }
