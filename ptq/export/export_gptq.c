@@ -103,7 +103,8 @@ static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rul
     CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
     for (size_t i = 0; i < n; i++) {
         CALM_SCOPED_TEXT(regex);
-        if (strcmp(modules[i], head ? head : "lm_head") == 0 || calm_is_layout_linear(calm_model_layout(input->model), modules[i]))
+        if (strcmp(modules[i], head ? head : "lm_head") == 0
+            || calm_is_layout_linear(calm_model_layout(input->model), modules[i]))
             continue;
         calm_append_escaped(&regex, modules[i], strlen(modules[i]));
         calm_text_printf(&regex, "$");

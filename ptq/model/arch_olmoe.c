@@ -1,5 +1,5 @@
-/* OLMoE: RMSNorm over the whole q and k, which like v may have a limit behind it; the MLP of every block is a mixture of
- * experts.
+/* OLMoE: RMSNorm over the whole q and k, which like v may have a limit behind it; the MLP of every block is a mixture
+ * of experts.
  *
  * Reference: arXiv 2409.02060; transformers' modeling_olmoe.py. */
 #include "ptq/model/arch.h"

@@ -336,7 +336,8 @@ static calm_status norm_tokens(calm_ctx *ctx, size_t first, size_t n, void *user
               calm_heads_norm_parts(a->config, a->config->n_heads));
     norm_rows(&task->k_norm, a->k + first * a->kv_stride, a->kv_stride, n,
               calm_heads_norm_parts(a->config, a->config->n_kv));
-    limit_rows(a->config->qkv_limit, a->q + first * a->q_stride, a->q_stride, n, a->config->n_heads * a->config->head_dim);
+    limit_rows(a->config->qkv_limit, a->q + first * a->q_stride, a->q_stride, n,
+               a->config->n_heads * a->config->head_dim);
     limit_rows(a->config->qkv_limit, a->k + first * a->kv_stride, a->kv_stride, n, width);
     limit_rows(a->config->qkv_limit, a->v + first * a->kv_stride, a->kv_stride, n, width);
     return CALM_OK;

@@ -1,4 +1,4 @@
-/* Classes of engines that read one family's tensors by rules of their own. */
+/* What an engine's class of one family does otherwise than its other classes. */
 #include "ptq/plan/engine_family.h"
 
 #include <string.h>

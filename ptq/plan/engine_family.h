@@ -1,4 +1,4 @@
-/* Classes of engines that read one family's tensors by rules of their own. */
+/* What an engine's class of one family does otherwise than its other classes. */
 #ifndef CALM_PLAN_ENGINE_FAMILY_H
 #define CALM_PLAN_ENGINE_FAMILY_H
 
@@ -10,8 +10,8 @@
 bool calm_engine_passes_over(const char *family);
 
 /* Does vLLM's class of a family move the rows of q and k as its rotary embedding has them, or need not?  Llama 4's
- * (llama4.py, permute_qk_weight_for_rotary) does so for tensors named weight, weight_packed and weight_scale: zero points
- * stay behind, as do all tensors of other formats, and rows of blocks cannot be moved. */
+ * (llama4.py, permute_qk_weight_for_rotary) does so for tensors named weight, weight_packed and weight_scale: zero
+ * points stay behind, as do all tensors of other formats, and rows of blocks cannot be moved. */
 bool calm_engine_moves_rows(const char *family, const char *format, bool symmetric, bool blocks);
 
 /* A quantized job of a plan. */

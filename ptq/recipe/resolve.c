@@ -156,7 +156,8 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
 }
 
 /* Inputs of an encoder's linears are between LayerNorms and GELUs, far from symmetric: there the range of integer
- * activations that the name leaves open is the asymmetric one (docs/method.md section 1).  Floats have no zero point. */
+ * activations that the name leaves open is the asymmetric one (docs/method.md section 1).  Floats have no zero
+ * point. */
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
     char name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];

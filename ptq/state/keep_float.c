@@ -237,8 +237,8 @@ static calm_status refuse_all(calm_ctx *ctx, const calm_inputs *in, const char *
         return calm_fail(ctx, CALM_EARG, "`%s`: no linear is left to be quantized",
                          recipe->keep_float.n ? "keep_float" : "choice.pins");
     if (odd)
-        return calm_fail(ctx, CALM_EARG, "`group_fallback` float: no linear is left to be quantized; the first whose columns "
-                         "groups do not divide is %s; take a scheme of smaller groups", odd);
+        return calm_fail(ctx, CALM_EARG, "`group_fallback` float: no linear is left to be quantized; the first whose "
+                         "columns groups do not divide is %s; take a scheme of smaller groups", odd);
     return calm_fail(ctx, CALM_EARG, "no linear is left to be quantized: %s; `keep_float` !NAME quantizes them", why);
 }
 

@@ -247,7 +247,8 @@ TEST(head_without_a_parent)
     ck_assert_uint_le(spec.vocab * spec.hidden, sizeof zeros / sizeof *zeros);
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &inner));
     const char *config = config_text(calm_model_dir(inner)), *class = strstr(config, "DistilBertModel");
-    config = test_format("%.*sDistilBertForMaskedLM%s", (int)(class - config), config, class + strlen("DistilBertModel"));
+    config = test_format("%.*sDistilBertForMaskedLM%s", (int)(class - config), config,
+                         class + strlen("DistilBertModel"));
     const char *dir = wrap_model(inner, "distilbert.", "distilbert.", "", more, 2, config);
     ck_ok(calm_model_open(ctx, dir, &outer));
     calm_json *entry = entry_of(outer, "w4a16_g32", NULL);

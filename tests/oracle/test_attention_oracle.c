@@ -403,7 +403,8 @@ END_OF_TEST
 TEST(limited_values)
 {
     compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .limit = 0.5});
-    compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .norm = true, .whole = true, .limit = 0.7});
+    compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .norm = true, .whole = true,
+                          .limit = 0.7});
     compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .fused = true, .limit = 0.2});
 }
 END_OF_TEST
@@ -501,5 +502,6 @@ int main(void)
                      (const TTest *[]){full_attention, grouped_queries, sliding_windows, chunks, bare_norms_and_growth,
                                        norms_over_the_whole_projection, one_matrix_for_q_k_and_v, encoders,
                                        windows_both_ways, distances, capped_scores, limited_values, learned_sinks,
-                                       shares_of_sinks, positions_with_gaps, partial_rotation, windows_longer_than_the_tables, NULL});
+                                       shares_of_sinks, positions_with_gaps, partial_rotation,
+                                       windows_longer_than_the_tables, NULL});
 }

@@ -4,8 +4,9 @@
 
 #include "ptq/model/model.h"
 
-/* Write the tensors of `inner` with `prefix` in place of `strip`, which their names begin with or not, and lm_head.weight
- * as that of `head`; then `more` [n], and `config` as config.json.  The directory lives until the end of the test. */
+/* Write the tensors of `inner` with `prefix` in place of `strip`, which their names begin with or not, and
+ * lm_head.weight as that of `head`; then `more` [n], and `config` as config.json.  The directory lives until the end of
+ * the test. */
 const char *wrap_model(const calm_model *inner, const char *strip, const char *prefix, const char *head,
                        const calm_tensor *more, size_t n, const char *config);
 

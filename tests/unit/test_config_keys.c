@@ -162,5 +162,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("config_keys", (const TTest *[]){leftovers, families, limit_of_q_k_v, accepting, usual_values, NULL});
+    return run_tests("config_keys", (const TTest *[]){leftovers, families, limit_of_q_k_v, accepting, usual_values,
+                                                      NULL});
 }

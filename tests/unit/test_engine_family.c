@@ -1,4 +1,4 @@
-/* Classes of vLLM that read a family by rules of their own. */
+/* What vLLM's class of one family does otherwise than its other classes. */
 #include "ptq/plan/engine_family.h"
 
 #include "tests/support/harness.h"

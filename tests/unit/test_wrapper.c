@@ -40,7 +40,8 @@ TEST(prefixes)
         const char *source = tiny_model_write(&spec);
         ck_ok(calm_model_open(ctx, source, &inner));
         const char *config = test_format("{\"architectures\": [\"%s\"], \"vision_config\": {\"depth\": 1}, "
-                                         "\"image_token_id\": 5, \"text_config\": %s}", cases[i][0], config_text(source));
+                                         "\"image_token_id\": 5, \"text_config\": %s}", cases[i][0],
+                                         config_text(source));
         const char *dir = wrap(inner, cases[i][1], cases[i][2], config);
         ck_ok(calm_model_open(ctx, dir, &outer));
         ck_assert(calm_model_is_wrapped(outer) && !calm_model_is_wrapped(inner));
