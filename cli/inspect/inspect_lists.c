@@ -22,7 +22,8 @@
     "s1.value AS one_minus_cka, s2.value AS one_minus_cka_token, s3.value AS rel_mse, s4.value AS log_rel_mse"
 
 static const char runs_sql[] =
-    "SELECT r.id AS run, m.name AS model, r.status, r.result, r.bits_per_weight, r.bytes_before, r.bytes_after, "
+    "SELECT r.id AS run, m.name AS model, r.status, " CALM_INSPECT_RESULT
+    ", r.bits_per_weight, r.bytes_before, r.bytes_after, "
     OF_TEST("ppl", "'float'") " AS ppl_float, " OF_TEST("ppl", "r.result") " AS ppl_result, "
     OF_TEST("kl", "r.result") " AS kl_result, " OF_TEST("cosine", "r.result") " AS cosine_result, "
     "(SELECT count(*) FROM run_candidate c WHERE c.run_id = r.id) AS candidates, "
@@ -99,7 +100,7 @@ static const char calibrations_sql[] =
     "?1)) = 1 ORDER BY c.id";
 
 static const char brief_runs_sql[] =
-    "SELECT r.id AS run, m.name AS model, r.status, r.result, r.bits_per_weight, "
+    "SELECT r.id AS run, m.name AS model, r.status, " CALM_INSPECT_RESULT ", r.bits_per_weight, "
     OF_TEST("ppl", "'float'") " AS ppl_float, " OF_TEST("ppl", "r.result") " AS ppl_result, "
     OF_TEST("kl", "r.result") " AS kl_result, " OF_TEST("cosine", "r.result") " AS cosine_result, "
     "r.started_at AS started, r.command "

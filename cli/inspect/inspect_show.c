@@ -3,7 +3,8 @@
 #include "cli/inspect/inspect_view.h"
 
 static const char run_sql[] =
-    "SELECT r.id AS run, m.name AS model, r.status, r.result, r.reason AS verdict, r.unit, r.rule, r.metric, "
+    "SELECT r.id AS run, m.name AS model, r.status, " CALM_INSPECT_RESULT ", r.reason AS verdict, "
+    "r.unit, r.rule, r.metric, "
     "r.bits_per_weight, r.bytes_before, r.bytes_after, 1.0 * r.bytes_after / nullif(r.bytes_before, 0) AS size_ratio, "
     "(SELECT count(*) FROM run_candidate c WHERE c.run_id = r.id) AS candidates, "
     "(SELECT count(*) FROM run_candidate c JOIN candidate k ON k.id = c.candidate_id WHERE c.run_id = r.id AND "

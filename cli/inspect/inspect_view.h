@@ -9,6 +9,13 @@
 #include "ptq/io/json.h"
 #include "store/store.h"
 
+/* SQL: the result of run r; a hybrid whose jobs all have the same candidate says which, floats apart. */
+#define CALM_INSPECT_RESULT                                                                                           \
+    "CASE WHEN r.result = 'hybrid' AND (SELECT count(DISTINCT k.algorithm_id || ' ' || k.scheme) FROM choice c JOIN " \
+    "candidate k ON k.id = c.candidate_id WHERE c.run_id = r.id) = 1 THEN 'hybrid, all ' || (SELECT a.name FROM "     \
+    "choice c JOIN candidate k ON k.id = c.candidate_id JOIN algorithm a ON a.id = k.algorithm_id WHERE c.run_id = "  \
+    "r.id LIMIT 1) ELSE r.result END AS result"
+
 #define CALM_INSPECT_SECTIONS ((size_t)12)    /* at most, of one view */
 
 typedef struct calm_inspect_section {

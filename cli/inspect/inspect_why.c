@@ -25,6 +25,20 @@ static const char *name_of(const calm_inspect_units *units, size_t entry)
     return entry == CALM_INSPECT_NONE ? NULL : units->stored.pool.entries[entry].name;
 }
 
+/* The candidate that all units have which are quantized; CALM_INSPECT_NONE: they differ. */
+static size_t common_choice(const calm_inspect_units *units)
+{
+    size_t common = CALM_INSPECT_NONE;
+    for (size_t unit = 0; unit < units->stored.pool.n_units; unit++) {
+        if (units->chosen[unit] == CALM_INSPECT_NONE || units->chosen[unit] == common)
+            continue;
+        if (common != CALM_INSPECT_NONE)
+            return CALM_INSPECT_NONE;
+        common = units->chosen[unit];
+    }
+    return common;
+}
+
 static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, size_t unit, size_t rule,
                              const char *sentence, calm_inspect_section *section)
 {
@@ -56,6 +70,8 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
                CALM_TEXT(choice->advice), CALM_BOOL(choice->disagrees));
     if (result && strncmp(result, "hybrid", 6) != 0)
         calm_table_format(table, "uniform %s: this unit has that in the checkpoint", result);
+    else if (result && common_choice(units) != CALM_INSPECT_NONE)
+        calm_table_format(table, "%s, all %s", result, name_of(units, common_choice(units)));
     else
         calm_table_text(table, result);
     calm_table_text(table, units->run.reason);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ptq/check/check_state.h"
+#include "ptq/plan/engine_family.h"
 
 /* The rule of the check for a rule of the engine. */
 static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, const calm_engine_linear *linear,
@@ -73,11 +74,10 @@ static calm_status check_ties(calm_checking *c)
     return CALM_OK;
 }
 
-/* vLLM's gpt-oss has its own list of names for experts (gpt_oss.py, hf_to_vllm_mapper and _load_weights_other), without
- * those of one expert's linears, and passes over a name that is not in it.  A finding names the first. */
+/* A finding names the first. */
 static calm_status check_expert_names(calm_checking *c)
 {
-    if (!c->model_known || strcmp(c->model.arch->name, "gpt_oss") != 0)
+    if (!c->model_known || !calm_engine_passes_over(c->model.arch->name))
         return CALM_OK;
     for (size_t i = 0; i < c->n_modules; i++)
         if (c->modules[i].quantized && calm_check_is_expert(&c->modules[i]))
@@ -85,19 +85,17 @@ static calm_status check_expert_names(calm_checking *c)
     return CALM_OK;
 }
 
-/* vLLM's Llama 4 moves the rows of q and k, of tensors named weight, weight_packed and weight_scale alone (llama4.py,
- * permute_qk_weight_for_rotary): zero points stay behind, as do all tensors of other formats, and rows of blocks cannot
- * be moved.  A finding names the first. */
+/* The same of q and k. */
 static calm_status check_moved_rows(calm_checking *c)
 {
-    if (!c->model_known || strcmp(c->model.arch->name, "llama4") != 0)
+    if (!c->model_known)
         return CALM_OK;
-    const bool named = strcmp(c->report->format, "compressed-tensors") == 0;
     for (size_t i = 0; i < c->n_modules; i++) {
         const calm_check_module *at = &c->modules[i];
         const calm_qformat_scheme *scheme = &at->scheme;
         char text[96];
-        if (!at->quantized || (named && scheme->symmetric && scheme->family != CALM_FAMILY_FP8_BLOCK))
+        if (!at->quantized || calm_engine_moves_rows(c->model.arch->name, c->report->format, scheme->symmetric,
+                                                     scheme->family == CALM_FAMILY_FP8_BLOCK))
             continue;
         if (calm_text_ends_with(at->name, ".q_proj") || calm_text_ends_with(at->name, ".k_proj"))
             return calm_check_say(c, CALM_CHECK_RULE_MOVED_ROWS, at->name, "%s, %s", c->report->format,

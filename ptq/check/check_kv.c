@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/model/kv_cache.h"
+
 static const calm_json *scheme_of(const calm_checking *c)
 {
     const calm_json *scheme = calm_json_get(c->entry, "kv_cache_scheme");
@@ -100,6 +102,15 @@ static bool has_other(const calm_checking *c, const calm_check_member *at, char 
     return false;
 }
 
+/* Blocks whose attention keeps keys and values; of a model that is not known those that have a scale. */
+static size_t n_caches(const calm_checking *c, size_t found)
+{
+    size_t n = 0;
+    for (size_t block = 0; c->model_known && block < c->model.n_blocks; block++)
+        n += calm_kv_has(&c->model, block);
+    return c->model_known ? n : found;
+}
+
 calm_status calm_check_cache(calm_checking *c)
 {
     const calm_json *scheme = scheme_of(c);
@@ -121,9 +132,9 @@ calm_status calm_check_cache(calm_checking *c)
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_KV_HALF, at->tensor->name, "has no %c_scale with it",
                                     k ? 'v' : 'k'));
     }
-    const size_t blocks = c->model_known ? c->model.n_blocks : n;
+    const size_t blocks = n_caches(c, n);
     if (!scheme || dynamic || c->partial || n >= blocks)
         return CALM_OK;
     return calm_check_say(c, CALM_CHECK_RULE_KV_MISSING, "quantization_config", "kv_cache_scheme is there, and %zu of "
-                          "%zu blocks have a k_scale", n, blocks);
+                          "%zu blocks with keys and values have a k_scale", n, blocks);
 }

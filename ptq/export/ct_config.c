@@ -106,7 +106,9 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
                                         : int_args(scheme->bits, scheme->symmetric, scheme->group ? "group" : "channel",
                                                    scheme->group, false);
     calm_module_regexes(input, calm_plan_has_scheme, scheme, add_target, targets);
-    if (head && calm_scheme_same(head, scheme))
+    if (head && calm_scheme_same(head, scheme) && calm_model_is_wrapped(input->model))
+        add_target(targets, CALM_WRAPPED_HEAD);
+    else if (head && calm_scheme_same(head, scheme))
         calm_json_add_string(targets, calm_model_layout(input->model)->head);
     return CALM_OBJECT(CALM_KV("targets", targets), CALM_KV("weights", weights),
                        CALM_KV("input_activations", input_args(scheme)),
@@ -177,7 +179,6 @@ static calm_status add_ignored(calm_ctx *ctx, const calm_export_input *input, ca
                            roots.of[i]));
         calm_json_add_string(ignore, pattern);
     }
-    /* A wrapper's head has a prefix in some readers and none in others. */
     if (wrapped && !calm_outer_own_head(input->model, input->outer))
         calm_json_add_string(ignore, strcmp(calm_model_layout(input->model)->head, "lm_head") ? "lm_head"
                                                                                            : "language_model.lm_head");

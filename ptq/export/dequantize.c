@@ -169,7 +169,8 @@ static calm_status list_directory(work *w, calm_dtype dtype)
         const bool known = dot && calm_qformat_suffix_part(NULL, dot + 1, &part);
         const bool codes = known && (strcmp(dot, ".weight") != 0 || tensor->dtype == CALM_I8
                                      || tensor->dtype == CALM_U32 || tensor->dtype == CALM_F8_E4M3);
-        if (part != CALM_QFORMAT_CODES) /* next to the codes of a weight */
+        /* Next to the codes of a weight; or of the inputs and the cache, which a float model does not round. */
+        if (part != CALM_QFORMAT_CODES || (!codes && calm_published_of_inputs(tensor->name)))
             continue;
         for (size_t e = 0; codes && e < calm_size_max(1, n_stacked(tensor)); e++)
             CALM_TRY(add_weight(w, tensor, dot, dtype, e));

@@ -98,12 +98,13 @@ static void add_rule(void *user, const char *regex)
 /* Routers and what else is a matrix next to the linears that calm knows; the head has its own member. */
 static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rules *to)
 {
-    const char **modules;
+    const char **modules, *head = calm_model_layout(input->model)->head;
     size_t n;
     CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
     for (size_t i = 0; i < n; i++) {
         CALM_SCOPED_TEXT(regex);
-        if (strcmp(modules[i], "lm_head") == 0 || calm_is_layout_linear(calm_model_layout(input->model), modules[i]))
+        if (strcmp(modules[i], head ? head : "lm_head") == 0
+            || calm_is_layout_linear(calm_model_layout(input->model), modules[i]))
             continue;
         calm_append_escaped(&regex, modules[i], strlen(modules[i]));
         calm_text_printf(&regex, "$");
@@ -128,8 +129,12 @@ static void add_head(const calm_export_input *input, const calm_scheme *base, ru
     if (!head || (head->bits == base->bits && head->group == base->group && head->symmetric == base->symmetric &&
                   !base->act_order))
         return;
-    calm_append_escaped(&regex, name, strlen(name));
-    calm_text_printf(&regex, "$");
+    if (calm_model_is_wrapped(input->model)) {
+        calm_text_printf(&regex, "%s", CALM_WRAPPED_HEAD);
+    } else {
+        calm_append_escaped(&regex, name, strlen(name));
+        calm_text_printf(&regex, "$");
+    }
     to->scheme = head;
     add_rule(to, regex.data ? regex.data : "");
 }

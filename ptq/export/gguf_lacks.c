@@ -155,10 +155,16 @@ static const char *lacks_encoder(const calm_config *config, const calm_gguf_arch
                : NULL;
 }
 
+/* What its loader of each architecture reads no key of. */
+static const char *lacks_limit(const calm_config *config)
+{
+    return config->qkv_limit > 0 ? "clip_qkv bounds q, k and v, which llama.cpp does not in this architecture" : NULL;
+}
+
 const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as)
 {
     const char *const all[] = {lacks_latent(config), lacks_mixer(config, as), lacks_scan(config, as),
-                               lacks_chunk(config, as), lacks_encoder(config, as)};
+                               lacks_chunk(config, as), lacks_encoder(config, as), lacks_limit(config)};
     const char *found = NULL;
     for (size_t i = 0; i < sizeof all / sizeof *all && !found; i++)
         found = all[i];

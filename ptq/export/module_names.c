@@ -209,9 +209,13 @@ static bool has_head(const calm_model *model)
     const calm_arch *arch = calm_model_config(model)->arch;
     const calm_safetensors *set = calm_model_tensors(model);
     const char *head = calm_model_layout(model)->head, *dot = head ? strrchr(head, '.') : NULL;
+    /* DistilBERT's, "vocab_projector", is below nothing. */
+    const size_t parent = dot ? (size_t)(dot - head) : head ? strlen(head) : 0;
     bool found = head && !arch->encoder;
-    for (size_t i = 0; dot && i < calm_safetensors_count(set) && !found; i++)
-        found = strncmp(calm_safetensors_at(set, i)->name, head, (size_t)(dot - head) + 1) == 0;
+    for (size_t i = 0; head && i < calm_safetensors_count(set) && !found; i++) {
+        const char *name = calm_safetensors_at(set, i)->name;
+        found = strncmp(name, head, parent) == 0 && name[parent] == '.';
+    }
     return found;
 }
 

@@ -12,6 +12,9 @@
 #include "ptq/model/arch.h"
 #include "ptq/plan/assemble.h"
 
+/* The head of a wrapper, as a regex: its name has a prefix in some readers and none in others. */
+#define CALM_WRAPPED_HEAD "(language_model\\.)?lm_head$"
+
 /* Is the job one of the requested ones? */
 typedef bool calm_plan_match_fn(const void *user, const calm_plan_job *job);
 

@@ -1,4 +1,5 @@
-/* OLMoE: RMSNorm over the whole q and k; the MLP of every block is a mixture of experts.
+/* OLMoE: RMSNorm over the whole q and k, which like v may have a limit behind it; the MLP of every block is a mixture
+ * of experts.
  *
  * Reference: arXiv 2409.02060; transformers' modeling_olmoe.py. */
 #include "ptq/model/arch.h"
@@ -7,7 +8,10 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     /* Every block is sparse, so that intermediate_size is an expert's; norm_topk_prob is false when absent. */
     const calm_moe_keys keys = {"num_experts", "num_experts_per_tok", "intermediate_size", false};
+    double limit;
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
+    CALM_TRY(calm_json_need_number(ctx, path, root, "clip_qkv", &(double){0}, 1e-3, 1e6, &limit));
+    config->qkv_limit = (float)limit;
     return calm_config_mixture(ctx, path, root, &keys, config);
 }
 
@@ -21,6 +25,6 @@ const calm_arch calm_arch_olmoe = {
     .default_positions = 4096,
     .default_rope_theta = 10000.0,
     .default_eps = 1e-5,
-    .keys = "attention_bias num_experts num_experts_per_tok norm_topk_prob",
+    .keys = "attention_bias clip_qkv num_experts num_experts_per_tok norm_topk_prob",
     .read_config = read_config,
 };

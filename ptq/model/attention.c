@@ -316,15 +316,30 @@ static void norm_rows(const calm_norm *norm, float *x, size_t stride, size_t n, 
             calm_norm_rows(norm, x + t * stride + part * norm->width, 1, x + t * stride + part * norm->width);
 }
 
+/* x [n, stride], of which `width` columns count, into -limit .. limit; not a number stays what it is. */
+static void limit_rows(float limit, float *x, size_t stride, size_t n, size_t width)
+{
+    for (size_t t = 0; limit > 0 && t < n; t++)
+        for (size_t i = 0; i < width; i++) {
+            float *at = &x[t * stride + i];
+            *at = *at > limit ? limit : *at < -limit ? -limit : *at;
+        }
+}
+
 static calm_status norm_tokens(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const heads_task *task = user;
     const calm_heads *a = task->a;
+    const size_t width = a->config->n_kv * a->config->head_dim;
     (void)ctx;
     norm_rows(&task->q_norm, a->q + first * a->q_stride, a->q_stride, n,
               calm_heads_norm_parts(a->config, a->config->n_heads));
     norm_rows(&task->k_norm, a->k + first * a->kv_stride, a->kv_stride, n,
               calm_heads_norm_parts(a->config, a->config->n_kv));
+    limit_rows(a->config->qkv_limit, a->q + first * a->q_stride, a->q_stride, n,
+               a->config->n_heads * a->config->head_dim);
+    limit_rows(a->config->qkv_limit, a->k + first * a->kv_stride, a->kv_stride, n, width);
+    limit_rows(a->config->qkv_limit, a->v + first * a->kv_stride, a->kv_stride, n, width);
     return CALM_OK;
 }
 

@@ -75,7 +75,7 @@ calm_status calm_heads_norms(calm_ctx *ctx, const calm_block *block, calm_norm *
 /* RMSNorm over a head without a weight: one of ones [head_dim], in ctx->scratch. */
 calm_status calm_heads_bare_norm(calm_ctx *ctx, const calm_config *config, calm_norm *out);
 
-/* The norms of q and k in place, where the block has them. */
+/* The norms of q and k in place, where the block has them, then the limit of q, k and v. */
 calm_status calm_heads_norm(calm_ctx *ctx, const calm_block *block, const calm_heads *a);
 
 /* Is k rotated in this block, and q? */

@@ -174,6 +174,7 @@ struct calm_config {
     size_t kv_at;
     size_t carried;                   /* floats of a token that blocks hand on next to its hidden row: keys and
                                          values that later blocks share, streams; 0: none       */
+    float qkv_limit;                  /* most that q, k (normalised, not turned) and v are, of either sign; 0: none */
     bool value_norm;                  /* each head of v is divided by the root of its mean square */
     size_t per_layer;                 /* width of the input that each block has of a token's id (tail.h); 0: none */
     size_t per_layer_rows;            /* of its table; an id beyond has row 0                    */

@@ -102,8 +102,8 @@ static bool feed(const calm_config *config, calm_job_kind job, long expert, calm
                        .readers = config->n_heads / config->n_kv,
                        .rotates = !config->output_gate,    /* which counts by channel */
                        .groups = true};
-    /* A norm of v keeps no scale, and of a block without v's linear the rows are those of k, too. */
-    return !config->value_norm && !config->k_is_v && config->kv != CALM_KV_SHARED;
+    /* A norm of v keeps no scale, nor does a limit; of a block without v's linear the rows are those of k, too. */
+    return !config->value_norm && !(config->qkv_limit > 0) && !config->k_is_v && config->kv != CALM_KV_SHARED;
 }
 
 /* ---- learning ---- */

@@ -166,8 +166,7 @@ static const pair pairs[] = {
 
 #define N_PAIRS (sizeof pairs / sizeof *pairs)
 
-/* What belongs to quantized inputs and caches: of no float model. */
-static bool is_of_inputs(const char *name)
+bool calm_published_of_inputs(const char *name)
 {
     static const char *const ends[] = {".activation_scale", ".input_scale",  ".input_global_scale", ".input_scale_ub",
                                        ".output_scale",     ".k_scale",      ".v_scale",            ".q_scale",
@@ -428,7 +427,7 @@ static calm_status add_tensor(calm_ctx *ctx, widening *w, const calm_tensor *ten
         CALM_TRY(find(ctx, w, tensor->name, "_scale", "", &wanted, &other));
     const bool global = w->from->kind == CALM_PUBLISHED_COMPRESSED
                         && calm_text_ends_with(tensor->name, ".weight_global_scale");
-    if (!global && !(other && codes_of(w, other)) && !is_of_inputs(tensor->name))
+    if (!global && !(other && codes_of(w, other)) && !calm_published_of_inputs(tensor->name))
         w->tensors[w->n++] = *tensor;
     return CALM_OK;
 }

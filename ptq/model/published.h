@@ -44,6 +44,9 @@ calm_status calm_published_read(calm_ctx *ctx, const char *path, const calm_json
 calm_status calm_published_widen(calm_ctx *ctx, const calm_published *from, calm_dtype dtype, calm_safetensors *set,
                                  size_t *n);
 
+/* Is it a tensor of quantized inputs or of a cache ("model.layers.0.self_attn.k_scale"), which no float model has? */
+bool calm_published_of_inputs(const char *name);
+
 /* Remove its entry from config.json. */
 void calm_published_drop_entry(calm_json *config);
 

@@ -9,6 +9,7 @@
 #include "ptq/export/config_file.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/tensor_use.h"
+#include "ptq/plan/engine_family.h"
 #include "ptq/quant/mix.h"
 
 /* ---- which ---- */
@@ -328,6 +329,21 @@ calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, 
     return note_missing_code(ctx, model);
 }
 
+/* The quantized jobs of a plan in a format, by what the engine's class of the model's family does with them. */
+static calm_status check_family(calm_ctx *ctx, const char *format, const calm_engine *target, const calm_model *model,
+                                const calm_plan *plan)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    for (size_t j = 0; j < plan->n_jobs; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        const calm_engine_own own = {layout->linears[job->first].module, job->expert >= 0, job->kind == CALM_JOB_QKV,
+                                     &plan->jobs[j].scheme};
+        if (plan->jobs[j].quantized)
+            CALM_TRY(calm_engine_check_family(ctx, target, format, calm_model_config(model)->arch->name, &own));
+    }
+    return CALM_OK;
+}
+
 calm_status calm_formats_check_target(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target,
                                       const calm_model *model, const calm_plan *plan)
 {
@@ -339,6 +355,7 @@ calm_status calm_formats_check_target(calm_ctx *ctx, const calm_formats *formats
         CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, i), &name));
         if (!calm_engine_reads(target, name))
             continue;
+        CALM_TRY(check_family(ctx, name, target, model, plan));
         CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, i), model, plan, &outer));
         if (outer.scheme[CALM_OUTER_HEAD].bits)
             CALM_TRY(calm_engine_check_scheme(ctx, target, name, &head, &outer.scheme[CALM_OUTER_HEAD]));

@@ -48,8 +48,8 @@ calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, ca
  * and Python modules that it names and that are not there. */
 calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, const calm_model *model);
 
-/* CALM_EARG where the engine reads one of them, but not the head as the plan's file has it: engine, scheme, why and
- * what would do. */
+/* CALM_EARG where the engine reads one of them, but not the head as the plan's file has it, or its class of the family
+ * passes over a quantized job: engine, scheme, why and what would do. */
 calm_status calm_formats_check_target(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target,
                                       const calm_model *model, const calm_plan *plan);
 

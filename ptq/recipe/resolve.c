@@ -155,8 +155,9 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
     return calm_recipe_algorithms(ctx, &names, recipe);
 }
 
-/* Inputs of an encoder's linears are between LayerNorms and GELUs, far from symmetric: there the range of activations
- * that the name leaves open is the asymmetric one (docs/method.md section 1). */
+/* Inputs of an encoder's linears are between LayerNorms and GELUs, far from symmetric: there the range of integer
+ * activations that the name leaves open is the asymmetric one (docs/method.md section 1).  Floats have no zero
+ * point. */
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
     char name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
@@ -167,7 +168,8 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
     if (!kind.encoder)
         return CALM_OK;
     for (size_t i = 0; i < recipe->n_schemes; i++) {
-        if (!recipe->schemes[i].act_bits || recipe->act_range_explicit[i])
+        if (!recipe->schemes[i].act_bits || !calm_act_rule_is_open(recipe->schemes[i].act_rule)
+            || recipe->act_range_explicit[i])
             continue;
         calm_scheme_name(&recipe->schemes[i], asked);
         recipe->schemes[i].act_asymmetric = true;

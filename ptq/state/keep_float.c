@@ -226,7 +226,20 @@ static calm_status list_rest(calm_ctx *ctx, calm_inputs *in, const bool *kept)
         if (!stays)
             in->listed[in->n_listed++] = j;
     }
-    return in->n_listed ? CALM_OK : calm_fail(ctx, CALM_EARG, "`keep_float`: no linear is left to be quantized");
+    return CALM_OK;
+}
+
+/* Nothing is left; names an option that keeps linears, first one that the recipe gave. */
+static calm_status refuse_all(calm_ctx *ctx, const calm_inputs *in, const char *odd, const char *why)
+{
+    const calm_recipe *recipe = in->recipe;
+    if (recipe->keep_float.n || recipe->float_pins.n)
+        return calm_fail(ctx, CALM_EARG, "`%s`: no linear is left to be quantized",
+                         recipe->keep_float.n ? "keep_float" : "choice.pins");
+    if (odd)
+        return calm_fail(ctx, CALM_EARG, "`group_fallback` float: no linear is left to be quantized; the first whose "
+                         "columns groups do not divide is %s; take a scheme of smaller groups", odd);
+    return calm_fail(ctx, CALM_EARG, "no linear is left to be quantized: %s; `keep_float` !NAME quantizes them", why);
 }
 
 /* What is said of linears that stay float without a name. */
@@ -259,6 +272,8 @@ calm_status calm_inputs_keep_float(calm_ctx *ctx, calm_inputs *in)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, kept, calm_model_layout(in->model)->n_jobs));
     CALM_TRY(extend(ctx, in, matched, kept, &n_fused));
     CALM_TRY(list_rest(ctx, in, kept));
+    if (!in->n_listed)
+        return refuse_all(ctx, in, odd, why);
     note_more(ctx, in, n_odd, odd, n_fused);
     if (n_kinds)
         calm_log(ctx, CALM_LOG_INFO, "%zu linears stay float: %s; `keep_float` !NAME quantizes them", n_kinds, why);

@@ -84,6 +84,17 @@ TEST(biases_in_mlx)
 }
 END_OF_TEST
 
+/* A block without keys and values, here of a short convolution, has no scales of a cache. */
+TEST(cache_of_a_hybrid)
+{
+    static const char *const schemes[] = {"w4a16_g32"};
+    const tiny_model spec = tiny_wide("lfm2");
+    const char *dir = good_export(&spec, "compressed-tensors", schemes, 1, 0);
+    good_add_cache(dir);
+    check_clean("lfm2 with a cache", dir);
+}
+END_OF_TEST
+
 /* ---- the broken ones ---- */
 
 static calm_check_engine target_of(const char *name)
@@ -362,11 +373,10 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, biases_in_mlx,
-                                                every_fault_is_found, rows_of_zeros,
+    return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, cache_of_a_hybrid,
+                                                biases_in_mlx, every_fault_is_found, rows_of_zeros,
                                                 every_other_fault_is_found, gpt_oss_in_engines, llama4_in_engines,
-                                                keys_that_vllm_needs,
-                                                every_rule_has_its_fault,
-                                                cannot_be_read_at_all, a_directory_with_a_gguf_file, another_engine,
-                                                same_for_any_number_of_threads, NULL});
+                                                keys_that_vllm_needs, every_rule_has_its_fault,
+                                                cannot_be_read_at_all, a_directory_with_a_gguf_file,
+                                                another_engine, same_for_any_number_of_threads, NULL});
 }

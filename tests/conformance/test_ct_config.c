@@ -9,6 +9,8 @@
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
+#include "tests/support/wrapped_model.h"
+#include "tests/support/write_tensors.h"
 
 extern const calm_exporter calm_export_compressed_tensors;
 
@@ -188,6 +190,75 @@ TEST(every_linear_is_matched_once_or_ignored)
 }
 END_OF_TEST
 
+static calm_json *entry_of(const calm_model *model, const char *scheme, const char *head)
+{
+    calm_outer_plan outer = {0};
+    calm_json *entry = calm_json_new_object();
+    tiny_plan p;
+    tiny_plan_open(&p, calm_model_dir(model));
+    tiny_plan_quantize_all(&p, &scheme, 1, TINY_GENERAL);
+    if (head)
+        ck_ok(calm_scheme_parse(ctx, head, &outer.scheme[CALM_OUTER_HEAD]));
+    const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options, .outer = &outer};
+    ck_ok(calm_ct_config(ctx, &input, entry));
+    calm_model_close(p.model);
+    return entry;
+}
+
+/* A wrapper's head has a prefix in some readers and none in others, whatever the file calls it. */
+TEST(head_of_a_wrapper)
+{
+    static const char *const heads[] = {"lm_head", "language_model.lm_head"}, *const families[] = {"qwen3", "mistral"},
+                      *const prefixes[] = {"model.language_model.", "language_model.model."},
+                      *const classes[] = {"Qwen3VLForConditionalGeneration", "Mistral3ForConditionalGeneration"};
+    for (int i = 0; i < 2; i++) {
+        tiny_model spec = tiny_wide(families[i]);
+        calm_model *inner, *outer;
+        spec.tied = false;
+        ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &inner));
+        const char *config = test_format("{\"architectures\": [\"%s\"], \"vision_config\": {}, \"text_config\": %s}",
+                                         classes[i], config_text(calm_model_dir(inner)));
+        const char *dir = wrap_model(inner, "model.", prefixes[i], heads[i], NULL, 0, config);
+        ck_ok(calm_model_open(ctx, dir, &outer));
+        calm_json *quantized = entry_of(outer, "w4a16_g32", "w8a16"), *plain = entry_of(outer, "w4a16_g32", NULL);
+        for (int j = 0; j < 2; j++) {
+            const calm_json *group = NULL;
+            ck_assert_uint_eq(count_groups(quantized, heads[j], &group), 1);
+            ck_assert_int_eq(calm_json_int(calm_json_get(calm_json_get(group, "weights"), "num_bits"), 0), 8);
+            ck_assert(!hits(calm_json_get(quantized, "ignore"), heads[j]));
+            check_float(plain, heads[j]);
+        }
+        calm_json_free(quantized);
+        calm_json_free(plain);
+        calm_model_close(inner);
+        calm_model_close(outer);
+    }
+}
+END_OF_TEST
+
+/* DistilBERT's is below nothing. */
+TEST(head_without_a_parent)
+{
+    static const float zeros[64 * 64];
+    tiny_model spec = tiny_wide("distilbert");
+    calm_model *inner, *outer;
+    const calm_tensor more[] = {float_tensor("vocab_projector.weight", zeros, spec.vocab, spec.hidden, 0),
+                                float_tensor("vocab_projector.bias", zeros, spec.vocab, 0, 0)};
+    ck_assert_uint_le(spec.vocab * spec.hidden, sizeof zeros / sizeof *zeros);
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &inner));
+    const char *config = config_text(calm_model_dir(inner)), *class = strstr(config, "DistilBertModel");
+    config = test_format("%.*sDistilBertForMaskedLM%s", (int)(class - config), config,
+                         class + strlen("DistilBertModel"));
+    const char *dir = wrap_model(inner, "distilbert.", "distilbert.", "", more, 2, config);
+    ck_ok(calm_model_open(ctx, dir, &outer));
+    calm_json *entry = entry_of(outer, "w4a16_g32", NULL);
+    check_float(entry, "vocab_projector");
+    calm_json_free(entry);
+    calm_model_close(inner);
+    calm_model_close(outer);
+}
+END_OF_TEST
+
 /* All experts of a block are read as one. */
 TEST(experts_of_different_schemes)
 {
@@ -243,6 +314,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("ct_config", (const TTest *[]){every_linear_is_matched_once_or_ignored,
-                                                    experts_of_different_schemes, warned_of_experts, NULL});
+    return run_tests("ct_config", (const TTest *[]){every_linear_is_matched_once_or_ignored, head_of_a_wrapper,
+                                                    head_without_a_parent, experts_of_different_schemes,
+                                                    warned_of_experts, NULL});
 }

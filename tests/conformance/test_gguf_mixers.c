@@ -359,6 +359,10 @@ TEST(refused_by_name)
         check_refused(options[i].spec, "float", options[i].words);
     }
     tiny_model grouped = tiny_wide("olmoe");
+    grouped.n_kv = grouped.n_heads;
+    grouped.extra = "\"clip_qkv\": 8.0";
+    check_refused(&grouped, "float", "clip_qkv bounds q, k and v");
+    grouped.extra = NULL;
     grouped.n_kv = grouped.n_heads / 2;
     check_refused(&grouped, "float", "fewer heads for keys than for queries");
     /* Heads of which a part turns would have fewer factors than half their width. */

@@ -29,6 +29,7 @@ typedef struct setting {
     double sinks;      /* heads have sinks of about this; 0: none    */
     bool chunked;      /* windows stand still                        */
     bool bare;         /* the norm is of each head, has no weight and stands behind the rotation */
+    double limit;      /* of q, k and v behind their norms; 0: none */
     double growth;     /* beta of queries without rotation; 0: none  */
 } setting;
 
@@ -95,6 +96,7 @@ static void new_block(const setting *s, fixture *f)
                       .max_positions = MAX_POSITIONS,
                       .attention_scale = (float)(1 / sqrt((double)s->head_dim)),
                       .attention_cap = (float)s->cap,
+                      .qkv_limit = (float)s->limit,
                       .rope = {{.kind = CALM_ROPE_DEFAULT, .theta = 10000.0, .factor = 1, .m = 1, .rotary = rotary}}};
     f->block = (calm_block){.config = &f->config};
     f->block.weight[CALM_ROLE_Q] = draw_weight(q, s->hidden, s->bias, 1);
@@ -153,7 +155,15 @@ static void turn(const calm_config *config, double *x, size_t position)
     }
 }
 
-/* Norms and rotation of all heads of a projection [T, n d]. */
+/* Each of n numbers into -limit .. limit. */
+static void bound(const calm_config *config, double *x, size_t n)
+{
+    const double limit = (double)config->qkv_limit;
+    for (size_t i = 0; limit > 0 && i < n; i++)
+        x[i] = fmax(-limit, fmin(limit, x[i]));
+}
+
+/* Norms, limit and rotation of all heads of a projection [T, n d]. */
 static void place(const calm_config *config, const calm_norm *weights, double *x, const calm_span *span, size_t n)
 {
     const size_t d = config->head_dim;
@@ -161,6 +171,7 @@ static void place(const calm_config *config, const calm_norm *weights, double *x
         const bool bare = config->qk_norm == CALM_QK_NORM_BARE;
         for (size_t at = 0; !bare && at < n * d; at += weights->width)
             norm(weights, false, x + t * n * d + at);
+        bound(config, x + t * n * d, n * d);
         for (size_t head = 0; head < n; head++)
             turn(config, x + (t * n + head) * d, span->positions ? span->positions[t] : t);
         for (size_t at = 0; bare && config->rope[0].rotary && at < n * d; at += d)
@@ -236,6 +247,7 @@ static double *slow_attention(const calm_block *block, const float *h, const cal
     place(config, &block->plain[CALM_PLAIN_Q_NORM], q, span, config->n_heads);
     place(config, &block->plain[CALM_PLAIN_K_NORM], k, span, config->n_kv);
     grow(config, q, span);
+    bound(config, v, n_tokens * config->n_kv * config->head_dim);
     for (size_t t = 0; t < n_tokens; t++)
         for (size_t head = 0; head < config->n_heads; head++)
             attend(block, q, k, v, span, t, head, scores, context);
@@ -387,6 +399,16 @@ TEST(capped_scores)
 }
 END_OF_TEST
 
+/* A limit within the values, whose mean square is 1, bounds a good part of q, k and v; alone and behind norms. */
+TEST(limited_values)
+{
+    compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .limit = 0.5});
+    compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .norm = true, .whole = true,
+                          .limit = 0.7});
+    compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .fused = true, .limit = 0.2});
+}
+END_OF_TEST
+
 /* Of a sink that is far above all scores nothing but the bias is left, of one far below all. */
 TEST(learned_sinks)
 {
@@ -479,6 +501,7 @@ int main(void)
     return run_tests("attention_oracle",
                      (const TTest *[]){full_attention, grouped_queries, sliding_windows, chunks, bare_norms_and_growth,
                                        norms_over_the_whole_projection, one_matrix_for_q_k_and_v, encoders,
-                                       windows_both_ways, distances, capped_scores, learned_sinks, shares_of_sinks,
-                                       positions_with_gaps, partial_rotation, windows_longer_than_the_tables, NULL});
+                                       windows_both_ways, distances, capped_scores, limited_values, learned_sinks,
+                                       shares_of_sinks, positions_with_gaps, partial_rotation,
+                                       windows_longer_than_the_tables, NULL});
 }

@@ -3,7 +3,7 @@
 import torch
 
 # Classes that hold [experts, in, out]; the others hold [experts, out, in].
-TRANSPOSED = ("gpt_oss", "qwen3_vl_moe", "qwen3_vl_moe_text", "llama4", "llama4_text")
+TRANSPOSED = ("gpt_oss", "llama4", "llama4_text")
 ENDS = (".experts.gate_up_proj", ".experts.up_proj", ".experts.down_proj", ".experts.gate_up_proj_bias", ".experts.down_proj_bias")
 
 

@@ -223,9 +223,24 @@ TEST(one_scheme)
 }
 END_OF_TEST
 
+/* What check says of vLLM's class of the family is refused before the run. */
+TEST(a_class_that_passes_over_experts)
+{
+    tiny_model model = mixture();
+    model.family = "gpt_oss";
+    play run = play_new(&model, "w4a16_g32", "rtn");
+    run.recipe.engine = calm_engine_find("vllm");
+    const outcome refused = play_run(&run, none);
+    ck_assert_int_eq(refused.status, CALM_EARG);
+    ck_assert_msg(strstr(refused.message, "its class has no names for quantized experts") != NULL, "%s",
+                  refused.message);
+    ck_assert_ptr_null(play_digest(run.recipe.output));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("pipeline_target", (const TTest *[]){a_mixture_for_each_target, select_is_the_run,
                                                           a_dense_model_of_odd_widths, schemes_that_are_left_out,
-                                                          one_scheme, NULL});
+                                                          one_scheme, a_class_that_passes_over_experts, NULL});
 }

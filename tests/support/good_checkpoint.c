@@ -8,6 +8,7 @@
 #include "ptq/export/export.h"
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
+#include "ptq/model/kv_cache.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_plan.h"
 
@@ -111,10 +112,26 @@ static tiny_model spec_of(const good *g)
     return spec;
 }
 
-/* Scales of an fp8 KV cache: .02 of keys and values in both blocks, and the scheme in config.json. */
-static void add_cache(const char *dir)
+/* Scales of a cache, as list has them: .02 of keys and values of each block that has any. */
+static size_t list_scales(const char *dir, calm_tensor *list)
 {
     static const uint16_t scale = 0x3ca4;    /* bfloat16 */
+    calm_model *model;
+    size_t n = 0;
+    ck_ok(calm_model_open(ctx, dir, &model));
+    const calm_config *config = calm_model_config(model);
+    for (size_t i = 0; i < 2 * config->n_blocks; i++)
+        if (calm_kv_has(config, i / 2)) {
+            list[n] = (calm_tensor){.dtype = CALM_BF16, .n_dims = 1, .shape = {1}, .n_elements = 1, .bytes = 2,
+                                    .data = (const uint8_t *)&scale};
+            ck_ok(calm_kv_name(ctx, config, calm_model_prefix(model), i / 2, i % 2 ? 'v' : 'k', &list[n++].name));
+        }
+    calm_model_close(model);
+    return n;
+}
+
+void good_add_cache(const char *dir)
+{
     const char *path = test_format("%s/model.safetensors", dir), *moved = test_format("%s/with.safetensors", dir);
     calm_safetensors *set;
     calm_safetensors_writer writer;
@@ -122,13 +139,10 @@ static void add_cache(const char *dir)
     calm_json *config;
     ck_ok(calm_safetensors_open(ctx, path, &set));
     size_t n = calm_safetensors_count(set);
-    ck_assert_uint_le(n + 4, sizeof list / sizeof *list);
+    ck_assert_uint_le(n + 32, sizeof list / sizeof *list);
     for (size_t i = 0; i < n; i++)
         list[i] = *calm_safetensors_at(set, i);
-    for (int i = 0; i < 4; i++)
-        list[n++] = (calm_tensor){.name = test_format("model.layers.%d.self_attn.%c_scale", i / 2, i % 2 ? 'v' : 'k'),
-                                  .dtype = CALM_BF16, .n_dims = 1, .shape = {1}, .n_elements = 1, .bytes = 2,
-                                  .data = (const uint8_t *)&scale};
+    n += list_scales(dir, list + n);
     ck_ok(calm_safetensors_begin(ctx, &writer, moved, list, n));
     for (size_t i = 0; i < n; i++)
         ck_ok(calm_safetensors_put(ctx, &writer, list[i].data, list[i].bytes));
@@ -152,7 +166,7 @@ const char *good_write(const char *name)
             const char *dir =
                 good_export(&spec, goods[i].format, goods[i].schemes, goods[i].schemes[1] ? 2 : 1, goods[i].shard);
             if (goods[i].cache)
-                add_cache(dir);
+                good_add_cache(dir);
             return dir;
         }
     ck_abort_msg("there is no good checkpoint %s", name);

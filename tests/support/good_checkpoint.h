@@ -14,6 +14,9 @@ const char *good_write(const char *name);
  * `shard`: most bytes of a file, 0: one file. */
 const char *good_export(const tiny_model *spec, const char *format, const char *const *schemes, size_t n, size_t shard);
 
+/* Give a compressed-tensors directory an fp8 cache of keys and values: scales, and the scheme in config.json. */
+void good_add_cache(const char *dir);
+
 /* tokenizer.json of bytes for a model of `vocab` tokens into `dir`: a merge, a special token. */
 void good_tokenizer(const char *dir, size_t vocab);
 

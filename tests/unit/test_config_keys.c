@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "ptq/model/arch.h"
+#include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 
 #define N(array) (sizeof(array) / sizeof *(array))
@@ -111,7 +112,18 @@ TEST(families)
     ck_ok(judge("llama", "is_decoder", "true", NULL));
     ck_fails(judge("bert", "is_decoder", "true", NULL), CALM_EUNSUPPORTED, "code of the family reads");
     ck_fails(judge("llama", "sliding_window", "4096", "sliding_window"), CALM_EUNSUPPORTED, "cannot lift");
-    ck_fails(judge("olmoe", "clip_qkv", "8", "clip_qkv"), CALM_EUNSUPPORTED, "cannot lift");
+    ck_fails(judge("mixtral", "clip_qkv", "8", "clip_qkv"), CALM_EUNSUPPORTED, "cannot lift");
+}
+END_OF_TEST
+
+/* What a family reads of it is a number above 0, or null. */
+TEST(limit_of_q_k_v)
+{
+    static const char *const wrong[] = {"0", "-8", "\"8\"", "[8]", "true", "1e9"};
+    ck_assert(config_with("olmoe", "clip_qkv", "8").qkv_limit == 8.0F);
+    ck_assert(config_with("olmoe", "clip_qkv", "null").qkv_limit == 0.0F);
+    for (size_t i = 0; i < N(wrong); i++)
+        config_refuses("olmoe", "clip_qkv", wrong[i], CALM_EFORMAT, "clip_qkv");
 }
 END_OF_TEST
 
@@ -150,5 +162,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("config_keys", (const TTest *[]){leftovers, families, accepting, usual_values, NULL});
+    return run_tests("config_keys", (const TTest *[]){leftovers, families, limit_of_q_k_v, accepting, usual_values,
+                                                      NULL});
 }

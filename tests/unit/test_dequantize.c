@@ -6,6 +6,7 @@
 #include "ptq/io/ggml_blocks.h"
 #include "ptq/io/safetensors.h"
 #include "ptq/model/model.h"
+#include "ptq/model/tensor_use.h"
 #include "tests/support/foreign_checkpoint.h"
 #include "tests/support/good_checkpoint.h"
 #include "tests/support/harness.h"
@@ -73,6 +74,17 @@ static void check_same_rest(const char *what, const char *a, const char *b)
     calm_model_close(y);
 }
 
+/* A float model has no scales of inputs and of a cache: each tensor is one that the model reads. */
+static void check_no_scales(const char *what, const char *dir)
+{
+    calm_model *model;
+    CALM_SCOPED_TEXT(foreign);
+    ck_ok(calm_model_open(ctx, dir, &model));
+    const size_t n = calm_model_list_use(model, CALM_TENSOR_FOREIGN, &foreign);
+    ck_assert_msg(n == 0, "%s: %s", what, foreign.data);
+    calm_model_close(model);
+}
+
 TEST(float32_is_exact)
 {
     for (size_t i = 0; good_names[i]; i++) {
@@ -84,6 +96,7 @@ TEST(float32_is_exact)
         ck_assert_uint_gt(result.n_dequantized, 0);
         ck_assert(calm_path_exists(test_format("%s/tokenizer.json", to)));
         check_same(good_names[i], from, to);
+        check_no_scales(good_names[i], to);
     }
 }
 END_OF_TEST

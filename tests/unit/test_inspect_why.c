@@ -35,6 +35,8 @@ static void add_run(calm_store *store, const char *key, const char *rule, const 
         ck_ok(calm_store_run_candidate(ctx, store, id, candidate));
     ck_ok(calm_store_choice_put(ctx, store, &(calm_store_choice){.run_id = id, .job_id = 1, .candidate_id = 2,
                                                                 .unit = "model.layers.0.qkv", .reason = "x"}));
+    ck_ok(calm_store_run_end(ctx, store, id, &(calm_store_outcome){.status = "finished", .result = "hybrid",
+                                                                  .bits_per_weight = NAN}));
 }
 
 /* The factor is that of the run: of a selection its own, else the recipe's, else 1.05. */
@@ -48,6 +50,7 @@ TEST(the_factor_of_the_run)
         add_run(store, recipes[i], "token", recipes[i]);
     calm_store_close(store);
     ck_has(why(path, "5", "0.qkv"), "outside the shortlist: cka_token is 10 times the least, over 2");
+    ck_has(why(path, "5", "0.qkv"), "result       hybrid, all ");
     ck_has(why(path, "5", "0.qkv"), "least log_rel_mse of 2 within 2 of the least cka_token");
     ck_has(why(path, "6", "0.qkv"), "least log_rel_mse of 3 within 20 of the least cka_token");
     ck_has(why(path, "6", "0.qkv"), "on the shortlist with a larger log_rel_mse, by 3");

@@ -387,6 +387,10 @@ TEST(without_a_way_back)
     calm_block block;
     calm_rope rope;
     float *x, *z;
+    config.qkv_limit = 8;
+    ck_assert(!calm_kinds_have_back(&config));
+    ck_fails(calm_kinds_need_back(ctx, &config, "`learn`"), CALM_EUNSUPPORTED, "behind a limit (\"clip_qkv\")");
+    config.qkv_limit = 0;
     one_way.name = "one_way";
     one_way.back = NULL;
     ck_ok(calm_kinds_need_back(ctx, &config, "`learn`"));

@@ -9,42 +9,16 @@
 #include "ptq/model/tensor_use.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/wrapped_model.h"
 #include "tests/support/write_tensors.h"
 
-enum { MOST = 128 };
-
 static const float vision[6] = {1, 2, 3, 4, 5, 6};
-
-static const char *text_of(const char *dir)
-{
-    char *text;
-    size_t n;
-    ck_ok(calm_read_file(ctx, test_format("%s/config.json", dir), 1 << 20, &text, &n));
-    return test_format("%.*s", (int)n, text);
-}
-
-static void write_text(const char *dir, const char *text)
-{
-    ck_ok(calm_write_file(ctx, test_format("%s/config.json", dir), text, strlen(text)));
-}
 
 /* The tiny model in `inner` under other names next to a vision tower. */
 static const char *wrap(const calm_model *inner, const char *prefix, const char *head, const char *config)
 {
-    static calm_tensor tensors[MOST];
-    const calm_safetensors *set = calm_model_tensors(inner);
-    const char *dir = test_directory();
-    size_t n = 0;
-    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
-        const char *name = calm_safetensors_at(set, i)->name;
-        tensors[n] = *calm_safetensors_at(set, i);
-        tensors[n++].name = strcmp(name, "lm_head.weight") == 0 ? test_format("%s.weight", head)
-                                                                : test_format("%s%s", prefix, name + strlen("model."));
-    }
-    tensors[n++] = float_tensor("visual.merger.weight", vision, 2, 3, 0);
-    write_tensors(dir, tensors, n);
-    write_text(dir, config);
-    return dir;
+    const calm_tensor merger = float_tensor("visual.merger.weight", vision, 2, 3, 0);
+    return wrap_model(inner, "model.", prefix, head, &merger, 1, config);
 }
 
 /* Each prefix of the field, with and without a "text_config". */
@@ -66,7 +40,8 @@ TEST(prefixes)
         const char *source = tiny_model_write(&spec);
         ck_ok(calm_model_open(ctx, source, &inner));
         const char *config = test_format("{\"architectures\": [\"%s\"], \"vision_config\": {\"depth\": 1}, "
-                                         "\"image_token_id\": 5, \"text_config\": %s}", cases[i][0], text_of(source));
+                                         "\"image_token_id\": 5, \"text_config\": %s}", cases[i][0],
+                                         config_text(source));
         const char *dir = wrap(inner, cases[i][1], cases[i][2], config);
         ck_ok(calm_model_open(ctx, dir, &outer));
         ck_assert(calm_model_is_wrapped(outer) && !calm_model_is_wrapped(inner));
@@ -97,7 +72,7 @@ TEST(headless_classes)
         const tiny_model spec = tiny_of("llama");
         calm_model *inner, *outer;
         calm_head head;
-        const char *source = tiny_model_write(&spec), *text = text_of(source), *rest = strchr(text, ',');
+        const char *source = tiny_model_write(&spec), *text = config_text(source), *rest = strchr(text, ',');
         ck_ok(calm_model_open(ctx, source, &inner));
         const char *config = test_format("{\"architectures\": [\"%s\"]%s", cases[i][0], rest);
         ck_ok(calm_model_open(ctx, wrap(inner, cases[i][1], "", config), &outer));

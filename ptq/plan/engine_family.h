@@ -1,0 +1,28 @@
+/* What an engine's class of one family does otherwise than its other classes. */
+#ifndef CALM_PLAN_ENGINE_FAMILY_H
+#define CALM_PLAN_ENGINE_FAMILY_H
+
+#include "ptq/base/context.h"
+#include "ptq/plan/engines.h"
+
+/* Does vLLM's class of a family (calm_arch.name) pass over quantized experts?  gpt-oss has its own list of names
+ * (gpt_oss.py, hf_to_vllm_mapper and _load_weights_other), without those of one expert's linears. */
+bool calm_engine_passes_over(const char *family);
+
+/* Does vLLM's class of a family move the rows of q and k as its rotary embedding has them, or need not?  Llama 4's
+ * (llama4.py, permute_qk_weight_for_rotary) does so for tensors named weight, weight_packed and weight_scale: zero
+ * points stay behind, as do all tensors of other formats, and rows of blocks cannot be moved. */
+bool calm_engine_moves_rows(const char *family, const char *format, bool symmetric, bool blocks);
+
+/* A quantized job of a plan. */
+typedef struct calm_engine_own {
+    const char *name;
+    bool expert, turns;    /* of an expert; q, k and v, which are turned by their position */
+    const calm_scheme *scheme;
+} calm_engine_own;
+
+/* CALM_EARG where the engine would load it and compute otherwise, with what would do. */
+calm_status calm_engine_check_family(calm_ctx *ctx, const calm_engine *engine, const char *format, const char *family,
+                                     const calm_engine_own *own);
+
+#endif
