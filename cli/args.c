@@ -14,7 +14,7 @@
 #define FIRST_KEY 1000    /* option i without a letter has key FIRST_KEY + i */
 
 /* Options of every command that print and end the process. */
-enum { KEY_HELP = '?', KEY_HELP_ALL = 900, KEY_USAGE };
+enum { KEY_HELP = '?', KEY_HELP_SHORT = 'h', KEY_HELP_ALL = 900, KEY_USAGE };
 
 /* An option of the command line: one of the command's own, or one of the spec. */
 typedef struct flag {
@@ -82,7 +82,7 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
         calm_option_set_one(p->ctx, found->option, found->into, p->owner, value ? value : "true", false);
         return 0;
     }
-    if (key == KEY_HELP || key == KEY_HELP_ALL || key == KEY_USAGE)
+    if (key == KEY_HELP || key == KEY_HELP_SHORT || key == KEY_HELP_ALL || key == KEY_USAGE)
         return print_and_leave(p, key, state);
     if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
@@ -97,6 +97,7 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
 static calm_status make_options(calm_ctx *ctx, const parse *p, struct argp_option **out)
 {
     static const struct argp_option builtin[] = {{.name = "help", .key = KEY_HELP},
+                                                 {.key = KEY_HELP_SHORT},
                                                  {.name = "help-all", .key = KEY_HELP_ALL},
                                                  {.name = "usage", .key = KEY_USAGE}};
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, p->n_flags + sizeof builtin / sizeof *builtin + 1));
