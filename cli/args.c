@@ -9,6 +9,7 @@
 #include "cli/peers.h"
 #include "cli/print.h"
 #include "ptq/base/scope.h"
+#include "ptq/quant/mix.h"
 #include "ptq/quant/scheme.h"
 
 #define FIRST_KEY 1000    /* option i without a letter has key FIRST_KEY + i */
@@ -140,16 +141,32 @@ static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **a
     return CALM_OK;
 }
 
-/* A word too many; of a command that takes its model as an option alone it is probably the model. */
+static bool takes(const parse *p, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < p->n_flags; i++)
+        found = found || strcmp(p->flags[i].option->name, name) == 0;
+    return found;
+}
+
+/* The option whose value a word too many probably is: a type, as llama-quantize takes it; the model, of a command that
+ * takes it as an option alone.  NULL: none. */
+static const char *option_of_word(const parse *p)
+{
+    if (calm_mix_called(p->extra) && takes(p, "gguf-type"))
+        return "gguf-type";
+    return p->command->max_args == 0 && !p->has_model && takes(p, "model") ? "model" : NULL;
+}
+
+/* A word too many. */
 static calm_status refuse_extra(calm_ctx *ctx, const parse *p)
 {
+    const char *option = p->extra ? option_of_word(p) : NULL;
     if (!p->extra)
         return CALM_OK;
-    if (p->command->max_args == 0 && !p->has_model)
-        for (size_t i = 0; i < p->n_flags; i++)
-            if (strcmp(p->flags[i].option->name, "model") == 0)
-                return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; did you mean --model %s?", p->owner,
-                                 p->extra, p->extra);
+    if (option)
+        return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; did you mean --%s %s?", p->owner, p->extra, option,
+                         p->extra);
     return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; see %s --help", p->owner, p->extra, p->owner);
 }
 

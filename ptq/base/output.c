@@ -247,8 +247,20 @@ static calm_status check_parent(calm_ctx *ctx, const char *target)
     return CALM_OK;
 }
 
+/* A folder's name that promises a file: what comes would not be found under it. */
+static calm_status check_name(calm_ctx *ctx, const char *target)
+{
+    static const char *const ends[] = {".gguf", ".safetensors"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (calm_text_ends_with(target, ends[i]) && !calm_is_directory(target))
+            return calm_fail(ctx, CALM_EARG, "%s: `output` names a folder, in which model%s is written; leave %s out",
+                             target, ends[i], ends[i]);
+    return CALM_OK;
+}
+
 calm_status calm_output_folder(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs)
 {
+    CALM_TRY(check_name(ctx, target));
     CALM_TRY(calm_output_apart(ctx, target, inputs));
     if (!calm_path_exists(target))
         return check_parent(ctx, target);

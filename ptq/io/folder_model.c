@@ -66,6 +66,26 @@ static bool has_weights(const char *dir)
     return calm_path_has(dir, "model.safetensors") || calm_path_has(dir, "model.safetensors.index.json");
 }
 
+/* A folder of models: one that holds what several formats have written, or the working folder. */
+static calm_status refuse_parent(calm_ctx *ctx, const char *path)
+{
+    struct dirent **entries;
+    const int n = scandir(path, &entries, NULL, alphasort);
+    calm_status status = CALM_OK;
+    for (int i = 0; i < n; i++) {
+        char *folder;
+        if (status == CALM_OK && entries[i]->d_name[0] != '.') {
+            status = calm_path_join(ctx, ctx->scratch, &folder, path, entries[i]->d_name);
+            if (status == CALM_OK && calm_path_has(folder, "config.json"))
+                status = calm_fail(ctx, CALM_ENOTFOUND, "%s: no config.json here; did you mean %s?", path, folder);
+        }
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    return status;
+}
+
 calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path)
 {
     char *gguf, *pickle;
@@ -86,6 +106,8 @@ calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path)
     if (pickle && !has_weights(path))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s is a pickle, which calm does not read, since loading one runs "
                                                  "code; " CONVERT, path, pickle);
+    if (!config)
+        CALM_TRY(refuse_parent(ctx, path));
     if (!config)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no config.json here; expected a checkpoint with config.json, "
                                               "safetensors and tokenizer.json, or a GGUF file", path);

@@ -65,6 +65,12 @@ TEST(folders_say_what_they_hold)
         refused(place, CALM_EUNSUPPORTED, test_format("%s is a pickle", pickles[i]));
         ck_ok(calm_remove_tree(ctx, path));
     }
+    make("sub");
+    refused(place, CALM_ENOTFOUND, "no config.json here; expected");
+    put("sub/config.json");
+    make("also");
+    put("also/config.json");
+    refused(place, CALM_ENOTFOUND, test_format("did you mean %s/also?", place));
     put("b.gguf");
     put("a.gguf");
     put(".hidden.gguf");
