@@ -9,12 +9,13 @@
 #include "cli/peers.h"
 #include "cli/print.h"
 #include "ptq/base/scope.h"
+#include "ptq/quant/mix.h"
 #include "ptq/quant/scheme.h"
 
 #define FIRST_KEY 1000    /* option i without a letter has key FIRST_KEY + i */
 
 /* Options of every command that print and end the process. */
-enum { KEY_HELP = '?', KEY_HELP_ALL = 900, KEY_USAGE };
+enum { KEY_HELP = '?', KEY_HELP_SHORT = 'h', KEY_HELP_ALL = 900, KEY_USAGE };
 
 /* An option of the command line: one of the command's own, or one of the spec. */
 typedef struct flag {
@@ -82,7 +83,7 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
         calm_option_set_one(p->ctx, found->option, found->into, p->owner, value ? value : "true", false);
         return 0;
     }
-    if (key == KEY_HELP || key == KEY_HELP_ALL || key == KEY_USAGE)
+    if (key == KEY_HELP || key == KEY_HELP_SHORT || key == KEY_HELP_ALL || key == KEY_USAGE)
         return print_and_leave(p, key, state);
     if (key != ARGP_KEY_ARG)
         return ARGP_ERR_UNKNOWN;
@@ -97,6 +98,7 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
 static calm_status make_options(calm_ctx *ctx, const parse *p, struct argp_option **out)
 {
     static const struct argp_option builtin[] = {{.name = "help", .key = KEY_HELP},
+                                                 {.key = KEY_HELP_SHORT},
                                                  {.name = "help-all", .key = KEY_HELP_ALL},
                                                  {.name = "usage", .key = KEY_USAGE}};
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, p->n_flags + sizeof builtin / sizeof *builtin + 1));
@@ -139,16 +141,32 @@ static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **a
     return CALM_OK;
 }
 
-/* A word too many; of a command that takes its model as an option alone it is probably the model. */
+static bool takes(const parse *p, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < p->n_flags; i++)
+        found = found || strcmp(p->flags[i].option->name, name) == 0;
+    return found;
+}
+
+/* The option whose value a word too many probably is: a type, as llama-quantize takes it; the model, of a command that
+ * takes it as an option alone.  NULL: none. */
+static const char *option_of_word(const parse *p)
+{
+    if (calm_mix_called(p->extra) && takes(p, "gguf-type"))
+        return "gguf-type";
+    return p->command->max_args == 0 && !p->has_model && takes(p, "model") ? "model" : NULL;
+}
+
+/* A word too many. */
 static calm_status refuse_extra(calm_ctx *ctx, const parse *p)
 {
+    const char *option = p->extra ? option_of_word(p) : NULL;
     if (!p->extra)
         return CALM_OK;
-    if (p->command->max_args == 0 && !p->has_model)
-        for (size_t i = 0; i < p->n_flags; i++)
-            if (strcmp(p->flags[i].option->name, "model") == 0)
-                return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; did you mean --model %s?", p->owner,
-                                 p->extra, p->extra);
+    if (option)
+        return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; did you mean --%s %s?", p->owner, p->extra, option,
+                         p->extra);
     return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; see %s --help", p->owner, p->extra, p->owner);
 }
 

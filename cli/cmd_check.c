@@ -5,6 +5,7 @@
 
 #include "cli/command.h"
 #include "cli/print.h"
+#include "cli/pull.h"
 #include "ptq/check/check.h"
 #include "ptq/model/model.h"
 #include "ptq/plan/engines.h"
@@ -186,8 +187,9 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         return list_rules(ctx, o->json);
     if (!o->common.args.n)
         return calm_fail(ctx, CALM_EARG, "calm check: what is to be checked? A directory or a .gguf file, or --list");
-    const char *path = o->common.args.of[0];
-    CALM_TRY(calm_check_accepting(ctx, path, (calm_check_engine)o->target, &o->how.accept_keys, &report));
+    const char *path = o->common.args.of[0], *dir;
+    CALM_TRY(calm_find_checkpoint(ctx, path, o->common.quiet, &dir));
+    CALM_TRY(calm_check_accepting(ctx, dir, (calm_check_engine)o->target, &o->how.accept_keys, &report));
     CALM_TRY(o->json ? print_json(ctx, path, o, &report) : print_text(ctx, path, o, &report));
     const size_t faults = report.n_severity[CALM_SEVERITY_ERROR] + report.n_severity[CALM_SEVERITY_WARNING];
     return faults ? calm_fail(ctx, CALM_EMISMATCH, "%s: %zu finding%s", path, faults, plural(faults)) : CALM_OK;

@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
+#include "cli/pull.h"
 #include "ptq/base/text.h"
 #include "ptq/export/dequantize.h"
 
@@ -31,7 +32,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 {
     static const calm_dtype dtypes[] = {CALM_F32, CALM_F16, CALM_BF16, CALM_N_DTYPES};
     const options *o = opts;
-    const char *from = o->common.args.of[0];
+    const char *from = o->common.args.of[0], *dir;
     calm_progress progress;
     calm_dequantize_options how = {
         .how = o->how, .output = o->output, .dtype = dtypes[o->dtype], .force = o->force, .tick = calm_progress_tick,
@@ -40,9 +41,10 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (!o->output)
         return calm_fail(ctx, CALM_EARG, "calm dequantize: where is it to be written? Say --output DIR");
     CALM_TRY(calm_size_parse(ctx, "max-shard-size", o->max_shard_size, &how.max_shard_bytes));
+    CALM_TRY(calm_find_checkpoint(ctx, from, o->common.quiet, &dir));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "write", "tensors");
-    calm_dequantize(ctx, from, &how, &result);
+    calm_dequantize(ctx, dir, &how, &result);
     CALM_TRY(calm_progress_end(ctx, &progress));
     printf("%s: %zu tensors, %zu of them quantized (%s), written as %s to %s\n", from, result.n_tensors,
            result.n_dequantized, result.format, calm_dtype_name(result.dtype), o->output);

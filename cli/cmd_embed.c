@@ -44,8 +44,7 @@ static const calm_option table[] = {
              "allow, with the weights of one block", .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N",
              .basic = true),
     CALM_OPT_ACT_RULE,
-    CALM_OPT("exact-float", exact_float, BOOL, "simulate quantized activations in float, instead of products of whole "
-             "numbers", .basic = true),
+    CALM_OPT_EXACT_FLOAT(.basic = true),
     CALM_OPT("json", json, BOOL, "print sentences per second, and what loading took", .basic = true),
     CALM_OPT_HOW,
     CALM_OPT_COMMON,

@@ -37,8 +37,7 @@ static const calm_option table[] = {
     CALM_OPT("max-tokens", max_tokens, INT, "tokens to add at most", .fallback = "64", .min = 1, .max = 1 << 20,
              .metavar = "N", .key = 'n', .basic = true),
     CALM_OPT("ignore-eos", ignore_eos, BOOL, "continue behind a token that ends the text"),
-    CALM_OPT("exact-float", exact_float, BOOL, "simulate quantized activations in float, instead of products of whole "
-             "numbers"),
+    CALM_OPT_EXACT_FLOAT(.basic = false),
     CALM_OPT_ACT_RULE,
     CALM_OPT("json", json, BOOL, "print ids, text, tokens per second, and how many the rate of memory allows",
              .basic = true),
@@ -198,6 +197,7 @@ static calm_status end_text(calm_ctx *ctx, const options *o, const stream *s, si
     if (text && n > s->printed)
         fwrite(text + s->printed, 1, n - s->printed, stdout);
     putchar('\n');
+    fflush(stdout);    /* before what follows on stderr */
     if (!o->common.quiet)
         fprintf(stderr, "calm: %zu tokens of prompt, %.1f per second; %zu tokens%s, %.1f per second\n", n_prompt,
                 rate(n_prompt, answer->prompt_seconds), answer->n, answer->stopped ? " to the end of the text" : "",

@@ -10,6 +10,7 @@
 #include "cli/inspect/inspect.h"
 #include "cli/pull.h"
 #include "ptq/base/file.h"
+#include "ptq/io/folder.h"
 #include "ptq/io/gguf.h"
 
 #define DEFAULT_STORE "calm-out/calm.db"
@@ -120,10 +121,10 @@ static calm_status inspect_model(calm_ctx *ctx, const char *word, bool quiet, co
     CALM_TRY(calm_find_shown(ctx, word, quiet, &model));
     CALM_TRY(calm_path_join(ctx, ctx->out, &config, model.dir, "config.json"));
     CALM_TRY(calm_path_join(ctx, ctx->out, &store, model.dir, "calm.db"));
-    const bool has_store = calm_path_exists(store);
-    if (!calm_path_exists(config))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: neither a store nor a model directory: no config.json in it%s%s",
-                         model.dir, has_store ? "; did you mean " : "", has_store ? store : "");
+    if (!calm_path_exists(config) && calm_path_exists(store))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: a folder without config.json; did you mean the store %s?", model.dir,
+                         store);
+    CALM_TRY(calm_folder_is_no_model(ctx, model.dir));
     return calm_inspect_model(ctx, model.dir, model.note, query);
 }
 
@@ -131,11 +132,12 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 {
     const options *o = opts;
     const calm_words *args = &o->common.args;
-    const bool store = o->store || (args->n && !calm_path_exists(args->of[0]) && is_view(args->of[0]));
+    const bool store = o->store || (args->n ? !calm_path_exists(args->of[0]) && is_view(args->of[0])
+                                            : calm_path_exists(DEFAULT_STORE));
     const size_t first = store ? 0 : 1;    /* WHAT */
-    if (!args->n && !o->store)
-        return calm_fail(ctx, CALM_EARG, "calm inspect: expected a store, a model or a WHAT of stores; see "
-                                         "calm inspect --help");
+    if (!args->n && !store)
+        return calm_fail(ctx, CALM_EARG, "calm inspect: there is no " DEFAULT_STORE " here; give a store, a model "
+                                         "directory or a GGUF file (see calm inspect --help)");
     if (o->json && o->csv)
         return calm_fail(ctx, CALM_EARG, "calm inspect: --json and --csv are two forms of the same; give one");
     const calm_inspect_query query = {.what = args->n > first ? args->of[first] : NULL,
@@ -163,7 +165,8 @@ const calm_command calm_cmd_inspect = {
     .summary = "show what is in a store, a model directory or a GGUF file",
     .arguments = "[STORE|MODEL] [WHAT [RUN...]]",
     .description = "Shows what is in a store (calm.db), in a model directory (or a model's name) or in a GGUF file.",
-    .examples = "  calm inspect runs                    runs of " DEFAULT_STORE "\n"
+    .examples = "  calm inspect                         what " DEFAULT_STORE " holds\n"
+                "  calm inspect runs                    runs of " DEFAULT_STORE "\n"
                 "  calm inspect calm.db                 models, calibrations and runs\n"
                 "  calm inspect calm.db layers          each unit's candidates as a strip\n"
                 "  calm inspect why --unit 0.qkv        why that unit has what it has\n"

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/pull.h"
 #include "cli/print.h"
+#include "ptq/base/file.h"
 
 typedef struct options {
     calm_common common;
@@ -65,8 +66,11 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_TRY(calm_model_hub_name(ctx, model, &word));
     if (!word) {
         CALM_TRY(calm_find_shown(ctx, model, o->common.quiet, &named));    /* fails for an unknown name */
-        return calm_fail(ctx, CALM_EARG, "calm pull: \"%s\" is a directory or the bundled model (%s); there is nothing "
-                                         "to fetch", model, named.dir);
+        if (!calm_path_exists(named.dir))
+            return calm_fail(ctx, CALM_EARG, "calm pull: \"%s\" is no model's name; expected ORG/NAME[@REVISION]",
+                             model);
+        return calm_fail(ctx, CALM_EARG, "calm pull: \"%s\" is on this machine already (%s); there is nothing to "
+                                         "fetch", model, named.dir);
     }
     CALM_TRY(calm_hub_settings_read(ctx, &settings));
     CALM_TRY(calm_hub_name_parse(ctx, word, &name));

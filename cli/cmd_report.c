@@ -43,9 +43,9 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     const calm_words inputs = {(const char *[]){o->store}, 1};
     if (o->json && o->markdown)
         return calm_fail(ctx, CALM_EARG, "calm report: --json and --markdown are two forms of the same; give one");
+    CALM_TRY(calm_report_page_collect(ctx, o->store, o->common.args.of, o->common.args.n, &data));
     if (output)
         CALM_TRY(calm_report_page_target(ctx, output, o->force, !o->json && !o->markdown, &inputs));
-    CALM_TRY(calm_report_page_collect(ctx, o->store, o->common.args.of, o->common.args.n, &data));
     CALM_TRY(write_form(ctx, o, data, &text));
     if (!output)
         return calm_print_text(ctx, &text);

@@ -96,6 +96,10 @@ typedef struct calm_common {
     CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers "                \
              "(compressed-tensors) or in vLLM's kernel", .values = CALM_ACT_RULE_NAMES,                       \
              .fallback = "compressed-tensors", .metavar = CALM_ACT_RULE_NAMES)
+/* With whether the short help has it, .basic = true. */
+#define CALM_OPT_EXACT_FLOAT(...)                                                                            \
+    CALM_OPT("exact-float", exact_float, BOOL, "simulate quantized activations in float, instead of products of " \
+             "whole numbers", __VA_ARGS__)
 #define CALM_OPT_RUN_ADAPTER                                                                                 \
     CALM_OPT("adapter", adapter, STRING, "the run's adapter, where it has one (default: where the run read it)", \
              .metavar = "DIR")

@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static char sentence[1024];
+static char sentence[1024], place[960];
+static const char nothing[] = "\ncalm: interrupted; nothing was done yet\n";
 static atomic_flag said = ATOMIC_FLAG_INIT;
 
 static void say(int signal_number)
@@ -17,7 +18,8 @@ static void say(int signal_number)
     if (atomic_flag_test_and_set(&said))
         return;
     /* Of functions that a handler may call. */
-    const ssize_t written = write(STDERR_FILENO, sentence, strlen(sentence));
+    const char *text = access(place, F_OK) == 0 ? sentence : nothing;
+    const ssize_t written = write(STDERR_FILENO, text, strlen(text));
     (void)written;
     signal(signal_number, SIG_DFL);
     raise(signal_number);
@@ -32,6 +34,7 @@ static void handle(int signal_number)
 
 void calm_interrupt_resumes(const char *store)
 {
+    snprintf(place, sizeof place, "%s", store);
     snprintf(sentence, sizeof sentence,
              "\ncalm: interrupted; what is done is in %.900s: the same command continues from there\n", store);
     handle(SIGINT);

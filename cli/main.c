@@ -63,26 +63,48 @@ static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, cha
     return fflush(stdout) == 0 ? CALM_OK : calm_fail_errno(ctx, errno, "standard output: cannot write");
 }
 
-static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
+static calm_status print_version(calm_ctx *ctx)
+{
+    if (calm_kernels_pin(ctx, NULL) == CALM_ENOMEM)    /* nothing is computed */
+        calm_ctx_forgive(ctx);
+    CALM_TRY(ctx->status);
+    printf("calm %s\n", calm_version());
+    calm_kernels_print(stdout);
+    return CALM_OK;
+}
+
+static calm_status run_named(calm_ctx *ctx, int argc, char **argv)
 {
     size_t n;
     const calm_command *const *all = calm_commands(&n);
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(all[i]->name, argv[0]) == 0)
+            return run(ctx, all[i], argc, argv);
+    return unknown_command(ctx, argv[0]);
+}
+
+/* Is it one of the words, "--help|-h"? */
+static bool is_one_of(const char *word, const char *words)
+{
+    const size_t length = strlen(word);
+    for (const char *at = words; *at; at += strcspn(at, "|"), at += *at == '|')
+        if (strcspn(at, "|") == length && strncmp(at, word, length) == 0)
+            return true;
+    return false;
+}
+
+/* Of several words, "help COMMAND" is "COMMAND --help". */
+static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
+{
+    if (argc > 2 && strcmp(argv[1], "help") == 0)
+        return run_named(ctx, 2, (char *[]){argv[2], "--help", NULL});
+    if (argc < 2 || is_one_of(argv[1], "--help|-h|help")) {
         print_help();
         return argc < 2 ? calm_fail(ctx, CALM_EARG, "expected a command") : CALM_OK;
     }
-    if (strcmp(argv[1], "--version") == 0) {
-        if (calm_kernels_pin(ctx, NULL) == CALM_ENOMEM)    /* nothing is computed */
-            calm_ctx_forgive(ctx);
-        CALM_TRY(ctx->status);
-        printf("calm %s\n", calm_version());
-        calm_kernels_print(stdout);
-        return CALM_OK;
-    }
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(all[i]->name, argv[1]) == 0)
-            return run(ctx, all[i], argc - 1, argv + 1);
-    return unknown_command(ctx, argv[1]);
+    if (is_one_of(argv[1], "--version|-V|version"))
+        return print_version(ctx);
+    return run_named(ctx, argc - 1, argv + 1);
 }
 
 static int program(int argc, char **argv)

@@ -2,6 +2,7 @@
 #include "cli/pull.h"
 
 #include "cli/progress.h"
+#include "ptq/base/text.h"
 
 calm_status calm_pull_shown(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name, bool quiet,
                             calm_hub_snapshot *out)
@@ -25,4 +26,15 @@ calm_status calm_find_shown(calm_ctx *ctx, const char *name, bool quiet, calm_na
     calm_stage_events stage = {&events, CALM_STAGE_PULL};
     calm_model_find(ctx, name, calm_stage_tick, &stage, out);
     return calm_progress_end(ctx, &progress);
+}
+
+calm_status calm_find_checkpoint(calm_ctx *ctx, const char *word, bool quiet, const char **path)
+{
+    calm_named_model named;
+    *path = word;
+    if (calm_is_path(word) || calm_text_ends_with(word, ".gguf"))
+        return CALM_OK;
+    CALM_TRY(calm_find_shown(ctx, word, quiet, &named));
+    *path = named.dir;
+    return CALM_OK;
 }

@@ -1,8 +1,6 @@
 /* The page: template, style sheet and script of this folder around the data, which is escaped for where it stands. */
-#include <errno.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/report_page/report_page.h"
 #include "ptq/base/file.h"
@@ -154,17 +152,7 @@ calm_status calm_report_page_html(calm_ctx *ctx, const calm_json *data, calm_tex
 
 calm_status calm_report_page_target(calm_ctx *ctx, const char *path, bool force, bool page, const calm_words *inputs)
 {
-    CALM_TRY(calm_output_file(ctx, path, force, page ? "<!DOCTYPE html>" : NULL, inputs));
-    CALM_SCOPED_SCRATCH(ctx);
-    char *parent;
-    CALM_TRY(calm_path_parent(ctx, path, &parent));
-    while (!calm_path_exists(parent))    /* folders that are not there are made when the page is written */
-        CALM_TRY(calm_path_parent(ctx, parent, &parent));
-    if (!calm_is_directory(parent))
-        return calm_fail(ctx, CALM_EARG, "%s: cannot be written: %s is no directory", path, parent);
-    if (access(parent, W_OK) != 0)
-        return calm_fail_errno(ctx, errno, "%s: cannot be written", path);
-    return CALM_OK;
+    return calm_output_file(ctx, path, force, page ? "<!DOCTYPE html>" : NULL, inputs);
 }
 
 calm_status calm_report_page_write(calm_ctx *ctx, const char *path, const calm_text *text)

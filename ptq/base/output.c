@@ -96,8 +96,8 @@ static calm_status keep_apart(calm_ctx *ctx, const char *target, const calm_text
     struct stat same;
     const bool equal =
         strcmp(other.data, place->data) == 0 || (there && stat(path, &same) == 0 && is_same(&info, &same));
-    return calm_fail(ctx, CALM_EARG, "%s: %s %s; nothing was written, give another name", target,
-                     equal ? "is" : "holds", what);
+    return calm_fail(ctx, CALM_EARG, "%s: the output %s %s; nothing was written, give another name", target,
+                     equal ? "is" : "would hold", what);
 }
 
 static calm_status keep_input_apart(calm_ctx *ctx, const char *target, const calm_text *place, const char *path)
@@ -231,16 +231,45 @@ static calm_status all_ours(calm_ctx *ctx, const char *target)
 
 /* ---- may it be written ---- */
 
+/* Can something be made at `target`: may files be made in the nearest folder above that is there?  What is there is
+ * replaced by a new file.  Asked before a run, which may take hours. */
+static calm_status check_parent(calm_ctx *ctx, const char *target)
+{
+    char *folder;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_path_parent(ctx, target, &folder));
+    while (!calm_path_exists(folder) && strcmp(folder, ".") != 0)
+        CALM_TRY(calm_path_parent(ctx, folder, &folder));
+    if (!calm_is_directory(folder))
+        return calm_fail(ctx, CALM_EARG, "%s: cannot be written: %s is no directory", target, folder);
+    if (access(folder, W_OK | X_OK) != 0)
+        return calm_fail_errno(ctx, errno, "%s: cannot be written in %s", target, folder);
+    return CALM_OK;
+}
+
+/* A folder's name that promises a file: what comes would not be found under it. */
+static calm_status check_name(calm_ctx *ctx, const char *target)
+{
+    static const char *const ends[] = {".gguf", ".safetensors"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (calm_text_ends_with(target, ends[i]) && !calm_is_directory(target))
+            return calm_fail(ctx, CALM_EARG, "%s: `output` names a folder, in which model%s is written; leave %s out",
+                             target, ends[i], ends[i]);
+    return CALM_OK;
+}
+
 calm_status calm_output_folder(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs)
 {
+    CALM_TRY(check_name(ctx, target));
     CALM_TRY(calm_output_apart(ctx, target, inputs));
     if (!calm_path_exists(target))
-        return CALM_OK;
+        return check_parent(ctx, target);
     if (!calm_is_directory(target))
         return calm_fail(ctx, CALM_EARG, "%s: is no folder; give another `output`", target);
     CALM_TRY(all_ours(ctx, target));
-    return force ? CALM_OK : calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another `output`, or `force` to "
-                                       "replace it", target);
+    return force ? check_parent(ctx, target)
+                 : calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another `output`, or `force` to replace it",
+                             target);
 }
 
 /* Does the file begin with this text, or is it empty? */
@@ -277,7 +306,7 @@ calm_status calm_output_file(calm_ctx *ctx, const char *target, bool force, cons
         return calm_fail(ctx, CALM_EARG, "%s: a directory; expected the name of a file", target);
     CALM_TRY(calm_output_apart(ctx, target, inputs));
     if (!calm_path_exists(target))
-        return CALM_OK;
+        return check_parent(ctx, target);
     CALM_TRY(outside_of(ctx, target, inputs));
     struct stat info;
     if (stat(target, &info) == 0 && !S_ISREG(info.st_mode))    /* /dev/null, a pipe: there is nothing to lose */
@@ -287,5 +316,5 @@ calm_status calm_output_file(calm_ctx *ctx, const char *target, bool force, cons
     if (begins && !begins_with(target, begins))
         return calm_fail(ctx, CALM_EARG, "%s: exists and is no such file of calm's, so `force` does not replace it; "
                          "give another name", target);
-    return CALM_OK;
+    return check_parent(ctx, target);
 }

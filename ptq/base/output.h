@@ -16,13 +16,13 @@
 calm_status calm_output_apart(calm_ctx *ctx, const char *target, const calm_words *inputs);
 
 /* May the folder `target` be written?  Yes when it does not exist.  CALM_EARG: it holds a file that calm did not write
- * (an empty folder holds none), or is no folder.  CALM_EEXIST: calm may replace it, and `force` is not given.  Fails as
- * calm_output_apart. */
+ * (an empty folder holds none), is no folder, or has a new one's name that ends as files do, in .gguf or .safetensors.  CALM_EEXIST: calm may replace it, and `force` is not given.
+ * CALM_EIO: files cannot be made in the nearest folder above that exists.  Fails as calm_output_apart. */
 calm_status calm_output_folder(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs);
 
 /* May the file `target` be written?  CALM_EEXIST: it exists, and `force` is not given.  CALM_EARG: it is a folder or
  * another special file, it is in a folder that is an input, or its bytes do not begin with `begins` (NULL: anything; an
- * empty file will do).  Fails as calm_output_apart. */
+ * empty file will do).  CALM_EIO as calm_output_folder.  Fails as calm_output_apart. */
 calm_status calm_output_file(calm_ctx *ctx, const char *target, bool force, const char *begins,
                              const calm_words *inputs);
 

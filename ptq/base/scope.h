@@ -7,6 +7,7 @@
  *     CALM_SCOPED_BF16(ctx, rounds);             ctx->bf16 is `rounds`
  *     CALM_SCOPED_INTS(ctx, ints);               ctx->ints is `ints`
  *     CALM_SCOPED_RESIDENT(ctx, on);             ctx->resident is `on`
+ *     CALM_SCOPED_COLUMNS(ctx, n);               ctx->columns is `n`
  *     CALM_SCOPED_TEXT(text);                    calm_text text, empty
  *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
  *
@@ -31,6 +32,8 @@
     CALM_SCOPED(calm_flag_scope, calm_flag_leave) ints_scope_ = calm_flag_enter(&(ctx)->ints, (on))
 #define CALM_SCOPED_RESIDENT(ctx, on)                                                                                  \
     CALM_SCOPED(calm_flag_scope, calm_flag_leave) resident_scope_ = calm_flag_enter(&(ctx)->resident, (on))
+#define CALM_SCOPED_COLUMNS(ctx, n)                                                                                    \
+    CALM_SCOPED(calm_columns_scope, calm_columns_leave) columns_scope_ = calm_columns_enter((ctx), (n))
 #define CALM_SCOPED_SCRATCH(ctx)                                                                                       \
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave)                                                                \
     scratch_scope_ = {(ctx)->scratch, calm_arena_save((ctx)->scratch)}
@@ -63,6 +66,24 @@ static inline calm_out_scope calm_out_enter(calm_ctx *of, calm_arena *arena)
 static inline void calm_out_leave(calm_out_scope *scope)
 {
     scope->ctx->out = scope->caller;
+}
+
+/* How wide lines were before. */
+typedef struct calm_columns_scope {
+    calm_ctx *ctx;
+    size_t caller;
+} calm_columns_scope;
+
+/* Lines have `n` columns; back to what they had. */
+static inline calm_columns_scope calm_columns_enter(calm_ctx *of, size_t n)
+{
+    const calm_columns_scope scope = {of, of->columns};
+    of->columns = n;
+    return scope;
+}
+static inline void calm_columns_leave(calm_columns_scope *scope)
+{
+    scope->ctx->columns = scope->caller;
 }
 
 /* What a flag of ctx was before. */

@@ -2,6 +2,7 @@
 #include "ptq/check/check.h"
 
 #include "ptq/check/check_state.h"
+#include "ptq/io/folder.h"
 #include "ptq/model/adapter.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
@@ -157,11 +158,11 @@ static calm_status check_path(calm_checking *c)
         return check_gguf_file(c);
     }
     CALM_TRY(calm_adapter_is_no_model(c->ctx, c->path));
-    if (!tensors)
-        return calm_fail(c->ctx, CALM_ENOTFOUND,
-                         "%s: holds neither model.safetensors nor model.safetensors.index.json%s", c->path,
-                         calm_path_has(c->path, "config.json") ? "" : ", and no config.json");
-    return check_directory(c);
+    if (tensors)
+        return check_directory(c);
+    CALM_TRY(calm_folder_is_no_model(c->ctx, c->path));
+    return calm_fail(c->ctx, CALM_ENOTFOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json",
+                     c->path);
 }
 
 calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out)

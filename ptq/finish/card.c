@@ -1,6 +1,7 @@
 /* README.md of a checkpoint.
  *
  * The tables are those of the report, as preformatted text, so that card and report cannot disagree. */
+#include "ptq/base/scope.h"
 #include "ptq/model/arch.h"
 #include "ptq/finish/finish.h"
 #include "ptq/model/transforms.h"
@@ -8,13 +9,9 @@
 /* As wide as they are: a file's bytes are no matter of the terminal. */
 static calm_status put_tables(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
-    const size_t columns = ctx->columns;
-    ctx->columns = 0;
-    calm_status status = calm_summary_tables(ctx, r, out);
-    if (status == CALM_OK)
-        status = calm_summary_gates(ctx, r, out);
-    ctx->columns = columns;
-    return status;
+    CALM_SCOPED_COLUMNS(ctx, 0);
+    CALM_TRY(calm_summary_tables(ctx, r, out));
+    return calm_summary_gates(ctx, r, out);
 }
 
 calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_result *r, calm_text *out)

@@ -195,6 +195,10 @@ static void evaluation_table(const calm_result *r, calm_table *table)
                CALM_FIXED(error, 5), CALM_FIXED(100 * result->top1, 2));
 }
 
+/* What a narrow terminal goes without. */
+static const char *const less_of_units[] = {"1-CKA token", "at token, window:position",
+                                            "1-CKA token|at token, window:position|crest"};
+
 calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     CALM_SCOPED_TABLE(units);
@@ -202,7 +206,7 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     CALM_SCOPED_TABLE(evaluation);
     CALM_TRY(units_table(ctx, r, &units));
     calm_table_drop_empty(&units);
-    CALM_TRY(calm_table_narrow(ctx, &units, 2, "at token, window:position"));
+    CALM_TRY(calm_table_narrow(ctx, &units, 2, less_of_units, sizeof less_of_units / sizeof *less_of_units));
     CALM_TRY(calm_table_write(ctx, &units, 2, out));
     calm_text_printf(out, "\n");
     CALM_TRY(write_experts(ctx, r, out));

@@ -1,4 +1,4 @@
-/* Files below a directory, by name: what a push sends and a signature covers. */
+/* Files below a directory, by name: what a push sends and a signature covers; and whether they are a model. */
 #ifndef CALM_IO_FOLDER_H
 #define CALM_IO_FOLDER_H
 
@@ -19,5 +19,11 @@ typedef enum calm_folder_take {
  * calm_folder_take.  CALM_ENOTFOUND: no such directory.  CALM_EARG: a link under CALM_FOLDER_NO_LINKS, more than 10,000
  * files or more than 4 folders in each other. */
 calm_status calm_folder_files(calm_ctx *ctx, const char *dir, int take, calm_folder_file **out, size_t *n);
+
+/* CALM_OK for a directory with config.json and safetensors, a GGUF file, and a path at which there is nothing; also for
+ * config.json without weights.  Otherwise the failure that says what stands there and what to give: CALM_EARG for
+ * another file; CALM_ENOTFOUND for a repository in the hub's cache, a directory whose model is a GGUF file, and one
+ * without config.json; CALM_EUNSUPPORTED for weights of torch.save (pickles). */
+calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptq/base/message.h"
+#include "ptq/io/folder.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/distance.h"
 #include "ptq/model/fused_experts.h"
@@ -305,6 +306,7 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
     if (!calm_is_directory(dir))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such model directory", dir);
     CALM_TRY(calm_adapter_is_no_model(ctx, dir));
+    CALM_TRY(calm_folder_is_no_model(ctx, dir));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
     CALM_TRY(calm_config_text(ctx, path, model->json, &model->text));
     CALM_TRY(calm_config_read_accepting(ctx, path, model->json, &how->accept_keys, &model->config));
@@ -333,6 +335,7 @@ static calm_status set_pooling(calm_ctx *ctx, calm_config *config, int64_t type)
 static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
 {
     calm_gguf_opened file;
+    CALM_TRY(calm_folder_is_no_model(ctx, path));
     CALM_TRY(calm_gguf_open_model(ctx, path, &file));
     model->json = file.config;
     model->tensors = file.tensors;

@@ -362,7 +362,7 @@ static calm_status check_reach(calm_ctx *ctx, const calm_pool *pool, const calm_
     pool_reach(pool, scope, count, &least, &most);
     if (bits >= least && bits <= most)
         return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, "%s %g: the plans of this pool take from %.4f to %.4f bits per %s%s%s", key,
+    return calm_fail(ctx, CALM_EARG, "%s %g: the given schemes take from %.4f to %.4f bits per %s%s%s", key,
                      budget, (double)least / weights, (double)most / weights, what, scope->limits.takes ? " for " : "",
                      scope->limits.takes ? scope->limits.asks : "");
 }
@@ -381,7 +381,7 @@ static calm_status check_file(calm_ctx *ctx, const calm_pool *pool, const calm_s
         }
     if (file->limit >= least + small && (file->taken || file->limit <= most + large))
         return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, "%s: the files of this pool take from %.*f to %.*f %s%s%s", file->asked,
+    return calm_fail(ctx, CALM_EARG, "%s: files of the given schemes take from %.*f to %.*f %s%s%s", file->asked,
                      file->unit < 16 ? 0 : 4, (double)(least + small) / file->unit, file->unit < 16 ? 0 : 4,
                      (double)(most + large) / file->unit, file->what, scope->limits.takes ? " for " : "",
                      scope->limits.takes ? scope->limits.asks : "");

@@ -92,10 +92,31 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
     return CALM_OK;
 }
 
+static bool is_one_of(const char *text, const char *const *words, size_t n)
+{
+    bool found = false;
+    for (size_t i = 0; i < n; i++)
+        found = found || strcmp(text, words[i]) == 0;
+    return found;
+}
+
+/* The bits of a name like int4, 4bit, 4-bit, q4; 0: it is none, or `bits` has no such format. */
+static int plain_bits(const char *name)
+{
+    static const char *const ends[] = {"", "bit", "bits", "-bit", "_bit"};
+    const char *at = name + (strncmp(name, "int", 3) == 0 ? 3 : name[0] == 'q');
+    unsigned long bits;
+    const bool formed = read_number(&at, &bits) && is_one_of(at, ends, sizeof ends / sizeof *ends);
+    return formed && (bits == 2 || bits == 3 || bits == 4 || bits == 8) ? (int)bits : 0;
+}
+
 /* A name that begins like none. */
 static calm_status refuse_name(calm_ctx *ctx, const char *name)
 {
     char why[CALM_MESSAGE_MAX] = "expected w<bits>a<bits> or one of";
+    const int bits = plain_bits(name);
+    if (bits)
+        snprintf(why, sizeof why, "did you mean `bits` %d? Or w<bits>a<bits>, or one of", bits);
     for (int i = 1; i < CALM_N_FAMILIES; i++)
         snprintf(why + strlen(why), sizeof why - strlen(why), "%s %s", i > 1 ? "," : "", calm_families[i].name);
     return refuse(ctx, name, why);

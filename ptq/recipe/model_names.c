@@ -214,6 +214,18 @@ static bool is_gguf(const char *name)
     return n > 5 && strcmp(name + n - 5, ".gguf") == 0 && calm_path_exists(name);
 }
 
+/* "https://huggingface.co/ORG/NAME/tree/main", as browsers have it. */
+static calm_status refuse_address(calm_ctx *ctx, const char *word)
+{
+    const char *host = strstr(word, "://"), *name = host ? strchr(host + 3, '/') : NULL;
+    if (!host || calm_path_exists(word))
+        return CALM_OK;
+    const size_t org = name ? strcspn(name + 1, "/") : 0;
+    const size_t both = name && name[1 + org] ? org + 1 + strcspn(name + org + 2, "/?#") : 0;
+    return calm_fail(ctx, CALM_EARG, "model \"%s\": an address; expected the model's name, %.*s", word,
+                     both ? (int)both : (int)strlen("ORG/NAME"), both ? name + 1 : "ORG/NAME");
+}
+
 static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out)
 {
     calm_alias *aliases;
@@ -222,6 +234,7 @@ static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tic
     *out = (calm_named_model){.name = name};
     /* A slash: a path or ORG/NAME, never an alias.  A directory that exists counts more than the hub. */
     if (strchr(name, '/')) {
+        CALM_TRY(refuse_address(ctx, name));
         if (calm_is_hub_model(name))
             return path_or_hub(ctx, name, tick, user, out);
         return calm_strf(ctx, ctx->out, &out->dir, "%s", name);

@@ -69,6 +69,17 @@ static calm_status resolve_fallback(calm_ctx *ctx, const calm_recipe_spec *spec,
                                      row ? "groups that could be rows" : "larger groups; expected fewer columns");
 }
 
+/* `bits` next to `schemes` says nothing where a scheme has as many, and something else where none has. */
+static calm_status check_bits(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe)
+{
+    bool same = !spec->schemes.n || !calm_spec_given(spec, "bits");
+    for (size_t i = 0; i < recipe->n_schemes && !same; i++)
+        same = recipe->schemes[i].bits == spec->bits;
+    return same ? CALM_OK
+                : calm_fail(ctx, CALM_EARG, "`bits` %lld and `schemes` %s are different formats; leave one out",
+                            spec->bits, spec->schemes.of[0]);
+}
+
 static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const char *fallback = calm_spec_default_schemes(spec);
@@ -83,6 +94,7 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
     if (!names.n)
         CALM_TRY(calm_words_split(ctx, fallback, &names));
     CALM_TRY(calm_recipe_schemes(ctx, &names, recipe));
+    CALM_TRY(check_bits(ctx, spec, recipe));
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         calm_scheme *scheme = &recipe->schemes[i];
         if (spec->scale_dtype == 1 && calm_scheme_takes_f16_scales(scheme))

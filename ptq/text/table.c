@@ -201,8 +201,7 @@ void calm_table_drop_empty(calm_table *table)
             drop_column(table, c);
 }
 
-/* Is a heading one of the words of "a|b"? */
-static bool is_named(const char *names, const char *heading)
+bool calm_table_names(const char *names, const char *heading)
 {
     const size_t n = strlen(heading);
     for (const char *at = names; *at; at += strcspn(at, "|"), at += *at == '|')
@@ -214,14 +213,14 @@ static bool is_named(const char *names, const char *heading)
 void calm_table_keep(calm_table *table, const char *names)
 {
     for (size_t c = table->n_columns; c-- > 0;)
-        if (!is_named(names, table->headings[c].name))
+        if (!calm_table_names(names, table->headings[c].name))
             drop_column(table, c);
 }
 
 void calm_table_drop(calm_table *table, const char *names)
 {
     for (size_t c = table->n_columns; c-- > 0;)
-        if (table->n_columns > 1 && is_named(names, table->headings[c].name))
+        if (table->n_columns > 1 && calm_table_names(names, table->headings[c].name))
             drop_column(table, c);
 }
 

@@ -102,8 +102,10 @@ void calm_table_keep(calm_table *table, const char *names);
 /* Remove those columns instead; the last one stays. */
 void calm_table_drop(calm_table *table, const char *names);
 
-/* Where ctx->columns is a limit that the table's rows do not fit into, remove the columns of `names`, all at once. */
-calm_status calm_table_narrow(calm_ctx *ctx, calm_table *table, size_t indent, const char *names);
+/* Where ctx->columns is a limit that the table's rows do not fit into without several lines in a cell, remove the
+ * columns of the first of `choices` [n], "a|b" each, after which they do; where there is none, those of the last one if
+ * the rows do not fit with several lines either. */
+calm_status calm_table_narrow(calm_ctx *ctx, calm_table *table, size_t indent, const char *const *choices, size_t n);
 
 /* There, of several rows, remove the last columns, so that at least three stay; else all do.  Append the headings of
  * those that went to `left`, "a, b". */

@@ -198,14 +198,37 @@ static calm_status lay_out(calm_ctx *ctx, const calm_table *table, size_t indent
     return CALM_OK;
 }
 
-calm_status calm_table_narrow(calm_ctx *ctx, calm_table *table, size_t indent, const char *names)
+/* Columns of a terminal that a line of the table has, without the columns of `names`. */
+static size_t whole_width(const calm_table *table, size_t indent, const char *names)
 {
+    size_t total = indent, before = 0;
+    for (size_t c = 0; c < table->n_columns; c++) {
+        size_t widest = table->headings[c].columns;
+        if (calm_table_names(names, table->headings[c].name))
+            continue;
+        for (size_t row = 0; row < calm_table_rows(table); row++)
+            widest = calm_size_max(widest, table->cells[row * table->n_columns + c].columns);
+        total += widest + (before++ ? GAP_COLUMNS : 0);
+    }
+    return total;
+}
+
+calm_status calm_table_narrow(calm_ctx *ctx, calm_table *table, size_t indent, const char *const *choices, size_t n)
+{
+    const size_t limit = calm_size_max(ctx->columns, NARROW);
+    size_t chosen = 0;
     layout l;
     bool fits;
     CALM_SCOPED_SCRATCH(ctx);
+    if (!ctx->columns || whole_width(table, indent, "") <= limit)
+        return CALM_OK;
     CALM_TRY(lay_out(ctx, table, indent, &l, &fits));
-    if (!fits)
-        calm_table_drop(table, names);
+    while (chosen < n && whole_width(table, indent, choices[chosen]) > limit)
+        chosen++;
+    if (chosen < n)
+        calm_table_drop(table, choices[chosen]);
+    else if (!fits && n)
+        calm_table_drop(table, choices[n - 1]);
     return CALM_OK;
 }
 

@@ -116,6 +116,10 @@ static calm_status read_file(calm_ctx *ctx, calm_tokenizer *tok, const calm_json
 static calm_status read_json(calm_ctx *ctx, const char *path, calm_json **out)
 {
     calm_gguf *file;
+    if (!calm_path_exists(path))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file, and the model's tokenizer is needed: copy it from the "
+                                              "original model, or AutoTokenizer.from_pretrained(DIR).save_pretrained("
+                                              "DIR) of transformers writes it", path);
     if (!calm_file_begins(path, CALM_GGUF_MAGIC))
         return calm_json_read(ctx, path, FILE_MAX, out);
     CALM_TRY(calm_gguf_open_split(ctx, path, &file));

@@ -27,7 +27,7 @@ from calm_ptq._progress import Progress, ProgressBar, Shown, shown
 from calm_ptq._quantize import quantize
 
 __all__ = ["CalmError", "Evaluation", "Matrix", "Outcome", "Progress", "ProgressBar", "Report", "Store", "TaskAnswers",
-           "answer", "evaluate", "quantize", "quantize_matrix", "read_store", "version"]
+           "__version__", "answer", "evaluate", "quantize", "quantize_matrix", "read_store", "version"]
 
 Floats = NDArray[np.float32]
 
@@ -36,6 +36,9 @@ def version() -> str:
     """Version of the library: "0.1.0"."""
     text: bytes = library.calm_version()
     return text.decode()
+
+
+__version__ = version()
 
 
 def _bytes(path: Optional[Path]) -> Optional[bytes]:
@@ -121,6 +124,10 @@ def _column(values: list[Any]) -> NDArray[Any]:
     return column
 
 
+# Numbers that views of reports have as texts, with a few digits; v_scores has all.
+ROUNDED = ("one_minus_cka", "one_minus_cka_token", "rel_mse", "log_rel_mse", "bits", "activation_max", "crest")
+
+
 class Store:
     """A store, opened for reading alone; every table is a dict of NumPy arrays by the name of its column, which
     pandas.DataFrame takes as it is.  docs/store.md describes the columns."""
@@ -160,10 +167,13 @@ class Store:
     def _of_run(self, view: str, run: int) -> Columns:
         if not self.query("SELECT 1 FROM run WHERE id = ?", run)["1"].size:
             raise CalmError("ENOTFOUND", f"{self.path}: there is no run {run}")
-        return self.query(f"SELECT * FROM {view} WHERE run = ?", run)
+        rows = self.query(f"SELECT * FROM {view} WHERE run = ?", run)
+        for name in set(ROUNDED) & set(rows):
+            rows[name] = np.array([math.nan if text is None else float(text) for text in rows[name]], dtype=np.float64)
+        return rows
 
     def choices(self, run: int) -> Columns:
-        """What each job got in a run."""
+        """What each job got in a run; scores with three digits (query v_scores for all)."""
         return self._of_run("v_choices", run)
 
     def candidates(self, run: int) -> Columns:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Optional
 
+from calm_ptq._keywords import spoken
+
 Progress = Callable[[str, int, int], None]
 
 STATUSES = ("OK", "EARG", "EIO", "ENOSPC", "ENOTFOUND", "EEXIST", "EBUSY", "EFORMAT", "EUNSUPPORTED", "ENUMERIC",
@@ -121,7 +123,7 @@ class Context:
             raise CalmError("ENOMEM", "out of memory")
 
         def log(_: Any, level: int, line: bytes) -> None:
-            _log.log((logging.DEBUG, logging.INFO, logging.WARNING)[level], "%s", line.decode(errors="replace"))
+            _log.log((logging.DEBUG, logging.INFO, logging.WARNING)[level], "%s", spoken(line.decode(errors="replace")))
 
         def event(_: Any, stage: int, done: int, total: int) -> None:
             if progress:
@@ -148,4 +150,4 @@ class Context:
         status = getattr(library, name)(self.pointer, *arguments)
         if status:
             message: bytes = library.calm_error_text(self.pointer)
-            raise CalmError(STATUSES[status], message.decode(errors="replace"))
+            raise CalmError(STATUSES[status], spoken(message.decode(errors="replace")))

@@ -76,8 +76,13 @@ def keywords():
                              **{key: value for key, value in SMALL.items() if key != "bits"})
     with calm_ptq.read_store("k.db") as store:
         recipe = json.loads(str(store.query("SELECT recipe FROM run")["recipe"][0]))
+        for rows in store.choices(came.run), store.candidates(came.run):
+            assert rows["rel_mse"].dtype == rows["bits"].dtype == float and (rows["one_minus_cka"] > 0).all(), rows
         assert recipe["budget"] == [3.3, 4.0] and recipe["schemes"] == ["w4a16_g128", "w3a16_g128"], (came, recipe)
-    fails("EARG", "eval-samples", calm_ptq.quantize, "qwen", eval_sample=1)
+    fails("EARG", '"eval_samples"', calm_ptq.quantize, "qwen", eval_sample=1)
+    # Messages have the keywords, not the keys of a recipe and not flags.
+    fails("EARG", "`bits` 5: expected 2, 3, 4 or 8 (see `scheme` for", calm_ptq.quantize, "qwen", bits=5)
+    fails("EARG", "`bits` 8 and `scheme` W4A16 are different", calm_ptq.quantize, "qwen", bits=8, scheme="W4A16")
     fails("EARG", "bits", calm_ptq.quantize, "qwen", bits="four")
     # The stub is Python, and has the keywords of the function and those of the program.
     with open(os.path.join(folder, "calm_ptq", "_quantize.pyi"), encoding="utf-8") as stream:

@@ -8,11 +8,14 @@ import ctypes as c
 import os
 import re
 import sys
+import types
 
 header, library, folder = sys.argv[1:]
 os.environ["CALM_LIBRARY"] = library
-sys.path.insert(0, folder)
-import _library  # noqa: E402
+# The package without its __init__.py, which wants numpy.
+sys.modules["calm_ptq"] = types.ModuleType("calm_ptq")
+sys.modules["calm_ptq"].__path__ = [folder]
+from calm_ptq import _library  # noqa: E402
 
 STRUCTS = {"calm_outcome": "Outcome", "calm_measure_request": "MeasureRequest", "calm_figures": "Figures",
            "calm_task_figures": "TaskFigures", "calm_scheme": "Scheme", "calm_stats": "Stats", "calm_linear": "Linear",

@@ -196,7 +196,7 @@ static void select_and_assemble(bool split_v, const char *algorithm)
     ck_assert_int_eq(stat(test_format("%s/model.gguf", how.output), &info), 0);
     ck_assert_msg((size_t)info.st_size <= o.file_bytes, "%lld of %zu", (long long)info.st_size, o.file_bytes);
     o.file_bytes = 5000;
-    ck_fails(calm_reselect(ctx, &o, &selected), CALM_EARG, "`choice.size` 5000B: the files of this pool take from");
+    ck_fails(calm_reselect(ctx, &o, &selected), CALM_EARG, "`choice.size` 5000B: files of the given schemes take from");
     calm_reselected_clear(&selected);
     play_sql(&run, "UPDATE model SET path = '/nowhere'");
     ck_fails(calm_reselect(ctx, &o, &selected), CALM_ENOTFOUND, "/nowhere");

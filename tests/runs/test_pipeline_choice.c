@@ -348,7 +348,7 @@ TEST(bits_of_activations_are_shared)
     few.recipe.act_budget = 3;
     const outcome said = play_run(&few, none);
     ck_assert_int_eq(said.status, CALM_EARG);
-    ck_assert_msg(strstr(said.message, "`choice.act_budget` 3: the plans of this pool take from 4.0000 to 16.0000"),
+    ck_assert_msg(strstr(said.message, "`choice.act_budget` 3: the given schemes take from 4.0000 to 16.0000"),
                   "%s", said.message);
 }
 END_OF_TEST

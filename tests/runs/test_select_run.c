@@ -285,7 +285,7 @@ TEST(selections_that_are_refused)
     o.forbid = (calm_words){0};
     o.budget = 3;
     play_select_fails(&o, CALM_EARG,
-                      "`choice.budget` 3: the plans of this pool take from 4.0000 to 4.0000 bits per weight");
+                      "`choice.budget` 3: the given schemes take from 4.0000 to 4.0000 bits per weight");
     ck_assert_str_eq(all_rows(&run), before);
     o = play_selecting(&run, 1);
     o.dry_run = true;

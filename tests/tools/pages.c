@@ -6,6 +6,7 @@
  *   metrics    docs/method.md     scores of an output (cka/cka.h)
  *   algorithms docs/method.md     named chains (algorithms/presets.def)
  *   python     python/calm_ptq/_quantize.pyi   keywords of quantize (ptq/recipe/spec.c)
+ *   keywords   python/calm_ptq/_keywords.py    what messages call them
  *
  * Without --update it compares the page with the table and reports the first line that differs. */
 #include <stddef.h>
@@ -28,7 +29,7 @@ typedef struct arguments {
 } arguments;
 
 static const calm_option table[] = {
-    {"page", "which table: commands, keys, rules, metrics, algorithms, python", offsetof(arguments, page),
+    {"page", "which table: commands, keys, rules, metrics, algorithms, python, keywords", offsetof(arguments, page),
      CALM_OPTION_STRING, .metavar = "NAME"},
     {"docs", "file of the page", offsetof(arguments, docs), CALM_OPTION_STRING, .metavar = "FILE"},
     {"update", "write the part of the page anew", offsetof(arguments, update), CALM_OPTION_BOOL, .metavar = NULL},
@@ -297,13 +298,42 @@ static calm_status write_python(calm_ctx *ctx, calm_text *out)
     return CALM_OK;
 }
 
+/* Is a name what Python has for the option? */
+static bool is_keyword(const char *name, const char *option)
+{
+    size_t i = 0;
+    while (option[i] && name[i] == (option[i] == '-' ? '_' : option[i]))
+        i++;
+    return !option[i] && !name[i];
+}
+
+/* Where a keyword's name differs from what messages call the option: its place in a recipe, else its flag. */
+static calm_status write_keywords(calm_ctx *ctx, calm_text *out)
+{
+    (void)ctx;
+    calm_text_printf(out, "KEYWORDS = {\n");
+    for (const calm_option *option = calm_spec_table; option->name; option++) {
+        const char *const names[] = {option->place, option->name};
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            if (!names[i] || is_keyword(names[i], option->name))
+                continue;
+            calm_text_printf(out, "    \"%s\": \"", names[i]);
+            add_keyword(out, option->name);
+            calm_text_printf(out, "\",\n");
+        }
+    }
+    calm_text_printf(out, "}\n# ");
+    return CALM_OK;
+}
+
 /* ---- pages ---- */
 
 static const struct {
     const char *name;
     calm_status (*write)(calm_ctx *ctx, calm_text *out);
 } pages[] = {{"commands", write_commands}, {"keys", write_keys}, {"rules", write_rules},
-             {"metrics", write_metrics}, {"algorithms", write_algorithms}, {"python", write_python}};
+             {"metrics", write_metrics}, {"algorithms", write_algorithms}, {"python", write_python},
+             {"keywords", write_keywords}};
 
 static calm_status work(calm_ctx *ctx, void *opts)
 {

@@ -25,7 +25,8 @@ set_tests_properties(tools.check PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT
 add_executable(pages tools/pages.c)
 target_link_libraries(pages PRIVATE calm_test_tool calm_cli)
 foreach(page IN ITEMS commands:docs/commands.md keys:docs/recipes.md rules:docs/check.md metrics:docs/method.md
-    algorithms:docs/method.md python:python/calm_ptq/_quantize.pyi)
+    algorithms:docs/method.md python:python/calm_ptq/_quantize.pyi
+    keywords:python/calm_ptq/_keywords.py)
   string(REGEX MATCH "(.*):(.*)" page ${page})
   set(command pages --page ${CMAKE_MATCH_1} --docs ${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_2})
   add_test(NAME docs.${CMAKE_MATCH_1} COMMAND ${command})

@@ -167,7 +167,7 @@ static void check_plan(const char *target, bench *b, double budget)
         return;
     }
     if (floor(budget * b->weights + 0.5) > widest(target, b)) {    /* as without a target */
-        ck_fails(calm_solve(ctx, &b->pool, &requests, &found), CALM_EARG, "the plans of this pool take from");
+        ck_fails(calm_solve(ctx, &b->pool, &requests, &found), CALM_EARG, "the given schemes take from");
         return;
     }
     ck_ok(calm_solve(ctx, &b->pool, &requests, &found));

@@ -100,10 +100,10 @@ TEST(ends)
     ck_ok(calm_solve(ctx, &f.b.pool, &requests, &found));
     f.file.limit = least - 1;
     ck_fails(calm_solve(ctx, &f.b.pool, &requests, &found), CALM_EARG,
-             test_format("`choice.size` 1KB: the files of this pool take from %.0f to %.0f bytes",
+             test_format("`choice.size` 1KB: files of the given schemes take from %.0f to %.0f bytes",
                          (double)least / 8, (double)most / 8));
     f.file.limit = most + 1;
-    ck_fails(calm_solve(ctx, &f.b.pool, &requests, &found), CALM_EARG, "the files of this pool take from");
+    ck_fails(calm_solve(ctx, &f.b.pool, &requests, &found), CALM_EARG, "files of the given schemes take from");
 }
 END_OF_TEST
 

@@ -333,7 +333,7 @@ static bool check_dead(bench *b, double budget)
         least = bits <= budget + 1e-9 ? fmin(least, loss) : least;
     }
     if (isinf(least)) {
-        ck_fails(calm_solve(ctx, &b->pool, &requests, &found), CALM_EARG, "the plans of this pool take from");
+        ck_fails(calm_solve(ctx, &b->pool, &requests, &found), CALM_EARG, "the given schemes take from");
         return false;
     }
     ck_ok(calm_solve(ctx, &b->pool, &requests, &found));

@@ -98,7 +98,7 @@ TEST(activations_alone)
         ck_assert_uint_eq(b.entries[found.choice[j]].of_scheme, 0);
     requests.act_budget = 3.9;
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
-             "`choice.act_budget` 3.9: the plans of this pool take from 4.0000 to 16.0000 bits per activation");
+             "`choice.act_budget` 3.9: the given schemes take from 4.0000 to 16.0000 bits per activation");
     requests.budget = NAN;    /* of activations alone it holds as well */
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "`choice.act_budget` 3.9");
 }

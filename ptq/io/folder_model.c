@@ -1,0 +1,115 @@
+/* What people give as a model and is none that calm reads, and what to give instead. */
+#include "ptq/io/folder.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/base/file.h"
+#include "ptq/base/text.h"
+
+#define CONVERT "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW) of transformers writes safetensors"
+
+/* torch.save's: loading one runs code that stands in the file. */
+static bool is_pickle(const char *name)
+{
+    return calm_text_ends_with(name, ".bin") || calm_text_ends_with(name, ".pt") || calm_text_ends_with(name, ".pth") ||
+           calm_text_ends_with(name, ".ckpt");
+}
+
+/* Of weights: what a trainer keeps besides is pickled too (training_args.bin, optimizer.pt). */
+static int takes_pickles(const struct dirent *entry)
+{
+    static const char *const names[] = {"pytorch_model", "consolidated", "model"};
+    bool weights = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        weights = weights || strncmp(entry->d_name, names[i], strlen(names[i])) == 0;
+    return weights && is_pickle(entry->d_name);
+}
+
+static int takes_ggufs(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.' && calm_text_ends_with(entry->d_name, ".gguf");
+}
+
+/* The first file of a directory that `filter` takes, by name, in ctx->scratch; NULL: none, or it cannot be read. */
+static calm_status first_of(calm_ctx *ctx, const char *dir, int (*filter)(const struct dirent *), char **out)
+{
+    struct dirent **entries;
+    const int n = scandir(dir, &entries, filter, alphasort);
+    calm_status status = CALM_OK;
+    *out = NULL;
+    if (n < 0)
+        return CALM_OK;
+    if (n > 0)
+        status = calm_strf(ctx, ctx->scratch, out, "%s", entries[0]->d_name);
+    for (int i = 0; i < n; i++)
+        free(entries[i]);
+    free(entries);
+    return status;
+}
+
+static calm_status refuse_file(calm_ctx *ctx, const char *path)
+{
+    char *dir;
+    if (!calm_is_file(path) || calm_file_begins(path, "GGUF") || calm_text_ends_with(path, ".gguf"))
+        return CALM_OK;
+    CALM_TRY(calm_path_parent(ctx, path, &dir));
+    if (calm_path_has(dir, "config.json"))
+        return calm_fail(ctx, CALM_EARG, "%s: a file of a model; give its directory, %s", path, dir);
+    return calm_fail(ctx, CALM_EARG, "%s: expected a directory with config.json and safetensors, or a GGUF file%s",
+                     path, is_pickle(path) ? "; this looks like a pickle: " CONVERT : "");
+}
+
+static bool has_weights(const char *dir)
+{
+    return calm_path_has(dir, "model.safetensors") || calm_path_has(dir, "model.safetensors.index.json");
+}
+
+/* A folder of models: one that holds what several formats have written, or the working folder. */
+static calm_status refuse_parent(calm_ctx *ctx, const char *path)
+{
+    struct dirent **entries;
+    const int n = scandir(path, &entries, NULL, alphasort);
+    calm_status status = CALM_OK;
+    for (int i = 0; i < n; i++) {
+        char *folder;
+        if (status == CALM_OK && entries[i]->d_name[0] != '.') {
+            status = calm_path_join(ctx, ctx->scratch, &folder, path, entries[i]->d_name);
+            if (status == CALM_OK && calm_path_has(folder, "config.json"))
+                status = calm_fail(ctx, CALM_ENOTFOUND, "%s: no config.json here; did you mean %s?", path, folder);
+        }
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    return status;
+}
+
+calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path)
+{
+    char *gguf, *pickle;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (!calm_is_directory(path))
+        return refuse_file(ctx, path);
+    const bool config = calm_path_has(path, "config.json");
+    if (config && has_weights(path))
+        return CALM_OK;
+    if (calm_path_has(path, "snapshots") && calm_path_has(path, "refs"))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: a repository in the hub's cache; give the model's name, ORG/NAME, "
+                                              "or one of the folders in %s/snapshots", path, path);
+    CALM_TRY(first_of(ctx, path, takes_ggufs, &gguf));
+    CALM_TRY(first_of(ctx, path, takes_pickles, &pickle));
+    if (gguf && !has_weights(path))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no safetensors here; did you mean the GGUF file %s/%s?", path, path,
+                         gguf);
+    if (pickle && !has_weights(path))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s is a pickle, which calm does not read, since loading one runs "
+                                                 "code; " CONVERT, path, pickle);
+    if (!config)
+        CALM_TRY(refuse_parent(ctx, path));
+    if (!config)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no config.json here; expected a checkpoint with config.json, "
+                                              "safetensors and tokenizer.json, or a GGUF file", path);
+    return CALM_OK;
+}

@@ -1,0 +1,90 @@
+/* What is given as a model and is none: the failure says what stands there and what to give instead. */
+#include "ptq/io/folder.h"
+
+#include "ptq/base/file.h"
+#include "tests/support/harness.h"
+
+static const char *place;
+
+static void put(const char *name)
+{
+    ck_ok(calm_write_file(ctx, test_format("%s/%s", place, name), "x", 1));
+}
+
+static void make(const char *name)
+{
+    ck_ok(calm_make_directories(ctx, test_format("%s/%s", place, name)));
+}
+
+static void refused(const char *path, calm_status status, const char *text)
+{
+    ck_fails(calm_folder_is_no_model(ctx, path), status, text);
+}
+
+TEST(models_and_what_is_not_there_are_no_matter)
+{
+    place = test_directory();
+    put("config.json");
+    ck_ok(calm_folder_is_no_model(ctx, place));    /* the reader of the weights says what is missing */
+    put("training_args.bin");
+    put("optimizer.pt");
+    ck_ok(calm_folder_is_no_model(ctx, place));    /* no weights */
+    put("model.safetensors");
+    put("pytorch_model.bin");
+    put("model.gguf");
+    ck_ok(calm_folder_is_no_model(ctx, place));
+    ck_ok(calm_folder_is_no_model(ctx, test_format("%s/none", place)));
+    ck_ok(calm_folder_is_no_model(ctx, test_format("%s/model.gguf", place)));    /* its reader says that it is short */
+    ck_ok(calm_write_file(ctx, test_format("%s/blob", place), "GGUF", 4));       /* as the hub's cache names it */
+    ck_ok(calm_folder_is_no_model(ctx, test_format("%s/blob", place)));
+}
+END_OF_TEST
+
+TEST(a_file_of_a_model_names_its_folder)
+{
+    place = test_directory();
+    put("model.safetensors");
+    refused(test_format("%s/model.safetensors", place), CALM_EARG, "model.safetensors: expected a directory with");
+    put("config.json");
+    refused(test_format("%s/model.safetensors", place), CALM_EARG, test_format("give its directory, %s", place));
+    make("deep");
+    put("deep/consolidated.00.pth");
+    refused(test_format("%s/deep/consolidated.00.pth", place), CALM_EARG, "looks like a pickle");
+}
+END_OF_TEST
+
+TEST(folders_say_what_they_hold)
+{
+    static const char *const pickles[] = {"pytorch_model.bin", "pytorch_model-00001-of-00002.bin",
+                                          "consolidated.00.pth", "model.pt", "model.ckpt"};
+    place = test_directory();
+    refused(place, CALM_ENOTFOUND, "no config.json here");
+    for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++) {
+        const char *path = test_format("%s/%s", place, pickles[i]);
+        put(pickles[i]);
+        refused(place, CALM_EUNSUPPORTED, test_format("%s is a pickle", pickles[i]));
+        ck_ok(calm_remove_tree(ctx, path));
+    }
+    make("sub");
+    refused(place, CALM_ENOTFOUND, "no config.json here; expected");
+    put("sub/config.json");
+    make("also");
+    put("also/config.json");
+    refused(place, CALM_ENOTFOUND, test_format("did you mean %s/also?", place));
+    put("b.gguf");
+    put("a.gguf");
+    put(".hidden.gguf");
+    refused(place, CALM_ENOTFOUND, test_format("did you mean the GGUF file %s/a.gguf?", place));
+    make("refs");
+    refused(place, CALM_ENOTFOUND, "a.gguf");
+    make("snapshots");
+    refused(place, CALM_ENOTFOUND, test_format("one of the folders in %s/snapshots", place));
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("folder_model",
+                     (const TTest *[]){models_and_what_is_not_there_are_no_matter, a_file_of_a_model_names_its_folder,
+                                       folders_say_what_they_hold, NULL});
+}
