@@ -109,6 +109,7 @@ static calm_status check_tensors(calm_check_gguf_state *g)
 static bool is_extra(const char *name)
 {
     return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0 ||
+           strcmp(name, "dense_2.weight") == 0 || strcmp(name, "dense_3.weight") == 0 ||
            strstr(name, ".exp_probs_b.") || strstr(name, "attn_rot_embd") || strstr(name, ".nextn.");
 }
 

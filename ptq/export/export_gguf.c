@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "ptq/base/file.h"
 #include "ptq/io/gguf_split.h"
@@ -18,6 +19,7 @@
 #include "ptq/export/gguf_tokenizer.h"
 #include "ptq/export/safetensors_export.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/pooling.h"
 
 /* Elements that are converted at once. */
 #define PIECE ((size_t)64 * 1024)
@@ -163,6 +165,17 @@ static calm_status put_table(calm_ctx *ctx, output *to, const calm_gguf_part *pa
     return CALM_OK;
 }
 
+/* A layer behind the pooling, read from its own folder. */
+static calm_status put_dense(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
+{
+    const bool last = strcmp(part->spot.name, "dense_2.weight") != 0;
+    calm_pooling pooling;
+    CALM_SCOPED_ARENA(arena);
+    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_TRY(calm_pooling_load(ctx, calm_model_config(to->input->model), &pooling));
+    return put_matrix(ctx, to, part, part->of.source, type, pooling.steps[last].w);
+}
+
 /* ---- blocks ---- */
 
 /* A block being written: its attention, and its MLP or shared expert. */
@@ -214,6 +227,8 @@ static calm_status put_part(calm_ctx *ctx, output *to, assembled *from, const ca
         return put_floats(ctx, to, part, type, to->factors, to->layout->tensors[to->next].dims[0]);
     if (part->table)
         return put_table(ctx, to, part, type);
+    if (part->of.kind == CALM_EXPORT_DENSE)
+        return put_dense(ctx, to, part, type);
     if (part->of.kind == CALM_EXPORT_EXPERTS)
         return put_experts(ctx, to, from, part, type);
     if (part->of.kind == CALM_EXPORT_WEIGHT)
@@ -352,7 +367,8 @@ static calm_status parts(calm_ctx *ctx, const calm_export_input *input, calm_fil
         const bool matrix = of->source->n_dims > 1 && (all || of->kind == CALM_EXPORT_WEIGHT);
         out->of[i] = (calm_file_part){.job = matrix ? of->job : NULL, .experts = all,
                                       .elements = layout.parts[i].n_elements};
-        if (of->kind == CALM_EXPORT_ROPE_FACTORS || layout.parts[i].factor)    /* of no tensor of the model */
+        /* Of no tensor of the model. */
+        if (of->kind == CALM_EXPORT_ROPE_FACTORS || of->kind == CALM_EXPORT_DENSE || layout.parts[i].factor)
             out->of[i].elements = 0;
         calm_gguf_sizes(&layout.tensors[i], &out->of[i].data, &out->of[i].label);
     }
@@ -376,7 +392,7 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, un
         most = calm_size_max(most, calm_assembled_parts_bytes(model, b, scheme, extras) +
                                        calm_assembled_expert_bytes(model, b, scheme, extras) + put);
     }
-    return most;
+    return calm_size_max(most, calm_pooling_load_bytes(config) + 3 * CALM_BYTES(float, widest));
 }
 
 /* As llama-quantize: 8 bits where all have them, else Q6_K for the head and a tied table, and for an

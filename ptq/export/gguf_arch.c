@@ -157,7 +157,7 @@ static void warn_of_encoder(calm_ctx *ctx, const calm_config *config, const calm
 {
     bool dense = false;
     for (size_t i = 0; config->pooling && i < config->pooling->n_steps; i++)
-        dense |= config->pooling->steps[i].dense;
+        dense |= config->pooling->steps[i].dense && !calm_gguf_has_dense(config);
     if (dense)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: what modules.json lists behind the pooling is not in the file: llama.cpp gives pooled rows");
@@ -459,6 +459,10 @@ static void add_pooling(writer *to, const calm_config *config)
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
     if (as->both_ways || config->pooling)
         add_u32(to, "pooling_type", 1 + (size_t)(config->pooling ? config->pooling->mode : CALM_POOLING_MEAN));
+    for (size_t i = 0; i < 2 && calm_gguf_has_dense(config); i++) {
+        add_u32(to, i ? "dense_3_feat_in" : "dense_2_feat_in", config->pooling->steps[i].in);
+        add_u32(to, i ? "dense_3_feat_out" : "dense_2_feat_out", config->pooling->steps[i].out);
+    }
     if (!as->bare)
         return;
     calm_gguf_add_bool(to->keys, key(to, "attention.causal"), false);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ptq/model/kind.h"
+#include "ptq/model/pooling.h"
 
 /* llama_model_llama4::load_arch_hparams: tokens of a chunk, which are also the positions after which queries grow, and
  * how much they do; the number of experts whose model does not normalise heads. */
@@ -128,6 +129,23 @@ size_t calm_gguf_global_step(const calm_config *config)
     for (size_t i = 0; i < config->n_blocks; i++)
         same &= (config->window[i] == 0) == (step && i % step == 0);
     return same ? step : SIZE_MAX;
+}
+
+/* A product alone. */
+static bool is_product(const calm_pooling_step *step)
+{
+    return step->dense && !step->biased && step->function == CALM_DENSE_IDENTITY;
+}
+
+bool calm_gguf_has_dense(const calm_config *config)
+{
+    const calm_pooling *pooling = config->pooling;
+    bool two = pooling && pooling->n_steps >= 2 && strcmp(config->arch->name, "embeddinggemma") == 0
+               && is_product(&pooling->steps[0]) && is_product(&pooling->steps[1])
+               && pooling->steps[1].out == config->hidden;
+    for (size_t i = 2; two && i < pooling->n_steps; i++)
+        two &= !pooling->steps[i].dense;
+    return two;
 }
 
 /* Has a linear of a block a bias? */

@@ -12,6 +12,10 @@ const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as)
  * such. */
 size_t calm_gguf_global_step(const calm_config *config);
 
+/* Has the file the two dense layers that modules.json lists behind the pooling?  llama.cpp knows them in
+ * gemma-embedding, without bias and function. */
+bool calm_gguf_has_dense(const calm_config *config);
+
 /* Of a model with experts in every n-th block: n; 0: no block has any, or others do. */
 size_t calm_gguf_moe_step(const calm_config *config);
 

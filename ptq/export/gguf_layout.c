@@ -5,9 +5,11 @@
 #include <string.h>
 
 #include "ptq/export/gguf_arch.h"
+#include "ptq/export/gguf_lacks.h"
 #include "ptq/export/gguf_linear.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_names.h"
+#include "ptq/model/pooling.h"
 #include "ptq/model/tensor_use.h"
 
 typedef struct builder {
@@ -199,6 +201,25 @@ static calm_status add_rope_factors(calm_ctx *ctx, builder *b)
     return add(ctx, b, &part);
 }
 
+/* Layers behind the pooling, which are no tensors of the checkpoint's main files. */
+static calm_status add_dense(calm_ctx *ctx, builder *b)
+{
+    const calm_config *config = calm_model_config(b->input->model);
+    calm_tensor *layers;
+    if (!calm_gguf_has_dense(config))
+        return CALM_OK;
+    CALM_TRY(CALM_NEW(ctx, ctx->out, layers, 2));
+    for (size_t i = 0; i < 2; i++) {
+        const calm_pooling_step *step = &config->pooling->steps[i];
+        layers[i] = (calm_tensor){.name = i ? "dense_3.weight" : "dense_2.weight", .dtype = CALM_F32, .n_dims = 2,
+                                  .shape = {step->out, step->in}, .n_elements = step->out * step->in};
+        calm_gguf_part part = {.of = {.kind = CALM_EXPORT_DENSE, .block = -1, .source = &layers[i]},
+                               .spot = {.name = layers[i].name, .expert = CALM_NO_EXPERT}};
+        CALM_TRY(add(ctx, b, &part));
+    }
+    return CALM_OK;
+}
+
 /* ---- all of them ---- */
 
 /* llama.cpp's label of files that consist of a type; UINT32_MAX: none. */
@@ -277,9 +298,9 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
                                          .groups = config->mamba.shape.n_groups}};
     CALM_TRY(calm_linears_by_name(ctx, model, &b.linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, spots, n));
-    /* The head twice, factors of RoPE, one of a block in two parts, and each with its own factor. */
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, 2 * (n + 2 + config->n_blocks)));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, 2 * (n + 2 + config->n_blocks)));
+    /* The head twice, factors of RoPE, two layers, one of a block in two parts, and each with its own factor. */
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, 2 * (n + 4 + config->n_blocks)));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, 2 * (n + 4 + config->n_blocks)));
     for (size_t i = 0; i < n; i++) {
         bool known;
         const char *name = calm_safetensors_at(set, i)->name;
@@ -295,6 +316,7 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
             return no_place(ctx, &b, name);
     }
     CALM_TRY(add_rope_factors(ctx, &b));
+    CALM_TRY(add_dense(ctx, &b));
     for (long block = -1; block < (long)config->n_blocks; block++)
         for (size_t i = 0; i < n; i++)
             if (spots[i].name && block_of(&spots[i]) == block)

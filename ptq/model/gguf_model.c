@@ -150,6 +150,33 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_gguf_
     return calm_json_read(ctx, beside, CONFIG_MAX, out);
 }
 
+/* dense_2.weight and dense_3.weight, which lead from a row to a row. */
+static calm_status read_dense(calm_ctx *ctx, const opened *from, calm_gguf_opened *out)
+{
+    static const char *const names[2] = {"dense_2.weight", "dense_3.weight"};
+    const calm_gguf_tensor *table = calm_gguf_find_tensor(from->file, "token_embd.weight");
+    size_t in = table ? table->dims[0] : 0;
+    const calm_gguf_tensor *found[2] = {calm_gguf_find_tensor(from->file, names[0]),
+                                        calm_gguf_find_tensor(from->file, names[1])};
+    if (!from->list.as->both_ways || (!found[0] && !found[1]))
+        return CALM_OK;
+    for (int i = 0; i < 2; i++) {
+        float *w;
+        if (!found[i] || found[i]->n_dims != 2 || found[i]->dims[0] != in || (i && found[i]->dims[1] != table->dims[0]))
+            return calm_fail(ctx, CALM_EFORMAT,
+                             "%s: tensor %s: expected two matrices, dense_2.weight of %zu columns and dense_3.weight "
+                             "that leads back to as many rows", calm_gguf_path(from->file), names[i],
+                             table ? table->dims[0] : 0);
+        in = found[i]->dims[1];
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, found[i]->n_elements));
+        CALM_TRY(calm_gguf_to_f32(ctx, from->file, found[i], 0, in, w));
+        out->dense[i].in = found[i]->dims[0];
+        out->dense[i].out = in;
+        out->dense[i].w = w;
+    }
+    return CALM_OK;
+}
+
 static calm_status read_file(calm_ctx *ctx, const char *path, opened *from, calm_gguf_opened *out)
 {
     char name[96];
@@ -158,6 +185,7 @@ static calm_status read_file(calm_ctx *ctx, const char *path, opened *from, calm
     snprintf(name, sizeof name, "%s.pooling_type", from->list.as->name);
     /* Checked with the other keys. */
     calm_gguf_int(calm_gguf_find_key(from->file, name), 0, &out->pooling);
+    CALM_TRY(read_dense(ctx, from, out));
     return read_config(ctx, path, &from->list, &out->config);
 }
 

@@ -10,7 +10,11 @@ typedef struct calm_gguf_opened {
     calm_json *config;
     calm_safetensors *tensors;    /* float matrices as they are there, blocks decoded (dtype F32)              */
     bool quantized;               /* a matrix is stored in blocks */
-    int64_t pooling;              /* pooling_type: 1 mean, 2 first token, 3 last one; 0: it is not said */
+    int64_t pooling;              /* pooling_type: 1 mean, 2 first token, 3 last one; 0: it is not said        */
+    struct {
+        size_t in, out;
+        const float *w;           /* [out, in] */
+    } dense[2];                   /* products behind the pooling; w NULL: there is none */
 } calm_gguf_opened;
 
 /* Open one; names go to ctx->out and must outlive the tensors.  A config.json next to the file takes the place of the

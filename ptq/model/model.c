@@ -319,15 +319,19 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
     return model->published.kind ? widen_published(ctx, model) : CALM_OK;
 }
 
-/* How an encoder's file pools, which it says by a number. */
-static calm_status set_pooling(calm_ctx *ctx, calm_config *config, int64_t type)
+/* How an encoder's file pools, which it says by a number, and the products behind that. */
+static calm_status set_pooling(calm_ctx *ctx, calm_config *config, const calm_gguf_opened *file)
 {
+    const int64_t type = file->pooling;
     calm_pooling *pooling;
     if (!config->arch->encoder || type < 1 || type > CALM_POOLING_LAST + 1)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, pooling, 1));
     *pooling = (calm_pooling){.mode = (calm_pooling_mode)(type - 1), .hidden = config->hidden,
                               .width = config->hidden};
+    for (size_t i = 0; i < 2 && file->dense[i].w; i++)
+        pooling->steps[pooling->n_steps++] = (calm_pooling_step){
+            .dense = true, .in = file->dense[i].in, .out = file->dense[i].out, .w = file->dense[i].w};
     config->pooling = pooling;
     return CALM_OK;
 }
@@ -341,7 +345,7 @@ static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
     model->tensors = file.tensors;
     model->in_blocks = file.quantized;
     CALM_TRY(calm_config_read(ctx, path, model->json, &model->config));
-    return set_pooling(ctx, &model->config, file.pooling);
+    return set_pooling(ctx, &model->config, &file);
 }
 
 /* Experts of one tensor are matrices by then: an adapter names them one by one. */

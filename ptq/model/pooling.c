@@ -260,7 +260,8 @@ calm_status calm_pooling_load(calm_ctx *ctx, const calm_config *config, calm_poo
     CALM_SCOPED_SCRATCH(ctx);
     *out = config->pooling ? *config->pooling : (calm_pooling){.hidden = config->hidden, .width = config->hidden};
     for (size_t i = 0; i < out->n_steps; i++)
-        if (out->steps[i].dense)
+        /* Those of a file of one are in memory. */
+        if (out->steps[i].dense && !out->steps[i].w)
             CALM_TRY(open_dense(ctx, &out->steps[i], true));
     return CALM_OK;
 }

@@ -474,9 +474,9 @@ TEST(refused_by_name)
     tiny_model ernie = model_of("ernie4_5_moe");
     ernie.extra = "\"moe_norm_min\": 0.01";
     check_refused(&ernie, "float", "moe_norm_min");
-    const tiny_model bert = tiny_wide("bert"), phi = tiny_wide("phi3"), phimoe = tiny_wide("phimoe");
+    const tiny_model mpnet = tiny_wide("mpnet"), phi = tiny_wide("phi3"), phimoe = tiny_wide("phimoe");
     check_refused(&phimoe, "float", "llama.cpp computes another function of phimoe models");
-    check_refused(&bert, "float", "calm does not write bert models to GGUF");
+    check_refused(&mpnet, "float", "calm does not write mpnet models to GGUF");
     check_refused(&phi, "float", "calm does not write phi3 models to GGUF");
 }
 END_OF_TEST

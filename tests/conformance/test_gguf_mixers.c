@@ -21,14 +21,14 @@ static const calm_gguf_entry *find(const calm_gguf_list *list, const char *name)
     return NULL;
 }
 
-/* Write a family's tiny model as a file of floats, or of `scheme`; kv_b stays float.  *model: the float one, open. */
-static const char *write(const tiny_model *spec, const char *scheme, calm_model **model)
+/* Write the model of a directory as a file of floats, or of `scheme`; kv_b stays float.  *model: the float one. */
+static const char *write_from(const char *from, const char *scheme, calm_model **model)
 {
     const calm_export_options options = {.gguf_float = CALM_EXPORT_F32};
     const calm_exporter *gguf;
     const char *dir = test_directory();
     tiny_plan p;
-    tiny_plan_open(&p, tiny_model_write(spec));
+    tiny_plan_open(&p, from);
     const calm_layout *layout = calm_model_layout(p.model);
     for (size_t j = 0; j < layout->n_jobs; j++)
         if (layout->jobs[j].kind != CALM_JOB_KV_B)
@@ -42,6 +42,12 @@ static const char *write(const tiny_model *spec, const char *scheme, calm_model 
     else
         calm_model_close(p.model);
     return test_format("%s/%s", dir, gguf->file);
+}
+
+/* The same of a family's tiny model. */
+static const char *write(const tiny_model *spec, const char *scheme, calm_model **model)
+{
+    return write_from(tiny_model_write(spec), scheme, model);
 }
 
 /* Blocks without attention have no heads for keys; a convolution's taps are a matrix of floats. */
@@ -147,6 +153,77 @@ TEST(encoder)
     calm_model_close(model);
     replace(path, "pooling_type\4\0\0\0\3", "pooling_type\4\0\0\0\4", 17);
     ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "pooling_type: expected 0 to 3");
+}
+END_OF_TEST
+
+static void put_text(const char *dir, const char *name, const char *text)
+{
+    ck_ok(calm_write_file(ctx, test_format("%s/%s", dir, name), text, strlen(text)));
+}
+
+/* A dense layer of sentence-transformers. */
+static void put_dense(const char *dir, const char *folder, size_t out, size_t in, const char *function)
+{
+    const calm_tensor tensor = {.name = "linear.weight", .dtype = CALM_F32, .n_dims = 2, .shape = {out, in}};
+    calm_safetensors_writer writer;
+    float *w;
+    ck_ok(CALM_NEW(ctx, ctx->out, w, out * in));
+    for (size_t i = 0; i < out * in; i++)
+        w[i] = (float)(i * i % 31) / 16 - 1;
+    ck_ok(calm_make_directories(ctx, test_format("%s/%s", dir, folder)));
+    put_text(dir, test_format("%s/config.json", folder),
+             test_format("{\"in_features\": %zu, \"out_features\": %zu, \"bias\": false, \"activation_function\": "
+                         "\"torch.nn.modules.%s\"}", in, out, function));
+    ck_ok(calm_safetensors_begin(ctx, &writer, test_format("%s/%s/model.safetensors", dir, folder), &tensor, 1));
+    ck_ok(calm_safetensors_put(ctx, &writer, w, out * in * sizeof *w));
+    ck_ok(calm_safetensors_end(ctx, &writer));
+}
+
+/* A model whose embeddings go through two layers, of `last` the second. */
+static const char *write_dense(const char *last)
+{
+#define MODULE(type, path) "{\"type\": \"sentence_transformers.models." type "\", \"path\": \"" path "\"}"
+    tiny_model spec = tiny_wide("embeddinggemma");
+    spec.head_dim = 12;    /* query_pre_attn_scalar */
+    spec.bias = false;
+    const char *dir = tiny_model_write(&spec);
+    put_text(dir, "modules.json", "[" MODULE("Transformer", "") ", " MODULE("Pooling", "1_Pooling") ", "
+             MODULE("Dense", "2_Dense") ", " MODULE("Dense", "3_Dense") ", " MODULE("Normalize", "4_Normalize") "]");
+    ck_ok(calm_make_directories(ctx, test_format("%s/1_Pooling", dir)));
+    put_text(dir, "1_Pooling/config.json", "{\"pooling_mode_cls_token\": true}");
+    put_dense(dir, "2_Dense", 20, spec.hidden, "linear.Identity");
+    put_dense(dir, "3_Dense", spec.hidden, 20, last);
+    return dir;
+}
+
+/* Layers behind the pooling are in the file, and read back; a function behind one llama.cpp does not know. */
+TEST(dense_layers)
+{
+    calm_gguf *file;
+    calm_model *model, *back;
+    calm_pooling expected, found;
+    const char *path = write_from(write_dense("linear.Identity"), "float", &model);
+    ck_ok(calm_gguf_open(ctx, path, &file));
+    ck_assert_int_eq(number_of(file, "gemma-embedding.dense_2_feat_out", 0), 20);
+    ck_assert_int_eq(number_of(file, "gemma-embedding.dense_3_feat_in", 0), 20);
+    ck_assert_int_eq(number_of(file, "gemma-embedding.pooling_type", 0), 2);
+    calm_gguf_close(file);
+    ck_ok(calm_model_open(ctx, path, &back));
+    ck_ok(calm_pooling_load(ctx, calm_model_config(model), &expected));
+    ck_ok(calm_pooling_load(ctx, calm_model_config(back), &found));
+    ck_assert(found.mode == CALM_POOLING_CLS && found.n_steps == 2 && expected.n_steps == 3);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert(found.steps[i].in == expected.steps[i].in && found.steps[i].out == expected.steps[i].out);
+        ck_assert_mem_eq(found.steps[i].w, expected.steps[i].w, found.steps[i].in * found.steps[i].out * sizeof(float));
+    }
+    calm_model_close(back);
+    calm_model_close(model);
+    replace(path, "dense_3.weight", "dense_4.weight", 14);
+    ck_fails(calm_model_open(ctx, path, &back), CALM_EFORMAT, "tensor dense_3.weight: expected two matrices");
+    ck_ok(calm_gguf_open(ctx, write_from(write_dense("activation.Tanh"), "float", NULL), &file));
+    ck_assert_ptr_null(calm_gguf_find_tensor(file, "dense_2.weight"));
+    ck_assert_ptr_null(calm_gguf_find_key(file, "gemma-embedding.dense_2_feat_out"));
+    calm_gguf_close(file);
 }
 END_OF_TEST
 
@@ -470,7 +547,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, scans, encoder, halves_of_gate_and_up,
+    return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, scans, encoder, dense_layers,
+                                                      halves_of_gate_and_up,
                                                       read_back_as_models, encoders_read_back, encoder_keys,
                                                       refused_by_name, encoders_refused_by_name, not_described,
                                                       wrong_files, NULL});

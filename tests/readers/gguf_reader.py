@@ -11,6 +11,7 @@
     gguf_reader.py sentences LIMIT MODEL FOLDER [MODEL FOLDER]...
                                               llama.cpp gives the ids of MODEL's tokenizer.json, and embeddings of length 1
                                               that differ by less than LIMIT from the pooled rows of transformers
+    gguf_reader.py dense MODEL FOLDER         write MODEL to FOLDER with two dense layers behind its pooling
     gguf_reader.py near LEAST FILE FLOAT      llama.cpp's embeddings by FILE have a cosine of at least LEAST to those by FLOAT
     gguf_reader.py same MODEL FOLDER TEXT     llama.cpp gives the ids of MODEL's tokenizer.json on TEXT, and the greedy
                                               tokens and the perplexity of MODEL with the file's dequantized weights
@@ -184,6 +185,15 @@ SENTENCES = ["A small brown dog ran across the quiet street.", "Das Caf\u00e9, n
              "\u65e5\u672c\u8a9e \u3068 \u4e2d\u6587 text", "Hello,  world\n\tnew line ", "\uff21\uff22\uff23 \ufb01ne \u2460"]  # fmt: skip
 
 
+def dense_layers(model):
+    """Matrices of the dense layers behind the pooling, if there are any."""
+    import glob
+
+    from safetensors.numpy import load_file
+
+    return [load_file(path)["linear.weight"].astype(numpy.float64) for path in sorted(glob.glob(f"{model}/*_Dense/*.safetensors"))]
+
+
 def check_sentences(model, folder):
     """llama.cpp's whole way from a text to its embedding."""
     import os
@@ -198,18 +208,47 @@ def check_sentences(model, folder):
     if os.path.exists(f"{model}/1_Pooling/config.json"):
         with open(f"{model}/1_Pooling/config.json", encoding="utf-8") as stream:
             said = json.load(stream)
-        mode = next((m for m in ("mean", "cls", "last") if said.get(f"pooling_mode_{m}_token" + "s" * (m == "mean"))), "mean")
-    worst = 0.0
+        keys = {"pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
+        mode = next((m for key, m in keys.items() if said.get(key)), "mean")
+    worst, layers = 0.0, dense_layers(model)
     for text in SENTENCES:
         ids = tokenizer.encode(text).ids
         assert engine.tokenize(text.encode(), add_bos=True, special=False) == ids, f"{folder}: other ids of {text!r}"
         with torch.no_grad():
             rows = reference(torch.tensor([ids])).last_hidden_state[0].numpy().astype(numpy.float64)
         pooled = {"mean": rows.mean(axis=0), "cls": rows[0], "last": rows[-1]}[mode]
+        for layer in layers:
+            pooled = layer @ pooled
         found = numpy.array(engine.embed(text, normalize=True))
         worst = max(worst, numpy.abs(found - pooled / numpy.linalg.norm(pooled)).max())
     print(f"{folder}: embeddings of {len(SENTENCES)} sentences differ by {worst:.2g}")
     return worst
+
+
+def write_dense(model, folder):
+    """Random layers as sentence-transformers has them: three times as wide, and back."""
+    import os
+    import shutil
+
+    from safetensors.numpy import save_file
+
+    shutil.copytree(model, folder)
+    with open(f"{model}/config.json", encoding="utf-8") as stream:
+        width = json.load(stream)["hidden_size"]
+
+    def put(name, what):
+        os.makedirs(os.path.dirname(f"{folder}/{name}"), exist_ok=True)
+        with open(f"{folder}/{name}", "w", encoding="utf-8") as stream:
+            json.dump(what, stream)
+
+    parts = {"": "Transformer", "1_Pooling": "Pooling", "2_Dense": "Dense", "3_Dense": "Dense", "4_Normalize": "Normalize"}
+    put("modules.json", [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in parts.items()])
+    put("1_Pooling/config.json", {"pooling_mode_mean_tokens": True})
+    for name, rows, columns in (("2_Dense", 3 * width, width), ("3_Dense", width, 3 * width)):
+        put(f"{name}/config.json", {"in_features": columns, "out_features": rows, "bias": False,
+                                    "activation_function": "torch.nn.modules.linear.Identity"})  # fmt: skip
+        weight = numpy.random.default_rng(1).standard_normal((rows, columns))
+        save_file({"linear.weight": weight.astype(numpy.float32)}, f"{folder}/{name}/model.safetensors")
 
 
 def check_near(least, path, original):
@@ -295,6 +334,9 @@ def main():
     mode, words = sys.argv[1], sys.argv[2:]
     if mode == "same":
         check_same(*words)
+        return
+    if mode == "dense":
+        write_dense(*words)
         return
     if mode == "near":
         check_near(*words)

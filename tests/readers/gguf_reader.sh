@@ -82,6 +82,12 @@ for name in bert bert_mlm roberta xlm_roberta distilbert nomic_bert modernbert e
     pairs="$pairs $from $work/out-$name"
     [ $name = xlm_roberta ] || texts="$texts $from $work/out-$name"
 done
+# EmbeddingGemma has two layers behind the pooling, which its fixture has not.
+if [ -d "$work/out-embeddinggemma" ]; then
+    read_with dense "$families/embeddinggemma" "$work/dense"
+    write_gguf "$work/dense" float "$work/out-dense" f32 >/dev/null
+    texts="$texts $work/dense $work/out-dense"
+fi
 # shellcheck disable=SC2086
 [ -z "$pairs" ] || read_with rows 0.01 $pairs
 # shellcheck disable=SC2086

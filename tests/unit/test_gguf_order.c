@@ -76,6 +76,24 @@ TEST(halves)
 }
 END_OF_TEST
 
+/* Two rows of padding in front of three positions. */
+TEST(later_rows)
+{
+    calm_gguf_order order = calm_gguf_order_of(CALM_GGUF_LATER_ROWS, 0, &widths);
+    size_t dims[3];
+    bool other;
+    order.skipped = 2;
+    ck_assert_int_eq(calm_gguf_order_dims(&order, 5, 7, dims), 2);
+    ck_assert(dims[0] == 7 && dims[1] == 3 && dims[2] == 1);
+    for (size_t row = 0; row < 3; row++) {
+        ck_assert_uint_eq(calm_gguf_order_row(&order, row), 2 + row);
+        ck_assert(calm_gguf_order_find(&order, 2 + row, &other) == row && !other);
+    }
+    ck_assert(!calm_gguf_order_is_part(CALM_GGUF_LATER_ROWS, &other));
+    ck_assert(!calm_gguf_order_is_vector(CALM_GGUF_LATER_ROWS));
+}
+END_OF_TEST
+
 /* Vectors of Mamba-2: one element a row, or one row a group. */
 TEST(vectors)
 {
@@ -123,5 +141,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("gguf_order", (const TTest *[]){rows, columns, halves, vectors, one_to_one, dims, NULL});
+    return run_tests("gguf_order", (const TTest *[]){rows, columns, halves, later_rows, vectors, one_to_one, dims,
+                                                     NULL});
 }

@@ -130,7 +130,7 @@ static void check_imatrix(const char *family)
             bool known;
             float row[256], count[64];
             const calm_config *config = calm_model_config(p.model);
-            ck_ok(calm_gguf_spot_of(ctx, config->arch, calm_gguf_arch_in(config), "model.",
+            ck_ok(calm_gguf_spot_of(ctx, config->arch, calm_gguf_arch_in(config), calm_model_prefix(p.model),
                                     test_format("%s.weight", layout->linears[l].module), &spot, &known));
             ck_assert(known);
             const calm_gguf_tensor *sums = calm_gguf_find_tensor(file, test_format("%s.in_sum2", spot.name));
@@ -154,22 +154,24 @@ TEST(imatrix)
 {
     check_imatrix("llama");
     check_imatrix("qwen2_moe");
+    check_imatrix("distilbert");
+    check_imatrix("modernbert");
 }
 END_OF_TEST
 
 TEST(imatrix_needs_a_text)
 {
-    const tiny_model spec = tiny_of("llama"), bert = tiny_of("bert");
+    const tiny_model spec = tiny_of("llama"), mpnet = tiny_of("mpnet");
     tiny_plan p;
     tiny_plan_open(&p, tiny_model_write(&spec));
     calm_export_input input = {.model = p.model, .plan = &p.plan};
     ck_fails(calm_exporter_write(ctx, find("imatrix"), &input, test_directory()), CALM_EARG,
              "it is made of a calibration text, and none was run");
     calm_model_close(p.model);
-    tiny_plan_open(&p, tiny_model_write(&bert));
+    tiny_plan_open(&p, tiny_model_write(&mpnet));
     input = (calm_export_input){.model = p.model, .plan = &p.plan};
-    ck_fails(find("imatrix")->check(ctx, &input), CALM_EUNSUPPORTED, "bert");
-    ck_fails(find("tensor_types")->check(ctx, &input), CALM_EUNSUPPORTED, "bert");
+    ck_fails(find("imatrix")->check(ctx, &input), CALM_EUNSUPPORTED, "mpnet");
+    ck_fails(find("tensor_types")->check(ctx, &input), CALM_EUNSUPPORTED, "mpnet");
     calm_model_close(p.model);
 }
 END_OF_TEST
