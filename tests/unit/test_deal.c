@@ -6,7 +6,7 @@
 /* Deal blocks of these costs (0: nothing to compute) and compare with owners, a digit each. */
 static void deal(const double *costs, size_t n, size_t ranks, const char *owners)
 {
-    calm_deal_block blocks[32];
+    calm_deal_block blocks[32] = {{0}};
     int owner[32];
     char found[33] = "";
     for (size_t b = 0; b < n; b++)
