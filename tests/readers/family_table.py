@@ -209,8 +209,8 @@ def write(path, rows, cells):
         text = stream.read()
     missing = " ".join(sorted(name for name in rows if not rows[name]))
     head, rest = text.split(begin)
-    others = f"Not read: {missing}." if missing else re.search(r"^Not read: .*", rest, re.M)[0]
-    part = table(rows, cells) + f"\n{others}\n"
+    others = f"Not read: {missing}." if missing else "".join(re.findall(r"^Not read: .*", rest, re.M)[:1])
+    part = table(rows, cells) + (f"\n{others}\n" if others else "")
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(head + begin + "\n" + part + "\n" + end + rest.split(end)[1])
 
