@@ -108,7 +108,7 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
     /* Experts are left out above: what they see depends on the routing, and few rows have a fallback. */
     if (rows / ROWS_PER_INPUT < widest && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM))
         calm_log(ctx, CALM_LOG_WARNING,
-                 "%zu calibration rows for %zu inputs: below %d rows per input results get worse "
+                 "%zu calibration tokens for linears with %zu inputs: with fewer than %d per input results get worse "
                  "(more `calibration.samples`)",
                  rows, widest, ROWS_PER_INPUT);
 }
