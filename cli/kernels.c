@@ -45,7 +45,7 @@ static bool has_own_threads(char *const *env)
     return found;
 }
 
-/* The same program with one thread of OpenBLAS's; returns where that fails, and then goes on as it is. */
+/* The same program with one thread of OpenBLAS's; returns where that fails. */
 static void start_with_one_thread(char **argv, char **env)
 {
     static char one[] = OWN_THREADS "=1", *with[WORDS_MAX + 2];

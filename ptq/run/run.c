@@ -124,8 +124,8 @@ static calm_status warn_of_little_disk(calm_ctx *ctx, const calm_run *p)
     running += (double)p->memory.spill_bytes;
     CALM_TRY(calm_path_existing(ctx, p->in.recipe->store, &place));
     if (calm_disk_free(place, &left) && left < running)
-        calm_log(ctx, CALM_LOG_WARNING, "%s: %.1f MB of disk are free, and the run may write %.1f MB there: give `store` "
-                 "another disk, or make room", place, left / 1e6, running / 1e6);
+        calm_log(ctx, CALM_LOG_WARNING, "%s: %.1f MB of disk are free, and the run may write %.1f MB there: give "
+                 "`store` another disk, or make room", place, left / 1e6, running / 1e6);
     return CALM_OK;
 }
 

@@ -51,8 +51,8 @@ bool calm_linalg_is_limited(void)
 static void say_too_little(size_t limit, const char *option, size_t left, char *text, size_t n)
 {
     const size_t need = thread_bytes() + SPARE_BYTES;
-    snprintf(text, n, "the limit of %zu MiB on memory (%s) leaves %zu MiB to calm; one thread needs %zu MiB and the model "
-             "more: raise it (%s %zu)", limit / MIB, option, left / MIB, need / MIB, option,
+    snprintf(text, n, "the limit of %zu MiB on memory (%s) leaves %zu MiB to calm; one thread needs %zu MiB and the "
+             "model more: raise it (%s %zu)", limit / MIB, option, left / MIB, need / MIB, option,
              (limit - left + 2 * need) / 1024);
 }
 
