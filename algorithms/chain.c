@@ -91,6 +91,10 @@ static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const c
 static calm_status wrong_place(calm_ctx *ctx, const chain_parse *parse, const calm_part *part)
 {
     static const char *const expected[] = {"a grid (or a transform)", "a rounding", "a refit", "a refit"};
+    /* The name of a chain with an option in parentheses: these belong to a part. */
+    if (!strchr(parse->text, '+') && part->kind == CALM_KIND_ROUND)
+        return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": a chain has a grid before the rounding \"%s\"; did you "
+                                         "mean absmax+%s?", parse->text, part->name, parse->text);
     return calm_fail(ctx, CALM_EARG,
                      "algorithm \"%s\": expected %s, found the %s \"%s\"; a chain is transforms, one grid, one "
                      "rounding, refits, as in smooth+absmax+gptq+ls",

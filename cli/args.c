@@ -165,8 +165,8 @@ static calm_status refuse_extra(calm_ctx *ctx, const parse *p)
     if (!p->extra)
         return CALM_OK;
     if (option)
-        return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; did you mean --%s %s?", p->owner, p->extra, option,
-                         p->extra);
+        return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; did you mean --%s %s?", p->owner, p->extra,
+                         option, p->extra);
     return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; see %s --help", p->owner, p->extra, p->owner);
 }
 

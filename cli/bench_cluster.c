@@ -172,9 +172,9 @@ static calm_status print_text(calm_ctx *ctx, const calm_bench_cluster *asked, co
         printf("; %g Gbit/s, %g us between machines", asked->bandwidth, asked->latency);
     printf("\n");
     if (!costs->divides)
-        printf("calibration.prefix is not float: rank 0 computes all blocks, the others wait for it\n");
+        printf("--prefix is not float: rank 0 computes all blocks, the others wait for it\n");
     else if (least)
-        printf("of %d ranks %zu have no block and wait, of more ranks more\n", trials[least - 1].ranks, unused);
+        printf("with %d ranks, %zu have no block to compute; with more ranks, more\n", trials[least - 1].ranks, unused);
     return CALM_OK;
 }
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/statvfs.h>
 
 #include "cli/command.h"
 #include "cli/kernels.h"
@@ -124,24 +123,14 @@ static void look_at_memory(findings *f)
 
 static void look_at_disk(findings *f, const char *name, const char *path)
 {
-    struct statvfs at;
-    if (statvfs(path, &at) != 0) {
+    double left;
+    if (!calm_disk_free(path, &left)) {
         note(f, name, "%s: %s", path, strerror(errno));
         return;
     }
-    const double left = (double)at.f_bavail * (double)at.f_frsize;
     note(f, name, "%s: %.1f GB free", path, left / 1e9);
     if (left < (double)LITTLE_DISK)
         warn(f, "less than 5 GB of disk is free in a place where calm writes");
-}
-
-/* The nearest folder of a path that is there. */
-static calm_status find_existing(calm_ctx *ctx, const char *path, char **out)
-{
-    CALM_TRY(calm_strf(ctx, ctx->out, out, "%s", path));
-    for (char *slash; !calm_is_directory(*out) && (slash = strrchr(*out, '/'));)
-        slash[slash == *out] = '\0';
-    return CALM_OK;
 }
 
 /* ---- the hub ---- */
@@ -167,7 +156,7 @@ static calm_status look_at_hub(calm_ctx *ctx, const options *o, findings *f)
         return CALM_OK;
     }
     CALM_TRY(ctx->status);
-    CALM_TRY(find_existing(ctx, settings.cache, &there));
+    CALM_TRY(calm_path_existing(ctx, settings.cache, &there));
     look_at_disk(f, "cache", there);
     note(f, "token", "%s%s", settings.token ? "from " : "none", settings.token ? settings.token_source : "");
     if (settings.offline)

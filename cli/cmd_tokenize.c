@@ -62,6 +62,9 @@ static calm_status open_input(calm_ctx *ctx, const char *path, input *in)
     in->name = path;
     if (!path || strcmp(path, "-") == 0)
         return read_standard_input(ctx, in);
+    if (!calm_path_exists(path))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file; a text itself is given on standard input, as in: echo "
+                                              "'Hello world' | calm tokenize --model qwen", path);
     CALM_TRY(calm_map_file(ctx, path, &in->map));
     in->text = in->map.data ? (const char *)in->map.data : "";
     in->n = in->map.bytes;

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "cli/rank_options.h"
 #include "ptq/base/threads.h"
 #include "ptq/stored/stored.h"
 #include "ptq/tensor/blas_family.h"
@@ -28,15 +29,54 @@ static bool spins(void)
     return !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
 }
 
+#define OWN_THREADS "OPENBLAS_NUM_THREADS"
+
 /* OpenBLAS makes its own threads while it is loaded, which ask for buffers until they get them. */
 static bool starves(void)
 {
-    return calm_linalg_is_limited() && !getenv("OPENBLAS_NUM_THREADS");
+    return calm_linalg_is_limited() && !getenv(OWN_THREADS);
 }
+
+static bool has_own_threads(char *const *env)
+{
+    bool found = false;
+    for (; *env && !found; env++)
+        found = strncmp(*env, OWN_THREADS "=", sizeof OWN_THREADS) == 0;
+    return found;
+}
+
+/* The same program with one thread of OpenBLAS's; returns where that fails. */
+static void start_with_one_thread(char **argv, char **env)
+{
+    static char one[] = OWN_THREADS "=1", *with[WORDS_MAX + 2];
+    size_t n = 0;
+    while (env[n] && n < WORDS_MAX) {
+        with[n] = env[n];
+        n++;
+    }
+    with[n] = one;
+    execve("/proc/self/exe", argv, with);
+}
+
+/* Run before the constructors of libraries, so before OpenBLAS asks for memory, which it does without end.  The C
+ * library has no environment yet: setenv would be forgotten. */
+static void before_libraries(int argc, char **argv, char **env)
+{
+    char text[256];
+    (void)argc;
+    if (calm_linalg_cannot_load(text, sizeof text)) {
+        dprintf(STDERR_FILENO, "calm: %s\n", text);
+        _exit(calm_exit_status(CALM_ENOMEM));
+    }
+    if (calm_linalg_is_limited() && !has_own_threads(env))
+        start_with_one_thread(argv, env);
+}
+
+__attribute__((section(".preinit_array"), used)) static void (*preinit)(int, char **, char **) = before_libraries;
 
 static bool settle(void)
 {
-    return (!spins() || setenv("GOMP_SPINCOUNT", "1000", 1) == 0) && setenv("OPENBLAS_NUM_THREADS", "1", 0) == 0;
+    return (!spins() || setenv("GOMP_SPINCOUNT", "1000", 1) == 0) && setenv(OWN_THREADS, "1", 0) == 0;
 }
 
 /* The words of this process's command line, in ctx->scratch. */

@@ -147,12 +147,11 @@ static calm_status put_run(calm_ctx *ctx, const calm_json *run, calm_text *out)
     calm_text_printf(out, ", ");
     put_plain(text_of(row, "status"), out);
     calm_text_printf(out, "\n\n");
-    if (*text_of(row, "result")) {
+    /* The verdict names the plan and says why; a run that has not come so far has the plan's name alone. */
+    const char *came = *text_of(row, "verdict") ? text_of(row, "verdict") : text_of(row, "result");
+    if (*came)
         calm_text_printf(out, "Result: ");
-        put_plain(text_of(row, "result"), out);
-        calm_text_printf(out, "%s", *text_of(row, "verdict") ? ". " : "");
-    }
-    put_plain(text_of(row, "verdict"), out);
+    put_plain(came, out);
     calm_text_printf(out, "\n");
     CALM_TRY(put_figures(ctx, run, out));
     CALM_TRY(put_gates(ctx, run, out));

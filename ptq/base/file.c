@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* For scopes. */
@@ -115,6 +116,23 @@ calm_status calm_path_parent(calm_ctx *ctx, const char *path, char **out)
     const char *slash = strrchr(path, '/');
     return slash ? calm_strf(ctx, ctx->scratch, out, "%.*s", slash == path ? 1 : (int)(slash - path), path)
                  : calm_strf(ctx, ctx->scratch, out, ".");
+}
+
+calm_status calm_path_existing(calm_ctx *ctx, const char *path, char **out)
+{
+    CALM_TRY(calm_strf(ctx, ctx->scratch, out, "%s", path));
+    while (!calm_path_exists(*out) && strcmp(*out, ".") != 0)
+        CALM_TRY(calm_path_parent(ctx, *out, out));
+    return CALM_OK;
+}
+
+bool calm_disk_free(const char *path, double *bytes)
+{
+    struct statvfs disk;
+    if (statvfs(path, &disk) != 0)
+        return false;
+    *bytes = (double)disk.f_bavail * (double)disk.f_frsize;
+    return true;
 }
 
 calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes)

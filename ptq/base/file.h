@@ -72,6 +72,12 @@ const char *calm_path_name(const char *path);
 /* The directory part of a path, "." when it has none; in ctx->scratch. */
 calm_status calm_path_parent(calm_ctx *ctx, const char *path, char **out);
 
+/* The path where there is something, else the nearest folder above it that exists; in ctx->scratch. */
+calm_status calm_path_existing(calm_ctx *ctx, const char *path, char **out);
+
+/* Bytes that may still be written to the disk of an existing path; false, with errno: the system does not say. */
+bool calm_disk_free(const char *path, double *bytes);
+
 /* dir + "/" + name in `arena`. */
 calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *dir, const char *name);
 

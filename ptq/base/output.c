@@ -238,8 +238,7 @@ static calm_status check_parent(calm_ctx *ctx, const char *target)
     char *folder;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_path_parent(ctx, target, &folder));
-    while (!calm_path_exists(folder) && strcmp(folder, ".") != 0)
-        CALM_TRY(calm_path_parent(ctx, folder, &folder));
+    CALM_TRY(calm_path_existing(ctx, folder, &folder));
     if (!calm_is_directory(folder))
         return calm_fail(ctx, CALM_EARG, "%s: cannot be written: %s is no directory", target, folder);
     if (access(folder, W_OK | X_OK) != 0)

@@ -16,8 +16,9 @@
 calm_status calm_output_apart(calm_ctx *ctx, const char *target, const calm_words *inputs);
 
 /* May the folder `target` be written?  Yes when it does not exist.  CALM_EARG: it holds a file that calm did not write
- * (an empty folder holds none), is no folder, or has a new one's name that ends as files do, in .gguf or .safetensors.  CALM_EEXIST: calm may replace it, and `force` is not given.
- * CALM_EIO: files cannot be made in the nearest folder above that exists.  Fails as calm_output_apart. */
+ * (an empty folder holds none), is no folder, or has a new one's name that ends as files do, in .gguf or .safetensors.
+ * CALM_EEXIST: calm may replace it, and `force` is not given.  CALM_EIO: files cannot be made in the nearest folder
+ * above that exists.  Fails as calm_output_apart. */
 calm_status calm_output_folder(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs);
 
 /* May the file `target` be written?  CALM_EEXIST: it exists, and `force` is not given.  CALM_EARG: it is a folder or

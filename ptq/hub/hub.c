@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
@@ -146,10 +145,9 @@ static calm_status choose(calm_ctx *ctx, calm_hub_session *s, const calm_hub_lis
 
 static calm_status check_room(calm_ctx *ctx, const calm_hub_session *s)
 {
-    struct statvfs disk;
-    if (statvfs(s->settings->cache, &disk) != 0)
+    double free_bytes;
+    if (!calm_disk_free(s->settings->cache, &free_bytes))
         return calm_fail_errno(ctx, errno, "%s: cannot ask for free space", s->settings->cache);
-    const double free_bytes = (double)disk.f_bavail * (double)disk.f_frsize;
     if (s->total_bytes == 0 || (double)(s->total_bytes + SPARE_BYTES) <= free_bytes)
         return CALM_OK;
     return calm_fail(ctx, CALM_ENOSPC,

@@ -69,9 +69,13 @@ static calm_status resolve_fallback(calm_ctx *ctx, const calm_recipe_spec *spec,
                                      row ? "groups that could be rows" : "larger groups; expected fewer columns");
 }
 
-/* `bits` next to `schemes` says nothing where a scheme has as many, and something else where none has. */
+/* `bits` next to `schemes` says nothing where a scheme has as many, and something else where none has.  Without, it is
+ * one format, and a budget or a size wants several. */
 static calm_status check_bits(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe)
 {
+    if (calm_spec_given(spec, "bits") && !spec->schemes.n && (spec->budgets.n || calm_spec_sized(spec)))
+        return calm_fail(ctx, CALM_EARG, "`bits` is one format, and under `%s` several compete; leave `bits` out",
+                         spec->budgets.n ? "choice.budget" : "choice.size");
     bool same = !spec->schemes.n || !calm_spec_given(spec, "bits");
     for (size_t i = 0; i < recipe->n_schemes && !same; i++)
         same = recipe->schemes[i].bits == spec->bits;

@@ -12,6 +12,7 @@
 #include "ptq/state/environment.h"
 #include "ptq/state/run_pool.h"
 #include "ptq/state/work.h"
+#include "ptq/base/file.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/threads.h"
 #include "ptq/export/export.h"
@@ -108,9 +109,24 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
     /* Experts are left out above: what they see depends on the routing, and few rows have a fallback. */
     if (rows / ROWS_PER_INPUT < widest && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM))
         calm_log(ctx, CALM_LOG_WARNING,
-                 "%zu calibration rows for %zu inputs: below %d rows per input results get worse "
+                 "%zu calibration tokens for linears with %zu inputs: with fewer than %d per input results get worse "
                  "(more `calibration.samples`)",
                  rows, widest, ROWS_PER_INPUT);
+}
+
+/* A disk that the store would fill: known now, not after hours. */
+static calm_status warn_of_little_disk(calm_ctx *ctx, const calm_run *p)
+{
+    double running, kept, left;
+    char *place;
+    CALM_SCOPED_SCRATCH(ctx);
+    calm_forecast_store(p, &running, &kept);
+    running += (double)p->memory.spill_bytes;
+    CALM_TRY(calm_path_existing(ctx, p->in.recipe->store, &place));
+    if (calm_disk_free(place, &left) && left < running)
+        calm_log(ctx, CALM_LOG_WARNING, "%s: %.1f MB of disk are free, and the run may write %.1f MB there: give "
+                 "`store` another disk, or make room", place, left / 1e6, running / 1e6);
+    return CALM_OK;
 }
 
 /* Note that one type replaces another, once for all places like the first. */
@@ -280,6 +296,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     note_scored_tokens(ctx, p);
     p->choosing->streams = calm_forecast_follows(p);
     CALM_TRY(calm_memory_plan_apply(ctx, p, &p->memory));
+    CALM_TRY(warn_of_little_disk(ctx, p));
     calm_memory_note(ctx, &p->held.open);
     return CALM_OK;
 }

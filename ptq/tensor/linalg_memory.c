@@ -47,6 +47,26 @@ bool calm_linalg_is_limited(void)
     return calm_memory_left(&limit, &option) != SIZE_MAX;
 }
 
+/* What is missing, into text [n]. */
+static void say_too_little(size_t limit, const char *option, size_t left, char *text, size_t n)
+{
+    const size_t need = thread_bytes() + SPARE_BYTES;
+    snprintf(text, n, "the limit of %zu MiB on memory (%s) leaves %zu MiB to calm; one thread needs %zu MiB and the "
+             "model more: raise it (%s %zu)", limit / MIB, option, left / MIB, need / MIB, option,
+             (limit - left + 2 * need) / 1024);
+}
+
+bool calm_linalg_cannot_load(char *text, size_t n)
+{
+    size_t limit = 0;
+    const char *option = "";
+    const size_t left = calm_memory_left(&limit, &option);
+    if (left >= BUFFER_BYTES)
+        return false;
+    say_too_little(limit, option, left, text, n);
+    return true;
+}
+
 /* Let OpenBLAS make n buffers, which it keeps. */
 static void make_buffers(size_t n)
 {
@@ -69,10 +89,11 @@ calm_status calm_linalg_reserve(calm_ctx *ctx)
     if (done || left == SIZE_MAX)
         return CALM_OK;
     const size_t fit = left > SPARE_BYTES ? (left - SPARE_BYTES) / each : 0;
-    if (!fit)
-        return calm_fail(ctx, CALM_ENOMEM, "the limit of %zu MiB on memory (%s) leaves %zu MiB to calm; one thread "
-                         "needs %zu MiB and the model more: raise it (%s %zu)", limit / MIB, option, left / MIB,
-                         (each + SPARE_BYTES) / MIB, option, (limit - left + 2 * (each + SPARE_BYTES)) / 1024);
+    if (!fit) {
+        char text[256];
+        say_too_little(limit, option, left, text, sizeof text);
+        return calm_fail(ctx, CALM_ENOMEM, "%s", text);
+    }
     if (fit < (size_t)ctx->n_threads) {
         snprintf(note, sizeof note, "the limit of %zu MiB on memory (%s) has room for %zu of %d threads", limit / MIB,
                  option, fit, ctx->n_threads);

@@ -8,6 +8,10 @@
 /* Is there a limit on address space or data? */
 bool calm_linalg_is_limited(void);
 
+/* The sentence of calm_linalg_reserve into text [n] where OpenBLAS could not even be loaded: newer ones (0.3.29) take
+ * their first buffer before main, and ask for it without end.  False, and nothing written: there is room for it. */
+bool calm_linalg_cannot_load(char *text, size_t n);
+
 /* Make sure, once per process, that OpenBLAS has a buffer for each of ctx->n_threads threads: it asks again without
  * end when its 128 MiB are refused.  Under a limit on address space or data (ulimit -v, ulimit -d) ctx->n_threads is
  * lowered to what fits.  Without a limit nothing is done.  CALM_ENOMEM: not one thread fits; the message says what is

@@ -575,7 +575,7 @@ TEST(too_few_rows_to_choose)
     ck_assert_int_eq(said.status, CALM_EARG);
     ck_assert_msg(strstr(said.message, "3 rows were scored") && strstr(said.message, "needs at least 4"), "%s",
                   said.message);
-    ck_assert_msg(strstr(said.log, "below 16 rows per input"), "%s", said.log);
+    ck_assert_msg(strstr(said.log, "with fewer than 16 per input"), "%s", said.log);
 }
 END_OF_TEST
 

@@ -149,7 +149,7 @@ TEST(wrong_order)
     refused("absmax+smooth+nearest", "expected a rounding, found the transform \"smooth\"");
     refused("absmax+nearest+gptq", "expected a refit, found the rounding \"gptq\"");
     refused("absmax+nearest+ls+nearest", "expected a refit");
-    refused("gptq(damp=0.02)", "expected a grid");
+    refused("gptq(damp=0.02)", "a grid before the rounding \"gptq\"; did you mean absmax+gptq(damp=0.02)?");
     refused("absmax+awq+nearest", "expected a rounding, found the transform \"awq\"");
     refused("awq+cd", "expected a grid (or a transform), found the rounding \"cd\"");
     refused("absmax+nearest+cd", "expected a refit, found the rounding \"cd\"");

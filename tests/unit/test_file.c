@@ -234,6 +234,24 @@ TEST(memory_that_runs_out_is_reported_and_leaves_no_file)
 }
 END_OF_TEST
 
+TEST(what_exists_and_how_much_fits)
+{
+    const char *dir = test_directory();
+    const struct {
+        const char *path, *found;
+    } list[] = {{dir, dir}, {test_format("%s/no/such", dir), dir}, {"/", "/"}, {"/no such/a", "/"}, {".", "."},
+                {"no such/a", "."}, {"no such", "."}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        char *found;
+        ck_ok(calm_path_existing(ctx, list[i].path, &found));
+        ck_assert_str_eq(found, list[i].found);
+    }
+    double bytes;
+    ck_assert(calm_disk_free(dir, &bytes) && bytes > 0);
+    ck_assert(!calm_disk_free(test_format("%s/no", dir), &bytes));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("file",
@@ -243,5 +261,5 @@ int main(void)
                                        a_full_disk_leaves_nothing_half_written, directories_are_made_with_their_parents,
                                        removing_a_tree_does_not_follow_links, paths_are_joined_with_one_slash,
                                        a_copy_has_the_same_bytes, memory_that_runs_out_is_reported_and_leaves_no_file,
-                                       NULL});
+                                       what_exists_and_how_much_fits, NULL});
 }

@@ -55,7 +55,8 @@ TEST(folders_are_not_called_as_files)
     const char *dir = test_directory();
     ck_fails(calm_output_folder(ctx, test_format("%s/m.gguf", dir), true, NULL), CALM_EARG,
              "names a folder, in which model.gguf is written; leave .gguf out");
-    ck_fails(calm_output_folder(ctx, test_format("%s/m.safetensors", dir), false, NULL), CALM_EARG, "model.safetensors");
+    ck_fails(calm_output_folder(ctx, test_format("%s/m.safetensors", dir), false, NULL), CALM_EARG,
+             "model.safetensors");
     ck_ok(calm_output_folder(ctx, test_format("%s/gguf", dir), false, NULL));
     ck_ok(calm_output_file(ctx, test_format("%s/m.gguf", dir), false, NULL, NULL));
     ck_ok(calm_make_directories(ctx, test_format("%s/m.gguf", dir)));    /* one that is there is meant */
