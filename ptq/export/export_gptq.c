@@ -98,12 +98,13 @@ static void add_rule(void *user, const char *regex)
 /* Routers and what else is a matrix next to the linears that calm knows; the head has its own member. */
 static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rules *to)
 {
-    const char **modules, *head = calm_model_layout(input->model)->head;
+    const bool quantized = calm_outer_own_head(input->model, input->outer) != NULL;
+    const char **modules, *own = quantized ? calm_model_layout(input->model)->head : "lm_head";
     size_t n;
     CALM_TRY(calm_float_modules(ctx, input, false, &modules, &n));
     for (size_t i = 0; i < n; i++) {
         CALM_SCOPED_TEXT(regex);
-        if (strcmp(modules[i], head ? head : "lm_head") == 0
+        if (strcmp(modules[i], "lm_head") == 0 || strcmp(modules[i], own) == 0
             || calm_is_layout_linear(calm_model_layout(input->model), modules[i]))
             continue;
         calm_append_escaped(&regex, modules[i], strlen(modules[i]));

@@ -3,11 +3,13 @@
 #include <stdio.h>
 
 #include "ptq/export/export.h"
+#include "ptq/export/safetensors_export.h"
 #include "ptq/text/regex.h"
 #include "ptq/model/arch.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
+#include "tests/support/wrapped_model.h"
 
 /* What a reader takes a module for: a scheme, or float with 0 bits. */
 typedef struct verdict {
@@ -164,6 +166,37 @@ TEST(gptq)
 }
 END_OF_TEST
 
+/* A head that is quantized, under the names that readers have for that of a wrapper. */
+TEST(head_of_a_wrapper)
+{
+    tiny_model spec = tiny_wide("mistral");
+    const char *const scheme = "w4a16_g32";
+    const calm_exporter *exporter;
+    calm_outer_plan outer = {0};
+    calm_model *inner;
+    tiny_plan p;
+    spec.tied = false;
+    spec.vocab = 64;    /* rows of the head fill words */
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &inner));
+    tiny_plan_open(&p, wrap_model(inner, "model.", "language_model.model.", "language_model.lm_head", NULL, 0,
+                                  test_format("{\"architectures\": [\"Mistral3ForConditionalGeneration\"], "
+                                              "\"vision_config\": {}, \"text_config\": %s}",
+                                              config_text(calm_model_dir(inner)))));
+    tiny_plan_quantize_all(&p, &scheme, 1, TINY_UNSCALED);
+    ck_ok(calm_scheme_parse(ctx, "w8a16_g32", &outer.scheme[CALM_OUTER_HEAD]));
+    const calm_export_input input = {.model = p.model, .plan = &p.plan, .outer = &outer};
+    ck_ok(calm_exporter_find(ctx, "gptq", &exporter));
+    calm_json *entry = calm_json_new_object(), *config = CALM_OBJECT(CALM_KV("quantization_config", entry));
+    ck_ok(exporter->form->entry(ctx, &input, entry));
+    ck_assert(calm_json_bool(calm_json_get(entry, "lm_head"), false));
+    ck_assert_int_eq(resolve_gptq(config, "language_model.lm_head").bits, 8);
+    ck_assert_ptr_nonnull(calm_json_get(calm_json_get(entry, "dynamic"), "+:(language_model\\.)?lm_head$"));
+    calm_json_free(config);
+    calm_model_close(inner);
+    calm_model_close(p.model);
+}
+END_OF_TEST
+
 TEST(awq)
 {
     static const char *const one[] = {"w4a16"}, *const many[] = {"w4a16_g32", "float", "w4a16_g32_asym"};
@@ -263,5 +296,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("format_config", (const TTest *[]){gptq, awq, mlx, members, quantize_config_is_the_entry, NULL});
+    return run_tests("format_config", (const TTest *[]){gptq, head_of_a_wrapper, awq, mlx, members,
+                                                        quantize_config_is_the_entry, NULL});
 }
