@@ -6,6 +6,9 @@
     gguf_reader.py logits LIMIT MODEL FOLDER [MODEL FOLDER]...
                                               llama.cpp's logits and those of transformers with the file's dequantized weights
                                               differ by less than LIMIT of their standard deviation
+    gguf_reader.py wide LIMIT MODEL FOLDER [MODEL FOLDER]...
+                                              the same of a quantized file that gguf widens to float32: llama.cpp rounds what
+                                              its quantized products read to 8 bits, after which a router may choose others
     gguf_reader.py rows LIMIT MODEL FOLDER    the same of an encoder's hidden rows
     gguf_reader.py same MODEL FOLDER TEXT     llama.cpp gives the ids of MODEL's tokenizer.json on TEXT, and the greedy
                                               tokens and the perplexity of MODEL with the file's dequantized weights
@@ -13,7 +16,9 @@
 
 import json
 import math
+import os
 import sys
+import tempfile
 
 import numpy
 
@@ -155,7 +160,7 @@ def loss(logits, ids):
                   logits[numpy.arange(len(ids) - 1), ids[1:]]).sum())
 
 
-def check_logits(model, folder):
+def check_logits(model, folder, name=None):
     """llama.cpp computes what transformers does, but for its kernels' rounding."""
     import torch
 
@@ -170,8 +175,34 @@ def check_logits(model, folder):
     with torch.no_grad():
         expected = reference(torch.tensor([ids])).logits[0].numpy().astype(numpy.float64)
     error = numpy.abs(found - expected).max() / expected.std()
-    print(f"{folder}: logits differ by {error:.2g} of their standard deviation")
+    print(f"{name or folder}: logits differ by {error:.2g} of their standard deviation")
     return error
+
+
+def widen(folder, path):
+    """The file of a folder with the values of its codes in float32, its keys as they are."""
+    import gguf
+
+    reader = gguf.GGUFReader(f"{folder}/model.gguf")
+    writer = gguf.GGUFWriter(path, reader.get_field("general.architecture").contents())
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            items = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(name, field.contents(), field.types[0], sub_type=items)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return any(len(t.shape) > 1 and t.tensor_type == gguf.GGMLQuantizationType.Q4_0 for t in reader.tensors)
+
+
+def check_wide(model, folder):
+    with tempfile.TemporaryDirectory() as wide:
+        assert widen(folder, f"{wide}/model.gguf"), f"{folder}: nothing is quantized"
+        os.symlink(os.path.abspath(f"{folder}/calm.safetensors"), f"{wide}/calm.safetensors")
+        return check_logits(model, wide, f"{folder}, widened")
 
 
 def check_same(model, folder, path):
@@ -224,8 +255,8 @@ def main():
     if mode == "blocks":
         check_blocks(*words)
         return
-    if mode in ("logits", "rows"):    # LIMIT MODEL FOLDER [MODEL FOLDER]...
-        compare = check_logits if mode == "logits" else check_rows
+    if mode in ("logits", "rows", "wide"):    # LIMIT MODEL FOLDER [MODEL FOLDER]...
+        compare = {"logits": check_logits, "rows": check_rows, "wide": check_wide}[mode]
         errors = [compare(m, f) for m, f in zip(words[1::2], words[2::2])]
         assert errors and all(error < float(words[0]) for error in errors), "too far apart"    # max() forgets a NaN
         return

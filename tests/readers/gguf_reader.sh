@@ -47,7 +47,7 @@ for name in llama llama3_rope mistral qwen2 qwen2_yarn qwen2_untied qwen3 qwen3_
     pairs="$pairs $work/$name $work/out-$name"
 done
 
-families=${fixtures%/models}/families
+families=${fixtures%/models}/families wide=
 for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe glm4 glm4_moe glm4_moe_lite granite granitemoe granitemoehybrid \
     hunyuan_v1_dense lfm2 lfm2_moe minimax_m2 ministral3 mixtral olmoe seed_oss starcoder2 wrapper_gemma3; do
     [ -d "$families/$name" ] || continue
@@ -58,6 +58,9 @@ for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe glm4 glm4_moe glm4_moe
         continue
     }
     pairs="$pairs $families/$name $work/out-$name"
+    # Codes move with their rows; what other schemes hold is of the same layout.
+    write_gguf "$families/$name" w4a16_g32,w8a16_g32 "$work/quantized-$name" f32 >"$work/said" || { cat "$work/said"; exit 1; }
+    wide="$wide $families/$name $work/quantized-$name"
 done
 
 # shellcheck disable=SC2086
@@ -66,6 +69,8 @@ read_with parse $folders
     { echo "SKIP: a part, what llama.cpp shows: no Python with llama-cpp-python, torch and transformers (CALM_PYTHON names one that has them)"; exit 0; }
 # shellcheck disable=SC2086
 [ -z "$pairs" ] || read_with logits 0.01 $pairs
+# shellcheck disable=SC2086
+[ -z "$wide" ] || read_with wide 0.01 $wide
 if [ -d "$families/embeddinggemma" ]; then
     write_gguf "$families/embeddinggemma" float "$work/out-encoder" f32 >/dev/null
     read_with rows 0.01 "$families/embeddinggemma" "$work/out-encoder"

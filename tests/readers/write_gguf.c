@@ -2,7 +2,8 @@
  *
  *   write_gguf MODEL SCHEME[,SCHEME...] FOLDER [f32|f16]
  *
- *   FOLDER/model.gguf           schemes take turns over the jobs; f32, f16: what they leave float is written so
+ *   FOLDER/model.gguf           schemes take turns over the jobs; f32, f16: what they leave float is written so; kv_b, and
+ *                               jobs whose columns are no whole blocks of 32, stay float
  *   FOLDER/calm.safetensors     the tensors of the checkpoint in float32, as calm reads them from that file */
 #include <stdio.h>
 
@@ -78,7 +79,8 @@ TEST(write_one)
     tiny_plan_open(&p, words[1]);
     const calm_layout *layout = calm_model_layout(p.model);
     for (size_t j = 0; j < layout->n_jobs; j++)    /* one for all experts */
-        tiny_plan_quantize(&p, j, schemes[layout->jobs[j].expert >= 0 ? 0 : j % n], TINY_UNSCALED);
+        if (layout->jobs[j].in % 32 == 0 && layout->jobs[j].kind != CALM_JOB_KV_B)
+            tiny_plan_quantize(&p, j, schemes[layout->jobs[j].expert >= 0 ? 0 : j % n], TINY_UNSCALED);
     export(&p, words[3]);
     calm_model_close(p.model);
     read_back(words[3]);
