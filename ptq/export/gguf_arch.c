@@ -86,8 +86,8 @@ static bool blocks_are_known(const calm_config *config, const calm_gguf_arch *as
 static bool scale_is_known(const calm_config *config)
 {
     double width = (double)config->head_dim;
-    /* Granite's families have a separate key, latent attention a factor. */
-    if (config->residual_scale != 0 || config->latent.rope)
+    /* Granite's families have a separate key, latent attention a factor, Gemma 4 none. */
+    if (config->residual_scale != 0 || config->latent.rope || config->value_norm)
         return true;
     if ((is_family(config, "gemma2") && config->n_blocks == 46)
         || (is_gemma3(config) && config->n_blocks == 62))
@@ -100,6 +100,7 @@ static bool slides(const calm_config *config)
 {
     return is_family(config, "gemma2") || is_gemma3(config) || is_family(config, "cohere2")
            || is_family(config, "olmo3") || is_family(config, "gpt_oss") || config->chunked
+           || calm_gguf_arch_in(config)->shares
            || (is_family(config, "exaone4") && config->n_blocks == 64);
 }
 
@@ -136,12 +137,19 @@ static void compare_blocks(const calm_config *config, bool *widths, bool *ropes,
     }
 }
 
+/* Does a part of each head turn, where llama.cpp turns all? */
+static bool turns_in_part(const calm_config *config, const calm_gguf_arch *as)
+{
+    const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
+    return rope->theta > 0 && rope->rotary != config->head_dim && !as->partial && !as->shares && !config->latent.rope;
+}
+
 calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
 {
     const calm_config *config = calm_model_config(model);
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
-    const bool gemma = is_family(config, "gemma2") || is_gemma3(config);
+    const bool gemma = is_family(config, "gemma2") || is_gemma3(config) || (as && as->shares);
     const bool yarn = rope->kind == CALM_ROPE_YARN;
     const calm_activation usual = gemma || is_family(config, "starcoder2") ? CALM_ACTIVATION_GELU_TANH
                                   : as && as->single                      ? CALM_ACTIVATION_RELU2
@@ -180,8 +188,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {config->attention_cap != 0 && !is_family(config, "gemma2"),
          "attention scores are capped, which llama.cpp does in gemma2 alone"},
         {config->logit_cap != 0 && !gemma, "logits are capped, which llama.cpp does in gemma alone"},
-        {rope->theta > 0 && rope->rotary != config->head_dim && !as->partial && !config->latent.rope,
-         "only some channels of a head turn by their position"},
+        {turns_in_part(config, as), "only some channels of a head turn by their position"},
         {rope->kind == CALM_ROPE_LONGROPE, "longrope"},
         {rope->kind == CALM_ROPE_LLAMA3 && !as->divided,
          "rope_type llama3, whose factors llama.cpp does not read in this architecture"},
@@ -293,7 +300,7 @@ static void add_rope(writer *to, const calm_config *config)
         add_yarn_factors(to, config);
     if (config->query_growth.beta > 0)
         add_f32(to, "attention.temperature_scale", (double)config->query_growth.beta);
-    if (is_gemma3(config))
+    if (is_gemma3(config) || calm_gguf_arch_in(config)->shares)
         add_f32(to, "rope.freq_base_swa", config->rope[CALM_ROPE_LOCAL].theta);
 }
 
@@ -319,6 +326,36 @@ static bool attends(const calm_config *config, size_t block)
     return calm_kind_at(config, block, CALM_SUBLAYER_ATTENTION) == calm_kind_dense(config, CALM_SUBLAYER_ATTENTION);
 }
 
+/* Widths of heads in blocks that slide and in the others, of which the last block is one. */
+static void add_widths(writer *to, const calm_config *config)
+{
+    const size_t full = calm_config_at(config, config->n_blocks - 1)->head_dim;
+    size_t slide = full;
+    /* Those that slide are alike. */
+    for (size_t i = 0; i < config->n_blocks; i++)
+        slide = config->window[i] ? calm_config_at(config, i)->head_dim : slide;
+    add_u32(to, "attention.key_length", full);
+    add_u32(to, "attention.value_length", full);
+    add_u32(to, "attention.key_length_swa", slide);
+    add_u32(to, "attention.value_length_swa", slide);
+    /* Heads turn as a whole: of pairs that stand rope_freqs.weight has factors. */
+    add_u32(to, "rope.dimension_count_swa", slide);
+}
+
+/* How many blocks share keys and values, the width of a block's input; no cap is 0, else llama.cpp has one. */
+static void add_sharing(writer *to, const calm_config *config)
+{
+    size_t n_shared = 0;
+    if (!calm_gguf_arch_in(config)->shares)
+        return;
+    for (size_t i = 0; i < config->n_blocks; i++)
+        n_shared += calm_config_at(config, i)->kv == CALM_KV_SHARED;
+    add_u32(to, "attention.shared_kv_layers", n_shared);
+    add_u32(to, "embedding_length_per_layer_input", config->per_layer);
+    if (config->logit_cap == 0)
+        add_f32(to, "final_logit_softcapping", 0);
+}
+
 /* Heads and their widths.  Latent attention has one head for keys in llama.cpp, as wide as the latent and the shared
  * key; where blocks have short convolutions or Mamba-2 there is a number for each: 0 without attention. */
 static void add_heads(writer *to, const calm_config *config)
@@ -326,15 +363,19 @@ static void add_heads(writer *to, const calm_config *config)
     const calm_latent_config *latent = &config->latent;
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
     add_u32(to, "attention.head_count", config->n_heads);
-    if (as->convs || as->scans) {
+    if (as->convs || as->scans || as->shares) {
         calm_gguf_add_array(to->keys, key(to, "attention.head_count_kv"), CALM_GGUF_I32, config->n_blocks);
         for (size_t i = 0; i < config->n_blocks; i++)
-            calm_gguf_element_i32(to->keys, attends(config, i) ? (int32_t)config->n_kv : 0);
+            calm_gguf_element_i32(to->keys, attends(config, i) ? (int32_t)calm_config_at(config, i)->n_kv : 0);
     } else {
         add_u32(to, "attention.head_count_kv", latent->rope ? 1 : config->n_kv);
     }
     if (as->convs)
         add_u32(to, "shortconv.l_cache", config->conv_width);
+    if (as->shares) {
+        add_widths(to, config);
+        return;
+    }
     add_u32(to, "attention.key_length", latent->rope ? latent->kv_rank + latent->rope : config->head_dim);
     add_u32(to, "attention.value_length", latent->rope ? latent->kv_rank : config->head_dim);
     if (!latent->rope)
@@ -406,18 +447,20 @@ static void add_scans(writer *to, const calm_config *config)
         calm_gguf_add_bool(to->keys, key(to, "rope.scaling.finetuned"), !config->no_rope || !config->no_rope[0]);
 }
 
-/* Widths of MLPs: of experts theirs, where a shared one has a separate key; of blocks of one sublayer each. */
+/* Widths of MLPs: of experts theirs, where a shared one has a separate key; a list where blocks differ. */
 static void add_inner(writer *to, const calm_config *config)
 {
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
     const size_t inner = as->scans && config->moe.n_experts ? config->moe.inner : config->inner;
-    if (!as->single) {
+    if (!as->single && !as->shares) {
         add_u32(to, "feed_forward_length", inner);
         return;
     }
     calm_gguf_add_array(to->keys, key(to, "feed_forward_length"), CALM_GGUF_I32, config->n_blocks);
     for (size_t i = 0; i < config->n_blocks; i++)
-        calm_gguf_element_i32(to->keys, calm_kind_at(config, i, CALM_SUBLAYER_MLP) ? (int32_t)inner : 0);
+        calm_gguf_element_i32(to->keys, !calm_kind_at(config, i, CALM_SUBLAYER_MLP) ? 0
+                                        : as->shares ? (int32_t)calm_config_at(config, i)->inner
+                                                     : (int32_t)inner);
 }
 
 /* How an encoder makes one row of a sentence's: the mean is 1, the first token's 2, the last one's 3. */
@@ -492,6 +535,7 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
     add_u32(&to, "embedding_length", config->hidden);
     add_inner(&to, config);
     add_heads(&to, config);
+    add_sharing(&to, config);
     add_f32(&to, config->arch->norm == CALM_NORM_LAYER ? "attention.layer_norm_epsilon"
                                                        : "attention.layer_norm_rms_epsilon", (double)config->norm_eps);
     /* Of the heads for further tokens, which are not written; llama.cpp needs the key all the same. */
@@ -517,7 +561,9 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
 
 bool calm_gguf_has_rope_factors(const calm_model *model)
 {
-    return calm_model_config(model)->rope[CALM_ROPE_GLOBAL].kind == CALM_ROPE_LLAMA3;
+    const calm_config *config = calm_model_config(model);
+    /* Gemma 4's loader needs the tensor. */
+    return config->rope[CALM_ROPE_GLOBAL].kind == CALM_ROPE_LLAMA3 || is_family(config, "gemma4");
 }
 
 calm_status calm_gguf_rope_factors(calm_ctx *ctx, const calm_model *model, float **out)
@@ -525,7 +571,12 @@ calm_status calm_gguf_rope_factors(calm_ctx *ctx, const calm_model *model, float
     const calm_rope_config *rope = &calm_model_config(model)->rope[CALM_ROPE_GLOBAL];
     const size_t half = rope->rotary / 2;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, half));
-    for (size_t i = 0; i < half; i++) {
+    /* Whole heads turn; of proportional ones the last pairs stand, as near as a factor can bring them to it. */
+    for (size_t i = 0; i < half && rope->kind != CALM_ROPE_LLAMA3; i++)
+        (*out)[i] = rope->kind != CALM_ROPE_PROPORTIONAL ? 1
+                    : (double)i >= floor(rope->share * (double)half) ? CALM_GGUF_STANDS
+                                                                     : (float)rope->factor;
+    for (size_t i = 0; i < half && rope->kind == CALM_ROPE_LLAMA3; i++) {
         const double turns = rope->original / (2 * M_PI * pow(rope->theta, 2 * (double)i / (double)rope->rotary));
         const double smooth = (turns - rope->low_freq) / (rope->high_freq - rope->low_freq);
         const double kept = smooth < 0 ? 0 : smooth > 1 ? 1 : smooth; /* share of the frequency that is not divided */

@@ -115,10 +115,38 @@ static const char *lacks_chunk(const calm_config *config, const calm_gguf_arch *
                : NULL;
 }
 
+/* The same of Gemma 4: llama_kv_cache's blocks that share read the last block with its own keys, or the one before it
+ * where they slide; create_tensor knows no biases; the rotary embedding of blocks that slide is plain, and that of the
+ * others has factors alone. */
+static const char *lacks_sharing(const calm_config *config, const calm_gguf_arch *as)
+{
+    const calm_rope_config *full = &config->rope[CALM_ROPE_GLOBAL], *slide = &config->rope[CALM_ROPE_LOCAL];
+    size_t own = 0;
+    bool others = false, slides = false;
+    if (!as->shares)
+        return NULL;
+    while (own < config->n_blocks && calm_config_at(config, own)->kv != CALM_KV_SHARED)
+        own++;
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const size_t from = config->window[i] ? 2 : 1;
+        others |= i >= own && own >= 2 && (config->window[own - from] != 0) != (config->window[i] != 0);
+        slides |= config->window[i] != 0;
+    }
+    return own < 2 ? "fewer than two blocks have their own keys, which llama.cpp needs"
+           : others ? "the last two blocks with their own keys are not one that slides and then one that does not, "
+                      "which blocks behind them read in llama.cpp (num_kv_shared_layers)"
+           : config->bias[CALM_ROLE_Q] ? "attention_bias is true, which llama.cpp does not know in this architecture"
+           : !slides ? "no block slides, which llama.cpp's cache needs in this architecture"
+           : full->kind != CALM_ROPE_DEFAULT && full->kind != CALM_ROPE_PROPORTIONAL
+               ? "rope_type of full_attention is neither default nor proportional"
+           : slide->kind != CALM_ROPE_DEFAULT ? "rope_type of sliding_attention is not default"
+                                                        : NULL;
+}
+
 const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as)
 {
     const char *const all[] = {lacks_latent(config), lacks_mixer(config, as), lacks_scan(config, as),
-                               lacks_chunk(config, as)};
+                               lacks_chunk(config, as), lacks_sharing(config, as)};
     const char *found = NULL;
     for (size_t i = 0; i < sizeof all / sizeof *all && !found; i++)
         found = all[i];

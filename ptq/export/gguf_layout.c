@@ -13,6 +13,7 @@
 typedef struct builder {
     const calm_export_input *input;
     calm_named_linear *linears;    /* sorted by name */
+    const calm_gguf_spot *spots;   /* of the checkpoint's tensors, in their order; name NULL: it is not written */
     calm_gguf_layout *out;
 } builder;
 
@@ -109,6 +110,11 @@ static calm_status add_factor(calm_ctx *ctx, builder *b, const calm_gguf_part *p
     const size_t n = matrix->n_dims == 3 ? matrix->dims[2] : 1, stem = strlen(matrix->name) - strlen("weight");
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%.*sscale", (int)stem, matrix->name));
+    for (size_t i = 0; i < calm_safetensors_count(calm_model_tensors(b->input->model)); i++)
+        if (b->spots[i].name && strcmp(b->spots[i].name, name) == 0)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s: the global scale of NVFP4 would be %s, which llama.cpp "
+                             "has for another tensor of the model; take another scheme for it", part->of.source->name,
+                             name);
     b->out->tensors[b->out->n] = (calm_gguf_tensor){.name = name, .type = CALM_GGML_F32, .n_dims = 1,
                                                     .dims = {n, 1, 1, 1}};
     b->out->parts[b->out->n] = *part;
@@ -191,7 +197,8 @@ static calm_status add_rope_factors(calm_ctx *ctx, builder *b)
         return CALM_OK;
     calm_tensor *none;
     CALM_TRY(CALM_NEW(ctx, ctx->out, none, 1));
-    *none = (calm_tensor){.name = "rope_freqs.weight", .dtype = CALM_F32, .n_dims = 1, .shape = {config->head_dim / 2}};
+    *none = (calm_tensor){.name = "rope_freqs.weight", .dtype = CALM_F32, .n_dims = 1,
+                          .shape = {config->rope[CALM_ROPE_GLOBAL].rotary / 2}};
     calm_gguf_part part = {.of = {.kind = CALM_EXPORT_ROPE_FACTORS, .block = -1, .source = none},
                            .spot = {.name = none->name, .expert = CALM_NO_EXPERT}};
     return add(ctx, b, &part);
@@ -267,6 +274,7 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
                                          .groups = config->mamba.shape.n_groups}};
     CALM_TRY(calm_linears_by_name(ctx, model, &b.linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, spots, n));
+    b.spots = spots;
     /* The head twice, factors of RoPE, one of a block in two parts, and each with its own factor. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, 2 * (n + 2 + config->n_blocks)));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, 2 * (n + 2 + config->n_blocks)));

@@ -9,8 +9,9 @@
 #include "ptq/base/text.h"
 #include "ptq/model/kind.h"
 
-/* Words of a block: three for a role, which two kinds may list, one for a norm or another tensor, two of a router. */
-#define MOST_WORDS (6 * CALM_N_ROLES + CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + 2)
+/* Words of a block: three for a role, which two kinds may list, one for a norm or another tensor, two of a router, four
+ * of what follows the sublayers. */
+#define MOST_WORDS (6 * CALM_N_ROLES + CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + 6)
 
 /* Quirks are those of llama.cpp's convert_hf_to_gguf.py and of its loaders. */
 static const calm_gguf_arch all[] = {
@@ -26,6 +27,8 @@ static const calm_gguf_arch all[] = {
     {.name = "gemma2", .family = "gemma2", .fixed_head = true},
     {.name = "gemma3", .family = "gemma3"},
     {.name = "gemma-embedding", .family = "embeddinggemma", .both_ways = true},
+    {.name = "gemma4", .family = "gemma4", .shares = true},
+    {.name = "gemma4", .family = "gemma4", .shares = true, .experts = true, .norm_top_k = true},
     {.name = "olmo2", .family = "olmo2", .own_head = true, .square = true},
     {.name = "olmo2", .family = "olmo3", .own_head = true, .square = true, .quarter = true, .windows = true},
     {.name = "smollm3", .family = "smollm3", .permuted = true, .quarter = true},
@@ -167,6 +170,18 @@ static void add_role(const calm_arch *arch, const calm_gguf_arch *as, const calm
                                .form = form_in(as, role->form)};
 }
 
+/* What follows the sublayers. */
+static void add_tail(const calm_tail_names *tail, word *words, size_t *n)
+{
+    if (!tail)
+        return;
+    if (tail->scale)
+        words[(*n)++] = (word){.module = tail->scale, .word = "layer_output_scale.weight", .whole = true};
+    add(words, n, tail->gate, "inp_gate");
+    add(words, n, tail->projection, "proj");
+    add(words, n, tail->norm, "post_norm");
+}
+
 /* All of a family's; their number. */
 static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word words[MOST_WORDS])
 {
@@ -199,6 +214,7 @@ static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word w
         words[n++] = (word){.module = names->moe.choice_bias, .word = CALM_GGUF_CHOICE_BIAS, .whole = true};
     add(words, &n, names->moe.router, "ffn_gate_inp");
     add(words, &n, names->moe.shared_gate, "ffn_gate_inp_shexp");
+    add_tail(names->tail, words, &n);
     return n;
 }
 
@@ -206,6 +222,25 @@ static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word w
 static const char *final_norm_word(const calm_gguf_arch *as)
 {
     return as && as->final_norm ? as->final_norm : "output_norm";
+}
+
+/* A module outside of the blocks, behind the prefix, NULL where the family has none; and llama.cpp's word for it. */
+typedef struct outer_word {
+    const char *module, *word;
+    bool bias;    /* it may have one */
+} outer_word;
+
+#define OUTER_WORDS 5
+
+static void list_outer(const calm_arch *arch, const calm_gguf_arch *as, outer_word words[OUTER_WORDS])
+{
+    const calm_tail_names none = {0}, *tail = arch->names->tail ? arch->names->tail : &none;
+    const outer_word list[OUTER_WORDS] = {{arch->names->embed, "token_embd", false},
+                                          {arch->names->final_norm, final_norm_word(as), calm_arch_norm_biased(arch)},
+                                          {tail->table, "per_layer_token_embd", false},
+                                          {tail->context, "per_layer_model_proj", false},
+                                          {tail->context_norm, "per_layer_proj_norm", false}};
+    memcpy(words, list, sizeof list);
 }
 
 /* ".weight" or ".bias" at the end of a name; NULL for another end. */
@@ -334,8 +369,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
     const calm_names *names = arch->names;
     const size_t length = strlen(prefix), n_blocks = strlen(names->blocks);
     const char *rest = strncmp(tensor, prefix, length) == 0 ? tensor + length : NULL, *dot = ending(tensor);
-    const char *const modules[] = {names->embed, names->final_norm},
-               *const words[] = {"token_embd", final_norm_word(as)};
+    outer_word words[OUTER_WORDS];
     const char *head;
     size_t block;
     *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
@@ -345,9 +379,10 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
         const char *at = rest + n_blocks + 1;
         return take_number(&at, &block) ? spot_in_block(ctx, arch, as, at, block, out, known) : CALM_OK;
     }
-    for (int i = 0; i < 2 && rest && dot && !out->name; i++)
-        if (is_word(rest, (size_t)(dot - rest), modules[i]))
-            CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "%s%s", words[i], dot));
+    list_outer(arch, as, words);
+    for (int i = 0; i < OUTER_WORDS && rest && dot && !out->name; i++)
+        if (is_word(rest, (size_t)(dot - rest), words[i].module))
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "%s%s", words[i].word, dot));
     /* The head alone stands outside of the prefix. */
     CALM_TRY(calm_head_module(ctx, names, prefix, &head));
     if (!out->name && dot && is_word(tensor, (size_t)(dot - tensor), head))
@@ -407,19 +442,19 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
 {
     const calm_names *names = arch->names;
     const char *dot = ending(spot->name);
+    outer_word words[OUTER_WORDS];
     *out = NULL;
     take_form(&(word){0}, spot);
+    list_outer(arch, as, words);
+    for (int i = 0; i < OUTER_WORDS && dot && !*out; i++)
+        if (words[i].module && is_word(spot->name, (size_t)(dot - spot->name), words[i].word)
+            && (strcmp(dot, ".weight") == 0 || words[i].bias))
+            CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, words[i].module, dot));
     if (strncmp(spot->name, "blk.", 4) == 0)
         CALM_TRY(name_in_block(ctx, arch, as, prefix, spot, out));
-    else if (strcmp(spot->name, "token_embd.weight") == 0)
-        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s.weight", prefix, names->embed));
-    else if (dot && is_word(spot->name, (size_t)(dot - spot->name), final_norm_word(as))
-             && (strcmp(dot, ".weight") == 0 || calm_arch_norm_biased(arch)))
-        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, names->final_norm, ending(spot->name)));
-    else if (!names->head)
-        return CALM_OK;
-    else if (strcmp(spot->name, "output.weight") == 0
-             || (strcmp(spot->name, "output.bias") == 0 && as->head_bias))
+    else if (!*out && names->head
+             && (strcmp(spot->name, "output.weight") == 0
+                 || (strcmp(spot->name, "output.bias") == 0 && as->head_bias)))
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s", names->head, ending(spot->name)));
     spot->plus_one = *out && adds_one(arch, *out);
     return CALM_OK;

@@ -5,6 +5,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/export/export.h"
+#include "ptq/export/gguf_lacks.h"
 #include "ptq/model/gguf_names.h"
 #include "ptq/model/model.h"
 #include "tests/support/harness.h"
@@ -164,6 +165,85 @@ TEST(halves_of_gate_and_up)
 }
 END_OF_TEST
 
+/* Of Gemma 4 blocks that slide have narrower heads; the last ones have no keys; a block has an input of each token's
+ * id, and a factor.  Of proportional rotary embeddings the pairs that stand are divided by 1e30. */
+TEST(shared_keys)
+{
+    tiny_model spec = tiny_wide("gemma4");
+    calm_gguf *file;
+    calm_gguf_list list;
+    spec.n_blocks = 4;
+    ck_ok(calm_gguf_open(ctx, write(&spec, "w4a16_g32", NULL), &file));
+    ck_ok(calm_gguf_list_tensors(ctx, file, &list));
+    ck_assert_int_eq(number_of(file, "gemma4.attention.shared_kv_layers", 0), 2);
+    ck_assert_int_eq(number_of(file, "gemma4.attention.key_length_swa", 0), (int64_t)spec.head_dim);
+    ck_assert_int_eq(number_of(file, "gemma4.attention.key_length", 0), (int64_t)(2 * spec.head_dim));
+    ck_assert_int_eq(number_of(file, "gemma4.rope.dimension_count", 0), (int64_t)(2 * spec.head_dim));
+    ck_assert_int_eq(number_of(file, "gemma4.rope.dimension_count_swa", 0), (int64_t)spec.head_dim);
+    ck_assert_int_eq(number_of(file, "gemma4.embedding_length_per_layer_input", 0), 8);
+    for (size_t i = 0; i < spec.n_blocks; i++) {
+        ck_assert_int_eq(number_of(file, "gemma4.attention.head_count_kv", i), (int64_t)spec.n_kv);
+        ck_assert_int_eq(number_of(file, "gemma4.feed_forward_length", i), (int64_t)spec.inner);
+        ck_assert(calm_gguf_find_key(file, "gemma4.attention.sliding_window_pattern")->data[i] == (i % 2 == 0));
+        ck_assert(!calm_gguf_find_tensor(file, test_format("blk.%zu.attn_k.weight", i)) == (i >= 2));
+        ck_assert_int_eq(find(&list, test_format("model.layers.%zu.self_attn.q_proj.weight", i))->stored->type,
+                         CALM_GGML_Q4_0);
+    }
+    ck_assert_str_eq(find(&list, "model.embed_tokens_per_layer.weight")->stored->name, "per_layer_token_embd.weight");
+    ck_assert_str_eq(find(&list, "model.layers.3.layer_scalar")->stored->name, "blk.3.layer_output_scale.weight");
+    /* A quarter of all pairs turns. */
+    const calm_gguf_tensor *factors = calm_gguf_find_tensor(file, "rope_freqs.weight");
+    ck_assert(factors && factors->dims[0] == spec.head_dim);
+    for (size_t i = 0; i < spec.head_dim; i++) {
+        float value;
+        memcpy(&value, factors->data + i * sizeof value, sizeof value);
+        ck_assert(value == (i < spec.head_dim / 4 ? 1 : 1e30F));
+    }
+    calm_gguf_close(file);
+}
+END_OF_TEST
+
+/* What a file says of Gemma 4's blocks is read back as it was. */
+TEST(shared_keys_read_back)
+{
+    static const char *const extras[] = {
+        "\"final_logit_softcapping\": 20.0",
+        "\"per_layer_config\": {\"1\": {\"head_dim\": 32, \"num_key_value_heads\": 2}, \"3\": {\"head_dim\": 32, "
+        "\"num_key_value_heads\": 2}}",
+        "\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 20000.0}, "
+        "\"full_attention\": {\"rope_type\": \"proportional\", \"rope_theta\": 500000.0, \"factor\": 2.0, "
+        "\"partial_rotary_factor\": 0.4}}",
+        "\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 20000.0}, "
+        "\"full_attention\": {\"rope_type\": \"default\", \"rope_theta\": 500000.0}}"};
+    for (size_t e = 0; e < sizeof extras / sizeof *extras; e++) {
+        tiny_model spec = tiny_wide("gemma4");
+        calm_model *model, *back;
+        spec.n_blocks = 4;
+        spec.extra = extras[e];
+        const char *path = write(&spec, "float", &model);
+        ck_ok(calm_model_open(ctx, path, &back));
+        const calm_config *a = calm_model_config(model), *b = calm_model_config(back);
+        ck_assert(a->logit_cap == b->logit_cap && a->per_layer == b->per_layer && a->carried == b->carried);
+        for (size_t i = 0; i < spec.n_blocks; i++) {
+            const calm_config *x = calm_config_at(a, i), *y = calm_config_at(b, i);
+            ck_assert(a->window[i] == b->window[i] && x->inner == y->inner && x->kv == y->kv && x->kv_at == y->kv_at);
+            ck_assert(x->n_kv == y->n_kv && x->head_dim == y->head_dim && x->k_is_v == y->k_is_v);
+        }
+        for (size_t r = 0; r < CALM_N_ROPES; r++) {
+            const calm_rope_config *x = &a->rope[r], *y = &b->rope[r];
+            const bool turns = x->kind == CALM_ROPE_PROPORTIONAL;
+            const double half = (double)(x->rotary / 2);
+            ck_assert(x->theta == y->theta && x->rotary == y->rotary);
+            ck_assert(floor((turns ? x->share : 1) * half)
+                      == floor((y->kind == CALM_ROPE_PROPORTIONAL ? y->share : 1) * half));
+            ck_assert(!turns || x->factor == y->factor);
+        }
+        calm_model_close(back);
+        calm_model_close(model);
+    }
+}
+END_OF_TEST
+
 /* Values of a tensor of a model. */
 static float *values_of(const calm_model *model, const char *name, size_t *n)
 {
@@ -189,7 +269,7 @@ TEST(read_back_as_models)
 {
     static const char *const families[] = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_5", "qwen3_5_moe",
                                            "qwen3_next", "lfm2", "lfm2_moe", "granite_hybrid", "granitemoehybrid",
-                                           "nemotron_h", "nemotron_dense", "llama4", "embeddinggemma"};
+                                           "nemotron_h", "nemotron_dense", "llama4", "embeddinggemma", "gemma4"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         tiny_model spec = tiny_wide(families[f]);
         calm_model *model, *back;
@@ -280,6 +360,40 @@ TEST(refused_by_name)
 }
 END_OF_TEST
 
+/* What llama.cpp lacks of Gemma 4, setting by setting. */
+TEST(shared_keys_refused)
+{
+    tiny_model spec = tiny_wide("gemma4");
+    calm_model *model;
+    spec.n_blocks = 4;
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
+    const calm_config *usual = calm_model_config(model);
+    const calm_gguf_arch *as = calm_gguf_arch_in(usual);
+    ck_assert_ptr_null(calm_gguf_lacks(usual, as));
+    static const char *const words[] = {"fewer than two blocks have their own keys", "not one that slides and then one",
+                                        "attention_bias is true", "no block slides",
+                                        "rope_type of full_attention is neither", "rope_type of sliding_attention"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        calm_config config = *usual, blocks[4];
+        size_t window[4];
+        memcpy(blocks, usual->blocks, sizeof blocks);
+        memcpy(window, usual->window, sizeof window);
+        config.blocks = blocks;
+        config.window = window;
+        blocks[1].kv = i == 0 ? CALM_KV_SHARED : blocks[1].kv;
+        /* Of two that slide the last own one is read by those that do not. */
+        window[1] = i == 1 ? window[0] : 0;
+        window[0] = window[2] = i == 3 ? 0 : window[0];
+        config.bias[CALM_ROLE_Q] = i == 2;
+        config.rope[CALM_ROPE_GLOBAL].kind = i == 4 ? CALM_ROPE_LINEAR : CALM_ROPE_PROPORTIONAL;
+        config.rope[CALM_ROPE_LOCAL].kind = i == 5 ? CALM_ROPE_LINEAR : CALM_ROPE_DEFAULT;
+        const char *found = calm_gguf_lacks(&config, as);
+        ck_assert_msg(found && strstr(found, words[i]), "%zu: %s", i, found ? found : "nothing");
+    }
+    calm_model_close(model);
+}
+END_OF_TEST
+
 /* Formats that describe a file by one name a weight, and its columns as the checkpoint has them. */
 TEST(not_described)
 {
@@ -331,11 +445,32 @@ TEST(wrong_files)
                 "key nemotron_h_moe.ssm.state_size: it is missing");
     check_wrong(&half, "blk.0.ffn_up.weight", "blk.0.ffn_ux.weight",
                 "tensor blk.0.ffn_gate.weight: no blk.0.ffn_up.weight next to it");
+    tiny_model sharing = tiny_wide("gemma4");
+    sharing.n_blocks = 4;
+    check_wrong(&sharing, "gemma4.attention.sliding_window_pattern", "gemma4.attention.sliding_window_patterm",
+                "key gemma4.attention.sliding_window_pattern: expected a list of at least block_count booleans");
+    check_wrong(&sharing, "gemma4.attention.key_length", "gemma4.attention.key_lemgth",
+                "key gemma4.attention.key_length: it is missing");
+    check_wrong(&sharing, "rope_freqs.weight", "rope_freks.weight",
+                "rope_freqs.weight: expected half of attention.key_length numbers of F32");
     /* One more head of keys than there is: u32 behind the key's name and type. */
     const char *path = write(&delta, "float", NULL);
     calm_model *model;
     replace(path, "ssm.group_count\4\0\0\0\2", "ssm.group_count\4\0\0\0\3", 20);
     ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "ssm.time_step_rank: expected a multiple of");
+    path = write(&sharing, "float", NULL);
+    replace(path, "per_layer_token_embd", "per_layer_tokem_embd", 20);
+    ck_fails(calm_model_open(ctx, path, &model), CALM_ENOTFOUND, "embed_tokens_per_layer.weight is missing");
+    path = write(&sharing, "float", NULL);
+    replace(path, "attention.key_length\4\0\0\0\x20", "attention.key_length\4\0\0\0\x22", 25);
+    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "expected half of attention.key_length");
+    path = write(&sharing, "float", NULL);
+    /* 1e30, of the last pairs, and a factor that the first ones have not. */
+    replace(path, "\xca\xf2\x49\x71\xca\xf2\x49\x71", "\0\0\x80\x40\xca\xf2\x49\x71", 8);
+    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "expected one factor above 0 for the first pairs");
+    path = write(&sharing, "float", NULL);
+    replace(path, "attention.shared_kv_layers\4\0\0\0\2", "attention.shared_kv_layers\4\0\0\0\4", 31);
+    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "num_kv_shared_layers");
     path = write(&latent, "float", NULL);
     replace(path, "value_length_mla\4\0\0\0\x10", "value_length_mla\4\0\0\0\x11", 21);
     ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "tensor blk.0.attn_v_b.weight: expected sizes");
@@ -345,6 +480,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, scans, encoder, halves_of_gate_and_up,
-                                                      read_back_as_models, refused_by_name, not_described, wrong_files,
+                                                      shared_keys, shared_keys_read_back, read_back_as_models,
+                                                      refused_by_name, shared_keys_refused, not_described, wrong_files,
                                                       NULL});
 }

@@ -48,8 +48,8 @@ for name in llama llama3_rope mistral qwen2 qwen2_yarn qwen2_untied qwen3 qwen3_
 done
 
 families=${fixtures%/models}/families wide=
-for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe glm4 glm4_moe glm4_moe_lite granite granitemoe granitemoehybrid \
-    hunyuan_v1_dense lfm2 lfm2_moe minimax_m2 ministral3 mixtral olmoe seed_oss starcoder2 wrapper_gemma3; do
+for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe gemma4_moe_text gemma4_text glm4 glm4_moe glm4_moe_lite granite granitemoe granitemoehybrid \
+    hunyuan_v1_dense lfm2 lfm2_moe minimax_m2 ministral3 mixtral olmoe seed_oss starcoder2 wrapper_gemma3 wrapper_gemma4; do
     [ -d "$families/$name" ] || continue
     # Another set of fixtures may have options that llama.cpp has not.
     write_gguf "$families/$name" float "$work/out-$name" f32 >"$work/said" 2>&1 || {
