@@ -144,6 +144,19 @@ static bool turns_in_part(const calm_config *config, const calm_gguf_arch *as)
     return rope->theta > 0 && rope->rotary != config->head_dim && !as->partial && !as->shares && !config->latent.rope;
 }
 
+/* Numbers that llama.cpp computes with and the model does not, both near enough. */
+static void warn_of_numbers(calm_ctx *ctx, const calm_config *config, const calm_gguf_arch *as)
+{
+    if (as->single && config->mamba.limits.least > 0)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: llama.cpp has no least step (time_step_min, %g): it computes slightly other logits where one "
+                 "is below", (double)config->mamba.limits.least);
+    if (config->streams.n)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: llama.cpp takes the deviation of a gate's %zu values with one less for their number "
+                 "(activation_sparsity_pattern): it computes slightly other logits", config->inner);
+}
+
 calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
 {
     const calm_config *config = calm_model_config(model);
@@ -217,10 +230,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: llama.cpp rounds the ends of yarn's ramp, which this model does not (\"truncate\": false): "
                  "it computes other logits than the checkpoint has");
-    if (as->single && config->mamba.limits.least > 0)
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "gguf: llama.cpp has no least step (time_step_min, %g): it computes slightly other logits where one "
-                 "is below", (double)config->mamba.limits.least);
+    warn_of_numbers(ctx, config, as);
     if (rope->kind == CALM_ROPE_DYNAMIC)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was trained on",
@@ -354,6 +364,14 @@ static void add_sharing(writer *to, const calm_config *config)
     add_u32(to, "embedding_length_per_layer_input", config->per_layer);
     if (config->logit_cap == 0)
         add_f32(to, "final_logit_softcapping", 0);
+    if (!config->streams.n)
+        return;
+    /* llama.cpp has these in its code (gguf_lacks.c), other readers have not. */
+    add_u32(to, "altup.active_idx", config->streams.active);
+    add_u32(to, "altup.num_inputs", config->streams.n);
+    calm_gguf_add_array(to->keys, key(to, "activation_sparsity_scale"), CALM_GGUF_F32, config->n_blocks);
+    for (size_t i = 0; i < config->n_blocks; i++)
+        calm_gguf_element_f32(to->keys, calm_config_at(config, i)->gate_sparsity > 0 ? CALM_GGUF_SPARSITY : -INFINITY);
 }
 
 /* Heads and their widths.  Latent attention has one head for keys in llama.cpp, as wide as the latent and the shared
@@ -554,33 +572,5 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
     add_scales(&to, config);
     add_experts(&to, config);
     add_router(&to, config);
-    return CALM_OK;
-}
-
-/* ---- rope_freqs.weight ---- */
-
-bool calm_gguf_has_rope_factors(const calm_model *model)
-{
-    const calm_config *config = calm_model_config(model);
-    /* Gemma 4's loader needs the tensor. */
-    return config->rope[CALM_ROPE_GLOBAL].kind == CALM_ROPE_LLAMA3 || is_family(config, "gemma4");
-}
-
-calm_status calm_gguf_rope_factors(calm_ctx *ctx, const calm_model *model, float **out)
-{
-    const calm_rope_config *rope = &calm_model_config(model)->rope[CALM_ROPE_GLOBAL];
-    const size_t half = rope->rotary / 2;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, half));
-    /* Whole heads turn; of proportional ones the last pairs stand, as near as a factor can bring them to it. */
-    for (size_t i = 0; i < half && rope->kind != CALM_ROPE_LLAMA3; i++)
-        (*out)[i] = rope->kind != CALM_ROPE_PROPORTIONAL ? 1
-                    : (double)i >= floor(rope->share * (double)half) ? CALM_GGUF_STANDS
-                                                                     : (float)rope->factor;
-    for (size_t i = 0; i < half && rope->kind == CALM_ROPE_LLAMA3; i++) {
-        const double turns = rope->original / (2 * M_PI * pow(rope->theta, 2 * (double)i / (double)rope->rotary));
-        const double smooth = (turns - rope->low_freq) / (rope->high_freq - rope->low_freq);
-        const double kept = smooth < 0 ? 0 : smooth > 1 ? 1 : smooth; /* share of the frequency that is not divided */
-        (*out)[i] = (float)(1 / ((1 - kept) / rope->factor + kept));
-    }
     return CALM_OK;
 }

@@ -13,6 +13,10 @@
 #define LLAMA4_GROWTH 0.1F
 #define LLAMA4_BARE   128
 
+/* llama_model_gemma3n: blocks with their own keys, and those in front that cut values off. */
+#define GEMMA3N_OWN 20
+#define GEMMA3N_CUT 10
+
 /* What llama.cpp lacks of latent attention and of what stands next to it; NULL: nothing.  build_moe_ffn of its
  * llama-graph.cpp adds up the two largest scores of a group (DeepSeek-V3) wherever there are groups, whatever the
  * architecture; DeepSeek-V2's group_limited_greedy takes the largest. */
@@ -115,7 +119,34 @@ static const char *lacks_chunk(const calm_config *config, const calm_gguf_arch *
                : NULL;
 }
 
-/* The same of Gemma 4: llama_kv_cache's blocks that share read the last block with its own keys, or the one before it
+/* The same of Gemma 3n, whose sizes llama-hparams.h and gemma3n.cpp have in their code. */
+static const char *lacks_stream(const calm_config *config)
+{
+    const calm_stream_config *streams = &config->streams;
+    size_t own = 0;
+    bool cuts = true, alike = true;
+    if (!streams->n)
+        return NULL;
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const calm_config *block = calm_config_at(config, i);
+        own += block->kv != CALM_KV_SHARED;
+        cuts &= block->gate_sparsity == (i < GEMMA3N_CUT ? 0.95F : 0);
+        alike &= block->inner == config->inner;
+    }
+    return streams->n != 4 || streams->active != 0 || streams->rank != 64 || config->per_layer != 256
+               ? "altup_num_inputs, altup_active_idx, laurel_rank and hidden_size_per_layer_input are not 4, 0, 64 and "
+                 "256, which llama.cpp has in its code"
+           : !streams->scale ? "altup_correct_scale is false, but llama.cpp multiplies by it"
+           : own > GEMMA3N_OWN || (own < config->n_blocks && own != GEMMA3N_OWN)
+               ? "not 20 blocks have their own keys, as in llama.cpp's code (num_kv_shared_layers)"
+           : !cuts  ? "activation_sparsity_pattern is not 0.95 of the first 10 blocks, as in llama.cpp's code"
+           : !alike ? "blocks have MLPs of different widths (intermediate_size)"
+           : config->logit_cap != 30 ? "final_logit_softcapping is not 30, as in llama.cpp's code"
+           : config->rope[CALM_ROPE_GLOBAL].kind != CALM_ROPE_DEFAULT ? "rope_type of full_attention is not default"
+                                                                     : NULL;
+}
+
+/* The same of both: llama_kv_cache's blocks that share read the last block with its own keys, or the one before it
  * where they slide; create_tensor knows no biases; the rotary embedding of blocks that slide is plain, and that of the
  * others has factors alone. */
 static const char *lacks_sharing(const calm_config *config, const calm_gguf_arch *as)
@@ -146,7 +177,7 @@ static const char *lacks_sharing(const calm_config *config, const calm_gguf_arch
 const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as)
 {
     const char *const all[] = {lacks_latent(config), lacks_mixer(config, as), lacks_scan(config, as),
-                               lacks_chunk(config, as), lacks_sharing(config, as)};
+                               lacks_chunk(config, as), lacks_stream(config), lacks_sharing(config, as)};
     const char *found = NULL;
     for (size_t i = 0; i < sizeof all / sizeof *all && !found; i++)
         found = all[i];

@@ -1,6 +1,6 @@
-/* config.json of Gemma 4 from a GGUF file: widths that differ between blocks, and what blocks share.
+/* config.json of Gemma 3n and 4 from a GGUF file: widths that differ between blocks, and what blocks share.
  *
- * Source: llama.cpp's src/models/gemma4.cpp. */
+ * Source: llama.cpp's src/models/gemma3n.cpp and gemma4.cpp. */
 #include <math.h>
 #include <stdio.h>
 
@@ -63,10 +63,12 @@ static void add_proportional(builder *b, calm_json *rope, int64_t head_dim)
 
 static void add_ropes(builder *b, int64_t head_dim)
 {
+    const bool plain = b->list->arch->names->streams != NULL;
     calm_json *both = calm_json_new_object();
-    calm_json *full = new_rope("proportional", calm_gguf_take_number(b, "rope.freq_base", 10000));
+    calm_json *full = new_rope(plain ? "default" : "proportional", calm_gguf_take_number(b, "rope.freq_base", 10000));
     calm_json *slide = new_rope("default", calm_gguf_take_number(b, "rope.freq_base_swa", 10000));
-    add_proportional(b, full, head_dim);
+    if (!plain)
+        add_proportional(b, full, head_dim);
     calm_json_set(both, "full_attention", full);
     calm_json_set(both, "sliding_attention", slide);
     calm_json_set(b->config, "rope_parameters", both);
@@ -122,6 +124,21 @@ static void add_heads(builder *b, const calm_gguf_key *pattern, int64_t n_blocks
 
 /* ---- the rest ---- */
 
+/* Streams; llama.cpp has all of it in its code. */
+static void add_streams(builder *b, int64_t n_blocks)
+{
+    const calm_gguf_tensor *left = calm_gguf_find_tensor(b->list->file, "blk.0.laurel_l.weight");
+    calm_json *shares = calm_json_new_array();
+    for (int64_t i = 0; i < n_blocks && i < 4096; i++)
+        calm_json_add(shares, calm_json_of_number(i < 10 ? 0.95 : 0));
+    calm_json_set(b->config, "activation_sparsity_pattern", shares);
+    CALM_EXTEND(b->config, CALM_KV("altup_num_inputs", calm_gguf_take_size(b, "altup.num_inputs", 4)),
+                CALM_KV("altup_active_idx", calm_gguf_take_count(b, "altup.active_idx")),
+                CALM_KV("laurel_rank", left && left->n_dims == 2 ? left->dims[1] : 64));
+    calm_json_set_number(b->config, "final_logit_softcapping", 30);
+    add_ropes(b, 0);
+}
+
 static void add_cap(builder *b)
 {
     char name[128];
@@ -149,11 +166,15 @@ void calm_gguf_add_sharing(builder *b, int64_t n_blocks, int64_t inner)
     const calm_gguf_tensor *table = calm_gguf_find_tensor(b->list->file, "per_layer_token_embd.weight");
     CALM_EXTEND(b->config, CALM_KV("num_kv_shared_layers", n_shared),
                 CALM_KV("hidden_size_per_layer_input", calm_gguf_take_count(b, "embedding_length_per_layer_input")));
+    if (table)
+        calm_json_set_int(b->config, "vocab_size_per_layer_input", (int64_t)table->dims[1]);
+    if (b->list->arch->names->streams) {
+        add_streams(b, n_blocks);
+        return;
+    }
     /* Of other sizes a tensor's shape does not fit. */
     calm_json_set_bool(b->config, "use_double_wide_mlp",
                        n_shared > 0 && calm_gguf_of_block(widths, n_blocks - 1) == 2 * inner);
-    if (table)
-        calm_json_set_int(b->config, "vocab_size_per_layer_input", (int64_t)table->dims[1]);
     add_heads(b, pattern, n_blocks, n_blocks - n_shared);
     add_cap(b);
     calm_json_set_bool(b->config, "enable_moe_block", b->list->as->experts);

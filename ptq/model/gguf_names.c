@@ -10,8 +10,8 @@
 #include "ptq/model/kind.h"
 
 /* Words of a block: three for a role, which two kinds may list, one for a norm or another tensor, two of a router, four
- * of what follows the sublayers. */
-#define MOST_WORDS (6 * CALM_N_ROLES + CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + 6)
+ * of what follows the sublayers, eight of streams. */
+#define MOST_WORDS (6 * CALM_N_ROLES + CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + 14)
 
 /* Quirks are those of llama.cpp's convert_hf_to_gguf.py and of its loaders. */
 static const calm_gguf_arch all[] = {
@@ -27,6 +27,7 @@ static const calm_gguf_arch all[] = {
     {.name = "gemma2", .family = "gemma2", .fixed_head = true},
     {.name = "gemma3", .family = "gemma3"},
     {.name = "gemma-embedding", .family = "embeddinggemma", .both_ways = true},
+    {.name = "gemma3n", .family = "gemma3n", .shares = true},
     {.name = "gemma4", .family = "gemma4", .shares = true},
     {.name = "gemma4", .family = "gemma4", .shares = true, .experts = true, .norm_top_k = true},
     {.name = "olmo2", .family = "olmo2", .own_head = true, .square = true},
@@ -182,6 +183,21 @@ static void add_tail(const calm_tail_names *tail, word *words, size_t *n)
     add(words, n, tail->norm, "post_norm");
 }
 
+/* Of streams (streams.h), what is in a block. */
+static void add_streams(const calm_stream_names *names, word *words, size_t *n)
+{
+    if (!names)
+        return;
+    add(words, n, names->router_norm, "altup_router_norm");
+    add(words, n, names->router, "altup_router");
+    add(words, n, names->predict, "altup_predict_coef");
+    add(words, n, names->correct, "altup_correct_coef");
+    words[(*n)++] = (word){.module = names->scale, .word = "altup_correct_scale.weight", .whole = true};
+    add(words, n, names->left, "laurel_l");
+    add(words, n, names->right, "laurel_r");
+    add(words, n, names->laurel_norm, "laurel_post_norm");
+}
+
 /* All of a family's; their number. */
 static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word words[MOST_WORDS])
 {
@@ -215,6 +231,7 @@ static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word w
     add(words, &n, names->moe.router, "ffn_gate_inp");
     add(words, &n, names->moe.shared_gate, "ffn_gate_inp_shexp");
     add_tail(names->tail, words, &n);
+    add_streams(names->streams, words, &n);
     return n;
 }
 
@@ -227,19 +244,26 @@ static const char *final_norm_word(const calm_gguf_arch *as)
 /* A module outside of the blocks, behind the prefix, NULL where the family has none; and llama.cpp's word for it. */
 typedef struct outer_word {
     const char *module, *word;
-    bool bias;    /* it may have one */
+    bool bias;      /* it may have one */
+    bool copies;    /* MODULE.0, MODULE.1 and so on, which are one tensor of three dimensions there */
 } outer_word;
 
-#define OUTER_WORDS 5
+#define OUTER_WORDS 7
+#define SPLIT_WORD  "altup_proj"
+#define MERGE_WORD  "altup_unembd_proj"
 
 static void list_outer(const calm_arch *arch, const calm_gguf_arch *as, outer_word words[OUTER_WORDS])
 {
-    const calm_tail_names none = {0}, *tail = arch->names->tail ? arch->names->tail : &none;
-    const outer_word list[OUTER_WORDS] = {{arch->names->embed, "token_embd", false},
-                                          {arch->names->final_norm, final_norm_word(as), calm_arch_norm_biased(arch)},
-                                          {tail->table, "per_layer_token_embd", false},
-                                          {tail->context, "per_layer_model_proj", false},
-                                          {tail->context_norm, "per_layer_proj_norm", false}};
+    const calm_tail_names no_tail = {0}, *tail = arch->names->tail ? arch->names->tail : &no_tail;
+    const calm_stream_names none = {0}, *streams = arch->names->streams ? arch->names->streams : &none;
+    const outer_word list[OUTER_WORDS] = {{arch->names->embed, "token_embd", false, false},
+                                          {arch->names->final_norm, final_norm_word(as), calm_arch_norm_biased(arch),
+                                           false},
+                                          {tail->table, "per_layer_token_embd", false, false},
+                                          {tail->context, "per_layer_model_proj", false, false},
+                                          {tail->context_norm, "per_layer_proj_norm", false, false},
+                                          {streams->split, SPLIT_WORD, false, true},
+                                          {streams->merge, MERGE_WORD, false, true}};
     memcpy(words, list, sizeof list);
 }
 
@@ -363,6 +387,21 @@ static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const cal
     return CALM_OK;
 }
 
+/* Is text [n] the module, or one of its copies, whose number is *expert then? */
+static bool is_outer(const outer_word *w, const char *text, size_t n, long *expert)
+{
+    const size_t length = w->module && w->copies ? strlen(w->module) : 0;
+    const char *at = text + length + 1;
+    size_t number;
+    if (!length)
+        return is_word(text, n, w->module);
+    if (n <= length || strncmp(text, w->module, length) != 0 || text[length] != '.' || !take_number(&at, &number)
+        || at != text + n + 1)
+        return false;
+    *expert = (long)number;
+    return true;
+}
+
 calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
                               const char *tensor, calm_gguf_spot *out, bool *known)
 {
@@ -381,7 +420,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
     }
     list_outer(arch, as, words);
     for (int i = 0; i < OUTER_WORDS && rest && dot && !out->name; i++)
-        if (is_word(rest, (size_t)(dot - rest), words[i].module))
+        if (dot >= rest && is_outer(&words[i], rest, (size_t)(dot - rest), &out->expert))
             CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "%s%s", words[i].word, dot));
     /* The head alone stands outside of the prefix. */
     CALM_TRY(calm_head_module(ctx, names, prefix, &head));
@@ -396,6 +435,8 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
 size_t calm_gguf_experts_in(const calm_gguf_tensor *tensor)
 {
     const char *name = tensor->name, *dot = strrchr(name, '.');
+    if (strcmp(name, SPLIT_WORD ".weight") == 0 || strcmp(name, MERGE_WORD ".weight") == 0)
+        return tensor->n_dims == 3 ? tensor->dims[2] : 0;
     if (strncmp(name, "blk.", 4) != 0 || !dot || dot - name <= 5 || strncmp(dot - 5, "_exps", 5) != 0)
         return 0;
     return tensor->n_dims == 3                                  ? tensor->dims[2]
@@ -448,8 +489,10 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
     list_outer(arch, as, words);
     for (int i = 0; i < OUTER_WORDS && dot && !*out; i++)
         if (words[i].module && is_word(spot->name, (size_t)(dot - spot->name), words[i].word)
-            && (strcmp(dot, ".weight") == 0 || words[i].bias))
-            CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, words[i].module, dot));
+            && words[i].copies == (spot->expert >= 0) && (strcmp(dot, ".weight") == 0 || words[i].bias))
+            CALM_TRY(words[i].copies ? calm_strf(ctx, ctx->out, out, "%s%s.%ld%s", prefix, words[i].module,
+                                                 spot->expert, dot)
+                                     : calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, words[i].module, dot));
     if (strncmp(spot->name, "blk.", 4) == 0)
         CALM_TRY(name_in_block(ctx, arch, as, prefix, spot, out));
     else if (!*out && names->head
