@@ -14,6 +14,7 @@
 #include "ptq/io/gguf_split.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/export/gguf_arch.h"
+#include "ptq/export/gguf_factors.h"
 #include "ptq/export/gguf_layout.h"
 #include "ptq/export/gguf_linear.h"
 #include "ptq/export/gguf_tokenizer.h"
@@ -132,6 +133,48 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
     return CALM_OK;
 }
 
+/* The first row again and again: what transformers takes for ids beyond a table. */
+static calm_status repeat_row(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
+{
+    const size_t cols = part->of.source->shape[1];
+    float *row;
+    if (!part->n_repeats)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, cols));
+    CALM_TRY(calm_tensor_part_to_f32(ctx, part->of.source, 0, cols, row));
+    for (size_t i = 0; i < part->n_repeats; i++)
+        CALM_TRY(put_floats(ctx, to, part, type, row, cols));
+    return CALM_OK;
+}
+
+/* A matrix or vector that the loader wants and nothing reads. */
+static calm_status put_zeros(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
+{
+    const size_t *shape = part->of.source->shape, cols = part->of.source->n_dims == 2 ? shape[1] : 1;
+    float *zeros;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, zeros, cols));
+    for (size_t row = 0; row < shape[0]; row++)
+        CALM_TRY(put_floats(ctx, to, part, type, zeros, cols));
+    return CALM_OK;
+}
+
+/* The matrices of all streams but one, of which the part has the first. */
+static calm_status put_streams(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
+{
+    const calm_model *model = to->input->model;
+    const char *first = part->of.source->name;
+    const size_t stem = strlen(first) - strlen("0.weight");
+    for (size_t i = 0; i + 1 < calm_model_config(model)->streams.n; i++) {
+        const calm_tensor *source;
+        CALM_SCOPED_SCRATCH(ctx);
+        char *name;
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s%zu.weight", (int)stem, first, i));
+        CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, part->of.source->shape, &source));
+        CALM_TRY(put_matrix(ctx, to, part, source, type, NULL));
+    }
+    return CALM_OK;
+}
+
 /* A linear's weight: its codes, floats that folding changed, or the checkpoint's. */
 static calm_status put_linear(calm_ctx *ctx, output *to, const calm_gguf_part *part, const calm_tensor *source,
                               calm_ggml_type type, calm_qlinear *linear, float *factor)
@@ -237,8 +280,14 @@ static calm_status put_part(calm_ctx *ctx, output *to, assembled *from, const ca
         CALM_TRY(calm_gguf_rope_factors(ctx, to->input->model, &factors));
         return put_floats(ctx, to, part, type, factors, part->of.source->shape[0]);
     }
-    return part->of.source->n_dims >= 2 ? put_matrix(ctx, to, part, part->of.source, type, NULL)
-                                        : put_vector(ctx, to, part, calm_export_part_floats(&part->of, set));
+    if (part->of.kind == CALM_EXPORT_ZEROS)
+        return put_zeros(ctx, to, part, type);
+    if (part->of.kind == CALM_EXPORT_STREAMS)
+        return put_streams(ctx, to, part, type);
+    if (part->of.source->n_dims < 2)
+        return put_vector(ctx, to, part, calm_export_part_floats(&part->of, set));
+    CALM_TRY(put_matrix(ctx, to, part, part->of.source, type, NULL));
+    return repeat_row(ctx, to, part, type);
 }
 
 /* ---- files ---- */
@@ -367,8 +416,7 @@ static calm_status parts(calm_ctx *ctx, const calm_export_input *input, calm_fil
         const bool matrix = of->source->n_dims > 1 && (all || of->kind == CALM_EXPORT_WEIGHT);
         out->of[i] = (calm_file_part){.job = matrix ? of->job : NULL, .experts = all,
                                       .elements = layout.parts[i].n_elements};
-        /* Of no tensor of the model. */
-        if (of->kind == CALM_EXPORT_ROPE_FACTORS || of->kind == CALM_EXPORT_DENSE || layout.parts[i].factor)
+        if (of->kind >= CALM_EXPORT_ZEROS || layout.parts[i].factor)    /* of no tensor of the model */
             out->of[i].elements = 0;
         calm_gguf_sizes(&layout.tensors[i], &out->of[i].data, &out->of[i].label);
     }
@@ -383,6 +431,8 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, un
     const calm_layout *layout = calm_model_layout(model);
     /* Of latent attention the keys of a head. */
     size_t most = 0, widest = calm_size_max(PIECE, config->latent.nope * config->latent.kv_rank);
+    /* A row of the table of all blocks' inputs. */
+    widest = calm_size_max(widest, config->n_blocks * config->per_layer);
     for (size_t j = 0; j < layout->n_jobs; j++)
         widest = calm_size_max(widest, calm_size_max(layout->jobs[j].in, layout->jobs[j].out));
     for (size_t b = 0; b < config->n_blocks; b++) {

@@ -86,8 +86,8 @@ static bool blocks_are_known(const calm_config *config, const calm_gguf_arch *as
 static bool scale_is_known(const calm_config *config)
 {
     double width = (double)config->head_dim;
-    /* Granite's families have a separate key, latent attention a factor. */
-    if (config->residual_scale != 0 || config->latent.rope)
+    /* Granite's families have a separate key, latent attention a factor, Gemma 4 none. */
+    if (config->residual_scale != 0 || config->latent.rope || config->value_norm)
         return true;
     if ((is_family(config, "gemma2") && config->n_blocks == 46)
         || (is_gemma3(config) && config->n_blocks == 62))
@@ -101,6 +101,7 @@ static bool slides(const calm_config *config)
     return is_family(config, "gemma2") || is_family(config, "modernbert") || is_gemma3(config)
            || is_family(config, "cohere2")
            || is_family(config, "olmo3") || is_family(config, "gpt_oss") || config->chunked
+           || calm_gguf_arch_in(config)->shares
            || (is_family(config, "exaone4") && config->n_blocks == 64);
 }
 
@@ -138,20 +139,6 @@ static void compare_blocks(const calm_config *config, bool *widths, bool *ropes,
     }
 }
 
-/* Has llama.cpp the activation function in this architecture?  Of BERT and ModernBERT it has GELU by tanh for both. */
-static bool activation_is_known(const calm_config *config, const calm_gguf_arch *as)
-{
-    const calm_activation found = config->activation;
-    const bool gelu = found == CALM_ACTIVATION_GELU || found == CALM_ACTIVATION_GELU_TANH;
-    if (strcmp(as->name, "bert") == 0)
-        return gelu;
-    if (is_family(config, "modernbert"))
-        return gelu || found == CALM_ACTIVATION_SILU;
-    if (is_family(config, "gemma2") || is_gemma3(config) || is_family(config, "starcoder2"))
-        return found == CALM_ACTIVATION_GELU_TANH;
-    return found == (as->single ? CALM_ACTIVATION_RELU2 : CALM_ACTIVATION_SILU);
-}
-
 /* What is in the log of an encoder, and of other models that give embeddings. */
 static void warn_of_encoder(calm_ctx *ctx, const calm_config *config, const calm_gguf_arch *as)
 {
@@ -170,12 +157,25 @@ static void warn_of_encoder(calm_ctx *ctx, const calm_config *config, const calm
                  "slightly others");
 }
 
+/* Numbers that llama.cpp computes with and the model does not, both near enough. */
+static void warn_of_numbers(calm_ctx *ctx, const calm_config *config, const calm_gguf_arch *as)
+{
+    if (as->single && config->mamba.limits.least > 0)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: llama.cpp has no least step (time_step_min, %g): it computes slightly other logits where one "
+                 "is below", (double)config->mamba.limits.least);
+    if (config->streams.n)
+        calm_log(ctx, CALM_LOG_WARNING,
+                 "gguf: llama.cpp takes the deviation of a gate's %zu values with one less for their number "
+                 "(activation_sparsity_pattern): it computes slightly other logits", config->inner);
+}
+
 calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
 {
     const calm_config *config = calm_model_config(model);
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
-    const bool gemma = is_family(config, "gemma2") || is_gemma3(config);
+    const bool gemma = is_family(config, "gemma2") || is_gemma3(config) || (as && as->shares);
     const bool yarn = rope->kind == CALM_ROPE_YARN;
     const bool top_k = config->moe.n_experts && as && !as->routes && config->moe.norm_top_k != as->norm_top_k;
     bool widths, ropes, experts;
@@ -204,15 +204,11 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
          "this architecture"},
         {as->fixed_head && !config->tied,
          "it has its own head, which llama.cpp does not have in this architecture"},
-        {!activation_is_known(config, as),
-         "its activation function is not the one that llama.cpp has for its architecture"},
         {!scale_is_known(config), "attention scores are scaled by another number than llama.cpp derives from head_dim "
                                   "(query_pre_attn_scalar)"},
         {config->attention_cap != 0 && !is_family(config, "gemma2"),
          "attention scores are capped, which llama.cpp does in gemma2 alone"},
         {config->logit_cap != 0 && !gemma, "logits are capped, which llama.cpp does in gemma alone"},
-        {rope->theta > 0 && rope->rotary != config->head_dim && !as->partial && !config->latent.rope,
-         "only some channels of a head turn by their position"},
         {rope->kind == CALM_ROPE_LONGROPE, "longrope"},
         {rope->kind == CALM_ROPE_LLAMA3 && !as->divided,
          "rope_type llama3, whose factors llama.cpp does not read in this architecture"},
@@ -241,10 +237,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: llama.cpp rounds the ends of yarn's ramp, which this model does not (\"truncate\": false): "
                  "it computes other logits than the checkpoint has");
-    if (as->single && config->mamba.limits.least > 0)
-        calm_log(ctx, CALM_LOG_WARNING,
-                 "gguf: llama.cpp has no least step (time_step_min, %g): it computes slightly other logits where one "
-                 "is below", (double)config->mamba.limits.least);
+    warn_of_numbers(ctx, config, as);
     if (rope->kind == CALM_ROPE_DYNAMIC)
         calm_log(ctx, CALM_LOG_WARNING,
                  "gguf: dynamic rope scaling is not written: the same up to the %zu positions the model was trained on",
@@ -322,7 +315,7 @@ static void add_rope(writer *to, const calm_config *config)
         add_yarn_factors(to, config);
     if (config->query_growth.beta > 0)
         add_f32(to, "attention.temperature_scale", (double)config->query_growth.beta);
-    if (is_gemma3(config) || is_family(config, "modernbert"))
+    if (is_gemma3(config) || is_family(config, "modernbert") || calm_gguf_arch_in(config)->shares)
         add_f32(to, "rope.freq_base_swa", config->rope[CALM_ROPE_LOCAL].theta);
 }
 
@@ -352,6 +345,44 @@ static bool attends(const calm_config *config, size_t block)
     return calm_kind_at(config, block, CALM_SUBLAYER_ATTENTION) == calm_kind_dense(config, CALM_SUBLAYER_ATTENTION);
 }
 
+/* Widths of heads in blocks that slide and in the others, of which the last block is one. */
+static void add_widths(writer *to, const calm_config *config)
+{
+    const size_t full = calm_config_at(config, config->n_blocks - 1)->head_dim;
+    size_t slide = full;
+    /* Those that slide are alike. */
+    for (size_t i = 0; i < config->n_blocks; i++)
+        slide = config->window[i] ? calm_config_at(config, i)->head_dim : slide;
+    add_u32(to, "attention.key_length", full);
+    add_u32(to, "attention.value_length", full);
+    add_u32(to, "attention.key_length_swa", slide);
+    add_u32(to, "attention.value_length_swa", slide);
+    /* Heads turn as a whole: of pairs that stand rope_freqs.weight has factors. */
+    add_u32(to, "rope.dimension_count_swa", slide);
+}
+
+/* How many blocks share keys and values, the width of a block's input; no cap is 0, else llama.cpp has one. */
+static void add_sharing(writer *to, const calm_config *config)
+{
+    size_t n_shared = 0;
+    if (!calm_gguf_arch_in(config)->shares)
+        return;
+    for (size_t i = 0; i < config->n_blocks; i++)
+        n_shared += calm_config_at(config, i)->kv == CALM_KV_SHARED;
+    add_u32(to, "attention.shared_kv_layers", n_shared);
+    add_u32(to, "embedding_length_per_layer_input", config->per_layer);
+    if (config->logit_cap == 0)
+        add_f32(to, "final_logit_softcapping", 0);
+    if (!config->streams.n)
+        return;
+    /* llama.cpp has these in its code (gguf_lacks.c), other readers have not. */
+    add_u32(to, "altup.active_idx", config->streams.active);
+    add_u32(to, "altup.num_inputs", config->streams.n);
+    calm_gguf_add_array(to->keys, key(to, "activation_sparsity_scale"), CALM_GGUF_F32, config->n_blocks);
+    for (size_t i = 0; i < config->n_blocks; i++)
+        calm_gguf_element_f32(to->keys, calm_config_at(config, i)->gate_sparsity > 0 ? CALM_GGUF_SPARSITY : -INFINITY);
+}
+
 /* Heads and their widths.  Latent attention has one head for keys in llama.cpp, as wide as the latent and the shared
  * key; where blocks have short convolutions or Mamba-2 there is a number for each: 0 without attention. */
 static void add_heads(writer *to, const calm_config *config)
@@ -359,15 +390,19 @@ static void add_heads(writer *to, const calm_config *config)
     const calm_latent_config *latent = &config->latent;
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
     add_u32(to, "attention.head_count", config->n_heads);
-    if (as->convs || as->scans) {
+    if (as->convs || as->scans || as->shares) {
         calm_gguf_add_array(to->keys, key(to, "attention.head_count_kv"), CALM_GGUF_I32, config->n_blocks);
         for (size_t i = 0; i < config->n_blocks; i++)
-            calm_gguf_element_i32(to->keys, attends(config, i) ? (int32_t)config->n_kv : 0);
+            calm_gguf_element_i32(to->keys, attends(config, i) ? (int32_t)calm_config_at(config, i)->n_kv : 0);
     } else {
         add_u32(to, "attention.head_count_kv", latent->rope ? 1 : config->n_kv);
     }
     if (as->convs)
         add_u32(to, "shortconv.l_cache", config->conv_width);
+    if (as->shares) {
+        add_widths(to, config);
+        return;
+    }
     add_u32(to, "attention.key_length", latent->rope ? latent->kv_rank + latent->rope : config->head_dim);
     add_u32(to, "attention.value_length", latent->rope ? latent->kv_rank : config->head_dim);
     if (!latent->rope)
@@ -439,18 +474,20 @@ static void add_scans(writer *to, const calm_config *config)
         calm_gguf_add_bool(to->keys, key(to, "rope.scaling.finetuned"), !config->no_rope || !config->no_rope[0]);
 }
 
-/* Widths of MLPs: of experts theirs, where a shared one has a separate key; of blocks of one sublayer each. */
+/* Widths of MLPs: of experts theirs, where a shared one has a separate key; a list where blocks differ. */
 static void add_inner(writer *to, const calm_config *config)
 {
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
     const size_t inner = as->scans && config->moe.n_experts ? config->moe.inner : config->inner;
-    if (!as->single) {
+    if (!as->single && !as->shares) {
         add_u32(to, "feed_forward_length", inner);
         return;
     }
     calm_gguf_add_array(to->keys, key(to, "feed_forward_length"), CALM_GGUF_I32, config->n_blocks);
     for (size_t i = 0; i < config->n_blocks; i++)
-        calm_gguf_element_i32(to->keys, calm_kind_at(config, i, CALM_SUBLAYER_MLP) ? (int32_t)inner : 0);
+        calm_gguf_element_i32(to->keys, !calm_kind_at(config, i, CALM_SUBLAYER_MLP) ? 0
+                                        : as->shares ? (int32_t)calm_config_at(config, i)->inner
+                                                     : (int32_t)inner);
 }
 
 /* How a sentence's rows become one: the mean is 1, the first token's 2, the last one's 3. */
@@ -539,6 +576,7 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
     add_u32(&to, "embedding_length", config->hidden);
     add_inner(&to, config);
     add_heads(&to, config);
+    add_sharing(&to, config);
     add_f32(&to, config->arch->norm == CALM_NORM_LAYER ? "attention.layer_norm_epsilon"
                                                        : "attention.layer_norm_rms_epsilon", (double)config->norm_eps);
     /* Of the heads for further tokens, which are not written; llama.cpp needs the key all the same. */
@@ -557,26 +595,5 @@ calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t 
     add_scales(&to, config);
     add_experts(&to, config);
     add_router(&to, config);
-    return CALM_OK;
-}
-
-/* ---- rope_freqs.weight ---- */
-
-bool calm_gguf_has_rope_factors(const calm_model *model)
-{
-    return calm_model_config(model)->rope[CALM_ROPE_GLOBAL].kind == CALM_ROPE_LLAMA3;
-}
-
-calm_status calm_gguf_rope_factors(calm_ctx *ctx, const calm_model *model, float **out)
-{
-    const calm_rope_config *rope = &calm_model_config(model)->rope[CALM_ROPE_GLOBAL];
-    const size_t half = rope->rotary / 2;
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, half));
-    for (size_t i = 0; i < half; i++) {
-        const double turns = rope->original / (2 * M_PI * pow(rope->theta, 2 * (double)i / (double)rope->rotary));
-        const double smooth = (turns - rope->low_freq) / (rope->high_freq - rope->low_freq);
-        const double kept = smooth < 0 ? 0 : smooth > 1 ? 1 : smooth; /* share of the frequency that is not divided */
-        (*out)[i] = (float)(1 / ((1 - kept) / rope->factor + kept));
-    }
     return CALM_OK;
 }

@@ -13,8 +13,4 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model);
 /* Add general.* and the architecture's keys for a file of `file_type` (a label; llama.cpp's enum). */
 calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t file_type, calm_gguf_keys *keys);
 
-/* Are rope_freqs.weight's factors needed, and those [head_dim / 2] into ctx->out: the angles are divided by them. */
-bool calm_gguf_has_rope_factors(const calm_model *model);
-calm_status calm_gguf_rope_factors(calm_ctx *ctx, const calm_model *model, float **out);
-
 #endif

@@ -16,6 +16,10 @@
 #define LLAMA4_GROWTH 0.1F
 #define LLAMA4_BARE   128
 
+/* llama_model_gemma3n: blocks with their own keys, and those in front that cut values off. */
+#define GEMMA3N_OWN 20
+#define GEMMA3N_CUT 10
+
 /* What llama.cpp lacks of latent attention and of what stands next to it; NULL: nothing.  build_moe_ffn of its
  * llama-graph.cpp adds up the two largest scores of a group (DeepSeek-V3) wherever there are groups, whatever the
  * architecture; DeepSeek-V2's group_limited_greedy takes the largest. */
@@ -179,10 +183,90 @@ static const char *lacks_limit(const calm_config *config)
     return config->qkv_limit > 0 ? "clip_qkv bounds q, k and v, which llama.cpp does not in this architecture" : NULL;
 }
 
+/* The same of Gemma 3n, whose sizes llama-hparams.h and gemma3n.cpp have in their code. */
+static const char *lacks_stream(const calm_config *config)
+{
+    const calm_stream_config *streams = &config->streams;
+    size_t own = 0;
+    bool cuts = true, alike = true;
+    if (!streams->n)
+        return NULL;
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const calm_config *block = calm_config_at(config, i);
+        own += block->kv != CALM_KV_SHARED;
+        cuts &= block->gate_sparsity == (i < GEMMA3N_CUT ? 0.95F : 0);
+        alike &= block->inner == config->inner;
+    }
+    return streams->n != 4 || streams->active != 0 || streams->rank != 64 || config->per_layer != 256
+               ? "altup_num_inputs, altup_active_idx, laurel_rank and hidden_size_per_layer_input are not 4, 0, 64 and "
+                 "256, which llama.cpp has in its code"
+           : !streams->scale ? "altup_correct_scale is false, but llama.cpp multiplies by it"
+           : own > GEMMA3N_OWN || (own < config->n_blocks && own != GEMMA3N_OWN)
+               ? "not 20 blocks have their own keys, as in llama.cpp's code (num_kv_shared_layers)"
+           : !cuts  ? "activation_sparsity_pattern is not 0.95 of the first 10 blocks, as in llama.cpp's code"
+           : !alike ? "blocks have MLPs of different widths (intermediate_size)"
+           : config->logit_cap != 30 ? "final_logit_softcapping is not 30, as in llama.cpp's code"
+           : config->rope[CALM_ROPE_GLOBAL].kind != CALM_ROPE_DEFAULT ? "rope_type of full_attention is not default"
+                                                                     : NULL;
+}
+
+/* The same of both: llama_kv_cache's blocks that share read the last block with its own keys, or the one before it
+ * where they slide; create_tensor knows no biases; the rotary embedding of blocks that slide is plain, and that of the
+ * others has factors alone. */
+static const char *lacks_sharing(const calm_config *config, const calm_gguf_arch *as)
+{
+    const calm_rope_config *full = &config->rope[CALM_ROPE_GLOBAL], *slide = &config->rope[CALM_ROPE_LOCAL];
+    size_t own = 0;
+    bool others = false, slides = false;
+    if (!as->shares)
+        return NULL;
+    while (own < config->n_blocks && calm_config_at(config, own)->kv != CALM_KV_SHARED)
+        own++;
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const size_t from = config->window[i] ? 2 : 1;
+        others |= i >= own && own >= 2 && (config->window[own - from] != 0) != (config->window[i] != 0);
+        slides |= config->window[i] != 0;
+    }
+    return own < 2 ? "fewer than two blocks have their own keys, which llama.cpp needs"
+           : others ? "the last two blocks with their own keys are not one that slides and then one that does not, "
+                      "which blocks behind them read in llama.cpp (num_kv_shared_layers)"
+           : config->bias[CALM_ROLE_Q] ? "attention_bias is true, which llama.cpp does not know in this architecture"
+           : !slides ? "no block slides, which llama.cpp's cache needs in this architecture"
+           : full->kind != CALM_ROPE_DEFAULT && full->kind != CALM_ROPE_PROPORTIONAL
+               ? "rope_type of full_attention is neither default nor proportional"
+           : slide->kind != CALM_ROPE_DEFAULT ? "rope_type of sliding_attention is not default"
+                                                        : NULL;
+}
+
+/* Has llama.cpp the activation function in this architecture?  Of BERT and ModernBERT it has GELU by tanh for both. */
+static bool has_activation(const calm_config *config, const calm_gguf_arch *as)
+{
+    const calm_activation found = config->activation;
+    const bool gelu = found == CALM_ACTIVATION_GELU || found == CALM_ACTIVATION_GELU_TANH;
+    if (strcmp(as->name, "bert") == 0)
+        return gelu;
+    if (strcmp(as->name, "modern-bert") == 0)
+        return gelu || found == CALM_ACTIVATION_SILU;
+    if (as->shares || calm_arch_listed("gemma2 gemma3 gemma-embedding starcoder2", ' ', as->name))
+        return found == CALM_ACTIVATION_GELU_TANH;
+    return found == (as->single ? CALM_ACTIVATION_RELU2 : CALM_ACTIVATION_SILU);
+}
+
+/* What its graph of each architecture computes in one way. */
+static const char *lacks_function(const calm_config *config, const calm_gguf_arch *as)
+{
+    const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
+    const bool part = rope->theta > 0 && rope->rotary != config->head_dim && !config->latent.rope;
+    return !has_activation(config, as) ? "its activation function is not the one that llama.cpp has for its architecture"
+           : part && !as->partial && !as->shares ? "only some channels of a head turn by their position"
+                                                 : NULL;
+}
+
 const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as)
 {
-    const char *const all[] = {lacks_latent(config), lacks_mixer(config, as), lacks_scan(config, as),
-                               lacks_chunk(config, as), lacks_encoder(config, as), lacks_limit(config)};
+    const char *const all[] = {lacks_function(config, as), lacks_latent(config), lacks_mixer(config, as),
+                               lacks_scan(config, as), lacks_chunk(config, as), lacks_encoder(config, as), lacks_limit(config),
+                               lacks_stream(config), lacks_sharing(config, as)};
     const char *found = NULL;
     for (size_t i = 0; i < sizeof all / sizeof *all && !found; i++)
         found = all[i];

@@ -4,6 +4,10 @@
 
 #include "ptq/model/gguf_names.h"
 
+/* Deviations above the mean at which Gemma 3n's first blocks cut off values: the quantile of 0.95, all that llama.cpp
+ * has. */
+#define CALM_GGUF_SPARSITY 1.6448533535003662F
+
 /* The reason, for a message: a setting that the kinds of the model's blocks have and llama.cpp has not, or has in one
  * way only; NULL: there is none. */
 const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptq/export/gguf_arch.h"
+#include "ptq/export/gguf_factors.h"
 #include "ptq/export/gguf_lacks.h"
 #include "ptq/export/gguf_linear.h"
 #include "ptq/model/arch.h"
@@ -15,6 +16,7 @@
 typedef struct builder {
     const calm_export_input *input;
     calm_named_linear *linears;    /* sorted by name */
+    const calm_gguf_spot *spots;   /* of the checkpoint's tensors, in their order; name NULL: it is not written */
     calm_gguf_layout *out;
 } builder;
 
@@ -112,6 +114,11 @@ static calm_status add_factor(calm_ctx *ctx, builder *b, const calm_gguf_part *p
     const size_t n = matrix->n_dims == 3 ? matrix->dims[2] : 1, stem = strlen(matrix->name) - strlen("weight");
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%.*sscale", (int)stem, matrix->name));
+    for (size_t i = 0; i < calm_safetensors_count(calm_model_tensors(b->input->model)); i++)
+        if (b->spots[i].name && strcmp(b->spots[i].name, name) == 0)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s: the global scale of NVFP4 would be %s, which llama.cpp "
+                             "has for another tensor of the model; take another scheme for it", part->of.source->name,
+                             name);
     b->out->tensors[b->out->n] = (calm_gguf_tensor){.name = name, .type = CALM_GGML_F32, .n_dims = 1,
                                                     .dims = {n, 1, 1, 1}};
     b->out->parts[b->out->n] = *part;
@@ -149,6 +156,13 @@ static calm_status add(calm_ctx *ctx, builder *b, calm_gguf_part *part)
         /* Behind the sizes of one: of a bias it has one. */
         tensor->dims[tensor->n_dims++] = config->moe.n_experts;
     }
+    if (part->of.kind == CALM_EXPORT_STREAMS)
+        tensor->dims[tensor->n_dims++] = config->streams.n - 1;
+    /* llama.cpp has one size for all tables of ids. */
+    if (strcmp(part->spot.name, "per_layer_token_embd.weight") == 0 && part->n_rows < config->vocab) {
+        part->n_repeats = config->vocab - part->n_rows;
+        tensor->dims[1] = config->vocab;
+    }
     part->n_elements = tensor->dims[0] * tensor->dims[1] * tensor->dims[2];
     b->out->parts[b->out->n++] = *part;
     return tensor->type == CALM_GGML_NVFP4 ? add_factor(ctx, b, part, tensor) : CALM_OK;
@@ -172,7 +186,7 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
     if (part.of.kind == CALM_EXPORT_BIAS && !calm_gguf_takes_bias(as, part.of.role))
         return no_place(ctx, b, source->name);
     if (spot->expert >= 0) {
-        part.of.kind = CALM_EXPORT_EXPERTS;
+        part.of.kind = part.of.block < 0 ? CALM_EXPORT_STREAMS : CALM_EXPORT_EXPERTS;
         return spot->expert == 0 ? add(ctx, b, &part) : CALM_OK;
     }
     CALM_TRY(add(ctx, b, &part));
@@ -195,7 +209,8 @@ static calm_status add_rope_factors(calm_ctx *ctx, builder *b)
         return CALM_OK;
     calm_tensor *none;
     CALM_TRY(CALM_NEW(ctx, ctx->out, none, 1));
-    *none = (calm_tensor){.name = "rope_freqs.weight", .dtype = CALM_F32, .n_dims = 1, .shape = {config->head_dim / 2}};
+    *none = (calm_tensor){.name = "rope_freqs.weight", .dtype = CALM_F32, .n_dims = 1,
+                          .shape = {config->rope[CALM_ROPE_GLOBAL].rotary / 2}};
     calm_gguf_part part = {.of = {.kind = CALM_EXPORT_ROPE_FACTORS, .block = -1, .source = none},
                            .spot = {.name = none->name, .expert = CALM_NO_EXPERT}};
     return add(ctx, b, &part);
@@ -215,6 +230,38 @@ static calm_status add_dense(calm_ctx *ctx, builder *b)
                                   .shape = {step->out, step->in}, .n_elements = step->out * step->in};
         calm_gguf_part part = {.of = {.kind = CALM_EXPORT_DENSE, .block = -1, .source = &layers[i]},
                                .spot = {.name = layers[i].name, .expert = CALM_NO_EXPERT}};
+        CALM_TRY(add(ctx, b, &part));
+    }
+    return CALM_OK;
+}
+
+/* llama.cpp's loader wants keys and values of Gemma 3n's blocks that share those of others, and never reads them; few
+ * checkpoints have them. */
+static calm_status add_unread(calm_ctx *ctx, builder *b, long block)
+{
+    const calm_config *config = calm_model_config(b->input->model), *own = calm_config_at(config, (size_t)block);
+    const calm_names *names = config->arch->names;
+    const size_t rows = own->n_kv * own->head_dim;
+    const struct {
+        const char *module;
+        int n_dims;
+        size_t shape[2];
+    } all[] = {{names->role[CALM_ROLE_K], 2, {rows, config->hidden}},
+               {names->role[CALM_ROLE_V], 2, {rows, config->hidden}},
+               {names->plain[CALM_PLAIN_K_NORM], 1, {own->head_dim, 1}}};
+    for (size_t i = 0; i < sizeof all / sizeof *all && names->streams && own->kv == CALM_KV_SHARED; i++) {
+        calm_gguf_part part = {.of = {.kind = CALM_EXPORT_ZEROS, .block = block}};
+        calm_tensor *none;
+        char *name;
+        bool known;
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s.%ld.%s.weight", calm_model_prefix(b->input->model),
+                           names->blocks, block, all[i].module));
+        CALM_TRY(CALM_NEW(ctx, ctx->out, none, 1));
+        *none = (calm_tensor){.name = name, .dtype = config->dtype, .n_dims = all[i].n_dims,
+                              .shape = {all[i].shape[0], all[i].shape[1]}};
+        CALM_TRY(calm_gguf_spot_of(ctx, config->arch, calm_gguf_arch_in(config), calm_model_prefix(b->input->model),
+                                   name, &part.spot, &known));
+        part.of.source = none;
         CALM_TRY(add(ctx, b, &part));
     }
     return CALM_OK;
@@ -298,9 +345,11 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
                                          .groups = config->mamba.shape.n_groups}};
     CALM_TRY(calm_linears_by_name(ctx, model, &b.linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, spots, n));
-    /* The head twice, factors of RoPE, two layers, one of a block in two parts, and each with its own factor. */
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, 2 * (n + 4 + config->n_blocks)));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, 2 * (n + 4 + config->n_blocks)));
+    b.spots = spots;
+    /* The head twice, factors of RoPE, two layers, of a block three that nothing reads or one in two parts, and each
+     * with its own factor. */
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->parts, 2 * (n + 4 + 3 * config->n_blocks)));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, 2 * (n + 4 + 3 * config->n_blocks)));
     for (size_t i = 0; i < n; i++) {
         bool known;
         const char *name = calm_safetensors_at(set, i)->name;
@@ -317,10 +366,13 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
     }
     CALM_TRY(add_rope_factors(ctx, &b));
     CALM_TRY(add_dense(ctx, &b));
-    for (long block = -1; block < (long)config->n_blocks; block++)
+    for (long block = -1; block < (long)config->n_blocks; block++) {
         for (size_t i = 0; i < n; i++)
             if (spots[i].name && block_of(&spots[i]) == block)
                 CALM_TRY(add_source(ctx, &b, calm_safetensors_at(set, i), &spots[i], block));
+        if (block >= 0)
+            CALM_TRY(add_unread(ctx, &b, block));
+    }
     out->file_type = label(out);
     return CALM_OK;
 }

@@ -16,6 +16,7 @@ typedef struct calm_gguf_part {
     bool factor;        /* what the matrix before it is multiplied by, one number or each expert's       */
     calm_gguf_order order;     /* of its rows                                                            */
     size_t n_rows;      /* in the file; of experts those of one                                          */
+    size_t n_repeats;   /* of the first row behind them: ids beyond a table of per-layer inputs have it  */
     size_t n_elements;  /* of all of them                                                                 */
 } calm_gguf_part;
 

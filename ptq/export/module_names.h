@@ -59,6 +59,8 @@ typedef enum calm_export_part_kind {
     CALM_EXPORT_WEIGHT,
     CALM_EXPORT_QUANTIZED,    /* one of the tensors that a weight becomes (safetensors_export.h)  */
     CALM_EXPORT_EXPERTS,      /* weights of all experts (gguf_layout.h)                           */
+    CALM_EXPORT_STREAMS,      /* matrices NAME.0, NAME.1 and so on of streams (gguf_layout.h)     */
+    CALM_EXPORT_ZEROS,        /* of no tensor that counts (gguf_layout.h)                         */
     CALM_EXPORT_ROPE_FACTORS, /* of no tensor of the checkpoint (gguf_layout.h)                   */
     CALM_EXPORT_DENSE,        /* the same: a layer that modules.json lists behind the pooling     */
 } calm_export_part_kind;

@@ -103,7 +103,7 @@ static void add_windows(builder *b, int64_t n_blocks)
         calm_json_set(b->config, "sliding_window", calm_json_new_null());
         calm_json_set_int(b->config, "sliding_window_pattern", 1);
     }
-    if (!is_gemma(b) && !quarter && !calm_gguf_is_family(b, "gpt_oss"))
+    if (!is_gemma(b) && !quarter && !calm_gguf_is_family(b, "gpt_oss") && !b->list->as->shares)
         return;
     calm_json *types = calm_json_new_array();
     calm_gguf_set_size(b, "sliding_window", "attention.sliding_window", is_gemma3(b) ? 1024 : 4096);
@@ -271,7 +271,7 @@ static int64_t take_kv(builder *b, int64_t heads)
     /* One in llama.cpp, which makes one head of all. */
     if (b->list->arch->latent)
         return heads;
-    if (!(b->list->as->convs || b->list->as->scans) || !key || !key->array)
+    if (!(b->list->as->convs || b->list->as->scans || b->list->as->shares) || !key || !key->array)
         return calm_gguf_take_size(b, "attention.head_count_kv", heads);
     /* calm has one number for all blocks that attend; with Mamba-2 there may be none. */
     return calm_gguf_take_first(b, "attention.head_count_kv", b->list->as->scans ? heads : 0);
@@ -314,6 +314,7 @@ static void add_experts(builder *b)
                                             {"minimax_m2", "num_local_experts", "num_experts_per_tok"},
                                             {"phimoe", "num_local_experts", "num_experts_per_tok"},
                                             {"gpt_oss", "num_local_experts", "num_experts_per_tok"},
+                                            {"gemma4", "num_experts", "top_k_experts"},
                                             {NULL, "num_experts", "num_experts_per_tok"}};
     size_t of = 0;
     const bool shared = calm_gguf_is_family(b, "qwen2_moe") || calm_gguf_is_family(b, "qwen3_5_moe")
@@ -391,9 +392,10 @@ static void build(builder *b)
     /* Of latent attention the part that turns. */
     const int64_t head_dim = latent ? calm_gguf_take_size(b, "rope.dimension_count", 0)
                                     : calm_gguf_take_size(b, "attention.key_length", quotient);
-    /* Blocks of one sublayer have a list. */
-    const int64_t inner = b->list->as->single ? calm_gguf_take_first(b, "feed_forward_length", 1)
-                                              : calm_gguf_take_size(b, "feed_forward_length", 0);
+    /* Blocks of one sublayer have a list, others may. */
+    const int64_t inner = b->list->as->single   ? calm_gguf_take_first(b, "feed_forward_length", 1)
+                          : b->list->as->shares ? calm_gguf_take_first(b, "feed_forward_length", 0)
+                                                : calm_gguf_take_size(b, "feed_forward_length", 0);
     const int64_t context = calm_gguf_take_size(b, "context_length", 0);
     /* The size of the table, not of the token list: checkpoints pad their tables. */
     const int64_t vocab = table ? (int64_t)table->dims[1] : 1;
@@ -418,9 +420,9 @@ static void build(builder *b)
         calm_gguf_set_number(config, eps, calm_gguf_take_number(b, "attention.layer_norm_epsilon", 0));
     else
         calm_gguf_set_number(config, eps, calm_gguf_take_number(b, "attention.layer_norm_rms_epsilon", 0));
+    const bool gelu = is_gemma(b) || b->list->as->shares || calm_gguf_is_family(b, "starcoder2");
     if (!own)
-        calm_json_set_string(config, "hidden_act",
-                             is_gemma(b) || calm_gguf_is_family(b, "starcoder2") ? "gelu_pytorch_tanh" : "silu");
+        calm_json_set_string(config, "hidden_act", gelu ? "gelu_pytorch_tanh" : "silu");
     /* A file without output.weight uses the embedding. */
     calm_json_set_bool(config, "tie_word_embeddings",
                        b->list->as->fixed_head || !calm_gguf_has_tensor(b, "output.weight"));
@@ -430,8 +432,10 @@ static void build(builder *b)
         if (calm_gguf_is_family(b, "llama"))
             calm_json_set_bool(config, "mlp_bias", calm_gguf_has_tensor(b, "blk.0.ffn_down.bias"));
     }
-    add_rope(b, context);
+    if (!b->list->as->shares)
+        add_rope(b, context);
     add_windows(b, n_blocks);
+    calm_gguf_add_sharing(b, n_blocks, inner);
     add_gemma(b, n_blocks, hidden, heads, head_dim);
     add_others(b, head_dim);
     add_latent(b);

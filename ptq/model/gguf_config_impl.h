@@ -51,6 +51,9 @@ void calm_gguf_add_encoder(calm_gguf_config_builder *b, int64_t n_blocks, int64_
 /* Mamba-2's settings, and which block holds what (gguf_config_mamba.c). */
 void calm_gguf_add_scans(calm_gguf_config_builder *b, int64_t n_blocks, int64_t hidden);
 
+/* Gemma 3n's and 4's widths, rotary embeddings and experts, and what blocks share (gguf_config_gemma4.c). */
+void calm_gguf_add_sharing(calm_gguf_config_builder *b, int64_t n_blocks, int64_t inner);
+
 /* Is it calm's family of this name? */
 static inline bool calm_gguf_is_family(const calm_gguf_config_builder *b, const char *name)
 {

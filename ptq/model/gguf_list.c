@@ -151,11 +151,16 @@ static calm_status find_factor(calm_ctx *ctx, const calm_gguf_list *list, const 
                                const calm_gguf_tensor **out)
 {
     const char *dot = strrchr(stored->name, '.');
-    char name[CALM_GGUF_NAME_MAX + 1];
+    char name[CALM_GGUF_NAME_MAX + 1], *own;
     *out = NULL;
     if (stored->n_dims < 2 || !dot || strcmp(dot, ".weight") != 0)
         return CALM_OK;
     snprintf(name, sizeof name, "%.*s.scale", (int)(dot - stored->name), stored->name);
+    /* A tensor of checkpoints in some families. */
+    CALM_TRY(calm_gguf_name_of(ctx, list->arch, list->as, "", &(calm_gguf_spot){.name = name, .expert = CALM_NO_EXPERT},
+                               &own));
+    if (own)
+        return CALM_OK;
     const calm_gguf_tensor *found = calm_gguf_find_tensor(list->file, name);
     const size_t expected = stored->n_dims == 3 ? stored->dims[2] : 1;
     if (found && (found->type != CALM_GGML_F32 || found->n_dims != 1 || found->dims[0] != expected))

@@ -9,8 +9,9 @@
 #include "ptq/base/text.h"
 #include "ptq/model/kind.h"
 
-/* Words of a block: three for a role, which two kinds may list, one for a norm or another tensor, two of a router. */
-#define MOST_WORDS (6 * CALM_N_ROLES + CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + 2)
+/* Words of a block: three for a role, which two kinds may list, one for a norm or another tensor, two of a router, four
+ * of what follows the sublayers, eight of streams. */
+#define MOST_WORDS (6 * CALM_N_ROLES + CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + 14)
 
 /* Quirks are those of llama.cpp's convert_hf_to_gguf.py and of its loaders. */
 static const calm_gguf_arch all[] = {
@@ -36,6 +37,9 @@ static const calm_gguf_arch all[] = {
     {.name = "nomic-bert", .family = "nomic_bert", .both_ways = true, .bare = true, .square = true},
     {.name = "modern-bert", .family = "modernbert", .both_ways = true, .bare = true, .square = true},
     {.name = "eurobert", .family = "eurobert", .both_ways = true, .bare = true},
+    {.name = "gemma3n", .family = "gemma3n", .shares = true},
+    {.name = "gemma4", .family = "gemma4", .shares = true},
+    {.name = "gemma4", .family = "gemma4", .shares = true, .experts = true, .norm_top_k = true},
     {.name = "olmo2", .family = "olmo2", .own_head = true, .square = true},
     {.name = "olmo2", .family = "olmo3", .own_head = true, .square = true, .quarter = true, .windows = true},
     {.name = "smollm3", .family = "smollm3", .permuted = true, .quarter = true},
@@ -177,6 +181,33 @@ static void add_role(const calm_arch *arch, const calm_gguf_arch *as, const calm
                                .form = form_in(as, role->form)};
 }
 
+/* What follows the sublayers. */
+static void add_tail(const calm_tail_names *tail, word *words, size_t *n)
+{
+    if (!tail)
+        return;
+    if (tail->scale)
+        words[(*n)++] = (word){.module = tail->scale, .word = "layer_output_scale.weight", .whole = true};
+    add(words, n, tail->gate, "inp_gate");
+    add(words, n, tail->projection, "proj");
+    add(words, n, tail->norm, "post_norm");
+}
+
+/* Of streams (streams.h), what is in a block. */
+static void add_streams(const calm_stream_names *names, word *words, size_t *n)
+{
+    if (!names)
+        return;
+    add(words, n, names->router_norm, "altup_router_norm");
+    add(words, n, names->router, "altup_router");
+    add(words, n, names->predict, "altup_predict_coef");
+    add(words, n, names->correct, "altup_correct_coef");
+    words[(*n)++] = (word){.module = names->scale, .word = "altup_correct_scale.weight", .whole = true};
+    add(words, n, names->left, "laurel_l");
+    add(words, n, names->right, "laurel_r");
+    add(words, n, names->laurel_norm, "laurel_post_norm");
+}
+
 /* All of a family's; their number. */
 static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word words[MOST_WORDS])
 {
@@ -207,21 +238,42 @@ static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word w
         words[n++] = (word){.module = names->moe.choice_bias, .word = CALM_GGUF_CHOICE_BIAS, .whole = true};
     add(words, &n, names->moe.router, "ffn_gate_inp");
     add(words, &n, names->moe.shared_gate, "ffn_gate_inp_shexp");
+    add_tail(names->tail, words, &n);
+    add_streams(names->streams, words, &n);
     return n;
 }
 
-/* Modules outside of the blocks, behind the prefix, and their words. */
-#define N_OUTER 5
+/* A module outside of the blocks, behind the prefix, NULL where the family has none; and llama.cpp's word for it. */
+typedef struct outer_word {
+    const char *module, *word;
+    calm_gguf_form form;
+    bool bias;      /* it may have one */
+    bool copies;    /* MODULE.0, MODULE.1 and so on, which are one tensor of three dimensions there */
+} outer_word;
 
-static void list_outer(const calm_arch *arch, const calm_gguf_arch *as, word out[N_OUTER])
+#define OUTER_WORDS 10
+#define SPLIT_WORD  "altup_proj"
+#define MERGE_WORD  "altup_unembd_proj"
+
+static void list_outer(const calm_arch *arch, const calm_gguf_arch *as, outer_word words[OUTER_WORDS])
 {
-    const calm_ends none = {0}, *ends = arch->ends ? arch->ends : &none;
-    const calm_gguf_form later = as && as->padded ? CALM_GGUF_LATER_ROWS : CALM_GGUF_AS_IS;
-    out[0] = (word){.module = arch->names->embed, .word = "token_embd"};
-    out[1] = (word){.module = arch->names->final_norm, .word = as && as->final_norm ? as->final_norm : "output_norm"};
-    out[2] = (word){.module = ends->norm, .word = "token_embd_norm"};
-    out[3] = (word){.module = ends->positions, .word = "position_embd", .form = later};
-    out[4] = (word){.module = ends->types, .word = "token_types"};
+    const calm_ends no_ends = {0}, *ends = arch->ends ? arch->ends : &no_ends;
+    const calm_tail_names no_tail = {0}, *tail = arch->names->tail ? arch->names->tail : &no_tail;
+    const calm_stream_names none = {0}, *streams = arch->names->streams ? arch->names->streams : &none;
+    const bool biased = calm_arch_norm_biased(arch);
+    const outer_word list[OUTER_WORDS] = {
+        {.module = arch->names->embed, .word = "token_embd"},
+        {.module = arch->names->final_norm, .word = as && as->final_norm ? as->final_norm : "output_norm", .bias = biased},
+        {.module = ends->norm, .word = "token_embd_norm", .bias = biased},
+        {.module = ends->positions, .word = "position_embd",
+         .form = as && as->padded ? CALM_GGUF_LATER_ROWS : CALM_GGUF_AS_IS},
+        {.module = ends->types, .word = "token_types"},
+        {.module = tail->table, .word = "per_layer_token_embd"},
+        {.module = tail->context, .word = "per_layer_model_proj"},
+        {.module = tail->context_norm, .word = "per_layer_proj_norm"},
+        {.module = streams->split, .word = SPLIT_WORD, .copies = true},
+        {.module = streams->merge, .word = MERGE_WORD, .copies = true}};
+    memcpy(words, list, sizeof list);
 }
 
 /* ".weight" or ".bias" at the end of a name; NULL for another end. */
@@ -344,13 +396,28 @@ static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const cal
     return CALM_OK;
 }
 
+/* Is text [n] the module, or one of its copies, whose number is *expert then? */
+static bool is_outer(const outer_word *w, const char *text, size_t n, long *expert)
+{
+    const size_t length = w->module && w->copies ? strlen(w->module) : 0;
+    const char *at = text + length + 1;
+    size_t number;
+    if (!length)
+        return is_word(text, n, w->module);
+    if (n <= length || strncmp(text, w->module, length) != 0 || text[length] != '.' || !take_number(&at, &number)
+        || at != text + n + 1)
+        return false;
+    *expert = (long)number;
+    return true;
+}
+
 calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
                               const char *tensor, calm_gguf_spot *out, bool *known)
 {
     const calm_names *names = arch->names;
     const size_t length = strlen(prefix), n_blocks = strlen(names->blocks);
     const char *rest = strncmp(tensor, prefix, length) == 0 ? tensor + length : NULL, *dot = ending(tensor);
-    word outer[N_OUTER];
+    outer_word words[OUTER_WORDS];
     const char *head;
     size_t block;
     *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
@@ -360,11 +427,11 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
         const char *at = rest + n_blocks + 1;
         return take_number(&at, &block) ? spot_in_block(ctx, arch, as, at, block, out, known) : CALM_OK;
     }
-    list_outer(arch, as, outer);
-    for (int i = 0; i < N_OUTER && rest && dot && !out->name; i++)
-        if (is_word(rest, (size_t)(dot - rest), outer[i].module)) {
-            take_form(&outer[i], out);
-            CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "%s%s", outer[i].word, dot));
+    list_outer(arch, as, words);
+    for (int i = 0; i < OUTER_WORDS && rest && dot && !out->name; i++)
+        if (dot >= rest && is_outer(&words[i], rest, (size_t)(dot - rest), &out->expert)) {
+            out->form = words[i].form;
+            CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "%s%s", words[i].word, dot));
         }
     /* The head alone stands outside of the prefix; files of encoders have none. */
     CALM_TRY(calm_head_module(ctx, names, prefix, &head));
@@ -379,6 +446,8 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
 size_t calm_gguf_experts_in(const calm_gguf_tensor *tensor)
 {
     const char *name = tensor->name, *dot = strrchr(name, '.');
+    if (strcmp(name, SPLIT_WORD ".weight") == 0 || strcmp(name, MERGE_WORD ".weight") == 0)
+        return tensor->n_dims == 3 ? tensor->dims[2] : 0;
     if (strncmp(name, "blk.", 4) != 0 || !dot || dot - name <= 5 || strncmp(dot - 5, "_exps", 5) != 0)
         return 0;
     return tensor->n_dims == 3                                  ? tensor->dims[2]
@@ -420,37 +489,28 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cal
     return CALM_OK;
 }
 
-/* The module outside of the blocks whose tensor this is; norms alone have biases, where the family's have. */
-static bool outer_of(const calm_arch *arch, const calm_gguf_arch *as, const char *name, word *out)
-{
-    const char *dot = ending(name);
-    word outer[N_OUTER];
-    list_outer(arch, as, outer);
-    for (int i = 0; dot && i < N_OUTER; i++) {
-        *out = outer[i];
-        if (outer[i].module && is_word(name, (size_t)(dot - name), outer[i].word))
-            return strcmp(dot, ".weight") == 0 || (strstr(outer[i].word, "norm") && calm_arch_norm_biased(arch));
-    }
-    return false;
-}
-
 calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
                               calm_gguf_spot *spot, char **out)
 {
     const calm_names *names = arch->names;
     const char *dot = ending(spot->name);
-    word outer;
+    outer_word words[OUTER_WORDS];
     *out = NULL;
     take_form(&(word){0}, spot);
+    list_outer(arch, as, words);
+    for (int i = 0; i < OUTER_WORDS && dot && !*out; i++)
+        if (words[i].module && is_word(spot->name, (size_t)(dot - spot->name), words[i].word)
+            && words[i].copies == (spot->expert >= 0) && (strcmp(dot, ".weight") == 0 || words[i].bias)) {
+            spot->form = words[i].form;
+            CALM_TRY(words[i].copies ? calm_strf(ctx, ctx->out, out, "%s%s.%ld%s", prefix, words[i].module,
+                                                 spot->expert, dot)
+                                     : calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, words[i].module, dot));
+        }
     if (strncmp(spot->name, "blk.", 4) == 0)
         CALM_TRY(name_in_block(ctx, arch, as, prefix, spot, out));
-    else if (outer_of(arch, as, spot->name, &outer)) {
-        take_form(&outer, spot);
-        CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s%s", prefix, outer.module, dot));
-    } else if (!names->head || as->both_ways)
-        return CALM_OK;
-    else if (strcmp(spot->name, "output.weight") == 0
-             || (strcmp(spot->name, "output.bias") == 0 && as->head_bias))
+    else if (!*out && names->head && !as->both_ways
+             && (strcmp(spot->name, "output.weight") == 0
+                 || (strcmp(spot->name, "output.bias") == 0 && as->head_bias)))
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s%s", names->head, ending(spot->name)));
     spot->plus_one = *out && adds_one(arch, *out);
     return CALM_OK;

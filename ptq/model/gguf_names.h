@@ -13,6 +13,9 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/gguf_order.h"
 
+/* By what rope_freqs.weight divides angles of pairs that stand. */
+#define CALM_GGUF_STANDS 1e30F
+
 /* A family as llama.cpp has it. */
 typedef struct calm_gguf_arch {
     const char *name;      /* "general.architecture": "qwen3moe"                                               */
@@ -46,6 +49,7 @@ typedef struct calm_gguf_arch {
     bool untyped;          /* of families under one name the one without types of tokens                      */
     bool chunks;           /* blocks attend within chunks, and some or all have experts                       */
     bool single;           /* a block is one sublayer                                                         */
+    bool shares;           /* the last blocks may share keys, each may have an input of the token's id (tail.h) */
     bool halves;           /* gate and up, one matrix in checkpoints, are two tensors                         */
     bool shared_alone;     /* what stands next to experts has the words of a shared expert alone              */
     bool sigmoid;          /* of families under one name one whose router takes sigmoids                      */

@@ -12,7 +12,8 @@
 calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
                               calm_gguf_spot *spot, char **out);
 
-/* Of a tensor that holds a matrix, or a bias, of each expert: their number; 0: it is no such tensor. */
+/* Of a tensor that holds a matrix, or a bias, of each expert, or a matrix of each stream but one: their number; 0: it
+ * is no such tensor. */
 size_t calm_gguf_experts_in(const calm_gguf_tensor *tensor);
 
 #endif

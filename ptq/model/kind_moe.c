@@ -7,14 +7,19 @@
 /* The router's, of the mixture as a whole; the other is an expert's. */
 static const calm_hook hooks[] = {CALM_HOOK_GATE, CALM_HOOK_ROUTER_LOGITS};
 
-/* llama.cpp's word is the router's.  The others are Gemma 4's: its router has a norm with a separate weight, its
- * experts one before and one behind all of them, and the MLP next to them one behind it (moe.c). */
+/* llama.cpp's word of the first is the router's.  The others are Gemma 4's: its router has a norm with a separate
+ * weight, its experts one before and one behind all of them, and the MLP next to them one behind it (moe.c). */
 static const calm_kind_plain plains[] = {{.plain = CALM_PLAIN_ROUTER_BIAS, .form = CALM_PLAIN_TENSOR},
-                                         {.plain = CALM_PLAIN_ROUTER_SCALE, .form = CALM_PLAIN_TENSOR},
-                                         {.plain = CALM_PLAIN_EXPERT_SCALE, .form = CALM_PLAIN_TENSOR},
-                                         {.plain = CALM_PLAIN_EXPERTS_NORM, .form = CALM_PLAIN_FAMILY_NORM},
-                                         {.plain = CALM_PLAIN_EXPERTS_OUT_NORM, .form = CALM_PLAIN_FAMILY_NORM},
-                                         {.plain = CALM_PLAIN_SHARED_OUT_NORM, .form = CALM_PLAIN_FAMILY_NORM}};
+                                         {.plain = CALM_PLAIN_ROUTER_SCALE, .form = CALM_PLAIN_TENSOR,
+                                          .word = "ffn_gate_inp.scale"},
+                                         {.plain = CALM_PLAIN_EXPERT_SCALE, .form = CALM_PLAIN_TENSOR,
+                                          .word = "ffn_down_exps.scale"},
+                                         {.plain = CALM_PLAIN_EXPERTS_NORM, .form = CALM_PLAIN_FAMILY_NORM,
+                                          .word = "pre_ffw_norm_2"},
+                                         {.plain = CALM_PLAIN_EXPERTS_OUT_NORM, .form = CALM_PLAIN_FAMILY_NORM,
+                                          .word = "post_ffw_norm_2"},
+                                         {.plain = CALM_PLAIN_SHARED_OUT_NORM, .form = CALM_PLAIN_FAMILY_NORM,
+                                          .word = "post_ffw_norm_1"}};
 
 static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
 {

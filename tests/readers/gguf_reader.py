@@ -6,6 +6,9 @@
     gguf_reader.py logits LIMIT MODEL FOLDER [MODEL FOLDER]...
                                               llama.cpp's logits and those of transformers with the file's dequantized weights
                                               differ by less than LIMIT of their standard deviation
+    gguf_reader.py wide LIMIT MODEL FOLDER [MODEL FOLDER]...
+                                              the same of a quantized file that gguf widens to float32: llama.cpp rounds what
+                                              its quantized products read to 8 bits, after which a router may choose others
     gguf_reader.py rows LIMIT MODEL FOLDER [MODEL FOLDER]...
                                               the same of an encoder's hidden rows, with llama.cpp's GELU in transformers
     gguf_reader.py sentences LIMIT MODEL FOLDER [MODEL FOLDER]...
@@ -19,7 +22,9 @@
 
 import json
 import math
+import os
 import sys
+import tempfile
 
 import numpy
 
@@ -126,6 +131,11 @@ def torch_model(model, folder):
         values = fused_experts.fuse(values, out)
     # GGUF has a convolution by channels as a matrix.
     values = {k: v.reshape(out.state_dict()[k].shape) if k.endswith("conv.weight") else v for k, v in values.items()}
+    # Gemma 3n's loader wants keys of blocks that share those of others, and rows for all ids.
+    values = {k: v for k, v in values.items() if k in out.state_dict() or v.any()}
+    table = "model.embed_tokens_per_layer.weight"
+    if table in values:
+        values[table] = values[table][: len(out.state_dict()[table])]
     missing, extra = out.load_state_dict(values, strict=False)
     assert not extra and set(missing) <= {"lm_head.weight"}, (missing, extra)
     out.tie_weights()
@@ -133,7 +143,8 @@ def torch_model(model, folder):
 
 
 def use_table(model):
-    """GELU as ggml computes it: by tanh, of float16, from a table of float16, of -10 < x < 10."""
+    """GELU as ggml's CPU kernels have it: by tanh, from a table of float16 over float16, of -10 < x < 10.  True where the
+    model has one."""
     import torch
 
     class Table(torch.nn.Module):
@@ -141,11 +152,13 @@ def use_table(model):
             y = torch.nn.functional.gelu(x.half().float(), approximate="tanh").half().float()
             return torch.where(x <= -10, torch.zeros_like(x), torch.where(x >= 10, x, y))
 
+    found = False
     for module in model.modules():
         for name, child in list(module.named_children()):
             if "GELU" in type(child).__name__:
                 setattr(module, name, Table())
-    return model
+                found = True
+    return found
 
 
 def encoder(model):
@@ -202,7 +215,8 @@ def check_sentences(model, folder):
     from tokenizers import Tokenizer
 
     engine = llama(folder, embedding=True, n_ubatch=1024)
-    reference, tokenizer = use_table(encoder(model)), Tokenizer.from_file(f"{model}/tokenizer.json")
+    reference, tokenizer = encoder(model), Tokenizer.from_file(f"{model}/tokenizer.json")
+    use_table(reference)
     tokenizer.no_padding()
     mode = "mean"
     if os.path.exists(f"{model}/1_Pooling/config.json"):
@@ -269,7 +283,7 @@ def loss(logits, ids):
                   logits[numpy.arange(len(ids) - 1), ids[1:]]).sum())
 
 
-def check_logits(model, folder):
+def check_logits(model, folder, name=None):
     """llama.cpp computes what transformers does, but for its kernels' rounding."""
     import torch
 
@@ -281,11 +295,51 @@ def check_logits(model, folder):
     ids = [(7 * i * i + 3 * i + 1) % min(reference.config.vocab_size, 61) for i in range(min(48, window))]
     engine.eval(ids)
     found = numpy.array(engine.scores[: len(ids)], dtype=numpy.float64)
-    with torch.no_grad():
-        expected = reference(torch.tensor([ids])).logits[0].numpy().astype(numpy.float64)
-    error = numpy.abs(found - expected).max() / expected.std()
-    print(f"{folder}: logits differ by {error:.2g} of their standard deviation")
+    deviation = torch.std
+    if hasattr(reference.config, "activation_sparsity_pattern"):
+        # llama.cpp's gaussian_topk divides by n - 1.
+        torch.std = lambda x, **more: deviation(x, **{**more, "unbiased": True})
+
+    def apart():
+        with torch.no_grad():
+            expected = reference(torch.tensor([ids])).logits[0].numpy().astype(numpy.float64)
+        return numpy.abs(found - expected).max() / expected.std()
+
+    error, table = apart(), ""
+    if use_table(reference):
+        plain, error = error, apart()
+        table = f", {error:.2g} with its table of GELU"
+    torch.std = deviation
+    print(f"{name or folder}: logits differ by {plain if table else error:.2g} of their standard deviation{table}")
     return error
+
+
+def widen(folder, path):
+    """The file of a folder with the values of its codes in float32, its keys as they are."""
+    import gguf
+
+    reader = gguf.GGUFReader(f"{folder}/model.gguf")
+    writer = gguf.GGUFWriter(path, reader.get_field("general.architecture").contents())
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            items = field.types[-1] if field.types[0] == gguf.GGUFValueType.ARRAY else None
+            writer.add_key_value(name, field.contents(), field.types[0], sub_type=items)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return any(gguf.GGML_QUANT_SIZES[t.tensor_type][0] > 1 for t in reader.tensors)
+
+
+def check_wide(model, folder):
+    with tempfile.TemporaryDirectory() as wide:
+        if not widen(folder, f"{wide}/model.gguf"):
+            print(f"{folder}: no matrix has whole blocks")
+            return 0.0
+        os.symlink(os.path.abspath(f"{folder}/calm.safetensors"), f"{wide}/calm.safetensors")
+        return check_logits(model, wide, f"{folder}, widened")
 
 
 def check_same(model, folder, path):
@@ -344,8 +398,8 @@ def main():
     if mode == "blocks":
         check_blocks(*words)
         return
-    if mode in ("logits", "rows", "sentences"):    # LIMIT MODEL FOLDER [MODEL FOLDER]...
-        compare = {"logits": check_logits, "rows": check_rows, "sentences": check_sentences}[mode]
+    if mode in ("logits", "rows", "sentences", "wide"):    # LIMIT MODEL FOLDER [MODEL FOLDER]...
+        compare = {"logits": check_logits, "rows": check_rows, "sentences": check_sentences, "wide": check_wide}[mode]
         errors = [compare(m, f) for m, f in zip(words[1::2], words[2::2])]
         assert errors and all(error < float(words[0]) for error in errors), "too far apart"    # max() forgets a NaN
         return

@@ -47,9 +47,9 @@ for name in llama llama3_rope mistral qwen2 qwen2_yarn qwen2_untied qwen3 qwen3_
     pairs="$pairs $work/$name $work/out-$name"
 done
 
-families=${fixtures%/models}/families
-for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe glm4 glm4_moe glm4_moe_lite granite granitemoe granitemoehybrid \
-    hunyuan_v1_dense lfm2 lfm2_moe minimax_m2 ministral3 mixtral olmoe seed_oss starcoder2 wrapper_gemma3; do
+families=${fixtures%/models}/families wide=
+for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe gemma4_moe_text gemma4_text glm4 glm4_moe glm4_moe_lite granite granitemoe granitemoehybrid \
+    hunyuan_v1_dense lfm2 lfm2_moe minimax_m2 ministral3 mixtral olmoe seed_oss starcoder2 wrapper_gemma3 wrapper_gemma4; do
     [ -d "$families/$name" ] || continue
     # Another set of fixtures may have options that llama.cpp has not.
     write_gguf "$families/$name" float "$work/out-$name" f32 >"$work/said" 2>&1 || {
@@ -58,6 +58,9 @@ for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe glm4 glm4_moe glm4_moe
         continue
     }
     pairs="$pairs $families/$name $work/out-$name"
+    # Codes move with their rows; what other schemes hold is of the same layout.
+    write_gguf "$families/$name" w4a16_g32,w8a16_g32 "$work/quantized-$name" f32 >"$work/said" || { cat "$work/said"; exit 1; }
+    wide="$wide $families/$name $work/quantized-$name"
 done
 
 # shellcheck disable=SC2086
@@ -66,6 +69,8 @@ read_with parse $folders
     { echo "SKIP: a part, what llama.cpp shows: no Python with llama-cpp-python, torch and transformers (CALM_PYTHON names one that has them)"; exit 0; }
 # shellcheck disable=SC2086
 [ -z "$pairs" ] || read_with logits 0.01 $pairs
+# shellcheck disable=SC2086
+[ -z "$wide" ] || read_with wide 0.01 $wide
 # Encoders.  A GELU's input in the middle of two float16 may round either way: 2^-10 of one activation in each block, and
 # sums in float32.  Embeddings have the length 1 and are mostly means, in which a row of many counts less.  Of XLM-R's fixture
 # the tokenizer has a normal form that llama.cpp knows from a character map alone.

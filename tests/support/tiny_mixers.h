@@ -51,7 +51,7 @@ static const tensor_row lfm2_moe[] = {LFM2, LFM2_MLP("feed_forward", 'M', DENSE)
 #define STREAMS   3    /* of Gemma 3n */
 
 #define INPUTS                                                                                               \
-    {"model.embed_tokens_per_layer.weight", 'V', 'n', ALWAYS},                                               \
+    {"model.embed_tokens_per_layer.weight", 'k', 'n', ALWAYS},                                               \
     {"model.per_layer_model_projection.weight", 'n', 'D', ALWAYS},                                           \
     {"model.per_layer_projection_norm.weight", 'p', 0, ALWAYS},                                              \
     {L "per_layer_input_gate.weight", 'p', 'D', ALWAYS}, {L "per_layer_projection.weight", 'D', 'p', ALWAYS}, \
@@ -81,11 +81,20 @@ static const tensor_row gemma3n[] = {
     {L "self_attn.k_proj.weight", 'K', 'D', ODD_OWN}, {L "self_attn.v_proj.weight", 'K', 'D', ODD_OWN}, MLP(ALWAYS),
     {L "altup.router_norm.weight", 'D', 0, ALWAYS}, {L "altup.modality_router.weight", 'S', 'D', ALWAYS},
     {L "altup.prediction_coefs.weight", '9', 'S', ALWAYS}, {L "altup.correction_coefs.weight", 'S', 'S', ALWAYS},
-    {L "altup.correct_output_scale", 'D', 0, ALWAYS}, {L "laurel.linear_left.weight", 'p', 'D', ALWAYS},
-    {L "laurel.linear_right.weight", 'D', 'p', ALWAYS}, {L "laurel.post_laurel_norm.weight", 'D', 0, ALWAYS},
+    {L "altup.correct_output_scale", 'D', 0, ALWAYS}, {L "laurel.linear_left.weight", 'L', 'D', ALWAYS},
+    {L "laurel.linear_right.weight", 'D', 'L', ALWAYS}, {L "laurel.post_laurel_norm.weight", 'D', 0, ALWAYS},
     {"model.altup_projections.0.weight", 'D', 'D', ALWAYS}, {"model.altup_projections.1.weight", 'D', 'D', ALWAYS},
+    {"model.altup_projections.2.weight", 'D', 'D', USUAL},
     {"model.altup_unembed_projections.0.weight", 'D', 'D', ALWAYS},
-    {"model.altup_unembed_projections.1.weight", 'D', 'D', ALWAYS}, HEAD, {0}};
+    {"model.altup_unembed_projections.1.weight", 'D', 'D', ALWAYS},
+    {"model.altup_unembed_projections.2.weight", 'D', 'D', USUAL}, HEAD, {0}};
+
+/* Has Gemma 3n the numbers and widths of published models, which llama.cpp has in its code, and rows for all ids but
+ * one?  So the model's own members say. */
+static bool has_usual_streams(const tiny_model *m)
+{
+    return m->extra && strstr(m->extra, "altup_coef_clip");
+}
 
 /* Sizes that those two alone have. */
 static size_t gemma4_size(const tiny_model *m, char size)
@@ -94,10 +103,12 @@ static size_t gemma4_size(const tiny_model *m, char size)
     case 'X': return 2 * m->n_heads * m->head_dim;
     case 'y': return 2 * m->n_kv * m->head_dim;
     case 'z': return 2 * m->head_dim;
-    case 'p': return PER_LAYER;
-    case 'n': return m->n_blocks * PER_LAYER;
-    case 'S': return STREAMS;
-    case '9': return STREAMS * STREAMS;
+    case 'p': return has_usual_streams(m) ? 256 : PER_LAYER;
+    case 'n': return m->n_blocks * gemma4_size(m, 'p');
+    case 'k': return m->vocab - has_usual_streams(m);
+    case 'L': return has_usual_streams(m) ? 64 : PER_LAYER;
+    case 'S': return has_usual_streams(m) ? 4 : STREAMS;
+    case '9': return gemma4_size(m, 'S') * gemma4_size(m, 'S');
     default: return 0;
     }
 }
@@ -124,11 +135,15 @@ static const char *gemma3n_text(const tiny_model *model)
     const char *types = "", *shares = "";
     for (size_t i = 0; i < model->n_blocks; i++) {
         types = test_format("%s%s\"%s\"", types, i ? ", " : "", i % 2 ? "full_attention" : "sliding_attention");
-        shares = test_format("%s%s%s", shares, i ? ", " : "", i % 2 ? "0.0" : "0.75");
+        shares = test_format("%s%s%s", shares, i ? ", " : "", has_usual_streams(model) ? i < 10 ? "0.95" : "0.0"
+                                                              : i % 2                  ? "0.0" : "0.75");
     }
     return test_format(", \"layer_types\": [%s], \"activation_sparsity_pattern\": [%s], "
-                       "\"num_kv_shared_layers\": %zu, \"vocab_size_per_layer_input\": %zu", types, shares,
-                       n_shared(model), model->vocab);
+                       "\"num_kv_shared_layers\": %zu, \"vocab_size_per_layer_input\": %zu, "
+                       "\"hidden_size_per_layer_input\": %zu, \"altup_num_inputs\": %zu, \"altup_active_idx\": %d, "
+                       "\"laurel_rank\": %zu", types, shares, n_shared(model), gemma4_size(model, 'k'),
+                       gemma4_size(model, 'p'), gemma4_size(model, 'S'), !has_usual_streams(model),
+                       gemma4_size(model, 'L'));
 }
 
 #define MAMBA(m, when)                                                                                       \
@@ -174,11 +189,8 @@ static size_t key_dim(const tiny_model *m)
     "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 7"
 #define DELTAS(more)                                                                                         \
     ROTARY ", \"linear_num_key_heads\": 2, \"linear_conv_kernel_dim\": 4" more
-#define GEMMA4                                                                                               \
-    "\"hidden_activation\": \"gelu_pytorch_tanh\", \"rms_norm_eps\": 1e-6, \"sliding_window\": 12, "            \
-    "\"hidden_size_per_layer_input\": 8"
-#define GEMMA3N                                                                                              \
-    GEMMA4 ", \"altup_num_inputs\": 3, \"altup_active_idx\": 1, \"laurel_rank\": 8"
+#define GEMMA3N "\"hidden_activation\": \"gelu_pytorch_tanh\", \"rms_norm_eps\": 1e-6, \"sliding_window\": 12"
+#define GEMMA4  GEMMA3N ", \"hidden_size_per_layer_input\": 8"
 #define CONVS(more)                                                                                          \
     "\"rope_theta\": 10000.0, \"norm_eps\": 1e-6, \"conv_L_cache\": 4" more
 

@@ -23,16 +23,16 @@ const tiny_model tiny_default = {.hidden = 32, .inner = 48, .n_blocks = 2, .voca
 /* ---- names and shapes ---- */
 
 /* When a tensor is there: always, or only with its own head, by the bias switch, in dense or in sparse blocks,
- * in all blocks but the first, in those with an even number or an odd one, and of these in those that share no keys. */
-typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER, EVEN, ODD, EVEN_OWN, ODD_OWN } condition;
+ * in all blocks but the first, in even or odd ones, of these in those that share no keys, or with USUAL streams. */
+typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER, EVEN, ODD, EVEN_OWN, ODD_OWN, USUAL } condition;
 
 /* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
  * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3
  * three times D, R buckets of distances, H heads, 2 twice Q; of latent attention q rows of all queries, r and l the
  * ranks of queries and of keys, a rows of kv_a, b of kv_b, o columns of o; of delta nets with as many value heads as Q
  * has and two of key_dim() for keys c all channels of the convolution, f those with z, B twice H; of blocks with heads
- * twice as wide X, y, z for Q, K, d; p the width of per-layer inputs, n that of all blocks; of Mamba-2 N twice D, x all
- * channels of the convolution, i rows of its first linear; u twice s. */
+ * twice as wide X, y, z for Q, K, d; p the width of per-layer inputs, n that of all blocks, k rows of their table; S
+ * streams, 9 their square, L the branch; of Mamba-2 N twice D, x the convolution's channels, i its rows, u 2 s. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
@@ -410,7 +410,8 @@ static void add_row(listing *list, const tensor_row *row, size_t block)
                              [EVEN] = block % 2 == 0,
                              [ODD] = block % 2 != 0,
                              [EVEN_OWN] = block % 2 == 0 && block < model->n_blocks - n_shared(model),
-                             [ODD_OWN] = block % 2 != 0 && block < model->n_blocks - n_shared(model)};
+                             [ODD_OWN] = block % 2 != 0 && block < model->n_blocks - n_shared(model),
+                             [USUAL] = has_usual_streams(model)};
     const size_t experts = strchr(row->name, '@') ? model->n_experts : 1;
     for (size_t e = 0; e < experts && is_there[row->when]; e++)
         add(list, row, block, e);

@@ -37,7 +37,7 @@ TEST(both_ways)
         const calm_gguf_arch *as = calm_gguf_arch_in(calm_model_config(model));
         const calm_safetensors *set = calm_model_tensors(model);
         /* No files of these. */
-        const bool has_none = calm_arch_listed("phi3 gemma3n gemma4 mpnet gte", ' ', family);
+        const bool has_none = calm_arch_listed("phi3 mpnet gte", ' ', family);
         ck_assert_msg(!as == has_none, "%s", family);
         for (size_t i = 0; as && i < calm_safetensors_count(set); i++) {
             const char *name = calm_safetensors_at(set, i)->name;
@@ -132,6 +132,21 @@ TEST(known_names)
          0},
         {"llama4", "model.layers.1.self_attn.q_proj.weight", "blk.1.attn_q.weight", -1, false, 0},
         {"embeddinggemma", "model.layers.1.self_attn.q_norm.weight", "blk.1.attn_q_norm.weight", -1, true, 0},
+        {"gemma4", "model.layers.3.router.proj.weight", "blk.3.ffn_gate_inp.weight", -1, false, 0},
+        {"gemma4", "model.layers.3.router.scale", "blk.3.ffn_gate_inp.scale", -1, false, 0},
+        {"gemma4", "model.layers.3.router.per_expert_scale", "blk.3.ffn_down_exps.scale", -1, false, 0},
+        {"gemma4", "model.layers.3.experts.7.down_proj.weight", "blk.3.ffn_down_exps.weight", 7, false, 0},
+        {"gemma4", "model.layers.3.pre_feedforward_layernorm_2.weight", "blk.3.pre_ffw_norm_2.weight", -1, false, 0},
+        {"gemma4", "model.layers.3.post_feedforward_layernorm_1.weight", "blk.3.post_ffw_norm_1.weight", -1, false, 0},
+        {"gemma4", "model.layers.3.post_feedforward_layernorm_2.weight", "blk.3.post_ffw_norm_2.weight", -1, false, 0},
+        {"gemma4", "model.layers.3.layer_scalar", "blk.3.layer_output_scale.weight", -1, false, 0},
+        {"gemma4", "model.layers.3.per_layer_projection.weight", "blk.3.proj.weight", -1, false, 0},
+        {"gemma4", "model.per_layer_model_projection.weight", "per_layer_model_proj.weight", -1, false, 0},
+        {"gemma3n", "model.altup_projections.2.weight", "altup_proj.weight", 2, false, 0},
+        {"gemma3n", "model.altup_unembed_projections.0.weight", "altup_unembd_proj.weight", 0, false, 0},
+        {"gemma3n", "model.layers.3.altup.correct_output_scale", "blk.3.altup_correct_scale.weight", -1, false, 0},
+        {"gemma3n", "model.layers.3.laurel.linear_left.weight", "blk.3.laurel_l.weight", -1, false, 0},
+        {"gemma3n", "model.layers.3.per_layer_input_gate.weight", "blk.3.inp_gate.weight", -1, false, 0},
         {"gpt_oss", "model.layers.3.self_attn.sinks", "blk.3.attn_sinks.weight", -1, false, 0},
         {"gpt_oss", "model.layers.3.mlp.router.bias", "blk.3.ffn_gate_inp.bias", -1, false, 0},
         {"gpt_oss", "model.layers.3.mlp.experts.12.up_proj.bias", "blk.3.ffn_up_exps.bias", 12, false, 0},
@@ -188,9 +203,19 @@ TEST(unknown_names)
                                         "model.layers.0",
                                         "transformer.wte.weight",
                                         "model.layers.0.mlp.up_proj.weight_packed"};
+    /* Numbers that are none, of copies that are one tensor. */
+    static const char *const copies[] = {"model.altup_projections.weight", "model.altup_projections.x.weight",
+                                         "model.altup_projections.01.weight", "model.altup_projections.1.0.weight",
+                                         "model.altup_projections..weight", "model.altup_projections.1.bias.x"};
     static const char *const spots[] = {
         "blk.0.attn_q.scale", "blk.x.attn_q.weight", "blk.0.attn_q",  "blk.",
         "output.bias",        "rope_freqs.weight",   "blk.0..weight", "blk.99999999999999999999.attn_q.weight"};
+    for (size_t i = 0; i < sizeof copies / sizeof *copies; i++) {
+        calm_gguf_spot spot;
+        bool known;
+        ck_ok(calm_gguf_spot_of(ctx, arch_named("gemma3n"), gguf_named("gemma3n"), "model.", copies[i], &spot, &known));
+        ck_assert_msg(!known && spot.expert == CALM_NO_EXPERT, "%s", copies[i]);
+    }
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         calm_gguf_spot spot;
         bool known;

@@ -1,0 +1,14 @@
+/* rope_freqs.weight of a GGUF file: what angles of the rotary embedding are divided by.
+ *
+ * Source: llama.cpp's convert_hf_to_gguf.py (LlamaModel and Gemma4Model.generate_extra_tensors). */
+#ifndef CALM_EXPORT_GGUF_FACTORS_H
+#define CALM_EXPORT_GGUF_FACTORS_H
+
+#include "ptq/model/model.h"
+
+/* Are rope_freqs.weight's factors needed, and those [rotary / 2] of the global embedding into ctx->out: the angles are
+ * divided by them. */
+bool calm_gguf_has_rope_factors(const calm_model *model);
+calm_status calm_gguf_rope_factors(calm_ctx *ctx, const calm_model *model, float **out);
+
+#endif
