@@ -24,54 +24,7 @@ CALM_VECTORIZE void calm_vec_scale(size_t n, float a, float *y)
         y[i] *= a;
 }
 
-typedef float lanes_float __attribute__((vector_size(LANES * sizeof(float))));
-
-/* most = part where that is greater: a comparison gives all ones or zeros in each lane.  No function, since not every
- * machine hands such vectors over. */
-#define RAISE(most, part)                                                                                              \
-    do {                                                                                                               \
-        const __typeof__((part) > (most)) above = (part) > (most);                                                     \
-        (most) = (lanes_float)((above & (__typeof__(above))(part)) | (~above & (__typeof__(above))(most)));            \
-    } while (0)
-
-CALM_VECTORIZE float calm_vec_max(size_t n, const float *x)
-{
-    /* Several at once, since each comparison waits for the one before it; written as vectors, or the compiler would
-     * compare one number at a time. */
-    enum { AT_ONCE = 4 };
-    lanes_float part, most[AT_ONCE];
-    for (size_t k = 0; k < AT_ONCE; k++)
-        most[k] = (lanes_float){0} + x[0];
-    size_t i = 0;
-    for (; i + AT_ONCE * LANES <= n; i += AT_ONCE * LANES)
-        for (size_t k = 0; k < AT_ONCE; k++) {
-            memcpy(&part, x + i + k * LANES, sizeof part);
-            RAISE(most[k], part);
-        }
-    for (; i + LANES <= n; i += LANES) {
-        memcpy(&part, x + i, sizeof part);
-        RAISE(most[0], part);
-    }
-    for (size_t k = 1; k < AT_ONCE; k++)
-        RAISE(most[0], most[k]);
-    float max = most[0][0];
-    for (size_t j = 1; j < LANES; j++)
-        max = most[0][j] > max ? most[0][j] : max;
-    for (; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    return max;
-}
-
-size_t calm_vec_argmax(size_t n, const float *x)
-{
-    const float max = calm_vec_max(n, x);
-    size_t i = 0;
-    while (i + 1 < n && x[i] != max)
-        i++;
-    return i;
-}
-
-CALM_VECTORIZE static double sum(size_t n, const float *x)
+CALM_VECTORIZE double calm_vec_sum(size_t n, const float *x)
 {
     double lane[LANES] = {0}, total = 0;
     size_t i = 0;
@@ -83,19 +36,6 @@ CALM_VECTORIZE static double sum(size_t n, const float *x)
     for (size_t j = 0; j < LANES; j++)
         total += lane[j];
     return total;
-}
-
-CALM_VECTORIZE static void exp_shifted(size_t n, float shift, const float *x, float *out)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = exp_one(x[i] - shift);
-}
-
-/* Two loops: the compiler does not vectorise one that mixes the widths of float and double. */
-double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out)
-{
-    exp_shifted(n, shift, x, out);
-    return sum(n, out);
 }
 
 CALM_VECTORIZE double calm_vec_dot(size_t n, const float *a, const float *b)
@@ -122,29 +62,6 @@ CALM_VECTORIZE double calm_vec_ddot(size_t n, const double *a, const double *b)
     for (size_t j = 0; i < n; i++, j++)
         lane[j] += a[i] * b[i];
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
-}
-
-CALM_VECTORIZE static float exp_sum(size_t n, float scale, float shift, float *x)
-{
-    float lane[LANES] = {0}, sum = 0;
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t j = 0; j < LANES; j++) {
-            x[i + j] = exp_one(scale * (x[i + j] - shift));
-            lane[j] += x[i + j];
-        }
-    for (; i < n; i++) {
-        x[i] = exp_one(scale * (x[i] - shift));
-        lane[i % LANES] += x[i];
-    }
-    for (size_t j = 0; j < LANES; j++)
-        sum += lane[j];
-    return sum;
-}
-
-float calm_vec_softmax_numerators(size_t n, float scale, float *x)
-{
-    return exp_sum(n, scale, calm_vec_max(n, x), x);
 }
 
 CALM_VECTORIZE void calm_vec_silu_mul(size_t n, float *gate, const float *up)
@@ -262,7 +179,7 @@ CALM_VECTORIZE static double squared_deviations(size_t n, const float *x, double
 
 void calm_vec_layernorm_factors(size_t d, const float *x, float eps, float *mean, float *factor)
 {
-    const double exact = sum(d, x) / (double)d, variance = squared_deviations(d, x, exact) / (double)d;
+    const double exact = calm_vec_sum(d, x) / (double)d, variance = squared_deviations(d, x, exact) / (double)d;
     *mean = (float)exact;
     *factor = (float)(1.0 / sqrt(variance + (double)eps));
 }

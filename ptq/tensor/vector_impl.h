@@ -45,6 +45,9 @@ static inline float tanh_one(float z)
     return z2 < 0.390625f ? near : z < 0 ? -far : far; /* 0.625^2 */
 }
 
+/* sum of x[i] in double. */
+double calm_vec_sum(size_t n, const float *x);
+
 /* What a row x [d] is multiplied by in RMSNorm; and in LayerNorm, after its mean is taken off. */
 float calm_vec_rmsnorm_factor(size_t d, const float *x, float eps);
 void calm_vec_layernorm_factors(size_t d, const float *x, float eps, float *mean, float *factor);

@@ -1,0 +1,221 @@
+/* Rows of a softmax: their largest value, exponentials and sums.
+ *
+ * AVX-512 has instructions for what exp_one does in several, and for the rest of a row that fills no vector.  Each
+ * rounds as those do, so that the bytes are the same. */
+#include <stdbool.h>
+
+#include "ptq/base/simd.h"
+#include "ptq/tensor/vector.h"
+#include "ptq/tensor/vector_impl.h"
+
+/* Vectors that are compared at once, since each comparison waits for the one before it. */
+#define AT_ONCE ((size_t)4)
+
+/* ---- in loops that the compiler vectorises ---- */
+
+typedef float lanes_float __attribute__((vector_size(LANES * sizeof(float))));
+
+/* most = part where that is greater: a comparison gives all ones or zeros in each lane.  No function, since not every
+ * machine hands such vectors over. */
+#define RAISE(most, part)                                                                                              \
+    do {                                                                                                               \
+        const __typeof__((part) > (most)) above = (part) > (most);                                                     \
+        (most) = (lanes_float)((above & (__typeof__(above))(part)) | (~above & (__typeof__(above))(most)));            \
+    } while (0)
+
+/* Written as vectors, or the compiler would compare one number at a time. */
+CALM_VECTORIZE static float max_plain(size_t n, const float *x)
+{
+    lanes_float part, most[AT_ONCE];
+    for (size_t k = 0; k < AT_ONCE; k++)
+        most[k] = (lanes_float){0} + x[0];
+    size_t i = 0;
+    for (; i + AT_ONCE * LANES <= n; i += AT_ONCE * LANES)
+        for (size_t k = 0; k < AT_ONCE; k++) {
+            memcpy(&part, x + i + k * LANES, sizeof part);
+            RAISE(most[k], part);
+        }
+    for (; i + LANES <= n; i += LANES) {
+        memcpy(&part, x + i, sizeof part);
+        RAISE(most[0], part);
+    }
+    for (size_t k = 1; k < AT_ONCE; k++)
+        RAISE(most[0], most[k]);
+    float max = most[0][0];
+    for (size_t j = 1; j < LANES; j++)
+        max = most[0][j] > max ? most[0][j] : max;
+    for (; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
+}
+
+CALM_VECTORIZE static void exp_shifted(size_t n, float shift, const float *x, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = exp_one(x[i] - shift);
+}
+
+/* Two loops: the compiler does not vectorise one that mixes the widths of float and double. */
+static double exp_sum_plain(size_t n, float shift, const float *x, float *out)
+{
+    exp_shifted(n, shift, x, out);
+    return calm_vec_sum(n, out);
+}
+
+CALM_VECTORIZE static float numerators_plain(size_t n, float scale, float shift, float *x)
+{
+    float lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++) {
+            x[i + j] = exp_one(scale * (x[i + j] - shift));
+            lane[j] += x[i + j];
+        }
+    for (; i < n; i++) {
+        x[i] = exp_one(scale * (x[i] - shift));
+        lane[i % LANES] += x[i];
+    }
+    for (size_t j = 0; j < LANES; j++)
+        sum += lane[j];
+    return sum;
+}
+
+/* ---- by AVX-512 ---- */
+
+#if defined(__x86_64__) && !defined(CALM_SANITIZED)
+#include <immintrin.h>
+
+#define AVX512 __attribute__((target("avx512f")))
+#define INLINE AVX512 __attribute__((always_inline)) static inline
+
+/* The lanes of a row's last vector, of which `left` numbers are there. */
+INLINE __mmask16 lanes_of(size_t left)
+{
+    return (__mmask16)(left < LANES ? (1u << left) - 1 : UINT16_MAX);
+}
+
+/* exp_one, step by step.  The first product with n is exact, so that its sum may be fused; a NaN is the operand that
+ * minimum and maximum return. */
+INLINE __m512 exp_wide(__m512 x)
+{
+    const __m512 least = _mm512_set1_ps(-87.3f);
+    const __m512 clamped = _mm512_max_ps(least, _mm512_min_ps(_mm512_set1_ps(88.0f), x));
+    const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(clamped, _mm512_set1_ps(1.44269504088896341f)),
+                                          _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m512 rest = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), clamped);
+    const __m512 r = _mm512_sub_ps(rest, _mm512_mul_ps(n, _mm512_set1_ps(-2.12194440e-4f)));
+    __m512 p = _mm512_set1_ps(1.9875691500e-4f);
+    p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(1.3981999507e-3f));
+    p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(8.3334519073e-3f));
+    p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(4.1665795894e-2f));
+    p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(1.6666665459e-1f));
+    p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(5.0000001201e-1f));
+    p = _mm512_add_ps(_mm512_mul_ps(_mm512_mul_ps(p, r), r), r);
+    p = _mm512_add_ps(p, _mm512_set1_ps(1.0f));
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, least, _CMP_NLT_UQ), p, n);
+}
+
+/* part where that is greater, else most. */
+INLINE __m512 raise_wide(__m512 most, __m512 part)
+{
+    return _mm512_max_ps(part, most);
+}
+
+/* Lanes are all NaN, where the first number is one, or none is: their order does not matter, but for the sign of 0. */
+AVX512 static float max_wide(size_t n, const float *x)
+{
+    const __m512 first = _mm512_set1_ps(x[0]);
+    __m512 a = first, b = first, c = first, d = first;
+    size_t i = 0;
+    for (; i + AT_ONCE * LANES <= n; i += AT_ONCE * LANES) {
+        a = raise_wide(a, _mm512_loadu_ps(x + i));
+        b = raise_wide(b, _mm512_loadu_ps(x + i + LANES));
+        c = raise_wide(c, _mm512_loadu_ps(x + i + 2 * LANES));
+        d = raise_wide(d, _mm512_loadu_ps(x + i + 3 * LANES));
+    }
+    for (; i < n; i += LANES)
+        a = raise_wide(a, _mm512_mask_loadu_ps(first, lanes_of(n - i), x + i));
+    a = raise_wide(raise_wide(a, b), raise_wide(c, d));
+    a = raise_wide(a, _mm512_shuffle_f32x4(a, a, _MM_SHUFFLE(1, 0, 3, 2)));
+    a = raise_wide(a, _mm512_shuffle_f32x4(a, a, _MM_SHUFFLE(2, 3, 0, 1)));
+    a = raise_wide(a, _mm512_permute_ps(a, _MM_SHUFFLE(1, 0, 3, 2)));
+    a = raise_wide(a, _mm512_permute_ps(a, _MM_SHUFFLE(2, 3, 0, 1)));
+    return _mm512_cvtss_f32(a);
+}
+
+AVX512 static double exp_sum_wide(size_t n, float shift, const float *x, float *out)
+{
+    __m512d low = _mm512_setzero_pd(), high = low;
+    double lane[LANES], total = 0;
+    for (size_t i = 0; i < n; i += LANES) {
+        const __mmask16 there = lanes_of(n - i);
+        const __m512 e = exp_wide(_mm512_sub_ps(_mm512_maskz_loadu_ps(there, x + i), _mm512_set1_ps(shift)));
+        const __m256 upper = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(e), 1));
+        _mm512_mask_storeu_ps(out + i, there, e);
+        low = _mm512_mask_add_pd(low, (__mmask8)there, low, _mm512_cvtps_pd(_mm512_castps512_ps256(e)));
+        high = _mm512_mask_add_pd(high, (__mmask8)(there >> 8), high, _mm512_cvtps_pd(upper));
+    }
+    _mm512_storeu_pd(lane, low);
+    _mm512_storeu_pd(lane + LANES / 2, high);
+    for (size_t j = 0; j < LANES; j++)
+        total += lane[j];
+    return total;
+}
+
+AVX512 static float numerators_wide(size_t n, float scale, float shift, float *x)
+{
+    __m512 lanes = _mm512_setzero_ps();
+    float lane[LANES], sum = 0;
+    for (size_t i = 0; i < n; i += LANES) {
+        const __mmask16 there = lanes_of(n - i);
+        const __m512 below = _mm512_sub_ps(_mm512_maskz_loadu_ps(there, x + i), _mm512_set1_ps(shift));
+        const __m512 e = exp_wide(_mm512_mul_ps(_mm512_set1_ps(scale), below));
+        _mm512_mask_storeu_ps(x + i, there, e);
+        lanes = _mm512_mask_add_ps(lanes, there, lanes, e);
+    }
+    _mm512_storeu_ps(lane, lanes);
+    for (size_t j = 0; j < LANES; j++)
+        sum += lane[j];
+    return sum;
+}
+
+static bool wide(void)
+{
+    return __builtin_cpu_supports("avx512f");
+}
+#else
+#define max_wide        max_plain
+#define exp_sum_wide    exp_sum_plain
+#define numerators_wide numerators_plain
+
+static bool wide(void)
+{
+    return false;
+}
+#endif
+
+/* ---- either way ---- */
+
+float calm_vec_max(size_t n, const float *x)
+{
+    return (wide() ? max_wide : max_plain)(n, x);
+}
+
+size_t calm_vec_argmax(size_t n, const float *x)
+{
+    const float max = calm_vec_max(n, x);
+    size_t i = 0;
+    while (i + 1 < n && x[i] != max)
+        i++;
+    return i;
+}
+
+double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out)
+{
+    return (wide() ? exp_sum_wide : exp_sum_plain)(n, shift, x, out);
+}
+
+float calm_vec_softmax_numerators(size_t n, float scale, float *x)
+{
+    return (wide() ? numerators_wide : numerators_plain)(n, scale, calm_vec_max(n, x), x);
+}
