@@ -123,10 +123,11 @@ calm_status calm_from_f32(calm_ctx *ctx, calm_dtype dtype, const float *in, size
 /* Any bit pattern with all exponent bits set, looked for in blocks so that the loop vectorises. */
 CALM_VECTORIZE static bool any_nonfinite(const float *x, size_t n)
 {
-    uint32_t bad = 0;
+    /* 1 more in the lowest bit of the exponent turns the number's highest bit, sign or not. */
+    uint32_t carried = 0;
     for (size_t i = 0; i < n; i++)
-        bad |= (calm_bits_of_float(x[i]) & 0x7f800000u) == 0x7f800000u;
-    return bad != 0;
+        carried |= (calm_bits_of_float(x[i]) & 0x7fffffffu) + 0x00800000u;
+    return carried >> 31;
 }
 
 size_t calm_find_nonfinite(const float *x, size_t n)
