@@ -14,6 +14,7 @@ typedef __m256 real;
 #define load_floats(from)    _mm256_loadu_ps(from)
 #define store_floats(to, x) _mm256_storeu_ps(to, x)
 #define spread(n)            _mm256_set1_epi32(n)
+#define spread_float(x)      _mm256_set1_ps(x)
 #define low(x)               _mm256_and_si256(x, _mm256_set1_epi8(15))
 #define high(x)              low(_mm256_srli_epi16(x, 4))
 #define subtract(a, b)       _mm256_sub_epi32(a, b)
@@ -21,17 +22,6 @@ typedef __m256 real;
 #define to_real(x)           _mm256_cvtepi32_ps(x)
 #define times(a, b)          _mm256_mul_ps(a, b)
 #define plus(a, b)           _mm256_add_ps(a, b)
-
-/* Row `row` of y from this column on. */
-__attribute__((target("avx2"), always_inline)) static inline void put(const calm_int_piece *piece, size_t row,
-                                                                     size_t column, real total)
-{
-    const size_t out = piece->weight->out, n = column < out ? calm_size_min(out - column, (size_t)LANES) : 0;
-    float value[8];
-    _mm256_storeu_ps(value, times(total, _mm256_set1_ps(piece->rows->scales[row])));
-    for (size_t l = 0; l < n; l++)
-        piece->y[row * out + column + l] = piece->bias ? value[l] + piece->bias[column + l] : value[l];
-}
 
 #include "ptq/tensor/int_tile.h"
 

@@ -16,6 +16,7 @@ typedef __m512 real;
 #define load_floats(from)    _mm512_loadu_ps(from)
 #define store_floats(to, x) _mm512_storeu_ps(to, x)
 #define spread(n)            _mm512_set1_epi32(n)
+#define spread_float(x)      _mm512_set1_ps(x)
 #define low(x)               _mm512_and_si512(x, _mm512_set1_epi8(15))
 #define high(x)              low(_mm512_srli_epi16(x, 4))
 #define subtract(a, b)       _mm512_sub_epi32(a, b)
@@ -31,21 +32,6 @@ INLINE whole dot_in_place(whole sum, whole w, whole x)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));
     return sum;
-}
-
-/* Row `row` of y from this column on. */
-INLINE void put(const calm_int_piece *piece, size_t row, size_t column, real total)
-{
-    const size_t out = piece->weight->out;
-    const real value = times(total, _mm512_set1_ps(piece->rows->scales[row]));
-    float *y = piece->y + row * out + column;
-    if (column + LANES <= out) {
-        _mm512_storeu_ps(y, piece->bias ? plus(value, load_floats(piece->bias + column)) : value);
-    } else if (column < out) {
-        const __mmask16 mask = (__mmask16)((1u << (out - column)) - 1);
-        _mm512_mask_storeu_ps(
-            y, mask, piece->bias ? plus(value, _mm512_maskz_loadu_ps(mask, piece->bias + column)) : value);
-    }
 }
 
 #include "ptq/tensor/int_tile.h"

@@ -7,10 +7,11 @@
  *   low, high       the halves of every byte                          dot(s, w, a)       s + four products of unsigned
  *   add, subtract, multiply_words   of int32                                             w and signed a, per word
  *   to_real, times, plus            of floats, each rounded           dot_small          the same for w below 16
- *   put             writes a vector of totals to y
+ *   spread_float    one float in all LANES
  *
  * A tile is as many rows by as many vectors of columns as its name says.  Bounds of arrays are literals: gcc 12 keeps
- * their vectors in registers then, and only then.  Totals over groups are in memory: sums take the registers. */
+ * their vectors in registers then, and only then.  Totals over several groups are in memory, as sums take the
+ * registers. */
 #ifndef CALM_TENSOR_INT_TILE_H
 #define CALM_TENSOR_INT_TILE_H
 
@@ -29,21 +30,51 @@ static inline int32_t word_at(const int8_t *a)
     return word;
 }
 
+/* A tile of totals [rows, columns] to y, but for what is past the end of the piece or of y. */
+static void put_edge(const calm_int_piece *piece, size_t first_column, size_t first_row, size_t rows, size_t columns,
+                     const float *total)
+{
+    const size_t out = piece->weight->out, end = calm_size_min(piece->end_panel * CALM_INT_PANEL, out);
+    for (size_t r = 0; r < rows && first_row + r < piece->end_row; r++)
+        for (size_t c = 0; c < columns && first_column + c < end; c++) {
+            const size_t row = first_row + r, column = first_column + c;
+            const float value = total[r * columns + c] * piece->rows->scales[row];
+            piece->y[row * out + column] = piece->bias ? value + piece->bias[column] : value;
+        }
+}
+
 /* Sums of one group, from what zeros take away: one number for a row, where all codes have one zero. */
 #define START(ROWS, VECTORS)                                                                                           \
     _Pragma("GCC unroll 8") for (size_t r = 0; r < ROWS; r++)                                                          \
     {                                                                                                                  \
-        const int32_t of_row = rows->sums[at[r] * rows->n_groups + g], zero = rows->zeros[at[r]];                      \
-        const whole less = spread((int32_t)(0 - (uint32_t)of_row * (uint32_t)weight->zero));                           \
-        _Pragma("GCC unroll 8") for (size_t v = 0; v < VECTORS; v++)                                                   \
+        const whole less = spread((int32_t)(0 - (uint32_t)sums[r][g] * (uint32_t)weight->zero));                       \
+        _Pragma("GCC unroll 8") for (size_t v = 0; v < VECTORS; v++) sum[r][v] = less;                                 \
+    }                                                                                                                  \
+    if (zeros)                                                                                                         \
+        _Pragma("GCC unroll 8") for (size_t r = 0; r < ROWS; r++)                                                      \
         {                                                                                                              \
-            const size_t place = cell[v] + g * CALM_INT_PANEL;                                                         \
-            sum[r][v] = less;                                                                                          \
-            if (weight->zeros)                                                                                         \
-                sum[r][v] = subtract(spread(0), multiply_words(load_words(weight->zeros + place), spread(of_row)));    \
-            if (zero)                                                                                                  \
-                sum[r][v] = subtract(sum[r][v], multiply_words(spread(zero), load_words(weight->sums + place)));       \
-        }                                                                                                              \
+            _Pragma("GCC unroll 8") for (size_t v = 0; v < VECTORS; v++)                                               \
+            {                                                                                                          \
+                const size_t place = cell[v] + g * CALM_INT_PANEL;                                                     \
+                const whole of_row = spread(sums[r][g]), zero = spread(rows->zeros[at[r]]);                            \
+                if (weight->zeros)                                                                                     \
+                    sum[r][v] = subtract(spread(0), multiply_words(load_words(weight->zeros + place), of_row));        \
+                sum[r][v] = subtract(sum[r][v], multiply_words(zero, load_words(weight->sums + place)));               \
+            }                                                                                                          \
+        }
+
+/* The sums of a group times their scales, on top of `before`. */
+#define TOTAL(before, r, v)                                                                                            \
+    plus(before, times(to_real(sum[r][v]), load_floats(weight->scales + cell[v] + g * CALM_INT_PANEL)))
+
+/* All of a tile to y, from totals as TOTAL_OF(r, v); with BIAS(x, v) on top. */
+#define PUT(ROWS, VECTORS, TOTAL_OF, BIAS)                                                                             \
+    _Pragma("GCC unroll 8") for (size_t r = 0; r < ROWS; r++)                                                          \
+    {                                                                                                                  \
+        const real of_row = spread_float(rows->scales[at[r]]);                                                         \
+        float *to = piece->y + at[r] * weight->out + first_vector * LANES;                                             \
+        _Pragma("GCC unroll 8") for (size_t v = 0; v < VECTORS; v++)                                                   \
+            store_floats(to + v * LANES, BIAS(times(TOTAL_OF(r, v), of_row), v));                                      \
     }
 
 /* Four columns of all rows. */
@@ -73,21 +104,34 @@ static inline int32_t word_at(const int8_t *a)
     QUAD(ROWS, VECTORS, dot_small, high, 4)                                                                            \
     NEXT(VECTORS)
 
+#define STORED(r, v)  load_floats(total[r][v])
+#define ADDED(r, v)   TOTAL(load_floats(total[r][v]), r, v)
+#define ONLY(r, v)    TOTAL(to_real(spread(0)), r, v)
+#define BARE(x, v)    (x)
+#define BIASED(x, v)  plus(x, load_floats(piece->bias + (first_vector + v) * LANES))
+#define KEEP(ROWS, VECTORS, TOTAL_OF)                                                                                  \
+    _Pragma("GCC unroll 8") for (size_t v = 0; v < VECTORS; v++)                                                       \
+    {                                                                                                                  \
+        _Pragma("GCC unroll 8") for (size_t r = 0; r < ROWS; r++) store_floats(total[r][v], TOTAL_OF(r, v));           \
+    }
+
 /* Rows and panels past the end of the piece are those of the last one, computed again and not stored. */
 #define DEFINE_TILE(name, ROWS, VECTORS, EIGHT)                                                                        \
     TARGET static void name(const calm_int_piece *piece, size_t first_vector, size_t first_row)                        \
     {                                                                                                                  \
         const calm_int_weight *weight = piece->weight;                                                                 \
         const calm_int_rows *rows = piece->rows;                                                                       \
+        const size_t last_vector = piece->end_panel * PARTS - 1;                                                       \
+        const bool inside = first_row + ROWS <= piece->end_row && first_vector + VECTORS <= last_vector + 1            \
+                            && (first_vector + VECTORS) * LANES <= weight->out;                                        \
         const uint8_t *code[VECTORS];                                                                                  \
         const int8_t *a[ROWS];                                                                                         \
+        const int32_t *sums[ROWS];                                                                                     \
         size_t cell[VECTORS], at[ROWS];                                                                                \
+        bool zeros = weight->zeros;                                                                                    \
         float total[ROWS][VECTORS][LANES] __attribute__((aligned(64)));                                                \
-        for (size_t v = 0; v < VECTORS; v++)                                                                           \
-            for (size_t r = 0; r < ROWS; r++)                                                                          \
-                store_floats(total[r][v], to_real(spread(0)));                                                         \
         for (size_t v = 0; v < VECTORS; v++) {                                                                         \
-            const size_t vector = calm_size_min(first_vector + v, piece->end_panel * PARTS - 1);                       \
+            const size_t vector = calm_size_min(first_vector + v, last_vector);                                        \
             const size_t lane = vector % PARTS * LANES;                                                                \
             code[v] = weight->codes + vector / PARTS * weight->panel + 4 * lane;                                       \
             cell[v] = vector / PARTS * weight->n_groups * CALM_INT_PANEL + lane;                                       \
@@ -95,7 +139,12 @@ static inline int32_t word_at(const int8_t *a)
         for (size_t r = 0; r < ROWS; r++) {                                                                            \
             at[r] = calm_size_min(first_row + r, piece->end_row - 1);                                                  \
             a[r] = rows->codes + at[r] * rows->stride;                                                                 \
+            sums[r] = rows->sums + at[r] * rows->n_groups;                                                             \
+            zeros = zeros || rows->zeros[at[r]];                                                                       \
         }                                                                                                              \
+        for (size_t v = 0; weight->n_groups > 1 && v < VECTORS; v++)                                                   \
+            for (size_t r = 0; r < ROWS; r++)                                                                          \
+                store_floats(total[r][v], to_real(spread(0)));                                                         \
         for (size_t g = 0; g < weight->n_groups; g++) {                                                                \
             const size_t begin = g * weight->group, end = begin + calm_int_group_columns(weight, g);                   \
             whole sum[ROWS][VECTORS];                                                                                  \
@@ -103,19 +152,25 @@ static inline int32_t word_at(const int8_t *a)
             for (size_t i = begin; i < end; i += CALM_INT_STEP) {                                                      \
                 EIGHT(ROWS, VECTORS)                                                                                   \
             }                                                                                                          \
-            _Pragma("GCC unroll 8") for (size_t v = 0; v < VECTORS; v++)                                               \
-            {                                                                                                          \
-                const real scale = load_floats(weight->scales + cell[v] + g * CALM_INT_PANEL);                         \
-                _Pragma("GCC unroll 8") for (size_t r = 0; r < ROWS; r++)                                              \
-                {                                                                                                      \
-                    const real part = times(to_real(sum[r][v]), scale);                                                \
-                    store_floats(total[r][v], plus(load_floats(total[r][v]), part));                                   \
-                }                                                                                                      \
+            if (weight->n_groups > 1) {                                                                                \
+                KEEP(ROWS, VECTORS, ADDED)                                                                             \
+            } else if (!inside) {                                                                                      \
+                KEEP(ROWS, VECTORS, ONLY)                                                                              \
+            } else if (piece->bias) {                                                                                  \
+                PUT(ROWS, VECTORS, ONLY, BIASED)                                                                       \
+                return;                                                                                                \
+            } else {                                                                                                   \
+                PUT(ROWS, VECTORS, ONLY, BARE)                                                                         \
+                return;                                                                                                \
             }                                                                                                          \
         }                                                                                                              \
-        for (size_t r = 0; r < ROWS && first_row + r < piece->end_row; r++)                                            \
-            for (size_t v = 0; v < VECTORS && first_vector + v < piece->end_panel * PARTS; v++)                        \
-                put(piece, at[r], (first_vector + v) * LANES, load_floats(total[r][v]));                               \
+        if (!inside)                                                                                                   \
+            put_edge(piece, first_vector * LANES, first_row, ROWS, VECTORS * LANES, &total[0][0][0]);         \
+        else if (piece->bias) {                                                                                        \
+            PUT(ROWS, VECTORS, STORED, BIASED)                                                                         \
+        } else {                                                                                                       \
+            PUT(ROWS, VECTORS, STORED, BARE)                                                                           \
+        }                                                                                                              \
     }
 
 #endif
