@@ -51,6 +51,11 @@ void calm_doubled_gelu(size_t n, double *x);
 
 #define float double
 
+/* As under sanitizers: no instructions for vectors of float32. */
+#ifndef CALM_SANITIZED
+#define CALM_SANITIZED
+#endif
+
 #define calm_tensor_to_f32       calm_doubled_tensor
 #define calm_tensor_part_to_f32  calm_doubled_tensor_part
 #define calm_find_nonfinite      calm_doubled_find_nonfinite
