@@ -37,6 +37,7 @@ static bool starves(void)
     return calm_linalg_is_limited() && !getenv(OWN_THREADS);
 }
 
+#ifdef __GLIBC__    /* whose loader gives these functions the arguments of main */
 static bool has_own_threads(char *const *env)
 {
     bool found = false;
@@ -73,6 +74,7 @@ static void before_libraries(int argc, char **argv, char **env)
 }
 
 __attribute__((section(".preinit_array"), used)) static void (*preinit)(int, char **, char **) = before_libraries;
+#endif
 
 static bool settle(void)
 {
