@@ -55,6 +55,8 @@ static void start_with_one_thread(char **argv, char **env)
         with[n] = env[n];
         n++;
     }
+    if (env[n])    /* an environment that does not fit */
+        return;
     with[n] = one;
     execve("/proc/self/exe", argv, with);
 }
