@@ -37,6 +37,7 @@ static bool starves(void)
     return calm_linalg_is_limited() && !getenv(OWN_THREADS);
 }
 
+#ifdef __GLIBC__    /* whose loader gives these functions the arguments of main */
 static bool has_own_threads(char *const *env)
 {
     bool found = false;
@@ -54,6 +55,8 @@ static void start_with_one_thread(char **argv, char **env)
         with[n] = env[n];
         n++;
     }
+    if (env[n])    /* an environment that does not fit */
+        return;
     with[n] = one;
     execve("/proc/self/exe", argv, with);
 }
@@ -73,6 +76,7 @@ static void before_libraries(int argc, char **argv, char **env)
 }
 
 __attribute__((section(".preinit_array"), used)) static void (*preinit)(int, char **, char **) = before_libraries;
+#endif
 
 static bool settle(void)
 {
