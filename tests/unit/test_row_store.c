@@ -168,8 +168,10 @@ TEST(refused)
     ck_fails(calm_row_store_open(ctx, ctx->out, N, WIDTH, none, &rows), CALM_ENOTFOUND, none);
     ck_assert_int_eq(rows.file, -1);
     ck_fails(calm_row_store_open(ctx, ctx->out, SIZE_MAX / 2, WIDTH, dir, &rows), CALM_ENOMEM, "overflows");
-    ck_fails(calm_row_store_open(ctx, ctx->out, SIZE_MAX / 8, 1, dir, &rows), CALM_EIO,
-             "cannot reserve 9223372036854775804 bytes");
+    /* More than a file can have, says a disk; more than there is, says a file system in memory. */
+    const calm_status full = calm_row_store_open(ctx, ctx->out, SIZE_MAX / 8, 1, dir, &rows);
+    ck_assert_msg(full == CALM_EIO || full == CALM_ENOSPC, "%s", calm_status_name(full));
+    ck_fails(full, full, "cannot reserve 9223372036854775804 bytes");
     ck_assert_int_eq(rows.file, -1);
     ctx->out->fail_in = 1;
     ck_fails(calm_row_store_open(ctx, ctx->out, N, WIDTH, NULL, &rows), CALM_ENOMEM, "");
