@@ -243,24 +243,21 @@ static calm_status add_unread(calm_ctx *ctx, builder *b, long block)
     const calm_names *names = config->arch->names;
     const size_t rows = own->n_kv * own->head_dim;
     const struct {
-        const char *module;
+        const char *word;
         int n_dims;
         size_t shape[2];
-    } all[] = {{names->role[CALM_ROLE_K], 2, {rows, config->hidden}},
-               {names->role[CALM_ROLE_V], 2, {rows, config->hidden}},
-               {names->plain[CALM_PLAIN_K_NORM], 1, {own->head_dim, 1}}};
+    } all[] = {{"attn_k", 2, {rows, config->hidden}},
+               {"attn_v", 2, {rows, config->hidden}},
+               {"attn_k_norm", 1, {own->head_dim, 1}}};
     for (size_t i = 0; i < sizeof all / sizeof *all && names->streams && own->kv == CALM_KV_SHARED; i++) {
         calm_gguf_part part = {.of = {.kind = CALM_EXPORT_ZEROS, .block = block}};
         calm_tensor *none;
         char *name;
-        bool known;
-        CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s%s.%ld.%s.weight", calm_model_prefix(b->input->model),
-                           names->blocks, block, all[i].module));
+        CALM_TRY(calm_strf(ctx, ctx->out, &name, "blk.%ld.%s.weight", block, all[i].word));
         CALM_TRY(CALM_NEW(ctx, ctx->out, none, 1));
         *none = (calm_tensor){.name = name, .dtype = config->dtype, .n_dims = all[i].n_dims,
                               .shape = {all[i].shape[0], all[i].shape[1]}};
-        CALM_TRY(calm_gguf_spot_of(ctx, config->arch, calm_gguf_arch_in(config), calm_model_prefix(b->input->model),
-                                   name, &part.spot, &known));
+        part.spot = (calm_gguf_spot){.name = name, .expert = CALM_NO_EXPERT};
         part.of.source = none;
         CALM_TRY(add(ctx, b, &part));
     }
