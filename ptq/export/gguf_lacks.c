@@ -259,7 +259,8 @@ static const char *lacks_function(const calm_config *config, const calm_gguf_arc
 {
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     const bool part = rope->theta > 0 && rope->rotary != config->head_dim && !config->latent.rope;
-    return !has_activation(config, as) ? "its activation function is not the one that llama.cpp has for its architecture"
+    return !has_activation(config, as)
+               ? "its activation function is not the one that llama.cpp has for its architecture"
            : part && !as->partial && !as->shares ? "only some channels of a head turn by their position"
                                                  : NULL;
 }
@@ -267,8 +268,8 @@ static const char *lacks_function(const calm_config *config, const calm_gguf_arc
 const char *calm_gguf_lacks(const calm_config *config, const calm_gguf_arch *as)
 {
     const char *const all[] = {lacks_function(config, as), lacks_latent(config), lacks_mixer(config, as),
-                               lacks_scan(config, as), lacks_chunk(config, as), lacks_encoder(config, as), lacks_limit(config),
-                               lacks_stream(config), lacks_sharing(config, as)};
+                               lacks_scan(config, as), lacks_chunk(config, as), lacks_encoder(config, as),
+                               lacks_limit(config), lacks_stream(config), lacks_sharing(config, as)};
     const char *found = NULL;
     for (size_t i = 0; i < sizeof all / sizeof *all && !found; i++)
         found = all[i];

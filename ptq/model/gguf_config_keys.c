@@ -7,6 +7,7 @@
 
 typedef calm_gguf_config_builder builder;
 
+/* A caller that lists all faults has a function for them; others get the last one. */
 void calm_gguf_complain(builder *b, const char *key, const char *text)
 {
     if (b->report)
@@ -27,6 +28,7 @@ int64_t calm_gguf_take_size(builder *b, const char *rest, int64_t fallback)
     int64_t value = 0;
     const char *fault = NULL;
     const calm_gguf_key *key = calm_gguf_find_of(b, rest, name);
+    /* Writers leave out what an architecture has by default. */
     if (!key && fallback)
         return fallback;
     if (!calm_gguf_int(key, 0, &value) || (key->array && key->n > 1))
@@ -43,6 +45,7 @@ void calm_gguf_set_size(builder *b, const char *member, const char *rest, int64_
     calm_json_set_int(b->config, member, calm_gguf_take_size(b, rest, fallback));
 }
 
+/* Unlike a size it may be 0, as of shared experts or of leading dense blocks. */
 int64_t calm_gguf_take_count(builder *b, const char *rest)
 {
     char name[128];
@@ -61,6 +64,7 @@ double calm_gguf_take_number(builder *b, const char *rest, double fallback)
     const calm_gguf_key *key = calm_gguf_find_of(b, rest, name);
     if (!key && fallback != 0)
         return fallback;
+    /* Epsilons, scales and bases of rotary embeddings are all above 0. */
     if (!calm_gguf_number(key, 0, &value) || !(value > 0) || !isfinite(value)) {
         calm_gguf_complain(b, name, key ? "expected a number above 0" : "it is missing");
         return fallback != 0 ? fallback : 1;

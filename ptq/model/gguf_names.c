@@ -263,7 +263,8 @@ static void list_outer(const calm_arch *arch, const calm_gguf_arch *as, outer_wo
     const bool biased = calm_arch_norm_biased(arch);
     const outer_word list[OUTER_WORDS] = {
         {.module = arch->names->embed, .word = "token_embd"},
-        {.module = arch->names->final_norm, .word = as && as->final_norm ? as->final_norm : "output_norm", .bias = biased},
+        {.module = arch->names->final_norm, .word = as && as->final_norm ? as->final_norm : "output_norm",
+         .bias = biased},
         {.module = ends->norm, .word = "token_embd_norm", .bias = biased},
         {.module = ends->positions, .word = "position_embd",
          .form = as && as->padded ? CALM_GGUF_LATER_ROWS : CALM_GGUF_AS_IS},

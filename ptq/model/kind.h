@@ -26,6 +26,7 @@ struct calm_kind_job {
     bool outer;              /* reads the sublayer's input, as the first job always does                           */
     calm_fold fold;
     calm_place_role place;   /* what mixes take it for (ptq/quant/mix.h)                                           */
+    bool turns;              /* products turn by their position: some engines move rows of its weights for that    */
     bool splits;             /* a split layout gives the linears of the role `apart`                               */
     calm_role apart;         /* a separate job                                                                     */
     const char *fused;       /* "qkv_proj": engines hold its linears in one matrix, so in one scheme; NULL: apart  */

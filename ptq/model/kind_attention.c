@@ -8,7 +8,7 @@
 
 /* q, k and v read one norm's output; v's rows reach o through a weighted sum, which keeps their factors. */
 static const calm_kind_job jobs[] = {
-    {.job = CALM_JOB_QKV, .outer = true, .fold = CALM_FOLD_NORM, .splits = true, .apart = CALM_ROLE_V,
+    {.job = CALM_JOB_QKV, .outer = true, .fold = CALM_FOLD_NORM, .turns = true, .splits = true, .apart = CALM_ROLE_V,
      .fused = "qkv_proj", .fused_last = "self_attn.v_proj|mixer.v_proj"},
     {.job = CALM_JOB_O, .fold = CALM_FOLD_ROWS, .place = CALM_PLACE_O},
 };

@@ -30,6 +30,7 @@ const calm_json *calm_model_json(const calm_model *model)
     return model->json;
 }
 
+/* Of a wrapper the text model has a part of config.json, else all. */
 const calm_json *calm_model_text_json(const calm_model *model)
 {
     return model->text ? model->text : model->json;
@@ -40,6 +41,7 @@ bool calm_model_is_wrapped(const calm_model *model)
     return model->text != NULL;
 }
 
+/* A GGUF file names no class, but a family. */
 const char *calm_model_class(const calm_model *model)
 {
     const char *first = calm_json_string(calm_json_at(calm_json_get(model->json, "architectures"), 0), NULL);
@@ -64,6 +66,7 @@ bool calm_model_has_kv_scales(const calm_model *model)
 
 bool calm_model_is_quantized(const calm_model *model)
 {
+    /* Codes of compressed-tensors, GPTQ and their like, or blocks of a GGUF file. */
     return model->stored || model->in_blocks;
 }
 

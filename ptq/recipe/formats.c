@@ -8,6 +8,7 @@
 #include "ptq/export/companions.h"
 #include "ptq/export/config_file.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/tensor_use.h"
 #include "ptq/plan/engine_family.h"
 #include "ptq/quant/mix.h"
@@ -334,12 +335,13 @@ static calm_status check_family(calm_ctx *ctx, const char *format, const calm_en
                                 const calm_plan *plan)
 {
     const calm_layout *layout = calm_model_layout(model);
+    const calm_config *config = calm_model_config(model);
     for (size_t j = 0; j < plan->n_jobs; j++) {
         const calm_job_ref *job = &layout->jobs[j];
-        const calm_engine_own own = {layout->linears[job->first].module, job->expert >= 0, job->kind == CALM_JOB_QKV,
+        const calm_engine_own own = {layout->linears[job->first].module, job->expert >= 0, job->traits->turns,
                                      &plan->jobs[j].scheme};
         if (plan->jobs[j].quantized)
-            CALM_TRY(calm_engine_check_family(ctx, target, format, calm_model_config(model)->arch->name, &own));
+            CALM_TRY(calm_engine_check_family(ctx, target, format, config->arch->name, &own));
     }
     return CALM_OK;
 }

@@ -10,6 +10,7 @@ set_tests_properties(conformance.test_exporters conformance.test_algorithms conf
 calm_test(conformance test_export_gguf calm_test_plan)
 calm_test(conformance test_foreign_tensors calm_test_plan)
 calm_test(conformance test_export_scales calm_test_plan)
+calm_test(conformance test_gguf_encoders calm_test_plan)
 calm_test(conformance test_gguf_mixers calm_test_plan)
 calm_test(conformance test_export_nvfp4 calm_test_plan)
 calm_test(conformance test_ct_config calm_test_plan calm_test_wrapped)
