@@ -253,7 +253,7 @@ const calm_option calm_spec_table[] = {
     {.name = "no-eval", .help = "skip the evaluation", FLAG(no_eval), .place = "evaluation",
      .yields_to = "eval-text|eval-samples"},
     {.name = "output", .basic = true,
-     .help = "folder of the checkpoint to write (default calm-out/MODEL-SCHEME)", TEXT(output, 0, "DIR"),
+     .help = "folder to write (default calm-out/MODEL-SCHEME)", TEXT(output, 0, "DIR"),
      .key = 'o'},
     {.name = "force", .basic = true, .help = "replace the output", FLAG(force), .key = 'f'},
     {0},

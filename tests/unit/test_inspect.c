@@ -323,7 +323,7 @@ TEST(what_is_neither_is_refused)
     ck_fails(inspect(path, NULL, NULL, false, &out), CALM_EFORMAT,
              "text: neither a store nor a model directory nor a GGUF file");
     ck_fails(inspect("/dev/null", NULL, NULL, false, &out), CALM_EFORMAT, "neither");
-    ck_fails(inspect(dir, NULL, NULL, false, &out), CALM_ENOTFOUND, "no config.json in it");
+    ck_fails(inspect(dir, NULL, NULL, false, &out), CALM_ENOTFOUND, "no config.json here");
     ck_fails(inspect(test_format("%s/none", dir), NULL, NULL, false, &out), CALM_ENOTFOUND,
              "no such store or model directory");
     ck_fails(inspect("nothing.db", NULL, NULL, false, &out), CALM_ENOTFOUND, "nothing.db: no such store");
