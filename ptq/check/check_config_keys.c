@@ -1,7 +1,8 @@
-/* Check: keys of config.json that an engine's class reads and transformers 5 does not save.
+/* Check: keys of config.json that an engine's class reads and transformers 5 does not save, and the other way round.
  *
  * Configuration classes of transformers 5 drop keys that its models do without; published files have them.  Source:
- * vLLM 0.32, deepseek_v2.py, glm4_moe_lite.py, minimax_m2.py, qwen3_moe.py. */
+ * vLLM 0.32, deepseek_v2.py, glm4_moe_lite.py, minimax_m2.py, qwen3_moe.py; of keys that are not read olmoe.py of vLLM
+ * and of mlx-lm. */
 #include <string.h>
 
 #include "ptq/check/check_state.h"
@@ -22,6 +23,23 @@ static const needed_key needed_keys[] = {
     {"qwen3_vl_moe_text", "norm_topk_prob", "true", "loading fails"},
 };
 
+/* Keys that these engines do not read, where a value other than null asks for a computation. */
+static const struct {
+    const char *model_type, *key, *without;
+} unread_keys[] = {{"olmoe", "clip_qkv", "q, k and v are not bounded"}};
+
+static calm_status check_unread(calm_checking *c, const calm_json *root, const char *type)
+{
+    for (size_t i = 0; i < sizeof unread_keys / sizeof *unread_keys; i++) {
+        const char *key = unread_keys[i].key;
+        if (strcmp(unread_keys[i].model_type, type) == 0 &&
+            calm_json_typeof(calm_json_get(root, key)) != CALM_JSON_NULL)
+            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_UNREAD_KEY, key, "%s: %s; expected null", type,
+                                    unread_keys[i].without));
+    }
+    return CALM_OK;
+}
+
 /* `root`: the configuration of the text model, as the file spells it. */
 static calm_status check_keys(calm_checking *c, const calm_json *root)
 {
@@ -33,7 +51,7 @@ static calm_status check_keys(calm_checking *c, const calm_json *root)
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_CONFIG_KEY, needed->key, "%s: %s; published files have %s",
                                     needed->model_type, needed->without, needed->value));
     }
-    return CALM_OK;
+    return check_unread(c, root, type);
 }
 
 calm_status calm_check_config_keys(calm_checking *c)

@@ -236,6 +236,11 @@ static const char *saved_deepseek(void)
     return mixture("deepseek_v3", NULL);
 }
 
+static const char *bounded_olmoe(void)
+{
+    return mixture("olmoe", "\"clip_qkv\": 2.0");
+}
+
 /* Rules that break_faults has no fault for, and what fires them. */
 static const struct {
     const char *rule;
@@ -243,7 +248,8 @@ static const struct {
     const char *target;
 } others[] = {{"MD015", plain_model, NULL}, {"CT028", many_targets, NULL}, {"GQ009", wrapped_zeros, NULL},
               {"GG018", one_of_three, NULL}, {"TG011", gpt_oss, "vllm"},
-              {"TG013", zeros_of_llama4, "vllm"}, {"TG014", saved_deepseek, "vllm"}};
+              {"TG013", zeros_of_llama4, "vllm"}, {"TG014", saved_deepseek, "vllm"},
+              {"TG015", bounded_olmoe, "vllm"}, {"TG015", bounded_olmoe, "mlx"}};
 
 TEST(every_other_fault_is_found)
 {
@@ -280,6 +286,18 @@ TEST(llama4_in_engines)
     ck_assert_msg(!is_found(&vllm, llama4("w4a16_g32"), &text), "%s", text);
     ck_assert_msg(!is_found(&vllm, llama4("w8a8"), &text), "%s", text);
     ck_assert(!is_found(&vllm, good_export(&other, "compressed-tensors", asymmetric, 1, 0), &text));
+}
+END_OF_TEST
+
+/* Bounds of q, k and v are said to engines that do not read them, where there are any. */
+TEST(keys_that_engines_do_not_read)
+{
+    const break_fault vllm = {.rule = "TG015", .where = "", .target = "vllm"},
+                      transformers = {.rule = "TG015", .where = "", .target = "transformers"};
+    const char *text;
+    ck_assert(!is_found(&transformers, bounded_olmoe(), &text));
+    ck_assert(!is_found(&vllm, mixture("olmoe", "\"clip_qkv\": null"), &text));
+    ck_assert(!is_found(&vllm, mixture("olmoe", NULL), &text));
 }
 END_OF_TEST
 
@@ -376,7 +394,8 @@ int main(void)
     return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, cache_of_a_hybrid,
                                                 biases_in_mlx, every_fault_is_found, rows_of_zeros,
                                                 every_other_fault_is_found, gpt_oss_in_engines, llama4_in_engines,
-                                                keys_that_vllm_needs, every_rule_has_its_fault,
-                                                cannot_be_read_at_all, a_directory_with_a_gguf_file,
+                                                keys_that_vllm_needs, keys_that_engines_do_not_read,
+                                                every_rule_has_its_fault, cannot_be_read_at_all,
+                                                a_directory_with_a_gguf_file,
                                                 another_engine, same_for_any_number_of_threads, NULL});
 }
