@@ -158,7 +158,8 @@ static calm_status encode_subject(calm_ctx *ctx, encoding *e, size_t s)
 static calm_status new_embeddings(calm_ctx *ctx, const calm_model *model, size_t n, calm_embeddings *out)
 {
     size_t values;
-    *out = (calm_embeddings){.n = n, .width = calm_pooling_width(calm_model_config(model))};
+    const calm_config *config = calm_model_config(model);
+    *out = (calm_embeddings){.n = n, .width = calm_pooling_width(config), .unit = calm_pooling_is_unit(config)};
     if (!calm_size_mul(&values, out->n, out->width))
         return calm_fail(ctx, CALM_ENOMEM, "embeddings: %zu x %zu overflows", out->n, out->width);
     return CALM_NEW(ctx, ctx->out, out->x, values);
@@ -261,11 +262,13 @@ static calm_status measure(calm_ctx *ctx, const calm_embeddings *reference, cons
     const size_t width = reference->width;
     for (size_t i = 0; i < out->n; i++) {
         const double *f = reference->x + i * width, *q = found->x + i * width, length = dot(width, f, f);
+        const double own = dot(width, q, q);
+        const double scale = reference->unit == found->unit ? 1 : own > 0 ? sqrt(length / own) : 0;
         double square = 0;
         if (!(length > 0))
             return calm_fail(ctx, CALM_ENUMERIC, "the reference's embedding of sentence %zu is 0", i);
         for (size_t j = 0; j < width; j++)
-            square += (q[j] - f[j]) * (q[j] - f[j]);
+            square += (scale * q[j] - f[j]) * (scale * q[j] - f[j]);
         out->each[i] = (calm_embedding_distance){sqrt(square / length), cosine(width, q, f)};
     }
     sum_up(out);

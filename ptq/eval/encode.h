@@ -2,7 +2,8 @@
  *
  *   embedding   mean of the last hidden state over the tokens of a sentence, which is a window, or what the model's
  *               modules.json says (ptq/model/pooling.h)
- *   error       |q - f| / |f|, f the reference's embedding
+ *   error       |q - f| / |f|, f the reference's embedding; of rows of length 1 where one of the models alone divides
+ *               by it, as a GGUF file does not
  *   cosine      q . f / (|q| |f|); 0 for q = 0
  *   spearman    correlation of ranks (equal values share the mean of theirs) between the cosines of all pairs of
  *               sentences of one model and those of the other: are the same sentences still near each other?
@@ -20,6 +21,7 @@
 typedef struct calm_embeddings {
     size_t n, width;    /* sentences; of one     */
     double *x;          /* [n, width]             */
+    bool unit;          /* the model's last step divides by the length */
 } calm_embeddings;
 
 /* How far one sentence's embedding is from the reference's. */

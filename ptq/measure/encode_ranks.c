@@ -95,13 +95,14 @@ calm_status calm_division_encode(calm_ctx *ctx, const calm_run *p, const calm_su
                                  const calm_windows *windows, calm_tick_fn *tick_fn, void *tick_user,
                                  calm_embeddings *out)
 {
-    const size_t width = calm_pooling_width(calm_model_config(p->in.model));
+    const calm_config *config = calm_model_config(p->in.model);
+    const size_t width = calm_pooling_width(config);
     calm_rank_progress ticks = {tick_fn, tick_user, 0, windows->n};
     parts of = {.n = 0};
     if (!calm_rank_may_measure(p, subject, 1, windows) || windows->n < 2 ||
         windows->n > CALM_FRAME_MAX / sizeof(double) / width)
         return calm_encode(ctx, subject, windows, tick_fn, tick_user, out);
-    *out = (calm_embeddings){.n = windows->n, .width = width};
+    *out = (calm_embeddings){.n = windows->n, .width = width, .unit = calm_pooling_is_unit(config)};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->x, out->n * out->width));
     CALM_SCOPED_ARENA(own);
     CALM_SCOPED_OUT(ctx, &own);

@@ -253,6 +253,13 @@ size_t calm_pooling_width(const calm_config *config)
     return config->pooling ? config->pooling->width : config->hidden;
 }
 
+/* A division before a dense layer does not count. */
+bool calm_pooling_is_unit(const calm_config *config)
+{
+    const calm_pooling *how = config->pooling;
+    return how && how->n_steps && !how->steps[how->n_steps - 1].dense;
+}
+
 /* ---- weights ---- */
 
 calm_status calm_pooling_load(calm_ctx *ctx, const calm_config *config, calm_pooling *out)

@@ -41,6 +41,9 @@ struct calm_pooling {
 /* Width of a sentence's embedding. */
 size_t calm_pooling_width(const calm_config *config);
 
+/* Has it the length 1: is the last step y / |y|? */
+bool calm_pooling_is_unit(const calm_config *config);
+
 /* What modules.json of a model directory says, checked against config->hidden, in ctx->out; *out NULL: there is none,
  * or it has no module that pools.  CALM_EUNSUPPORTED: a module, mode or function that is not known, several modes at
  * once.  CALM_EFORMAT: sizes that do not fit.  CALM_ENOTFOUND: a file or tensor is missing. */

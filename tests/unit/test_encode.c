@@ -193,7 +193,7 @@ TEST(failures)
              "embedding of sentence 0 is not finite");
     ck_fails(calm_evaluate(ctx, NULL, NULL, &subject, 1, &result, &windows, NULL, NULL), CALM_EARG, "is an encoder");
     double zero[4] = {1, 2, 0, 0}, fine[4] = {1, 2, 3, 4};
-    const calm_embeddings a = {2, 2, fine}, b = {2, 2, zero}, c = {1, 4, fine};
+    const calm_embeddings a = {2, 2, fine, false}, b = {2, 2, zero, false}, c = {1, 4, fine, false};
     calm_embedding_result compared;
     ck_fails(calm_embedding_compare(ctx, &b, &a, &compared), CALM_ENUMERIC, "sentence 1 is 0");
     ck_fails(calm_embedding_compare(ctx, &a, &c, &compared), CALM_EARG, "1 embeddings of width 4");
@@ -211,7 +211,7 @@ END_OF_TEST
 TEST(distances_by_hand)
 {
     double f[] = {3, 4, 1, 0, 0, 2}, q[] = {4, 3, 1, 0, 2, 2};
-    const calm_embeddings a = {3, 2, f}, b = {3, 2, q};
+    const calm_embeddings a = {3, 2, f, false}, b = {3, 2, q, false};
     calm_embedding_result result;
     ck_ok(calm_embedding_compare(ctx, &a, &b, &result));
     ck_near(result.each[0].error, sqrt(2) / 5, 1e-15);
@@ -226,13 +226,27 @@ TEST(distances_by_hand)
 }
 END_OF_TEST
 
+/* Of two models one of which alone gives rows of length 1, rows are compared at that length; q: 0 is as far as f is
+ * long. */
+TEST(distances_of_unit_rows)
+{
+    double f[] = {3, 4, 1, 0, 0, 2}, q[] = {.8, .6, 1, 0, 0, 0};
+    const calm_embeddings a = {3, 2, f, false}, b = {3, 2, q, true};
+    calm_embedding_result result;
+    ck_ok(calm_embedding_compare(ctx, &a, &b, &result));
+    ck_near(result.each[0].error, sqrt(.04 + .04), 1e-15);
+    ck_near(result.each[1].error, 0, 0);
+    ck_near(result.each[2].error, 1, 1e-15);
+}
+END_OF_TEST
+
 /* f: (1, 0), (0, 1), (1, 1), (1, 0): pairs (1,0) (2,0) (2,1) (3,0) (3,1) (3,2) have cosines 0 s s 1 0 s, s = 1 / sqrt
  * 2, so ranks 1.5 4 4 6 1.5 4.  q: (1, 0), (0, 1), (1, -1), (0, 1): 0 s -s 0 1 -s, ranks 3.5 5 1.5 3.5 6 1.5.
  * Less 3.5:  -2 .5 .5 2.5 -2 .5  and  0 1.5 -2 0 2.5 -2:  products .75 - 1 - 5 - 1 = -6.25, squares 15 and 16.5. */
 TEST(ranks_with_ties)
 {
     double f[] = {1, 0, 0, 1, 1, 1, 1, 0}, q[] = {1, 0, 0, 1, 1, -1, 0, 1};
-    const calm_embeddings a = {4, 2, f}, b = {4, 2, q};
+    const calm_embeddings a = {4, 2, f, false}, b = {4, 2, q, false};
     calm_embedding_result result;
     ck_ok(calm_embedding_compare(ctx, &a, &b, &result));
     ck_near(result.spearman, -6.25 / sqrt(15 * 16.5), 1e-15);
@@ -249,7 +263,8 @@ END_OF_TEST
 TEST(no_correlation)
 {
     double f[] = {1, 0, 0, 1, 1, 0, 0, 1}, same[] = {1, 0, 1, 0, 1, 0, 1, 0};
-    const calm_embeddings one = {1, 2, f}, two = {2, 2, f}, four = {4, 2, f}, equal = {4, 2, same};
+    const calm_embeddings one = {1, 2, f, false}, two = {2, 2, f, false}, four = {4, 2, f, false};
+    const calm_embeddings equal = {4, 2, same, false};
     calm_embedding_result result;
     ck_ok(calm_embedding_compare(ctx, &one, &one, &result));
     ck_assert(result.pairs == 0 && isnan(result.spearman) && result.cosine == 1);
@@ -298,6 +313,6 @@ int main(void)
 {
     return run_tests("encode", (const TTest *[]){
         embeddings_are_means_of_rows, same_bytes_alone_and_together, followers_begin_at_their_block,
-        a_model_does_not_differ_from_itself, failures, distances_by_hand, ranks_with_ties, no_correlation, memory,
-        NULL});
+        a_model_does_not_differ_from_itself, failures, distances_by_hand, distances_of_unit_rows,
+        ranks_with_ties, no_correlation, memory, NULL});
 }

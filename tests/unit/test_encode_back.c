@@ -38,7 +38,7 @@ TEST(the_loss_is_that_of_evaluations)
         means[0][i % WIDTH] += (double)y[i] / TOKENS;
         means[1][i % WIDTH] += (double)x[i] / TOKENS;
     }
-    const calm_embeddings reference = {1, WIDTH, means[0]}, other = {1, WIDTH, means[1]};
+    const calm_embeddings reference = {1, WIDTH, means[0], false}, other = {1, WIDTH, means[1], false};
     ck_ok(calm_embedding_compare(ctx, &reference, &other, &found));
     ck_assert(loss_of(x) > 0.01);
     ck_assert(fabs(loss_of(x) - (1 - found.cosine)) <= 1e-14);
