@@ -33,6 +33,7 @@ def fuse(config, path):
 
 
 def export_onnx(model_dir, folder):
+    import onnx
     import torch
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from transformers import AutoModel
@@ -58,7 +59,9 @@ def export_onnx(model_dir, folder):
         torch.onnx.export(Hidden(), example, path, dynamo=True, external_data=False, **names,
                           dynamic_shapes=(dict(axes), dict(axes)))
     fuse(model.config, path)
-    quantize_dynamic(path, os.path.join(folder, "int8.onnx"), weight_type=QuantType.QInt8)
+    # Shapes cannot be inferred through fused operators; what they give is float.
+    quantize_dynamic(path, os.path.join(folder, "int8.onnx"), weight_type=QuantType.QInt8,
+                     extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT})
 
 
 def export_ct2(model_dir, folder):
