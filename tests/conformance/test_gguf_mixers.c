@@ -434,27 +434,20 @@ TEST(wrong_files)
                 "key gemma4.attention.key_length: it is missing");
     check_wrong(&sharing, "rope_freqs.weight", "rope_freks.weight",
                 "rope_freqs.weight: expected half of attention.key_length numbers of F32");
-    /* One more head of keys than there is: u32 behind the key's name and type. */
-    const char *path = write_tiny(&delta, "float", NULL);
-    calm_model *model;
-    replace(path, "ssm.group_count\4\0\0\0\2", "ssm.group_count\4\0\0\0\3", 20);
-    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "ssm.time_step_rank: expected a multiple of");
-    path = write_tiny(&sharing, "float", NULL);
-    replace(path, "per_layer_token_embd", "per_layer_tokem_embd", 20);
-    ck_fails(calm_model_open(ctx, path, &model), CALM_ENOTFOUND, "embed_tokens_per_layer.weight is missing");
-    path = write_tiny(&sharing, "float", NULL);
-    replace(path, "attention.key_length\4\0\0\0\x20", "attention.key_length\4\0\0\0\x22", 25);
-    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "expected half of attention.key_length");
-    path = write_tiny(&sharing, "float", NULL);
+    check_wrong_bytes(&sharing, "per_layer_token_embd", "per_layer_tokem_embd", 20, CALM_ENOTFOUND,
+                      "embed_tokens_per_layer.weight is missing");
+    /* Numbers are u32 behind the key's name and type; one more head of keys than there is. */
+    check_wrong_bytes(&delta, "ssm.group_count\4\0\0\0\2", "ssm.group_count\4\0\0\0\3", 20, CALM_EFORMAT,
+                      "ssm.time_step_rank: expected a multiple of");
+    check_wrong_bytes(&sharing, "attention.key_length\4\0\0\0\x20", "attention.key_length\4\0\0\0\x22", 25,
+                      CALM_EFORMAT, "expected half of attention.key_length");
     /* 1e30, of the last pairs, and a factor that the first ones have not. */
-    replace(path, "\xca\xf2\x49\x71\xca\xf2\x49\x71", "\0\0\x80\x40\xca\xf2\x49\x71", 8);
-    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "expected one factor above 0 for the first pairs");
-    path = write_tiny(&sharing, "float", NULL);
-    replace(path, "attention.shared_kv_layers\4\0\0\0\2", "attention.shared_kv_layers\4\0\0\0\4", 31);
-    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "num_kv_shared_layers");
-    path = write_tiny(&latent, "float", NULL);
-    replace(path, "value_length_mla\4\0\0\0\x10", "value_length_mla\4\0\0\0\x11", 21);
-    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, "tensor blk.0.attn_v_b.weight: expected sizes");
+    check_wrong_bytes(&sharing, "\xca\xf2\x49\x71\xca\xf2\x49\x71", "\0\0\x80\x40\xca\xf2\x49\x71", 8, CALM_EFORMAT,
+                      "expected one factor above 0 for the first pairs");
+    check_wrong_bytes(&sharing, "attention.shared_kv_layers\4\0\0\0\2", "attention.shared_kv_layers\4\0\0\0\4", 31,
+                      CALM_EFORMAT, "num_kv_shared_layers");
+    check_wrong_bytes(&latent, "value_length_mla\4\0\0\0\x10", "value_length_mla\4\0\0\0\x11", 21, CALM_EFORMAT,
+                      "tensor blk.0.attn_v_b.weight: expected sizes");
 }
 END_OF_TEST
 

@@ -25,6 +25,15 @@ read_with() {    # read_with ARGUMENTS... : the reader, its noise kept for failu
     "$python" "$reader" "$@" 2>"$work/noise" || { cat "$work/noise"; exit 1; }
 }
 
+# float_gguf MODEL NAME: its float file in $work/out-NAME; false: refused by name, as options of another set of fixtures may be that
+# llama.cpp has not.
+float_gguf() {
+    write_gguf "$1" float "$work/out-$2" f32 >"$work/said" 2>&1 && return
+    grep "EUNSUPPORTED: gguf: " "$work/said" || { cat "$work/said"; exit 1; }
+    [ ! "$fixtures" -ef "$CALM_HOME/../shared/fixtures/models" ] || exit 1
+    return 1
+}
+
 write_blocks "$work/blocks" >/dev/null
 read_with blocks "$work/blocks"
 
@@ -51,12 +60,7 @@ families=${fixtures%/models}/families wide=
 for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe gemma4_moe_text gemma4_text glm4 glm4_moe glm4_moe_lite granite granitemoe granitemoehybrid \
     hunyuan_v1_dense lfm2 lfm2_moe minimax_m2 ministral3 mixtral olmoe seed_oss starcoder2 wrapper_gemma3 wrapper_gemma4; do
     [ -d "$families/$name" ] || continue
-    # Another set of fixtures may have options that llama.cpp has not.
-    write_gguf "$families/$name" float "$work/out-$name" f32 >"$work/said" 2>&1 || {
-        grep "EUNSUPPORTED: gguf: " "$work/said" || { cat "$work/said"; exit 1; }
-        [ ! "$fixtures" -ef "$CALM_HOME/../shared/fixtures/models" ] || exit 1
-        continue
-    }
+    float_gguf "$families/$name" "$name" || continue
     pairs="$pairs $families/$name $work/out-$name"
     # Codes move with their rows; what other schemes hold is of the same layout.
     write_gguf "$families/$name" w4a16_g32,w8a16_g32 "$work/quantized-$name" f32 >"$work/said" || { cat "$work/said"; exit 1; }
@@ -79,11 +83,7 @@ for name in bert bert_mlm roberta xlm_roberta distilbert nomic_bert modernbert e
     from=$families/$name
     [ -d "$from" ] || from=$fixtures/$name
     [ -d "$from" ] || continue
-    write_gguf "$from" float "$work/out-$name" f32 >"$work/said" 2>&1 || {
-        grep "EUNSUPPORTED: gguf: " "$work/said" || { cat "$work/said"; exit 1; }
-        [ ! "$fixtures" -ef "$CALM_HOME/../shared/fixtures/models" ] || exit 1
-        continue
-    }
+    float_gguf "$from" "$name" || continue
     pairs="$pairs $from $work/out-$name"
     [ $name = xlm_roberta ] || texts="$texts $from $work/out-$name"
 done

@@ -85,13 +85,20 @@ static inline void check_refused(const tiny_model *spec, const char *scheme, con
     calm_model_close(p.model);
 }
 
-/* A float file in which `from` was replaced is no model, for a reason with these words. */
-static inline void check_wrong(const tiny_model *spec, const char *from, const char *to, const char *words)
+/* A float file in which bytes [n] were replaced is no model, for a reason with these words. */
+static inline void check_wrong_bytes(const tiny_model *spec, const void *from, const void *to, size_t n,
+                                     calm_status status, const char *words)
 {
     const char *path = write_tiny(spec, "float", NULL);
     calm_model *model;
-    replace(path, from, to, strlen(from));
-    ck_fails(calm_model_open(ctx, path, &model), CALM_EFORMAT, words);
+    replace(path, from, to, n);
+    ck_fails(calm_model_open(ctx, path, &model), status, words);
+}
+
+/* The same of a text. */
+static inline void check_wrong(const tiny_model *spec, const char *from, const char *to, const char *words)
+{
+    check_wrong_bytes(spec, from, to, strlen(from), CALM_EFORMAT, words);
 }
 
 #endif
