@@ -361,12 +361,9 @@ static void add_ids(builder *b)
 /* A family whose code has the number, which a file may contradict. */
 static void check_eps(builder *b)
 {
-    const float fixed = (float)b->list->arch->default_eps;
-    char name[128];
-    calm_gguf_find_of(b, "attention.layer_norm_epsilon", name);
-    if ((float)calm_gguf_take_number(b, "attention.layer_norm_epsilon", 0) != fixed)
-        calm_gguf_complain(b, name, "expected 1e-12, as all models without token_types.weight "
-                                                              "have it");
+    static const char rest[] = "attention.layer_norm_epsilon";
+    if ((float)calm_gguf_take_number(b, rest, 0) != (float)b->list->arch->default_eps)
+        calm_gguf_complain_of(b, rest, "expected 1e-12, as all models without token_types.weight have it");
 }
 
 /* All of config.json but for what calm's reader would default to the same. */

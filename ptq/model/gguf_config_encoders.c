@@ -6,14 +6,6 @@
 
 typedef calm_gguf_config_builder builder;
 
-/* A fault of the architecture's key `rest`. */
-static void complain_of(builder *b, const char *rest, const char *text)
-{
-    char name[128];
-    calm_gguf_find_of(b, rest, name);
-    calm_gguf_complain(b, name, text);
-}
-
 /* Rows of a table of the embeddings; 0: there is none. */
 static int64_t rows_of(const builder *b, const char *name)
 {
@@ -62,15 +54,16 @@ void calm_gguf_add_encoder(builder *b, int64_t n_blocks, int64_t context)
 {
     const bool bert = strcmp(b->list->as->name, "bert") == 0;
     if (b->list->as->both_ways && calm_gguf_take_count(b, "pooling_type") > MOST_POOLING)
-        complain_of(b, "pooling_type", "expected 0 to 3: none, the mean, the first token, the last one");
+        calm_gguf_complain_of(b, "pooling_type", "expected 0 to 3: none, the mean, the first token, the last one");
     if (!b->list->as->bare)
         return;
     if (calm_gguf_take_bool(b, "attention.causal", true))
-        complain_of(b, "attention.causal", "expected false, as all tokens of this architecture see each other");
+        calm_gguf_complain_of(b, "attention.causal",
+                              "expected false, as all tokens of this architecture see each other");
     if (calm_gguf_is_family(b, "modernbert"))
         add_modern(b, n_blocks);
     if (bert && rows_of(b, "position_embd.weight") != context)
-        complain_of(b, "context_length", "expected the rows of position_embd.weight");
+        calm_gguf_complain_of(b, "context_length", "expected the rows of position_embd.weight");
     if (calm_gguf_is_family(b, "bert") || calm_gguf_is_family(b, "nomic_bert"))
         calm_json_set_int(b->config, "type_vocab_size", rows_of(b, "token_types.weight"));
     /* GELU by tanh is what llama.cpp computes, by erf what the models were trained with. */

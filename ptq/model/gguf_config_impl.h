@@ -18,6 +18,9 @@ typedef struct calm_gguf_config_builder {
 /* One fault of the file: passed on, or kept as the failure. */
 void calm_gguf_complain(calm_gguf_config_builder *b, const char *key, const char *text);
 
+/* The same of the architecture's key `rest`. */
+void calm_gguf_complain_of(calm_gguf_config_builder *b, const char *rest, const char *text);
+
 /* A key of the architecture: "qwen3.block_count". */
 const calm_gguf_key *calm_gguf_find_of(const calm_gguf_config_builder *b, const char *rest, char name[128]);
 

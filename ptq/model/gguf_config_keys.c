@@ -7,7 +7,7 @@
 
 typedef calm_gguf_config_builder builder;
 
-/* A caller that lists all faults has a function for them; others get the last one. */
+/* A caller that lists all faults has a function for them; others get the first one. */
 void calm_gguf_complain(builder *b, const char *key, const char *text)
 {
     if (b->report)
@@ -20,6 +20,13 @@ const calm_gguf_key *calm_gguf_find_of(const builder *b, const char *rest, char 
 {
     snprintf(name, 128, "%s.%s", b->list->as->name, rest);
     return calm_gguf_find_key(b->list->file, name);
+}
+
+void calm_gguf_complain_of(builder *b, const char *rest, const char *text)
+{
+    char name[128];
+    calm_gguf_find_of(b, rest, name);
+    calm_gguf_complain(b, name, text);
 }
 
 int64_t calm_gguf_take_size(builder *b, const char *rest, int64_t fallback)

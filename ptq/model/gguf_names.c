@@ -266,6 +266,7 @@ static void list_outer(const calm_arch *arch, const calm_gguf_arch *as, outer_wo
         {.module = arch->names->final_norm, .word = as && as->final_norm ? as->final_norm : "output_norm",
          .bias = biased},
         {.module = ends->norm, .word = "token_embd_norm", .bias = biased},
+        /* Files have no rows of padding. */
         {.module = ends->positions, .word = "position_embd",
          .form = as && as->padded ? CALM_GGUF_LATER_ROWS : CALM_GGUF_AS_IS},
         {.module = ends->types, .word = "token_types"},

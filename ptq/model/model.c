@@ -322,6 +322,7 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
 /* How an encoder's file pools, which it says by a number, and the products behind that. */
 static calm_status set_pooling(calm_ctx *ctx, calm_config *config, const calm_gguf_opened *file)
 {
+    /* llama.cpp counts from 1, and 0 is no pooling: then the mean, as without modules.json. */
     const int64_t type = file->pooling;
     calm_pooling *pooling;
     if (!config->arch->encoder || type < 1 || type > CALM_POOLING_LAST + 1)
