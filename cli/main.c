@@ -14,6 +14,7 @@
 #include "cli/stack.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/message.h"
+#include "ptq/base/text.h"
 #include "ptq/base/threads.h"
 
 #define COMMANDS_MAX 64
@@ -83,26 +84,16 @@ static calm_status run_named(calm_ctx *ctx, int argc, char **argv)
     return unknown_command(ctx, argv[0]);
 }
 
-/* Is it one of the words, "--help|-h"? */
-static bool is_one_of(const char *word, const char *words)
-{
-    const size_t length = strlen(word);
-    for (const char *at = words; *at; at += strcspn(at, "|"), at += *at == '|')
-        if (strcspn(at, "|") == length && strncmp(at, word, length) == 0)
-            return true;
-    return false;
-}
-
 /* Of several words, "help COMMAND" is "COMMAND --help". */
 static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "help") == 0)
         return run_named(ctx, 2, (char *[]){argv[2], "--help", NULL});
-    if (argc < 2 || is_one_of(argv[1], "--help|-h|help")) {
+    if (argc < 2 || calm_text_listed("--help|-h|help", '|', argv[1])) {
         print_help();
         return argc < 2 ? calm_fail(ctx, CALM_EARG, "expected a command") : CALM_OK;
     }
-    if (is_one_of(argv[1], "--version|-V|version"))
+    if (calm_text_listed("--version|-V|version", '|', argv[1]))
         return print_version(ctx);
     return run_named(ctx, argc - 1, argv + 1);
 }

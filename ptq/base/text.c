@@ -101,6 +101,20 @@ bool calm_text_ends_with(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
+bool calm_text_listed(const char *list, char separator, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = list; at && *at;) {
+        const char *end = strchr(at, separator);
+        const size_t n = end ? (size_t)(end - at) : strlen(at);
+        if (n == length && strncmp(at, word, n) == 0)
+            return true;
+        /* Behind the separator, or at the end. */
+        at += n + (end != NULL);
+    }
+    return false;
+}
+
 #define WORD_MAX ((size_t)63)
 
 /* Levenshtein distance. */

@@ -38,6 +38,9 @@ const char *calm_nearest(const char *word, const char *const *names, size_t n);
 /* Is `end` the end of `text`, or all of it? */
 bool calm_text_ends_with(const char *text, const char *end);
 
+/* Is `word` one of the words of `list`, which are joined by `separator`?  Of NULL there are none. */
+bool calm_text_listed(const char *list, char separator, const char *word);
+
 /* Parse "2GB", "1.5GiB", "800M", at least 1 MB, into bytes; `key` is whose value it is, for the message.  CALM_EARG. */
 calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, size_t *out);
 

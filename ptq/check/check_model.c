@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/text.h"
 #include "ptq/check/check_state.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
@@ -288,7 +289,7 @@ static bool is_block_part(const calm_checking *c, const calm_check_module *modul
 static calm_status check_foreign(calm_checking *c)
 {
     static const char families[] = "qwen3_5 qwen3_5_moe qwen3_next ernie4_5_moe";
-    if (calm_arch_listed(families, ' ', c->model.arch->name))
+    if (calm_text_listed(families, ' ', c->model.arch->name))
         return CALM_OK;
     for (size_t i = 0; i < c->n_modules; i++)
         if (strncmp(c->modules[i].name, "mtp.", 4) == 0)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "ptq/base/text.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/pooling.h"
 
@@ -217,11 +218,9 @@ static const char *lacks_sharing(const calm_config *config, const calm_gguf_arch
 {
     const calm_rope_config *full = &config->rope[CALM_ROPE_GLOBAL], *slide = &config->rope[CALM_ROPE_LOCAL];
     size_t own = 0;
-    bool others = false, slides = false, biased = false;
+    bool others = false, slides = false;
     if (!as->shares)
         return NULL;
-    for (size_t r = 0; r < CALM_N_ROLES; r++)
-        biased |= config->bias[r];
     while (own < config->n_blocks && calm_config_at(config, own)->kv != CALM_KV_SHARED)
         own++;
     for (size_t i = 0; i < config->n_blocks; i++) {
@@ -232,7 +231,7 @@ static const char *lacks_sharing(const calm_config *config, const calm_gguf_arch
     return own < 2 ? "fewer than two blocks have their own keys, which llama.cpp needs"
            : others ? "the last two blocks with their own keys are not one that slides and then one that does not, "
                       "which blocks behind them read in llama.cpp (num_kv_shared_layers)"
-           : biased ? "attention_bias is true, which llama.cpp does not know in this architecture"
+           : has_biases(config) ? "attention_bias is true, which llama.cpp does not know in this architecture"
            : !slides ? "no block slides, which llama.cpp's cache needs in this architecture"
            : full->kind != CALM_ROPE_DEFAULT && full->kind != CALM_ROPE_PROPORTIONAL
                ? "rope_type of full_attention is neither default nor proportional"
@@ -249,7 +248,7 @@ static bool has_activation(const calm_config *config, const calm_gguf_arch *as)
         return gelu;
     if (strcmp(as->name, "modern-bert") == 0)
         return gelu || found == CALM_ACTIVATION_SILU;
-    if (as->shares || calm_arch_listed("gemma2 gemma3 gemma-embedding starcoder2", ' ', as->name))
+    if (as->shares || calm_text_listed("gemma2 gemma3 gemma-embedding starcoder2", ' ', as->name))
         return found == CALM_ACTIVATION_GELU_TANH;
     return found == (as->single ? CALM_ACTIVATION_RELU2 : CALM_ACTIVATION_SILU);
 }

@@ -6,6 +6,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/scope.h"
+#include "ptq/base/text.h"
 #include "ptq/model/adapter.h"
 #include "ptq/model/arch.h"
 #include "ptq/text/regex.h"
@@ -48,7 +49,7 @@ static calm_status refuse(calm_ctx *ctx, const calm_adapter_config *config, cons
 static calm_status check_key(calm_ctx *ctx, const calm_adapter_config *config, const char *key,
                              const calm_words *accepted)
 {
-    const bool taken = calm_arch_listed(known, ' ', key) || calm_words_have(accepted, key);
+    const bool taken = calm_text_listed(known, ' ', key) || calm_words_have(accepted, key);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(others[i].key, key) == 0)
             return refuse(ctx, config, others[i].method);
@@ -62,7 +63,7 @@ static calm_status check_start(calm_ctx *ctx, const calm_adapter_config *config)
 {
     const char *start = calm_json_string(calm_json_get(config->json, "init_lora_weights"), "true");
     char *method;
-    if (calm_arch_listed("true gaussian eva orthogonal", ' ', start))
+    if (calm_text_listed("true gaussian eva orthogonal", ' ', start))
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &method, "\"init_lora_weights\": \"%.40s\" begins from other weights than "
                        "the base's", start));

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "ptq/base/text.h"
+
 #define CALM_ARCH(name) extern const calm_arch calm_arch_##name;
 #include "ptq/model/arch.def"
 #undef CALM_ARCH
@@ -57,20 +59,6 @@ const calm_arch *const *calm_architectures(size_t *n)
     return all;
 }
 
-bool calm_arch_listed(const char *list, char separator, const char *word)
-{
-    const size_t length = strlen(word);
-    for (const char *at = list; at && *at;) {
-        const char *end = strchr(at, separator);
-        const size_t n = end ? (size_t)(end - at) : strlen(at);
-        if (n == length && strncmp(at, word, n) == 0)
-            return true;
-        /* Behind the separator, or at the end. */
-        at += n + (end != NULL);
-    }
-    return false;
-}
-
 const char *calm_arch_model_types(const calm_arch *arch)
 {
     return arch->model_types ? arch->model_types : arch->name;
@@ -86,7 +74,7 @@ bool calm_arch_is_headless(const calm_arch *arch, const char *class_name)
     static const char ends[] = "Model|ForSequenceClassification|ForTokenClassification|ForQuestionAnswering";
     for (const char *stem = class_name ? arch->stem : NULL; stem && *stem;) {
         const size_t n = strcspn(stem, "|");
-        if (strncmp(class_name, stem, n) == 0 && calm_arch_listed(ends, '|', class_name + n))
+        if (strncmp(class_name, stem, n) == 0 && calm_text_listed(ends, '|', class_name + n))
             return true;
         /* Behind the separator, or at the end. */
         stem += n + (stem[n] == '|');
@@ -116,8 +104,8 @@ const calm_arch *calm_arch_find(const char *class_name, const char *model_type)
     const calm_arch *const *all = calm_architectures(&n);
     /* The class decides where there is one: families share model types (gemma3 with and without images). */
     for (size_t i = 0; i < n; i++)
-        if (class_name ? calm_arch_listed(all[i]->classes, '|', class_name) || calm_arch_is_headless(all[i], class_name)
-                       : model_type && calm_arch_listed(calm_arch_model_types(all[i]), '|', model_type))
+        if (class_name ? calm_text_listed(all[i]->classes, '|', class_name) || calm_arch_is_headless(all[i], class_name)
+                       : model_type && calm_text_listed(calm_arch_model_types(all[i]), '|', model_type))
             return all[i];
     return NULL;
 }

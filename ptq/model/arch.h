@@ -210,7 +210,4 @@ bool calm_arch_is_headless(const calm_arch *arch, const char *class_name);
 /* The same architecture without that head, judged by its hidden rows, in ctx->out. */
 calm_status calm_arch_without_head(calm_ctx *ctx, const calm_arch *arch, const calm_arch **out);
 
-/* Is `word` [n_bytes] one of the words of `list`, which are joined by `separator`? */
-bool calm_arch_listed(const char *list, char separator, const char *word);
-
 #endif

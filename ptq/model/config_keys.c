@@ -42,6 +42,7 @@ typedef struct family_reads {
 
 static const family_reads reads[] = {
 #define CALM_CONFIG_READS(family, keys) {family, keys},
+#include "ptq/base/text.h"
 #include "ptq/model/config_reads.def"
 };
 
@@ -59,7 +60,7 @@ static bool family_reads_key(const calm_arch *arch, const char *key)
 {
     for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
         if ((strcmp(reads[i].family, "shared") == 0 || strcmp(reads[i].family, arch->name) == 0) &&
-            calm_arch_listed(reads[i].keys, ' ', key))
+            calm_text_listed(reads[i].keys, ' ', key))
             return true;
     return false;
 }
@@ -80,10 +81,10 @@ static bool is_size(const calm_size_keys *sizes, const char *key)
 /* Does calm read it? */
 static bool calm_reads_key(const calm_arch *arch, const char *key)
 {
-    return calm_arch_listed(common, ' ', key) || calm_arch_listed(some, ' ', key) ||
-           (arch->keys && calm_arch_listed(arch->keys, ' ', key)) || is_size(arch->sizes, key) ||
+    return calm_text_listed(common, ' ', key) || calm_text_listed(some, ' ', key) ||
+           (arch->keys && calm_text_listed(arch->keys, ' ', key)) || is_size(arch->sizes, key) ||
            is_size(arch->old_sizes, key) || is(arch->theta_key, key) || is(arch->local_theta_key, key) ||
-           (arch->default_rope_theta > 0 && calm_arch_listed(rotary, ' ', key));
+           (arch->default_rope_theta > 0 && calm_text_listed(rotary, ' ', key));
 }
 
 /* A value at which an unknown setting does nothing. */

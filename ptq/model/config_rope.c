@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ptq/base/option.h"
+#include "ptq/base/text.h"
 #include "ptq/model/arch.h"
 
 /* Keeps products of two factors finite in float32. */
@@ -33,8 +34,8 @@ static calm_status check_names(calm_ctx *ctx, const source *from, const calm_arc
     const calm_json *value;
     /* An unknown setting is refused unless it is off: it would change every angle. */
     for (void *iter = NULL; calm_json_next(from->described, &iter, &key, &value);)
-        if (!calm_arch_listed(known, ' ', key) && !(arch->rope_keys && calm_arch_listed(arch->rope_keys, ' ', key)) &&
-            !(arch->mrope && calm_arch_listed(known_mrope, ' ', key)) && calm_json_typeof(value) != CALM_JSON_NULL &&
+        if (!calm_text_listed(known, ' ', key) && !(arch->rope_keys && calm_text_listed(arch->rope_keys, ' ', key)) &&
+            !(arch->mrope && calm_text_listed(known_mrope, ' ', key)) && calm_json_typeof(value) != CALM_JSON_NULL &&
             !(calm_json_typeof(value) == CALM_JSON_BOOL && !calm_json_bool(value, true)))
             return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope settings: \"%s\" is not known", from->path, key);
     return CALM_OK;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ptq/base/text.h"
 #include "ptq/model/arch.h"
 
 #define CALM_KIND(name) extern const calm_kind calm_kind_##name;
@@ -224,7 +225,7 @@ const char *calm_job_fused(const calm_names *names, calm_job_kind job)
             n++;
         }
     /* Engines know their own names for it: where a family's are others, they have other fused modules too. */
-    return n > 1 && (!traits->fused_last || calm_arch_listed(traits->fused_last, '|', last)) ? traits->fused : NULL;
+    return n > 1 && (!traits->fused_last || calm_text_listed(traits->fused_last, '|', last)) ? traits->fused : NULL;
 }
 
 bool calm_job_biased(const calm_config *config, calm_job_kind job)

@@ -62,7 +62,7 @@ static calm_status need_word(calm_ctx *ctx, const char *path, const calm_json *e
 {
     const char *found;
     CALM_TRY(calm_json_need_string(ctx, path, entry, key, "", &found));
-    return !*found || calm_arch_listed(words, ' ', found)
+    return !*found || calm_text_listed(words, ' ', found)
                ? CALM_OK
                : calm_fail(ctx, CALM_EUNSUPPORTED, "%s: " ENTRY ".%s is \"%.64s\": calm reads %s", path, key, found,
                            words);

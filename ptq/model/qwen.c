@@ -1,6 +1,8 @@
 /* What the Qwen families' configs have in common. */
 #include "ptq/model/qwen.h"
 
+#include "ptq/base/text.h"
+
 bool calm_qwen_slides(size_t block, int64_t max_window_layers)
 {
     return (int64_t)block >= max_window_layers;
@@ -17,7 +19,7 @@ calm_status calm_qwen_windows(calm_ctx *ctx, const char *path, const calm_json *
     /* The other two keys are read, and so checked, also when nothing slides. */
     CALM_TRY(calm_config_windows(ctx, path, root, 4096, sliding ? slides : NULL, first, config));
     /* In Qwen3-VL nothing does, whatever its keys say. */
-    for (size_t i = 0; i < config->n_blocks && calm_arch_listed("qwen3_vl_text|qwen3_vl_moe_text", '|', type); i++)
+    for (size_t i = 0; i < config->n_blocks && calm_text_listed("qwen3_vl_text|qwen3_vl_moe_text", '|', type); i++)
         config->window[i] = 0;
     return CALM_OK;
 }

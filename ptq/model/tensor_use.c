@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/text.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/loose.h"
@@ -153,7 +154,7 @@ static bool is_of_encoder(const names *of, const char *name)
     return is_weight(rest, ends->positions) || (of->config->n_types && is_weight(rest, ends->types))
            || is_norm(of, rest, ends->norm) || is_linear(rest, ends->pooler, true)
            || is_linear(name, ends->transform, true) || is_norm(of, name, ends->transform_norm)
-           || (ends->bias && calm_arch_listed(ends->bias, '|', name));
+           || (ends->bias && calm_text_listed(ends->bias, '|', name));
 }
 
 static bool is_outside(const names *of, const char *name)
@@ -205,7 +206,7 @@ calm_tensor_use calm_model_tensor_use(const calm_model *model, const char *name)
 
 bool calm_tensor_mlx_has_biases(const calm_arch *arch)
 {
-    return !calm_arch_listed("qwen3|qwen3_moe|gemma2|gemma3|phi3", '|', arch->name);
+    return !calm_text_listed("qwen3|qwen3_moe|gemma2|gemma3|phi3", '|', arch->name);
 }
 
 /* ---- lists ---- */

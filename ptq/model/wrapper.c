@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "ptq/base/text.h"
 #include "ptq/model/arch.h"
 
 #define TEXT "text_config"
@@ -47,7 +48,7 @@ static const wrapper *find_wrapper(const char *class_name, const char *model_typ
 /* Keys of older files that have no "text_config" and belong to the wrapper alone. */
 static bool is_outer_key(const char *key)
 {
-    return calm_arch_listed("vision_config image_token_id video_token_id vision_start_token_id vision_end_token_id "
+    return calm_text_listed("vision_config image_token_id video_token_id vision_start_token_id vision_end_token_id "
                             "vision_token_id",
                             ' ', key);
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "ptq/base/text.h"
+
 #define EXAMPLES                                                                                                       \
     "examples: w4a16_g128, w4a16_g128_asym, w8a16, w8a8, w8a8_asymact, w8a8_static, w4a4_g128, w4afp8_g128, nvfp4, "   \
     "fp8a16, fp8_static, float"
@@ -92,21 +94,12 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
     return CALM_OK;
 }
 
-static bool is_one_of(const char *text, const char *const *words, size_t n)
-{
-    bool found = false;
-    for (size_t i = 0; i < n; i++)
-        found = found || strcmp(text, words[i]) == 0;
-    return found;
-}
-
 /* The bits of a name like int4, 4bit, 4-bit, q4; 0: it is none, or `bits` has no such format. */
 static int plain_bits(const char *name)
 {
-    static const char *const ends[] = {"", "bit", "bits", "-bit", "_bit"};
     const char *at = name + (strncmp(name, "int", 3) == 0 ? 3 : name[0] == 'q');
     unsigned long bits;
-    const bool formed = read_number(&at, &bits) && is_one_of(at, ends, sizeof ends / sizeof *ends);
+    const bool formed = read_number(&at, &bits) && (!*at || calm_text_listed("bit|bits|-bit|_bit", '|', at));
     return formed && (bits == 2 || bits == 3 || bits == 4 || bits == 8) ? (int)bits : 0;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/text.h"
 #include "ptq/text/unicode.h"
 
 #define ROOM 400    /* the largest double has 309 digits before the point */
@@ -201,26 +202,17 @@ void calm_table_drop_empty(calm_table *table)
             drop_column(table, c);
 }
 
-bool calm_table_names(const char *names, const char *heading)
-{
-    const size_t n = strlen(heading);
-    for (const char *at = names; *at; at += strcspn(at, "|"), at += *at == '|')
-        if (strcspn(at, "|") == n && strncmp(at, heading, n) == 0)
-            return true;
-    return false;
-}
-
 void calm_table_keep(calm_table *table, const char *names)
 {
     for (size_t c = table->n_columns; c-- > 0;)
-        if (!calm_table_names(names, table->headings[c].name))
+        if (!calm_text_listed(names, '|', table->headings[c].name))
             drop_column(table, c);
 }
 
 void calm_table_drop(calm_table *table, const char *names)
 {
     for (size_t c = table->n_columns; c-- > 0;)
-        if (table->n_columns > 1 && calm_table_names(names, table->headings[c].name))
+        if (table->n_columns > 1 && calm_text_listed(names, '|', table->headings[c].name))
             drop_column(table, c);
 }
 

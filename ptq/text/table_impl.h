@@ -8,7 +8,4 @@
  * report it here.  CALM_ENOMEM. */
 calm_status calm_table_check(calm_ctx *ctx, const calm_table *table, const calm_text *out);
 
-/* Is a heading one of the words of "a|b"? */
-bool calm_table_names(const char *names, const char *heading);
-
 #endif

@@ -4,6 +4,7 @@
  * lines; where that is not enough each row becomes a list of its cells. */
 #include <string.h>
 
+#include "ptq/base/text.h"
 #include "ptq/text/table_impl.h"
 #include "ptq/text/unicode.h"
 
@@ -204,7 +205,7 @@ static size_t whole_width(const calm_table *table, size_t indent, const char *na
     size_t total = indent, before = 0;
     for (size_t c = 0; c < table->n_columns; c++) {
         size_t widest = table->headings[c].columns;
-        if (calm_table_names(names, table->headings[c].name))
+        if (calm_text_listed(names, '|', table->headings[c].name))
             continue;
         for (size_t row = 0; row < calm_table_rows(table); row++)
             widest = calm_size_max(widest, table->cells[row * table->n_columns + c].columns);

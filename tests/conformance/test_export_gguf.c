@@ -6,6 +6,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
+#include "ptq/base/text.h"
 #include "ptq/plan/assemble_impl.h"
 #include "ptq/export/export.h"
 #include "ptq/export/gguf_layout.h"
@@ -38,7 +39,7 @@ static tiny_model model_of(const char *family)
     spec.n_heads = gemma ? 8 : spec.n_heads;
     spec.n_kv = strcmp(family, "olmoe") == 0 ? spec.n_heads : spec.n_kv;
     spec.tied |= strcmp(family, "gemma2") == 0;
-    if (calm_arch_listed("qwen3_5 qwen3_5_moe qwen3_next", ' ', family))
+    if (calm_text_listed("qwen3_5 qwen3_5_moe qwen3_next", ' ', family))
         spec.head_dim = 32;    /* blocks of 32 stay together */
     return spec;
 }
@@ -308,7 +309,7 @@ TEST(every_family)
         tiny_model spec = model_of(families[f]);
         check_plan(&spec, one, 1);
         spec.tied = strcmp(families[f], "gemma2") == 0;
-        spec.n_dense = calm_arch_listed("glm4_moe ernie4_5_moe deepseek_v2 deepseek_v3 lfm2_moe", ' ', families[f]);
+        spec.n_dense = calm_text_listed("glm4_moe ernie4_5_moe deepseek_v2 deepseek_v3 lfm2_moe", ' ', families[f]);
         check_plan(&spec, mixed, 5);
     }
 }

@@ -1,5 +1,6 @@
 /* The backward pass of attention, MLPs, mixtures and whole blocks is the transpose of their derivative
  * (tests/support/adjoint.h), for every family. */
+#include "ptq/base/text.h"
 #include "ptq/model/attention_back.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/mlp_back.h"
@@ -51,7 +52,7 @@ static void open_with(const char *family, size_t index, size_t tokens, const uin
     spec.dtype = CALM_F32;
     spec.seed = seed_of(family);
     /* The mixer is what block 0 differs in: no choices of experts behind it. */
-    if (index == 0 && calm_arch_listed("qwen3_next llama4", ' ', family)) {
+    if (index == 0 && calm_text_listed("qwen3_next llama4", ' ', family)) {
         spec.n_dense = 1;
         spec.extra = strcmp(family, "qwen3_next") == 0 ? "\"mlp_only_layers\": [0]" : NULL;
     }

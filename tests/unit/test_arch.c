@@ -3,18 +3,6 @@
 
 #include "tests/support/harness.h"
 
-TEST(words_of_a_list)
-{
-    ck_assert(calm_arch_listed("a bc d", ' ', "a") && calm_arch_listed("a bc d", ' ', "bc") &&
-              calm_arch_listed("a bc d", ' ', "d"));
-    ck_assert(!calm_arch_listed("a bc d", ' ', "b") && !calm_arch_listed("a bc d", ' ', "c") &&
-              !calm_arch_listed("a bc d", ' ', "bcd"));
-    ck_assert(!calm_arch_listed("a bc d", ' ', "a bc") && !calm_arch_listed("", ' ', "a") &&
-              !calm_arch_listed(NULL, ' ', "a"));
-    ck_assert(!calm_arch_listed("a|b", ' ', "b") && calm_arch_listed("a|b", '|', "b"));
-}
-END_OF_TEST
-
 /* The class decides; the type is asked only where no class is named. */
 TEST(finding)
 {
@@ -91,6 +79,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("arch", (const TTest *[]){words_of_a_list, finding, headless, descriptors, roles_jobs_and_hooks,
-                                               NULL});
+    return run_tests("arch", (const TTest *[]){finding, headless, descriptors, roles_jobs_and_hooks, NULL});
 }

@@ -1,6 +1,7 @@
 /* config.json: both spellings, and every setting that is refused by file and key. */
 #include "ptq/model/config.h"
 
+#include "ptq/base/text.h"
 #include "ptq/model/arch.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
@@ -189,7 +190,7 @@ TEST(absent_keys)
                 config_refuses(tiny_families[f], needed[i], NULL, CALM_EFORMAT, needed[i]);
         ck_assert_int_eq(config_with(tiny_families[f], "torch_dtype", NULL).dtype, CALM_BF16);
         ck_assert_int_eq(config_with(tiny_families[f], "tie_word_embeddings", NULL).tied,
-                         calm_arch_listed(tied, ' ', tiny_families[f]));
+                         calm_text_listed(tied, ' ', tiny_families[f]));
         /* By model_type. */
         ck_assert_str_eq(config_with(tiny_families[f], "architectures", NULL).arch->name, family);
     }
@@ -451,7 +452,7 @@ TEST(unknown_keys)
     static const char *const off[] = {"null", "false", "[]", "{}", "\"\""};
     for (size_t f = 0; tiny_families[f]; f++)
         for (size_t i = 0; i < N(on); i++)
-            if (!calm_arch_listed(config_with(tiny_families[f], "_", NULL).arch->keys, ' ', on[i][0]))
+            if (!calm_text_listed(config_with(tiny_families[f], "_", NULL).arch->keys, ' ', on[i][0]))
                 config_refuses(tiny_families[f], on[i][0], on[i][1], CALM_EUNSUPPORTED,
                                test_format("\"%s\"", on[i][0]));
     for (size_t i = 0; i < N(on); i++) {

@@ -30,6 +30,7 @@ static const char *const inert[] = {
 #define CALM_CONFIG_UNREAD(name, reason)
 #define CALM_CONFIG_INERT(name, reason) name,
 #define CALM_CONFIG_CHANGES(name, usual, effect)
+#include "ptq/base/text.h"
 #include "ptq/model/config_keys.def"
 };
 
@@ -99,7 +100,7 @@ TEST(families)
         for (char *key = strtok(keys, " "); key; key = strtok(NULL, " ")) {
             const calm_status status = judge(reads[f].family, key, "\"some value\"", key);
             /* Others are read by calm: of those that are not in the family's own list a few are common to all. */
-            const bool own = arch->keys && calm_arch_listed(arch->keys, ' ', key);
+            const bool own = arch->keys && calm_text_listed(arch->keys, ' ', key);
             ck_assert_msg(status == CALM_OK || status == CALM_EUNSUPPORTED, "%s: %s", key, ctx->message);
             ck_assert_msg(!listed(inert, N(inert), key) || status == CALM_OK, "%s, %s", reads[f].family, key);
             ck_assert_msg(own || !listed(unread, N(unread), key) || status != CALM_OK, "%s, %s", reads[f].family, key);

@@ -1,6 +1,7 @@
 /* The layer table: which linears and jobs, their names, shapes and numbers. */
 #include "ptq/model/layout.h"
 
+#include "ptq/base/text.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
 #include "tests/support/config_cases.h"
@@ -232,15 +233,15 @@ TEST(jobs_that_can_absorb)
     for (size_t f = 0; tiny_families[f]; f++) {
         const tiny_model spec = tiny_of(tiny_families[f]);
         const char *name = strncmp(spec.family, "bert", 4) == 0 ? "bert" : spec.family;
-        const bool old = calm_arch_listed("bert roberta distilbert mpnet", ' ', name);
-        const bool gated = !old && !calm_arch_listed("starcoder2 gpt_oss nemotron_h nemotron_dense", ' ', name);
-        const bool post_norm = old || calm_arch_listed("nomic_bert gte olmo2 olmo3 exaone4 cohere2", ' ', name);
+        const bool old = calm_text_listed("bert roberta distilbert mpnet", ' ', name);
+        const bool gated = !old && !calm_text_listed("starcoder2 gpt_oss nemotron_h nemotron_dense", ' ', name);
+        const bool post_norm = old || calm_text_listed("nomic_bert gte olmo2 olmo3 exaone4 cohere2", ' ', name);
         calm_model *model;
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
         const bool expected[CALM_N_JOBS] = {
             [CALM_JOB_QKV] = !post_norm && strcmp(name, "gemma3n") != 0,    /* a branch reads what its norm gives */
             [CALM_JOB_GATE_UP] = !post_norm && !calm_config_is_mixture(calm_model_config(model)),
-            [CALM_JOB_O] = !calm_arch_listed("gemma3n gemma4", ' ', name), [CALM_JOB_DOWN] = gated,
+            [CALM_JOB_O] = !calm_text_listed("gemma3n gemma4", ' ', name), [CALM_JOB_DOWN] = gated,
             [CALM_JOB_QKV_A] = true, [CALM_JOB_MAMBA_IN] = true, [CALM_JOB_CONV_IN] = true, [CALM_JOB_CONV_OUT] = true};
         for (size_t j = 0; j < calm_model_layout(model)->n_jobs; j++) {
             const calm_job_ref *job = &calm_model_layout(model)->jobs[j];

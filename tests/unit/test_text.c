@@ -184,11 +184,24 @@ TEST(no_sizes)
 }
 END_OF_TEST
 
+TEST(words_of_a_list)
+{
+    ck_assert(calm_text_listed("a bc d", ' ', "a") && calm_text_listed("a bc d", ' ', "bc") &&
+              calm_text_listed("a bc d", ' ', "d"));
+    ck_assert(!calm_text_listed("a bc d", ' ', "b") && !calm_text_listed("a bc d", ' ', "c") &&
+              !calm_text_listed("a bc d", ' ', "bcd"));
+    ck_assert(!calm_text_listed("a bc d", ' ', "a bc") && !calm_text_listed("", ' ', "a") &&
+              !calm_text_listed(NULL, ' ', "a"));
+    ck_assert(!calm_text_listed("a|b", ' ', "b") && calm_text_listed("a|b", '|', "b"));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("text",
                      (const TTest *[]){sizes, no_sizes, text_grows_and_stays_terminated,
                                        bytes_may_hold_zeros_and_be_none, a_text_moves_to_an_arena,
                                        numbers_have_the_digits_they_need, a_failed_append_is_remembered,
-                                       nearness_is_levenshteins_distance, nearest_finds_a_slip_and_nothing_far, NULL});
+                                       nearness_is_levenshteins_distance, nearest_finds_a_slip_and_nothing_far,
+                                       words_of_a_list, NULL});
 }
