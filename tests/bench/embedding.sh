@@ -7,14 +7,15 @@
 #   MODEL      directory of a sentence-transformers model (EmbeddingGemma-300M, all-MiniLM-L6-v2)
 #   FOLDER     stores and checkpoints; a row whose figures are there is not measured again
 #   SCHEME     w4a16_g128 w8a8 w4a4_g128 by default
-#   METHODS    in the environment: of rtn gptq calm learned; all by default.  calm is the default choice, learned adds
-#              `--learn blocks`
+#   METHODS    in the environment: of rtn gptq calm learned peer-rtn peer-gptq; the first four by default.  calm is the default
+#              choice, learned adds `--learn blocks`, peer-* is llm-compressor
+#   PEER       in the environment: the Python of an environment with llmcompressor, for peer-*
 #   SENTENCES  in the environment: of the WikiText-2 test text, 5 to 30 words each; 2000 by default
 #   SAMPLES    in the environment: sentences of the validation text to calibrate with, 512 by default
 #   THREADS    in the environment: 0, all cores, by default; figures do not depend on it
 #   BUILD      in the environment: where calm is, build/release by default
 set -eu
-[ $# -ge 2 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 model=$1 folder=$2
 shift 2
 [ $# -gt 0 ] || set -- w4a16_g128 w8a8 w4a4_g128
@@ -38,6 +39,28 @@ options_of() {
     esac
 }
 
+# peer SCHEME METHOD OUT: llm-compressor on the same sentences
+peer() {
+    case $1 in
+    w8a8) integers=8a8 ;;
+    w4a16_g128) integers=4g128 ;;
+    w4a4_g128) integers=4g128a4 ;;
+    *) echo "embedding.sh: no scheme \"$1\" of llm-compressor; expected w8a8, w4a16_g128, w4a4_g128" >&2; exit 2 ;;
+    esac
+    "${PEER:?the Python of an environment with llmcompressor}" "$CALM_HOME/tests/bench/peer_llm_compressor.py" "$model" \
+        "$folder/calib.txt" "$3" "${2#peer-}" "$integers" "${SAMPLES:-512}" &&
+        cp -r "$model"/modules.json "$model"/*_Pooling "$model"/tokenizer* "$3" &&
+        find "$model" -maxdepth 1 -name '*_Dense' -exec cp -r {} "$3" \;
+}
+
+# quantize SCHEME METHOD OUT
+quantize() {
+    case $2 in peer-*) peer "$@"; return ;; esac
+    # shellcheck disable=SC2046
+    "$calm" quantize --model "$model" --scheme "$1" --calib "$folder/calib.txt" --samples "${SAMPLES:-512}" --seqlen 128 \
+        $(options_of "$2") --guard-samples 0 --no-eval --quiet --force --threads "$threads" --output "$3" --store "$folder/$1.db"
+}
+
 figure() {
     sed -n "s/.*\"$1\": *\([^,}]*\).*/\1/p" "$2" | head -n 1
 }
@@ -49,10 +72,7 @@ for scheme; do
     for method in ${METHODS:-rtn gptq calm learned}; do
         out=$folder/$scheme-$method
         if [ ! -s "$out.json" ]; then
-            # shellcheck disable=SC2046
-            "$calm" quantize --model "$model" --scheme "$scheme" --calib "$folder/calib.txt" --samples "${SAMPLES:-512}" --seqlen 128 \
-                $(options_of "$method") --guard-samples 0 --no-eval --quiet --force --threads "$threads" --output "$out" \
-                --store "$folder/$scheme.db" >"$out.report" 2>&1 || { cat "$out.report" >&2; exit 1; }
+            quantize "$scheme" "$method" "$out" >"$out.report" 2>&1 || { cat "$out.report" >&2; exit 1; }
             "$calm" eval --model "$out" --reference "$model" --text "$folder/test.txt" --samples "$sentences" --seqlen 128 --json --quiet \
                 --threads "$threads" >"$out.json.part"
             mv "$out.json.part" "$out.json"

@@ -1,8 +1,10 @@
-"""llm-compressor on the calibration windows that calm takes: rounding to nearest or GPTQ, a compressed-tensors checkpoint written.
+"""llm-compressor on the calibration text that calm takes: rounding to nearest or GPTQ, a compressed-tensors checkpoint written.
 
-peer_llm_compressor.py MODEL TEXT OUTPUT rtn|gptq SCHEME, in an environment with llmcompressor.  SCHEME: W4A16, NVFP4A16, MXFP4A16, FP8_DYNAMIC,
-or BITSgGROUP (3g128)."""
+peer_llm_compressor.py MODEL TEXT OUTPUT rtn|gptq SCHEME [SENTENCES], in an environment with llmcompressor.  SCHEME: W4A16, NVFP4A16,
+MXFP4A16, FP8_DYNAMIC, or BITS[gGROUP][aBITS]: symmetric weights in groups or by row, asymmetric activations per token (3g128, 8a8, 4g128a4).
+The text is cut into windows; with SENTENCES, that many first lines of it are a sample each."""
 
+import re
 import sys
 
 import torch
@@ -13,23 +15,40 @@ from llmcompressor.modifiers.quantization import GPTQModifier, QuantizationModif
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 SEQLEN, WINDOWS = 512, 128
+SENTENCE = 128  # the longest, in tokens; calm's --seqlen
 
 
-def main(model_dir, text, output, how, scheme):
+def integers(scheme):
+    """The scheme that BITS[gGROUP][aBITS] says; None: it is one of llm-compressor's names."""
+    parts = re.fullmatch(r"(\d+)(?:g(\d+))?(?:a(\d+))?", scheme)
+    if not parts:
+        return None
+    bits, group, activations = (int(part) if part else None for part in parts.groups())
+    weights = QuantizationArgs(num_bits=bits, type="int", symmetric=True, strategy="group" if group else "channel", group_size=group)
+    inputs = QuantizationArgs(num_bits=activations, type="int", symmetric=False, strategy="token", dynamic=True) if activations else None
+    return QuantizationScheme(targets=["Linear"], weights=weights, input_activations=inputs)
+
+
+def samples(tokenizer, text, sentences):
+    """Rows of token ids: windows of the whole text, or its first lines."""
+    if sentences:
+        lines = text.splitlines()[:sentences]
+        return [tokenizer(line, truncation=True, max_length=SENTENCE)["input_ids"] for line in lines]
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return [ids[i * SEQLEN : (i + 1) * SEQLEN] for i in range(WINDOWS)]
+
+
+def main(model_dir, text, output, how, scheme, sentences=0):
     encoder = AutoConfig.from_pretrained(model_dir).architectures[0].endswith("Model")
     model = (AutoModel if encoder else AutoModelForCausalLM).from_pretrained(model_dir, dtype=torch.float32)
-    ignore = ["lm_head", "re:.*pooler.*"]
     modifier = {"rtn": QuantizationModifier, "gptq": GPTQModifier}[how]
-    if "g" in scheme:
-        bits, group = map(int, scheme.split("g"))
-        args = QuantizationArgs(num_bits=bits, type="int", symmetric=True, strategy="group", group_size=group)
-        recipe = modifier(config_groups={"all": QuantizationScheme(targets=["Linear"], weights=args)}, ignore=ignore)
-    else:
-        recipe = modifier(targets="Linear", scheme=scheme, ignore=ignore)
+    own = integers(scheme)
+    what = {"config_groups": {"all": own}} if own else {"targets": "Linear", "scheme": scheme}
     with open(text, encoding="utf-8") as stream:
-        ids = AutoTokenizer.from_pretrained(model_dir)(stream.read(), add_special_tokens=False)["input_ids"]
-    rows = [{"input_ids": ids[i * SEQLEN : (i + 1) * SEQLEN], "attention_mask": [1] * SEQLEN} for i in range(WINDOWS)]
-    oneshot(model=model, dataset=Dataset.from_list(rows), max_seq_length=SEQLEN, num_calibration_samples=WINDOWS, recipe=recipe)
+        rows = samples(AutoTokenizer.from_pretrained(model_dir), stream.read(), int(sentences))
+    data = Dataset.from_list([{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows])
+    oneshot(model=model, dataset=data, max_seq_length=SEQLEN, num_calibration_samples=len(rows),
+            recipe=modifier(ignore=["lm_head", "re:.*pooler.*"], **what))
     model.save_pretrained(output, save_compressed=True)
 
 
