@@ -162,7 +162,8 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
         }
     }
     if (out->score_rows)
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output, out->score_rows * config->hidden));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_output,
+                              out->score_rows * calm_expert_width(config, out->expert)));
     if (out->score_rows && reads_carried(config, out->sublayer))
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->score_carried, out->score_rows * config->carried));
     return CALM_OK;
@@ -171,7 +172,8 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
 size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
 {
     const size_t rows = shape->rows - shape->held_rows;
-    size_t bytes = shape->score_rows ? CALM_BYTES(float, shape->score_rows * shape->config->hidden) : 0;
+    const size_t output = calm_expert_width(shape->config, shape->expert);
+    size_t bytes = shape->score_rows ? CALM_BYTES(float, shape->score_rows * output) : 0;
     if (shape->score_rows && reads_carried(shape->config, shape->sublayer))
         bytes += CALM_BYTES(float, shape->score_rows * shape->config->carried);
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {

@@ -236,7 +236,7 @@ size_t calm_capture_experts_scratch_bytes(const calm_capture_shape *shape, const
 {
     const calm_config *config = shape->config;
     const size_t gathered = shape->in_file ? calm_row_store_bytes(1, config->hidden) : 0;
-    const size_t added = shape->in_file ? calm_row_store_bytes(shape->longest, config->hidden) : 0;
+    const size_t added = shape->in_file ? calm_row_store_bytes(shape->longest, calm_expert_width(config, 0)) : 0;
     const size_t expert =
         calm_moe_expert_scratch_bytes(config, shape->most_rows) + gathered + observer_scratch_bytes(shape, options);
     return CALM_BYTES(expert_state, n) + calm_moe_experts_scratch_bytes(config, n, shape->rows) +

@@ -75,7 +75,7 @@ static calm_status run_mixture(calm_ctx *ctx, collector *to, const calm_block *b
     CALM_TRY(calm_moe_route(ctx, block, &to->batch, NULL, &routing));
     if (calm_moe_has_shared(block))
         CALM_TRY(run_sublayer(ctx, to, block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT));
-    CALM_TRY(calm_moe_begin(ctx, &to->batch, ctx->out, &sum));
+    CALM_TRY(calm_moe_begin(ctx, block->config, &to->batch, ctx->out, &sum));
     CALM_TRY(run_waves(ctx, to, block, &routing, &sum));
     return calm_moe_end(ctx, block, &to->batch, NULL, &sum);
 }
@@ -105,7 +105,8 @@ static size_t mixture_bytes(const calm_model *model, size_t block, const calm_ca
     const calm_config *config = calm_model_config(model);
     const calm_moe_config *moe = &config->moe;
     const size_t tokens = shape->rows * moe->top_k / moe->n_experts + 1;    /* an even share */
-    const size_t n = calm_size_min(moe->n_experts, 1 + WAVE_BYTES / (tokens * config->hidden * sizeof(float)));
+    const size_t output = CALM_BYTES(float, tokens * calm_expert_width(config, 0));
+    const size_t n = calm_size_min(moe->n_experts, 1 + WAVE_BYTES / output);
     calm_capture_shape expert = *shape;
     expert.expert = 0;
     expert.rows = tokens;
@@ -115,7 +116,7 @@ static size_t mixture_bytes(const calm_model *model, size_t block, const calm_ca
                         calm_capture_experts_bytes(&expert, options, n) +
                         calm_capture_experts_scratch_bytes(&expert, options, n, n_threads);
     return calm_moe_route_bytes(config, shape->rows, shape->n_windows) +
-           calm_row_store_bytes(shape->rows, calm_batch_width(config)) + calm_size_max(wave, ends);
+           calm_row_store_bytes(shape->rows, calm_expert_width(config, 0)) + calm_size_max(wave, ends);
 }
 
 /* A block with its captured statistics, which are released at its end. */

@@ -84,10 +84,16 @@ static size_t output_bytes(const estimate *e, const calm_job_ref *job, size_t sc
     return calm_mlp_run_scratch_bytes(config, job->expert, rows, prepared);
 }
 
+/* What a candidate gives for the scored rows of a capture. */
+static size_t captured_output_bytes(const calm_capture_shape *captured)
+{
+    return CALM_BYTES(float, captured->score_rows * calm_expert_width(captured->config, captured->expert));
+}
+
 /* Scoring the rows of a capture. */
 static size_t score_bytes(size_t (*bytes)(size_t n, size_t d), const calm_capture_shape *captured)
 {
-    const size_t n = captured->score_rows, d = captured->config->hidden;
+    const size_t n = captured->score_rows, d = calm_expert_width(captured->config, captured->expert);
     return captured->expert < 0 ? bytes(n, d) : calm_wave_score_bytes(bytes, n, d);
 }
 
@@ -130,7 +136,7 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
     if (linear && !scheme.act_bits)
         calm_memory_raise(&score,
                           CALM_BYTES(float, job->out * job->in) + calm_cka_linear_scratch_bytes(job->out, job->in));
-    score += CALM_BYTES(float, captured->score_rows * e->config->hidden) + replaced_bytes(job, extras);
+    score += captured_output_bytes(captured) + replaced_bytes(job, extras);
     calm_memory_raise(&score, calm_qblob_encode_bytes(&scheme, job->out, job->in, extras));    /* when it is kept */
     calm_largest_add(&out->score, score);
 }
@@ -183,7 +189,7 @@ static size_t unit_bytes(const estimate *e, size_t begin, size_t end, const calm
             calm_memory_raise(&then, calm_qblob_decode_scratch_bytes(&own, job->out, job->in));
         }
         calm_memory_raise(&then, output_bytes(e, &e->layout->jobs[begin], captured->score_rows, scheme->act_bits));
-        calm_memory_raise(&most, jobs + CALM_BYTES(float, captured->score_rows * e->config->hidden) + then);
+        calm_memory_raise(&most, jobs + captured_output_bytes(captured) + then);
     }
     /* A task per entry; each may be the largest. */
     return calm_size_min(e->n_threads, recipe->n_pool) * most;
@@ -299,15 +305,17 @@ static void add_mixture(const estimate *e, size_t block, size_t held, calm_memor
 {
     const calm_config *config = e->config;
     const size_t copy = e->knobs->spill ? calm_row_store_bytes(e->longest, config->hidden) : 0;
+    const size_t width = calm_expert_width(config, 0);
+    const size_t of_sum = e->knobs->spill ? calm_row_store_bytes(e->longest, width) : 0;
     const size_t workers = calm_size_min(e->windows, e->n_threads);
     held += calm_moe_route_bytes(config, e->rows, e->windows) +
             calm_moe_watch_bytes(e->rows, e->windows, e->longest, e->p->in.calib.n_texts);
     calm_memory_raise(&out->capture, held + workers * (copy + calm_moe_route_scratch_bytes(config, e->longest)));
     if (config->moe.shared_inner)
         add_dense(e, block, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT, held, out);
-    held += e->knobs->spill ? 0 : calm_row_store_bytes(e->rows, config->hidden);    /* the sum */
+    held += e->knobs->spill ? 0 : calm_row_store_bytes(e->rows, width);    /* the sum */
     add_experts(e, block, held, out);
-    calm_memory_raise(&out->capture, held + workers * (2 * copy + calm_moe_end_scratch_bytes(config, e->longest)));
+    calm_memory_raise(&out->capture, held + workers * (copy + of_sum + calm_moe_end_scratch_bytes(config, e->longest)));
 }
 
 /* ---- whole blocks ---- */

@@ -23,8 +23,7 @@
 #define GATING_SOFTMAX 1
 #define GATING_SIGMOID 2
 
-/* The kinds of rotated channels that images have, where a config does not say: half of 64 channels, as
- * convert_hf_to_gguf.py has it.  Of text all positions are one. */
+/* Rotated channels that images have, where a config does not say: half of 64, as convert_hf_to_gguf.py has it. */
 static const int32_t usual_sections[4] = {11, 11, 10, 0};
 
 static bool is_family(const calm_config *config, const char *name)
@@ -417,11 +416,10 @@ static void add_heads(writer *to, const calm_config *config)
 /* Every n-th block attends; or a list, where no n does. */
 static void add_mixers(writer *to, const calm_config *config)
 {
-    size_t interval = 0;
+    size_t interval = 1;
     bool regular = true;
-    while (interval < config->n_blocks && !attends(config, interval))
+    while (interval <= config->n_blocks && !attends(config, interval - 1))
         interval++;
-    interval++;
     for (size_t i = 0; i < config->n_blocks; i++)
         regular &= attends(config, i) == ((i + 1) % interval == 0);
     if (regular) {
@@ -534,6 +532,8 @@ static void add_experts(writer *to, const calm_config *config)
     add_u32(to, "expert_feed_forward_length", config->moe.inner);
     if (config->moe.shared_inner)
         add_u32(to, "expert_shared_feed_forward_length", config->moe.shared_inner);
+    if (config->moe.latent)
+        add_u32(to, "moe_latent_size", config->moe.latent);
     if (calm_gguf_arch_in(config)->chunks)
         add_u32(to, "interleave_moe_layer_step", calm_gguf_moe_step(config));
     if (!calm_gguf_arch_in(config)->dense_lead)

@@ -311,6 +311,24 @@ static bool adds_space(const reader *in)
     return scheme ? strcmp(scheme, "never") != 0 : calm_json_bool(calm_json_get(meta, "add_prefix_space"), true);
 }
 
+/* Unicode's forms are applied by llama.cpp where a character map has them, and others not at all (llm_tokenizer_ugm,
+ * llm_tokenizer_spm). */
+static void note_forms(calm_ctx *ctx, const reader *in)
+{
+    static const struct {
+        const char *type;
+        bool mapped;    /* SentencePiece's maps have it */
+    } forms[] = {{"NFC", true},   {"NFKC", true},       {"NFD", false},         {"NFKD", false},
+                 {"Nmt", true},   {"Lowercase", false}, {"StripAccents", false}};
+    const calm_json *normalizer = calm_json_get(in->root, "normalizer");
+    const bool map = find_part(normalizer, "normalizers", "Precompiled") != NULL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (find_part(normalizer, "normalizers", forms[i].type) && !(map && forms[i].mapped))
+            calm_log(ctx, CALM_LOG_WARNING, "%s: it normalizes texts by %s%s; llama.cpp does not, and gives texts that "
+                     "this changes other tokens", in->path, forms[i].type,
+                     forms[i].mapped ? " without a character map" : "");
+}
+
 static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 {
     CALM_TRY(read_vocab(ctx, in));
@@ -319,6 +337,7 @@ static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *
     mark_kinds(in, calm_json_string(calm_json_get(in->model, "unk_token"), NULL), -1);
     CALM_TRY(add_tokens(ctx, in, "llama", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
+    note_forms(ctx, in);
     return CALM_OK;
 }
 
@@ -375,6 +394,7 @@ static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
     CALM_TRY(add_tokens(ctx, in, "t5", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
     calm_gguf_add_bool(keys, "tokenizer.ggml.remove_extra_whitespaces", merges_spaces(in));
+    note_forms(ctx, in);
     return add_charsmap(ctx, in, keys);
 }
 

@@ -264,9 +264,11 @@ static calm_status plan_linear(calm_ctx *ctx, const work *w, const calm_export_p
 {
     const calm_config *config = calm_config_at(calm_model_config(w->model), (size_t)part->block);
     const calm_job_kind job = calm_role_job(part->role);
-    if (calm_job_is_last(config, job, NULL))
+    /* Experts behind a linear of the block neither read nor add to the residual. */
+    const bool inside = part->job->expert >= 0 && config->moe.latent;
+    if (!inside && calm_job_is_last(config, job, NULL))
         out->out = (side){&w->residual, .share = 1};
-    else if (part->kind == CALM_EXPORT_WEIGHT && calm_job_traits(config, job)->outer)
+    else if (!inside && part->kind == CALM_EXPORT_WEIGHT && calm_job_traits(config, job)->outer)
         CALM_TRY(read_block(ctx, w, part->block, part->sublayer, out));
     if (w->how->kind != CALM_ROTATE_R1)
         CALM_TRY(plan_heads(ctx, w, part, out));
@@ -281,6 +283,16 @@ static bool is_weight(const char *tensor, const char *prefix, const char *module
            strcmp(tensor + n + m, ".weight") == 0;
 }
 
+/* The linears to and from the latent of experts, where `rest` is the name of one. */
+static calm_status plan_latent(calm_ctx *ctx, const work *w, const calm_export_part *part, const char *rest, item *out)
+{
+    const calm_names *names = calm_model_config(w->model)->arch->names;
+    const char *in = names->plain[CALM_PLAIN_EXPERTS_IN], *last = names->plain[CALM_PLAIN_EXPERTS_OUT];
+    if (last && strcmp(rest, last) == 0)
+        out->out = (side){&w->residual, .share = 1};
+    return in && strcmp(rest, in) == 0 ? read_block(ctx, w, part->block, CALM_SUBLAYER_MLP, out) : CALM_OK;
+}
+
 /* A tensor outside of linears and norms before sublayers. */
 static calm_status plan_other(calm_ctx *ctx, const work *w, const calm_export_part *part, bool head, item *out)
 {
@@ -290,7 +302,7 @@ static calm_status plan_other(calm_ctx *ctx, const work *w, const calm_export_pa
         calm_tensor_block(w->model, name, &rest);
         if (is_weight(rest, "", names->moe.router) || is_weight(rest, "", names->moe.shared_gate))
             return read_block(ctx, w, part->block, CALM_SUBLAYER_MLP, out);
-        return CALM_OK;
+        return plan_latent(ctx, w, part, rest, out);
     }
     if (head || is_weight(name, "", calm_model_layout(w->model)->head)) {
         char *norm;

@@ -1,5 +1,6 @@
 /* Nemotron-H, Nemotron-Nano 2 and 3: blocks of one sublayer, x += f(norm(x)), which is Mamba-2 (kind_mamba.c),
- * attention without rotary embedding, an MLP down(relu(up(h))^2), or a mixture of such with DeepSeek's router.
+ * attention without rotary embedding, an MLP down(relu(up(h))^2), or a mixture of such with DeepSeek's router, which
+ * with moe_latent_size stands between two linears.
  *
  * References: arXiv 2504.03624; transformers' modeling_nemotron_h.py. */
 #include <math.h>
@@ -10,12 +11,13 @@
 static calm_status read_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
-    /* Not computed: biases of the shared expert, several shared experts, a narrower input of experts. */
-    static const calm_fixed_key fixed[] = {{"mlp_bias", "false"}, {"n_shared_experts", "1"},
-                                           {"moe_latent_size", "null"}};
+    /* Not computed: biases of the shared expert and of the linears to and from the latent, several shared experts. */
+    static const calm_fixed_key fixed[] = {{"mlp_bias", "false"}, {"n_shared_experts", "1"}};
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     CALM_TRY(calm_config_grouped(ctx, path, root, config));
+    if (calm_json_typeof(calm_json_get(root, "moe_latent_size")) != CALM_JSON_NULL)
+        CALM_TRY(calm_config_size(ctx, path, root, "moe_latent_size", NULL, &config->moe.latent));
     return calm_config_size(ctx, path, root, "moe_shared_expert_intermediate_size", NULL, &config->moe.shared_inner);
 }
 
@@ -58,7 +60,8 @@ static const calm_names names = {
              [CALM_ROLE_DOWN] = "mixer.down_proj"},
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "norm"}, [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "norm"}},
     .readers = &names,
-    .plain = {CALM_MAMBA_PLAINS("mixer.")},
+    .plain = {CALM_MAMBA_PLAINS("mixer."), [CALM_PLAIN_EXPERTS_IN] = "mixer.fc1_latent_proj.weight",
+              [CALM_PLAIN_EXPERTS_OUT] = "mixer.fc2_latent_proj.weight"},
     .moe = {.router = "mixer.gate", .experts = "mixer.experts", .shared = "mixer.shared_experts",
             .choice_bias = "mixer.gate.e_score_correction_bias"}};
 

@@ -90,12 +90,12 @@ size_t calm_mlp_run_scratch_bytes(const calm_config *config, long expert, size_t
 {
     const bool fused = calm_expert_has_role(config, CALM_ROLE_FUSED_GATE_UP, expert);
     const bool gated = fused || calm_expert_has_role(config, CALM_ROLE_GATE, expert);
-    size_t out, inner;
-    calm_role_shape(config, CALM_ROLE_DOWN, expert, &out, &inner);
+    size_t width, inner;
+    calm_role_shape(config, CALM_ROLE_DOWN, expert, &width, &inner);
     /* `both` and the prepared input of the first product are released before down prepares its own. */
     const size_t one = CALM_BYTES(float, n * inner), row = calm_mlp_transform_bytes(config, inner);
     const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
-    const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n) : 0;
+    const size_t first = prepared ? calm_weight_apply_scratch_bytes(width, n) : 0;
     /* Neither the transform's row nor that input is there while the other is. */
     const size_t last = calm_size_max(row, prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0);
     return (gated ? 2 : 1) * one + calm_size_max(both + first, last);
@@ -114,10 +114,10 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
                          const calm_observation *seen)
 {
     /* Not config->inner: experts and the shared expert have their own widths. */
-    const size_t inner = weight[CALM_ROLE_DOWN].in;
+    const size_t inner = weight[CALM_ROLE_DOWN].in, width = weight[CALM_ROLE_DOWN].out;
     CALM_SCOPED_SCRATCH(ctx);
     float *a, *b;
-    CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE_UP_IN, h, n, config->hidden));
+    CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE_UP_IN, h, n, width));
     CALM_TRY(calm_mlp_project(ctx, config, weight, h, n, calm_weight_apply, &a, &b));
     if (config->gate_sparsity > 0)
         CALM_TRY(calm_gaussian_top_k(ctx, config->gate_sparsity, n, inner, a));

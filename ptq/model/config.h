@@ -77,6 +77,8 @@ typedef struct calm_latent_config {
 typedef struct calm_moe_config {
     size_t n_experts, top_k;      /* 0 experts: a dense model                                */
     size_t inner, shared_inner;   /* widths of an expert and of the shared one (0: none)     */
+    size_t latent;                /* width of what experts read and give, which linears lead to and from; 0: that of
+                                     the model                                               */
     bool norm_top_k;              /* weights of the chosen experts are divided by their sum  */
     bool *sparse;                 /* [n_blocks] the MLP of this block is a mixture           */
     calm_router_score score;      /* router.h has the formulas                               */

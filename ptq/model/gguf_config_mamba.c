@@ -70,6 +70,7 @@ static void add_granite(builder *b, int64_t hidden)
 static void add_nemotron(builder *b)
 {
     const int64_t heads = calm_gguf_take_size(b, "ssm.time_step_rank", 0);
+    char name[128];
     CALM_EXTEND(b->config, CALM_KV("mamba_num_heads", heads), CALM_KV("mamba_head_dim", take_head_dim(b, heads)),
                 CALM_KV("n_groups", (int64_t)b->list->widths->groups),
                 CALM_KV("ssm_state_size", calm_gguf_take_size(b, "ssm.state_size", 0)),
@@ -84,6 +85,8 @@ static void add_nemotron(builder *b)
                         calm_gguf_take_size(b, "expert_shared_feed_forward_length", 0)),
                 CALM_KV("n_group", calm_gguf_take_size(b, "expert_group_count", 1)),
                 CALM_KV("topk_group", calm_gguf_take_size(b, "expert_group_used_count", 1)));
+    if (calm_gguf_find_of(b, "moe_latent_size", name))
+        calm_json_set_int(b->config, "moe_latent_size", calm_gguf_take_size(b, "moe_latent_size", 0));
     calm_gguf_set_number(b->config, "routed_scaling_factor", calm_gguf_take_number(b, "expert_weights_scale", 1));
     calm_json_set_bool(b->config, "norm_topk_prob", calm_gguf_take_bool(b, "expert_weights_norm", false));
 }

@@ -292,6 +292,12 @@ bool calm_expert_has_role(const calm_config *config, calm_role role, long expert
     return expert >= 0 && names->moe.words ? names->moe.words[role] != NULL : calm_has_role(config, role);
 }
 
+size_t calm_expert_width(const calm_config *config, long expert)
+{
+    /* The shared one reads what the router reads. */
+    return expert >= 0 && config->moe.latent ? config->moe.latent : config->hidden;
+}
+
 void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     /* The same role may have another width in another kind. */
@@ -333,8 +339,8 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
             return all[i]->hook_width(config, hook, expert);
     if (hook == CALM_HOOK_LAYER_INPUT)
         return config->per_layer;
-    /* What sublayers and blocks give, and whatever the family has not. */
-    return config->hidden;
+    /* What sublayers, experts and blocks give, and whatever the family has not. */
+    return calm_expert_width(config, expert);
 }
 
 bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long expert, calm_hook hook)

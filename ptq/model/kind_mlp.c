@@ -26,14 +26,15 @@ static const calm_fusion fusions[] = {{{"gate_proj", "up_proj", NULL}, "gate_up_
 
 static const calm_hook hooks[] = {CALM_HOOK_GATE};
 
-/* An expert and the shared one have separate widths. */
+/* An expert and the shared one have separate widths, of some families also outside. */
 void calm_mlp_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     const size_t inner = expert == CALM_NO_EXPERT       ? config->inner
                          : expert == CALM_SHARED_EXPERT ? config->moe.shared_inner
                                                         : config->moe.inner;
-    *out = role == CALM_ROLE_DOWN ? config->hidden : role == CALM_ROLE_FUSED_GATE_UP ? 2 * inner : inner;
-    *in = role == CALM_ROLE_DOWN ? inner : config->hidden;
+    const size_t width = calm_expert_width(config, expert);
+    *out = role == CALM_ROLE_DOWN ? width : role == CALM_ROLE_FUSED_GATE_UP ? 2 * inner : inner;
+    *in = role == CALM_ROLE_DOWN ? inner : width;
 }
 
 /* The activation function reads as many channels as down does: a fused gate_up is multiplied into one half. */

@@ -7,8 +7,9 @@
 /* The router's, of the mixture as a whole; the other is an expert's. */
 static const calm_hook hooks[] = {CALM_HOOK_GATE, CALM_HOOK_ROUTER_LOGITS};
 
-/* llama.cpp's word of the first is the router's.  The others are Gemma 4's: its router has a norm with a separate
- * weight, its experts one before and one behind all of them, and the MLP next to them one behind it (moe.c). */
+/* llama.cpp's word of the first is the router's.  Those up to the last two are Gemma 4's: its router has a norm with a
+ * separate weight, its experts one before and one behind all of them, and the MLP next to them one behind it (moe.c).
+ * The last are Nemotron 3's linears that lead to its experts and from their sum. */
 static const calm_kind_plain plains[] = {{.plain = CALM_PLAIN_ROUTER_BIAS, .form = CALM_PLAIN_TENSOR},
                                          {.plain = CALM_PLAIN_ROUTER_SCALE, .form = CALM_PLAIN_TENSOR,
                                           .word = "ffn_gate_inp.scale"},
@@ -19,11 +20,23 @@ static const calm_kind_plain plains[] = {{.plain = CALM_PLAIN_ROUTER_BIAS, .form
                                          {.plain = CALM_PLAIN_EXPERTS_OUT_NORM, .form = CALM_PLAIN_FAMILY_NORM,
                                           .word = "post_ffw_norm_2"},
                                          {.plain = CALM_PLAIN_SHARED_OUT_NORM, .form = CALM_PLAIN_FAMILY_NORM,
-                                          .word = "post_ffw_norm_1"}};
+                                          .word = "post_ffw_norm_1"},
+                                         {.plain = CALM_PLAIN_EXPERTS_IN, .form = CALM_PLAIN_TENSOR,
+                                          .word = "ffn_latent_down.weight"},
+                                         {.plain = CALM_PLAIN_EXPERTS_OUT, .form = CALM_PLAIN_TENSOR,
+                                          .word = "ffn_latent_up.weight"}};
 
 static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
 {
     const bool by_expert = plain == CALM_PLAIN_ROUTER_BIAS || plain == CALM_PLAIN_EXPERT_SCALE;
+    const size_t latent = config->moe.latent;
+    if (plain == CALM_PLAIN_EXPERTS_IN || plain == CALM_PLAIN_EXPERTS_OUT) {
+        /* [out, in], where the experts have another width than the model. */
+        dims[0] = plain == CALM_PLAIN_EXPERTS_IN ? latent : config->hidden;
+        dims[1] = plain == CALM_PLAIN_EXPERTS_IN ? config->hidden : latent;
+        *n_dims = latent ? 2 : 0;
+        return;
+    }
     dims[0] = by_expert ? config->moe.n_experts : config->hidden;
     *n_dims = 1;
 }

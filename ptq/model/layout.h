@@ -68,6 +68,9 @@ calm_status calm_layout_unit_name(calm_ctx *ctx, const calm_layout *layout, calm
 calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, bool split,
                               calm_layout *out);
 
+/* Width of the rows that a numbered expert reads and gives (moe.latent), or that any other sublayer does. */
+size_t calm_expert_width(const calm_config *config, long expert);
+
 /* [out, in] of a role in a dense block or in an expert; of a block's config (calm_config_at). */
 void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in);
 

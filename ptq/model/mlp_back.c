@@ -155,7 +155,7 @@ size_t calm_mlp_forward_tape_bytes(const calm_config *config, long expert, size_
     const size_t inner = inner_of(config, expert, &fused);
     const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0, g = CALM_BYTES(float, n * inner);
     /* The fused product and its prepared input are gone before g is there. */
-    const size_t first = both + calm_weight_apply_scratch_bytes(config->hidden, n);
+    const size_t first = both + calm_weight_apply_scratch_bytes(calm_expert_width(config, expert), n);
     const size_t last = calm_weight_apply_scratch_bytes(inner, n);
     return calm_size_max(first > g ? first - g : 0, last);
 }
@@ -167,5 +167,5 @@ size_t calm_mlp_back_bytes(const calm_config *config, long expert, size_t n)
     const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
     /* da and db are of the size of a and b; on top of them at most one product's input is prepared at a time. */
     return projected_bytes(config, expert, n) + both
-           + calm_weight_back_scratch_bytes(calm_size_max(inner, config->hidden), n);
+           + calm_weight_back_scratch_bytes(calm_size_max(inner, calm_expert_width(config, expert)), n);
 }

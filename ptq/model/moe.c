@@ -18,6 +18,7 @@ typedef struct route_task {
     const calm_batch *batch;
     const calm_observer *observer;
     calm_route *routes;
+    float *latent;    /* [rows, L] or NULL */
 } route_task;
 
 /* h [n, D] = what the router and the experts read, in ctx->scratch. */
@@ -49,6 +50,15 @@ static calm_status router_rows(calm_ctx *ctx, const calm_block *block, const flo
     return CALM_OK;
 }
 
+calm_weight calm_moe_latent_linear(const calm_block *block, calm_plain plain)
+{
+    const size_t hidden = block->config->hidden, latent = block->config->moe.latent;
+    const bool in = plain == CALM_PLAIN_EXPERTS_IN;
+    /* Published recipes leave both float. */
+    return (calm_weight){.name = block->config->arch->names->plain[plain], .out = in ? latent : hidden,
+                         .in = in ? hidden : latent, .w = block->plain[plain].w};
+}
+
 /* Routes of the rows of one window. */
 static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
 {
@@ -60,6 +70,10 @@ static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
     /* The router and the experts read the same normalised rows; they are made again for each expert rather than kept
      * for all tokens. */
     CALM_TRY(router_rows(ctx, task->block, x, n, &h));
+    if (task->latent) {
+        const calm_weight in = calm_moe_latent_linear(task->block, CALM_PLAIN_EXPERTS_IN);
+        CALM_TRY(calm_weight_apply(ctx, &in, h, n, task->latent + row * moe->latent));
+    }
     calm_observation seen = {
         CALM_HOOK_GATE_UP_IN, CALM_NO_EXPERT, task->batch->first + i, h, n, task->batch->width, NULL};
     CALM_TRY(calm_observe(task->observer, ctx, &seen));
@@ -107,7 +121,8 @@ size_t calm_moe_route_bytes(const calm_config *config, size_t rows, size_t n_win
     const calm_moe_config *moe = &config->moe;
     const size_t n = rows * moe->top_k;
     return CALM_BYTES(calm_route, n) + CALM_BYTES(size_t, moe->n_experts + 1) + CALM_BYTES(uint32_t, n) +
-           (moe->weighs_input ? 2 : 1) * CALM_BYTES(float, n) + CALM_BYTES(size_t, moe->n_experts * (n_windows + 1));
+           (moe->weighs_input ? 2 : 1) * CALM_BYTES(float, n) + CALM_BYTES(size_t, moe->n_experts * (n_windows + 1)) +
+           (moe->latent ? CALM_BYTES(float, rows * moe->latent) : 0);
 }
 
 size_t calm_moe_route_scratch_bytes(const calm_config *config, size_t n_tokens)
@@ -121,7 +136,7 @@ calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_ba
                            const calm_observer *observer, calm_routing *out)
 {
     const calm_moe_config *moe = &block->config->moe;
-    route_task task = {block, batch, observer, NULL};
+    route_task task = {block, batch, observer, NULL, NULL};
     *out = (calm_routing){.n_windows = batch->n};
     /* Rows are 32-bit numbers in `token`, half of what size_t would take for every route. */
     if (batch->rows > UINT32_MAX)
@@ -133,6 +148,10 @@ calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_ba
     if (moe->weighs_input)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->input, batch->rows * moe->top_k));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->window, moe->n_experts * (batch->n + 1)));
+    /* Once for each row, not once per expert. */
+    if (moe->latent)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->latent, batch->rows * moe->latent));
+    task.latent = out->latent;
     task.routes = out->routes;
     /* Routing is parallel, sorting is one thread: it is a few passes over rows times top_k. */
     CALM_TRY(calm_parallel_for(ctx, batch->n, route_window, &task));
@@ -149,31 +168,42 @@ typedef struct wave {
     const calm_observer *observer;
     calm_moe_sum *sum;
     size_t first, n;
-    float **outputs;    /* [n] of each expert: [its tokens, D] */
+    float **outputs;    /* [n] of each expert: [its tokens, W], W as wide as it */
 } wave;
 
-/* Normalised rows of n routed tokens from `first` on, gathered from the batch, as their expert reads them: h [n, D]. */
+/* h [W] of a token as experts read it: its latent, or its normalised row of the batch. */
+static calm_status expert_row(calm_ctx *ctx, const wave *w, size_t token, size_t width, float *h)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    float *x;
+    if (w->routing->latent) {
+        memcpy(h, w->routing->latent + token * width, width * sizeof *h);
+        return CALM_OK;
+    }
+    CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, token, 1, &x));
+    calm_norm_rows(experts_norm(w->block), x, 1, h);
+    return CALM_OK;
+}
+
+/* Rows of n routed tokens from `first` on, as their expert reads them: h [n, W]. */
 static calm_status gather(calm_ctx *ctx, const wave *w, size_t first, size_t n, float *h)
 {
-    const size_t width = w->block->config->hidden;
+    const size_t width = calm_expert_width(w->block->config, 0);
     const calm_routing *routing = w->routing;
     for (size_t i = 0; i < n; i++) {
-        CALM_SCOPED_SCRATCH(ctx);
-        float *x;
-        CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, routing->token[first + i], 1, &x));
-        calm_norm_rows(experts_norm(w->block), x, 1, h + i * width);
+        CALM_TRY(expert_row(ctx, w, routing->token[first + i], width, h + i * width));
         if (routing->input)
             calm_vec_scale(width, routing->input[first + i], h + i * width);
     }
     return CALM_OK;
 }
 
-/* out [tokens, D] = the expert's output for all tokens routed to it, unweighted. */
+/* out [tokens, W] = the expert's output for all tokens routed to it, unweighted. */
 static calm_status run_rows(calm_ctx *ctx, const wave *w, size_t expert, const calm_weight *weight, float *out)
 {
     /* A popular expert may have most tokens of the batch; pieces bound what its MLP holds. */
     const size_t begin = w->routing->begin[expert], total = w->routing->begin[expert + 1] - begin;
-    const size_t width = w->block->config->hidden;
+    const size_t width = calm_expert_width(w->block->config, 0);
     for (size_t at = 0; at < total; at += CALM_MOE_ROWS) {
         const size_t n = total - at < CALM_MOE_ROWS ? total - at : CALM_MOE_ROWS;
         const uint32_t *tokens = w->routing->token + begin + at;
@@ -209,7 +239,7 @@ static calm_status run_expert(calm_ctx *ctx, size_t index, void *user)
 static calm_status add_window(calm_ctx *ctx, size_t i, void *user)
 {
     const wave *w = user;
-    const size_t width = w->block->config->hidden, stride = w->routing->n_windows + 1;
+    const size_t width = w->sum->rows.width, stride = w->routing->n_windows + 1;
     const size_t row = calm_batch_row(w->batch, i), n = calm_batch_tokens(w->batch, i);
     /* Each window has its own rows of the sum, so windows are independent; within one, experts rise, which fixes the
      * order of additions. */
@@ -227,13 +257,13 @@ static calm_status add_window(calm_ctx *ctx, size_t i, void *user)
 
 size_t calm_moe_experts_scratch_bytes(const calm_config *config, size_t n, size_t tokens)
 {
-    return CALM_BYTES(float *, n) + n * CALM_BYTES(float, tokens * config->hidden);
+    return CALM_BYTES(float *, n) + n * CALM_BYTES(float, tokens * calm_expert_width(config, 0));
 }
 
 size_t calm_moe_expert_scratch_bytes(const calm_config *config, size_t tokens)
 {
     const size_t n = calm_size_min(tokens, CALM_MOE_ROWS);
-    return CALM_BYTES(float, n * config->hidden) + calm_mlp_run_scratch_bytes(config, 0, n, false);
+    return CALM_BYTES(float, n * calm_expert_width(config, 0)) + calm_mlp_run_scratch_bytes(config, 0, n, false);
 }
 
 calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
@@ -247,7 +277,7 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.outputs, n));
     for (size_t i = 0; i < n; i++) {
         const size_t tokens = routing->begin[first + i + 1] - routing->begin[first + i];
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w.outputs[i], tokens * block->config->hidden));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w.outputs[i], tokens * calm_expert_width(block->config, 0)));
     }
     CALM_TRY(calm_parallel_for(ctx, n, run_expert, &w));
     return calm_parallel_for(ctx, batch->n, add_window, &w);
@@ -260,7 +290,7 @@ size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows)
 
 size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes)
 {
-    const size_t row_bytes = block->config->hidden * sizeof(float);
+    const size_t row_bytes = calm_expert_width(block->config, 0) * sizeof(float);
     /* At least one, however many tokens it has: the limit bounds waves, it must not stop them. */
     size_t n = 1;
     while (first + n < block->config->moe.n_experts &&
@@ -282,11 +312,12 @@ static calm_status clear_window(calm_ctx *ctx, size_t i, void *user)
     return calm_row_store_put(ctx, &w->sum->rows, row, n, sum);
 }
 
-calm_status calm_moe_begin(calm_ctx *ctx, const calm_batch *batch, calm_arena *arena, calm_moe_sum *out)
+calm_status calm_moe_begin(calm_ctx *ctx, const calm_config *config, const calm_batch *batch, calm_arena *arena,
+                           calm_moe_sum *out)
 {
     wave w = {.batch = batch, .sum = out};
     /* Where the hidden rows did not fit in memory the sum, which is as large, does not either. */
-    CALM_TRY(calm_row_store_open(ctx, arena, batch->rows, batch->width,
+    CALM_TRY(calm_row_store_open(ctx, arena, batch->rows, calm_expert_width(config, 0),
                                  batch->hidden.file < 0 ? NULL : batch->spill_dir, &out->rows));
     const calm_status status = calm_parallel_for(ctx, batch->n, clear_window, &w);
     if (status != CALM_OK)
@@ -350,6 +381,17 @@ static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const floa
     return CALM_OK;
 }
 
+/* The sum of the experts as wide as the model, where they are not: *sum [T, D] in ctx->scratch. */
+static calm_status leave_latent(calm_ctx *ctx, const calm_block *block, size_t n, float **sum)
+{
+    const calm_weight out = calm_moe_latent_linear(block, CALM_PLAIN_EXPERTS_OUT);
+    const float *narrow = *sum;
+    if (!block->config->moe.latent)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *sum, n * block->config->hidden));
+    return calm_weight_apply(ctx, &out, narrow, n, *sum);
+}
+
 /* x += OUT norm of (sum + shared expert), for the rows of one window. */
 static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
 {
@@ -359,6 +401,7 @@ static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
     float *x, *sum;
     CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, row, span.n_tokens, &x));
     CALM_TRY(calm_row_store_get(ctx, &w->sum->rows, row, span.n_tokens, &sum));
+    CALM_TRY(leave_latent(ctx, w->block, span.n_tokens, &sum));
     CALM_TRY(norm_where(ctx, &w->block->plain[CALM_PLAIN_EXPERTS_OUT_NORM], span.n_tokens, sum));
     if (w->block->moe.shared[CALM_ROLE_DOWN].w)
         CALM_TRY(add_shared(ctx, w->block, x, &span, sum, w->observer));
@@ -369,8 +412,9 @@ static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
 size_t calm_moe_end_scratch_bytes(const calm_config *config, size_t n_tokens)
 {
     const size_t tail = calm_tail_scratch_bytes(config, n_tokens);
+    const size_t wide = config->moe.latent ? CALM_BYTES(float, n_tokens * config->hidden) : 0;
     /* What the shared expert holds stays while the tail runs. */
-    return tail + (config->moe.shared_inner
+    return tail + wide + (config->moe.shared_inner
                        ? 2 * CALM_BYTES(float, n_tokens * config->hidden) +
                              calm_mlp_run_scratch_bytes(config, CALM_SHARED_EXPERT, n_tokens, false)
                        : 0);
@@ -388,7 +432,7 @@ calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *bat
 size_t calm_moe_all_experts_bytes(const calm_config *config, size_t rows, size_t worker_bytes, size_t n_threads)
 {
     const calm_moe_config *moe = &config->moe;
-    const size_t most = calm_moe_most_tokens(moe, rows), width = config->hidden;
+    const size_t most = calm_moe_most_tokens(moe, rows), width = calm_expert_width(config, 0);
     /* A wave stops at the limit unless one expert alone is above it; all routes together bound both. */
     const size_t outputs = calm_size_min(CALM_BYTES(float, rows * moe->top_k * width),
                                          calm_size_max(CALM_BYTES(float, most * width), CALM_MOE_WAVE_BYTES));
@@ -398,7 +442,7 @@ size_t calm_moe_all_experts_bytes(const calm_config *config, size_t rows, size_t
 size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, size_t longest, size_t expert_bytes,
                                   size_t n_threads)
 {
-    const size_t rows = n_windows * longest, width = config->hidden;
+    const size_t rows = n_windows * longest, width = calm_expert_width(config, 0);
     const size_t experts = calm_moe_all_experts_bytes(
         config, rows, expert_bytes + calm_moe_expert_scratch_bytes(config, calm_moe_most_tokens(&config->moe, rows)),
         n_threads);
@@ -425,7 +469,7 @@ calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *bat
     CALM_SCOPED_OUT(ctx, &arena);
     CALM_SCOPED_MOE_SUM(sum);
     CALM_TRY(calm_moe_route(ctx, block, batch, observer, &routing));
-    CALM_TRY(calm_moe_begin(ctx, batch, &arena, &sum));
+    CALM_TRY(calm_moe_begin(ctx, block->config, batch, &arena, &sum));
     CALM_TRY(calm_moe_all_experts(ctx, block, batch, &routing, observer, &sum));
     return calm_moe_end(ctx, block, batch, observer, &sum);
 }

@@ -2,7 +2,8 @@
  *
  *   w = the weights of the experts that the router chooses (router.h)
  *   y = sum_e w_e expert_e(h), by rising e, + sigmoid(h . g) shared(h), without a gate g + shared(h)
- *   of some families sum_e expert_e(w_e h) instead
+ *   of some families sum_e expert_e(w_e h) instead, of some C sum_e w_e expert_e(B h), B [W, D] and C [D, W] of the
+ *   block: experts as wide as a latent (moe.latent); else W = D
  *
  * Experts are read wave by wave, and released: memory holds one wave of them.  Neither the size of a wave nor
  * the number of threads changes a bit. */
@@ -25,6 +26,8 @@ typedef struct calm_routing {
     uint32_t *token;       /* [rows top_k] rows of the batch, rising within an expert        */
     float *weight;         /* [rows top_k] what their outputs are multiplied by              */
     float *input;          /* [rows top_k] what experts' rows are multiplied by; NULL: 1     */
+    float *latent;         /* [rows, W] what experts read; NULL: the normalised rows         */
+    float *sum;            /* [rows, W] of the experts, where the backward pass reads it   */
     size_t *window;        /* [n_experts][batch->n + 1] where each window's tokens begin     */
     size_t n_windows;
 } calm_routing;
@@ -41,7 +44,7 @@ size_t calm_moe_route_scratch_bytes(const calm_config *config, size_t n_tokens);
 
 /* The sum over experts in progress. */
 typedef struct calm_moe_sum {
-    calm_row_store rows;        /* [rows, D] */
+    calm_row_store rows;        /* [rows, W] */
 } calm_moe_sum;
 
 /* For scopes: a sum that is not begun, and closed at their end. */
@@ -51,8 +54,9 @@ static inline void calm_moe_sum_release(calm_moe_sum *sum)
     calm_row_store_close(&sum->rows);
 }
 
-/* Zeroed; where the batch's hidden rows are (memory or file). */
-calm_status calm_moe_begin(calm_ctx *ctx, const calm_batch *batch, calm_arena *arena, calm_moe_sum *out);
+/* Zeroed; where the batch's hidden rows are (memory or file).  `config` is the block's. */
+calm_status calm_moe_begin(calm_ctx *ctx, const calm_config *config, const calm_batch *batch, calm_arena *arena,
+                           calm_moe_sum *out);
 
 /* Run experts first .. first + n - 1 over their tokens, in parallel over experts, and add their weighted outputs, by
  * rising expert, to the sum.  Observers see each expert's rows in pieces of at most CALM_MOE_ROWS, in order. */

@@ -2,6 +2,8 @@
  *
  *   y_t = sum_k w_tk E_k(h_t) + s_t E_s(h_t)      dw_tk = dy_t . E_k(h_t),  dE_k = w_tk dy_t
  *   y_t = sum_k E_k(w_tk h_t), of some            dw_tk = h_t . dE_k,  dh_t += w_tk dE_k, dE_k of the expert's rows
+ *   y_t = C sum_k w_tk E_k(B h_t), of some        C^T dy_t and B h_t in place of dy_t and h_t; dh_t += B^T of what
+ *                                                 comes back
  *   w_k of the router's rules                        router.h
  *   s_t = sigmoid(h_t . g)                           d(h_t . g) = s_t (1 - s_t) dy_t . E_s(h_t)
  *
@@ -35,6 +37,25 @@ static calm_status run_shared(calm_ctx *ctx, const calm_block *block, const floa
 
 /* ---- forward ---- */
 
+/* y [T, D] = the weighted sum of the experts, in all rows of the batch. */
+static calm_status sum_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, calm_routing *routing,
+                               float *y)
+{
+    const size_t width = calm_expert_width(block->config, 0);
+    const calm_weight out = calm_moe_latent_linear(block, CALM_PLAIN_EXPERTS_OUT);
+    float *narrow = y;
+    /* The sum of the experts is made where it is wanted: no copy of it is closed and released. */
+    if (block->config->moe.latent) {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, narrow, batch->rows * width));
+        routing->sum = narrow;
+    }
+    calm_moe_sum sum = {.rows = {batch->rows, width, narrow, -1}};
+    memset(narrow, 0, batch->rows * width * sizeof *narrow);
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_moe_all_experts(ctx, block, batch, routing, NULL, &sum));
+    return narrow == y ? CALM_OK : calm_weight_apply(ctx, &out, narrow, batch->rows, y);
+}
+
 calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const float *x, const float *h,
                                   const calm_span *span, float *y, calm_routing *routing)
 {
@@ -44,13 +65,10 @@ calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const 
     /* Routing and experts read the hidden rows and write none. */
     const calm_row_store rows = {n, width, (float *)(uintptr_t)x, -1};
     const calm_batch batch = {.windows = &windows, .n = 1, .rows = n, .width = width, .hidden = rows};
-    calm_moe_sum sum = {.rows = {n, width, y, -1}};
     CALM_SCOPED_OUT(ctx, ctx->scratch);
     CALM_TRY(calm_moe_route(ctx, block, &batch, NULL, routing));
-    /* The sum of the experts is made where it is wanted: no copy of it is closed and released. */
-    memset(y, 0, n * width * sizeof *y);
+    CALM_TRY(sum_experts(ctx, block, &batch, routing, y));
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_moe_all_experts(ctx, block, &batch, routing, NULL, &sum));
     if (!block->moe.shared[CALM_ROLE_DOWN].w)
         return CALM_OK;
     shared_tape shared;
@@ -67,9 +85,13 @@ typedef struct moe_task {
     const calm_routing *routing;
     const float *h, *dy;
     const calm_block_grads *grads;
-    size_t first, n; /* experts of the wave                                    */
-    float **rows;    /* [n] of each: what goes back to its rows [its tokens, D] */
-    float *dweight;  /* [T top_k] of the weights, experts one after the other   */
+    size_t width;         /* W of experts                                            */
+    const float *read;    /* [T, W] what they read                                   */
+    const float *dsum;    /* [T, W] of their sum                                     */
+    float *dread;         /* [T, W] what goes back to what they read                 */
+    size_t first, n;      /* experts of the wave                                     */
+    float **rows;         /* [n] of each: what goes back to its rows [its tokens, W] */
+    float *dweight;       /* [T top_k] of the weights, experts one after the other   */
     float *dh;
 } moe_task;
 
@@ -80,7 +102,7 @@ static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t 
     static const calm_expert_grads none = {.weight = {NULL}};
     /* All of them at once: one window has at most a few hundred. */
     const size_t begin = task->routing->begin[expert], n = task->routing->begin[expert + 1] - begin;
-    const size_t width = task->block->config->hidden;
+    const size_t width = task->width;
     const calm_expert_grads *grads = task->grads->experts ? &task->grads->experts[expert] : &none;
     const uint32_t *token = task->routing->token + begin;
     const float *input = task->routing->input;
@@ -90,13 +112,13 @@ static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t 
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, n * width));
     /* An expert's tokens lie anywhere in the window; its products want them one after the other. */
     for (size_t i = 0; i < n; i++) {
-        memcpy(h + i * width, task->h + token[i] * width, width * sizeof *h);
+        memcpy(h + i * width, task->read + token[i] * width, width * sizeof *h);
         if (input)
             calm_vec_scale(width, input[begin + i], h + i * width);
     }
     CALM_TRY(calm_mlp_forward_tape(ctx, task->block->config, weight, h, n, y, &tape));
     for (size_t i = 0; i < n; i++) {
-        const float *dy = task->dy + token[i] * width;
+        const float *dy = task->dsum + token[i] * width;
         task->dweight[begin + i] = (float)calm_vec_dot(width, dy, y + i * width);
         /* From here on y holds what goes back to the expert's output. */
         memcpy(y + i * width, dy, width * sizeof *y);
@@ -104,7 +126,7 @@ static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t 
     }
     CALM_TRY(calm_mlp_back(ctx, task->block->config, weight, &tape, y, grads->weight, grads->bias, NULL, rows));
     for (size_t i = 0; input && i < n; i++) {
-        task->dweight[begin + i] = (float)calm_vec_dot(width, rows + i * width, task->h + token[i] * width);
+        task->dweight[begin + i] = (float)calm_vec_dot(width, rows + i * width, task->read + token[i] * width);
         calm_vec_scale(width, input[begin + i], rows + i * width);
     }
     return CALM_OK;
@@ -129,14 +151,14 @@ static calm_status expert_back(calm_ctx *ctx, size_t index, void *user)
 static calm_status add_experts(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const moe_task *task = user;
-    const size_t width = task->block->config->hidden;
+    const size_t width = task->width;
     (void)ctx;
     for (size_t i = 0; i < task->n; i++) {
         const size_t begin = task->routing->begin[task->first + i], end = task->routing->begin[task->first + i + 1];
         for (size_t at = begin; at < end; at++) {
             const size_t token = task->routing->token[at];
             if (token >= first && token - first < n)
-                calm_vec_add(width, task->rows[i] + (at - begin) * width, task->dh + token * width);
+                calm_vec_add(width, task->rows[i] + (at - begin) * width, task->dread + token * width);
         }
     }
     return CALM_OK;
@@ -149,7 +171,7 @@ static calm_status wave_back(calm_ctx *ctx, moe_task *task)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, task->rows, task->n));
     for (size_t i = 0; i < task->n; i++) {
         const size_t tokens = routing->begin[task->first + i + 1] - routing->begin[task->first + i];
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task->rows[i], tokens * task->block->config->hidden));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task->rows[i], tokens * task->width));
     }
     /* Kept for the whole wave and added afterwards, as in the forward pass: the order of the sum must not be that in
      * which experts end. */
@@ -245,6 +267,37 @@ static calm_status shared_back(calm_ctx *ctx, const moe_task *task, size_t n)
     return CALM_OK;
 }
 
+/* The experts, wave by wave: dh is written, and gradients of what they have added to. */
+static calm_status experts_back(calm_ctx *ctx, moe_task *task, size_t n)
+{
+    const calm_block *block = task->block;
+    const calm_weight in = calm_moe_latent_linear(block, CALM_PLAIN_EXPERTS_IN);
+    const calm_weight out = calm_moe_latent_linear(block, CALM_PLAIN_EXPERTS_OUT);
+    const bool latent = block->config->moe.latent > 0;
+    float *dsum;
+    CALM_SCOPED_SCRATCH(ctx);
+    task->width = calm_expert_width(block->config, 0);
+    task->read = latent ? task->routing->latent : task->h;
+    task->dsum = task->dy;
+    task->dread = task->dh;
+    if (latent) {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dsum, n * task->width));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task->dread, n * task->width));
+        CALM_TRY(calm_weight_back(ctx, &out, task->routing->sum, n, task->dy,
+                                  task->grads->plain[CALM_PLAIN_EXPERTS_OUT], NULL, false, dsum));
+        task->dsum = dsum;
+    }
+    memset(task->dread, 0, n * task->width * sizeof *task->dread);
+    for (task->first = 0; task->first < block->config->moe.n_experts; task->first += task->n) {
+        task->n = calm_moe_wave(block, task->routing, task->first, CALM_MOE_WAVE_BYTES);
+        CALM_TRY(wave_back(ctx, task));
+    }
+    if (!latent)
+        return CALM_OK;
+    return calm_weight_back(ctx, &in, task->h, n, task->dread, task->grads->plain[CALM_PLAIN_EXPERTS_IN], NULL, false,
+                            task->dh);
+}
+
 calm_status calm_moe_back(calm_ctx *ctx, const calm_block *block, const calm_routing *routing, const float *h,
                           size_t n_tokens, const float *dy, const calm_block_grads *grads, float *dh)
 {
@@ -252,11 +305,7 @@ calm_status calm_moe_back(calm_ctx *ctx, const calm_block *block, const calm_rou
     const calm_moe_config *moe = &block->config->moe;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dweight, n_tokens * moe->top_k));
-    memset(dh, 0, n_tokens * block->config->hidden * sizeof *dh);
-    for (; task.first < moe->n_experts; task.first += task.n) {
-        task.n = calm_moe_wave(block, routing, task.first, CALM_MOE_WAVE_BYTES);
-        CALM_TRY(wave_back(ctx, &task));
-    }
+    CALM_TRY(experts_back(ctx, &task, n_tokens));
     CALM_TRY(router_back(ctx, &task, n_tokens));
     return block->moe.shared[CALM_ROLE_DOWN].w ? shared_back(ctx, &task, n_tokens) : CALM_OK;
 }
@@ -265,7 +314,8 @@ calm_status calm_moe_back(calm_ctx *ctx, const calm_block *block, const calm_rou
 
 size_t calm_moe_tape_bytes(const calm_config *config, size_t n_tokens)
 {
-    return calm_moe_route_bytes(config, n_tokens, 1);
+    return calm_moe_route_bytes(config, n_tokens, 1)
+           + (config->moe.latent ? CALM_BYTES(float, n_tokens * config->moe.latent) : 0);
 }
 
 /* The shared expert's output, gate and tape, and what making them holds besides. */
@@ -292,10 +342,12 @@ size_t calm_moe_back_bytes(const calm_config *config, size_t n_tokens, size_t ex
     const calm_moe_config *moe = &config->moe;
     const size_t most = calm_moe_most_tokens(moe, n_tokens), rows = CALM_BYTES(float, n_tokens * config->hidden);
     const size_t weights = CALM_BYTES(float, n_tokens * moe->top_k);
-    const size_t expert = 2 * CALM_BYTES(float, most * config->hidden) + calm_mlp_tape_bytes(config, 0, most)
+    const size_t expert = 2 * CALM_BYTES(float, most * calm_expert_width(config, 0))
+                          + calm_mlp_tape_bytes(config, 0, most)
                           + calm_size_max(calm_mlp_forward_tape_bytes(config, 0, most),
                                           calm_mlp_back_bytes(config, 0, most));
-    const size_t experts = calm_moe_all_experts_bytes(config, n_tokens, expert_bytes + expert, n_threads);
+    const size_t experts = (moe->latent ? 2 * CALM_BYTES(float, n_tokens * moe->latent) : 0)
+                           + calm_moe_all_experts_bytes(config, n_tokens, expert_bytes + expert, n_threads);
     const size_t router = weights + 2 * CALM_BYTES(float, n_tokens * moe->n_experts);
     const size_t shared = shared_bytes(config, n_tokens,
                                        CALM_BYTES(float, n_tokens) + rows

@@ -8,11 +8,15 @@
  * gate. */
 void calm_shared_gate_rows(const calm_block *block, const float *h, size_t n, float *gate);
 
+/* The linear to what experts read, CALM_PLAIN_EXPERTS_IN, or the one behind their sum, CALM_PLAIN_EXPERTS_OUT, of a
+ * block whose experts have another width than the model. */
+calm_weight calm_moe_latent_linear(const calm_block *block, calm_plain plain);
+
 /* calm_moe_experts over all of them, wave by wave. */
 calm_status calm_moe_all_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
                                  const calm_routing *routing, const calm_observer *observer, calm_moe_sum *sum);
 
-/* What such waves hold for this many rows, a matrix [tokens, D] of every expert of a wave, and a worker `worker_bytes`.
+/* What such waves hold for this many rows, a matrix [tokens, W] of every expert of a wave, and a worker `worker_bytes`.
  */
 size_t calm_moe_all_experts_bytes(const calm_config *config, size_t rows, size_t worker_bytes, size_t n_threads);
 

@@ -97,8 +97,9 @@ static calm_status prepare_reference(calm_ctx *ctx, const block_run *run, calm_c
     /* Prepared once, also when several slices or the unit's own score ask for it. */
     if (capture->score_rows < CALM_LEAST_SCORE_ROWS || captured->reference)
         return CALM_OK;
-    return calm_score_prepare_weighted(ctx, capture->score_output, capture->score_rows, run->block.config->hidden,
-                                       capture->score_weight, &captured->reference);
+    return calm_score_prepare_weighted(ctx, capture->score_output, capture->score_rows,
+                                       calm_expert_width(run->block.config, capture->expert), capture->score_weight,
+                                       &captured->reference);
 }
 
 /* References of all that was captured together: an output per sublayer or expert, a Gram matrix per job. */
@@ -421,7 +422,7 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
     CALM_TRY(keep_counts(ctx, run, &routing));
     if (calm_moe_has_shared(&run->block))
         CALM_TRY(run_dense(ctx, run, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT));
-    CALM_TRY(calm_moe_begin(ctx, run->batch, ctx->out, &sum));
+    CALM_TRY(calm_moe_begin(ctx, run->block.config, run->batch, ctx->out, &sum));
     calm_status status = run_experts(ctx, run, &routing, &sum);
     if (status == CALM_OK)
         status = calm_moe_end(ctx, &run->block, run->batch, &observer, &sum);

@@ -239,7 +239,7 @@ static calm_status expert_output(calm_ctx *ctx, const calm_block *block, const c
         CALM_TRY(calm_weight_apply(ctx, &weight[last], input, n, z));
     else
         CALM_TRY(calm_mlp_run(ctx, block->config, weight, input, n, z, NULL, &seen));
-    calm_job_rows_weigh(z, n, block->config->hidden, capture->score_weight, z);
+    calm_job_rows_weigh(z, n, calm_expert_width(block->config, capture->expert), capture->score_weight, z);
     return CALM_OK;
 }
 
@@ -337,7 +337,9 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
     float *z;
     calm_status status = CALM_OK;
     if (!item->failed && item->from->reference) {
-        status = CALM_NEW_RAW(ctx, ctx->scratch, z, item->from->capture->score_rows * work->block->config->hidden);
+        status = CALM_NEW_RAW(ctx, ctx->scratch, z,
+                              item->from->capture->score_rows *
+                                  calm_expert_width(work->block->config, item->from->capture->expert));
         if (status == CALM_OK)
             status = candidate_output(ctx, work, item, z);
         if (status == CALM_OK)

@@ -54,7 +54,7 @@ size_t calm_wave_experts(const calm_run *p, const calm_routing *routing, size_t 
     const calm_config *config = calm_model_config(p->in.model);
     const size_t most = calm_size_min(p->memory.knobs.experts_at_once, config->moe.n_experts - first);
     const size_t at_once = p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : n_threads;
-    const size_t stride = routing->n_windows + 1, width = config->hidden;
+    const size_t stride = routing->n_windows + 1, width = calm_expert_width(config, 0);
     const size_t share = calm_wave_tokens(&config->moe, p->in.calib.begin[p->in.calib.n]);
     const size_t score_share = calm_wave_tokens(&config->moe, calm_inputs_scored_rows(&p->in));
     wave_needs allowed = {0}, found = {0};

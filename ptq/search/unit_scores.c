@@ -103,7 +103,8 @@ static calm_status score_sublayer(calm_ctx *ctx, size_t index, void *user)
         CALM_TRY(plan->fetch(plan->user, ctx, &plan->jobs[job], &qjob));
         CALM_TRY(calm_job_replace(ctx, layout, job, &qjob, weight));
     }
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, captured->capture->score_rows * task->block->config->hidden));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, captured->capture->score_rows *
+                                             calm_expert_width(task->block->config, captured->capture->expert)));
     /* From the input of the unit's first job: later jobs see what the quantized earlier ones give. */
     CALM_TRY(calm_captured_output(ctx, task->p, task->block, captured, layout->jobs[captured->begin].kind, weight, z));
     return score(ctx, captured->reference, z, &task->scores[index]);

@@ -77,6 +77,28 @@ TEST(scans)
 }
 END_OF_TEST
 
+/* Experts between two linears, which are floats in the file. */
+TEST(latents)
+{
+    const tiny_model spec = tiny_wide("nemotron_latent");
+    calm_gguf *file;
+    calm_model *model;
+    const char *path = write_tiny(&spec, "w4a16_g32", NULL);
+    ck_ok(calm_gguf_open(ctx, path, &file));
+    ck_assert_int_eq(number_of(file, "nemotron_h_moe.moe_latent_size", 0), (int64_t)spec.hidden / 2);
+    const calm_gguf_tensor *down = calm_gguf_find_tensor(file, "blk.1.ffn_latent_down.weight"),
+                           *up = calm_gguf_find_tensor(file, "blk.1.ffn_latent_up.weight"),
+                           *experts = calm_gguf_find_tensor(file, "blk.1.ffn_up_exps.weight");
+    ck_assert(down && down->dims[0] == spec.hidden && down->dims[1] == spec.hidden / 2);
+    ck_assert(up && up->dims[0] == spec.hidden / 2 && up->dims[1] == spec.hidden);
+    ck_assert(experts && experts->dims[0] == spec.hidden / 2 && experts->type == CALM_GGML_Q4_0);
+    calm_gguf_close(file);
+    ck_ok(calm_model_open(ctx, path, &model));
+    ck_assert_uint_eq(calm_model_config(model)->moe.latent, spec.hidden / 2);
+    calm_model_close(model);
+}
+END_OF_TEST
+
 /* Gate and up of one matrix are two tensors, under the shared expert's names where there are experts. */
 TEST(halves_of_gate_and_up)
 {
@@ -453,8 +475,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, scans, halves_of_gate_and_up, shared_keys,
-                                                      shared_keys_read_back, read_back_as_models, streams,
+    return run_tests("gguf_mixers", (const TTest *[]){short_convolutions, scans, latents, halves_of_gate_and_up,
+                                                      shared_keys, shared_keys_read_back, read_back_as_models, streams,
                                                       refused_by_name, shared_keys_refused, streams_refused,
                                                       not_described, wrong_files, NULL});
 }

@@ -78,7 +78,7 @@ for model in "$work"/families/*/; do
         # Granite's experts are read of one tensor alone; Llama 4's are single modules, of which dynamic codes have one scale
         # for all tokens in compressed-tensors.
         case $family-$scheme in *moe-w8a8_* | mixtral-w8a8_* | minimax_m2-w8a8_* | deepseek_v?-w8a8_* | glm4_moe_lite-w8a8_* | granitemoe-*) continue ;; esac
-        case $family-$scheme in llama4-w8a8_*act | gpt_oss-w8a8_* | granitemoehybrid-w8a8_* | nemotron_h-w8a8_* | qwen3_next-w8a8_*) continue ;; esac
+        case $family-$scheme in llama4-w8a8_*act | gpt_oss-w8a8_* | granitemoehybrid-w8a8_* | nemotron_[hl]*-w8a8_* | qwen3_next-w8a8_*) continue ;; esac
         out=$work/read/$family-$scheme
         calm quantize --model "$model" --scheme $scheme --algorithms rtn,smoothquant --tokens "$work/families/tokens.jsonl" \
             --samples 8 --seqlen 32 --guard-samples 0 --expert-tokens 1 --no-eval --quiet --output "$out" \

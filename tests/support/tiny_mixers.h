@@ -171,6 +171,14 @@ static const tensor_row nemotron_h[] = {NEMOTRON(MAMBA(N "mixer.", EVEN), {N "mi
                                                  {N "mixer.gate.e_score_correction_bias", 'E', 0, ODD},
                                                  PLAIN_MLP("mixer.experts.@", 'e', ODD),
                                                  PLAIN_MLP("mixer.shared_experts", 's', ODD))};
+/* Experts of another width than the model, between two linears. */
+static const tensor_row nemotron_latent[] = {NEMOTRON(MAMBA(N "mixer.", EVEN), {N "mixer.gate.weight", 'E', 'D', ODD},
+                                                      {N "mixer.gate.e_score_correction_bias", 'E', 0, ODD},
+                                                      {N "mixer.fc1_latent_proj.weight", 'l', 'D', ODD},
+                                                      {N "mixer.fc2_latent_proj.weight", 'D', 'l', ODD},
+                                                      {N "mixer.experts.@.up_proj.weight", 'e', 'l', ODD},
+                                                      {N "mixer.experts.@.down_proj.weight", 'l', 'e', ODD},
+                                                      PLAIN_MLP("mixer.shared_experts", 's', ODD))};
 static const tensor_row nemotron_dense[] = {NEMOTRON({N "mixer.q_proj.weight", 'Q', 'D', EVEN},
                                                      {N "mixer.k_proj.weight", 'K', 'D', EVEN},
                                                      {N "mixer.v_proj.weight", 'K', 'D', EVEN},
@@ -204,6 +212,9 @@ static size_t key_dim(const tiny_model *m)
     {"nemotron_h", "NemotronHForCausalLM", "nemotron_h",                                                     \
      SINGLES ", " MAMBAS("mamba_num_heads", "n_groups", "ssm_state_size")                                    \
      ", \"n_shared_experts\": 1, \"routed_scaling_factor\": 1.5", nemotron_h, NULL, false, "n_routed_experts"}, \
+    {"nemotron_latent", "NemotronHForCausalLM", "nemotron_h",                                                \
+     SINGLES ", " MAMBAS("mamba_num_heads", "n_groups", "ssm_state_size")                                    \
+     ", \"n_shared_experts\": 1", nemotron_latent, NULL, false, "n_routed_experts"},                          \
     {"nemotron_dense", "NemotronHForCausalLM", "nemotron_h", SINGLES, nemotron_dense, NULL, false, NULL}
 
 /* The width of Llama 4's experts, and which blocks have them; small numbers of its attention, unless the model's own
@@ -223,8 +234,11 @@ static const char *llama4_text(const tiny_model *model)
 /* Sizes of Nemotron-H that follow from the model's. */
 static const char *nemotron_text(const tiny_model *model)
 {
+    const char *latent = strcmp(model->family, "nemotron_latent") == 0
+                             ? test_format(", \"moe_latent_size\": %zu", model->hidden / 2) : "";
     return test_format(", \"moe_intermediate_size\": %zu, \"moe_shared_expert_intermediate_size\": %zu, "
-                       "\"mamba_head_dim\": %zu", model->expert_inner, model->shared_inner, model->hidden / 2);
+                       "\"mamba_head_dim\": %zu%s", model->expert_inner, model->shared_inner, model->hidden / 2,
+                       latent);
 }
 
 /* ", "KEY": ["even", "odd", ..]" for all blocks. */
@@ -240,7 +254,7 @@ static const char *blocks_text(const tiny_model *model, const char *key, const c
  * model's; "" where none has. */
 static const char *mixers_text(const tiny_model *model, const char *family, const char *config)
 {
-    if (strcmp(family, "nemotron_h") == 0)
+    if (strcmp(family, "nemotron_h") == 0 || strcmp(family, "nemotron_latent") == 0)
         return blocks_text(model, "layers_block_type", "linear_attention", "moe");
     if (strcmp(family, "nemotron_dense") == 0)
         return blocks_text(model, "layers_block_type", "full_attention", "mlp");

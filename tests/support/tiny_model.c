@@ -249,7 +249,7 @@ const char *const tiny_families[] = {"llama", "mistral", "qwen2", "qwen3", "qwen
                                      "ministral3", "cohere2", "starcoder2", "deepseek_v2", "deepseek_v3",
                                      "glm4_moe_lite", "qwen3_5", "qwen3_5_moe", "qwen3_next", "lfm2", "lfm2_moe",
                                      "gemma3n", "gemma4", "granite_hybrid", "granitemoehybrid", "nemotron_h",
-                                     "nemotron_dense", "bert", "bert_mlm", NULL};
+                                     "nemotron_latent", "nemotron_dense", "bert", "bert_mlm", NULL};
 
 const char *const tiny_encoders[] = {"roberta",    "distilbert", "mpnet",    "modernbert",
                                      "nomic_bert", "gte",        "eurobert", "embeddinggemma", NULL};
@@ -501,7 +501,7 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
         rest = test_format(", \"moe_intermediate_size\": %zu", model->expert_inner);
     if (strcmp(family->name, "qwen3_next") == 0)
         rest = test_format("%s, \"moe_intermediate_size\": %zu", rest, model->expert_inner);
-    if (strcmp(family->name, "nemotron_h") == 0)
+    if (strcmp(family->name, "nemotron_h") == 0 || strcmp(family->name, "nemotron_latent") == 0)
         rest = nemotron_text(model);
     if (strcmp(family->name, "llama4") == 0)
         rest = llama4_text(model);

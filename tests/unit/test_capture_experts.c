@@ -65,7 +65,7 @@ static captured *capture(bench *b, int threads, size_t wave)
     ck_ok(calm_moe_watch_begin(ctx, b->block.config, &b->batch, &watch));
     const calm_observer observer = calm_moe_watch_observer(watch);
     ck_ok(calm_moe_route(ctx, &b->block, &b->batch, &observer, &b->routing));
-    ck_ok(calm_moe_begin(ctx, &b->batch, ctx->out, &sum));
+    ck_ok(calm_moe_begin(ctx, b->block.config, &b->batch, ctx->out, &sum));
     for (size_t first = 0; first < EXPERTS; first += wave) {
         const size_t n = EXPERTS - first < wave ? EXPERTS - first : wave;
         ck_ok(calm_capture_experts(ctx, &b->block, &b->batch, &b->routing, first, n, &everything, &sum,
@@ -333,7 +333,7 @@ TEST(rows_of_windows_that_are_held_out)
     embed(&b, NULL);
     options.held_windows = 1;
     ck_ok(CALM_NEW(ctx, ctx->out, rows, b.n_rows));
-    ck_ok(calm_moe_begin(ctx, &b.batch, ctx->out, &sum));
+    ck_ok(calm_moe_begin(ctx, b.block.config, &b.batch, ctx->out, &sum));
     ck_ok(calm_capture_experts(ctx, &b.block, &b.batch, &b.routing, 0, EXPERTS, &options, &sum, found));
     for (size_t e = 0; e < EXPERTS; e++) {
         const size_t n = route_slowly(&b, h, e, rows), scored = all->expert[e].score_rows;
@@ -371,7 +371,7 @@ TEST(kept_rows_of_many_tokens)
     const float *h = normalised(&b);
     ctx->n_threads = 2;
     ck_ok(calm_moe_route(ctx, &b.block, &b.batch, NULL, &b.routing));
-    ck_ok(calm_moe_begin(ctx, &b.batch, ctx->out, &sum));
+    ck_ok(calm_moe_begin(ctx, b.block.config, &b.batch, ctx->out, &sum));
     ck_ok(calm_capture_experts(ctx, &b.block, &b.batch, &b.routing, 0, EXPERTS, &options, &sum, found));
     for (size_t e = 0; e < EXPERTS; e++) {
         const calm_stats *stats = &found[e].job[CALM_JOB_GATE_UP].stats;
@@ -573,7 +573,7 @@ TEST(memory)
             ctx->n_threads = 1;
             embed(&b, variant & 2 ? test_directory() : NULL);
             ck_ok(calm_moe_route(ctx, &b.block, &b.batch, NULL, &b.routing));
-            ck_ok(calm_moe_begin(ctx, &b.batch, ctx->out, &sum));
+            ck_ok(calm_moe_begin(ctx, b.block.config, &b.batch, ctx->out, &sum));
             check_memory(&b, &options, &sum);
             calm_row_store_close(&sum.rows);
             test_memory_begin();

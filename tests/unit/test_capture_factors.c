@@ -79,7 +79,7 @@ static calm_capture *capture_experts(first_block *b, size_t wave, const calm_cap
     ck_ok(CALM_NEW(ctx, ctx->out, out, EXPERTS));
     first_block_embed(b);
     ck_ok(calm_moe_route(ctx, &b->block, &b->batch, NULL, routing));
-    ck_ok(calm_moe_begin(ctx, &b->batch, ctx->out, &sum));
+    ck_ok(calm_moe_begin(ctx, b->block.config, &b->batch, ctx->out, &sum));
     for (size_t first = 0; first < EXPERTS; first += wave)
         ck_ok(calm_capture_experts(ctx, &b->block, &b->batch, routing, first, calm_size_min(wave, EXPERTS - first),
                                    options, &sum, out + first));

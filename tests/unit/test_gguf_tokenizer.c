@@ -286,6 +286,49 @@ TEST(unigram_tokens)
 }
 END_OF_TEST
 
+static void keep_said(void *user, calm_log_level level, const char *line)
+{
+    char *said = user;
+    const size_t n = strlen(said);
+    if (level == CALM_LOG_WARNING)
+        snprintf(said + n, 1000 - n, "%s\n", line);
+}
+
+/* Forms of text that llama.cpp does not know: a warning for each, but for those that are in a character map. */
+TEST(forms_of_text)
+{
+    static const struct {
+        const char *normalizer, *said, *unsaid;
+    } cases[] = {
+        {"{\"type\": \"NFKC\"}", "it normalizes texts by NFKC without a character map; llama.cpp does not", "NFC"},
+        {"{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"NFKC\"}, {\"type\": \"Replace\", \"pattern\": "
+         "{\"Regex\": \" {2,}\"}, \"content\": \" \"}]}", "by NFKC without a character map", "Replace"},
+        {"{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Precompiled\", \"precompiled_charsmap\": "
+         "\"AQD/\"}, {\"type\": \"NFKC\"}, {\"type\": \"Lowercase\"}]}", "by Lowercase; llama.cpp does not", "NFKC"},
+        {"{\"type\": \"StripAccents\"}", "by StripAccents;", "map"},
+        {"null", "", "normalizes"}};
+    static const char *const models[] = {
+        "{\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"<unk>\", 0], [\"a\", -1.5]]}",
+        "{\"type\": \"BPE\", \"unk_token\": \"<unk>\", \"byte_fallback\": true, \"vocab\": {\"<unk>\": 0, \"a\": 1}, "
+        "\"merges\": []}"};
+    const char *dir = test_directory();
+    char said[1000];
+    ctx->log = keep_said;
+    ctx->log_user = said;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t m = 0; m < 2; m++) {
+            calm_gguf *file;
+            put(dir, "tokenizer.json",
+                test_format("{\"normalizer\": %s, \"model\": %s}", cases[i].normalizer, models[m]));
+            said[0] = '\0';
+            ck_ok(try_keys(dir, "{}", 2, NULL, &file));
+            ck_assert_msg(strstr(said, cases[i].said) && !strstr(said, cases[i].unsaid), "%zu: %s", i, said);
+            calm_gguf_close(file);
+        }
+    ctx->log = NULL;
+}
+END_OF_TEST
+
 /* Of an encoder the token behind a text ends it, whatever config.json says; a second unknown token is left out. */
 TEST(embedding_tokens)
 {
@@ -348,6 +391,6 @@ int main(void)
     return run_tests("gguf_tokenizer",
                      (const TTest *[]){byte_level_tokens, chat_templates, added_around_the_text,
                                        names_of_pre_tokenizers, refused, sentencepiece_tokens,
-                                       unigram_tokens, embedding_tokens, wordpiece_tokens, no_tokenizer,
+                                       unigram_tokens, forms_of_text, embedding_tokens, wordpiece_tokens, no_tokenizer,
                                        NULL});
 }

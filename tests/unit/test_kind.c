@@ -97,9 +97,10 @@ static void check_set(const calm_kind *kind, const calm_model *model, size_t blo
         ck_assert_uint_eq(times[role], calm_slot_has_job(config, slot, calm_role_job(role)) &&
                                            calm_expert_has_role(config, role, expert));
     ck_assert_uint_eq(listed, kind->n_jobs);
-    /* Both ends are as wide as the residual. */
-    ck_assert_uint_eq(layout->jobs[begin].in, config->hidden);
-    ck_assert_uint_eq(layout->jobs[end - 1].out, config->hidden);
+    /* Both ends are as wide as the residual, those of experts as their latent where there is one. */
+    const size_t width = expert >= 0 && config->moe.latent ? config->moe.latent : config->hidden;
+    ck_assert_uint_eq(layout->jobs[begin].in, width);
+    ck_assert_uint_eq(layout->jobs[end - 1].out, width);
 }
 
 static void check_jobs(const calm_kind *kind, const calm_model *model, size_t block, calm_sublayer slot)

@@ -304,17 +304,18 @@ TEST(single_keys)
     static const struct {
         const char *key, *value;
     } changes[] = {{"attention_bias", "true"}, {"sliding_window", "12"}, {"mlp_bias", "true"},
-                   {"moe_latent_size", "16"},  {"n_shared_experts", "2"}, {"mlp_hidden_act", "\"tanh\""},
-                   {"mamba_hidden_act", "\"tanh\""}},
+                   {"n_shared_experts", "2"}, {"mlp_hidden_act", "\"tanh\""}, {"mamba_hidden_act", "\"tanh\""}},
       wrong[] = {{"n_group", "2"},         {"topk_group", "2"},        {"mamba_num_heads", "0"},
                  {"mamba_num_heads", "3"}, {"mamba_head_dim", "0"},  {"ssm_state_size", "-1"},
                  {"conv_kernel", "0"},     {"n_groups", "0"},
                  {"time_step_min", "-1"},  {"n_routed_experts", "0"},  {"use_bias", "1"},
-                 {"moe_shared_expert_intermediate_size", "0"}};
+                 {"moe_shared_expert_intermediate_size", "0"}, {"moe_latent_size", "0"}};
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
         config_refuses(single, changes[i].key, changes[i].value, CALM_EUNSUPPORTED, changes[i].key);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         config_refuses(single, wrong[i].key, wrong[i].value, CALM_EFORMAT, wrong[i].key);
+    ck_assert_uint_eq(config_with(single, "moe_latent_size", "null").moe.latent, 0);
+    ck_assert_uint_eq(config_with(single, "moe_latent_size", "16").moe.latent, 16);
     config_with(single, "rope_theta", "10000");
     config_with(single, "partial_rotary_factor", "1.0");
     config_with(single, "rescale_prenorm_residual", "true");

@@ -87,17 +87,18 @@ static double dot(const float *w, const double *x, size_t n)
     return sum;
 }
 
-/* y [32] += p expert(s h [32]) */
+/* y [W] += p expert(s h [W]); without a gate relu(up)^2. */
 static void add_expert(const calm_weight *weight, const double *h, double s, double p, double *y)
 {
-    const size_t inner = weight[CALM_ROLE_DOWN].in;
+    const size_t inner = weight[CALM_ROLE_DOWN].in, width = weight[CALM_ROLE_DOWN].out;
+    const float *gates = weight[CALM_ROLE_GATE].w;
     double a[64];
     for (size_t m = 0; m < inner; m++) {
-        const double gate = s * dot(weight[CALM_ROLE_GATE].w + m * 32, h, 32),
-                     up = s * dot(weight[CALM_ROLE_UP].w + m * 32, h, 32);
-        a[m] = gate / (1 + exp(-gate)) * up;
+        const double gate = gates ? s * dot(gates + m * width, h, width) : 0,
+                     up = s * dot(weight[CALM_ROLE_UP].w + m * width, h, width);
+        a[m] = gates ? gate / (1 + exp(-gate)) * up : up > 0 ? up * up : 0;
     }
-    for (size_t i = 0; i < 32; i++)
+    for (size_t i = 0; i < width; i++)
         y[i] += p * dot(weight[CALM_ROLE_DOWN].w + i * inner, a, inner);
 }
 
@@ -114,7 +115,8 @@ static void slow_token(const fixture *f, const float *x, double *out)
 {
     const calm_moe_config *moe = &f->config.moe;
     const calm_norm *norm = &f->block.norm[CALM_SUBLAYER_MLP][CALM_NORM_IN];
-    double h[32], p[16], chosen[16] = {0}, square = 0, sum = 0, total = 0;
+    const float *in = f->block.plain[CALM_PLAIN_EXPERTS_IN].w, *back = f->block.plain[CALM_PLAIN_EXPERTS_OUT].w;
+    double h[32], p[16], chosen[16] = {0}, square = 0, sum = 0, total = 0, latent[32], given[32] = {0};
     for (size_t i = 0; i < 32; i++)
         square += (double)x[i] * (double)x[i] / 32;
     for (size_t i = 0; i < 32; i++)
@@ -129,14 +131,19 @@ static void slow_token(const fixture *f, const float *x, double *out)
     }
     for (size_t i = 0; i < 32; i++)
         out[i] = (double)x[i];
+    for (size_t l = 0; l < moe->latent; l++)
+        latent[l] = dot(in + l * 32, h, 32);
     for (size_t e = 0; e < moe->n_experts; e++) {
         calm_weight weight[CALM_N_ROLES] = {{0}};
         if (chosen[e] == 0)
             continue;
         ck_ok(f->block.moe.load(f->block.moe.user, ctx, 1, e, weight));
         const double w = chosen[e] / (moe->norm_top_k ? total : 1);
-        add_expert(weight, h, moe->weighs_input ? w : 1, moe->weighs_input ? 1 : w, out);
+        add_expert(weight, moe->latent ? latent : h, moe->weighs_input ? w : 1, moe->weighs_input ? 1 : w,
+                   moe->latent ? given : out);
     }
+    for (size_t i = 0; moe->latent && i < 32; i++)
+        out[i] += dot(back + i * moe->latent, given, moe->latent);
     const float *gate = f->block.moe.shared_gate;
     if (moe->shared_inner)
         add_expert(f->block.moe.shared, h, 1, gate ? 1 / (1 + exp(-dot(gate, h, 32))) : 1, out);
@@ -190,6 +197,21 @@ TEST(weighted_inputs_of_llama4)
     for (size_t k = 1; k <= 5; k++) {
         open_fixture("llama4", NULL, &f);
         ck_assert(f.config.moe.weighs_input && !f.block.moe.shared_gate);
+        f.config.moe.top_k = k;
+        compare(&f);
+    }
+}
+END_OF_TEST
+
+/* Between two linears, the shared expert outside of them. */
+TEST(latent_of_nemotron)
+{
+    static const float no_bias[5];
+    fixture f;
+    for (size_t k = 1; k <= 5; k++) {
+        open_fixture("nemotron_latent", NULL, &f);
+        ck_assert_uint_eq(f.config.moe.latent, 16);
+        f.block.moe.choice_bias = no_bias;
         f.config.moe.top_k = k;
         compare(&f);
     }
@@ -280,7 +302,7 @@ TEST(waves_of_any_size)
         calm_routing routing;
         calm_moe_sum sum;
         ck_ok(calm_moe_route(ctx, &f.block, &batch, NULL, &routing));
-        ck_ok(calm_moe_begin(ctx, &batch, ctx->out, &sum));
+        ck_ok(calm_moe_begin(ctx, f.block.config, &batch, ctx->out, &sum));
         for (size_t k = 0, first = 0; first < 5; first += sizes[i][k++])
             ck_ok(calm_moe_experts(ctx, &f.block, &batch, &routing, first, sizes[i][k], NULL, &sum));
         ck_ok(calm_moe_end(ctx, &f.block, &batch, NULL, &sum));
@@ -310,7 +332,7 @@ END_OF_TEST
 
 TEST(threads_and_files)
 {
-    static const char *const families[] = {"qwen2_moe", "qwen3_moe"};
+    static const char *const families[] = {"qwen2_moe", "qwen3_moe", "nemotron_latent"};
     for (size_t i = 0; i < N(families); i++) {
         fixture f;
         open_fixture(families[i], NULL, &f);
@@ -458,7 +480,7 @@ END_OF_TEST
 /* Parts of the sublayer on the calling thread alone: routing, an expert's rows, the end. */
 TEST(memory)
 {
-    static const char *const families[] = {"qwen2_moe", "qwen3_moe"};
+    static const char *const families[] = {"qwen2_moe", "qwen3_moe", "nemotron_latent"};
     for (size_t i = 0; i < N(families); i++) {
         fixture f;
         open_fixture(families[i], NULL, &f);
@@ -471,7 +493,7 @@ TEST(memory)
                              calm_moe_route_bytes(&f.config, f.rows, N(lengths)),
                              calm_moe_route_scratch_bytes(&f.config, 17), 3, 0);
         ck_ok(calm_moe_route(ctx, &f.block, &batch, NULL, &routing));
-        ck_ok(calm_moe_begin(ctx, &batch, ctx->out, &sum));
+        ck_ok(calm_moe_begin(ctx, f.block.config, &batch, ctx->out, &sum));
         test_memory_begin();
         ck_ok(calm_moe_experts(ctx, &f.block, &batch, &routing, 0, 5, NULL, &sum));
         const test_memory held = test_memory_end();
@@ -496,7 +518,8 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("moe",
-                     (const TTest *[]){experts_of_qwen3, shared_expert_of_qwen2, weighted_inputs_of_llama4, choice,
+                     (const TTest *[]){experts_of_qwen3, shared_expert_of_qwen2, weighted_inputs_of_llama4,
+                                       latent_of_nemotron, choice,
                                        logits_that_are_not_numbers,
                                        tokens_by_expert, waves_of_any_size, size_of_a_wave, threads_and_files,
                                        experts_nobody_chose, an_expert_that_cannot_be_read,
