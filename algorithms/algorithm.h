@@ -78,6 +78,10 @@ bool calm_algorithm_smooths(const calm_algorithm *algorithm);
 /* How many products of weights and Gram matrix, 2 O I^2 operations each, it takes about. */
 double calm_algorithm_products(const calm_algorithm *algorithm);
 
+/* How many factors of H^-1 its parts make besides the one that candidates of a job share: one for each new order of the
+ * columns. */
+double calm_algorithm_factors(const calm_algorithm *algorithm);
+
 /* Can the algorithm quantize to this scheme?  CALM_EUNSUPPORTED, naming algorithm, part, scheme and why, when it
  * cannot. */
 calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme);

@@ -347,6 +347,14 @@ double calm_algorithm_products(const calm_algorithm *algorithm)
     return products;
 }
 
+double calm_algorithm_factors(const calm_algorithm *algorithm)
+{
+    double factors = 0;
+    for (size_t i = 0; i < algorithm->n_steps; i++)
+        factors += algorithm->steps[i].part->factors;
+    return factors;
+}
+
 bool calm_algorithm_is_preset(const calm_algorithm *algorithm)
 {
     size_t n;

@@ -101,6 +101,7 @@ typedef struct calm_part {
     double products;                       /* with default options its work is that of this many products W H of
                                             * weights and Gram matrix in double, about; one in float32 counts
                                             * half; 0: small next to one                                          */
+    double factors;                        /* factors of H^-1 that it makes by itself, with default options        */
     size_t opts_size;
     const calm_option *opts;               /* NULL: takes none                                                   */
     calm_status (*check)(calm_ctx *ctx, const void *opts);    /* options that exclude each other; may be NULL    */

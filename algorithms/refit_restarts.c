@@ -179,6 +179,7 @@ const calm_part calm_refit_restarts = {
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
     .products = 22,
+    .factors = 6,
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,
     .memory = memory,

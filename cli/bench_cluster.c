@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/print.h"
+#include "cli/stages.h"
 #include "ptq/recipe/resolve.h"
 #include "ptq/state/environment.h"
 #include "ptq/forecast/forecast.h"
@@ -128,7 +129,8 @@ static calm_status print_json(calm_ctx *ctx, const calm_bench_cluster *asked, co
         CALM_KV("ranks_per_node", asked->per_node), CALM_KV("cores_per_node", (int64_t)most.cores),
         CALM_KV("bandwidth_gbit", asked->bandwidth > 0 ? calm_json_of_number(asked->bandwidth) : NULL),
         CALM_KV("latency_us", asked->latency), CALM_KV("sgemm_gflops", f->sgemm_flops * 1e-9),
-        CALM_KV("steps_seconds", steps), CALM_KV("runs", rows), CALM_KV("environment", environment)));
+        CALM_KV("steps_seconds", steps), CALM_KV("stages", calm_stages_json(ctx, NULL, f)),
+        CALM_KV("runs", rows), CALM_KV("environment", environment)));
 }
 
 /* A time as people say it. */

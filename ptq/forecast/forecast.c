@@ -35,21 +35,18 @@
  * operations that are no product grow with the width, products with its square.  Evaluations have .88 of it at a width
  * of 1,024 and .65 at 256. */
 #define NARROW 140.0
-/* Of dgemm's rate, what products inside of algorithms reach, which are of tall slices and wait for memory: of mkq-full
- * and awq on Qwen3-0.6B's shape. */
-#define CHAIN_SHARE 0.72
-/* The same of forward and backward pass of one window (`calm bench backward`), and what a thread takes to change a
- * weight and decode it anew, where they are not measured. */
+/* Of sgemm's rate, what Gram matrices reach; work.c counts them at .7, by which rows are chosen. */
+#define GRAM_SHARE (0.92 / 0.7)
+/* Of sgemm's rate, what forward and backward pass of one window reach (`calm bench backward`), and what a thread takes
+ * to change a weight and decode it anew, where they are not measured. */
 #define LEARN_SHARE 0.7
 #define UPDATE_SECONDS 1.5e-9
 /* Bytes per second: digests and reading of weights, each once, on all threads from memory or a fast disk; writing of
  * the result; looking at blobs. */
 #define READ_RATE 2e9
 #define WRITE_RATE 3e8
-/* More than any machine has. */
-#define UNLIMITED "1000000GB"
-/* For a line of a report, each precision. */
-#define GLANCE_SECONDS 0.02
+#define UNLIMITED "1000000GB"    /* more than any machine has */
+#define GLANCE_SECONDS 0.02      /* for a line of a report, each precision */
 
 /* The run that is estimated, opened but not started, and what was measured of this machine. */
 typedef struct forecast {
@@ -87,8 +84,7 @@ static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
     return calm_multiply(ctx, CALM_PRODUCT_NT, n, n, n, p->a, n, p->a, n, 0, p->c + index * n * n, n);
 }
 
-/* Operations per second with every thread at work, as the run works: one product per worker, BLAS itself on one
- * thread. */
+/* Operations per second with every thread at work, as the run works: one product per worker. */
 static calm_status product_rate(calm_ctx *ctx, products *p, calm_dtype dtype, double seconds, double *out)
 {
     const size_t workers = (size_t)ctx->n_threads;
@@ -334,25 +330,29 @@ static double weigh_seconds(const forecast *f)
                                     (LEARN_SHARE * f->out->sgemm_flops) : 0;
 }
 
-/* Quantizing one job by an algorithm that took `seconds` on the small one; candidates of a job are computed side by
- * side, hence n_threads. */
+/* One job by an algorithm that took `seconds` on the small one; candidates run side by side, hence n_threads. */
 static double fit_seconds(const forecast *f, const calm_algorithm *algorithm, double seconds, size_t out, size_t in)
 {
-    const double rate = CHAIN_SHARE * f->out->dgemm_flops / f->n_threads;
+    const double rate = f->out->dgemm_flops / f->n_threads;
     const calm_fit fit = calm_forecast_fit(algorithm, seconds, SAMPLE_OUT, SAMPLE_IN, rate);
     return calm_forecast_fit_seconds(&fit, out, in, rate) / f->n_threads;
 }
 
+/* The candidates of one job, and the factor that they share. */
 static double chain_seconds(const forecast *f, const calm_job_ref *job)
 {
     const calm_recipe *recipe = f->p->in.recipe;
+    bool factor = false;
     double sum = 0;
     for (size_t a = 0; a < recipe->n_pool; a++) {
         const double seconds = fit_seconds(f, recipe->pool[a].algorithm, f->entry[a], job->out, job->in);
         f->out->pool_seconds[a] += seconds;
         sum += seconds;
+        factor |= calm_algorithm_caps(recipe->pool[a].algorithm) & CALM_NEEDS_INVERSE;
     }
-    return spend(f, CALM_TIME_ALGORITHMS, sum, false);
+    spend(f, CALM_TIME_ALGORITHMS, sum, false);
+    const double made = factor ? calm_forecast_factor_seconds(job->in, f->out->dgemm_flops) : 0;
+    return sum + spend(f, CALM_TIME_FACTORS, made, false);
 }
 
 /* A head that is fitted: one more pass of the calibration windows, the Gram matrix of what it reads, its rows. */
@@ -365,7 +365,7 @@ static double head_seconds(const forecast *f)
         return 0;
     return forward_seconds(f, rows * calm_run_work_blocks(in, 0, config->n_blocks, rows / (double)in->calib.n)) +
            rows * width * width / f->out->dgemm_flops +
-           calm_forecast_factor_operations(config->hidden) / f->out->dgemm_flops +
+           calm_forecast_factor_seconds(config->hidden, f->out->dgemm_flops) +
            fit_seconds(f, f->head, f->head_entry, config->vocab, config->hidden);
 }
 
@@ -445,18 +445,18 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
     const calm_layout *layout = calm_model_layout(p->in.model);
     const calm_run_work work = calm_run_work_of_block(&p->in, block);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
-    const double in_float = f->out->sgemm_flops, in_double = f->out->dgemm_flops;
     /* Products have the rate of all threads already. */
-    const double gram = work.gram / (f->calib_rate * in_float), factors = work.factors / in_double,
-                 scores = work.outputs / (f->calib_rate * in_float) + work.scores / in_double;
+    const double in_float = f->calib_rate * f->out->sgemm_flops, gram = work.gram / (GRAM_SHARE * in_float),
+                 scores = work.outputs / in_float + work.scores / f->out->dgemm_flops;
     calm_replay_block out = {.pass = spend(f, CALM_TIME_FORWARD, calibration_seconds(f, work.forward), false) +
                                      spend(f, CALM_TIME_READ, block_bytes(p, block) / READ_RATE, false),
                              .work = spend(f, CALM_TIME_GRAM, gram, false) +
-                                     spend(f, CALM_TIME_FACTORS, factors, false) +
                                      spend(f, CALM_TIME_SCORES, scores, false),
                              .together = calm_model_config(p->in.model)->moe.sparse[block],
                              .todo = block >= p->in.first_block, .cost = calm_run_work_cost(&work)};
     for (size_t j = begin; j < end && out.todo; j++) {
+        if (calm_inputs_keeps(&p->in, j))    /* it stays float */
+            continue;
         out.work += chain_seconds(f, &layout->jobs[j]);
         for (size_t i = 0; i < recipe->n_pool; i++)
             out.blobs += calm_forecast_blob_bytes(p, j, i);

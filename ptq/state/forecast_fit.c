@@ -3,29 +3,44 @@
 
 #include <math.h>
 
+/* Of dgemm's rate, what products inside of algorithms reach, which are of tall slices and wait for memory: of gptq,
+ * mkq-once and mkq-full on 256 x 512 to 2048 x 2048 and 256 x 8192 (docs/evidence/chain_shapes.csv). */
+#define CHAIN_SHARE 0.6
+/* What a factor reaches at a width far above the other number, where half of its time is panels and copies: both of
+ * gptq and mkq-full on few rows of 512 to 8192 inputs. */
+#define FACTOR_SHARE  0.75
+#define FACTOR_NARROW 1024.0
+
 double calm_forecast_factor_operations(size_t in)
 {
     const double width = (double)in;
     return 2.0 / 3.0 * width * width * width;
 }
 
-static double product_operations(double products, size_t out, size_t in)
+double calm_forecast_factor_seconds(size_t in, double rate)
 {
-    return products * 2 * (double)out * (double)in * (double)in;
+    return calm_forecast_factor_operations(in) * (1 + FACTOR_NARROW / (double)in) / (FACTOR_SHARE * rate);
+}
+
+/* Of what follows from the shape. */
+static double shape_seconds(const calm_fit *fit, size_t out, size_t in, double rate)
+{
+    const double operations = fit->products * 2 * (double)out * (double)in * (double)in;
+    return operations / (CHAIN_SHARE * rate) + fit->factors * calm_forecast_factor_seconds(in, rate);
 }
 
 calm_fit calm_forecast_fit(const calm_algorithm *algorithm, double seconds, size_t out, size_t in, double rate)
 {
-    calm_fit fit = {.products = calm_algorithm_products(algorithm)};
-    double operations = product_operations(fit.products, out, in);
-    if (fit.products > 0)    /* others read the matrix and not its inverse */
-        operations += calm_forecast_factor_operations(in);
+    calm_fit fit = {.products = calm_algorithm_products(algorithm), .factors = calm_algorithm_factors(algorithm)};
+    double known = shape_seconds(&fit, out, in, rate);
+    if (calm_algorithm_caps(algorithm) & CALM_NEEDS_INVERSE)
+        known += calm_forecast_factor_seconds(in, rate);
     /* Products of a small job may be slower than the rate, never faster than no time. */
-    fit.weight = fmax(seconds - operations / rate, 0) / ((double)out * (double)in);
+    fit.weight = fmax(seconds - known, 0) / ((double)out * (double)in);
     return fit;
 }
 
 double calm_forecast_fit_seconds(const calm_fit *fit, size_t out, size_t in, double rate)
 {
-    return product_operations(fit->products, out, in) / rate + fit->weight * (double)out * (double)in;
+    return shape_seconds(fit, out, in, rate) + fit->weight * (double)out * (double)in;
 }

@@ -69,7 +69,23 @@ TEST(of_what_goes)
 }
 END_OF_TEST
 
+/* Jobs that stay float take no time: rtn's goes by the weights, of which o has 32 x 32 of 7,680 in each block. */
+TEST(kept_jobs)
+{
+    const char *kept = "re:.*[qkv]_proj|.*mlp.*";
+    play run = play_new(NULL, "w4a16_g16", "rtn");
+    calm_forecast_rates rates = {0};
+    calm_forecast all, o;
+    ck_ok(calm_forecast_make(ctx, &run.recipe, NULL, &rates, &all));
+    run.recipe.keep_float = (calm_words){.of = &kept, .n = 1};
+    ck_ok(calm_forecast_make(ctx, &run.recipe, NULL, &rates, &o));
+    ck_assert(all.pool_seconds[0] > 0);
+    ck_near(o.pool_seconds[0], all.pool_seconds[0] * 1024 / 7680, 1e-9 * all.pool_seconds[0]);
+    ck_near(o.times.stage[CALM_TIME_ALGORITHMS].wall, o.pool_seconds[0], 1e-9 * o.pool_seconds[0]);
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("forecast_store", (const TTest *[]){all_candidates, of_what_goes, NULL});
+    return run_tests("forecast_store", (const TTest *[]){all_candidates, of_what_goes, kept_jobs, NULL});
 }

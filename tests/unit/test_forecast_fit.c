@@ -12,11 +12,13 @@ static calm_algorithm *named(const char *name)
     return out;
 }
 
-/* What an algorithm of this many products and seconds per weight takes. */
-static double seconds_of(double products, double weight, bool factor, size_t out, size_t in)
+/* What an algorithm of this many products, factors and seconds per weight takes: products at .6 of the rate, factors at
+ * .75 of it, and as long again at a width of 1,024. */
+static double seconds_of(double products, double factors, double weight, size_t out, size_t in)
 {
     const double o = (double)out, i = (double)in;
-    return (2 * products * o * i * i + (factor ? 2.0 / 3.0 * i * i * i : 0)) / RATE + weight * o * i;
+    return 2 * products * o * i * i / (0.6 * RATE) + factors * 2 / 3 * i * i * (i + 1024) / (0.75 * RATE) +
+           weight * o * i;
 }
 
 /* A machine that takes what the operations say is estimated for every shape: the sums are rounded a few times. */
@@ -24,20 +26,22 @@ TEST(wide_jobs)
 {
     static const struct {
         const char *name;
-        double products;
+        double products, own;
         bool factor;
-    } rows[] = {{"rtn", 0, false}, {"mkq", 0, false}, {"gptq", 0.5, true}, {"gptq-hls", 0.5, true},
-                {"mkq-full", 26, true}};
+    } rows[] = {{"rtn", 0, 0, false}, {"mkq", 0, 0, false}, {"gptq", 0.5, 0, true}, {"gptq-hls", 0.5, 0, true},
+                {"absmax+cd", 2, 0, false}, {"mkq-once", 4, 0, true}, {"mkq-full", 26, 6, true}};
     static const size_t shapes[][2] = {{256, 512}, {4096, 1024}, {6144, 4096}, {4096, 12288}, {5120, 25600}};
     for (size_t a = 0; a < sizeof rows / sizeof *rows; a++) {
-        const double weight = 3e-9, small = seconds_of(rows[a].products, weight, rows[a].factor, 256, 512);
+        const double weight = 3e-9, made = rows[a].own + (rows[a].factor ? 1 : 0),
+                     small = seconds_of(rows[a].products, made, weight, 256, 512);
         const calm_fit fit = calm_forecast_fit(named(rows[a].name), small, 256, 512, RATE);
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             const size_t out = shapes[s][0], in = shapes[s][1];
-            const double expected = seconds_of(rows[a].products, weight, false, out, in);
+            const double expected = seconds_of(rows[a].products, rows[a].own, weight, out, in);
             ck_near(calm_forecast_fit_seconds(&fit, out, in, RATE), expected, 1e-9 * expected);
         }
         ck_near(fit.products, rows[a].products, 0);
+        ck_near(fit.factors, rows[a].own, 0);
     }
 }
 END_OF_TEST
@@ -47,7 +51,7 @@ TEST(faster_than_the_rate)
 {
     const calm_fit fit = calm_forecast_fit(named("gptq"), 1e-6, 256, 512, RATE);
     ck_assert(fit.weight == 0);
-    ck_near(calm_forecast_fit_seconds(&fit, 1024, 2048, RATE), seconds_of(0.5, 0, false, 1024, 2048), 1e-12);
+    ck_near(calm_forecast_fit_seconds(&fit, 1024, 2048, RATE), seconds_of(0.5, 0, 0, 1024, 2048), 1e-12);
 }
 END_OF_TEST
 
@@ -56,6 +60,7 @@ TEST(factors)
 {
     ck_near(calm_forecast_factor_operations(3000), 1.8e10, 1);
     ck_near(calm_forecast_factor_operations(6000) / calm_forecast_factor_operations(3000), 8, 1e-12);
+    ck_near(calm_forecast_factor_seconds(3000, RATE), seconds_of(0, 1, 0, 1, 3000), 1e-12);
 }
 END_OF_TEST
 
