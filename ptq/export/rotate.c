@@ -14,6 +14,7 @@
 #include "ptq/export/safetensors_export.h"
 #include "ptq/io/shards.h"
 #include "ptq/model/kind.h"
+#include "ptq/model/moe.h"
 #include "ptq/tensor/rotation.h"
 
 #define PIECE 64                          /* rows or columns of a piece where no group says how many */
@@ -286,11 +287,10 @@ static bool is_weight(const char *tensor, const char *prefix, const char *module
 /* The linears to and from the latent of experts, where `rest` is the name of one. */
 static calm_status plan_latent(calm_ctx *ctx, const work *w, const calm_export_part *part, const char *rest, item *out)
 {
-    const calm_names *names = calm_model_config(w->model)->arch->names;
-    const char *in = names->plain[CALM_PLAIN_EXPERTS_IN], *last = names->plain[CALM_PLAIN_EXPERTS_OUT];
-    if (last && strcmp(rest, last) == 0)
+    const calm_latent_side side_of = calm_moe_latent_side(calm_model_config(w->model)->arch->names, rest);
+    if (side_of == CALM_LATENT_OUT)
         out->out = (side){&w->residual, .share = 1};
-    return in && strcmp(rest, in) == 0 ? read_block(ctx, w, part->block, CALM_SUBLAYER_MLP, out) : CALM_OK;
+    return side_of == CALM_LATENT_IN ? read_block(ctx, w, part->block, CALM_SUBLAYER_MLP, out) : CALM_OK;
 }
 
 /* A tensor outside of linears and norms before sublayers. */

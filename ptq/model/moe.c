@@ -50,6 +50,14 @@ static calm_status router_rows(calm_ctx *ctx, const calm_block *block, const flo
     return CALM_OK;
 }
 
+calm_latent_side calm_moe_latent_side(const calm_names *names, const char *tensor)
+{
+    const char *in = names->plain[CALM_PLAIN_EXPERTS_IN], *out = names->plain[CALM_PLAIN_EXPERTS_OUT];
+    if (in && strcmp(tensor, in) == 0)
+        return CALM_LATENT_IN;
+    return out && strcmp(tensor, out) == 0 ? CALM_LATENT_OUT : CALM_LATENT_NONE;
+}
+
 calm_weight calm_moe_latent_linear(const calm_block *block, calm_plain plain)
 {
     const size_t hidden = block->config->hidden, latent = block->config->moe.latent;

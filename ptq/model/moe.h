@@ -32,6 +32,10 @@ typedef struct calm_routing {
     size_t n_windows;
 } calm_routing;
 
+/* What a tensor of a block, by its name there, is to the latent space of the block's experts: B, C or neither. */
+typedef enum calm_latent_side { CALM_LATENT_NONE, CALM_LATENT_IN, CALM_LATENT_OUT } calm_latent_side;
+calm_latent_side calm_moe_latent_side(const calm_names *names, const char *tensor);
+
 /* Route every row of the batch (hidden rows as they enter the MLP sublayer), into ctx->out.  Observers see what the
  * router reads as the block's gate_up_in. */
 calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
