@@ -102,8 +102,8 @@ const calm_option calm_spec_table[] = {
     {.name = "eval-text", .help = "text to evaluate on (default: bundled WikiText-2 test)",
      TEXT(eval_text, PATH_BYTES, "FILE"), .place = "evaluation.text", .yields_to = "no-eval"},
     {.name = "eval-samples",
-     .help = "test windows, the first ones; 0: all (default: as many as take 15 % of the run, at least 64, "
-             "spread over the text)",
+     .help = "test windows, the first ones; 0: all (default: spread over the text, as many as take 15 % of the "
+             "run, or up to 64 in a third)",
      COUNT(eval_samples, 0, 1 << 24, "-1"),
      .place = "evaluation.samples", .yields_to = "no-eval"},
     {.name = "store", .basic = true, .help = "SQLite file of candidates, scores and choices", TEXT(store, 0, "FILE"),

@@ -10,8 +10,12 @@
 
 /* Operations of evaluation are about as fast as those of the rest, so that it takes such a share of the time. */
 #define EVALUATION_SHARE .15
-/* Fewer windows would leave a standard error that says little about a quantized model. */
+/* Fewer windows, or tokens, leave a standard error that says little about a quantized model: where the share has fewer, they
+ * may take a third of the run, and are never below the last. */
 #define LEAST_WINDOWS ((size_t)64)
+#define LEAST_TOKENS  (LEAST_WINDOWS * 512)
+#define MOST_SHARE    (1 / 3.0)
+#define FEWEST        ((size_t)16)
 
 /* Scores take at most a tenth of what candidates of a pool like the default one, of this many, share: the forward pass
  * of the calibration and the Gram matrices.  Fewer rows would leave the choice to chance; below this many operations,
@@ -224,21 +228,20 @@ static calm_run_work all_work(const calm_inputs *in)
     return work;
 }
 
-size_t calm_run_work_share(double rest, double whole, size_t n)
+/* Windows of n that cost `share` of a run. */
+static size_t windows_of_share(double share, double rest, double whole, size_t n)
 {
-    const double most = rest * EVALUATION_SHARE / (1 - EVALUATION_SHARE);
-    if (whole <= most)
-        return n;
-    return calm_size_min(n, calm_size_max((size_t)((double)n * (most / whole)), LEAST_WINDOWS));
+    return (size_t)((double)n * (rest * share / (1 - share) / whole));
 }
 
-/* The same of float model and result on a text. */
-static size_t share_of(const calm_inputs *in, const calm_windows *text)
+size_t calm_run_work_share(double rest, double whole, size_t n, size_t n_tokens)
 {
-    const calm_run_work work = all_work(in);
-    return calm_run_work_share(work.forward + work.gram + work.outputs + work.factors + work.scores +
-                               work.chains,
-                               2 * (double)text->begin[text->n] * calm_run_work_token(in), text->n);
+    if (whole <= rest * EVALUATION_SHARE / (1 - EVALUATION_SHARE))
+        return n;
+    const size_t least = calm_size_min(LEAST_WINDOWS, LEAST_TOKENS * n / n_tokens),
+                 most = calm_size_max(windows_of_share(MOST_SHARE, rest, whole, n), FEWEST);
+    return calm_size_min(n, calm_size_max(windows_of_share(EVALUATION_SHARE, rest, whole, n),
+                                          calm_size_min(least, most)));
 }
 
 calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out)
@@ -246,10 +249,18 @@ calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_w
     const long long asked = in->recipe->eval_windows;
     /* The first windows, where their number is given: results of different runs are compared on this text. */
     CALM_TRY(calm_inputs_read_eval(ctx, in, asked < 0 ? 0 : (size_t)asked, false, out));
-    const size_t n = asked < 0 ? share_of(in, out) : out->n;
-    if (n == out->n)
+    if (asked >= 0 || !out->n)
         return CALM_OK;
-    calm_log(ctx, CALM_LOG_INFO, "evaluation: %zu of %zu windows, spread over the text, which cost 15 %% of the run "
-                                 "(`evaluation.samples` 0: all)", n, out->n);
+    const calm_run_work work = all_work(in);
+    /* The float model and the result. */
+    const double rest = work.forward + work.gram + work.outputs + work.factors + work.scores + work.chains,
+                 whole = 2 * (double)out->begin[out->n] * calm_run_work_token(in);
+    const size_t all = out->n, n = calm_run_work_share(rest, whole, all, out->begin[all]);
+    if (n == all)
+        return CALM_OK;
+    const double cost = whole * (double)n / (double)all;
+    calm_log(ctx, CALM_LOG_INFO,
+             "evaluation: %zu of %zu windows, spread over the text, %.0f %% of the run's operations "
+             "(`evaluation.samples` 0: all)", n, all, 100 * cost / (rest + cost));
     return calm_inputs_read_eval(ctx, in, n, true, out);
 }

@@ -42,8 +42,8 @@ double calm_run_work_guard(const calm_inputs *in);
 calm_status calm_run_work_cut_scoring(calm_ctx *ctx, calm_inputs *in);
 
 /* Windows of the evaluation's text, of an encoder's its sentences: the first ones or all as the recipe says, else,
- * spread over the text, as many as cost 15 % of the run, the evaluation included, and at least 64; all where that is
- * little.
+ * spread over the text, as many as cost 15 % of the run, the evaluation included; where that is below 64 of 512 tokens,
+ * as many of those as cost a third, and at least 16.
  * Fails as calm_windows_read and calm_sentences_read do. */
 calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out);
 

@@ -137,7 +137,7 @@ def quantize(
     eval_text
         text to evaluate on (default: bundled WikiText-2 test)
     eval_samples
-        test windows, the first ones; 0: all (default: as many as take 15 % of the run, at least 64, spread over the text)
+        test windows, the first ones; 0: all (default: spread over the text, as many as take 15 % of the run, or up to 64 in a third)
     store
         SQLite file of candidates, scores and choices (default calm-out/calm.db)
     blocks

@@ -4,9 +4,9 @@
 
 TEST(whole_where_it_costs_little)
 {
-    ck_assert_uint_eq(calm_run_work_share(0, 1e12, 5), 5);
+    ck_assert_uint_eq(calm_run_work_share(0, 1e12, 5, 2560), 5);
     /* Long calibration makes a long evaluation cheap next to it. */
-    ck_assert_uint_eq(calm_run_work_share(12e15, 2e15, 782), 782);
+    ck_assert_uint_eq(calm_run_work_share(12e15, 2e15, 782, 782 * 512), 782);
 }
 END_OF_TEST
 
@@ -16,7 +16,7 @@ TEST(a_share_of_the_run)
     const size_t n = 1000;
     for (double scale = 1e-4; scale <= 1; scale *= 100) {
         const double rest = 6e15 * scale, whole = 1e16 * scale;
-        const size_t taken = calm_run_work_share(rest, whole, n);
+        const size_t taken = calm_run_work_share(rest, whole, n, n * 512);
         const double cost = whole * (double)taken / (double)n, window = whole / (double)n;
         ck_assert(cost <= .15 * (rest + cost));
         ck_assert(cost + window > .15 * (rest + cost + window));    /* one window more would be above it */
@@ -24,10 +24,20 @@ TEST(a_share_of_the_run)
 }
 END_OF_TEST
 
-TEST(at_least_64)
+/* A cheap run: up to 64 windows of 512 tokens, in a third of it. */
+TEST(up_to_a_third)
 {
-    ck_assert_uint_eq(calm_run_work_share(1e12, 1e16, 782), 64);
-    ck_assert_uint_eq(calm_run_work_share(1e12, 1e16, 40), 40);    /* the text has no more */
+    const double whole = 1e16;
+    const size_t n = 782;
+    ck_assert_uint_eq(calm_run_work_share(3e15, whole, n, n * 512), 64);
+    ck_assert_uint_eq(calm_run_work_share(3e15, whole, n, n * 8), 64);      /* sentences: no more of them */
+    ck_assert_uint_eq(calm_run_work_share(3e15, whole, 195, 195 * 2048), 16);    /* 32,768 tokens; 15 % is 10 windows */
+    const size_t taken = calm_run_work_share(1e15, whole, n, n * 512);
+    ck_assert(taken > 16 && taken < 64);
+    ck_assert(whole * (double)taken / (double)n <= .5 * 1e15);
+    ck_assert(whole * (double)(taken + 1) / (double)n > .5 * 1e15);
+    ck_assert_uint_eq(calm_run_work_share(1e12, whole, n, n * 512), 16);
+    ck_assert_uint_eq(calm_run_work_share(1e12, whole, 10, 10 * 512), 10);    /* the text has no more */
 }
 END_OF_TEST
 
@@ -80,7 +90,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("work", (const TTest *[]){whole_where_it_costs_little, a_share_of_the_run, at_least_64,
+    return run_tests("work", (const TTest *[]){whole_where_it_costs_little, a_share_of_the_run, up_to_a_third,
                                                scores_are_a_tenth, never_too_few_rows,
                                                all_rows_where_they_cost_little, NULL});
 }
