@@ -10,8 +10,8 @@
 
 /* Operations of evaluation are about as fast as those of the rest, so that it takes such a share of the time. */
 #define EVALUATION_SHARE .15
-/* Fewer windows, or tokens, leave a standard error that says little about a quantized model: where the share has fewer, they
- * may take a third of the run, and are never below the last. */
+/* Fewer windows, or tokens, leave a standard error that says little about a quantized model: where the share has fewer,
+ * they may take a third of the run, and are never below the last. */
 #define LEAST_WINDOWS ((size_t)64)
 #define LEAST_TOKENS  (LEAST_WINDOWS * 512)
 #define MOST_SHARE    (1 / 3.0)
