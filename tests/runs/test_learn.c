@@ -319,6 +319,10 @@ TEST(other_mixers_are_written_as_measured)
     check_written("gpt_oss", "w3a16_g32", "rtn");
     check_written("granite_hybrid", "w3a16_g32", "gptq");
     check_written("nemotron_h", "w3a8_g32", "smoothquant");
+    check_written("gemma4", "w3a16_g32", "gptq");
+    check_written("gemma4_moe", "w4a4_g32", "smoothquant");
+    check_written("nemotron_latent", "w3a16_g32", "rtn");
+    check_tuned("gemma4", "w3a16_g32", "rtn", true);
     check_tuned("deepseek_v3", "w3a8_g32", "smoothquant", true);
     check_tuned("qwen3_next", "w3a16_g32", "rtn", true);
     check_tuned("gpt_oss", "w3a16_g32", "rtn", false);
