@@ -7,10 +7,10 @@
 bool calm_heads_whole(const calm_ctx *ctx, const calm_block *block, const calm_heads *a)
 {
     const calm_weight *o = &block->weight[CALM_ROLE_O];
-    /* In float stay scores that something else changes, and few queries that see a long past, whose keys would be
-     * packed for each. */
-    return ctx->int_attention && o->ints && o->act_bits && !a->shared && !a->distance && !a->sinks &&
-           !(a->config->attention_cap > 0) && !a->span->past;
+    /* In float stay scores that something else changes; few queries that see a long past, whose keys would be packed
+     * for each; and windows that would mostly be padding. */
+    return ctx->int_attention && a->span->n_tokens >= CALM_ATTEND_KEYS / 2 && o->ints && o->act_bits && !a->shared &&
+           !a->distance && !a->sinks && !(a->config->attention_cap > 0) && !a->span->past;
 }
 
 typedef struct whole_task {
