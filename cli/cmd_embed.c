@@ -137,7 +137,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     char *path;
     CALM_TRY(check(ctx, o));
     CALM_TRY(calm_kernels_pin(ctx, NULL));
-    ctx->ints = !o->exact_float;
+    ctx->ints = ctx->int_attention = !o->exact_float;
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_output_file(ctx, o->output, true, NULL,
                               &(calm_words){(const char *[]){named.dir, o->text, o->tokens}, 3}));
@@ -154,7 +154,8 @@ const calm_command calm_cmd_embed = {
     .description =
         "Writes the embedding of each sentence, in the order of the file: what modules.json of sentence-transformers "
         "says (pooling, dense layers, normalization), or without it the mean of the last hidden state over the "
-        "tokens.  Sentences are never padded.  Linears with quantized inputs are products of whole numbers.",
+        "tokens.  Sentences are never padded.  Linears with quantized inputs, and attention between them, are products "
+        "of whole numbers.",
     .examples = "  calm embed --model ./encoder --text sentences.txt --output embeddings.npy\n"
                 "  calm embed --model ./encoder-w8a8 --text sentences.jsonl --output embeddings.jsonl --normalize\n",
     CALM_COMMAND_PARTS,

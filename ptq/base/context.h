@@ -21,6 +21,7 @@ struct calm_ctx {
     int n_threads;                     /* workers for calm_parallel_for, of a task its share; >= 1   */
     bool bf16;                         /* products of activations round to bfloat16: calm_multiply  */
     bool ints;                         /* quantized linears are products of whole numbers: ptq/model/int_linear.h */
+    bool int_attention;                /* so is the attention between them: ptq/model/int_attention.c */
     bool decode;                       /* weights stay as they are stored, for few rows: ptq/model/row_linear.h */
     bool resident;                     /* mapped pages that were read stay: there is memory for the whole model */
     size_t columns;                    /* of lines of text for people; 0: as wide as they come      */

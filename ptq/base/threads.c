@@ -43,6 +43,7 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     ctx.memory = parent->memory;
     ctx.bf16 = parent->bf16;
     ctx.ints = parent->ints;
+    ctx.int_attention = parent->int_attention;
     ctx.decode = parent->decode;
     ctx.resident = parent->resident;
     ctx.log = parent->log;

@@ -38,51 +38,15 @@ size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads)
     return config->qk_norm == CALM_QK_NORM_WHOLE ? 1 : n_heads;
 }
 
-/* Position of token t: windows from which padding was dropped keep the positions of what is left. */
-static size_t position(const calm_heads *a, size_t t)
-{
-    return a->span->positions ? a->span->positions[t] : t;
-}
-
-/* First key that query t sees. */
-static size_t first_key(const calm_heads *a, size_t t)
-{
-    size_t j = 0;
-    if (!a->window || position(a, t) + 1 <= a->window)
-        return 0;
-    /* A window slides with the token, a chunk stays where it is. */
-    const size_t at = position(a, t), least = a->config->chunked ? at - at % a->window : at + 1 - a->window;
-    if (!a->span->positions || a->span->past)
-        return least;
-    /* Positions rise but may skip, where padding was dropped: the distance counts, not the index. */
-    while (a->span->positions[j] < least)
-        j++;
-    return j;
-}
-
-/* Behind the last key that query t sees. */
-static size_t end_key(const calm_heads *a, size_t t)
-{
-    const size_t n = a->span->n_tokens;
-    size_t j = a->before + t + 1;
-    if (!a->config->both_ways)
-        return j;
-    if (!a->window)
-        return n;
-    if (!a->span->positions)
-        return calm_size_min(n, t + a->window);
-    while (j < n && position(a, j) - position(a, t) < a->window)
-        j++;
-    return j;
-}
-
 calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first)
 {
     const calm_config *config = a->config;
     const size_t n_tokens = a->span->n_tokens, n = calm_size_min(n_tokens - first, CALM_QUERY_ROWS);
     /* A block of query rows needs the keys from the first that its first query sees; query heads share a key head in
      * groups of n_heads / n_kv. */
-    const size_t key = first_key(a, first), end = end_key(a, first + n - 1);
+    size_t key, end;
+    calm_heads_seen(a, first, &key, &end);
+    calm_heads_seen(a, first + n - 1, &(size_t){0}, &end);
     const size_t kv_head = head / (config->n_heads / config->n_kv);
     return (calm_query_rows){.head = head,
                              .first = first,
@@ -111,10 +75,10 @@ calm_status calm_heads_scores(calm_ctx *ctx, const calm_heads *a, const calm_que
 static void add_distances(const calm_heads *a, const calm_query_rows *rows, size_t t, size_t first, size_t n,
                           float *row)
 {
-    const size_t from = position(a, t);
+    const size_t from = calm_heads_position(a, t);
     for (size_t j = 0; j < n; j++)
         row[j] = row[j] * a->config->attention_scale
-                 + calm_distance_at(a->distance, rows->head, from, position(a, rows->key + first + j));
+                 + calm_distance_at(a->distance, rows->head, from, calm_heads_position(a, rows->key + first + j));
 }
 
 /* What the head's sink adds to the sum of a row's numerators, whose largest scaled score is `most`. */
@@ -133,8 +97,12 @@ void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, f
     const size_t n_keys = rows->n_keys;
     for (size_t r = 0; r < rows->n; r++) {
         /* Later queries of the block may see fewer of its first keys. */
-        const size_t t = rows->first + r, end = end_key(a, t) - rows->key;
-        const size_t first = first_key(a, t) - rows->key, n = end - first;
+        const size_t t = rows->first + r;
+        size_t first, end;
+        calm_heads_seen(a, t, &first, &end);
+        first -= rows->key;
+        end -= rows->key;
+        const size_t n = end - first;
         float *row = scores + r * n_keys;
         memset(row, 0, first * sizeof *row);
         /* The cap is on scaled scores, so it applies the scale; else the softmax does, which saves a pass. */
@@ -401,7 +369,7 @@ static void grow_head(const calm_heads *a, float *q)
 {
     const calm_growth_config *growth = &a->config->query_growth;
     for (size_t t = 0; t < a->span->n_tokens; t++) {
-        const double turns = floor((double)(position(a, t) + growth->from_one) / growth->length);
+        const double turns = floor((double)(calm_heads_position(a, t) + growth->from_one) / growth->length);
         /* Most texts lie within the first length, where the factor is 1. */
         if (turns > 0)
             calm_vec_scale(a->config->head_dim, (float)(1 + (double)growth->beta * log1p(turns)), q + t * a->q_stride);
@@ -450,7 +418,7 @@ calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm
                    : CALM_OK;
     }
     /* The table depends on the block and on how far the window reaches. */
-    CALM_TRY(calm_rope_find(ctx, rope, config, block->index, n ? position(a, n - 1) + 1 : 0, &task.table));
+    CALM_TRY(calm_rope_find(ctx, rope, config, block->index, n ? calm_heads_position(a, n - 1) + 1 : 0, &task.table));
     const size_t keys = config->kv == CALM_KV_SHARED ? 0 : a->shared ? 1 : config->n_kv;
     return calm_parallel_for(ctx, config->n_heads + keys, rotate_head, &task);
 }
@@ -495,7 +463,10 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
     if (a.sinks)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a.shares, n * config->n_heads));
-    CALM_TRY(calm_heads_attend_all(ctx, &a, &(calm_heads_kept){NULL, NULL}, context));
+    if (calm_heads_whole(ctx, block, &a))
+        CALM_TRY(calm_heads_attend_whole(ctx, &a, context));
+    else
+        CALM_TRY(calm_heads_attend_all(ctx, &a, &(calm_heads_kept){NULL, NULL}, context));
     if (a.sinks) {
         seen = (calm_observation){CALM_HOOK_SINK, CALM_NO_EXPERT, span->window, a.shares, n, config->n_heads, NULL};
         CALM_TRY(calm_observe(observer, ctx, &seen));

@@ -1,4 +1,4 @@
-/* The steps of attention, for its two directions.  Only attention*.c include it. */
+/* The steps of attention, for its two directions.  Only attention*.c, int_attention.c include it. */
 #ifndef CALM_MODEL_ATTENTION_IMPL_H
 #define CALM_MODEL_ATTENTION_IMPL_H
 
@@ -95,6 +95,12 @@ typedef void calm_rotate_fn(const calm_rope_table *table, float *x, size_t strid
 calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const calm_heads *a,
                               calm_rotate_fn *rotate);
 
+/* Position of token t: windows from which padding was dropped keep the positions of what is left. */
+size_t calm_heads_position(const calm_heads *a, size_t t);
+
+/* Keys *first .. *end - 1 that query t sees. */
+void calm_heads_seen(const calm_heads *a, size_t t, size_t *first, size_t *end);
+
 /* The queries of `head` from `first` on. */
 calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first);
 
@@ -117,6 +123,14 @@ typedef struct calm_heads_kept {
 
 /* All of the context, blocks of query rows on the workers of ctx. */
 calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, float *context);
+
+/* Is the context computed in whole numbers (int_attention.c): where ctx wants that, the block's linears are, and
+ * nothing but the scale is between scores and the softmax? */
+bool calm_heads_whole(const calm_ctx *ctx, const calm_block *block, const calm_heads *a);
+
+/* All of the context in that way; same bytes for any number of threads.  A worker holds calm_attend_bytes.  Fails as
+ * calm_int_choose. */
+calm_status calm_heads_attend_whole(calm_ctx *ctx, const calm_heads *a, float *context);
 
 /* Room for them in ctx->scratch, of windows that are short enough; what that takes of a window of T tokens at most. */
 calm_status calm_heads_keep(calm_ctx *ctx, const calm_config *config, size_t n_tokens, calm_heads_kept *out);

@@ -14,18 +14,7 @@
 
 #include "ptq/tensor/gemv_kernel.h"
 #include "ptq/tensor/int_kernel.h"
-
-typedef float real __attribute__((vector_size(4 * LANES)));
-typedef uint32_t whole __attribute__((vector_size(4 * LANES)));
-/* The same at any address. */
-typedef float real_at __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
-typedef uint32_t whole_at __attribute__((vector_size(4 * LANES), aligned(1), may_alias));
-
-#define LOAD_REAL(from)  (*(const real_at *)(const void *)(from))
-#define LOAD_WHOLE(from) (*(const whole_at *)(const void *)(from))
-
-/* Vectors of 16 floats. */
-#define PARTS (16 / LANES)
+#include "ptq/tensor/lanes.h"
 
 /* 2^23 as a float. */
 #define MAGIC 0x4B000000u

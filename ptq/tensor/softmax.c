@@ -94,25 +94,36 @@ INLINE __mmask16 lanes_of(size_t left)
     return (__mmask16)(left < LANES ? (1u << left) - 1 : UINT16_MAX);
 }
 
-/* exp_one, step by step.  The first product with n is exact, so that its sum may be fused; a NaN is the operand that
- * minimum and maximum return. */
+/* Each of n vectors, n known where this is inlined: side by side, since an operation waits for the one before it. */
+#define EACH _Pragma("GCC unroll 4") for (size_t k = 0; k < n; k++)
+#define ALL(x) _mm512_set1_ps(x)
+
+/* exp_one, step by step, of x [n] in place, n at most AT_ONCE.  The first product with the whole number is exact, so
+ * that its sum may be fused; a NaN is the operand that minimum and maximum return. */
+INLINE void exp_each(size_t n, __m512 *x)
+{
+    static const float terms[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
+                                  5.0000001201e-1f};
+    const __m512 least = ALL(-87.3f);
+    __m512 r[AT_ONCE], whole[AT_ONCE], p[AT_ONCE];
+    EACH r[k] = _mm512_max_ps(least, _mm512_min_ps(ALL(88.0f), x[k]));
+    EACH whole[k] = _mm512_roundscale_ps(_mm512_mul_ps(r[k], ALL(1.44269504088896341f)),
+                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    EACH r[k] = _mm512_fnmadd_ps(whole[k], ALL(0.693359375f), r[k]);
+    EACH r[k] = _mm512_sub_ps(r[k], _mm512_mul_ps(whole[k], ALL(-2.12194440e-4f)));
+    EACH p[k] = ALL(1.9875691500e-4f);
+    _Pragma("GCC unroll 8") for (size_t t = 0; t < sizeof terms / sizeof *terms; t++)
+        EACH p[k] = _mm512_add_ps(_mm512_mul_ps(p[k], r[k]), ALL(terms[t]));
+    EACH p[k] = _mm512_add_ps(_mm512_mul_ps(_mm512_mul_ps(p[k], r[k]), r[k]), r[k]);
+    EACH p[k] = _mm512_add_ps(p[k], ALL(1.0f));
+    EACH x[k] = _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x[k], least, _CMP_NLT_UQ), p[k], whole[k]);
+}
+
+/* The same of one. */
 INLINE __m512 exp_wide(__m512 x)
 {
-    const __m512 least = _mm512_set1_ps(-87.3f);
-    const __m512 clamped = _mm512_max_ps(least, _mm512_min_ps(_mm512_set1_ps(88.0f), x));
-    const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(clamped, _mm512_set1_ps(1.44269504088896341f)),
-                                          _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m512 rest = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), clamped);
-    const __m512 r = _mm512_sub_ps(rest, _mm512_mul_ps(n, _mm512_set1_ps(-2.12194440e-4f)));
-    __m512 p = _mm512_set1_ps(1.9875691500e-4f);
-    p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(1.3981999507e-3f));
-    p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(8.3334519073e-3f));
-    p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(4.1665795894e-2f));
-    p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(1.6666665459e-1f));
-    p = _mm512_add_ps(_mm512_mul_ps(p, r), _mm512_set1_ps(5.0000001201e-1f));
-    p = _mm512_add_ps(_mm512_mul_ps(_mm512_mul_ps(p, r), r), r);
-    p = _mm512_add_ps(p, _mm512_set1_ps(1.0f));
-    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, least, _CMP_NLT_UQ), p, n);
+    exp_each(1, &x);
+    return x;
 }
 
 /* part where that is greater, else most. */
@@ -143,36 +154,58 @@ AVX512 static float max_wide(size_t n, const float *x)
     return _mm512_cvtss_f32(a);
 }
 
+/* e^(x - shift) of n vectors, in lanes that are there; in double they are added to [2] halves in their order. */
+INLINE void exp_sum_each(size_t n, float shift, const float *x, __mmask16 there, float *out, __m512d halves[2])
+{
+    __m512 e[AT_ONCE];
+    EACH e[k] = _mm512_sub_ps(_mm512_maskz_loadu_ps(there, x + k * LANES), ALL(shift));
+    exp_each(n, e);
+    EACH _mm512_mask_storeu_ps(out + k * LANES, there, e[k]);
+    EACH
+    {
+        const __m256 upper = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(e[k]), 1));
+        halves[0] = _mm512_mask_add_pd(halves[0], (__mmask8)there, halves[0],
+                                       _mm512_cvtps_pd(_mm512_castps512_ps256(e[k])));
+        halves[1] = _mm512_mask_add_pd(halves[1], (__mmask8)(there >> 8), halves[1], _mm512_cvtps_pd(upper));
+    }
+}
+
 AVX512 static double exp_sum_wide(size_t n, float shift, const float *x, float *out)
 {
-    __m512d low = _mm512_setzero_pd(), high = low;
+    __m512d halves[2] = {_mm512_setzero_pd(), _mm512_setzero_pd()};
     double lane[LANES], total = 0;
-    for (size_t i = 0; i < n; i += LANES) {
-        const __mmask16 there = lanes_of(n - i);
-        const __m512 e = exp_wide(_mm512_sub_ps(_mm512_maskz_loadu_ps(there, x + i), _mm512_set1_ps(shift)));
-        const __m256 upper = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(e), 1));
-        _mm512_mask_storeu_ps(out + i, there, e);
-        low = _mm512_mask_add_pd(low, (__mmask8)there, low, _mm512_cvtps_pd(_mm512_castps512_ps256(e)));
-        high = _mm512_mask_add_pd(high, (__mmask8)(there >> 8), high, _mm512_cvtps_pd(upper));
-    }
-    _mm512_storeu_pd(lane, low);
-    _mm512_storeu_pd(lane + LANES / 2, high);
+    size_t i = 0;
+    for (; i + AT_ONCE * LANES <= n; i += AT_ONCE * LANES)
+        exp_sum_each(AT_ONCE, shift, x + i, UINT16_MAX, out + i, halves);
+    for (; i < n; i += LANES)
+        exp_sum_each(1, shift, x + i, lanes_of(n - i), out + i, halves);
+    _mm512_storeu_pd(lane, halves[0]);
+    _mm512_storeu_pd(lane + LANES / 2, halves[1]);
     for (size_t j = 0; j < LANES; j++)
         total += lane[j];
     return total;
+}
+
+/* Numerators of n vectors in place, in lanes that are there, which are added to `lanes` in their order. */
+INLINE __m512 numerators_each(size_t n, float scale, float shift, float *x, __mmask16 there, __m512 lanes)
+{
+    __m512 e[AT_ONCE];
+    EACH e[k] = _mm512_mul_ps(ALL(scale), _mm512_sub_ps(_mm512_maskz_loadu_ps(there, x + k * LANES), ALL(shift)));
+    exp_each(n, e);
+    EACH _mm512_mask_storeu_ps(x + k * LANES, there, e[k]);
+    EACH lanes = _mm512_mask_add_ps(lanes, there, lanes, e[k]);
+    return lanes;
 }
 
 AVX512 static float numerators_wide(size_t n, float scale, float shift, float *x)
 {
     __m512 lanes = _mm512_setzero_ps();
     float lane[LANES], sum = 0;
-    for (size_t i = 0; i < n; i += LANES) {
-        const __mmask16 there = lanes_of(n - i);
-        const __m512 below = _mm512_sub_ps(_mm512_maskz_loadu_ps(there, x + i), _mm512_set1_ps(shift));
-        const __m512 e = exp_wide(_mm512_mul_ps(_mm512_set1_ps(scale), below));
-        _mm512_mask_storeu_ps(x + i, there, e);
-        lanes = _mm512_mask_add_ps(lanes, there, lanes, e);
-    }
+    size_t i = 0;
+    for (; i + AT_ONCE * LANES <= n; i += AT_ONCE * LANES)
+        lanes = numerators_each(AT_ONCE, scale, shift, x + i, UINT16_MAX, lanes);
+    for (; i < n; i += LANES)
+        lanes = numerators_each(1, scale, shift, x + i, lanes_of(n - i), lanes);
     _mm512_storeu_ps(lane, lanes);
     for (size_t j = 0; j < LANES; j++)
         sum += lane[j];

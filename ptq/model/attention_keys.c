@@ -1,0 +1,48 @@
+/* Keys that a query sees. */
+#include "ptq/model/attention_impl.h"
+#include "ptq/model/past.h"
+
+size_t calm_heads_position(const calm_heads *a, size_t t)
+{
+    return a->span->positions ? a->span->positions[t] : t;
+}
+
+/* First key that query t sees. */
+static size_t first_key(const calm_heads *a, size_t t)
+{
+    size_t j = 0;
+    const size_t here = calm_heads_position(a, t);
+    if (!a->window || here + 1 <= a->window)
+        return 0;
+    /* A window slides with the token, a chunk stays where it is. */
+    const size_t least = a->config->chunked ? here - here % a->window : here + 1 - a->window;
+    if (!a->span->positions || a->span->past)
+        return least;
+    /* Positions rise but may skip, where padding was dropped: the distance counts, not the index. */
+    while (a->span->positions[j] < least)
+        j++;
+    return j;
+}
+
+/* Behind the last key that query t sees. */
+static size_t end_key(const calm_heads *a, size_t t)
+{
+    const size_t n = a->span->n_tokens;
+    size_t j = a->before + t + 1;
+    /* The future is hidden from decoders. */
+    if (!a->config->both_ways)
+        return j;
+    if (!a->window)
+        return n;
+    if (!a->span->positions)
+        return calm_size_min(n, t + a->window);
+    while (j < n && calm_heads_position(a, j) - calm_heads_position(a, t) < a->window)
+        j++;
+    return j;
+}
+
+void calm_heads_seen(const calm_heads *a, size_t t, size_t *first, size_t *end)
+{
+    *first = first_key(a, t);
+    *end = end_key(a, t);
+}
