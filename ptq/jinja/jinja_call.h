@@ -9,6 +9,12 @@ extern const calm_jinja_builtin calm_jinja_text_filters[], calm_jinja_list_filte
     calm_jinja_functions[], calm_jinja_string_methods[], calm_jinja_dict_methods[], calm_jinja_list_methods[],
     calm_jinja_loop_methods[];
 
+/* The head of a function of these tables: a[0] is the subject, `args` all arguments as they were given. */
+#define CALM_JINJA_BUILTIN(name)                                                                                       \
+    static calm_status name(__attribute__((unused)) calm_jinja_run *run,                                               \
+                            __attribute__((unused)) const calm_jinja_value *a,                                         \
+                            __attribute__((unused)) const calm_jinja_args *args, calm_jinja_value *out)
+
 /* The row of a name; NULL when the table has none. */
 const calm_jinja_builtin *calm_jinja_find_builtin(const calm_jinja_builtin *table, const char *name);
 
@@ -50,6 +56,9 @@ calm_status calm_jinja_replace(calm_jinja_run *run, calm_jinja_string s, calm_ji
 
 /* str.splitlines() without ends of lines: the next line from *at on, false at the end. */
 bool calm_jinja_next_line(calm_jinja_string s, size_t *at, calm_jinja_string *line);
+
+/* The argument that is given by this name; NULL: none is. */
+const calm_jinja_value *calm_jinja_named(const calm_jinja_args *args, const char *name);
 
 /* An argument of a type, or the fallback where it is not given or none. */
 calm_status calm_jinja_int_argument(calm_jinja_run *run, calm_jinja_value v, int64_t fallback, int64_t *out);
