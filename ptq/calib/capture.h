@@ -106,10 +106,14 @@ calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_captur
 calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc **out,
                               calm_actstat_acc ***of_text);
 
-/* In place from lengths |g_t| [n] of gradients to factors of rows, sqrt(w_t): w_t = |g_t|, within a factor of 4 of the
+/* In place from lengths |g_t| [n] of gradients to factors of rows, sqrt(w_t): w_t = |g_t|, within a factor of 32 of the
  * mean, divided by what their mean is then, so that X^T X has the size that damping expects.  All lengths 0: 1.
  * Returns false, with nothing changed, if one is not finite. */
 bool calm_capture_factors(float *lengths, size_t n);
+
+/* Factors out [begin[n] - begin[0]] of the rows of n windows, which begin at begin [n + 1], whose first tokens weigh
+ * 32, others 1. */
+void calm_capture_first_factors(const size_t *begin, size_t n, float *out);
 
 /* ---- memory ---- */
 

@@ -326,8 +326,8 @@ calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, dou
 static double weigh_seconds(const forecast *f)
 {
     const calm_inputs *in = &f->p->in;
-    return in->recipe->weight ? calm_run_work_gradients(in, in->calib.n, in->first_block) /
-                                    (LEARN_SHARE * f->out->sgemm_flops) : 0;
+    return in->recipe->weight != CALM_WEIGHT_GRADIENT ? 0 :
+           calm_run_work_gradients(in, in->calib.n, in->first_block) / (LEARN_SHARE * f->out->sgemm_flops);
 }
 
 /* One job by an algorithm that took `seconds` on the small one; candidates run side by side, hence n_threads. */

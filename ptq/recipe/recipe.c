@@ -318,14 +318,14 @@ static calm_json *texts_json(const calm_recipe *recipe)
 static calm_json *calibration_json(const calm_recipe *recipe)
 {
     static const char *const prefixes[] = {NULL, "quantized", "asymmetric"};
-    const char *prefix = prefixes[recipe->prefix];
+    static const char *const weights[] = {NULL, "gradient", "first"};
+    const char *prefix = prefixes[recipe->prefix], *weight = weights[recipe->weight];
     return CALM_OBJECT(CALM_KV("text", texts_json(recipe)), CALM_KV("samples", recipe->calib_windows),
                        CALM_KV("seqlen", recipe->seqlen), CALM_KV("seed", recipe->seed),
                        CALM_KV("special", recipe->add_special_tokens),
                        CALM_KV("stream", recipe->encoder_stream ? calm_json_of_bool(true) : NULL),
                        CALM_KV("prefix", prefix ? calm_json_of_string(prefix) : NULL),
-                       CALM_KV("weight", recipe->weight == CALM_WEIGHT_GRADIENT
-                                         ? calm_json_of_string("gradient") : NULL),
+                       CALM_KV("weight", weight ? calm_json_of_string(weight) : NULL),
                        CALM_KV("imatrix", recipe->imatrix ? calm_json_of_string(recipe->imatrix) : NULL),
                        CALM_KV("dtype", recipe->bf16 ? calm_json_of_string("bf16") : NULL));
 }

@@ -93,17 +93,18 @@ calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec
     (void)spec;
     if (recipe->weight == CALM_WEIGHT_NONE)
         return CALM_OK;
+    const char *by = recipe->weight == CALM_WEIGHT_FIRST ? "first" : "gradient";
     for (size_t i = 0; i < recipe->n_pool; i++) {
         /* Kept rows are multiplied by what they weigh; such a scale is of their values. */
         if (recipe->pool[i].scheme.act_rule == CALM_ACT_RULE_STATIC)
-            return calm_fail(ctx, CALM_EARG, "`calibration.weight` gradient: one scale for all activations is found on "
-                             "rows as they are; leave either that or _static of `schemes` out");
+            return calm_fail(ctx, CALM_EARG, "`calibration.weight` %s: one scale for all activations is found on rows "
+                             "as they are; leave either that or _static of `schemes` out", by);
     }
     /* Of a maximum each row counts the same. */
     if (pool_needs(recipe) & CALM_NEEDS_DATA & ~CALM_NEEDS_ABSMAX)
         return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, "`calibration.weight` gradient weighs the rows that algorithms are fitted to; %s "
-                     "%s fitted to none: add gptq or mkq-full to `algorithms`", recipe->pool[0].name,
+    return calm_fail(ctx, CALM_EARG, "`calibration.weight` %s weighs the rows that algorithms are fitted to; %s %s "
+                     "fitted to none: add gptq or mkq-full to `algorithms`", by, recipe->pool[0].name,
                      recipe->n_pool > 1 ? "and the others are" : "is");
 }
 

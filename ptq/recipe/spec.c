@@ -142,8 +142,8 @@ const calm_option calm_spec_table[] = {
              "as targets, for the transform asym",
      WORD(prefix, CALM_PREFIX_NAMES, "float"), .place = "calibration.prefix"},
     {.name = "weight",
-     .help = "weights of calibration rows in fits: all equal, or from gradients of the float model at the output "
-             "of each job (decoders)",
+     .help = "weights of calibration rows in fits: all equal; from gradients of the float model at the output of "
+             "each job (decoders); first: the first token of a window, which all others attend to, counts 32 times",
      WORD(weight, CALM_WEIGHT_NAMES, "none"), .place = "calibration.weight"},
     {.name = "calib-dtype",
      .help = "operands of matrix products in calibration: f32, or bf16 with sums in f32 (half the time on CPUs "

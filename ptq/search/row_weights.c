@@ -42,18 +42,12 @@ static calm_status new_lengths(calm_ctx *ctx, const calm_run *p, const calm_miss
     return CALM_OK;
 }
 
-calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *p, const calm_missing *missing, calm_arena *arena)
+/* Factors of the blocks from first_block on, from gradients. */
+static calm_status by_gradients(calm_ctx *ctx, calm_run *p, size_t first_block, float **lengths)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
     calm_gradient_pass pass = {.run = p, .n_windows = p->in.calib.n, .key = "calibration.weight",
-                               .stage = CALM_STAGE_WEIGH};
-    float **lengths;
-    if (p->in.recipe->weight == CALM_WEIGHT_NONE)
-        return CALM_OK;
-    CALM_TRY(new_lengths(ctx, p, missing, arena, &lengths, &pass.first_block));
-    if (pass.first_block == n_blocks)
-        return CALM_OK;
-    pass.lengths = lengths;
+                               .stage = CALM_STAGE_WEIGH, .first_block = first_block, .lengths = lengths};
     calm_cluster_place(p->cluster, "the weights of rows");
     {
         CALM_SCOPED_LEND(p->cluster);
@@ -63,6 +57,24 @@ calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *p, const calm_missing *
         if (lengths[i] && !calm_capture_factors(lengths[i], rows))
             return calm_fail(ctx, CALM_ENUMERIC, "block %zu: a gradient at the outputs of %s is not finite; leave "
                              "`calibration.weight` gradient out", i / CALM_N_JOBS, calm_job_name(i % CALM_N_JOBS));
+    return CALM_OK;
+}
+
+calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *p, const calm_missing *missing, calm_arena *arena)
+{
+    const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
+    size_t first_block;
+    float **lengths;
+    if (p->in.recipe->weight == CALM_WEIGHT_NONE)
+        return CALM_OK;
+    CALM_TRY(new_lengths(ctx, p, missing, arena, &lengths, &first_block));
+    if (first_block == n_blocks)
+        return CALM_OK;
+    if (p->in.recipe->weight == CALM_WEIGHT_GRADIENT)
+        CALM_TRY(by_gradients(ctx, p, first_block, lengths));
+    for (size_t i = 0; p->in.recipe->weight == CALM_WEIGHT_FIRST && i < n_blocks * CALM_N_JOBS; i++)
+        if (lengths[i])
+            calm_capture_first_factors(p->in.calib.begin, p->in.calib.n, lengths[i]);
     p->row_factors = lengths;
     return CALM_OK;
 }

@@ -151,12 +151,12 @@ calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, 
 
 /* ---- weights of calibration rows (row_weights.c) ---- */
 
-/* Weigh calibration rows by gradients of the float model, when the recipe asks for it.
+/* Weigh calibration rows, when the recipe asks for it: by gradients of the float model, or the first of each window.
  *
  * A candidate minimises sum_t w_t |E x_t|^2 over the rows x_t of its job's input, E the error of its weights.  Without
  * weights w_t is 1.  An error of row t costs the model about |g_t . E x_t|^2, g_t the gradient at the job's outputs of
- * predictions in a random direction: rows of large gradients count more.  w_t = |g_t|, held within a factor of 4 of its
- * mean.
+ * predictions in a random direction: rows of large gradients count more.  w_t = |g_t|, held within a factor of 32 of
+ * its mean.  First tokens have far the largest where all later ones attend to them (StreamingLLM, arXiv 2309.17453).
  *
  * Sets run->row_factors for the blocks whose candidates this rank computes, in `arena`; every rank computes its own.
  * Fails as calm_gradient_pass_run does. */

@@ -109,7 +109,7 @@ calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in)
 
 calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in)
 {
-    if (in->recipe->weight == CALM_WEIGHT_NONE)
+    if (in->recipe->weight != CALM_WEIGHT_GRADIENT)
         return CALM_OK;
     if (!calm_inputs_encode(in))
         return calm_kinds_need_back(ctx, calm_model_config(in->model), "`calibration.weight` gradient");

@@ -138,7 +138,7 @@ static calm_status add_texts(calm_ctx *ctx, calm_run *p)
 }
 
 /* Raised when weights of rows come out otherwise. */
-#define WEIGHT_REVISION "1"
+#define WEIGHT_REVISION "2"
 
 /* Scores are of what candidates became: with weights of rows they are others, and so is cka_linear of all. */
 static calm_status add_weight(calm_ctx *ctx, calm_run *p)
@@ -146,7 +146,8 @@ static calm_status add_weight(calm_ctx *ctx, calm_run *p)
     calm_sha256 sha;
     if (p->in.recipe->weight == CALM_WEIGHT_NONE)
         return CALM_OK;
-    begin_variant(p, "calm-gradient-weight", WEIGHT_REVISION, &sha);
+    begin_variant(p, p->in.recipe->weight == CALM_WEIGHT_FIRST ? "calm-first-weight" : "calm-gradient-weight",
+                  WEIGHT_REVISION, &sha);
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 

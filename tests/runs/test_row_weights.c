@@ -105,10 +105,11 @@ static play weighed(const tiny_model *spec, const char *scheme, const char *algo
 
 /* Another number of threads, in its own store: the same bytes.  Without weights: other keys and other codes, in
  * the same store, whose recipes tell the runs apart. */
-static void over_threads(const char *family, const char *scheme, const char *algorithms)
+static void over_threads(const char *family, const char *scheme, const char *algorithms, calm_row_weight weight)
 {
     const tiny_model spec = tiny_of(family);
-    const play first = weighed(&spec, scheme, algorithms);
+    play first = weighed(&spec, scheme, algorithms);
+    first.recipe.weight = weight;
     play again = play_elsewhere(&first, "again"), plain = play_elsewhere(&first, "plain");
     again.threads = first.threads == 1 ? 2 : 1;
     plain.recipe.store = first.recipe.store;
@@ -119,16 +120,31 @@ static void over_threads(const char *family, const char *scheme, const char *alg
     ck_assert_uint_eq(play_must_run(&plain).cached, 0);
     ck_assert_int_gt(play_sql(&first, "SELECT count(*) FROM candidate a JOIN candidate b USING (job_id, algorithm_id)"
                                       " WHERE a.id < b.id AND a.blob <> b.blob"), 0);
-    ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM run WHERE json_extract(recipe, '$.calibration.weight') ="
-                                      " 'gradient' AND id = 1"), 1);
+    ck_assert_int_eq(play_sql(&first, test_format("SELECT count(*) FROM run WHERE id = 1 AND json_extract(recipe,"
+                                                  " '$.calibration.weight') = '%s'",
+                                                  weight == CALM_WEIGHT_FIRST ? "first" : "gradient")), 1);
     ck_assert_int_eq(play_sql(&first, "SELECT json_extract(recipe, '$.calibration.weight') IS NULL FROM run"
                                       " WHERE id = 2"), 1);
 }
 
 TEST(weighed_runs)
 {
-    over_threads("qwen3", "w3a16_g16", "rtn,gptq");
-    over_threads("qwen2_moe", "w4a16_g8", "gptq");
+    over_threads("qwen3", "w3a16_g16", "rtn,gptq", CALM_WEIGHT_GRADIENT);
+    over_threads("qwen2_moe", "w4a16_g8", "gptq", CALM_WEIGHT_GRADIENT);
+    over_threads("qwen3", "w3a16_g16", "rtn,gptq", CALM_WEIGHT_FIRST);
+    over_threads("bert", "w4a16_g8", "gptq", CALM_WEIGHT_FIRST);
+}
+END_OF_TEST
+
+/* Both kinds in one store: each has its keys. */
+TEST(kinds_of_weights)
+{
+    const play first = weighed(NULL, "w3a16_g16", "gptq");
+    play other = play_elsewhere(&first, "other");
+    other.recipe.store = first.recipe.store;
+    other.recipe.weight = CALM_WEIGHT_FIRST;
+    play_must_run(&first);
+    ck_assert_uint_eq(play_must_run(&other).cached, 0);
 }
 END_OF_TEST
 
@@ -196,7 +212,7 @@ END_OF_TEST
  * run can be forked off any more. */
 int main(void)
 {
-    return run_tests("row_weights", (const TTest *[]){weighed_runs, weights_that_are_computed_again,
+    return run_tests("row_weights", (const TTest *[]){weighed_runs, kinds_of_weights, weights_that_are_computed_again,
                                                       behind_quantized_blocks, weights_that_are_refused,
                                                       lengths_of_a_pass, NULL});
 }
