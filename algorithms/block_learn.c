@@ -21,7 +21,6 @@
 #include "algorithms/adam.h"
 #include "algorithms/part.h"
 #include "ptq/base/simd.h"
-#include "ptq/tensor/vector.h"
 
 /* Residuals that V begins with are below half a step, whatever the chain left. */
 #define RESIDUAL_MAX 0.49f

@@ -10,7 +10,6 @@
 #include "cli/print.h"
 #include "ptq/base/scope.h"
 #include "ptq/quant/mix.h"
-#include "ptq/quant/scheme.h"
 
 #define FIRST_KEY 1000    /* option i without a letter has key FIRST_KEY + i */
 

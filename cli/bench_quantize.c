@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "algorithms/algorithm.h"
 #include "cli/bench_timing.h"
 #include "cli/print.h"
 #include "ptq/base/rng.h"

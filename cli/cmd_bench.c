@@ -22,7 +22,6 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/block_pass.h"
 #include "ptq/model/kind.h"
-#include "ptq/model/model.h"
 #include "ptq/recipe/resolve.h"
 #include "ptq/recipe/shipped.h"
 #include "ptq/state/environment.h"

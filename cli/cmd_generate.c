@@ -9,7 +9,6 @@
 #include "cli/print.h"
 #include "cli/pull.h"
 #include "cli/read_rate.h"
-#include "ptq/base/file.h"
 #include "ptq/data/chat.h"
 #include "ptq/data/token_file.h"
 #include "ptq/eval/generate.h"

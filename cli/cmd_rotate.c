@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "cli/command.h"
-#include "cli/progress.h"
 #include "cli/pull.h"
 #include "ptq/export/rotate.h"
 #include "ptq/recipe/model_names.h"

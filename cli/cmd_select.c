@@ -6,7 +6,6 @@
 
 #include "cli/command.h"
 #include "cli/progress.h"
-#include "ptq/recipe/model_names.h"
 #include "ptq/stored/stored.h"
 #include "cli/print.h"
 

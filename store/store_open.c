@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/text.h"
 #include "store/blob.h"
 #include "store/store_impl.h"
 

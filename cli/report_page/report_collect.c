@@ -5,7 +5,6 @@
 
 #include "cli/print.h"
 #include "cli/report_page/report_page.h"
-#include "ptq/base/message.h"
 #include "ptq/state/measurement.h"
 
 #define FORMAT 1    /* of the data; raised when a member changes its meaning or goes */

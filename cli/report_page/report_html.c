@@ -1,5 +1,4 @@
 /* The page: template, style sheet and script of this folder around the data, which is escaped for where it stands. */
-#include <math.h>
 #include <string.h>
 
 #include "cli/report_page/report_page.h"

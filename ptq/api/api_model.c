@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "ptq/api/library.h"
-#include "ptq/base/file.h"
 #include "ptq/base/option.h"
 #include "ptq/base/scope.h"
 #include "ptq/check/check.h"

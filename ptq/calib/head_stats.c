@@ -3,7 +3,6 @@
 
 #include "ptq/calib/gram.h"
 #include "ptq/model/forward.h"
-#include "ptq/tensor/linalg.h"
 
 /* Hidden rows at once.  Fixed, not taken from the free memory: batches decide the order of the sums. */
 #define BATCH_BYTES ((size_t)64 * 1024 * 1024)

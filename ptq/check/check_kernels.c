@@ -1,8 +1,5 @@
 /* Check: what one engine's kernels take, as the table of engines has it (ptq/plan/engines.h): a plan made for an engine
  * and the checkpoint written from it are judged by the same rules.  Said only to those who name the engine. */
-
-#include <string.h>
-
 #include "ptq/check/check_state.h"
 #include "ptq/plan/engine_family.h"
 

@@ -1,6 +1,4 @@
 /* The choice of a run: solved from its candidates, and put into the store. */
-#include <math.h>
-
 #include "ptq/choose/choose_impl.h"
 #include "ptq/state/run_pool.h"
 

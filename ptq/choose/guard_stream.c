@@ -1,7 +1,6 @@
 /* The guard next to the blocks: which plans it follows, and when they pass. */
 #include "ptq/choose/choose_impl.h"
 
-#include "ptq/plan/key.h"
 #include "ptq/state/run_pool.h"
 
 /* All that decides what rows are: model, windows, and the candidates that plans are made of. */

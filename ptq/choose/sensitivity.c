@@ -1,6 +1,5 @@
 /* Probes: the model with one unit quantized, measured end to end on calibration windows. */
 #include <math.h>
-#include <string.h>
 
 #include "ptq/choose/choose_impl.h"
 

@@ -1,5 +1,4 @@
 /* Trials: choices for every job, measured end to end. */
-#include <math.h>
 #include <string.h>
 
 #include "ptq/plan/assemble.h"

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"

@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "ptq/base/scope.h"
-#include "ptq/eval/encode.h"
 
 /* Embedding of the rows, and its length. */
 static calm_status pool(calm_ctx *ctx, const calm_pooling *pooling, const float *x, size_t n, double *room,

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/export/gguf_arch.h"
 #include "ptq/export/gguf_factors.h"
 #include "ptq/export/gguf_lacks.h"
 #include "ptq/export/gguf_linear.h"
@@ -316,14 +315,6 @@ static long block_of(const calm_gguf_spot *spot)
     return strncmp(spot->name, "blk.", 4) == 0 ? strtol(spot->name + 4, NULL, 10) : -1;
 }
 
-/* Does a tensor of the checkpoint belong to a block? */
-static bool is_in_block(const calm_config *config, const char *prefix, const char *name)
-{
-    const char *blocks = config->arch->names->blocks;
-    const size_t length = strlen(prefix), n = strlen(blocks);
-    return strncmp(name, prefix, length) == 0 && strncmp(name + length, blocks, n) == 0 && name[length + n] == '.';
-}
-
 calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *out)
 {
     const calm_model *model = input->model;
@@ -356,7 +347,8 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
         CALM_TRY(calm_gguf_spot_of(ctx, config->arch, calm_gguf_arch_in(config), calm_model_prefix(model), name,
                                    &spots[i], &known));
         /* An encoder's pooler, and its head for masked tokens, of which calm_gguf_check_arch has warned. */
-        if (!known && calm_gguf_arch_in(config)->both_ways && !is_in_block(config, calm_model_prefix(model), name))
+        if (!known && calm_gguf_arch_in(config)->both_ways
+            && !calm_arch_in_block(config->arch, calm_model_prefix(model), name))
             continue;
         if (!known)
             return no_place(ctx, &b, name);

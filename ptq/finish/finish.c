@@ -12,7 +12,6 @@
 #include "ptq/state/work.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/export/export.h"
-#include "ptq/plan/key.h"
 
 /* ---- evaluation of what was written ---- */
 

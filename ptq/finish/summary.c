@@ -4,7 +4,6 @@
  * no scores in memory, writes the same card. */
 #include "ptq/finish/finish.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "ptq/plan/requests.h"

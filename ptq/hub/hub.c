@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/text.h"
 #include "ptq/hub/cache.h"
 #include "ptq/hub/fetch.h"
 

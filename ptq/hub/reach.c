@@ -1,7 +1,6 @@
 /* One request without a body, which any answer satisfies. */
 #include "ptq/hub/reach.h"
 
-#include "ptq/base/text.h"
 #include "ptq/hub/http.h"
 
 calm_status calm_hub_reach(calm_ctx *ctx, const calm_hub_settings *settings, long seconds, const char **why)

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/text.h"
 #include "ptq/io/gguf_impl.h"
 
 #define SUFFIX ".gguf"

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "ptq/base/array.h"
-#include "ptq/base/option.h"
 #include "ptq/base/sha256.h"
 #include "ptq/base/threads.h"
 #include "ptq/io/safetensors_impl.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/jinja/jinja_call.h"
 #include "ptq/jinja/jinja_eval.h"
 #include "ptq/jinja/jinja_parse.h"
 #include "ptq/jinja/jinja_print.h"

@@ -9,6 +9,12 @@ extern const calm_jinja_builtin calm_jinja_text_filters[], calm_jinja_list_filte
     calm_jinja_functions[], calm_jinja_string_methods[], calm_jinja_dict_methods[], calm_jinja_list_methods[],
     calm_jinja_loop_methods[];
 
+/* The head of a function of these tables: a[0] is the subject, `args` all arguments as they were given. */
+#define CALM_JINJA_BUILTIN(name)                                                                                       \
+    static calm_status name(__attribute__((unused)) calm_jinja_run *run,                                               \
+                            __attribute__((unused)) const calm_jinja_value *a,                                         \
+                            __attribute__((unused)) const calm_jinja_args *args, calm_jinja_value *out)
+
 /* The row of a name; NULL when the table has none. */
 const calm_jinja_builtin *calm_jinja_find_builtin(const calm_jinja_builtin *table, const char *name);
 

@@ -5,10 +5,7 @@
 #include "ptq/jinja/jinja_call.h"
 #include "ptq/jinja/jinja_value_ops.h"
 
-#define FUNCTION(name)                                                                                                 \
-    static calm_status name(calm_jinja_run *run, const calm_jinja_value *a, const calm_jinja_args *args,               \
-                            calm_jinja_value *out)
-#define UNUSED (void)run, (void)a, (void)args
+#define FUNCTION CALM_JINJA_BUILTIN
 
 /* Elements that range() may have, as in the sandbox of Jinja. */
 #define RANGE_MAX 100000
@@ -17,7 +14,6 @@
 
 FUNCTION(dict_get)
 {
-    UNUSED;
     const calm_jinja_value *found;
     CALM_TRY(calm_jinja_find(run, a[0].dict, a[1], &found));
     *out = found ? *found : calm_jinja_given(a[2]) ? a[2] : calm_jinja_none();
@@ -26,7 +22,6 @@ FUNCTION(dict_get)
 
 FUNCTION(dict_items)
 {
-    UNUSED;
     calm_jinja_value pair;
     CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, out));
     for (size_t i = 0; i < a[0].dict->n; i++) {
@@ -46,13 +41,11 @@ static calm_status list_members(calm_jinja_run *run, const calm_jinja_dict *dict
 
 FUNCTION(dict_keys)
 {
-    UNUSED;
     return list_members(run, a[0].dict, true, out);
 }
 
 FUNCTION(dict_values)
 {
-    UNUSED;
     return list_members(run, a[0].dict, false, out);
 }
 
@@ -91,7 +84,6 @@ static calm_status build(calm_jinja_run *run, const calm_jinja_args *args, calm_
 
 FUNCTION(dict_copy)
 {
-    UNUSED;
     CALM_TRY(calm_jinja_new_dict(run, CALM_JINJA_DICT, out));
     return update(run, a[0], out->dict);
 }
@@ -99,7 +91,6 @@ FUNCTION(dict_copy)
 /* The sandbox of transformers refuses what changes a list or a dict, and so does calm. */
 FUNCTION(changes)
 {
-    UNUSED;
     (void)out;
     return calm_jinja_fail(run, "a method that changes a list or a dict: transformers' sandbox refuses it too");
 }
@@ -116,7 +107,6 @@ const calm_jinja_builtin calm_jinja_dict_methods[] = {
 
 FUNCTION(list_count)
 {
-    UNUSED;
     bool equal;
     *out = calm_jinja_int(0);
     for (size_t i = 0; i < a[0].list->n; i++) {
@@ -128,7 +118,6 @@ FUNCTION(list_count)
 
 FUNCTION(list_index)
 {
-    UNUSED;
     bool equal = false;
     for (size_t i = 0; i < a[0].list->n; i++) {
         CALM_TRY(calm_jinja_equal(run, a[0].list->of[i], a[1], &equal));
@@ -141,7 +130,6 @@ FUNCTION(list_index)
 
 FUNCTION(list_copy)
 {
-    UNUSED;
     *out = a[0];    /* nothing changes a list */
     return CALM_OK;
 }
@@ -158,7 +146,6 @@ const calm_jinja_builtin calm_jinja_list_methods[] = {
 
 FUNCTION(loop_cycle)
 {
-    UNUSED;
     if (args->n < 2)
         return calm_jinja_fail(run, "loop.cycle: no values");
     *out = args->of[1 + a[0].loop->index % (args->n - 1)];
@@ -167,7 +154,6 @@ FUNCTION(loop_cycle)
 
 FUNCTION(loop_changed)
 {
-    UNUSED;
     calm_jinja_value values;
     bool equal = false;
     CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_TUPLE, &values));
@@ -189,7 +175,6 @@ const calm_jinja_builtin calm_jinja_loop_methods[] = {
 
 FUNCTION(make_range)
 {
-    UNUSED;
     int64_t start, stop, step;
     const bool one = !calm_jinja_given(a[1]);
     CALM_TRY(calm_jinja_int_argument(run, a[one ? 1 : 0], 0, &start));
@@ -210,19 +195,16 @@ FUNCTION(make_range)
 
 FUNCTION(make_dict)
 {
-    UNUSED;
     return build(run, args, CALM_JINJA_DICT, out);
 }
 
 FUNCTION(make_namespace)
 {
-    UNUSED;
     return build(run, args, CALM_JINJA_NAMESPACE, out);
 }
 
 FUNCTION(raise_exception)
 {
-    UNUSED;
     (void)out;
     const bool text = calm_jinja_is_string(a[0]);
     return calm_jinja_fail(run, "the template refuses the chat: %.*s", text ? (int)calm_size_min(a[0].text.n, 400) : 0,
@@ -232,7 +214,6 @@ FUNCTION(raise_exception)
 /* A fixed day: the same text in every run.  It is the one that templates of Llama 3 fall back to. */
 FUNCTION(strftime_now)
 {
-    UNUSED;
     const struct tm day = {.tm_year = 124, .tm_mon = 6, .tm_mday = 26, .tm_hour = 12, .tm_wday = 5, .tm_yday = 207};
     char format[128], text[512];
     calm_jinja_buffer buffer = {0};

@@ -9,22 +9,17 @@
 #include "ptq/jinja/jinja_print.h"
 #include "ptq/jinja/jinja_value_ops.h"
 
-#define FILTER(name)                                                                                                   \
-    static calm_status name(calm_jinja_run *run, const calm_jinja_value *a, const calm_jinja_args *args,               \
-                            calm_jinja_value *out)
-#define UNUSED (void)run, (void)a, (void)args
+#define FILTER CALM_JINJA_BUILTIN
 
 /* ---- text ---- */
 
 FILTER(filter_string)
 {
-    UNUSED;
     return calm_jinja_str(run, a[0], out);
 }
 
 FILTER(filter_trim)
 {
-    UNUSED;
     calm_jinja_value text;
     calm_jinja_string set;
     CALM_TRY(calm_jinja_str(run, a[0], &text));
@@ -44,31 +39,26 @@ static calm_status change_case(calm_jinja_run *run, calm_jinja_value v, calm_jin
 
 FILTER(filter_upper)
 {
-    UNUSED;
     return change_case(run, a[0], CALM_JINJA_UPPER, out);
 }
 
 FILTER(filter_lower)
 {
-    UNUSED;
     return change_case(run, a[0], CALM_JINJA_LOWER, out);
 }
 
 FILTER(filter_capitalize)
 {
-    UNUSED;
     return change_case(run, a[0], CALM_JINJA_CAPITALIZE, out);
 }
 
 FILTER(filter_title)
 {
-    UNUSED;
     return change_case(run, a[0], CALM_JINJA_TITLE, out);
 }
 
 FILTER(filter_replace)
 {
-    UNUSED;
     calm_jinja_value text, old, by;
     int64_t count;
     CALM_TRY(calm_jinja_str(run, a[0], &text));
@@ -81,7 +71,6 @@ FILTER(filter_replace)
 /* "FORMAT"|format(values). */
 FILTER(filter_format)
 {
-    UNUSED;
     calm_jinja_value text, values;
     const bool named = args->n_named > 0;
     CALM_TRY(calm_jinja_str(run, a[0], &text));
@@ -112,7 +101,6 @@ static calm_status indent_text(calm_jinja_run *run, calm_jinja_value width, calm
 /* Lines behind the first one; blank ones only with `blank`; the first one with `first`. */
 FILTER(filter_indent)
 {
-    UNUSED;
     calm_jinja_buffer buffer = {0}, indent = {0};
     calm_jinja_string line;
     bool begun = false;
@@ -140,7 +128,6 @@ FILTER(filter_indent)
 
 FILTER(filter_safe)
 {
-    UNUSED;
     CALM_TRY(calm_jinja_str(run, a[0], out));
     out->markup = true;
     return CALM_OK;
@@ -161,7 +148,6 @@ static calm_status read_separators(calm_jinja_run *run, calm_jinja_value v, calm
 
 FILTER(filter_tojson)
 {
-    UNUSED;
     calm_jinja_buffer buffer = {0}, indent = {0};
     const bool indented = calm_jinja_given(a[2]) && a[2].kind != CALM_JINJA_NONE;
     calm_jinja_json_style style = {.ascii = calm_jinja_truth(a[1]), .sorted = calm_jinja_truth(a[4]),
@@ -199,7 +185,6 @@ static bool read_number(calm_jinja_string s, bool whole, int base, calm_jinja_va
 
 FILTER(filter_int)
 {
-    UNUSED;
     calm_jinja_value v = a[0];
     int64_t base;
     CALM_TRY(calm_jinja_int_argument(run, a[2], 10, &base));
@@ -228,7 +213,6 @@ FILTER(filter_int)
 
 FILTER(filter_float)
 {
-    UNUSED;
     calm_jinja_value number;
     *out = calm_jinja_given(a[1]) ? a[1] : calm_jinja_real(0);
     if (a[0].kind == CALM_JINJA_UNDEFINED)
@@ -242,7 +226,6 @@ FILTER(filter_float)
 
 FILTER(filter_abs)
 {
-    UNUSED;
     const bool negative = calm_jinja_is_number(a[0]) && calm_jinja_number(a[0]) < 0;
     return calm_jinja_negate(run, negative ? '-' : '+', a[0], out);
 }
@@ -250,7 +233,6 @@ FILTER(filter_abs)
 /* A multiple of 10^-digits near the number: half to even of what is exactly half, as round() of Python. */
 FILTER(filter_round)
 {
-    UNUSED;
     int64_t digits;
     calm_jinja_string how;
     char text[400];
@@ -278,7 +260,6 @@ FILTER(filter_round)
 
 FILTER(filter_default)
 {
-    UNUSED;
     const bool missing = a[0].kind == CALM_JINJA_UNDEFINED || (calm_jinja_truth(a[2]) && !calm_jinja_truth(a[0]));
     *out = !missing ? a[0] : calm_jinja_given(a[1]) ? a[1] : calm_jinja_text("", 0);
     return CALM_OK;
@@ -286,7 +267,6 @@ FILTER(filter_default)
 
 FILTER(filter_length)
 {
-    UNUSED;
     size_t n;
     CALM_TRY(calm_jinja_length(run, a[0], &n));
     *out = calm_jinja_int((int64_t)n);
@@ -295,7 +275,6 @@ FILTER(filter_length)
 
 FILTER(filter_attr)
 {
-    UNUSED;
     calm_jinja_string name;
     CALM_TRY(calm_jinja_string_argument(run, a[1], "", &name));
     /* Attributes alone, as of a loop: not the members of a dict. */

@@ -6,10 +6,7 @@
 #include "ptq/jinja/jinja_print.h"
 #include "ptq/jinja/jinja_value_ops.h"
 
-#define FILTER(name)                                                                                                   \
-    static calm_status name(calm_jinja_run *run, const calm_jinja_value *a, const calm_jinja_args *args,               \
-                            calm_jinja_value *out)
-#define UNUSED (void)run, (void)a, (void)args
+#define FILTER CALM_JINJA_BUILTIN
 
 /* ---- members by name ---- */
 
@@ -47,7 +44,6 @@ static calm_status fold(calm_jinja_run *run, calm_jinja_value v, bool case_sensi
 
 FILTER(filter_first)
 {
-    UNUSED;
     const calm_jinja_list *list;
     CALM_TRY(calm_jinja_elements(run, a[0], &list));
     *out = list->n ? list->of[0] : calm_jinja_undefined("the first element");
@@ -56,7 +52,6 @@ FILTER(filter_first)
 
 FILTER(filter_last)
 {
-    UNUSED;
     const calm_jinja_list *list;
     if (a[0].kind == CALM_JINJA_GENERATOR)
         return calm_jinja_fail(run, "last: a generator has no end to begin at; make a list of it first");
@@ -67,7 +62,6 @@ FILTER(filter_last)
 
 FILTER(filter_list)
 {
-    UNUSED;
     const calm_jinja_list *list;
     CALM_TRY(calm_jinja_elements(run, a[0], &list));
     CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, out));
@@ -78,7 +72,6 @@ FILTER(filter_list)
 
 FILTER(filter_items)
 {
-    UNUSED;
     calm_jinja_value pair;
     CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_GENERATOR, out));
     if (a[0].kind == CALM_JINJA_UNDEFINED)
@@ -94,7 +87,6 @@ FILTER(filter_items)
 
 FILTER(filter_reverse)
 {
-    UNUSED;
     const calm_jinja_list *list;
     calm_jinja_buffer buffer = {0};
     CALM_TRY(calm_jinja_elements(run, a[0], &list));
@@ -113,7 +105,6 @@ FILTER(filter_reverse)
 
 FILTER(filter_join)
 {
-    UNUSED;
     const calm_jinja_list *list;
     calm_jinja_buffer buffer = {0};
     calm_jinja_value by, member;
@@ -130,7 +121,6 @@ FILTER(filter_join)
 
 FILTER(filter_sum)
 {
-    UNUSED;
     const calm_jinja_list *list;
     calm_jinja_value member;
     CALM_TRY(calm_jinja_elements(run, a[0], &list));
@@ -184,7 +174,6 @@ static const calm_jinja_value *named(const calm_jinja_args *args, const char *na
 /* map("filter", ...), map(attribute="name", default=...). */
 FILTER(filter_map)
 {
-    UNUSED;
     const calm_jinja_list *list;
     const calm_jinja_value *attribute = named(args, "attribute"), *missing = named(args, "default");
     calm_jinja_value *values = NULL, one;
@@ -243,25 +232,21 @@ static calm_status choose(calm_jinja_run *run, const calm_jinja_args *args, bool
 
 FILTER(filter_select)
 {
-    UNUSED;
     return choose(run, args, true, false, out);
 }
 
 FILTER(filter_reject)
 {
-    UNUSED;
     return choose(run, args, false, false, out);
 }
 
 FILTER(filter_selectattr)
 {
-    UNUSED;
     return choose(run, args, true, true, out);
 }
 
 FILTER(filter_rejectattr)
 {
-    UNUSED;
     return choose(run, args, false, true, out);
 }
 
@@ -284,7 +269,6 @@ static calm_status sort_by(calm_jinja_run *run, const calm_jinja_list *list, cal
 /* sort(reverse, case_sensitive, attribute). */
 FILTER(filter_sort)
 {
-    UNUSED;
     const calm_jinja_list *list;
     calm_jinja_pair *pairs;
     if (calm_jinja_is_string(a[3]) && memchr(a[3].text.bytes, ',', a[3].text.n))
@@ -310,20 +294,17 @@ static calm_status extreme(calm_jinja_run *run, const calm_jinja_value *a, bool 
 
 FILTER(filter_min)
 {
-    UNUSED;
     return extreme(run, a, false, out);
 }
 
 FILTER(filter_max)
 {
-    UNUSED;
     return extreme(run, a, true, out);
 }
 
 /* dictsort(case_sensitive, by, reverse). */
 FILTER(filter_dictsort)
 {
-    UNUSED;
     calm_jinja_string by;
     calm_jinja_pair *pairs;
     CALM_TRY(calm_jinja_string_argument(run, a[2], "key", &by));
@@ -344,7 +325,6 @@ FILTER(filter_dictsort)
 /* The first of those that are equal: unique(case_sensitive, attribute). */
 FILTER(filter_unique)
 {
-    UNUSED;
     const calm_jinja_list *list;
     calm_jinja_value seen, member;
     bool there;

@@ -6,10 +6,7 @@
 #include "ptq/jinja/jinja_value_ops.h"
 #include "ptq/text/unicode.h"
 
-#define METHOD(name)                                                                                                   \
-    static calm_status name(calm_jinja_run *run, const calm_jinja_value *a, const calm_jinja_args *args,               \
-                            calm_jinja_value *out)
-#define UNUSED (void)run, (void)a, (void)args
+#define METHOD CALM_JINJA_BUILTIN
 
 /* ---- strings ---- */
 
@@ -24,19 +21,16 @@ static calm_status strip(calm_jinja_run *run, const calm_jinja_value *a, bool le
 
 METHOD(string_strip)
 {
-    UNUSED;
     return strip(run, a, true, true, out);
 }
 
 METHOD(string_lstrip)
 {
-    UNUSED;
     return strip(run, a, true, false, out);
 }
 
 METHOD(string_rstrip)
 {
-    UNUSED;
     return strip(run, a, false, true, out);
 }
 
@@ -87,7 +81,6 @@ static calm_status split_by(calm_jinja_run *run, calm_jinja_string s, calm_jinja
 
 METHOD(string_split)
 {
-    UNUSED;
     calm_jinja_string by;
     int64_t most;
     CALM_TRY(calm_jinja_string_argument(run, a[1], NULL, &by));
@@ -104,7 +97,6 @@ METHOD(string_split)
 /* From the right: parts are found last to first. */
 METHOD(string_rsplit)
 {
-    UNUSED;
     calm_jinja_string by, s = a[0].text;
     calm_jinja_value parts;
     int64_t most;
@@ -145,13 +137,11 @@ static calm_status partition(calm_jinja_run *run, const calm_jinja_value *a, boo
 
 METHOD(string_partition)
 {
-    UNUSED;
     return partition(run, a, false, out);
 }
 
 METHOD(string_rpartition)
 {
-    UNUSED;
     return partition(run, a, true, out);
 }
 
@@ -171,19 +161,16 @@ static calm_status has_end(calm_jinja_run *run, const calm_jinja_value *a, bool 
 
 METHOD(string_startswith)
 {
-    UNUSED;
     return has_end(run, a, true, out);
 }
 
 METHOD(string_endswith)
 {
-    UNUSED;
     return has_end(run, a, false, out);
 }
 
 METHOD(string_removeprefix)
 {
-    UNUSED;
     calm_jinja_string end;
     CALM_TRY(calm_jinja_string_argument(run, a[1], "", &end));
     CALM_TRY(has_end(run, a, true, out));
@@ -194,7 +181,6 @@ METHOD(string_removeprefix)
 
 METHOD(string_removesuffix)
 {
-    UNUSED;
     calm_jinja_string end;
     CALM_TRY(calm_jinja_string_argument(run, a[1], "", &end));
     CALM_TRY(has_end(run, a, false, out));
@@ -204,7 +190,6 @@ METHOD(string_removesuffix)
 
 METHOD(string_replace)
 {
-    UNUSED;
     calm_jinja_string old, by;
     int64_t count;
     CALM_TRY(calm_jinja_string_argument(run, a[1], "", &old));
@@ -215,26 +200,22 @@ METHOD(string_replace)
 
 METHOD(string_upper)
 {
-    UNUSED;
     return calm_jinja_change_case(run, a[0].text, CALM_JINJA_UPPER, out);
 }
 
 METHOD(string_lower)
 {
-    UNUSED;
     return calm_jinja_change_case(run, a[0].text, CALM_JINJA_LOWER, out);
 }
 
 METHOD(string_capitalize)
 {
-    UNUSED;
     return calm_jinja_change_case(run, a[0].text, CALM_JINJA_CAPITALIZE, out);
 }
 
 /* str.title: unlike the filter a word begins behind every character that is no letter. */
 METHOD(string_title)
 {
-    UNUSED;
     calm_jinja_buffer buffer = {0};
     const calm_jinja_string s = a[0].text;
     for (size_t i = 0; i < s.n; i++) {
@@ -262,26 +243,22 @@ static calm_status find(calm_jinja_run *run, const calm_jinja_value *a, bool las
 
 METHOD(string_find)
 {
-    UNUSED;
     return find(run, a, false, out);
 }
 
 METHOD(string_rfind)
 {
-    UNUSED;
     return find(run, a, true, out);
 }
 
 METHOD(string_index)
 {
-    UNUSED;
     CALM_TRY(find(run, a, false, out));
     return out->integer < 0 ? calm_jinja_fail(run, "index: the part is not in the string") : CALM_OK;
 }
 
 METHOD(string_count)
 {
-    UNUSED;
     calm_jinja_string s = a[0].text, part;
     int64_t n = 0;
     CALM_TRY(calm_jinja_string_argument(run, a[1], "", &part));
@@ -294,7 +271,6 @@ METHOD(string_count)
 
 METHOD(string_join)
 {
-    UNUSED;
     const calm_jinja_list *list;
     calm_jinja_buffer buffer = {0};
     CALM_TRY(calm_jinja_elements(run, a[1], &list));
@@ -310,13 +286,11 @@ METHOD(string_join)
 
 METHOD(string_format)
 {
-    UNUSED;
     return calm_jinja_format_braces(run, a[0].text, args, out);
 }
 
 METHOD(string_splitlines)
 {
-    UNUSED;
     calm_jinja_string line;
     if (calm_jinja_truth(a[1]))
         return calm_jinja_refuse(run, "splitlines with ends of lines");
@@ -341,25 +315,21 @@ static calm_status all_are(calm_jinja_run *run, calm_jinja_string s, const char 
 
 METHOD(string_isdigit)
 {
-    UNUSED;
     return all_are(run, a[0].text, "isdigit", isdigit, out);
 }
 
 METHOD(string_isalpha)
 {
-    UNUSED;
     return all_are(run, a[0].text, "isalpha", isalpha, out);
 }
 
 METHOD(string_isalnum)
 {
-    UNUSED;
     return all_are(run, a[0].text, "isalnum", isalnum, out);
 }
 
 METHOD(string_isspace)
 {
-    UNUSED;
     const calm_jinja_string none = {0};
     *out = calm_jinja_bool(a[0].text.n && calm_jinja_strip(a[0].text, none, true, false).n == 0);
     return CALM_OK;
@@ -381,13 +351,11 @@ static calm_status one_case(calm_jinja_run *run, const calm_jinja_value *a, calm
 
 METHOD(string_isupper)
 {
-    UNUSED;
     return one_case(run, a, CALM_JINJA_UPPER, out);
 }
 
 METHOD(string_islower)
 {
-    UNUSED;
     return one_case(run, a, CALM_JINJA_LOWER, out);
 }
 
@@ -413,13 +381,11 @@ static calm_status pad(calm_jinja_run *run, const calm_jinja_value *a, bool left
 
 METHOD(string_ljust)
 {
-    UNUSED;
     return pad(run, a, false, out);
 }
 
 METHOD(string_rjust)
 {
-    UNUSED;
     return pad(run, a, true, out);
 }
 

@@ -1,19 +1,13 @@
 /* Tests, as Jinja has them.  a[0] is what is tested. */
-#include <string.h>
-
 #include "ptq/jinja/jinja_call.h"
 #include "ptq/jinja/jinja_value_ops.h"
 
-#define TEST_OF(name)                                                                                                  \
-    static calm_status name(calm_jinja_run *run, const calm_jinja_value *a, const calm_jinja_args *args,               \
-                            calm_jinja_value *out)
-#define UNUSED (void)run, (void)a, (void)args
+#define TEST_OF CALM_JINJA_BUILTIN
 
 /* A test that asks for nothing but the kind. */
 #define IS(name, condition)                                                                                            \
     TEST_OF(name)                                                                                                      \
     {                                                                                                                  \
-        UNUSED;                                                                                                        \
         const calm_jinja_value v = a[0];                                                                               \
         *out = calm_jinja_bool(condition);                                                                             \
         return CALM_OK;                                                                                                \
@@ -48,7 +42,6 @@ static calm_status compare(calm_jinja_run *run, const calm_jinja_value *a, int l
 
 TEST_OF(is_equal)
 {
-    UNUSED;
     bool equal;
     CALM_TRY(calm_jinja_equal(run, a[0], a[1], &equal));
     *out = calm_jinja_bool(equal);
@@ -57,7 +50,6 @@ TEST_OF(is_equal)
 
 TEST_OF(is_different)
 {
-    UNUSED;
     CALM_TRY(is_equal(run, a, args, out));
     out->integer = !out->integer;
     return CALM_OK;
@@ -65,31 +57,26 @@ TEST_OF(is_different)
 
 TEST_OF(is_less)
 {
-    UNUSED;
     return compare(run, a, INT32_MIN, -1, out);
 }
 
 TEST_OF(is_less_or_equal)
 {
-    UNUSED;
     return compare(run, a, INT32_MIN, 0, out);
 }
 
 TEST_OF(is_greater)
 {
-    UNUSED;
     return compare(run, a, 1, INT32_MAX, out);
 }
 
 TEST_OF(is_greater_or_equal)
 {
-    UNUSED;
     return compare(run, a, 0, INT32_MAX, out);
 }
 
 TEST_OF(is_in)
 {
-    UNUSED;
     bool there;
     CALM_TRY(calm_jinja_contains(run, a[1], a[0], &there));
     *out = calm_jinja_bool(there);
@@ -110,19 +97,16 @@ static calm_status divides(calm_jinja_run *run, calm_jinja_value v, calm_jinja_v
 
 TEST_OF(is_odd)
 {
-    UNUSED;
     return divides(run, a[0], calm_jinja_int(2), 1, out);
 }
 
 TEST_OF(is_even)
 {
-    UNUSED;
     return divides(run, a[0], calm_jinja_int(2), 0, out);
 }
 
 TEST_OF(is_divisible)
 {
-    UNUSED;
     return divides(run, a[0], a[1], 0, out);
 }
 
@@ -137,13 +121,11 @@ static calm_status has_case(calm_jinja_run *run, const calm_jinja_value *a, cons
 
 TEST_OF(is_lower)
 {
-    UNUSED;
     return has_case(run, a, "islower", out);
 }
 
 TEST_OF(is_upper)
 {
-    UNUSED;
     return has_case(run, a, "isupper", out);
 }
 

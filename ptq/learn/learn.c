@@ -7,7 +7,6 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/model/block_pass.h"
-#include "ptq/plan/assemble.h"
 #include "ptq/learn/learn_impl.h"
 #include "ptq/state/work.h"
 

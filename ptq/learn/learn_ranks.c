@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "ptq/cluster/wire.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/ranks/ranks.h"
 

@@ -6,7 +6,6 @@
 
 #include "ptq/lock/lock.h"
 #include "ptq/base/file.h"
-#include "ptq/base/threads.h"
 #include "ptq/export/companions.h"
 #include "ptq/export/export.h"
 #include "ptq/finish/finish.h"

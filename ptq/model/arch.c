@@ -64,6 +64,14 @@ const char *calm_arch_model_types(const calm_arch *arch)
     return arch->model_types ? arch->model_types : arch->name;
 }
 
+const char *calm_arch_in_block(const calm_arch *arch, const char *prefix, const char *tensor)
+{
+    const char *blocks = arch->names->blocks;
+    const size_t n_prefix = strlen(prefix), n = n_prefix + strlen(blocks);
+    return strncmp(tensor, prefix, n_prefix) == 0 && strncmp(tensor + n_prefix, blocks, n - n_prefix) == 0
+                   && tensor[n] == '.' ? tensor + n + 1 : NULL;
+}
+
 bool calm_arch_norm_biased(const calm_arch *arch)
 {
     return arch->norm == CALM_NORM_LAYER && !arch->no_norm_bias;

@@ -201,6 +201,9 @@ const char *calm_arch_model_types(const calm_arch *arch);
 /* Find by class name; when that is NULL by model type; NULL when unknown. */
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type);
 
+/* What follows "<prefix><blocks>." in a tensor's name, which begins with the number of its block; NULL: it is outside. */
+const char *calm_arch_in_block(const calm_arch *arch, const char *prefix, const char *tensor);
+
 /* Have its norms a bias? */
 bool calm_arch_norm_biased(const calm_arch *arch);
 

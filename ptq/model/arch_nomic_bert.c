@@ -5,8 +5,6 @@
  *
  * Published files have GPT-2's keys, those that transformers writes have BERT's.
  * Reference: arXiv 2402.01613; transformers' modeling_nomic_bert.py. */
-#include <string.h>
-
 #include "ptq/model/bert.h"
 
 /* Keys of the published code, at the values at which it is the model above. */

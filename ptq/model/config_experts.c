@@ -1,6 +1,4 @@
 /* config.json: mixtures of experts. */
-#include <string.h>
-
 #include "ptq/model/arch.h"
 
 /* A bound on n_blocks * n_experts, which a config of a few bytes could make as large as it likes. */

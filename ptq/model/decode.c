@@ -7,7 +7,6 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
-#include "ptq/model/moe.h"
 #include "ptq/model/row_linear.h"
 #include "ptq/tensor/vector.h"
 

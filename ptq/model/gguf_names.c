@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/base/scope.h"
 #include "ptq/base/text.h"
 #include "ptq/model/kind.h"
 
@@ -417,18 +416,17 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
                               const char *tensor, calm_gguf_spot *out, bool *known)
 {
     const calm_names *names = arch->names;
-    const size_t length = strlen(prefix), n_blocks = strlen(names->blocks);
+    const size_t length = strlen(prefix);
     const char *rest = strncmp(tensor, prefix, length) == 0 ? tensor + length : NULL, *dot = ending(tensor);
+    const char *within = calm_arch_in_block(arch, prefix, tensor);
     outer_word words[OUTER_WORDS];
     const char *head;
     size_t block;
     *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
     *known = false;
     /* Within a block; a number that is no number has no place. */
-    if (rest && strncmp(rest, names->blocks, n_blocks) == 0 && rest[n_blocks] == '.') {
-        const char *at = rest + n_blocks + 1;
-        return take_number(&at, &block) ? spot_in_block(ctx, arch, as, at, block, out, known) : CALM_OK;
-    }
+    if (within)
+        return take_number(&within, &block) ? spot_in_block(ctx, arch, as, within, block, out, known) : CALM_OK;
     list_outer(arch, as, words);
     for (int i = 0; i < OUTER_WORDS && rest && dot && !out->name; i++)
         if (dot >= rest && is_outer(&words[i], rest, (size_t)(dot - rest), &out->expert)) {

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/base/text.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
 #include "ptq/quant/levels.h"

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "ptq/base/threads.h"
 #include "ptq/model/norm_back.h"
 #include "ptq/tensor/vector_back.h"
 

@@ -18,8 +18,6 @@
 #include "ptq/model/wrapper.h"
 #include "ptq/model/widen.h"
 #include "ptq/tensor/dtype.h"
-#include "ptq/tensor/linalg.h"
-#include "ptq/tensor/vector.h"
 
 /* Bounds what a wrong file makes us read; entries per module make some files large. */
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)

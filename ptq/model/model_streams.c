@@ -2,7 +2,6 @@
 #include "ptq/model/model_impl.h"
 
 #include "ptq/model/arch.h"
-#include "ptq/model/streams.h"
 
 /* MODULE.weight [out, in] of a block, or with `block` NULL of the whole model; `weight` NULL: check it alone. */
 static calm_status read_matrix(calm_ctx *ctx, const calm_model *model, const size_t *block, const char *module,

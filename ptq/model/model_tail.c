@@ -2,8 +2,6 @@
 #include "ptq/model/model_impl.h"
 
 #include "ptq/model/arch.h"
-#include "ptq/model/tail.h"
-#include "ptq/model/widen.h"
 
 calm_status calm_model_part_name(calm_ctx *ctx, const calm_model *model, const size_t *block,
                                  const char *name, const char *end, char **out)

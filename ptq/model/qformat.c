@@ -9,7 +9,6 @@
 #include "ptq/model/config.h"
 #include "ptq/model/int_linear.h"
 #include "ptq/quant/act_levels.h"
-#include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
 
 struct calm_qformat_reader {

@@ -134,14 +134,14 @@ static bool is_of_linears(const names *of, size_t block, const char *name)
  * zeros in front, as every reader writes them. */
 static long block_of(const names *of, const char *name, const char **rest)
 {
-    const char *at = behind(behind(name, of->prefix), of->config->arch->names->blocks);
+    const char *at = calm_arch_in_block(of->config->arch, of->prefix, name);
     char *end;
-    if (!at || *at != '.' || !isdigit((unsigned char)at[1]) || (at[1] == '0' && at[2] != '.'))
+    if (!at || !isdigit((unsigned char)at[0]) || (at[0] == '0' && at[1] != '.'))
         return -1;
-    const long block = strtol(at + 1, &end, 10);
+    const long block = strtol(at, &end, 10);
     /* Nine digits: strtol has not overflowed. */
     *rest = end + 1;
-    return *end == '.' && end - at <= 10 ? block : -1;
+    return *end == '.' && end - at <= 9 ? block : -1;
 }
 
 /* ---- outside of them ---- */

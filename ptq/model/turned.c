@@ -5,7 +5,6 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/tensor/dtype.h"
-#include "ptq/tensor/linalg.h"
 
 /* Rows and columns that are turned at a time: their floats are on the stack. */
 #define TILE_ROWS ((size_t)128)

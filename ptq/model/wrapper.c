@@ -21,18 +21,18 @@ typedef struct wrapper {
 } wrapper;
 
 static const wrapper wrappers[] = {
-    {"Qwen2VLForConditionalGeneration", "qwen2_vl", "qwen2", true, 0, 0, false, false},
-    {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "qwen2", true, 0, 0, false, false},
-    {"Qwen3VLForConditionalGeneration", "qwen3_vl", "qwen3_vl_text", false, 0, 0, false, false},
-    {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", "qwen3_vl_moe_text", false, 0, 0, false, false},
-    {"Qwen3_5ForConditionalGeneration", "qwen3_5", "qwen3_5_text", false, 0, 0, false, false},
-    {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", "qwen3_5_moe_text", false, 0, 0, false, false},
-    {"Gemma3ForConditionalGeneration", "gemma3", "gemma3_text", false, 8, 262208, false, true},
-    {"Gemma3nForConditionalGeneration", "gemma3n", "gemma3n_text", false, 8, 262400, false, false},
-    {"Gemma4ForConditionalGeneration", "gemma4", "gemma4_text", false, 8, 262144, false, false},
-    {"Mistral3ForConditionalGeneration", "mistral3", "mistral", false, 0, 0, false, false},
-    {"Llama4ForConditionalGeneration", "llama4", "llama4_text", false, 40, 202048, true, false},
-    {"LlavaForConditionalGeneration", "llava", "llama", false, 0, 0, false, false},
+    {"Qwen2VLForConditionalGeneration", "qwen2_vl", .inner = "qwen2", .flat = true},
+    {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", .inner = "qwen2", .flat = true},
+    {"Qwen3VLForConditionalGeneration", "qwen3_vl", .inner = "qwen3_vl_text"},
+    {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", .inner = "qwen3_vl_moe_text"},
+    {"Qwen3_5ForConditionalGeneration", "qwen3_5", .inner = "qwen3_5_text"},
+    {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", .inner = "qwen3_5_moe_text"},
+    {"Gemma3ForConditionalGeneration", "gemma3", .inner = "gemma3_text", .heads = 8, .vocab = 262208, .uncapped = true},
+    {"Gemma3nForConditionalGeneration", "gemma3n", .inner = "gemma3n_text", .heads = 8, .vocab = 262400},
+    {"Gemma4ForConditionalGeneration", "gemma4", .inner = "gemma4_text", .heads = 8, .vocab = 262144},
+    {"Mistral3ForConditionalGeneration", "mistral3", .inner = "mistral"},
+    {"Llama4ForConditionalGeneration", "llama4", .inner = "llama4_text", .heads = 40, .vocab = 202048, .inner_head = true},
+    {"LlavaForConditionalGeneration", "llava", .inner = "llama"},
 };
 
 /* By class; without one by model type. */

@@ -4,7 +4,6 @@
 #include "ptq/model/int_linear.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
-#include "ptq/quant/qblob.h"
 
 /* The weights that a reader of the checkpoint computes: from the folded scales, in float32.  A calm_qjob may be written
  * to, which is not done here; hence the casts. */

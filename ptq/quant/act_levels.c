@@ -2,7 +2,6 @@
 #include "ptq/quant/act_levels.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ptq/quant/levels.h"
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptq/base/file.h"
 #include "ptq/recipe/chain_json.h"
 #include "ptq/recipe/document_shape.h"
 #include "ptq/recipe/model_names.h"

@@ -5,7 +5,6 @@
 
 #include "ptq/model/config.h"
 #include "ptq/quant/act_levels.h"
-#include "ptq/recipe/recipe_impl.h"
 
 static const struct {
     const char *name, *about;

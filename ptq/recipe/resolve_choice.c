@@ -1,10 +1,8 @@
 /* Budgets, the selection, sensitivities, and what of a choice does not go together. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "ptq/recipe/recipe_impl.h"
-#include "ptq/recipe/words.h"
 
 static int compare_numbers(const void *a, const void *b)
 {

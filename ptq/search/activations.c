@@ -1,8 +1,6 @@
 /* Activation statistics of a run, into the store. */
 #include <math.h>
 
-#include <string.h>
-
 #include "ptq/data/excerpt.h"
 #include "ptq/search/search_impl.h"
 

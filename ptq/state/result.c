@@ -1,7 +1,6 @@
 /* Results: facts, and the gates that they must hold. */
 #include "ptq/state/result.h"
 
-#include <math.h>
 #include <string.h>
 
 calm_window_facts calm_window_facts_of(const calm_windows *windows)

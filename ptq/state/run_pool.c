@@ -3,8 +3,6 @@
 #include "ptq/state/run_pool.h"
 
 #include <math.h>
-#include <string.h>
-
 
 /* ---- the pool ---- */
 

@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "ptq/choose/choose.h"
-#include "ptq/run/run.h"
-#include "ptq/state/run_pool.h"
 
 /* ---- what is asked ---- */
 

@@ -7,7 +7,6 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/gemv_kernel.h"
 #include "ptq/tensor/half.h"
-#include "ptq/tensor/int_kernel.h"
 
 /* Bytes of the matrix that a piece reads about: enough for the hardware to read ahead. */
 #define PIECE_BYTES ((size_t)128 << 10)

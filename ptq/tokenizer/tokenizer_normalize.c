@@ -1,6 +1,4 @@
 /* Normalizers: what happens to a text before it is split.  BERT's and SentencePiece's have their own files. */
-#include <string.h>
-
 #include "ptq/tokenizer/tokenizer_parts.h"
 #include "ptq/text/unicode_classes.h"
 

@@ -4,8 +4,6 @@
  *   handle_chinese_chars  spaces around ideographs
  *   strip_accents         canonical decomposition, then nonspacing marks go; null: as lowercase says
  *   lowercase             character by character */
-#include <string.h>
-
 #include "ptq/tokenizer/tokenizer_parts.h"
 #include "ptq/text/unicode_classes.h"
 
