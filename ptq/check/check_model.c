@@ -11,17 +11,17 @@
 static calm_status find_prefix(calm_checking *c)
 {
     const calm_arch *arch = c->model.arch;
-    for (const char *at = arch->prefixes; at;) {
-        const char *end = strchr(at, '|');
+    const char *at;
+    size_t n;
+    for (size_t i = 0; (at = calm_arch_prefix(arch, i, &n)); i++) {
         char *prefix, *name;
-        CALM_TRY(calm_strf(c->ctx, c->ctx->out, &prefix, "%.*s", end ? (int)(end - at) : (int)strlen(at), at));
+        CALM_TRY(calm_strf(c->ctx, c->ctx->out, &prefix, "%.*s", (int)n, at));
         CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%s%s", prefix, arch->names->embed));
         const bool found = calm_check_find_module(c, name) != NULL;
         if (!c->prefix || found)
             c->prefix = prefix;
         if (found)
             return CALM_OK;
-        at = end ? end + 1 : NULL;
     }
     return CALM_OK;
 }

@@ -92,17 +92,15 @@ static calm_tensor *find(const work *w, const char *name)
 static calm_status find_base(calm_ctx *ctx, const work *w, const char *name, calm_tensor **out)
 {
     const calm_arch *arch = w->base->config->arch;
+    const char *at;
     char *other;
+    size_t n;
     *out = find(w, name);
-    for (const char *at = arch->prefixes; !*out && at;) {
-        const char *end = strchr(at, '|');
-        const size_t n = end ? (size_t)(end - at) : strlen(at);
+    for (size_t i = 0; !*out && (at = calm_arch_prefix(arch, i, &n)); i++)
         if (strncmp(name, at, n) == 0) {
             CALM_TRY(calm_strf(ctx, ctx->scratch, &other, "%s%s", w->base->prefix, name + n));
             *out = find(w, other);
         }
-        at = end ? end + 1 : NULL;
-    }
     return CALM_OK;
 }
 

@@ -11,8 +11,7 @@
 
 #define USUAL_NAMES                                                                                          \
     CALM_USUAL_MODULES,                                                                                      \
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},                               \
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},                           \
+    CALM_PRE_NORMS,                                                                                          \
     .moe = {.router = "mlp.gate", .experts = "mlp.experts", .shared = "mlp.shared_expert",                   \
             .shared_gate = "mlp.shared_expert_gate", .fused_gate_up = "mlp.experts.gate_up_proj",                    \
             .fused_down = "mlp.experts.down_proj"}
@@ -62,6 +61,17 @@ const calm_arch *const *calm_architectures(size_t *n)
 const char *calm_arch_model_types(const calm_arch *arch)
 {
     return arch->model_types ? arch->model_types : arch->name;
+}
+
+const char *calm_arch_prefix(const calm_arch *arch, size_t index, size_t *n)
+{
+    const char *at = arch->prefixes ? arch->prefixes : CALM_DECODER_PREFIXES;
+    for (; at && index > 0; index--) {
+        at = strchr(at, '|');
+        at = at ? at + 1 : NULL;
+    }
+    *n = at ? strcspn(at, "|") : 0;
+    return at;
 }
 
 const char *calm_arch_in_block(const calm_arch *arch, const char *prefix, const char *tensor)

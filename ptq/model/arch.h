@@ -79,7 +79,7 @@ typedef struct calm_arch {
     const char *name;          /* [a-z0-9_]+ : the name in arch.def                       */
     const char *classes;       /* "architectures" of config.json, joined by '|'           */
     const char *model_types;   /* "model_type" of config.json, joined by '|'; NULL: name  */
-    const char *prefixes;      /* of tensor names, joined by '|', the usual first: "model." */
+    const char *prefixes;      /* of tensor names, joined by '|', the usual first; NULL: CALM_DECODER_PREFIXES */
     const calm_names *names;
     calm_norm_kind norm;
     bool no_norm_bias;         /* LayerNorm without b                                     */
@@ -135,6 +135,11 @@ typedef struct calm_arch {
              [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",                         \
              [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",                             \
              [CALM_ROLE_DOWN] = "mlp.down_proj"}
+
+/* A norm before each sublayer, by the usual names. */
+#define CALM_PRE_NORMS                                                                                       \
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},                               \
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}}
 
 /* Norms of q and k. */
 #define CALM_QK_NORMS(q, k) .plain = {[CALM_PLAIN_Q_NORM] = q, [CALM_PLAIN_K_NORM] = k}
@@ -200,6 +205,9 @@ const char *calm_arch_model_types(const calm_arch *arch);
 
 /* Find by class name; when that is NULL by model type; NULL when unknown. */
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type);
+
+/* Prefix `index` of the family's tensor names, [*n], with no end of text behind it; NULL: it has no more. */
+const char *calm_arch_prefix(const calm_arch *arch, size_t index, size_t *n);
 
 /* What follows "<prefix><blocks>." in a tensor's name, which begins with the number of its block; NULL: it is outside. */
 const char *calm_arch_in_block(const calm_arch *arch, const char *prefix, const char *tensor);

@@ -39,7 +39,6 @@ const calm_arch calm_arch_cohere2 = {
     .name = "cohere2",
     .classes = "Cohere2ForCausalLM",
     .stem = "Cohere2",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .norm = CALM_NORM_LAYER,
     .no_norm_bias = true,

@@ -33,7 +33,6 @@ const calm_arch calm_arch_deepseek_v2 = {
     .name = "deepseek_v2",
     .classes = "DeepseekV2ForCausalLM",
     .stem = "DeepseekV2",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_latent,
     .latent = true,
     .varies = true,

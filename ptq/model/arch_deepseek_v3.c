@@ -21,8 +21,7 @@ const calm_names calm_names_latent = {CALM_USUAL_ENDS,
     .role = {CALM_LATENT_ROLES, [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",
              [CALM_ROLE_DOWN] = "mlp.down_proj"},
     .plain = CALM_LATENT_NORMS,
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
     .moe = CALM_GROUPED_MODULES};
 
 const calm_arch calm_arch_deepseek_v3 = {
@@ -30,7 +29,6 @@ const calm_arch calm_arch_deepseek_v3 = {
     .classes = "DeepseekV3ForCausalLM",
     .model_types = "deepseek_v3|kimi_k2",
     .stem = "DeepseekV3",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_latent,
     .latent = true,
     .varies = true,

@@ -25,7 +25,6 @@ const calm_arch calm_arch_embeddinggemma = {
     .classes = "Gemma3TextModel",
     .stem = "Gemma3Text",
     .model_types = "gemma3_text",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .norm = CALM_NORM_RMS_PLUS_ONE,
     .qk_norm = CALM_QK_NORM_HEAD,

@@ -13,7 +13,6 @@ const calm_arch calm_arch_ernie4_5 = {
     .name = "ernie4_5",
     .classes = "Ernie4_5ForCausalLM|Ernie4_5_ForCausalLM",
     .stem = "Ernie4_5",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_tied = true,
     .default_kv_heads = 2,

@@ -34,8 +34,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 static const calm_names names = {CALM_USUAL_MODULES,
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
     .moe = {.router = "mlp.gate", .experts = "mlp.experts", .shared = "mlp.shared_experts",
             .choice_bias = "mlp.moe_statics.e_score_correction_bias"}};
 
@@ -43,7 +42,6 @@ const calm_arch calm_arch_ernie4_5_moe = {
     .name = "ernie4_5_moe",
     .classes = "Ernie4_5_MoeForCausalLM",
     .stem = "Ernie4_5_Moe",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .default_tied = true,
     .default_kv_heads = 4,

@@ -41,7 +41,6 @@ const calm_arch calm_arch_exaone4 = {
     .name = "exaone4",
     .classes = "Exaone4ForCausalLM",
     .stem = "Exaone4",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .qk_norm = CALM_QK_NORM_HEAD,
     .default_kv_heads = 32,

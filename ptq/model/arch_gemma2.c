@@ -26,7 +26,6 @@ const calm_arch calm_arch_gemma2 = {
     .name = "gemma2",
     .classes = "Gemma2ForCausalLM",
     .stem = "Gemma2",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .norm = CALM_NORM_RMS_PLUS_ONE,
     .default_tied = true,

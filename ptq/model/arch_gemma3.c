@@ -10,7 +10,6 @@ const calm_arch calm_arch_gemma3 = {
     .name = "gemma3",
     .classes = "Gemma3ForCausalLM",
     .model_types = "gemma3_text",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .norm = CALM_NORM_RMS_PLUS_ONE,
     .qk_norm = CALM_QK_NORM_HEAD,

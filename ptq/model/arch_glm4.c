@@ -32,7 +32,6 @@ const calm_arch calm_arch_glm4 = {
     .name = "glm4",
     .classes = "Glm4ForCausalLM",
     .stem = "Glm4",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .default_kv_heads = 2,
     .default_head_dim = 128,

@@ -19,15 +19,13 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 static const calm_names names = {CALM_USUAL_MODULES,
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
     CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"), .moe = CALM_GROUPED_MODULES};
 
 const calm_arch calm_arch_glm4_moe = {
     .name = "glm4_moe",
     .classes = "Glm4MoeForCausalLM",
     .stem = "Glm4Moe",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .qk_norm = CALM_QK_NORM_HEAD,
     .default_kv_heads = 8,

@@ -38,7 +38,6 @@ const calm_arch calm_arch_glm4_moe_lite = {
     .name = "glm4_moe_lite",
     .classes = "Glm4MoeLiteForCausalLM",
     .stem = "Glm4MoeLite",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_latent,
     .latent = true,
     .varies = true,

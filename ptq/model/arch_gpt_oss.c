@@ -48,8 +48,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 
 static const calm_names names = {CALM_USUAL_MODULES,
     .parent = "self_attn", .engine_parent = "attn",
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
     .plain = {[CALM_PLAIN_SINKS] = "self_attn.sinks", [CALM_PLAIN_ROUTER_BIAS] = "mlp.router.bias"},
     .moe = {.router = "mlp.router", .experts = "mlp.experts", .fused_gate_up = "mlp.experts.gate_up_proj",
             .fused_down = "mlp.experts.down_proj", .fused_gate_up_bias = "mlp.experts.gate_up_proj_bias",
@@ -59,7 +58,6 @@ const calm_arch calm_arch_gpt_oss = {
     .name = "gpt_oss",
     .classes = "GptOssForCausalLM",
     .stem = "GptOss",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .default_kv_heads = 8,
     .default_head_dim = 64,

@@ -17,7 +17,6 @@ const calm_arch calm_arch_granite = {
     .name = "granite",
     .classes = "GraniteForCausalLM",
     .stem = "Granite",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_rope_theta = 10000.0,
     .keys = "attention_bias mlp_bias embedding_multiplier attention_multiplier residual_multiplier logits_scaling",

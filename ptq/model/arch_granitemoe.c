@@ -14,8 +14,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
     .moe = {.router = "block_sparse_moe.router.layer", .experts = "block_sparse_moe.experts",
             .fused_gate_up = "block_sparse_moe.input_linear.weight",
             .fused_down = "block_sparse_moe.output_linear.weight"}};
@@ -24,7 +23,6 @@ const calm_arch calm_arch_granitemoe = {
     .name = "granitemoe",
     .classes = "GraniteMoeForCausalLM",
     .stem = "GraniteMoe",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .default_rope_theta = 10000.0,
     .keys = "attention_bias embedding_multiplier attention_multiplier residual_multiplier logits_scaling "

@@ -33,15 +33,13 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 static const calm_names names = {CALM_USUAL_MODULES,
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
     CALM_QK_NORMS("self_attn.query_layernorm", "self_attn.key_layernorm")};
 
 const calm_arch calm_arch_hunyuan_v1_dense = {
     .name = "hunyuan_v1_dense",
     .classes = "HunYuanDenseV1ForCausalLM",
     .stem = "HunYuanDenseV1",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .qk_norm = CALM_QK_NORM_HEAD,
     .late_qk_norm = true,

@@ -17,7 +17,6 @@ const calm_arch calm_arch_llama = {
     .name = "llama",
     .classes = "LlamaForCausalLM",
     .stem = "Llama",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_rope_theta = 10000.0,
     .keys = "attention_bias mlp_bias",

@@ -25,8 +25,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
     CALM_QK_NORMS("self_attn.q_norm", "self_attn.k_norm"),
     .parent = "block_sparse_moe", .engine_parent = "mlp", .parent_listed = true,
     .moe = {.router = "block_sparse_moe.gate", .experts = "block_sparse_moe.experts",
@@ -36,7 +35,6 @@ const calm_arch calm_arch_minimax_m2 = {
     .name = "minimax_m2",
     .classes = "MiniMaxM2ForCausalLM",
     .stem = "MiniMaxM2",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .qk_norm = CALM_QK_NORM_WHOLE,
     .default_kv_heads = 8,

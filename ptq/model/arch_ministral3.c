@@ -30,7 +30,6 @@ const calm_arch calm_arch_ministral3 = {
     .name = "ministral3",
     .classes = "Ministral3ForCausalLM",
     .stem = "Ministral3",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_kv_heads = 8,
     .default_head_dim = 128,

@@ -13,7 +13,6 @@ const calm_arch calm_arch_mistral = {
     .name = "mistral",
     .classes = "MistralForCausalLM",
     .stem = "Mistral",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_kv_heads = 8,
     .default_positions = 131072,

@@ -13,15 +13,13 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
     .moe = {.router = "block_sparse_moe.gate", .experts = "block_sparse_moe.experts"}};
 
 const calm_arch calm_arch_mixtral = {
     .name = "mixtral",
     .classes = "MixtralForCausalLM",
     .stem = "Mixtral",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .default_kv_heads = 8,
     .default_positions = 131072,

@@ -16,7 +16,6 @@ const calm_arch calm_arch_olmo2 = {
     .name = "olmo2",
     .classes = "Olmo2ForCausalLM",
     .stem = "Olmo2",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_olmo,
     .qk_norm = CALM_QK_NORM_WHOLE,
     .default_rope_theta = 10000.0,

@@ -14,7 +14,6 @@ const calm_arch calm_arch_olmo3 = {
     .name = "olmo3",
     .classes = "Olmo3ForCausalLM",
     .stem = "Olmo3",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_olmo,
     .qk_norm = CALM_QK_NORM_WHOLE,
     .default_rope_theta = 500000.0,

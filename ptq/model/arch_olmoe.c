@@ -19,7 +19,6 @@ const calm_arch calm_arch_olmoe = {
     .name = "olmoe",
     .classes = "OlmoeForCausalLM",
     .stem = "Olmoe",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_qk_norm,
     .qk_norm = CALM_QK_NORM_WHOLE,
     .default_positions = 4096,

@@ -14,15 +14,13 @@ static const calm_names names = {
     CALM_USUAL_ENDS,
     .role = {[CALM_ROLE_FUSED_QKV] = "self_attn.qkv_proj", [CALM_ROLE_O] = "self_attn.o_proj",
              [CALM_ROLE_FUSED_GATE_UP] = "mlp.gate_up_proj", [CALM_ROLE_DOWN] = "mlp.down_proj"},
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
 };
 
 const calm_arch calm_arch_phi3 = {
     .name = "phi3",
     .classes = "Phi3ForCausalLM",
     .stem = "Phi3",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .default_positions = 4096,
     .default_rope_theta = 10000.0,

@@ -42,15 +42,13 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 static const calm_names names = {CALM_USUAL_ENDS, CALM_SPARSE_MODULES,
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
     .moe = {.router = "block_sparse_moe.gate", .experts = "block_sparse_moe.experts"}};
 
 const calm_arch calm_arch_phimoe = {
     .name = "phimoe",
     .classes = "PhimoeForCausalLM|PhiMoEForCausalLM",
     .stem = "Phimoe",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .norm = CALM_NORM_LAYER,
     .eps_key = "rms_norm_eps",

@@ -15,7 +15,6 @@ const calm_arch calm_arch_qwen2 = {
     .classes = "Qwen2ForCausalLM",
     .stem = "Qwen2|Qwen2VLText|Qwen2_5_VLText",
     .model_types = "qwen2|qwen2_vl_text|qwen2_5_vl_text",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_kv_heads = 32,
     .default_positions = 32768,

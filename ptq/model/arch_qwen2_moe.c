@@ -26,7 +26,6 @@ const calm_arch calm_arch_qwen2_moe = {
     .name = "qwen2_moe",
     .classes = "Qwen2MoeForCausalLM",
     .stem = "Qwen2Moe",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_kv_heads = 16,
     .default_positions = 32768,

@@ -18,7 +18,6 @@ const calm_arch calm_arch_qwen3 = {
     .classes = "Qwen3ForCausalLM",
     .stem = "Qwen3|Qwen3VLText",
     .model_types = "qwen3|qwen3_vl_text",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_qk_norm,
     .qk_norm = CALM_QK_NORM_HEAD,
     .default_kv_heads = 32,

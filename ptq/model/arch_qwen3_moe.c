@@ -24,7 +24,6 @@ const calm_arch calm_arch_qwen3_moe = {
     .classes = "Qwen3MoeForCausalLM",
     .stem = "Qwen3Moe|Qwen3VLMoeText",
     .model_types = "qwen3_moe|qwen3_vl_moe_text",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_qk_norm,
     .qk_norm = CALM_QK_NORM_HEAD,
     .default_kv_heads = 4,

@@ -17,7 +17,6 @@ const calm_arch calm_arch_seed_oss = {
     .name = "seed_oss",
     .classes = "SeedOssForCausalLM",
     .stem = "SeedOss",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_kv_heads = 8,
     .default_head_dim = 128,

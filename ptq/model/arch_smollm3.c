@@ -24,7 +24,6 @@ const calm_arch calm_arch_smollm3 = {
     .name = "smollm3",
     .classes = "SmolLM3ForCausalLM",
     .stem = "SmolLM3",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &calm_names_llama,
     .default_tied = true,
     .default_kv_heads = 4,

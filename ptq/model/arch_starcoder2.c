@@ -20,15 +20,13 @@ static const calm_names names = {
     .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",
              [CALM_ROLE_V] = "self_attn.v_proj", [CALM_ROLE_O] = "self_attn.o_proj",
              [CALM_ROLE_UP] = "mlp.c_fc", [CALM_ROLE_DOWN] = "mlp.c_proj"},
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},
+    CALM_PRE_NORMS,
 };
 
 const calm_arch calm_arch_starcoder2 = {
     .name = "starcoder2",
     .classes = "Starcoder2ForCausalLM",
     .stem = "Starcoder2",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
     .norm = CALM_NORM_LAYER,
     .eps_key = "norm_epsilon",

@@ -211,18 +211,17 @@ static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
 static calm_status find_prefix(calm_ctx *ctx, calm_model *model)
 {
     const calm_arch *arch = model->config.arch;
-    for (const char *at = arch->prefixes; at;) {
-        const char *end = strchr(at, '|');
-        const int length = end ? (int)(end - at) : (int)strlen(at);
+    const char *at;
+    size_t n;
+    for (size_t i = 0; (at = calm_arch_prefix(arch, i, &n)); i++) {
         char *prefix, *name;
-        CALM_TRY(calm_strf(ctx, &model->arena, &prefix, "%.*s", length, at));
+        CALM_TRY(calm_strf(ctx, &model->arena, &prefix, "%.*s", (int)n, at));
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", prefix, arch->names->embed));
         if (!model->prefix || calm_safetensors_find(model->tensors, name))
             /* Also without a hit: messages about missing tensors then say the usual name. */
             model->prefix = prefix;
         if (calm_safetensors_find(model->tensors, name))
             return CALM_OK;
-        at = end ? end + 1 : NULL;
     }
     return CALM_OK;
 }

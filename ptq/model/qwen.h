@@ -18,8 +18,7 @@ bool calm_qwen_slides(size_t block, int64_t max_window_layers);
     [CALM_ROLE_O] = "self_attn.o_proj", [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",            \
     [CALM_ROLE_DOWN] = "mlp.down_proj", [CALM_ROLE_DELTA_OUT] = "linear_attn.out_proj"
 #define CALM_QWEN_MIXERS                                                                                               \
-    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm"},                                         \
-             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "post_attention_layernorm"}},                                     \
+    CALM_PRE_NORMS,                                                                                                    \
     .plain = {[CALM_PLAIN_Q_NORM] = "self_attn.q_norm", [CALM_PLAIN_K_NORM] = "self_attn.k_norm",                      \
               [CALM_PLAIN_DELTA_CONV] = "linear_attn.conv1d.weight", [CALM_PLAIN_DELTA_A_LOG] = "linear_attn.A_log",   \
               [CALM_PLAIN_DELTA_DT] = "linear_attn.dt_bias", [CALM_PLAIN_DELTA_NORM] = "linear_attn.norm"},            \
@@ -31,7 +30,7 @@ extern const calm_names calm_names_qwen3_5;
 
 /* Defaults that these families share. */
 #define CALM_QWEN_HYBRID                                                                                               \
-    .prefixes = CALM_DECODER_PREFIXES, .norm = CALM_NORM_RMS_PLUS_ONE, .default_activation = "silu",                   \
+    .norm = CALM_NORM_RMS_PLUS_ONE, .default_activation = "silu",                   \
     .qk_norm = CALM_QK_NORM_HEAD, .default_head_dim = 256, .default_positions = 32768,                                 \
     .default_rope_theta = 10000.0, .partial_rope = 0.25, .mrope = true
 
