@@ -533,6 +533,11 @@ typedef calm_status calm_store_row_fn(calm_ctx *ctx, void *user, size_t n, const
 calm_status calm_store_query(calm_ctx *ctx, calm_store *store, const char *sql, const calm_value *params,
                              size_t n_params, calm_store_row_fn *fn, void *user);
 
+/* The same for a caller that knows the columns: `fn` receives the values of each row, and is not called before the first. */
+typedef calm_status calm_store_each_fn(calm_ctx *ctx, void *user, const calm_value *values);
+calm_status calm_store_each(calm_ctx *ctx, calm_store *store, const char *sql, const calm_value *params,
+                            size_t n_params, calm_store_each_fn *fn, void *user);
+
 /* The first row of such a query, copied into ctx->out: values [n_values], which must be the number of columns.
  * CALM_ENOTFOUND when there is no row. */
 calm_status calm_store_query_one(calm_ctx *ctx, calm_store *store, const char *sql, const calm_value *params,

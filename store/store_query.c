@@ -10,6 +10,25 @@ calm_status calm_store_query(calm_ctx *ctx, calm_store *store, const char *sql, 
     return calm_sql_query(ctx, store->sql, sql, params, n_params, fn, user);
 }
 
+typedef struct each_row {
+    calm_store_each_fn *fn;
+    void *user;
+} each_row;
+
+static calm_status pass_row(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+{
+    const each_row *each = user;
+    (void)n;
+    (void)names;
+    return values ? each->fn(ctx, each->user, values) : CALM_OK;
+}
+
+calm_status calm_store_each(calm_ctx *ctx, calm_store *store, const char *sql, const calm_value *params,
+                            size_t n_params, calm_store_each_fn *fn, void *user)
+{
+    return calm_store_query(ctx, store, sql, params, n_params, pass_row, &(each_row){fn, user});
+}
+
 typedef struct first_row {
     calm_value *values;
     size_t n_values;

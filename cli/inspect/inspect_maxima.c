@@ -39,14 +39,11 @@ static calm_status read_histogram(calm_ctx *ctx, const calm_value *hook, const c
     return CALM_OK;
 }
 
-static calm_status add_int8(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status add_int8(calm_ctx *ctx, void *user, const calm_value *v)
 {
     const calm_int8_error none = {NAN, NAN, NAN, NAN};
     calm_int8_error all = none, clip = none;
     uint64_t bins[CALM_ACT_BINS], total;
-    (void)n, (void)names;
-    if (!v)    /* the headings alone */
-        return CALM_OK;
     CALM_TRY(read_histogram(ctx, &v[2], &v[8], &v[9], bins, &total));
     const calm_magnitudes x = {bins, (uint64_t)calm_value_as_int(&v[3]), calm_value_as_real(&v[4]),
                                calm_value_as_real(&v[5]), calm_value_as_real(&v[6])};
@@ -69,7 +66,7 @@ calm_status calm_inspect_int8(calm_ctx *ctx, calm_inspection *in, const calm_ins
     const calm_value run = calm_value_int(in->run);
     calm_table_columns(table, "#block|point|#max|#q999|#rel_mae_max|#rel_mae_clip|#rel_rmse_max|#rel_rmse_clip|"
                               "#sqnr_max|#sqnr_clip|#clipped_percent|hook");
-    return calm_store_query(ctx, in->store, list->sql, &run, 1, add_int8, table);
+    return calm_store_each(ctx, in->store, list->sql, &run, 1, add_int8, table);
 }
 
 /* ---- subsets of the windows ---- */
@@ -103,12 +100,9 @@ static void put_subsets(hook_peaks *p)
     p->n = 0;
 }
 
-static calm_status add_peak(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status add_peak(calm_ctx *ctx, void *user, const calm_value *v)
 {
     hook_peaks *p = user;
-    (void)n, (void)names;
-    if (!v)    /* the headings alone */
-        return CALM_OK;
     const char *hook = calm_value_as_string(&v[2]), *point = calm_value_as_string(&v[1]);
     const double value = fabs(calm_value_as_real(&v[3]));
     const int64_t window = calm_value_as_int(&v[4]), n_windows = calm_value_as_int(&v[5]);
@@ -132,20 +126,17 @@ calm_status calm_inspect_subsets(calm_ctx *ctx, calm_inspection *in, const calm_
     hook_peaks peaks = {.table = table};
     calm_table_columns(table, "#block|point|#max|#half|#half_cv|#quarter|#quarter_cv|#eighth|#eighth_cv|"
                               "#unknown_percent|#windows|hook");
-    CALM_TRY(calm_store_query(ctx, in->store, list->sql, &run, 1, add_peak, &peaks));
+    CALM_TRY(calm_store_each(ctx, in->store, list->sql, &run, 1, add_peak, &peaks));
     put_subsets(&peaks);
     return CALM_OK;
 }
 
 /* ---- histograms ---- */
 
-static calm_status add_histogram(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status add_histogram(calm_ctx *ctx, void *user, const calm_value *v)
 {
     uint64_t bins[CALM_ACT_BINS], total;
     size_t first = 0, last = CALM_ACT_BINS;
-    (void)n, (void)names;
-    if (!v)    /* the headings alone */
-        return CALM_OK;
     CALM_TRY(read_histogram(ctx, &v[0], &v[1], &v[2], bins, &total));
     const char *hook = calm_value_as_string(&v[0]);
     if (!total || !hook)
@@ -167,7 +158,7 @@ static calm_status fill_histograms(calm_ctx *ctx, calm_inspection *in, const cal
     const calm_value run = calm_value_int(in->run);
     (void)table;
     calm_json *json = in->sections[in->n_sections - 1].json = calm_json_new_object();
-    return calm_store_query(ctx, in->store, list->sql, &run, 1, add_histogram, json);
+    return calm_store_each(ctx, in->store, list->sql, &run, 1, add_histogram, json);
 }
 
 const calm_inspect_list calm_inspect_histograms[] = {

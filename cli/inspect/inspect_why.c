@@ -199,14 +199,10 @@ typedef struct learned_rows {
     calm_inspect_section *section;
 } learned_rows;
 
-static calm_status add_learned(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status add_learned(calm_ctx *ctx, void *user, const calm_value *v)
 {
     learned_rows *rows = user;
     (void)ctx;
-    (void)n;
-    (void)names;
-    if (!v)
-        return CALM_OK;
     if (!rows->section) {
         rows->section = calm_inspect_section_new(rows->in, "learned", "Learned");
         calm_table_columns(&rows->section->table,
@@ -225,7 +221,7 @@ static calm_status fill_learned(calm_ctx *ctx, calm_inspection *in, const calm_i
     learned_rows rows = {.in = in};
     for (size_t job = pool->unit_begin[j->unit]; job < pool->unit_begin[j->unit + 1]; job++) {
         const calm_value params[] = {calm_value_int(j->units->run.id), calm_value_int(pool->jobs[job].id)};
-        CALM_TRY(calm_store_query(ctx, in->store, learned_sql, params, 2, add_learned, &rows));
+        CALM_TRY(calm_store_each(ctx, in->store, learned_sql, params, 2, add_learned, &rows));
     }
     return CALM_OK;
 }

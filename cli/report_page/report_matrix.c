@@ -64,12 +64,10 @@ static double *values_of(const scores *s, int64_t id)
 }
 
 /* A row of calm_inspect_scores: block, job, algorithm, scheme, unit, metric, value, candidate. */
-static calm_status add_score(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status add_score(calm_ctx *ctx, void *user, const calm_value *v)
 {
     scores *s = user;
-    (void)ctx, (void)n, (void)names;
-    if (!v)
-        return CALM_OK;
+    (void)ctx;
     const char *unit = calm_value_as_string(&v[4]), *metric = calm_value_as_string(&v[5]);
     if (!unit || !metric || strcmp(unit, s->unit) != 0)
         return CALM_OK;
@@ -86,8 +84,8 @@ static calm_status read_scores(calm_ctx *ctx, const calm_inspection *in, const c
                                  {.type = CALM_VALUE_NULL}};
     out->unit = units->run.unit;
     CALM_TRY(list_ids(ctx, units, out));
-    return calm_store_query(ctx, in->store, calm_inspect_scores[0].sql, params, calm_inspect_scores[0].n_params,
-                            add_score, out);
+    return calm_store_each(ctx, in->store, calm_inspect_scores[0].sql, params, calm_inspect_scores[0].n_params,
+                           add_score, out);
 }
 
 /* Is a score shown?  Where all would be too many for a page, those that the rule reads and the common ones. */

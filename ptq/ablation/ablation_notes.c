@@ -110,14 +110,10 @@ typedef struct hook_rows {
     size_t room;
 } hook_rows;
 
-static calm_status add_hook(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+static calm_status add_hook(calm_ctx *ctx, void *user, const calm_value *values)
 {
     hook_rows *to = user;
     char *point;
-    (void)n;
-    (void)names;
-    if (!values)
-        return CALM_OK;
     CALM_TRY(CALM_GROW(ctx, to->keep, to->out->hooks, to->out->n_hooks, &to->room, to->out->n_hooks + 1));
     CALM_TRY(calm_strf(ctx, to->keep, &point, "%s", values[0].text));
     to->out->hooks[to->out->n_hooks++] =
@@ -135,7 +131,7 @@ static calm_status read_hooks(calm_ctx *ctx, const calm_run *p, calm_arena *keep
         "WHERE model_id = ?1 AND calibration_id = ?2 GROUP BY point ORDER BY point";
     const calm_value params[] = {calm_value_int(p->result.model_id), calm_value_int(p->result.calibration_id)};
     hook_rows to = {out, keep, 0};
-    return calm_store_query(ctx, p->in.store, sql, params, 2, add_hook, &to);
+    return calm_store_each(ctx, p->in.store, sql, params, 2, add_hook, &to);
 }
 
 /* Rows that scores were computed from, and rows that cka_drop left out.  All candidates of a job are scored on the

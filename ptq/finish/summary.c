@@ -103,14 +103,10 @@ static const char experts_sql[] = "SELECT block, replace(substr(job, instr(subst
                                   " FROM v_experts WHERE run = ?1 GROUP BY 1, 2, 3 ORDER BY 1, 2 DESC, 4 DESC";
 
 /* One row of experts_sql: two numbers next to texts, then counts. */
-static calm_status add_experts(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
+static calm_status add_experts(calm_ctx *ctx, void *user, const calm_value *values)
 {
     calm_table *table = user;
     (void)ctx;
-    (void)n;
-    (void)names;
-    if (!values)
-        return CALM_OK;
     CALM_CELLS(table, CALM_INT(values[0].integer), CALM_TEXT(values[1].text), CALM_TEXT(values[2].text),
                CALM_INT(values[3].integer), CALM_INT(values[4].integer), CALM_INT(values[5].integer));
     return CALM_OK;
@@ -124,7 +120,7 @@ static calm_status write_experts(calm_ctx *ctx, const calm_result *r, calm_text 
     if (!r->n_experts)
         return CALM_OK;
     calm_table_columns(&table, "#block|experts' job|algorithm|#experts|#fewest tokens|#most");
-    CALM_TRY(calm_store_query(ctx, r->store, experts_sql, &run, 1, add_experts, &table));
+    CALM_TRY(calm_store_each(ctx, r->store, experts_sql, &run, 1, add_experts, &table));
     CALM_TRY(calm_table_write(ctx, &table, 2, out));
     calm_text_printf(out,
                      "  \"rtn for X\": fewer than %zu tokens were routed to the expert, so X was not run on it\n\n",

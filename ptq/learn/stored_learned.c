@@ -30,13 +30,9 @@ static calm_status copy_digest(calm_ctx *ctx, const reading *r, const calm_value
 
 /* One candidate of a learned block; the first one of a block begins that.  v: number, key, digest and size of the
  * block's blob; then job, id, key, digest and size of the candidate's. */
-static calm_status take(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status take(calm_ctx *ctx, void *user, const calm_value *v)
 {
     reading *r = user;
-    (void)n;
-    (void)names;
-    if (!v)
-        return CALM_OK;
     const int64_t number = calm_value_as_int(&v[0]);
     const char *job = calm_value_as_string(&v[4]);
     if (number < 0 || (uint64_t)number >= r->n_blocks || !job)
@@ -68,14 +64,14 @@ calm_status calm_learned_of_store(calm_ctx *ctx, calm_store *store, int64_t run,
                  .n_blocks = calm_model_config(model)->n_blocks};
     const calm_value params[] = {calm_value_int(run), calm_value_int(tuned)};
     CALM_TRY(CALM_NEW(ctx, ctx->out, r.blocks, r.n_blocks));
-    CALM_TRY(calm_store_query(ctx, store,
-                              "SELECT b.number, d.key, d.blob, d.blob_bytes, j.name, k.id, k.key, k.blob, k.blob_bytes"
-                              " FROM run_learned l JOIN learned d ON d.id = l.learned_id"
-                              " JOIN block b ON b.id = d.block_id"
-                              " JOIN learned_candidate c ON c.learned_id = d.id"
-                              " JOIN candidate k ON k.id = c.candidate_id JOIN job j ON j.id = k.job_id"
-                              " WHERE l.run_id = ?1 AND (d.learner LIKE '" CALM_TUNER "@%') = ?2"
-                              " ORDER BY b.number, j.position", params, 2, take, &r));
+    CALM_TRY(calm_store_each(ctx, store,
+                             "SELECT b.number, d.key, d.blob, d.blob_bytes, j.name, k.id, k.key, k.blob, k.blob_bytes"
+                             " FROM run_learned l JOIN learned d ON d.id = l.learned_id"
+                             " JOIN block b ON b.id = d.block_id"
+                             " JOIN learned_candidate c ON c.learned_id = d.id"
+                             " JOIN candidate k ON k.id = c.candidate_id JOIN job j ON j.id = k.job_id"
+                             " WHERE l.run_id = ?1 AND (d.learner LIKE '" CALM_TUNER "@%') = ?2"
+                             " ORDER BY b.number, j.position", params, 2, take, &r));
     /* A block is learned as a whole: one with any job has all that are quantized. */
     for (size_t b = 0; b < r.n_blocks; b++)
         for (size_t j = r.layout->block_begin[b]; r.blocks[b] && j < r.layout->block_begin[b + 1]; j++)

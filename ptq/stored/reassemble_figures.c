@@ -38,13 +38,11 @@ static void take_trial(const calm_value *v, bool more, calm_result *r, calm_tria
 /* The figures of an evaluation that the run used: the guard's to the trial of that name; on the test text those of the
  * float model and of the result.  A name that is no trial is left out: an older calm may have measured plans that this
  * one does not. */
-static calm_status take_evaluation(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status take_evaluation(calm_ctx *ctx, void *user, const calm_value *v)
 {
     calm_result *r = user;
-    const char *subject = v ? calm_value_as_string(&v[0]) : NULL, *role = v ? calm_value_as_string(&v[15]) : NULL;
+    const char *subject = calm_value_as_string(&v[0]), *role = calm_value_as_string(&v[15]);
     (void)ctx;
-    (void)n;
-    (void)names;
     if (!subject || !role)
         return CALM_OK;
     const bool more = strcmp(role, "guard_more") == 0;
@@ -63,13 +61,11 @@ static calm_status take_evaluation(calm_ctx *ctx, void *user, size_t n, const ch
 }
 
 /* One window of the result on the test text; the float model's divergence from itself is 0 in each. */
-static calm_status take_window(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status take_window(calm_ctx *ctx, void *user, const calm_value *v)
 {
     calm_result *r = user;
     (void)ctx;
-    (void)n;
-    (void)names;
-    if (!v || v[0].integer < 0 || (size_t)v[0].integer >= r->eval.n)
+    if (v[0].integer < 0 || (size_t)v[0].integer >= r->eval.n)
         return CALM_OK;
     calm_eval_window *window = &r->eval_result.predictions.windows[v[0].integer];
     *window = (calm_eval_window){.tokens = (size_t)v[1].integer, .kl = calm_value_as_real(&v[2])};
@@ -89,20 +85,20 @@ static calm_status restore_windows(calm_ctx *ctx, calm_assembly *a)
                          (long long)a->run.id, r->eval.n);
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->eval_float.predictions.windows, r->eval.n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->eval_result.predictions.windows, r->eval.n));
-    return calm_store_query(ctx, a->in.store, "SELECT w.number, w.tokens, w.kl FROM evaluation_window w"
-                            " JOIN run_evaluation v ON v.evaluation_id = w.evaluation_id"
-                            " WHERE v.run_id = ?1 AND v.role = 'test' AND v.subject = ?2", params, 2, take_window, r);
+    return calm_store_each(ctx, a->in.store, "SELECT w.number, w.tokens, w.kl FROM evaluation_window w"
+                           " JOIN run_evaluation v ON v.evaluation_id = w.evaluation_id"
+                           " WHERE v.run_id = ?1 AND v.role = 'test' AND v.subject = ?2", params, 2, take_window, r);
 }
 
 calm_status calm_assembly_figures(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_value run = calm_value_int(a->run.id);
     /* With the names and differences that evaluations had in this run. */
-    CALM_TRY(calm_store_query(ctx, a->in.store,
-                              "SELECT v.subject, coalesce(v.delta_kl, v.delta_one_minus_cosine), v.delta_se, e.kl,"
-                              " e.ppl, e.top1, e.n_windows, e.id, e.window_tokens, e.kind = 'embeddings', e.error,"
-                              " e.cosine, e.cosine_min, e.spearman, e.pairs, v.role"
-                              " FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
-                              " WHERE v.run_id = ?1", &run, 1, take_evaluation, &a->result));
+    CALM_TRY(calm_store_each(ctx, a->in.store,
+                             "SELECT v.subject, coalesce(v.delta_kl, v.delta_one_minus_cosine), v.delta_se, e.kl,"
+                             " e.ppl, e.top1, e.n_windows, e.id, e.window_tokens, e.kind = 'embeddings', e.error,"
+                             " e.cosine, e.cosine_min, e.spearman, e.pairs, v.role"
+                             " FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
+                             " WHERE v.run_id = ?1", &run, 1, take_evaluation, &a->result));
     return restore_windows(ctx, a);
 }

@@ -165,13 +165,9 @@ static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const
 
 /* One candidate of the run.  Several runs share candidates, hence the names of the run's own recipe decide what an
  * entry is called. */
-static calm_status add_raw(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status add_raw(calm_ctx *ctx, void *user, const calm_value *v)
 {
     reading *r = user;
-    (void)n;
-    (void)names;
-    if (!v)
-        return CALM_OK;
     if (r->n_raw == r->raw_room)    /* the rows were counted before */
         return contradiction(ctx, r, "came while the store was read", calm_value_as_int(&v[0]));
     raw_row *raw = &r->raw[r->n_raw++];
@@ -212,13 +208,13 @@ static calm_status read_candidates(calm_ctx *ctx, reading *r)
                          r->run->reason ? r->run->reason : "");
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->raw, r->raw_room));
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->of_raw, r->raw_room));
-    return calm_store_query(ctx, r->store,
-                            "SELECT k.id, k.job_id, a.name, a.chain, k.scheme, k.key, k.failure, k.blob, k.blob_bytes,"
-                            " k.bits_per_weight"
-                            " FROM run_candidate rc CROSS JOIN candidate k ON k.id = rc.candidate_id"
-                            " CROSS JOIN algorithm a ON a.id = k.algorithm_id WHERE rc.run_id = ?1"
-                            " ORDER BY rc.candidate_id",
-                            &run, 1, add_raw, r);
+    return calm_store_each(ctx, r->store,
+                           "SELECT k.id, k.job_id, a.name, a.chain, k.scheme, k.key, k.failure, k.blob, k.blob_bytes,"
+                           " k.bits_per_weight"
+                           " FROM run_candidate rc CROSS JOIN candidate k ON k.id = rc.candidate_id"
+                           " CROSS JOIN algorithm a ON a.id = k.algorithm_id WHERE rc.run_id = ?1"
+                           " ORDER BY rc.candidate_id",
+                           &run, 1, add_raw, r);
 }
 
 /* Entries of one scheme side by side, in the order in which schemes and entries came; then their names, which have
@@ -276,13 +272,9 @@ static calm_status name_unit(calm_ctx *ctx, calm_unit unit, const char *block, c
 
 /* One job of the model, with the choice that the run made for it, if any.  Sizes become weights and bits: none may
  * be 0. */
-static calm_status add_job(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status add_job(calm_ctx *ctx, void *user, const calm_value *v)
 {
     reading *r = user;
-    (void)n;
-    (void)names;
-    if (!v)
-        return CALM_OK;
     /* The store may have the jobs of both layouts of a model; the run is about one of them. */
     const bool halved = calm_value_as_string(&v[2]) && (strcmp(v[2].text, "qk") == 0 || strcmp(v[2].text, "v") == 0);
     const bool whole = calm_value_as_string(&v[2]) && strcmp(v[2].text, "qkv") == 0;
@@ -328,16 +320,16 @@ static calm_status read_jobs(calm_ctx *ctx, reading *r)
     r->job_room = (size_t)calm_value_as_int(&count);
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->jobs, r->job_room));
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->choices, r->job_room));
-    return calm_store_query(ctx, r->store,
-                            "SELECT j.id, j.name, j.role, j.sublayer, b.name, b.number, j.out_features, j.in_features,"
-                            " x.crest_median, c.candidate_id, c.run_id IS NOT NULL, c.reason, c.advice, c.disagrees,"
-                            " b.id, j.position"
-                            " FROM block b CROSS JOIN job j ON j.block_id = b.id"
-                            " LEFT JOIN activation x ON x.model_id = ?1 AND x.calibration_id = ?3"
-                            " AND x.hook = j.input_hook"
-                            " LEFT JOIN choice c ON c.run_id = ?2 AND c.job_id = j.id"
-                            " WHERE b.model_id = ?1 ORDER BY b.number, j.position, j.id",
-                            params, 3, add_job, r);
+    return calm_store_each(ctx, r->store,
+                           "SELECT j.id, j.name, j.role, j.sublayer, b.name, b.number, j.out_features, j.in_features,"
+                           " x.crest_median, c.candidate_id, c.run_id IS NOT NULL, c.reason, c.advice, c.disagrees,"
+                           " b.id, j.position"
+                           " FROM block b CROSS JOIN job j ON j.block_id = b.id"
+                           " LEFT JOIN activation x ON x.model_id = ?1 AND x.calibration_id = ?3"
+                           " AND x.hook = j.input_hook"
+                           " LEFT JOIN choice c ON c.run_id = ?2 AND c.job_id = j.id"
+                           " WHERE b.model_id = ?1 ORDER BY b.number, j.position, j.id",
+                           params, 3, add_job, r);
 }
 
 /* Where a job stands, sorted by its id for finding: ids are in the order in which jobs were first put, which is any. */
@@ -429,13 +421,9 @@ static calm_status check_complete(calm_ctx *ctx, const reading *r)
 /* ---- scores ---- */
 
 /* One score; both lists rise by candidate, so that `at` only moves forward. */
-static calm_status add_score(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *v)
+static calm_status add_score(calm_ctx *ctx, void *user, const calm_value *v)
 {
     reading *r = user;
-    (void)n;
-    (void)names;
-    if (!v)
-        return CALM_OK;
     while (r->at < r->n_raw && r->raw[r->at].cell.id < calm_value_as_int(&v[0]))
         r->at++;
     if (r->at == r->n_raw || r->raw[r->at].cell.id != calm_value_as_int(&v[0]) || !calm_value_as_string(&v[1]))
@@ -463,11 +451,11 @@ static calm_status read_scores(calm_ctx *ctx, reading *r)
                                r->gradient ? CALM_SCORE_GRADIENT_KL : CALM_SCORE_PROBE_KL);
     const calm_value params[] = {calm_value_int(r->run->id), calm_value_text(calm_unit_name(r->query->unit)),
                                  calm_value_text(metric), calm_value_text(r->tie), calm_value_text(r->probe)};
-    return calm_store_query(ctx, r->store,
-                            "SELECT rc.candidate_id, s.metric, s.value FROM run_candidate rc CROSS JOIN score s"
-                            " ON s.candidate_id = rc.candidate_id WHERE rc.run_id = ?1 AND s.unit = ?2"
-                            " AND s.metric IN (?3, ?4, ?5) ORDER BY rc.candidate_id",
-                            params, 5, add_score, r);
+    return calm_store_each(ctx, r->store,
+                           "SELECT rc.candidate_id, s.metric, s.value FROM run_candidate rc CROSS JOIN score s"
+                           " ON s.candidate_id = rc.candidate_id WHERE rc.run_id = ?1 AND s.unit = ?2"
+                           " AND s.metric IN (?3, ?4, ?5) ORDER BY rc.candidate_id",
+                           params, 5, add_score, r);
 }
 
 /* ---- all of it ---- */
