@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cka/products.h"
+#include "ptq/base/array.h"
 #include "ptq/base/scope.h"
 #include "ptq/base/simd.h"
 
@@ -112,17 +113,11 @@ static calm_status not_finite(calm_ctx *ctx, const char *what, const float *row,
 
 /* ---- the float output ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Median of n values; `sorted` [n] is a temporary. */
 static double median(const double *x, size_t n, double *sorted)
 {
     memcpy(sorted, x, n * sizeof *x);
-    qsort(sorted, n, sizeof *sorted, compare_doubles);
+    qsort(sorted, n, sizeof *sorted, calm_compare_doubles);
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 

@@ -4,11 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int compare_seconds(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+#include "ptq/base/array.h"
 
 static double quantile(const double *sorted, size_t n, double q)
 {
@@ -19,7 +15,7 @@ static double quantile(const double *sorted, size_t n, double q)
 
 calm_timing calm_timing_of(double *seconds, size_t n)
 {
-    qsort(seconds, n, sizeof *seconds, compare_seconds);
+    qsort(seconds, n, sizeof *seconds, calm_compare_doubles);
     const double median = quantile(seconds, n, 0.5), middle = quantile(seconds, n, 0.75) - quantile(seconds, n, 0.25);
     return (calm_timing){median, middle > 0 ? middle / median : 0, n};
 }

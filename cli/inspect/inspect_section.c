@@ -158,6 +158,13 @@ void calm_inspection_clear(calm_inspection *in)
     in->n_sections = 0;
 }
 
+void calm_inspection_close(calm_inspection *in)
+{
+    calm_store_rollback(in->store);
+    calm_inspection_clear(in);
+    calm_store_close(in->store);
+}
+
 calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char **out)
 {
     CALM_SCOPED_TEXT(shown);

@@ -130,20 +130,13 @@ static calm_status fill(calm_ctx *ctx, const view *shown, calm_inspection *in)
     return calm_inspect_fill(ctx, in, shown->lists ? shown->lists : select, params);
 }
 
-static void close_inspection(calm_inspection *in)
-{
-    calm_store_rollback(in->store);
-    calm_inspection_clear(in);
-    calm_store_close(in->store);
-}
-
 calm_status calm_inspect_store(calm_ctx *ctx, const char *path, const calm_inspect_query *query)
 {
     const view *shown;
     calm_store *store;
     CALM_TRY(find_view(ctx, path, query, &shown));
     CALM_TRY(calm_store_open(ctx, path, NULL, &store));
-    CALM_SCOPED(calm_inspection, close_inspection) in = {.query = query, .store = store};
+    CALM_SCOPED(calm_inspection, calm_inspection_close) in = {.query = query, .store = store};
     /* All queries of a view see one moment of a store that is being written. */
     CALM_TRY(calm_store_begin(ctx, store));
     CALM_TRY(find_runs(ctx, shown, &in));

@@ -69,6 +69,9 @@ calm_status calm_inspect_print_sections(calm_ctx *ctx, calm_inspection *in, bool
 /* Release the sections. */
 void calm_inspection_clear(calm_inspection *in);
 
+/* The same; end the reading of the store and close it. */
+void calm_inspection_close(calm_inspection *in);
+
 /* The form of a stored text that may stand in a message or on a terminal, in ctx->out. */
 calm_status calm_inspect_printable(calm_ctx *ctx, const char *text, const char **out);
 

@@ -179,13 +179,6 @@ static calm_status add_run(calm_ctx *ctx, calm_inspection *in, calm_json *out)
 
 /* ---- the store ---- */
 
-static void close_inspection(calm_inspection *in)
-{
-    calm_store_rollback(in->store);
-    calm_inspection_clear(in);
-    calm_store_close(in->store);
-}
-
 /* The runs that words [n] name, in runs [1 + n] with a 0 behind them; n 0: the newest. */
 static calm_status find_runs(calm_ctx *ctx, calm_store *store, const char *const *words, size_t n, int64_t *runs)
 {
@@ -232,7 +225,7 @@ calm_status calm_report_page_collect(calm_ctx *ctx, const char *path, const char
     *out = NULL;
     CALM_TRY(CALM_NEW(ctx, ctx->out, runs, n + 2));
     CALM_TRY(calm_store_open(ctx, path, NULL, &store));
-    CALM_SCOPED(calm_inspection, close_inspection) in = {.query = &query, .store = store};
+    CALM_SCOPED(calm_inspection, calm_inspection_close) in = {.query = &query, .store = store};
     /* All queries see one moment of a store that is being written. */
     CALM_TRY(calm_store_begin(ctx, store));
     CALM_TRY(find_runs(ctx, store, words, n, runs));

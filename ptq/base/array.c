@@ -22,3 +22,9 @@ calm_status calm_array_grow(calm_ctx *ctx, calm_arena *arena, void *array, size_
     *capacity = wanted;
     return CALM_OK;
 }
+
+int calm_compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}

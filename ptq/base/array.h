@@ -20,4 +20,7 @@ calm_status calm_array_grow(calm_ctx *ctx, calm_arena *arena, void *array, size_
 #define CALM_GROW(ctx, arena, ptr, used, capacity, need)                                                               \
     calm_array_grow((ctx), (arena), &(ptr), (used), (capacity), (need), sizeof *(ptr), #ptr)
 
+/* For qsort: doubles in rising order. */
+int calm_compare_doubles(const void *a, const void *b);
+
 #endif

@@ -101,6 +101,12 @@ bool calm_text_ends_with(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
+const char *calm_text_last_word(const char *text)
+{
+    const char *dot = strrchr(text, '.');
+    return dot ? dot + 1 : text;
+}
+
 bool calm_text_listed(const char *list, char separator, const char *word)
 {
     const size_t length = strlen(word);

@@ -38,6 +38,9 @@ const char *calm_nearest(const char *word, const char *const *names, size_t n);
 /* Is `end` the end of `text`, or all of it? */
 bool calm_text_ends_with(const char *text, const char *end);
 
+/* "up_proj" of "mlp.up_proj": what is behind the last dot. */
+const char *calm_text_last_word(const char *text);
+
 /* Is `word` one of the words of `list`, which are joined by `separator`?  Of NULL there are none. */
 bool calm_text_listed(const char *list, char separator, const char *word);
 

@@ -1,6 +1,7 @@
 /* Check: what engines fuse must be of one scheme - q, k, v; gate, up; all experts of a layer. */
 #include <string.h>
 
+#include "ptq/base/text.h"
 #include "ptq/check/check_state.h"
 #include "ptq/model/kind.h"
 
@@ -11,16 +12,10 @@ static size_t experts_stem(const char *name)
     return at && at[9] >= '0' && at[9] <= '9' ? (size_t)(at - name) : 0;
 }
 
-static const char *last_word(const char *module)
-{
-    const char *dot = strrchr(module, '.');
-    return dot ? dot + 1 : module;
-}
-
 /* The fusion that a module is part of, by its name; NULL: none. */
 static const calm_fusion *fusion_of(const char *module)
 {
-    const char *last = last_word(module);
+    const char *last = calm_text_last_word(module);
     const calm_fusion *with;
     for (size_t f = 0; (with = calm_fusion_at(f)); f++)
         for (size_t i = 0; i < CALM_FUSED_PARTS && with->parts[i]; i++)
@@ -36,7 +31,7 @@ bool calm_check_is_fused(const char *module)
 
 bool calm_check_is_fused_part(const char *module)
 {
-    const char *last = last_word(module);
+    const char *last = calm_text_last_word(module);
     const calm_fusion *with;
     for (size_t f = 0; (with = calm_fusion_at(f)); f++)
         if (with->fused && strcmp(last, with->fused) == 0)
@@ -57,7 +52,7 @@ calm_status calm_check_first_part(calm_checking *c, const calm_check_module *mod
     if (!with)
         return CALM_OK;
     CALM_SCOPED_SCRATCH(c->ctx);
-    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%.*s%s", (int)(last_word(module->name) - module->name),
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%.*s%s", (int)(calm_text_last_word(module->name) - module->name),
                        module->name, with->parts[0]));
     const calm_check_module *first = calm_check_find_module(c, name);
     *out = first != module ? first : NULL;
@@ -67,7 +62,7 @@ calm_status calm_check_first_part(calm_checking *c, const calm_check_module *mod
 calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out, size_t *part)
 {
     const calm_fusion *with = fusion_of(module->name);
-    const size_t parent = (size_t)(last_word(module->name) - module->name);
+    const size_t parent = (size_t)(calm_text_last_word(module->name) - module->name);
     size_t last = 0;    /* rows of the last part that is there */
     char *name;
     *out = module->out;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/base/array.h"
 #include "ptq/base/scope.h"
 
 const double calm_eval_shares[] = {
@@ -13,19 +14,13 @@ const double calm_eval_shares[] = {
 #undef CALM_EVAL_SHARE
 };
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static calm_status find_quantiles(calm_ctx *ctx, const double *kl, size_t n, calm_eval_detail *out)
 {
     CALM_SCOPED_SCRATCH(ctx);
     double *sorted;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sorted, n ? n : 1));
     memcpy(sorted, kl, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_value);
+    qsort(sorted, n, sizeof *sorted, calm_compare_doubles);
     /* A value that occurs, not one between two: with few tokens the tail would be made up. */
     for (size_t q = 0; q < CALM_N_EVAL_QUANTILES; q++)
         out->quantile[q] = n ? sorted[(size_t)ceil(calm_eval_shares[q] * (double)n) - 1] : NAN;

@@ -12,6 +12,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/base/file.h"
+#include "ptq/base/scope.h"
 #include "ptq/tensor/dtype.h"
 
 #define CALM_MAX_DIMS 8
@@ -59,6 +60,13 @@ typedef struct calm_safetensors calm_safetensors;
  * expected, found. */
 calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out);
 void calm_safetensors_close(calm_safetensors *set);
+
+/* For scopes: `calm_safetensors *name = NULL` that is closed at their end. */
+#define CALM_SCOPED_SAFETENSORS(name) CALM_SCOPED(calm_safetensors *, calm_safetensors_leave) name = NULL
+static inline void calm_safetensors_leave(calm_safetensors **set)
+{
+    calm_safetensors_close(*set);
+}
 
 /* Log a warning for each way in which the index and the files differ.  For callers that have found all they need. */
 void calm_safetensors_log_index(calm_ctx *ctx, const calm_safetensors *set);

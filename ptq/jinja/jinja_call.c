@@ -15,6 +15,14 @@ const calm_jinja_builtin *calm_jinja_find_builtin(const calm_jinja_builtin *tabl
 
 /* ---- arguments ---- */
 
+const calm_jinja_value *calm_jinja_named(const calm_jinja_args *args, const char *name)
+{
+    for (size_t i = 0; i < args->n_named; i++)
+        if (strcmp(args->names[i], name) == 0)
+            return &args->named[i];
+    return NULL;
+}
+
 /* The next name of a list with blanks; its length, 0 at the end. */
 static size_t next_name(const char **at, const char **name)
 {

@@ -57,6 +57,9 @@ calm_status calm_jinja_replace(calm_jinja_run *run, calm_jinja_string s, calm_ji
 /* str.splitlines() without ends of lines: the next line from *at on, false at the end. */
 bool calm_jinja_next_line(calm_jinja_string s, size_t *at, calm_jinja_string *line);
 
+/* The argument that is given by this name; NULL: none is. */
+const calm_jinja_value *calm_jinja_named(const calm_jinja_args *args, const char *name);
+
 /* An argument of a type, or the fallback where it is not given or none. */
 calm_status calm_jinja_int_argument(calm_jinja_run *run, calm_jinja_value v, int64_t fallback, int64_t *out);
 calm_status calm_jinja_string_argument(calm_jinja_run *run, calm_jinja_value v, const char *fallback,

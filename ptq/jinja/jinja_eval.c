@@ -139,20 +139,12 @@ static calm_status eval_applied(calm_jinja_run *run, const calm_jinja_node *node
 
 /* ---- calls ---- */
 
-static const calm_jinja_value *find_named(const calm_jinja_args *args, const char *name)
-{
-    for (size_t i = 0; i < args->n_named; i++)
-        if (strcmp(args->names[i], name) == 0)
-            return &args->named[i];
-    return NULL;
-}
-
 /* Set the parameters of a macro in its scope; those that are not given have their defaults. */
 static calm_status set_parameters(calm_jinja_run *run, const calm_jinja_macro *macro, const calm_jinja_args *args)
 {
     size_t i = 0, used = 0;
     for (const calm_jinja_node *p = macro->node->items; p; p = p->next, i++) {
-        const calm_jinja_value *by_name = find_named(args, p->name);
+        const calm_jinja_value *by_name = calm_jinja_named(args, p->name);
         calm_jinja_value value = calm_jinja_undefined(p->name);
         used += by_name != NULL;
         if (i < args->n && by_name)

@@ -163,19 +163,11 @@ static calm_status read_name(calm_jinja_run *run, calm_jinja_value v, char name[
     return CALM_OK;
 }
 
-static const calm_jinja_value *named(const calm_jinja_args *args, const char *name)
-{
-    for (size_t i = 0; i < args->n_named; i++)
-        if (strcmp(args->names[i], name) == 0)
-            return &args->named[i];
-    return NULL;
-}
-
 /* map("filter", ...), map(attribute="name", default=...). */
 FILTER(filter_map)
 {
     const calm_jinja_list *list;
-    const calm_jinja_value *attribute = named(args, "attribute"), *missing = named(args, "default");
+    const calm_jinja_value *attribute = calm_jinja_named(args, "attribute"), *missing = calm_jinja_named(args, "default");
     calm_jinja_value *values = NULL, one;
     calm_jinja_args call = {0};
     char name[64];

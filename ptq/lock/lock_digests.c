@@ -15,12 +15,6 @@ typedef char calm_digest[CALM_SHA256_HEX];
 
 /* ---- tensors ---- */
 
-/* For scopes. */
-static void close_set(calm_safetensors **set)
-{
-    calm_safetensors_close(*set);
-}
-
 /* Digests of all tensors of a set by name, the member "tensors" of `out`. */
 static calm_status hash_set(calm_ctx *ctx, const calm_safetensors *set, calm_json *out)
 {
@@ -37,7 +31,7 @@ static calm_status hash_set(calm_ctx *ctx, const calm_safetensors *set, calm_jso
 /* The same of a directory.  Its files are mapped, so that nothing is read twice into memory. */
 static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
 {
-    CALM_SCOPED(calm_safetensors *, close_set) set = NULL;
+    CALM_SCOPED_SAFETENSORS(set);
     CALM_TRY(calm_safetensors_open(ctx, dir, &set));
     return hash_set(ctx, set, out);
 }

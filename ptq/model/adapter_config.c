@@ -114,16 +114,10 @@ void calm_adapter_config_close(calm_adapter_config *config)
 
 /* ---- patterns ---- */
 
-/* For scopes. */
-static void release(calm_regex **regex)
-{
-    calm_regex_free(*regex);
-}
-
 /* The module's name, or the end of it behind a dot, as PEFT's get_pattern_key. */
 static calm_status matches(calm_ctx *ctx, const char *path, const char *key, const char *module, bool *found)
 {
-    CALM_SCOPED(calm_regex *, release) regex = NULL;
+    CALM_SCOPED_REGEX(regex);
     char *pattern;
     /* Limited: the file is of somebody else. */
     CALM_TRY(calm_strf(ctx, ctx->scratch, &pattern, "^(.*\\.)?(%s)$", key));

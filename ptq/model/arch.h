@@ -206,7 +206,7 @@ const char *calm_arch_model_types(const calm_arch *arch);
 /* Find by class name; when that is NULL by model type; NULL when unknown. */
 const calm_arch *calm_arch_find(const char *class_name, const char *model_type);
 
-/* Prefix `index` of the family's tensor names, [*n], with no end of text behind it; NULL: it has no more. */
+/* Prefix `index` of the family's tensor names, [*n] characters; NULL: it has no more. */
 const char *calm_arch_prefix(const calm_arch *arch, size_t index, size_t *n);
 
 /* What follows "<prefix><blocks>." in a tensor's name, which begins with the number of its block; NULL: it is outside. */

@@ -7,17 +7,11 @@
  * Reference: arXiv 2408.00118; transformers' modeling_gemma2.py. */
 #include "ptq/model/gemma.h"
 
-static bool even(size_t block, int64_t pattern)
-{
-    (void)pattern;
-    return block % 2 == 0;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     CALM_TRY(calm_gemma_read(ctx, path, root, 50, 30, config));
     /* The list of layer types, which newer configs have, wins over the pattern. */
-    return calm_config_windows(ctx, path, root, 4096, even, 0, config);
+    return calm_config_windows(ctx, path, root, 4096, calm_slides_every_other, 0, config);
 }
 
 static const calm_names names = {CALM_GEMMA_NAMES};

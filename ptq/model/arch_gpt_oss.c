@@ -4,13 +4,6 @@
  * Reference: arXiv 2508.10925; transformers' modeling_gpt_oss.py. */
 #include "ptq/model/arch.h"
 
-/* Where "layer_types" is absent. */
-static bool slides(size_t block, int64_t pattern)
-{
-    (void)pattern;
-    return block % 2 == 0;
-}
-
 static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     bool bias;
@@ -43,7 +36,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     config->glu_limit = (float)limit;
     config->glu_alpha = (float)alpha;
     CALM_TRY(check_rope(ctx, path, root));
-    return calm_config_windows(ctx, path, root, 128, slides, 0, config);
+    return calm_config_windows(ctx, path, root, 128, calm_slides_every_other, 0, config);
 }
 
 static const calm_names names = {CALM_USUAL_MODULES,

@@ -257,6 +257,12 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
     return CALM_OK;
 }
 
+bool calm_slides_every_other(size_t block, int64_t pattern)
+{
+    (void)pattern;
+    return block % 2 == 0;
+}
+
 bool calm_slides_between(size_t block, int64_t pattern)
 {
     return (block + 1) % (size_t)pattern != 0;

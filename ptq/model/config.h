@@ -236,6 +236,9 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
 /* For `slides`: every block does. */
 bool calm_slides_always(size_t block, int64_t pattern);
 
+/* The first block and every other one do. */
+bool calm_slides_every_other(size_t block, int64_t pattern);
+
 /* All but every pattern-th block slide. */
 bool calm_slides_between(size_t block, int64_t pattern);
 

@@ -140,13 +140,6 @@ static calm_gguf_form form_in(const calm_gguf_arch *as, calm_gguf_form form)
     return (turns && !(as && as->permuted)) || (tiles && !(as && as->tiled)) ? CALM_GGUF_AS_IS : form;
 }
 
-/* "up_proj" of "mlp.up_proj". */
-static const char *last_word(const char *module)
-{
-    const char *dot = strrchr(module, '.');
-    return dot ? dot + 1 : module;
-}
-
 /* Nothing to add for a module that the family has not. */
 static void add(word *words, size_t *n, const char *module, const char *name)
 {
@@ -176,7 +169,7 @@ static void add_role(const calm_arch *arch, const calm_gguf_arch *as, const calm
     if (own && role->many && names->moe.experts)
         words[(*n)++] = (word){.parent = names->moe.experts, .module = own, .word = role->many, .experts = true};
     if (module && role->shared && names->moe.shared && as && as->experts)
-        words[(*n)++] = (word){.parent = names->moe.shared, .module = last_word(module), .word = role->shared,
+        words[(*n)++] = (word){.parent = names->moe.shared, .module = calm_text_last_word(module), .word = role->shared,
                                .form = form_in(as, role->form)};
 }
 

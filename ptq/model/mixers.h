@@ -60,7 +60,7 @@ calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json 
 
 /* Defaults that both share. */
 #define CALM_LFM2_DEFAULTS                                                                                             \
-    .qk_norm = CALM_QK_NORM_HEAD, .default_tied = true, .default_kv_heads = 8,      \
-    .default_positions = 128000, .default_rope_theta = 1000000.0, .eps_key = "norm_eps", .default_eps = 1e-5
+    .qk_norm = CALM_QK_NORM_HEAD, .default_tied = true, .default_kv_heads = 8, .default_positions = 128000,            \
+    .default_rope_theta = 1000000.0, .eps_key = "norm_eps", .default_eps = 1e-5
 
 #endif

@@ -5,12 +5,6 @@
 
 #include "ptq/text/regex.h"
 
-/* For scopes. */
-static void release(calm_regex **regex)
-{
-    calm_regex_free(*regex);
-}
-
 /* As a mistake of the user, whatever the expression's fault is. */
 static calm_status refuse(calm_ctx *ctx)
 {
@@ -24,7 +18,7 @@ static calm_status refuse(calm_ctx *ctx)
 static calm_status match_pattern(calm_ctx *ctx, const char *pattern, const char *const *names, size_t n, bool *matched,
                                  bool *any)
 {
-    CALM_SCOPED(calm_regex *, release) regex = NULL;
+    CALM_SCOPED_REGEX(regex);
     /* Limited: the pattern may be of a recipe that somebody else wrote. */
     CALM_TRY(calm_regex_new(ctx, "`keep_float`", pattern, strlen(pattern), &regex));
     calm_regex_limit(regex, CALM_NAME_STEPS);

@@ -127,17 +127,11 @@ static calm_status check_names(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-/* For scopes. */
-static void close_set(calm_safetensors **set)
-{
-    calm_safetensors_close(*set);
-}
-
 /* The layer's tensors, checked; with `load` read into ctx->out. */
 static calm_status open_dense(calm_ctx *ctx, calm_pooling_step *step, bool load)
 {
     const size_t shape[2] = {step->out, step->in};
-    CALM_SCOPED(calm_safetensors *, close_set) set = NULL;
+    CALM_SCOPED_SAFETENSORS(set);
     float *values;
     CALM_TRY(calm_safetensors_open(ctx, step->dir, &set));
     for (int bias = 0; bias <= step->biased; bias++) {

@@ -2,13 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "ptq/base/array.h"
 #include "ptq/recipe/recipe_impl.h"
-
-static int compare_numbers(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* The size of the one file that is written. */
 static calm_status resolve_size(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
@@ -46,7 +41,7 @@ calm_status calm_recipe_resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *s
         recipe->budgets[recipe->n_budgets++] = INFINITY;
     /* qsort takes no NULL, which an empty list is. */
     if (budgets->n)
-        qsort(recipe->budgets, budgets->n, sizeof *recipe->budgets, compare_numbers);
+        qsort(recipe->budgets, budgets->n, sizeof *recipe->budgets, calm_compare_doubles);
     return CALM_OK;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ptq/base/message.h"
+#include "ptq/base/text.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/module_words.h"
 #include "ptq/state/inputs.h"
@@ -31,18 +32,12 @@ static calm_status list_modules(calm_ctx *ctx, const calm_inputs *in, const char
     return CALM_OK;
 }
 
-static const char *base_name(const char *module)
-{
-    const char *dot = strrchr(module, '.');
-    return dot ? dot + 1 : module;
-}
-
 static calm_status refuse(calm_ctx *ctx, const char *word, const char *const *names, size_t n)
 {
     char hint[CALM_HINT_MAX];
     if (isupper((unsigned char)word[0]) && !strchr(word, '.'))
         return calm_fail(ctx, CALM_EARG, "`keep_float` %s: a class of modules is no name here; give modules' names as "
-                         "%s, or a pattern as re:.*%s", word, names[0], base_name(names[0]));
+                         "%s, or a pattern as re:.*%s", word, names[0], calm_text_last_word(names[0]));
     return calm_fail(ctx, CALM_EARG, "`keep_float` %s: no module of the model has that name%s; they are like %s", word,
                      strncmp(word, "re:", 3) == 0 ? "" : calm_did_you_mean(hint, word, names, n), names[0]);
 }

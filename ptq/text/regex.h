@@ -44,7 +44,12 @@ void calm_regex_limit(calm_regex *regex, uint32_t steps);
 calm_status calm_matcher_new(calm_ctx *ctx, const calm_regex *regex, calm_matcher **out);
 void calm_matcher_free(calm_matcher *matcher);
 
-/* For scopes: `calm_matcher *name = NULL` that is freed at their end. */
+/* For scopes: `calm_regex *name = NULL`, or a matcher, that is freed at their end. */
+#define CALM_SCOPED_REGEX(name) CALM_SCOPED(calm_regex, calm_regex_release) *name = NULL
+static inline void calm_regex_release(calm_regex **regex)
+{
+    calm_regex_free(*regex);
+}
 #define CALM_SCOPED_MATCHER(name) CALM_SCOPED(calm_matcher, calm_matcher_release) *name = NULL
 static inline void calm_matcher_release(calm_matcher **matcher)
 {
