@@ -533,7 +533,7 @@ typedef calm_status calm_store_row_fn(calm_ctx *ctx, void *user, size_t n, const
 calm_status calm_store_query(calm_ctx *ctx, calm_store *store, const char *sql, const calm_value *params,
                              size_t n_params, calm_store_row_fn *fn, void *user);
 
-/* The same for a caller that knows the columns: `fn` receives the values of each row, and is not called before the first. */
+/* The same for a caller that knows the columns: `fn` receives the values of each row, and nothing before the first. */
 typedef calm_status calm_store_each_fn(calm_ctx *ctx, void *user, const calm_value *values);
 calm_status calm_store_each(calm_ctx *ctx, calm_store *store, const char *sql, const calm_value *params,
                             size_t n_params, calm_store_each_fn *fn, void *user);

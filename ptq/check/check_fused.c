@@ -52,8 +52,8 @@ calm_status calm_check_first_part(calm_checking *c, const calm_check_module *mod
     if (!with)
         return CALM_OK;
     CALM_SCOPED_SCRATCH(c->ctx);
-    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%.*s%s", (int)(calm_text_last_word(module->name) - module->name),
-                       module->name, with->parts[0]));
+    const size_t parent = (size_t)(calm_text_last_word(module->name) - module->name);
+    CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &name, "%.*s%s", (int)parent, module->name, with->parts[0]));
     const calm_check_module *first = calm_check_find_module(c, name);
     *out = first != module ? first : NULL;
     return CALM_OK;

@@ -167,7 +167,8 @@ static calm_status read_name(calm_jinja_run *run, calm_jinja_value v, char name[
 FILTER(filter_map)
 {
     const calm_jinja_list *list;
-    const calm_jinja_value *attribute = calm_jinja_named(args, "attribute"), *missing = calm_jinja_named(args, "default");
+    const calm_jinja_value *attribute = calm_jinja_named(args, "attribute");
+    const calm_jinja_value *missing = calm_jinja_named(args, "default");
     calm_jinja_value *values = NULL, one;
     calm_jinja_args call = {0};
     char name[64];

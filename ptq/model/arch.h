@@ -209,7 +209,7 @@ const calm_arch *calm_arch_find(const char *class_name, const char *model_type);
 /* Prefix `index` of the family's tensor names, [*n] characters; NULL: it has no more. */
 const char *calm_arch_prefix(const calm_arch *arch, size_t index, size_t *n);
 
-/* What follows "<prefix><blocks>." in a tensor's name, which begins with the number of its block; NULL: it is outside. */
+/* What follows "<prefix><blocks>." in a tensor's name, the number of its block first; NULL: it is outside. */
 const char *calm_arch_in_block(const calm_arch *arch, const char *prefix, const char *tensor);
 
 /* Have its norms a bias? */

@@ -31,7 +31,8 @@ static const wrapper wrappers[] = {
     {"Gemma3nForConditionalGeneration", "gemma3n", .inner = "gemma3n_text", .heads = 8, .vocab = 262400},
     {"Gemma4ForConditionalGeneration", "gemma4", .inner = "gemma4_text", .heads = 8, .vocab = 262144},
     {"Mistral3ForConditionalGeneration", "mistral3", .inner = "mistral"},
-    {"Llama4ForConditionalGeneration", "llama4", .inner = "llama4_text", .heads = 40, .vocab = 202048, .inner_head = true},
+    {"Llama4ForConditionalGeneration", "llama4", .inner = "llama4_text", .heads = 40, .vocab = 202048,
+     .inner_head = true},
     {"LlavaForConditionalGeneration", "llava", .inner = "llama"},
 };
 
