@@ -43,7 +43,7 @@ typedef struct calm_capture_options {
                                * by, next to the number of an expert's; one NULL or all: nothing      */
     bool crosses;             /* with it: collect X^T Y of those jobs, Y their inputs there          */
     calm_times *times;        /* of the caller, in its stage forward: products of Gram matrices of all rows are
-                               * counted as CALM_TIME_GRAM; NULL: not counted                          */
+                               * counted as CALM_TIME_GRAM, loading of experts as CALM_TIME_READ; NULL: not counted */
 } calm_capture_options;
 
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)

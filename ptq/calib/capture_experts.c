@@ -164,6 +164,14 @@ static calm_status new_results(calm_ctx *ctx, const calm_block *block, expert_st
     return CALM_OK;
 }
 
+/* Its weights, in ctx->out. */
+static calm_status load(calm_ctx *ctx, const calm_block *block, size_t expert, const calm_capture_options *options,
+                        calm_weight weight[CALM_N_ROLES])
+{
+    CALM_SCOPED_TIME(options->times, CALM_TIME_READ);
+    return block->moe.load(block->moe.user, ctx, block->index, expert, weight);
+}
+
 /* A loader that hands out what was loaded already. */
 static calm_status hand_out(void *user, calm_ctx *ctx, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
 {
@@ -191,7 +199,7 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
                      tokens = routing->begin[expert + 1] - routing->begin[expert];
         /* Here, one after the other, and not in the workers: results and weights go to ctx->out, which workers do not
          * have. */
-        CALM_TRY(block->moe.load(block->moe.user, ctx, block->index, expert, state.weight[i]));
+        CALM_TRY(load(ctx, block, expert, options, state.weight[i]));
         out[i] = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = (long)expert, .weight = state.weight[i],
                                 .rows = tokens - held, .tokens = tokens};
         state.experts[i] = (expert_state){.out = &out[i], .options = options, .batch = batch, .held = held,

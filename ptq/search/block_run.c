@@ -371,6 +371,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
                                           .score_windows = calm_inputs_scored_windows(&p->in),
                                           .score_tokens = p->in.score_tokens,
                                           .held_windows = calm_inputs_held_windows(&p->in),
+                                          .times = &p->result.times,
                                           .factors = factors_of(run)};
     calm_capture *captures;
     calm_captured *captured;
