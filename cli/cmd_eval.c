@@ -214,7 +214,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     char *path;
     CALM_TRY(check(ctx, o));
     CALM_TRY(calm_kernels_pin(ctx, NULL));
-    ctx->ints = ctx->int_attention = !o->exact_float;
+    ctx->ints = !o->exact_float;
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));
     CALM_TRY(find_tokenizer(ctx, named.dir, reference_named.dir, &path));

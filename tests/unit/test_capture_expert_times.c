@@ -32,6 +32,7 @@ TEST(loading_is_reading)
     const double read = times.stage[CALM_TIME_READ].wall, other = times.stage[CALM_TIME_OTHER].wall;
     ck_assert(read > 0 && other > 0 && calm_times_sum(&times).wall == read + other);
     ck_assert_int_eq(times.now, CALM_TIME_OTHER);
+    calm_model_close(model);
 }
 END_OF_TEST
 
