@@ -250,6 +250,17 @@ static calm_status keep_plains(calm_ctx *ctx, opening *o)
     return keep_values(ctx, block->config->n_heads * CALM_DISTANCE_WIDTH, &block->distance);
 }
 
+/* What follows the sublayers, none of which is learned. */
+static calm_status keep_tail(calm_ctx *ctx, opening *o)
+{
+    calm_tail *tail = &o->v->block.tail;
+    calm_weight *const linears[] = {&tail->gate, &tail->projection, &tail->context};
+    for (size_t i = 0; i < sizeof linears / sizeof *linears; i++)
+        CALM_TRY(keep_values(ctx, linears[i]->out * linears[i]->in, &linears[i]->w));
+    CALM_TRY(keep_values(ctx, tail->norm.width, &tail->norm.w));
+    return keep_values(ctx, tail->context_norm.width, &tail->context_norm.w);
+}
+
 /* ---- vectors ---- */
 
 static bool is_bias(const calm_block_vector *vector)
@@ -398,6 +409,7 @@ static calm_status open_parts(calm_ctx *ctx, opening *o)
         CALM_TRY(add_part(ctx, o, &of));
     }
     CALM_TRY(keep_plains(ctx, o));
+    CALM_TRY(keep_tail(ctx, o));
     CALM_TRY(add_vectors(ctx, o));
     imply_input_norm(v);
     return CALM_OK;

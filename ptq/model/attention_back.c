@@ -43,6 +43,9 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
     const calm_config *config = block->config;
     const size_t n = span->n_tokens;
     *tape = (calm_attention_tape){.heads = calm_heads_of(block, span)};
+    if (config->value_norm && config->kv != CALM_KV_SHARED)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_v, n * config->n_kv * config->head_dim));
+    tape->heads.raw_v = tape->raw_v;
     CALM_TRY(calm_heads_project(ctx, block, h, calm_weight_apply_tiled, &tape->heads));
     CALM_TRY(new_raw(ctx, block, tape));
     /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
@@ -128,7 +131,8 @@ static void write_lengths(const calm_heads *d, float *lengths)
     const size_t n = d->span->n_tokens, head = d->config->head_dim;
     calm_vec_lengths(n, (d->gate ? 2 : 1) * d->config->n_heads * head, d->q_stride, d->q, false, lengths);
     calm_vec_lengths(n, d->config->n_kv * head, d->kv_stride, d->k, true, lengths);
-    calm_vec_lengths(n, d->config->n_kv * head, d->kv_stride, d->v, true, lengths);
+    if (!d->config->k_is_v)
+        calm_vec_lengths(n, d->config->n_kv * head, d->kv_stride, d->v, true, lengths);
 }
 
 /* What the loss of the attention's relations adds to d. */
@@ -164,6 +168,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));
     if (!block->config->arch->late_qk_norm)
         CALM_TRY(norms_back(ctx, block, tape, grads, &d));
+    CALM_TRY(calm_heads_values_back(ctx, block->config, a, tape->raw_v, &d));
     /* Of q, k and v as their linears give them: before norms and rotation. */
     if (grads->lengths[CALM_JOB_QKV])
         write_lengths(&d, grads->lengths[CALM_JOB_QKV]);
@@ -176,6 +181,8 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
                               grads->bias[CALM_ROLE_Q], false, dh));
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_K], h, n, d.k, grads->weight[CALM_ROLE_K],
                               grads->bias[CALM_ROLE_K], true, dh));
+    if (block->config->k_is_v)
+        return CALM_OK;
     return calm_weight_back(ctx, &weight[CALM_ROLE_V], h, n, d.v, grads->weight[CALM_ROLE_V], grads->bias[CALM_ROLE_V],
                             true, dh);
 }
@@ -206,7 +213,8 @@ size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens)
                             : CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim);
     /* A gate reads the context, and o the gated context. */
     const size_t contexts = (config->output_gate ? 2 : 1) * context_bytes(config, n_tokens);
-    return projected_bytes(config, n_tokens) + raw - no_v + contexts + calm_heads_keep_bytes(config, n_tokens);
+    const size_t raw_v = config->value_norm ? CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim) : 0;
+    return projected_bytes(config, n_tokens) + raw - no_v + raw_v + contexts + calm_heads_keep_bytes(config, n_tokens);
 }
 
 size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
@@ -215,8 +223,9 @@ size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tok
     const size_t workers = calm_size_min(n_threads, config->n_heads * calm_heads_query_blocks(n_tokens));
     const size_t attend = workers * calm_heads_attend_bytes(config, n_tokens);
     const size_t o = calm_weight_apply_scratch_bytes(q_width, n_tokens);
-    const size_t norm = config->qk_norm == CALM_QK_NORM_BARE ? CALM_BYTES(float, config->head_dim) : 0;
-    return calm_size_max(calm_weight_apply_scratch_bytes(config->hidden, n_tokens),
+    const size_t ones = CALM_BYTES(float, config->head_dim), norm = config->qk_norm == CALM_QK_NORM_BARE ? ones : 0;
+    return calm_size_max(calm_size_max(config->value_norm ? ones : 0,
+                                       calm_weight_apply_scratch_bytes(config->hidden, n_tokens)),
                          calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(norm, calm_size_max(attend, o)));
 }
 

@@ -8,6 +8,7 @@
 typedef struct calm_attention_tape {
     calm_heads heads;           /* q, k and v as the scores read them                                 */
     float *raw_q, *raw_k;       /* before their norms, with the same strides; NULL: there is none     */
+    float *raw_v;               /* [T, kv_stride] before its norm; NULL: there is none                */
     float *context;             /* [T, h d] input of o                                                */
     float *raw_context;         /* [T, h d] before its gate; NULL: it has none                        */
     calm_heads_kept kept;       /* of short windows                                                   */

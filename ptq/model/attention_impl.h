@@ -12,6 +12,7 @@ typedef struct calm_heads {
     const calm_span *span;
     size_t before;    /* keys of tokens before those of the span, as soon as they are remembered */
     float *q, *k, *v; /* first columns of [T, q_stride] and [T, kv_stride]     */
+    float *raw_v;     /* [T, kv_stride] v before its norm, written where it is not NULL */
     float *gate; /* of the context, columns like those of q; NULL: none         */
     size_t q_stride, kv_stride;
     size_t k_width, v_width; /* of a head's own key and of its value           */
@@ -45,6 +46,11 @@ calm_status calm_heads_shared(calm_ctx *ctx, const calm_block *block, calm_heads
 /* v, or k in its place before it is normalised and turned, divided head by head by the root of its mean square, where
  * the family has either. */
 calm_status calm_heads_values(calm_ctx *ctx, const calm_config *config, const calm_heads *a);
+
+/* Gradients of v to those of what it is made of, k's or v's product, in place in d, whose k has what goes back to that
+ * product; raw_v as the forward pass wrote it, NULL: there is no norm. */
+calm_status calm_heads_values_back(calm_ctx *ctx, const calm_config *config, const calm_heads *a, const float *raw_v,
+                                   const calm_heads *d);
 
 /* Hand k and v on to later blocks, where those read them. */
 void calm_heads_keep_kv(const calm_heads *a);

@@ -10,6 +10,8 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/norm_back.h"
+#include "ptq/tensor/vector.h"
 
 calm_status calm_heads_shared(calm_ctx *ctx, const calm_block *block, calm_heads *a)
 {
@@ -39,6 +41,8 @@ static calm_status value_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     for (size_t t = first; t < first + n; t++) {
         const float *from = (task->config->k_is_v ? task->a->k : task->a->v) + t * task->a->kv_stride;
         float *v = task->a->v + t * task->a->kv_stride;
+        if (task->a->raw_v)
+            memcpy(task->a->raw_v + t * task->a->kv_stride, from, width * sizeof *v);
         if (task->norm.w)
             calm_norm_rows(&task->norm, from, heads, v);
         else
@@ -67,6 +71,22 @@ calm_status calm_heads_values(calm_ctx *ctx, const calm_config *config, const ca
     if (config->value_norm)
         CALM_TRY(calm_heads_bare_norm(ctx, config, &task.norm));
     return calm_parallel_rows(ctx, a->span->n_tokens, value_rows, &task);
+}
+
+calm_status calm_heads_values_back(calm_ctx *ctx, const calm_config *config, const calm_heads *a, const float *raw_v,
+                                   const calm_heads *d)
+{
+    const calm_norm_rows_of rows = {a->span->n_tokens, config->n_kv, a->kv_stride};
+    calm_norm norm;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (raw_v) {
+        CALM_TRY(calm_heads_bare_norm(ctx, config, &norm));
+        CALM_TRY(calm_norm_back(ctx, &norm, rows, raw_v, d->v, NULL, NULL, d->v));
+    }
+    /* The keys' product is read twice: before k's norm, and here. */
+    if (config->k_is_v)
+        calm_vec_add(rows.n * a->kv_stride, d->v, d->k);
+    return CALM_OK;
 }
 
 void calm_heads_keep_kv(const calm_heads *a)

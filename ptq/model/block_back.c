@@ -11,6 +11,7 @@
 #include "ptq/model/block_impl.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/norm_back.h"
+#include "ptq/model/tail_back.h"
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
@@ -26,6 +27,7 @@ typedef struct sublayer_tape {
 struct calm_block_tape {
     calm_span span;
     sublayer_tape sublayer[CALM_N_SUBLAYERS];
+    calm_tail_tape tail;
 };
 
 /* ---- forward ---- */
@@ -43,9 +45,8 @@ static calm_status function(calm_ctx *ctx, const calm_block *block, calm_sublaye
 static calm_status find_kind(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_kind **out)
 {
     *out = calm_block_kind(block, sublayer);
-    if (*out && block->config->arch->names->tail)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "block %zu: calm has no gradients of what follows its sublayers",
-                         block->index);
+    if (*out && block->config->streams.n)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "block %zu: calm has no gradients of streams", block->index);
     if (*out && !(*out)->back)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "block %zu: calm has no gradients of its %s", block->index,
                          (*out)->name);
@@ -124,6 +125,7 @@ calm_status calm_block_forward_tape(calm_ctx *ctx, const calm_block *block, cons
     tape->span = *span;
     CALM_TRY(run_sublayer(ctx, block, CALM_SUBLAYER_ATTENTION, rope, x, tape, between));
     CALM_TRY(run_sublayer(ctx, block, CALM_SUBLAYER_MLP, rope, between, tape, z));
+    CALM_TRY(calm_tail_forward_tape(ctx, block, z, span, &tape->tail));
     /* One look at the end finds whatever went wrong on the way: a NaN does not go away in sums, and one pass over T D
      * values is nothing next to the products. */
     CALM_TRY(check_rows(ctx, block, "the output", z, span->n_tokens));
@@ -146,13 +148,14 @@ static void write_lengths(const calm_block *block, calm_sublayer sublayer, const
             calm_vec_lengths(n, width, width, dy, false, grads->lengths[kind->jobs[i].job]);
 }
 
-/* dh [T, D] from dy [T, D] of f. */
+/* dh [T, D] from dy [T, D] of f; dx [T, D] added to. */
 static calm_status function_back(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
-                                 const calm_block_tape *tape, const float *dy, const calm_block_grads *grads, float *dh)
+                                 const calm_block_tape *tape, const float *dy, const calm_block_grads *grads, float *dh,
+                                 float *dx)
 {
     const sublayer_tape *s = &tape->sublayer[sublayer];
     write_lengths(block, sublayer, dy, tape->span.n_tokens, grads);
-    return s->kind->back->back(ctx, block, rope, s->x, s->h, &tape->span, s->function, dy, grads, dh);
+    return s->kind->back->back(ctx, block, rope, s->x, s->h, &tape->span, s->function, dy, grads, dh, dx);
 }
 
 /* dy [T, D] of what f gives, from d of the sum: d itself, or in ctx->scratch. */
@@ -190,12 +193,12 @@ static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_su
                             dbias[CALM_NORM_RESIDUAL], d));
     CALM_TRY(output_back(ctx, block, sublayer, tape, grads, d, &dy));
     if (shared && sublayer == CALM_SUBLAYER_MLP)
-        return function_back(ctx, block, sublayer, rope, tape, dy, grads, shared);
+        return function_back(ctx, block, sublayer, rope, tape, dy, grads, shared, d);
     /* The product with q, k and v's weights is a tenth of a step; where a block is learned its input is given. */
     needed = needed || dnorm[CALM_NORM_IN] || dbias[CALM_NORM_IN];
     if (needed)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dh, n * width));
-    CALM_TRY(function_back(ctx, block, sublayer, rope, tape, dy, grads, dh));
+    CALM_TRY(function_back(ctx, block, sublayer, rope, tape, dy, grads, dh, d));
     if (!needed)
         return CALM_OK;
     if (shared)
@@ -245,6 +248,7 @@ static calm_status back_both(calm_ctx *ctx, const calm_block *block, const calm_
     CALM_SCOPED_SCRATCH(ctx);
     if (block->config->arch->parallel)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, shared, tape->span.n_tokens * block->config->hidden));
+    CALM_TRY(calm_tail_back(ctx, block, &tape->tail, tape->span.n_tokens, d));
     CALM_TRY(sublayer_back(ctx, block, CALM_SUBLAYER_MLP, rope, tape, grads, true, shared, d));
     CALM_TRY(sublayer_back(ctx, block, CALM_SUBLAYER_ATTENTION, rope, tape, grads, needed, shared, d));
     return check_vectors(ctx, block, grads);
@@ -304,7 +308,9 @@ size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, si
     /* The first sublayer runs before the second has kept anything; d is the caller's dx or, without one, a copy. */
     const size_t first = forward[CALM_SUBLAYER_ATTENTION] > kept[CALM_SUBLAYER_MLP]
                              ? forward[CALM_SUBLAYER_ATTENTION] - kept[CALM_SUBLAYER_MLP] : 0;
-    return tape + kept[CALM_SUBLAYER_ATTENTION] + kept[CALM_SUBLAYER_MLP]
-           + calm_size_max(calm_size_max(first, forward[CALM_SUBLAYER_MLP]),
-                           rows + calm_size_max(back[CALM_SUBLAYER_ATTENTION], back[CALM_SUBLAYER_MLP]));
+    const size_t tail = calm_tail_back_bytes(config, n_tokens);
+    const size_t forwards = calm_size_max(calm_size_max(first, forward[CALM_SUBLAYER_MLP]), tail);
+    const size_t backwards = calm_size_max(calm_size_max(back[CALM_SUBLAYER_ATTENTION], back[CALM_SUBLAYER_MLP]), tail);
+    return tape + kept[CALM_SUBLAYER_ATTENTION] + kept[CALM_SUBLAYER_MLP] + calm_tail_tape_bytes(config, n_tokens)
+           + calm_size_max(forwards, rows + backwards);
 }

@@ -34,6 +34,7 @@ calm_status calm_block_pass_new(calm_ctx *ctx, const calm_block *block, const ca
     *out = (calm_block_pass){.block = block, .rope = rope};
     /* Gradients of what learning moves: weights and norms. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->z, longest * block->config->hidden));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->ids, longest));
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         if (block->weight[role].w)
             CALM_TRY(CALM_NEW(ctx, ctx->out, grads->weight[role], block->weight[role].out * block->weight[role].in));
@@ -48,7 +49,7 @@ calm_status calm_block_pass_new(calm_ctx *ctx, const calm_block *block, const ca
 
 calm_status calm_block_pass_run(calm_ctx *ctx, const calm_block_pass *pass, const float *x, size_t n_tokens, bool back)
 {
-    const calm_span span = {.n_tokens = n_tokens};
+    const calm_span span = {.n_tokens = n_tokens, .ids = pass->ids};
     calm_block_tape *tape;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_block_forward_tape(ctx, pass->block, pass->rope, x, &span, pass->z, &tape));

@@ -21,6 +21,7 @@ typedef struct calm_block_pass {
     const calm_block *block;
     const calm_rope *rope;
     float *z;                  /* [longest, D] */
+    uint32_t *ids;             /* [longest] zeros, for families whose blocks read them */
     calm_block_grads grads;
 } calm_block_pass;
 

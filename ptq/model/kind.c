@@ -112,7 +112,7 @@ calm_status calm_config_vary(calm_ctx *ctx, calm_config *config)
 
 bool calm_kinds_have_back(const calm_config *config)
 {
-    bool all = !config->arch->names->tail && !(config->qkv_limit > 0);
+    bool all = !config->streams.n && !config->carried && !(config->qkv_limit > 0);
     for (size_t i = 0; all && i < config->n_blocks; i++)
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
             const calm_kind *kind = calm_kind_at(config, i, s);
@@ -123,10 +123,13 @@ bool calm_kinds_have_back(const calm_config *config)
 
 calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const char *option)
 {
-    if (config->arch->names->tail)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of %s's blocks, whose values "
-                         "are normalised and which %s", option, config->arch->name,
-                         config->streams.n ? "hand on streams of rows" : "end in a factor");
+    if (config->streams.n)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of %s's blocks, which hand on "
+                         "streams of rows", option, config->arch->name);
+    /* Gradients would have to go from block to block next to the rows. */
+    if (config->carried)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of blocks that read the keys "
+                         "and values of others (\"num_kv_shared_layers\")", option);
     if (config->qkv_limit > 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of q, k and v behind a limit "
                          "(\"clip_qkv\")", option);

@@ -89,10 +89,11 @@ typedef struct calm_kind_back {
     calm_status (*forward)(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                            const float *h, const calm_span *span, float *y, void *tape);
 
-    /* From dy [T, D]: gradients that are wanted are added to, lengths written, dh [T, D] written (NULL: not wanted). */
+    /* From dy [T, D]: gradients that are wanted are added to, lengths written, dh [T, D] written (NULL: not wanted);
+     * what goes to x otherwise than by h is added to dx [T, D], which may be dy. */
     calm_status (*back)(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x, const float *h,
                         const calm_span *span, const void *tape, const float *dy, const calm_block_grads *grads,
-                        float *dh);
+                        float *dh, float *dx);
 
     /* What `forward` leaves behind; the most that it holds besides, and that `back` does, workers included. */
     size_t (*kept_bytes)(const calm_config *config, size_t n_tokens);

@@ -169,8 +169,9 @@ static calm_status close_back(calm_ctx *ctx, size_t first, size_t n, void *user)
 /* The steps of `forward` from the last to the first. */
 static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                             const float *h, const calm_span *span, const void *user, const float *dy,
-                            const calm_block_grads *grads, float *dh)
+                            const calm_block_grads *grads, float *dh, float *dx)
 {
+    (void)dx;
     const size_t n = span->n_tokens, width = block->config->hidden;
     const calm_convolution conv = convolution(block);
     const conv_tape *t = user;

@@ -366,8 +366,9 @@ static void write_lengths(const rows *r, const calm_block_grads *grads)
 /* The steps of `forward` from the last to the first. */
 static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                             const float *h, const calm_span *span, const void *user, const float *dy,
-                            const calm_block_grads *grads, float *dh)
+                            const calm_block_grads *grads, float *dh, float *dx)
 {
+    (void)dx;
     const calm_config *config = block->config;
     const widths w = widths_of(config);
     const delta_tape *t = user;

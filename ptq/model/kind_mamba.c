@@ -271,8 +271,9 @@ static calm_status inner_back(calm_ctx *ctx, const calm_block *block, const mamb
 /* The steps of `forward` from the last to the first. */
 static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                             const float *h, const calm_span *span, const void *user, const float *dy,
-                            const calm_block_grads *grads, float *dh)
+                            const calm_block_grads *grads, float *dh, float *dx)
 {
+    (void)dx;
     const widths w = widths_of(block->config);
     const mamba_tape *t = user;
     const size_t n = span->n_tokens;

@@ -149,8 +149,9 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
 /* The tape has the span. */
 static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                             const float *h, const calm_span *span, const void *tape, const float *dy,
-                            const calm_block_grads *grads, float *dh)
+                            const calm_block_grads *grads, float *dh, float *dx)
 {
+    (void)dx;
     (void)x;
     (void)span;
     return calm_latent_back(ctx, block, rope, h, tape, dy, grads, dh);

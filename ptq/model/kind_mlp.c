@@ -93,8 +93,9 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
 /* The tape has h and the number of rows. */
 static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                             const float *h, const calm_span *span, const void *tape, const float *dy,
-                            const calm_block_grads *grads, float *dh)
+                            const calm_block_grads *grads, float *dh, float *dx)
 {
+    (void)dx;
     (void)rope;
     (void)x;
     (void)h;

@@ -58,11 +58,10 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
 /* The choice is held fixed. */
 static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
                             const float *h, const calm_span *span, const void *tape, const float *dy,
-                            const calm_block_grads *grads, float *dh)
+                            const calm_block_grads *grads, float *dh, float *dx)
 {
     (void)rope;
-    (void)x;
-    return calm_moe_back(ctx, block, tape, h, span->n_tokens, dy, grads, dh);
+    return calm_moe_back(ctx, block, tape, x, h, span->n_tokens, dy, grads, dh, dx);
 }
 
 static const calm_kind_back back = {.tape_bytes = sizeof(calm_routing),

@@ -28,25 +28,36 @@ static calm_status normalised(calm_ctx *ctx, const calm_block *block, const floa
     return calm_norm_all(ctx, &block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, n, *h);
 }
 
-/* The norm of what experts read: that of the router and the shared expert, or a separate one. */
-static const calm_norm *experts_norm(const calm_block *block)
+const calm_norm *calm_moe_experts_norm(const calm_block *block)
 {
     const calm_norm *own = &block->plain[CALM_PLAIN_EXPERTS_NORM];
     return own->w ? own : &block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN];
 }
 
-/* h [n, D] = what the router reads, in ctx->scratch: of Gemma 4 RMSNorm(x) times its own weight and D^-1/2. */
-static calm_status router_rows(calm_ctx *ctx, const calm_block *block, const float *x, size_t n, float **h)
+bool calm_moe_has_router_norm(const calm_block *block)
+{
+    return block->plain[CALM_PLAIN_ROUTER_SCALE].w != NULL;
+}
+
+calm_norm calm_moe_router_norm(const calm_block *block, float *scale)
 {
     const size_t width = block->config->hidden;
-    const float *scale = block->plain[CALM_PLAIN_ROUTER_SCALE].w;
-    const calm_norm norm = {CALM_NORM_RMS, block->config->norm_eps, width, scale, NULL};
+    /* Of Gemma 4 RMSNorm(x) times its own weight and D^-1/2. */
+    *scale = (float)(1 / sqrt((double)width));
+    return (calm_norm){CALM_NORM_RMS, block->config->norm_eps, width, block->plain[CALM_PLAIN_ROUTER_SCALE].w, NULL};
+}
+
+calm_status calm_moe_router_rows(calm_ctx *ctx, const calm_block *block, const float *x, size_t n, float **h)
+{
+    const size_t width = block->config->hidden;
+    float scale;
+    const calm_norm norm = calm_moe_router_norm(block, &scale);
     /* Mostly what the shared expert reads, too. */
-    if (!scale)
+    if (!calm_moe_has_router_norm(block))
         return normalised(ctx, block, x, n, h);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *h, n * width));
     CALM_TRY(calm_norm_all(ctx, &norm, x, n, *h));
-    calm_vec_scale(n * width, (float)(1 / sqrt((double)width)), *h);
+    calm_vec_scale(n * width, scale, *h);
     return CALM_OK;
 }
 
@@ -77,7 +88,7 @@ static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
     CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, n, &x));
     /* The router and the experts read the same normalised rows; they are made again for each expert rather than kept
      * for all tokens. */
-    CALM_TRY(router_rows(ctx, task->block, x, n, &h));
+    CALM_TRY(calm_moe_router_rows(ctx, task->block, x, n, &h));
     if (task->latent) {
         const calm_weight in = calm_moe_latent_linear(task->block, CALM_PLAIN_EXPERTS_IN);
         CALM_TRY(calm_weight_apply(ctx, &in, h, n, task->latent + row * moe->latent));
@@ -184,12 +195,13 @@ static calm_status expert_row(calm_ctx *ctx, const wave *w, size_t token, size_t
 {
     CALM_SCOPED_SCRATCH(ctx);
     float *x;
+    /* Made for all tokens with their routes. */
     if (w->routing->latent) {
         memcpy(h, w->routing->latent + token * width, width * sizeof *h);
         return CALM_OK;
     }
     CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, token, 1, &x));
-    calm_norm_rows(experts_norm(w->block), x, 1, h);
+    calm_norm_rows(calm_moe_experts_norm(w->block), x, 1, h);
     return CALM_OK;
 }
 
@@ -393,6 +405,7 @@ static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const floa
 static calm_status leave_latent(calm_ctx *ctx, const calm_block *block, size_t n, float **sum)
 {
     const calm_weight out = calm_moe_latent_linear(block, CALM_PLAIN_EXPERTS_OUT);
+    /* What the row store has is left alone. */
     const float *narrow = *sum;
     if (!block->config->moe.latent)
         return CALM_OK;

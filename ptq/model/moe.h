@@ -28,6 +28,7 @@ typedef struct calm_routing {
     float *input;          /* [rows top_k] what experts' rows are multiplied by; NULL: 1     */
     float *latent;         /* [rows, W] what experts read; NULL: the normalised rows         */
     float *sum;            /* [rows, W] of the experts, where the backward pass reads it   */
+    float *given;          /* [rows, D] what the norm behind the experts reads, likewise        */
     size_t *window;        /* [n_experts][batch->n + 1] where each window's tokens begin     */
     size_t n_windows;
 } calm_routing;

@@ -7,6 +7,9 @@
  *   w_k of the router's rules                        router.h
  *   s_t = sigmoid(h_t . g)                           d(h_t . g) = s_t (1 - s_t) dy_t . E_s(h_t)
  *
+ * Norms of Gemma 4's mixture - before the router, before and behind the experts, behind the shared one - stand between
+ * these and x: what they give back goes to x, past the norm of the sublayer.
+ *
  * What an expert computes is computed again: its weights are read again anyway. */
 #include "ptq/model/moe_back.h"
 
@@ -16,6 +19,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/mlp_back.h"
 #include "ptq/model/moe_impl.h"
+#include "ptq/model/norm_back.h"
 #include "ptq/model/router.h"
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
@@ -33,6 +37,13 @@ static calm_status run_shared(calm_ctx *ctx, const calm_block *block, const floa
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->gate, n));
     calm_shared_gate_rows(block, h, n, out->gate);
     return calm_mlp_forward_tape(ctx, block->config, block->moe.shared, h, n, out->y, &out->mlp);
+}
+
+/* The norm behind it; NULL: there is none. */
+static const calm_norm *shared_norm(const calm_block *block)
+{
+    const calm_norm *norm = &block->plain[CALM_PLAIN_SHARED_OUT_NORM];
+    return norm->w ? norm : NULL;
 }
 
 /* ---- forward ---- */
@@ -56,6 +67,18 @@ static calm_status sum_experts(calm_ctx *ctx, const calm_block *block, const cal
     return narrow == y ? CALM_OK : calm_weight_apply(ctx, &out, narrow, batch->rows, y);
 }
 
+/* The norm behind the experts, in place; what it reads is kept. */
+static calm_status norm_sum(calm_ctx *ctx, const calm_block *block, size_t n, float *y, calm_routing *routing)
+{
+    const calm_norm *norm = &block->plain[CALM_PLAIN_EXPERTS_OUT_NORM];
+    if (!norm->w)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, routing->given, n * norm->width));
+    /* A copy: y is the sublayer's result. */
+    memcpy(routing->given, y, n * norm->width * sizeof *y);
+    return calm_norm_all(ctx, norm, y, n, y);
+}
+
 calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const float *x, const float *h,
                                   const calm_span *span, float *y, calm_routing *routing)
 {
@@ -68,11 +91,14 @@ calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const 
     CALM_SCOPED_OUT(ctx, ctx->scratch);
     CALM_TRY(calm_moe_route(ctx, block, &batch, NULL, routing));
     CALM_TRY(sum_experts(ctx, block, &batch, routing, y));
+    CALM_TRY(norm_sum(ctx, block, n, y, routing));
     CALM_SCOPED_SCRATCH(ctx);
     if (!block->moe.shared[CALM_ROLE_DOWN].w)
         return CALM_OK;
     shared_tape shared;
     CALM_TRY(run_shared(ctx, block, h, n, &shared));
+    if (shared_norm(block))
+        CALM_TRY(calm_norm_all(ctx, shared_norm(block), shared.y, n, shared.y));
     for (size_t t = 0; t < n; t++)
         calm_vec_axpy(width, shared.gate[t], shared.y + t * width, y + t * width);
     return CALM_OK;
@@ -83,7 +109,7 @@ calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const 
 typedef struct moe_task {
     const calm_block *block;
     const calm_routing *routing;
-    const float *h, *dy;
+    const float *x, *h, *dy;
     const calm_block_grads *grads;
     size_t width;         /* W of experts                                            */
     const float *read;    /* [T, W] what they read                                   */
@@ -93,6 +119,7 @@ typedef struct moe_task {
     float **rows;         /* [n] of each: what goes back to its rows [its tokens, W] */
     float *dweight;       /* [T top_k] of the weights, experts one after the other   */
     float *dh;
+    float *past;          /* [T, D] what goes back to x, but by h; NULL: nothing does     */
 } moe_task;
 
 /* Gradients of one expert over its tokens. */
@@ -184,6 +211,7 @@ static calm_status wave_back(calm_ctx *ctx, moe_task *task)
 
 typedef struct router_task {
     const moe_task *moe;
+    const calm_route *routes; /* [T, top_k]                                       */
     const float *dweight; /* [T, top_k] in the order of the routes              */
     float *p, *dlogits;   /* [T, n_experts]; p holds logits at first            */
 } router_task;
@@ -194,43 +222,104 @@ static calm_status route_back(calm_ctx *ctx, size_t first, size_t n, void *user)
     const calm_moe_config *moe = &task->moe->block->config->moe;
     (void)ctx;
     for (size_t t = first; t < first + n; t++)
-        calm_router_back(moe, task->moe->routing->routes + t * moe->top_k, task->dweight + t * moe->top_k,
+        calm_router_back(moe, task->routes + t * moe->top_k, task->dweight + t * moe->top_k,
                          task->p + t * moe->n_experts, task->dlogits + t * moe->n_experts);
     return CALM_OK;
 }
 
-/* Gradients through the weights of the chosen experts: router and dh are added to. */
-static calm_status router_back(calm_ctx *ctx, const moe_task *moe, size_t n)
+/* From the order of experts back to that of the routes, in which a row's weights stand together. */
+static void sort_back(const moe_task *moe, float *dweight)
 {
+    const calm_routing *routing = moe->routing;
     const size_t n_experts = moe->block->config->moe.n_experts, top_k = moe->block->config->moe.top_k;
-    const size_t width = moe->block->config->hidden;
-    float *dweight;
-    router_task task = {.moe = moe};
-    CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dweight, n * top_k));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.p, n * n_experts));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dlogits, n * n_experts));
-    /* From the order of experts back to that of the routes, in which a row's weights stand together. */
     for (size_t e = 0; e < n_experts; e++)
-        for (size_t at = moe->routing->begin[e]; at < moe->routing->begin[e + 1]; at++) {
-            const size_t row = moe->routing->token[at];
+        for (size_t at = routing->begin[e]; at < routing->begin[e + 1]; at++) {
+            const size_t row = routing->token[at];
             size_t k = 0;
-            while (moe->routing->routes[row * top_k + k].expert != e)
+            while (routing->routes[row * top_k + k].expert != e)
                 k++;
             dweight[row * top_k + k] = moe->dweight[at];
         }
+}
+
+/* Through the factors of experts, which weights are multiplied by last: dweight [T, top_k] of the weights before them,
+ * and *routes with these.  `logits` [T, E] stays. */
+static calm_status factors_back(calm_ctx *ctx, const moe_task *moe, size_t n, const float *logits, float *dweight,
+                                const calm_route **routes)
+{
+    const float *factor = moe->block->plain[CALM_PLAIN_EXPERT_SCALE].w;
+    const calm_moe_config *config = &moe->block->config->moe;
+    float *dfactor = moe->grads->plain[CALM_PLAIN_EXPERT_SCALE], *s;
+    calm_route *plain;
+    if (!factor)
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, plain, n * config->top_k));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s, config->n_experts));
+    for (size_t t = 0; t < n; t++) {
+        memcpy(s, logits + t * config->n_experts, config->n_experts * sizeof *s);
+        calm_router_unscaled(config, *routes + t * config->top_k, s, plain + t * config->top_k);
+    }
+    /* Row by row on this thread: a factor's sum has one order. */
+    for (size_t i = 0; i < n * config->top_k; i++) {
+        if (dfactor)
+            dfactor[plain[i].expert] += dweight[i] * plain[i].weight;
+        dweight[i] *= factor[plain[i].expert];
+    }
+    *routes = plain;
+    return CALM_OK;
+}
+
+/* dlogits [T, E] to the router and what it reads. */
+static calm_status logits_back(calm_ctx *ctx, const moe_task *moe, size_t n, const float *reads, const float *dlogits)
+{
+    const calm_block *block = moe->block;
+    const size_t n_experts = block->config->moe.n_experts, width = block->config->hidden;
+    const bool own = calm_moe_has_router_norm(block);
+    float *drows = moe->dh, scale, *dbias = moe->grads->plain[CALM_PLAIN_ROUTER_BIAS];
+    const calm_norm norm = calm_moe_router_norm(block, &scale);
+    for (size_t t = 0; dbias && t < n; t++)
+        calm_vec_add(n_experts, dlogits + t * n_experts, dbias);
+    if (moe->grads->router)
+        CALM_TRY(calm_product(ctx, CALM_PRODUCT_TN, n_experts, width, n, dlogits, n_experts, reads, width, 1,
+                              moe->grads->router, width));
+    /* Behind a norm the rows are the router's alone, else those of all. */
+    if (own)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, drows, n * width));
+    CALM_TRY(calm_product(ctx, CALM_PRODUCT_NN, n, width, n_experts, dlogits, n_experts, block->moe.router, width,
+                          own ? 0 : 1, drows, width));
+    if (!own)
+        return CALM_OK;
+    calm_vec_scale(n * width, scale, drows);
+    CALM_TRY(calm_norm_back(ctx, &norm, (calm_norm_rows_of){n, 1, width}, moe->x, drows,
+                            moe->grads->plain[CALM_PLAIN_ROUTER_SCALE], NULL, drows));
+    calm_vec_add(n * width, drows, moe->past);
+    return CALM_OK;
+}
+
+/* Gradients through the weights of the chosen experts: those of the router are added to, and dh, or what goes back past
+ * it. */
+static calm_status router_back(calm_ctx *ctx, const moe_task *moe, size_t n)
+{
+    const calm_block *block = moe->block;
+    const size_t n_experts = block->config->moe.n_experts;
+    float *dweight, *reads;
+    router_task task = {.moe = moe, .routes = moe->routing->routes};
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dweight, n * block->config->moe.top_k));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.p, n * n_experts));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dlogits, n * n_experts));
+    const float *h = moe->h;
+    if (calm_moe_has_router_norm(block)) {
+        CALM_TRY(calm_moe_router_rows(ctx, block, moe->x, n, &reads));
+        h = reads;
+    }
+    sort_back(moe, dweight);
     task.dweight = dweight;
     /* Again rather than kept: 2 E of the 6 top_k M operations of a channel. */
-    calm_router_logits(moe->block, moe->h, n, task.p);
+    calm_router_logits(block, h, n, task.p);
+    CALM_TRY(factors_back(ctx, moe, n, task.p, dweight, &task.routes));
     CALM_TRY(calm_parallel_rows(ctx, n, route_back, &task));
-    float *dbias = moe->grads->plain[CALM_PLAIN_ROUTER_BIAS];
-    for (size_t t = 0; dbias && t < n; t++)
-        calm_vec_add(n_experts, task.dlogits + t * n_experts, dbias);
-    if (moe->grads->router)
-        CALM_TRY(calm_product(ctx, CALM_PRODUCT_TN, n_experts, width, n, task.dlogits, n_experts, moe->h, width, 1,
-                              moe->grads->router, width));
-    return calm_product(ctx, CALM_PRODUCT_NN, n, width, n_experts, task.dlogits, n_experts, moe->block->moe.router,
-                        width, 1, moe->dh, width);
+    return logits_back(ctx, moe, n, h, task.dlogits);
 }
 
 /* ---- shared expert ---- */
@@ -240,20 +329,29 @@ static calm_status shared_back(calm_ctx *ctx, const moe_task *task, size_t n)
     const calm_block *block = task->block;
     const calm_expert_grads *grads = &task->grads->shared;
     const size_t width = block->config->hidden;
+    const calm_norm *norm = shared_norm(block);
     shared_tape shared;
-    float *dlogit, *dh;
+    float *dlogit, *dh, *normed;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(run_shared(ctx, block, task->h, n, &shared));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, normed, norm ? width : 0));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dlogit, n));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dh, n * width));
     /* Without a gate it is 1, whose slope gate (1 - gate) is 0. */
     for (size_t t = 0; t < n; t++) {
         const float gate = shared.gate[t], *dy = task->dy + t * width;
         float *y = shared.y + t * width;
-        dlogit[t] = gate * (1 - gate) * (float)calm_vec_dot(width, dy, y);
-        memcpy(y, dy, width * sizeof *y);
-        calm_vec_scale(width, gate, y);
+        if (norm)
+            calm_norm_rows(norm, y, 1, normed);
+        dlogit[t] = gate * (1 - gate) * (float)calm_vec_dot(width, dy, norm ? normed : y);
+        memcpy(dh + t * width, dy, width * sizeof *dh);
+        calm_vec_scale(width, gate, dh + t * width);
     }
+    if (norm)
+        CALM_TRY(calm_norm_back(ctx, norm, (calm_norm_rows_of){n, 1, width}, shared.y, dh,
+                                task->grads->plain[CALM_PLAIN_SHARED_OUT_NORM], NULL, dh));
+    /* From here on y holds what goes back to the shared expert's output. */
+    memcpy(shared.y, dh, n * width * sizeof *dh);
     CALM_TRY(
         calm_mlp_back(ctx, block->config, block->moe.shared, &shared.mlp, shared.y, grads->weight, grads->bias, NULL,
                       dh));
@@ -267,55 +365,115 @@ static calm_status shared_back(calm_ctx *ctx, const moe_task *task, size_t n)
     return CALM_OK;
 }
 
-/* The experts, wave by wave: dh is written, and gradients of what they have added to. */
-static calm_status experts_back(calm_ctx *ctx, moe_task *task, size_t n)
+/* All waves, from task->dsum to task->dread. */
+static calm_status waves_back(calm_ctx *ctx, moe_task *task, size_t n)
 {
-    const calm_block *block = task->block;
-    const calm_weight in = calm_moe_latent_linear(block, CALM_PLAIN_EXPERTS_IN);
-    const calm_weight out = calm_moe_latent_linear(block, CALM_PLAIN_EXPERTS_OUT);
-    const bool latent = block->config->moe.latent > 0;
-    float *dsum;
-    CALM_SCOPED_SCRATCH(ctx);
-    task->width = calm_expert_width(block->config, 0);
-    task->read = latent ? task->routing->latent : task->h;
-    task->dsum = task->dy;
-    task->dread = task->dh;
-    if (latent) {
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dsum, n * task->width));
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task->dread, n * task->width));
-        CALM_TRY(calm_weight_back(ctx, &out, task->routing->sum, n, task->dy,
-                                  task->grads->plain[CALM_PLAIN_EXPERTS_OUT], NULL, false, dsum));
-        task->dsum = dsum;
-    }
+    const calm_moe_config *moe = &task->block->config->moe;
+    /* Rows that no expert of a wave reads stay zero. */
     memset(task->dread, 0, n * task->width * sizeof *task->dread);
-    for (task->first = 0; task->first < block->config->moe.n_experts; task->first += task->n) {
-        task->n = calm_moe_wave(block, task->routing, task->first, CALM_MOE_WAVE_BYTES);
+    for (task->first = 0; task->first < moe->n_experts; task->first += task->n) {
+        task->n = calm_moe_wave(task->block, task->routing, task->first, CALM_MOE_WAVE_BYTES);
         CALM_TRY(wave_back(ctx, task));
     }
-    if (!latent)
-        return CALM_OK;
-    return calm_weight_back(ctx, &in, task->h, n, task->dread, task->grads->plain[CALM_PLAIN_EXPERTS_IN], NULL, false,
-                            task->dh);
+    return CALM_OK;
 }
 
-calm_status calm_moe_back(calm_ctx *ctx, const calm_block *block, const calm_routing *routing, const float *h,
-                          size_t n_tokens, const float *dy, const calm_block_grads *grads, float *dh)
+/* Experts between the two linears of a latent, from dsum [T, D] to dread [T, D] of what the first one reads. */
+static calm_status latents_back(calm_ctx *ctx, moe_task *task, size_t n)
 {
-    moe_task task = {.block = block, .routing = routing, .h = h, .dy = dy, .grads = grads, .dh = dh};
-    const calm_moe_config *moe = &block->config->moe;
+    const calm_weight in = calm_moe_latent_linear(task->block, CALM_PLAIN_EXPERTS_IN);
+    const calm_weight out = calm_moe_latent_linear(task->block, CALM_PLAIN_EXPERTS_OUT);
+    const float *wide = task->read;
+    float *dwide = task->dread, *dsum;
+    if (!task->block->config->moe.latent)
+        return waves_back(ctx, task, n);
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dweight, n_tokens * moe->top_k));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dsum, n * task->width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task->dread, n * task->width));
+    CALM_TRY(calm_weight_back(ctx, &out, task->routing->sum, n, task->dsum, task->grads->plain[CALM_PLAIN_EXPERTS_OUT],
+                              NULL, false, dsum));
+    /* From here on the experts are as wide as the latent. */
+    task->dsum = dsum;
+    task->read = task->routing->latent;
+    CALM_TRY(waves_back(ctx, task, n));
+    return calm_weight_back(ctx, &in, wide, n, task->dread, task->grads->plain[CALM_PLAIN_EXPERTS_IN], NULL, false,
+                            dwide);
+}
+
+/* The experts and the norms around them: dh is written, and gradients of what they have added to. */
+static calm_status experts_back(calm_ctx *ctx, moe_task *task, size_t n)
+{
+    const calm_norm *before = &task->block->plain[CALM_PLAIN_EXPERTS_NORM],
+                    *behind = &task->block->plain[CALM_PLAIN_EXPERTS_OUT_NORM];
+    const size_t width = task->block->config->hidden;
+    const calm_norm_rows_of rows = {n, 1, width};
+    float *read, *dsum;
+    CALM_SCOPED_SCRATCH(ctx);
+    task->width = calm_expert_width(task->block->config, 0);
+    task->read = task->h;
+    task->dsum = task->dy;
+    task->dread = task->dh;
+    if (behind->w) {
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dsum, n * width));
+        CALM_TRY(calm_norm_back(ctx, behind, rows, task->routing->given, task->dy,
+                                task->grads->plain[CALM_PLAIN_EXPERTS_OUT_NORM], NULL, dsum));
+        task->dsum = dsum;
+    }
+    if (!before->w)
+        return latents_back(ctx, task, n);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, read, n * width));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task->dread, n * width));
+    CALM_TRY(calm_norm_all(ctx, before, task->x, n, read));
+    task->read = read;
+    float *dread = task->dread;
+    CALM_TRY(latents_back(ctx, task, n));
+    CALM_TRY(calm_norm_back(ctx, before, rows, task->x, dread, task->grads->plain[CALM_PLAIN_EXPERTS_NORM], NULL,
+                            dread));
+    calm_vec_add(n * width, dread, task->past);
+    /* Nothing goes back by what the shared expert reads. */
+    memset(task->dh, 0, n * width * sizeof *task->dh);
+    return CALM_OK;
+}
+
+/* Does a norm of the mixture's read x? */
+static bool has_past(const calm_block *block)
+{
+    return calm_moe_has_router_norm(block) || block->plain[CALM_PLAIN_EXPERTS_NORM].w;
+}
+
+calm_status calm_moe_back(calm_ctx *ctx, const calm_block *block, const calm_routing *routing, const float *x,
+                          const float *h, size_t n_tokens, const float *dy, const calm_block_grads *grads, float *dh,
+                          float *dx)
+{
+    moe_task task = {.block = block, .routing = routing, .x = x, .h = h, .dy = dy, .grads = grads, .dh = dh};
+    const size_t count = n_tokens * block->config->hidden;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dweight, n_tokens * block->config->moe.top_k));
+    if (has_past(block))
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.past, count));
     CALM_TRY(experts_back(ctx, &task, n_tokens));
     CALM_TRY(router_back(ctx, &task, n_tokens));
-    return block->moe.shared[CALM_ROLE_DOWN].w ? shared_back(ctx, &task, n_tokens) : CALM_OK;
+    if (block->moe.shared[CALM_ROLE_DOWN].w)
+        CALM_TRY(shared_back(ctx, &task, n_tokens));
+    /* Last: dx may be dy. */
+    if (task.past)
+        calm_vec_add(count, task.past, dx);
+    return CALM_OK;
 }
 
 /* ---- memory ---- */
 
+/* Has the family this norm or factor? */
+static bool names_plain(const calm_config *config, calm_plain plain)
+{
+    return config->arch->names->plain[plain] != NULL;
+}
+
 size_t calm_moe_tape_bytes(const calm_config *config, size_t n_tokens)
 {
     return calm_moe_route_bytes(config, n_tokens, 1)
-           + (config->moe.latent ? CALM_BYTES(float, n_tokens * config->moe.latent) : 0);
+           + (config->moe.latent ? CALM_BYTES(float, n_tokens * config->moe.latent) : 0)
+           + (names_plain(config, CALM_PLAIN_EXPERTS_OUT_NORM) ? CALM_BYTES(float, n_tokens * config->hidden) : 0);
 }
 
 /* The shared expert's output, gate and tape, and what making them holds besides. */
@@ -348,9 +506,21 @@ size_t calm_moe_back_bytes(const calm_config *config, size_t n_tokens, size_t ex
                                           calm_mlp_back_bytes(config, 0, most));
     const size_t experts = (moe->latent ? 2 * CALM_BYTES(float, n_tokens * moe->latent) : 0)
                            + calm_moe_all_experts_bytes(config, n_tokens, expert_bytes + expert, n_threads);
-    const size_t router = weights + 2 * CALM_BYTES(float, n_tokens * moe->n_experts);
+    const size_t norm = calm_norm_back_scratch_bytes(config->hidden, n_tokens);
+    const bool own = names_plain(config, CALM_PLAIN_ROUTER_SCALE);
+    const bool factors = names_plain(config, CALM_PLAIN_EXPERT_SCALE);
+    const size_t router = weights + 2 * CALM_BYTES(float, n_tokens * moe->n_experts)
+                          + (factors ? CALM_BYTES(calm_route, n_tokens * moe->top_k) : 0)
+                          + (factors ? CALM_BYTES(float, moe->n_experts) : 0) + (own ? 2 * rows + norm : 0);
+    /* Norms around the experts, and what goes back past the sublayer's. */
+    const bool before = names_plain(config, CALM_PLAIN_EXPERTS_NORM),
+               behind = names_plain(config, CALM_PLAIN_EXPERTS_OUT_NORM);
+    const size_t around = (before ? 2 : 0) * rows + (behind ? rows : 0), past = own || before ? rows : 0;
     const size_t shared = shared_bytes(config, n_tokens,
                                        CALM_BYTES(float, n_tokens) + rows
-                                           + calm_mlp_back_bytes(config, CALM_SHARED_EXPERT, n_tokens));
-    return weights + calm_size_max(experts, calm_size_max(router, shared));
+                                           + (behind ? CALM_BYTES(float, config->hidden) : 0)
+                                           + calm_size_max(calm_mlp_back_bytes(config, CALM_SHARED_EXPERT, n_tokens),
+                                                           behind ? norm : 0));
+    const size_t all = around + calm_size_max(experts, before || behind ? norm : 0);
+    return weights + past + calm_size_max(all, calm_size_max(router, shared));
 }

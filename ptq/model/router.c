@@ -232,6 +232,18 @@ static void mixed_back(const calm_moe_config *moe, const calm_route *routes, con
     }
 }
 
+void calm_router_unscaled(const calm_moe_config *moe, const calm_route *routes, float *s, calm_route *u)
+{
+    float chosen = 0;
+    /* As the forward pass has it: dividing by a factor could divide by 0. */
+    to_scores(moe, s);
+    for (size_t k = 0; k < moe->top_k; k++) {
+        u[k] = (calm_route){routes[k].expert, s[routes[k].expert]};
+        chosen += u[k].weight;
+    }
+    finish_weights(moe, chosen, u);
+}
+
 void calm_router_back(const calm_moe_config *moe, const calm_route *routes, const float *dweight, float *s,
                       float *dlogits)
 {

@@ -24,8 +24,12 @@ calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const flo
 /* What that holds of ctx->scratch. */
 size_t calm_router_choose_bytes(const calm_moe_config *moe);
 
-/* dlogits [E] from the gradients dweight [top_k] of one row's weights; the choice is held fixed.  s [E] holds the row's
- * logits and is changed. */
+/* u [top_k] = the weights of one row's routes before the factors of experts, and the routes with them; s [E] holds the
+ * row's logits and is changed. */
+void calm_router_unscaled(const calm_moe_config *moe, const calm_route *routes, float *s, calm_route *u);
+
+/* dlogits [E] from the gradients dweight [top_k] of one row's weights, which have no factors of experts; the choice is
+ * held fixed.  s [E] holds the row's logits and is changed. */
 void calm_router_back(const calm_moe_config *moe, const calm_route *routes, const float *dweight, float *s,
                       float *dlogits);
 

@@ -67,6 +67,14 @@ static calm_status end_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
+calm_status calm_tail_table(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *rows, float *p)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(read_rows(ctx, block, span, rows));
+    CALM_TRY(calm_weight_apply(ctx, &block->tail.context, rows, span->n_tokens, p));
+    return add_table(ctx, block, span, p);
+}
+
 calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *out,
                             const calm_observer *observer)
 {
@@ -77,10 +85,7 @@ calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float 
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, g, n * width));
-    /* `out` has first what the context's linear reads. */
-    CALM_TRY(read_rows(ctx, block, span, out));
-    CALM_TRY(calm_weight_apply(ctx, &tail->context, out, n, p));
-    CALM_TRY(add_table(ctx, block, span, p));
+    CALM_TRY(calm_tail_table(ctx, block, span, out, p));
     CALM_TRY(calm_weight_apply(ctx, &tail->gate, x, n, g));
     calm_activate(config->activation, n * width, g);
     calm_vec_mul(n * width, p, g);

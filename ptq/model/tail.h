@@ -17,6 +17,9 @@
 calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
                           const calm_observer *observer);
 
+/* p [T, P] of the span's tokens; `rows` [T, D] is room.  CALM_EARG as above. */
+calm_status calm_tail_table(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *rows, float *p);
+
 /* out [T, D] = RMSNorm(projection(act(gate x) * p)) of x [T, D], another array. */
 calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *out,
                             const calm_observer *observer);

@@ -85,7 +85,8 @@ static calm_span span_of(const run *r, size_t w)
     const calm_windows *windows = &r->fixture.windows;
     return (calm_span){.window = w,
                        .n_tokens = windows->begin[w + 1] - windows->begin[w],
-                       .positions = windows->positions + windows->begin[w]};
+                       .positions = windows->positions + windows->begin[w],
+                       .ids = windows->ids + windows->begin[w]};
 }
 
 /* ---- one window through the blocks ---- */

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Gradients of latent attention, delta nets, short convolutions and sinks next to those of torch: every parameter of the
+# Gradients of latent attention, delta nets, short convolutions, sinks and Gemma 4 next to those of torch: every parameter of the
 # reference checkpoints (torch_gradients.py), by the program that compares the gradients of the fixtures.
 #
 #   gradients.sh FOLDER-OF-PROGRAMS
@@ -20,7 +20,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 "$python" "$here/torch_gradients.py" "$families" "$work" deepseek_v2 deepseek_v3 glm4_moe_lite qwen3_5_text \
-    qwen3_5_moe_text qwen3_next wrapper_qwen3_5 wrapper_qwen3_5_moe lfm2 lfm2_moe gpt_oss 2>"$work/said" ||
+    qwen3_5_moe_text qwen3_next wrapper_qwen3_5 wrapper_qwen3_5_moe lfm2 lfm2_moe gpt_oss gemma4_moe_text 2>"$work/said" ||
     { cat "$work/said"; exit 1; }
 [ -d "$work/models" ] || { echo "SKIP: $families has none of the families that learn (CALM_FIXTURES names reference fixtures)"; exit 77; }
 CALM_FIXTURES=$work test_gradient_fixtures

@@ -72,6 +72,20 @@ static const tensor_row gemma4[] = {
     {L "self_attn.v_proj.weight", 'y', 'D', ODD_OWN}, {L "self_attn.o_proj.weight", 'D', 'X', ODD},
     MLP(ALWAYS), {L "layer_scalar", '1', 0, ALWAYS}, HEAD, {0}};
 
+/* Experts next to the MLP, no inputs of tokens, and values of full blocks made of the keys. */
+static const tensor_row gemma4_moe[] = {
+    EMBED, FOUR_NORMS,
+    {L "self_attn.q_norm.weight", 'd', 0, EVEN}, {L "self_attn.k_norm.weight", 'd', 0, EVEN},
+    {L "self_attn.q_proj.weight", 'Q', 'D', EVEN}, {L "self_attn.k_proj.weight", 'K', 'D', EVEN},
+    {L "self_attn.v_proj.weight", 'K', 'D', EVEN}, {L "self_attn.o_proj.weight", 'D', 'Q', EVEN},
+    {L "self_attn.q_norm.weight", 'z', 0, ODD}, {L "self_attn.k_norm.weight", 'z', 0, ODD},
+    {L "self_attn.q_proj.weight", 'X', 'D', ODD}, {L "self_attn.k_proj.weight", 'y', 'D', ODD},
+    {L "self_attn.o_proj.weight", 'D', 'X', ODD}, MLP(ALWAYS), {L "layer_scalar", '1', 0, ALWAYS},
+    {L "router.proj.weight", 'E', 'D', ALWAYS}, {L "router.scale", 'D', 0, ALWAYS},
+    {L "router.per_expert_scale", 'E', 0, ALWAYS}, GATED("experts.@", 'e', ALWAYS),
+    {L "pre_feedforward_layernorm_2.weight", 'D', 0, ALWAYS}, {L "post_feedforward_layernorm_2.weight", 'D', 0, ALWAYS},
+    {L "post_feedforward_layernorm_1.weight", 'D', 0, ALWAYS}, HEAD, {0}};
+
 /* Three streams of Gemma 3n. */
 static const tensor_row gemma3n[] = {
     EMBED, INPUTS, FOUR_NORMS, {L "self_attn.q_norm.weight", 'd', 0, ALWAYS},
@@ -117,6 +131,13 @@ static size_t gemma4_size(const tiny_model *m, char size)
 static size_t n_shared(const tiny_model *model)
 {
     return model->n_blocks < 4 ? 0 : 2;
+}
+
+/* The key of how many experts a token has. */
+static const char *top_k_key(const char *family)
+{
+    return strcmp(family, "ernie4_5_moe") == 0 ? "moe_k"
+           : strcmp(family, "gemma4_moe") == 0 ? "top_k_experts" : "num_experts_per_tok";
 }
 
 /* Which blocks slide; of the others the heads are twice as wide. */
@@ -202,6 +223,10 @@ static size_t key_dim(const tiny_model *m)
 #define CONVS(more)                                                                                          \
     "\"rope_theta\": 10000.0, \"norm_eps\": 1e-6, \"conv_L_cache\": 4" more
 
+#define GEMMA_FAMILIES                                                                                       \
+    {"gemma3n", "Gemma3nForCausalLM", "gemma3n_text", GEMMA3N, gemma3n, NULL, false, NULL},                  \
+    {"gemma4", "Gemma4ForCausalLM", "gemma4_text", GEMMA4, gemma4, NULL, false, NULL},                       \
+    {"gemma4_moe", "Gemma4ForCausalLM", "gemma4_text", GEMMA3N, gemma4_moe, NULL, false, "num_experts"}
 #define MAMBA_FAMILIES                                                                                       \
     {"granite_hybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid",                                    \
      ROTARY GRANITE ", \"num_local_experts\": 0, " MAMBAS("mamba_n_heads", "mamba_n_groups", "mamba_d_state"), \
@@ -260,6 +285,10 @@ static const char *mixers_text(const tiny_model *model, const char *family, cons
         return blocks_text(model, "layers_block_type", "full_attention", "mlp");
     if (strcmp(family, "gemma4") == 0)
         return gemma4_text(model);
+    if (strcmp(family, "gemma4_moe") == 0)
+        return test_format("%s, \"attention_k_eq_v\": true, \"num_global_key_value_heads\": %zu, "
+                           "\"hidden_size_per_layer_input\": 0, \"enable_moe_block\": true",
+                           gemma4_text(model), model->n_kv);
     if (strcmp(family, "gemma3n") == 0)
         return gemma3n_text(model);
     if (strstr(config, "conv_L_cache"))

@@ -175,8 +175,7 @@ static const struct family {
     {"gemma2", "Gemma2ForCausalLM", "gemma2", GEMMA, gemma2, "\"attention_bias\": true", true, NULL},
     {"gemma3", "Gemma3ForCausalLM", "gemma3_text", GEMMA ", \"sliding_window_pattern\": 2", gemma3,
      "\"attention_bias\": true", true, NULL},
-    {"gemma3n", "Gemma3nForCausalLM", "gemma3n_text", GEMMA3N, gemma3n, NULL, false, NULL},
-    {"gemma4", "Gemma4ForCausalLM", "gemma4_text", GEMMA4, gemma4, NULL, false, NULL},
+    GEMMA_FAMILIES,
     {"phi3", "Phi3ForCausalLM", "phi3", ROTARY, phi3, NULL, true, NULL},
     {"olmo2", "Olmo2ForCausalLM", "olmo2", ROTARY, olmo2, "\"attention_bias\": true", false, NULL},
     {"mixtral", "MixtralForCausalLM", "mixtral", ROTARY, mixtral, NULL, true, "num_local_experts"},
@@ -516,7 +515,7 @@ static const char *experts_text(const tiny_model *model, const struct family *fa
     if (ernie)
         rest = test_format("%s, \"moe_num_shared_experts\": 1, \"moe_layer_start_index\": %zu", rest, model->n_dense);
     return test_format(", \"%s\": %zu, \"%s\": %zu%s", family->experts, model->n_experts,
-                       ernie ? "moe_k" : "num_experts_per_tok", model->top_k, rest);
+                       top_k_key(family->name), model->top_k, rest);
 }
 
 void tiny_model_write_config(const tiny_model *model, const char *dir)

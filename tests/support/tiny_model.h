@@ -43,8 +43,10 @@ extern const char *const tiny_families[];
 /* Has calm gradients of its blocks? */
 static inline bool tiny_has_gradients(const char *family)
 {
-    return strcmp(family, "gemma3n") != 0 && strcmp(family, "gemma4") != 0;
+    return strcmp(family, "gemma3n") != 0;
 }
+
+/* Not among them: "gemma4_moe", Gemma 4 with experts and, in odd blocks, values made of keys. */
 
 /* Encoders without heads, NULL at the end. */
 extern const char *const tiny_encoders[];

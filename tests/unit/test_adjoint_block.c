@@ -13,6 +13,7 @@
 enum { TOKENS = 19 };
 
 /* Padding was dropped between them. */
+static const uint32_t ids[TOKENS] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8};
 static const uint32_t positions[TOKENS] = {0, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22};
 
 /* ---- a block, and its parts ---- */
@@ -56,7 +57,7 @@ static void open_with(const char *family, size_t index, size_t tokens, const uin
         spec.n_dense = 1;
         spec.extra = strcmp(family, "qwen3_next") == 0 ? "\"mlp_only_layers\": [0]" : NULL;
     }
-    *f = (fixture){.span = {.window = 3, .n_tokens = tokens, .positions = at}};
+    *f = (fixture){.span = {.window = 3, .n_tokens = tokens, .positions = at, .ids = tokens == TOKENS ? ids : NULL}};
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &f->model));
     block_params_load(f->model, index, &f->params);
     f->config = *f->params.block.config;
@@ -125,7 +126,7 @@ static void attention_back(fixture *f)
     void *tape;
     CALM_SCOPED_SCRATCH(ctx);
     const calm_kind_back *back = mixer_forward(f, &y, &tape);
-    ck_ok(back->back(ctx, &f->params.block, &f->rope, f->x, f->x, &f->span, tape, f->v, &f->params.grads, f->dx));
+    ck_ok(back->back(ctx, &f->params.block, &f->rope, f->x, f->x, &f->span, tape, f->v, &f->params.grads, f->dx, NULL));
 }
 
 /* Keys shared by heads, a cap (gemma2), windows, norms of q and k over a head (qwen3) and over all of them (olmo2), one
@@ -246,7 +247,7 @@ static double moe_pass(fixture *f, bool back)
     ck_ok(calm_moe_forward_tape(ctx, &f->params.block, f->x, f->x, &f->span, y, &routing));
     same_choice(f, &routing, TOKENS * f->config.moe.top_k);
     if (back)
-        ck_ok(calm_moe_back(ctx, &f->params.block, &routing, f->x, TOKENS, f->v, &f->params.grads, f->dx));
+        ck_ok(calm_moe_back(ctx, &f->params.block, &routing, f->x, f->x, TOKENS, f->v, &f->params.grads, f->dx, NULL));
     return adjoint_dot(f->n, y, f->v);
 }
 
@@ -329,9 +330,19 @@ static void check_blocks(const char *const *families)
 /* Block 0 of families whose blocks have mixers of several kinds; of Llama 4 the one that is rotated. */
 TEST(other_mixers)
 {
-    static const char *const families[] = {"qwen3_5", "qwen3_next", "lfm2", "llama4", "granite_hybrid", "nemotron_h"};
+    static const char *const families[] = {"qwen3_5", "qwen3_next", "lfm2", "llama4", "granite_hybrid", "nemotron_h",
+                                           "gemma4"};
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         check_block(families[i], 0);
+}
+END_OF_TEST
+
+/* Gemma 4 with experts: norms before and behind them, of the router and behind the shared expert; block 1 has its
+ * values from its keys. */
+TEST(experts_next_to_an_mlp)
+{
+    check_block("gemma4_moe", 0);
+    check_block("gemma4_moe", 1);
 }
 END_OF_TEST
 
@@ -345,5 +356,5 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("adjoint_block", (const TTest *[]){attentions, attention_of_a_long_window, mlps, mixtures, blocks,
-                                                        other_mixers, NULL});
+                                                        other_mixers, experts_next_to_an_mlp, NULL});
 }

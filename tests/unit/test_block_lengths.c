@@ -24,7 +24,8 @@ static void open_fixture(const char *family, fixture *f)
     const tiny_model spec = tiny_of(family);
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &f->model));
     block_params_load(f->model, 1, &f->params);
-    f->span = (calm_span){.n_tokens = FEW};
+    static const uint32_t ids[FEW] = {3, 1, 4, 1, 5, 9};
+    f->span = (calm_span){.n_tokens = FEW, .ids = ids};
     ck_ok(calm_rope_init(ctx, calm_model_config(f->model), FEW, &f->rope));
     for (size_t i = 0; i < FEW * HIDDEN; i++) {
         f->x[i] = (float)calm_rng_normal(21, 1, i);
