@@ -1,4 +1,5 @@
 /* make_checkpoint: write a synthetic checkpoint with random weights in the shape of a known model. */
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,12 +46,33 @@ static const calm_option table[] = {
      "0", 0, 1024, .metavar = "N"},
     {0}};
 
+/* "gpt_oss" of "gpt_oss.json". */
+static int is_config(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot && strcmp(dot, ".json") == 0;
+}
+
+static void print_configs(void)
+{
+    struct dirent **entries;
+    const int n = scandir(SYNTH_CONFIGS, &entries, is_config, alphasort);
+    for (int i = 0; i < n; i++) {
+        printf("%-16.*s hollow, as transformers has it by default\n", (int)strcspn(entries[i]->d_name, "."),
+               entries[i]->d_name);
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+}
+
 static void print_shapes(void)
 {
     for (const synth_shape *shape = synth_shapes; shape->name; shape++)
         printf("%-16s %2zu blocks, hidden %zu, inner %zu, %zu/%zu heads of %zu, vocabulary %zu%s\n", shape->name,
                shape->blocks, shape->hidden, shape->inner, shape->heads, shape->kv, shape->head_dim, shape->vocab,
                shape->tied ? ", tied" : "");
+    print_configs();
 }
 
 /* "5GB" into bytes. */

@@ -62,13 +62,17 @@ typedef struct synth_shape {
 /* All shapes; ends with a NULL name. */
 extern const synth_shape synth_shapes[];
 
+/* Shapes by config.json alone, NAME.json each: those of families whose blocks the shapes above cannot say.  As many as
+ * transformers' class has by default, which mostly is a published model. */
+#define SYNTH_CONFIGS CALM_SOURCE_DIR "/tests/data/families"
+
 /* Find by name.  CALM_EARG with the nearest name. */
 calm_status synth_find(calm_ctx *ctx, const char *name, const synth_shape **out);
 
 /* ---- what is to be written ---- */
 
 typedef struct synth_options {
-    const char *shape, *output;
+    const char *shape, *output; /* of synth_shapes, or of SYNTH_CONFIGS, which are hollow           */
     const char *tokenizer;      /* directory with tokenizer.json; NULL: the demo model's            */
     size_t blocks;              /* 0: as the shape says                                             */
     size_t hidden;              /* another width, inner and heads in proportion; 0: as the shape says */
@@ -92,6 +96,9 @@ typedef struct synth_tensor {
 /* Tensors in the order of the model, in ctx->out. */
 calm_status synth_list(calm_ctx *ctx, const synth_shape *shape, size_t blocks, calm_dtype dtype, synth_tensor **out,
                        size_t *n);
+
+/* The same of a config.json, for hollow files: what calm reads of such a model.  Values are not described. */
+calm_status synth_model_list(calm_ctx *ctx, const char *path, synth_tensor **out, size_t *n);
 
 /* config.json. */
 calm_status synth_config(calm_ctx *ctx, const synth_shape *shape, size_t blocks, calm_dtype dtype, bool newer,

@@ -32,6 +32,7 @@ typedef struct job {
     size_t n_shards;
     uint64_t bytes;             /* of all tensors */
     char *output, *directory;   /* final and temporary name */
+    char *config;               /* config.json of SYNTH_CONFIGS; NULL: the shape's */
     uint8_t *buffer;
     synth_values *values;
 } job;
@@ -106,7 +107,8 @@ static calm_status resize(calm_ctx *ctx, const synth_options *options, synth_sha
     return CALM_OK;
 }
 
-static calm_status plan(calm_ctx *ctx, job *w)
+/* Of a shape by its name. */
+static calm_status list_shape(calm_ctx *ctx, job *w)
 {
     const synth_options *options = w->options;
     const synth_shape *known;
@@ -117,12 +119,33 @@ static calm_status plan(calm_ctx *ctx, job *w)
         w->shape.vocab = options->vocab;
     w->blocks = options->blocks ? options->blocks : known->blocks;
     w->dtype = options->dtype == CALM_N_DTYPES ? synth_dtype(known) : options->dtype;
+    return synth_list(ctx, &w->shape, w->blocks, w->dtype, &w->tensors, &w->n);
+}
+
+/* The same, or of a config.json, which is as it is. */
+static calm_status list_tensors(calm_ctx *ctx, job *w)
+{
+    const synth_options *options = w->options;
+    CALM_TRY(calm_strf(ctx, ctx->out, &w->config, SYNTH_CONFIGS "/%s.json", options->shape));
+    if (!calm_path_exists(w->config)) {
+        w->config = NULL;
+        return list_shape(ctx, w);
+    }
+    if (!options->hollow || options->blocks || options->hidden || options->experts || options->vocab)
+        return calm_fail(ctx, CALM_EARG, "--shape %s: its files are --hollow, and no other size is known",
+                         options->shape);
+    return synth_model_list(ctx, w->config, &w->tensors, &w->n);
+}
+
+static calm_status plan(calm_ctx *ctx, job *w)
+{
+    const synth_options *options = w->options;
     CALM_TRY(calm_strf(ctx, ctx->out, &w->output, "%s", options->output));
     for (size_t n = strlen(w->output); n > 1 && w->output[n - 1] == '/'; n--)
         w->output[n - 1] = 0;
     if (calm_path_exists(w->output))
         return calm_fail(ctx, CALM_EEXIST, "%s: already there", w->output);
-    CALM_TRY(synth_list(ctx, &w->shape, w->blocks, w->dtype, &w->tensors, &w->n));
+    CALM_TRY(list_tensors(ctx, w));
     CALM_TRY(cut_shards(ctx, w));
     CALM_TRY(calm_strf(ctx, ctx->out, &w->directory, "%s.tmp.%ld", w->output, (long)getpid()));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w->buffer, BUFFER_BYTES));
@@ -253,6 +276,11 @@ static calm_status copy_tokenizer(calm_ctx *ctx, const job *w)
 static calm_status write_config(calm_ctx *ctx, const job *w)
 {
     calm_text text;
+    char *target;
+    if (w->config) {
+        CALM_TRY(calm_path_join(ctx, ctx->scratch, &target, w->directory, "config.json"));
+        return calm_copy_file(ctx, w->config, target);
+    }
     calm_text_init(&text);
     if (synth_config(ctx, &w->shape, w->blocks, w->dtype, w->options->newer, &text) == CALM_OK)
         return write_text(ctx, w, "config.json", &text);

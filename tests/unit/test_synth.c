@@ -2,12 +2,16 @@
  * the values have the moments they should. */
 #include "tests/tools/synth.h"
 
+#include <dirent.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "ptq/base/file.h"
 #include "ptq/base/rng_impl.h"
 #include "ptq/io/json.h"
+#include "ptq/model/arch.h"
+#include "ptq/model/model.h"
 #include "tests/support/harness.h"
 
 static synth_options options_of(const char *shape)
@@ -182,6 +186,71 @@ TEST(hollow_checkpoints)
     calm_safetensors_close(set);
     ck_assert_int_eq(stat(test_format("%s/model-00001-of-00005.safetensors", options.output), &file), 0);
     ck_assert(file.st_size > 3000000000 && file.st_blocks * 512 < 10000000);
+}
+END_OF_TEST
+
+/* "gpt_oss" of "gpt_oss.json". */
+static int is_config(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot && strcmp(dot, ".json") == 0;
+}
+
+/* Every config of SYNTH_CONFIGS makes a hollow checkpoint whose tensors calm opens as a model. */
+TEST(families_by_their_config)
+{
+    struct dirent **entries;
+    const int n = scandir(SYNTH_CONFIGS, &entries, is_config, alphasort);
+    ck_assert_int_gt(n, 30);
+    for (int i = 0; i < n; i++) {
+        const char *name = test_format("%.*s", (int)strcspn(entries[i]->d_name, "."), entries[i]->d_name);
+        synth_options options = options_of(name);
+        calm_model *model;
+        options.hollow = true;
+        options.output = test_format("%s/%s", test_directory(), name);
+        ck_ok(synth_write(ctx, &options));
+        ck_ok(calm_model_open(ctx, options.output, &model));
+        ck_assert_msg(strcmp(calm_model_config(model)->arch->name, name) == 0, "%s: %s", name,
+                      calm_model_config(model)->arch->name);
+        calm_model_close(model);
+        ck_ok(calm_remove_tree(ctx, options.output));
+        calm_arena_clear(ctx->scratch);
+        free(entries[i]);
+    }
+    free(entries);
+}
+END_OF_TEST
+
+/* As the model cards and the hub's headers count them, without heads for a second token and dense layers behind a
+ * pooling. */
+TEST(sizes_of_families)
+{
+    static const struct { const char *name; size_t parameters; } known[] = {
+        {"deepseek_v2", 15706484224}, {"deepseek_v3", 671026419200}, {"mixtral", 46702792704},
+        {"gpt_oss", 116829156672}, {"smollm3", 3075098624}, {"starcoder2", 3030371328}, {"lfm2_moe", 8339930560},
+        {"modernbert", 149014272}, {"embeddinggemma", 302863104}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        synth_tensor *tensors;
+        size_t n, sum = 0;
+        ck_ok(synth_model_list(ctx, test_format("%s/%s.json", SYNTH_CONFIGS, known[i].name), &tensors, &n));
+        for (size_t k = 0; k < n; k++)
+            sum += tensors[k].tensor.n_elements;
+        ck_assert_msg(sum == known[i].parameters, "%s has %zu parameters, expected %zu", known[i].name, sum,
+                      known[i].parameters);
+    }
+}
+END_OF_TEST
+
+/* Nothing but their headers is known. */
+TEST(families_are_hollow)
+{
+    synth_options options = options_of("gpt_oss");
+    ck_fails(synth_write(ctx, &options), CALM_EARG, "--shape gpt_oss: its files are --hollow");
+    options.hollow = true;
+    options.blocks = 2;
+    ck_fails(synth_write(ctx, &options), CALM_EARG, "no other size is known");
+    ck_fails(synth_model_list(ctx, test_format("%s/none.json", SYNTH_CONFIGS), &(synth_tensor *){NULL}, &(size_t){0}),
+             CALM_ENOTFOUND, "none.json");
 }
 END_OF_TEST
 
@@ -434,6 +503,7 @@ int main(void)
 {
     return run_tests("synth", (const TTest *[]){
         a_dense_decoder, every_family, sizes_of_published_models, other_types_and_blocks, hollow_checkpoints,
+        families_by_their_config, sizes_of_families, families_are_hollow,
         position_ids_count, both_spellings, rope_scaling_moves_into_the_parameters, values_follow_their_definition,
         moments_of_a_large_tensor, pieces_join, norms_have_outliers_in_the_same_channels,
         the_same_bytes_for_every_number_of_threads_and_shards, shards_stay_below_their_size,
