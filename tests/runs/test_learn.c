@@ -482,7 +482,7 @@ END_OF_TEST
 /* Whatever takes gradients says what has none. */
 TEST(kinds_without_gradients_are_refused)
 {
-    const tiny_model spec = tiny_of("gemma4");
+    const tiny_model spec = tiny_of("gemma3n");
     play runs[] = {learning(&spec, "w3a16_g8", "rtn"), tuning(&spec, "w3a16_g8", "rtn", false),
                    play_new(&spec, "w3a16_g8", "gptq"), play_new(&spec, "w3a16_g8,w4a16_g8", "rtn")};
     static const char *const options[] = {"`learn` takes", "`learn` takes", "`calibration.weight` gradient takes",
@@ -492,7 +492,7 @@ TEST(kinds_without_gradients_are_refused)
     for (int k = 0; k < 4; k++) {
         const outcome said = play_run(&runs[k], none);
         ck_assert_int_eq(said.status, CALM_EUNSUPPORTED);
-        ck_assert_msg(strstr(said.message, options[k]) && strstr(said.message, "gemma4's blocks"), "%s", said.message);
+        ck_assert_msg(strstr(said.message, options[k]) && strstr(said.message, "gemma3n's blocks"), "%s", said.message);
     }
 }
 END_OF_TEST
