@@ -142,9 +142,10 @@ calm_status synth_model_list(calm_ctx *ctx, const char *path, synth_tensor **out
     CALM_TRY(calm_json_read(ctx, path, (size_t)1 << 20, &root));
     CALM_TRY(calm_config_read(ctx, path, root, &config));
     /* The usual prefix: the first of the list. */
-    const char *prefixes = config.arch->prefixes;
+    size_t n_prefix;
+    const char *usual = calm_arch_prefix(config.arch, 0, &n_prefix);
     char *prefix;
-    CALM_TRY(calm_strf(ctx, ctx->out, &prefix, "%.*s", (int)strcspn(prefixes, "|"), prefixes));
+    CALM_TRY(calm_strf(ctx, ctx->out, &prefix, "%.*s", (int)n_prefix, usual));
     listing list = {.ctx = ctx, .config = &config, .prefix = prefix};
     CALM_TRY(add_tables(&list));
     for (size_t b = 0; b < config.n_blocks; b++)

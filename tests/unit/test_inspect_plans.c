@@ -1,19 +1,20 @@
 /* The queries of `calm inspect` find one run by indexes, however large the store: the command is run here, and each
- * query that it sends to the store (calm_store_query, wrapped by the linker) is explained first. */
+ * query that the store sends to SQLite (calm_sql_query, wrapped by the linker) is explained first. */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "store/sql.h"
 #include "store/store.h"
 #include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/store_sample.h"
 #include "tests/tools/synth_store.h"
 
-calm_status __real_calm_store_query(calm_ctx *c, calm_store *store, const char *sql, const calm_value *params,
-                                    size_t n_params, calm_store_row_fn *fn, void *user);
-calm_status __wrap_calm_store_query(calm_ctx *c, calm_store *store, const char *sql, const calm_value *params,
-                                    size_t n_params, calm_store_row_fn *fn, void *user);
+calm_status __real_calm_sql_query(calm_ctx *c, calm_sql *db, const char *sql, const calm_value *params, size_t n_params,
+                                  calm_store_row_fn *fn, void *user);
+calm_status __wrap_calm_sql_query(calm_ctx *c, calm_sql *db, const char *sql, const calm_value *params, size_t n_params,
+                                  calm_store_row_fn *fn, void *user);
 
 static const char *found;    /* scans of large tables, a line each */
 static int n_queries;
@@ -44,13 +45,13 @@ static calm_status judge(calm_ctx *c, void *user, size_t n, const char *const *n
     return CALM_OK;
 }
 
-calm_status __wrap_calm_store_query(calm_ctx *c, calm_store *store, const char *sql, const calm_value *params,
-                                    size_t n_params, calm_store_row_fn *fn, void *user)
+calm_status __wrap_calm_sql_query(calm_ctx *c, calm_sql *db, const char *sql, const calm_value *params, size_t n_params,
+                                  calm_store_row_fn *fn, void *user)
 {
     n_queries++;
-    ck_ok(__real_calm_store_query(c, store, test_format("EXPLAIN QUERY PLAN %s", sql), params, n_params, judge,
-                                  (void *)(uintptr_t)sql));
-    return __real_calm_store_query(c, store, sql, params, n_params, fn, user);
+    ck_ok(__real_calm_sql_query(c, db, test_format("EXPLAIN QUERY PLAN %s", sql), params, n_params, judge,
+                                (void *)(uintptr_t)sql));
+    return __real_calm_sql_query(c, db, sql, params, n_params, fn, user);
 }
 
 static calm_status ignore(calm_ctx *c, void *user, size_t n, const char *const *names, const calm_value *values)
@@ -114,8 +115,8 @@ TEST(no_scan_of_a_large_table)
     ck_assert_msg(!*found, "report: %s", found);
     /* The check sees a scan where there is one. */
     store = sample_open(path, CALM_STORE_READ);
-    ck_ok(__wrap_calm_store_query(ctx, store, "SELECT k.id FROM candidate k WHERE k.scheme = 'w8a16'", NULL, 0, ignore,
-                                  NULL));
+    ck_ok(calm_store_query(ctx, store, "SELECT k.id FROM candidate k WHERE k.scheme = 'w8a16'", NULL, 0, ignore,
+                           NULL));
     ck_assert_msg(strstr(found, "SCAN k"), "%s", found);
     calm_store_close(store);
 }
