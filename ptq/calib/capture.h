@@ -111,8 +111,8 @@ calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actst
  * Returns false, with nothing changed, if one is not finite. */
 bool calm_capture_factors(float *lengths, size_t n);
 
-/* Factors out [begin[n] - begin[0]] of the rows of n windows, which begin at begin [n + 1], whose first tokens weigh
- * 32, others 1. */
+/* Factors out [begin[n] - begin[0]] of the rows of n windows, which begin at begin [n + 1]: the first token of a window
+ * of T weighs T / 16, but 1 to 32, others 1. */
 void calm_capture_first_factors(const size_t *begin, size_t n, float *out);
 
 /* ---- memory ---- */

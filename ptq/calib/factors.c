@@ -6,8 +6,9 @@
 /* One draw says little of a row, so one that is far off the mean is held.  Loosely: <bos>, which every later token
  * attends to, has gradients 20 to 160 times the mean, and they are no accident. */
 #define MOST_WEIGHT 32.0
-/* Of the first token of a window: what its gradients are at the inputs of q, k and v (docs/evidence/weights.csv). */
-#define FIRST_WEIGHT 32.0f
+/* The first token of a window of n weighs n / 16, 1 to 32: the more tokens attend to it, the longer its gradients; at
+ * 512 tokens, and the inputs of q, k and v, they are some 32 times the mean (docs/evidence/first_token.csv). */
+#define FIRST_TOKENS 16.0f
 
 bool calm_capture_factors(float *lengths, size_t n)
 {
@@ -34,8 +35,9 @@ void calm_capture_first_factors(const size_t *begin, size_t n, float *out)
         out[t - begin[0]] = 1;
     for (size_t w = 0; w < n; w++)
         if (begin[w + 1] > begin[w])
-            out[begin[w] - begin[0]] = FIRST_WEIGHT;
-    /* Nothing is held: with weights 1 and 32 no row is farther from the mean. */
+            out[begin[w] - begin[0]] =
+                fminf(fmaxf((float)(begin[w + 1] - begin[w]) / FIRST_TOKENS, 1), (float)MOST_WEIGHT);
+    /* Nothing is held: with weights from 1 to 32 no row is farther from the mean. */
     calm_capture_factors(out, begin[n] - begin[0]);
 }
 

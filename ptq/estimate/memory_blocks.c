@@ -243,7 +243,7 @@ static calm_capture_options capture_options(const estimate *e, size_t block, con
     return (calm_capture_options){.jobs = jobs, .inputs = inputs, .grams = e->caps & CALM_NEEDS_GRAM,
                                   .samples = calm_run_keeps_rows(e->p, block, shape->sublayer, shape->expert),
                                   .activations = true, .group_bytes = e->knobs->group_bytes,
-                                  .factors = e->p->in.recipe->weight ? any : NULL,
+                                  .factors = calm_inputs_row_weight(&e->p->in) ? any : NULL,
                                   .crosses = e->caps & CALM_NEEDS_CROSS};
 }
 

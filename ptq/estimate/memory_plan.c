@@ -64,7 +64,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     calm_memory_raise(&out->capture, calm_memory_plan_hidden_bytes(&over) + calm_actstat_new_bytes(over.rows) +
                                          calm_actstat_texts_bytes(calib->n_texts, over.rows) +
                                          calm_capture_rows_scratch_bytes(over.windows, over.longest));
-    if (p->in.recipe->weight == CALM_WEIGHT_GRADIENT)    /* before any hidden rows of the capture */
+    if (calm_inputs_row_weight(&p->in) == CALM_WEIGHT_GRADIENT)    /* before any hidden rows of the capture */
         calm_memory_raise(&out->capture, calm_run_weigh_rows_bytes(p) + calm_memory_plan_gradient_bytes(&e, calib->n));
     out->learn = calm_size_max(calm_learn_bytes(p, e.extras, knobs->spill, n_threads),
                                calm_learn_model_bytes(p, e.extras, knobs->spill, n_threads));

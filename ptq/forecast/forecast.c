@@ -326,7 +326,7 @@ calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, dou
 static double weigh_seconds(const forecast *f)
 {
     const calm_inputs *in = &f->p->in;
-    return in->recipe->weight != CALM_WEIGHT_GRADIENT ? 0 :
+    return calm_inputs_row_weight(in) != CALM_WEIGHT_GRADIENT ? 0 :
            calm_run_work_gradients(in, in->calib.n, in->first_block) / (LEARN_SHARE * f->out->sgemm_flops);
 }
 

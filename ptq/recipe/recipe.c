@@ -318,7 +318,7 @@ static calm_json *texts_json(const calm_recipe *recipe)
 static calm_json *calibration_json(const calm_recipe *recipe)
 {
     static const char *const prefixes[] = {NULL, "quantized", "asymmetric"};
-    static const char *const weights[] = {NULL, "gradient", "first"};
+    static const char *const weights[] = {"none", "gradient", "first", NULL};
     const char *prefix = prefixes[recipe->prefix], *weight = weights[recipe->weight];
     return CALM_OBJECT(CALM_KV("text", texts_json(recipe)), CALM_KV("samples", recipe->calib_windows),
                        CALM_KV("seqlen", recipe->seqlen), CALM_KV("seed", recipe->seed),

@@ -50,8 +50,13 @@ typedef enum calm_sensitivity {
 #define CALM_SENSITIVITY_NAMES "auto|probe|gradient"    /* in the order of calm_sensitivity, for option tables */
 
 /* What a calibration row counts where algorithms are fitted to it (ptq/search/row_weights.h). */
-typedef enum calm_row_weight { CALM_WEIGHT_NONE, CALM_WEIGHT_GRADIENT, CALM_WEIGHT_FIRST } calm_row_weight;
-#define CALM_WEIGHT_NAMES "none|gradient|first"    /* in the order of calm_row_weight, for option tables */
+typedef enum calm_row_weight {
+    CALM_WEIGHT_NONE,
+    CALM_WEIGHT_GRADIENT,
+    CALM_WEIGHT_FIRST,
+    CALM_WEIGHT_AUTO    /* none or first: calm_inputs_row_weight */
+} calm_row_weight;
+#define CALM_WEIGHT_NAMES "none|gradient|first|auto"    /* in the order of calm_row_weight, for option tables */
 
 #define CALM_PREFIX_NAMES "float|quantized|asymmetric"    /* in the order of calm_prefix, for option tables */
 

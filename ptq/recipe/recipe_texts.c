@@ -91,7 +91,7 @@ calm_status calm_recipe_check_imatrix(calm_ctx *ctx, const calm_recipe_spec *spe
 calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     (void)spec;
-    if (recipe->weight == CALM_WEIGHT_NONE)
+    if (recipe->weight == CALM_WEIGHT_NONE || recipe->weight == CALM_WEIGHT_AUTO)
         return CALM_OK;
     const char *by = recipe->weight == CALM_WEIGHT_FIRST ? "first" : "gradient";
     for (size_t i = 0; i < recipe->n_pool; i++) {

@@ -143,8 +143,9 @@ const calm_option calm_spec_table[] = {
      WORD(prefix, CALM_PREFIX_NAMES, "float"), .place = "calibration.prefix"},
     {.name = "weight",
      .help = "weights of calibration rows in fits: all equal; from gradients of the float model at the output of "
-             "each job (decoders); first: the first token of a window, which all others attend to, counts 32 times",
-     WORD(weight, CALM_WEIGHT_NAMES, "none"), .place = "calibration.weight"},
+             "each job (decoders); first: the first token of a window, which all others attend to, counts up to 32 "
+             "times; auto: so in a decoder of float activations whose windows all begin with one token, as with <bos>",
+     WORD(weight, CALM_WEIGHT_NAMES, "auto"), .place = "calibration.weight"},
     {.name = "calib-dtype",
      .help = "operands of matrix products in calibration: f32, or bf16 with sums in f32 (half the time on CPUs "
              "with AVX512-BF16); auto: bf16 on these, which the lock then says; guard, evaluation and learning stay "

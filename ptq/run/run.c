@@ -66,6 +66,7 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_inputs_read_windows(ctx, &p->in));
     CALM_TRY(calm_run_work_cut_scoring(ctx, &p->in));
     CALM_TRY(calm_inputs_check_prefix(ctx, &p->in));
+    calm_inputs_note_row_weight(ctx, &p->in);
     calm_inputs_describe(&p->in, &p->result);
     /* One table of rotations serves every window of the run but the evaluation's, which makes its own. */
     const size_t longest = calm_size_max(p->in.calib.longest, p->in.guard.longest);

@@ -23,9 +23,9 @@ static bool has_job(const calm_run *p, size_t block, calm_job_kind kind)
     return calm_slot_has_job(config, calm_job_sublayer(kind), kind);
 }
 
-/* Room for the lengths of the blocks to compute; the first of them. */
+/* Room for the lengths of the blocks to compute, or the ones that all their jobs have; the first of those blocks. */
 static calm_status new_lengths(calm_ctx *ctx, const calm_run *p, const calm_missing *missing, calm_arena *arena,
-                               float ***out, size_t *first)
+                               float *common, float ***out, size_t *first)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
     *first = n_blocks;
@@ -36,7 +36,9 @@ static calm_status new_lengths(calm_ctx *ctx, const calm_run *p, const calm_miss
             continue;
         *first = b;
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
-            if (has_job(p, b, kind))
+            if (common)
+                (*out)[b * CALM_N_JOBS + kind] = common;
+            else if (has_job(p, b, kind))
                 CALM_TRY(CALM_NEW_RAW(ctx, arena, (*out)[b * CALM_N_JOBS + kind], rows));
     }
     return CALM_OK;
@@ -63,18 +65,21 @@ static calm_status by_gradients(calm_ctx *ctx, calm_run *p, size_t first_block, 
 calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *p, const calm_missing *missing, calm_arena *arena)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
+    const calm_row_weight weight = calm_inputs_row_weight(&p->in);
     size_t first_block;
-    float **lengths;
-    if (p->in.recipe->weight == CALM_WEIGHT_NONE)
+    float **lengths, *common = NULL;
+    if (weight == CALM_WEIGHT_NONE)
         return CALM_OK;
-    CALM_TRY(new_lengths(ctx, p, missing, arena, &lengths, &first_block));
+    /* The same rows weigh more whatever reads them. */
+    if (weight == CALM_WEIGHT_FIRST) {
+        CALM_TRY(CALM_NEW_RAW(ctx, arena, common, p->in.calib.begin[p->in.calib.n]));
+        calm_capture_first_factors(p->in.calib.begin, p->in.calib.n, common);
+    }
+    CALM_TRY(new_lengths(ctx, p, missing, arena, common, &lengths, &first_block));
     if (first_block == n_blocks)
         return CALM_OK;
-    if (p->in.recipe->weight == CALM_WEIGHT_GRADIENT)
+    if (weight == CALM_WEIGHT_GRADIENT)
         CALM_TRY(by_gradients(ctx, p, first_block, lengths));
-    for (size_t i = 0; p->in.recipe->weight == CALM_WEIGHT_FIRST && i < n_blocks * CALM_N_JOBS; i++)
-        if (lengths[i])
-            calm_capture_first_factors(p->in.calib.begin, p->in.calib.n, lengths[i]);
     p->row_factors = lengths;
     return CALM_OK;
 }
@@ -83,8 +88,10 @@ size_t calm_run_weigh_rows_bytes(const calm_run *p)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
     size_t n = 0;
-    if (p->in.recipe->weight == CALM_WEIGHT_NONE)
+    if (calm_inputs_row_weight(&p->in) == CALM_WEIGHT_NONE)
         return 0;
+    if (calm_inputs_row_weight(&p->in) == CALM_WEIGHT_FIRST)
+        return CALM_BYTES(float *, n_blocks * CALM_N_JOBS) + CALM_BYTES(float, rows);
     for (size_t b = p->in.first_block; b < p->in.end_block; b++)
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
             n += has_job(p, b, kind);

@@ -117,6 +117,40 @@ calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in)
                      "has not; take none", in->recipe->model.name);
 }
 
+/* Do all windows begin with one token, which every later one attends to? */
+static bool begin_alike(const calm_windows *windows)
+{
+    for (size_t w = 1; w < windows->n; w++)
+        if (windows->ids[windows->begin[w]] != windows->ids[windows->begin[0]])
+            return false;
+    return windows->n > 1;
+}
+
+/* Measured for weights alone, of decoders, behind float blocks (docs/evidence/first_token.csv). */
+static bool first_weighs(const calm_inputs *in)
+{
+    const calm_recipe *recipe = in->recipe;
+    for (size_t i = 0; i < recipe->n_pool; i++)
+        if (recipe->pool[i].scheme.act_bits)
+            return false;
+    return !calm_inputs_encode(in) && !recipe->imatrix && recipe->prefix == CALM_PREFIX_FLOAT &&
+           calm_recipe_caps(recipe) & CALM_NEEDS_DATA & ~CALM_NEEDS_ABSMAX && begin_alike(&in->calib);
+}
+
+calm_row_weight calm_inputs_row_weight(const calm_inputs *in)
+{
+    if (in->recipe->weight != CALM_WEIGHT_AUTO)
+        return in->recipe->weight;
+    return first_weighs(in) ? CALM_WEIGHT_FIRST : CALM_WEIGHT_NONE;
+}
+
+void calm_inputs_note_row_weight(calm_ctx *ctx, const calm_inputs *in)
+{
+    if (in->recipe->weight == CALM_WEIGHT_AUTO && calm_inputs_row_weight(in) == CALM_WEIGHT_FIRST)
+        calm_log(ctx, CALM_LOG_INFO, "all windows begin with one token, which the others attend to: fits weigh it up "
+                                     "to 32 times (`calibration.weight` none: once)");
+}
+
 calm_status calm_inputs_check_learn(calm_ctx *ctx, const calm_inputs *in)
 {
     if (in->recipe->learn == CALM_LEARN_NONE)

@@ -126,6 +126,11 @@ calm_status calm_inputs_column_weights(calm_ctx *ctx, const calm_inputs *in, siz
  * `only_look`: it is checked alone.  CALM_EUNSUPPORTED: the family cannot be rotated (ptq/export/rotate.h). */
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in);
 
+/* How calibration rows weigh in fits: what the recipe says, its `auto` resolved once the windows are read. */
+calm_row_weight calm_inputs_row_weight(const calm_inputs *in);
+/* Where `auto` became something, a note says so. */
+void calm_inputs_note_row_weight(calm_ctx *ctx, const calm_inputs *in);
+
 /* What the inputs are, into the result: layout, jobs, kind of model, facts of the windows. */
 void calm_inputs_describe(const calm_inputs *in, calm_result *out);
 

@@ -144,9 +144,9 @@ static calm_status add_texts(calm_ctx *ctx, calm_run *p)
 static calm_status add_weight(calm_ctx *ctx, calm_run *p)
 {
     calm_sha256 sha;
-    if (p->in.recipe->weight == CALM_WEIGHT_NONE)
+    if (calm_inputs_row_weight(&p->in) == CALM_WEIGHT_NONE)
         return CALM_OK;
-    begin_variant(p, p->in.recipe->weight == CALM_WEIGHT_FIRST ? "calm-first-weight" : "calm-gradient-weight",
+    begin_variant(p, calm_inputs_row_weight(&p->in) == CALM_WEIGHT_FIRST ? "calm-first-weight" : "calm-gradient-weight",
                   WEIGHT_REVISION, &sha);
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }

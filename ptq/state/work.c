@@ -223,7 +223,7 @@ static calm_run_work all_work(const calm_inputs *in)
     calm_run_work work = {.forward = passes(in, 0, in->end_block) + calm_run_work_guard(in)};
     calm_inputs_jobs(in, &first, &end);
     add_jobs(in, first, end, &work);
-    if (in->recipe->weight == CALM_WEIGHT_GRADIENT)
+    if (calm_inputs_row_weight(in) == CALM_WEIGHT_GRADIENT)
         work.forward += calm_run_work_gradients(in, in->calib.n, in->first_block);
     return work;
 }

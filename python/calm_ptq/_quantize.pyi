@@ -52,7 +52,7 @@ def quantize(
     exact_float: Optional[bool] = ...,
     probe_samples: Optional[int] = ...,
     prefix: Optional[Literal["float", "quantized", "asymmetric"]] = ...,
-    weight: Optional[Literal["none", "gradient", "first"]] = ...,
+    weight: Optional[Literal["none", "gradient", "first", "auto"]] = ...,
     calib_dtype: Optional[Literal["f32", "bf16", "auto"]] = ...,
     learn: Optional[Literal["none", "blocks", "kl", "both"]] = ...,
     learn_steps: Optional[int] = ...,
@@ -161,7 +161,7 @@ def quantize(
     prefix
         input of a block in calibration: from the float blocks before it, or from the quantized ones (choices then depend on each other); asymmetric: from the quantized ones, with the float outputs as targets, for the transform asym (default float)
     weight
-        weights of calibration rows in fits: all equal; from gradients of the float model at the output of each job (decoders); first: the first token of a window, which all others attend to, counts 32 times (default none)
+        weights of calibration rows in fits: all equal; from gradients of the float model at the output of each job (decoders); first: the first token of a window, which all others attend to, counts up to 32 times; auto: so in a decoder of float activations whose windows all begin with one token, as with <bos> (default auto)
     calib_dtype
         operands of matrix products in calibration: f32, or bf16 with sums in f32 (half the time on CPUs with AVX512-BF16); auto: bf16 on these, which the lock then says; guard, evaluation and learning stay f32 (default f32)
     learn

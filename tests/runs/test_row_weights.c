@@ -123,7 +123,7 @@ static void over_threads(const char *family, const char *scheme, const char *alg
     ck_assert_int_eq(play_sql(&first, test_format("SELECT count(*) FROM run WHERE id = 1 AND json_extract(recipe,"
                                                   " '$.calibration.weight') = '%s'",
                                                   weight == CALM_WEIGHT_FIRST ? "first" : "gradient")), 1);
-    ck_assert_int_eq(play_sql(&first, "SELECT json_extract(recipe, '$.calibration.weight') IS NULL FROM run"
+    ck_assert_int_eq(play_sql(&first, "SELECT json_extract(recipe, '$.calibration.weight') = 'none' FROM run"
                                       " WHERE id = 2"), 1);
 }
 
@@ -150,6 +150,55 @@ END_OF_TEST
 
 /* Where candidates are there already nothing is weighed; what is missing, also of a run that was killed, or whose codes
  * were dropped, gets the same weights. */
+/* Documents of one window each, all of which begin with one word, as windows with <bos> do with one token. */
+static const char *alike(const play *run)
+{
+    const char *path = play_path(run, "alike.jsonl"), *text = "";
+    for (int i = 0; i < 24; i++) {
+        text = test_format("%s{\"text\": \"The", text);
+        for (int word = 0; word < 28; word++)
+            text = test_format("%s %c", text, 'a' + (7 * i + word * word) % 26);
+        text = test_format("%s\"}\n", text);
+    }
+    ck_ok(calm_write_file(ctx, path, text, strlen(text)));
+    return path;
+}
+
+/* Are the candidates of `run`, with `auto`, those of the same run with this weight? */
+static outcome automatic(play run, calm_row_weight as)
+{
+    run.recipe.weight = as;
+    play_must_run(&run);
+    play other = play_elsewhere(&run, "automatic");
+    other.recipe.store = run.recipe.store;
+    other.recipe.weight = CALM_WEIGHT_AUTO;
+    const outcome found = play_must_run(&other);
+    ck_assert_msg(found.cached > 0, "%s", found.log);
+    return found;
+}
+
+TEST(automatic_weights)
+{
+    static const char *const says = "all windows begin with one token";
+    play run = weighed(NULL, "w3a16_g16", "gptq");
+    ck_assert_ptr_null(strstr(automatic(run, CALM_WEIGHT_NONE).log, says));
+    run = weighed(NULL, "w3a16_g16", "rtn,gptq");
+    run.recipe.calib_path = alike(&run);
+    ck_assert_ptr_nonnull(strstr(automatic(run, CALM_WEIGHT_FIRST).log, says));
+    /* Quantized activations; nothing that is fitted to rows; an encoder. */
+    run = weighed(NULL, "w4a8_g16", "gptq");
+    run.recipe.calib_path = alike(&run);
+    automatic(run, CALM_WEIGHT_NONE);
+    run = weighed(NULL, "w4a16_g16", "rtn");
+    run.recipe.calib_path = alike(&run);
+    automatic(run, CALM_WEIGHT_NONE);
+    const tiny_model bert = tiny_of("bert");
+    run = weighed(&bert, "w4a16_g8", "gptq");
+    run.recipe.calib_path = alike(&run);
+    automatic(run, CALM_WEIGHT_NONE);
+}
+END_OF_TEST
+
 TEST(weights_that_are_computed_again)
 {
     const play first = weighed(NULL, "w3a16_g16", "gptq,mkq");
@@ -212,7 +261,8 @@ END_OF_TEST
  * run can be forked off any more. */
 int main(void)
 {
-    return run_tests("row_weights", (const TTest *[]){weighed_runs, kinds_of_weights, weights_that_are_computed_again,
+    return run_tests("row_weights", (const TTest *[]){weighed_runs, kinds_of_weights, automatic_weights,
+                                                      weights_that_are_computed_again,
                                                       behind_quantized_blocks, weights_that_are_refused,
                                                       lengths_of_a_pass, NULL});
 }

@@ -44,17 +44,21 @@ TEST(factors_of_lengths)
 }
 END_OF_TEST
 
-/* By the definition: weights 32 and 1, with mean 1, then the root.  A window may be as short as its first token. */
+/* By the definition: T / 16 within 1 and 32 and others 1, with mean 1, then the root.  A window may be as short as its
+ * first token. */
 TEST(factors_of_first_tokens)
 {
-    static const size_t begin[] = {7, 16, 17, 27, 28};
-    enum { WINDOWS = 4, N = 21, FIRST = 32 };
-    const double mean = (N - WINDOWS + FIRST * WINDOWS) / (double)N;
+    static const size_t begin[] = {7, 16, 17, 65, 577, 1177};
+    enum { WINDOWS = 5, N = 1170 };
+    static const double weights[WINDOWS] = {1, 1, 3, 32, 32};
+    double sum = N;
     float found[N];
+    for (size_t w = 0; w < WINDOWS; w++)
+        sum += weights[w] - 1;
     calm_capture_first_factors(begin, WINDOWS, found);
     for (size_t i = 0, w = 0; i < N; i++) {
         const bool first = i + 7 == begin[w];
-        const double expected = sqrt((first ? FIRST : 1) / mean);
+        const double expected = sqrt((first ? weights[w] : 1) / (sum / N));
         w += first;
         ck_near(found[i], expected, 2 * UNIT * expected);
     }
