@@ -78,6 +78,8 @@ for model in "$work"/families/*/; do
         # Granite's experts are read of one tensor alone; Llama 4's are single modules, of which dynamic codes have one scale
         # for all tokens in compressed-tensors.
         case $family-$scheme in *moe-w8a8_* | mixtral-w8a8_* | minimax_m2-w8a8_* | deepseek_v?-w8a8_* | glm4_moe_lite-w8a8_* | granitemoe-*) continue ;; esac
+        # GTE's and Nomic's q, k and v are split when they are read, the one scale of their inputs is not.
+        case $family-$scheme in gte-w8a8_static | nomic_bert-w8a8_static) continue ;; esac
         case $family-$scheme in llama4-w8a8_*act | gpt_oss-w8a8_* | granitemoehybrid-w8a8_* | nemotron_[hl]*-w8a8_* | qwen3_next-w8a8_*) continue ;; esac
         out=$work/read/$family-$scheme
         calm quantize --model "$model" --scheme $scheme --algorithms rtn,smoothquant --tokens "$work/families/tokens.jsonl" \

@@ -182,7 +182,7 @@ static const struct family {
     {"olmoe", "OlmoeForCausalLM", "olmoe", ROTARY, olmoe, "\"attention_bias\": true", false, "num_experts"},
     {"glm4_moe", "Glm4MoeForCausalLM", "glm4_moe", ROTARY ", \"use_qk_norm\": true, \"routed_scaling_factor\": 1.5",
      glm4_moe, "\"attention_bias\": true", false, "n_routed_experts"},
-    {"phimoe", "PhimoeForCausalLM", "phimoe", ROTARY ", \"lm_head_bias\": true, \"router_jitter_noise\": 10",
+    {"phimoe", "PhimoeForCausalLM", "phimoe", ROTARY ", \"lm_head_bias\": true, \"router_jitter_noise\": 10.0",
      phimoe, "\"attention_bias\": true", true, "num_local_experts"},
     {"ernie4_5_moe", "Ernie4_5_MoeForCausalLM", "ernie4_5_moe", ROTARY, ernie4_5_moe, NULL, false, "moe_num_experts"},
     {"minimax_m2", "MiniMaxM2ForCausalLM", "minimax_m2", ROTARY ", \"rotary_dim\": 4", minimax_m2, NULL, false,
