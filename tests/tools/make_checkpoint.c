@@ -1,5 +1,4 @@
 /* make_checkpoint: write a synthetic checkpoint with random weights in the shape of a known model. */
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,17 +45,10 @@ static const calm_option table[] = {
      "0", 0, 1024, .metavar = "N"},
     {0}};
 
-/* "gpt_oss" of "gpt_oss.json". */
-static int is_config(const struct dirent *entry)
-{
-    const char *dot = strrchr(entry->d_name, '.');
-    return dot && strcmp(dot, ".json") == 0;
-}
-
 static void print_configs(void)
 {
     struct dirent **entries;
-    const int n = scandir(SYNTH_CONFIGS, &entries, is_config, alphasort);
+    const int n = synth_configs(&entries);
     for (int i = 0; i < n; i++) {
         printf("%-16.*s hollow, as transformers has it by default\n", (int)strcspn(entries[i]->d_name, "."),
                entries[i]->d_name);

@@ -9,6 +9,7 @@
 #ifndef CALM_TESTS_SYNTH_H
 #define CALM_TESTS_SYNTH_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -65,6 +66,10 @@ extern const synth_shape synth_shapes[];
 /* Shapes by config.json alone, NAME.json each: those of families whose blocks the shapes above cannot say.  As many as
  * transformers' class has by default, which mostly is a published model. */
 #define SYNTH_CONFIGS CALM_SOURCE_DIR "/tests/data/families"
+
+/* They, in the order of their names, as scandir gives them: the list and its members are the caller's to free.  -1: the
+ * folder cannot be read. */
+int synth_configs(struct dirent ***out);
 
 /* Find by name.  CALM_EARG with the nearest name. */
 calm_status synth_find(calm_ctx *ctx, const char *name, const synth_shape **out);

@@ -135,6 +135,17 @@ static calm_status add_tables(listing *to)
     return add_outer_norm(to, ends->norm);
 }
 
+static int is_config(const struct dirent *entry)
+{
+    const char *dot = strrchr(entry->d_name, '.');
+    return dot && strcmp(dot, ".json") == 0;
+}
+
+int synth_configs(struct dirent ***out)
+{
+    return scandir(SYNTH_CONFIGS, out, is_config, alphasort);
+}
+
 calm_status synth_model_list(calm_ctx *ctx, const char *path, synth_tensor **out, size_t *n)
 {
     CALM_SCOPED_JSON(root);

@@ -2,7 +2,6 @@
  * the values have the moments they should. */
 #include "tests/tools/synth.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -123,6 +122,15 @@ TEST(every_family)
 }
 END_OF_TEST
 
+/* Do the tensors have so many values together? */
+static void check_parameters(const char *name, const synth_tensor *tensors, size_t n, size_t expected)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += tensors[i].tensor.n_elements;
+    ck_assert_msg(sum == expected, "%s has %zu parameters, expected %zu", name, sum, expected);
+}
+
 TEST(sizes_of_published_models)
 {
     /* Parameters as the model cards and the hub's headers count them. */
@@ -136,13 +144,10 @@ TEST(sizes_of_published_models)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const synth_shape *shape;
         synth_tensor *tensors;
-        size_t n, sum = 0;
+        size_t n;
         ck_ok(synth_find(ctx, known[i].name, &shape));
         ck_ok(synth_list(ctx, shape, shape->blocks, synth_dtype(shape), &tensors, &n));
-        for (size_t k = 0; k < n; k++)
-            sum += tensors[k].tensor.n_elements;
-        ck_assert_msg(sum == known[i].parameters, "%s has %zu parameters, expected %zu", known[i].name, sum,
-                      known[i].parameters);
+        check_parameters(known[i].name, tensors, n, known[i].parameters);
     }
 }
 END_OF_TEST
@@ -189,18 +194,11 @@ TEST(hollow_checkpoints)
 }
 END_OF_TEST
 
-/* "gpt_oss" of "gpt_oss.json". */
-static int is_config(const struct dirent *entry)
-{
-    const char *dot = strrchr(entry->d_name, '.');
-    return dot && strcmp(dot, ".json") == 0;
-}
-
 /* Every config of SYNTH_CONFIGS makes a hollow checkpoint whose tensors calm opens as a model. */
 TEST(families_by_their_config)
 {
     struct dirent **entries;
-    const int n = scandir(SYNTH_CONFIGS, &entries, is_config, alphasort);
+    const int n = synth_configs(&entries);
     ck_assert_int_gt(n, 30);
     for (int i = 0; i < n; i++) {
         const char *name = test_format("%.*s", (int)strcspn(entries[i]->d_name, "."), entries[i]->d_name);
@@ -231,12 +229,9 @@ TEST(sizes_of_families)
         {"modernbert", 149014272}, {"embeddinggemma", 302863104}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         synth_tensor *tensors;
-        size_t n, sum = 0;
+        size_t n;
         ck_ok(synth_model_list(ctx, test_format("%s/%s.json", SYNTH_CONFIGS, known[i].name), &tensors, &n));
-        for (size_t k = 0; k < n; k++)
-            sum += tensors[k].tensor.n_elements;
-        ck_assert_msg(sum == known[i].parameters, "%s has %zu parameters, expected %zu", known[i].name, sum,
-                      known[i].parameters);
+        check_parameters(known[i].name, tensors, n, known[i].parameters);
     }
 }
 END_OF_TEST
