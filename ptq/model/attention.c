@@ -44,9 +44,7 @@ calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first)
     const size_t n_tokens = a->span->n_tokens, n = calm_size_min(n_tokens - first, CALM_QUERY_ROWS);
     /* A block of query rows needs the keys from the first that its first query sees; query heads share a key head in
      * groups of n_heads / n_kv. */
-    size_t key, end;
-    calm_heads_seen(a, first, &key, &end);
-    calm_heads_seen(a, first + n - 1, &(size_t){0}, &end);
+    const size_t key = calm_heads_first_key(a, first), end = calm_heads_end_key(a, first + n - 1);
     const size_t kv_head = head / (config->n_heads / config->n_kv);
     return (calm_query_rows){.head = head,
                              .first = first,
@@ -98,10 +96,7 @@ void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, f
     for (size_t r = 0; r < rows->n; r++) {
         /* Later queries of the block may see fewer of its first keys. */
         const size_t t = rows->first + r;
-        size_t first, end;
-        calm_heads_seen(a, t, &first, &end);
-        first -= rows->key;
-        end -= rows->key;
+        const size_t first = calm_heads_first_key(a, t) - rows->key, end = calm_heads_end_key(a, t) - rows->key;
         const size_t n = end - first;
         float *row = scores + r * n_keys;
         memset(row, 0, first * sizeof *row);

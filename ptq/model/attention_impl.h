@@ -98,8 +98,9 @@ calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm
 /* Position of token t: windows from which padding was dropped keep the positions of what is left. */
 size_t calm_heads_position(const calm_heads *a, size_t t);
 
-/* Keys *first .. *end - 1 that query t sees. */
-void calm_heads_seen(const calm_heads *a, size_t t, size_t *first, size_t *end);
+/* The first key that query t sees, and the one behind the last. */
+size_t calm_heads_first_key(const calm_heads *a, size_t t);
+size_t calm_heads_end_key(const calm_heads *a, size_t t);
 
 /* The queries of `head` from `first` on. */
 calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first);

@@ -7,8 +7,7 @@ size_t calm_heads_position(const calm_heads *a, size_t t)
     return a->span->positions ? a->span->positions[t] : t;
 }
 
-/* First key that query t sees. */
-static size_t first_key(const calm_heads *a, size_t t)
+size_t calm_heads_first_key(const calm_heads *a, size_t t)
 {
     size_t j = 0;
     const size_t here = calm_heads_position(a, t);
@@ -24,8 +23,7 @@ static size_t first_key(const calm_heads *a, size_t t)
     return j;
 }
 
-/* Behind the last key that query t sees. */
-static size_t end_key(const calm_heads *a, size_t t)
+size_t calm_heads_end_key(const calm_heads *a, size_t t)
 {
     const size_t n = a->span->n_tokens;
     size_t j = a->before + t + 1;
@@ -39,10 +37,4 @@ static size_t end_key(const calm_heads *a, size_t t)
     while (j < n && calm_heads_position(a, j) - calm_heads_position(a, t) < a->window)
         j++;
     return j;
-}
-
-void calm_heads_seen(const calm_heads *a, size_t t, size_t *first, size_t *end)
-{
-    *first = first_key(a, t);
-    *end = end_key(a, t);
 }

@@ -37,8 +37,10 @@ static void attend_block(const whole_task *task, const calm_attend_keys *keys, s
                                    .scale = a->config->attention_scale,
                                    .context = task->context + first * width + head * d,
                                    .stride = width};
-    for (size_t r = 0; r < queries.n; r++)
-        calm_heads_seen(a, first + r, &queries.first[r], &queries.end[r]);
+    for (size_t r = 0; r < queries.n; r++) {
+        queries.first[r] = calm_heads_first_key(a, first + r);
+        queries.end[r] = calm_heads_end_key(a, first + r);
+    }
     calm_attend(task->set, keys, &queries);
 }
 
