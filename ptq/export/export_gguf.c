@@ -212,11 +212,11 @@ static calm_status put_table(calm_ctx *ctx, output *to, const calm_gguf_part *pa
 static calm_status put_dense(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
 {
     const bool last = strcmp(part->spot.name, "dense_2.weight") != 0;
-    calm_pooling pooling;
+    calm_pooling_step step = calm_model_config(to->input->model)->pooling->steps[last];
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
-    CALM_TRY(calm_pooling_load(ctx, calm_model_config(to->input->model), &pooling));
-    return put_matrix(ctx, to, part, part->of.source, type, pooling.steps[last].w);
+    CALM_TRY(calm_pooling_load_step(ctx, &step));
+    return put_matrix(ctx, to, part, part->of.source, type, step.w);
 }
 
 /* ---- blocks ---- */
@@ -442,7 +442,10 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, un
         most = calm_size_max(most, calm_assembled_parts_bytes(model, b, scheme, extras) +
                                        calm_assembled_expert_bytes(model, b, scheme, extras) + put);
     }
-    return calm_size_max(most, calm_pooling_load_bytes(config) + 3 * CALM_BYTES(float, widest));
+    size_t dense = 0;
+    for (size_t i = 0; config->pooling && i < config->pooling->n_steps; i++)
+        dense = calm_size_max(dense, calm_pooling_step_bytes(&config->pooling->steps[i]));
+    return calm_size_max(most, dense + 3 * CALM_BYTES(float, widest));
 }
 
 /* As llama-quantize: 8 bits where all have them, else Q6_K for the head and a tied table, and for an

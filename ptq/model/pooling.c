@@ -258,24 +258,32 @@ bool calm_pooling_is_unit(const calm_config *config)
 
 calm_status calm_pooling_load(calm_ctx *ctx, const calm_config *config, calm_pooling *out)
 {
-    CALM_SCOPED_SCRATCH(ctx);
     *out = config->pooling ? *config->pooling : (calm_pooling){.hidden = config->hidden, .width = config->hidden};
     for (size_t i = 0; i < out->n_steps; i++)
-        /* Those of a file of one are in memory. */
-        if (out->steps[i].dense && !out->steps[i].w)
-            CALM_TRY(open_dense(ctx, &out->steps[i], true));
+        CALM_TRY(calm_pooling_load_step(ctx, &out->steps[i]));
     return CALM_OK;
+}
+
+calm_status calm_pooling_load_step(calm_ctx *ctx, calm_pooling_step *step)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    /* Those of a file of one are in memory. */
+    return step->dense && !step->w ? open_dense(ctx, step, true) : CALM_OK;
 }
 
 size_t calm_pooling_load_bytes(const calm_config *config)
 {
     size_t bytes = 0;
-    for (size_t i = 0; config->pooling && i < config->pooling->n_steps; i++) {
-        const calm_pooling_step *step = &config->pooling->steps[i];
-        if (step->dense)
-            bytes += CALM_BYTES(float, step->out * step->in) + (step->biased ? CALM_BYTES(float, step->out) : 0);
-    }
+    for (size_t i = 0; config->pooling && i < config->pooling->n_steps; i++)
+        bytes += calm_pooling_step_bytes(&config->pooling->steps[i]);
     return bytes;
+}
+
+size_t calm_pooling_step_bytes(const calm_pooling_step *step)
+{
+    if (!step->dense)
+        return 0;
+    return CALM_BYTES(float, step->out * step->in) + (step->biased ? CALM_BYTES(float, step->out) : 0);
 }
 
 /* ---- forward ---- */

@@ -53,6 +53,10 @@ calm_status calm_pooling_read(calm_ctx *ctx, const char *dir, const calm_config 
 calm_status calm_pooling_load(calm_ctx *ctx, const calm_config *config, calm_pooling *out);
 size_t calm_pooling_load_bytes(const calm_config *config);
 
+/* The same of one layer alone: its w and b, where they are not in memory. */
+calm_status calm_pooling_load_step(calm_ctx *ctx, calm_pooling_step *step);
+size_t calm_pooling_step_bytes(const calm_pooling_step *step);
+
 /* Numbers that calm_pooling_run keeps for the way back: of every stage, the pooled row first. */
 size_t calm_pooling_room(const calm_pooling *pooling);
 

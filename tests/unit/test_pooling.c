@@ -111,6 +111,25 @@ TEST(layers_behind_it)
 }
 END_OF_TEST
 
+TEST(one_layer_alone)
+{
+    begin("[" FIRST ", " MODULE("Dense", "2_Dense") ", " MODULE("Dense", "3_Dense") ", "
+          MODULE("Normalize", "4_Normalize") "]", "{}");
+    put_dense("2_Dense", 2, 4, true, IDENTITY);
+    put_dense("3_Dense", 3, 2, false, IDENTITY);
+    ck_ok(calm_pooling_read(ctx, dir, &config, &read));
+    calm_pooling_step first = read->steps[0], last = read->steps[2];
+    ck_ok(calm_pooling_load_step(ctx, &first));
+    ck_assert(first.w && first.b && !read->steps[1].w);
+    ck_assert_uint_eq(calm_pooling_step_bytes(&first), CALM_BYTES(float, 8) + CALM_BYTES(float, 2));
+    /* Weights in memory are not read again, and a division has none. */
+    const float *kept = first.w;
+    ck_ok(calm_pooling_load_step(ctx, &first));
+    ck_ok(calm_pooling_load_step(ctx, &last));
+    ck_assert(first.w == kept && !last.w && calm_pooling_step_bytes(&last) == 0);
+}
+END_OF_TEST
+
 TEST(without_modules)
 {
     dir = test_directory();
