@@ -238,16 +238,37 @@ static calm_status score_merges(calm_ctx *ctx, reader *in)
 
 /* ---- kinds of tokenizers ---- */
 
-/* Does a part of this type occur under `list` (of a Sequence) or as the part itself? */
+/* Does a part of this type occur under `list` (of a Sequence, which may stand in another) or as the part itself? */
 static const calm_json *find_part(const calm_json *part, const char *list, const char *type)
 {
     const calm_json *parts = calm_json_get(part, list);
     if (strcmp(calm_json_string(calm_json_get(part, "type"), ""), type) == 0)
         return part;
-    for (size_t i = 0; i < calm_json_size(parts); i++)
-        if (strcmp(calm_json_string(calm_json_get(calm_json_at(parts, i), "type"), ""), type) == 0)
-            return calm_json_at(parts, i);
+    for (size_t i = 0; i < calm_json_size(parts); i++) {
+        const calm_json *found = find_part(calm_json_at(parts, i), list, type);
+        if (found)
+            return found;
+    }
     return NULL;
+}
+
+/* Unicode's forms are applied by llama.cpp where a character map has them, and others not at all (llm_tokenizer_ugm,
+ * llm_tokenizer_spm, llm_tokenizer_bpe).  `maps`: may this kind of tokenizer have a map? */
+static void note_forms(calm_ctx *ctx, const reader *in, bool maps)
+{
+    static const struct {
+        const char *type;
+        bool mapped;    /* SentencePiece's maps have it */
+    } forms[] = {{"NFC", true},   {"NFKC", true},       {"NFD", false},         {"NFKD", false},
+                 {"Nmt", true},   {"Lowercase", false}, {"StripAccents", false}};
+    const calm_json *normalizer = calm_json_get(in->root, "normalizer"),
+                    *found = find_part(normalizer, "normalizers", "Precompiled");
+    const bool map = maps && calm_json_string_length(calm_json_get(found, "precompiled_charsmap")) > 0;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (find_part(normalizer, "normalizers", forms[i].type) && !(map && forms[i].mapped))
+            calm_log(ctx, CALM_LOG_WARNING, "%s: it normalizes texts by %s%s; llama.cpp does not, and gives texts that "
+                     "this changes other tokens", in->path, forms[i].type,
+                     maps && forms[i].mapped ? " without a character map" : "");
 }
 
 static calm_status find_pre(calm_ctx *ctx, const reader *in, const char *wanted, const char **out)
@@ -277,6 +298,7 @@ static calm_status add_byte_level(calm_ctx *ctx, reader *in, const char *wanted,
     CALM_TRY(find_pre(ctx, in, wanted, &pre));
     if (calm_json_bool(calm_json_get(level, "add_prefix_space"), false))
         calm_log(ctx, CALM_LOG_WARNING, "%s: it puts a space before each text; llama.cpp does not", in->path);
+    note_forms(ctx, in, false);
     CALM_TRY(read_vocab(ctx, in));
     CALM_TRY(read_added(ctx, in, false));
     CALM_TRY(add_tokens(ctx, in, "gpt2", pre, keys));
@@ -311,24 +333,6 @@ static bool adds_space(const reader *in)
     return scheme ? strcmp(scheme, "never") != 0 : calm_json_bool(calm_json_get(meta, "add_prefix_space"), true);
 }
 
-/* Unicode's forms are applied by llama.cpp where a character map has them, and others not at all (llm_tokenizer_ugm,
- * llm_tokenizer_spm). */
-static void note_forms(calm_ctx *ctx, const reader *in)
-{
-    static const struct {
-        const char *type;
-        bool mapped;    /* SentencePiece's maps have it */
-    } forms[] = {{"NFC", true},   {"NFKC", true},       {"NFD", false},         {"NFKD", false},
-                 {"Nmt", true},   {"Lowercase", false}, {"StripAccents", false}};
-    const calm_json *normalizer = calm_json_get(in->root, "normalizer");
-    const bool map = find_part(normalizer, "normalizers", "Precompiled") != NULL;
-    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
-        if (find_part(normalizer, "normalizers", forms[i].type) && !(map && forms[i].mapped))
-            calm_log(ctx, CALM_LOG_WARNING, "%s: it normalizes texts by %s%s; llama.cpp does not, and gives texts that "
-                     "this changes other tokens", in->path, forms[i].type,
-                     forms[i].mapped ? " without a character map" : "");
-}
-
 static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 {
     CALM_TRY(read_vocab(ctx, in));
@@ -337,7 +341,7 @@ static calm_status add_sentencepiece(calm_ctx *ctx, reader *in, calm_gguf_keys *
     mark_kinds(in, calm_json_string(calm_json_get(in->model, "unk_token"), NULL), -1);
     CALM_TRY(add_tokens(ctx, in, "llama", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
-    note_forms(ctx, in);
+    note_forms(ctx, in, true);
     return CALM_OK;
 }
 
@@ -394,7 +398,7 @@ static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
     CALM_TRY(add_tokens(ctx, in, "t5", "default", keys));
     calm_gguf_add_bool(keys, "tokenizer.ggml.add_space_prefix", adds_space(in));
     calm_gguf_add_bool(keys, "tokenizer.ggml.remove_extra_whitespaces", merges_spaces(in));
-    note_forms(ctx, in);
+    note_forms(ctx, in, true);
     return add_charsmap(ctx, in, keys);
 }
 
@@ -448,6 +452,7 @@ static calm_status add_wordpiece(calm_ctx *ctx, reader *in, calm_gguf_keys *keys
     CALM_TRY(add_tokens(ctx, in, "bert", "default", keys));
     in->embeds = true;    /* whatever the model is for: llama.cpp needs the ids */
     add_bert_normalizer(ctx, in, keys);
+    note_forms(ctx, in, false);
     return CALM_OK;
 }
 

@@ -306,6 +306,10 @@ TEST(forms_of_text)
         {"{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Precompiled\", \"precompiled_charsmap\": "
          "\"AQD/\"}, {\"type\": \"NFKC\"}, {\"type\": \"Lowercase\"}]}", "by Lowercase; llama.cpp does not", "NFKC"},
         {"{\"type\": \"StripAccents\"}", "by StripAccents;", "map"},
+        {"{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Sequence\", \"normalizers\": [{\"type\": "
+         "\"NFKC\"}]}]}", "by NFKC without a character map", "NFC"},
+        {"{\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Precompiled\", \"precompiled_charsmap\": "
+         "\"\"}, {\"type\": \"NFKC\"}]}", "by NFKC without a character map", "NFC"},
         {"null", "", "normalizes"}};
     static const char *const models[] = {
         "{\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"<unk>\", 0], [\"a\", -1.5]]}",
@@ -325,6 +329,31 @@ TEST(forms_of_text)
             ck_assert_msg(strstr(said, cases[i].said) && !strstr(said, cases[i].unsaid), "%zu: %s", i, said);
             calm_gguf_close(file);
         }
+    ctx->log = NULL;
+}
+END_OF_TEST
+
+/* Of kinds without a character map, BPE of bytes and WordPiece, every form is one that llama.cpp lacks. */
+TEST(forms_without_maps)
+{
+    static const char *const kinds[] = {
+        "{\"normalizer\": {\"type\": \"NFC\"}, \"pre_tokenizer\": " LEVEL("true") ", \"model\": {\"type\": "
+        "\"BPE\", \"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": []}}",
+        "{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"BertNormalizer\"}, {\"type\": "
+        "\"NFC\"}]}, \"pre_tokenizer\": {\"type\": \"BertPreTokenizer\"}, \"model\": {\"type\": "
+        "\"WordPiece\", \"unk_token\": \"a\", \"vocab\": {\"a\": 0, \"b\": 1}}}"};
+    const char *dir = test_directory();
+    char said[1000];
+    ctx->log = keep_said;
+    ctx->log_user = said;
+    for (size_t i = 0; i < 2; i++) {
+        calm_gguf *file;
+        put(dir, "tokenizer.json", kinds[i]);
+        said[0] = '\0';
+        ck_ok(try_keys(dir, "{}", 2, i ? NULL : "gpt-2", &file));
+        ck_assert_msg(strstr(said, "it normalizes texts by NFC; llama.cpp does not"), "%zu: %s", i, said);
+        calm_gguf_close(file);
+    }
     ctx->log = NULL;
 }
 END_OF_TEST
@@ -391,6 +420,7 @@ int main(void)
     return run_tests("gguf_tokenizer",
                      (const TTest *[]){byte_level_tokens, chat_templates, added_around_the_text,
                                        names_of_pre_tokenizers, refused, sentencepiece_tokens,
-                                       unigram_tokens, forms_of_text, embedding_tokens, wordpiece_tokens, no_tokenizer,
+                                       unigram_tokens, forms_of_text, forms_without_maps, embedding_tokens,
+                                       wordpiece_tokens, no_tokenizer,
                                        NULL});
 }
