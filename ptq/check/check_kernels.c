@@ -101,12 +101,26 @@ static calm_status check_moved_rows(calm_checking *c)
     return CALM_OK;
 }
 
+/* The same of tensors that transformers does not read. */
+static calm_status check_unread_parts(calm_checking *c)
+{
+    for (size_t i = 0; c->model_known && i < c->n_modules; i++) {
+        const calm_check_module *at = &c->modules[i];
+        const char *const *part = at->stored ? calm_engine_unread_parts(c->model.arch->name, at->name) : NULL;
+        for (; part && *part; part++)
+            if (calm_check_part(c, at, *part))
+                return calm_check_say(c, CALM_CHECK_RULE_UNREAD_PART, at->name, "%s", *part);
+    }
+    return CALM_OK;
+}
+
 calm_status calm_check_kernels(calm_checking *c)
 {
     if (calm_engine_is_any(c->engine))
         return CALM_OK;
     CALM_TRY(check_expert_names(c));
     CALM_TRY(check_moved_rows(c));
+    CALM_TRY(check_unread_parts(c));
     for (size_t i = 0; i < c->n_modules; i++)
         if (c->modules[i].quantized && c->modules[i].out && c->modules[i].in)
             CALM_TRY(check_module(c, &c->modules[i]));

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "ptq/base/text.h"
+#include "ptq/quant/act_levels.h"
+
 bool calm_engine_passes_over(const char *family)
 {
     return strcmp(family, "gpt_oss") == 0;
@@ -14,9 +17,47 @@ bool calm_engine_moves_rows(const char *family, const char *format, bool symmetr
     return strcmp(family, "llama4") != 0 || (named && symmetric && !blocks);
 }
 
+const char *const *calm_engine_unread_parts(const char *family, const char *module)
+{
+    static const char *const of_all_rows[] = {"input_scale", "weight_shape", "weight_global_scale", NULL},
+                      *const packed[] = {"weight_packed", NULL};
+    const char *last = calm_text_last_word(module);
+    if (strcmp(family, "modernbert") == 0)
+        return packed;
+    const bool gte = strcmp(family, "gte") == 0, nomic = strcmp(family, "nomic_bert") == 0;
+    return (gte && (strcmp(last, "qkv_proj") == 0 || strcmp(last, "up_gate_proj") == 0)) ||
+                   (nomic && strcmp(last, "Wqkv") == 0)
+               ? of_all_rows : NULL;
+}
+
+/* Does compressed-tensors have this tensor of a linear in a scheme? */
+static bool has_part(const calm_scheme *scheme, const char *part)
+{
+    const bool fours = scheme->family == CALM_FAMILY_MXFP4 || scheme->family == CALM_FAMILY_NVFP4;
+    const bool bytes = scheme->act_bits && !calm_act_rule_is_float(scheme->act_rule);
+    const bool words = !scheme->family && !bytes;    /* whole numbers in words of 32 bits */
+    if (strcmp(part, "input_scale") == 0)
+        return scheme->act_bits && calm_act_rule_is_static(scheme->act_rule);
+    if (strcmp(part, "weight_packed") == 0)
+        return words || fours;
+    return strcmp(part, "weight_shape") == 0 ? words : scheme->family == CALM_FAMILY_NVFP4;
+}
+
+static calm_status check_transformers(calm_ctx *ctx, const char *format, const char *family, const calm_engine_own *own)
+{
+    const char *const *part = calm_engine_unread_parts(family, own->name);
+    for (; part && *part && strcmp(format, "compressed-tensors") == 0; part++)
+        if (has_part(own->scheme, *part))
+            return calm_fail(ctx, CALM_EARG, "`target` transformers does not read %s.%s of %s; take w8a8 or fp8, or "
+                             "leave it float (`keep_float`)", own->name, *part, family);
+    return CALM_OK;
+}
+
 calm_status calm_engine_check_family(calm_ctx *ctx, const calm_engine *engine, const char *format, const char *family,
                                      const calm_engine_own *own)
 {
+    if (!calm_engine_is_any(engine) && strcmp(calm_engine_name(engine), "transformers") == 0)
+        return check_transformers(ctx, format, family, own);
     /* vllm, vllm-cpu and vllm-rocm have the same classes. */
     if (calm_engine_is_any(engine) || strncmp(calm_engine_name(engine), "vllm", 4) != 0)
         return CALM_OK;

@@ -241,6 +241,18 @@ static const char *bounded_olmoe(void)
     return mixture("olmoe", "\"clip_qkv\": 2.0");
 }
 
+/* An encoder in one scheme. */
+static const char *encoder(const char *family, const char *scheme)
+{
+    const tiny_model spec = tiny_wide(family);
+    return good_export(&spec, "compressed-tensors", &scheme, 1, 0);
+}
+
+static const char *static_gte(void)
+{
+    return encoder("gte", "w8a8_static");
+}
+
 /* Rules that break_faults has no fault for, and what fires them. */
 static const struct {
     const char *rule;
@@ -249,7 +261,8 @@ static const struct {
 } others[] = {{"MD015", plain_model, NULL}, {"CT028", many_targets, NULL}, {"GQ009", wrapped_zeros, NULL},
               {"GG018", one_of_three, NULL}, {"TG011", gpt_oss, "vllm"},
               {"TG013", zeros_of_llama4, "vllm"}, {"TG014", saved_deepseek, "vllm"},
-              {"TG015", bounded_olmoe, "vllm"}, {"TG015", bounded_olmoe, "mlx"}};
+              {"TG015", bounded_olmoe, "vllm"}, {"TG015", bounded_olmoe, "mlx"},
+              {"TG016", static_gte, "transformers"}};
 
 TEST(every_other_fault_is_found)
 {
@@ -286,6 +299,28 @@ TEST(llama4_in_engines)
     ck_assert_msg(!is_found(&vllm, llama4("w4a16_g32"), &text), "%s", text);
     ck_assert_msg(!is_found(&vllm, llama4("w8a8"), &text), "%s", text);
     ck_assert(!is_found(&vllm, good_export(&other, "compressed-tensors", asymmetric, 1, 0), &text));
+}
+END_OF_TEST
+
+/* Tensors that transformers does not read are said to it alone, and none where it reads them all. */
+TEST(encoders_in_transformers)
+{
+    static const struct {
+        const char *family, *scheme;
+        bool found;
+    } cases[] = {{"gte", "w8a8", false},           {"gte", "fp8", false},
+                 {"gte", "w4a16_g32", true},       {"nomic_bert", "w8a8_static", true},
+                 {"nomic_bert", "w8a8", false},    {"nomic_bert", "w4a16_g32", true},
+                 {"modernbert", "w4a16_g32", true}, {"modernbert", "w8a8_static", false},
+                 {"eurobert", "w4a16_g32", false}, {"roberta", "w8a8_static", false}};
+    const break_fault transformers = {.rule = "TG016", .where = "", .target = "transformers"},
+                      vllm = {.rule = "TG016", .where = "", .target = "vllm"}, any = {.rule = "TG016", .where = ""};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *text, *dir = encoder(cases[i].family, cases[i].scheme);
+        ck_assert_msg(is_found(&transformers, dir, &text) == cases[i].found, "%s %s: %s", cases[i].family,
+                      cases[i].scheme, text);
+        ck_assert(!is_found(&vllm, dir, &text) && !is_found(&any, dir, &text));
+    }
 }
 END_OF_TEST
 
@@ -394,6 +429,7 @@ int main(void)
     return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, cache_of_a_hybrid,
                                                 biases_in_mlx, every_fault_is_found, rows_of_zeros,
                                                 every_other_fault_is_found, gpt_oss_in_engines, llama4_in_engines,
+                                                encoders_in_transformers,
                                                 keys_that_vllm_needs, keys_that_engines_do_not_read,
                                                 every_rule_has_its_fault, cannot_be_read_at_all,
                                                 a_directory_with_a_gguf_file,

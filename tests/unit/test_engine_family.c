@@ -1,4 +1,4 @@
-/* What vLLM's class of one family does otherwise than its other classes. */
+/* What an engine's class of one family does otherwise than its other classes. */
 #include "ptq/plan/engine_family.h"
 
 #include "tests/support/harness.h"
@@ -11,6 +11,45 @@ static calm_status check(const char *engine, const char *format, const char *fam
     const calm_engine_own own = {"a.module", expert, turns, &scheme};
     return calm_engine_check_family(ctx, calm_engine_find(engine), format, family, &own);
 }
+
+static calm_status check_encoder(const char *engine, const char *family, const char *module, const char *name)
+{
+    calm_scheme scheme;
+    ck_ok(calm_scheme_parse(ctx, name, &scheme));
+    const calm_engine_own own = {module, false, true, &scheme};
+    return calm_engine_check_family(ctx, calm_engine_find(engine), "compressed-tensors", family, &own);
+}
+
+/* By what transformers 5.23 does with such checkpoints (tests/readers/field_families.py). */
+TEST(parts_that_are_not_read)
+{
+    static const struct {
+        const char *scheme, *split, *modernbert;    /* the tensor that stops it; NULL: it is read */
+    } cases[] = {{"w4a16_g32", "weight_shape", "weight_packed"}, {"w8a16", "weight_shape", "weight_packed"},
+                 {"w8a8", NULL, NULL},                           {"w8a8_symact", NULL, NULL},
+                 {"w8a8_static", "input_scale", NULL},           {"fp8", NULL, NULL},
+                 {"fp8_static", "input_scale", NULL},            {"nvfp4", "weight_global_scale", "weight_packed"},
+                 {"mxfp4", NULL, "weight_packed"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static const char *const modules[][2] = {
+            {"gte", "encoder.layer.0.attention.qkv_proj"}, {"gte", "encoder.layer.0.mlp.up_gate_proj"},
+            {"nomic_bert", "encoder.layers.0.attn.Wqkv"}, {"modernbert", "layers.0.attn.Wo"}};
+        for (size_t m = 0; m < 4; m++) {
+            const char *family = modules[m][0], *module = modules[m][1];
+            const char *part = m == 3 ? cases[i].modernbert : cases[i].split;
+            calm_status status = check_encoder("transformers", family, module, cases[i].scheme);
+            if (part)
+                ck_fails(status, CALM_EARG, test_format("does not read %s.%s of %s", module, part, family));
+            else
+                ck_ok(status);
+            ck_ok(check_encoder("vllm", family, module, cases[i].scheme));
+            ck_ok(check_encoder("any", family, module, cases[i].scheme));
+        }
+        ck_ok(check_encoder("transformers", "gte", "encoder.layer.0.attention.o_proj", cases[i].scheme));
+        ck_ok(check_encoder("transformers", "phi3", "model.layers.0.self_attn.qkv_proj", cases[i].scheme));
+    }
+}
+END_OF_TEST
 
 TEST(experts_without_names)
 {
@@ -40,5 +79,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("engine_family", (const TTest *[]){experts_without_names, rows_that_move, NULL});
+    return run_tests("engine_family", (const TTest *[]){experts_without_names, rows_that_move,
+                                                        parts_that_are_not_read, NULL});
 }
