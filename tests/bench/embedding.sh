@@ -12,10 +12,11 @@
 #   PEER       in the environment: the Python of an environment with llmcompressor, for peer-*
 #   SENTENCES  in the environment: of the WikiText-2 test text, 5 to 30 words each; 2000 by default
 #   SAMPLES    in the environment: sentences of the validation text to calibrate with, 512 by default
+#   STEPS      in the environment: of learning per block, 200 by default; the row's method then says them ("learned-50")
 #   THREADS    in the environment: 0, all cores, by default; figures do not depend on it
 #   BUILD      in the environment: where calm is, build/release by default
 set -eu
-[ $# -ge 2 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 model=$1 folder=$2
 shift 2
 [ $# -gt 0 ] || set -- w4a16_g128 w8a8 w4a4_g128
@@ -34,7 +35,7 @@ options_of() {
     case $1 in
     rtn | gptq) echo "--algorithms $1" ;;
     calm) ;;
-    learned) echo "--learn blocks" ;;
+    learned) echo "--learn blocks --learn-steps ${STEPS:-200}" ;;
     *) echo "embedding.sh: no method \"$1\"" >&2; exit 2 ;;
     esac
 }
@@ -70,7 +71,9 @@ cut_sentences wikitext2-test.txt >"$folder/test.txt"
 echo "scheme,method,sentences,one_minus_cosine,least_cosine,error,spearman"
 for scheme; do
     for method in ${METHODS:-rtn gptq calm learned}; do
-        out=$folder/$scheme-$method
+        row=$method
+        case $method in learned) row=learned${STEPS:+-$STEPS} ;; esac
+        out=$folder/$scheme-$row
         if [ ! -s "$out.json" ]; then
             quantize "$scheme" "$method" "$out" >"$out.report" 2>&1 || { cat "$out.report" >&2; exit 1; }
             "$calm" eval --model "$out" --reference "$model" --text "$folder/test.txt" --samples "$sentences" --seqlen 128 --json --quiet \
@@ -78,6 +81,6 @@ for scheme; do
             mv "$out.json.part" "$out.json"
         fi
         cosine=$(figure cosine "$out.json")
-        echo "$scheme,$method,$(figure sentences "$out.json"),$(echo "$cosine" | awk '{ printf "%.5f", 1 - $1 }'),$(figure cosine_min "$out.json"),$(figure error "$out.json"),$(figure spearman "$out.json")"
+        echo "$scheme,$row,$(figure sentences "$out.json"),$(echo "$cosine" | awk '{ printf "%.5f", 1 - $1 }'),$(figure cosine_min "$out.json"),$(figure error "$out.json"),$(figure spearman "$out.json")"
     done
 done
