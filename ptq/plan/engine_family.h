@@ -15,7 +15,7 @@ bool calm_engine_passes_over(const char *family);
 bool calm_engine_moves_rows(const char *family, const char *format, bool symmetric, bool blocks);
 
 /* Tensors of a family's quantized linear ("attn.Wqkv") that transformers 5.23 does not read, a list that NULL ends;
- * NULL: it reads all.  GTE's and Nomic's BERT it splits row by row (conversion_mapping.py), and what belongs to all rows
+ * NULL: it reads all.  Of GTE and Nomic's BERT it splits rows (conversion_mapping.py), and what belongs to all rows
  * stays with the first part; ModernBERT's initialization wants a `weight` of each linear, which packed ones lack. */
 const char *const *calm_engine_unread_parts(const char *family, const char *module);
 
