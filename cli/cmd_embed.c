@@ -153,9 +153,9 @@ const calm_command calm_cmd_embed = {
     .summary = "embeddings of sentences by an encoder, float or quantized",
     .description =
         "Writes the embedding of each sentence, in the order of the file: what modules.json of sentence-transformers "
-        "says (pooling, dense layers, normalization), or without it the mean of the last hidden state over the "
-        "tokens.  Sentences are never padded.  Linears with quantized inputs, and attention between them, are products "
-        "of whole numbers.",
+        "says (pooling, dense layers, normalization, and the default prompt), or without it the mean of the last "
+        "hidden state over the tokens.  Sentences are never padded.  Linears with quantized inputs, and attention "
+        "between them, are products of whole numbers.",
     .examples = "  calm embed --model ./encoder --text sentences.txt --output embeddings.npy\n"
                 "  calm embed --model ./encoder-w8a8 --text sentences.jsonl --output embeddings.jsonl --normalize\n",
     CALM_COMMAND_PARTS,

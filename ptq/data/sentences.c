@@ -60,6 +60,15 @@ static calm_status add_sentence(calm_ctx *ctx, reader *r, const char *text, size
     CALM_SCOPED_ARENA(arena);
     uint32_t *ids;
     size_t n;
+    const size_t n_prompt = r->options.prompt ? strlen(r->options.prompt) : 0;
+    if (n_prompt) {
+        char *whole;
+        CALM_TRY(CALM_NEW_RAW(ctx, &arena, whole, n_prompt + n_bytes));
+        memcpy(whole, r->options.prompt, n_prompt);
+        memcpy(whole + n_prompt, text, n_bytes);
+        text = whole;
+        n_bytes += n_prompt;
+    }
     CALM_TRY(calm_texts_encode(ctx, &arena, r->tokenizer, r->texts.where, text, n_bytes, true, &ids, &n));
     if (n > r->options.seqlen)
         CALM_TRY(shorten(ctx, &arena, r, text, n_bytes, ids, &n));

@@ -10,6 +10,7 @@
  *   seqlen     most tokens of a window; of a longer sentence the first tokens and all special ones are kept
  *   n_windows  most sentences, which seed and n_spread choose as windows of a text; 0: all
  *   special    is not read: the template is always around a sentence
+ *   prompt     is part of the sentence
  *
  * CALM_EARG: no sentence in the file; no room in `seqlen` next to the special tokens.  CALM_EFORMAT, with file and
  * line: text that is not UTF-8, a line that is not JSON, an id outside the vocabulary, a sentence without a token. */

@@ -43,6 +43,7 @@ typedef struct calm_windows_options {
     size_t vocab;        /* ids at or above this are an error; 0 = not checked                   */
     bool special;        /* begin every window as the tokenizer's template begins a text         */
     calm_chat *chat;     /* the chat template of the model; NULL: chats are refused              */
+    const char *prompt;  /* stands before the text of each sentence; NULL: nothing does          */
 } calm_windows_options;
 
 /* Read `path` (JSON or text, as calm_texts_open says), tokenize, cut and choose, into ctx->out.

@@ -83,12 +83,40 @@ static calm_status read_mode(calm_ctx *ctx, const char *path, const calm_json *r
     return CALM_OK;
 }
 
+/* The prompt that the library's `encode` puts before each sentence when it is not told another; it has two names
+ * without a text, "query" and "document".  `counts`: do its tokens count in the pooling? */
+static calm_status read_prompt(calm_ctx *ctx, const char *dir, bool counts, calm_pooling *to)
+{
+    CALM_SCOPED_JSON(root);
+    char *path, *copy;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s/config_sentence_transformers.json", dir));
+    if (!calm_path_exists(path))
+        return CALM_OK;
+    CALM_TRY(read_json(ctx, dir, "", "config_sentence_transformers.json", &path, &root));
+    const char *name = calm_json_string(calm_json_get(root, "default_prompt_name"), NULL);
+    const calm_json *prompts = calm_json_get(root, "prompts"), *text = name ? calm_json_get(prompts, name) : NULL;
+    if (!name)
+        return CALM_OK;
+    if (!text && strcmp(name, "query") != 0 && strcmp(name, "document") != 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"default_prompt_name\": found \"%s\", expected a key of \"prompts\"",
+                         path, name);
+    if (!*calm_json_string(text, ""))
+        return CALM_OK;
+    if (!counts)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"default_prompt_name\": found \"%s\" with \"include_prompt\" "
+                         "false in the pooling, expected true", path, name);
+    CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", calm_json_string(text, "")));
+    to->prompt = copy;
+    return CALM_OK;
+}
+
 /* The module that makes one row of all. */
 static calm_status read_pooling(calm_ctx *ctx, const char *dir, const char *folder, calm_pooling *to)
 {
     CALM_SCOPED_JSON(root);
     char *path;
     int64_t width;
+    bool counts;
     CALM_TRY(read_json(ctx, dir, folder, "config.json", &path, &root));
     const bool renamed = calm_json_get(root, "embedding_dimension");
     const char *key = renamed ? "embedding_dimension" : "word_embedding_dimension";
@@ -96,6 +124,8 @@ static calm_status read_pooling(calm_ctx *ctx, const char *dir, const char *fold
     if ((size_t)width != to->hidden)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": found %lld, expected the model's %zu", path, key,
                          (long long)width, to->hidden);
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "include_prompt", &(bool){true}, &counts));
+    CALM_TRY(read_prompt(ctx, dir, counts, to));
     return read_mode(ctx, path, root, &to->mode);
 }
 
@@ -245,6 +275,11 @@ calm_status calm_pooling_read(calm_ctx *ctx, const char *dir, const calm_config 
 size_t calm_pooling_width(const calm_config *config)
 {
     return config->pooling ? config->pooling->width : config->hidden;
+}
+
+const char *calm_pooling_prompt(const calm_config *config)
+{
+    return config->pooling ? config->pooling->prompt : NULL;
 }
 
 /* A division before a dense layer does not count. */

@@ -5,7 +5,8 @@
  *            mean 1 / T    mean_sqrt_len 1 / sqrt T    weightedmean t / (1 + ... + T)    cls, lasttoken one row
  *   dense    f(W y + b)    normalize y / |y|
  *
- * In double.  Without modules.json the embedding is the mean. */
+ * In double.  Without modules.json the embedding is the mean.  The prompt that config_sentence_transformers.json names
+ * as the default one is part of each text. */
 #ifndef CALM_MODEL_POOLING_H
 #define CALM_MODEL_POOLING_H
 
@@ -34,12 +35,16 @@ typedef struct calm_pooling_step {
 struct calm_pooling {
     calm_pooling_mode mode;
     size_t hidden, width;       /* of a row, of the embedding */
+    const char *prompt;         /* stands before each sentence; NULL: nothing does */
     size_t n_steps;
     calm_pooling_step steps[CALM_POOLING_STEPS];
 };
 
 /* Width of a sentence's embedding. */
 size_t calm_pooling_width(const calm_config *config);
+
+/* What stands before each sentence; NULL: nothing. */
+const char *calm_pooling_prompt(const calm_config *config);
 
 /* Has it the length 1: is the last step y / |y|? */
 bool calm_pooling_is_unit(const calm_config *config);

@@ -7,6 +7,7 @@
 #include "ptq/data/sentences.h"
 #include "ptq/eval/forward_file.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/pooling.h"
 #include "ptq/recipe/model_names.h"
 #include "ptq/tokenizer/template_files.h"
 #include "ptq/base/event.h"
@@ -58,7 +59,8 @@ static calm_status encoder_sentences(calm_ctx *ctx, const calm_config *config, c
     /* An encoder has a table of positions: a longer sentence could not be looked up in it. */
     CALM_TRY(text_path(ctx, text, &path));
     const calm_windows_options options = {.seqlen = calm_size_min(text->seqlen, calm_config_positions(config)),
-                                          .n_windows = text->samples, .seed = -1, .vocab = config->vocab};
+                                          .n_windows = text->samples, .seed = -1, .vocab = config->vocab,
+                                          .prompt = calm_pooling_prompt(config)};
     return calm_sentences_read(ctx, tokenizer, path, &options, out);
 }
 

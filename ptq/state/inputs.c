@@ -5,6 +5,7 @@
 #include "ptq/data/sentences.h"
 #include "ptq/data/token_file.h"
 #include "ptq/model/kind.h"
+#include "ptq/model/pooling.h"
 #include "ptq/tokenizer/gguf_vocab.h"
 
 /* Of sensitivities, where none are held out. */
@@ -295,6 +296,7 @@ static calm_status read_windows(calm_ctx *ctx, const calm_inputs *in, const char
         how.seqlen = calm_size_min(how.seqlen, calm_config_positions(calm_model_config(in->model)));
     /* The template of an encoder is for sentences, which have both of its ends. */
     how.special = options->special && !encoder;
+    how.prompt = encoder ? calm_pooling_prompt(calm_model_config(in->model)) : NULL;
     /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */
     if (!encoder || in->recipe->encoder_stream)
         return calm_windows_read(ctx, in->tokenizer, path, &how, out);

@@ -130,6 +130,38 @@ TEST(one_layer_alone)
 }
 END_OF_TEST
 
+/* The default prompt of a model, by name; names without a text say nothing. */
+TEST(prompts)
+{
+    static const char file[] = "config_sentence_transformers.json";
+    static const struct {
+        const char *text, *prompt;
+    } good[] = {{"{\"prompts\": {\"query\": \"q: \"}, \"default_prompt_name\": null}", NULL},
+                {"{\"prompts\": {\"query\": \"q: \", \"own\": \"o: \"}, \"default_prompt_name\": \"own\"}", "o: "},
+                {"{\"prompts\": {\"own\": \"\"}, \"default_prompt_name\": \"own\"}", NULL},
+                {"{\"prompts\": {\"own\": null}, \"default_prompt_name\": \"own\"}", NULL},
+                {"{\"default_prompt_name\": \"document\"}", NULL},
+                {"{}", NULL}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        begin("[" FIRST "]", "{}");
+        put(file, good[i].text);
+        run();
+        const char *found = calm_pooling_prompt(&config);
+        ck_assert_msg(good[i].prompt ? found && strcmp(found, good[i].prompt) == 0 : !found, "%zu: %s", i,
+                      found ? found : "none");
+    }
+    begin("[" FIRST "]", "{\"include_prompt\": false}");
+    put(file, good[0].text);
+    run();
+    ck_assert_ptr_null(calm_pooling_prompt(&config));
+    put(file, good[1].text);
+    ck_fails(calm_pooling_read(ctx, dir, &config, &read), CALM_EUNSUPPORTED, "with \"include_prompt\" false in");
+    put(file, "{\"prompts\": {\"query\": \"q: \"}, \"default_prompt_name\": \"own\"}");
+    ck_fails(calm_pooling_read(ctx, dir, &config, &read), CALM_EFORMAT,
+             "\"default_prompt_name\": found \"own\", expected a key of \"prompts\"");
+}
+END_OF_TEST
+
 TEST(without_modules)
 {
     dir = test_directory();
@@ -229,7 +261,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("pooling", (const TTest *[]){ways_of_pooling, layers_behind_it, without_modules,
+    return run_tests("pooling", (const TTest *[]){ways_of_pooling, layers_behind_it, one_layer_alone,
+                                                  prompts, without_modules,
                                                   other_ways_are_refused, other_modules_are_refused,
                                                   layers_that_do_not_fit, NULL});
 }

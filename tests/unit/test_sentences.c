@@ -66,6 +66,22 @@ static void check(const calm_tokenizer *tokenizer, const char *path, size_t seql
     ck_assert(!windows.positions && !windows.types);
 }
 
+/* A prompt is part of each text: it is cut with it, and special tokens stand around both. */
+TEST(prompt_before_each)
+{
+    calm_tokenizer *tokenizer = open_template();
+    const char *path = text_file("x.txt", "a\nbcd\n");
+    calm_windows_options options = {.seqlen = 7, .seed = -1, .vocab = 7, .prompt = "ed"};
+    calm_windows windows;
+    ck_ok(calm_sentences_read(ctx, tokenizer, path, &options, &windows));
+    ck_assert_str_eq(listed(&windows), "5 4 3 0 6 6|5 4 3 1 2 6 6");
+    options.prompt = "";
+    ck_ok(calm_sentences_read(ctx, tokenizer, path, &options, &windows));
+    ck_assert_str_eq(listed(&windows), "5 0 6 6|5 1 2 3 6 6");
+    calm_tokenizer_close(tokenizer);
+}
+END_OF_TEST
+
 /* The first ones, then one from the middle of each equal part of the rest. */
 TEST(the_last_are_spread)
 {
@@ -196,7 +212,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("sentences", (const TTest *[]){a_line_is_a_sentence, the_last_are_spread, drawn_sentences,
+    return run_tests("sentences", (const TTest *[]){a_line_is_a_sentence, prompt_before_each,
+                                                    the_last_are_spread, drawn_sentences,
                                                     long_sentences_keep_their_special_tokens,
                                                     many_sentences, what_is_refused, NULL});
 }
