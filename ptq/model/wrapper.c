@@ -17,6 +17,7 @@ typedef struct wrapper {
     bool flat;                  /* the first files have the text model's keys at the top level      */
     int64_t heads, vocab;       /* of the text model when they are absent; 0: they must be there    */
     bool inner_head;            /* the head is the text model's, and so is the word on its tie       */
+    bool tied;                  /* its head is the embedding where no file says whether it is        */
     bool uncapped;              /* its head has no soft cap, whatever the text model's config says   */
 } wrapper;
 
@@ -34,6 +35,10 @@ static const wrapper wrappers[] = {
     {"Llama4ForConditionalGeneration", "llama4", .inner = "llama4_text", .heads = 40, .vocab = 202048,
      .inner_head = true},
     {"LlavaForConditionalGeneration", "llava", .inner = "llama"},
+    {"LlavaNextForConditionalGeneration", "llava_next", .inner = "llama"},
+    {"LlavaOnevisionForConditionalGeneration", "llava_onevision", .inner = "qwen2"},
+    {"InternVLForConditionalGeneration", "internvl", .inner = "qwen2", .tied = true},
+    {"Lfm2VlForConditionalGeneration", "lfm2_vl", .inner = "lfm2", .tied = true},
 };
 
 /* By class; without one by model type. */
@@ -75,6 +80,8 @@ static void take_outer(const calm_json *root, const wrapper *row, calm_json *tex
     const bool typed = calm_json_get(text, "dtype") || calm_json_get(text, "torch_dtype");
     if (tied && !row->inner_head)
         calm_json_set(text, "tie_word_embeddings", calm_json_copy(tied));
+    if (!tied && row->tied && !calm_json_get(text, "tie_word_embeddings"))
+        calm_json_set_bool(text, "tie_word_embeddings", true);
     for (size_t i = 0; i < sizeof silent / sizeof *silent; i++)
         if (!(typed && i < 2) && !calm_json_get(text, silent[i]) && calm_json_get(root, silent[i]))
             calm_json_set(text, silent[i], calm_json_copy(calm_json_get(root, silent[i])));

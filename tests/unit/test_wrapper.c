@@ -30,6 +30,10 @@ TEST(prefixes)
         {"Qwen2_5_VLForConditionalGeneration", "model.", "lm_head", "qwen2"},
         {"Mistral3ForConditionalGeneration", "language_model.model.", "language_model.lm_head", "mistral"},
         {"LlavaForConditionalGeneration", "language_model.model.", "language_model.lm_head", "llama"},
+        {"LlavaNextForConditionalGeneration", "language_model.model.", "language_model.lm_head", "mistral"},
+        {"LlavaOnevisionForConditionalGeneration", "language_model.model.", "language_model.lm_head", "qwen2"},
+        {"InternVLForConditionalGeneration", "language_model.model.", "language_model.lm_head", "qwen3"},
+        {"Lfm2VlForConditionalGeneration", "model.language_model.", "lm_head", "lfm2"},
         {"Llama4ForConditionalGeneration", "language_model.model.", "language_model.lm_head", "llama4"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -140,6 +144,19 @@ TEST(differences)
         HEADS ", \"intermediate_size_mlp\": 80, \"num_local_experts\": 4, \"num_experts_per_tok\": 1, "
         "\"tie_word_embeddings\": true}}");
     ck_assert(config.tied);
+    /* InternVL's and LFM2-VL's is the embedding where no file says whether it is; of a silent LLaVA it is its own. */
+    static const struct {
+        const char *class_name, *said;
+        bool tied;
+    } heads[] = {{"InternVL", "", true},
+                 {"InternVL", ", \"tie_word_embeddings\": false", false},
+                 {"LlavaOnevision", "", false},
+                 {"LlavaNext", ", \"tie_word_embeddings\": true", true}};
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        config = read_config(test_format("{\"architectures\": [\"%sForConditionalGeneration\"], \"text_config\": {"
+                                         HEADS "%s}}", heads[i].class_name, heads[i].said));
+        ck_assert(config.tied == heads[i].tied);
+    }
     /* Gemma 3's has no soft cap. */
     static const char *const gemma[2] = {"Gemma3ForCausalLM\"], ",
                                          "Gemma3ForConditionalGeneration\"], \"text_config\": {"};
