@@ -29,7 +29,7 @@ static const calm_option table[] = {
     {0},
 };
 
-/* The float model in the words of whoever typed it: here, or as an alias for the run; else its directory. */
+/* The float model as the user typed it: here, or as an alias for the run; else its directory. */
 static calm_status reference(calm_ctx *ctx, const options *o, const calm_assembly *a, const char **out)
 {
     calm_alias *aliases;

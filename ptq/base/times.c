@@ -29,7 +29,7 @@ calm_time calm_time_now(void)
     return (calm_time){calm_seconds(), cpu_seconds(CLOCK_PROCESS_CPUTIME_ID)};
 }
 
-double calm_busy_seconds(int n_threads)
+double calm_time_busy(int n_threads)
 {
     const int n_cores = calm_n_cores();
     /* More threads than cores take turns. */

@@ -86,14 +86,14 @@ static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
 static calm_status product_rate(calm_ctx *ctx, products *p, calm_dtype dtype, double seconds, double *out)
 {
     const size_t workers = (size_t)ctx->n_threads;
-    const double begun = calm_busy_seconds(ctx->n_threads), n = (double)PRODUCT_SIDE;
+    const double begun = calm_time_busy(ctx->n_threads), n = (double)PRODUCT_SIDE;
     double spent;
     size_t rounds = 0;
     p->dtype = dtype;
     do {
         CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
         rounds++;
-        spent = calm_busy_seconds(ctx->n_threads) - begun;
+        spent = calm_time_busy(ctx->n_threads) - begun;
     } while (spent < seconds);    /* whole rounds: no worker idles in a counted one */
     *out = 2 * n * n * n * (double)(rounds * workers) / spent;
     return CALM_OK;
@@ -149,10 +149,10 @@ static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *st
 static double sample_seconds(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
 {
     calm_qjob qjob;
-    const double begun = calm_busy_seconds(ctx->n_threads);
+    const double begun = calm_time_busy(ctx->n_threads);
     if (calm_algorithm_run(ctx, algorithm, job, &qjob) != CALM_OK)
         calm_ctx_forgive(ctx);    /* the run would note that as a failed candidate */
-    return calm_busy_seconds(ctx->n_threads) - begun;
+    return calm_time_busy(ctx->n_threads) - begun;
 }
 
 /* Of products, those that no forecast before has measured. */

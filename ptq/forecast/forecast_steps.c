@@ -98,14 +98,14 @@ static calm_status open_passes(calm_ctx *ctx, const calm_run *p, passes *s)
 /* The rate of the windows, again and again. */
 static calm_status time_passes(calm_ctx *ctx, const passes *s, bool back, double *out)
 {
-    const double begun = calm_busy_seconds(ctx->n_threads);
+    const double begun = calm_time_busy(ctx->n_threads);
     double operations = 0, spent;
     do {
         for (size_t w = s->first; w < s->end; w++) {
             CALM_TRY(calm_block_pass_run(ctx, &s->pass, s->x, tokens_of(s, w), back));
             operations += operations_of(s, w) * (back ? CALM_BLOCK_BOTH : 1);
         }
-        spent = calm_busy_seconds(ctx->n_threads) - begun;
+        spent = calm_time_busy(ctx->n_threads) - begun;
     } while (spent < MEASURE_SECONDS);
     *out = operations / spent;
     return CALM_OK;
@@ -170,9 +170,9 @@ static calm_status time_updates(calm_ctx *ctx, const calm_scheme *scheme, double
     CALM_TRY(sample_linear(ctx, scheme, &linear));
     const calm_learn_problem problem = {.linears = &linear, .n_linears = 1, .n_windows = 1, .loss = no_loss};
     calm_learner_losses(learner, 1, &steps, &checks);
-    const double begun = calm_busy_seconds(ctx->n_threads);
+    const double begun = calm_time_busy(ctx->n_threads);
     CALM_TRY(calm_learner_run(ctx, learner, &problem, &outcome));
-    *out = (calm_busy_seconds(ctx->n_threads) - begun) / ((double)steps * (double)(SAMPLE_OUT * SAMPLE_IN));
+    *out = (calm_time_busy(ctx->n_threads) - begun) / ((double)steps * (double)(SAMPLE_OUT * SAMPLE_IN));
     return CALM_OK;
 }
 

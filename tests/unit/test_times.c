@@ -55,17 +55,17 @@ END_OF_TEST
 TEST(busy_seconds_stand_still_without_work)
 {
     for (int n_threads = 1; n_threads <= 2; n_threads++) {
-        const double begun = calm_busy_seconds(n_threads), cpu = calm_time_now().cpu;
+        const double begun = calm_time_busy(n_threads), cpu = calm_time_now().cpu;
         rest_for(0.3);    /* as a process waits that others keep from the cores */
-        ck_assert(calm_busy_seconds(n_threads) - begun < 0.1);
+        ck_assert(calm_time_busy(n_threads) - begun < 0.1);
         while (calm_time_now().cpu - cpu < 0.2)
             ;
         /* One thread that works is half of two side by side. */
         const double least = 0.19 / (n_threads < calm_n_cores() ? n_threads : calm_n_cores());
-        ck_assert(calm_busy_seconds(n_threads) - begun >= least);
+        ck_assert(calm_time_busy(n_threads) - begun >= least);
     }
     /* More threads than cores take turns. */
-    const double all = calm_busy_seconds(2 * calm_n_cores() + 2) * calm_n_cores();
+    const double all = calm_time_busy(2 * calm_n_cores() + 2) * calm_n_cores();
     ck_assert(all > 0 && calm_time_now().cpu - all < 0.1);
 }
 END_OF_TEST
