@@ -1,6 +1,7 @@
 /* calm assemble: the checkpoint of a run from stored blobs. */
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/command.h"
 #include "cli/kernels.h"
@@ -28,17 +29,32 @@ static const calm_option table[] = {
     {0},
 };
 
+/* The float model as the user typed it: here, or as an alias for the run; else its directory. */
+static calm_status reference(calm_ctx *ctx, const options *o, const calm_assembly *a, const char **out)
+{
+    calm_alias *aliases;
+    size_t n;
+    *out = o->model ? o->model : a->recipe.model.dir;
+    CALM_TRY(calm_aliases(ctx, &aliases, &n));
+    for (size_t i = 0; i < n && !o->model; i++)
+        if (strcmp(aliases[i].name, a->recipe.model.name) == 0)
+            *out = aliases[i].name;
+    return CALM_OK;
+}
+
 static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a)
 {
     const calm_result *p = &a->result;
     if (!o->json) {
-        printf("  result       %s of run %lld: %.4f bits per weight\n  size         %.2f MiB -> %.2f MiB (%.1f %%)\n",
-               p->name, (long long)a->run.id, p->bits_per_weight, (double)p->bytes_before / 1048576.0,
-               (double)p->bytes_after / 1048576.0, 100.0 * (double)p->bytes_after / (double)p->bytes_before);
-        CALM_SCOPED_TEXT(next);
-        printf("  checkpoint   %s\n", o->output);
-        CALM_TRY(calm_report_evaluation(ctx, &a->recipe.formats, o->output, a->recipe.model.dir, "\n  next: ", &next));
-        return calm_print_text(ctx, &next);
+        CALM_SCOPED_TEXT(text);
+        const char *model;
+        CALM_TRY(reference(ctx, o, a, &model));
+        calm_report_assembly(a, &text);
+        calm_text_printf(&text, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n  checkpoint   %s\n",
+                         (double)p->bytes_before / 1048576.0, (double)p->bytes_after / 1048576.0,
+                         100.0 * (double)p->bytes_after / (double)p->bytes_before, o->output);
+        CALM_TRY(calm_report_evaluation(ctx, &a->recipe.formats, o->output, model, "\n  next: ", &text));
+        return calm_print_text(ctx, &text);
     }
     return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", a->run.id), CALM_KV("result", p->name),
                                             CALM_KV("bits_per_weight", p->bits_per_weight),

@@ -7,6 +7,7 @@
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
+#include "cli/report.h"
 #include "ptq/finish/finish.h"
 #include "ptq/stored/stored.h"
 
@@ -57,11 +58,12 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a
                                                 CALM_KV("bits_per_weight", a->result.bits_per_weight),
                                                 CALM_KV("output", o->output), CALM_KV("files", files)));
     }
-    printf("  result       %s of run %lld: %.4f bits per weight\n  written to   %s\n", a->result.name,
-           (long long)a->run.id, a->result.bits_per_weight, o->output);
+    CALM_SCOPED_TEXT(text);
+    calm_report_assembly(a, &text);
+    calm_text_printf(&text, "  written to   %s\n", o->output);
     for (size_t i = 0; i < n; i++)
-        printf("               %s\n", names[i]);
-    return CALM_OK;
+        calm_text_printf(&text, "               %s\n", names[i]);
+    return calm_print_text(ctx, &text);
 }
 
 /* Fill *how from the options: parse the run and sizes, find the model. */

@@ -8,6 +8,7 @@
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/verify_signature.h"
+#include "ptq/base/file.h"
 #include "ptq/lock/lock.h"
 
 typedef struct options {
@@ -91,6 +92,10 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         return calm_verify_signature(ctx, path, &(calm_signature_options){
             .signature = o->signature, .key = o->key, .certificates = o->certificates, .json = o->json,
             .quiet = o->common.quiet});
+    if (calm_is_directory(path))
+        return calm_fail(ctx, CALM_EARG,
+                         "%s: a directory, not a lock; try: calm verify --output-only %s %s.lock.json; a signature is "
+                         "checked by --signature FILE with --key or --certificates", path, path, path);
     CALM_TRY(calm_lock_read(ctx, path, &lock));
     CALM_TRY(verify(ctx, path, o, lock, &verified));
     return report(ctx, path, o, &verified);

@@ -137,6 +137,13 @@ calm_status calm_report_evaluation(calm_ctx *ctx, const calm_formats *formats, c
     return CALM_OK;
 }
 
+void calm_report_assembly(const calm_assembly *a, calm_text *out)
+{
+    calm_text_printf(out, "  result       run %lld: ", (long long)a->run.id);
+    calm_summary_result(&a->result, out);
+    calm_text_printf(out, ", %.4f bits per weight\n", a->result.bits_per_weight);
+}
+
 /* Append a line for each format: the command that runs it in its engine, "vllm serve DIR". */
 static calm_status print_engines(calm_ctx *ctx, const calm_recipe *recipe, calm_text *out)
 {

@@ -17,11 +17,24 @@ const char *calm_time_stage_name(calm_time_stage stage)
     return names[stage];
 }
 
-calm_time calm_time_now(void)
+static double cpu_seconds(clockid_t clock)
 {
     struct timespec cpu;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-    return (calm_time){calm_seconds(), (double)cpu.tv_sec + 1e-9 * (double)cpu.tv_nsec};
+    clock_gettime(clock, &cpu);
+    return (double)cpu.tv_sec + 1e-9 * (double)cpu.tv_nsec;
+}
+
+calm_time calm_time_now(void)
+{
+    return (calm_time){calm_seconds(), cpu_seconds(CLOCK_PROCESS_CPUTIME_ID)};
+}
+
+double calm_time_busy(int n_threads)
+{
+    const int n_cores = calm_n_cores();
+    /* More threads than cores take turns. */
+    return n_threads < 2 ? cpu_seconds(CLOCK_THREAD_CPUTIME_ID)
+                         : cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) / (n_threads < n_cores ? n_threads : n_cores);
 }
 
 void calm_times_begin(calm_times *times)

@@ -29,6 +29,11 @@ typedef struct calm_time {
 /* What both clocks show. */
 calm_time calm_time_now(void);
 
+/* Seconds of a clock that stands still while other processes have the cores: what `n_threads` threads that work side by
+ * side compute between two readings takes as long on a machine that does nothing else.  Of one thread: the calling
+ * one's; of more: of the whole process. */
+double calm_time_busy(int n_threads);
+
 /* One stage at a time runs.  All zero before calm_times_begin. */
 typedef struct calm_times {
     calm_time stage[CALM_N_TIMES];

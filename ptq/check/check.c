@@ -148,15 +148,13 @@ static calm_status check_path(calm_checking *c)
     char *gguf;
     if (!calm_path_exists(c->path))
         return calm_fail(c->ctx, CALM_ENOTFOUND, "%s: no such file or directory", c->path);
+    CALM_TRY(calm_folder_gguf(c->ctx, c->path, &gguf));
+    if (gguf)
+        c->path = gguf;
     if (!calm_is_directory(c->path))
         return check_gguf_file(c);
-    CALM_TRY(calm_path_join(c->ctx, c->ctx->out, &gguf, c->path, "model.gguf"));
     const bool tensors =
         calm_path_has(c->path, "model.safetensors") || calm_path_has(c->path, "model.safetensors.index.json");
-    if (!tensors && calm_path_exists(gguf) && !calm_is_directory(gguf)) {    /* as calm export writes it */
-        c->path = gguf;
-        return check_gguf_file(c);
-    }
     CALM_TRY(calm_adapter_is_no_model(c->ctx, c->path));
     if (tensors)
         return check_directory(c);

@@ -9,6 +9,7 @@
 #include "ptq/base/file.h"
 #include "ptq/export/companions.h"
 #include "ptq/export/safetensors_export.h"
+#include "ptq/io/folder.h"
 #include "ptq/io/shards.h"
 #include "ptq/tokenizer/gguf_vocab.h"
 #include "ptq/model/adapter.h"
@@ -238,6 +239,7 @@ static calm_status open_directory(work *w)
 {
     char *path, *format;
     CALM_TRY(calm_adapter_is_no_model(w->ctx, w->path));
+    CALM_TRY(calm_folder_is_no_model(w->ctx, w->path));
     CALM_TRY(calm_path_join(w->ctx, w->ctx->out, &path, w->path, "config.json"));
     CALM_TRY(calm_json_read(w->ctx, path, CONFIG_MAX, &w->read));
     if (w->options->how.adapter)

@@ -101,6 +101,9 @@ void calm_summary_verdict(const calm_result *result, calm_text *out);
 /* Append "mkq-full in all 24 units", or how many jobs each algorithm has. */
 void calm_summary_choice(const calm_result *result, calm_text *out);
 
+/* Append the same; of a learned result after what it is. */
+void calm_summary_result(const calm_result *result, calm_text *out);
+
 /* `name`, or where it is the hybrid's and every unit chose one algorithm, that of the uniform run.  Is the guard's
  * trial the hybrid once more, as such a uniform run? */
 const char *calm_summary_label(const calm_result *result, const char *name);

@@ -226,13 +226,18 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     return CALM_OK;
 }
 
-void calm_summary_size(const calm_result *r, calm_text *out)
+void calm_summary_result(const calm_result *r, calm_text *out)
 {
     /* A learned result says so; what was chosen is the plan's. */
-    calm_text_printf(out, "  result       ");
     if (strchr(r->name, ','))
         calm_text_printf(out, "%s: ", r->name);
     calm_summary_choice(r, out);
+}
+
+void calm_summary_size(const calm_result *r, calm_text *out)
+{
+    calm_text_printf(out, "  result       ");
+    calm_summary_result(r, out);
     calm_text_printf(out, "\n  scheme       ");
     calm_summary_schemes(r, out);
     calm_text_printf(out, ", %.3f bits per weight with scales (the quantized linears)\n", r->bits_per_weight);

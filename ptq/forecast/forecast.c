@@ -7,12 +7,12 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "ptq/base/memory.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
+#include "ptq/base/times.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/choose/choose.h"
 #include "ptq/state/forecast_fit.h"
@@ -56,7 +56,6 @@ typedef struct forecast {
     calm_algorithm *head;          /* that fits a head, NULL: none is fitted; its seconds                 */
     double head_entry;
     int n_threads;                 /* of the run                                                          */
-    double (*clock)(void);         /* seconds by which rates are measured                                 */
     calm_learn_rates steps;         /* of learning                                                         */
     calm_forecast_rates *rates;     /* measured so far                                                     */
     double calib_rate;              /* of the calibration's products, times that of sgemm: 1 of float ones   */
@@ -69,7 +68,6 @@ typedef struct products {
     float *a, *c;
     double *da, *dc;
     calm_dtype dtype;    /* of them: F32, BF16, F64 */
-    double (*clock)(void);
 } products;
 
 static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
@@ -88,26 +86,26 @@ static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
 static calm_status product_rate(calm_ctx *ctx, products *p, calm_dtype dtype, double seconds, double *out)
 {
     const size_t workers = (size_t)ctx->n_threads;
-    const double begun = p->clock(), n = (double)PRODUCT_SIDE;
+    const double begun = calm_time_busy(ctx->n_threads), n = (double)PRODUCT_SIDE;
     double spent;
     size_t rounds = 0;
     p->dtype = dtype;
     do {
         CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
         rounds++;
-        spent = p->clock() - begun;
+        spent = calm_time_busy(ctx->n_threads) - begun;
     } while (spent < seconds);    /* whole rounds: no worker idles in a counted one */
     *out = 2 * n * n * n * (double)(rounds * workers) / spent;
     return CALM_OK;
 }
 
 /* Rates of products in float, bfloat16 and double, each measured for so long; NULL: not wanted. */
-static calm_status measure_products(calm_ctx *ctx, double (*clock)(void), double seconds, double *in_float,
-                                    double *in_bf16, double *in_double)
+static calm_status measure_products(calm_ctx *ctx, double seconds, double *in_float, double *in_bf16,
+                                    double *in_double)
 {
     const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
     CALM_SCOPED_SCRATCH(ctx);
-    products p = {.clock = clock};
+    products p = {0};
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.a, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.da, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.c, workers * cells));
@@ -148,20 +146,20 @@ static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *st
 }
 
 /* Seconds of the small job. */
-static double sample_seconds(calm_ctx *ctx, const forecast *f, const calm_algorithm *algorithm, const calm_job *job)
+static double sample_seconds(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
 {
     calm_qjob qjob;
-    const double begun = f->clock();
+    const double begun = calm_time_busy(ctx->n_threads);
     if (calm_algorithm_run(ctx, algorithm, job, &qjob) != CALM_OK)
         calm_ctx_forgive(ctx);    /* the run would note that as a failed candidate */
-    return f->clock() - begun;
+    return calm_time_busy(ctx->n_threads) - begun;
 }
 
 /* Of products, those that no forecast before has measured. */
 static calm_status measure_rates(calm_ctx *ctx, const forecast *f, bool bf16)
 {
     calm_forecast_rates *r = f->rates;
-    return measure_products(ctx, f->clock, MEASURE_SECONDS, r->sgemm_flops > 0 ? NULL : &r->sgemm_flops,
+    return measure_products(ctx, MEASURE_SECONDS, r->sgemm_flops > 0 ? NULL : &r->sgemm_flops,
                             bf16 && !(r->bf16_flops > 0) ? &r->bf16_flops : NULL,
                             r->dgemm_flops > 0 ? NULL : &r->dgemm_flops);
 }
@@ -187,7 +185,7 @@ static calm_status entry_seconds(calm_ctx *ctx, calm_ctx *one, const forecast *f
         CALM_TRY(CALM_NEW(ctx, ctx->out, entry, 1));
         CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", chain));
         *entry = (struct calm_forecast_entry){f->rates->entries, copy, job->scheme,
-                                              sample_seconds(one, f, algorithm, job)};
+                                              sample_seconds(one, algorithm, job)};
         f->rates->entries = entry;
         calm_arena_clear(one->out);
     }
@@ -235,7 +233,7 @@ static calm_status measure_steps(calm_ctx *ctx, forecast *f)
     f->steps = usual_steps(f->out->sgemm_flops, f->n_threads);
     if (!p->in.recipe->learn)
         return CALM_OK;
-    const calm_status status = calm_learn_rates_measure(ctx, p, f->clock, &f->steps);
+    const calm_status status = calm_learn_rates_measure(ctx, p, &f->steps);
     /* Random rows may be too large for a model: the usual shares do. */
     if (status != CALM_ENUMERIC)
         return status;
@@ -243,21 +241,12 @@ static calm_status measure_steps(calm_ctx *ctx, forecast *f)
     return CALM_OK;
 }
 
-/* What this thread has computed: other work on the machine does not count. */
-static double thread_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* All rates, for the threads of the run: of this machine as it is now, or for ranks elsewhere of one thread on a
+/* All rates, for the threads of the run: of this machine without other load, or for ranks elsewhere of one thread on a
  * separate core. */
 static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhere, forecast *f)
 {
     calm_forecast *out = f->out;
     calm_ctx one = *ctx;
-    f->clock = elsewhere ? thread_seconds : calm_seconds;
     one.n_threads = elsewhere ? 1 : ctx->n_threads;
     const bool bf16 = f->p->in.recipe->bf16;
     CALM_TRY(measure_rates(&one, f, bf16));
@@ -316,7 +305,7 @@ static double learning_seconds(const calm_learned_facts *facts, const calm_learn
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds)
 {
     double in_float;
-    CALM_TRY(measure_products(ctx, calm_seconds, GLANCE_SECONDS, &in_float, NULL, NULL));
+    CALM_TRY(measure_products(ctx, GLANCE_SECONDS, &in_float, NULL, NULL));
     const calm_learn_rates rates = usual_steps(in_float, ctx->n_threads);
     *seconds = learning_seconds(&result->learned, &rates);
     return CALM_OK;

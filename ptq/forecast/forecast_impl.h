@@ -11,11 +11,11 @@ typedef struct calm_learn_rates {
     double update;     /* seconds to change a weight and decode it anew                               */
 } calm_learn_rates;
 
-/* Measure them by `clock`, which gives seconds: passes on the first block of an open run, over the windows of one step
+/* Measure them in calm_time_busy: passes on the first block of an open run, over the windows of one step
  * cut to what takes about a second, updates on a small linear of its first scheme.  Leaves *out as it is where that
  * block is a mixture, whose experts would have to be read first, or takes gigabytes, and updates where the scheme has
  * nothing to learn.
  * Fails as reading the block does. */
-calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *run, double (*clock)(void), calm_learn_rates *out);
+calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *run, calm_learn_rates *out);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include "algorithms/learner.h"
 #include "ptq/base/rng.h"
+#include "ptq/base/times.h"
 #include "ptq/model/block_pass.h"
 #include "ptq/learn/learn.h"
 
@@ -95,16 +96,16 @@ static calm_status open_passes(calm_ctx *ctx, const calm_run *p, passes *s)
 }
 
 /* The rate of the windows, again and again. */
-static calm_status time_passes(calm_ctx *ctx, const passes *s, double (*clock)(void), bool back, double *out)
+static calm_status time_passes(calm_ctx *ctx, const passes *s, bool back, double *out)
 {
-    const double begun = clock();
+    const double begun = calm_time_busy(ctx->n_threads);
     double operations = 0, spent;
     do {
         for (size_t w = s->first; w < s->end; w++) {
             CALM_TRY(calm_block_pass_run(ctx, &s->pass, s->x, tokens_of(s, w), back));
             operations += operations_of(s, w) * (back ? CALM_BLOCK_BOTH : 1);
         }
-        spent = clock() - begun;
+        spent = calm_time_busy(ctx->n_threads) - begun;
     } while (spent < MEASURE_SECONDS);
     *out = operations / spent;
     return CALM_OK;
@@ -155,7 +156,7 @@ static calm_status sample_linear(calm_ctx *ctx, const calm_scheme *scheme, calm_
     return CALM_OK;
 }
 
-static calm_status time_updates(calm_ctx *ctx, const calm_scheme *scheme, double (*clock)(void), double *out)
+static calm_status time_updates(calm_ctx *ctx, const calm_scheme *scheme, double *out)
 {
     size_t steps, checks;
     calm_learner *learner;
@@ -169,13 +170,13 @@ static calm_status time_updates(calm_ctx *ctx, const calm_scheme *scheme, double
     CALM_TRY(sample_linear(ctx, scheme, &linear));
     const calm_learn_problem problem = {.linears = &linear, .n_linears = 1, .n_windows = 1, .loss = no_loss};
     calm_learner_losses(learner, 1, &steps, &checks);
-    const double begun = clock();
+    const double begun = calm_time_busy(ctx->n_threads);
     CALM_TRY(calm_learner_run(ctx, learner, &problem, &outcome));
-    *out = (clock() - begun) / ((double)steps * (double)(SAMPLE_OUT * SAMPLE_IN));
+    *out = (calm_time_busy(ctx->n_threads) - begun) / ((double)steps * (double)(SAMPLE_OUT * SAMPLE_IN));
     return CALM_OK;
 }
 
-calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *p, double (*clock)(void), calm_learn_rates *out)
+calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *p, calm_learn_rates *out)
 {
     const size_t block = p->in.first_block, *begin = calm_model_layout(p->in.model)->block_begin;
     const double bytes = 2 * sizeof(float) * calm_inputs_weights(&p->in, begin[block], begin[block + 1], true);
@@ -187,7 +188,7 @@ calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *p, double (*
     CALM_TRY(open_passes(ctx, p, &s));
     /* To warm up: pages of scratch. */
     CALM_TRY(calm_block_pass_run(ctx, &s.pass, s.x, tokens_of(&s, s.first), true));
-    CALM_TRY(time_passes(ctx, &s, clock, false, &out->forward));
-    CALM_TRY(time_passes(ctx, &s, clock, true, &out->back));
-    return time_updates(ctx, &p->in.recipe->schemes[0], clock, &out->update);
+    CALM_TRY(time_passes(ctx, &s, false, &out->forward));
+    CALM_TRY(time_passes(ctx, &s, true, &out->back));
+    return time_updates(ctx, &p->in.recipe->schemes[0], &out->update);
 }

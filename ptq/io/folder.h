@@ -20,6 +20,9 @@ typedef enum calm_folder_take {
  * files or more than 4 folders in each other. */
 calm_status calm_folder_files(calm_ctx *ctx, const char *dir, int take, calm_folder_file **out, size_t *n);
 
+/* *out: model.gguf of a directory without safetensors, as calm writes it, in ctx->out; NULL: there is none. */
+calm_status calm_folder_gguf(calm_ctx *ctx, const char *path, char **out);
+
 /* CALM_OK for a directory with config.json and safetensors, a GGUF file, and a path at which there is nothing; also for
  * config.json without weights.  Otherwise the failure that says what stands there and what to give: CALM_EARG for
  * another file; CALM_ENOTFOUND for a repository in the hub's cache, a directory whose model is a GGUF file, and one

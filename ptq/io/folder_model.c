@@ -66,6 +66,17 @@ static bool has_weights(const char *dir)
     return calm_path_has(dir, "model.safetensors") || calm_path_has(dir, "model.safetensors.index.json");
 }
 
+calm_status calm_folder_gguf(calm_ctx *ctx, const char *path, char **out)
+{
+    *out = NULL;
+    if (!calm_is_directory(path) || has_weights(path))
+        return CALM_OK;
+    CALM_TRY(calm_path_join(ctx, ctx->out, out, path, "model.gguf"));
+    if (!calm_is_file(*out))
+        *out = NULL;
+    return CALM_OK;
+}
+
 /* A folder of models: one that holds what several formats have written, or the working folder. */
 static calm_status refuse_parent(calm_ctx *ctx, const char *path)
 {

@@ -12,6 +12,7 @@
 #include "ptq/hub/hub.h"
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
+#include "ptq/io/folder.h"
 #include "ptq/io/json.h"
 #include "ptq/model/adapter.h"
 
@@ -261,6 +262,12 @@ static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tic
 
 calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out)
 {
+    char *gguf;
     CALM_TRY(find_model(ctx, name, tick, user, out));
-    return out->dir ? calm_adapter_is_no_model(ctx, out->dir) : CALM_OK;
+    if (!out->dir)
+        return CALM_OK;
+    CALM_TRY(calm_folder_gguf(ctx, out->dir, &gguf));
+    if (gguf)
+        out->dir = gguf;
+    return calm_adapter_is_no_model(ctx, out->dir);
 }

@@ -1,5 +1,6 @@
 /* What continues from the result, and what it does not go with. */
 #include "ptq/base/file.h"
+#include "ptq/io/folder.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/model.h"
@@ -28,6 +29,7 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
         *out = kind_of(calm_model_config(model));
         return CALM_OK;
     }
+    CALM_TRY(calm_folder_is_no_model(ctx, recipe->model.dir));
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
     CALM_TRY(calm_config_read_accepting(ctx, path, json, &recipe->how.accept_keys, &config));

@@ -11,6 +11,7 @@
 #define GAP "  "           /* between two columns                                      */
 #define GAP_COLUMNS ((size_t)2)
 #define LEAST ((size_t)12) /* columns of words, which are not broken into less         */
+#define FEW ((size_t)3)    /* rows that are read better as lists than with words cut   */
 #define NARROW ((size_t)40)/* no terminal is narrower: names would be cut letter by letter */
 
 /* Without blanks at its end. */
@@ -66,15 +67,17 @@ static piece first_line(const char *text, size_t width)
     return all;
 }
 
-/* The widest word of a heading, which is broken between words alone. */
-static size_t widest_word(const char *text)
+/* The widest part of a text that is broken behind these characters alone. */
+static size_t widest_part(const char *text, const char *breaks)
 {
     size_t widest = 0, width = 0;
     while (*text) {
         uint32_t character;
         text += calm_utf8_decode(text, &character);
-        width = character == ' ' ? 0 : width + (size_t)calm_unicode_columns(character);
+        width += character == ' ' ? 0 : (size_t)calm_unicode_columns(character);
         widest = calm_size_max(widest, width);
+        if (character < 128 && strchr(breaks, (int)character))
+            width = 0;
     }
     return widest;
 }
@@ -87,14 +90,16 @@ typedef struct layout {
 
 static void measure(const calm_table *table, layout *l)
 {
+    const size_t rows = calm_table_rows(table);
     for (size_t c = 0; c < table->n_columns; c++) {
         l->width[c] = table->headings[c].columns;
-        l->least[c] = widest_word(table->headings[c].shown);
+        l->least[c] = widest_part(table->headings[c].shown, " ");
     }
-    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+    for (size_t i = 0; i < rows * table->n_columns; i++) {
         const calm_table_cell *cell = &table->cells[i];
         const size_t c = i % table->n_columns;
-        const size_t least = cell->type == CALM_CELL_TEXT ? calm_size_min(cell->columns, LEAST) : cell->columns;
+        const size_t whole = rows > FEW ? LEAST : calm_size_max(LEAST, widest_part(cell->shown, " +"));
+        const size_t least = cell->type == CALM_CELL_TEXT ? calm_size_min(cell->columns, whole) : cell->columns;
         l->width[c] = calm_size_max(l->width[c], cell->columns);
         l->least[c] = calm_size_max(l->least[c], least);
     }
@@ -235,7 +240,7 @@ calm_status calm_table_narrow(calm_ctx *ctx, calm_table *table, size_t indent, c
 
 calm_status calm_table_shorten(calm_ctx *ctx, calm_table *table, size_t indent, calm_text *left)
 {
-    const size_t limit = calm_size_max(ctx->columns, NARROW), few = 3;
+    const size_t limit = calm_size_max(ctx->columns, NARROW);
     size_t used = indent, kept = 0;
     layout l;
     bool fits;
@@ -243,7 +248,7 @@ calm_status calm_table_shorten(calm_ctx *ctx, calm_table *table, size_t indent, 
     CALM_TRY(lay_out(ctx, table, indent, &l, &fits));
     while (!fits && kept < table->n_columns && used + l.least[kept] <= limit)
         used += l.least[kept++] + GAP_COLUMNS;
-    if (fits || kept < few || calm_table_rows(table) <= few)    /* few rows are read better as lists */
+    if (fits || kept < FEW || calm_table_rows(table) <= FEW)
         return CALM_OK;
     for (size_t c = kept; c < table->n_columns; c++)
         calm_text_printf(left, "%s%s", c > kept ? ", " : "", table->headings[c].shown);

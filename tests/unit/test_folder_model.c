@@ -40,6 +40,26 @@ TEST(models_and_what_is_not_there_are_no_matter)
 }
 END_OF_TEST
 
+TEST(a_folder_of_a_gguf_file_alone_is_that_file)
+{
+    char *gguf;
+    place = test_directory();
+    ck_ok(calm_folder_gguf(ctx, place, &gguf));
+    ck_assert(!gguf);
+    put("other.gguf");
+    ck_ok(calm_folder_gguf(ctx, place, &gguf));
+    ck_assert(!gguf);    /* which of several is meant, calm_folder_is_no_model asks */
+    put("model.gguf");
+    ck_ok(calm_folder_gguf(ctx, place, &gguf));
+    ck_assert(gguf && strcmp(gguf, test_format("%s/model.gguf", place)) == 0);
+    ck_ok(calm_folder_gguf(ctx, gguf, &gguf));
+    ck_assert(!gguf);
+    put("model.safetensors");
+    ck_ok(calm_folder_gguf(ctx, place, &gguf));
+    ck_assert(!gguf);
+}
+END_OF_TEST
+
 TEST(a_file_of_a_model_names_its_folder)
 {
     place = test_directory();
@@ -86,5 +106,6 @@ int main(void)
 {
     return run_tests("folder_model",
                      (const TTest *[]){models_and_what_is_not_there_are_no_matter, a_file_of_a_model_names_its_folder,
+                                       a_folder_of_a_gguf_file_alone_is_that_file,
                                        folders_say_what_they_hold, NULL});
 }

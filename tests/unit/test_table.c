@@ -272,6 +272,8 @@ TEST(narrow_tables_break_words)
     calm_table_columns(&table, "#block|algorithm|reason");
     CALM_CELLS(&table, CALM_INT(1234567), CALM_TEXT("gptq"), CALM_TEXT("least cka_token of 3, no other within 1.05"));
     CALM_CELLS(&table, CALM_INT(1), CALM_TEXT("smoothquant-gptq-of-a-long-chain"), CALM_TEXT(""));
+    for (int more = 0; more < 2; more++)
+        CALM_CELLS(&table, CALM_INT(1), CALM_TEXT("rtn"), CALM_EMPTY);
     ctx->columns = 40;
     ck_assert_str_eq(text_of(&table, 0, false), "  block  algorithm       reason\n"
                                                 "-------  --------------  ---------------\n"
@@ -280,7 +282,9 @@ TEST(narrow_tables_break_words)
                                                 "                         within 1.05\n"
                                                 "      1  smoothquant-gp\n"
                                                 "         tq-of-a-long-c\n"
-                                                "         hain\n");
+                                                "         hain\n"
+                                                "      1  rtn\n"
+                                                "      1  rtn\n");
     ctx->columns = 200;
     ck_assert_ptr_nonnull(strstr(text_of(&table, 0, false), "gptq                              least cka_token of 3"));
     ctx->columns = 0;
@@ -339,6 +343,24 @@ TEST(a_table_too_wide_is_a_list)
                                                 "  one_minus_cka_token  1.00\n"
                                                 "  token                b\n");
     ctx->columns = 0;
+}
+END_OF_TEST
+
+TEST(few_rows_keep_their_words_whole)
+{
+    for (int rows = 1; rows <= 4; rows++) {
+        CALM_SCOPED_TABLE(table);
+        CALM_SCOPED_TEXT(out);
+        calm_table_columns(&table, "#id|architecture|path");
+        for (int row = 0; row < rows; row++)
+            CALM_CELLS(&table, CALM_INT(row), CALM_TEXT("Qwen3ForCausalLM"), CALM_TEXT("/models/of/a/machine/qwen"));
+        ctx->columns = 40;
+        ck_ok(calm_table_write(ctx, &table, 2, &out));
+        ctx->columns = 0;
+        /* A list, until that is longer to read than broken words are. */
+        ck_assert_int_eq(strstr(out.data, "  architecture  Qwen3ForCausalLM\n") != NULL, rows <= 3);
+        ck_assert_int_eq(strstr(out.data, "----") != NULL, rows > 3);
+    }
 }
 END_OF_TEST
 
@@ -434,7 +456,7 @@ int main(void)
                                        json_keeps_types_and_digits, csv, markdown,
                                        many_rows, missing_memory_is_reported, narrow_tables_break_words,
                                        narrow_tables_keep_to_the_limit, a_table_too_wide_is_a_list,
-                                       chains_are_cut_between_parts, columns_give_way,
+                                       few_rows_keep_their_words_whole, chains_are_cut_between_parts, columns_give_way,
                                        last_columns_go,
                                        sentences_are_folded, NULL});
 }

@@ -52,6 +52,24 @@ TEST(stages_are_nested)
 }
 END_OF_TEST
 
+TEST(busy_seconds_stand_still_without_work)
+{
+    for (int n_threads = 1; n_threads <= 2; n_threads++) {
+        const double begun = calm_time_busy(n_threads), cpu = calm_time_now().cpu;
+        rest_for(0.3);    /* as a process waits that others keep from the cores */
+        ck_assert(calm_time_busy(n_threads) - begun < 0.1);
+        while (calm_time_now().cpu - cpu < 0.2)
+            ;
+        /* One thread that works is half of two side by side. */
+        const double least = 0.19 / (n_threads < calm_n_cores() ? n_threads : calm_n_cores());
+        ck_assert(calm_time_busy(n_threads) - begun >= least);
+    }
+    /* More threads than cores take turns. */
+    const double all = calm_time_busy(2 * calm_n_cores() + 2) * calm_n_cores();
+    ck_assert(all > 0 && calm_time_now().cpu - all < 0.1);
+}
+END_OF_TEST
+
 TEST(nothing_is_counted_before_the_beginning)
 {
     calm_times times = {.now = CALM_TIME_READ};
@@ -74,6 +92,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("times", (const TTest *[]){stages_are_nested, nothing_is_counted_before_the_beginning,
+    return run_tests("times", (const TTest *[]){stages_are_nested, busy_seconds_stand_still_without_work,
+                                                nothing_is_counted_before_the_beginning,
                                                 every_stage_has_a_name, NULL});
 }
