@@ -28,12 +28,18 @@ static const calm_option mkq_table[] = {
     {.name = NULL},
 };
 
+typedef struct descent {
+    long long rounds;
+    double *wh;    /* [O, I] of the job, or NULL */
+    bool known;
+} descent;
+
 /* Rounds until every row has stopped. */
-static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *most_rounds)
+static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
-    const long long *rounds = most_rounds;
-    CALM_TRY(calm_rows_begin_scales(ctx, rows));
-    for (long long round = 0; round < *rounds && rows->n; round++) {
+    const descent *to = opts;
+    CALM_TRY(calm_rows_begin_scales(ctx, rows, to->wh, to->known));
+    for (long long round = 0; round < to->rounds && rows->n; round++) {
         calm_rows_scales(ctx, rows);
         calm_rows_sweep(rows, true);
         if (rows->shared) {    /* no row stops by itself */
@@ -51,16 +57,21 @@ static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *most_ro
     return CALM_OK;
 }
 
-calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp, calm_qjob *qjob)
+calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
+                             calm_descent_product *product, calm_qjob *qjob)
 {
-    return calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
-                          alternate, &rounds);
+    const descent to = {rounds, product ? product->wh : NULL, product && product->known};
+    CALM_TRY(calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
+                            alternate, &to));
+    if (product)
+        product->known = product->wh != NULL;
+    return CALM_OK;
 }
 
 static calm_status mkq(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const mkq_options *options = opts;
-    return calm_descent_mkq(ctx, problem, options->rounds, options->damp, qjob);
+    return calm_descent_mkq(ctx, problem, options->rounds, options->damp, NULL, qjob);
 }
 
 const calm_part calm_refit_mkq = {

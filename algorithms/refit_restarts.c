@@ -3,7 +3,7 @@
  *   for k = 1 .. n:  columns by falling H_jj exp(jitter z_j), z_j standard normal
  *                    codes by GPTQ on the scales as they stand, then rounds of mkq
  *                    a row whose loss fell takes these codes and scales
- *   loss = (w - s q) H (w - s q)^T per row, H damped
+ *   loss = (w - s q) H (w - s q)^T per row, H damped; W H is multiplied once for all orders
  *
  * GPTQ is greedy and descent stops at the next minimum: where a row ends depends on the order of its columns, and on
  * little else.  Rows are independent, so the best of n + 1 ends is taken row by row, which no single order gives. */
@@ -49,13 +49,13 @@ static calm_status copy_job(calm_ctx *ctx, const calm_qjob *from, calm_qjob *to)
     return from->zeros ? CALM_NEW(ctx, ctx->scratch, to->zeros, cells) : CALM_OK;
 }
 
-/* What that takes, zeros or not. */
+/* What that takes, zeros or not, and W H of a job without minima. */
 static size_t copy_bytes(const calm_job_shape *shape)
 {
-    const size_t cells = shape->out * shape->n_groups;
+    const size_t cells = shape->out * shape->n_groups, weights = shape->out * shape->in;
     const bool mins = calm_scheme_has_mins(&(calm_scheme){.family = shape->family});
-    return CALM_BYTES(uint8_t, shape->out * shape->in) + (mins ? 2 : 1) * CALM_BYTES(float, cells) +
-           (shape->symmetric ? 0 : CALM_BYTES(uint8_t, cells));
+    return CALM_BYTES(uint8_t, weights) + (mins ? 2 : 1) * CALM_BYTES(float, cells) +
+           (shape->symmetric ? 0 : CALM_BYTES(uint8_t, cells)) + (mins ? 0 : CALM_BYTES(double, weights));
 }
 
 /* The grids of one row, or of all. */
@@ -105,14 +105,14 @@ static void jitter_powers(const calm_problem *problem, double jitter, uint64_t k
 
 /* New codes of the trial by GPTQ, and what descent makes of them. */
 static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const restarts_options *options,
-                           const double *power, calm_qjob *trial)
+                           const double *power, calm_descent_product *product, calm_qjob *trial)
 {
     {
         CALM_SCOPED_SCRATCH(ctx);    /* what GPTQ holds goes before the rows come */
         CALM_TRY(calm_descent_gptq(ctx, problem, power, options->damp, trial));
     }
     CALM_SCOPED_SCRATCH(ctx);
-    return calm_descent_mkq(ctx, problem, options->rounds, options->damp, trial);
+    return calm_descent_mkq(ctx, problem, options->rounds, options->damp, product, trial);
 }
 
 /* Rows first .. first + n - 1 of the trial in place of the job's where they lose less together. */
@@ -147,17 +147,20 @@ static void keep_better(const calm_problem *problem, const calm_qjob *trial, con
 static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const restarts_options *options = opts;
+    calm_descent_product product = {NULL, false};
     double *power, *best, *loss;
     calm_qjob trial;
     CALM_TRY(copy_job(ctx, qjob, &trial));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, power, problem->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, best, problem->out));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, loss, problem->out));
+    if (!qjob->mins)    /* which move W */
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, product.wh, problem->out * problem->in));
     CALM_TRY(measure(ctx, problem, options->damp, qjob, best));
     for (long long k = 1; k <= options->n; k++) {
         jitter_powers(problem, options->jitter, (uint64_t)k, power);
         copy_grids(qjob, &trial, 0, qjob->out);
-        CALM_TRY(descend(ctx, problem, options, power, &trial));
+        CALM_TRY(descend(ctx, problem, options, power, &product, &trial));
         CALM_TRY(measure(ctx, problem, options->damp, &trial, loss));
         keep_better(problem, &trial, loss, best, qjob);
     }

@@ -33,7 +33,7 @@ typedef struct calm_rows {
     double *loss, *before;    /* [n] now, and when `scales` last began                   */
     float *product;           /* [n, I] work: q H, then the errors w - s q, by the units */
     float *gradient;          /* [n, CALM_SWEEP_BLOCK] work                              */
-    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: rows of H times unit_h      */
+    const float *panel;       /* [I, I] H times unit_h, which products read              */
     double unit_h, unit_w;    /* powers of two                                           */
     size_t unknowns;          /* U: scales G, with minima 2 G                            */
     double *normal;           /* [n, U, U] work: normal equations, upper triangles; [U, U] of shared scales */
@@ -58,13 +58,14 @@ size_t calm_rows_unknowns(int family, size_t n_groups);
 /* Rows per chunk: fewer when there are many groups, whose normal equations take U^2 cells a row. */
 size_t calm_rows_chunk(int family, size_t n_groups);
 
-/* What `scales` needs besides: W H, and memory for normal equations, from ctx->scratch.  Before the first of them. */
-calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows);
+/* What `scales` needs besides: W H, and memory for normal equations, from ctx->scratch.  Before the first of them.
+ * wh [O, I], NULL or of the whole job: with `known` W H is read there, else written there. */
+calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool known);
 
 /* What that takes for n rows of a job of this shape. */
 size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
 
-/* What calm_rows_each takes of ctx->scratch for n rows of a job of this shape. */
+/* What calm_rows_each takes of ctx->scratch for each chunk of n rows of a job of this shape, besides the panel. */
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
 
 /* Of a refit that does both in chunks of calm_rows_chunk rows, after damping H. */
@@ -78,9 +79,11 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
  * of groups of at most CALM_SWEEP_BLOCK columns move by one where that gains more. */
 void calm_rows_sweep(calm_rows *rows, bool zeros);
 
-/* (rows_panel.c) rows->panel [n, I - from] = rows start .. start + n - 1 of H, n <= CALM_SWEEP_BLOCK, from column
- * `from` on, times unit_h. */
-void calm_rows_panel(calm_rows *rows, size_t start, size_t n, size_t from);
+/* (rows_panel.c) *panel [I, I], in ctx->scratch, = h [I, I] times unit in float32. */
+calm_status calm_rows_panel(calm_ctx *ctx, const double *h, size_t in, double unit, float **panel);
+
+/* What that takes. */
+size_t calm_rows_panel_bytes(const calm_job_shape *shape);
 
 /* Sums of `before` and `loss` over the rows here. */
 void calm_rows_sums(const calm_rows *rows, double *before, double *loss);

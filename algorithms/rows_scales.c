@@ -57,7 +57,7 @@ static calm_status sum_groups(calm_ctx *ctx, calm_rows *rows)
     return CALM_OK;
 }
 
-calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows)
+calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool known)
 {
     const size_t n = rows->n, in = rows->problem->in, n_groups = rows->problem->n_groups;
     const size_t systems = rows->shared ? 1 : n;
@@ -70,8 +70,16 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->solution, unknowns));
     if (rows->qjob->mins)
         CALM_TRY(sum_groups(ctx, rows));
-    /* W H changes with minima alone, by what they move: once for all rounds. */
+    /* W H changes with minima alone, by what they move: once for all rounds.  Rows of a chunk are next to each other
+     * until one is dropped. */
+    double *const mine = wh ? wh + rows->row[0] * in : NULL;
+    if (mine && known) {
+        memcpy(rows->wh, mine, n * in * sizeof *mine);
+        return CALM_OK;
+    }
     calm_dgemm_nn(n, in, in, 1, rows->w, in, rows->h, in, 0, rows->wh, in);
+    if (mine)
+        memcpy(mine, rows->wh, n * in * sizeof *mine);
     return CALM_OK;
 }
 
@@ -110,9 +118,8 @@ static void multiply_codes(calm_rows *rows, size_t start, size_t n, size_t from)
     const size_t in = rows->problem->in, end = start + n;
     for (size_t first = start; first < end; first += CALM_SWEEP_BLOCK) {
         const size_t columns = calm_size_min(CALM_SWEEP_BLOCK, end - first);
-        calm_rows_panel(rows, first, columns, from);
-        calm_sgemm_nn(rows->n, in - from, columns, 1, rows->q + first, in, rows->panel, in - from, first > start,
-                      rows->product + from, in);
+        calm_sgemm_nn(rows->n, in - from, columns, 1, rows->q + first, in, rows->panel + first * in + from, in,
+                      first > start, rows->product + from, in);
     }
 }
 

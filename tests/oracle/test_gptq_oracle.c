@@ -451,7 +451,7 @@ static void check_zero_moves(const int *q, size_t true_zero, int shift)
                                   .h_diag = h_diag};
     const double least = least_loss(h, p.w, IN, BITS, &zero);
     ck_assert_uint_eq(zero, true_zero);
-    ck_ok(calm_descent_mkq(ctx, &problem, 9, 0.01, &qjob));
+    ck_ok(calm_descent_mkq(ctx, &problem, 9, 0.01, NULL, &qjob));
     double found[IN];
     for (size_t j = 0; j < IN; j++)
         found[j] = (double)codes[j] - stored;
