@@ -26,17 +26,22 @@ static real *gram_of_output(const float *x, const float *w, size_t n, size_t in,
     for (size_t o = 0; o < out; o++) {
         real mean = 0;
         for (size_t i = 0; i < n; i++) {
+            real sum = 0;    /* here and below not in memory: it would be stored and loaded at every step */
             for (size_t j = 0; j < in; j++)
-                y[i * out + o] += (real)x[i * in + j] * w[o * in + j];
-            mean += y[i * out + o] / (real)n;
+                sum += (real)x[i * in + j] * w[o * in + j];
+            y[i * out + o] = sum;
+            mean += sum / (real)n;
         }
         for (size_t i = 0; i < n; i++)
             y[i * out + o] -= mean;
     }
     for (size_t i = 0; i < n; i++)
-        for (size_t l = 0; l < n; l++)
+        for (size_t l = 0; l <= i; l++) {
+            real sum = 0;
             for (size_t o = 0; o < out; o++)
-                k[i * n + l] += y[i * out + o] * y[l * out + o];
+                sum += y[i * out + o] * y[l * out + o];
+            k[i * n + l] = k[l * n + i] = sum;
+        }
     return k;
 }
 

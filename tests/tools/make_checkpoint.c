@@ -38,7 +38,7 @@ static const calm_option table[] = {
      "byte-level BPE for encoders too (its ids fit every shape)", offsetof(arguments, tokenizer),
      CALM_OPTION_STRING, .metavar = "DIR"},
     {"factor", "multiply the tensors whose names end in SUFFIX, as in o_proj.weight=1e-9", offsetof(arguments, factor),
-     CALM_OPTION_STRING, .metavar = "SUFFIX=F"},
+     CALM_OPTION_STRING, .metavar = "SUFFIX=F,..."},
     {"hollow", "files with names, shapes and sizes, and no values: for forecasts of models that no disk here holds",
      offsetof(arguments, hollow), CALM_OPTION_BOOL, .metavar = NULL},
     {"threads", "workers, 0: all cores; the bytes do not depend on it", offsetof(arguments, threads), CALM_OPTION_INT,

@@ -21,7 +21,7 @@
 #define SYNTH_OUTLIER 5.0f
 #define SYNTH_LEVELS 65536
 
-/* The factor of a tensor out of "SUFFIX=FACTOR" (NULL: 1); 1 where its name does not end in SUFFIX. */
+/* The factor of a tensor out of "SUFFIX=FACTOR,..." (NULL: 1): of the first SUFFIX that its name ends in, or 1. */
 float synth_factor(const char *factor, const char *name);
 
 /* ---- shapes ---- */

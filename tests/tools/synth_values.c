@@ -14,10 +14,14 @@
 
 float synth_factor(const char *factor, const char *name)
 {
-    const char *equals = factor ? strchr(factor, '=') : NULL;
-    const size_t suffix = equals ? (size_t)(equals - factor) : 0, length = strlen(name);
-    const bool ends = equals && length >= suffix && strncmp(name + length - suffix, factor, suffix) == 0;
-    return ends ? strtof(equals + 1, NULL) : 1;
+    const size_t length = strlen(name);
+    for (const char *at = factor, *equals; at && (equals = strchr(at, '=')); at = strchr(equals, ',')) {
+        at += *at == ',';
+        const size_t suffix = (size_t)(equals - at);
+        if (length >= suffix && strncmp(name + length - suffix, at, suffix) == 0)
+            return strtof(equals + 1, NULL);
+    }
+    return 1;
 }
 
 uint64_t synth_stream(const char *name)
