@@ -233,7 +233,7 @@ static calm_status measure_steps(calm_ctx *ctx, forecast *f)
     f->steps = usual_steps(f->out->sgemm_flops, f->n_threads);
     if (!p->in.recipe->learn)
         return CALM_OK;
-    const calm_status status = calm_learn_rates_measure(ctx, p, &f->steps);
+    const calm_status status = calm_learn_rates_measure(ctx, p, calm_time_busy, &f->steps);
     /* Random rows may be too large for a model: the usual shares do. */
     if (status != CALM_ENUMERIC)
         return status;

@@ -11,11 +11,14 @@ typedef struct calm_learn_rates {
     double update;     /* seconds to change a weight and decode it anew                               */
 } calm_learn_rates;
 
-/* Measure them in calm_time_busy: passes on the first block of an open run, over the windows of one step
- * cut to what takes about a second, updates on a small linear of its first scheme.  Leaves *out as it is where that
+/* Seconds that so many threads have computed: calm_time_busy, or what a test says. */
+typedef double calm_busy_clock(int n_threads);
+
+/* Measure them by `clock`: passes on the first block of an open run, over the windows of one step cut to what takes
+ * about a second, updates on a small linear of its first scheme.  Leaves *out as it is where that
  * block is a mixture, whose experts would have to be read first, or takes gigabytes, and updates where the scheme has
  * nothing to learn.
  * Fails as reading the block does. */
-calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *run, calm_learn_rates *out);
+calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *run, calm_busy_clock *clock, calm_learn_rates *out);
 
 #endif

@@ -96,16 +96,16 @@ static calm_status open_passes(calm_ctx *ctx, const calm_run *p, passes *s)
 }
 
 /* The rate of the windows, again and again. */
-static calm_status time_passes(calm_ctx *ctx, const passes *s, bool back, double *out)
+static calm_status time_passes(calm_ctx *ctx, const passes *s, calm_busy_clock *clock, bool back, double *out)
 {
-    const double begun = calm_time_busy(ctx->n_threads);
+    const double begun = clock(ctx->n_threads);
     double operations = 0, spent;
     do {
         for (size_t w = s->first; w < s->end; w++) {
             CALM_TRY(calm_block_pass_run(ctx, &s->pass, s->x, tokens_of(s, w), back));
             operations += operations_of(s, w) * (back ? CALM_BLOCK_BOTH : 1);
         }
-        spent = calm_time_busy(ctx->n_threads) - begun;
+        spent = clock(ctx->n_threads) - begun;
     } while (spent < MEASURE_SECONDS);
     *out = operations / spent;
     return CALM_OK;
@@ -156,7 +156,7 @@ static calm_status sample_linear(calm_ctx *ctx, const calm_scheme *scheme, calm_
     return CALM_OK;
 }
 
-static calm_status time_updates(calm_ctx *ctx, const calm_scheme *scheme, double *out)
+static calm_status time_updates(calm_ctx *ctx, const calm_scheme *scheme, calm_busy_clock *clock, double *out)
 {
     size_t steps, checks;
     calm_learner *learner;
@@ -170,13 +170,13 @@ static calm_status time_updates(calm_ctx *ctx, const calm_scheme *scheme, double
     CALM_TRY(sample_linear(ctx, scheme, &linear));
     const calm_learn_problem problem = {.linears = &linear, .n_linears = 1, .n_windows = 1, .loss = no_loss};
     calm_learner_losses(learner, 1, &steps, &checks);
-    const double begun = calm_time_busy(ctx->n_threads);
+    const double begun = clock(ctx->n_threads);
     CALM_TRY(calm_learner_run(ctx, learner, &problem, &outcome));
-    *out = (calm_time_busy(ctx->n_threads) - begun) / ((double)steps * (double)(SAMPLE_OUT * SAMPLE_IN));
+    *out = (clock(ctx->n_threads) - begun) / ((double)steps * (double)(SAMPLE_OUT * SAMPLE_IN));
     return CALM_OK;
 }
 
-calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *p, calm_learn_rates *out)
+calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *p, calm_busy_clock *clock, calm_learn_rates *out)
 {
     const size_t block = p->in.first_block, *begin = calm_model_layout(p->in.model)->block_begin;
     const double bytes = 2 * sizeof(float) * calm_inputs_weights(&p->in, begin[block], begin[block + 1], true);
@@ -188,7 +188,7 @@ calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *p, calm_lear
     CALM_TRY(open_passes(ctx, p, &s));
     /* To warm up: pages of scratch. */
     CALM_TRY(calm_block_pass_run(ctx, &s.pass, s.x, tokens_of(&s, s.first), true));
-    CALM_TRY(time_passes(ctx, &s, false, &out->forward));
-    CALM_TRY(time_passes(ctx, &s, true, &out->back));
-    return time_updates(ctx, &p->in.recipe->schemes[0], &out->update);
+    CALM_TRY(time_passes(ctx, &s, clock, false, &out->forward));
+    CALM_TRY(time_passes(ctx, &s, clock, true, &out->back));
+    return time_updates(ctx, &p->in.recipe->schemes[0], clock, &out->update);
 }

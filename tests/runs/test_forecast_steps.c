@@ -6,8 +6,9 @@
 
 static double now;
 
-static double tick(void)
+static double tick(int n_threads)
 {
+    (void)n_threads;
     return now++;
 }
 
