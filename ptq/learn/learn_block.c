@@ -3,6 +3,7 @@
  *   L = (1/T) sum over tokens |z_t - y_t|^2 / M
  *
  * over the T tokens of a step: one window, or as many short ones as the learner puts together.
+ * All tokens count alike: `calibration.weight` weighs rows only in the fits that the learner starts from.
  * z: the quantized block on the hidden rows that the quantized blocks before it leave, y: the float block on those of
  * the float model, M: the mean of |y_t|^2 over all tokens of all windows. */
 #include "ptq/learn/learn_impl.h"
