@@ -11,7 +11,7 @@ typedef struct calm_learn_rates {
     double update;     /* seconds to change a weight and decode it anew                               */
 } calm_learn_rates;
 
-/* Seconds that so many threads have computed: calm_time_busy, or what a test says. */
+/* Seconds that n_threads threads have computed: calm_time_busy, or what a test says. */
 typedef double calm_busy_clock(int n_threads);
 
 /* Measure them by `clock`: passes on the first block of an open run, over the windows of one step cut to what takes
