@@ -25,11 +25,13 @@ set_suite() {
 }
 
 debootstrap_into() {    # debootstrap_into FOLDER
+    rm -rf --one-file-system "$1.part"
     # the archive of this machine's own release has the others too
     mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $here" 'Origin: Debian' 2>/dev/null | head -n 1)
     # shellcheck disable=SC2086    # empty: debootstrap's own
-    debootstrap --variant=minbase --include=git,ca-certificates "$suite" "$1" $mirror >"$scratch/debootstrap.log" 2>&1 ||
+    debootstrap --variant=minbase --include=git,ca-certificates "$suite" "$1.part" $mirror >"$scratch/debootstrap.log" 2>&1 ||
         { tail -n 20 "$scratch/debootstrap.log" >&2; exit 1; }
+    mv "$1.part" "$1"    # what is there under its name is whole
 }
 
 make_bare_system() {    # make_bare_system [BASE [NAME]]

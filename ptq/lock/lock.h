@@ -90,7 +90,7 @@ typedef struct calm_verified {
     bool ran;                               /* false: an output was compared, or inputs differ                       */
     size_t n_cached;                        /* candidates that were taken from the store                             */
     calm_differences differences;
-    calm_differences environment;           /* this program and machine against the lock's: no fault in itself       */
+    calm_differences environment;           /* of a run: this program and machine against the lock's, no fault      */
 } calm_verified;
 
 /* Compare with an open lock, which was read from `path`.  What differs is no failure here.  CALM_EFORMAT: its recipe
