@@ -3,7 +3,7 @@
  *   for k = 1 .. n:  columns by falling H_jj exp(jitter z_j), z_j standard normal
  *                    codes by GPTQ on the scales as they stand, then rounds of mkq
  *                    a row whose loss fell takes these codes and scales
- *   loss = (w - s q) H (w - s q)^T per row, H damped; W H is multiplied once for all orders
+ *   loss = (w - s q) H (w - s q)^T per row, H damped
  *
  * GPTQ is greedy and descent stops at the next minimum: where a row ends depends on the order of its columns, and on
  * little else.  Rows are independent, so the best of n + 1 ends is taken row by row, which no single order gives. */
@@ -18,6 +18,8 @@
 
 /* The same orders in every run and on every machine. */
 #define SEED ((uint64_t)0x63616c6d)    /* "calm" */
+
+#define KEPT_WIDTH ((size_t)8192)
 
 typedef struct restarts_options {
     long long n, rounds;
@@ -49,13 +51,20 @@ static calm_status copy_job(calm_ctx *ctx, const calm_qjob *from, calm_qjob *to)
     return from->zeros ? CALM_NEW(ctx, ctx->scratch, to->zeros, cells) : CALM_OK;
 }
 
-/* What that takes, zeros or not, and W H of a job without minima. */
+/* Is W H multiplied once?  Minima move W; and the widest jobs, whose H is what a run's memory is for, have no room. */
+static bool keeps_product(size_t in, bool minima)
+{
+    return !minima && in <= KEPT_WIDTH;
+}
+
+/* What that takes, zeros or not, and W H where it is kept. */
 static size_t copy_bytes(const calm_job_shape *shape)
 {
     const size_t cells = shape->out * shape->n_groups, weights = shape->out * shape->in;
     const bool mins = calm_scheme_has_mins(&(calm_scheme){.family = shape->family});
     return CALM_BYTES(uint8_t, weights) + (mins ? 2 : 1) * CALM_BYTES(float, cells) +
-           (shape->symmetric ? 0 : CALM_BYTES(uint8_t, cells)) + (mins ? 0 : CALM_BYTES(double, weights));
+           (shape->symmetric ? 0 : CALM_BYTES(uint8_t, cells)) +
+           (keeps_product(shape->in, mins) ? CALM_BYTES(double, weights) : 0);
 }
 
 /* The grids of one row, or of all. */
@@ -154,7 +163,7 @@ static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *op
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, power, problem->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, best, problem->out));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, loss, problem->out));
-    if (!qjob->mins)    /* which move W */
+    if (keeps_product(problem->in, qjob->mins != NULL))
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, product.wh, problem->out * problem->in));
     CALM_TRY(measure(ctx, problem, options->damp, qjob, best));
     for (long long k = 1; k <= options->n; k++) {
@@ -181,7 +190,7 @@ const calm_part calm_refit_restarts = {
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
-    .products = 17,
+    .products = 22,
     .factors = 6,
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,

@@ -11,7 +11,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/base/scope.h"
 #include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
@@ -41,14 +40,15 @@ static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->loss, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->before, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->product, n * in));
-    return CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK);
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK));
+    return CALM_NEW(ctx, ctx->scratch, rows->panel, CALM_SWEEP_BLOCK * in);
 }
 
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n)
 {
     return CALM_BYTES(size_t, n) + CALM_BYTES(double, n * shape->in) + 2 * CALM_BYTES(float, n * shape->in) +
            2 * CALM_BYTES(double, n * shape->n_groups) + 2 * CALM_BYTES(double, n) +
-           CALM_BYTES(float, n * CALM_SWEEP_BLOCK);
+           CALM_BYTES(float, n * CALM_SWEEP_BLOCK) + CALM_BYTES(float, CALM_SWEEP_BLOCK * shape->in);
 }
 
 static bool is_shared(int family)
@@ -64,9 +64,8 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
     const size_t n_chunks = shared ? calm_shape_chunks(shape) : (shape->out + chunk - 1) / chunk;
     const size_t n = calm_size_min(chunk, shape->out);
     (void)opts;
-    return (calm_part_memory){.most = calm_rows_panel_bytes(shape) +
-                                      calm_size_min(shape->n_threads, n_chunks) *
-                                          (calm_rows_load_bytes(shape, n) + calm_rows_scales_bytes(shape, n))};
+    return (calm_part_memory){.most = calm_size_min(shape->n_threads, n_chunks) *
+                                      (calm_rows_load_bytes(shape, n) + calm_rows_scales_bytes(shape, n))};
 }
 
 /* The power of two that takes numbers up to `most` to [.5, 1); 1 where that is no finite number above 0. */
@@ -97,25 +96,12 @@ static double largest(const double *w, size_t n)
     return most;
 }
 
-typedef struct rows_job {
-    const calm_problem *problem;
-    calm_qjob *qjob;
-    const double *h;    /* damped */
-    double unit_h;
-    float *panel;
-    size_t chunk;
-    calm_rows_fn *fn;
-    const void *opts;
-} rows_job;
-
 /* Rows first .. first + n - 1 of the job as it stands, in ctx->scratch.  The loss is 0 until `scales` sets it. */
-static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, size_t first, size_t n)
+static calm_status load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob, const double *h,
+                        size_t first, size_t n)
 {
-    const calm_problem *problem = job->problem;
-    calm_qjob *qjob = job->qjob;
     size_t in = problem->in, n_groups = problem->n_groups;
-    *rows = (calm_rows){.problem = problem, .qjob = qjob, .h = job->h, .panel = job->panel, .unit_h = job->unit_h,
-                        .shared = is_shared(qjob->scheme.family), .n = n};
+    *rows = (calm_rows){.problem = problem, .qjob = qjob, .h = h, .shared = is_shared(qjob->scheme.family), .n = n};
     CALM_TRY(allocate(ctx, rows, n));
     for (size_t r = 0; r < n; r++) {
         rows->row[r] = first + r;
@@ -135,6 +121,7 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, siz
         }
     }
     rows->unit_w = unit_of(largest(rows->w, n * in));
+    rows->unit_h = unit_of(largest_diagonal(h, in));
     return CALM_OK;
 }
 
@@ -175,6 +162,15 @@ void calm_rows_drop(calm_rows *rows, size_t r)
 
 /* ---- all rows ---- */
 
+typedef struct rows_job {
+    const calm_problem *problem;
+    calm_qjob *qjob;
+    const double *h;
+    size_t chunk;
+    calm_rows_fn *fn;
+    const void *opts;
+} rows_job;
+
 /* Load one chunk, run the part over it, store what it has not dropped. */
 static calm_status run_chunk(calm_ctx *ctx, size_t index, void *user)
 {
@@ -184,7 +180,7 @@ static calm_status run_chunk(calm_ctx *ctx, size_t index, void *user)
     /* Rows that share scales are solved together, and no others with them. */
     if (is_shared(job->qjob->scheme.family))
         n = calm_problem_chunk(job->problem, index, &first);
-    CALM_TRY(load(ctx, &rows, job, first, n));
+    CALM_TRY(load(ctx, &rows, job->problem, job->qjob, job->h, first, n));
     CALM_TRY(job->fn(ctx, &rows, job->opts));
     for (size_t r = 0; r < rows.n; r++)
         store(&rows, r);
@@ -194,11 +190,7 @@ static calm_status run_chunk(calm_ctx *ctx, size_t index, void *user)
 calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
                            calm_rows_fn *fn, const void *opts)
 {
-    CALM_SCOPED_SCRATCH(ctx);
-    rows_job job = {.problem = problem, .qjob = qjob, .h = calm_problem_damped(problem, damp), .chunk = chunk, .fn = fn,
-                    .opts = opts};
-    job.unit_h = unit_of(largest_diagonal(job.h, problem->in));
-    CALM_TRY(calm_rows_panel(ctx, job.h, problem->in, job.unit_h, &job.panel));
+    rows_job job = {problem, qjob, calm_problem_damped(problem, damp), chunk, fn, opts};
     return calm_parallel_for(ctx, is_shared(qjob->scheme.family) ? calm_problem_chunks(problem)
                                                                  : (problem->out + chunk - 1) / chunk, run_chunk, &job);
 }
@@ -209,8 +201,8 @@ calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob
 static void multiply_errors(calm_rows *rows, size_t start, size_t end)
 {
     const size_t in = rows->problem->in;
-    calm_sgemm_nt(rows->n, end - start, in, 1, rows->product, in, rows->panel + start * in, in, 0, rows->gradient,
-                  CALM_SWEEP_BLOCK);    /* columns of H are its rows */
+    calm_rows_panel(rows, start, end - start, 0);    /* columns of H are its rows */
+    calm_sgemm_nt(rows->n, end - start, in, 1, rows->product, in, rows->panel, in, 0, rows->gradient, CALM_SWEEP_BLOCK);
 }
 
 /* ---- sweep ---- */

@@ -33,7 +33,7 @@ typedef struct calm_rows {
     double *loss, *before;    /* [n] now, and when `scales` last began                   */
     float *product;           /* [n, I] work: q H, then the errors w - s q, by the units */
     float *gradient;          /* [n, CALM_SWEEP_BLOCK] work                              */
-    const float *panel;       /* [I, I] H times unit_h, which products read              */
+    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: rows of H times unit_h      */
     double unit_h, unit_w;    /* powers of two                                           */
     size_t unknowns;          /* U: scales G, with minima 2 G                            */
     double *normal;           /* [n, U, U] work: normal equations, upper triangles; [U, U] of shared scales */
@@ -65,7 +65,7 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, b
 /* What that takes for n rows of a job of this shape. */
 size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
 
-/* What calm_rows_each takes of ctx->scratch for each chunk of n rows of a job of this shape, besides the panel. */
+/* What calm_rows_each takes of ctx->scratch for n rows of a job of this shape. */
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
 
 /* Of a refit that does both in chunks of calm_rows_chunk rows, after damping H. */
@@ -79,11 +79,9 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
  * of groups of at most CALM_SWEEP_BLOCK columns move by one where that gains more. */
 void calm_rows_sweep(calm_rows *rows, bool zeros);
 
-/* (rows_panel.c) *panel [I, I], in ctx->scratch, = h [I, I] times unit in float32. */
-calm_status calm_rows_panel(calm_ctx *ctx, const double *h, size_t in, double unit, float **panel);
-
-/* What that takes. */
-size_t calm_rows_panel_bytes(const calm_job_shape *shape);
+/* (rows_panel.c) rows->panel [n, I - from] = rows start .. start + n - 1 of H, n <= CALM_SWEEP_BLOCK, from column
+ * `from` on, times unit_h. */
+void calm_rows_panel(calm_rows *rows, size_t start, size_t n, size_t from);
 
 /* Sums of `before` and `loss` over the rows here. */
 void calm_rows_sums(const calm_rows *rows, double *before, double *loss);
