@@ -229,8 +229,8 @@ TEST(every_family_folds)
         for (size_t s = 0; s < (quotients ? 2 : 3); s++)
             for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
                 const double found = difference(&spec, schemes[s], sets[i], TINY_POWERS_OF_TWO);
-                ck_assert_msg(found <= (quotients ? 64 * 0x1p-23 : 1e-6), "%s, %s, jobs %u: %g", spec.family, schemes[s],
-                              sets[i], found);
+                ck_assert_msg(found <= (quotients ? 64 * 0x1p-23 : 1e-6), "%s, %s, jobs %u: %g",
+                              spec.family, schemes[s], sets[i], found);
             }
     }
 }
