@@ -30,15 +30,14 @@ static const calm_option mkq_table[] = {
 
 typedef struct descent {
     long long rounds;
-    double *wh;    /* [O, I] of the job, or NULL */
-    bool known;
+    calm_descent_product product;
 } descent;
 
 /* Rounds until every row has stopped. */
 static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     const descent *to = opts;
-    CALM_TRY(calm_rows_begin_scales(ctx, rows, to->wh, to->known));
+    CALM_TRY(calm_rows_begin_scales(ctx, rows, to->product.wh, to->product.known));
     for (long long round = 0; round < to->rounds && rows->n; round++) {
         calm_rows_scales(ctx, rows);
         calm_rows_sweep(rows, true);
@@ -60,7 +59,7 @@ static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
                              calm_descent_product *product, calm_qjob *qjob)
 {
-    const descent to = {rounds, product ? product->wh : NULL, product && product->known};
+    const descent to = {rounds, product ? *product : (calm_descent_product){NULL, false}};
     CALM_TRY(calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
                             alternate, &to));
     if (product)

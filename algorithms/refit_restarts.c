@@ -19,7 +19,7 @@
 /* The same orders in every run and on every machine. */
 #define SEED ((uint64_t)0x63616c6d)    /* "calm" */
 
-#define KEPT_WIDTH ((size_t)8192)
+#define KEPT_WIDTH ((size_t)8192)      /* inputs of a job whose W H is kept */
 
 typedef struct restarts_options {
     long long n, rounds;

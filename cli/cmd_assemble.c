@@ -1,7 +1,6 @@
 /* calm assemble: the checkpoint of a run from stored blobs. */
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/command.h"
 #include "cli/kernels.h"
@@ -32,13 +31,9 @@ static const calm_option table[] = {
 /* The float model as the user typed it: here, or as an alias for the run; else its directory. */
 static calm_status reference(calm_ctx *ctx, const options *o, const calm_assembly *a, const char **out)
 {
-    calm_alias *aliases;
-    size_t n;
-    *out = o->model ? o->model : a->recipe.model.dir;
-    CALM_TRY(calm_aliases(ctx, &aliases, &n));
-    for (size_t i = 0; i < n && !o->model; i++)
-        if (strcmp(aliases[i].name, a->recipe.model.name) == 0)
-            *out = aliases[i].name;
+    bool alias;
+    CALM_TRY(calm_aliases_have(ctx, a->recipe.model.name, &alias));
+    *out = o->model ? o->model : alias ? a->recipe.model.name : a->recipe.model.dir;
     return CALM_OK;
 }
 

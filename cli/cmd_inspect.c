@@ -78,15 +78,12 @@ static bool is_view(const char *word)
 /* CALM_EARG with a suggestion when a word is no alias of a model and near a WHAT: it is a misspelt WHAT. */
 static calm_status check_misspelt(calm_ctx *ctx, const char *word)
 {
-    size_t n, n_aliases;
-    calm_alias *aliases;
+    size_t n;
+    bool alias;
     const char *const *names = calm_inspect_views(&n);
     const char *near = calm_nearest(word, names, n);
-    CALM_TRY(calm_aliases(ctx, &aliases, &n_aliases));
-    for (size_t i = 0; i < n_aliases; i++)
-        if (strcmp(aliases[i].name, word) == 0)
-            return CALM_OK;
-    return near ? calm_inspect_unknown(ctx, DEFAULT_STORE, word, names, n) : CALM_OK;
+    CALM_TRY(calm_aliases_have(ctx, word, &alias));
+    return near && !alias ? calm_inspect_unknown(ctx, DEFAULT_STORE, word, names, n) : CALM_OK;
 }
 
 static calm_status inspect_file(calm_ctx *ctx, const char *path, const calm_inspect_query *query)

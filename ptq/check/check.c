@@ -153,8 +153,7 @@ static calm_status check_path(calm_checking *c)
         c->path = gguf;
     if (!calm_is_directory(c->path))
         return check_gguf_file(c);
-    const bool tensors =
-        calm_path_has(c->path, "model.safetensors") || calm_path_has(c->path, "model.safetensors.index.json");
+    const bool tensors = calm_folder_has_weights(c->path);
     CALM_TRY(calm_adapter_is_no_model(c->ctx, c->path));
     if (tensors)
         return check_directory(c);

@@ -15,9 +15,8 @@ typedef struct calm_learn_rates {
 typedef double calm_busy_clock(int n_threads);
 
 /* Measure them by `clock`: passes on the first block of an open run, over the windows of one step cut to what takes
- * about a second, updates on a small linear of its first scheme.  Leaves *out as it is where that
- * block is a mixture, whose experts would have to be read first, or takes gigabytes, and updates where the scheme has
- * nothing to learn.
+ * about a second, updates on a small linear of its first scheme.  Leaves *out as it is where that block is a mixture,
+ * whose experts would have to be read first, or takes gigabytes, and updates where the scheme has nothing to learn.
  * Fails as reading the block does. */
 calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *run, calm_busy_clock *clock, calm_learn_rates *out);
 

@@ -20,6 +20,9 @@ typedef enum calm_folder_take {
  * files or more than 4 folders in each other. */
 calm_status calm_folder_files(calm_ctx *ctx, const char *dir, int take, calm_folder_file **out, size_t *n);
 
+/* Are there safetensors in a directory, in one file or by their index? */
+bool calm_folder_has_weights(const char *dir);
+
 /* *out: model.gguf of a directory without safetensors, as calm writes it, in ctx->out; NULL: there is none. */
 calm_status calm_folder_gguf(calm_ctx *ctx, const char *path, char **out);
 

@@ -61,7 +61,7 @@ static calm_status refuse_file(calm_ctx *ctx, const char *path)
                      path, is_pickle(path) ? "; this looks like a pickle: " CONVERT : "");
 }
 
-static bool has_weights(const char *dir)
+bool calm_folder_has_weights(const char *dir)
 {
     return calm_path_has(dir, "model.safetensors") || calm_path_has(dir, "model.safetensors.index.json");
 }
@@ -69,7 +69,7 @@ static bool has_weights(const char *dir)
 calm_status calm_folder_gguf(calm_ctx *ctx, const char *path, char **out)
 {
     *out = NULL;
-    if (!calm_is_directory(path) || has_weights(path))
+    if (!calm_is_directory(path) || calm_folder_has_weights(path))
         return CALM_OK;
     CALM_TRY(calm_path_join(ctx, ctx->out, out, path, "model.gguf"));
     if (!calm_is_file(*out))
@@ -104,17 +104,17 @@ calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path)
     if (!calm_is_directory(path))
         return refuse_file(ctx, path);
     const bool config = calm_path_has(path, "config.json");
-    if (config && has_weights(path))
+    if (config && calm_folder_has_weights(path))
         return CALM_OK;
     if (calm_path_has(path, "snapshots") && calm_path_has(path, "refs"))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: a repository in the hub's cache; give the model's name, ORG/NAME, "
                                               "or one of the folders in %s/snapshots", path, path);
     CALM_TRY(first_of(ctx, path, takes_ggufs, &gguf));
     CALM_TRY(first_of(ctx, path, takes_pickles, &pickle));
-    if (gguf && !has_weights(path))
+    if (gguf && !calm_folder_has_weights(path))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no safetensors here; did you mean the GGUF file %s/%s?", path, path,
                          gguf);
-    if (pickle && !has_weights(path))
+    if (pickle && !calm_folder_has_weights(path))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s is a pickle, which calm does not read, since loading one runs "
                                                  "code; " CONVERT, path, pickle);
     if (!config)

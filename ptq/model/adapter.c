@@ -7,6 +7,7 @@
 #include "ptq/base/file.h"
 #include "ptq/base/scope.h"
 #include "ptq/base/text.h"
+#include "ptq/io/folder.h"
 #include "ptq/model/adapter_config.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/lora.h"
@@ -346,8 +347,7 @@ calm_status calm_adapter_is_no_model(calm_ctx *ctx, const char *dir)
 {
     CALM_SCOPED_JSON(json);
     char *path;
-    if (!calm_path_has(dir, CALM_ADAPTER_CONFIG) || calm_path_has(dir, "model.safetensors") ||
-        calm_path_has(dir, "model.safetensors.index.json"))
+    if (!calm_path_has(dir, CALM_ADAPTER_CONFIG) || calm_folder_has_weights(dir))
         return CALM_OK;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, CALM_ADAPTER_CONFIG));

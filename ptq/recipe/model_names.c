@@ -116,6 +116,17 @@ calm_status calm_aliases(calm_ctx *ctx, calm_alias **out, size_t *n)
     return take_aliases(ctx, where, root, out, n);
 }
 
+calm_status calm_aliases_have(calm_ctx *ctx, const char *word, bool *out)
+{
+    calm_alias *aliases;
+    size_t n;
+    *out = false;
+    CALM_TRY(calm_aliases(ctx, &aliases, &n));
+    for (size_t i = 0; i < n; i++)
+        *out |= strcmp(aliases[i].name, word) == 0;
+    return CALM_OK;
+}
+
 /* The alias before the @ of `word`, or NULL. */
 static const calm_alias *find_alias(const calm_alias *aliases, size_t n, const char *word)
 {

@@ -18,6 +18,9 @@ typedef struct calm_alias {
 /* The rows of recipes/models/aliases.json in their order, in ctx->out. */
 calm_status calm_aliases(calm_ctx *ctx, calm_alias **out, size_t *n);
 
+/* *out: is one of them named `word`? */
+calm_status calm_aliases_have(calm_ctx *ctx, const char *word, bool *out);
+
 /* The name on the hub that is meant by a word: an alias (qwen3-8b, qwen3-8b@REVISION) or
  * ORG/NAME[@REVISION].  In ctx->out; NULL for a bundled model, a path, and anything else. */
 calm_status calm_model_hub_name(calm_ctx *ctx, const char *word, const char **out);

@@ -54,7 +54,9 @@ TEST(a_folder_of_a_gguf_file_alone_is_that_file)
     ck_assert(gguf && strcmp(gguf, test_format("%s/model.gguf", place)) == 0);
     ck_ok(calm_folder_gguf(ctx, gguf, &gguf));
     ck_assert(!gguf);
+    ck_assert(!calm_folder_has_weights(place));
     put("model.safetensors");
+    ck_assert(calm_folder_has_weights(place));
     ck_ok(calm_folder_gguf(ctx, place, &gguf));
     ck_assert(!gguf);
 }

@@ -44,6 +44,11 @@ TEST(every_alias_names_a_repository)
         n_bundled += aliases[i].path != NULL;
     }
     ck_assert_uint_eq(n_bundled, 1);
+    for (int i = 0; i < 3; i++) {
+        bool found;
+        ck_ok(calm_aliases_have(ctx, (const char *const[]){aliases[n - 1].name, "", "no-such-model"}[i], &found));
+        ck_assert(found == (i == 0));
+    }
 }
 END_OF_TEST
 
