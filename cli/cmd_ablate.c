@@ -34,22 +34,24 @@ static const calm_option table[] = {
     CALM_OPT("eval-samples", spec.eval_samples, INT, "windows of the text to evaluate on; 0 = all", .fallback = "200",
              .min = 0, .max = 1 << 24, .metavar = "N"),
     CALM_OPT("text", spec.eval_text, STRING, "the same as --eval-text", .metavar = "FILE"),
-    CALM_OPT("shortlists", shortlists, NUMBERS, "hybrids by the rule token with each of these factors of the shortlist "
-             "too: 1.05,2,4", .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "LIST"),
-    CALM_OPT("brief", brief, BOOL, "uniform runs, the recipe's hybrid and --shortlists alone"),
-    CALM_OPT("metrics", metrics, WORDS, "of hybrids those of jobs by these scores alone, under every rule, "
-             "and no random plans",
+    CALM_OPT("shortlists", shortlists, NUMBERS, "also hybrids by the rule token with each of these factors as the "
+             "shortlist: 1.05,2,4", .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "LIST"),
+    CALM_OPT("brief", brief, BOOL, "only uniform runs, the recipe's hybrid and --shortlists"),
+    CALM_OPT("metrics", metrics, WORDS, "only hybrids of jobs by these scores, under every rule, and no random "
+             "plans",
              .metavar = "LIST"),
-    CALM_OPT("seeds", seeds, STRING, "uniform runs, the recipe's hybrid and --shortlists again, calibration windows "
-             "drawn with each of these: 1,2,3", .metavar = "LIST", .basic = true),
-    CALM_OPT("input-scales", input_scales, ENUM, "norms: also behind norms that a residual reads too (encoders); free: "
-             "everywhere; no checkpoint holds those", .values = CALM_INPUT_SCALES_NAMES, .fallback = "folded",
+    CALM_OPT("seeds", seeds, STRING, "also uniform runs, the recipe's hybrid and --shortlists on calibration "
+             "windows drawn with each of these seeds: 1,2,3", .metavar = "LIST", .basic = true),
+    CALM_OPT("input-scales", input_scales, ENUM, "smoothing scales. folded: only those that fold into a layer; "
+             "norms: also after norms that a residual reads too (encoders); free: everywhere; no checkpoint can "
+             "hold the last two", .values = CALM_INPUT_SCALES_NAMES, .fallback = "folded",
              .metavar = CALM_INPUT_SCALES_NAMES),
-    CALM_OPT("no-probes", no_probes, BOOL, "leave out the probes of single units, which take longest: no oracle, no "
-             "rank correlations", .basic = true),
+    CALM_OPT("no-probes", no_probes, BOOL, "leave out the probes of single units, which take most of the time: no "
+             "oracle, no rank correlations", .basic = true),
     CALM_OPT("output", output, STRING, "directory for ablation.md, ablation.csv and ablation.json", .metavar = "DIR",
              .key = 'o', .basic = true),
-    CALM_OPT("report", report, STRING, "write the page of calm report as this file: of all schemes", .metavar = "FILE"),
+    CALM_OPT("report", report, STRING, "write the page of calm report, with all schemes, to this file",
+             .metavar = "FILE"),
     CALM_OPT_FORCE,
     CALM_OPT("json", json, BOOL, "print the result as JSON", .basic = true),
     CALM_OPT_COMMON,
@@ -251,11 +253,11 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 
 const calm_command calm_cmd_ablate = {
     .name = "ablate",
-    .summary = "compare every way of choosing: scores, units, rules, oracle, chance",
+    .summary = "compare all ways of choosing: scores, units, rules, oracle, chance",
     .description =
-        "Measures uniform runs, the hybrids of every score, unit and rule, the oracle of single-unit probes and random "
-        "choices on the same windows, and says which score predicts what a unit costs.  Everything is kept in the "
-        "store, so the same command again computes nothing twice.",
+        "Measures uniform runs, the hybrids of every score, unit and rule, the oracle of single-unit probes and "
+        "random choices on the same windows, and says which score predicts a unit's loss best.  The store keeps all "
+        "results, so the same command computes nothing twice.",
     .examples = "  calm ablate --model qwen --schemes w4a4_g128\n"
                 "  calm ablate --model qwen --output evidence --seeds 1,2,3\n"
                 "  calm ablate --model qwen --schemes w3a16_g128 --no-probes --eval-samples 24\n"

@@ -72,8 +72,8 @@ const calm_command calm_cmd_algorithms = {
     .name = "algorithms",
     .summary = "list the named algorithms, their chains, and the parts of chains",
     .description =
-        "Lists the named algorithms, and the parts that chains are made of: transform* + grid + rounding + refit*.  A "
-        "chain may be given wherever a name may.",
+        "Lists the named algorithms, and the parts of chains: transform* + grid + rounding + refit*.  Wherever an "
+        "option takes a name, it also takes a chain.",
     .examples = "  calm algorithms\n"
                 "  calm quantize --model qwen --bits 4 --algorithms 'rtn,smooth(alpha=0.75)+hls+gptq'\n",
     CALM_COMMAND_PARTS,

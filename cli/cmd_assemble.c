@@ -84,11 +84,12 @@ const calm_command calm_cmd_assemble = {
     .name = "assemble",
     .summary = "write the checkpoint of a run from the store",
     .arguments = "RUN",
-    .description = "Writes the checkpoint of RUN from its stored candidates and the float model.  Codes that the store "
-                   "has dropped are computed again, from the run's calibration text.  The bytes are those that a "
-                   "finished run wrote.",
+    .description =
+        "Writes the checkpoint of RUN from its stored candidates and the float model.  If the store has dropped "
+        "codes, calm computes them again from the run's calibration text.  The bytes are the same as those of a "
+        "finished run.",
     .examples = "  calm assemble 4 --output out\n"
-                "  calm assemble 4 --output out --hybrid     where a uniform run was the result\n"
+                "  calm assemble 4 --output out --hybrid     the hybrid, if a uniform run was the result\n"
                 "  calm assemble 4 --output out --model /models/Qwen3-0.6B\n",
     .min_args = 1,
     .max_args = 1,

@@ -38,7 +38,7 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("tokens", tokens, INT, "tokens of a window", .fallback = "2048", .min = 1, .max = 1 << 16, .metavar = "N",
+    CALM_OPT("tokens", tokens, INT, "tokens per window", .fallback = "2048", .min = 1, .max = 1 << 16, .metavar = "N",
              .basic = true),
     CALM_OPT("hidden", hidden, INT, "hidden size (defaults: Qwen3-0.6B); inputs of quantize", .fallback = "1024",
              .min = 2, .max = 1 << 15, .metavar = "N", .basic = true),
@@ -47,29 +47,31 @@ static const calm_option table[] = {
     CALM_OPT("heads", heads, INT, "query heads", .fallback = "16", .min = 1, .max = 1024, .metavar = "N"),
     CALM_OPT("kv-heads", kv_heads, INT, "key/value heads", .fallback = "8", .min = 1, .max = 1024, .metavar = "N"),
     CALM_OPT("head-dim", head_dim, INT, "width of a head", .fallback = "128", .min = 2, .max = 1024, .metavar = "N"),
-    CALM_OPT("kind", kind, STRING, "what mixes tokens in the block: attention, delta (of --kv-heads heads for keys and "
-             "--heads for values), conv", .fallback = "attention", .metavar = "NAME"),
-    CALM_OPT("repeats", repeats, INT, "runs of each after one to warm up; 3 are enough where they take 10 s",
+    CALM_OPT("kind", kind, STRING, "the mixing sublayer of the block: attention, delta (with --kv-heads heads for "
+             "keys and --heads for values), conv", .fallback = "attention", .metavar = "NAME"),
+    CALM_OPT("repeats", repeats, INT, "measured runs of each, after one to warm up; 3 are enough if a run takes 10 "
+             "s",
              .fallback = "10", .min = CALM_BENCH_RUNS, .max = 1000, .metavar = "N", .basic = true),
-    CALM_OPT("input", input, STRING, "code: a safetensors file, or a folder of them (default: --hidden x --inner "
-             "numbers of a Gaussian)", .metavar = "FILE"),
+    CALM_OPT("input", input, STRING, "code: a safetensors file, or a folder of such files (default: --hidden x "
+             "--inner Gaussian numbers)", .metavar = "FILE"),
     CALM_OPT("ranks", cluster.ranks, NUMBERS, "cluster: numbers of ranks (default: 1, 2, 4, ... 256)",
              .min = 1, .max = CALM_BENCH_RANKS_MOST, .metavar = "LIST", .basic = true),
-    CALM_OPT("bandwidth", cluster.bandwidth, DOUBLE, "cluster: between machines, each way, in Gbit/s", .min = 0,
+    CALM_OPT("bandwidth", cluster.bandwidth, DOUBLE, "cluster: Gbit/s between machines, each way", .min = 0,
              .max = 1e6, .metavar = "N"),
-    CALM_OPT("latency", cluster.latency, DOUBLE, "cluster: between machines, in microseconds", .fallback = "50",
+    CALM_OPT("latency", cluster.latency, DOUBLE, "cluster: microseconds between machines", .fallback = "50",
              .min = 0, .max = 1e9, .metavar = "N"),
-    CALM_OPT("ranks-per-node", cluster.per_node, INT, "cluster: ranks on one machine, which share its cores and its "
+    CALM_OPT("ranks-per-node", cluster.per_node, INT, "cluster: ranks per machine, which share its cores and its "
              "connection", .fallback = "1", .min = 1, .max = 4096, .metavar = "N"),
-    CALM_OPT("cores-per-node", cluster.cores, INT, "cluster: cores of a machine; 0 = enough for the threads of its "
+    CALM_OPT("cores-per-node", cluster.cores, INT, "cluster: cores per machine; 0 = enough for the threads of its "
              "ranks", .fallback = "0", .min = 0, .max = 65536, .metavar = "N"),
-    CALM_OPT("rate", cluster.rate, DOUBLE, "cluster: GFLOP/s of float products on the threads of a rank; 0 = as "
-             "measured on one thread here, for each; other rates are in proportion", .fallback = "0", .min = 0,
+    CALM_OPT("rate", cluster.rate, DOUBLE, "cluster: GFLOP/s of a rank's float products on all its threads; 0 = the "
+             "rate of one thread here, for each thread; other rates change in proportion", .fallback = "0", .min = 0,
              .max = 1e9, .metavar = "N"),
-    CALM_OPT("seconds", cluster.seconds, DOUBLE, "cluster: what the run took on one rank, instead of the forecast; the "
-             "shares of its steps stay; 0 = unknown", .fallback = "0", .min = 0, .max = 1e9, .metavar = "N"),
-    CALM_OPT("recipe", recipe_file, STRING, "cluster: take what is not given here from a recipe: a file, or the name "
-             "of a shipped one", .metavar = "FILE"),
+    CALM_OPT("seconds", cluster.seconds, DOUBLE, "cluster: measured time of the run on one rank, instead of the "
+             "forecast's; the shares of its steps stay; 0 = unknown", .fallback = "0",
+             .min = 0, .max = 1e9, .metavar = "N"),
+    CALM_OPT("recipe", recipe_file, STRING, "cluster: recipe for what is not given here: a file, or the name of a "
+             "shipped one", .metavar = "FILE"),
     CALM_OPT("json", json, BOOL, "print the figures as JSON", .basic = true),
     CALM_OPT_COMMON,
     {0},
@@ -362,27 +364,26 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 
 const calm_command calm_cmd_bench = {
     .name = "bench",
-    .summary = "share of the machine's peak that the hot loops reach",
+    .summary = "how much of the machine's peak the hot loops reach",
     .arguments = "[forward|backward|gram|quantize|kernels|code|scaling|cluster]",
     .description =
-        "Times one transformer block (forward) or the Gram matrix of its input (gram), one window per worker, "
-        "OpenBLAS's sgemm, and the machine's peak: a loop of multiply-adds in registers, with the widest vectors of "
-        "the CPU; with --calib-dtype bf16 products of the first two, and of scaling, are of bfloat16.  backward: "
-        "forward and backward pass of that block over one window, on all threads.  quantize: one linear by GPTQ on "
-        "one thread, next to the time that the Cholesky and dgemm rates of the same run allow, and the other "
-        "algorithms.  kernels: linears of --hidden and --inner as products of whole numbers (W8A8, W4A8) on up to "
-        "--tokens rows, next to OpenBLAS's sgemm, oneDNN's where libdnnl is found, and the peak of the instructions "
-        "that multiply them (CALM_SIMD names others); quantizing the rows is not timed.  code: exponents of bfloat16 "
-        "and float32 words coded without loss, as hidden rows between ranks are, and "
-        "decoded.  scaling: one window through the block and into its Gram "
-        "matrix on 1, 2, 4, ... and all threads, and the serial share that Amdahl's law gives these times.  All "
-        "take turns in one process after a run to warm up, and the median counts.  Where the middle half of the "
-        "runs spreads over more than 10 % of the median there is no figure (null with --json): the machine has "
-        "other work to do.  "
-        "cluster: how long calm quantize would take for a model on 1, 2, 4, ... ranks, with the memory of each and the "
-        "bytes between them: the forecast of --dry-run, block by block, replayed as the ranks divide it "
-        "(docs/cluster.md).  Of the weights nothing is read but names and shapes.  The options of candidates and "
-        "calibration are for it alone, but for --tokens and --calib-dtype, which are the others'.",
+        "forward times one transformer block, gram the Gram matrix of its input, with one window per worker; both "
+        "also time OpenBLAS's sgemm and the machine's peak: a loop of multiply-adds in registers, with the widest "
+        "vectors of the CPU.  With --calib-dtype bf16 the products of forward, gram and scaling are of bfloat16.  "
+        "backward: the forward and backward pass of that block over one window, on all threads.  quantize: one "
+        "linear by GPTQ on one thread, compared with the time that the Cholesky and dgemm rates of the same run "
+        "allow, and the other algorithms.  kernels: linears of --hidden and --inner in integer arithmetic (W8A8, "
+        "W4A8) on up to --tokens rows, compared with OpenBLAS's sgemm, oneDNN (if libdnnl is found), and the peak "
+        "of the integer instructions (CALM_SIMD chooses them); the time to quantize the rows is not included.  "
+        "code: lossless coding and decoding of the exponents of bfloat16 and float32 words, as ranks use it for "
+        "hidden rows.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, ... and all "
+        "threads, and the serial share by Amdahl's law.  The measurements take turns in one process after a run to "
+        "warm up; the median counts.  If the middle half of the runs spreads over more than 10 % of the median, "
+        "there is no figure (null with --json): the machine has other work to do.  cluster: the time of calm "
+        "quantize for a model on 1, 2, 4, ... ranks, with the memory of each rank and the bytes between them: it "
+        "replays the forecast of calm quantize block by block (docs/cluster.md) and reads only names and shapes of "
+        "the weights.  Only cluster takes the options of candidates and calibration, except --tokens and "
+        "--calib-dtype.",
     .examples = "  calm bench forward\n  calm bench backward --tokens 512\n"
                 "  calm bench gram --hidden 1024 --json\n  calm bench quantize\n  calm bench kernels --tokens 512\n"
                 "  calm bench code --input Qwen3-0.6B/model.safetensors\n"

@@ -21,10 +21,11 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("target", target, ENUM, "the engine that is to load it; any: what holds for every engine",
+    CALM_OPT("target", target, ENUM, "the engine that is to load the checkpoint; any: rules that hold for every "
+             "engine",
              .fallback = "any", .values = CALM_CHECK_ENGINE_NAMES, .key = 't'),
-    CALM_OPT("list", list, BOOL, "print the rules instead: what each says, and what engines do"),
-    CALM_OPT("all", all, BOOL, "print a line for every finding, and more than twenty of a rule"),
+    CALM_OPT("list", list, BOOL, "print the rules instead: what each checks, and what engines do"),
+    CALM_OPT("all", all, BOOL, "print every finding, also more than twenty of a rule"),
     CALM_OPT_ACCEPT,
     CALM_OPT("json", json, BOOL, "print {path, target, format, tensors, linears, quantized_linears, bytes, errors, "
              "warnings, notes, findings: [{rule, severity, where, found, title, engines, hardware, behaviour, "
@@ -197,18 +198,18 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 
 const calm_command calm_cmd_check = {
     .name = "check",
-    .summary = "say what engines will not take of a quantized checkpoint",
+    .summary = "say what engines would refuse or misread in a quantized checkpoint",
     .arguments = "DIR|FILE.gguf",
     .description =
-        "Reads a quantized directory (compressed-tensors, GPTQ, AWQ, MLX; calm's or not) or a GGUF file as engines "
-        "read it, and prints one line for each thing that they would fail on or read otherwise: the rule, where, what "
-        "was found, and what to do.",
+        "Reads a quantized directory (compressed-tensors, GPTQ, AWQ, MLX; from calm or another tool) or a GGUF file "
+        "as engines read it, and prints one line for each thing on which they fail or which they read differently: "
+        "the rule, the place, what was found, and what to do.",
     .examples = "  calm check ./Qwen3-0.6B-W4A16\n"
                 "  calm check ./Qwen3-0.6B-W4A16 --target vllm\n"
                 "  calm check model.gguf --json\n"
                 "  calm check --list                    the rules\n\n"
-                "Exit status 0: nothing, or notes alone; 3: errors or warnings; 1: it cannot\n"
-                "be read at all.  docs/check.md says for each rule what engines do.\n",
+                "Exit status 0: nothing, or only notes; 3: errors or warnings; 1: calm cannot\n"
+                "read it.  docs/check.md says for each rule what engines do.\n",
     .max_args = 1,
     CALM_COMMAND_PARTS,
 };

@@ -17,13 +17,14 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("output", output, STRING, "directory that is to be written", .metavar = "DIR", .key = 'o'),
-    CALM_OPT("dtype", dtype, ENUM, "of the weights: f32 holds them exactly, bf16 and f16 round; checkpoint: what its "
-             "config.json says", .fallback = "checkpoint", .values = "f32|f16|bf16|checkpoint"),
-    CALM_OPT("max-shard-size", max_shard_size, STRING, "most bytes of tensors in a file: 5GB, 500MB", .fallback = "5GB",
+    CALM_OPT("output", output, STRING, "directory to write", .metavar = "DIR", .key = 'o'),
+    CALM_OPT("dtype", dtype, ENUM, "dtype of the weights: f32 holds them exactly, bf16 and f16 round them; "
+             "checkpoint: the dtype in its config.json", .fallback = "checkpoint", .values = "f32|f16|bf16|checkpoint"),
+    CALM_OPT("max-shard-size", max_shard_size, STRING, "largest total size of the tensors in a file: 5GB, 500MB",
+             .fallback = "5GB",
              .metavar = "SIZE"),
     CALM_OPT_HOW,
-    CALM_OPT("force", force, BOOL, "replace a checkpoint that is there", .key = 'f'),
+    CALM_OPT("force", force, BOOL, "replace an existing checkpoint", .key = 'f'),
     CALM_OPT_COMMON,
     {0},
 };
@@ -56,15 +57,16 @@ const calm_command calm_cmd_dequantize = {
     .summary = "write a quantized checkpoint back as plain floats",
     .arguments = "DIR|FILE.gguf",
     .description =
-        "Writes a quantized directory (compressed-tensors, GPTQ, AWQ, MLX, FP8, MXFP4) or a GGUF file as safetensors "
-        "without quantization: for comparing, and for engines that take nothing else.  Keys of config.json stay as "
-        "they are but for the quantization entry and, with --dtype, the dtype; tokenizer files are copied.",
+        "Writes a quantized directory (compressed-tensors, GPTQ, AWQ, MLX, FP8, MXFP4) or a GGUF file as "
+        "safetensors without quantization: to compare, and for engines that read nothing else.  config.json loses "
+        "its quantization entry and, with --dtype, gets the new dtype; its other keys and the tokenizer files stay "
+        "the same.",
     .examples = "  calm dequantize ./Qwen3-0.6B-W4A16 -o ./plain\n"
                 "  calm dequantize model.gguf -o ./plain --dtype f32\n\n"
-                "With --dtype f32 weights are what codes and scales represent, bit for bit;\n"
-                "16 bits round them.  Of a GGUF file, config.json, tokenizer.json and\n"
-                "tokenizer_config.json are made from its keys.\n"
-                "With --adapter DIR a float model is written with a LoRA adapter merged into it.\n",
+                "With --dtype f32 weights are exactly the values of codes and scales; 16 bits\n"
+                "round them.  For a GGUF file calm makes config.json, tokenizer.json and\n"
+                "tokenizer_config.json from its keys.\n"
+                "With --adapter DIR calm writes a float model with a LoRA adapter merged into it.\n",
     .min_args = 1,
     .max_args = 1,
     CALM_COMMAND_PARTS,

@@ -29,23 +29,24 @@ typedef struct options {
 static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory of an encoder, float or quantized, or a known name", .metavar = "DIR",
              .key = 'm', .basic = true),
-    CALM_OPT("text", text, STRING, "each line is a sentence; of JSON, as --calib takes it, each document",
+    CALM_OPT("text", text, STRING, "each line is a sentence; in JSON, as for --calib, each document",
              .metavar = "FILE", .key = 't', .basic = true),
-    CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...]} instead of a text: no tokenizer is needed",
+    CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...]} instead of a text; calm then needs no tokenizer",
              .metavar = "FILE"),
     CALM_OPT("output", output, STRING, "file to write: float32 [sentences, width] in .npy, or {\"embedding\": [...]} "
              "per line in .jsonl", .metavar = "FILE.npy|FILE.jsonl", .key = 'o', .basic = true),
     CALM_OPT("normalize", normalize, BOOL, "divide each embedding by its length", .basic = true),
-    CALM_OPT("seqlen", seqlen, INT, "tokens of a sentence at most", .fallback = "512", .min = 2, .max = 1 << 20,
+    CALM_OPT("seqlen", seqlen, INT, "most tokens of a sentence", .fallback = "512", .min = 2, .max = 1 << 20,
              .metavar = "N", .basic = true),
     CALM_OPT("samples", samples, INT, "sentences from the start of the file; 0 = all", .fallback = "0", .min = 0,
              .max = 1 << 24, .metavar = "N", .basic = true),
-    CALM_OPT("batch", batch, INT, "sentences that run together, with all weights in memory; 0 = as many as their rows "
-             "allow, with the weights of one block", .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N",
+    CALM_OPT("batch", batch, INT, "sentences that run together, with all weights in memory; 0 = as many as memory "
+             "allows, with the weights of one block at a time", .fallback = "0",
+             .min = 0, .max = 1 << 24, .metavar = "N",
              .basic = true),
     CALM_OPT_ACT_RULE,
     CALM_OPT_EXACT_FLOAT(.basic = true),
-    CALM_OPT("json", json, BOOL, "print sentences per second, and what loading took", .basic = true),
+    CALM_OPT("json", json, BOOL, "print sentences per second, and the time to load the model", .basic = true),
     CALM_OPT_HOW,
     CALM_OPT_COMMON,
     {0},
@@ -152,10 +153,10 @@ const calm_command calm_cmd_embed = {
     .name = "embed",
     .summary = "embeddings of sentences by an encoder, float or quantized",
     .description =
-        "Writes the embedding of each sentence, in the order of the file: what modules.json of sentence-transformers "
-        "says (pooling, dense layers, normalization, and the default prompt), or without it the mean of the last "
-        "hidden state over the tokens.  Sentences are never padded.  Linears with quantized inputs, and attention "
-        "between them, are products of whole numbers.",
+        "Writes the embedding of each sentence, in the order of the file: as modules.json of sentence-transformers "
+        "says (pooling, dense layers, normalization, and the default prompt); without modules.json, the mean of the "
+        "last hidden state over the tokens.  Sentences are never padded.  Linears with quantized inputs, and "
+        "attention between them, use integer arithmetic.",
     .examples = "  calm embed --model ./encoder --text sentences.txt --output embeddings.npy\n"
                 "  calm embed --model ./encoder-w8a8 --text sentences.jsonl --output embeddings.jsonl --normalize\n",
     CALM_COMMAND_PARTS,

@@ -22,29 +22,29 @@ typedef calm_eval_options options;
 static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory to evaluate, float or quantized, a GGUF file, or a known name",
              .metavar = "DIR|FILE.gguf", .key = 'm', .basic = true),
-    CALM_OPT("text", text, STRING, "text, or JSON of documents as --calib takes it; encoders take each line or "
-             "document as a sentence (default: bundled WikiText-2 test)", .metavar = "FILE", .key = 't', .basic = true),
-    CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...]} instead of a text: no tokenizer is needed",
+    CALM_OPT("text", text, STRING, "text, or JSON documents as for --calib; for encoders each line or document is a "
+             "sentence (default: bundled WikiText-2 test)", .metavar = "FILE", .key = 't', .basic = true),
+    CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...]} instead of a text; calm then needs no tokenizer",
              .metavar = "FILE"),
     CALM_OPT("tasks", tasks, STRING, "JSON lines {\"context\": \"...\", \"choices\": [...], \"answer\": 0} instead of "
              "a text: accuracy, as in lm-evaluation-harness", .metavar = "FILE", .basic = true),
-    CALM_OPT("reference", reference, STRING, "float directory or name: also KL divergence and agreement with it; "
-             "encoders need it", .metavar = "DIR", .key = 'r', .basic = true),
-    CALM_OPT("seqlen", seqlen, INT, "tokens per window, of a sentence at most", .fallback = "512", .min = 2,
+    CALM_OPT("reference", reference, STRING, "float directory or name: also print KL divergence and agreement with "
+             "it; encoders need it", .metavar = "DIR", .key = 'r', .basic = true),
+    CALM_OPT("seqlen", seqlen, INT, "tokens per window; most tokens of a sentence", .fallback = "512", .min = 2,
              .max = 1 << 20, .metavar = "N", .basic = true),
     CALM_OPT("samples", samples, INT, "windows, sentences or tasks from the start of the file; 0 = all",
              .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N", .basic = true),
-    CALM_OPT("worst", worst, INT, "also the N tokens where the model differs most from --reference, with the text "
-             "around them", .fallback = "0", .min = 0, .max = 10000, .metavar = "N", .basic = true),
-    CALM_OPT("detail", detail, BOOL, "also quantiles of the KL divergence to --reference, and its mean by position in "
-             "the window"),
+    CALM_OPT("worst", worst, INT, "also print the N tokens at which the model differs most from --reference, with "
+             "the text around them", .fallback = "0", .min = 0, .max = 10000, .metavar = "N", .basic = true),
+    CALM_OPT("detail", detail, BOOL, "also print quantiles of the KL divergence to --reference, and its mean by "
+             "position in the window"),
     CALM_OPT_ACT_RULE,
-    CALM_OPT("no-special", no_special, BOOL, "windows of the text alone, without the special tokens (BOS) that the "
-             "tokenizer's template begins with; sentences always have them"),
-    CALM_OPT("special", special, BOOL, "tasks: with the special tokens of the tokenizer's template, as the harness's "
-             "add_bos_token"),
-    CALM_OPT("exact-float", exact_float, BOOL, "linears with quantized inputs in float, as calm quantize evaluates, "
-             "instead of exact sums of whole numbers"),
+    CALM_OPT("no-special", no_special, BOOL, "no special tokens (BOS) before a window, although the tokenizer's "
+             "template has them; sentences always have them"),
+    CALM_OPT("special", special, BOOL, "tasks: begin with the special tokens of the tokenizer's template, as "
+             "add_bos_token of lm-evaluation-harness does"),
+    CALM_OPT("exact-float", exact_float, BOOL, "compute linears with quantized inputs in float, instead of exact "
+             "integer sums"),
     CALM_OPT_HOW,
     CALM_OPT("json", json, BOOL, "print {tokens, nll, ppl, kl, top1, top5, windows, ...}; tasks: {tasks, acc, "
              "acc_norm, agreement, per_task, ...}; encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)",
@@ -235,11 +235,12 @@ const calm_command calm_cmd_eval = {
     .name = "eval",
     .summary = "perplexity, KL divergence and agreement of a checkpoint, or its accuracy on tasks",
     .description =
-        "Evaluates a float or quantized directory or a GGUF file on a text: windows of --seqlen tokens, the remainder "
-        "dropped, the first token of a window not predicted; float32 compute, sums in double.  The tokenizer.json of a "
-        "GGUF file is the one next to it, else its own, else the reference's.  With --tasks: which choice of each task "
-        "has the greatest log-probability, also divided by its length in characters.  An encoder is compared with "
-        "--reference by the mean of its last hidden state over the tokens of each sentence.",
+        "Evaluates a float or quantized directory or a GGUF file on a text: windows of --seqlen tokens, the "
+        "remainder dropped, the first token of a window not predicted; float32 compute, sums in double.  The "
+        "tokenizer.json of a GGUF file is the one next to the file, else its own, else the reference's.  With "
+        "--tasks: the choice with the greatest log-probability in each task, also after division by its length in "
+        "characters.  For encoders it compares each sentence's mean of the last hidden state over the tokens with "
+        "that of --reference.",
     .examples = "  calm eval --model qwen\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 50 --worst 20\n"

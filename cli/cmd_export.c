@@ -20,21 +20,22 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("format", formats, WORDS, "formats to write; several: a folder each", .metavar = "LIST"),
+    CALM_OPT("format", formats, WORDS, "formats to write; several: one folder each", .metavar = "LIST"),
     CALM_OPT("output", output, STRING, "directory to write", .metavar = "DIR", .key = 'o'),
-    CALM_OPT("max-shard-size", max_shard_size, STRING, "most bytes of tensors in a file (default: 5GB of safetensors, "
-             "one GGUF file)",
+    CALM_OPT("max-shard-size", max_shard_size, STRING, "largest total size of the tensors in a file (default: 5GB "
+             "of safetensors, one GGUF file)",
              .metavar = "SIZE"),
-    CALM_OPT("gguf-pre", gguf_pre, STRING, "llama.cpp's name of the pre-tokenizer, where calm cannot tell it from the "
+    CALM_OPT("gguf-pre", gguf_pre, STRING, "llama.cpp's name of the pre-tokenizer, if calm cannot tell it from the "
              "split pattern", .metavar = "NAME"),
     CALM_OPT("gguf-float", gguf_float, ENUM, "dtype of float tensors in a GGUF file",
              .values = CALM_EXPORT_FLOAT_NAMES, .fallback = "stored", .metavar = CALM_EXPORT_FLOAT_NAMES),
     CALM_OPT("embed-scheme", embed_scheme, STRING, "number format of the embedding, or float (default: the run's)",
              .metavar = "NAME"),
-    CALM_OPT("head-scheme", head_scheme, STRING, "number format of the head, or float; a tied table has one for both",
+    CALM_OPT("head-scheme", head_scheme, STRING, "number format of the head, or float; a tied table has one format "
+             "for both",
              .metavar = "NAME"),
-    CALM_OPT("asymmetric", asymmetric, BOOL, "write zero points as compressed-tensors, which some of its readers fail "
-             "on"),
+    CALM_OPT("asymmetric", asymmetric, BOOL, "write zero points as compressed-tensors, although some of its readers "
+             "fail on them"),
     CALM_OPT_STORE,
     CALM_OPT_RUN_MODEL,
     CALM_OPT_RUN_ADAPTER,
@@ -109,11 +110,12 @@ const calm_command calm_cmd_export = {
     .name = "export",
     .summary = "write a run's plan in other formats",
     .arguments = "RUN",
-    .description = "Writes the plan of RUN from its stored candidates in one or more formats: compressed-tensors, "
-                   "gptq, awq, mlx, gguf, and for llama-quantize imatrix and tensor-types.  Codes and scales are "
-                   "those of the run: nothing is quantized a second time.  What a format cannot express is refused by "
-                   "name.  imatrix, and a quantized head or tied table of a run whose algorithms read data, need the "
-                   "run's calibration text where the run read it: the float model runs over it again.",
+    .description =
+        "Writes the plan of RUN from its stored candidates in one or more formats: compressed-tensors, gptq, awq, "
+        "mlx, gguf, and for llama-quantize imatrix and tensor-types.  Codes and scales are those of the run: calm "
+        "does not quantize again.  It refuses by name what a format cannot express.  imatrix, and a quantized head "
+        "or tied table of a run whose algorithms read data, need the run's calibration text at its place: the float "
+        "model runs over it again.",
     .examples = "  calm export 4 --format gguf --output out\n"
                 "  calm export 4 --format compressed-tensors,gptq,mlx --output out    (out/gptq, out/mlx, ...)\n",
     .min_args = 1,

@@ -19,10 +19,10 @@ typedef struct options {
 static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory, float or compressed-tensors, or a known name", .metavar = "DIR",
              .key = 'm'),
-    CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...], \"mask\": [...]}; the mask, and \"types\" for "
-             "encoders, may be left out", .metavar = "FILE"),
+    CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...], \"mask\": [...]}; \"mask\" is optional, and so "
+             "is \"types\" for encoders", .metavar = "FILE"),
     CALM_OPT("output", output, STRING, "safetensors file to write", .metavar = "FILE", .key = 'o'),
-    CALM_OPT("hidden", hidden, BOOL, "also hidden.embed, hidden.00 and so on per block, hidden.final_norm"),
+    CALM_OPT("hidden", hidden, BOOL, "also write hidden.embed, hidden.00 and so on per block, hidden.final_norm"),
     CALM_OPT_HOW,
     CALM_OPT_COMMON,
     {0},
@@ -62,9 +62,9 @@ const calm_command calm_cmd_forward = {
     .summary = "logits and hidden states of given tokens, for comparison with other libraries",
     .description =
         "Runs the model on token ids and writes float32 tensors: logits [S, T, V]; for encoders last_hidden_state "
-        "[S, T, D] and pooler_output [S, D].  S sequences, T the length of the longest; rows beyond the end of a "
-        "shorter one, and those that its mask calls padding, are 0.  Padding does not exist for the model; other "
-        "tokens keep their positions.",
+        "[S, T, D] and pooler_output [S, D].  S is the number of sequences, T the length of the longest.  Rows "
+        "after the end of a shorter sequence, and rows that its mask marks as padding, are 0.  The model does not "
+        "see padding; other tokens keep their positions.",
     .examples = "  calm tokenize --model qwen --json texts.jsonl > ids.jsonl\n"
                 "  calm forward --model qwen --tokens ids.jsonl --output out.safetensors --hidden\n",
     CALM_COMMAND_PARTS,

@@ -22,10 +22,10 @@ typedef struct options {
 
 static const calm_option table[] = {
     CALM_OPT_STORE,
-    CALM_OPT("keep", keep, INT, "only the newest N runs stay, interrupted ones counted (default: all)",
+    CALM_OPT("keep", keep, INT, "keep only the newest N runs, interrupted ones included (default: all)",
              .fallback = "-1", .min = -1, .max = 1e9, .metavar = "N"),
-    CALM_OPT("drop", drop, WORDS, "runs that go: 1,4,7", .max = MOST_RUNS, .metavar = "RUN,RUN"),
-    CALM_OPT("dry-run", dry_run, BOOL, "say what would go, and change nothing"),
+    CALM_OPT("drop", drop, WORDS, "runs to drop: 1,4,7", .max = MOST_RUNS, .metavar = "RUN,RUN"),
+    CALM_OPT("dry-run", dry_run, BOOL, "say what calm would remove, and change nothing"),
     CALM_OPT("json", json, BOOL, "print {store, dry_run, dropped: [run], kept: [run], freed: [{kind, rows, bytes}], "
              "file: {bytes_before, bytes_after}, note}"),
     CALM_OPT_COMMON,
@@ -132,16 +132,17 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 
 const calm_command calm_cmd_gc = {
     .name = "gc",
-    .summary = "drop what no kept run needs from a store",
-    .description = "Drops runs from a store, then every row and blob that no run which is left needs, and compacts the "
-                   "file.  Without --keep and --drop every run stays, and only what no run needs goes: leftovers of "
-                   "killed runs.  A run that did not finish keeps all that it would continue with.",
-    .examples = "  calm gc --dry-run                    what would go\n"
+    .summary = "remove from a store what no kept run needs",
+    .description =
+        "Drops runs from a store, then every row and blob that no remaining run needs, and compacts the file.  "
+        "Without --keep and --drop all runs stay, and calm removes only the leftovers of killed runs.  A run that "
+        "did not finish keeps everything that it needs to continue.",
+    .examples = "  calm gc --dry-run                    what calm would remove\n"
                 "  calm gc --keep 5                     the newest five runs stay\n"
                 "  calm gc --drop 3,4 --store calm.db\n\n"
-                "Bytes of rows are those of their values, of blobs (and of a guard's rows, which\n"
-                "none will continue with) those of the files.  While\n"
-                "a run writes to the store, calm gc says which one and does nothing;\n"
-                "--dry-run works then too.  Checkpoints that runs wrote are not touched.\n",
+                "Bytes of rows are those of their values; bytes of blobs, and of the rows of a guard\n"
+                "that no run continues, those of the files.  While a run writes to the store,\n"
+                "calm gc names that run and does nothing; --dry-run works even then.\n"
+                "Checkpoints of runs stay.\n",
     CALM_COMMAND_PARTS,
 };

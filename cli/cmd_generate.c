@@ -29,16 +29,17 @@ static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory of a decoder, float or quantized, a GGUF file, or a known name",
              .metavar = "DIR", .key = 'm', .basic = true),
     CALM_OPT("prompt", prompt, STRING, "the text to continue", .metavar = "TEXT", .key = 'p', .basic = true),
-    CALM_OPT("chat", chat, BOOL, "the prompt is what a user says: it goes through the model's chat template",
+    CALM_OPT("chat", chat, BOOL, "the prompt is a user's message: put it through the model's chat template",
              .basic = true),
-    CALM_OPT("tokens", tokens, STRING, "a JSON line {\"ids\": [...]} instead of a prompt: no tokenizer is needed, and "
-             "ids are printed", .metavar = "FILE"),
-    CALM_OPT("max-tokens", max_tokens, INT, "tokens to add at most", .fallback = "64", .min = 1, .max = 1 << 20,
+    CALM_OPT("tokens", tokens, STRING, "a JSON line {\"ids\": [...]} instead of a prompt; calm then needs no "
+             "tokenizer and prints ids", .metavar = "FILE"),
+    CALM_OPT("max-tokens", max_tokens, INT, "most tokens to add", .fallback = "64", .min = 1, .max = 1 << 20,
              .metavar = "N", .key = 'n', .basic = true),
-    CALM_OPT("ignore-eos", ignore_eos, BOOL, "continue behind a token that ends the text"),
+    CALM_OPT("ignore-eos", ignore_eos, BOOL, "continue after a token that ends the text"),
     CALM_OPT_EXACT_FLOAT(.basic = false),
     CALM_OPT_ACT_RULE,
-    CALM_OPT("json", json, BOOL, "print ids, text, tokens per second, and how many the rate of memory allows",
+    CALM_OPT("json", json, BOOL, "print ids, text, tokens per second, and the tokens per second that the memory's "
+             "rate allows",
              .basic = true),
     CALM_OPT_HOW,
     CALM_OPT_COMMON,
@@ -244,12 +245,12 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 
 const calm_command calm_cmd_generate = {
     .name = "generate",
-    .summary = "how a model continues a prompt",
+    .summary = "continue a prompt by greedy decoding",
     .description =
-        "Adds to the prompt the token with the largest logit, again and again, until one that ends the text "
-        "(eos_token_id of generation_config.json or config.json).  Weights stay in memory as they are stored: a token "
-        "takes about as long as they take to be read.  Activations are float where the checkpoint quantizes weights "
-        "alone; else whole numbers, as in calm eval.  One text at a time: no server.",
+        "Adds the token with the largest logit to the prompt, again and again, until a token ends the text "
+        "(eos_token_id of generation_config.json or config.json).  Weights stay in memory as they are stored: a "
+        "token takes about as long as reading them.  Activations are float if the checkpoint quantizes only "
+        "weights, else integers, as in calm eval.  It continues one text at a time and is no server.",
     .examples = "  calm generate --model qwen --prompt 'The history of'\n"
                 "  calm generate --model calm-out/qwen-w4a16_g128 --prompt 'The history of' --max-tokens 200\n"
                 "  calm generate --model ./gemma-3-270m-it --chat --prompt 'Name three rivers.'\n"

@@ -25,16 +25,17 @@ typedef struct options {
 static const calm_option table[] = {
     CALM_OPT("store", store, STRING, "the store whose WHAT follows (" DEFAULT_STORE " where the first word is a WHAT)",
              .metavar = "FILE", .basic = true),
-    CALM_OPT("unit", unit, STRING, "show this unit alone, by its name or without what all names share: 0.qkv (why, "
+    CALM_OPT("unit", unit, STRING, "show only this unit, by its full name or from the block on: 0.qkv (why, "
              "candidates, scores, choices, blocks)", .metavar = "UNIT", .basic = true),
-    CALM_OPT("metric", metric, STRING, "layers, diff: the score to show (default: that of the run's rule)",
+    CALM_OPT("metric", metric, STRING, "layers, diff: the score to show (default: the score of the run's rule)",
              .metavar = "NAME"),
-    CALM_OPT("json", json, BOOL, "print {\"SECTION\": [{column: value}]} with the columns of the tables; numbers read "
-             "back the same, empty cells are null; most WHATs have one section, of the same name (docs/inspect.md)",
+    CALM_OPT("json", json, BOOL, "print {\"SECTION\": [{column: value}]} with the columns of the tables; numbers "
+             "have all digits, empty cells are null; most WHATs have one section, of the same name "
+             "(docs/inspect.md)",
              .basic = true),
-    CALM_OPT("csv", csv, BOOL, "print RFC 4180; a WHAT with several sections prints of each its name, its rows "
-             "and an empty line", .basic = true),
-    CALM_OPT("ascii", ascii, BOOL, "strips of layers in ASCII, as where the locale is not UTF-8"),
+    CALM_OPT("csv", csv, BOOL, "print RFC 4180; for several sections the name, the rows and an empty line each",
+             .basic = true),
+    CALM_OPT("ascii", ascii, BOOL, "print the cells of layers in ASCII, as in locales without UTF-8"),
     CALM_OPT_HOW,
     CALM_OPT_COMMON,
     {0},
@@ -159,14 +160,15 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 
 const calm_command calm_cmd_inspect = {
     .name = "inspect",
-    .summary = "show what is in a store, a model directory or a GGUF file",
+    .summary = "show the contents of a store, a model directory or a GGUF file",
     .arguments = "[STORE|MODEL] [WHAT [RUN...]]",
-    .description = "Shows what is in a store (calm.db), in a model directory (or a model's name) or in a GGUF file.",
+    .description =
+        "Shows the contents of a store (calm.db), of a model (a directory or a known name) or of a GGUF file.",
     .examples = "  calm inspect                         what " DEFAULT_STORE " holds\n"
                 "  calm inspect runs                    runs of " DEFAULT_STORE "\n"
                 "  calm inspect calm.db                 models, calibrations and runs\n"
-                "  calm inspect calm.db layers          each unit's candidates as a strip\n"
-                "  calm inspect why --unit 0.qkv        why that unit has what it has\n"
+                "  calm inspect calm.db layers          each unit's candidates as a row of cells\n"
+                "  calm inspect why --unit 0.qkv        why calm chose this candidate for the unit\n"
                 "  calm inspect diff 2 3                what differs between two runs\n"
                 "  calm inspect sql 'SELECT * FROM v_runs' --csv\n"
                 "  calm inspect qwen                    the bundled demo model\n"
@@ -177,14 +179,14 @@ const calm_command calm_cmd_inspect = {
                 "  runs         one row per run\n"
                 "  show         everything about one run\n"
                 "  layers       one row per unit, one cell per candidate of the pool\n"
-                "  blocks       one row per job of the run's model, with what was chosen\n"
+                "  blocks       one row per job of the run's model, with its choice\n"
                 "  candidates   one row per job and candidate, best first\n"
                 "  scores       one row per candidate and metric; every metric is a loss\n"
                 "  choices      one row per job: algorithm, scores, activation maximum, reason\n"
-                "  why          the rule that decided on --unit UNIT, and why the others lost\n"
+                "  why          the rule that decided on --unit UNIT, and why it rejected the others\n"
                 "  activations  largest values, emergence, their tokens; one row per hook point\n"
                 "  evaluations  perplexity, KL and top-1 agreement\n"
-                "  rate         bytes against KL of runs on the same windows, and which none beats\n"
+                "  rate         bytes against KL of runs on the same windows; front: no run is better and smaller\n"
                 "  ablation     what calm ablate measured, least KL first\n"
                 "  diff         what differs between two runs: diff RUN RUN\n"
                 "  sql          the rows of one SELECT: sql 'SELECT ...'\n"
@@ -192,11 +194,11 @@ const calm_command calm_cmd_inspect = {
                 "  summary      architecture, sizes, parameters, bits per weight (the default)\n"
                 "  blocks       one row per job\n"
                 "  linears      one row per linear, with its scheme, or its type in a GGUF file\n\n"
-                "Columns that hold nothing are left out of tables, never of JSON and CSV.\n"
-                "RUN is a number; without it summary, runs and ablation show all, the others\n"
-                "the newest.  The first word is a file or directory where there is one of that\n"
-                "name, else a WHAT; with --store all words are WHAT and RUN.  A store is only\n"
-                "read: nothing is locked, and a run may be writing to it.\n",
+                "Tables leave out empty columns; JSON and CSV have all columns.  RUN is a number;\n"
+                "without RUN, summary, runs and ablation show all runs, the others the newest.  If\n"
+                "the first word names a file or directory, calm reads that; else the word is WHAT.\n"
+                "With --store all words are WHAT and RUN.  The command only reads the store and\n"
+                "works while a run writes to it.\n",
     .max_args = 4,
     CALM_COMMAND_PARTS,
 };

@@ -83,16 +83,16 @@ const calm_command calm_cmd_pull = {
     .summary = "fetch a model from the Hugging Face hub into its cache",
     .arguments = "ORG/NAME[@REVISION]",
     .description =
-        "Fetches what calm needs of a model (safetensors weights, configuration, tokenizer) into the cache that "
-        "huggingface_hub uses too, and prints the directory.  What is there is not fetched again; a broken transfer "
-        "continues where it stopped; size and checksum of every file are verified.  `--model ORG/NAME` of the other "
-        "commands does the same for a model that is not there yet.",
+        "Fetches the files that calm needs of a model (safetensors weights, configuration, tokenizer) into the "
+        "cache of huggingface_hub, and prints the directory.  It does not fetch files again that are there, "
+        "continues a broken transfer, and verifies size and checksum of every file.  `--model ORG/NAME` of the "
+        "other commands does the same.",
     .examples = "  calm pull Qwen/Qwen3-0.6B\n"
                 "  calm pull qwen3-0.6b                 the same by its short name\n"
                 "  calm pull Qwen/Qwen3-0.6B@main --json\n"
                 "  calm pull --list                     the short names\n\n"
                 "Environment, as huggingface_hub has it: HF_TOKEN, HF_HOME,\n"
-                "HF_HUB_CACHE, HF_HUB_OFFLINE=1 (the cache alone), HF_ENDPOINT.\n",
+                "HF_HUB_CACHE, HF_HUB_OFFLINE=1 (only the cache), HF_ENDPOINT.\n",
     .max_args = 1,
     CALM_COMMAND_PARTS,
 };

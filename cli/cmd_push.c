@@ -13,9 +13,9 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("private", hidden, BOOL, "a repository that is made is seen by its owner alone"),
-    CALM_OPT("force", force, BOOL, "add a commit to a repository that has files", .key = 'f'),
-    CALM_OPT("dry-run", dry_run, BOOL, "list what would be sent, and ask the hub nothing"),
+    CALM_OPT("private", hidden, BOOL, "make a new repository private"),
+    CALM_OPT("force", force, BOOL, "also add a commit to a repository that has files", .key = 'f'),
+    CALM_OPT("dry-run", dry_run, BOOL, "list the files that calm would send, without asking the hub"),
     CALM_OPT("json", json, BOOL, "print {repo, url, commit, created, sent_bytes, files: [{name, bytes, large}]}"),
     CALM_OPT_COMMON,
     {0},
@@ -87,10 +87,10 @@ const calm_command calm_cmd_push = {
     .summary = "send a quantized model to the Hugging Face hub",
     .arguments = "DIR ORG/NAME[@BRANCH]",
     .description =
-        "Makes the repository where there is none, sends the large files to the hub's storage (those that it has are "
-        "not sent again), and adds all files as one commit: until then the repository does not change, and a push that "
-        "broke off is continued by the same command.  The hub looks at the card's front matter first.  The token, with "
-        "the right to write, is HF_TOKEN or the one that `hf auth login` has stored.",
+        "Makes the repository if there is none, sends the large files that the hub's storage lacks, and adds all "
+        "files as one commit.  Until then the repository does not change; the same command continues a push that "
+        "broke off.  The hub checks the card's front matter first.  The token, with the right to write, is HF_TOKEN "
+        "or the one that `hf auth login` has stored.",
     .examples = "  calm push calm-out/qwen-w4a16_g128 me/qwen-w4 --dry-run\n"
                 "  calm push calm-out/qwen-w4a16_g128 me/qwen-w4 --private\n",
     .max_args = 2,

@@ -26,16 +26,16 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("recipe", recipe_file, STRING, "take what is not given here from a recipe: a file, or the name of a "
-             "shipped one", .metavar = "FILE", .basic = true),
-    CALM_OPT("dry-run", dry_run, BOOL, "memory, disk, time and size of the run, without the run",
+    CALM_OPT("recipe", recipe_file, STRING, "recipe for what is not given here: a file, or the name of a shipped "
+             "one", .metavar = "FILE", .basic = true),
+    CALM_OPT("dry-run", dry_run, BOOL, "forecast memory, disk, time and size, without the run",
              .basic = true),
-    CALM_OPT("lock", lock, STRING, "digests of inputs and outputs, for calm verify (default: next to the recipe file, "
-             "else next to the output)", .metavar = "FILE"),
-    CALM_OPT("locked", locked, BOOL, "do not write the lock: what it says must come out, else exit status 3"),
+    CALM_OPT("lock", lock, STRING, "file for the digests of inputs and outputs, for calm verify (default: next to "
+             "the recipe file, else next to the output)", .metavar = "FILE"),
+    CALM_OPT("locked", locked, BOOL, "compare with the lock and do not write it; exit status 3 if something differs"),
     CALM_OPT("json", json, BOOL, "print the report as JSON"),
-    CALM_OPT("report", report, STRING, "write the page of calm report as this file, when the run is done; --force "
-             "replaces one", .metavar = "FILE"),
+    CALM_OPT("report", report, STRING, "write the page of calm report to this file after the run; --force replaces "
+             "the file", .metavar = "FILE"),
     CALM_OPT_COMMON,
     {0},
 };
@@ -168,10 +168,10 @@ const calm_command calm_cmd_quantize = {
     .name = "quantize",
     .summary = "quantize a checkpoint, choosing the best algorithm per layer",
     .description =
-        "Runs several algorithms on every job of every block, scores each by CKA and error against the float output, "
-        "chooses per job, and writes a compressed-tensors checkpoint.  Everything it computed is kept in the "
-        "store, and the next run continues from there: after an interrupt, a kill or a full disk, start the same "
-        "command again.  A checkpoint appears under the output's name when it is complete.",
+        "Runs several algorithms on every job of every block, scores each by CKA and error against the float "
+        "output, chooses per job, and writes a compressed-tensors checkpoint.  The store keeps all results, and the "
+        "next run continues from there: after an interrupt, a kill or a full disk, start the same command again.  "
+        "The checkpoint appears under the output's name when it is complete.",
     .examples = "  calm quantize --model qwen --bits 4\n"
                 "  calm quantize --recipe qwen-w4 --output out   (shipped: calm recipe list)\n"
                 "  calm quantize --model /models/Qwen3-0.6B --scheme w4a16_g64 --output out\n"

@@ -19,9 +19,9 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("recipe", recipe_file, STRING, "init: take what is not given here from a recipe: a file, or the name of a "
+    CALM_OPT("recipe", recipe_file, STRING, "init: recipe for what is not given here: a file, or the name of a "
              "shipped one", .metavar = "FILE", .basic = true),
-    CALM_OPT("output", output, STRING, "init: recipe to write (default: printed)", .metavar = "FILE", .key = 'o',
+    CALM_OPT("output", output, STRING, "init: recipe to write (default: print it)", .metavar = "FILE", .key = 'o',
              .basic = true),
     CALM_OPT("force", force, BOOL, "init: replace the recipe", .key = 'f', .basic = true),
     CALM_OPT("json", json, BOOL, "check and list: print JSON", .basic = true),
@@ -234,14 +234,14 @@ const calm_command calm_cmd_recipe = {
     .arguments = "init | show RECIPE | check RECIPE... | list | schema",
     .description =
         "A recipe is a JSON file that says what `calm quantize --recipe` does: model, calibration, schemes, "
-        "algorithms, choice, evaluation, and gates that the result must hold.  init writes one from flags of "
-        "quantize; show prints it resolved, with the digests of its inputs (the model must be here); check finds "
-        "faults of its structure, its names, and for a model that is here its units; list shows those that come with "
-        "calm; schema prints the JSON Schema of recipes.",
+        "algorithms, choice, evaluation, and gates that the result must hold.  init writes a recipe from flags of "
+        "quantize; show prints it with all values filled in and the digests of its inputs (the model must be on "
+        "this machine); check finds faults in its structure, its names and, if the model is on this machine, its "
+        "units; list shows the recipes that come with calm; schema prints the JSON Schema of recipes.",
     .examples = "  calm recipe list\n"
                 "  calm recipe init --model qwen --bits 4 --gate 'ppl_ratio <= 1.05' -o my.json\n"
                 "  calm recipe check my.json\n"
-                "  calm quantize --recipe my.json --samples 64       (a flag counts more than the recipe)\n",
+                "  calm quantize --recipe my.json --samples 64       (a flag replaces the recipe's value)\n",
     .spec = CALM_SPEC_ALL,
     .spec_at = offsetof(options, spec),
     .min_args = 1,

@@ -14,11 +14,11 @@ typedef struct options {
 
 static const calm_option table[] = {
     CALM_OPT_STORE,
-    CALM_OPT("output", output, STRING, "file to write (default: report.html; with --json and --markdown standard "
+    CALM_OPT("output", output, STRING, "file to write (default: report.html; for --json and --markdown standard "
              "output)", .metavar = "FILE", .key = 'o'),
-    CALM_OPT("force", force, BOOL, "replace a file that is there", .key = 'f'),
-    CALM_OPT("json", json, BOOL, "the page's data as JSON instead of the page"),
-    CALM_OPT("markdown", markdown, BOOL, "a summary in Markdown, for CI, instead of the page"),
+    CALM_OPT("force", force, BOOL, "replace an existing file", .key = 'f'),
+    CALM_OPT("json", json, BOOL, "write the page's data as JSON instead of the page"),
+    CALM_OPT("markdown", markdown, BOOL, "write a summary in Markdown, for CI, instead of the page"),
     CALM_OPT_COMMON,
     {0},
 };
@@ -60,9 +60,9 @@ const calm_command calm_cmd_report = {
     .summary = "a page that explains a run: choices, scores, activations, figures",
     .arguments = "[RUN ...]",
     .description =
-        "Writes one self-contained HTML page from the store alone: it needs neither the model nor a network and opens "
-        "from disk.  RUN is a number of calm inspect runs (default: the newest); of two runs the page says what "
-        "differs, of more it has each.  docs/report.md says how to read it.",
+        "Writes one self-contained HTML page from the store alone: it needs neither the model nor a network.  RUN "
+        "is a number of calm inspect runs (default: the newest).  For two runs the page shows the differences, for "
+        "more it shows each run.  docs/report.md says how to read it.",
     .examples = "  calm report                              the newest run of calm-out/calm.db as report.html\n"
                 "  calm report 3 --store out.db -o run3.html\n"
                 "  calm report 3 5 -o compared.html         what differs between two runs\n"

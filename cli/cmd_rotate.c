@@ -18,12 +18,13 @@ typedef struct options {
 
 static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "float checkpoint directory, or a known name", .metavar = "MODEL", .key = 'm'),
-    CALM_OPT("output", output, STRING, "directory that is to be written", .metavar = "DIR", .key = 'o'),
+    CALM_OPT("output", output, STRING, "directory to write", .metavar = "DIR", .key = 'o'),
     CALM_OPT("rotate", rotate, ENUM, "r1: the residual stream; r1r2: also each head between v and o",
              .fallback = "r1r2", .values = "r1|r1r2"),
     CALM_OPT("rotate-seed", seed, INT, "seed of the rotations' signs", .fallback = "0", .min = 0, .max = 9e18,
              .metavar = "N"),
-    CALM_OPT("dtype", dtype, ENUM, "of what is written; checkpoint: each tensor's own", .fallback = "checkpoint",
+    CALM_OPT("dtype", dtype, ENUM, "dtype of the written tensors; checkpoint: each keeps its own",
+             .fallback = "checkpoint",
              .values = "f32|f16|bf16|checkpoint"),
     CALM_OPT_HOW,
     CALM_OPT_FORCE,
@@ -51,10 +52,11 @@ const calm_command calm_cmd_rotate = {
     .name = "rotate",
     .summary = "write a float model without outlier channels, with the same function",
     .description =
-        "Folds orthogonal matrices into the weights, so that no channel of the activations stands out: of the residual "
-        "stream (r1) and of each head between v and o (r2).  The norms become ones, and a head that was the embedding "
-        "becomes its own tensor.  calm quantize --rotate does this by itself; the written model is for "
-        "comparing, and for other programs.  For Llama, Mistral, Qwen, Phi-3 and mixtures of these.",
+        "Folds orthogonal matrices into the weights, so that no channel of the activations is much larger than the "
+        "others: of the residual stream (r1) and of each head between v and o (r2).  The norms become ones, and a "
+        "head that shares the embedding's tensor gets its own tensor.  calm quantize --rotate does this by itself; "
+        "use the written model to compare, and for other programs.  For Llama, Mistral, Qwen, Phi-3 and mixtures of "
+        "these.",
     .examples = "  calm rotate --model qwen -o ./rotated\n"
                 "  calm eval --model ./rotated --reference qwen\n",
     CALM_COMMAND_PARTS,

@@ -22,30 +22,32 @@ typedef struct options {
 
 static const calm_option table[] = {
     CALM_OPT_STORE,
-    CALM_OPT("budget", budget, DOUBLE, "mean bits per weight; the schemes of the run compete for them (default: the "
-             "run's)",
+    CALM_OPT("budget", budget, DOUBLE, "mean bits per weight, for which the schemes of the run compete (default: "
+             "the run's)",
              .min = 0.1, .max = 32, .metavar = "BITS", .basic = true),
     CALM_OPT("size", size, STRING, "largest size of the file in the run's format (default: the run's)",
              .metavar = "SIZE", .basic = true),
-    CALM_OPT("bits-per-weight", file_bits, DOUBLE, "the same as bits per weight over all tensors of the file",
+    CALM_OPT("bits-per-weight", file_bits, DOUBLE, "as --size, in bits per weight over all tensors of the file",
              .min = 0.1, .max = 32, .metavar = "BITS"),
-    CALM_OPT("act-budget", act_budget, DOUBLE, "mean bits of activations; the schemes of the run compete for them "
+    CALM_OPT("act-budget", act_budget, DOUBLE, "mean bits of activations, for which the schemes of the run compete "
              "(default: the run's)", .min = 1, .max = 16, .metavar = "BITS"),
     CALM_OPT("metric", metric, STRING, "score that the rule reads (default: as in the run)", .metavar = "NAME",
              .basic = true),
-    CALM_OPT("rule", rule, ENUM, "argmax: the candidate of least score; token: of the candidates within --shortlist of "
-             "the least score, that of least log_rel_mse", .values = "run|" CALM_CHOICE_RULE_NAMES, .fallback = "run",
+    CALM_OPT("rule", rule, ENUM, "argmax: the candidate with the least score; token: among candidates within "
+             "--shortlist of the least score, the one with the least log_rel_mse",
+             .values = "run|" CALM_CHOICE_RULE_NAMES, .fallback = "run",
              .metavar = CALM_CHOICE_RULE_NAMES, .basic = true),
     CALM_OPT("shortlist", shortlist, DOUBLE, "--rule token: candidates up to this factor of the least score compete "
              "(default: the run's)", .min = 1, .max = CALM_SHORTLIST_MAX, .metavar = "FACTOR"),
     CALM_OPT("unit", unit, ENUM, "what gets one algorithm: a job, a sublayer or a block",
              .values = "run|" CALM_UNIT_NAMES, .fallback = "run",
              .metavar = CALM_UNIT_NAMES, .basic = true),
-    CALM_OPT("forbid", forbid, WORDS, "leave out an algorithm (gptq, mkq*), one at a scheme (\"gptq w3a16_g128\") or a "
-             "candidate (#123)", .metavar = "CAND", .basic = true),
-    CALM_OPT("pin", pins, PAIRS, "decide a unit, by name or pattern (model.layers.0.*=gptq); a name counts more than a "
-             "pattern", .metavar = "UNIT=CAND", .basic = true),
-    CALM_OPT("target", target, STRING, "engine whose kernels must take the plan (default: as in the run; any lifts it)",
+    CALM_OPT("forbid", forbid, WORDS, "never choose an algorithm (gptq, mkq*), an algorithm at a scheme (\"gptq "
+             "w3a16_g128\") or a candidate (#123)", .metavar = "CAND", .basic = true),
+    CALM_OPT("pin", pins, PAIRS, "give a unit, by name or pattern, this candidate (model.layers.0.*=gptq); a name "
+             "has priority over a pattern", .metavar = "UNIT=CAND", .basic = true),
+    CALM_OPT("target", target, STRING, "engine whose kernels must run the plan (default: as in the run; any: no "
+             "engine)",
              .metavar = CALM_ENGINE_NAMES, .basic = true),
     CALM_OPT("dry-run", dry_run, BOOL, "print the plan and write nothing", .basic = true),
     CALM_OPT("json", json, BOOL, "print the plan as JSON", .basic = true),
@@ -178,11 +180,12 @@ static calm_status run(calm_ctx *ctx, const void *opts)
 
 const calm_command calm_cmd_select = {
     .name = "select",
-    .summary = "choose anew from the scores of a run, without the model",
+    .summary = "choose again from the scores of a run, without the model",
     .arguments = "RUN",
-    .description = "Chooses again among the candidates of RUN - by another rule, metric, unit or budget, without some "
-                   "candidates, with pinned units - and stores the plan as a new run.  Only stored scores are read; "
-                   "--size also reads the headers of the model.  Without options the plan is that of RUN.",
+    .description =
+        "Chooses again among the candidates of RUN - by another rule, metric, unit or budget, without some "
+        "candidates, with pinned units - and stores the plan as a new run.  It reads only stored scores; --size "
+        "also reads the headers of the model.  Without options the plan is that of RUN.",
     .examples = "  calm select 3 --metric rel_mse\n"
                 "  calm select 3 --rule token --shortlist 4\n"
                 "  calm select 3 --forbid smoothquant --forbid mkq\n"

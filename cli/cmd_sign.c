@@ -15,11 +15,13 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("key", key, STRING, "PEM file of the private key, of the curve P-256, P-384 or P-521; the password of an "
-             "encrypted one is in the environment variable CALM_KEY_PASSWORD", .metavar = "FILE", .key = 'k'),
-    CALM_OPT("certificate", certificate, STRING, "PEM file of the key's certificate, a part of the signature",
+    CALM_OPT("key", key, STRING, "PEM file of the private key (curve P-256, P-384 or P-521); the environment "
+             "variable CALM_KEY_PASSWORD has the password of an encrypted key", .metavar = "FILE", .key = 'k'),
+    CALM_OPT("certificate", certificate, STRING, "PEM file of the key's certificate, which the signature then "
+             "contains",
              .metavar = "FILE"),
-    CALM_OPT("chain", chain, STRING, "PEM file of certificates between that one and the root", .metavar = "FILE"),
+    CALM_OPT("chain", chain, STRING, "PEM file of the certificates between this certificate and the root",
+             .metavar = "FILE"),
     CALM_OPT("signature", signature, STRING, "where the signature goes (default: " CALM_SIGN_NAME " in the folder)",
              .metavar = "FILE"),
     CALM_OPT("json", json, BOOL, "print {signature, files}"),
@@ -59,7 +61,7 @@ const calm_command calm_cmd_sign = {
     .arguments = "DIR",
     .description =
         "Writes a Sigstore bundle with the digests of all files of the folder, signed by a key.  `calm verify "
-        "--signature` and `model_signing verify key` (or certificate) of PyPI check it.",
+        "--signature` checks it, and so does `model_signing verify key` (or certificate) from PyPI.",
     .examples = "  openssl ecparam -name prime256v1 -genkey -noout -out key.pem\n"
                 "  openssl ec -in key.pem -pubout -out key.pub\n"
                 "  calm sign --key key.pem calm-out/qwen-w4a16_g128\n"

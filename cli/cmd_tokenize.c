@@ -26,7 +26,7 @@ static const calm_option table[] = {
     CALM_OPT("tokenizer", tokenizer, STRING, "a tokenizer.json, instead of --model", .metavar = "FILE"),
     CALM_OPT("json", json, BOOL, "the input is JSON lines {\"text\": ...}, one document each; with --model also chats"),
     CALM_OPT("no-special", no_special, BOOL, "do not add the special tokens of the template; with --decode: leave "
-             "special tokens out"),
+             "out special tokens"),
     CALM_OPT("decode", decode, BOOL, "the input is JSON lines {\"ids\": [...]}; print {\"text\": ...} lines"),
     CALM_OPT_COMMON,
     {0},
@@ -199,8 +199,8 @@ const calm_command calm_cmd_tokenize = {
     .summary = "token ids of a text, or of each line of JSON lines",
     .arguments = "[FILE]",
     .description =
-        "Reads FILE, or standard input, and prints {\"ids\": [...]}: one line for the whole text, or with --json one "
-        "for each line.  The ids are those of the Hugging Face tokenizers library.",
+        "Reads FILE, or standard input, and prints {\"ids\": [...]}: one line for the whole text, or with --json "
+        "one line for each input line.  The ids are those of the Hugging Face tokenizers library.",
     .examples = "  echo 'Hello world' | calm tokenize --model qwen\n"
                 "  calm tokenize --tokenizer tokenizer.json --json --no-special texts.jsonl > ids.jsonl\n"
                 "  calm tokenize --model qwen --decode ids.jsonl\n",

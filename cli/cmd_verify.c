@@ -18,18 +18,18 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("output-only", output_only, STRING, "compute nothing: compare this directory with the lock's outputs",
+    CALM_OPT("output-only", output_only, STRING, "compare this directory with the lock's outputs, without a run",
              .metavar = "DIR"),
-    CALM_OPT("store", store, STRING, "take candidates that are in this store from there (default: an empty one, so "
-             "that all is computed)", .metavar = "FILE", .key = 's'),
-    CALM_OPT("model", model, STRING, "where the model is, when not where the recipe says; its digests must be the "
-             "lock's all the same", .metavar = "MODEL", .key = 'm'),
-    CALM_OPT("memory", memory, STRING, "most memory this process may have resident: 6GB, 1500MiB (default: 70 % of "
-             "what is free)", .metavar = "SIZE"),
-    CALM_OPT("work", work, STRING, "where a folder for the repeated run is made and removed again",
+    CALM_OPT("store", store, STRING, "take candidates from this store (default: an empty store, so that all is "
+             "computed)", .metavar = "FILE", .key = 's'),
+    CALM_OPT("model", model, STRING, "the model's directory, if it is not where the recipe says; its digests must "
+             "be the lock's", .metavar = "MODEL", .key = 'm'),
+    CALM_OPT("memory", memory, STRING, "limit of resident memory: 6GB, 1500MiB (default: 70 % of what is free)",
+             .metavar = "SIZE"),
+    CALM_OPT("work", work, STRING, "folder in which the repeated run gets a temporary folder",
              .fallback = "calm-out", .metavar = "DIR"),
-    CALM_OPT("signature", signature, STRING, "check a model folder with its signature (calm sign, model_signing), and "
-             "no lock", .metavar = "FILE"),
+    CALM_OPT("signature", signature, STRING, "check a model folder with this signature (calm sign, model_signing) "
+             "instead of a lock", .metavar = "FILE"),
     CALM_OPT("key", key, STRING, "PEM file of the signer's public key, for --signature", .metavar = "FILE"),
     CALM_OPT("certificates", certificates, STRING, "PEM file of trusted root certificates, for --signature",
              .metavar = "FILE"),
@@ -106,15 +106,15 @@ const calm_command calm_cmd_verify = {
     .summary = "repeat a run from its lock and compare every byte",
     .arguments = "LOCK|DIR",
     .description =
-        "Repeats the run of a lock (FILE.lock.json, which calm quantize writes) with the kernels it was made with, and "
-        "compares choices, figures and the digests of every tensor and file.  Exit status 3 and a "
-        "table when something differs; inputs are compared first.",
+        "Repeats the run of a lock (FILE.lock.json, written by calm quantize) with the same kernels, and compares "
+        "choices, figures and the digests of every tensor and file.  It compares inputs first.  If something "
+        "differs, it prints a table and the exit status is 3.",
     .examples = "  calm verify qwen-w4.lock.json\n"
                 "  calm verify --output-only calm-out/qwen-w4a16_g128 qwen-w4.lock.json    (seconds: nothing is "
                 "computed)\n"
                 "  calm verify --signature out/model.sig --key key.pub out    (as `model_signing verify key` does)\n"
-                "  calm verify --store calm-out/calm.db qwen-w4.lock.json    (candidates of the store are "
-                "trusted)\n",
+                "  calm verify --store calm-out/calm.db qwen-w4.lock.json    (trust the candidates of "
+                "the store)\n",
     .min_args = 1,
     .max_args = 1,
     CALM_COMMAND_PARTS,

@@ -71,7 +71,7 @@ typedef struct calm_common {
 #define CALM_OPT_COMMON                                                                                      \
     CALM_OPT("threads", common.threads, INT, "worker threads; 0 = all cores (the result does not depend on it)", \
              .fallback = "0", .min = 0, .max = 1024, .metavar = "N", .basic = true),                         \
-    CALM_OPT("quiet", common.quiet, BOOL, "no progress, no notes: results and errors alone", .key = 'q',     \
+    CALM_OPT("quiet", common.quiet, BOOL, "print only results and errors", .key = 'q',     \
              .basic = true)
 
 /* The last of a descriptor: the file's table, struct and function are called `table`, `options` and `run`. */
@@ -86,10 +86,10 @@ typedef struct calm_common {
              .metavar = "MODEL", .key = 'm')
 /* How the model is opened; the options struct has a calm_model_how `how`. */
 #define CALM_OPT_ACCEPT                                                                                      \
-    CALM_OPT("accept-key", how.accept_keys, FILES, "accept this key of config.json, which calm does not know; " \
+    CALM_OPT("accept-key", how.accept_keys, FILES, "accept a key of config.json that calm does not know; " \
              "may be repeated", .max = 64, .metavar = "KEY")
 #define CALM_OPT_HOW                                                                                         \
-    CALM_OPT("adapter", how.adapter, STRING, "LoRA adapter, merged into the model as it is read",             \
+    CALM_OPT("adapter", how.adapter, STRING, "LoRA adapter to merge into the model",                           \
              .metavar = "DIR"),                                                                              \
     CALM_OPT_ACCEPT
 #define CALM_OPT_ACT_RULE                                                                                    \
@@ -98,12 +98,12 @@ typedef struct calm_common {
              .fallback = "compressed-tensors", .metavar = CALM_ACT_RULE_NAMES)
 /* With whether the short help has it, .basic = true. */
 #define CALM_OPT_EXACT_FLOAT(...)                                                                            \
-    CALM_OPT("exact-float", exact_float, BOOL, "simulate quantized activations in float, instead of products of " \
-             "whole numbers", __VA_ARGS__)
+    CALM_OPT("exact-float", exact_float, BOOL, "simulate quantized activations in float, instead of integer " \
+             "arithmetic", __VA_ARGS__)
 #define CALM_OPT_RUN_ADAPTER                                                                                 \
-    CALM_OPT("adapter", adapter, STRING, "the run's adapter, where it has one (default: where the run read it)", \
+    CALM_OPT("adapter", adapter, STRING, "the run's LoRA adapter, if it has one (default: where the run read it)", \
              .metavar = "DIR")
-#define CALM_OPT_HYBRID CALM_OPT("hybrid", hybrid, BOOL, "the run's choices, also where a uniform run was its result")
+#define CALM_OPT_HYBRID CALM_OPT("hybrid", hybrid, BOOL, "the run's choices, even if a uniform run was its result")
 #define CALM_OPT_FORCE CALM_OPT("force", force, BOOL, "replace the output directory", .key = 'f')
 
 #endif

@@ -97,11 +97,11 @@ def quantize(
     progress
         True: a bar; or what is called with stage, done and total
     adapter
-        LoRA adapter, merged into the model as it is read
+        LoRA adapter to merge into the model
     accept_key
-        accept this key of config.json, which calm does not know; may be repeated
+        accept a key of config.json that calm does not know; may be repeated
     rotate
-        rotate the float model first: r1 the residual stream, r1r2 also each head between v and o, r1r2r4 also the input of down while the model runs (compressed-tensors alone) (default none)
+        rotate the float model first. r1: the residual stream; r1r2: also each head between v and o; r1r2r4: also the input of down while the model runs (only compressed-tensors) (default none)
     rotate_seed
         seed of the rotations' signs (default 0)
     bits
@@ -109,31 +109,31 @@ def quantize(
     scheme
         number format instead of --bits: w4a16_g64, w8a8, w4a4_g128, ...
     preset
-        fast: half the time; best: 3 to 5 times, learns, rotates (default balanced)
+        fast: half the time; best: 3 to 5 times the time, learns and rotates (default balanced)
     scale_dtype
-        dtype of scales, rounded before codes are computed; bf16 is exact in every format (default bf16)
+        dtype to which scales are rounded before codes are computed; bf16 is exact in every format (default bf16)
     algorithms
         names or chains that compete; one alone is a uniform run
     calib
-        calibration text, or JSON of documents: lines or an array of {\"text\": ...} (default: bundled WikiText-2); given again: one text more, of which windows are taken in turn
+        calibration text, or JSON documents: lines or an array of {\"text\": ...} (default: bundled WikiText-2); may be repeated: the texts share the windows
     tokens
-        calibration ids instead of a text: JSON lines {\"ids\": [...]}; the tokenizer need not be readable
+        JSON lines {\"ids\": [...]} instead of a calibration text; calm need not be able to read the tokenizer
     imatrix
-        importance matrix of llama-imatrix, .gguf or .dat: its mean squares replace those of the calibration inputs (correlations stay)
+        importance matrix of llama-imatrix, .gguf or .dat: its mean squares replace those of the calibration inputs; correlations stay
     samples
         calibration windows (default 128)
     seqlen
         tokens per window (default 512)
     seed
-        draw the windows at random with this seed; without it: the first ones
+        draw the windows at random with this seed (default: the first windows)
     no_special
         calibrate without the special tokens (BOS) that the tokenizer puts before a text
     stream
         encoders: calibrate on windows of running text, without special tokens, instead of sentences
     score_samples
-        held-out calibration windows that candidates are scored on (default: the beginnings of 8 windows, 4096 tokens in all or what takes a tenth of the run; a single algorithm at a single scheme is not scored); 0: no scores and no activation statistics
+        held-out calibration windows on which candidates are scored (default: the beginnings of 8 windows, 4096 tokens in all or what takes a tenth of the run; a single algorithm at a single scheme is not scored); 0: no scores and no activation statistics
     guard_samples
-        windows outside calibration on which the guard compares the hybrid with uniform runs; up to four times as many when the difference is within its error (default 16)
+        windows outside calibration on which the guard compares the hybrid with uniform runs; up to four times as many if the difference is within its standard error (default 16)
     eval_text
         text to evaluate on (default: bundled WikiText-2 test)
     eval_samples
@@ -141,87 +141,87 @@ def quantize(
     store
         SQLite file of candidates, scores and choices (default calm-out/calm.db)
     blocks
-        quantize blocks FIRST-LAST alone (or one block N); the others stay float
+        quantize only blocks FIRST-LAST (or one block N); the others stay float
     keep_float
-        linears that stay float, by their name in the checkpoint or by re:PATTERN, with those that engines fuse with them; !NAME: quantize one that calm keeps float; may be repeated
+        linears that stay float: a name in the checkpoint or re:PATTERN; linears that engines fuse with them also stay float; !NAME: quantize one that calm keeps float; may be repeated
     group_fallback
-        what happens to linears whose input columns the group size does not divide: float: they stay float; row: one scale per row; a number: that group size (default: the model is refused)
+        for linears whose input columns the group size does not divide: float: they stay float; row: one scale per row; a number: that group size (default: calm refuses the model)
     ignore
-        --keep-float by llm-compressor's name
+        llm-compressor's name for --keep-float
     expert_tokens
         experts with fewer calibration tokens are rounded to nearest, without data; 0: four times the group size (default 0)
     memory
         limit of resident memory: 6GB, 1500MiB (default: 70 % of what is free)
     act_rule
-        rule for the scales of quantized activations: of transformers (compressed-tensors) or of vLLM's kernels (default compressed-tensors)
+        scales of quantized activations as in transformers (compressed-tensors) or as in vLLM's kernels (default compressed-tensors)
     exact_float
-        guard, probes and evaluation simulate quantized inputs in float, instead of exact sums of whole numbers
+        simulate quantized inputs in float in guard, probes and evaluation, instead of exact integer sums
     probe_samples
-        held-out calibration windows for probes of single units (default 16)
+        held-out calibration windows on which single units are probed (default 16)
     prefix
-        input of a block in calibration: from the float blocks before it, or from the quantized ones (choices then depend on each other); asymmetric: from the quantized ones, with the float outputs as targets, for the transform asym (default float)
+        inputs of a block in calibration. float: from the float blocks before it; quantized: from the quantized blocks before it (choices then depend on each other); asymmetric: from the quantized blocks, with the float outputs as targets, for the transform asym (default float)
     weight
-        weights of calibration rows in fits: all equal; from gradients of the float model at the output of each job (decoders); first: the first token of a window, which all others attend to, counts up to 32 times; auto: so in a decoder of float activations whose windows all begin with one token, as with <bos> (default auto)
+        weights of calibration rows in fits. none: all equal; gradient: from gradients of the float model at the output of each job (decoders); first: the first token of a window, to which all others attend, counts up to 32 times; auto: first in a decoder with float activations whose windows all begin with one token, such as <bos> (default auto)
     calib_dtype
-        operands of matrix products in calibration: f32, or bf16 with sums in f32 (half the time on CPUs with AVX512-BF16); auto: bf16 on these, which the lock then says; guard, evaluation and learning stay f32 (default f32)
+        operands of matrix products in calibration: f32, or bf16 with sums in f32 (half the time on CPUs with AVX512-BF16); auto: bf16 on such CPUs, and the lock says so; guard, evaluation and learning stay f32 (default f32)
     learn
-        continue by gradients: blocks (rounding, scales and norms), kl (scales and norms of the whole model) (default none)
+        learn from the result by gradients. blocks: rounding, scales and norms of each block; kl: scales and norms of the whole model (default none)
     learn_steps
         gradient steps per block, each on 512 tokens or one longer window (default 200)
     learn_loss
-        loss of --learn kl for encoders: output (1 - cosine of the embeddings); mini: what tokens are to each other in the last attention, queries to keys and values to values, as well (default output)
+        loss of --learn kl for encoders. output: 1 - cosine of the embeddings; mini: also the relations between tokens in the last attention, queries to keys and values to values (default output)
     budget
-        mean bits per weight; the schemes of --scheme compete for them; several budgets, as 2.5,3,3.5, give a table
+        mean bits per weight, for which the schemes of --scheme compete; several budgets (2.5,3,3.5) give a table
     size
-        largest size of the file that is written, embedding and head included: 3.0MB, 350MB; the schemes of --scheme compete for it
+        largest size of the written file, embedding and head included: 3.0MB, 350MB; the schemes of --scheme compete for it
     bits_per_weight
-        the same as bits per weight over all tensors of the file, float ones included
+        as --size, in bits per weight over all tensors of the file, float ones included
     act_budget
-        mean bits of activations; the schemes of --scheme with a4, a8 and a16 (float) compete for them
+        mean bits of activations, for which the schemes of --scheme with a4, a8 and a16 (float) compete
     sensitivity
-        how a budget predicts the loss of each unit: probe: quantize the unit alone and measure; gradient: from gradients of the float model, faster with many units (decoders); auto: gradient where it agrees with probes (default auto)
+        how a budget predicts the loss of each unit. probe: quantize only that unit and measure; gradient: from gradients of the float model, faster with many units (decoders); auto: gradient where it agrees with probes (default auto)
     unit
         what gets one algorithm: a job (linears with the same input), a sublayer or a block (default job)
     effort
         light: skip smoothing of quantized inputs without outliers; high: the same as --learn both (default full)
     rule
-        argmax: the candidate of least score (CALM as published: --metric cka); token: of the candidates within --shortlist of the least score, that of least log_rel_mse (default argmax)
+        argmax: the candidate with the least score (CALM as published: --metric cka); token: among candidates within --shortlist of the least score, the one with the least log_rel_mse (default argmax)
     shortlist
         --rule token: candidates up to this factor of the least score compete (default 1.05); 1000000: all
     metric
         score that the rule reads (default rel_mae; cka_token with --rule token)
     keep_hybrid
-        keep the hybrid even where a uniform run is as good or better, and the rotated model even where the given one is
+        keep the hybrid even if a uniform run is as good or better, and the rotated model even if the given model is
     split_v
-        treat v as a job apart from q and k, so that a budget or size may give it another type (gguf and mlx, whose readers do not fuse the three)
+        treat v as a separate job, so that a budget or size may give it another type than q and k (gguf and mlx, whose readers do not fuse the three)
     keep_candidates
-        keep the codes of all candidates in the store (default: of the chosen ones; others are computed again when needed)
+        keep the codes of all candidates in the store (default: only of the chosen ones; calm computes others again when needed)
     pin
-        give units of this name or pattern this candidate; of several that match, the rule chooses
+        give units of this name or pattern this candidate; if several candidates match, the rule chooses
     forbid
         never choose this candidate: a name, a pattern (mkq*) or #NUMBER
     gate
-        condition on the result, as 'ppl_ratio <= 1.05'; exit status 3 when it fails; may be repeated
+        condition on the result, such as 'ppl_ratio <= 1.05'; exit status 3 if it does not hold; may be repeated
     format
-        compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; several: a folder each
+        compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; several: one folder each
     max_shard_size
-        most bytes of tensors in a file (default: 5GB of safetensors, one GGUF file)
+        largest total size of the tensors in a file (default: 5GB of safetensors, one GGUF file)
     kv_cache
-        fp8: keys and values in 8 bits while an engine serves, with scales of each block from the calibration (compressed-tensors: vLLM, SGLang) (default none)
+        fp8: the engine keeps keys and values in 8 bits, with scales of each block from the calibration (compressed-tensors: vLLM, SGLang) (default none)
     gguf_type
-        types that llama-quantize gives each matrix under this name: Q4_K_M, Q3_K_S, IQ4_XS, ...
+        the types that llama-quantize gives matrices under this name: Q4_K_M, Q3_K_S, IQ4_XS, ...
     gguf_pre
-        llama.cpp's name of the pre-tokenizer, where calm cannot tell it from the split pattern
+        llama.cpp's name of the pre-tokenizer, if calm cannot tell it from the split pattern
     gguf_float
         dtype of float tensors in a GGUF file (default stored)
     embed_scheme
-        number format of the embedding, or float (default: in GGUF and MLX as their own tools, else float)
+        number format of the embedding, or float (default: GGUF and MLX: as their own tools, else float)
     head_scheme
-        number format of the head, or float; a tied table has one for both
+        number format of the head, or float; a tied table has one format for both
     target
-        engine that must run the result: schemes and shapes that its kernels take
+        engine that must run the result; calm uses only schemes and shapes of its kernels
     kernels
-        OpenBLAS kernels to compute with: a core type (Haswell, SkylakeX, ...)
+        OpenBLAS kernels: a core type (Haswell, SkylakeX, ...)
     no_eval
         skip the evaluation
     force

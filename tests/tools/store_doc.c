@@ -16,7 +16,7 @@
 #include "tests/tools/synth_store.h"
 #include "tests/tools/tool.h"
 
-#define LEAST_QUERIES 3
+#define LEAST_QUERIES 2
 
 typedef struct arguments {
     const char *docs;
