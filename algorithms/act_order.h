@@ -1,4 +1,5 @@
-/* Groups of inputs of like power: a job with its inputs in another order, on which any chain runs as it is. */
+/* Activation order: reorders the inputs of a job so that each group has inputs of similar power; any chain then runs on
+ * the reordered job. */
 #ifndef CALM_ALGORITHMS_ACT_ORDER_H
 #define CALM_ALGORITHMS_ACT_ORDER_H
 

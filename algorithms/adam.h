@@ -1,4 +1,5 @@
-/* Adam over the logarithms of factors - of group scales and of norms - and over terms, for learners.
+/* The Adam optimizer for learners: it updates the logarithms of factors (group scales, norms), and terms that are
+ * added.
  *
  *   x -= rate m^ / (sqrt(v^) + eps),  m and v the running means of the gradient and of its square (.9 and .95),
  *   ^: divided by 1 - beta^t;  the factor is e^x, 1 at first, what is added to a term unit x

@@ -1,4 +1,4 @@
-/* Algorithms as their users see them: quantize one job.
+/* The public interface of quantization algorithms: parse an algorithm by its name or chain, and quantize one job.
  *
  * Shapes:  I input features   O output features of all linears of the job together   G = ceil(I / group)
  * An algorithm sees matrices and statistics, never files or models. */
@@ -13,7 +13,7 @@
 #include "ptq/quant/scheme.h"
 #include "ptq/quant/stats.h"
 
-/* What the memory for a job follows from. */
+/* The sizes and kinds that decide the memory for a job. */
 typedef struct calm_job_shape {
     size_t out, in, group, n_groups;    /* O, I, columns per group, G                                */
     size_t n_samples;                   /* kept rows                                                 */
@@ -23,35 +23,35 @@ typedef struct calm_job_shape {
     int family;                         /* of the scheme                                             */
     bool biased;                        /* a linear has a bias                                       */
     bool fixed_inputs;                  /* activations have one scale for all                        */
-    bool reordered;                     /* groups are of inputs by falling power                     */
+    bool reordered;                     /* groups hold inputs by falling power                       */
     bool shared;                        /* chains share the job's H (hessian.h)                      */
-    double damp, factor;                /* as that is damped; 0, or as the factor is that they read   */
+    double damp, factor;                /* damping of this H; damping of the factor that chains read, or 0 */
 } calm_job_shape;
 
-/* Of a job with one thread and an H for each chain, without kept rows, groups of inputs and biases. */
+/* The shape of a job with one thread and an H for each chain, without kept rows, absorb groups and biases. */
 calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t in);
 
-/* Name of the scheme float and of the one algorithm that reaches it, which has no steps and is not run. */
+/* Name of the scheme float and of its only algorithm, which has no steps and does not run. */
 #define CALM_FLOAT "float"
 
 #define CALM_NEEDS_GRAM    (1u << 0)
 #define CALM_NEEDS_ABSMAX  (1u << 1)
 #define CALM_NEEDS_SUMS    (1u << 2)
 #define CALM_NEEDS_SAMPLES (1u << 3)
-#define CALM_NEEDS_INVERSE (1u << 4)    /* of the Gram matrix, which is made once for the chain */
-#define CALM_NEEDS_CROSS   (1u << 5)    /* of the input and what it would be behind float blocks */
-#define CALM_GRAM_INVERSE  (1u << 11)   /* of the Gram matrix it reads the diagonal and that inverse alone */
+#define CALM_NEEDS_INVERSE (1u << 4)    /* inverse of the Gram matrix, made once for the chain */
+#define CALM_NEEDS_CROSS   (1u << 5)    /* products of the input with the same input after float blocks */
+#define CALM_GRAM_INVERSE  (1u << 11)   /* of the Gram matrix it reads only the diagonal and the inverse */
 #define CALM_NEEDS_DATA                                                                                                \
     (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES | CALM_NEEDS_CROSS)
 #define CALM_SETS_IN_SCALE (1u << 8)
-#define CALM_SETS_BIAS     (1u << 10)   /* needs the inputs' sum, and of quantized ones kept rows; only where a linear
-                                         * has a bias */
-#define CALM_FITS_INPUT    (1u << 9)    /* to the input as it is then: no transform may follow */
+#define CALM_SETS_BIAS     (1u << 10)   /* only if a linear has a bias; needs the sum of the inputs, and kept rows of
+                                         * quantized inputs */
+#define CALM_FITS_INPUT    (1u << 9)    /* fits weights to the current input: no transform may follow */
 
-/* Rows per input that a fit by the cross products needs. */
+/* Least rows per input for a fit by cross products. */
 #define CALM_CROSS_ROWS_PER_INPUT ((size_t)16)
 
-/* Preset name, or the chain as canonical text for one written by hand. */
+/* Preset name, or the canonical text of a chain that is not a preset. */
 const char *calm_algorithm_name(const calm_algorithm *algorithm);
 
 /* The chain with every option and each part's revision: enters the candidate's key.
@@ -61,12 +61,12 @@ const char *calm_algorithm_canonical(const calm_algorithm *algorithm);
 /* Is it one of presets.def, by its name or written out? */
 bool calm_algorithm_is_preset(const calm_algorithm *algorithm);
 
-/* Do both take the same steps, with the same options, on jobs of a kind?  Then their results are the same bits.
- * `absorbs`: the job can absorb input scales; else transforms that set such scales are left out.  `biased`: a linear
- * of it has a bias; else refits that correct biases are left out. */
+/* Do both take the same steps, with the same options, on jobs of a kind, so that their results are the same bits?
+ * `absorbs`: the job can absorb input scales; if not, transforms that set such scales are left out.  `biased`: a linear
+ * of the job has a bias; if not, refits that correct biases are left out. */
 bool calm_algorithm_agrees(const calm_algorithm *a, const calm_algorithm *b, bool absorbs, bool biased);
 
-/* What it needs of a job at this scheme, `biased` as above: CALM_NEEDS_* bits. */
+/* CALM_NEEDS_* bits of the statistics that it needs of a job at this scheme; `biased` as above. */
 unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme *scheme, bool biased);
 
 /* CALM_NEEDS_* and CALM_SETS_* bits of all parts together. */
@@ -75,25 +75,24 @@ unsigned calm_algorithm_caps(const calm_algorithm *algorithm);
 /* Does a transform of it set input scales, which move outliers of the input into the weights? */
 bool calm_algorithm_smooths(const calm_algorithm *algorithm);
 
-/* How many products of weights and Gram matrix, 2 O I^2 operations each, it takes about. */
+/* Its work, about, in products of weights and Gram matrix: 2 O I^2 operations each. */
 double calm_algorithm_products(const calm_algorithm *algorithm);
 
-/* How many factors of H^-1 its parts make besides the one that candidates of a job share: one for each new order of the
- * columns. */
+/* The number of factors of H^-1 that its parts make in addition to the shared factor of the job: one for each new order
+ * of the columns. */
 double calm_algorithm_factors(const calm_algorithm *algorithm);
 
-/* Can the algorithm quantize to this scheme?  CALM_EUNSUPPORTED, naming algorithm, part, scheme and why, when it
- * cannot. */
+/* Can the algorithm quantize to this scheme?  CALM_EUNSUPPORTED if not, with algorithm, part, scheme and reason. */
 calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme);
 
-/* Damping of H in those parts that read it so, the first of them; 0: none does. */
+/* Damping of H in the first part that reads a damped H; 0: no part does. */
 double calm_algorithm_damping(const calm_algorithm *algorithm);
 
-/* Damping of the factor of the job's H^-1, its columns by falling diagonal, that its rounding reads; 0: of none, or of
- * an H that its transforms have changed. */
+/* Damping of the factor of the job's H^-1, with columns by falling diagonal, that its rounding reads; 0: it reads no
+ * factor, or the factor of an H that its transforms have changed. */
 double calm_algorithm_factor(const calm_algorithm *algorithm);
 
-/* What it leaves in ctx->out, and the most that it holds of ctx->scratch, its workers together. */
+/* Bytes that it leaves in ctx->out, and the most bytes that it holds of ctx->scratch, all its workers together. */
 size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape);
 size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape);
 

@@ -1,4 +1,4 @@
-/* A parsed algorithm: what chain.c makes and run.c executes. */
+/* A parsed algorithm: chain.c makes it from text, run_chain.c executes it. */
 #ifndef CALM_ALGORITHMS_CHAIN_H
 #define CALM_ALGORITHMS_CHAIN_H
 

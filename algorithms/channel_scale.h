@@ -1,4 +1,4 @@
-/* Channel scales: what transforms that rescale the input have in common. */
+/* Channel scales: code that the transforms which rescale inputs (smooth, awq) share. */
 #ifndef CALM_ALGORITHMS_CHANNEL_SCALE_H
 #define CALM_ALGORITHMS_CHANNEL_SCALE_H
 

@@ -1,4 +1,4 @@
-/* Steps of roundings and refits that other parts repeat. */
+/* GPTQ rounding and the mkq refit as functions, for parts that repeat them (restarts). */
 #ifndef CALM_ALGORITHMS_DESCENT_H
 #define CALM_ALGORITHMS_DESCENT_H
 

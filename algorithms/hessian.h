@@ -1,4 +1,4 @@
-/* H = X^T X / N of a job, made once for all chains that quantize it, and one factor of its damped inverse. */
+/* H = X^T X / N of a job, computed once for all chains that quantize the job, and one factor of its damped inverse. */
 #ifndef CALM_ALGORITHMS_HESSIAN_H
 #define CALM_ALGORITHMS_HESSIAN_H
 

@@ -1,4 +1,5 @@
-/* Weights fitted to the input that they will get: what actfit and asym have in common. */
+/* Least-squares fit of weights to the input that they will get, quantized or from quantized blocks: shared by actfit
+ * and asym. */
 #ifndef CALM_ALGORITHMS_INPUT_FIT_H
 #define CALM_ALGORITHMS_INPUT_FIT_H
 

@@ -1,4 +1,5 @@
-/* The inverse of a job's H as the parts of a chain read it: its diagonal the grid, its factor in an order GPTQ. */
+/* The inverse of a job's H for the parts of a chain: grids read its diagonal, GPTQ reads its factor in a column order.
+ * */
 #ifndef CALM_ALGORITHMS_INVERSE_H
 #define CALM_ALGORITHMS_INVERSE_H
 

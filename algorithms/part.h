@@ -23,15 +23,15 @@
 
 /* H^-1, H damped, for a chain with a part of CALM_NEEDS_INVERSE (inverse.h). */
 typedef struct calm_inverse {
-    double damp;      /* of what is here, as a share of the mean of diag H; 0: nothing yet              */
-    double *u;        /* [I, I] upper triangle: the inverse's factor in the last order that was asked    */
-    double *left;     /* [I] 1 / [H^-1]_jj: what an error counts when all later columns make up for it   */
-    double asked;     /* damping that u was asked with, before it was doubled; 0: u is nothing          */
+    double damp;      /* damping of u and left, as a share of the mean of diag H; 0: both are empty     */
+    double *u;        /* [I, I] upper triangle: the inverse's factor in the last requested column order  */
+    double *left;     /* [I] 1 / [H^-1]_jj: weight of an error that all later columns compensate         */
+    double asked;     /* requested damping of u, before it was doubled; 0: u is empty                   */
     size_t *order;    /* [I] position -> column, of u                                                   */
     bool first;       /* left was made of this u, not of one in another order                           */
 } calm_inverse;
 
-/* What a chain works on: the job as its transforms have changed it.  All memory is scratch. */
+/* The job of a chain, as its transforms have changed it.  All memory is scratch. */
 typedef struct calm_problem {
     const calm_job *job;
     size_t out, in, group, n_groups;    /* O, I, columns per group, G                                      */
@@ -42,31 +42,31 @@ typedef struct calm_problem {
                                          * calm_inverse_factor alone would read it: */
     const double *gram;                 /* [I, I] then X^T X, NULL when no input was seen                  */
     double *h_diag;                     /* [I] the diagonal of H, >= 0; NULL: no part needs H               */
-    const calm_hessian *shared;         /* h is that of the job, which other chains read, too; NULL: the chain's own */
+    const calm_hessian *shared;         /* h is the job's, which other chains also read; NULL: the chain's own */
     float *in_scale;                    /* [I] > 0; NULL = ones                                             */
-    float global;                       /* that the job's scales are multiples of (grid.h); 0: none        */
+    float global;                       /* the job's scales are multiples of this (grid.h); 0: none        */
     float act_global;                   /* the same for scales of activations (act_levels.h), or their one scale
                                          * (act_static.h)                                                  */
     calm_inverse *inverse;              /* NULL unless a part needs it                                     */
-    const calm_inverse *common;         /* of the job, to be read alone; NULL: none                        */
-    const struct calm_part *grid;       /* of the chain, from the transforms on                            */
+    const calm_inverse *common;         /* the job's, read-only; NULL: none                                */
+    const struct calm_part *grid;       /* the chain's grid part, set after the transforms                 */
     const void *grid_opts;
 } calm_problem;
 
-/* One group of weights whose grid is wanted. */
+/* One group of weights, as the input of a grid part. */
 typedef struct calm_group {
     const calm_problem *problem;
     size_t row, index;    /* of O and of G */
     const double *w;      /* [n] weights, as corrected so far   */
     const double *h;      /* [n] diagonal of H, or NULL          */
-    const double *left;   /* [n] 1 / [H^-1]_jj where the rounding makes up for errors, else NULL */
+    const double *left;   /* [n] 1 / [H^-1]_jj if the rounding compensates errors, else NULL */
     size_t n;
 } calm_group;
 
-/* What a part takes of ctx->scratch. */
+/* Bytes that a part takes of ctx->scratch. */
 typedef struct calm_part_memory {
     size_t kept;    /* until the chain ends                                          */
-    size_t most;    /* besides, while the part runs: all its workers together        */
+    size_t most;    /* in addition, while the part runs: all its workers together    */
 } calm_part_memory;
 
 typedef enum calm_part_kind {
@@ -98,17 +98,17 @@ typedef struct calm_part {
     calm_part_kind kind;                   /* tags `run`                                                         */
     unsigned caps;                         /* CALM_NEEDS_* and CALM_SETS_*; without any, and no transform, it
                                             * leaves the problem's w as it is                                    */
-    double products;                       /* with default options its work is that of this many products W H of
-                                            * weights and Gram matrix in double, about; one in float32 counts
-                                            * half; 0: small next to one                                          */
-    double factors;                        /* factors of H^-1 that it makes by itself, with default options        */
+    double products;                       /* work with default options, in products W H of weights and Gram matrix
+                                            * in double, about; a product in float32 counts half; 0: much less than
+                                            * one                                                                 */
+    double factors;                        /* factors of H^-1 that the part makes itself, with default options    */
     size_t opts_size;
     const calm_option *opts;               /* NULL: takes none                                                   */
     calm_status (*check)(calm_ctx *ctx, const void *opts);    /* options that exclude each other; may be NULL    */
-    const char *(*refuses)(const calm_scheme *scheme);        /* why a scheme other than float is out of reach, or
-                                                               * NULL for one that is not; NULL: reaches them all */
-    double (*factor)(const void *opts);    /* damping of the one factor that it reads, in the order of falling diag H;
-                                            * 0: it reads others; NULL: others, or none                           */
+    const char *(*refuses)(const calm_scheme *scheme);        /* the reason why the part does not support a scheme, or
+                                                               * NULL if it does; no function: supports all       */
+    double (*factor)(const void *opts);    /* damping of the factor that it reads, in the order of falling diag H; 0:
+                                            * it reads other factors; no function: others, or none                */
     calm_part_memory (*memory)(const calm_job_shape *shape, const void *opts);    /* NULL: it takes none         */
     union {
         /* Change w, h, h_diag and in_scale of the problem.  One that sets in_scale runs only where the job
@@ -141,13 +141,13 @@ const char *calm_part_kind_name(calm_part_kind kind);
 size_t calm_shape_chunks(const calm_job_shape *shape);
 size_t calm_shape_workers(const calm_job_shape *shape);
 
-/* Weights that grids are found of together: of a super-block, or of a block of rows. */
+/* Number of weights whose grids are found together: those of a super-block, or of a block of rows. */
 size_t calm_shape_together(const calm_job_shape *shape);
 
 /* Multiply the channels of w by s [I] (> 0), divide H accordingly, forget its inverse, and multiply in_scale by s. */
 calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float *s);
 
-/* What that keeps of ctx->scratch, the first time. */
+/* Bytes that calm_problem_scale keeps of ctx->scratch, the first time. */
 size_t calm_problem_scale_bytes(size_t in);
 
 /* First column and number of columns of group g. */
@@ -165,7 +165,7 @@ calm_status calm_problem_nearest(calm_ctx *ctx, const calm_problem *problem, cal
 calm_status calm_problem_chunk_nearest(calm_ctx *ctx, const calm_problem *problem, size_t chunk, const float *w,
                                        calm_qjob *qjob);
 
-/* What any of them holds of ctx->scratch at most, all workers together. */
+/* The most bytes that any of these three holds of ctx->scratch, all workers together. */
 size_t calm_problem_nearest_scratch_bytes(const calm_job_shape *shape);
 
 /* H + damp mean(diag H) I [I, I], both triangles, until the next call: problem->h with another diagonal. */
@@ -186,14 +186,15 @@ size_t calm_problem_super(const calm_problem *problem, size_t g);
 /* The grid, or CALM_ENUMERIC naming row and group when its scale left the storable range. */
 calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid grid, calm_grid *out);
 
-/* Where scales are multiples of one number for the whole job: CALM_ENUMERIC naming the row and group of the largest
- * weight when next to it more than half of the groups would become zero, those left out that would be in any scheme. */
+/* For schemes whose scales are multiples of one number for the whole job.  CALM_ENUMERIC, with the row and group of the
+ * largest weight: because of this weight more than half of the groups become zero (without those that are zero in any
+ * scheme). */
 calm_status calm_problem_check_global(calm_ctx *ctx, const calm_problem *problem);
 
 /* Put a grid into a job's arrays. */
 void calm_qjob_set_grid(calm_qjob *qjob, size_t row, size_t g, calm_grid grid);
 
-/* Chunks of the job's rows: CALM_ROW_CHUNK of them, or where rows share scales those that do. */
+/* Number of chunks of the job's rows: CALM_ROW_CHUNK rows each, or the rows that share scales. */
 size_t calm_problem_chunks(const calm_problem *problem);
 
 /* The first row of chunk `index`, and how many it has. */

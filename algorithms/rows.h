@@ -1,17 +1,17 @@
-/* Rows under refit: a chunk of rows with the quadratic loss that their codes and scales descend on.
+/* A chunk of weight rows, and the quadratic loss that refits minimise over the codes and scales of these rows.
  *
  *   loss = (w - s q) H (w - s q)^T  per row,  q = code - zero, or the level of a code,  H damped
  *
- * Products with H are of float32, everything else is in double.  What they multiply are errors and codes: rounding
- * changes a gradient by some 1e-7 of its terms, where a code moves by what is half a step of its scale.  W H alone is
- * multiplied in double: the normal equations take the product of large numbers and leave small ones.  H and errors are
- * multiplied by powers of two before, so that no number is out of float32's range.
+ * Products with H are in float32, everything else is in double.  Float32 is enough because these products multiply
+ * errors and codes: it changes a gradient by some 1e-7 of its terms, and a code moves only by half a step of its scale.
+ * Only W H is in double, because the normal equations subtract large numbers and leave small ones.  H and errors are
+ * first multiplied by powers of two, so that no number leaves float32's range.
  *
  * `scales` (rows_scales.c) and `sweep` (rows.c) are the two moves; each lowers the loss of every row or leaves the row
- * alone.  Where the scheme has minima, those of the qjob are as w has them, and `scales` moves both.
+ * alone.  If the scheme has minima, w has the qjob's minima subtracted, and `scales` moves scales and minima.
  *
- * Rows that share their scales (`shared`) are a separate chunk and have one solution: the normal equations of all
- * together, and one loss, whose parts in `loss` and `before` mean something in their sum alone. */
+ * Rows that share their scales (`shared`) are a separate chunk with one solution: the normal equations of all rows
+ * together, and one loss, the sum of the rows' parts in `loss` and `before`. */
 #ifndef CALM_ALGORITHMS_ROWS_H
 #define CALM_ALGORITHMS_ROWS_H
 
@@ -44,7 +44,7 @@ typedef struct calm_rows {
     double *ones_ones;        /* [G, G] 1_g H 1_g'^T, likewise                           */
 } calm_rows;
 
-/* What a part does to a chunk of rows; they are stored afterwards. */
+/* The work of a part on a chunk of rows; calm_rows_each then stores the rows. */
 typedef calm_status calm_rows_fn(calm_ctx *ctx, calm_rows *rows, const void *opts);
 
 /* Run fn over all rows of the job in chunks of `chunk` rows, or of those that share scales, under H with `damp` times
@@ -58,25 +58,25 @@ size_t calm_rows_unknowns(int family, size_t n_groups);
 /* Rows per chunk: fewer when there are many groups, whose normal equations take U^2 cells a row. */
 size_t calm_rows_chunk(int family, size_t n_groups);
 
-/* What `scales` needs besides: W H, and memory for normal equations, from ctx->scratch.  Before the first of them.
- * wh [O, I], NULL or of the whole job: with `known` W H is read there, else written there. */
+/* Prepare calm_rows_scales, before its first call: W H, and memory for normal equations, from ctx->scratch.  wh [O, I]
+ * is NULL, or W H of the whole job: read if `known`, else written. */
 calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool known);
 
-/* What that takes for n rows of a job of this shape. */
+/* Bytes that calm_rows_begin_scales takes for n rows of a job of this shape. */
 size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
 
-/* What calm_rows_each takes of ctx->scratch for n rows of a job of this shape. */
+/* Bytes that calm_rows_each takes of ctx->scratch for n rows of a job of this shape. */
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
 
-/* Of a refit that does both in chunks of calm_rows_chunk rows, after damping H. */
+/* Memory of a refit that uses scales and sweeps in chunks of calm_rows_chunk rows, after damping H. */
 calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts);
 
 /* Least-squares scales for the codes, and minima with them, kept for each row if they lower its loss; sets `before` and
  * `loss`. */
 void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
 
-/* One sweep of cyclic coordinate descent over the codes; lowers `loss` by what each change gains.  With `zeros` those
- * of groups of at most CALM_SWEEP_BLOCK columns move by one where that gains more. */
+/* One sweep of cyclic coordinate descent over the codes; each change lowers `loss` by its gain.  With `zeros`, zero
+ * points of groups of at most CALM_SWEEP_BLOCK columns also move by one if this gains more. */
 void calm_rows_sweep(calm_rows *rows, bool zeros);
 
 /* (rows_panel.c) rows->panel [n, I - from] = rows start .. start + n - 1 of H, n <= CALM_SWEEP_BLOCK, from column

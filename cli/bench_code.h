@@ -1,4 +1,4 @@
-/* calm bench code: the rate and the gain of coded exponents (ptq/quant/exponent_code.h). */
+/* calm bench code: speed and compression of the lossless exponent code (ptq/quant/exponent_code.h). */
 #ifndef CALM_CLI_BENCH_CODE_H
 #define CALM_CLI_BENCH_CODE_H
 

@@ -1,4 +1,4 @@
-/* calm bench kernels: the rate of products of whole numbers, by shape. */
+/* calm bench kernels: the speed of integer matrix products, by shape. */
 #ifndef CALM_CLI_BENCH_KERNELS_H
 #define CALM_CLI_BENCH_KERNELS_H
 

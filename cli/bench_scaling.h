@@ -1,4 +1,4 @@
-/* calm bench scaling: what more threads gain on work of one size. */
+/* calm bench scaling: the speed-up by more threads on work of a fixed size. */
 #ifndef CALM_CLI_BENCH_SCALING_H
 #define CALM_CLI_BENCH_SCALING_H
 

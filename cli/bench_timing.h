@@ -1,4 +1,4 @@
-/* What calm bench times: items that take turns, as calm_timing has it, and how they are printed. */
+/* The measurements of calm bench: items that are timed in turns (timing.h), and the output of their times. */
 #ifndef CALM_CLI_BENCH_TIMING_H
 #define CALM_CLI_BENCH_TIMING_H
 

@@ -1,4 +1,4 @@
-/* Interruption: what a run that is ended by Ctrl-C or a batch system says. */
+/* Interruption: when Ctrl-C or a batch system ends a run, it says how to continue the run. */
 #ifndef CALM_CLI_INTERRUPT_H
 #define CALM_CLI_INTERRUPT_H
 

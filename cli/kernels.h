@@ -1,5 +1,5 @@
-/* Kernels: which of OpenBLAS's kernel families computes - the one that is asked for, so that two machines compute the
- * same bytes, else OpenBLAS's own choice, or a better one where it does not know the CPU. */
+/* Chooses the kernel family of OpenBLAS: the requested one, so that two machines compute the same bytes; else
+ * OpenBLAS's own choice, or a better one if OpenBLAS does not know the CPU. */
 #ifndef CALM_CLI_KERNELS_H
 #define CALM_CLI_KERNELS_H
 

@@ -1,4 +1,4 @@
-/* oneDNN's float32 product, for comparison: its library is looked for when the program runs; nothing else needs it. */
+/* oneDNN's float32 matrix product, for comparison in calm bench; the library is optional and loaded at run time. */
 #ifndef CALM_CLI_ONEDNN_H
 #define CALM_CLI_ONEDNN_H
 

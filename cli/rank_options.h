@@ -1,4 +1,5 @@
-/* Ranks: a command that mpirun or srun started several times.  Rank 0 is the command, the others help it silently. */
+/* Ranks: runs a command that mpirun or srun started several times.  Rank 0 prints and writes results, the others
+ * compute without output. */
 #ifndef CALM_CLI_RANKS_H
 #define CALM_CLI_RANKS_H
 

@@ -1,4 +1,4 @@
-/* Stacks: the program under a small `ulimit -s`. */
+/* Stacks: keeps the program working under a small `ulimit -s`. */
 #ifndef CALM_CLI_STACK_H
 #define CALM_CLI_STACK_H
 

@@ -1,4 +1,4 @@
-/* Timings by MLPerf's habits: enough runs, the median, and no figure where runs disagree. */
+/* Timing as in MLPerf: enough runs, their median, and no figure if the runs disagree. */
 #ifndef CALM_CLI_TIMING_H
 #define CALM_CLI_TIMING_H
 

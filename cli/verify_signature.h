@@ -1,4 +1,4 @@
-/* calm verify --signature: is a model folder as its signer left it? */
+/* calm verify --signature: compares a model folder with its signature. */
 #ifndef CALM_CLI_VERIFY_SIGNATURE_H
 #define CALM_CLI_VERIFY_SIGNATURE_H
 

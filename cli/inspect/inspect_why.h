@@ -1,4 +1,4 @@
-/* Why a unit has what it has, in words. */
+/* Explains in words why a unit has its candidate. */
 #ifndef CALM_CLI_INSPECT_INSPECT_WHY_H
 #define CALM_CLI_INSPECT_INSPECT_WHY_H
 

@@ -1,4 +1,4 @@
-/* The context as calm.h hands it out: arenas, account and its own events. */
+/* The context behind calm.h: arenas, memory account and events. */
 #ifndef CALM_API_LIBRARY_H
 #define CALM_API_LIBRARY_H
 

@@ -1,4 +1,4 @@
-/* The largest of many sizes: how many bytes the tasks that run at once hold at most. */
+/* Sums the largest of many sizes: the most bytes that tasks hold which run at the same time. */
 #ifndef CALM_BASE_LARGEST_H
 #define CALM_BASE_LARGEST_H
 

@@ -1,5 +1,5 @@
-/* Memory: an account of what the arenas of a context and its workers hold, with a limit, and what the system says of
- * the process.
+/* Memory accounting: the bytes that the arenas of a context and its workers hold, with a limit, and the system's
+ * figures for the process.
  *
  * Arenas are nearly all of a run's memory: an allocation that would pass the limit fails like one that the system
  * refuses. */

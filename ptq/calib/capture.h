@@ -1,5 +1,5 @@
-/* Capture: a sublayer or an expert over the calibration windows - what its jobs' inputs look like, and the float
- * outputs that candidates are scored against.
+/* Capture: runs a sublayer or an expert over the calibration windows, and collects statistics of its jobs' inputs and
+ * the float outputs that candidates are scored against.
  *
  *   N calibration rows, without those of windows that are held out   I inputs of a job   D hidden size
  *   n rows of the scoring windows (the first ones, or the beginning of each)

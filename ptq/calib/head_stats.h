@@ -1,4 +1,4 @@
-/* What the head reads: the float model's rows behind the final norm. */
+/* Statistics of the head's input: the float model's rows after the final norm. */
 #ifndef CALM_CALIB_HEAD_STATS_H
 #define CALM_CALIB_HEAD_STATS_H
 

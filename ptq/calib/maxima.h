@@ -1,5 +1,5 @@
-/* What the maxima of a hook point mean, from its stored statistics alone ("Measuring Maximum Activations", 2605.15572):
- * what one large value costs a tensor in INT8, and how the maximum depends on how much text was read. */
+/* Figures derived from the stored maxima of a hook point ("Measuring Maximum Activations", 2605.15572): the INT8 error
+ * that one large value causes, and how the maximum depends on the amount of text. */
 #ifndef CALM_CALIB_MAXIMA_H
 #define CALM_CALIB_MAXIMA_H
 

@@ -1,4 +1,4 @@
-/* Check: will engines take a quantized checkpoint, and read the weights that are meant?
+/* calm check: finds what engines would refuse or read with other values in a quantized checkpoint.
  *
  * A directory (compressed-tensors, GPTQ, AWQ, MLX; calm's or not) or a GGUF file is read as engines read it; what they
  * would fail on, or read otherwise, is a finding of a rule (rules.def).  Nothing of a checkpoint is trusted.  Tensors

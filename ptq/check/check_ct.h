@@ -1,4 +1,4 @@
-/* The compressed-tensors entry as the check has read it: what could be understood of each group. */
+/* The compressed-tensors entry of config.json as the check has parsed it, group by group. */
 #ifndef CALM_CHECK_CHECK_CT_H
 #define CALM_CHECK_CHECK_CT_H
 

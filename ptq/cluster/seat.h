@@ -1,4 +1,4 @@
-/* Seats: where the ranks of a run are, machines and the cores that they may use, and what is wrong with it. */
+/* Seats: the machine of each rank and the cores that it may use, and warnings about a bad placement. */
 #ifndef CALM_CLUSTER_SEAT_H
 #define CALM_CLUSTER_SEAT_H
 

@@ -1,5 +1,5 @@
-/* What carries bytes between the ranks of a run: functions that one file per library fills in.  Nothing outside
- * transport_mpi.c knows MPI.
+/* Transport of bytes between the ranks of a run: a table of functions, which one file per library fills in.  Nothing
+ * outside transport_mpi.c knows MPI.
  *
  * broadcast and gather are collective: every rank calls them in the same order, from one thread at a time. */
 #ifndef CALM_CLUSTER_TRANSPORT_H

@@ -1,4 +1,4 @@
-/* Chats through the chat template of their model, as apply_chat_template of transformers writes them: the template of
+/* Renders chats with the chat template of their model, as apply_chat_template of transformers does: the template of
  * chat_template.jinja, chat_template.json, tokenizer_config.json or a GGUF file, of named ones "tool_use" for chats
  * with tools; variables: messages, tools, documents, the members of chat_template_kwargs, special tokens,
  * add_generation_prompt. */

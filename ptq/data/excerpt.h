@@ -1,4 +1,4 @@
-/* Excerpts: the text of some tokens, as people read it. */
+/* Excerpts: readable text of a few tokens, for reports. */
 #ifndef CALM_DATA_EXCERPT_H
 #define CALM_DATA_EXCERPT_H
 

@@ -1,5 +1,5 @@
-/* Bytes of a file of texts before they are read: formats that are not text, the byte order mark, lone surrogates, ends
- * of lines, and whether the bytes are JSON. */
+/* Checks the bytes of a text file before it is parsed: formats that are not text, the byte order mark, lone surrogates,
+ * ends of lines, and whether the bytes are JSON. */
 #ifndef CALM_DATA_RAW_TEXT_H
 #define CALM_DATA_RAW_TEXT_H
 

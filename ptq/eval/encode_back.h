@@ -1,4 +1,5 @@
-/* Backward pass of sentence embeddings: how far one is from the reference's, and its gradient by the hidden rows.
+/* Backward pass of sentence embeddings: the loss against the reference's embedding, and its gradient with respect to
+ * the hidden rows.
  *
  *   q   embedding of a sentence (ptq/model/pooling.h)  f   the same of the reference
  *   L   1 - q . f / (|q| |f|)                          dL/dq = (cos q / |q| - f / |f|) / |q|

@@ -1,5 +1,5 @@
-/* Random vectors with the covariance that the KL divergence has as its second derivative, taken back to the rows that a
- * head reads.
+/* Random vectors whose covariance is the Hessian of the KL divergence, propagated back through the head to the rows
+ * that it reads.
  *
  * Of p = softmax of a row's logits KL(p || softmax(logits + e)) is 1/2 e^T F e + O(e^3), F = diag(p) - p p^T.  With
  * independent signs s over the vocabulary v = sqrt(p) s - p (sqrt(p) . s) has E[v v^T] = F, so (v . e)^2 is 2 KL in the

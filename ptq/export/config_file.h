@@ -1,5 +1,5 @@
-/* config.json of a checkpoint that is written: the float model's text, every byte as it was, but for what the files
- * change.
+/* Writes config.json of a checkpoint: a copy of the float model's file, byte for byte, except for entries that the new
+ * files change.
  *
  *   the entry of the quantization    added before the closing brace
  *   tie_word_embeddings              false where the files hold a separate head */

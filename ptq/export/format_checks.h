@@ -1,4 +1,4 @@
-/* What several formats refuse alike, before anything is written; each message begins with the format's name. */
+/* Checks that several export formats share, before anything is written; each message begins with the format's name. */
 #ifndef CALM_EXPORT_FORMAT_CHECKS_H
 #define CALM_EXPORT_FORMAT_CHECKS_H
 

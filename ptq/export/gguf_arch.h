@@ -1,4 +1,4 @@
-/* A model's architecture as keys of a GGUF file, and what llama.cpp computes otherwise. */
+/* Writes a model's architecture as keys of a GGUF file, and names what llama.cpp computes differently. */
 #ifndef CALM_EXPORT_GGUF_ARCH_H
 #define CALM_EXPORT_GGUF_ARCH_H
 

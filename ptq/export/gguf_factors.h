@@ -1,4 +1,4 @@
-/* rope_freqs.weight of a GGUF file: what angles of the rotary embedding are divided by.
+/* rope_freqs.weight of a GGUF file: the factors by which the angles of the rotary embedding are divided.
  *
  * Source: llama.cpp's convert_hf_to_gguf.py (LlamaModel and Gemma4Model.generate_extra_tensors). */
 #ifndef CALM_EXPORT_GGUF_FACTORS_H

@@ -1,4 +1,4 @@
-/* What llama.cpp's code of an architecture cannot compute of a model. */
+/* Finds what llama.cpp's code of an architecture cannot compute in a model. */
 #ifndef CALM_EXPORT_GGUF_LACKS_H
 #define CALM_EXPORT_GGUF_LACKS_H
 

@@ -1,4 +1,4 @@
-/* Tables: embedding and head, which stand outside the blocks, quantized as they are written.
+/* Quantizes the tables (embedding and head, outside the blocks) while they are written.
  *
  * Rows of a table do not depend on each other and nothing chooses between ways to round them, so that they are no
  * jobs of the pool: the exporter asks for rows, some at a time, and the code that gives the plan quantizes them.  A

@@ -1,5 +1,5 @@
-/* Rotate: a float model as another with the same function whose activations have no outlier channels (QuaRot, arXiv
- * 2404.00456; SpinQuant, 2405.16406).
+/* Rotate: writes a float model as another model with the same function whose activations have no outlier channels
+ * (QuaRot, arXiv 2404.00456; SpinQuant, 2405.16406).
  *
  *   R1   of the residual stream: what reads it, W diag(norm) Q, and what adds to it, Q^T W; the norms become ones
  *   R2   of each key head, between v and o: rows of v, columns of o

@@ -1,4 +1,4 @@
-/* How fast this machine takes the steps of learning, measured on a block of the model. */
+/* Measures on a block of the model how fast this machine computes a step of learning. */
 #ifndef CALM_FORECAST_FORECAST_IMPL_H
 #define CALM_FORECAST_FORECAST_IMPL_H
 

@@ -1,4 +1,4 @@
-/* Requests with repetitions after passing failures, and the transfer of one file from the hub into the cache. */
+/* Repeats requests after temporary failures, and downloads one file from the hub into the cache. */
 #ifndef CALM_HUB_FETCH_H
 #define CALM_HUB_FETCH_H
 

@@ -1,4 +1,4 @@
-/* Models by their name on the Hugging Face hub: found in its cache, fetched into it. */
+/* Finds models of the Hugging Face hub in its cache by their names, and downloads them into the cache. */
 #ifndef CALM_HUB_HUB_H
 #define CALM_HUB_HUB_H
 

@@ -1,4 +1,4 @@
-/* Does the hub answer? */
+/* Asks whether the hub answers. */
 #ifndef CALM_HUB_REACH_H
 #define CALM_HUB_REACH_H
 

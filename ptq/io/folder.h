@@ -1,4 +1,4 @@
-/* Files below a directory, by name: what a push sends and a signature covers; and whether they are a model. */
+/* Lists the files below a directory by name, for a push or a signature, and says whether they are a model. */
 #ifndef CALM_IO_FOLDER_H
 #define CALM_IO_FOLDER_H
 

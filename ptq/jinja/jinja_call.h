@@ -1,4 +1,4 @@
-/* Calls: arguments of the tables' functions, operators, and the tables themselves. */
+/* Function calls in a template: arguments, operators, and the tables of filters, tests and methods. */
 #ifndef CALM_JINJA_CALL_H
 #define CALM_JINJA_CALL_H
 

@@ -1,4 +1,4 @@
-/* Expressions evaluated. */
+/* Evaluates the expressions of a template. */
 #ifndef CALM_JINJA_EVAL_H
 #define CALM_JINJA_EVAL_H
 

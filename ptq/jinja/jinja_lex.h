@@ -1,4 +1,4 @@
-/* Tokens of a template. */
+/* Lexer: a template's text to tokens. */
 #ifndef CALM_JINJA_LEX_H
 #define CALM_JINJA_LEX_H
 

@@ -1,4 +1,4 @@
-/* Tokens to a tree. */
+/* Parser: a template's tokens to a syntax tree. */
 #ifndef CALM_JINJA_PARSE_H
 #define CALM_JINJA_PARSE_H
 

@@ -1,4 +1,4 @@
-/* Values as text. */
+/* Prints values of a template as text, as Python's str() and the filter tojson do. */
 #ifndef CALM_JINJA_PRINT_H
 #define CALM_JINJA_PRINT_H
 

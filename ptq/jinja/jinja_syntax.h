@@ -1,4 +1,4 @@
-/* A template as a tree. */
+/* The syntax tree of a template. */
 #ifndef CALM_JINJA_SYNTAX_H
 #define CALM_JINJA_SYNTAX_H
 

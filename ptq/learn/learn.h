@@ -1,4 +1,4 @@
-/* Learning: what gradients add to the result of a run.
+/* Learning: improves the result of a run by gradients.
  *
  * Blocks are learned one by one to give the float block's output, or scales and norms of the whole model are tuned on
  * the divergence from its predictions.  The guard judges the result. */

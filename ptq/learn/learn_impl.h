@@ -1,4 +1,4 @@
-/* Learning on from the result of a run: one block as it is learned, what the store keeps, the judgement.  Only
+/* Private parts of learning: one block while it is learned, its rows in the store, and the guard's judgement.  Only
  * files of this folder and their tests include it. */
 #ifndef CALM_LEARN_LEARN_IMPL_H
 #define CALM_LEARN_LEARN_IMPL_H

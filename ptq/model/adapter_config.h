@@ -1,4 +1,4 @@
-/* adapter_config.json: what a LoRA adapter says of itself, checked. */
+/* adapter_config.json: the settings of a LoRA adapter, parsed and checked. */
 #ifndef CALM_MODEL_ADAPTER_CONFIG_H
 #define CALM_MODEL_ADAPTER_CONFIG_H
 

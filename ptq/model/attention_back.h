@@ -1,4 +1,4 @@
-/* Attention of one window in both directions. */
+/* Forward and backward pass of attention over one window. */
 #ifndef CALM_MODEL_ATTENTION_BACK_H
 #define CALM_MODEL_ATTENTION_BACK_H
 

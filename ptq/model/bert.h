@@ -1,4 +1,4 @@
-/* What the families around BERT have in common. */
+/* Code that the families around BERT share. */
 #ifndef CALM_MODEL_BERT_H
 #define CALM_MODEL_BERT_H
 

@@ -1,4 +1,5 @@
-/* One window forward and backward through a block, for its time alone: room for the results, and operations. */
+/* Forward and backward pass of one window through a block, to time it: buffers for the results, and the number of
+ * operations. */
 #ifndef CALM_MODEL_BLOCK_PASS_H
 #define CALM_MODEL_BLOCK_PASS_H
 

@@ -1,4 +1,4 @@
-/* What the Gemma families have in common. */
+/* Code that the Gemma families share. */
 #ifndef CALM_MODEL_GEMMA_H
 #define CALM_MODEL_GEMMA_H
 

@@ -1,4 +1,4 @@
-/* Matrices of a GGUF file as codes in memory, as linears of texts that grow are kept (row_linear.h). */
+/* Loads matrices of a GGUF file as codes in memory, for text generation (row_linear.h). */
 #ifndef CALM_MODEL_GGUF_CODES_H
 #define CALM_MODEL_GGUF_CODES_H
 

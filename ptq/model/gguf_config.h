@@ -1,4 +1,4 @@
-/* The config.json that a GGUF file's keys and tensors amount to, for the families that calm knows. */
+/* Makes a config.json from a GGUF file's keys and tensors, for the families that calm knows. */
 #ifndef CALM_MODEL_GGUF_CONFIG_H
 #define CALM_MODEL_GGUF_CONFIG_H
 

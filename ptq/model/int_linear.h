@@ -1,4 +1,4 @@
-/* Linears that are computed as products of whole numbers (ptq/tensor/int_product.h) instead of simulated in float.
+/* Linears that are computed in integer arithmetic (ptq/tensor/int_product.h) instead of simulated in float.
  *
  * Codes, scales and zeros are those that the simulation multiplies out, of the input by the same operations.  With
  * x = s_x (a - z) and w = s_w (c - z') of one output and token, exact numbers, u = 2^-24, and k columns in g groups of

@@ -1,6 +1,6 @@
-/* Keys and values in a cache of 8 bits, as vLLM and SGLang keep them where kv_cache_scheme of compressed-tensors says
- * so: each is divided by its block's scale, rounded to E4M3 (beyond the ends to the ends) and multiplied by it again.
- * Keys are what attention multiplies by, behind norms and rotation. */
+/* The 8-bit cache of keys and values, as vLLM and SGLang have it if kv_cache_scheme of compressed-tensors asks for it:
+ * each is divided by its block's scale, rounded to E4M3 (beyond the ends to the ends) and multiplied by it again. Keys
+ * are what attention multiplies by, behind norms and rotation. */
 #ifndef CALM_MODEL_KV_CACHE_H
 #define CALM_MODEL_KV_CACHE_H
 

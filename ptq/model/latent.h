@@ -1,4 +1,4 @@
-/* Latent attention over one window: what of its steps both directions need.
+/* Latent attention (MLA) over one window: the steps that its forward and backward pass share.
  *
  *   a = q_a h                         [T, q_rank]; q = q_b N(a), or where there is no q_a one product of h
  *   [c | s] = kv_a h                  [T, kv_rank + rope]: the latent, and the part of the key that all heads share

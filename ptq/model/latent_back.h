@@ -1,4 +1,4 @@
-/* Latent attention of one window in both directions of learning. */
+/* Forward and backward pass of latent attention (MLA) over one window, for learning. */
 #ifndef CALM_MODEL_LATENT_BACK_H
 #define CALM_MODEL_LATENT_BACK_H
 

@@ -1,4 +1,4 @@
-/* Tensors that no sublayer has: of streams (streams.h), and of what follows the sublayers (tail.h).
+/* Tensors of a block that belong to no sublayer: those of streams (streams.h) and of the block's tail (tail.h).
  *
  * They stay float.  Published recipes of llm-compressor for Gemma 3n leave them (re:.*altup.*, re:.*laurel.*, the gate
  * and projection of per-layer inputs), engines take that, most have too few columns for a group (4 streams, 64 of the

@@ -1,4 +1,4 @@
-/* A gated or plain MLP in both directions, over the rows of a window or those of an expert. */
+/* Forward and backward pass of a gated or plain MLP, over the rows of a window or of an expert. */
 #ifndef CALM_MODEL_MLP_BACK_H
 #define CALM_MODEL_MLP_BACK_H
 

@@ -1,4 +1,4 @@
-/* The mixture of experts of a block over one window in both directions. */
+/* Forward and backward pass of a block's mixture of experts over one window. */
 #ifndef CALM_MODEL_MOE_BACK_H
 #define CALM_MODEL_MOE_BACK_H
 

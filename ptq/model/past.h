@@ -1,4 +1,5 @@
-/* Past: what the tokens before those of a span have left for them, so that a text grows without being run again.
+/* Past: the state that earlier tokens leave (keys and values, or a recurrent state), so that generation runs only new
+ * tokens.
  *
  * A block of attention keeps keys and values (of latent attention those of all heads, and the shared key).  A
  * recurrence or a convolution keeps its state (calm_kind.state), which is as large after any number of tokens. */

@@ -1,4 +1,4 @@
-/* What the Qwen families' configs have in common: blocks from max_window_layers on slide, if use_sliding_window. */
+/* Code for config.json that the Qwen families share: blocks from max_window_layers on slide, if use_sliding_window. */
 #ifndef CALM_MODEL_QWEN_H
 #define CALM_MODEL_QWEN_H
 

@@ -1,4 +1,4 @@
-/* What follows the sublayers of a block (Gemma 4): an input of each token's id, and a factor.
+/* The tail of a block, after its sublayers (Gemma 4): an input from each token's id, and a factor.
  *
  *   p = (RMSNorm(D^-1/2 C_b e) + P^1/2 E_b[id]) / 2^1/2      e what enters block 0 for the token
  *   x' = s (x + RMSNorm(projection(act(gate x) * p)))

@@ -1,4 +1,4 @@
-/* What follows the sublayers of a block (tail.h) in both directions.
+/* Forward and backward pass of the tail of a block (tail.h).
  *
  *   x' = s (x + RMSNorm(projection(act(gate x) * p)))      p of the token's id alone, so that nothing goes back to it
  *

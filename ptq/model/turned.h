@@ -1,4 +1,5 @@
-/* A matrix in a part of a stored tensor: transposed, or every second line; or every second number of a vector. */
+/* Reads a matrix from a part of a stored tensor: transposed, or every second line; or every second number of a vector.
+ * */
 #ifndef CALM_MODEL_TURNED_H
 #define CALM_MODEL_TURNED_H
 

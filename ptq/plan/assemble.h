@@ -1,5 +1,5 @@
-/* Assembly: what a plan makes of a sublayer or an expert - codes and scales per linear, and the tensors that input
- * scales are folded into.
+/* Assembly: turns a plan's candidates for a sublayer or an expert into codes and scales per linear, and folds input
+ * scales into other tensors.
  *
  *   job      its input scale s folds into
  *   qkv      the norm before attention:  weight / s

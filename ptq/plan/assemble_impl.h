@@ -1,5 +1,4 @@
-/* Assembly: what its two halves take of memory and do, each by itself.  Only files of this folder and their tests
- * include it. */
+/* Assembly: the memory and the work of its two halves.  Only files of this folder and their tests include it. */
 #ifndef CALM_PLAN_ASSEMBLE_IMPL_H
 #define CALM_PLAN_ASSEMBLE_IMPL_H
 

@@ -1,4 +1,4 @@
-/* What an engine's class of one family does otherwise than its other classes. */
+/* Exceptions of an engine for one family: what its class of that family does differently from its other classes. */
 #ifndef CALM_PLAN_ENGINE_FAMILY_H
 #define CALM_PLAN_ENGINE_FAMILY_H
 

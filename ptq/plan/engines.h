@@ -1,4 +1,5 @@
-/* Engines: what their kernels take of a format - which scheme for which linear, and which linears share a scheme.
+/* Engines: what their kernels can run in each format - which scheme for which linear, and which linears must share a
+ * scheme.
  *
  *   engine      by name; `any` asks for nothing
  *   reading     one format that it reads, with the schemes it takes in it for dense linears and for experts

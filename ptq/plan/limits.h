@@ -1,4 +1,4 @@
-/* Limits: which schemes the engine and the formats written leave to each unit (ptq/plan/engines.h).
+/* Limits: the schemes that the engine and the written formats allow for each unit (ptq/plan/engines.h).
  *
  *   takes    a unit may have a scheme when the engine takes it for each of its jobs
  *   set      units that share a scheme, because engine or format tie their jobs; such a set has what all its units may

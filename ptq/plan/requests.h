@@ -1,5 +1,5 @@
-/* Requests: what a user asks of a choice next to the rule - entries that are forbidden, units that are pinned, a budget
- * of bits, an engine - and what they leave to each unit of a pool.
+/* Requests: what a user asks of a choice in addition to the rule - forbidden entries, pinned units, a budget of bits,
+ * an engine - and the entries that remain for each unit of a pool.
  *
  * A word names entries: an algorithm ("gptq"), its chain, one at a scheme ("gptq w3a16_g128"), a pattern of any of
  * these ("mkq*"), or one candidate by its number ("#123").  A unit is named in full ("model.layers.0.qkv"), without

@@ -1,4 +1,4 @@
-/* Scores that are stored of a candidate: which metric, measured where.
+/* Stored scores of a candidate: the metric of each, and where it was measured.
  *
  *   job        the sublayer's output with this job alone quantized
  *   sublayer   the same with all jobs of the sublayer (or expert) quantized by the same entry of the pool

@@ -1,4 +1,4 @@
-/* Exponents of near-Gaussian numbers coded without loss: words of bfloat16 or float32 in about .67 or .84 of their
+/* Lossless code for the exponents of near-Gaussian numbers: words of bfloat16 or float32 in about .67 or .84 of their
  * bytes (after ZipCCL, which codes what collectives send).
  *
  *   "CALMEXP1" | u8 coded (0: words as they are) | u8 bytes of a word | u8 top | 5 bytes of 0 | u64 words

@@ -1,4 +1,4 @@
-/* Mixes: schemes as Q4_K_M, with one GGUF type for most matrices and another for some, by their places in the
+/* Mixes, such as Q4_K_M: schemes with one GGUF type for most matrices and another for some, by their places in the
  * model.  Their names are those of mixes.def behind "gguf_"; a mix has the bits, the group and the family of the type
  * that most of its matrices have. */
 #ifndef CALM_QUANT_MIX_H

@@ -1,4 +1,4 @@
-/* What calibration learned about the input that the linears of a job share.
+/* Calibration statistics of the input that the linears of a job share.
  *
  *   N rows (tokens)   I input features
  * Collected by ptq/calib/capture.c, read by algorithms/. */

@@ -1,4 +1,4 @@
-/* Scales and minima of a super-block: whole numbers times one float16 each, as ggml's k-quants have them.
+/* Scales and minima of a super-block: integers times one float16 each, as in ggml's k-quants.
  *
  *   scale of group g = d s[g],  minimum = -(dmin m[g]),  s and m within the bits of the scheme's scale code
  * Products of a float16 and a whole number of at most 8 bits are exact in float32, so a group's effective scale says

@@ -1,4 +1,4 @@
-/* Gates: what a recipe demands of its result, "ppl_ratio <= 1.05". */
+/* Gates: conditions that a recipe sets for its result, "ppl_ratio <= 1.05". */
 #ifndef CALM_RECIPE_GATES_H
 #define CALM_RECIPE_GATES_H
 

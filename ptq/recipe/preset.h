@@ -1,4 +1,4 @@
-/* Presets: how much a run tries, in one word.
+/* Presets: named levels of effort for a run.
  *
  *   fast      one algorithm, for 4-bit activations two, whose codes are not searched from several orders of the
  *             columns

@@ -11,29 +11,29 @@
 #include "ptq/state/result.h"
 
 typedef struct calm_run_options {
-    const char *command;    /* as typed, for the store                       */
+    const char *command;    /* the command line, for the store               */
     calm_events events;
-    calm_cluster *cluster;  /* ranks that divide the blocks; NULL: there is one.  All of them call the same with the
-                             * same recipe; rank 0 has the result, the others return when it has ended. */
+    calm_cluster *cluster;  /* ranks that divide the blocks; NULL: one rank.  All ranks make the same call with the
+                             * same recipe; rank 0 gets the result, the others return when rank 0 has ended. */
 } calm_run_options;
 
-/* Run a recipe, which must outlive the run.  The caller closes *out also after a failure, which the store records if
- * it is open by then; *out is NULL when there is no memory for it.  Fails as its stages do; no half-written file stays
- * under the output's name. */
+/* Run a recipe, which must outlive the run.  The caller closes *out, also after a failure; the store records the
+ * failure if it is open by then; *out is NULL if there is no memory for it.  Fails as its stages do; no half-written
+ * file stays under the output's name. */
 calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
                               calm_run **out);
 
-/* As calm_run_quantize, with `stages` instead of choice, guard and export once all candidates are computed. */
+/* As calm_run_quantize, but when all candidates are computed, `stages` replaces choice, guard and export. */
 typedef calm_status calm_stages_fn(calm_ctx *ctx, calm_run *run, void *user);
 calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
                             calm_stages_fn *stages, void *user, calm_run **out);
 
-/* Begin a run without computing: open its inputs, check what the exporter would refuse, fit the memory.  Nothing is
- * written.  Close it after a failure too. */
+/* Begin a run without computing: open its inputs, check what the exporter would refuse, plan the memory.  Writes
+ * nothing.  The caller closes *out, also after a failure. */
 calm_status calm_run_open(calm_ctx *ctx, const calm_recipe *recipe, calm_run **out);
 
-/* Compute candidates of a run in the store again whose codes were dropped, by their keys [n]; `recipe` is that of the
- * run.  CALM_EMISMATCH: the recipe does not make one of them any more. */
+/* Compute candidates of a stored run again, by their keys [n], whose codes were dropped; `recipe` is the run's.
+ * CALM_EMISMATCH: the recipe does not give one of the keys. */
 calm_status calm_run_recompute(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options,
                                int64_t run_id, const char *const *keys, size_t n);
 

@@ -1,5 +1,5 @@
-/* What any directory that calm reads is evaluated on: the windows of a text, the sentences of an encoder, the tokens of
- * multiple-choice tasks - one rule for the command line and the library. */
+/* The input of an evaluation: windows of a text, sentences for an encoder, or tokens of multiple-choice tasks, by one
+ * rule for the command line and the library. */
 #ifndef CALM_RUN_EVAL_TEXT_H
 #define CALM_RUN_EVAL_TEXT_H
 

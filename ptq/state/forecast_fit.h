@@ -1,4 +1,4 @@
-/* How long an algorithm works on a job, from what it took on a small one.
+/* Predicts how long an algorithm takes on a job from its time on a small job.
  *
  * Operations in double that follow from the shape - products of weights and Gram matrix, factors of the Gram matrix -
  * go by the rate of products; what is left of the small job is work per weight: grids, searches, codes. */

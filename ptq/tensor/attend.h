@@ -1,5 +1,4 @@
-/* Attention of one head in whole numbers of 16 bits: twice the rate of float32, and the same bytes for every
- * instruction set.
+/* Attention of one head in 16-bit integers: twice the rate of float32, and the same bytes for every instruction set.
  *
  *   z_tj = scale log2(e) q_t . k_j
  *   context_t = sum_j p_tj v_j / sum_j p_tj,   p_tj = round(P 2^(z_tj - max_j z_tj))

@@ -1,4 +1,4 @@
-/* What computes a block of queries with one set of instructions (attend.h). */
+/* The kernel that computes a block of queries with one set of instructions (attend.h). */
 #ifndef CALM_TENSOR_ATTEND_KERNEL_H
 #define CALM_TENSOR_ATTEND_KERNEL_H
 

@@ -1,4 +1,4 @@
-/* Attention in whole numbers for one set of vector instructions.  The file that includes this defines
+/* Integer attention for one set of vector instructions.  The file that includes this defines
  *
  *   TARGET          the attribute of the set
  *   LANES           words of a vector: 4, 8 or 16

@@ -1,5 +1,5 @@
-/* What a product of bfloat16 is made of: blocks of both operands, packed, and their product.  bf16_product.c cuts a
- * product into such blocks; bf16_native.c has the instructions of CPUs that multiply bfloat16. */
+/* The inner part of a bfloat16 matrix product: packed blocks of both operands, and their product.  bf16_product.c cuts
+ * a product into such blocks; bf16_native.c has the instructions of CPUs that multiply bfloat16. */
 #ifndef CALM_TENSOR_BF16_KERNEL_H
 #define CALM_TENSOR_BF16_KERNEL_H
 

@@ -1,4 +1,4 @@
-/* What multiplies a matrix by a row with one set of instructions (gemv.h). */
+/* The kernel that multiplies a matrix by a row with one set of instructions (gemv.h). */
 #ifndef CALM_TENSOR_GEMV_KERNEL_H
 #define CALM_TENSOR_GEMV_KERNEL_H
 

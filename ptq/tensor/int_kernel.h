@@ -1,4 +1,4 @@
-/* What multiplies whole numbers with one set of instructions (int_product.h). */
+/* The kernel of integer matrix products for one set of instructions (int_product.h). */
 #ifndef CALM_TENSOR_INT_KERNEL_H
 #define CALM_TENSOR_INT_KERNEL_H
 

@@ -1,4 +1,4 @@
-/* Products of whole numbers: activations of 8 bits by weights of 4 or 8 bits, whose sums are exact.
+/* Integer matrix products: activations of 8 bits by weights of 4 or 8 bits, with exact sums.
  *
  *   y[t, o] = s_t (sum over groups g of s_og N_tog) + bias_o
  *   N_tog   = sum over the columns i of g of (a_ti - z_t) (c_oi - z_og)

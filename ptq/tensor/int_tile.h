@@ -1,4 +1,4 @@
-/* Tiles of products of whole numbers, for one set of vector instructions.  The file that includes this defines
+/* Tiles of integer matrix products, for one set of vector instructions.  The file that includes this defines
  *
  *   TARGET          the attribute of the set
  *   LANES           words of a vector: 8 or 16; whole, real: a vector of int32, of float

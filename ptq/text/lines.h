@@ -1,4 +1,4 @@
-/* Lines of a text, as JSON lines have them. */
+/* Splits a text into lines, as JSON lines need them. */
 #ifndef CALM_TEXT_LINES_H
 #define CALM_TEXT_LINES_H
 
