@@ -166,7 +166,7 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const calm_events *e
         return calm_fail(ctx, CALM_EARG,
                          "calm ablate: --model is missing; try: calm ablate --model qwen --schemes w4a4_g128");
     if (o->schemes.n && o->spec.schemes.n)
-        return calm_fail(ctx, CALM_EARG, "--schemes takes the place of --scheme");
+        return calm_fail(ctx, CALM_EARG, "--schemes replaces --scheme; give one");
     if (o->spec.prefix != CALM_PREFIX_FLOAT)
         return calm_fail(ctx, CALM_EARG, "calm ablate chooses in many ways from the same candidates; it has no "
                          "--prefix quantized or asymmetric");

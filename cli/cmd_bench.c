@@ -321,8 +321,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (strcmp(subject, "cluster") == 0)
         return cluster(ctx, o);
     if (o->spec.model || o->recipe_file || o->cluster.bandwidth > 0)
-        return calm_fail(ctx, CALM_EARG, "calm bench %s: a model, a recipe and a bandwidth are of calm bench cluster "
-                                         "alone", subject);
+        return calm_fail(ctx, CALM_EARG, "calm bench %s: only calm bench cluster takes a model, a recipe and a "
+                                         "bandwidth", subject);
     CALM_TRY(calm_kernels_pin(ctx, NULL));
     if (strcmp(subject, "quantize") == 0) {
         const calm_bench_quantize quantize = {(size_t)o->inner, (size_t)o->hidden, (size_t)o->repeats, o->json};
@@ -344,8 +344,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
                          subject);
     const bool bf16 = calm_spec_settled(&o->spec).calib_dtype == 1;
     if (backward && bf16)
-        return calm_fail(ctx, CALM_EARG, "calm bench backward: gradients are of f32; --calib-dtype bf16 is of forward, "
-                                         "gram and scaling");
+        return calm_fail(ctx, CALM_EARG, "calm bench backward: gradients need f32; --calib-dtype bf16 is for "
+                                         "forward, gram and scaling");
     CALM_TRY(set_up(ctx, o, &b));
     CALM_SCOPED_BF16(ctx, bf16);
     if (scales)

@@ -187,7 +187,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (o->list)
         return list_rules(ctx, o->json);
     if (!o->common.args.n)
-        return calm_fail(ctx, CALM_EARG, "calm check: what is to be checked? A directory or a .gguf file, or --list");
+        return calm_fail(ctx, CALM_EARG, "calm check: expected a directory or a .gguf file, or --list");
     const char *path = o->common.args.of[0], *dir;
     CALM_TRY(calm_find_checkpoint(ctx, path, o->common.quiet, &dir));
     CALM_TRY(calm_check_accepting(ctx, dir, (calm_check_engine)o->target, &o->how.accept_keys, &report));

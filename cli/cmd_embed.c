@@ -58,7 +58,7 @@ static calm_status check(calm_ctx *ctx, const options *o)
         return calm_fail(ctx, CALM_EARG, "calm embed: %s is missing; see calm embed --help",
                          !o->model ? "--model" : !o->output ? "--output" : "--text");
     if (o->text && o->tokens)
-        return calm_fail(ctx, CALM_EARG, "calm embed: --tokens takes the place of --text");
+        return calm_fail(ctx, CALM_EARG, "calm embed: --tokens replaces --text; give one");
     if (!calm_embeddings_named(o->output))
         return calm_fail(ctx, CALM_EARG, "calm embed: --output %s: a name that ends in .npy or .jsonl is expected",
                          o->output);

@@ -170,13 +170,13 @@ static calm_status check(calm_ctx *ctx, const options *o)
     if (!o->model)
         return calm_fail(ctx, CALM_EARG, "calm eval: --model is missing; try: calm eval --model qwen");
     if (o->tokens && o->text)
-        return calm_fail(ctx, CALM_EARG, "calm eval: --tokens takes the place of --text");
+        return calm_fail(ctx, CALM_EARG, "calm eval: --tokens replaces --text; give one");
     if (o->special && !o->tasks)
         return calm_fail(ctx, CALM_EARG, "calm eval: --special is for --tasks: windows of a text begin as the "
                          "tokenizer's template does unless --no-special is given");
     if (o->tasks && (o->text || o->tokens || o->worst || o->detail))
         return calm_fail(ctx, CALM_EARG,
-                         "calm eval: --tasks takes the place of --text, --tokens, --worst and --detail");
+                         "calm eval: --tasks replaces --text, --tokens, --worst and --detail; leave these out");
     if ((o->worst || o->detail) && !o->reference)
         return calm_fail(ctx, CALM_EARG, "calm eval: %s shows where the model differs from another one: --reference is "
                          "missing", o->worst ? "--worst" : "--detail");
@@ -222,8 +222,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (calm_json_typeof(calm_json_get(calm_json_get(calm_model_json(model), "quantization_config"),
                                        "kv_cache_scheme")) == CALM_JSON_OBJECT &&
         !calm_model_has_kv_scales(model))
-        calm_log(ctx, CALM_LOG_INFO, "%s: config.json has a kv_cache_scheme, not of a scale for the keys and one for "
-                 "the values of each block: they stay float here", named.dir);
+        calm_log(ctx, CALM_LOG_INFO, "%s: config.json has a kv_cache_scheme, but not one scale for keys and one for "
+                 "values per block: keys and values stay float here", named.dir);
     if (o->reference)
         CALM_TRY(calm_model_open_as(ctx, reference_named.dir, &plain, &reference));
     if (!o->tokens)

@@ -52,7 +52,7 @@ static calm_status check(calm_ctx *ctx, const options *o)
         return calm_fail(ctx, CALM_EARG, "calm generate: %s is missing; see calm generate --help",
                          !o->model ? "--model" : "--prompt");
     if (o->tokens && (o->prompt || o->chat))
-        return calm_fail(ctx, CALM_EARG, "calm generate: --tokens takes the place of --prompt and --chat");
+        return calm_fail(ctx, CALM_EARG, "calm generate: --tokens replaces --prompt and --chat; give one");
     if (o->prompt && !*o->prompt)
         return calm_fail(ctx, CALM_EARG, "calm generate: --prompt is empty");
     return CALM_OK;

@@ -137,7 +137,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         return calm_fail(ctx, CALM_EARG, "calm inspect: there is no " DEFAULT_STORE " here; give a store, a model "
                                          "directory or a GGUF file (see calm inspect --help)");
     if (o->json && o->csv)
-        return calm_fail(ctx, CALM_EARG, "calm inspect: --json and --csv are two forms of the same; give one");
+        return calm_fail(ctx, CALM_EARG, "calm inspect: --json and --csv exclude each other; give one");
     const calm_inspect_query query = {.what = args->n > first ? args->of[first] : NULL,
                                       .args = args->of + (args->n > first ? first + 1 : args->n),
                                       .n_args = args->n > first ? args->n - first - 1 : 0,

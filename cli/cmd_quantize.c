@@ -51,8 +51,8 @@ static calm_status read_lock(calm_ctx *ctx, const calm_recipe_spec *spec, const 
     CALM_TRY(calm_lock_recipe_differs(ctx, *out, document, &key));
     if (!key)
         return CALM_OK;
-    return calm_fail(ctx, CALM_EMISMATCH, "%s: was written for another recipe: \"%s\" differs; run without --locked "
-                                          "to write it anew", path, key);
+    return calm_fail(ctx, CALM_EMISMATCH, "%s: belongs to another recipe: \"%s\" differs; run without --locked to "
+                                          "write it again", path, key);
 }
 
 /* Write the lock; with --locked compare with it instead.  CALM_EMISMATCH: something differs. */
@@ -66,7 +66,7 @@ static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run
     if (!run->differences.n)
         return CALM_OK;
     CALM_TRY(calm_lock_print(ctx, &run->differences, stderr));
-    return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things are not as the lock says%s", o->lock,
+    return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things differ from the lock%s", o->lock,
                      run->differences.n, run->differences.checked,
                      run->run ? "" : "; inputs differ, so nothing was computed");
 }

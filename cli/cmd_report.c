@@ -42,7 +42,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_SCOPED_TEXT(text);
     const calm_words inputs = {(const char *[]){o->store}, 1};
     if (o->json && o->markdown)
-        return calm_fail(ctx, CALM_EARG, "calm report: --json and --markdown are two forms of the same; give one");
+        return calm_fail(ctx, CALM_EARG, "calm report: --json and --markdown exclude each other; give one");
     CALM_TRY(calm_report_page_collect(ctx, o->store, o->common.args.of, o->common.args.n, &data));
     if (output)
         CALM_TRY(calm_report_page_target(ctx, output, o->force, !o->json && !o->markdown, &inputs));

@@ -165,10 +165,10 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_SCOPED(calm_reselected, calm_reselected_clear) selected = {0};
     calm_progress progress;
     if (o->json && o->csv)
-        return calm_fail(ctx, CALM_EARG, "calm select: --json and --csv are two ways of printing; give one");
+        return calm_fail(ctx, CALM_EARG, "calm select: --json and --csv exclude each other; give one");
     if ((o->size != NULL) + (o->file_bits > 0) + (o->budget > 0) > 1)
-        return calm_fail(ctx, CALM_EARG, "calm select: --size, --bits-per-weight and --budget say what the same "
-                         "weights may take; give one");
+        return calm_fail(ctx, CALM_EARG, "calm select: --size, --bits-per-weight and --budget exclude each other; "
+                         "give one");
     if (o->size)
         CALM_TRY(calm_size_parse_file(ctx, "choice.size", o->size, &how.file_bytes));
     CALM_TRY(calm_stored_run_number(ctx, "select", o->common.args.of[0], &how.run));

@@ -59,7 +59,7 @@ static calm_status report(calm_ctx *ctx, const char *path, const options *o, con
                environment->items[i].found ? environment->items[i].found : "unknown",
                environment->items[i].expected ? environment->items[i].expected : "unknown");
     if (found->n)
-        return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things are not as the lock says%s", path, found->n,
+        return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things differ from the lock%s", path, found->n,
                          found->checked,
                          verified->ran || o->output_only ? "" : "; inputs differ, so nothing was computed");
     if (!o->json)

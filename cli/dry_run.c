@@ -149,8 +149,8 @@ static void print_text(const calm_forecast *f, bool learns, calm_text *out)
                           "%zu candidates\n", time.number, time.unit, f->sgemm_flops / 1e9, f->dgemm_flops / 1e9,
                      f->n_candidates);
     if (f->tie_seconds > 0)
-        calm_text_printf(out, "         up to %.0f seconds more if the guard leaves hybrid and a uniform run within an "
-                              "error: it then measures both on more windows\n", ceil(f->tie_seconds));
+        calm_text_printf(out, "         up to %.0f seconds more if hybrid and a uniform run are within one standard "
+                              "error: the guard then measures both on more windows\n", ceil(f->tie_seconds));
     calm_text_printf(out, "result   ");
     print_bytes(before, out);
     calm_text_printf(out, " -> ");

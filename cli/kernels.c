@@ -108,10 +108,10 @@ static calm_status start_anew(calm_ctx *ctx, const char *name, bool own)
     CALM_TRY(own_command(ctx, &argv));
     if ((name && (own ? setenv(OWN_CHOICE, calm_linalg_kernels(), 1) : unsetenv(OWN_CHOICE)) != 0) ||
         (name && setenv(CALM_BLAS_VARIABLE, name, 1) != 0) || !settle())
-        return calm_fail(ctx, CALM_ENOMEM, "cannot start the program anew: out of memory");
+        return calm_fail(ctx, CALM_ENOMEM, "cannot restart the program: out of memory");
     calm_parallel_unbind();
     execv("/proc/self/exe", argv);
-    return calm_fail_errno(ctx, errno, "cannot start the program anew");
+    return calm_fail_errno(ctx, errno, "cannot restart the program");
 }
 
 calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
@@ -170,7 +170,7 @@ void calm_kernels_note(calm_ctx *ctx)
     const char *own = calm_kernels_replaced(), *have = calm_linalg_kernels(), *best = held_below();
     if (own && !noted)
         calm_log(ctx, CALM_LOG_INFO,
-                 "this OpenBLAS does not know the CPU and takes its %s kernels for it; calm computes with %s, which "
+                 "this OpenBLAS does not know the CPU and would use its %s kernels; calm computes with %s, which "
                  "the CPU runs (`kernels` or " CALM_BLAS_VARIABLE " choose others)", own, have);
     else if (best && !noted)
         calm_log(ctx, CALM_LOG_INFO,

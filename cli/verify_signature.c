@@ -46,9 +46,9 @@ calm_status calm_verify_signature(calm_ctx *ctx, const char *dir, const calm_sig
     else if (found.n)
         CALM_TRY(calm_lock_print(ctx, &found, stdout));
     if (found.n)
-        return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu files are not as signed in %s", dir, found.n,
+        return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu files differ from the signature %s", dir, found.n,
                          found.checked, o->signature);
     if (!o->json)
-        printf("%s: %zu files are as signed in %s\n", dir, found.checked, o->signature);
+        printf("%s: %zu files match the signature %s\n", dir, found.checked, o->signature);
     return CALM_OK;
 }

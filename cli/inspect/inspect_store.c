@@ -62,9 +62,9 @@ static calm_status find_view(calm_ctx *ctx, const char *path, const calm_inspect
         return calm_fail(ctx, CALM_EARG, "calm inspect %s: expected %s, found %zu words", what,
                          least == 2 ? "two runs" : least == 1 ? "one SELECT" : "at most one run", query->n_args);
     if (query->unit && !(*out)->unit)
-        return calm_fail(ctx, CALM_EARG, "calm inspect %s: it takes no --unit", what);
+        return calm_fail(ctx, CALM_EARG, "calm inspect %s takes no --unit", what);
     if (query->metric && !(*out)->metric)
-        return calm_fail(ctx, CALM_EARG, "calm inspect %s: it takes no --metric", what);
+        return calm_fail(ctx, CALM_EARG, "calm inspect %s takes no --metric", what);
     if (!query->unit && (*out)->needs_unit)
         return calm_fail(ctx, CALM_EARG, "calm inspect %s: name a unit with --unit; calm inspect layers lists them",
                          what);

@@ -229,7 +229,7 @@ calm_status calm_verify(calm_ctx *ctx, const calm_verify_request *request, calm_
     CALM_TRY(verify_lock(ctx, request, lock, &verified));
     *out = (calm_verification){verified.differences.checked, verified.differences.n, verified.differences.items};
     if (out->n_differences)
-        return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things are not as the lock says", request->lock,
+        return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things differ from the lock", request->lock,
                          out->n_differences, out->n_checked);
     return CALM_OK;
 }

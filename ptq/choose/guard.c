@@ -28,13 +28,13 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
-/* "16 windows", or how it came to more. */
+/* "16 windows", or why there are more. */
 static calm_status say_windows(calm_ctx *ctx, const calm_run *p, const calm_trial *trial, const char **out)
 {
     const size_t first = p->in.guard.n, all = trial->more.windows;
     if (!all)
         return calm_strf(ctx, ctx->out, out, "%zu windows", first);
-    return calm_strf(ctx, ctx->out, out, "%zu windows, %zu more than the first %zu, which left it within an error", all,
+    return calm_strf(ctx, ctx->out, out, "%zu windows, %zu more than the first %zu, which could not decide", all,
                      all - first, first);
 }
 

@@ -52,10 +52,10 @@ calm_status calm_baseline_judge(calm_ctx *ctx, calm_run *p, calm_baseline *basel
     calm_measure_compare(&baseline->measure, &trial->measure, p->in.guard.n, &delta, &se);
     baseline->better = !(delta < -se);
     static const char better[] =
-        "the model as given is the result, its %s has KL %.5f and is not worse by more than one paired standard error "
-        "than %s of the one rotated by %s: %.5f, %+.5f, error %.5f (%zu windows)";
+        "the unrotated model is the result: its %s has KL %.5f, at most one paired standard error more than %s of the "
+        "model rotated by %s: %.5f, %+.5f, error %.5f (%zu windows)";
     static const char worse[] =
-        "%s of the model as given has KL %.5f, %s of the one rotated by %s %.5f: %+.5f, paired standard error %.5f "
+        "%s of the unrotated model has KL %.5f, %s of the model rotated by %s %.5f: %+.5f, paired standard error %.5f "
         "(%zu windows)";
     CALM_TRY(calm_strf(ctx, ctx->out, &baseline->verdict, baseline->better ? better : worse, baseline->name,
                        calm_measure_loss(&baseline->measure), p->result.name, kind, calm_measure_loss(&trial->measure),

@@ -148,7 +148,7 @@ static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, con
     CALM_TRY(calm_format_name(ctx, exporter, &format));
     if (scheme->act_bits)
         return calm_fail(ctx, CALM_EARG,
-                         "`export.%s` %s: tables have schemes for weights alone, as q6_k or w8a16_g32", key, name);
+                         "`export.%s` %s: tables take weight-only schemes, such as q6_k or w8a16_g32", key, name);
     if (scheme->act_order)
         return calm_fail(ctx, CALM_EARG, "`export.%s` %s: the columns of tables stay in order; leave _actorder out",
                          key, name);
@@ -319,8 +319,8 @@ calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, 
     const char *beyond = first_beyond(model);
     if (beyond)
         calm_log(ctx, CALM_LOG_WARNING,
-                 "%s: config.json counts %zu block%s, but the files hold more: %s and %zu other tensors belong to no "
-                 "block that is counted, and nothing reads them", calm_model_dir(model), n_blocks,
+                 "%s: config.json counts %zu block%s, but the files hold more: nothing reads %s and %zu other "
+                 "tensors", calm_model_dir(model), n_blocks,
                  n_blocks == 1 ? "" : "s", beyond, calm_model_list_use(model, CALM_TENSOR_BEYOND, NULL) - 1);
     if (calm_export_unties_head(model))
         calm_log(ctx, CALM_LOG_INFO,

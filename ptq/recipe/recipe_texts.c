@@ -48,7 +48,7 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
 {
     const char *first = spec->calib.n ? spec->calib.of[0] : NULL;
     if (spec->tokens && first)
-        return calm_fail(ctx, CALM_EARG, "`calibration.tokens` takes the place of `calibration.text`");
+        return calm_fail(ctx, CALM_EARG, "`calibration.tokens` replaces `calibration.text`; give one");
     recipe->calib_windows = spec->samples;
     recipe->seqlen = spec->seqlen;
     recipe->seed = spec->seed;
@@ -76,16 +76,16 @@ calm_status calm_recipe_check_imatrix(calm_ctx *ctx, const calm_recipe_spec *spe
     if (!recipe->imatrix)
         return CALM_OK;
     if (recipe->rotate)
-        return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` is of the inputs of the model as it is given, and "
-                         "`rotate` changes them: leave one of the two out");
+        return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` describes the inputs of the given model, and "
+                         "`rotate` changes these inputs: leave out one of the two");
     if (recipe->prefix == CALM_PREFIX_ASYMMETRIC)
-        return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` has no products of two kinds of rows, which "
-                         "`calibration.prefix` asymmetric is about: leave one of the two out");
+        return calm_fail(ctx, CALM_EARG, "`calibration.prefix` asymmetric needs products of float and quantized "
+                         "rows, which `calibration.imatrix` does not have: leave out one of the two");
     if (pool_needs(recipe) & CALM_NEEDS_GRAM)
         return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` weighs the columns that algorithms are fitted to; %s %s "
-                     "fitted to none: add hls+nearest or gptq-hls to `algorithms`", recipe->pool[0].name,
-                     recipe->n_pool > 1 ? "and the others are" : "is");
+    return calm_fail(ctx, CALM_EARG, "`calibration.imatrix` weights the columns that algorithms fit; %s %s no data: "
+                     "add hls+nearest or gptq-hls to `algorithms`", recipe->pool[0].name,
+                     recipe->n_pool > 1 ? "and the others read" : "reads");
 }
 
 calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
@@ -97,15 +97,15 @@ calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec
     for (size_t i = 0; i < recipe->n_pool; i++) {
         /* Kept rows are multiplied by what they weigh; such a scale is of their values. */
         if (recipe->pool[i].scheme.act_rule == CALM_ACT_RULE_STATIC)
-            return calm_fail(ctx, CALM_EARG, "`calibration.weight` %s: one scale for all activations is found on rows "
-                             "as they are; leave either that or _static of `schemes` out", by);
+            return calm_fail(ctx, CALM_EARG, "`calibration.weight` %s: the activation scale of a _static scheme "
+                             "needs rows of equal weight; leave out one of the two", by);
     }
     /* Of a maximum each row counts the same. */
     if (pool_needs(recipe) & CALM_NEEDS_DATA & ~CALM_NEEDS_ABSMAX)
         return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, "`calibration.weight` %s weighs the rows that algorithms are fitted to; %s %s "
-                     "fitted to none: add gptq or mkq-full to `algorithms`", by, recipe->pool[0].name,
-                     recipe->n_pool > 1 ? "and the others are" : "is");
+    return calm_fail(ctx, CALM_EARG, "`calibration.weight` %s weights the rows that algorithms fit; %s %s no data: "
+                     "add gptq or mkq-full to `algorithms`", by, recipe->pool[0].name,
+                     recipe->n_pool > 1 ? "and the others read" : "reads");
 }
 
 const char *calm_recipe_text(const calm_recipe *recipe, size_t i)

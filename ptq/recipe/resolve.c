@@ -74,7 +74,7 @@ static calm_status resolve_fallback(calm_ctx *ctx, const calm_recipe_spec *spec,
 static calm_status check_bits(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe)
 {
     if (calm_spec_given(spec, "bits") && !spec->schemes.n && (spec->budgets.n || calm_spec_sized(spec)))
-        return calm_fail(ctx, CALM_EARG, "`bits` is one format, and under `%s` several compete; leave `bits` out",
+        return calm_fail(ctx, CALM_EARG, "`bits` is one format, but under `%s` several compete; leave `bits` out",
                          spec->budgets.n ? "choice.budget" : "choice.size");
     bool same = !spec->schemes.n || !calm_spec_given(spec, "bits");
     for (size_t i = 0; i < recipe->n_schemes && !same; i++)
@@ -115,7 +115,7 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
                              "is no `choice.budget` or `choice.size`", calm_mix_at((size_t)recipe->schemes[i].mix - 1));
     if (spec->act_rule == CALM_ACT_RULE_VLLM && !calm_recipe_quantizes_activations(recipe))
         return calm_fail(ctx, CALM_EARG,
-                         "`act_rule` vllm is about quantized activations, which the scheme leaves float; "
+                         "`act_rule` vllm is for quantized activations, but the scheme leaves activations float; "
                          "try: `schemes` w8a8");
     return CALM_OK;
 }
@@ -242,7 +242,7 @@ static calm_status resolve_cache(calm_ctx *ctx, const calm_recipe_spec *spec, ca
     for (size_t i = 0; i < calm_formats_count(&recipe->formats); i++)
         says |= calm_formats_at(&recipe->formats, i)->caches;
     if (!says)
-        return calm_fail(ctx, CALM_EARG, "`kv_cache` fp8 is said by compressed-tensors alone; found `formats` %s",
+        return calm_fail(ctx, CALM_EARG, "only compressed-tensors holds `kv_cache` fp8; found `formats` %s",
                          calm_formats_at(&recipe->formats, 0)->name);
     CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
     return kind.caches ? CALM_OK : calm_fail(ctx, CALM_EARG, "`kv_cache` fp8: the model keeps no keys and values, "

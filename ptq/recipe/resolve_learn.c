@@ -54,12 +54,12 @@ static calm_status resolve_loss(calm_ctx *ctx, const calm_recipe_spec *spec, cal
     if (!recipe->learn_loss)
         return CALM_OK;
     if (recipe->learn != CALM_LEARN_KL && recipe->learn != CALM_LEARN_BOTH)
-        return calm_fail(ctx, CALM_EARG, "`learn_loss` mini is of tuning the whole model, `learn` kl or both; here it "
-                         "is %s", calm_recipe_learn_name(recipe->learn));
+        return calm_fail(ctx, CALM_EARG, "`learn_loss` mini needs `learn` kl or both; found %s",
+                         calm_recipe_learn_name(recipe->learn));
     CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
     return kind.encoder ? CALM_OK
-                        : calm_fail(ctx, CALM_EARG, "`learn_loss` mini is of encoders; %s is a decoder, which `learn` "
-                                    "tunes by its predictions (output)", recipe->model.name);
+                        : calm_fail(ctx, CALM_EARG, "`learn_loss` mini is only for encoders; `learn` tunes %s, a "
+                                    "decoder, by its predictions (output)", recipe->model.name);
 }
 
 calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
@@ -72,14 +72,15 @@ calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spe
     if (!recipe->learn)
         return CALM_OK;
     if (recipe->n_budgets > 1)
-        return calm_fail(ctx, CALM_EARG, "`learn` %s continues from one result; several of `choice.budget` have none",
-                         calm_recipe_learn_name(recipe->learn));
+        return calm_fail(ctx, CALM_EARG, "`learn` %s needs one result, but several values of `choice.budget` give "
+                         "none", calm_recipe_learn_name(recipe->learn));
     for (size_t i = 0; i < recipe->n_schemes; i++) {
         char name[CALM_SCHEME_NAME_MAX];
         calm_scheme_name(&recipe->schemes[i], name);
         if (recipe->schemes[i].act_order)
-            return calm_fail(ctx, CALM_EARG, "`learn` %s knows groups of neighbouring columns alone, and `schemes` has "
-                             "%s; leave one of them out", calm_recipe_learn_name(recipe->learn), name);
+            return calm_fail(ctx, CALM_EARG, "`learn` %s needs groups of neighbouring columns, which %s of "
+                             "`schemes` does not have; leave out one of the two",
+                             calm_recipe_learn_name(recipe->learn), name);
     }
     const bool blocks = recipe->learn != CALM_LEARN_KL;
     if (recipe->learn != CALM_LEARN_BLOCKS) {

@@ -187,7 +187,7 @@ TEST(refused_by_name)
     ask(&run, "q4_1", "q5_1");
     check_refused(&run, CALM_EARG, "`export.embed_scheme` q4_1 and `export.head_scheme` q5_1: the model has one table");
     ask(&run, "w8a8", NULL);
-    check_refused(&run, CALM_EARG, "`export.embed_scheme` w8a8: tables have schemes for weights alone");
+    check_refused(&run, CALM_EARG, "`export.embed_scheme` w8a8: tables take weight-only schemes");
     ask(&run, "fp8a16", NULL);
     check_refused(&run, CALM_EUNSUPPORTED, "fp8a16: `formats` gguf does not hold it");
     ask(&run, "nvfp4a16", NULL);
