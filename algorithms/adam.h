@@ -10,34 +10,34 @@
 
 #include "algorithms/learner.h"
 
-/* Of n factors; all zero at first. */
+/* State of n factors; all zero at first. */
 typedef struct calm_adam {
     double *x, *m, *v;
     double rate, correct1, correct2;    /* of the step: 1 - beta^t */
 } calm_adam;
 
-/* In `arena`, and the bytes that this takes. */
+/* Make the state in `arena`; and the bytes that it takes. */
 calm_status calm_adam_new(calm_ctx *ctx, calm_arena *arena, size_t n, calm_adam *out);
 size_t calm_adam_bytes(size_t n);
 
-/* Step t, counted from 1, begins. */
+/* Begin step t, counted from 1. */
 void calm_adam_begin_step(calm_adam *adam, double rate, size_t t);
 
-/* How many groups of a row, from g on, have scales that are rounded together: 1, or those of a super-block. */
+/* The number of groups of a row, from g on, whose scales are rounded together: 1, or those of a super-block. */
 size_t calm_adam_together(const calm_learn_linear *linear, size_t g);
 
-/* scales [n] = start [n] e^x of this many groups of a row from g on, as the linear's type stores them next to its
- * minima, which stay; `row`: one row, or the first of those that share them.  They may be where `start` does. */
+/* scales [n] = start [n] e^x for n groups of a row from g on, rounded as the linear's type stores them; its minima stay.
+ * row: one row, or the first of the rows that share the scales.  `scales` may be `start`. */
 void calm_adam_scales(const calm_adam *adam, const calm_learn_linear *linear, size_t row, size_t g, size_t n,
                       const float *start, float *scales);
 
-/* The same after a step of their factors by the gradient through the weights that linear->effective holds.
- * CALM_ENUMERIC: the type cannot hold one. */
+/* The same after one step of the factors, by the gradient with respect to the weights in linear->effective.
+ * CALM_ENUMERIC: the type cannot hold a scale. */
 calm_status calm_adam_step_scales(calm_ctx *ctx, const calm_adam *adam, const calm_learn_linear *linear, size_t row,
                                   size_t g, size_t n, const float *start, float *scales);
 
-/* vector->values = start [n] e^x, or where the vector has a unit start + unit x, storable, after a step.
- * CALM_ENUMERIC: one is not finite. */
+/* vector->values = start [n] e^x, or start + unit x if the vector has a unit, after one step and rounded to the stored
+ * dtype.  CALM_ENUMERIC: a value is not finite. */
 calm_status calm_adam_step_vector(calm_ctx *ctx, const calm_adam *adam, const float *start, calm_learn_vector *vector);
 
 #endif

@@ -5,14 +5,14 @@
 
 #include "algorithms/part.h"
 
-/* W* = W ((Hq + l I)^-1 (Cq + l I))^T in place of W, Hq = E[xq xq^T] (h [I, I], its upper triangle), Cq = E[xq x^T]
- * (c [I, I], overwritten), l = lambda mean diag Hq: the zero of E|W x - W* xq|^2 + l |W - W*|^2.  Of the change W* - W
- * the share `alpha` is made.  Without input (mean 0) W stays.  CALM_ENUMERIC, naming `part`: not positive definite, or
- * a weight that is not finite. */
+/* Replace W by W* = W ((Hq + l I)^-1 (Cq + l I))^T, the minimum of E|W x - W* xq|^2 + l |W - W*|^2.  Hq = E[xq xq^T] is
+ * h [I, I] (upper triangle), Cq = E[xq x^T] is c [I, I] (overwritten), l = lambda mean diag Hq.  Only the share `alpha`
+ * of the change W* - W is applied.  Without input (mean 0) W stays.  CALM_ENUMERIC, naming `part`: not positive
+ * definite, or a weight that is not finite. */
 calm_status calm_input_fit(calm_ctx *ctx, calm_problem *problem, const char *part, const double *h, double *c,
                            double lambda, double alpha);
 
-/* What that holds of ctx->scratch, all workers together. */
+/* Bytes that calm_input_fit holds of ctx->scratch, all workers together. */
 size_t calm_input_fit_scratch_bytes(const calm_job_shape *shape);
 
 #endif

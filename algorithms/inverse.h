@@ -1,29 +1,29 @@
-/* The inverse of a job's H for the parts of a chain: grids read its diagonal, GPTQ reads its factor in a column order.
- * */
+/* The inverse of a job's H for the parts of a chain: grids read its diagonal, GPTQ its factor in a column order. */
 #ifndef CALM_ALGORITHMS_INVERSE_H
 #define CALM_ALGORITHMS_INVERSE_H
 
 #include "algorithms/part.h"
 
-/* Of n inputs, for messages of the job `name`; nothing is computed yet.  In arena, calm_inverse_bytes. */
+/* Make room for the inverse of n inputs in `arena` (calm_inverse_bytes), without computing it; messages say `name`. */
 calm_status calm_inverse_new(calm_ctx *ctx, calm_arena *arena, const char *name, size_t n, calm_inverse **out);
 size_t calm_inverse_bytes(size_t in);
 
-/* A factor that another chain left may be read; what it says of the diagonal only where that is of the same order. */
+/* Begin a chain: it may read a factor that another chain left, but `left` only if it is of the same order. */
 void calm_inverse_begin(calm_inverse *inverse);
 
 /* *u [I, I] = the upper Cholesky factor of (H + damp mean(diag H) I)^-1 with the columns in `order` [I] (position ->
- * column), until the next call: problem->common's or problem->inverse's where one is that already, else it takes the
- * place of the latter.  `damp` is doubled until that succeeds; *used is the damping that did.  CALM_ENUMERIC: H is not
- * positive definite even at 256 times `damp`. */
+ * column), valid until the next call.  If problem->common or problem->inverse already has this factor, it is used; else
+ * it is computed and replaces the one in problem->inverse.  `damp` is doubled until the factorisation succeeds; *used
+ * is the damping used.  CALM_ENUMERIC: H is not positive definite even at 256 times `damp`. */
 calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                 const double **u, double *used);
 
-/* Columns in the order of falling power [n], equal ones from left to right; NULL: all from left to right. */
+/* *out [n] = the columns in the order of falling power [n], equal ones from left to right; power NULL: from left to
+ * right. */
 calm_status calm_inverse_order(calm_ctx *ctx, size_t n, const double *power, size_t **out);
 size_t calm_inverse_order_bytes(size_t n);
 
-/* What that holds of ctx->scratch while it runs. */
+/* Bytes that calm_inverse_factor holds of ctx->scratch while it runs. */
 size_t calm_inverse_factor_scratch_bytes(size_t in);
 
 #endif

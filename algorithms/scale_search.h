@@ -4,8 +4,8 @@
 
 #include "algorithms/part.h"
 
-/* What an error of column j counts: H_jj, or after GPTQ, which makes up for it in the columns to come, 1 / [H^-1]_jj;
- * with other roundings, and while a transform searches, the diagonal either way. */
+/* The weight of an error in column j: H_jj; or 1 / [H^-1]_jj before GPTQ, which compensates errors in later columns.
+ * With other roundings, and while a transform searches, the weight is always H_jj. */
 enum { CALM_WEIGHTS_DIAGONAL, CALM_WEIGHTS_INVERSE };
 
 /* Options of these grids. */
@@ -18,8 +18,8 @@ typedef struct calm_search {
 /* "signed" alone, for a search without least squares; "signed" and "rounds"; the same and "weights". */
 extern const calm_option calm_search_options[], calm_search_ls_options[], calm_search_hls_options[];
 
-/* The grid of least sum_j (w_j - s q_j)^2, or sum_j h_j (w_j - s q_j)^2, among those tried; for parts
- * whose options are a calm_search. */
+/* Find the grid with the least sum_j (w_j - s q_j)^2 (plain) or sum_j h_j (w_j - s q_j)^2 (weighted) among those tried;
+ * for parts whose options are a calm_search. */
 calm_status calm_search_plain(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out);
 calm_status calm_search_weighted(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out);
 

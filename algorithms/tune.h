@@ -9,21 +9,21 @@
 
 #include "algorithms/learner.h"
 
-/* Of one block; opaque. */
+/* The state of one block; opaque. */
 typedef struct calm_tune calm_tune;
 
-/* The state of linears [n_linears] and vectors [n_vectors] at their start, which is kept as the best; in ctx->out.  The
+/* Make the state of linears [n_linears] and vectors [n_vectors] in ctx->out; their start is the best state so far.  The
  * arrays are borrowed; linears without `grad` are left out.  CALM_ENOMEM. */
 calm_status calm_tune_new(calm_ctx *ctx, calm_learn_linear *linears, size_t n_linears, calm_learn_vector *vectors,
                           size_t n_vectors, calm_tune **out);
 size_t calm_tune_new_bytes(const calm_learn_linear *linears, size_t n_linears, const calm_learn_vector *vectors,
                            size_t n_vectors);
 
-/* Step t, from 1 on, by what the `grad` arrays hold, through the weights that `effective` holds: scales and values
- * change, decoded weights do not.  CALM_ENUMERIC: one cannot be stored.  The same bytes for any number of threads. */
+/* Do step t, from 1 on, with the gradients in the `grad` arrays at the weights in `effective`: scales and values change,
+ * decoded weights do not.  CALM_ENUMERIC: a value cannot be stored.  The same bytes for any number of threads. */
 calm_status calm_tune_step(calm_ctx *ctx, calm_tune *tune, double rate, size_t t);
 
-/* Keep scales and values as the best ones; go back to those. */
+/* Remember the current scales and values as the best; set the best ones again. */
 void calm_tune_keep(calm_tune *tune);
 void calm_tune_restore(calm_tune *tune);
 

@@ -13,36 +13,36 @@
 #include "ptq/state/measurement.h"
 #include "store/store.h"
 
-/* What a trial of the guard came to on more windows than all trials were measured on: those, and others behind them. */
+/* Figures of a trial of the guard on more windows: the first windows, and further ones. */
 typedef struct calm_trial_more {
-    size_t windows;              /* together; 0: there was no need                                          */
+    size_t windows;              /* in all; 0: not needed                                                   */
     int64_t id;                  /* evaluation                                                              */
     calm_measure measure;
     double delta, se;            /* as below, on these windows                                              */
 } calm_trial_more;
 
-/* A choice for every job that is measured end to end. */
+/* A choice for every job, measured end to end. */
 typedef struct calm_trial {
     const char *name;            /* "hybrid", an entry of the pool                                          */
     calm_plan plan;
     char key[CALM_SHA256_HEX];   /* digest over its candidates                                              */
-    const char *missing;         /* why there is no such plan: a candidate that failed; NULL: there is       */
-    const char *substituted;     /* of a uniform run: where its candidates failed, and what is there instead;
-                                  * NULL: nowhere                                                            */
+    const char *missing;         /* why this plan does not exist: a candidate that failed; NULL: it exists   */
+    const char *substituted;     /* units of a uniform run whose candidates failed, and the substitutes; NULL:
+                                  * none                                                                     */
     double bits_per_weight, act_bits;    /* act_bits: mean over weights of what they are multiplied by       */
     int64_t id;                  /* evaluation; 0: not measured                                             */
     calm_measure measure;
     double delta, se;            /* mean loss minus the first trial's, paired standard error; NaN: none      */
-    calm_trial_more more;        /* of the hybrid and what was within an error of it                        */
+    calm_trial_more more;        /* for the hybrid and trials within one standard error of it               */
 } calm_trial;
 
-/* What a budget of bits came to. */
+/* The result for one budget of bits. */
 typedef struct calm_pareto {
     double budget;
     calm_trial *trials;          /* [n_trials] the hybrid first, then uniform runs that fit                 */
-    size_t n_trials, result;     /* the one that holds                                                      */
+    size_t n_trials, result;     /* result: index of the chosen trial                                       */
     const char *verdict;
-    calm_allocation total;       /* what the hybrid loses, and lost to the target                           */
+    calm_allocation total;       /* predicted loss of the hybrid, and the loss caused by the target         */
     calm_trial test;             /* the result on the evaluation's text                                     */
 } calm_pareto;
 
@@ -53,10 +53,10 @@ typedef struct calm_window_facts {
     char sha256[CALM_SHA256_HEX];
 } calm_window_facts;
 
-/* What learning came to, over all blocks; n 0: nothing was to be learned. */
+/* Figures of learning over all blocks; n 0: nothing was learned. */
 typedef struct calm_learned_facts {
-    size_t n, kept;                /* blocks; those of them that stayed as they were                        */
-    size_t changed;                /* codes that are not the start's                                        */
+    size_t n, kept;                /* blocks; blocks that did not change                                    */
+    size_t changed;                /* codes that differ from the start                                      */
     double before, after;          /* mean loss of learned blocks: relative error of their outputs          */
     size_t codes;                  /* all codes of learned blocks                                            */
     double seconds;                /* all blocks took                                                       */
@@ -66,7 +66,7 @@ typedef struct calm_learned_facts {
     double updates;                /* weights times steps, besides                                          */
 } calm_learned_facts;
 
-/* What one of several ranks did, in seconds. */
+/* Work of one of several ranks, in seconds. */
 typedef struct calm_rank_facts {
     const char *host;              /* its machine                                                           */
     size_t blocks;                 /* that it computed                                                      */
