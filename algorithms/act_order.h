@@ -22,8 +22,8 @@ calm_status calm_ordered_job_make(calm_ctx *ctx, const calm_job *job, unsigned n
 /* Bytes that calm_ordered_job_make takes. */
 size_t calm_ordered_job_bytes(const calm_job_shape *shape, unsigned needs);
 
-/* Turn the chain's result into a result of the original job: its scheme, the order (in ctx->out), and the input scale in
- * the job's order. */
+/* Turn the chain's result into one of the original job: its scheme, the order (in ctx->out), and the input scale in the
+ * job's order. */
 calm_status calm_ordered_job_restore(calm_ctx *ctx, const calm_ordered_job *from, const calm_job *job,
                                      calm_qjob *qjob);
 

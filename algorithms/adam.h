@@ -26,7 +26,7 @@ void calm_adam_begin_step(calm_adam *adam, double rate, size_t t);
 /* The number of groups of a row, from g on, whose scales are rounded together: 1, or those of a super-block. */
 size_t calm_adam_together(const calm_learn_linear *linear, size_t g);
 
-/* scales [n] = start [n] e^x for n groups of a row from g on, rounded as the linear's type stores them; its minima stay.
+/* scales [n] = start [n] e^x for n groups of a row from g on, rounded as the linear's type stores them; minima stay.
  * row: one row, or the first of the rows that share the scales.  `scales` may be `start`. */
 void calm_adam_scales(const calm_adam *adam, const calm_learn_linear *linear, size_t row, size_t g, size_t n,
                       const float *start, float *scales);

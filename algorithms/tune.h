@@ -19,7 +19,7 @@ calm_status calm_tune_new(calm_ctx *ctx, calm_learn_linear *linears, size_t n_li
 size_t calm_tune_new_bytes(const calm_learn_linear *linears, size_t n_linears, const calm_learn_vector *vectors,
                            size_t n_vectors);
 
-/* Do step t, from 1 on, with the gradients in the `grad` arrays at the weights in `effective`: scales and values change,
+/* Do step t, from 1 on, with the gradients in `grad` at the weights in `effective`: scales and values change,
  * decoded weights do not.  CALM_ENUMERIC: a value cannot be stored.  The same bytes for any number of threads. */
 calm_status calm_tune_step(calm_ctx *ctx, calm_tune *tune, double rate, size_t t);
 

@@ -78,11 +78,11 @@ calm_status calm_drop_rejected_codes(calm_ctx *ctx, const calm_run *p)
     CALM_TRY(list_result(ctx, &p->result.plan, &keep, &n));
     if (calm_store_drop_rejected(ctx, p->in.store, p->result.run_id, keep, n, &dropped) != CALM_OK) {
         /* The results are written: that a file could not be removed takes nothing from them. */
-        calm_log(ctx, CALM_LOG_WARNING, "%s; codes of candidates that lost are still there", ctx->message);
+        calm_log(ctx, CALM_LOG_WARNING, "%s; the store still has codes of rejected candidates", ctx->message);
         calm_ctx_forgive(ctx);
     } else if ((n_dropped = dropped.n + p->choosing->dropped.n) > 0) {
-        calm_log(ctx, CALM_LOG_INFO, "codes of %zu candidates that lost are dropped: %.1f MB (`keep_candidates` keeps "
-                 "them)", n_dropped, (double)(dropped.bytes + p->choosing->dropped.bytes) / 1e6);
+        calm_log(ctx, CALM_LOG_INFO, "dropped the codes of %zu rejected candidates: %.1f MB (`keep_candidates` "
+                 "keeps them)", n_dropped, (double)(dropped.bytes + p->choosing->dropped.bytes) / 1e6);
     }
     return CALM_OK;
 }

@@ -227,7 +227,7 @@ static calm_status sort_names(calm_ctx *ctx, const calm_gguf *file, name_entry *
         qsort(entries, n, sizeof *entries, by_name);
     for (size_t i = 1; i < n; i++)
         if (strcmp(entries[i - 1].name, entries[i].name) == 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s %.100s stands twice", file->path, what, entries[i].name);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s %.100s is there twice", file->path, what, entries[i].name);
     return CALM_OK;
 }
 

@@ -56,7 +56,7 @@ static calm_status finish(calm_ctx *ctx, calm_imatrix *file)
     for (size_t i = 0; i < file->n; i++) {
         const calm_imatrix_entry *entry = &file->entries[i];
         if (i && strcmp(file->entries[i - 1].name, entry->name) == 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: %s stands twice", file->path, entry->name);
+            return calm_fail(ctx, CALM_EFORMAT, "%s: %s is there twice", file->path, entry->name);
         CALM_TRY(check_numbers(ctx, file, entry->name, "value", entry->sums, entry->n));
         if (entry->counts)
             CALM_TRY(check_numbers(ctx, file, entry->name, "count", entry->counts, entry->n_counts));

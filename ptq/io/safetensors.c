@@ -210,7 +210,7 @@ static calm_status sort_by_name(calm_ctx *ctx, calm_safetensors *set, const calm
         for (end = i + 1; end < set->n_tensors && strcmp(set->tensors[end].name, first.name) == 0; end++)
             if (!map)
                 CALM_TRY(calm_safetensors_survive(ctx, set, first.name,
-                                                  calm_fail(ctx, CALM_EFORMAT, "tensor %s stands in %s and in %s",
+                                                  calm_fail(ctx, CALM_EFORMAT, "tensor %s is in %s and in %s",
                                                             first.name, first.file, set->tensors[end].file),
                                                   NULL));
         set->tensors[n++] = map && end > i + 1 ? *choose_copy(set, map, &set->tensors[i], end - i) : first;

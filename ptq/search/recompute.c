@@ -87,8 +87,8 @@ calm_status calm_recompute_marked(calm_ctx *ctx, calm_run *p)
     memcpy(choice, p->choice, n_jobs * sizeof *choice);
     CALM_TRY(count(ctx, p, &missing));
     CALM_TRY(calm_recompute_prefix(ctx, p, &missing));
-    calm_log(ctx, CALM_LOG_INFO, "codes of %zu candidates that lost before are not in %s any more: they are computed "
-             "again, in blocks up to %zu", missing.n_candidates, p->in.recipe->store, missing.end - 1);
+    calm_log(ctx, CALM_LOG_INFO, "the codes of %zu rejected candidates are not in %s: they are computed again, in "
+             "blocks up to %zu", missing.n_candidates, p->in.recipe->store, missing.end - 1);
     const calm_status status = calm_run_missing(ctx, p, &missing);
     memcpy(p->choice, choice, n_jobs * sizeof *choice);
     CALM_TRY(status);

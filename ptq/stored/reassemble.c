@@ -288,8 +288,8 @@ static calm_status name_result(calm_ctx *ctx, const calm_assemble_options *o, ca
     if (a->result.name)
         return CALM_OK;
     return calm_fail(ctx, CALM_EARG,
-                     "run %lld (%s) came to no result; --hybrid writes its choices, calm select %lld --store %s "
-                     "chooses anew", (long long)run->id, run->status, (long long)run->id, a->recipe.store);
+                     "run %lld (%s) has no result; --hybrid writes its choices, calm select %lld --store %s chooses "
+                     "again", (long long)run->id, run->status, (long long)run->id, a->recipe.store);
 }
 
 /* ---- blobs ---- */

@@ -527,7 +527,7 @@ TEST(assemblies_that_are_refused)
     play_sql(&run, "UPDATE run SET result = 'gptx'");
     refuse_assembly(&run, &o, CALM_EFORMAT, "the result of run 1, \"gptx\", is none of its candidates");
     play_sql(&run, "UPDATE run SET result = NULL, status = 'interrupted'");
-    refuse_assembly(&run, &o, CALM_EARG, "run 1 (interrupted) came to no result");
+    refuse_assembly(&run, &o, CALM_EARG, "run 1 (interrupted) has no result");
     play_sql(&run, "DELETE FROM choice WHERE job_id = 3");
     o.hybrid = true;
     refuse_assembly(&run, &o, CALM_EARG, "run 1 chose nothing for model.layers.0.gate_up; calm select 1");

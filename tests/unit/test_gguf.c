@@ -225,7 +225,7 @@ TEST(broken_keys)
     check_changed(numbers + 8, "\0\0\0\0\0\0\0\x40", 8, CALM_EFORMAT,
                   "key a.numbers: 4611686018427387904 values of type i32 reach past the end");
     check_changed(flags + 17, "\7", 1, CALM_EFORMAT, "key a.flags: a bool is 7");
-    check_changed(place_of(in, "a.u32"), "a.f32", 5, CALM_EFORMAT, "key a.f32 stands twice");
+    check_changed(place_of(in, "a.u32"), "a.f32", 5, CALM_EFORMAT, "key a.f32 is there twice");
 }
 END_OF_TEST
 
@@ -245,7 +245,7 @@ TEST(broken_tensors)
                   "tensor a.weight: rows of 65 elements, expected a multiple of 32 for type Q4_0");
     check_changed(a + 24, "\x40", 1, CALM_EFORMAT,
                   "tensor a.weight: offset 64, expected 32: tensors lie one after the other");
-    check_changed(z - 8, "a", 1, CALM_EFORMAT, "tensor a.weight stands twice");
+    check_changed(z - 8, "a", 1, CALM_EFORMAT, "tensor a.weight is there twice");
     check_changed(z - 8, "\0", 1, CALM_EFORMAT, "tensor 0: its name holds a zero byte");
     check_changed(k + 28, "\7", 1, CALM_EFORMAT, "tensor k: offset 288, expected 224");    /* smaller in Q5_1 */
 }

@@ -184,7 +184,7 @@ TEST(dat_that_is_wrong)
     put_int(&twice, 2);
     put_entry(&twice, Q, 1, q_sums, 4);
     put_entry(&twice, Q, 1, q_sums, 4);
-    refused(write_dat(&twice), Q " stands twice");
+    refused(write_dat(&twice), Q " is there twice");
     put_int(&infinite, 1);
     put_entry(&infinite, Q, 1, bad, 2);
     refused(write_dat(&infinite), Q ": value 1 is inf");
