@@ -41,7 +41,7 @@ void calm_hessian_diagonal(size_t in, const calm_stats *stats, const calm_hessia
                            double *diagonal);
 
 /* h [I, I] = gram / rows, which may be in place, or the identity. */
-calm_status calm_hessian_divide(calm_ctx *ctx, size_t in, const double *gram, size_t rows, bool blind, double *h);
+void calm_hessian_divide(calm_ctx *ctx, size_t in, const double *gram, size_t rows, bool blind, double *h);
 
 /* Diagonal of h [I, I] = diagonal [I] + damp times its mean. */
 void calm_hessian_damp(size_t in, const double *diagonal, double damp, double *h);

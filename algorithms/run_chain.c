@@ -296,7 +296,7 @@ static calm_status take_gram(calm_ctx *ctx, const calm_algorithm *algorithm, con
         memcpy(problem->h, shared->h, cells * sizeof *problem->h);
         calm_hessian_damp(n, problem->h_diag, 0, problem->h);
     } else {
-        CALM_TRY(calm_hessian_divide(ctx, n, job->stats->gram, job->stats->rows, blind, problem->h));
+        calm_hessian_divide(ctx, n, job->stats->gram, job->stats->rows, blind, problem->h);
     }
     return CALM_OK;
 }

@@ -181,7 +181,7 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
                                   calm_capture *out, calm_job_sums *sums);
 
 /* The statistics of the jobs from their finished sums; Gram matrices are made symmetric. */
-calm_status calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_sums *sums);
+void calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_sums *sums);
 
 /* Accumulators of rows of `width` values, one per window of the batch (at least one window); and all of them merged in
  * order into *out, and of each text into *of_text (NULL for one text), in ctx->out. */

@@ -24,7 +24,7 @@ typedef struct calm_gram_job {
 calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n);
 
 /* Copy the upper triangle of gram [I, I] to the lower one, on ctx's threads. */
-calm_status calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram);
+void calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram);
 
 /* Give gram [I, I] of `rows` rows other mean squares [I], with the correlations that it has:
  * gram_ij sqrt(squares_i rows / gram_ii) sqrt(squares_j rows / gram_jj); an input that was always 0 has none. */

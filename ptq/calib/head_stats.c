@@ -57,7 +57,8 @@ calm_status calm_head_stats_collect(calm_ctx *ctx, const calm_model *model, cons
         n = calm_size_min(most, windows->n - first);
         CALM_TRY(add_batch(ctx, model, &rope, &head, windows, first, n, *gram));
     }
-    return calm_gram_mirror(ctx, width, *gram);
+    calm_gram_mirror(ctx, width, *gram);
+    return CALM_OK;
 }
 
 /* ---- memory ---- */

@@ -55,7 +55,7 @@ calm_status calm_learn_view_open(calm_ctx *ctx, const calm_model *model, const c
                                  const calm_learn_view_options *options, calm_learn_view *out);
 
 /* linears[].effective = what codes, scales and zeros represent. */
-calm_status calm_learn_view_decode(calm_ctx *ctx, const calm_learn_view *view);
+void calm_learn_view_decode(calm_ctx *ctx, const calm_learn_view *view);
 
 /* All gradients to zero: the backward pass adds to them. */
 void calm_learn_view_clear(const calm_learn_view *view);

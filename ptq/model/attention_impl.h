@@ -67,7 +67,7 @@ size_t calm_heads_values_bytes(const calm_config *config, size_t n_tokens);
 calm_status calm_heads_part(calm_ctx *ctx, const calm_heads *a, bool back);
 
 /* The context [T, h d] times the sigmoid of its gate, in place, where the family has one. */
-calm_status calm_heads_gate(calm_ctx *ctx, const calm_heads *a, float *context);
+void calm_heads_gate(calm_ctx *ctx, const calm_heads *a, float *context);
 
 /* Rows of width d or n_heads d that the norm of q or k sees in a token. */
 size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads);

@@ -5,10 +5,10 @@
 #include "ptq/model/block.h"
 
 /* y [n, D] times the family's residual_scale, on ctx's threads. */
-calm_status calm_block_scale(calm_ctx *ctx, const calm_config *config, size_t n, float *y);
+void calm_block_scale(calm_ctx *ctx, const calm_config *config, size_t n, float *y);
 
 /* y [n, width] += x, on ctx's threads. */
-calm_status calm_block_rows_add(calm_ctx *ctx, size_t n, size_t width, const float *x, float *y);
+void calm_block_rows_add(calm_ctx *ctx, size_t n, size_t width, const float *x, float *y);
 
 /* a [n, M] what the activation function reads and b [n, M] what its result is multiplied by, NULL without a gate; both
  * in ctx->scratch. */

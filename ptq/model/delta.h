@@ -27,8 +27,8 @@ typedef struct calm_delta_rows {
 } calm_delta_rows;
 
 /* decay = -exp(a_log) softplus(decay + dt_bias) and beta = sigmoid(beta), in place over [T, n_heads]. */
-calm_status calm_delta_gates(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const float *a_log, const float *dt_bias,
-                             float *decay, float *beta);
+void calm_delta_gates(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const float *a_log, const float *dt_bias,
+                      float *decay, float *beta);
 
 /* out [T, n_value_heads d_v]; norms [T, n_value_heads] the Frobenius norm of each S after each token, or NULL; states
  * [calm_delta_states] each S before each chunk, or NULL; memory [n_value_heads, d_k, d_v] each S before the first
@@ -47,7 +47,7 @@ size_t calm_delta_states(const calm_delta_shape *shape, size_t n_tokens, size_t 
 size_t calm_delta_rule_bytes(const calm_delta_shape *shape, size_t n_tokens, size_t chunk);
 
 /* z = RMSNorm(o) w silu(z) over heads of d_v, in place over [T, n_value_heads d_v]; o is overwritten; w [d_v]. */
-calm_status calm_delta_norm(calm_ctx *ctx, const calm_delta_shape *shape, size_t n_tokens, const float *w, float eps,
-                            float *o, float *z);
+void calm_delta_norm(calm_ctx *ctx, const calm_delta_shape *shape, size_t n_tokens, const float *w, float eps,
+                     float *o, float *z);
 
 #endif

@@ -9,6 +9,6 @@
 #include "ptq/base/context.h"
 
 /* x [n_rows, width] in place, 0 < share < 1, on ctx's threads. */
-calm_status calm_gaussian_top_k(calm_ctx *ctx, float share, size_t n_rows, size_t width, float *x);
+void calm_gaussian_top_k(calm_ctx *ctx, float share, size_t n_rows, size_t width, float *x);
 
 #endif

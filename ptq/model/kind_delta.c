@@ -59,14 +59,13 @@ static float *gather(float *fused, size_t stride, size_t parts, size_t width, bo
 }
 
 /* Between a fused row and its six parts, in either direction; tokens are independent. */
-static calm_status part_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void part_rows(size_t first, size_t n, void *user)
 {
     const rows *r = user;
     const calm_delta_shape *shape = &r->config->delta;
     const widths w = widths_of(r->config);
     const size_t heads = shape->n_key_heads, d_k = shape->key_dim, group = shape->n_value_heads / heads;
     const size_t d_v = group * shape->value_dim, head = 2 * d_k + 2 * d_v;    /* of a key head: [q | k | v.. | z..] */
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         float *fused = r->qkvz + t * heads * head, *gates = r->ba + t * heads * 2 * group;
         float *apart = r->mixed + t * w.conv;
@@ -77,7 +76,6 @@ static calm_status part_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
         gather(gates, 2 * group, heads, group, r->back, r->beta + t * heads * group);
         gather(gates + group, 2 * group, heads, group, r->back, r->decay + t * heads * group);
     }
-    return CALM_OK;
 }
 
 /* Room for rows as fused matrices have them. */
@@ -94,7 +92,8 @@ static calm_status project_fused(calm_ctx *ctx, const calm_block *block, const f
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(new_fused(ctx, block, r));
     CALM_TRY(calm_weight_apply_each(ctx, apply, 2, weights, h, r->n, (float *[]){r->qkvz, r->ba}));
-    return calm_parallel_rows(ctx, r->n, part_rows, r);
+    calm_parallel_each_rows(ctx, r->n, part_rows, r);
+    return CALM_OK;
 }
 
 /* Whether q, k, v and z are one matrix, and then b and a are one, too. */
@@ -151,8 +150,8 @@ static calm_status prepare(calm_ctx *ctx, const calm_block *block, const float *
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->mixed, r->n * w.conv));
     CALM_TRY(project(ctx, block, h, calm_weight_apply, r));
     CALM_TRY(calm_convolution_run(ctx, &conv, r->mixed, w.conv, r->n, convolved));
-    CALM_TRY(calm_delta_gates(ctx, r->n, heads, block->plain[CALM_PLAIN_DELTA_A_LOG].w,
-                              block->plain[CALM_PLAIN_DELTA_DT].w, r->decay, r->beta));
+    calm_delta_gates(ctx, r->n, heads, block->plain[CALM_PLAIN_DELTA_A_LOG].w,
+                     block->plain[CALM_PLAIN_DELTA_DT].w, r->decay, r->beta);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_GATE, r->z, w.value));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_DECAY, r->decay, heads));
     return observe(ctx, observer, span, CALM_HOOK_DELTA_BETA, r->beta, heads);
@@ -183,7 +182,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(calm_delta_rule(ctx, shape, &in, CALM_DELTA_CHUNK, o, observer && observer->fn ? norms : NULL, NULL,
                              memory));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_STATE, norms, heads));
-    CALM_TRY(calm_delta_norm(ctx, shape, n, block->plain[CALM_PLAIN_DELTA_NORM].w, config->norm_eps, o, r.z));
+    calm_delta_norm(ctx, shape, n, block->plain[CALM_PLAIN_DELTA_NORM].w, config->norm_eps, o, r.z);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_OUT_IN, r.z, w.value));
     return calm_weight_apply(ctx, &block->weight[CALM_ROLE_DELTA_OUT], r.z, n, out);
 }
@@ -276,16 +275,16 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
     CALM_TRY(project(ctx, block, h, calm_weight_apply_tiled, &t->rows));
     const calm_convolution conv = convolution(block, true);
     CALM_TRY(calm_convolution_run(ctx, &conv, t->rows.mixed, conv.n_channels, n, t->convolved));
-    CALM_TRY(calm_delta_gates(ctx, n, config->delta.n_value_heads, block->plain[CALM_PLAIN_DELTA_A_LOG].w,
-                              block->plain[CALM_PLAIN_DELTA_DT].w, t->rows.decay, t->rows.beta));
+    calm_delta_gates(ctx, n, config->delta.n_value_heads, block->plain[CALM_PLAIN_DELTA_A_LOG].w,
+                     block->plain[CALM_PLAIN_DELTA_DT].w, t->rows.decay, t->rows.beta);
     const calm_delta_rows in = rule_rows(t);
     CALM_TRY(calm_delta_rule(ctx, &config->delta, &in, CALM_DELTA_CHUNK, t->o, NULL, t->states, NULL));
     /* The norm works in place, and both of its operands are read again. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, normed, n_value));
     memcpy(normed, t->o, n_value * sizeof *normed);
     memcpy(t->y, t->rows.z, n_value * sizeof *t->y);
-    CALM_TRY(calm_delta_norm(ctx, &config->delta, n, block->plain[CALM_PLAIN_DELTA_NORM].w, config->norm_eps, normed,
-                             t->y));
+    calm_delta_norm(ctx, &config->delta, n, block->plain[CALM_PLAIN_DELTA_NORM].w, config->norm_eps, normed,
+                    t->y);
     return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_DELTA_OUT], t->y, n, y);
 }
 
@@ -342,7 +341,7 @@ static calm_status projections_back(calm_ctx *ctx, const calm_block *block, cons
         return linear_back(ctx, block, CALM_ROLE_DELTA_A, h, r->n, r->decay, grads, true, dh);
     }
     CALM_TRY(new_fused(ctx, block, r));
-    CALM_TRY(calm_parallel_rows(ctx, r->n, part_rows, r));
+    calm_parallel_each_rows(ctx, r->n, part_rows, r);
     CALM_TRY(linear_back(ctx, block, CALM_ROLE_DELTA_QKVZ, h, r->n, r->qkvz, grads, false, dh));
     return linear_back(ctx, block, CALM_ROLE_DELTA_BA, h, r->n, r->ba, grads, true, dh);
 }

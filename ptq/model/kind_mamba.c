@@ -101,8 +101,8 @@ static calm_status prepare(calm_ctx *ctx, const calm_block *block, const calm_sp
     conv.tail = memory ? memory + calm_mamba_memory(&mamba->shape) : NULL;
     CALM_TRY(observe_gate(ctx, observer, span, r, &w));
     CALM_TRY(calm_convolution_run(ctx, &conv, r->all + w.value, w.all, n, r->convolved));
-    CALM_TRY(calm_mamba_steps(ctx, n, heads, r->all + w.value + w.conv, w.all, block->plain[CALM_PLAIN_MAMBA_A_LOG].w,
-                              block->plain[CALM_PLAIN_MAMBA_DT].w, mamba->limits, r->step, r->decay));
+    calm_mamba_steps(ctx, n, heads, r->all + w.value + w.conv, w.all, block->plain[CALM_PLAIN_MAMBA_A_LOG].w,
+                     block->plain[CALM_PLAIN_MAMBA_DT].w, mamba->limits, r->step, r->decay);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_STEP, r->step, heads));
     return observe(ctx, observer, span, CALM_HOOK_MAMBA_DECAY, r->decay, heads);
 }
@@ -136,8 +136,8 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, r.y, observer && observer->fn ? r.norms : NULL, NULL,
                              memory));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_STATE, r.norms, shape->n_heads));
-    CALM_TRY(calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, r.all, w.all,
-                             r.y));
+    calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, r.all, w.all,
+                    r.y);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_OUT_IN, r.y, w.value));
     return calm_weight_apply(ctx, &block->weight[CALM_ROLE_MAMBA_OUT], r.y, n, out);
 }
@@ -220,8 +220,8 @@ static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_ro
     for (size_t i = 0; i < n; i++)
         memcpy(z + i * w.value, t->rows.all + i * w.all, w.value * sizeof *z);
     memcpy(t->rows.y, t->o, n * w.value * sizeof *t->o);
-    CALM_TRY(calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, z, w.value,
-                             t->rows.y));
+    calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, z, w.value,
+                    t->rows.y);
     return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_MAMBA_OUT], t->rows.y, n, y);
 }
 

@@ -16,6 +16,6 @@ typedef struct calm_norm {
 void calm_norm_rows(const calm_norm *norm, const float *x, size_t n, float *out);
 
 /* The same on ctx's threads. */
-calm_status calm_norm_all(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out);
+void calm_norm_all(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out);
 
 #endif

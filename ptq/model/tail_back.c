@@ -24,7 +24,8 @@ static calm_status make_rows(calm_ctx *ctx, const calm_block *block, const float
     calm_activate(block->config->activation, n * width, a);
     calm_vec_mul(n * width, tape->p, a);
     CALM_TRY(calm_weight_apply(ctx, &tail->projection, a, n, tape->raw));
-    return calm_norm_all(ctx, &tail->norm, tape->raw, n, rows);
+    calm_norm_all(ctx, &tail->norm, tape->raw, n, rows);
+    return CALM_OK;
 }
 
 calm_status calm_tail_forward_tape(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,

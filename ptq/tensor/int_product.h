@@ -94,7 +94,7 @@ extern const char *const calm_int_set_names[CALM_N_INT_SETS];
 calm_status calm_int_choose(calm_ctx *ctx, calm_int_set *out);
 
 /* y [rows, out] = the product on ctx's threads; bias [out] or NULL.  The rows were placed for this weight. */
-calm_status calm_int_product(calm_ctx *ctx, calm_int_set set, const calm_int_weight *weight, const calm_int_rows *rows,
-                             const float *bias, float *y);
+void calm_int_product(calm_ctx *ctx, calm_int_set set, const calm_int_weight *weight, const calm_int_rows *rows,
+                      const float *bias, float *y);
 
 #endif

@@ -53,10 +53,10 @@ calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, s
                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 
 /* The same in double. */
-calm_status calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const double *a,
-                               size_t lda, const double *b, size_t ldb, double beta, double *c, size_t ldc);
+void calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const double *a,
+                        size_t lda, const double *b, size_t ldb, double beta, double *c, size_t ldc);
 
 /* Upper triangle of C [n, n] += X^T X, X [k, n]: half the work of the whole product, with the bytes of calm_dsyrk_t. */
-calm_status calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double *x, size_t ldx, double *c, size_t ldc);
+void calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double *x, size_t ldx, double *c, size_t ldc);
 
 #endif
