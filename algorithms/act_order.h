@@ -1,6 +1,5 @@
 /* Groups of inputs of like power: a job with its inputs in another order, on which any chain runs as it is. */
-#ifndef CALM_ALGORITHMS_ACT_ORDER_H
-#define CALM_ALGORITHMS_ACT_ORDER_H
+#pragma once
 
 #include "algorithms/algorithm.h"
 #include "algorithms/hessian.h"
@@ -24,5 +23,3 @@ size_t calm_ordered_job_bytes(const calm_job_shape *shape, unsigned needs);
 /* The result of the chain as one of the job: its scheme, its order in ctx->out, and the input scale in the job's. */
 calm_status calm_ordered_job_restore(calm_ctx *ctx, const calm_ordered_job *from, const calm_job *job,
                                      calm_qjob *qjob);
-
-#endif

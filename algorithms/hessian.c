@@ -9,7 +9,6 @@
 #include "algorithms/hessian.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "algorithms/inverse.h"
 #include "ptq/base/scope.h"

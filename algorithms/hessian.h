@@ -1,6 +1,5 @@
 /* H = X^T X / N of a job, made once for all chains that quantize it, and one factor of its damped inverse. */
-#ifndef CALM_ALGORITHMS_HESSIAN_H
-#define CALM_ALGORITHMS_HESSIAN_H
+#pragma once
 
 #include "algorithms/algorithm.h"
 
@@ -45,5 +44,3 @@ void calm_hessian_divide(calm_ctx *ctx, size_t in, const double *gram, size_t ro
 
 /* Diagonal of h [I, I] = diagonal [I] + damp times its mean. */
 void calm_hessian_damp(size_t in, const double *diagonal, double damp, double *h);
-
-#endif

@@ -1,6 +1,5 @@
 /* Weights fitted to the input that they will get: what actfit and asym have in common. */
-#ifndef CALM_ALGORITHMS_INPUT_FIT_H
-#define CALM_ALGORITHMS_INPUT_FIT_H
+#pragma once
 
 #include "algorithms/part.h"
 
@@ -13,5 +12,3 @@ calm_status calm_input_fit(calm_ctx *ctx, calm_problem *problem, const char *par
 
 /* What that holds of ctx->scratch, all workers together. */
 size_t calm_input_fit_scratch_bytes(const calm_job_shape *shape);
-
-#endif

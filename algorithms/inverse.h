@@ -1,6 +1,5 @@
 /* The inverse of a job's H as the parts of a chain read it: its diagonal the grid, its factor in an order GPTQ. */
-#ifndef CALM_ALGORITHMS_INVERSE_H
-#define CALM_ALGORITHMS_INVERSE_H
+#pragma once
 
 #include "algorithms/part.h"
 
@@ -24,5 +23,3 @@ size_t calm_inverse_order_bytes(size_t n);
 
 /* What that holds of ctx->scratch while it runs. */
 size_t calm_inverse_factor_scratch_bytes(size_t in);
-
-#endif

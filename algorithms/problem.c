@@ -1,7 +1,6 @@
 /* Helpers that parts share: groups, grids of a whole job, damping, channel scales. */
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "algorithms/part.h"
 #include "ptq/base/scope.h"

@@ -1,6 +1,5 @@
 /* Ranks: a command that mpirun or srun started several times.  Rank 0 is the command, the others help it silently. */
-#ifndef CALM_CLI_RANKS_H
-#define CALM_CLI_RANKS_H
+#pragma once
 
 #include "cli/command.h"
 #include "ptq/cluster/cluster.h"
@@ -22,5 +21,3 @@ void calm_ranks_settle(calm_ctx *ctx);
 
 /* At the end of the process; may not return where another rank is the one that failed. */
 void calm_ranks_leave(calm_ctx *ctx);
-
-#endif

@@ -12,8 +12,7 @@
  *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
  *
  * What is returned must not be in what is released.  Release runs in the reverse order of declaration. */
-#ifndef CALM_BASE_SCOPE_H
-#define CALM_BASE_SCOPE_H
+#pragma once
 
 #include "ptq/base/text.h"
 
@@ -103,5 +102,3 @@ static inline void calm_flag_leave(calm_flag_scope *scope)
 {
     *scope->flag = scope->caller;
 }
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Parallel over independent work, never inside a sum: a task writes only the results of its index, so the bytes do not
  * depend on the number of threads. */
-#ifndef CALM_BASE_THREADS_H
-#define CALM_BASE_THREADS_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -50,5 +49,3 @@ int calm_n_cores(void);
 
 /* Seconds from a monotonic clock, for progress and `bench`; no result depends on it. */
 double calm_seconds(void);
-
-#endif

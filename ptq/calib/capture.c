@@ -1,17 +1,12 @@
 /* Capture of one sublayer, window by window. */
 #include "ptq/calib/capture.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "ptq/base/rng.h"
-#include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
-#include "ptq/base/times.h"
 #include "ptq/calib/gram.h"
 #include "ptq/model/kind.h"
-#include "ptq/tensor/linalg.h"
-#include "ptq/tensor/vector.h"
 
 /* What one window contributes, kept until it is merged in window order. */
 typedef struct window_part {

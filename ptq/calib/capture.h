@@ -12,8 +12,7 @@
  * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number; an expert's rows are
  * the tokens routed to it, in that order, in their own chunks.  Neither the number of threads nor what is handled
  * together changes a bit. */
-#ifndef CALM_CALIB_CAPTURE_H
-#define CALM_CALIB_CAPTURE_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/times.h"
@@ -207,5 +206,3 @@ size_t calm_actstat_new_bytes(size_t tokens);
 /* What calm_job_captures_new takes; calm_actstat_parts_new, for windows of the same length. */
 size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_capture_options *options);
 size_t calm_actstat_parts_bytes(size_t n_windows, size_t tokens);
-
-#endif

@@ -1,7 +1,6 @@
 /* Capture of the experts of a mixture, each over the tokens routed to it. */
 #include <string.h>
 
-#include "ptq/base/threads.h"
 #include "ptq/calib/capture.h"
 #include "ptq/calib/gram.h"
 #include "ptq/model/kind.h"

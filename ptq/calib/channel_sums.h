@@ -1,6 +1,5 @@
 /* Sums over the rows of an input, channel by channel. */
-#ifndef CALM_CALIB_CHANNEL_SUMS_H
-#define CALM_CALIB_CHANNEL_SUMS_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -20,5 +19,3 @@ size_t calm_channel_sums_bytes(size_t width);
  * adds in the order of rows, whatever the number of threads. */
 void calm_channel_sums_add(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight,
                            calm_channel_sums *sums);
-
-#endif

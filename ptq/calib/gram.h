@@ -1,6 +1,5 @@
 /* Gram matrices: X^T X, or X^T Y, in float32 products and double sums across row chunks of fixed size. */
-#ifndef CALM_CALIB_GRAM_H
-#define CALM_CALIB_GRAM_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -36,5 +35,3 @@ size_t calm_gram_bytes(size_t width);
 /* What calm_gram_add holds of ctx->scratch at most, its workers together, for matrices of these widths [n],
  * and with `crosses` an X^T Y of each besides. */
 size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, bool crosses, size_t n_threads);
-
-#endif

@@ -1,9 +1,7 @@
 /* Statistics of a plain matrix: what calibration collects window by window, of rows that are all there. */
-#include <math.h>
 
 #include "ptq/calib/capture.h"
 #include "ptq/calib/gram.h"
-#include "ptq/tensor/linalg.h"
 
 calm_status calm_stats_new(calm_ctx *ctx, const float *x, size_t n, size_t width, calm_stats *out)
 {

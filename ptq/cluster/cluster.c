@@ -1,5 +1,4 @@
 /* Starting and ending the ranks of a run, and what they do together. */
-#include "ptq/cluster/cluster.h"
 
 #include <errno.h>
 #include <fcntl.h>

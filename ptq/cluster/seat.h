@@ -1,6 +1,5 @@
 /* Seats: where the ranks of a run are, machines and the cores that they may use, and what is wrong with it. */
-#ifndef CALM_CLUSTER_SEAT_H
-#define CALM_CLUSTER_SEAT_H
+#pragma once
 
 #include <sched.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ int calm_seat_neighbours(const calm_seat *seats, size_t n, size_t rank);
  * cores although others are free, as after a wrong binding; ranks that nothing keeps apart (a note); less than half of
  * the cores used (a note). */
 void calm_seat_judge(calm_ctx *ctx, const calm_seat *seats, size_t n);
-
-#endif

@@ -5,11 +5,9 @@
  * another. */
 #include "ptq/forecast/forecast_impl.h"
 
-#include <math.h>
 
 #include "algorithms/learner.h"
 #include "ptq/base/rng.h"
-#include "ptq/base/times.h"
 #include "ptq/model/block_pass.h"
 #include "ptq/learn/learn.h"
 

@@ -1,6 +1,5 @@
 /* Files below a directory, by name: what a push sends and a signature covers; and whether they are a model. */
-#ifndef CALM_IO_FOLDER_H
-#define CALM_IO_FOLDER_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -31,5 +30,3 @@ calm_status calm_folder_gguf(calm_ctx *ctx, const char *path, char **out);
  * another file; CALM_ENOTFOUND for a repository in the hub's cache, a directory whose model is a GGUF file, and one
  * without config.json; CALM_EUNSUPPORTED for weights of torch.save (pickles). */
 calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path);
-
-#endif

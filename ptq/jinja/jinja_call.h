@@ -1,6 +1,5 @@
 /* Calls: arguments of the tables' functions, operators, and the tables themselves. */
-#ifndef CALM_JINJA_CALL_H
-#define CALM_JINJA_CALL_H
+#pragma once
 
 #include "ptq/jinja/jinja_run.h"
 
@@ -64,5 +63,3 @@ const calm_jinja_value *calm_jinja_named(const calm_jinja_args *args, const char
 calm_status calm_jinja_int_argument(calm_jinja_run *run, calm_jinja_value v, int64_t fallback, int64_t *out);
 calm_status calm_jinja_string_argument(calm_jinja_run *run, calm_jinja_value v, const char *fallback,
                                        calm_jinja_string *out);
-
-#endif

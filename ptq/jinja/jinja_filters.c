@@ -1,5 +1,4 @@
 /* Filters of single values, as Jinja has them.  a[0] is what is filtered. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,6 @@
  * Two passes go through the calibration windows in lockstep: the float model's rows, and those that the learned blocks
  * before leave.  Blocks that the store has are taken from there; a block that was not finished begins again. */
 #include <math.h>
-#include <string.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/model/block_pass.h"

@@ -4,7 +4,6 @@
  * only what enters each block is kept, and backward the block runs again before its gradients are computed. */
 #include <math.h>
 #include <string.h>
-#include <stdlib.h>
 
 #include "ptq/eval/encode_back.h"
 #include "ptq/eval/predict_back.h"

@@ -1,7 +1,6 @@
 /* Learning on from the result of a run: one block as it is learned, what the store keeps, the judgement.  Only
  * files of this folder and their tests include it. */
-#ifndef CALM_LEARN_LEARN_IMPL_H
-#define CALM_LEARN_LEARN_IMPL_H
+#pragma once
 
 #include "algorithms/tune.h"
 #include "ptq/eval/predict.h"
@@ -219,5 +218,3 @@ calm_status calm_learn_ranks_ahead(calm_ctx *ctx, const calm_run *run, size_t ne
 /* After that, *quantized likewise through the block as the plan has it (NULL: as it is). */
 calm_status calm_learn_ranks_quantized(calm_ctx *ctx, const calm_run *run, size_t block, const calm_plan *plan,
                                        calm_batch *quantized);
-
-#endif

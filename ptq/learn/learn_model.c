@@ -9,7 +9,6 @@
  * reads them again.  Every few steps the loss of windows outside of those that are learned from says whether to
  * continue; the best state of those is the result. */
 #include <math.h>
-#include <string.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/learn/learn_impl.h"

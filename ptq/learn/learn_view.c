@@ -10,7 +10,6 @@
 #include "ptq/model/distance.h"
 #include "ptq/model/kind.h"
 #include "ptq/plan/assemble.h"
-#include "ptq/quant/qblob.h"
 #include "ptq/tensor/vector.h"
 
 /* A view that is being opened. */

@@ -7,7 +7,6 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/norm_back.h"
-#include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
 /* ---- forward ---- */

@@ -1,6 +1,5 @@
 /* The steps of attention, for its two directions.  Only attention*.c, int_attention.c include it. */
-#ifndef CALM_MODEL_ATTENTION_IMPL_H
-#define CALM_MODEL_ATTENTION_IMPL_H
+#pragma once
 
 #include "ptq/model/block.h"
 
@@ -157,5 +156,3 @@ size_t calm_heads_relate_bytes(const calm_config *config, size_t n_tokens, size_
 
 /* Blocks of query rows of one head. */
 size_t calm_heads_query_blocks(size_t n_tokens);
-
-#endif

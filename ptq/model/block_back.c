@@ -6,14 +6,12 @@
 
 #include "ptq/base/message.h"
 #include "ptq/base/scope.h"
-#include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/block_impl.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/norm_back.h"
 #include "ptq/model/tail_back.h"
 #include "ptq/tensor/dtype.h"
-#include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
 /* x' = RESIDUAL(x + OUT(f(IN(x)))): what its norms and f read. */

@@ -1,6 +1,5 @@
 /* The steps of a block, for its two directions.  Only block*.c and mlp_back.c include it. */
-#ifndef CALM_MODEL_BLOCK_IMPL_H
-#define CALM_MODEL_BLOCK_IMPL_H
+#pragma once
 
 #include "ptq/model/block.h"
 
@@ -22,5 +21,3 @@ void calm_mlp_combine(const calm_config *config, size_t n, float *a, const float
  * transpose, so the way back is the same.  Of ctx->scratch it takes calm_mlp_transform_bytes. */
 calm_status calm_mlp_transform(calm_ctx *ctx, const calm_config *config, size_t n, size_t inner, float *g);
 size_t calm_mlp_transform_bytes(const calm_config *config, size_t inner);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * q and k have length 1: x / sqrt(sum x^2 + 1e-6).  A key head serves n_value_heads / n_key_heads consecutive value
  * heads.  (Yang et al., Gated Delta Networks, arXiv 2412.06464; transformers' modeling_qwen3_next.py.) */
-#ifndef CALM_MODEL_DELTA_H
-#define CALM_MODEL_DELTA_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -49,5 +48,3 @@ size_t calm_delta_rule_bytes(const calm_delta_shape *shape, size_t n_tokens, siz
 /* z = RMSNorm(o) w silu(z) over heads of d_v, in place over [T, n_value_heads d_v]; o is overwritten; w [d_v]. */
 void calm_delta_norm(calm_ctx *ctx, const calm_delta_shape *shape, size_t n_tokens, const float *w, float eps,
                      float *o, float *z);
-
-#endif

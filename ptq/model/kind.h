@@ -6,8 +6,7 @@
  *
  * `config` is always that of the block in question (calm_config_at): blocks of a model may differ in kinds and
  * widths. */
-#ifndef CALM_MODEL_KIND_H
-#define CALM_MODEL_KIND_H
+#pragma once
 
 #include "ptq/model/arch.h"
 #include "ptq/model/block_back.h"
@@ -243,5 +242,3 @@ bool calm_plain_shape(const calm_config *config, const calm_kind *kind, calm_pla
 /* Has a block that shares the keys and values of another block a module of this name, which published files keep and
  * nothing reads? */
 bool calm_kv_is_left_over(const calm_config *config, const char *module);
-
-#endif

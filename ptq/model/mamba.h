@@ -5,8 +5,7 @@
  *
  * B and C are of groups: a group serves n_heads / n_groups consecutive heads.  (Dao and Gu, arXiv 2405.21060;
  * transformers' modeling_granitemoehybrid.py.) */
-#ifndef CALM_MODEL_MAMBA_H
-#define CALM_MODEL_MAMBA_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -61,5 +60,3 @@ size_t calm_mamba_head_bytes(const calm_mamba_shape *shape, size_t n_tokens, siz
  * and are overwritten; w [n_heads head_dim]. */
 void calm_mamba_norm(calm_ctx *ctx, const calm_mamba_shape *shape, size_t n_tokens, const float *w, float eps,
                      float *z, size_t stride, float *y);
-
-#endif

@@ -23,7 +23,6 @@
 #include "ptq/model/router.h"
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
-#include "ptq/tensor/vector_back.h"
 
 /* The shared expert over all rows: its tape, its output y [T, D] and gate [T], all in ctx->scratch. */
 typedef struct shared_tape {

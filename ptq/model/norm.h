@@ -1,6 +1,5 @@
 /* Norms: RMSNorm, RMSNorm with weights stored less one, LayerNorm, over rows. */
-#ifndef CALM_MODEL_NORM_H
-#define CALM_MODEL_NORM_H
+#pragma once
 
 #include "ptq/model/arch.h"
 
@@ -17,5 +16,3 @@ void calm_norm_rows(const calm_norm *norm, const float *x, size_t n, float *out)
 
 /* The same on ctx's threads. */
 void calm_norm_all(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out);
-
-#endif

@@ -7,8 +7,7 @@
  * from the id alone, so that each block makes it again rather than keep it.  Without per-layer inputs x' = s x.
  *
  * Reference: transformers' modeling_gemma4.py. */
-#ifndef CALM_MODEL_TAIL_H
-#define CALM_MODEL_TAIL_H
+#pragma once
 
 #include "ptq/model/block.h"
 
@@ -26,5 +25,3 @@ calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float 
 
 /* What calm_tail_run holds of ctx->scratch. */
 size_t calm_tail_scratch_bytes(const calm_config *config, size_t n_tokens);
-
-#endif

@@ -1,5 +1,4 @@
 /* Does an engine take a scheme, and what do its rules ask for? */
-#include "ptq/plan/engines.h"
 
 #include <string.h>
 

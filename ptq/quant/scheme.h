@@ -17,8 +17,7 @@
  *   gguf_q4_k_m, ...   one of these or another by the place of the matrix in its model (mix.h)
  *   float              left as it is
  * _symact is the default, spelled out.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
-#ifndef CALM_QUANT_SCHEME_H
-#define CALM_QUANT_SCHEME_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/quant/levels.h"
@@ -161,5 +160,3 @@ double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t
 
 /* Bits of what a weight is multiplied by: those of quantized activations, 16 where they stay float. */
 int calm_scheme_input_bits(const calm_scheme *scheme);
-
-#endif

@@ -5,7 +5,6 @@
 #include "ptq/ranks/ranks.h"
 
 #include <gnu/libc-version.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ptq/base/threads.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "ptq/base/message.h"
-#include "ptq/base/option.h"
 #include "ptq/export/companions.h"
 #include "ptq/export/config_file.h"
 #include "ptq/model/arch.h"

@@ -1,6 +1,5 @@
 /* Names of models, and where bundled recipes and texts lie. */
-#ifndef CALM_RECIPE_MODEL_NAMES_H
-#define CALM_RECIPE_MODEL_NAMES_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -43,5 +42,3 @@ bool calm_is_hub_model(const char *word);
  * fetched into it when something is missing, with ticks of the bytes that come (NULL: not wanted).  Texts in ctx->out.
  * CALM_ENOTFOUND with the nearest alias; the failures of calm_hub_pull. */
 calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a preset makes of a recipe, and what it does not go with. */
 #include "ptq/recipe/preset.h"
 
-#include <string.h>
 
 #include "ptq/model/config.h"
 #include "ptq/quant/act_levels.h"

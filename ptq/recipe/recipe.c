@@ -1,6 +1,5 @@
 /* Recipes: lists of algorithms, and the JSON form. */
 #include "ptq/model/kind.h"
-#include "ptq/recipe/recipe.h"
 
 #include <assert.h>
 #include <math.h>

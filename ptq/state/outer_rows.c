@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "algorithms/algorithm.h"
 #include "ptq/calib/head_stats.h"
 #include "ptq/quant/qjob.h"
 #include "ptq/recipe/recipe.h"

@@ -1,6 +1,5 @@
 /* Parts of reading a stored run that the files of this folder share. */
-#ifndef CALM_STORED_STORED_IMPL_H
-#define CALM_STORED_STORED_IMPL_H
+#pragma once
 
 #include "ptq/data/windows.h"
 #include "ptq/model/model.h"
@@ -42,5 +41,3 @@ typedef struct calm_reselect_size {
  * rotated it; several formats. */
 calm_status calm_reselected_size(calm_ctx *ctx, const calm_reselect_options *options, const calm_stored_run *run,
                                     calm_pool *pool, calm_requests *requests, calm_reselect_size *out);
-
-#endif
