@@ -35,8 +35,7 @@ static calm_status function(calm_ctx *ctx, const calm_block *block, calm_sublaye
                             calm_block_tape *tape, float *y)
 {
     const sublayer_tape *s = &tape->sublayer[sublayer];
-    const calm_span *span = &tape->span;
-    return s->kind->back->forward(ctx, block, rope, s->x, s->h, span, y, s->function);
+    return s->kind->back->forward(ctx, &(calm_kind_pass){block, rope, s->x, s->h, &tape->span}, y, s->function);
 }
 
 /* The kind of a block's sublayer, which has a way back; *out NULL: there is no such sublayer. */
@@ -154,7 +153,8 @@ static calm_status function_back(calm_ctx *ctx, const calm_block *block, calm_su
 {
     const sublayer_tape *s = &tape->sublayer[sublayer];
     write_lengths(block, sublayer, dy, tape->span.n_tokens, grads);
-    return s->kind->back->back(ctx, block, rope, s->x, s->h, &tape->span, s->function, dy, grads, dh, dx);
+    return s->kind->back->back(ctx, &(calm_kind_pass){block, rope, s->x, s->h, &tape->span}, s->function, dy, grads, dh,
+                               dx);
 }
 
 /* dy [T, D] of what f gives, from d of the sum: d itself, or in ctx->scratch. */
