@@ -200,7 +200,7 @@ calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer
         return CALM_OK;
     /* Of streams the tail is part of what follows. */
     if (!block->config->streams.n)
-        CALM_TRY(calm_tail_run(ctx, block, x, span, observer));
+        CALM_TRY(calm_tail_run(ctx, block, x, span, observer, NULL));
     return observe_as(observer, ctx, &seen, CALM_HOOK_BLOCK_OUT, x, span->n_tokens, width);
 }
 

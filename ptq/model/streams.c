@@ -280,7 +280,7 @@ calm_status calm_streams_after(calm_ctx *ctx, const calm_block *block, calm_subl
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s.rows, n * config->hidden));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s.more, n * config->hidden));
     calm_parallel_each_rows(ctx, n, correct_rows, &s);
-    CALM_TRY(calm_tail_input(ctx, block, s.rows, span, s.more, observer));
+    CALM_TRY(calm_tail_input(ctx, block, s.rows, span, s.more, observer, NULL));
     calm_parallel_each_rows(ctx, n, input_rows, &s);
     return block->index + 1 == config->n_blocks ? merge(ctx, &s) : CALM_OK;
 }

@@ -2,6 +2,7 @@
 #include "ptq/model/tail.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
@@ -65,7 +66,8 @@ static void end_rows(size_t first, size_t n, void *user)
         calm_vec_scale(n * task->width, task->scale, task->x + at);
 }
 
-calm_status calm_tail_table(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *rows, float *p)
+/* p [T, P] of the span's tokens; `rows` [T, D] is room. */
+static calm_status make_table(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *rows, float *p)
 {
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(read_rows(ctx, block, span, rows));
@@ -74,46 +76,50 @@ calm_status calm_tail_table(calm_ctx *ctx, const calm_block *block, const calm_s
 }
 
 calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *out,
-                            const calm_observer *observer)
+                            const calm_observer *observer, const calm_tail_tape *tape)
 {
     const calm_config *config = block->config;
     const calm_tail *tail = &block->tail;
     const size_t n = span->n_tokens, width = config->per_layer;
-    float *p, *g;
+    float *p = tape ? tape->p : NULL, *raw = tape ? tape->raw : out, *g;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * width));
+    if (!tape)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, g, n * width));
-    CALM_TRY(calm_tail_table(ctx, block, span, out, p));
+    CALM_TRY(make_table(ctx, block, span, out, p));
     CALM_TRY(calm_weight_apply(ctx, &tail->gate, x, n, g));
+    /* The way back reads what the activation function does. */
+    if (tape)
+        memcpy(tape->gate, g, n * width * sizeof *g);
     calm_activate(config->activation, n * width, g);
     calm_vec_mul(n * width, p, g);
     CALM_TRY(calm_observe(observer, ctx,
                           &(calm_observation){.hook = CALM_HOOK_LAYER_INPUT, .expert = CALM_NO_EXPERT,
                                               .window = span->window, .x = g, .n_rows = n, .width = width}));
-    CALM_TRY(calm_weight_apply(ctx, &tail->projection, g, n, out));
-    calm_norm_all(ctx, &tail->norm, out, n, out);
+    CALM_TRY(calm_weight_apply(ctx, &tail->projection, g, n, raw));
+    calm_norm_all(ctx, &tail->norm, raw, n, out);
     return CALM_OK;
 }
 
 /* x += what the block's own input gives. */
 static calm_status add_input(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
-                             const calm_observer *observer)
+                             const calm_observer *observer, const calm_tail_tape *tape)
 {
     const size_t n = span->n_tokens, hidden = block->config->hidden;
     float *rows;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, n * hidden));
-    CALM_TRY(calm_tail_input(ctx, block, x, span, rows, observer));
+    CALM_TRY(calm_tail_input(ctx, block, x, span, rows, observer, tape));
     calm_parallel_each_rows(ctx, n, end_rows, &(end_task){hidden, 1, rows, x});
     return CALM_OK;
 }
 
 calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
-                          const calm_observer *observer)
+                          const calm_observer *observer, const calm_tail_tape *tape)
 {
     const calm_tail *tail = &block->tail;
     if (tail->gate.w)
-        CALM_TRY(add_input(ctx, block, x, span, observer));
+        CALM_TRY(add_input(ctx, block, x, span, observer, tape));
     if (!block->config->arch->names->tail)
         return CALM_OK;
     calm_parallel_each_rows(ctx, span->n_tokens, end_rows,

@@ -7,13 +7,6 @@
 
 #include "ptq/model/tail.h"
 
-/* NULL where the block has no input of the token's id. */
-typedef struct calm_tail_tape {
-    float *p;       /* [T, P]                              */
-    float *gate;    /* [T, P] gate x                       */
-    float *raw;     /* [T, D] what the norm reads          */
-} calm_tail_tape;
-
 /* x [T, D] in place, as calm_tail_run; the tape is in ctx->scratch. */
 calm_status calm_tail_forward_tape(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
                                    calm_tail_tape *tape);
