@@ -26,7 +26,7 @@ calm_status calm_model_hub_name(calm_ctx *ctx, const char *word, const char **ou
 
 typedef struct calm_named_model {
     const char *name;    /* as typed                                                       */
-    char *dir;           /* of the checkpoint                                              */
+    const char *dir;     /* of the checkpoint                                              */
     const char *note;    /* a remark for the user; NULL: none                              */
 } calm_named_model;
 

@@ -13,7 +13,7 @@
  * CALM_ENOTFOUND: there is no such text.  CALM_EMISMATCH: it gives other windows than the run had; the message has
  * both.  CALM_EFORMAT: the store's recipe or digest is damaged.  The failures of the tokenizer. */
 calm_status calm_stored_run_windows(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, calm_model *model,
-                                char *model_dir, calm_windows *out);
+                                const char *model_dir, calm_windows *out);
 
 /* ---- parts of assembly ---- */
 
