@@ -284,8 +284,7 @@ static calm_status do_work(calm_ctx *ctx, const calm_cluster *c, const char *mai
                            void *user)
 {
     CALM_SCOPED_TEXT(answer);
-    CALM_SCOPED_ARENA(results);
-    CALM_SCOPED_OUT(ctx, &results);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED_SCRATCH(ctx);
     const double begun = calm_seconds();
     CALM_TRY(work(ctx, user, mail, n, &answer));

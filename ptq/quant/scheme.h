@@ -133,8 +133,11 @@ bool calm_scheme_folds(const calm_scheme *scheme);
 /* Does a name contain the range of activations (_symact, _asymact; _static is symmetric)? */
 bool calm_scheme_says_range(const char *name);
 
-/* Print the canonical name; always fits. */
-void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]);
+/* Print the canonical name, which always fits; returns `name`. */
+const char *calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]);
+
+/* The same, as long as the block lasts in which it is called. */
+#define CALM_SCHEME_NAME(scheme) calm_scheme_name((scheme), (char[CALM_SCHEME_NAME_MAX]){0})
 
 /* ceil(in / group), 1 for group 0. */
 size_t calm_scheme_groups(const calm_scheme *scheme, size_t in);

@@ -75,8 +75,7 @@ calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spe
         return calm_fail(ctx, CALM_EARG, "`learn` %s continues from one result; several of `choice.budget` have none",
                          calm_recipe_learn_name(recipe->learn));
     for (size_t i = 0; i < recipe->n_schemes; i++) {
-        char name[CALM_SCHEME_NAME_MAX];
-        calm_scheme_name(&recipe->schemes[i], name);
+        const char *name = CALM_SCHEME_NAME(&recipe->schemes[i]);
         if (recipe->schemes[i].act_order)
             return calm_fail(ctx, CALM_EARG, "`learn` %s knows groups of neighbouring columns alone, and `schemes` has "
                              "%s; leave one of them out", calm_recipe_learn_name(recipe->learn), name);

@@ -295,8 +295,7 @@ static calm_status tell_guard(calm_ctx *ctx, calm_run *p, size_t block)
 static calm_status run_blind(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
     size_t done = 0;
-    CALM_SCOPED_ARENA(results);
-    CALM_SCOPED_OUT(ctx, &results);
+    CALM_SCOPED_RESULTS(ctx);
     for (size_t b = p->in.first_block; b < missing->end; b++) {
         calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
         if (!calm_division_mine(p, missing, b))
@@ -352,8 +351,7 @@ static calm_status run_share(calm_ctx *ctx, calm_run *p, const calm_missing *mis
     calm_batch *batch = NULL;
     size_t done = 0;
     CALM_TRY(calm_flow_open(ctx, p, missing, &hidden, &flow));
-    CALM_SCOPED_ARENA(results);
-    CALM_SCOPED_OUT(ctx, &results);
+    CALM_SCOPED_RESULTS(ctx);
     for (size_t b = 0; b < missing->end; b++) {
         calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
         if (!calm_division_mine(p, missing, b))
