@@ -1,7 +1,6 @@
 /* Activation order: reorders the inputs of a job so that each group has inputs of similar power; any chain then runs on
  * the reordered job. */
-#ifndef CALM_ALGORITHMS_ACT_ORDER_H
-#define CALM_ALGORITHMS_ACT_ORDER_H
+#pragma once
 
 #include "algorithms/algorithm.h"
 #include "algorithms/hessian.h"
@@ -26,5 +25,3 @@ size_t calm_ordered_job_bytes(const calm_job_shape *shape, unsigned needs);
  * job's order. */
 calm_status calm_ordered_job_restore(calm_ctx *ctx, const calm_ordered_job *from, const calm_job *job,
                                      calm_qjob *qjob);
-
-#endif

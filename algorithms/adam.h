@@ -5,8 +5,7 @@
  *   ^: divided by 1 - beta^t;  the factor is e^x, 1 at first, what is added to a term unit x
  *
  * Kingma, Ba 2015, arXiv 1412.6980. */
-#ifndef CALM_ALGORITHMS_ADAM_H
-#define CALM_ALGORITHMS_ADAM_H
+#pragma once
 
 #include "algorithms/learner.h"
 
@@ -39,5 +38,3 @@ calm_status calm_adam_step_scales(calm_ctx *ctx, const calm_adam *adam, const ca
 /* vector->values = start [n] e^x, or start + unit x if the vector has a unit, after one step and rounded to the stored
  * dtype.  CALM_ENUMERIC: a value is not finite. */
 calm_status calm_adam_step_vector(calm_ctx *ctx, const calm_adam *adam, const float *start, calm_learn_vector *vector);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Shapes:  I input features   O output features of all linears of the job together   G = ceil(I / group)
  * An algorithm sees matrices and statistics, never files or models. */
-#ifndef CALM_ALGORITHMS_ALGORITHM_H
-#define CALM_ALGORITHMS_ALGORITHM_H
+#pragma once
 
 #include <stdint.h>
 
@@ -104,5 +103,3 @@ typedef struct calm_preset {
 
 /* Rows of presets.def in file order; *n their number. */
 const calm_preset *calm_presets(size_t *n);
-
-#endif

@@ -190,12 +190,11 @@ static chunk chunk_of(const state *s, size_t index)
 }
 
 /* Task: V, signs and starts of a chunk of rows. */
-static calm_status begin_rows(calm_ctx *ctx, size_t index, void *user)
+static void begin_rows(size_t index, void *user)
 {
     const state *s = user;
     const chunk c = chunk_of(s, index);
     const calm_learn_linear *linear = c.at->of;
-    (void)ctx;
     for (size_t row = c.first; row < c.end; row++)
         for (size_t g = 0; g < linear->n_groups; g++) {
             const size_t cell = row * linear->n_groups + g, at = row * linear->in + g * linear->group;
@@ -207,7 +206,6 @@ static calm_status begin_rows(calm_ctx *ctx, size_t index, void *user)
                 begin_levels(&linear->scheme, columns_of(linear, g), linear->w + at, linear->codes + at,
                              grid_of(linear, cell, linear->scales[cell]), (float)s->options->v0, c.at->v + at);
         }
-    return CALM_OK;
 }
 
 /* One group of a row under its new scale: V moves, and what the next loss reads is decoded. */
@@ -306,7 +304,8 @@ static calm_status begin(calm_ctx *ctx, state *s)
         memcpy(at->start, vector->values, vector->n * sizeof *at->start);
         CALM_TRY(calm_adam_new(ctx, ctx->scratch, vector->n, &at->b));
     }
-    return calm_parallel_for(ctx, s->first_task[s->n_linears], begin_rows, s);
+    calm_parallel_each(ctx, s->first_task[s->n_linears], begin_rows, s);
+    return CALM_OK;
 }
 
 static size_t memory(const calm_learn_problem *problem, const void *opts)

@@ -1,6 +1,5 @@
 /* A parsed algorithm: chain.c makes it from text, run_chain.c executes it. */
-#ifndef CALM_ALGORITHMS_CHAIN_H
-#define CALM_ALGORITHMS_CHAIN_H
+#pragma once
 
 #include "algorithms/part.h"
 
@@ -31,5 +30,3 @@ calm_status calm_step_open(calm_ctx *ctx, const char *text, char *options, calm_
 
 /* Append name, revision and every option. */
 void calm_step_print(const calm_step *step, calm_text *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Channel scales: code that the transforms which rescale inputs (smooth, awq) share. */
-#ifndef CALM_ALGORITHMS_CHANNEL_SCALE_H
-#define CALM_ALGORITHMS_CHANNEL_SCALE_H
+#pragma once
 
 #include "algorithms/part.h"
 
@@ -15,5 +14,3 @@ calm_status calm_channel_scale(calm_ctx *ctx, const calm_problem *problem, doubl
 
 /* Bytes that calm_channel_scale keeps of ctx->scratch. */
 size_t calm_channel_scale_bytes(const calm_job_shape *shape);
-
-#endif

@@ -1,6 +1,5 @@
 /* GPTQ rounding and the mkq refit as functions, for parts that repeat them (restarts). */
-#ifndef CALM_ALGORITHMS_DESCENT_H
-#define CALM_ALGORITHMS_DESCENT_H
+#pragma once
 
 #include "algorithms/part.h"
 
@@ -22,5 +21,3 @@ typedef struct calm_descent_product {
  * `rounds` are done.  Takes what calm_rows_refit_memory says.  product: NULL, or shared by several descents. */
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
                              calm_descent_product *product, calm_qjob *qjob);
-
-#endif

@@ -9,7 +9,6 @@
 #include "algorithms/hessian.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "algorithms/inverse.h"
 #include "ptq/base/scope.h"
@@ -34,14 +33,12 @@ static calm_status check_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
-static calm_status divide_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void divide_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
-    (void)ctx;
     for (size_t i = first; i < first + n; i++)
         for (size_t j = 0; j < task->in; j++)
             task->h[i * task->in + j] = task->blind ? i == j : task->gram[i * task->in + j] / (double)task->rows;
-    return CALM_OK;
 }
 
 calm_status calm_hessian_check(calm_ctx *ctx, const char *name, size_t in, const calm_stats *stats, bool *blind)
@@ -67,10 +64,10 @@ void calm_hessian_diagonal(size_t in, const calm_stats *stats, const calm_hessia
         diagonal[j] = shared ? shared->diagonal[j] : blind ? 1 : stats->gram[j * in + j] / (double)stats->rows;
 }
 
-calm_status calm_hessian_divide(calm_ctx *ctx, size_t in, const double *gram, size_t rows, bool blind, double *h)
+void calm_hessian_divide(calm_ctx *ctx, size_t in, const double *gram, size_t rows, bool blind, double *h)
 {
-    return calm_parallel_rows(ctx, in, divide_rows,
-                              &(rows_task){.in = in, .rows = rows, .blind = blind, .gram = gram, .h = h});
+    calm_parallel_each_rows(ctx, in, divide_rows,
+                            &(rows_task){.in = in, .rows = rows, .blind = blind, .gram = gram, .h = h});
 }
 
 void calm_hessian_damp(size_t in, const double *diagonal, double damp, double *h)
@@ -93,7 +90,7 @@ calm_status calm_hessian_make(calm_ctx *ctx, const char *name, size_t in, const 
     CALM_TRY(CALM_NEW(ctx, ctx->out, made.diagonal, in));
     calm_hessian_diagonal(in, stats, NULL, made.blind, made.diagonal);
     made.h = gram;
-    CALM_TRY(calm_hessian_divide(ctx, in, gram, stats->rows, made.blind, made.h));
+    calm_hessian_divide(ctx, in, gram, stats->rows, made.blind, made.h);
     calm_hessian_damp(in, made.diagonal, damp, made.h);
     *out = made;
     return CALM_OK;

@@ -1,6 +1,5 @@
 /* H = X^T X / N of a job, computed once for all chains that quantize the job, and one factor of its damped inverse. */
-#ifndef CALM_ALGORITHMS_HESSIAN_H
-#define CALM_ALGORITHMS_HESSIAN_H
+#pragma once
 
 #include "algorithms/algorithm.h"
 
@@ -42,9 +41,7 @@ void calm_hessian_diagonal(size_t in, const calm_stats *stats, const calm_hessia
                            double *diagonal);
 
 /* h [I, I] = gram / rows, which may be in place, or the identity. */
-calm_status calm_hessian_divide(calm_ctx *ctx, size_t in, const double *gram, size_t rows, bool blind, double *h);
+void calm_hessian_divide(calm_ctx *ctx, size_t in, const double *gram, size_t rows, bool blind, double *h);
 
 /* Diagonal of h [I, I] = diagonal [I] + damp times its mean. */
 void calm_hessian_damp(size_t in, const double *diagonal, double damp, double *h);
-
-#endif

@@ -1,7 +1,6 @@
 /* Least-squares fit of weights to the input that they will get, quantized or from quantized blocks: shared by actfit
  * and asym. */
-#ifndef CALM_ALGORITHMS_INPUT_FIT_H
-#define CALM_ALGORITHMS_INPUT_FIT_H
+#pragma once
 
 #include "algorithms/part.h"
 
@@ -14,5 +13,3 @@ calm_status calm_input_fit(calm_ctx *ctx, calm_problem *problem, const char *par
 
 /* Bytes that calm_input_fit holds of ctx->scratch, all workers together. */
 size_t calm_input_fit_scratch_bytes(const calm_job_shape *shape);
-
-#endif

@@ -84,15 +84,13 @@ typedef struct factor_task {
 } factor_task;
 
 /* sum [I] of some columns: in the order of rows. */
-static calm_status sum_columns(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void sum_columns(size_t first, size_t n, void *user)
 {
     const factor_task *task = user;
     const size_t in = task->problem->in;
-    (void)ctx;
     for (size_t i = 0; i < first + n; i++)
         for (size_t j = calm_size_max(i, first); j < first + n; j++)
             task->sum[j] += task->u[i * in + j] * task->u[i * in + j];
-    return CALM_OK;
 }
 
 /* left [I] = 1 / [H^-1]_jj: column sums of u^2, by the order that u has. */
@@ -102,7 +100,7 @@ static calm_status keep_diagonal(calm_ctx *ctx, const calm_problem *problem, con
     factor_task task = {.problem = problem, .u = inverse->u};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.sum, problem->in));
-    CALM_TRY(calm_parallel_rows(ctx, problem->in, sum_columns, &task));
+    calm_parallel_each_rows(ctx, problem->in, sum_columns, &task);
     for (size_t j = 0; j < problem->in; j++)
         inverse->left[order[j]] = 1 / task.sum[j];
     return CALM_OK;
@@ -123,16 +121,14 @@ static void copy_row(const calm_problem *problem, const size_t *order, size_t ro
 }
 
 /* The upper triangle alone, which is what the factorisation reads. */
-static calm_status copy_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void copy_rows(size_t first, size_t n, void *user)
 {
     const factor_task *task = user;
     const size_t in = task->problem->in;
-    (void)ctx;
     for (size_t i = first; i < first + n; i++) {
         copy_row(task->problem, task->order, i, task->u + i * in);
         task->u[i * in + i] += task->added;
     }
-    return CALM_OK;
 }
 
 static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp)
@@ -144,7 +140,7 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
         mean += problem->h_diag[i];
     mean /= (double)n;
     factor_task task = {.problem = problem, .order = order, .u = u, .added = damp * mean};
-    CALM_TRY(calm_parallel_rows(ctx, n, copy_rows, &task));
+    calm_parallel_each_rows(ctx, n, copy_rows, &task);
     CALM_TRY(calm_dinverse_root(ctx, n, u, n));
     inverse->first = inverse->damp != damp;    /* the diagonal is the same in every order */
     if (inverse->first)

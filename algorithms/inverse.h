@@ -1,6 +1,5 @@
 /* The inverse of a job's H for the parts of a chain: grids read its diagonal, GPTQ its factor in a column order. */
-#ifndef CALM_ALGORITHMS_INVERSE_H
-#define CALM_ALGORITHMS_INVERSE_H
+#pragma once
 
 #include "algorithms/part.h"
 
@@ -25,5 +24,3 @@ size_t calm_inverse_order_bytes(size_t n);
 
 /* Bytes that calm_inverse_factor holds of ctx->scratch while it runs. */
 size_t calm_inverse_factor_scratch_bytes(size_t in);
-
-#endif

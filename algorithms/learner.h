@@ -5,8 +5,7 @@
  *
  * A learner sees arrays and a function, never files or models.  It changes a block that chains have quantized, so it is
  * no step of a chain: `calm algorithms` lists it under its kind, `block`. */
-#ifndef CALM_ALGORITHMS_LEARNER_H
-#define CALM_ALGORITHMS_LEARNER_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/quant/qjob.h"
@@ -82,5 +81,3 @@ calm_status calm_learner_run(calm_ctx *ctx, const calm_learner *learner, const c
 
 /* Bytes that calm_learner_run holds of ctx->scratch for linears and vectors of these shapes, without the loss. */
 size_t calm_learner_run_scratch_bytes(const calm_learner *learner, const calm_learn_problem *problem);
-
-#endif

@@ -12,8 +12,7 @@
  *
  * Everything here is deterministic for any number of threads: work is cut into row chunks of a fixed size, and no
  * sum crosses a chunk. */
-#ifndef CALM_ALGORITHMS_PART_H
-#define CALM_ALGORITHMS_PART_H
+#pragma once
 
 #include "algorithms/hessian.h"
 #include "algorithms/learner.h"
@@ -202,5 +201,3 @@ size_t calm_problem_chunk(const calm_problem *problem, size_t index, size_t *fir
 
 /* Run fn over the chunks; index is the chunk's number. */
 calm_status calm_problem_each_chunk(calm_ctx *ctx, const calm_problem *problem, calm_task_fn *fn, void *user);
-
-#endif

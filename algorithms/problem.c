@@ -1,7 +1,6 @@
 /* Helpers that parts share: groups, grids of a whole job, damping, channel scales. */
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
 #include "algorithms/part.h"
 #include "ptq/base/scope.h"
@@ -96,8 +95,7 @@ calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid 
         return CALM_OK;
     size_t row = group->row;
     const calm_linear *linear = linear_of(group->problem, &row);
-    char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(&group->problem->job->scheme, name);
+    const char *name = CALM_SCHEME_NAME(&group->problem->job->scheme);
     return calm_fail(ctx, CALM_ENUMERIC, "%s.weight: row %zu, group %zu: the scale is beyond what %s can store (%g)",
                      linear->name, row, group->index, name, calm_scale_most(&group->problem->job->scheme));
 }
@@ -134,8 +132,7 @@ calm_status calm_problem_check_global(calm_ctx *ctx, const calm_problem *problem
     if (n_lost <= n / 2)
         return CALM_OK;
     const calm_linear *linear = linear_of(problem, &row);
-    char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(&problem->job->scheme, name);
+    const char *name = CALM_SCHEME_NAME(&problem->job->scheme);
     return calm_fail(ctx, CALM_ENUMERIC,
                      "%s.weight: row %zu, group %zu: next to its largest weight, %g, the scales of %zu of %zu groups "
                      "are below what %s can store", linear->name, row, group, (double)most, n_lost, n, name);

@@ -8,9 +8,7 @@
  * zero, or a factor that would leave [1/2, 2], keeps 1; unless the loss falls with the factors as stored, all do.
  *
  * All in double; a sum takes the rows of the job in chunks of CHUNK, in order, and belongs to one task. */
-#include <math.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "algorithms/part.h"
 #include "ptq/base/scope.h"

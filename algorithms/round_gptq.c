@@ -15,7 +15,6 @@
  * weight still has the errors of earlier columns taken off one after the other. */
 #include <assert.h>
 #include <stddef.h>
-#include <string.h>
 
 #include "algorithms/descent.h"
 #include "algorithms/inverse.h"

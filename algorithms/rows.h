@@ -12,8 +12,7 @@
  *
  * Rows that share their scales (`shared`) are a separate chunk with one solution: the normal equations of all rows
  * together, and one loss, the sum of the rows' parts in `loss` and `before`. */
-#ifndef CALM_ALGORITHMS_ROWS_H
-#define CALM_ALGORITHMS_ROWS_H
+#pragma once
 
 #include "algorithms/part.h"
 
@@ -91,5 +90,3 @@ void calm_rows_losses(calm_rows *rows);
 
 /* Write row r back to the job and put the last row in its place. */
 void calm_rows_drop(calm_rows *rows, size_t r);
-
-#endif

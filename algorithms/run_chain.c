@@ -99,8 +99,7 @@ static calm_status check_job(calm_ctx *ctx, const calm_algorithm *algorithm, con
 
 calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme)
 {
-    char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(scheme, name);
+    const char *name = CALM_SCHEME_NAME(scheme);
     if (algorithm->n_steps == 0)
         return scheme->bits == 0 ? CALM_OK
             : calm_fail(ctx, CALM_EUNSUPPORTED, "%s cannot reach %s: it leaves linears as they are", algorithm->name,
@@ -296,7 +295,7 @@ static calm_status take_gram(calm_ctx *ctx, const calm_algorithm *algorithm, con
         memcpy(problem->h, shared->h, cells * sizeof *problem->h);
         calm_hessian_damp(n, problem->h_diag, 0, problem->h);
     } else {
-        CALM_TRY(calm_hessian_divide(ctx, n, job->stats->gram, job->stats->rows, blind, problem->h));
+        calm_hessian_divide(ctx, n, job->stats->gram, job->stats->rows, blind, problem->h);
     }
     return CALM_OK;
 }

@@ -1,6 +1,5 @@
 /* Scale search shared by the grids mse, hmse, ls and hls. */
-#ifndef CALM_ALGORITHMS_SEARCH_H
-#define CALM_ALGORITHMS_SEARCH_H
+#pragma once
 
 #include "algorithms/part.h"
 
@@ -22,5 +21,3 @@ extern const calm_option calm_search_options[], calm_search_ls_options[], calm_s
  * for parts whose options are a calm_search. */
 calm_status calm_search_plain(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out);
 calm_status calm_search_weighted(calm_ctx *ctx, const calm_group *group, const void *search, calm_grid *out);
-
-#endif

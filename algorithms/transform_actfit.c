@@ -50,18 +50,16 @@ static void scaled_rows(const calm_problem *problem, size_t first, size_t n, flo
         x[i] /= problem->in_scale[i % in];
 }
 
-static calm_status quantize_chunk(calm_ctx *ctx, size_t index, void *user)
+static void quantize_chunk(size_t index, void *user)
 {
     const actfit_job *job = user;
     const calm_scheme *scheme = &job->problem->job->scheme;
     size_t first = index * CHUNK, n = calm_size_min(job->n - first, CHUNK), in = job->problem->in;
     /* Scaled in place of the result, then quantized there. */
     float *xq = job->xq + first * in;
-    (void)ctx;
     scaled_rows(job->problem, first, n, xq);
     calm_actquant_rows(xq, n, in, scheme->act_bits, scheme->act_asymmetric, scheme->act_rule,
                        job->problem->act_global, xq);
-    return CALM_OK;
 }
 
 /* Rows index * TILE .. of Hq and Cq. */
@@ -102,7 +100,7 @@ static calm_status multiply(calm_ctx *ctx, actfit_job *job)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, job->xq, job->n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, job->c, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, job->h, cells));
-    CALM_TRY(calm_parallel_for(ctx, (job->n + CHUNK - 1) / CHUNK, quantize_chunk, job));
+    calm_parallel_each(ctx, (job->n + CHUNK - 1) / CHUNK, quantize_chunk, job);
     CALM_TRY(calm_parallel_for(ctx, (in + TILE - 1) / TILE, multiply_tile, job));
     calm_dsymmetrize(in, job->h, in);
     return CALM_OK;

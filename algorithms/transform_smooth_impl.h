@@ -1,10 +1,7 @@
 /* SmoothQuant's scale before it is shared and normalised.  Only files of this folder and their tests include it. */
-#ifndef CALM_ALGORITHMS_TRANSFORM_SMOOTH_IMPL_H
-#define CALM_ALGORITHMS_TRANSFORM_SMOOTH_IMPL_H
+#pragma once
 
 #include "algorithms/part.h"
 
 /* s [n] = max(absmax^alpha / max(w_max, 1e-5)^(1 - alpha), 1e-5). */
 void calm_smooth_scale(double alpha, size_t n, const float *absmax, const float *w_max, double *s);
-
-#endif

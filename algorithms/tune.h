@@ -4,8 +4,7 @@
  *
  * The state of a block is small next to its codes: a few numbers for each group.  So all blocks of a model have one at
  * once, while decoded weights and their gradients are there for one block at a time. */
-#ifndef CALM_ALGORITHMS_TUNE_H
-#define CALM_ALGORITHMS_TUNE_H
+#pragma once
 
 #include "algorithms/learner.h"
 
@@ -26,5 +25,3 @@ calm_status calm_tune_step(calm_ctx *ctx, calm_tune *tune, double rate, size_t t
 /* Remember the current scales and values as the best; set the best ones again. */
 void calm_tune_keep(calm_tune *tune);
 void calm_tune_restore(calm_tune *tune);
-
-#endif

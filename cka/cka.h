@@ -13,8 +13,7 @@
  *     unit), so equal outputs give -44.4, the only metric whose best value is not 0;
  *   - cosine: a zero row against a zero row gives 0, against another 1;
  *   - rel_mse, rel_mae: 0/0 is 0, and both are cut off at 2^64. */
-#ifndef CALM_CKA_CKA_H
-#define CALM_CKA_CKA_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -36,5 +35,3 @@ size_t calm_score_square_rows(size_t d);
 /* What calm_score holds of ctx->scratch at most, released on return.  It runs on the calling thread, and gives the same
  * bits on any. */
 size_t calm_score_scratch_bytes(size_t n, size_t d);
-
-#endif

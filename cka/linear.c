@@ -135,11 +135,11 @@ static calm_status prepare_by_inputs(calm_ctx *ctx, calm_cka_linear_ref *ref)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows, CHUNK * in));
     for (size_t first = 0; first < ref->out; first += CHUNK) {
         widen(ref->w + first * in, rows_at(ref, first) * in, rows);
-        CALM_TRY(calm_dproduct_upper(ctx, in, rows_at(ref, first), rows, in, a, in));
+        calm_dproduct_upper(ctx, in, rows_at(ref, first), rows, in, a, in);
     }
     calm_dsymmetrize(in, a, in);
-    CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, in, in, in, a, in, ref->c, in, 0, ac, in));
-    CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, in, in, in, ref->c, in, ac, in, 0, ref->t, in));
+    calm_dproduct_rows(ctx, CALM_PRODUCT_NN, in, in, in, a, in, ref->c, in, 0, ac, in);
+    calm_dproduct_rows(ctx, CALM_PRODUCT_NN, in, in, in, ref->c, in, ac, in, 0, ref->t, in);
     ref->kk = calm_products_inner(ref->t, a, in * in);
     return CALM_OK;
 }
@@ -155,13 +155,13 @@ static calm_status prepare_by_outputs(calm_ctx *ctx, calm_cka_linear_ref *ref)
     for (size_t first = 0; first < out; first += CHUNK) {
         const size_t n = rows_at(ref, first);
         widen(ref->w + first * in, n * in, rows);
-        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, n, in, in, rows, in, ref->c, in, 0, ref->t + first * in, in));
+        calm_dproduct_rows(ctx, CALM_PRODUCT_NN, n, in, in, rows, in, ref->c, in, 0, ref->t + first * in, in);
     }
     for (size_t first = 0; first < out; first += CHUNK) {
         const size_t n = rows_at(ref, first);
         widen(ref->w + first * in, n * in, rows);
-        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NT, first + n, n, in, ref->t, in, rows, in, 0, ref->a + first,
-                                    out));
+        calm_dproduct_rows(ctx, CALM_PRODUCT_NT, first + n, n, in, ref->t, in, rows, in, 0, ref->a + first,
+                           out);
     }
     calm_dsymmetrize(out, ref->a, out);
     ref->kk = calm_products_inner(ref->a, ref->a, out * out);
@@ -241,10 +241,10 @@ static calm_status trace_square(calm_ctx *ctx, const double *m, const double *c,
         for (size_t j0 = i0; j0 < n; j0 += BLOCK) {
             const size_t ni = n - i0 < BLOCK ? n - i0 : BLOCK, nj = n - j0 < BLOCK ? n - j0 : BLOCK;
             double sum = 0;
-            CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, ni, nj, n, m + i0 * n, n, c + j0, n, 0, upper, nj));
+            calm_dproduct_rows(ctx, CALM_PRODUCT_NN, ni, nj, n, m + i0 * n, n, c + j0, n, 0, upper, nj);
             const double *other = upper;
             if (j0 > i0) {
-                CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, nj, ni, n, m + j0 * n, n, c + i0, n, 0, lower, ni));
+                calm_dproduct_rows(ctx, CALM_PRODUCT_NN, nj, ni, n, m + j0 * n, n, c + i0, n, 0, lower, ni);
                 other = lower;
             }
             for (size_t i = 0; i < ni; i++)
@@ -266,7 +266,7 @@ static calm_status products_by_inputs(calm_ctx *ctx, const calm_cka_linear_ref *
     for (size_t first = 0; first < ref->out; first += CHUNK) {
         const size_t n = rows_at(ref, first);
         error_rows(ref, q, s, first, n, e, f);
-        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_TN, in, in, n, f, in, e, in, 1, m, in));
+        calm_dproduct_rows(ctx, CALM_PRODUCT_TN, in, in, n, f, in, e, in, 1, m, in);
     }
     add_transpose(m, in);
     p->kk = ref->kk;
@@ -287,12 +287,12 @@ static calm_status products_by_outputs(calm_ctx *ctx, const calm_cka_linear_ref 
     for (size_t first = 0; first < out; first += CHUNK) {
         const size_t n = rows_at(ref, first);
         error_rows(ref, q, s, first, n, e, NULL);
-        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NN, n, in, in, e, in, ref->c, in, 0, ec, in));
-        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NT, out, n, in, ref->t, in, e, in, 0, wce + first, out));
+        calm_dproduct_rows(ctx, CALM_PRODUCT_NN, n, in, in, e, in, ref->c, in, 0, ec, in);
+        calm_dproduct_rows(ctx, CALM_PRODUCT_NT, out, n, in, ref->t, in, e, in, 0, wce + first, out);
         for (size_t next = first; next < out; next += CHUNK) {
             error_rows(ref, q, s, next, rows_at(ref, next), other, NULL);
-            CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NT, n, rows_at(ref, next), in, ec, in, other, in, 0,
-                                        ece + first * out + next, out));
+            calm_dproduct_rows(ctx, CALM_PRODUCT_NT, n, rows_at(ref, next), in, ec, in, other, in, 0,
+                               ece + first * out + next, out);
         }
     }
     *p = calm_columns_combine(ref->a, wce, ece, out, s, ref->kk);

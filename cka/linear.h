@@ -5,8 +5,7 @@
  *
  * It equals metric `cka` of calm_score on the same rows, without a forward pass and without the rows.  Rounding of
  * activations is not in it: for weight-only schemes.  Constant outputs count as in cka.h: a constant Z gives 1. */
-#ifndef CALM_CKA_LINEAR_H
-#define CALM_CKA_LINEAR_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -43,5 +42,3 @@ calm_status calm_cka_linear(calm_ctx *ctx, const calm_cka_linear_ref *ref, const
 
 /* What it holds of ctx->scratch at most. */
 size_t calm_cka_linear_scratch_bytes(size_t out, size_t in);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * s is a scale near the best fit of Z by Y.  CKA is blind to it, the error E is not: with the scale taken off,
  * what is left of D is what CKA sees. */
-#ifndef CALM_CKA_PRODUCTS_H
-#define CALM_CKA_PRODUCTS_H
+#pragma once
 
 #include "cka/cka.h"
 
@@ -90,5 +89,3 @@ calm_status calm_rows_products(calm_ctx *ctx, const calm_score_ref *ref, const c
 /* What they hold of ctx->scratch, where cka_drop leaves out rows. */
 size_t calm_columns_products_scratch_bytes(size_t d);
 size_t calm_rows_products_scratch_bytes(size_t n);
-
-#endif

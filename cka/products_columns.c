@@ -39,8 +39,8 @@ static void centre_error(const float *restrict y, const float *restrict z, const
 }
 
 /* Add rows order[first .. last) of a rowset to a = Yc^T Yc (no error) or to w->c and w->b. */
-static calm_status add_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error, calm_rowset set,
-                            size_t first, size_t last, const work *w, double *a)
+static void add_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error, calm_rowset set,
+                     size_t first, size_t last, const work *w, double *a)
 {
     size_t d = ref->d;
     for (size_t start = first; start < last; start += CHUNK) {
@@ -54,13 +54,12 @@ static calm_status add_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm
                              w->ec + r * d);
         }
         if (a) {
-            CALM_TRY(calm_dproduct_upper(ctx, d, count, w->yc, d, a, d));
+            calm_dproduct_upper(ctx, d, count, w->yc, d, a, d);
         } else {
-            CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_TN, d, d, count, w->yc, d, w->ec, d, 1, w->c, d));
-            CALM_TRY(calm_dproduct_upper(ctx, d, count, w->ec, d, w->b, d));
+            calm_dproduct_rows(ctx, CALM_PRODUCT_TN, d, d, count, w->yc, d, w->ec, d, 1, w->c, d);
+            calm_dproduct_upper(ctx, d, count, w->ec, d, w->b, d);
         }
     }
-    return CALM_OK;
 }
 
 /* sqrt(n_kept) (mean of the kept rows - mean of all rows) as a separate row. */
@@ -104,12 +103,12 @@ calm_status calm_columns_prepare(calm_ctx *ctx, calm_score_ref *ref)
         CALM_TRY(CALM_NEW(ctx, ctx->out, ref->k[set], square));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.yc, CHUNK * d));
 
-    CALM_TRY(add_rows(ctx, ref, NULL, CALM_ROWS_KEPT, 0, ref->n_kept, &w, ref->k[CALM_ROWS_KEPT]));
+    add_rows(ctx, ref, NULL, CALM_ROWS_KEPT, 0, ref->n_kept, &w, ref->k[CALM_ROWS_KEPT]);
     memcpy(ref->k[CALM_ROWS_ALL], ref->k[CALM_ROWS_KEPT], square * sizeof(double));
-    CALM_TRY(add_rows(ctx, ref, NULL, CALM_ROWS_ALL, ref->n_kept, ref->n, &w, ref->k[CALM_ROWS_ALL]));
+    add_rows(ctx, ref, NULL, CALM_ROWS_ALL, ref->n_kept, ref->n, &w, ref->k[CALM_ROWS_ALL]);
     mean_row(ref, ref->mean, w.yc);
     calm_dsyrk_t(d, 1, 1, w.yc, d, 1, ref->k[CALM_ROWS_ALL], d);
-    CALM_TRY(add_rows(ctx, ref, NULL, CALM_ROWS_TOKEN, 0, ref->n, &w, ref->k[CALM_ROWS_TOKEN]));
+    add_rows(ctx, ref, NULL, CALM_ROWS_TOKEN, 0, ref->n, &w, ref->k[CALM_ROWS_TOKEN]);
     for (int set = 0; set < CALM_N_ROWSETS; set++) {
         calm_dsymmetrize(d, ref->k[set], d);
         ref->kk[set] = calm_products_inner(ref->k[set], ref->k[set], square);
@@ -146,12 +145,12 @@ calm_status calm_columns_products(calm_ctx *ctx, const calm_score_ref *ref, cons
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.ec, CHUNK * d));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.c, d * d));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.b, d * d));
-    CALM_TRY(add_rows(ctx, ref, error, CALM_ROWS_KEPT, 0, ref->n_kept, &w, NULL));
+    add_rows(ctx, ref, error, CALM_ROWS_KEPT, 0, ref->n_kept, &w, NULL);
     out[CALM_ROWS_KEPT] =
         calm_columns_combine(ref->k[CALM_ROWS_KEPT], w.c, w.b, d, error->s, ref->kk[CALM_ROWS_KEPT]);
     out[CALM_ROWS_ALL] = out[CALM_ROWS_KEPT];
     if (ref->n_kept < ref->n) {
-        CALM_TRY(add_rows(ctx, ref, error, CALM_ROWS_ALL, ref->n_kept, ref->n, &w, NULL));
+        add_rows(ctx, ref, error, CALM_ROWS_ALL, ref->n_kept, ref->n, &w, NULL);
         mean_row(ref, ref->mean, w.yc);
         mean_row(ref, error->mean, w.ec);
         calm_dgemm_tn(d, d, 1, 1, w.yc, d, w.ec, d, 1, w.c, d);
@@ -161,7 +160,7 @@ calm_status calm_columns_products(calm_ctx *ctx, const calm_score_ref *ref, cons
     }
     memset(w.c, 0, d * d * sizeof(double));
     memset(w.b, 0, d * d * sizeof(double));
-    CALM_TRY(add_rows(ctx, ref, error, CALM_ROWS_TOKEN, 0, ref->n, &w, NULL));
+    add_rows(ctx, ref, error, CALM_ROWS_TOKEN, 0, ref->n, &w, NULL);
     out[CALM_ROWS_TOKEN] =
         calm_columns_combine(ref->k[CALM_ROWS_TOKEN], w.c, w.b, d, error->s, ref->kk[CALM_ROWS_TOKEN]);
     return CALM_OK;

@@ -42,7 +42,7 @@ static calm_status gram(calm_ctx *ctx, calm_score_ref *ref, calm_rowset set)
             for (size_t j = 0; j < count; j++)
                 yc[t * count + j] = weight * (double)ref->y[t * d + first + j] - ref->mean[set][first + j];
         }
-        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NT, n, n, count, yc, count, yc, count, 1, ref->k[set], n));
+        calm_dproduct_rows(ctx, CALM_PRODUCT_NT, n, n, count, yc, count, yc, count, 1, ref->k[set], n);
     }
     return CALM_OK;
 }
@@ -63,7 +63,7 @@ static calm_status difference(calm_ctx *ctx, const calm_score_ref *ref, const ca
                 e[t * count + j] = (double)error->z[t * d + first + j] - sy;
                 f[t * count + j] = sy + e[t * count + j] / 2;
             }
-        CALM_TRY(calm_dproduct_rows(ctx, CALM_PRODUCT_NT, n, n, count, e, count, f, count, first > 0, out, n));
+        calm_dproduct_rows(ctx, CALM_PRODUCT_NT, n, n, count, e, count, f, count, first > 0, out, n);
     }
     for (size_t i0 = 0; i0 < n; i0 += TILE)
         for (size_t j0 = 0; j0 <= i0; j0 += TILE)

@@ -1,6 +1,5 @@
 /* Reports of an ablation: tables, JSON, and a directory of both. */
-#ifndef CALM_CLI_ABLATION_REPORT_H
-#define CALM_CLI_ABLATION_REPORT_H
+#pragma once
 
 #include "ptq/ablation/ablation.h"
 
@@ -17,5 +16,3 @@ calm_status calm_ablation_report_print(calm_ctx *ctx, const calm_ablation_set *s
 calm_status calm_ablation_report_json(calm_ctx *ctx, const calm_ablation_set *set);
 /* Write ablation.md, ablation.csv and ablation.json to `dir`, under a temporary name until all are there. */
 calm_status calm_ablation_report_write(calm_ctx *ctx, const calm_ablation_set *set, const char *dir);
-
-#endif

@@ -1,6 +1,5 @@
 /* calm bench cluster: how long a run would take on 1, 2, 4, ... ranks. */
-#ifndef CALM_CLI_BENCH_CLUSTER_H
-#define CALM_CLI_BENCH_CLUSTER_H
+#pragma once
 
 #include "ptq/recipe/spec.h"
 #include "ptq/base/context.h"
@@ -23,5 +22,3 @@ typedef struct calm_bench_cluster {
  * bytes for each number of ranks, as a table or as JSON.  Of the model only names, types and shapes of the tensors
  * are read. CALM_EARG: several ranks without a bandwidth, or a part of one.  Fails as calm_forecast_make does. */
 calm_status calm_bench_cluster_run(calm_ctx *ctx, const calm_bench_cluster *asked);
-
-#endif

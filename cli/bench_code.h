@@ -1,6 +1,5 @@
 /* calm bench code: speed and compression of the lossless exponent code (ptq/quant/exponent_code.h). */
-#ifndef CALM_CLI_BENCH_CODE_H
-#define CALM_CLI_BENCH_CODE_H
+#pragma once
 
 #include "cli/bench_timing.h"
 
@@ -14,5 +13,3 @@ typedef struct calm_bench_code {
  * back, and print bytes, ratio and GB/s of words each way, as a table or JSON.  CALM_EARG: the input has no such
  * tensors; fails as calm_safetensors_open. */
 calm_status calm_bench_code_run(calm_ctx *ctx, const calm_bench_code *bench);
-
-#endif

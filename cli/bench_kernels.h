@@ -1,6 +1,5 @@
 /* calm bench kernels: the speed of integer matrix products, by shape. */
-#ifndef CALM_CLI_BENCH_KERNELS_H
-#define CALM_CLI_BENCH_KERNELS_H
+#pragma once
 
 #include "cli/bench_timing.h"
 
@@ -14,5 +13,3 @@ typedef struct calm_bench_kernels {
  * next to sgemm and the peak of these instructions in the same run, and print a table or JSON.  Rows are quantized
  * beforehand.  Fails as calm_int_choose. */
 calm_status calm_bench_kernels_run(calm_ctx *ctx, const calm_bench_kernels *bench);
-
-#endif

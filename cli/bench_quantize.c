@@ -47,19 +47,17 @@ enum { GPTQ, CHOLESKY, DGEMM, PEAK, N_ITEMS };
 /* ---- the linear ---- */
 
 /* One token: independent parts, and factors that all channels share; channels differ in size. */
-static calm_status make_rows(calm_ctx *ctx, size_t index, void *user)
+static void make_rows(size_t index, void *user)
 {
     const bench *b = user;
     const size_t in = b->asked->in;
     float *x = b->x + index * in;
-    (void)ctx;
     for (size_t j = 0; j < in; j++) {
         double value = calm_rng_normal(SEED, 1, index * in + j);
         for (size_t f = 0; f < FACTORS; f++)
             value += calm_rng_normal(SEED, 2, index * FACTORS + f) * calm_rng_normal(SEED, 3, f * in + j);
         x[j] = (float)(value * exp(0.5 * calm_rng_normal(SEED, 4, j)));
     }
-    return CALM_OK;
 }
 
 /* Weights, 8 rows per input, and their statistics. */
@@ -72,7 +70,7 @@ static calm_status make_linear(calm_ctx *ctx, bench *b)
     for (size_t i = 0; i < out * in; i++)
         w[i] = (float)(0.05 * calm_rng_normal(SEED, 0, i));
     b->linear = (calm_linear){.name = "linear", .out = out, .in = in, .w = w};
-    CALM_TRY(calm_parallel_for(ctx, rows, make_rows, b));
+    calm_parallel_each(ctx, rows, make_rows, b);
     CALM_TRY(calm_stats_new(ctx, b->x, rows, in, &b->stats));
     for (size_t i = 0; i < 3; i++)
         CALM_TRY(CALM_NEW(ctx, ctx->out, b->work[i], in * in));

@@ -1,6 +1,5 @@
 /* calm bench quantize: time of the roundings and refits on one linear. */
-#ifndef CALM_CLI_BENCH_QUANTIZE_H
-#define CALM_CLI_BENCH_QUANTIZE_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -14,5 +13,3 @@ typedef struct calm_bench_quantize {
 /* Make the linear and its statistics, time GPTQ and the rest on one thread next to the Cholesky and dgemm rates, and
  * print. */
 calm_status calm_bench_quantize_run(calm_ctx *ctx, const calm_bench_quantize *bench);
-
-#endif

@@ -1,6 +1,5 @@
 /* calm bench scaling: the speed-up by more threads on work of a fixed size. */
-#ifndef CALM_CLI_BENCH_SCALING_H
-#define CALM_CLI_BENCH_SCALING_H
+#pragma once
 
 #include "cli/bench_timing.h"
 
@@ -11,5 +10,3 @@
  * and the serial share, as a table or as JSON.  `what` says in words what is timed. */
 calm_status calm_bench_scaling_run(calm_ctx *ctx, const char *what, const calm_bench_item *work, size_t repeats,
                                    bool json);
-
-#endif

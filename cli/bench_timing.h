@@ -1,6 +1,5 @@
 /* The measurements of calm bench: items that are timed in turns (timing.h), and the output of their times. */
-#ifndef CALM_CLI_BENCH_TIMING_H
-#define CALM_CLI_BENCH_TIMING_H
+#pragma once
 
 #include "cli/timing.h"
 #include "ptq/base/context.h"
@@ -42,5 +41,3 @@ calm_status calm_bench_print_machine(calm_ctx *ctx);
 
 /* {name: spread} of all items. */
 calm_json *calm_bench_spreads(const calm_bench_item *items, size_t n);
-
-#endif

@@ -139,10 +139,8 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
 /* calm_scheme_name drops an explicit symmetric range, and an encoder would then get its asymmetric default: keep it. */
 static calm_status name_scheme(calm_ctx *ctx, const calm_recipe *all, size_t i, char **out)
 {
-    char name[CALM_SCHEME_NAME_MAX];
     const bool symmetric = all->act_range_explicit[i] && !all->schemes[i].act_asymmetric;
-    calm_scheme_name(&all->schemes[i], name);
-    return calm_strf(ctx, ctx->out, out, "%s%s", name, symmetric ? "_symact" : "");
+    return calm_strf(ctx, ctx->out, out, "%s%s", CALM_SCHEME_NAME(&all->schemes[i]), symmetric ? "_symact" : "");
 }
 
 static calm_status resolve_each(calm_ctx *ctx, const options *o, const calm_words *schemes, const calm_events *events,

@@ -1,5 +1,4 @@
 /* calm assemble: the checkpoint of a run from stored blobs. */
-#include <stddef.h>
 #include <stdio.h>
 
 #include "cli/command.h"

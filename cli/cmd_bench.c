@@ -209,14 +209,12 @@ static calm_status run_forward(calm_ctx *ctx, size_t index, void *user)
     return calm_block_run(ctx, &b->block, &b->rope, b->x + index * b->tokens * b->config.hidden, &span, NULL);
 }
 
-static calm_status run_sgemm(calm_ctx *ctx, size_t index, void *user)
+static void run_sgemm(size_t index, void *user)
 {
     const bench *b = user;
-    (void)ctx;
     calm_sgemm_nt(b->tokens, b->config.inner, b->config.hidden, 1.0f, b->x + index * b->tokens * b->config.hidden,
                   b->config.hidden, b->a, b->config.hidden, 0.0f, b->scratch + index * b->tokens * b->config.inner,
                   b->config.inner);
-    return CALM_OK;
 }
 
 static double forward_flops(const bench *b)
@@ -246,7 +244,8 @@ static calm_status forward_all(calm_ctx *ctx, void *user)
 static calm_status sgemm_all(calm_ctx *ctx, void *user)
 {
     bench *b = user;
-    return calm_parallel_for(ctx, b->n, run_sgemm, b);
+    calm_parallel_each(ctx, b->n, run_sgemm, b);
+    return CALM_OK;
 }
 
 static calm_status gram_all(calm_ctx *ctx, void *user)

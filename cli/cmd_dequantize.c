@@ -1,5 +1,4 @@
 /* calm dequantize: a quantized checkpoint back to floats. */
-#include <stddef.h>
 #include <stdio.h>
 
 #include "cli/command.h"

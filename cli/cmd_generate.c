@@ -2,7 +2,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/kernels.h"
@@ -126,8 +125,7 @@ static calm_status print_token(calm_ctx *ctx, void *user, const uint32_t *ids, s
     stream *s = user;
     char *text;
     size_t n_bytes;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     if (!s->tokenizer) {
         printf(n > 1 ? " %u" : "%u", ids[n - 1]);
         fflush(stdout);

@@ -1,6 +1,5 @@
 /* calm inspect: what is in a store, a model directory or a GGUF file. */
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -1,5 +1,4 @@
 /* calm report: a page that explains a run, from the store alone. */
-#include <stddef.h>
 #include <stdio.h>
 
 #include "cli/command.h"

@@ -1,5 +1,4 @@
 /* calm rotate: a float model as one with the same function and without outlier channels. */
-#include <stddef.h>
 #include <stdio.h>
 
 #include "cli/command.h"

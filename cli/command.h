@@ -1,6 +1,5 @@
 /* Commands: one const descriptor per file cmd_<name>.c, one line in commands.def. */
-#ifndef CALM_CLI_COMMAND_H
-#define CALM_CLI_COMMAND_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/recipe/spec.h"
@@ -105,5 +104,3 @@ typedef struct calm_common {
              .metavar = "DIR")
 #define CALM_OPT_HYBRID CALM_OPT("hybrid", hybrid, BOOL, "the run's choices, even if a uniform run was its result")
 #define CALM_OPT_FORCE CALM_OPT("force", force, BOOL, "replace the output directory", .key = 'f')
-
-#endif

@@ -1,6 +1,5 @@
 /* --dry-run: print the forecast of a run (ptq/forecast/forecast.h). */
-#ifndef CALM_CLI_DRY_RUN_H
-#define CALM_CLI_DRY_RUN_H
+#pragma once
 
 #include "ptq/recipe/recipe.h"
 #include "ptq/recipe/spec.h"
@@ -14,5 +13,3 @@
  *    "candidates"}
  * Fails as calm_forecast_make does. */
 calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe, bool json);
-
-#endif

@@ -1,6 +1,5 @@
 /* Parts of calm eval: multiple-choice tasks, and the places where a model differs most from its reference. */
-#ifndef CALM_CLI_EVAL_H
-#define CALM_CLI_EVAL_H
+#pragma once
 
 #include "cli/command.h"
 #include "ptq/eval/evaluate.h"
@@ -33,5 +32,3 @@ calm_status calm_eval_worst_table(calm_ctx *ctx, const calm_tokenizer *tokenizer
 calm_status calm_eval_detail_print(calm_ctx *ctx, const calm_windows *windows, const calm_eval_worst *worst);
 calm_status calm_eval_detail_json(calm_ctx *ctx, const calm_windows *windows, const calm_eval_worst *worst,
                                   calm_json **out);
-
-#endif

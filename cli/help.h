@@ -1,6 +1,5 @@
 /* What `calm COMMAND --help` prints: usage, options in the order of the manual, examples. */
-#ifndef CALM_CLI_HELP_H
-#define CALM_CLI_HELP_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -11,5 +10,3 @@
  * every option under the heading of its group, examples.  Otherwise the same where it has at most CALM_HELP_LINES
  * lines, else the summary, the options whose `basic` is set, and examples. */
 calm_status calm_help_print(calm_ctx *ctx, const calm_command *command, bool all);
-
-#endif

@@ -1,7 +1,6 @@
 /* Chooses the kernel family of OpenBLAS: the requested one, so that two machines compute the same bytes; else
  * OpenBLAS's own choice, or a better one if OpenBLAS does not know the CPU. */
-#ifndef CALM_CLI_KERNELS_H
-#define CALM_CLI_KERNELS_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -31,5 +30,3 @@ const char *calm_kernels_replaced(void);
 
 /* Print calm_linalg_version() and how the family was chosen, as a line. */
 void calm_kernels_print(FILE *stream);
-
-#endif

@@ -1,6 +1,5 @@
 /* Differences from a lock, as a table and as JSON. */
-#ifndef CALM_CLI_LOCK_REPORT_H
-#define CALM_CLI_LOCK_REPORT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -12,5 +11,3 @@ calm_status calm_lock_print(calm_ctx *ctx, const calm_differences *differences, 
 /* [{"kind", "name", "expected", "found"}]: whole digests, null for what is not there.  Freed by
  * the caller; NULL after a failure, which ctx has. */
 calm_json *calm_lock_report_json(calm_ctx *ctx, const calm_differences *differences);
-
-#endif

@@ -1,6 +1,5 @@
 /* oneDNN's float32 matrix product, for comparison in calm bench; the library is optional and loaded at run time. */
-#ifndef CALM_CLI_ONEDNN_H
-#define CALM_CLI_ONEDNN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@ typedef int calm_onednn_sgemm(char transa, char transb, int64_t m, int64_t n, in
 
 /* That of libdnnl, which stays loaded; NULL: there is none. */
 calm_onednn_sgemm *calm_onednn_find(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Peak: the rate at which this CPU multiplies and adds, measured by a loop that touches no memory. */
-#ifndef CALM_CLI_PEAK_H
-#define CALM_CLI_PEAK_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -18,5 +17,3 @@ const calm_peak *calm_peak_of_cpu(bool bf16);
 /* The loop of the instructions that multiply whole numbers in this set, which the CPU has: `flops` counts products and
  * sums of whole numbers. */
 const calm_peak *calm_peak_of_ints(calm_int_set set);
-
-#endif

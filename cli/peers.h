@@ -1,6 +1,5 @@
 /* Options as other tools spell them (cli/peers.def). */
-#ifndef CALM_CLI_PEERS_H
-#define CALM_CLI_PEERS_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -9,5 +8,3 @@
  * message: calm has something else for an option, which the message names. */
 calm_status calm_peers_replace(calm_ctx *ctx, const char *owner, const char *const *names, size_t n, int argc,
                                char **argv);
-
-#endif

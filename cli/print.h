@@ -1,6 +1,5 @@
 /* Printing: tables and JSON on streams. */
-#ifndef CALM_CLI_PRINT_H
-#define CALM_CLI_PRINT_H
+#pragma once
 
 #include <stdio.h>
 
@@ -45,5 +44,3 @@ calm_json *calm_rows_json(calm_ctx *ctx, calm_table *table);
 
 /* The same without a heading in every row: {"columns": [heading], "rows": [[value]]}.  For long tables. */
 calm_json *calm_rows_json_columns(calm_ctx *ctx, calm_table *table);
-
-#endif

@@ -1,6 +1,5 @@
 /* Progress on stderr: one bar per stage on a terminal, plain lines otherwise, nothing when quiet. */
-#ifndef CALM_CLI_PROGRESS_H
-#define CALM_CLI_PROGRESS_H
+#pragma once
 
 #include "ptq/base/event.h"
 
@@ -46,5 +45,3 @@ void calm_progress_tick(void *user, size_t done, size_t total);
 
 /* Events that update the stage of their kind, added at the first event. */
 calm_events calm_progress_events(calm_progress *progress);
-
-#endif

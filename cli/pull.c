@@ -32,14 +32,9 @@ calm_status calm_find_shown(calm_ctx *ctx, const char *name, bool quiet, calm_na
 calm_status calm_find_checkpoint(calm_ctx *ctx, const char *word, bool quiet, const char **path)
 {
     calm_named_model named;
-    char *gguf;
     *path = word;
-    if (calm_is_path(word) || calm_text_ends_with(word, ".gguf")) {
-        CALM_TRY(calm_folder_gguf(ctx, word, &gguf));
-        if (gguf)
-            *path = gguf;
-        return CALM_OK;
-    }
+    if (calm_is_path(word) || calm_text_ends_with(word, ".gguf"))
+        return calm_folder_gguf(ctx, path);
     CALM_TRY(calm_find_shown(ctx, word, quiet, &named));
     *path = named.dir;
     return CALM_OK;

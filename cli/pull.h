@@ -1,6 +1,5 @@
 /* Fetching models with progress and notes on stderr; none when `quiet`. */
-#ifndef CALM_CLI_PULL_H
-#define CALM_CLI_PULL_H
+#pragma once
 
 #include "ptq/hub/hub.h"
 #include "ptq/recipe/model_names.h"
@@ -15,5 +14,3 @@ calm_status calm_find_shown(calm_ctx *ctx, const char *name, bool quiet, calm_na
 /* For commands that are given a directory or a file: the path where there is something or `word` is certainly a path or
  * ends in .gguf, else the directory of the model of that name. */
 calm_status calm_find_checkpoint(calm_ctx *ctx, const char *word, bool quiet, const char **path);
-
-#endif

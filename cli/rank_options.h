@@ -1,7 +1,6 @@
 /* Ranks: runs a command that mpirun or srun started several times.  Rank 0 prints and writes results, the others
  * compute without output. */
-#ifndef CALM_CLI_RANKS_H
-#define CALM_CLI_RANKS_H
+#pragma once
 
 #include "cli/command.h"
 #include "ptq/cluster/cluster.h"
@@ -23,5 +22,3 @@ void calm_ranks_settle(calm_ctx *ctx);
 
 /* At the end of the process; may not return where another rank is the one that failed. */
 void calm_ranks_leave(calm_ctx *ctx);
-
-#endif

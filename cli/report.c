@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "cli/print.h"
-#include "cli/stages.h"
 #include "ptq/finish/finish.h"
 #include "ptq/forecast/forecast.h"
 

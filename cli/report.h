@@ -1,6 +1,5 @@
 /* The report of a finished run, as text and as JSON (docs/json.md). */
-#ifndef CALM_CLI_REPORT_H
-#define CALM_CLI_REPORT_H
+#pragma once
 
 #include "cli/stages.h"
 #include "ptq/stored/stored.h"
@@ -21,5 +20,3 @@ void calm_report_assembly(const calm_assembly *assembly, calm_text *out);
  * is a checkpoint, in its own folder.  Nothing where there is none. */
 calm_status calm_report_evaluation(calm_ctx *ctx, const calm_formats *formats, const char *output,
                                    const char *reference, const char *before, calm_text *out);
-
-#endif

@@ -2,7 +2,6 @@
 #include "cli/stages.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ptq/state/stage_times.h"
 

@@ -1,6 +1,5 @@
 /* Time by stage, printed: of a run, of a forecast. */
-#ifndef CALM_CLI_STAGES_H
-#define CALM_CLI_STAGES_H
+#pragma once
 
 #include "cli/print.h"
 #include "ptq/forecast/forecast.h"
@@ -17,5 +16,3 @@ calm_json *calm_stages_json(calm_ctx *ctx, const calm_result *result, const calm
 /* What was forecast of a run that has ended, measured now, and kept in its store: *out NULL for one of less than a
  * minute, of several ranks or budgets, or that found candidates in the store, which a forecast knows nothing of. */
 calm_status calm_stages_forecast(calm_ctx *ctx, const calm_run *run, calm_forecast **out);
-
-#endif

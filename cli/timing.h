@@ -1,6 +1,5 @@
 /* Timing as in MLPerf: enough runs, their median, and no figure if the runs disagree. */
-#ifndef CALM_CLI_TIMING_H
-#define CALM_CLI_TIMING_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ bool calm_timing_is_enough(size_t n, double seconds, size_t asked);
  * of which is 1, and their seconds.  It is below 0 where threads gain more than their number.  NAN: n < 2, or a time is
  * NAN. */
 double calm_timing_serial_share(const int *threads, const double *seconds, size_t n);
-
-#endif

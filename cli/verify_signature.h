@@ -1,6 +1,5 @@
 /* calm verify --signature: compares a model folder with its signature. */
-#ifndef CALM_CLI_VERIFY_SIGNATURE_H
-#define CALM_CLI_VERIFY_SIGNATURE_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -12,5 +11,3 @@ typedef struct calm_signature_options {
 /* Check and print.  CALM_EMISMATCH: the signature or a file is not as signed.  CALM_EARG: not exactly one of key and
  * certificates. */
 calm_status calm_verify_signature(calm_ctx *ctx, const char *dir, const calm_signature_options *options);
-
-#endif

@@ -6,8 +6,7 @@
  * A blob appears under its name complete or not at all: it is written to tmp/, flushed to the disk and renamed.
  * The caller commits the row that names it afterwards, so a row never names a blob that was not written.
  * Functions are safe to call from several threads with a context each. */
-#ifndef CALM_STORE_BLOB_H
-#define CALM_STORE_BLOB_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/file.h"
@@ -44,5 +43,3 @@ calm_status calm_blob_remove(calm_ctx *ctx, const char *root, const char *digest
 
 /* Remove what dead writers left in tmp/; only for who holds the writer's lock.  No error when there is no folder. */
 calm_status calm_blob_sweep(calm_ctx *ctx, const char *root);
-
-#endif

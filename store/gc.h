@@ -6,8 +6,7 @@
  *
  * Crash-safe: the rows go in one transaction that is on the disk before the first blob is removed, so that no row
  * ever names a missing blob; what a killed process leaves are blobs without rows, which the next collection removes. */
-#ifndef CALM_STORE_GC_H
-#define CALM_STORE_GC_H
+#pragma once
 
 #include "store/store.h"
 
@@ -41,5 +40,3 @@ typedef struct calm_gc_result {
  * collection continues. */
 calm_status calm_store_gc_file(calm_ctx *ctx, const char *path, const char *command, const calm_gc_plan *plan,
                                calm_gc_result *out);
-
-#endif

@@ -3,8 +3,7 @@
  * Statements are prepared once and kept by their text, so `sql` should be a literal.  Every failure names the
  * file:  SQLITE_FULL -> CALM_ENOSPC, BUSY and LOCKED -> CALM_EBUSY, NOTADB and CORRUPT -> CALM_EFORMAT,
  * CONSTRAINT and wrong SQL -> CALM_EARG, NOMEM -> CALM_ENOMEM, everything else CALM_EIO. */
-#ifndef CALM_STORE_SQL_H
-#define CALM_STORE_SQL_H
+#pragma once
 
 #include "ptq/base/scope.h"
 #include "store/store.h"
@@ -97,5 +96,3 @@ void calm_sql_undo(calm_sql *sql);
  * See calm_store_query for `fn`. */
 calm_status calm_sql_query(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
                            size_t n_params, calm_store_row_fn *fn, void *user);
-
-#endif

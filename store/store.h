@@ -18,8 +18,7 @@
  * Failures common to all: CALM_ENOSPC disk full, CALM_EBUSY another program holds the database for longer than
  * 10 s, CALM_EFORMAT the file is damaged, CALM_EIO; CALM_EARG a row that breaks a rule of the schema (unknown id,
  * missing string), which is a mistake of the caller; each names the file. */
-#ifndef CALM_STORE_STORE_H
-#define CALM_STORE_STORE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -542,5 +541,3 @@ calm_status calm_store_each(calm_ctx *ctx, calm_store *store, const char *sql, c
  * CALM_ENOTFOUND when there is no row. */
 calm_status calm_store_query_one(calm_ctx *ctx, calm_store *store, const char *sql, const calm_value *params,
                                  size_t n_params, calm_value *values, size_t n_values);
-
-#endif

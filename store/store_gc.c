@@ -5,12 +5,10 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 #include "store/blob.h"
-#include "store/gc.h"
 #include "store/store_impl.h"
 
 /* ---- what goes ---- */

@@ -1,6 +1,5 @@
 /* The store's inside, shared by the store_*.c files alone. */
-#ifndef CALM_STORE_STORE_IMPL_H
-#define CALM_STORE_STORE_IMPL_H
+#pragma once
 
 #include "store/sql.h"
 #include "store/gc.h"
@@ -73,5 +72,3 @@ calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *
 
 /* Negative gives NULL. */
 calm_value calm_value_index(int64_t index);
-
-#endif

@@ -1,6 +1,5 @@
 /* calm inspect: stores (inspect_store.c), model directories and GGUF files (inspect_model.c). */
-#ifndef CALM_CLI_INSPECT_INSPECT_H
-#define CALM_CLI_INSPECT_INSPECT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -38,5 +37,3 @@ const char *const *calm_inspect_views(size_t *n);
 /* Print a view of the model directory or GGUF file `dir`; `note` (may be NULL) is a member of its summary.  CALM_EARG;
  * else as calm_model_open. */
 calm_status calm_inspect_model(calm_ctx *ctx, const char *dir, const char *note, const calm_inspect_query *query);
-
-#endif

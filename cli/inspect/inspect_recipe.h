@@ -1,6 +1,5 @@
 /* Recipes as lists: one entry per value, by its JSON pointer (RFC 6901). */
-#ifndef CALM_CLI_INSPECT_INSPECT_RECIPE_H
-#define CALM_CLI_INSPECT_INSPECT_RECIPE_H
+#pragma once
 
 #include "ptq/io/json.h"
 
@@ -13,5 +12,3 @@ typedef calm_status calm_inspect_value_fn(calm_ctx *ctx, void *user, const char 
  * Empty objects and arrays are values.  Fails as fn, or CALM_ENOMEM. */
 calm_status calm_inspect_walk(calm_ctx *ctx, const calm_json *first, const calm_json *second, calm_inspect_value_fn *fn,
                               void *user);
-
-#endif

@@ -1,6 +1,5 @@
 /* The units of a stored run as views show them: pool, choices, and the choice that the rule makes again. */
-#ifndef CALM_CLI_INSPECT_INSPECT_UNITS_H
-#define CALM_CLI_INSPECT_INSPECT_UNITS_H
+#pragma once
 
 #include "cli/inspect/inspect_view.h"
 #include "ptq/stored/stored.h"
@@ -61,5 +60,3 @@ double calm_inspect_least(const calm_inspect_units *units, size_t unit, bool com
  * when the rule is unknown or cannot choose. */
 calm_status calm_inspect_choose(calm_ctx *ctx, const calm_inspect_units *units, size_t unit, size_t *out,
                                 const char **reason);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A view has sections, each a table under a name; inspect_section.c prints them as text, JSON or CSV.  The table of
  * views is in inspect_store.c. */
-#ifndef CALM_CLI_INSPECT_INSPECT_VIEW_H
-#define CALM_CLI_INSPECT_INSPECT_VIEW_H
+#pragma once
 
 #include "cli/inspect/inspect.h"
 #include "ptq/io/json.h"
@@ -113,5 +112,3 @@ calm_status calm_inspect_layers(calm_ctx *ctx, calm_inspection *in);
 
 /* Why a unit has what it has (inspect_why.c). */
 calm_status calm_inspect_why(calm_ctx *ctx, calm_inspection *in);
-
-#endif

@@ -1,6 +1,5 @@
 /* Explains in words why a unit has its candidate. */
-#ifndef CALM_CLI_INSPECT_INSPECT_WHY_H
-#define CALM_CLI_INSPECT_INSPECT_WHY_H
+#pragma once
 
 #include "cli/inspect/inspect_units.h"
 
@@ -18,5 +17,3 @@ const char *calm_inspect_consistent(const calm_inspect_units *units, size_t unit
 
 /* Why the entry, which has a candidate, was chosen or not, in one sentence in ctx->out. */
 calm_status calm_inspect_reason(calm_ctx *ctx, const calm_inspect_judged *j, size_t entry, char **out);
-
-#endif

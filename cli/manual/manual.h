@@ -1,6 +1,5 @@
 /* Manual pages and completions of shells, from the tables of options. */
-#ifndef CALM_CLI_MANUAL_H
-#define CALM_CLI_MANUAL_H
+#pragma once
 
 #include "cli/command.h"
 
@@ -26,5 +25,3 @@ calm_status calm_manual_fish(calm_ctx *ctx, calm_text *out);
 
 /* Append a text in single quotes for a shell: POSIX takes '\'' for a quote, fish takes \' (and \\ for a backslash). */
 void calm_manual_quote(calm_text *out, const char *text, bool fish);
-
-#endif

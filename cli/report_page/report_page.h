@@ -5,8 +5,7 @@
  *   calm_report_page_markdown  data -> a summary for CI
  *
  * What writes reads the data alone, so the page's figures are those that `calm report --json` prints. */
-#ifndef CALM_CLI_REPORT_PAGE_REPORT_PAGE_H
-#define CALM_CLI_REPORT_PAGE_REPORT_PAGE_H
+#pragma once
 
 #include "cli/inspect/inspect_view.h"
 #include "ptq/base/option.h"
@@ -37,5 +36,3 @@ calm_status calm_report_page_write(calm_ctx *ctx, const char *path, const calm_t
 
 /* Write the page of runs [n] of the store as the file `path`, whole or not at all. */
 calm_status calm_report_page_save(calm_ctx *ctx, const char *store, const int64_t *runs, size_t n, const char *path);
-
-#endif

@@ -541,15 +541,13 @@ calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_abl
                         calm_ablation *out)
 {
     experiment e = {.plan = plan, .keep = keep, .out = out};
-    char name[CALM_SCHEME_NAME_MAX];
     /* Every candidate is in some row, and the next table over this store asks for them again. */
     calm_recipe whole = *recipe;
     whole.keep_candidates = true;
     recipe = &whole;
     /* The names of `out` are in `keep`, as are its rows: nothing of it refers to a run. */
     *out = (calm_ablation){0};
-    calm_scheme_name(&recipe->schemes[0], name);
-    CALM_TRY(calm_strf(ctx, keep, &out->scheme, "%s", name));
+    CALM_TRY(calm_strf(ctx, keep, &out->scheme, "%s", CALM_SCHEME_NAME(&recipe->schemes[0])));
     CALM_TRY(run_one(ctx, recipe, &e));
     e.repeats = true;
     for (size_t i = 0; i < plan->n_seeds; i++) {

@@ -10,8 +10,7 @@
  *
  * An experiment is one scheme and one calibration: one run of the store, whose candidates all its rows share.  Windows
  * of the text are the samples of paired differences, all against the best uniform run of the same experiment. */
-#ifndef CALM_RUN_ABLATION_H
-#define CALM_RUN_ABLATION_H
+#pragma once
 
 #include "ptq/run/run.h"
 
@@ -97,5 +96,3 @@ calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe);
  * pipeline does. */
 calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_ablation_plan *plan, calm_arena *keep,
                         calm_ablation *out);
-
-#endif

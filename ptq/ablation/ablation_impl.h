@@ -1,6 +1,5 @@
 /* What the files of an ablation share.  Only files of this folder and their tests include it. */
-#ifndef CALM_RUN_ABLATION_IMPL_H
-#define CALM_RUN_ABLATION_IMPL_H
+#pragma once
 
 #include "ptq/ablation/ablation.h"
 #include "ptq/state/state.h"
@@ -16,5 +15,3 @@ calm_status calm_ablation_notes(calm_ctx *ctx, const calm_run *p, calm_arena *ke
 
 /* Mean and standard deviation of rows of kind seed, by name, into out->noise in `keep`. */
 calm_status calm_ablation_seeds(calm_ctx *ctx, calm_arena *keep, calm_ablation *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The context behind calm.h: arenas, memory account and events. */
-#ifndef CALM_API_LIBRARY_H
-#define CALM_API_LIBRARY_H
+#pragma once
 
 #include "ptq/base/event.h"
 
@@ -14,5 +13,3 @@ typedef struct calm_library {
 
 /* Where the context's progress goes. */
 const calm_events *calm_library_events(const calm_ctx *ctx);
-
-#endif

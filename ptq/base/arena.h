@@ -3,8 +3,7 @@
  * Algorithms contain no `free`: results go to `ctx->out`, temporaries to `ctx->scratch`, and the code that runs the
  * work clears both.  Blocks are 64-byte aligned (one cache line, one AVX-512 vector).  Under
  * AddressSanitizer everything outside a live allocation is poisoned, with a redzone after each. */
-#ifndef CALM_BASE_ARENA_H
-#define CALM_BASE_ARENA_H
+#pragma once
 
 #include "ptq/base/memory.h"
 
@@ -73,5 +72,3 @@ bool calm_size_mul(size_t *out, size_t a, size_t b);
 
 /* out = a + b; false on overflow. */
 bool calm_size_add(size_t *out, size_t a, size_t b);
-
-#endif

@@ -1,6 +1,5 @@
 /* Arrays that grow in an arena. */
-#ifndef CALM_BASE_ARRAY_H
-#define CALM_BASE_ARRAY_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -22,5 +21,3 @@ calm_status calm_array_grow(calm_ctx *ctx, calm_arena *arena, void *array, size_
 
 /* For qsort: doubles in rising order. */
 int calm_compare_doubles(const void *a, const void *b);
-
-#endif

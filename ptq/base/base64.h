@@ -1,6 +1,5 @@
 /* Base64 (RFC 4648, with padding). */
-#ifndef CALM_BASE_BASE64_H
-#define CALM_BASE_BASE64_H
+#pragma once
 
 #include "ptq/base/text.h"
 
@@ -9,5 +8,3 @@ void calm_base64_append(calm_text *out, const void *bytes, size_t n_bytes);
 
 /* Bytes of the letters `in` [n], padded, into out [n / 4 * 3]; *n_out their number.  False: not base64. */
 bool calm_base64_decode(const char *in, size_t n, unsigned char *out, size_t *n_out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Context: what every fallible function receives - memory, the first error, threads, the log.
  *
  * One context belongs to one thread.  calm_parallel_for (threads.h) makes child contexts for its workers. */
-#ifndef CALM_BASE_CONTEXT_H
-#define CALM_BASE_CONTEXT_H
+#pragma once
 
 #include "ptq/base/arena.h"
 #include "ptq/base/status.h"
@@ -84,5 +83,3 @@ typedef union calm_string_out {
 /* printf into the arena; *out is a NUL-terminated string.  Fails with CALM_ENOMEM. */
 calm_status calm_strf(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-
-#endif

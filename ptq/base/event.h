@@ -1,6 +1,5 @@
 /* Events: progress of long work, stage by stage. */
-#ifndef CALM_BASE_EVENT_H
-#define CALM_BASE_EVENT_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -39,5 +38,3 @@ void calm_event_complete(const calm_events *events, calm_stage stage);
 
 /* Report a figure, before the progress that it belongs to. */
 void calm_event_figure(const calm_events *events, calm_stage stage, double value);
-
-#endif

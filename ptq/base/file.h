@@ -1,6 +1,5 @@
 /* Files: whole reads, mappings, and writing so that a reader sees either the old file or the new one. */
-#ifndef CALM_BASE_FILE_H
-#define CALM_BASE_FILE_H
+#pragma once
 
 #include "ptq/base/scope.h"
 #include <stdint.h>
@@ -93,5 +92,3 @@ calm_status calm_copy_file(calm_ctx *ctx, const char *from, const char *to);
 
 /* A mapping of nothing yet that is unmapped at the end of its scope. */
 #define CALM_SCOPED_MAPPING(name) CALM_SCOPED(calm_mapping, calm_unmap_file) name = {0}
-
-#endif

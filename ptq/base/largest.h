@@ -1,6 +1,5 @@
 /* Sums the largest of many sizes: the most bytes that tasks hold which run at the same time. */
-#ifndef CALM_BASE_LARGEST_H
-#define CALM_BASE_LARGEST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -18,5 +17,3 @@ void calm_largest_add(calm_largest *to, size_t bytes);
 
 /* Sum of the `count` largest sizes when each is there `times` times; an upper bound beyond CALM_LARGEST_KEPT. */
 size_t calm_largest_sum(const calm_largest *from, size_t times, size_t count);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * Arenas are nearly all of a run's memory: an allocation that would pass the limit fails like one that the system
  * refuses. */
-#ifndef CALM_BASE_MEMORY_H
-#define CALM_BASE_MEMORY_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -74,5 +73,3 @@ size_t calm_memory_kept(size_t bytes, size_t n_threads);
 /* For a program, once at its start: the C library gives large blocks back to the system as soon as they are freed.  A
  * library leaves that to its host. */
 void calm_memory_setup(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Messages: prefixes of failures, and suggestions for unknown names. */
-#ifndef CALM_BASE_MESSAGE_H
-#define CALM_BASE_MESSAGE_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -12,5 +11,3 @@ calm_status calm_fail_prefix(calm_ctx *ctx, const char *format, ...) __attribute
  * to `word` (calm_nearest), of at most 100 bytes; "" when none is near.  Returns `hint`. */
 #define CALM_HINT_MAX 128
 const char *calm_did_you_mean(char hint[CALM_HINT_MAX], const char *word, const char *const *names, size_t n);
-
-#endif

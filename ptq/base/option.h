@@ -2,8 +2,7 @@
  *
  * The options of an algorithm's part (`gptq(damp=0.02)`), of a recipe and of a command line have the same table type.
  *  A table is a const array that ends with an entry whose name is NULL. */
-#ifndef CALM_BASE_OPTION_H
-#define CALM_BASE_OPTION_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/text.h"
@@ -108,5 +107,3 @@ size_t calm_options_count(const calm_option *table);
  * the end of the list, and *list advances past the item and its comma.  A comma within parentheses is part of its
  * item.  An item between two commas may be empty; after a last comma there is none.  CALM_ENOMEM. */
 calm_status calm_list_next(calm_ctx *ctx, const char **list, char **out);
-
-#endif

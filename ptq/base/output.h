@@ -2,8 +2,7 @@
  *
  * A folder that calm writes has the file CALM_OUTPUT_LIST, which names every file that calm wrote there.  `force`
  * replaces a folder only when that file is there and names everything else in it. */
-#ifndef CALM_BASE_OUTPUT_H
-#define CALM_BASE_OUTPUT_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
@@ -29,5 +28,3 @@ calm_status calm_output_file(calm_ctx *ctx, const char *target, bool force, cons
 
 /* Write CALM_OUTPUT_LIST into a folder whose files are all written. */
 calm_status calm_output_list(calm_ctx *ctx, const char *folder);
-
-#endif

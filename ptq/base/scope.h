@@ -4,6 +4,7 @@
  *     CALM_SCOPED_SCRATCH(ctx);                  rewinds ctx->scratch to where it is now
  *     CALM_SCOPED_ARENA(own);                    calm_arena own, without memory
  *     CALM_SCOPED_OUT(ctx, &own);                results go to `own` instead of ctx->out
+ *     CALM_SCOPED_RESULTS(ctx);                  results go to an arena of the scope instead of ctx->out
  *     CALM_SCOPED_BF16(ctx, rounds);             ctx->bf16 is `rounds`
  *     CALM_SCOPED_INTS(ctx, ints);               ctx->ints is `ints`
  *     CALM_SCOPED_RESIDENT(ctx, on);             ctx->resident is `on`
@@ -12,8 +13,7 @@
  *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
  *
  * What is returned must not be in what is released.  Release runs in the reverse order of declaration. */
-#ifndef CALM_BASE_SCOPE_H
-#define CALM_BASE_SCOPE_H
+#pragma once
 
 #include "ptq/base/text.h"
 
@@ -26,6 +26,9 @@
 /* One of each in a scope. */
 #define CALM_SCOPED_OUT(ctx, arena)                                                                                    \
     CALM_SCOPED(calm_out_scope, calm_out_leave) out_scope_ = calm_out_enter((ctx), (arena))
+#define CALM_SCOPED_RESULTS(ctx)                                                                                       \
+    CALM_SCOPED_ARENA(results_of_scope_);                                                                              \
+    CALM_SCOPED_OUT(ctx, &results_of_scope_)
 #define CALM_SCOPED_BF16(ctx, rounds)                                                                                  \
     CALM_SCOPED(calm_flag_scope, calm_flag_leave) bf16_scope_ = calm_flag_enter(&(ctx)->bf16, (rounds))
 #define CALM_SCOPED_INTS(ctx, on)                                                                                      \
@@ -103,5 +106,3 @@ static inline void calm_flag_leave(calm_flag_scope *scope)
 {
     *scope->flag = scope->caller;
 }
-
-#endif

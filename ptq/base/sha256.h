@@ -1,6 +1,5 @@
 /* SHA-256 (FIPS 180-4), through OpenSSL's libcrypto: the keys of candidates and blobs.  Also git's name of a file. */
-#ifndef CALM_BASE_SHA256_H
-#define CALM_BASE_SHA256_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -33,5 +32,3 @@ calm_status calm_sha256_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA2
 /* Git's name for a file's content: SHA-1 of "blob <size>", a NUL and the bytes.  For comparing with a hub's listing,
  * not for security.  CALM_EIO or CALM_ENOTFOUND with the path. */
 calm_status calm_git_blob_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA1_HEX]);
-
-#endif

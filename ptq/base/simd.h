@@ -2,8 +2,7 @@
  *
  * The loops it marks have no sums of unspecified order, and contraction to fused multiply-add is off in the
  * whole build, so every clone computes the same bits: the choice is about speed alone. */
-#ifndef CALM_BASE_SIMD_H
-#define CALM_BASE_SIMD_H
+#pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(CALM_SANITIZED)
 #define CALM_VECTORIZE __attribute__((target_clones("default", "avx2", "avx512f")))
@@ -14,5 +13,3 @@
 /* Which variant of the system's exp, log and tanh runs here ("x86-64 avx2 fma"): glibc has some with and some without
  * fused multiply-add, and they give other last bits.  Static storage. */
 const char *calm_instructions(void);
-
-#endif

@@ -3,8 +3,7 @@
  * A function that can fail returns a calm_status and writes one sentence about the first failure into the
  * context (ptq/base/context.h).  The sentence says which file, which tensor, what was expected and what was
  * found.  Nothing below cli/ prints or exits. */
-#ifndef CALM_BASE_STATUS_H
-#define CALM_BASE_STATUS_H
+#pragma once
 
 #include "calm.h"
 
@@ -15,5 +14,3 @@
         if (try_status_ != CALM_OK)                                                                          \
             return try_status_;                                                                              \
     } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* Text: a growing string on the heap, for writers of JSON, tables and canonical forms. */
-#ifndef CALM_BASE_TEXT_H
-#define CALM_BASE_TEXT_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -49,5 +48,3 @@ calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, si
 
 /* The same of files, which may be as small as 1 KB. */
 calm_status calm_size_parse_file(calm_ctx *ctx, const char *key, const char *text, size_t *out);
-
-#endif

@@ -105,6 +105,24 @@ calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *u
     return CALM_OK;
 }
 
+typedef struct sure_task {
+    calm_sure_task_fn *fn;
+    void *user;
+} sure_task;
+
+static calm_status run_sure(calm_ctx *ctx, size_t index, void *user)
+{
+    const sure_task *task = user;
+    (void)ctx;
+    task->fn(index, task->user);
+    return CALM_OK;
+}
+
+void calm_parallel_each(calm_ctx *ctx, size_t n, calm_sure_task_fn *fn, void *user)
+{
+    calm_parallel_for(ctx, n, run_sure, &(sure_task){fn, user});
+}
+
 void calm_parallel_offer(int n_threads)
 {
     omp_set_num_threads(n_threads);
@@ -133,6 +151,25 @@ calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_row_range_fn *
 {
     rows_task task = {n_rows, fn, user};
     return calm_parallel_for(ctx, (n_rows + CALM_ROWS_OF_TASK - 1) / CALM_ROWS_OF_TASK, run_rows, &task);
+}
+
+typedef struct sure_rows_task {
+    size_t n_rows;
+    calm_sure_range_fn *fn;
+    void *user;
+} sure_rows_task;
+
+static void run_sure_rows(size_t index, void *user)
+{
+    const sure_rows_task *task = user;
+    const size_t first = index * CALM_ROWS_OF_TASK;
+    task->fn(first, calm_size_min(CALM_ROWS_OF_TASK, task->n_rows - first), task->user);
+}
+
+void calm_parallel_each_rows(calm_ctx *ctx, size_t n_rows, calm_sure_range_fn *fn, void *user)
+{
+    sure_rows_task task = {n_rows, fn, user};
+    calm_parallel_each(ctx, (n_rows + CALM_ROWS_OF_TASK - 1) / CALM_ROWS_OF_TASK, run_sure_rows, &task);
 }
 
 void calm_parallel_unbind(void)

@@ -2,8 +2,7 @@
  *
  * Parallel over independent work, never inside a sum: a task writes only the results of its index, so the bytes do not
  * depend on the number of threads. */
-#ifndef CALM_BASE_THREADS_H
-#define CALM_BASE_THREADS_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -17,6 +16,10 @@ typedef calm_status calm_task_fn(calm_ctx *ctx, size_t index, void *user);
  * those that have nothing else to do help. */
 calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *user);
 
+/* The same of tasks that need no memory and cannot fail. */
+typedef void calm_sure_task_fn(size_t index, void *user);
+void calm_parallel_each(calm_ctx *ctx, size_t n, calm_sure_task_fn *fn, void *user);
+
 /* Rows of a window that one task takes. */
 #define CALM_ROWS_OF_TASK ((size_t)32)
 
@@ -25,6 +28,10 @@ typedef calm_status calm_row_range_fn(calm_ctx *ctx, size_t first, size_t n, voi
 
 /* Run fn over all of n_rows rows, CALM_ROWS_OF_TASK at a time: as calm_parallel_for. */
 calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_row_range_fn *fn, void *user);
+
+/* The same of tasks that need no memory and cannot fail. */
+typedef void calm_sure_range_fn(size_t first, size_t n, void *user);
+void calm_parallel_each_rows(calm_ctx *ctx, size_t n_rows, calm_sure_range_fn *fn, void *user);
 
 /* How many threads a library gets that starts OpenMP's by itself; loops here do not ask. */
 void calm_parallel_offer(int n_threads);
@@ -42,5 +49,3 @@ int calm_n_cores(void);
 
 /* Seconds from a monotonic clock, for progress and `bench`; no result depends on it. */
 double calm_seconds(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Where the time of a run goes: wall clock and CPU of its stages. */
-#ifndef CALM_BASE_TIMES_H
-#define CALM_BASE_TIMES_H
+#pragma once
 
 #include "ptq/base/scope.h"
 
@@ -67,5 +66,3 @@ void calm_time_leave(calm_time_scope *scope);
 /* To the end of the scope.  One in a scope. */
 #define CALM_SCOPED_TIME(times, stage)                                                                                 \
     CALM_SCOPED(calm_time_scope, calm_time_leave) time_scope_ = calm_time_enter((times), (stage))
-
-#endif

@@ -301,13 +301,12 @@ static void find_figures(const float *x, size_t channels, double *share, row_fig
 #define FIRST_SHARE 0.75
 
 /* Counts are added in any order. */
-static calm_status look_at_rows(calm_ctx *ctx, size_t index, void *user)
+static void look_at_rows(size_t index, void *user)
 {
     const rows_task *task = user;
     const size_t first = index * OF_TASK, end = calm_size_min(first + OF_TASK, task->n);
     calm_histogram histogram = {0};
     double share = FIRST_SHARE;
-    (void)ctx;
     for (size_t t = first; t < end; t++) {
         const float *x = task->x + t * task->channels;
         find_figures(x, task->channels, &share, &task->figures[t]);
@@ -321,7 +320,6 @@ static calm_status look_at_rows(calm_ctx *ctx, size_t index, void *user)
 #pragma omp atomic
             *bin += n;
     }
-    return CALM_OK;
 }
 
 /* Add one token to everything but the histogram. */
@@ -371,7 +369,7 @@ static calm_status add_rows(calm_ctx *ctx, calm_actstat_acc *acc, const float *x
     for (size_t begin = 0; begin < n; begin += AT_ONCE) {
         rows_task task = {x + begin * acc->channels, calm_size_min(n - begin, AT_ONCE), acc->channels, figures,
                           acc->histogram, &acc->zeros};
-        CALM_TRY(calm_parallel_for(ctx, (task.n + OF_TASK - 1) / OF_TASK, look_at_rows, &task));
+        calm_parallel_each(ctx, (task.n + OF_TASK - 1) / OF_TASK, look_at_rows, &task);
         for (size_t t = 0; t < task.n; t++) {
             const calm_actstat_place at = places ? places[begin + t]
                                                  : (calm_actstat_place){first.window,

@@ -2,8 +2,7 @@
  *
  * A window of tokens gives a partial statistic; partials are merged in window order, so that sums have one
  * fixed order whatever the number of threads. */
-#ifndef CALM_CALIB_ACTIVATION_H
-#define CALM_CALIB_ACTIVATION_H
+#pragma once
 
 #include <stdint.h>
 
@@ -75,5 +74,3 @@ calm_status calm_actstat_merge(calm_ctx *ctx, calm_actstat_acc *into, const calm
 
 /* The figures; all are finite, and 0 when nothing was added. */
 void calm_actstat_summarize(const calm_actstat_acc *acc, calm_actstat_summary *out);
-
-#endif

@@ -1,17 +1,12 @@
 /* Capture of one sublayer, window by window. */
 #include "ptq/calib/capture.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "ptq/base/rng.h"
-#include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
-#include "ptq/base/times.h"
 #include "ptq/calib/gram.h"
 #include "ptq/model/kind.h"
-#include "ptq/tensor/linalg.h"
-#include "ptq/tensor/vector.h"
 
 /* What one window contributes, kept until it is merged in window order. */
 typedef struct window_part {
@@ -52,19 +47,17 @@ typedef struct weigh_task {
     float *out;
 } weigh_task;
 
-static calm_status weigh_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void weigh_rows(size_t first, size_t n, void *user)
 {
     const weigh_task *task = user;
     const size_t at = first * task->width;
-    (void)ctx;
     calm_job_rows_weigh(task->x + at, n, task->width, task->weight ? task->weight + first : NULL, task->out + at);
-    return CALM_OK;
 }
 
 /* calm_job_rows_weigh on ctx's threads. */
-static calm_status weigh_all(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight, float *out)
+static void weigh_all(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight, float *out)
 {
-    return calm_parallel_rows(ctx, n, weigh_rows, &(weigh_task){x, weight, width, out});
+    calm_parallel_each_rows(ctx, n, weigh_rows, &(weigh_task){x, weight, width, out});
 }
 
 /* Rows that are kept at least, where there are as many. */
@@ -193,21 +186,20 @@ size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_captu
     return bytes;
 }
 
-calm_status calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_sums *sums)
+void calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_sums *sums)
 {
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const calm_channel_sums *total = &sums[kind].total;
         calm_job_capture *job = &out->job[kind];
         /* The products fill upper triangles alone; algorithms read both. */
         if (sums[kind].gram)
-            CALM_TRY(calm_gram_mirror(ctx, job->width, sums[kind].gram));
+            calm_gram_mirror(ctx, job->width, sums[kind].gram);
         if (job->used)
             job->stats = (calm_stats){.rows = out->rows, .gram = sums[kind].gram, .absmax = total->absmax,
                                       .sum = total->sum, .sumsq = total->sumsq, .sumabs = total->sumabs,
                                       .samples = sums[kind].samples, .cross = sums[kind].cross,
                                       .n_samples = sums[kind].samples ? calm_sample_count(out->rows, job->width) : 0};
     }
-    return CALM_OK;
 }
 
 /* ---- one window ---- */
@@ -224,15 +216,15 @@ static size_t score_row(const calm_batch *batch, const calm_capture_options *opt
 }
 
 /* Copy a window's rows to their place among the scoring rows, as far as they are some. */
-static calm_status keep_rows(calm_ctx *ctx, float *kept, const capture_state *state, const calm_observation *seen,
-                             const float *weight)
+static void keep_rows(calm_ctx *ctx, float *kept, const capture_state *state, const calm_observation *seen,
+                      const float *weight)
 {
     const size_t window = seen->window - state->batch->first;
     const size_t row = score_row(state->batch, state->options, window),
                  end = score_row(state->batch, state->options, window + 1);
     if (!kept || row >= end)
-        return CALM_OK;
-    return weigh_all(ctx, seen->x, end - row, seen->width, weight, kept + row * seen->width);
+        return;
+    weigh_all(ctx, seen->x, end - row, seen->width, weight, kept + row * seen->width);
 }
 
 /* The observer: runs in the worker of this window and writes what belongs to this window alone. */
@@ -247,7 +239,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         calm_job_capture *job = &state->out->job[kind];
         if (calm_job_input(kind) != seen->hook)
             continue;
-        CALM_TRY(keep_rows(ctx, job->score_input, state, seen, NULL));
+        keep_rows(ctx, job->score_input, state, seen, NULL);
         if (!job->used || row < state->held)    /* its input alone is wanted, or it is held out */
             continue;
         CALM_SCOPED_SCRATCH(ctx);
@@ -255,14 +247,14 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         /* Gram matrices are multiplied after all windows of the group have run: a product over many rows, in one
          * order. */
         if (state->inputs[kind])
-            CALM_TRY(weigh_all(ctx, seen->x, seen->n_rows, seen->width, weight,
-                               state->inputs[kind] + state->row_begin[index] * seen->width));
-        CALM_TRY(calm_channel_sums_add(ctx, seen->x, seen->n_rows, seen->width, weight, &part->sums[kind]));
+            weigh_all(ctx, seen->x, seen->n_rows, seen->width, weight,
+                      state->inputs[kind] + state->row_begin[index] * seen->width);
+        calm_channel_sums_add(ctx, seen->x, seen->n_rows, seen->width, weight, &part->sums[kind]);
         calm_job_samples_keep(&state->sums[kind], row - state->held, seen->x, seen->n_rows, seen->width, weight);
     }
     /* A sublayer has one of the two; its output is what candidates are compared with. */
     if (seen->hook == calm_sublayer_output(state->out->sublayer) && !state->options->exact)
-        CALM_TRY(keep_rows(ctx, state->out->score_output, state, seen, gate));
+        keep_rows(ctx, state->out->score_output, state, seen, gate);
     if (part->activations[seen->hook])
         return calm_actstat_add(ctx, part->activations[seen->hook], seen->x, seen->n_rows, (uint32_t)seen->window, 0);
     return CALM_OK;
@@ -281,11 +273,11 @@ static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observati
             continue;
         /* By the factor of the rows that they are multiplied with. */
         CALM_TRY(calm_job_row_factors(ctx, state->options, kind, NULL, row, NULL, seen->n_rows, &weight));
-        CALM_TRY(weigh_all(ctx, seen->x, seen->n_rows, seen->width, weight,
-                           state->exact[kind] + state->row_begin[index] * seen->width));
+        weigh_all(ctx, seen->x, seen->n_rows, seen->width, weight,
+                  state->exact[kind] + state->row_begin[index] * seen->width);
     }
     if (seen->hook == calm_sublayer_output(state->out->sublayer))
-        CALM_TRY(keep_rows(ctx, state->out->score_output, state, seen, NULL));
+        keep_rows(ctx, state->out->score_output, state, seen, NULL);
     return CALM_OK;
 }
 
@@ -516,7 +508,8 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
         CALM_TRY(run_group(ctx, &state));
     }
     keep_gates(&state);
-    return calm_job_captures_finish(ctx, out, state.sums);
+    calm_job_captures_finish(ctx, out, state.sums);
+    return CALM_OK;
 }
 
 /* ---- memory ---- */

@@ -12,8 +12,7 @@
  * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number; an expert's rows are
  * the tokens routed to it, in that order, in their own chunks.  Neither the number of threads nor what is handled
  * together changes a bit. */
-#ifndef CALM_CALIB_CAPTURE_H
-#define CALM_CALIB_CAPTURE_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/times.h"
@@ -181,7 +180,7 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
                                   calm_capture *out, calm_job_sums *sums);
 
 /* The statistics of the jobs from their finished sums; Gram matrices are made symmetric. */
-calm_status calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_sums *sums);
+void calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_sums *sums);
 
 /* Accumulators of rows of `width` values, one per window of the batch (at least one window); and all of them merged in
  * order into *out, and of each text into *of_text (NULL for one text), in ctx->out. */
@@ -207,5 +206,3 @@ size_t calm_actstat_new_bytes(size_t tokens);
 /* What calm_job_captures_new takes; calm_actstat_parts_new, for windows of the same length. */
 size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_capture_options *options);
 size_t calm_actstat_parts_bytes(size_t n_windows, size_t tokens);
-
-#endif

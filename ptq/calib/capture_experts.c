@@ -1,7 +1,6 @@
 /* Capture of the experts of a mixture, each over the tokens routed to it. */
 #include <string.h>
 
-#include "ptq/base/threads.h"
 #include "ptq/calib/capture.h"
 #include "ptq/calib/gram.h"
 #include "ptq/model/kind.h"
@@ -109,7 +108,7 @@ static calm_status add_fitted(calm_ctx *ctx, expert_state *state, calm_job_kind 
     if (!fitted.n_rows)
         return CALM_OK;
     CALM_TRY(calm_job_row_factors(ctx, state->options, kind, weight, 0, fitted.rows, fitted.n_rows, &weight));
-    CALM_TRY(calm_channel_sums_add(ctx, fitted.x, fitted.n_rows, fitted.width, weight, &sums->total));
+    calm_channel_sums_add(ctx, fitted.x, fitted.n_rows, fitted.width, weight, &sums->total);
     calm_job_samples_keep(sums, at + out - state->held, fitted.x, fitted.n_rows, fitted.width, weight);
     return sums->gram ? add_gram(ctx, sums->gram, &fitted, weight) : CALM_OK;
 }
@@ -213,7 +212,7 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     loaded.moe.user = &state;
     CALM_TRY(calm_moe_experts(ctx, &loaded, batch, routing, first, n, &observer, sum));
     for (size_t i = 0; i < n; i++)
-        CALM_TRY(calm_job_captures_finish(ctx, &out[i], state.experts[i].sums));
+        calm_job_captures_finish(ctx, &out[i], state.experts[i].sums);
     return CALM_OK;
 }
 

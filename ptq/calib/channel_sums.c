@@ -75,18 +75,16 @@ CALM_VECTORIZE static void add_channels(const sums_task *task, size_t first, siz
         add_rows(task, task->x + t * task->width, task->weight ? task->weight + t : factor, 1, first, end);
 }
 
-static calm_status add_some_channels(calm_ctx *ctx, size_t index, void *user)
+static void add_some_channels(size_t index, void *user)
 {
     const sums_task *task = user;
-    (void)ctx;
     add_channels(task, index * task->of_task, calm_size_min((index + 1) * task->of_task, task->width));
-    return CALM_OK;
 }
 
-calm_status calm_channel_sums_add(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight,
-                                  calm_channel_sums *sums)
+void calm_channel_sums_add(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight,
+                           calm_channel_sums *sums)
 {
     const size_t each = (width / (size_t)ctx->n_threads + SUMS_STEP - 1) / SUMS_STEP * SUMS_STEP;
     sums_task task = {x, weight, n, width, calm_size_min(calm_size_max(each, SUMS_STEP), SUMS_OF_TASK), sums};
-    return calm_parallel_for(ctx, (width + task.of_task - 1) / task.of_task, add_some_channels, &task);
+    calm_parallel_each(ctx, (width + task.of_task - 1) / task.of_task, add_some_channels, &task);
 }

@@ -1,6 +1,5 @@
 /* Sums over the rows of an input, channel by channel. */
-#ifndef CALM_CALIB_CHANNEL_SUMS_H
-#define CALM_CALIB_CHANNEL_SUMS_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -18,7 +17,5 @@ size_t calm_channel_sums_bytes(size_t width);
 
 /* Add the rows x [n, width], times weight [n] unless that is NULL; absmax is of the rows as they are.  Each channel
  * adds in the order of rows, whatever the number of threads. */
-calm_status calm_channel_sums_add(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight,
-                                  calm_channel_sums *sums);
-
-#endif
+void calm_channel_sums_add(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight,
+                           calm_channel_sums *sums);

@@ -185,17 +185,15 @@ typedef struct mirror_task {
     double *gram;
 } mirror_task;
 
-static calm_status mirror_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void mirror_rows(size_t first, size_t n, void *user)
 {
     const mirror_task *task = user;
-    (void)ctx;
     calm_dsymmetrize_rows(first, first + n, task->gram, task->width);
-    return CALM_OK;
 }
 
-calm_status calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram)
+void calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram)
 {
-    return calm_parallel_rows(ctx, width, mirror_rows, &(mirror_task){width, gram});
+    calm_parallel_each_rows(ctx, width, mirror_rows, &(mirror_task){width, gram});
 }
 
 /* ---- other mean squares ---- */
@@ -207,14 +205,12 @@ typedef struct rescale_task {
     double *gram;
 } rescale_task;
 
-static calm_status rescale_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void rescale_rows(size_t first, size_t n, void *user)
 {
     const rescale_task *task = user;
-    (void)ctx;
     for (size_t i = first; i < first + n; i++)
         for (size_t j = 0; j < task->width; j++)
             task->gram[i * task->width + j] *= task->factor[i] * task->factor[j];
-    return CALM_OK;
 }
 
 calm_status calm_gram_rescale(calm_ctx *ctx, size_t width, const double *squares, size_t rows, double *gram)
@@ -226,7 +222,7 @@ calm_status calm_gram_rescale(calm_ctx *ctx, size_t width, const double *squares
         const double own = gram[i * width + i];    /* 0: its products are all 0, too */
         factor[i] = own > 0 ? sqrt(squares[i] * (double)rows / own) : 0;
     }
-    CALM_TRY(calm_parallel_rows(ctx, width, rescale_rows, &(rescale_task){width, factor, gram}));
+    calm_parallel_each_rows(ctx, width, rescale_rows, &(rescale_task){width, factor, gram});
     for (size_t i = 0; i < width; i++)    /* without the error of the root, and where there was nothing */
         gram[i * width + i] = squares[i] * (double)rows;
     return CALM_OK;

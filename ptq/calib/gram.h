@@ -1,6 +1,5 @@
 /* Gram matrices: X^T X, or X^T Y, in float32 products and double sums across row chunks of fixed size. */
-#ifndef CALM_CALIB_GRAM_H
-#define CALM_CALIB_GRAM_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -24,7 +23,7 @@ typedef struct calm_gram_job {
 calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n);
 
 /* Copy the upper triangle of gram [I, I] to the lower one, on ctx's threads. */
-calm_status calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram);
+void calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram);
 
 /* Give gram [I, I] of `rows` rows other mean squares [I], with the correlations that it has:
  * gram_ij sqrt(squares_i rows / gram_ii) sqrt(squares_j rows / gram_jj); an input that was always 0 has none. */
@@ -36,5 +35,3 @@ size_t calm_gram_bytes(size_t width);
 /* What calm_gram_add holds of ctx->scratch at most, its workers together, for matrices of these widths [n],
  * and with `crosses` an X^T Y of each besides. */
 size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, bool crosses, size_t n_threads);
-
-#endif

@@ -49,15 +49,15 @@ calm_status calm_head_stats_collect(calm_ctx *ctx, const calm_model *model, cons
     calm_head head;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *gram, width * width));
     *rows = windows->begin[windows->n] - windows->begin[begin];
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(calm_rope_init(ctx, config, calm_windows_reach(windows), &rope));
     CALM_TRY(calm_model_load_head(ctx, model, &head));
     for (size_t first = begin, n; first < windows->n; first += n) {
         n = calm_size_min(most, windows->n - first);
         CALM_TRY(add_batch(ctx, model, &rope, &head, windows, first, n, *gram));
     }
-    return calm_gram_mirror(ctx, width, *gram);
+    calm_gram_mirror(ctx, width, *gram);
+    return CALM_OK;
 }
 
 /* ---- memory ---- */

@@ -1,6 +1,5 @@
 /* Statistics of the head's input: the float model's rows after the final norm. */
-#ifndef CALM_CALIB_HEAD_STATS_H
-#define CALM_CALIB_HEAD_STATS_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/data/windows.h"
@@ -19,5 +18,3 @@ calm_status calm_head_stats_collect(calm_ctx *ctx, const calm_model *model, cons
 /* What it leaves in ctx->out, and the most it holds besides, its workers together. */
 size_t calm_head_stats_bytes(size_t width);
 size_t calm_head_stats_scratch_bytes(const calm_model *model, size_t n_windows, size_t longest, size_t n_threads);
-
-#endif

@@ -3,8 +3,7 @@
  *   bin = floor(32 (log10 |x| + 8)), clipped to 0 .. 511
  *
  * The bin of a float is exact: it is found from the float's bits by a table of edges, not by a logarithm. */
-#ifndef CALM_CALIB_HISTOGRAM_H
-#define CALM_CALIB_HISTOGRAM_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ void calm_histogram_add(calm_histogram *histogram, const float *x, size_t n);
 
 /* Quantile q in (0, 1) of |x|, zeros apart, by log-linear interpolation in the histogram; 0 when all are zero. */
 double calm_actstat_quantile(const uint64_t histogram[CALM_ACT_BINS], double q);
-
-#endif

@@ -56,8 +56,7 @@ static calm_status run_waves(calm_ctx *ctx, collector *to, const calm_block *blo
     const calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .unweighted = true};
     for (size_t first = 0, n; first < block->config->moe.n_experts; first += n) {
         calm_capture *seen;
-        CALM_SCOPED_ARENA(arena);
-        CALM_SCOPED_OUT(ctx, &arena);
+        CALM_SCOPED_RESULTS(ctx);
         n = calm_moe_wave(block, routing, first, WAVE_BYTES);
         CALM_TRY(CALM_NEW(ctx, ctx->out, seen, n));
         CALM_TRY(calm_capture_experts(ctx, block, &to->batch, routing, first, n, &options, sum, seen));
@@ -84,8 +83,7 @@ static calm_status run_mixture(calm_ctx *ctx, collector *to, const calm_block *b
 static calm_status run_block(calm_ctx *ctx, collector *to, size_t index)
 {
     calm_block block;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(calm_model_load_block(ctx, to->model, index, &block));
     block.kv_peaks = to->peaks ? &to->peaks[index] : NULL;
     if (calm_block_kind(&block, CALM_SUBLAYER_ATTENTION))

@@ -1,6 +1,5 @@
 /* Importance of a model's inputs: sums of squares per input channel of every job over a text. */
-#ifndef CALM_CALIB_IMPORTANCE_H
-#define CALM_CALIB_IMPORTANCE_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/data/windows.h"
@@ -21,5 +20,3 @@ calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, cons
 size_t calm_importance_collect_bytes(const calm_model *model, size_t longest);
 size_t calm_importance_collect_scratch_bytes(const calm_model *model, size_t n_windows, size_t longest,
                                              size_t n_threads);
-
-#endif

@@ -1,7 +1,6 @@
 /* Figures derived from the stored maxima of a hook point ("Measuring Maximum Activations", 2605.15572): the INT8 error
  * that one large value causes, and how the maximum depends on the amount of text. */
-#ifndef CALM_CALIB_MAXIMA_H
-#define CALM_CALIB_MAXIMA_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -40,5 +39,3 @@ typedef struct calm_subset_maximum {
  * skipped.  1 <= m <= n_windows, n >= 1, windows < n_windows. */
 void calm_subset_maximum_of(const double *values, const int64_t *windows, size_t n, size_t n_windows, size_t m,
                             calm_subset_maximum *out);
-
-#endif

@@ -145,12 +145,9 @@ static calm_status check_gguf_file(calm_checking *c)
 
 static calm_status check_path(calm_checking *c)
 {
-    char *gguf;
     if (!calm_path_exists(c->path))
         return calm_fail(c->ctx, CALM_ENOTFOUND, "%s: no such file or directory", c->path);
-    CALM_TRY(calm_folder_gguf(c->ctx, c->path, &gguf));
-    if (gguf)
-        c->path = gguf;
+    CALM_TRY(calm_folder_gguf(c->ctx, &c->path));
     if (!calm_is_directory(c->path))
         return check_gguf_file(c);
     const bool tensors = calm_folder_has_weights(c->path);

@@ -3,8 +3,7 @@
  * A directory (compressed-tensors, GPTQ, AWQ, MLX; calm's or not) or a GGUF file is read as engines read it; what they
  * would fail on, or read otherwise, is a finding of a rule (rules.def).  Nothing of a checkpoint is trusted.  Tensors
  * stream through memory in pieces, so that a checkpoint of any size takes the memory of its headers. */
-#ifndef CALM_CHECK_CHECK_H
-#define CALM_CHECK_CHECK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -35,5 +34,3 @@ calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine
 /* The same; keys of config.json of these names are taken to change nothing (ptq/model/config.h). */
 calm_status calm_check_accepting(calm_ctx *ctx, const char *path, calm_check_engine engine,
                                  const calm_words *accept_keys, calm_check_report *out);
-
-#endif

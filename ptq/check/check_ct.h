@@ -1,6 +1,5 @@
 /* The compressed-tensors entry of config.json as the check has parsed it, group by group. */
-#ifndef CALM_CHECK_CHECK_CT_H
-#define CALM_CHECK_CHECK_CT_H
+#pragma once
 
 #include "ptq/check/check_state.h"
 #include "ptq/model/qformat_ct.h"
@@ -42,5 +41,3 @@ calm_status calm_ct_resolve(calm_ct_entry *entry);
 
 /* Free the patterns. */
 void calm_ct_clear(calm_ct_entry *entry);
-
-#endif

@@ -1,6 +1,5 @@
 /* A GGUF file under check. */
-#ifndef CALM_CHECK_CHECK_GGUF_H
-#define CALM_CHECK_CHECK_GGUF_H
+#pragma once
 
 #include "ptq/check/check_state.h"
 #include "ptq/model/gguf_names.h"
@@ -20,5 +19,3 @@ calm_status calm_check_gguf_keys(calm_check_gguf_state *g);
 
 /* Scales of blocks, and floats; streamed. */
 calm_status calm_check_gguf_values(calm_check_gguf_state *g);
-
-#endif

@@ -73,19 +73,17 @@ static void scan_blocks(const calm_gguf_tensor *tensor, const calm_ggml_info *in
         }
 }
 
-static calm_status scan_piece(calm_ctx *ctx, size_t index, void *user)
+static void scan_piece(size_t index, void *user)
 {
     scan *s = user;
     piece *p = &s->pieces[index];
     const calm_gguf_tensor *tensor = calm_gguf_tensor_at(s->g->file, p->tensor);
     const calm_ggml_info *info = calm_ggml_find(tensor->type);
-    (void)ctx;
     if (calm_ggml_dtype(tensor->type) != CALM_N_DTYPES)
         p->nonfinite = calm_scan_nonfinite(calm_ggml_dtype(tensor->type), tensor->data + p->first * info->bytes, p->n);
     else
         scan_blocks(tensor, info, p);
     calm_gguf_release_part(s->g->file, tensor, p->first * info->bytes, p->n * info->bytes);
-    return CALM_OK;
 }
 
 static calm_status list_pieces(const calm_check_gguf_state *g, scan *out)
@@ -123,7 +121,7 @@ calm_status calm_check_gguf_values(calm_check_gguf_state *g)
 {
     scan s = {.g = g};
     CALM_TRY(list_pieces(g, &s));
-    CALM_TRY(calm_parallel_for(g->c->ctx, s.n, scan_piece, &s));
+    calm_parallel_each(g->c->ctx, s.n, scan_piece, &s);
     for (size_t begin = 0, end; begin < s.n; begin = end) {
         const calm_gguf_tensor *at = calm_gguf_tensor_at(g->file, s.pieces[begin].tensor);
         const bool floats = calm_ggml_dtype(at->type) != CALM_N_DTYPES;

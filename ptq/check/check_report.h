@@ -1,6 +1,5 @@
 /* Findings of the check: which rules apply to the requested engine, and how a finding is added to the report. */
-#ifndef CALM_CHECK_CHECK_REPORT_H
-#define CALM_CHECK_CHECK_REPORT_H
+#pragma once
 
 #include "ptq/check/check.h"
 #include "ptq/model/qformat.h"
@@ -36,5 +35,3 @@ const char *calm_check_scheme_text(const calm_qformat_scheme *scheme, char text[
 /* Is `word` one of `list` [n]? */
 bool calm_check_listed(const char *word, const char *const *list, size_t n);
 #define CALM_CHECK_LISTED(word, list) calm_check_listed(word, list, sizeof(list) / sizeof *(list))
-
-#endif

@@ -1,6 +1,5 @@
 /* The rules of the check (rules.def): how severe each is, which engines it is about, what they do, what to do. */
-#ifndef CALM_CHECK_CHECK_RULES_H
-#define CALM_CHECK_CHECK_RULES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ const calm_check_rule_info *calm_check_rules(size_t *n);
 
 /* The names of a rule's engines in `text`: "vllm, sglang", or "all"; "vllm" is on every hardware.  Returns `text`. */
 const char *calm_check_engines(unsigned engines, char text[64]);
-
-#endif

@@ -1,6 +1,5 @@
 /* Loops over stored values; each counts what is wrong in one pass. */
-#ifndef CALM_CHECK_CHECK_SCAN_H
-#define CALM_CHECK_CHECK_SCAN_H
+#pragma once
 
 #include <stdint.h>
 
@@ -34,5 +33,3 @@ size_t calm_scan_range(const uint8_t *data, size_t n, int limit);
 
 /* How many of n / CALM_SCAN_PAGE pages are all zero. */
 size_t calm_scan_holes(const uint8_t *data, size_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the files of the check share: a checkpoint as far as it could be read, and the stages that read it. */
-#ifndef CALM_CHECK_CHECK_STATE_H
-#define CALM_CHECK_CHECK_STATE_H
+#pragma once
 
 #include "ptq/check/check_report.h"
 #include "ptq/io/json.h"
@@ -155,5 +154,3 @@ calm_status calm_check_padding(calm_checking *c, const calm_tensor *tensor, size
                                size_t used_bits);
 calm_status calm_check_last_row(calm_checking *c, const calm_tensor *tensor, size_t rows, size_t cols,
                                 size_t used_bits);
-
-#endif

@@ -126,15 +126,13 @@ static void look_at(const piece *p, const calm_tensor *tensor, size_t at, size_t
                                             : count_holes(p, tensor, at, bytes);
 }
 
-static calm_status scan_piece(calm_ctx *ctx, size_t index, void *user)
+static void scan_piece(size_t index, void *user)
 {
     scan *s = user;
     piece *p = &s->pieces[index];
     const calm_tensor *tensor = s->c->members[p->member].tensor;
-    (void)ctx;
     look_at(p, tensor, p->offset, p->bytes, p->counts);
     calm_safetensors_release_part(s->c->set, tensor, p->offset, p->bytes);
-    return CALM_OK;
 }
 
 /* ---- what was found ---- */
@@ -205,7 +203,7 @@ calm_status calm_check_values(calm_checking *c)
     scan s = {.c = c};
     CALM_TRY(check_small(c));
     CALM_TRY(list_pieces(c, &s));
-    CALM_TRY(calm_parallel_for(c->ctx, s.n, scan_piece, &s));
+    calm_parallel_each(c->ctx, s.n, scan_piece, &s);
     for (size_t begin = 0, end; begin < s.n; begin = end) {
         for (end = begin + 1; end < s.n && s.pieces[end].member == s.pieces[begin].member; end++)
             continue;

@@ -2,8 +2,7 @@
  *
  * The guard measures the hybrid and every uniform run on windows outside the calibration; the result is the hybrid or
  * the best uniform run. */
-#ifndef CALM_CHOOSE_CHOOSE_H
-#define CALM_CHOOSE_CHOOSE_H
+#pragma once
 
 #include "ptq/search/search.h"
 
@@ -144,5 +143,3 @@ void calm_baseline_take(const calm_run *run, calm_baseline *baseline);
 
 /* Compare the rotated run, after its guard, with the baseline, and say it in the verdict. */
 calm_status calm_baseline_judge(calm_ctx *ctx, calm_run *run, calm_baseline *baseline);
-
-#endif

@@ -1,6 +1,5 @@
 /* Parts of choosing that its files share.  Only files of this folder and their tests include this header. */
-#ifndef CALM_CHOOSE_CHOOSE_IMPL_H
-#define CALM_CHOOSE_CHOOSE_IMPL_H
+#pragma once
 
 #include "ptq/choose/choose.h"
 #include "ptq/measure/measure.h"
@@ -139,5 +138,3 @@ void calm_guard_rows_remove(calm_ctx *ctx, calm_run *run);
  * drop their codes.  What cannot be chosen or removed yet stays.  CALM_ENOSPC, CALM_EIO: rows of the guard cannot be
  * written (drop_codes.c). */
 calm_status calm_drop_block_codes(calm_ctx *ctx, calm_run *run, size_t block);
-
-#endif

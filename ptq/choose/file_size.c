@@ -218,8 +218,7 @@ calm_status calm_run_file_of_scheme(calm_ctx *ctx, const calm_run *p, size_t sch
     size_t first, end;
     double weights = 0;
     calm_plan plan;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     calm_inputs_jobs(&p->in, &first, &end);
     CALM_TRY(calm_run_plan_of_scheme(ctx, p, scheme, &plan));
     *bits = 0;

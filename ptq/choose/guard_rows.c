@@ -287,8 +287,7 @@ static calm_status pass_class(calm_ctx *ctx, const calm_run *p, const class *of,
     const size_t n = r->windows->n;
     const size_t most = calm_evaluation_batch(calm_model_config(p->in.model), n, r->windows->longest);
     calm_block block;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED_INTS(ctx, calm_run_ints(p));
     /* Once for all batches. */
     CALM_TRY(calm_model_load_block(ctx, p->in.model, r->position, &block));
@@ -327,8 +326,7 @@ calm_status calm_guard_rows_cross(calm_ctx *ctx, const calm_run *p)
     calm_guard_rows *r = p->guard_rows;
     class *classes;
     size_t n;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_SCOPED(calm_row_store, calm_row_store_close) file = {.file = -1};
     CALM_TRY(list_plans(ctx, p));

@@ -59,8 +59,7 @@ static calm_status choose(calm_ctx *ctx, calm_run *p)
     const calm_guard_rows *r = p->guard_rows;
     const calm_layout *layout = calm_model_layout(p->in.model);
     calm_pool pool;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     /* Of whole layouts, which are large for mixtures: they go before the block is loaded. */
     CALM_TRY(choose_hybrid(ctx, p, &r->plans[0]));
     CALM_TRY(calm_pool_of_run(ctx, p, &p->in.recipe->selection, &pool));
@@ -105,8 +104,7 @@ calm_status calm_guard_rows_finish(calm_ctx *ctx, calm_run *p)
     if (!r)
         return CALM_OK;
     CALM_TRY(calm_guard_rows_pass(ctx, p, calm_model_config(p->in.model)->n_blocks - 1));
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     /* What was chosen block by block is compared with what is to be measured: by the same keys. */
     for (size_t i = 0; i < r->n; i++) {
         calm_plan plan;

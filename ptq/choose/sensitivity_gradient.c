@@ -104,8 +104,7 @@ static calm_status run_all(calm_ctx *ctx, estimates *s)
 calm_status calm_run_gradient(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n)
 {
     estimates s = {.p = p, .unit = unit};
-    CALM_SCOPED_ARENA(state);
-    CALM_SCOPED_OUT(ctx, &state);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(list_unknown(ctx, &s, probes, n));
     if (s.n)
         CALM_TRY(run_all(ctx, &s));

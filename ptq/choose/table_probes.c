@@ -72,15 +72,14 @@ static calm_status probe(calm_ctx *ctx, calm_run *p, calm_outer which, const cal
                          const calm_windows *windows, double *loss)
 {
     const bool tied = calm_model_config(p->in.model)->tied;
-    char key[CALM_SHA256_HEX], scheme_name[CALM_SCHEME_NAME_MAX], *name;
+    char key[CALM_SHA256_HEX], *name;
     calm_measure found;
     int64_t id;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     *loss = 0;
     if (!scheme->bits)
         return CALM_OK;
-    calm_scheme_name(scheme, scheme_name);
+    const char *scheme_name = CALM_SCHEME_NAME(scheme);
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s %s", tied ? "embedding and head" : calm_outer_name(which),
                        scheme_name));
     CALM_TRY(subject_key(ctx, p, which, scheme_name, key));

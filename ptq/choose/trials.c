@@ -8,13 +8,12 @@
 calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *p, const size_t *choice, calm_trial *trial)
 {
     size_t first, end;
-    char name[CALM_SCHEME_NAME_MAX];
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end && !trial->missing; job++) {
         /* Float weights suit every target. */
         if (choice[job] == CALM_STAYS_FLOAT || calm_run_takes(p, job, p->in.recipe->pool[choice[job]].of_scheme))
             continue;
-        calm_scheme_name(&p->in.recipe->pool[choice[job]].scheme, name);
+        const char *name = CALM_SCHEME_NAME(&p->in.recipe->pool[choice[job]].scheme);
         CALM_TRY(calm_strf(ctx, ctx->out, &trial->missing, "%s: %s does not take %s there",
                            calm_model_layout(p->in.model)->jobs[job].name, p->scope.limits.asks, name));
     }

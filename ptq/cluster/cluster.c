@@ -1,5 +1,4 @@
 /* Starting and ending the ranks of a run, and what they do together. */
-#include "ptq/cluster/cluster.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -285,8 +284,7 @@ static calm_status do_work(calm_ctx *ctx, const calm_cluster *c, const char *mai
                            void *user)
 {
     CALM_SCOPED_TEXT(answer);
-    CALM_SCOPED_ARENA(results);
-    CALM_SCOPED_OUT(ctx, &results);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED_SCRATCH(ctx);
     const double begun = calm_seconds();
     CALM_TRY(work(ctx, user, mail, n, &answer));

@@ -6,8 +6,7 @@
  *
  * A thread watches the control connections (wire.h).  It puts the rows of other ranks while rank 0 computes, and ends
  * the process when another rank has died or failed: a rank that waits or computes could not do so itself. */
-#ifndef CALM_CLUSTER_CLUSTER_H
-#define CALM_CLUSTER_CLUSTER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -124,5 +123,3 @@ typedef struct calm_lent {
 } calm_lent;
 calm_lent calm_lend_begin(calm_cluster *cluster);
 void calm_lend_end(calm_lent *lent);
-
-#endif

@@ -1,6 +1,5 @@
 /* The inside of a cluster: cluster.c has what the run calls, watch.c the thread. */
-#ifndef CALM_CLUSTER_CLUSTER_IMPL_H
-#define CALM_CLUSTER_CLUSTER_IMPL_H
+#pragma once
 
 #include <pthread.h>
 
@@ -55,5 +54,3 @@ struct calm_cluster {
 /* Start and stop the watching thread (watch.c). */
 calm_status calm_watch_start(calm_ctx *ctx, calm_cluster *cluster);
 void calm_watch_stop(calm_cluster *cluster);
-
-#endif

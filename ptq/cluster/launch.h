@@ -1,6 +1,5 @@
 /* How this process was started: alone, or as one rank of several by mpirun or srun. */
-#ifndef CALM_CLUSTER_LAUNCH_H
-#define CALM_CLUSTER_LAUNCH_H
+#pragma once
 
 typedef struct calm_launch {
     const char *by;     /* "mpirun", "srun"; NULL: neither */
@@ -9,5 +8,3 @@ typedef struct calm_launch {
 
 /* What the launcher says in the environment; nothing is started by it. */
 calm_launch calm_launch_read(void);
-
-#endif

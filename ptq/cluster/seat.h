@@ -1,6 +1,5 @@
 /* Seats: the machine of each rank and the cores that it may use, and warnings about a bad placement. */
-#ifndef CALM_CLUSTER_SEAT_H
-#define CALM_CLUSTER_SEAT_H
+#pragma once
 
 #include <sched.h>
 #include <stddef.h>
@@ -27,5 +26,3 @@ int calm_seat_neighbours(const calm_seat *seats, size_t n, size_t rank);
  * cores although others are free, as after a wrong binding; ranks that nothing keeps apart (a note); less than half of
  * the cores used (a note). */
 void calm_seat_judge(calm_ctx *ctx, const calm_seat *seats, size_t n);
-
-#endif

@@ -2,8 +2,7 @@
  * outside transport_mpi.c knows MPI.
  *
  * broadcast and gather are collective: every rank calls them in the same order, from one thread at a time. */
-#ifndef CALM_CLUSTER_TRANSPORT_H
-#define CALM_CLUSTER_TRANSPORT_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ calm_status calm_transport_begin(calm_ctx *ctx, calm_transport *out);
 
 /* Was calm built with such a library? */
 bool calm_transport_built(void);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * MPI does not say that a rank has died; a socket does, at once where a process was killed and after seconds where its
  * machine is gone, and what was sent before arrives before that. */
-#ifndef CALM_CLUSTER_WIRE_H
-#define CALM_CLUSTER_WIRE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,5 +44,3 @@ calm_status calm_wire_send(calm_ctx *ctx, int fd, calm_frame_kind kind, calm_sta
 /* Receive one frame; *bytes [frame->n], with a NUL behind them, in `arena`.  CALM_ENOTFOUND: the other end is gone.
  * CALM_EFORMAT: what came is no frame. */
 calm_status calm_wire_receive(calm_ctx *ctx, int fd, calm_arena *arena, calm_frame *frame, char **bytes);
-
-#endif

@@ -76,8 +76,7 @@ static calm_status parse_templates(calm_ctx *ctx, calm_chat *chat, bool inside)
 
 static calm_status open_templates(calm_ctx *ctx, calm_chat *chat)
 {
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED_SCRATCH(ctx);
     bool inside;
     if (chat->is_open)

@@ -2,8 +2,7 @@
  * chat_template.jinja, chat_template.json, tokenizer_config.json or a GGUF file, of named ones "tool_use" for chats
  * with tools; variables: messages, tools, documents, the members of chat_template_kwargs, special tokens,
  * add_generation_prompt. */
-#ifndef CALM_DATA_CHAT_H
-#define CALM_DATA_CHAT_H
+#pragma once
 
 #include "ptq/base/text.h"
 #include "ptq/data/chat_messages.h"
@@ -29,5 +28,3 @@ calm_status calm_chat_render(calm_ctx *ctx, calm_chat *chat, const char *where, 
 
 /* Log how many chats of the file `path` went through the template, if any did. */
 void calm_chat_note(calm_ctx *ctx, const calm_chat *chat, const char *path);
-
-#endif

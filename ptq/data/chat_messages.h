@@ -8,8 +8,7 @@
  *
  * Other names of a speaker ("from") than these are refused: human, user; gpt, chatgpt, assistant, model, bot; system;
  * tool, function, observation. */
-#ifndef CALM_DATA_CHAT_MESSAGES_H
-#define CALM_DATA_CHAT_MESSAGES_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/json.h"
@@ -21,5 +20,3 @@ bool calm_chat_is(const calm_json *document);
  * passes them on (a message's reasoning under the names reasoning_content and thinking too).  *out is freed with
  * calm_json_free.  CALM_EFORMAT, with `where`. */
 calm_status calm_chat_messages(calm_ctx *ctx, const char *where, const calm_json *document, calm_json **out);
-
-#endif

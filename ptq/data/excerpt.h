@@ -1,6 +1,5 @@
 /* Excerpts: readable text of a few tokens, for reports. */
-#ifndef CALM_DATA_EXCERPT_H
-#define CALM_DATA_EXCERPT_H
+#pragma once
 
 #include "ptq/tokenizer/tokenizer.h"
 
@@ -8,5 +7,3 @@
  * them has no token: a model may predict such an id, since vocabularies are padded.  It has no NUL inside: each is
  * U+FFFD, as pieces of characters are. */
 calm_status calm_excerpt(calm_ctx *ctx, const calm_tokenizer *tokenizer, const uint32_t *ids, size_t n, char **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* gzip: compressed texts; the only user of zlib. */
-#ifndef CALM_DATA_GUNZIP_H
-#define CALM_DATA_GUNZIP_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/text.h"
@@ -11,5 +10,3 @@ bool calm_gunzip_is(const char *bytes, size_t n);
 /* Append what `bytes` [n] of the file `path` are when they are not compressed, also of several members one behind the
  * other.  CALM_EFORMAT: broken or cut off data, or more than `limit` bytes; CALM_ENOMEM. */
 calm_status calm_gunzip(calm_ctx *ctx, const char *path, const char *bytes, size_t n, size_t limit, calm_text *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Checks the bytes of a text file before it is parsed: formats that are not text, the byte order mark, lone surrogates,
  * ends of lines, and whether the bytes are JSON. */
-#ifndef CALM_DATA_RAW_TEXT_H
-#define CALM_DATA_RAW_TEXT_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/text.h"
@@ -24,5 +23,3 @@ bool calm_raw_text_begins_json(const char *text, size_t n);
  *
  * CALM_ENOMEM. */
 calm_status calm_raw_text_repair(calm_ctx *ctx, bool json, calm_text *copy, const char **text, size_t *n);
-
-#endif

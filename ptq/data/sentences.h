@@ -1,7 +1,6 @@
 /* Sentences, the input of encoders.  Every line of a text, or document of JSON (calm_texts_open), is one
  * window, with the special tokens of the tokenizer's template around it. */
-#ifndef CALM_DATA_SENTENCES_H
-#define CALM_DATA_SENTENCES_H
+#pragma once
 
 #include "ptq/data/windows.h"
 
@@ -16,5 +15,3 @@
  * line: text that is not UTF-8, a line that is not JSON, an id outside the vocabulary, a sentence without a token. */
 calm_status calm_sentences_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
                                 const calm_windows_options *options, calm_windows *out);
-
-#endif

@@ -12,8 +12,7 @@
  * unless the choice begins with it;
  *   - of what is longer than `max_length` + 1 tokens the first ones are dropped: the last token is predicted,
  * not read. */
-#ifndef CALM_DATA_TASK_FILE_H
-#define CALM_DATA_TASK_FILE_H
+#pragma once
 
 #include "ptq/data/texts.h"
 
@@ -60,5 +59,3 @@ void calm_task_reader_close(calm_task_reader *reader);
  * answer that is none of the choices; a choice without its own token or of more than `max_length`; an id outside
  * the vocabulary; an empty context without a prefix token.  CALM_EARG: too many tasks, or none in the whole file. */
 calm_status calm_task_reader_next(calm_ctx *ctx, calm_task_reader *reader, calm_task *out, bool *found);
-
-#endif

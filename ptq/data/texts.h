@@ -8,8 +8,7 @@
  *
  * A document may be a chat (chat_messages.h).  gzip is read as what it holds, under the name without ".gz".  A byte
  * order mark is skipped, a lone surrogate is U+FFFD. */
-#ifndef CALM_DATA_TEXTS_H
-#define CALM_DATA_TEXTS_H
+#pragma once
 
 #include "ptq/base/file.h"
 #include "ptq/data/chat.h"
@@ -58,5 +57,3 @@ calm_status calm_texts_encode(calm_ctx *ctx, calm_arena *arena, const calm_token
 
 /* CALM_EFORMAT when one of ids [n] is at or above `vocab` (0: not checked). */
 calm_status calm_texts_check_ids(calm_ctx *ctx, const char *where, const uint32_t *ids, size_t n, size_t vocab);
-
-#endif

@@ -3,8 +3,7 @@
  *   {"ids": [5, 17, 3], "mask": [1, 1, 0], "types": [0, 0, 0]}
  *
  * "mask" (0: padding) and "types" (token types of an encoder) may be left out; blank lines are skipped. */
-#ifndef CALM_DATA_TOKEN_FILE_H
-#define CALM_DATA_TOKEN_FILE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ typedef struct calm_token_file {
  * an id that is not a whole number below `vocab`, a mask or types of another length or with other values than 0 and 1
  * (types: 0 to 255), a mask without a 1.  CALM_ENOTFOUND, CALM_EIO, CALM_ENOMEM. */
 calm_status calm_token_file_read(calm_ctx *ctx, const char *path, size_t vocab, calm_token_file *out);
-
-#endif

@@ -8,8 +8,7 @@
  * as a model was trained to read, and has this many tokens of the text less; what the template puts behind a text,
  * which hardly a window ends with, is left out.  A chat begins as its chat template says: with BOS once, and then so do
  * the windows that continue it, or without. */
-#ifndef CALM_DATA_WINDOWS_H
-#define CALM_DATA_WINDOWS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -96,5 +95,3 @@ size_t calm_windows_reach(const calm_windows *windows);
 
 /* The end of the windows from `first` on, at most `end`, that have `tokens` together; at least the first. */
 size_t calm_windows_together(const calm_windows *windows, size_t first, size_t end, size_t tokens);
-
-#endif

@@ -3,8 +3,7 @@
  * The peak of each stage follows from the model's shapes, the recipe and four knobs that change no result: whether
  * hidden rows are in a file, how many candidates and experts are in work at once, whether a sublayer's jobs are
  * captured together.  The cheapest combination within the limit is taken. */
-#ifndef CALM_ESTIMATE_ESTIMATE_H
-#define CALM_ESTIMATE_ESTIMATE_H
+#pragma once
 
 #include "ptq/state/state.h"
 
@@ -31,5 +30,3 @@ bool calm_forecast_follows(const calm_run *p);
 /* Bytes of blobs and of the guard's rows next to them: the most while the run continues, and at most when it has ended.
  * Of a uniform result that has to be computed again those of every job are another's than the hybrid's. */
 void calm_forecast_store(const calm_run *p, double *running, double *kept);
-
-#endif

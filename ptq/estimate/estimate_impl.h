@@ -1,6 +1,5 @@
 /* Parts of the memory plan.  Only files of this folder and their tests include it. */
-#ifndef CALM_ESTIMATE_ESTIMATE_IMPL_H
-#define CALM_ESTIMATE_ESTIMATE_IMPL_H
+#pragma once
 
 #include "ptq/estimate/estimate.h"
 
@@ -56,5 +55,3 @@ void calm_memory_plan_add_blind(const calm_memory_estimate *e, size_t block, cal
 /* Raise out->evaluate to what evaluations need, and out->assemble to what the formats do (memory_models.c). */
 void calm_memory_plan_add_evaluations(const calm_memory_estimate *e, calm_memory_plan *out);
 void calm_memory_plan_add_formats(const calm_memory_estimate *e, calm_memory_plan *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* Where a model differs from its reference: quantiles of the divergence over predicted tokens, and its mean by their
  * place in the window. */
-#ifndef CALM_EVAL_DETAIL_H
-#define CALM_EVAL_DETAIL_H
+#pragma once
 
 #include "ptq/data/windows.h"
 
@@ -40,5 +39,3 @@ calm_status calm_evaluate_detail(calm_ctx *ctx, const calm_windows *windows, con
 
 /* What it takes besides, of n_kl tokens. */
 size_t calm_evaluate_detail_scratch_bytes(size_t n_kl);
-
-#endif

@@ -4,8 +4,7 @@
  *   .jsonl   {"embedding": [...]} for each sentence; the digits read back as the same float32
  *
  * Format of .npy: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
-#ifndef CALM_EVAL_EMBEDDING_FILE_H
-#define CALM_EVAL_EMBEDDING_FILE_H
+#pragma once
 
 #include "ptq/eval/encode.h"
 
@@ -18,5 +17,3 @@ void calm_embeddings_normalize(calm_embeddings *embeddings);
 /* Write all of them to `path`, by its suffix, under a temporary name until the file is complete.
  * CALM_EARG: another suffix.  Fails as writing files does. */
 calm_status calm_embeddings_write(calm_ctx *ctx, const calm_embeddings *embeddings, const char *path);
-
-#endif

@@ -282,14 +282,12 @@ typedef struct pairing {
     double *cosines;    /* pair (i, j), j < i, is number i (i - 1) / 2 + j */
 } pairing;
 
-static calm_status pair_sentence(calm_ctx *ctx, size_t i, void *user)
+static void pair_sentence(size_t i, void *user)
 {
     const pairing *task = user;
     const size_t width = task->from->width;
-    (void)ctx;
     for (size_t j = 0; j < i; j++)
         task->cosines[i * (i - 1) / 2 + j] = cosine(width, task->from->x + i * width, task->from->x + j * width);
-    return CALM_OK;
 }
 
 typedef struct ranked {
@@ -337,7 +335,7 @@ static calm_status rank_pairs(calm_ctx *ctx, const calm_embeddings *from, size_t
     pairing task = {.from = from};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.cosines, pairs));
-    CALM_TRY(calm_parallel_for(ctx, sentences, pair_sentence, &task));
+    calm_parallel_each(ctx, sentences, pair_sentence, &task);
     return calm_ranks(ctx, task.cosines, pairs, ranks);
 }
 

@@ -9,8 +9,7 @@
  *               sentences of one model and those of the other: are the same sentences still near each other?
  *
  * Hidden states in float32, everything after in double, in a fixed order. */
-#ifndef CALM_EVAL_ENCODE_H
-#define CALM_EVAL_ENCODE_H
+#pragma once
 
 #include "ptq/base/times.h"
 #include "ptq/eval/evaluate.h"
@@ -88,5 +87,3 @@ calm_status calm_ranks(calm_ctx *ctx, const double *values, size_t n, double *ra
 
 /* Correlation of two rows of ranks of n values each; NaN where one of them is constant or n < 2. */
 double calm_rank_correlation(const double *a, const double *b, size_t n);
-
-#endif

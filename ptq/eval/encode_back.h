@@ -6,8 +6,7 @@
  *   dL/dx_t = w_t dL/dp, p the pooled row, from dL/dq back through the layers behind it
  *
  * In double, in a fixed order. */
-#ifndef CALM_EVAL_ENCODE_BACK_H
-#define CALM_EVAL_ENCODE_BACK_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/model/pooling.h"
@@ -19,5 +18,3 @@ calm_status calm_embedding_back(calm_ctx *ctx, const calm_pooling *pooling, cons
 
 /* What that holds of ctx->scratch, of the model's pooling. */
 size_t calm_embedding_back_scratch_bytes(const calm_config *config);
-
-#endif

@@ -6,8 +6,7 @@
  *   top5  share of positions where the reference's first token is among the model's five first
  * The first token of a window is not predicted.  Of tokens with equal logits the lower id comes first.  Logits and
  * exponentials in float32, sums in double (docs/method.md 6). */
-#ifndef CALM_EVAL_EVALUATE_H
-#define CALM_EVAL_EVALUATE_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/eval/predict.h"
@@ -89,5 +88,3 @@ size_t calm_evaluate_scratch_bytes(const calm_evaluation_shape *shape, size_t n_
 /* Hidden rows of a batch; windows of a batch when the longest has `longest` tokens, at least one. */
 size_t calm_evaluation_rows(const calm_config *config);
 size_t calm_evaluation_batch(const calm_config *config, size_t n_windows, size_t longest);
-
-#endif

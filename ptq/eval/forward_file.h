@@ -9,8 +9,7 @@
  *
  * All float32.  S sequences; T is the length of the longest: rows beyond the end of a shorter one, and those of
  * padding, are 0.  Padding does not exist for the model; the other tokens keep their positions. */
-#ifndef CALM_EVAL_FORWARD_FILE_H
-#define CALM_EVAL_FORWARD_FILE_H
+#pragma once
 
 #include "ptq/data/token_file.h"
 #include "ptq/model/model.h"
@@ -38,5 +37,3 @@ calm_status calm_forward_check(calm_ctx *ctx, const calm_config *config, const c
  * Fails as calm_forward_check, reading the model and writing files do, and then leaves no file. */
 calm_status calm_forward_write(calm_ctx *ctx, const calm_forward_request *request, const char *path,
                                calm_forward_result *out);
-
-#endif

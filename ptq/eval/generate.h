@@ -1,6 +1,5 @@
 /* Greedy generation: the token with the largest logit, again and again. */
-#ifndef CALM_EVAL_GENERATE_H
-#define CALM_EVAL_GENERATE_H
+#pragma once
 
 #include "ptq/model/decode.h"
 
@@ -35,5 +34,3 @@ calm_status calm_generate(calm_ctx *ctx, const calm_model *model, const calm_gen
 /* The ids of eos_token_id, in generation_config.json of the model's directory or else in config.json, in ctx->out: one
  * number or a list; none where neither has it.  CALM_EFORMAT: what is no id. */
 calm_status calm_generation_stops(calm_ctx *ctx, const calm_model *model, uint32_t **ids, size_t *n);
-
-#endif

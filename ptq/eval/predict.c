@@ -8,7 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/tensor/vector.h"
 

@@ -2,8 +2,7 @@
  *
  * The caller computes the models' hidden rows; here they are multiplied by the heads' tables.  The first model may be
  * the reference, whose distribution the others are compared with row by row. */
-#ifndef CALM_EVAL_PREDICT_H
-#define CALM_EVAL_PREDICT_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/model/forward.h"
@@ -84,5 +83,3 @@ double calm_prediction_kl(const calm_prediction *reference, const calm_predictio
 
 /* Is `token` among the five? */
 bool calm_top_has(const calm_top *top, uint32_t token);
-
-#endif

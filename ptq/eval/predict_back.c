@@ -1,7 +1,6 @@
 /* Gradient of the KL divergence. */
 #include "ptq/eval/predict_back.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "ptq/eval/predict_impl.h"

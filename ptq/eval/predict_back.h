@@ -2,8 +2,7 @@
  *
  *   loss = scale sum_t KL(p_t || q_t),  p = softmax of the reference's logits, q of the model's
  *   d loss / d logits of row t = scale (q_t - p_t), through the cap if the family has one, times the table */
-#ifndef CALM_EVAL_PREDICT_BACK_H
-#define CALM_EVAL_PREDICT_BACK_H
+#pragma once
 
 #include "ptq/eval/predict.h"
 
@@ -16,5 +15,3 @@ calm_status calm_predict_back(calm_ctx *ctx, const calm_predictors *set, const u
 
 /* The most that it holds of ctx->scratch with n_threads workers. */
 size_t calm_predict_back_scratch_bytes(const calm_config *config, size_t n, size_t n_threads);
-
-#endif

@@ -1,6 +1,5 @@
 /* What predictions and their gradients share.  Only predict*.c and their tests include it. */
-#ifndef CALM_EVAL_PREDICT_IMPL_H
-#define CALM_EVAL_PREDICT_IMPL_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -57,5 +56,3 @@ void calm_predict_probabilities(const calm_prediction *row, size_t n, const floa
 
 /* CALM_ENUMERIC: a value of dhidden [n, width] is not finite. */
 calm_status calm_predict_pass_check(calm_ctx *ctx, const calm_predict_pass *pass, size_t width);
-
-#endif

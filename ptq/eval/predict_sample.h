@@ -4,8 +4,7 @@
  * Of p = softmax of a row's logits KL(p || softmax(logits + e)) is 1/2 e^T F e + O(e^3), F = diag(p) - p p^T.  With
  * independent signs s over the vocabulary v = sqrt(p) s - p (sqrt(p) . s) has E[v v^T] = F, so (v . e)^2 is 2 KL in the
  * mean over draws.  Rows draw their own signs: of several rows the sum of v . e has the sum of their KL. */
-#ifndef CALM_EVAL_PREDICT_SAMPLE_H
-#define CALM_EVAL_PREDICT_SAMPLE_H
+#pragma once
 
 #include "ptq/eval/predict.h"
 
@@ -18,5 +17,3 @@ calm_status calm_predict_sample_back(calm_ctx *ctx, const calm_predictors *set, 
 
 /* The most that it holds of ctx->scratch with n_threads workers. */
 size_t calm_predict_sample_back_scratch_bytes(const calm_config *config, size_t n, size_t n_threads);
-
-#endif

@@ -253,8 +253,7 @@ static calm_status answer(calm_ctx *ctx, const calm_subject *reference, const ca
                           calm_tick_fn *tick, void *tick_user)
 {
     const calm_subject models[2] = {reference ? *reference : *subject, *subject};
-    CALM_SCOPED_ARENA(tables);
-    CALM_SCOPED_OUT(ctx, &tables);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(calm_predictors_open(ctx, NULL, models, reference ? 2 : 1, w->out->longest, &w->set));
     w->capacity = calm_size_max(calm_evaluation_rows(calm_model_config(models[0].model)), w->out->longest);
     while (w->done < w->out->n_choices) {

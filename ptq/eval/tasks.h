@@ -7,8 +7,7 @@
  * 1)). These are acc and acc_norm of EleutherAI's lm-evaluation-harness (ConfigurableTask.process_results,
  * mean_stderr); length there is Python's len(), code points, of the choice as the task has it (ptq/data/task_file.h).
  * Logits and exponentials in float32, sums in double. */
-#ifndef CALM_EVAL_TASKS_H
-#define CALM_EVAL_TASKS_H
+#pragma once
 
 #include "ptq/eval/predict.h"
 #include "ptq/data/task_file.h"
@@ -42,5 +41,3 @@ calm_status calm_tasks_evaluate(calm_ctx *ctx, const char *path, const calm_toke
                                 const calm_task_options *options, const calm_subject *reference,
                                 const calm_subject *subject, calm_tick_fn *tick, void *tick_user,
                                 calm_tasks_result *out);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Names of modules come from the checkpoint: a file outside of its directory is not copied, neither by its name nor
  * through a symbolic link.  Snapshots of the hub's cache are an exception: their files are links to ../../blobs. */
-#ifndef CALM_EXPORT_COMPANIONS_H
-#define CALM_EXPORT_COMPANIONS_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
@@ -23,5 +22,3 @@ calm_status calm_export_list_templates(calm_ctx *ctx, const char *model_dir, cal
 
 /* Copy them into `dir`, with the folders that they are in. */
 calm_status calm_export_copy_companions(calm_ctx *ctx, const char *model_dir, const char *dir);
-
-#endif

@@ -3,8 +3,7 @@
  *
  *   the entry of the quantization    added before the closing brace
  *   tie_word_embeddings              false where the files hold a separate head */
-#ifndef CALM_EXPORT_CONFIG_FILE_H
-#define CALM_EXPORT_CONFIG_FILE_H
+#pragma once
 
 #include "ptq/base/text.h"
 #include "ptq/model/model.h"
@@ -15,5 +14,3 @@ bool calm_export_unties_head(const calm_model *model);
 /* Write dir/config.json with `value`, JSON with an indent of 2, as each of the members `keys` [n]. */
 calm_status calm_export_write_config(calm_ctx *ctx, const calm_model *model, const char *dir, const char *const *keys,
                               size_t n, const char *value);
-
-#endif

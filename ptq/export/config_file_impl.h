@@ -1,11 +1,8 @@
 /* What config_file.c shares with its test. */
-#ifndef CALM_EXPORT_CONFIG_FILE_IMPL_H
-#define CALM_EXPORT_CONFIG_FILE_IMPL_H
+#pragma once
 
 #include "ptq/export/config_file.h"
 
 /* Append a JSON object's `text` [n] to `out` with the member `key`, of the object itself, set to `value`, which is
  * JSON; a member that is not there becomes the last. */
 void calm_export_set_member(const char *text, size_t n, const char *key, const char *value, calm_text *out);
-
-#endif

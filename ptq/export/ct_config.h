@@ -1,6 +1,5 @@
 /* The quantization entry of a compressed-tensors config.json (docs/formats.md section 3.1). */
-#ifndef CALM_EXPORT_CT_CONFIG_H
-#define CALM_EXPORT_CT_CONFIG_H
+#pragma once
 
 #include "ptq/export/export.h"
 
@@ -10,5 +9,3 @@ calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_j
 
 /* Are codes a signed byte each (int-quantized)?  Next to activations of whole numbers. */
 bool calm_ct_has_bytes(const calm_scheme *scheme);
-
-#endif

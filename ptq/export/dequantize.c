@@ -14,7 +14,6 @@
 #include "ptq/tokenizer/gguf_vocab.h"
 #include "ptq/model/adapter.h"
 #include "ptq/model/gguf_config.h"
-#include "ptq/model/model.h"
 #include "ptq/model/published.h"
 #include "ptq/model/qformat.h"
 #include "ptq/tensor/rotation.h"

@@ -1,6 +1,5 @@
 /* Dequantize: a quantized directory or GGUF file back to plain floats in safetensors. */
-#ifndef CALM_EXPORT_DEQUANTIZE_H
-#define CALM_EXPORT_DEQUANTIZE_H
+#pragma once
 
 #include "ptq/model/model.h"
 #include "ptq/base/context.h"
@@ -27,5 +26,3 @@ typedef struct calm_dequantize_result {
  * not read; CALM_ENUMERIC: a weight is not finite, or too large for float16; CALM_EFORMAT, CALM_ENOTFOUND. */
 calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequantize_options *options,
                             calm_dequantize_result *out);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * An exporter is one file export_<format>.c, which ends with its descriptor, and one line in export.def.
  * Directories are written under a temporary name next to the target and renamed at the end. */
-#ifndef CALM_EXPORT_EXPORT_H
-#define CALM_EXPORT_EXPORT_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
@@ -108,5 +107,3 @@ calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const ch
 
 /* Remove it after a failure, which stays the one that ctx reports. */
 void calm_export_abandon(calm_ctx *ctx, calm_export_place *place);
-
-#endif

@@ -252,8 +252,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 /* Rows of a head are rounded some at a time, without inputs: schemes of rows and groups of weights alone. */
 static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in)
 {
-    char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(scheme, name);
+    const char *name = CALM_SCHEME_NAME(scheme);
     if (calm_scheme_has_global(scheme))
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s, whose number for the whole matrix calm does not "
                          "find for a head; %s has none", module, name,

@@ -213,8 +213,7 @@ static calm_status put_dense(calm_ctx *ctx, output *to, const calm_gguf_part *pa
 {
     const bool last = strcmp(part->spot.name, "dense_2.weight") != 0;
     calm_pooling_step step = calm_model_config(to->input->model)->pooling->steps[last];
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(calm_pooling_load_step(ctx, &step));
     return put_matrix(ctx, to, part, part->of.source, type, step.w);
 }

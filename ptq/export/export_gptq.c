@@ -184,8 +184,7 @@ static calm_status check_head(calm_ctx *ctx, const calm_export_input *input)
 
 static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in)
 {
-    char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(scheme, name);
+    const char *name = CALM_SCHEME_NAME(scheme);
     if (scheme->group && in % scheme->group)
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: its groups do not divide %zu columns", module, name,
                          in);

@@ -151,14 +151,12 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
                          calm_model_config(input->model)->arch->name);
     for (size_t i = 0; i < input->plan->n_jobs; i++) {
         const calm_scheme *scheme = &input->plan->jobs[i].scheme;
-        char name[CALM_SCHEME_NAME_MAX];
         if (!input->plan->jobs[i].quantized)
             continue;
-        calm_scheme_name(scheme, name);
         if (!group_for(scheme, jobs[i].in))
             return calm_fail(ctx, CALM_EUNSUPPORTED,
                              NAME ": %s is %s with %zu columns: the format has groups of 32, 64 and 128", jobs[i].name,
-                             name, jobs[i].in);
+                             CALM_SCHEME_NAME(scheme), jobs[i].in);
         repeated |= !scheme->group;
     }
     for (size_t i = 0; i < input->plan->n_jobs; i++)
@@ -183,8 +181,7 @@ static calm_scheme outer_default(calm_outer which, const calm_scheme *most, bool
 
 static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in)
 {
-    char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(scheme, name);
+    const char *name = CALM_SCHEME_NAME(scheme);
     if (!scheme->family && group_for(scheme, in) && in % group_for(scheme, in) == 0)
         return CALM_OK;
     return calm_fail(ctx, CALM_EUNSUPPORTED,

@@ -1,6 +1,5 @@
 /* Options of exporters; each format reads those that concern it. */
-#ifndef CALM_EXPORT_EXPORT_OPTIONS_H
-#define CALM_EXPORT_EXPORT_OPTIONS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ typedef struct calm_export_options {
     const calm_importance *importance;   /* for imatrix alone, which needs it                                       */
     const calm_kv_scales *kv;            /* [n_blocks] of a cache of 8 bits, for compressed-tensors; NULL: float     */
 } calm_export_options;
-
-#endif

@@ -1,8 +1,7 @@
 /* Parts of a file of weights: how many bytes a plan takes, tensor by tensor, before anything is written.
  *
  * The bytes of a tensor depend on its own scheme alone, so that those of any plan add up from a few plans' parts. */
-#ifndef CALM_EXPORT_FILE_PARTS_H
-#define CALM_EXPORT_FILE_PARTS_H
+#pragma once
 
 #include "ptq/model/layout.h"
 
@@ -20,5 +19,3 @@ typedef struct calm_file_parts {
     size_t n;
     size_t head;                /* bytes next to them, at most: headers, keys, a tokenizer                   */
 } calm_file_parts;
-
-#endif

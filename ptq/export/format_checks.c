@@ -13,13 +13,10 @@ static calm_status check_group(calm_ctx *ctx, const char *format, const calm_exp
     size_t proposal = 0;
     if (!job->quantized || calm_scheme_divides(&job->scheme, ref->in))
         return CALM_OK;
-    if (job->scheme.family) {
-        char scheme[CALM_SCHEME_NAME_MAX];
-        calm_scheme_name(&job->scheme, scheme);
+    if (job->scheme.family)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s has %zu input columns, which groups of %zu, as %s has, do not "
                          "divide; `group_fallback` float leaves it float", format, name, ref->in, job->scheme.group,
-                         scheme);
-    }
+                         CALM_SCHEME_NAME(&job->scheme));
     for (size_t i = 0; i < sizeof usual / sizeof *usual && !proposal; i++)
         proposal = usual[i] < job->scheme.group && ref->in % usual[i] == 0 ? usual[i] : 0;
     if (!proposal)
@@ -49,13 +46,12 @@ calm_status calm_check_experts(calm_ctx *ctx, const char *format, const calm_exp
     const calm_scheme floating = {0};
     size_t first = 0;    /* the block's first job of an expert */
     for (size_t j = 0; j < table->n_jobs; j++) {
-        char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
         if (table->jobs[j].expert < 0)
             continue;
         if (table->jobs[first].expert < 0 || table->jobs[first].block != table->jobs[j].block)
             first = j;
-        calm_scheme_name(jobs[j].quantized ? &jobs[j].scheme : &floating, name);
-        calm_scheme_name(jobs[first].quantized ? &jobs[first].scheme : &floating, other);
+        const char *name = CALM_SCHEME_NAME(jobs[j].quantized ? &jobs[j].scheme : &floating);
+        const char *other = CALM_SCHEME_NAME(jobs[first].quantized ? &jobs[first].scheme : &floating);
         const calm_scheme *own = &jobs[j].scheme, *others = &jobs[first].scheme;
         const bool groups = own->bits == others->bits && own->group != others->group;
         if (strcmp(name, other) != 0)
@@ -74,11 +70,11 @@ calm_status calm_check_weight_only(calm_ctx *ctx, const char *format, const calm
     for (size_t i = 0; i < plan->n_jobs; i++) {
         const calm_scheme *scheme = &plan->jobs[i].scheme;
         const char *job = calm_model_layout(input->model)->jobs[i].name;
-        char name[CALM_SCHEME_NAME_MAX], digit[2] = "";
+        char digit[2] = "";
         if (!plan->jobs[i].quantized)
             continue;
         quantized = true;
-        calm_scheme_name(scheme, name);
+        const char *name = CALM_SCHEME_NAME(scheme);
         digit[0] = (char)('0' + scheme->bits);
         if (scheme->act_bits)
             return calm_fail(ctx, CALM_EUNSUPPORTED,

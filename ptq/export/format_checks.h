@@ -1,6 +1,5 @@
 /* Checks that several export formats share, before anything is written; each message begins with the format's name. */
-#ifndef CALM_EXPORT_FORMAT_CHECKS_H
-#define CALM_EXPORT_FORMAT_CHECKS_H
+#pragma once
 
 #include "ptq/export/export.h"
 
@@ -18,5 +17,3 @@ calm_status calm_check_weight_only(calm_ctx *ctx, const char *format, const calm
  * CALM_EUNSUPPORTED. */
 calm_status calm_check_words(calm_ctx *ctx, const char *format, const calm_export_input *input, bool columns,
                              bool rows);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes a model's architecture as keys of a GGUF file, and names what llama.cpp computes differently. */
-#ifndef CALM_EXPORT_GGUF_ARCH_H
-#define CALM_EXPORT_GGUF_ARCH_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/gguf_write.h"
@@ -12,5 +11,3 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model);
 
 /* Add general.* and the architecture's keys for a file of `file_type` (a label; llama.cpp's enum). */
 calm_status calm_gguf_add_arch(calm_ctx *ctx, const calm_model *model, uint32_t file_type, calm_gguf_keys *keys);
-
-#endif

@@ -1,8 +1,7 @@
 /* rope_freqs.weight of a GGUF file: the factors by which the angles of the rotary embedding are divided.
  *
  * Source: llama.cpp's convert_hf_to_gguf.py (LlamaModel and Gemma4Model.generate_extra_tensors). */
-#ifndef CALM_EXPORT_GGUF_FACTORS_H
-#define CALM_EXPORT_GGUF_FACTORS_H
+#pragma once
 
 #include "ptq/model/model.h"
 
@@ -10,5 +9,3 @@
  * divided by them. */
 bool calm_gguf_has_rope_factors(const calm_model *model);
 calm_status calm_gguf_rope_factors(calm_ctx *ctx, const calm_model *model, float **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Finds what llama.cpp's code of an architecture cannot compute in a model. */
-#ifndef CALM_EXPORT_GGUF_LACKS_H
-#define CALM_EXPORT_GGUF_LACKS_H
+#pragma once
 
 #include "ptq/model/gguf_names.h"
 
@@ -22,5 +21,3 @@ bool calm_gguf_has_dense(const calm_config *config);
 
 /* Of a model with experts in every n-th block: n; 0: no block has any, or others do. */
 size_t calm_gguf_moe_step(const calm_config *config);
-
-#endif

@@ -8,7 +8,6 @@
 #include "ptq/export/gguf_lacks.h"
 #include "ptq/export/gguf_linear.h"
 #include "ptq/model/arch.h"
-#include "ptq/model/gguf_names.h"
 #include "ptq/model/pooling.h"
 #include "ptq/model/tensor_use.h"
 

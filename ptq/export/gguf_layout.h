@@ -1,7 +1,6 @@
 /* Which tensors a GGUF file of a plan holds, in order: those outside the blocks, then block by block, by the names of
  * the checkpoint; the experts of a projection are one tensor of three dimensions. */
-#ifndef CALM_EXPORT_GGUF_LAYOUT_H
-#define CALM_EXPORT_GGUF_LAYOUT_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/export/module_names.h"
@@ -36,5 +35,3 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
  * not know llama.cpp's names for the family, or the tensor has none, two, or another order of columns. */
 calm_status calm_gguf_need_spot(calm_ctx *ctx, const char *format, const calm_model *model, const char *tensor,
                                 calm_gguf_spot *out);
-
-#endif

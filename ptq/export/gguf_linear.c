@@ -15,8 +15,7 @@ static calm_status family_type(calm_ctx *ctx, const calm_scheme *scheme, const c
                                calm_ggml_type *out)
 {
     const uint32_t type = calm_scheme_family(scheme)->ggml;
-    char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(scheme, name);
+    const char *name = CALM_SCHEME_NAME(scheme);
     if (!type)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s, for which GGUF has no type", module, name);
     *out = (calm_ggml_type)type;
@@ -31,8 +30,7 @@ static calm_status family_type(calm_ctx *ctx, const calm_scheme *scheme, const c
 calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
                               calm_ggml_type *out)
 {
-    char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(scheme, name);
+    const char *name = CALM_SCHEME_NAME(scheme);
     if (scheme->act_bits)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "gguf: %s is %s: GGUF has no quantized activations; use a scheme for weights alone "

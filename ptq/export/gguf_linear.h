@@ -5,8 +5,7 @@
  *                 int5 to int7, symmetric int8 -> Q8_0  code u - z, d = s
  *   a family of schemes.def               -> its type  codes, and scales taken apart (super_block.h)
  * Blocks of 32 columns are within a group: groups of 32 n columns, or one per row. */
-#ifndef CALM_EXPORT_GGUF_LINEAR_H
-#define CALM_EXPORT_GGUF_LINEAR_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/plan/assemble.h"
@@ -23,5 +22,3 @@ calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const ch
  * together.  CALM_ENUMERIC: a scale or minimum is none that the type can hold. */
 calm_status calm_gguf_put_row(calm_ctx *ctx, calm_gguf_writer *writer, const calm_qlinear *linear, const char *module,
                               size_t row, const calm_gguf_order *order, calm_ggml_type type);
-
-#endif

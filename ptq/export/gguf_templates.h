@@ -5,8 +5,7 @@
  *   tokenizer.chat_templates         those names
  *
  * Source: gguf-py of llama.cpp, SpecialVocab and GGUFWriter.add_chat_template. */
-#ifndef CALM_EXPORT_GGUF_TEMPLATES_H
-#define CALM_EXPORT_GGUF_TEMPLATES_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/gguf_write.h"
@@ -16,5 +15,3 @@
  * chat_template.json before chat_template of `settings`, which is tokenizer_config.json and may be NULL, as
  * transformers takes them; and those of additional_chat_templates/. */
 calm_status calm_gguf_add_templates(calm_ctx *ctx, const char *dir, const calm_json *settings, calm_gguf_keys *keys);
-
-#endif

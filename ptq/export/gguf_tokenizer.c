@@ -1,7 +1,6 @@
 /* A checkpoint's tokenizer as keys of a GGUF file. */
 #include "ptq/export/gguf_tokenizer.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "ptq/base/base64.h"

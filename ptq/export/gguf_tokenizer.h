@@ -7,8 +7,7 @@
  *   no tokenizer.json     "none": llama.cpp then takes ids alone
  *
  * Types of tokens: 1 normal, 2 unknown, 3 control (added, special), 4 user-defined (added), 5 unused, 6 byte. */
-#ifndef CALM_EXPORT_GGUF_TOKENIZER_H
-#define CALM_EXPORT_GGUF_TOKENIZER_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/gguf_write.h"
@@ -23,5 +22,3 @@
  * name is not known, with the pattern and the option that names it.  CALM_EFORMAT: files that contradict themselves. */
 calm_status calm_gguf_add_tokenizer(calm_ctx *ctx, const char *dir, const calm_json *config, size_t n_tokens,
                                     bool embeds, const char *pre, calm_gguf_keys *keys);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the files that write a tokenizer to GGUF share.  Only files of this folder include it. */
-#ifndef CALM_EXPORT_GGUF_TOKENIZER_IMPL_H
-#define CALM_EXPORT_GGUF_TOKENIZER_IMPL_H
+#pragma once
 
 #include "ptq/io/gguf_write.h"
 #include "ptq/io/json.h"
@@ -25,5 +24,3 @@ typedef struct calm_gguf_vocab_reader {
 
 /* Ids of special tokens, and which of them stand around a text (gguf_special.c). */
 void calm_gguf_add_special(const calm_gguf_vocab_reader *in, calm_gguf_keys *keys);
-
-#endif

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/base/option.h"
 #include "ptq/base/scope.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/tensor_use.h"

@@ -3,8 +3,7 @@
  *
  * Engines fuse q, k, v into qkv_proj and gate, up into gate_up_proj and look for the fused name; the regexes match both
  * spellings, and those of different schemes are disjoint (docs/formats.md section 3.4). */
-#ifndef CALM_EXPORT_MODULE_NAMES_H
-#define CALM_EXPORT_MODULE_NAMES_H
+#pragma once
 
 #include "ptq/base/option.h"
 #include "ptq/base/text.h"
@@ -91,5 +90,3 @@ bool calm_is_layout_linear(const calm_layout *layout, const char *module);
 
 /* `name` [n] as a regex that matches it alone: dots with a backslash. */
 void calm_append_escaped(calm_text *text, const char *name, size_t n);
-
-#endif

@@ -3,8 +3,7 @@
  * Rows of a table do not depend on each other and nothing chooses between ways to round them, so that they are no
  * jobs of the pool: the exporter asks for rows, some at a time, and the code that gives the plan quantizes them.  A
  * tied table is one: its two schemes are the same. */
-#ifndef CALM_EXPORT_OUTER_H
-#define CALM_EXPORT_OUTER_H
+#pragma once
 
 #include "ptq/model/model.h"
 #include "ptq/plan/assemble.h"
@@ -38,5 +37,3 @@ const calm_scheme *calm_outer_own_head(const calm_model *model, const calm_outer
 /* Rows that are quantized at once: a few MB in float32, and as many as the table has columns, so that what a piece
  * takes besides is made seldom. */
 size_t calm_outer_piece(size_t vocab, size_t width);
-
-#endif

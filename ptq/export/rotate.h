@@ -8,8 +8,7 @@
  *
  * The embedding and the head are rotated apart from each other, so that a tied head becomes its own tensor.  All
  * products are in double and every value is rounded once, to the dtype of its tensor. */
-#ifndef CALM_EXPORT_ROTATE_H
-#define CALM_EXPORT_ROTATE_H
+#pragma once
 
 #include "ptq/model/model.h"
 
@@ -47,5 +46,3 @@ calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm
 calm_status calm_rotate(calm_ctx *ctx, const char *model_dir, const calm_model_how *how,
                         const calm_rotate_options *options, const char *output,
                         bool force);
-
-#endif

@@ -6,8 +6,7 @@
  *   everything else                copied
  *
  * The order is that of the files, so one block is in memory at a time, and the same for all formats. */
-#ifndef CALM_EXPORT_SAFETENSORS_EXPORT_H
-#define CALM_EXPORT_SAFETENSORS_EXPORT_H
+#pragma once
 
 #include "ptq/plan/assemble.h"
 #include "ptq/export/export.h"
@@ -86,5 +85,3 @@ calm_status calm_export_transpose(calm_ctx *ctx, const uint8_t *in, uint8_t cons
 /* Codes [rows, cols] in 32-bit words: each row by itself, or each column (calm_pack_rows, calm_pack_columns). */
 calm_status calm_export_put_packed(calm_ctx *ctx, calm_shards_writer *writer, const uint8_t *codes, size_t rows,
                                    size_t cols, int bits, bool by_column);
-
-#endif

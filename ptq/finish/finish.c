@@ -97,11 +97,8 @@ static calm_status written_key(calm_ctx *ctx, const calm_run *p, const calm_expo
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-outer-1");
     calm_sha256_field(&sha, plan_key);
-    for (calm_outer which = 0; which < CALM_N_OUTERS; which++) {
-        char name[CALM_SCHEME_NAME_MAX];
-        calm_scheme_name(&outer.scheme[which], name);
-        calm_sha256_field(&sha, name);
-    }
+    for (calm_outer which = 0; which < CALM_N_OUTERS; which++)
+        calm_sha256_field(&sha, CALM_SCHEME_NAME(&outer.scheme[which]));
     if (p->choosing->head.algorithm)
         calm_sha256_field(&sha, fit);
     return calm_sha256_finish(ctx, &sha, key);

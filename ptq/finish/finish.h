@@ -1,8 +1,7 @@
 /* Finish: write a result in its formats, with card and recipe, evaluate what was written, and summarise it.
  *
  * A checkpoint has a temporary name until it is whole. */
-#ifndef CALM_FINISH_FINISH_H
-#define CALM_FINISH_FINISH_H
+#pragma once
 
 #include "ptq/base/event.h"
 #include "ptq/state/state.h"
@@ -124,5 +123,3 @@ calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *run);
 
 /* Read the evaluation's text into run->eval and the result's facts. */
 calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *run);
-
-#endif

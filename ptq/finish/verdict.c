@@ -19,11 +19,8 @@ const char *calm_summary_label(const calm_result *r, const char *name)
 /* Names of the recipe's schemes. */
 void calm_summary_schemes(const calm_result *r, calm_text *out)
 {
-    char name[CALM_SCHEME_NAME_MAX];
-    for (size_t i = 0; i < r->recipe->n_schemes; i++) {
-        calm_scheme_name(&r->recipe->schemes[i], name);
-        calm_text_printf(out, "%s%s", i ? ", " : "", name);
-    }
+    for (size_t i = 0; i < r->recipe->n_schemes; i++)
+        calm_text_printf(out, "%s%s", i ? ", " : "", CALM_SCHEME_NAME(&r->recipe->schemes[i]));
 }
 
 void calm_summary_choice(const calm_result *r, calm_text *out)

@@ -1,6 +1,5 @@
 /* Forecast: memory, disk and time that a run would take, and the size of its result, without running it. */
-#ifndef CALM_FORECAST_FORECAST_H
-#define CALM_FORECAST_FORECAST_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -104,5 +103,3 @@ typedef struct calm_forecast_elsewhere {
  * what is measured goes into it; NULL: for this forecast alone.  Fails as opening the run does. */
 calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,
                                calm_forecast_rates *rates, calm_forecast *out);
-
-#endif

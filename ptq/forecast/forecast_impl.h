@@ -1,6 +1,5 @@
 /* Measures on a block of the model how fast this machine computes a step of learning. */
-#ifndef CALM_FORECAST_FORECAST_IMPL_H
-#define CALM_FORECAST_FORECAST_IMPL_H
+#pragma once
 
 #include "ptq/state/state.h"
 
@@ -19,5 +18,3 @@ typedef double calm_busy_clock(int n_threads);
  * whose experts would have to be read first, or takes gigabytes, and updates where the scheme has nothing to learn.
  * Fails as reading the block does. */
 calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *run, calm_busy_clock *clock, calm_learn_rates *out);
-
-#endif

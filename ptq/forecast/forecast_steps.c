@@ -5,11 +5,9 @@
  * another. */
 #include "ptq/forecast/forecast_impl.h"
 
-#include <math.h>
 
 #include "algorithms/learner.h"
 #include "ptq/base/rng.h"
-#include "ptq/base/times.h"
 #include "ptq/model/block_pass.h"
 #include "ptq/learn/learn.h"
 
@@ -181,8 +179,7 @@ calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *p, calm_busy
     const size_t block = p->in.first_block, *begin = calm_model_layout(p->in.model)->block_begin;
     const double bytes = 2 * sizeof(float) * calm_inputs_weights(&p->in, begin[block], begin[block + 1], true);
     passes s;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     if (calm_model_config(p->in.model)->moe.sparse[block] || bytes > MOST_BYTES)
         return CALM_OK;
     CALM_TRY(open_passes(ctx, p, &s));

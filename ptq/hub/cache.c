@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "ptq/base/file.h"
-#include "ptq/base/text.h"
 
 #define REF_MAX ((size_t)1024)
 

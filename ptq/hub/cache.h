@@ -1,7 +1,6 @@
 /* The Hugging Face cache as it is on disk (huggingface_hub's layout; docs/hub.md shows it).  `repo_dir` is
  * CACHE/models--ORG--NAME. */
-#ifndef CALM_HUB_CACHE_H
-#define CALM_HUB_CACHE_H
+#pragma once
 
 #include "ptq/base/text.h"
 #include "ptq/hub/listing.h"
@@ -47,5 +46,3 @@ void calm_hub_unlock(int fd);
 /* Put CACHEDIR.TAG into the cache directory, which makes backup programs skip it.  A directory that cannot be written
  * is no failure. */
 calm_status calm_hub_tag_cache(calm_ctx *ctx, const char *cache);
-
-#endif

@@ -1,6 +1,5 @@
 /* Repeats requests after temporary failures, and downloads one file from the hub into the cache. */
-#ifndef CALM_HUB_FETCH_H
-#define CALM_HUB_FETCH_H
+#pragma once
 
 #include "ptq/base/text.h"
 #include "ptq/hub/cache.h"
@@ -39,5 +38,3 @@ int64_t calm_hub_partial_bytes(calm_ctx *ctx, const calm_hub_session *s, const c
  * CALM_EMISMATCH: other bytes or another size than the hub lists (nothing of it is kept).  CALM_ENOSPC.  CALM_EIO,
  * CALM_ENOTFOUND: calm_hub_refused (refused.h). */
 calm_status calm_hub_fetch(calm_ctx *ctx, calm_hub_session *s, calm_hub_file *file);
-
-#endif

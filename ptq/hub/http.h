@@ -2,8 +2,7 @@
  *
  * Redirects are followed here and not by curl, hop by hop: the token goes to the endpoint's own scheme, host and port
  * and nowhere else, and from https nothing leads to http. */
-#ifndef CALM_HUB_HTTP_H
-#define CALM_HUB_HTTP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -64,5 +63,3 @@ void calm_http_close(calm_http *http);
 /* Send one request, and follow its redirects; one with a body is sent on by 307 and 308 alone.  CALM_OK whenever
  * `reply` says how it ended, also without an answer.  Fails as the sink does; CALM_ENOMEM. */
 calm_status calm_http_ask(calm_ctx *ctx, calm_http *http, const calm_http_request *request, calm_http_reply *reply);
-
-#endif

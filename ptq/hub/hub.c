@@ -2,7 +2,6 @@
 #include "ptq/hub/hub.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/file.h"

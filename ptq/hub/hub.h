@@ -1,6 +1,5 @@
 /* Finds models of the Hugging Face hub in its cache by their names, and downloads them into the cache. */
-#ifndef CALM_HUB_HUB_H
-#define CALM_HUB_HUB_H
+#pragma once
 
 #include "ptq/hub/listing.h"
 #include "ptq/hub/settings.h"
@@ -31,5 +30,3 @@ calm_status calm_hub_check_offline(calm_ctx *ctx, const calm_hub_settings *setti
  * CALM_ENOTFOUND, CALM_EIO: refusals and network failures (refused.h). */
 calm_status calm_hub_pull(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
                           calm_tick_fn *tick, void *tick_user, calm_hub_snapshot *out);
-
-#endif

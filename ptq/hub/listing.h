@@ -1,6 +1,5 @@
 /* Files of a repository as the hub lists them, and those that calm fetches. */
-#ifndef CALM_HUB_LISTING_H
-#define CALM_HUB_LISTING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -41,5 +40,3 @@ calm_status calm_hub_index_shards(calm_ctx *ctx, const char *where, const char *
 
 /* CALM_EUNSUPPORTED: there are no safetensors weights in it; says what there is instead. */
 calm_status calm_hub_listing_check_weights(calm_ctx *ctx, const char *repo, const calm_hub_listing *listing);
-
-#endif

@@ -1,5 +1,4 @@
 /* The steps of a push, in their order. */
-#include "ptq/hub/push.h"
 
 #include <string.h>
 

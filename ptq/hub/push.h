@@ -8,8 +8,7 @@
  *
  * The protocol is that of huggingface_hub: api/repos/create, api/validate-yaml, api/models/R/preupload, R.git/info/lfs,
  * api/models/R/commit. */
-#ifndef CALM_HUB_PUSH_H
-#define CALM_HUB_PUSH_H
+#pragma once
 
 #include "ptq/base/sha256.h"
 #include "ptq/hub/reponame.h"
@@ -50,5 +49,3 @@ calm_status calm_hub_push_files(calm_ctx *ctx, const char *dir, calm_push_file *
 calm_status calm_hub_push(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
                           const calm_push_options *options, calm_tick_fn *tick, void *tick_user,
                           calm_push_result *out);
-
-#endif

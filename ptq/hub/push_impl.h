@@ -1,6 +1,5 @@
 /* What the files of a push share.  Only push*.c include it. */
-#ifndef CALM_HUB_PUSH_IMPL_H
-#define CALM_HUB_PUSH_IMPL_H
+#pragma once
 
 #include "ptq/hub/fetch.h"
 #include "ptq/hub/push.h"
@@ -29,5 +28,3 @@ calm_status calm_push_post_json(calm_ctx *ctx, const calm_hub_session *s, calm_j
 /* Send the large files [n] that the storage host does not have; *sent += their bytes.  CALM_EMISMATCH: a file has
  * changed since its digest was taken. */
 calm_status calm_push_large(calm_ctx *ctx, calm_hub_session *s, calm_push_file *const *files, size_t n, size_t *sent);
-
-#endif

@@ -1,7 +1,6 @@
 /* Refusals and failures of the network, each in its own words. */
 #include "ptq/hub/refused.h"
 
-#include <stdio.h>
 #include <string.h>
 
 bool calm_hub_is_passing(const calm_http_reply *reply)

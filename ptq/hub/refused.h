@@ -1,6 +1,5 @@
 /* Error messages of requests that failed: what happened and what to do. */
-#ifndef CALM_HUB_REFUSED_H
-#define CALM_HUB_REFUSED_H
+#pragma once
 
 #include "ptq/hub/http.h"
 
@@ -11,5 +10,3 @@ calm_status calm_hub_refused(calm_ctx *ctx, const calm_hub_settings *settings, c
 
 /* Is the failure passing, so that the same request may succeed later? */
 bool calm_hub_is_passing(const calm_http_reply *reply);
-
-#endif

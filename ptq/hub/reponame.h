@@ -1,6 +1,5 @@
 /* Names: of repositories ("ORG/NAME@REVISION"), and of the files in them that calm needs. */
-#ifndef CALM_HUB_REPONAME_H
-#define CALM_HUB_REPONAME_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -37,5 +36,3 @@ const char *const *calm_hub_fixed_names(void);
 
 /* `text` for an address: all but letters, digits, - . _ ~ (and, with keep_slash, /) as %XX; in ctx->scratch. */
 calm_status calm_hub_quote(calm_ctx *ctx, const char *text, bool keep_slash, char **out);
-
-#endif

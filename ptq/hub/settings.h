@@ -1,6 +1,5 @@
 /* Endpoint, cache and token of the hub, from the environment variables that huggingface_hub reads. */
-#ifndef CALM_HUB_SETTINGS_H
-#define CALM_HUB_SETTINGS_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -23,5 +22,3 @@ typedef struct calm_hub_settings {
  * and `$NAME` in paths are replaced.  Texts in ctx->out.  CALM_EARG: a variable has a value that cannot be used; the
  * message names the variable, and shows the value unless that is a secret. */
 calm_status calm_hub_settings_read(calm_ctx *ctx, calm_hub_settings *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Lists the files below a directory by name, for a push or a signature, and says whether they are a model. */
-#ifndef CALM_IO_FOLDER_H
-#define CALM_IO_FOLDER_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -23,13 +22,11 @@ calm_status calm_folder_files(calm_ctx *ctx, const char *dir, int take, calm_fol
 /* Are there safetensors in a directory, in one file or by their index? */
 bool calm_folder_has_weights(const char *dir);
 
-/* *out: model.gguf of a directory without safetensors, as calm writes it, in ctx->out; NULL: there is none. */
-calm_status calm_folder_gguf(calm_ctx *ctx, const char *path, char **out);
+/* In place of a directory without safetensors its model.gguf, as calm writes it, in ctx->out; other paths stay. */
+calm_status calm_folder_gguf(calm_ctx *ctx, const char **path);
 
 /* CALM_OK for a directory with config.json and safetensors, a GGUF file, and a path at which there is nothing; also for
  * config.json without weights.  Otherwise the failure that says what stands there and what to give: CALM_EARG for
  * another file; CALM_ENOTFOUND for a repository in the hub's cache, a directory whose model is a GGUF file, and one
  * without config.json; CALM_EUNSUPPORTED for weights of torch.save (pickles). */
 calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path);
-
-#endif

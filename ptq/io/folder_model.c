@@ -66,14 +66,14 @@ bool calm_folder_has_weights(const char *dir)
     return calm_path_has(dir, "model.safetensors") || calm_path_has(dir, "model.safetensors.index.json");
 }
 
-calm_status calm_folder_gguf(calm_ctx *ctx, const char *path, char **out)
+calm_status calm_folder_gguf(calm_ctx *ctx, const char **path)
 {
-    *out = NULL;
-    if (!calm_is_directory(path) || calm_folder_has_weights(path))
+    char *file;
+    if (!calm_is_directory(*path) || calm_folder_has_weights(*path))
         return CALM_OK;
-    CALM_TRY(calm_path_join(ctx, ctx->out, out, path, "model.gguf"));
-    if (!calm_is_file(*out))
-        *out = NULL;
+    CALM_TRY(calm_path_join(ctx, ctx->out, &file, *path, "model.gguf"));
+    if (calm_is_file(file))
+        *path = file;
     return CALM_OK;
 }
 

@@ -1,7 +1,6 @@
 /* The blocks of ggml's types as rows of one table: where in a block the bits of codes, scales and minima lie, and what
  * values they represent.  Reading and packing are the same loops for all types. */
-#ifndef CALM_IO_GGML_BLOCKS_H
-#define CALM_IO_GGML_BLOCKS_H
+#pragma once
 
 #include "ptq/io/ggml_type.h"
 
@@ -74,5 +73,3 @@ bool calm_ggml_readable(calm_ggml_type type);
 /* Widen `n` elements, a whole number of blocks, from `in` (any alignment) to out [n].  CALM_EUNSUPPORTED for a type
  * that is not readable. */
 calm_status calm_ggml_to_f32(calm_ctx *ctx, calm_ggml_type type, const void *in, size_t n, float *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Blocks of ggml's types: what their numbers mean.  Only files of this folder and tests include it. */
-#ifndef CALM_IO_GGML_BLOCKS_IMPL_H
-#define CALM_IO_GGML_BLOCKS_IMPL_H
+#pragma once
 
 #include "ptq/io/ggml_blocks.h"
 
@@ -16,5 +15,3 @@ float calm_ggml_scale_value(const calm_ggml_blocks *blocks, uint16_t bits);
 
 /* A block's bytes to its parts.  calm_ggml_pack undoes it, for any bytes. */
 void calm_ggml_unpack(const calm_ggml_blocks *blocks, const uint8_t *in, calm_ggml_parts *out);
-
-#endif

@@ -19,8 +19,7 @@
  *
  * u is the code of an element.  The other types have a name and sizes only: files with them can be listed and
  * checked. */
-#ifndef CALM_IO_GGML_TYPE_H
-#define CALM_IO_GGML_TYPE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -55,5 +54,3 @@ const calm_ggml_info *calm_ggml_find(uint32_t number);
 
 /* The dtype of a type of single floats; CALM_N_DTYPES for the others. */
 calm_dtype calm_ggml_dtype(calm_ggml_type type);
-
-#endif

@@ -8,8 +8,7 @@
  * Names are unique; tensors lie one after the other in the order of the table, each padded to the alignment, and end
  * within the file, as llama.cpp demands.  Allocations are proportional to the size of the file.  Files are mapped;
  * values and tensors are views. */
-#ifndef CALM_IO_GGUF_H
-#define CALM_IO_GGUF_H
+#pragma once
 
 #include <stdint.h>
 
@@ -102,5 +101,3 @@ calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gg
 
 /* Drop the pages of `bytes` of a tensor, from byte `offset` on, from resident memory.  Access reads them again. */
 void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes);
-
-#endif

@@ -1,6 +1,5 @@
 /* GGUF: all keys, and sizes before writing.  Only files of this folder and tests include it. */
-#ifndef CALM_IO_GGUF_IMPL_H
-#define CALM_IO_GGUF_IMPL_H
+#pragma once
 
 #include "ptq/io/gguf.h"
 
@@ -13,5 +12,3 @@ calm_status calm_gguf_adopt(calm_ctx *ctx, calm_gguf *file, calm_gguf *part);
 
 /* Bytes of a tensor from its type and dims; false when rows are no whole number of blocks, or on overflow. */
 bool calm_gguf_tensor_bytes(const calm_gguf_tensor *tensor, size_t *bytes);
-
-#endif

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -76,8 +75,7 @@ static calm_status need_key(calm_ctx *ctx, const calm_gguf *file, const char *ke
 /* Open the parts after the first, and let the first have their tensors. */
 static calm_status join(calm_ctx *ctx, const char *stem, size_t n, calm_gguf *first)
 {
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     for (size_t i = 1; i < n; i++) {
         calm_gguf *part;
         char *path;

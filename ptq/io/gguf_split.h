@@ -2,8 +2,7 @@
  *
  *   NAME-00001-of-000NN.gguf   has all keys; every file has split.no (from 0), split.count and split.tensors.count,
  *                              and its own tensors */
-#ifndef CALM_IO_GGUF_SPLIT_H
-#define CALM_IO_GGUF_SPLIT_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/gguf.h"
@@ -22,5 +21,3 @@ calm_status calm_gguf_split_find(calm_ctx *ctx, const char *path, char **out);
  * all tensors.  CALM_ENOTFOUND: a part is missing, by name.  CALM_EFORMAT: a name or a key that does not say which
  * part it is, parts that disagree, a tensor that two of them have, another number of tensors than the first says. */
 calm_status calm_gguf_open_split(calm_ctx *ctx, const char *path, calm_gguf **out);
-
-#endif

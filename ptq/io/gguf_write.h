@@ -1,8 +1,7 @@
 /* GGUF version 3, writing: keys, tensor table, then the data tensor by tensor, none of it held in memory.
  *
  * The same calls give the same bytes. */
-#ifndef CALM_IO_GGUF_WRITE_H
-#define CALM_IO_GGUF_WRITE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -64,5 +63,3 @@ calm_status calm_gguf_put(calm_ctx *ctx, calm_gguf_writer *writer, const void *d
 
 /* Flush and close; call it also after a failure.  All tensors must have been put (asserted when ctx is well). */
 calm_status calm_gguf_end(calm_ctx *ctx, calm_gguf_writer *writer);
-
-#endif

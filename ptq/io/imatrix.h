@@ -7,8 +7,7 @@
  *
  * Little-endian.  Files are untrusted: every count, length and number is checked when a file is opened, which is mapped
  * from then on.  Source: llama.cpp, tools/imatrix/imatrix.cpp and tools/quantize/quantize.cpp. */
-#ifndef CALM_IO_IMATRIX_H
-#define CALM_IO_IMATRIX_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -46,5 +45,3 @@ const calm_imatrix_entry *calm_imatrix_find(const calm_imatrix *file, const char
  * or is of a matrix that is no expert's and saw no token. */
 calm_status calm_imatrix_means(calm_ctx *ctx, const calm_imatrix *file, const calm_imatrix_entry *entry, size_t part,
                                size_t n_parts, size_t width, double *out, bool *seen);
-
-#endif

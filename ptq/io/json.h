@@ -2,8 +2,7 @@
  *
  * Readers name the file and the place (JSON pointer) in every error.  Duplicate keys are refused, and so is a
  * document nested deeper than jansson's limit.  Values are borrowed from the document. */
-#ifndef CALM_IO_JSON_H
-#define CALM_IO_JSON_H
+#pragma once
 
 #include "ptq/base/scope.h"
 #include <stdint.h>
@@ -145,5 +144,3 @@ static inline void calm_json_release(calm_json **json)
 {
     calm_json_free(*json);
 }
-
-#endif

@@ -1,12 +1,10 @@
 /* safetensors, reading: one file or shards with an index, every figure checked. */
-#include "ptq/io/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/array.h"
-#include "ptq/base/sha256.h"
 #include "ptq/base/threads.h"
 #include "ptq/io/safetensors_impl.h"
 

@@ -5,8 +5,7 @@
  *
  * Files are untrusted.  The header's length and every dtype, shape, product and offset are checked; tensors may neither
  * overlap nor leave holes, and the last one must end where the file ends.  Files are mapped; tensors are views. */
-#ifndef CALM_IO_SAFETENSORS_H
-#define CALM_IO_SAFETENSORS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -174,5 +173,3 @@ calm_status calm_safetensors_header_bytes(calm_ctx *ctx, const calm_tensor *tens
 
 /* Bytes of a tensor from dtype and shape; false on overflow. */
 bool calm_tensor_size(const calm_tensor *tensor, size_t *n_elements, size_t *bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* Inside of a set of safetensors files: what the reader of files and the reader of their index share.  Only files of
  * this folder include it. */
-#ifndef CALM_IO_SAFETENSORS_IMPL_H
-#define CALM_IO_SAFETENSORS_IMPL_H
+#pragma once
 
 #include "ptq/base/sha256.h"
 #include "ptq/io/json.h"
@@ -70,5 +69,3 @@ bool calm_shard_index_names(const calm_json *map, const char *file);
  * Where faults are reported each is one, and so are tensors that the index lacks and a wrong total. */
 calm_status calm_shard_index_check(calm_ctx *ctx, calm_safetensors *set, const char *index_path,
                                    const calm_json *index);
-
-#endif

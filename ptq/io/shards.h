@@ -4,8 +4,7 @@
  *   several    model-00001-of-00003.safetensors, ... and model.safetensors.index.json:
  *              {"metadata": {"total_size": bytes of all tensors}, "weight_map": {tensor: file}}
  * A tensor larger than the limit has its own file.  calm_safetensors_open reads either. */
-#ifndef CALM_IO_SHARDS_H
-#define CALM_IO_SHARDS_H
+#pragma once
 
 #include "ptq/io/safetensors.h"
 
@@ -39,5 +38,3 @@ const calm_tensor *calm_shards_next(const calm_shards_writer *writer);
 
 /* Close the last file and write the index; call it also after a failure. */
 calm_status calm_shards_end(calm_ctx *ctx, calm_shards_writer *writer);
-
-#endif

@@ -7,8 +7,7 @@
  * a fixed day, 26 July 2024, so that two runs read the same text.
  *
  * Templates are untrusted: nesting, steps, memory and output have limits, and passing one is CALM_EFORMAT. */
-#ifndef CALM_JINJA_JINJA_H
-#define CALM_JINJA_JINJA_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/text.h"
@@ -25,5 +24,3 @@ void calm_jinja_free(calm_jinja *jinja);
  * may render it at once, each with its own context.
  * CALM_EFORMAT: the template fails, or refuses what it is given (raise_exception); CALM_EUNSUPPORTED. */
 calm_status calm_jinja_render(calm_ctx *ctx, const calm_jinja *jinja, const calm_json *variables, calm_text *out);
-
-#endif

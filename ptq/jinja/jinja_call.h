@@ -1,6 +1,5 @@
 /* Function calls in a template: arguments, operators, and the tables of filters, tests and methods. */
-#ifndef CALM_JINJA_CALL_H
-#define CALM_JINJA_CALL_H
+#pragma once
 
 #include "ptq/jinja/jinja_run.h"
 
@@ -14,6 +13,13 @@ extern const calm_jinja_builtin calm_jinja_text_filters[], calm_jinja_list_filte
     static calm_status name(__attribute__((unused)) calm_jinja_run *run,                                               \
                             __attribute__((unused)) const calm_jinja_value *a,                                         \
                             __attribute__((unused)) const calm_jinja_args *args, calm_jinja_value *out)
+
+/* One that is another function with some arguments given: `call` of run, a, args and out. */
+#define CALM_JINJA_CALL(name, call)                                                                                    \
+    CALM_JINJA_BUILTIN(name)                                                                                           \
+    {                                                                                                                  \
+        return call;                                                                                                   \
+    }
 
 /* The row of a name; NULL when the table has none. */
 const calm_jinja_builtin *calm_jinja_find_builtin(const calm_jinja_builtin *table, const char *name);
@@ -64,5 +70,3 @@ const calm_jinja_value *calm_jinja_named(const calm_jinja_args *args, const char
 calm_status calm_jinja_int_argument(calm_jinja_run *run, calm_jinja_value v, int64_t fallback, int64_t *out);
 calm_status calm_jinja_string_argument(calm_jinja_run *run, calm_jinja_value v, const char *fallback,
                                        calm_jinja_string *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Evaluates the expressions of a template. */
-#ifndef CALM_JINJA_EVAL_H
-#define CALM_JINJA_EVAL_H
+#pragma once
 
 #include "ptq/jinja/jinja_run.h"
 
@@ -16,5 +15,3 @@ calm_status calm_jinja_call_filter(calm_jinja_run *run, const char *name, const 
                                    calm_jinja_value *out);
 calm_status calm_jinja_call_test(calm_jinja_run *run, const char *name, const calm_jinja_args *args,
                                  calm_jinja_value *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Strings filled in: the % operator and str.format. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/jinja/jinja_call.h"

@@ -1,6 +1,5 @@
 /* Lexer: a template's text to tokens. */
-#ifndef CALM_JINJA_LEX_H
-#define CALM_JINJA_LEX_H
+#pragma once
 
 #include "ptq/jinja/jinja_syntax.h"
 
@@ -27,5 +26,3 @@ typedef struct calm_jinja_token {
  * CALM_EUNSUPPORTED, CALM_ENOMEM. */
 calm_status calm_jinja_lex(calm_ctx *ctx, calm_arena *arena, const char *where, const char *text, size_t n,
                            calm_jinja_token **out);
-
-#endif

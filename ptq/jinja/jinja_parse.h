@@ -1,6 +1,5 @@
 /* Parser: a template's tokens to a syntax tree. */
-#ifndef CALM_JINJA_PARSE_H
-#define CALM_JINJA_PARSE_H
+#pragma once
 
 #include "ptq/jinja/jinja_lex.h"
 
@@ -49,5 +48,3 @@ calm_status calm_jinja_parse_filter(calm_jinja_parser *p, calm_jinja_node *base,
 
 /* The statements of a whole template. */
 calm_status calm_jinja_parse(calm_jinja_parser *p, calm_jinja_node **out);
-
-#endif

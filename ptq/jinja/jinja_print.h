@@ -1,6 +1,5 @@
 /* Prints values of a template as text, as Python's str() and the filter tojson do. */
-#ifndef CALM_JINJA_PRINT_H
-#define CALM_JINJA_PRINT_H
+#pragma once
 
 #include "ptq/jinja/jinja_run.h"
 
@@ -27,5 +26,3 @@ calm_status calm_jinja_dump(calm_jinja_run *run, calm_jinja_buffer *to, const ca
 
 /* Sort pairs [n] by their keys in the order of Python; equal ones stay as they are. */
 calm_status calm_jinja_sort(calm_jinja_run *run, calm_jinja_pair *pairs, size_t n, bool reverse);
-
-#endif

@@ -1,6 +1,5 @@
 /* One rendering: memory, limits, output, names, and how its parts call each other. */
-#ifndef CALM_JINJA_RUN_H
-#define CALM_JINJA_RUN_H
+#pragma once
 
 #include "ptq/jinja/jinja_syntax.h"
 
@@ -109,5 +108,3 @@ calm_status calm_jinja_new_pair(calm_jinja_run *run, calm_jinja_value a, calm_ji
 /* Set a name in a scope; the value of a name in it or around it, NULL when it has none. */
 calm_status calm_jinja_set_name(calm_jinja_run *run, calm_jinja_scope *scope, const char *name, calm_jinja_value value);
 const calm_jinja_value *calm_jinja_find_name(const calm_jinja_scope *scope, const char *name);
-
-#endif

@@ -1,6 +1,5 @@
 /* The syntax tree of a template. */
-#ifndef CALM_JINJA_SYNTAX_H
-#define CALM_JINJA_SYNTAX_H
+#pragma once
 
 #include "ptq/jinja/jinja_value.h"
 
@@ -69,5 +68,3 @@ struct calm_jinja_macro {
     const calm_jinja_node *node;
     struct calm_jinja_scope *scope;    /* that it was defined in */
 };
-
-#endif

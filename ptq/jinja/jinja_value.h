@@ -1,6 +1,5 @@
 /* Values of templates: those of Python that a chat template meets. */
-#ifndef CALM_JINJA_VALUE_H
-#define CALM_JINJA_VALUE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -121,5 +120,3 @@ static inline double calm_jinja_number(calm_jinja_value v)
 {
     return v.kind == CALM_JINJA_REAL ? v.real : (double)v.integer;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What can be done with any value: truth, order, members, printing. */
-#ifndef CALM_JINJA_VALUE_OPS_H
-#define CALM_JINJA_VALUE_OPS_H
+#pragma once
 
 #include "ptq/jinja/jinja_run.h"
 
@@ -45,5 +44,3 @@ calm_status calm_jinja_slice(calm_jinja_run *run, calm_jinja_value v, const calm
 
 /* An undefined value of a name. */
 calm_jinja_value calm_jinja_undefined(const char *name);
-
-#endif

@@ -3,7 +3,6 @@
  * Two passes go through the calibration windows in lockstep: the float model's rows, and those that the learned blocks
  * before leave.  Blocks that the store has are taken from there; a block that was not finished begins again. */
 #include <math.h>
-#include <string.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/model/block_pass.h"
@@ -146,8 +145,7 @@ static calm_status learn_block(calm_ctx *ctx, stage *s, size_t block)
     const double begun = calm_seconds();
     const calm_learn_task task = {s->of.p, s->of.start, block, &s->quantized, &s->floats, tick, s};
     calm_learn_result result;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_learn_block(ctx, &task, &result));
     const double seconds = calm_seconds() - begun;
@@ -175,8 +173,7 @@ static calm_status run_blocks(calm_ctx *ctx, stage *s)
             CALM_TRY(learn_block(ctx, s, b));
         if (b + 1 == s->end)    /* its rows would enter a block that nothing is learned of */
             break;
-        CALM_SCOPED_ARENA(arena);
-        CALM_SCOPED_OUT(ctx, &arena);
+        CALM_SCOPED_RESULTS(ctx);
         CALM_TRY(calm_learn_plan(ctx, &s->of, inside ? b + 1 : 0, &s->plan));
         CALM_TRY(calm_learn_ranks_quantized(ctx, p, b, inside ? &s->plan : NULL, &s->quantized));
     }

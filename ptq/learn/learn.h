@@ -2,8 +2,7 @@
  *
  * Blocks are learned one by one to give the float block's output, or scales and norms of the whole model are tuned on
  * the divergence from its predictions.  The guard judges the result. */
-#ifndef CALM_LEARN_LEARN_H
-#define CALM_LEARN_LEARN_H
+#pragma once
 
 #include "ptq/choose/choose.h"
 #include "ptq/ranks/ranks.h"
@@ -53,5 +52,3 @@ size_t calm_tuning_rows(const calm_run *run);
  * a file.  0: the recipe does not ask for it. */
 size_t calm_learn_bytes(const calm_run *run, unsigned extras, bool spill, size_t n_threads);
 size_t calm_learn_model_bytes(const calm_run *run, unsigned extras, bool spill, size_t n_threads);
-
-#endif

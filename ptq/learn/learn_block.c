@@ -9,7 +9,6 @@
 #include "ptq/learn/learn_impl.h"
 #include "ptq/ranks/ranks.h"
 
-#include "ptq/model/block_back.h"
 #include "ptq/model/forward.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/quant/qblob.h"

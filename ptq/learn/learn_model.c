@@ -9,7 +9,6 @@
  * reads them again.  Every few steps the loss of windows outside of those that are learned from says whether to
  * continue; the best state of those is the result. */
 #include <math.h>
-#include <string.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/learn/learn_impl.h"
@@ -137,8 +136,7 @@ static calm_status keep(calm_ctx *ctx, tuning *s, const calm_learn_outcome *outc
     calm_store *store = s->of.of.p->in.store;
     CALM_TRY(calm_store_begin(ctx, store));
     for (size_t b = 0; b < n_blocks && ctx->status == CALM_OK; b++) {
-        CALM_SCOPED_ARENA(arena);
-        CALM_SCOPED_OUT(ctx, &arena);
+        CALM_SCOPED_RESULTS(ctx);
         CALM_SCOPED_SCRATCH(ctx);
         calm_learn_result result = {.jobs = s->of.views[b].jobs, .outcome = *outcome};
         if (s->of.tunes[b] && calm_learn_view_vectors(ctx, &s->of.views[b], &result.vectors) == CALM_OK)
@@ -152,8 +150,7 @@ static calm_status run(calm_ctx *ctx, tuning *s)
 {
     const double begun = calm_seconds();
     calm_learn_outcome outcome;
-    CALM_SCOPED_ARENA(state);
-    CALM_SCOPED_OUT(ctx, &state);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED_SCRATCH(ctx);
     if (calm_cluster_ranks(s->of.of.p->cluster) > 1)
         calm_log(ctx, CALM_LOG_INFO, "tuning takes one step after the other: rank 0 alone, the others wait");

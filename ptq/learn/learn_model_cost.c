@@ -1,9 +1,7 @@
 /* What tuning the whole model takes: windows, operations, memory. */
 #include <math.h>
 
-#include "algorithms/tune.h"
 #include "ptq/eval/encode_back.h"
-#include "ptq/eval/predict.h"
 #include "ptq/eval/predict_back.h"
 #include "ptq/model/block_pass.h"
 #include "ptq/learn/learn_impl.h"

@@ -118,7 +118,7 @@ static calm_status keep_job(calm_ctx *ctx, const calm_learn_stage *s, size_t job
                             calm_candidate *learned)
 {
     const calm_plan_job *start = &s->start->jobs[job];
-    char scheme[CALM_SCHEME_NAME_MAX], *name, *chain;
+    char *name, *chain;
     calm_store_candidate from;
     void *bytes;
     size_t n_bytes;
@@ -129,7 +129,7 @@ static calm_status keep_job(calm_ctx *ctx, const calm_learn_stage *s, size_t job
     CALM_TRY(calm_strf(ctx, ctx->scratch, &chain, "%s+%s", id ? from.chain : "", s->learner));
     CALM_TRY(calm_qblob_encode(ctx, qjob, &bytes, &n_bytes));
     CALM_TRY(calm_run_put_blob(ctx, s->p, bytes, n_bytes, learned->blob));
-    calm_scheme_name(&qjob->scheme, scheme);
+    const char *scheme = CALM_SCHEME_NAME(&qjob->scheme);
     learned->bits_per_weight = calm_scheme_bits_per_weight(&qjob->scheme, qjob->out, qjob->in);
     const calm_store_candidate row = {.key = learned->key, .job_id = s->p->job_ids[job],
                                       .calibration_id = s->p->result.calibration_id, .algorithm = name, .chain = chain,

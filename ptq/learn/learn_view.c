@@ -10,7 +10,6 @@
 #include "ptq/model/distance.h"
 #include "ptq/model/kind.h"
 #include "ptq/plan/assemble.h"
-#include "ptq/quant/qblob.h"
 #include "ptq/tensor/vector.h"
 
 /* A view that is being opened. */
@@ -416,7 +415,7 @@ static calm_status open_parts(calm_ctx *ctx, opening *o)
 }
 
 /* A calm_row_range_fn over the rows of a linear. */
-static calm_status decode_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void decode_rows(size_t first, size_t n, void *user)
 {
     const calm_learn_linear *linear = user;
     const size_t cell = first * linear->n_groups;
@@ -426,16 +425,13 @@ static calm_status decode_rows(calm_ctx *ctx, size_t first, size_t n, void *user
                             .zeros = linear->zeros ? (uint8_t *)(uintptr_t)linear->zeros + cell : NULL,
                             .mins = linear->mins ? (float *)(uintptr_t)linear->mins + cell : NULL,
                             .global = linear->global};
-    (void)ctx;
     calm_qjob_dequantize(&rows, linear->effective + first * linear->in);
-    return CALM_OK;
 }
 
-calm_status calm_learn_view_decode(calm_ctx *ctx, const calm_learn_view *v)
+void calm_learn_view_decode(calm_ctx *ctx, const calm_learn_view *v)
 {
     for (size_t i = 0; i < v->n_linears; i++)
-        CALM_TRY(calm_parallel_rows(ctx, v->linears[i].out, decode_rows, &v->linears[i]));
-    return CALM_OK;
+        calm_parallel_each_rows(ctx, v->linears[i].out, decode_rows, &v->linears[i]);
 }
 
 calm_status calm_learn_view_open(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, size_t index,
@@ -448,7 +444,9 @@ calm_status calm_learn_view_open(calm_ctx *ctx, const calm_model *model, const c
     *out = (calm_learn_view){.index = index, .begin = layout->block_begin[index],
                              .end = layout->block_begin[index + 1]};
     CALM_TRY(open_parts(ctx, &o));
-    return options->room ? CALM_OK : calm_learn_view_decode(ctx, out);
+    if (!options->room)
+        calm_learn_view_decode(ctx, out);
+    return CALM_OK;
 }
 
 void calm_learn_view_clear(const calm_learn_view *v)

@@ -39,9 +39,9 @@ static calm_status plan_json(calm_ctx *ctx, const calm_result *r, calm_json *pla
     const calm_layout *layout = r->layout;
     for (size_t job = r->first_job; job < r->end_job; job++) {
         const calm_plan_job *chosen = &r->plan.jobs[job];
-        char scheme[CALM_SCHEME_NAME_MAX], *text;
+        char *text;
         const char *name = chosen->quantized ? chosen->entry_name : "float";
-        calm_scheme_name(&chosen->scheme, scheme);
+        const char *scheme = CALM_SCHEME_NAME(&chosen->scheme);
         const bool complete = !chosen->quantized || strstr(name, scheme);    /* of a pool of several schemes it is */
         CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s%s%s", name, complete ? "" : " ", complete ? "" : scheme));
         calm_json_set_string(plan, layout->jobs[job].name, text);

@@ -1,8 +1,7 @@
 /* Locks: digests of all inputs and outputs of a run, to repeat the run and compare.
  *
  * Also: checks of a recipe file without a run. */
-#ifndef CALM_LOCK_LOCK_H
-#define CALM_LOCK_LOCK_H
+#pragma once
 
 #include "ptq/io/json.h"
 #include "ptq/recipe/resolve.h"
@@ -104,5 +103,3 @@ calm_status calm_lock_verify(calm_ctx *ctx, const char *path, const calm_json *l
  * the model is on this machine, blocks, pins, target, budgets and gates that do not suit its layout.  No weight is
  * read.  CALM_ENOMEM; CALM_EIO: the file cannot be read; CALM_EFORMAT: it is not JSON. */
 calm_status calm_recipe_file_faults(calm_ctx *ctx, const char *path, calm_faults *faults);
-
-#endif

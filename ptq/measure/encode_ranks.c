@@ -104,8 +104,7 @@ calm_status calm_division_encode(calm_ctx *ctx, const calm_run *p, const calm_su
         return calm_encode(ctx, subject, windows, tick_fn, tick_user, out);
     *out = (calm_embeddings){.n = windows->n, .width = width, .unit = calm_pooling_is_unit(config)};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->x, out->n * out->width));
-    CALM_SCOPED_ARENA(own);
-    CALM_SCOPED_OUT(ctx, &own);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED_SCRATCH(ctx);
     calm_rank_note(ctx, p);
     CALM_TRY(ask(ctx, p, subject, windows, &of));

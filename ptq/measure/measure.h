@@ -1,6 +1,5 @@
 /* Measure models and plans on windows: KL divergence and perplexity of decoders, cosine similarity of encoders. */
-#ifndef CALM_MEASURE_MEASURE_H
-#define CALM_MEASURE_MEASURE_H
+#pragma once
 
 #include "ptq/ranks/ranks.h"
 #include "ptq/state/measurement.h"
@@ -61,5 +60,3 @@ calm_status calm_division_encode(calm_ctx *ctx, const calm_run *run, const calm_
 /* Another rank: answer a question CALM_RANK_PREDICTIONS or CALM_RANK_EMBEDDINGS whose kind has been read. */
 calm_status calm_rank_predict(calm_ctx *ctx, calm_run *run, calm_rank_message *in, calm_text *answer);
 calm_status calm_rank_encode(calm_ctx *ctx, calm_run *run, calm_rank_message *in, calm_text *answer);
-
-#endif

@@ -5,8 +5,7 @@
  * the order of r, and rounded once to W's own dtype: a merged checkpoint would hold these numbers.  (PEFT rounds s B A
  * first, so that a 16-bit checkpoint it merged differs by what that rounding takes.)  Whole tensors
  * (modules_to_save, biases) take the place of the model's.  Nothing is held: tensors are merged as they are read. */
-#ifndef CALM_MODEL_ADAPTER_H
-#define CALM_MODEL_ADAPTER_H
+#pragma once
 
 #include "ptq/model/layout.h"
 #include "ptq/io/safetensors.h"
@@ -35,5 +34,3 @@ calm_status calm_adapter_is_no_model(calm_ctx *ctx, const char *dir);
 /* Names of an adapter's files. */
 #define CALM_ADAPTER_CONFIG "adapter_config.json"
 #define CALM_ADAPTER_TENSORS "adapter_model.safetensors"
-
-#endif

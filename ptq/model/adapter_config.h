@@ -1,6 +1,5 @@
 /* adapter_config.json: the settings of a LoRA adapter, parsed and checked. */
-#ifndef CALM_MODEL_ADAPTER_CONFIG_H
-#define CALM_MODEL_ADAPTER_CONFIG_H
+#pragma once
 
 #include "ptq/base/option.h"
 #include "ptq/io/json.h"
@@ -23,5 +22,3 @@ void calm_adapter_config_close(calm_adapter_config *config);
  * pattern that is none. */
 calm_status calm_adapter_config_module(calm_ctx *ctx, const calm_adapter_config *config, const char *module,
                                        size_t *rank, float *scale);
-
-#endif

@@ -1,8 +1,7 @@
 /* Architectures: one const descriptor per family over one shared block implementation.
  *
  * A family is one file arch_<family>.c, which ends with its descriptor, and one line in arch.def. */
-#ifndef CALM_MODEL_ARCH_H
-#define CALM_MODEL_ARCH_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/json.h"
@@ -220,5 +219,3 @@ bool calm_arch_is_headless(const calm_arch *arch, const char *class_name);
 
 /* The same architecture without that head, judged by its hidden rows, in ctx->out. */
 calm_status calm_arch_without_head(calm_ctx *ctx, const calm_arch *arch, const calm_arch **out);
-
-#endif

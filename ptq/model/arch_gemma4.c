@@ -7,7 +7,6 @@
  * Reference: transformers' modeling_gemma4.py. */
 #include <string.h>
 
-#include "ptq/base/message.h"
 #include "ptq/base/scope.h"
 #include "ptq/model/gemma.h"
 

@@ -209,21 +209,19 @@ typedef struct gate_task {
     float *context;
 } gate_task;
 
-static calm_status gate_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void gate_rows(size_t first, size_t n, void *user)
 {
     const gate_task *task = user;
     const size_t width = task->a->config->n_heads * task->a->config->head_dim;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         calm_vec_sigmoid_mul(width, task->a->gate + t * task->a->q_stride, task->context + t * width);
-    return CALM_OK;
 }
 
-calm_status calm_heads_gate(calm_ctx *ctx, const calm_heads *a, float *context)
+void calm_heads_gate(calm_ctx *ctx, const calm_heads *a, float *context)
 {
     if (!a->gate)
-        return CALM_OK;
-    return calm_parallel_rows(ctx, a->span->n_tokens, gate_rows, &(gate_task){a, context});
+        return;
+    calm_parallel_each_rows(ctx, a->span->n_tokens, gate_rows, &(gate_task){a, context});
 }
 
 calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const float *h, calm_apply_fn *apply,
@@ -289,12 +287,11 @@ static void limit_rows(float limit, float *x, size_t stride, size_t n, size_t wi
         }
 }
 
-static calm_status norm_tokens(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void norm_tokens(size_t first, size_t n, void *user)
 {
     const heads_task *task = user;
     const calm_heads *a = task->a;
     const size_t width = a->config->n_kv * a->config->head_dim;
-    (void)ctx;
     norm_rows(&task->q_norm, a->q + first * a->q_stride, a->q_stride, n,
               calm_heads_norm_parts(a->config, a->config->n_heads));
     norm_rows(&task->k_norm, a->k + first * a->kv_stride, a->kv_stride, n,
@@ -303,7 +300,6 @@ static calm_status norm_tokens(calm_ctx *ctx, size_t first, size_t n, void *user
                a->config->n_heads * a->config->head_dim);
     limit_rows(a->config->qkv_limit, a->k + first * a->kv_stride, a->kv_stride, n, width);
     limit_rows(a->config->qkv_limit, a->v + first * a->kv_stride, a->kv_stride, n, width);
-    return CALM_OK;
 }
 
 bool calm_heads_normed(const calm_block *block)
@@ -329,17 +325,17 @@ calm_status calm_heads_norm(calm_ctx *ctx, const calm_block *block, const calm_h
     heads_task task = {.a = a};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_heads_norms(ctx, block, &task.q_norm, &task.k_norm));
-    return calm_parallel_rows(ctx, a->span->n_tokens, norm_tokens, &task);
+    calm_parallel_each_rows(ctx, a->span->n_tokens, norm_tokens, &task);
+    return CALM_OK;
 }
 
 /* What a cache of keys and values makes of them, or what it would have to hold. */
-static calm_status cache_tokens(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void cache_tokens(size_t first, size_t n, void *user)
 {
     const heads_task *task = user;
     const calm_heads *a = task->a;
     const calm_block *block = task->block;
     const size_t width = a->config->n_kv * a->config->head_dim, at = first * a->kv_stride;
-    (void)ctx;
     /* Shared ones are rounded where they are made; here they have the same peaks. */
     if (block->kv_peaks) {
         calm_kv_watch(&block->kv_peaks->k, a->k + at, n, a->kv_stride, width);
@@ -349,14 +345,12 @@ static calm_status cache_tokens(calm_ctx *ctx, size_t first, size_t n, void *use
         calm_kv_round(block->kv.k, a->k + at, n, a->kv_stride, width);
         calm_kv_round(block->kv.v, a->v + at, n, a->kv_stride, width);
     }
-    return CALM_OK;
 }
 
-static calm_status cache_heads(calm_ctx *ctx, const calm_block *block, const calm_heads *a)
+static void cache_heads(calm_ctx *ctx, const calm_block *block, const calm_heads *a)
 {
-    return block->kv_peaks || block->kv.k > 0
-               ? calm_parallel_rows(ctx, a->span->n_tokens, cache_tokens, &(heads_task){.block = block, .a = a})
-               : CALM_OK;
+    if (block->kv_peaks || block->kv.k > 0)
+        calm_parallel_each_rows(ctx, a->span->n_tokens, cache_tokens, &(heads_task){.block = block, .a = a});
 }
 
 /* A head of q grows with the logarithm of its position, which is the same forward and, for gradients, backward. */
@@ -372,12 +366,11 @@ static void grow_head(const calm_heads *a, float *q)
 }
 
 /* One head of q, or behind those one of k; of keys with a shared part that part alone turns, with what meets it. */
-static calm_status rotate_head(calm_ctx *ctx, size_t index, void *user)
+static void rotate_head(size_t index, void *user)
 {
     const heads_task *task = user;
     const calm_heads *a = task->a;
     const size_t n = a->span->n_tokens, d = a->k_width + a->shared_width, n_heads = a->config->n_heads;
-    (void)ctx;
     if (index < n_heads && task->rotate)
         task->rotate(&task->table, a->q + index * d + (a->shared ? a->k_width : 0), a->q_stride, n, 1, d,
                      a->span->positions);
@@ -385,12 +378,11 @@ static calm_status rotate_head(calm_ctx *ctx, size_t index, void *user)
         && a->config->query_growth.unrotated == !task->rotate)
         grow_head(a, a->q + index * d);
     if (index < n_heads || !task->rotate)
-        return CALM_OK;
+        return;
     if (a->shared)
         task->rotate(&task->table, a->shared, a->shared_stride, n, 1, a->shared_width, a->span->positions);
     else
         task->rotate(&task->table, a->k + (index - n_heads) * d, a->kv_stride, n, 1, d, a->span->positions);
-    return CALM_OK;
 }
 
 bool calm_heads_rotated(const calm_block *block)
@@ -408,14 +400,15 @@ calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm
     heads_task task = {.a = a, .rotate = rotate};
     if (!calm_heads_rotated(block)) {
         task.rotate = NULL;
-        return config->query_growth.beta > 0 && config->query_growth.unrotated
-                   ? calm_parallel_for(ctx, config->n_heads, rotate_head, &task)
-                   : CALM_OK;
+        if (config->query_growth.beta > 0 && config->query_growth.unrotated)
+            calm_parallel_each(ctx, config->n_heads, rotate_head, &task);
+        return CALM_OK;
     }
     /* The table depends on the block and on how far the window reaches. */
     CALM_TRY(calm_rope_find(ctx, rope, config, block->index, n ? calm_heads_position(a, n - 1) + 1 : 0, &task.table));
     const size_t keys = config->kv == CALM_KV_SHARED ? 0 : a->shared ? 1 : config->n_kv;
-    return calm_parallel_for(ctx, config->n_heads + keys, rotate_head, &task);
+    calm_parallel_each(ctx, config->n_heads + keys, rotate_head, &task);
+    return CALM_OK;
 }
 
 size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
@@ -452,7 +445,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &a, calm_rope_rotate));
     if (config->arch->late_qk_norm)
         CALM_TRY(calm_heads_norm(ctx, block, &a));
-    CALM_TRY(cache_heads(ctx, block, &a));
+    cache_heads(ctx, block, &a);
     calm_heads_keep_kv(&a);
     calm_heads_remember(block, &a);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
@@ -466,7 +459,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
         seen = (calm_observation){CALM_HOOK_SINK, CALM_NO_EXPERT, span->window, a.shares, n, config->n_heads, NULL};
         CALM_TRY(calm_observe(observer, ctx, &seen));
     }
-    CALM_TRY(calm_heads_gate(ctx, &a, context));
+    calm_heads_gate(ctx, &a, context);
     seen.hook = CALM_HOOK_O_IN;
     seen.x = context;
     seen.width = width;

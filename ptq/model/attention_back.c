@@ -7,7 +7,6 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/norm_back.h"
-#include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
 /* ---- forward ---- */
@@ -62,7 +61,7 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
     CALM_TRY(calm_heads_attend_all(ctx, &tape->heads, &tape->kept, tape->context));
     if (tape->raw_context)
         memcpy(tape->raw_context, tape->context, n * config->n_heads * config->head_dim * sizeof *tape->context);
-    CALM_TRY(calm_heads_gate(ctx, &tape->heads, tape->context));
+    calm_heads_gate(ctx, &tape->heads, tape->context);
     return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, out);
 }
 
@@ -90,24 +89,22 @@ typedef struct gate_task {
     float *dcontext;
 } gate_task;
 
-static calm_status gate_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void gate_rows(size_t first, size_t n, void *user)
 {
     const gate_task *task = user;
     const calm_heads *a = &task->tape->heads;
     const size_t width = a->config->n_heads * a->config->head_dim;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         calm_vec_sigmoid_mul_back(width, a->gate + t * a->q_stride, task->tape->raw_context + t * width,
                                   task->dcontext + t * width, task->d->gate + t * task->d->q_stride);
-    return CALM_OK;
 }
 
 /* Through the gate of the context, in place. */
-static calm_status gate_back(calm_ctx *ctx, const calm_attention_tape *tape, const calm_heads *d, float *dcontext)
+static void gate_back(calm_ctx *ctx, const calm_attention_tape *tape, const calm_heads *d, float *dcontext)
 {
     if (!tape->raw_context)
-        return CALM_OK;
-    return calm_parallel_rows(ctx, d->span->n_tokens, gate_rows, &(gate_task){tape, d, dcontext});
+        return;
+    calm_parallel_each_rows(ctx, d->span->n_tokens, gate_rows, &(gate_task){tape, d, dcontext});
 }
 
 /* Through the norms of q and k, in place. */
@@ -160,7 +157,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_O], tape->context, n, dy, grads->weight[CALM_ROLE_O],
                               grads->bias[CALM_ROLE_O], false, dcontext));
     /* The steps of the forward pass in reverse, each in place. */
-    CALM_TRY(gate_back(ctx, tape, &d, dcontext));
+    gate_back(ctx, tape, &d, dcontext);
     CALM_TRY(calm_heads_back(ctx, a, &tape->kept, dcontext, &d, grads->plain[CALM_PLAIN_SINKS]));
     CALM_TRY(relations_back(ctx, grads->relations, a, &d));
     if (block->config->arch->late_qk_norm)

@@ -1,6 +1,5 @@
 /* Forward and backward pass of attention over one window. */
-#ifndef CALM_MODEL_ATTENTION_BACK_H
-#define CALM_MODEL_ATTENTION_BACK_H
+#pragma once
 
 #include "ptq/model/attention_impl.h"
 #include "ptq/model/block_back.h"
@@ -30,5 +29,3 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
 size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens);
 size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t n_threads);
 size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads);
-
-#endif

@@ -1,6 +1,5 @@
 /* The steps of attention, for its two directions.  Only attention*.c, int_attention.c include it. */
-#ifndef CALM_MODEL_ATTENTION_IMPL_H
-#define CALM_MODEL_ATTENTION_IMPL_H
+#pragma once
 
 #include "ptq/model/block.h"
 
@@ -67,7 +66,7 @@ size_t calm_heads_values_bytes(const calm_config *config, size_t n_tokens);
 calm_status calm_heads_part(calm_ctx *ctx, const calm_heads *a, bool back);
 
 /* The context [T, h d] times the sigmoid of its gate, in place, where the family has one. */
-calm_status calm_heads_gate(calm_ctx *ctx, const calm_heads *a, float *context);
+void calm_heads_gate(calm_ctx *ctx, const calm_heads *a, float *context);
 
 /* Rows of width d or n_heads d that the norm of q or k sees in a token. */
 size_t calm_heads_norm_parts(const calm_config *config, size_t n_heads);
@@ -157,5 +156,3 @@ size_t calm_heads_relate_bytes(const calm_config *config, size_t n_tokens, size_
 
 /* Blocks of query rows of one head. */
 size_t calm_heads_query_blocks(size_t n_tokens);
-
-#endif

@@ -33,11 +33,10 @@ typedef struct values_task {
 } values_task;
 
 /* Rows first .. first + n - 1 of v. */
-static calm_status value_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void value_rows(size_t first, size_t n, void *user)
 {
     const values_task *task = user;
     const size_t heads = task->config->n_kv, width = heads * task->config->head_dim;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         const float *from = (task->config->k_is_v ? task->a->k : task->a->v) + t * task->a->kv_stride;
         float *v = task->a->v + t * task->a->kv_stride;
@@ -48,7 +47,6 @@ static calm_status value_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
         else
             memcpy(v, from, width * sizeof *v);
     }
-    return CALM_OK;
 }
 
 calm_status calm_heads_bare_norm(calm_ctx *ctx, const calm_config *config, calm_norm *out)
@@ -70,7 +68,8 @@ calm_status calm_heads_values(calm_ctx *ctx, const calm_config *config, const ca
     CALM_SCOPED_SCRATCH(ctx);
     if (config->value_norm)
         CALM_TRY(calm_heads_bare_norm(ctx, config, &task.norm));
-    return calm_parallel_rows(ctx, a->span->n_tokens, value_rows, &task);
+    calm_parallel_each_rows(ctx, a->span->n_tokens, value_rows, &task);
+    return CALM_OK;
 }
 
 calm_status calm_heads_values_back(calm_ctx *ctx, const calm_config *config, const calm_heads *a, const float *raw_v,

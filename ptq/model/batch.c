@@ -5,7 +5,6 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
-#include "ptq/model/model.h"
 #include "ptq/model/past.h"
 
 /* Rows of windows follow one another, as their tokens do. */

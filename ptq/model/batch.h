@@ -1,6 +1,5 @@
 /* A batch: the hidden rows of some windows, in memory or in a file, between one block and the next. */
-#ifndef CALM_MODEL_BATCH_H
-#define CALM_MODEL_BATCH_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/data/windows.h"
@@ -72,5 +71,3 @@ calm_status calm_batch_cut(calm_ctx *ctx, const calm_batch *from, const calm_win
 
 /* Copy the hidden rows of the first to->n windows of `from` to `to`. */
 calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_batch *to);
-
-#endif

@@ -1,6 +1,5 @@
 /* Code that the families around BERT share. */
-#ifndef CALM_MODEL_BERT_H
-#define CALM_MODEL_BERT_H
+#pragma once
 
 #include "ptq/model/arch.h"
 
@@ -58,5 +57,3 @@ void calm_bert_biases(calm_config *config);
 
 /* A switch of code that came with checkpoints: CALM_EUNSUPPORTED unless it is `only`, or absent. */
 calm_status calm_bert_switch(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool only);
-
-#endif

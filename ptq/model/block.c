@@ -65,13 +65,11 @@ typedef struct combine_task {
     const float *b;
 } combine_task;
 
-static calm_status combine_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void combine_rows(size_t first, size_t n, void *user)
 {
     const combine_task *task = user;
     const size_t at = first * task->inner;
-    (void)ctx;
     calm_mlp_combine(task->config, n * task->inner, task->a + at, task->b ? task->b + at : NULL);
-    return CALM_OK;
 }
 
 calm_status calm_mlp_transform(calm_ctx *ctx, const calm_config *config, size_t n, size_t inner, float *g)
@@ -120,9 +118,9 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE_UP_IN, h, n, width));
     CALM_TRY(calm_mlp_project(ctx, config, weight, h, n, calm_weight_apply, &a, &b));
     if (config->gate_sparsity > 0)
-        CALM_TRY(calm_gaussian_top_k(ctx, config->gate_sparsity, n, inner, a));
+        calm_gaussian_top_k(ctx, config->gate_sparsity, n, inner, a);
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE, a, n, inner));
-    CALM_TRY(calm_parallel_rows(ctx, n, combine_rows, &(combine_task){config, inner, a, b}));
+    calm_parallel_each_rows(ctx, n, combine_rows, &(combine_task){config, inner, a, b});
     CALM_TRY(calm_mlp_transform(ctx, config, n, inner, a));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
     return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out);
@@ -149,8 +147,9 @@ calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const ca
     } else {
         CALM_TRY(sublayer_function(ctx, block, sublayer, rope, input, span, out, NULL));
     }
-    CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], out, span->n_tokens, out));
-    return calm_block_scale(ctx, block->config, span->n_tokens, out);
+    calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], out, span->n_tokens, out);
+    calm_block_scale(ctx, block->config, span->n_tokens, out);
+    return CALM_OK;
 }
 
 /* A residual. */
@@ -160,33 +159,29 @@ typedef struct add_task {
     float *y;
 } add_task;
 
-static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void add_rows(size_t first, size_t n, void *user)
 {
     const add_task *task = user;
     const size_t at = first * task->width;
-    (void)ctx;
     calm_vec_add(n * task->width, task->x + at, task->y + at);
-    return CALM_OK;
 }
 
-static calm_status scale_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void scale_rows(size_t first, size_t n, void *user)
 {
     const combine_task *task = user;
-    (void)ctx;
     calm_vec_scale(n * task->inner, task->config->residual_scale, task->a + first * task->inner);
-    return CALM_OK;
 }
 
-calm_status calm_block_scale(calm_ctx *ctx, const calm_config *config, size_t n, float *y)
+void calm_block_scale(calm_ctx *ctx, const calm_config *config, size_t n, float *y)
 {
     if (config->residual_scale == 0)
-        return CALM_OK;
-    return calm_parallel_rows(ctx, n, scale_rows, &(combine_task){.config = config, .inner = config->hidden, .a = y});
+        return;
+    calm_parallel_each_rows(ctx, n, scale_rows, &(combine_task){.config = config, .inner = config->hidden, .a = y});
 }
 
-calm_status calm_block_rows_add(calm_ctx *ctx, size_t n, size_t width, const float *x, float *y)
+void calm_block_rows_add(calm_ctx *ctx, size_t n, size_t width, const float *x, float *y)
 {
-    return calm_parallel_rows(ctx, n, add_rows, &(add_task){width, x, y});
+    calm_parallel_each_rows(ctx, n, add_rows, &(add_task){width, x, y});
 }
 
 calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *y, float *x,
@@ -195,17 +190,17 @@ calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer
     const size_t width = block->config->hidden;
     const calm_observation seen = {.expert = CALM_NO_EXPERT, .window = span->window};
     const calm_hook hook = calm_sublayer_output(sublayer);
-    CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], y, span->n_tokens, y));
-    CALM_TRY(calm_block_scale(ctx, block->config, span->n_tokens, y));
+    calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_OUT], y, span->n_tokens, y);
+    calm_block_scale(ctx, block->config, span->n_tokens, y);
     CALM_TRY(observe_as(observer, ctx, &seen, hook, y, span->n_tokens, width));
-    CALM_TRY(calm_block_rows_add(ctx, span->n_tokens, width, y, x));
-    CALM_TRY(calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_RESIDUAL], x, span->n_tokens, x));
+    calm_block_rows_add(ctx, span->n_tokens, width, y, x);
+    calm_norm_all(ctx, &block->norm[sublayer][CALM_NORM_RESIDUAL], x, span->n_tokens, x);
     CALM_TRY(calm_streams_after(ctx, block, sublayer, x, span, observer));
     if (sublayer != calm_block_last_slot(block->config))
         return CALM_OK;
     /* Of streams the tail is part of what follows. */
     if (!block->config->streams.n)
-        CALM_TRY(calm_tail_run(ctx, block, x, span, observer));
+        CALM_TRY(calm_tail_run(ctx, block, x, span, observer, NULL));
     return observe_as(observer, ctx, &seen, CALM_HOOK_BLOCK_OUT, x, span->n_tokens, width);
 }
 
@@ -228,7 +223,7 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     if (in->w && !parallel)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n));
     if (in->w)
-        CALM_TRY(calm_norm_all(ctx, in, x, span->n_tokens, h));
+        calm_norm_all(ctx, in, x, span->n_tokens, h);
     CALM_TRY(sublayer_function(ctx, block, sublayer, rope, h, span, out, observer));
     /* Next to attention, of the same normalised rows. */
     CALM_TRY(calm_streams_branch(ctx, block, sublayer, h, x, span));

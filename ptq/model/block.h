@@ -5,8 +5,7 @@
  * A block is two sublayers, attention and MLP, each
  *   x' = RESIDUAL(x + OUT(f(IN(x))))
  * with the norms its family has (roles.h).  The MLP may be a mixture of experts (moe.h). */
-#ifndef CALM_MODEL_BLOCK_H
-#define CALM_MODEL_BLOCK_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/safetensors.h"
@@ -133,5 +132,3 @@ calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer
 /* Both sublayers of a dense block in place: x [T, D]. */
 calm_status calm_block_run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, float *x,
                            const calm_span *span, const calm_observer *observer);
-
-#endif

@@ -6,14 +6,12 @@
 
 #include "ptq/base/message.h"
 #include "ptq/base/scope.h"
-#include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/block_impl.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/norm_back.h"
 #include "ptq/model/tail_back.h"
 #include "ptq/tensor/dtype.h"
-#include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
 /* x' = RESIDUAL(x + OUT(f(IN(x)))): what its norms and f read. */
@@ -37,8 +35,7 @@ static calm_status function(calm_ctx *ctx, const calm_block *block, calm_sublaye
                             calm_block_tape *tape, float *y)
 {
     const sublayer_tape *s = &tape->sublayer[sublayer];
-    const calm_span *span = &tape->span;
-    return s->kind->back->forward(ctx, block, rope, s->x, s->h, span, y, s->function);
+    return s->kind->back->forward(ctx, &(calm_kind_pass){block, rope, s->x, s->h, &tape->span}, y, s->function);
 }
 
 /* The kind of a block's sublayer, which has a way back; *out NULL: there is no such sublayer. */
@@ -84,7 +81,7 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     if (norms[CALM_NORM_IN].w) {
         float *h;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, count));
-        CALM_TRY(calm_norm_all(ctx, &norms[CALM_NORM_IN], x, n, h));
+        calm_norm_all(ctx, &norms[CALM_NORM_IN], x, n, h);
         s->h = h;
     }
     /* A norm's input is kept; without one the next step's result takes its place. */
@@ -98,10 +95,11 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     }
     CALM_TRY(function(ctx, block, sublayer, rope, tape, y));
     /* The order of calm_block_add: what f gives is normalised, added to x, and the sum normalised. */
-    CALM_TRY(calm_norm_all(ctx, &norms[CALM_NORM_OUT], y, n, sum));
-    CALM_TRY(calm_block_scale(ctx, block->config, n, sum));
-    CALM_TRY(calm_block_rows_add(ctx, n, block->config->hidden, x, sum));
-    return calm_norm_all(ctx, &norms[CALM_NORM_RESIDUAL], sum, n, out);
+    calm_norm_all(ctx, &norms[CALM_NORM_OUT], y, n, sum);
+    calm_block_scale(ctx, block->config, n, sum);
+    calm_block_rows_add(ctx, n, block->config->hidden, x, sum);
+    calm_norm_all(ctx, &norms[CALM_NORM_RESIDUAL], sum, n, out);
+    return CALM_OK;
 }
 
 /* The first value of x [n, width] that is not finite ends the pass. */
@@ -155,7 +153,8 @@ static calm_status function_back(calm_ctx *ctx, const calm_block *block, calm_su
 {
     const sublayer_tape *s = &tape->sublayer[sublayer];
     write_lengths(block, sublayer, dy, tape->span.n_tokens, grads);
-    return s->kind->back->back(ctx, block, rope, s->x, s->h, &tape->span, s->function, dy, grads, dh, dx);
+    return s->kind->back->back(ctx, &(calm_kind_pass){block, rope, s->x, s->h, &tape->span}, s->function, dy, grads, dh,
+                               dx);
 }
 
 /* dy [T, D] of what f gives, from d of the sum: d itself, or in ctx->scratch. */
@@ -169,7 +168,7 @@ static calm_status output_back(calm_ctx *ctx, const calm_block *block, calm_subl
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *dy, n * width));
     memcpy(*dy, d, n * width * sizeof *d);
-    CALM_TRY(calm_block_scale(ctx, block->config, n, *dy));
+    calm_block_scale(ctx, block->config, n, *dy);
     return calm_norm_back(ctx, norm, (calm_norm_rows_of){n, 1, width}, tape->sublayer[sublayer].y, *dy,
                           grads->norm[sublayer][CALM_NORM_OUT], grads->norm_bias[sublayer][CALM_NORM_OUT], *dy);
 }
@@ -202,10 +201,11 @@ static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_su
     if (!needed)
         return CALM_OK;
     if (shared)
-        CALM_TRY(calm_block_rows_add(ctx, n, width, shared, dh));
+        calm_block_rows_add(ctx, n, width, shared, dh);
     /* x goes into the sum twice: as it is, which d has already, and through f. */
     CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_IN], rows, s->x, dh, dnorm[CALM_NORM_IN], dbias[CALM_NORM_IN], dh));
-    return calm_block_rows_add(ctx, n, width, dh, d);
+    calm_block_rows_add(ctx, n, width, dh, d);
+    return CALM_OK;
 }
 
 /* A vector of gradients that is not finite, by its parameter's name. */

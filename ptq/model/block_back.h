@@ -9,8 +9,7 @@
  *
  * Recomputed instead of kept: the attention's probabilities where they take more than 32 MiB or scores are capped, the
  * prepared inputs of linears, and of a mixture the probabilities of its routing and what its experts compute. */
-#ifndef CALM_MODEL_BLOCK_BACK_H
-#define CALM_MODEL_BLOCK_BACK_H
+#pragma once
 
 #include "ptq/model/block.h"
 
@@ -66,5 +65,3 @@ const void *calm_block_tape_of(const calm_block_tape *tape, calm_sublayer sublay
  * linears were scaled or quantized. */
 size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, size_t n_tokens, size_t expert_bytes,
                                      size_t n_threads);
-
-#endif

@@ -1,7 +1,6 @@
 /* Forward and backward pass of one window through a block, to time it: buffers for the results, and the number of
  * operations. */
-#ifndef CALM_MODEL_BLOCK_PASS_H
-#define CALM_MODEL_BLOCK_PASS_H
+#pragma once
 
 #include "ptq/model/block_back.h"
 
@@ -34,5 +33,3 @@ calm_status calm_block_pass_new(calm_ctx *ctx, const calm_block *block, const ca
 /* Run x [n_tokens, D] through it; `back`: and back, what leaves the block standing for its own gradient, any finite one
  * being as good.  All threads work on the window.  CALM_ENUMERIC: a value is not finite. */
 calm_status calm_block_pass_run(calm_ctx *ctx, const calm_block_pass *pass, const float *x, size_t n_tokens, bool back);
-
-#endif

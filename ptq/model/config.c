@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/base/option.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/wrapper.h"
 

@@ -3,8 +3,7 @@
  * Both spellings are read: the classic one (torch_dtype, rope_theta, rope_scaling) and that of transformers 5
  * (dtype, rope_parameters).  Every key is either read, known to change nothing, off (null or false), or an error: a
  * setting that would change the computation is never ignored. */
-#ifndef CALM_MODEL_CONFIG_H
-#define CALM_MODEL_CONFIG_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
@@ -321,5 +320,3 @@ calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *r
 /* CALM_EUNSUPPORTED, naming it, for a key of config.json that nothing reads and that may matter (config_keys.c). */
 calm_status calm_config_check_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch,
                                    const calm_words *accepted);
-
-#endif

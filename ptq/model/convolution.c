@@ -34,12 +34,10 @@ static void convolve_token(const convolve_task *task, size_t t)
         conv->activate(n, out);
 }
 
-static calm_status convolve_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void convolve_rows(size_t first, size_t n, void *user)
 {
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         convolve_token(user, t);
-    return CALM_OK;
 }
 
 /* The inputs of the last tokens, for those that follow. */
@@ -64,7 +62,7 @@ calm_status calm_convolution_run(calm_ctx *ctx, const calm_convolution *conv, co
     for (size_t c = 0; c < conv->n_channels; c++)
         for (size_t j = 0; j < conv->width; j++)
             taps[j * conv->n_channels + c] = conv->w[c * conv->width + j];
-    CALM_TRY(calm_parallel_rows(ctx, n_tokens, convolve_rows, &(convolve_task){conv, taps, x, stride, out}));
+    calm_parallel_each_rows(ctx, n_tokens, convolve_rows, &(convolve_task){conv, taps, x, stride, out});
     keep_tail(conv, x, stride, n_tokens);
     return CALM_OK;
 }

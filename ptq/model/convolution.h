@@ -1,6 +1,5 @@
 /* The short causal convolution of sublayers without attention: each channel by itself, along the tokens. */
-#ifndef CALM_MODEL_CONVOLUTION_H
-#define CALM_MODEL_CONVOLUTION_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -23,5 +22,3 @@ size_t calm_convolution_tail(size_t n_channels, size_t width);
 
 /* What that holds of ctx->scratch. */
 size_t calm_convolution_bytes(size_t n_channels, size_t width);
-
-#endif

@@ -3,8 +3,7 @@
  * Tokens run behind those before them (past.h), so the rows are those of one window over the whole text but for the
  * order of sums.  A window that leaves the original length of longrope, or the trained one of dynamic tables, is run
  * again from its first token: its keys turn otherwise. */
-#ifndef CALM_MODEL_DECODE_H
-#define CALM_MODEL_DECODE_H
+#pragma once
 
 #include "ptq/model/head.h"
 #include "ptq/model/past.h"
@@ -33,5 +32,3 @@ static inline void calm_decoder_release(calm_decoder **decoder)
 {
     calm_decoder_close(*decoder);
 }
-
-#endif

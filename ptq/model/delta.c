@@ -282,10 +282,9 @@ typedef struct rows_task {
 } rows_task;
 
 /* In double: a decay counts to the power of thousands of tokens. */
-static calm_status gate_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void gate_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
-    (void)ctx;
     for (size_t i = first * task->n_heads; i < (first + n) * task->n_heads; i++) {
         const size_t head = i % task->n_heads;
         const double x = (double)task->a[i] + (double)task->bias[head];
@@ -294,33 +293,30 @@ static calm_status gate_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
         task->a[i] = (float)(-exp((double)task->w[head]) * softplus);
         task->b[i] = (float)(1 / (1 + exp(-(double)task->b[i])));
     }
-    return CALM_OK;
 }
 
-calm_status calm_delta_gates(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const float *a_log, const float *dt_bias,
-                             float *decay, float *beta)
+void calm_delta_gates(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const float *a_log, const float *dt_bias,
+                      float *decay, float *beta)
 {
     rows_task task = {.n_heads = n_heads, .w = a_log, .bias = dt_bias, .a = decay, .b = beta};
-    return calm_parallel_rows(ctx, n_tokens, gate_rows, &task);
+    calm_parallel_each_rows(ctx, n_tokens, gate_rows, &task);
 }
 
 /* Each head has the same weights. */
-static calm_status norm_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void norm_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
-    (void)ctx;
     for (size_t i = first * task->n_heads; i < (first + n) * task->n_heads; i++) {
         float *o = task->a + i * task->width;
         calm_vec_rmsnorm(task->width, o, task->w, task->eps, o);
         calm_vec_silu_mul(task->width, task->b + i * task->width, o);
     }
-    return CALM_OK;
 }
 
-calm_status calm_delta_norm(calm_ctx *ctx, const calm_delta_shape *shape, size_t n_tokens, const float *w, float eps,
-                            float *o, float *z)
+void calm_delta_norm(calm_ctx *ctx, const calm_delta_shape *shape, size_t n_tokens, const float *w, float eps,
+                     float *o, float *z)
 {
     rows_task task = {
         .n_heads = shape->n_value_heads, .width = shape->value_dim, .w = w, .eps = eps, .a = o, .b = z};
-    return calm_parallel_rows(ctx, n_tokens, norm_rows, &task);
+    calm_parallel_each_rows(ctx, n_tokens, norm_rows, &task);
 }

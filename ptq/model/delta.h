@@ -4,8 +4,7 @@
  *
  * q and k have length 1: x / sqrt(sum x^2 + 1e-6).  A key head serves n_value_heads / n_key_heads consecutive value
  * heads.  (Yang et al., Gated Delta Networks, arXiv 2412.06464; transformers' modeling_qwen3_next.py.) */
-#ifndef CALM_MODEL_DELTA_H
-#define CALM_MODEL_DELTA_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -27,8 +26,8 @@ typedef struct calm_delta_rows {
 } calm_delta_rows;
 
 /* decay = -exp(a_log) softplus(decay + dt_bias) and beta = sigmoid(beta), in place over [T, n_heads]. */
-calm_status calm_delta_gates(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const float *a_log, const float *dt_bias,
-                             float *decay, float *beta);
+void calm_delta_gates(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const float *a_log, const float *dt_bias,
+                      float *decay, float *beta);
 
 /* out [T, n_value_heads d_v]; norms [T, n_value_heads] the Frobenius norm of each S after each token, or NULL; states
  * [calm_delta_states] each S before each chunk, or NULL; memory [n_value_heads, d_k, d_v] each S before the first
@@ -47,7 +46,5 @@ size_t calm_delta_states(const calm_delta_shape *shape, size_t n_tokens, size_t 
 size_t calm_delta_rule_bytes(const calm_delta_shape *shape, size_t n_tokens, size_t chunk);
 
 /* z = RMSNorm(o) w silu(z) over heads of d_v, in place over [T, n_value_heads d_v]; o is overwritten; w [d_v]. */
-calm_status calm_delta_norm(calm_ctx *ctx, const calm_delta_shape *shape, size_t n_tokens, const float *w, float eps,
-                            float *o, float *z);
-
-#endif
+void calm_delta_norm(calm_ctx *ctx, const calm_delta_shape *shape, size_t n_tokens, const float *w, float eps,
+                     float *o, float *z);

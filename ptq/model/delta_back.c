@@ -272,11 +272,10 @@ typedef struct convolve_task {
 } convolve_task;
 
 /* dx of some tokens: what they gave to themselves and to those behind. */
-static calm_status tokens_back(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void tokens_back(size_t first, size_t n, void *user)
 {
     const convolve_task *task = user;
     const size_t width = task->conv->width, channels = task->conv->n_channels;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         float *dx = task->dx + t * task->stride;
         memset(dx, 0, channels * sizeof *dx);
@@ -284,19 +283,16 @@ static calm_status tokens_back(calm_ctx *ctx, size_t first, size_t n, void *user
             calm_vec_mul_add(channels, task->dy + (t + later) * channels, task->taps + (width - 1 - later) * channels,
                              dx);
     }
-    return CALM_OK;
 }
 
 /* One tap of all channels, over all tokens in order. */
-static calm_status tap_back(calm_ctx *ctx, size_t j, void *user)
+static void tap_back(size_t j, void *user)
 {
     const convolve_task *task = user;
     const size_t channels = task->conv->n_channels, before = task->conv->width - 1 - j;
     float *dtap = task->dtaps + j * channels;
-    (void)ctx;
     for (size_t t = before; t < task->n_tokens; t++)
         calm_vec_mul_add(channels, task->dy + t * channels, task->x + (t - before) * task->stride, dtap);
-    return CALM_OK;
 }
 
 calm_status calm_convolution_back(calm_ctx *ctx, const calm_convolution *conv, const float *x, size_t stride,
@@ -312,9 +308,9 @@ calm_status calm_convolution_back(calm_ctx *ctx, const calm_convolution *conv, c
             taps[j * channels + c] = conv->w[c * width + j];
     convolve_task task = {conv, taps, x, dy, stride, n_tokens, dtaps, dx};
     if (dx)
-        CALM_TRY(calm_parallel_rows(ctx, n_tokens, tokens_back, &task));
+        calm_parallel_each_rows(ctx, n_tokens, tokens_back, &task);
     if (dw)
-        CALM_TRY(calm_parallel_for(ctx, width, tap_back, &task));
+        calm_parallel_each(ctx, width, tap_back, &task);
     for (size_t c = 0; dw && c < channels; c++)
         for (size_t j = 0; j < width; j++)
             dw[c * width + j] += dtaps[j * channels + c];

@@ -1,6 +1,5 @@
 /* Backward pass of the gated delta rule, of its gates and of the short convolution. */
-#ifndef CALM_MODEL_DELTA_BACK_H
-#define CALM_MODEL_DELTA_BACK_H
+#pragma once
 
 #include "ptq/model/convolution.h"
 #include "ptq/model/delta.h"
@@ -26,5 +25,3 @@ void calm_delta_gates_back(size_t n_tokens, size_t n_heads, const float *a_log, 
  * width] and dbias are added to; each of the three may be NULL: not wanted.  x as it read it. */
 calm_status calm_convolution_back(calm_ctx *ctx, const calm_convolution *conv, const float *x, size_t stride,
                                   size_t n_tokens, const float *dy, float *dw, float *dbias, float *dx);
-
-#endif

@@ -1,6 +1,5 @@
 /* The steps of the gated delta rule, for its two directions.  Only delta*.c include it. */
-#ifndef CALM_MODEL_DELTA_IMPL_H
-#define CALM_MODEL_DELTA_IMPL_H
+#pragma once
 
 #include "ptq/model/delta.h"
 
@@ -59,5 +58,3 @@ void calm_delta_solve(const calm_delta_piece *p, float *u);
 
 /* faded. */
 void calm_delta_fade_keys(const calm_delta_piece *p);
-
-#endif

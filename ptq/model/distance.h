@@ -6,8 +6,7 @@
  *
  * Reference: arXiv 2004.09297; transformers' modeling_mpnet.py, which takes 32 buckets whatever
  * "relative_attention_num_buckets" says. */
-#ifndef CALM_MODEL_DISTANCE_H
-#define CALM_MODEL_DISTANCE_H
+#pragma once
 
 #include "ptq/model/model.h"
 
@@ -33,5 +32,3 @@ calm_status calm_distance_load(calm_ctx *ctx, const calm_model *model, const flo
 
 /* What that leaves. */
 size_t calm_distance_bytes(const calm_config *config);
-
-#endif

@@ -96,8 +96,7 @@ calm_status calm_batch_load_block(calm_ctx *ctx, const calm_model *model, const 
                                   calm_override_fn *override, void *user, calm_batch *batch)
 {
     calm_block block;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(calm_model_load_block(ctx, model, index, &block));
     if (override)
         CALM_TRY(override(user, ctx, index, &block));

@@ -2,8 +2,7 @@
  *
  * The caller decides which weights each block has, so the same loop serves calibration, candidates under test and
  * evaluation. */
-#ifndef CALM_MODEL_FORWARD_H
-#define CALM_MODEL_FORWARD_H
+#pragma once
 
 #include "ptq/model/batch.h"
 #include "ptq/model/head.h"
@@ -42,5 +41,3 @@ calm_status calm_batch_finish(calm_ctx *ctx, const calm_model *model, const calm
 calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,
                                const calm_windows *windows, size_t first, size_t n, calm_override_fn *override,
                                void *user, calm_arena *arena, calm_batch *out);
-
-#endif

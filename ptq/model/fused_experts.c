@@ -1,7 +1,6 @@
 /* Experts of one tensor: each is a part, by offset and steps. */
 #include "ptq/model/fused_experts.h"
 
-#include <string.h>
 
 #include "ptq/base/scope.h"
 #include "ptq/model/arch.h"

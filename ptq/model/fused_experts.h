@@ -7,8 +7,7 @@
  *
  * E experts of width I, hidden size D.  Where names->moe.interleaved is set, row 2 r of the first is gate's row r and
  * row 2 r + 1 is up's; so of biases. */
-#ifndef CALM_MODEL_FUSED_EXPERTS_H
-#define CALM_MODEL_FUSED_EXPERTS_H
+#pragma once
 
 #include "ptq/io/safetensors.h"
 #include "ptq/model/config.h"
@@ -18,5 +17,3 @@
  * CALM_ENOTFOUND: one of a block's is missing.  CALM_EFORMAT: rank, dtype, shape, or one of the two transposed and
  * the other not; tensor, found and expected. */
 calm_status calm_experts_unfuse(calm_ctx *ctx, const calm_config *config, const char *prefix, calm_safetensors *set);
-
-#endif

@@ -24,10 +24,9 @@ typedef struct cut_task {
     float *x;
 } cut_task;
 
-static calm_status cut_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void cut_rows(size_t first, size_t n, void *user)
 {
     const cut_task *task = user;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         float *x = task->x + t * task->width;
         double mean = 0, square = 0;
@@ -41,11 +40,10 @@ static calm_status cut_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
         for (size_t i = 0; i < task->width; i++)
             x[i] = x[i] > cut ? x[i] - cut : 0;
     }
-    return CALM_OK;
 }
 
-calm_status calm_gaussian_top_k(calm_ctx *ctx, float share, size_t n_rows, size_t width, float *x)
+void calm_gaussian_top_k(calm_ctx *ctx, float share, size_t n_rows, size_t width, float *x)
 {
-    return calm_parallel_rows(ctx, n_rows, cut_rows,
-                              &(cut_task){quantile((double)share), width, x});
+    calm_parallel_each_rows(ctx, n_rows, cut_rows,
+                            &(cut_task){quantile((double)share), width, x});
 }

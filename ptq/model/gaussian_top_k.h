@@ -3,12 +3,9 @@
  *   y = max(x - mean - z std, 0),  z with Phi(z) = share,  std^2 = mean of (x - mean)^2
  *
  * Reference: transformers' modeling_gemma3n.py, _gaussian_topk. */
-#ifndef CALM_MODEL_GAUSSIAN_TOP_K_H
-#define CALM_MODEL_GAUSSIAN_TOP_K_H
+#pragma once
 
 #include "ptq/base/context.h"
 
 /* x [n_rows, width] in place, 0 < share < 1, on ctx's threads. */
-calm_status calm_gaussian_top_k(calm_ctx *ctx, float share, size_t n_rows, size_t width, float *x);
-
-#endif
+void calm_gaussian_top_k(calm_ctx *ctx, float share, size_t n_rows, size_t width, float *x);

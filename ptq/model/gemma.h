@@ -1,6 +1,5 @@
 /* Code that the Gemma families share. */
-#ifndef CALM_MODEL_GEMMA_H
-#define CALM_MODEL_GEMMA_H
+#pragma once
 
 #include "ptq/model/arch.h"
 
@@ -45,5 +44,3 @@ float calm_gemma_embedding_scale(const calm_config *config);
     .default_tied = true, .default_kv_heads = 4, .default_head_dim = 256, .default_positions = 131072,       \
     .default_rope_theta = 1000000.0, .local_theta_key = "rope_local_base_freq", .default_local_theta = 10000.0
 calm_status calm_gemma3_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
-
-#endif

@@ -15,16 +15,14 @@ typedef struct rows_task {
     float *scales;
 } rows_task;
 
-static calm_status read_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void read_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
     /* Rows are whole blocks, one behind the other. */
     const size_t in = task->tensor->shape[1], at = first * in;
     const size_t bytes = at / task->blocks->elements * calm_ggml_find(task->blocks->type)->bytes;
-    (void)ctx;
     calm_ggml_read_codes(task->blocks, task->tensor->data + bytes, n * in, task->codes + at,
                          task->scales + at / task->blocks->group);
-    return CALM_OK;
 }
 
 /* The table of its blocks; NULL: they are no codes times scales, or not at the tensor's data in its order. */
@@ -59,7 +57,7 @@ calm_status calm_gguf_codes_take(calm_ctx *ctx, const calm_safetensors *set, con
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.codes, out * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.scales, n_scales));
-    CALM_TRY(calm_parallel_rows(ctx, out, read_rows, &task));
+    calm_parallel_each_rows(ctx, out, read_rows, &task);
     /* Of 4 bits the zero is 8 or 4; where it is larger, so are the codes. */
     const calm_int_source source = {.out = out, .in = in, .bits = task.blocks->zero > 8 ? 8 : 4,
                                     .group = task.blocks->group, .codes = task.codes, .scales = task.scales,

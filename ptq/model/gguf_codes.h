@@ -1,6 +1,5 @@
 /* Loads matrices of a GGUF file as codes in memory, for text generation (row_linear.h). */
-#ifndef CALM_MODEL_GGUF_CODES_H
-#define CALM_MODEL_GGUF_CODES_H
+#pragma once
 
 #include "ptq/io/safetensors.h"
 #include "ptq/model/weight.h"
@@ -11,5 +10,3 @@
  * read, as where a scale is not finite.  CALM_ENOMEM. */
 calm_status calm_gguf_codes_take(calm_ctx *ctx, const calm_safetensors *set, const calm_tensor *tensor, float *memory,
                                  calm_weight *weight);
-
-#endif

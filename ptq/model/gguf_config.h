@@ -1,6 +1,5 @@
 /* Makes a config.json from a GGUF file's keys and tensors, for the families that calm knows. */
-#ifndef CALM_MODEL_GGUF_CONFIG_H
-#define CALM_MODEL_GGUF_CONFIG_H
+#pragma once
 
 #include "ptq/io/json.h"
 #include "ptq/model/gguf_names.h"
@@ -13,5 +12,3 @@ typedef void calm_gguf_report_fn(void *user, const char *key, const char *text);
  * rotary embeddings with separate factors (rope_freqs.weight, longrope), which keys do not explain. */
 calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_report_fn *report, void *user,
                              calm_json **out);
-
-#endif

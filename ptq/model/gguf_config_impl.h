@@ -1,6 +1,5 @@
 /* Parts of config.json from a GGUF file, one function a kind of model.  Only files of this folder include it. */
-#ifndef CALM_MODEL_GGUF_CONFIG_IMPL_H
-#define CALM_MODEL_GGUF_CONFIG_IMPL_H
+#pragma once
 
 #include <string.h>
 
@@ -68,5 +67,3 @@ static inline bool calm_gguf_has_tensor(const calm_gguf_config_builder *b, const
 {
     return calm_gguf_find_tensor(b->list->file, name) != NULL;
 }
-
-#endif

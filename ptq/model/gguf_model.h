@@ -1,6 +1,5 @@
 /* A GGUF file as a model: its configuration, and its tensors under the names of a checkpoint. */
-#ifndef CALM_MODEL_GGUF_MODEL_H
-#define CALM_MODEL_GGUF_MODEL_H
+#pragma once
 
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
@@ -25,5 +24,3 @@ calm_status calm_gguf_open_model(calm_ctx *ctx, const char *path, calm_gguf_open
 /* The type that a tensor of such a set is stored in, and whether that is one of blocks. */
 const char *calm_gguf_stored_type(const calm_tensor *tensor);
 bool calm_gguf_is_in_blocks(const calm_tensor *tensor);
-
-#endif

@@ -1,7 +1,6 @@
 /* llama.cpp's names for families and tensors. */
 #include "ptq/model/gguf_names_impl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

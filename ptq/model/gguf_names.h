@@ -5,8 +5,7 @@
  *   lm_head.weight                                 output.weight
  *   model.layers.3.self_attn.q_proj.weight         blk.3.attn_q.weight
  *   model.layers.3.mlp.experts.7.up_proj.weight    blk.3.ffn_up_exps.weight, its slot 7 */
-#ifndef CALM_MODEL_GGUF_NAMES_H
-#define CALM_MODEL_GGUF_NAMES_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/gguf.h"
@@ -122,5 +121,3 @@ size_t calm_gguf_entry_columns(const calm_gguf_entry *entry);
  * was done to values.  Fails as calm_gguf_to_f32; CALM_ENUMERIC: an element of -exp(A_log) that is not below 0. */
 calm_status calm_gguf_entry_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
                                    size_t first, size_t n, float *out);
-
-#endif

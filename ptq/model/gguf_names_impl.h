@@ -1,6 +1,5 @@
 /* The way from a GGUF file's names back to a checkpoint's.  Only files of this folder and their tests include it. */
-#ifndef CALM_MODEL_GGUF_NAMES_IMPL_H
-#define CALM_MODEL_GGUF_NAMES_IMPL_H
+#pragma once
 
 #include "ptq/model/gguf_names.h"
 
@@ -15,5 +14,3 @@ calm_status calm_gguf_name_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
 /* Of a tensor that holds a matrix, or a bias, of each expert, or a matrix of each stream but one: their number; 0: it
  * is no such tensor. */
 size_t calm_gguf_experts_in(const calm_gguf_tensor *tensor);
-
-#endif

@@ -13,8 +13,7 @@
  *
  * Source: llama.cpp's convert_hf_to_gguf.py (LlamaModel.permute, _LinearAttentionVReorderBase, Qwen3NextModel,
  * DeepseekV2Model, GraniteMoeModel, Mamba2Model). */
-#ifndef CALM_MODEL_GGUF_ORDER_H
-#define CALM_MODEL_GGUF_ORDER_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -77,5 +76,3 @@ size_t calm_gguf_order_find(const calm_gguf_order *order, size_t row, bool *othe
 /* The checkpoint's column that stands in the file's column `column`, and the way back. */
 size_t calm_gguf_order_column(const calm_gguf_order *order, size_t column);
 size_t calm_gguf_order_find_column(const calm_gguf_order *order, size_t column);
-
-#endif

@@ -1,8 +1,7 @@
 /* The end of the model: final norm, head, and what encoders have instead.
  *
  * The head's matrix is read tile by tile, so that its float32 form never stands in memory whole. */
-#ifndef CALM_MODEL_HEAD_H
-#define CALM_MODEL_HEAD_H
+#pragma once
 
 #include "ptq/model/model.h"
 
@@ -54,5 +53,3 @@ calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const fl
 
 /* out [D] = tanh(W x + b) of the first token's row x [D] of a window. */
 calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out);
-
-#endif

@@ -181,13 +181,12 @@ static void put(size_t n, const float *from, bool add, float *to)
 }
 
 /* dk and dv of a key head: the sum over the query heads that share it, by rising head; of the shared key over all. */
-static calm_status add_groups(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void add_groups(size_t first, size_t n, void *user)
 {
     const group_task *task = user;
     const scores *back = task->back;
     const calm_heads *to = task->d;
     const size_t heads = to->config->n_heads, group = heads / to->config->n_kv, k = to->k_width, v = to->v_width;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         for (size_t head = 0; head < heads; head++) {
             const size_t from = t * heads + head, at = t * to->kv_stride + head / group * to->kv_step;
@@ -198,7 +197,6 @@ static calm_status add_groups(calm_ctx *ctx, size_t first, size_t n, void *user)
             if (to->shared)
                 put(r, back->dshared + from * r, head, to->shared + t * to->shared_stride);
         }
-    return CALM_OK;
 }
 
 calm_status calm_heads_back(calm_ctx *ctx, const calm_heads *a, const calm_heads_kept *kept, const float *dcontext,
@@ -214,7 +212,8 @@ calm_status calm_heads_back(calm_ctx *ctx, const calm_heads *a, const calm_heads
     if (a->shared)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dshared, n * row_of(a, a->shared_width)));
     CALM_TRY(calm_parallel_for(ctx, a->config->n_heads, back_head, &back));
-    return calm_parallel_rows(ctx, n, add_groups, &(group_task){&back, d});
+    calm_parallel_each_rows(ctx, n, add_groups, &(group_task){&back, d});
+    return CALM_OK;
 }
 
 size_t calm_heads_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)

@@ -103,7 +103,8 @@ typedef struct product_task {
 static calm_status multiply(calm_ctx *ctx, size_t i, void *user)
 {
     const product_task *task = user;
-    return calm_int_product(ctx, task->set, task->weight[i]->ints, task->rows, task->weight[i]->bias, task->y[i]);
+    calm_int_product(ctx, task->set, task->weight[i]->ints, task->rows, task->weight[i]->bias, task->y[i]);
+    return CALM_OK;
 }
 
 calm_status calm_int_linear_apply(calm_ctx *ctx, size_t n, const calm_weight *const *weight, const float *x,

@@ -9,8 +9,7 @@
  * since whole sums are exact, each is rounded once to float32, and at most g + 2 float operations follow; the
  * simulation rounds x and w to float32 (the latter exactly where scales have 16 bits) and adds k products and the bias
  * in any order. */
-#ifndef CALM_MODEL_INT_LINEAR_H
-#define CALM_MODEL_INT_LINEAR_H
+#pragma once
 
 #include "ptq/model/weight.h"
 #include "ptq/tensor/int_product.h"
@@ -26,5 +25,3 @@ void calm_int_linear_take(const calm_ctx *ctx, const calm_int_source *source, fl
  * of floats each where the input is scaled.  Fails as calm_int_choose, and with CALM_ENOMEM. */
 calm_status calm_int_linear_apply(calm_ctx *ctx, size_t n, const calm_weight *const *weight, const float *x,
                                   size_t n_tokens, float *const *y);
-
-#endif

@@ -1,10 +1,8 @@
 /* The registry of kinds, from kinds.def, and what is asked of its tables. */
 #include "ptq/model/kind.h"
 
-#include <string.h>
 
 #include "ptq/base/text.h"
-#include "ptq/model/arch.h"
 
 #define CALM_KIND(name) extern const calm_kind calm_kind_##name;
 #include "ptq/model/kinds.def"

@@ -6,8 +6,7 @@
  *
  * `config` is always that of the block in question (calm_config_at): blocks of a model may differ in kinds and
  * widths. */
-#ifndef CALM_MODEL_KIND_H
-#define CALM_MODEL_KIND_H
+#pragma once
 
 #include "ptq/model/arch.h"
 #include "ptq/model/block_back.h"
@@ -80,20 +79,25 @@ typedef struct calm_feed {
     bool groups;             /* transforms are told which channels share one, were it each its own   */
 } calm_feed;
 
+/* A sublayer in a window, as learning sees it. */
+typedef struct calm_kind_pass {
+    const calm_block *block;
+    const calm_rope *rope;
+    const float *x, *h;      /* [T, D] what the block's residual has, and what f reads */
+    const calm_span *span;
+} calm_kind_pass;
+
 /* Both directions of learning (block_back.h); sizes are of ctx->scratch for T tokens. */
 typedef struct calm_kind_back {
     size_t tape_bytes;       /* of the struct that `forward` fills in */
 
-    /* y [T, D] = f(h), as `run` gives it; x [T, D] is what the block's residual has, h [T, D] what f reads.  What the
-     * tape points to is left in ctx->scratch. */
-    calm_status (*forward)(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                           const float *h, const calm_span *span, float *y, void *tape);
+    /* y [T, D] = f(h), as `run` gives it.  What the tape points to is left in ctx->scratch. */
+    calm_status (*forward)(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape);
 
     /* From dy [T, D]: gradients that are wanted are added to, lengths written, dh [T, D] written (NULL: not wanted);
      * what goes to x otherwise than by h is added to dx [T, D], which may be dy. */
-    calm_status (*back)(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x, const float *h,
-                        const calm_span *span, const void *tape, const float *dy, const calm_block_grads *grads,
-                        float *dh, float *dx);
+    calm_status (*back)(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
+                        const calm_block_grads *grads, float *dh, float *dx);
 
     /* What `forward` leaves behind; the most that it holds besides, and that `back` does, workers included. */
     size_t (*kept_bytes)(const calm_config *config, size_t n_tokens);
@@ -156,6 +160,9 @@ struct calm_kind {
 
     const calm_kind_back *back;       /* NULL: learning and gradient weights are refused by the kind's name */
 };
+
+/* The initialiser of one of its lists by the array of the same name, and of its length. */
+#define CALM_KIND_LIST(list) .list = list, .n_##list = sizeof list / sizeof *list
 
 /* Those that families name (calm_block_shape). */
 extern const calm_kind calm_kind_mla;
@@ -243,5 +250,3 @@ bool calm_plain_shape(const calm_config *config, const calm_kind *kind, calm_pla
 /* Has a block that shares the keys and values of another block a module of this name, which published files keep and
  * nothing reads? */
 bool calm_kv_is_left_over(const calm_config *config, const char *module);
-
-#endif

@@ -109,22 +109,17 @@ static bool feed(const calm_config *config, calm_job_kind job, long expert, calm
 /* ---- learning ---- */
 
 /* What f keeps does not depend on the residual. */
-static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                           const float *h, const calm_span *span, float *y, void *tape)
+static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape)
 {
-    (void)x;
-    return calm_attention_forward_tape(ctx, block, rope, h, span, y, tape);
+    return calm_attention_forward_tape(ctx, pass->block, pass->rope, pass->h, pass->span, y, tape);
 }
 
 /* The tape has the span. */
-static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                            const float *h, const calm_span *span, const void *tape, const float *dy,
+static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
     (void)dx;
-    (void)x;
-    (void)span;
-    return calm_attention_back(ctx, block, rope, h, tape, dy, grads, dh);
+    return calm_attention_back(ctx, pass->block, pass->rope, pass->h, tape, dy, grads, dh);
 }
 
 /* Nothing of it depends on experts. */
@@ -168,16 +163,11 @@ bool calm_kv_is_left_over(const calm_config *config, const char *module)
 const calm_kind calm_kind_attention = {
     .name = "attention",
     .slot = CALM_SUBLAYER_ATTENTION,
-    .jobs = jobs,
-    .n_jobs = sizeof jobs / sizeof *jobs,
-    .words = words,
-    .n_words = sizeof words / sizeof *words,
-    .fusions = fusions,
-    .n_fusions = sizeof fusions / sizeof *fusions,
-    .plains = plains,
-    .n_plains = sizeof plains / sizeof *plains,
-    .hooks = hooks,
-    .n_hooks = sizeof hooks / sizeof *hooks,
+    CALM_KIND_LIST(jobs),
+    CALM_KIND_LIST(words),
+    CALM_KIND_LIST(fusions),
+    CALM_KIND_LIST(plains),
+    CALM_KIND_LIST(hooks),
     .has = has,
     .shape = shape,
     .plain_shape = plain_shape,

@@ -21,23 +21,19 @@ typedef struct rows {
 } rows;
 
 /* x of a row times its B, in place: what the convolution reads. */
-static calm_status open_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void open_rows(size_t first, size_t n, void *user)
 {
     const rows *r = user;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         calm_vec_mul(r->width, r->bcx + 3 * t * r->width, r->bcx + (3 * t + 2) * r->width);
-    return CALM_OK;
 }
 
 /* The result times its C, in place: what out reads. */
-static calm_status close_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void close_rows(size_t first, size_t n, void *user)
 {
     const rows *r = user;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         calm_vec_mul(r->width, r->bcx + (3 * t + 1) * r->width, r->y + t * r->width);
-    return CALM_OK;
 }
 
 /* Of a block; some checkpoints have a bias. */
@@ -68,11 +64,11 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.bcx, n * 3 * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.y, n * width));
     CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_CONV_IN], h, n, r.bcx));
-    CALM_TRY(calm_parallel_rows(ctx, n, open_rows, &r));
+    calm_parallel_each_rows(ctx, n, open_rows, &r);
     /* What the convolution reads is x times B, so that is what it keeps. */
     conv.tail = calm_past_state(block, span);
     CALM_TRY(calm_convolution_run(ctx, &conv, r.bcx + 2 * width, 3 * width, n, r.y));
-    CALM_TRY(calm_parallel_rows(ctx, n, close_rows, &r));
+    calm_parallel_each_rows(ctx, n, close_rows, &r);
     seen.hook = CALM_HOOK_CONV_OUT_IN;
     seen.x = r.y;
     CALM_TRY(calm_observe(observer, ctx, &seen));
@@ -103,98 +99,86 @@ typedef struct back_rows_task {
 } back_rows_task;
 
 /* B x apart from its operands, which the way back reads. */
-static calm_status multiply_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void multiply_rows(size_t first, size_t n, void *user)
 {
     const back_rows_task *task = user;
     const size_t width = task->width;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         memcpy(task->tape->bx + t * width, task->tape->bcx + 3 * t * width, width * sizeof *task->tape->bx);
         calm_vec_mul(width, task->tape->bcx + (3 * t + 2) * width, task->tape->bx + t * width);
     }
-    return CALM_OK;
 }
 
 /* As `run`, keeping what the way back reads. */
-static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                           const float *h, const calm_span *span, float *y, void *user)
+static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *user)
 {
-    const size_t n = span->n_tokens, width = block->config->hidden;
-    const calm_convolution conv = convolution(block);
+    const size_t n = pass->span->n_tokens, width = pass->block->config->hidden;
+    const calm_convolution conv = convolution(pass->block);
     conv_tape *t = user;
-    (void)rope;
-    (void)x;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, t->bcx, n * 3 * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, t->bx, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, t->conv, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, t->y, n * width));
-    CALM_TRY(calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_CONV_IN], h, n, t->bcx));
-    CALM_TRY(calm_parallel_rows(ctx, n, multiply_rows, &(back_rows_task){.width = width, .tape = t}));
+    CALM_TRY(calm_weight_apply_tiled(ctx, &pass->block->weight[CALM_ROLE_CONV_IN], pass->h, n, t->bcx));
+    calm_parallel_each_rows(ctx, n, multiply_rows, &(back_rows_task){.width = width, .tape = t});
     CALM_TRY(calm_convolution_run(ctx, &conv, t->bx, width, n, t->conv));
     memcpy(t->y, t->conv, n * width * sizeof *t->y);
-    CALM_TRY(calm_parallel_rows(ctx, n, close_rows, &(rows){width, t->bcx, t->y}));
-    return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_CONV_OUT], t->y, n, y);
+    calm_parallel_each_rows(ctx, n, close_rows, &(rows){width, t->bcx, t->y});
+    return calm_weight_apply_tiled(ctx, &pass->block->weight[CALM_ROLE_CONV_OUT], t->y, n, y);
 }
 
 /* dC, and in place what goes back to the convolution. */
-static calm_status open_back(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void open_back(size_t first, size_t n, void *user)
 {
     const back_rows_task *task = user;
     const size_t width = task->width;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         float *dc = task->dbcx + (3 * t + 1) * width, *dy = task->dy + t * width;
         memcpy(dc, dy, width * sizeof *dc);
         calm_vec_mul(width, task->tape->conv + t * width, dc);
         calm_vec_mul(width, task->tape->bcx + (3 * t + 1) * width, dy);
     }
-    return CALM_OK;
 }
 
 /* dB and dx from the gradient of B x, which stands where dx will. */
-static calm_status close_back(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void close_back(size_t first, size_t n, void *user)
 {
     const back_rows_task *task = user;
     const size_t width = task->width;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         float *db = task->dbcx + 3 * t * width, *dx = db + 2 * width;
         memcpy(db, dx, width * sizeof *db);
         calm_vec_mul(width, task->tape->bcx + (3 * t + 2) * width, db);
         calm_vec_mul(width, task->tape->bcx + 3 * t * width, dx);
     }
-    return CALM_OK;
 }
 
 /* The steps of `forward` from the last to the first. */
-static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                            const float *h, const calm_span *span, const void *user, const float *dy,
+static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *user, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
     (void)dx;
-    const size_t n = span->n_tokens, width = block->config->hidden;
-    const calm_convolution conv = convolution(block);
+    const size_t n = pass->span->n_tokens, width = pass->block->config->hidden;
+    const calm_convolution conv = convolution(pass->block);
     const conv_tape *t = user;
     back_rows_task task = {.width = width, .tape = t};
     float *dbx;
-    (void)rope;
-    (void)x;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dbcx, n * 3 * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dy, n * width));
-    CALM_TRY(calm_weight_back(ctx, &block->weight[CALM_ROLE_CONV_OUT], t->y, n, dy, grads->weight[CALM_ROLE_CONV_OUT],
-                              grads->bias[CALM_ROLE_CONV_OUT], false, task.dy));
-    CALM_TRY(calm_parallel_rows(ctx, n, open_back, &task));
+    CALM_TRY(calm_weight_back(ctx, &pass->block->weight[CALM_ROLE_CONV_OUT], t->y, n, dy,
+                              grads->weight[CALM_ROLE_CONV_OUT], grads->bias[CALM_ROLE_CONV_OUT], false, task.dy));
+    calm_parallel_each_rows(ctx, n, open_back, &task);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dbx, n * width));
     CALM_TRY(calm_convolution_back(ctx, &conv, t->bx, width, n, task.dy, grads->plain[CALM_PLAIN_CONV],
                                    grads->plain[CALM_PLAIN_CONV_BIAS], dbx));
     for (size_t i = 0; i < n; i++)
         memcpy(task.dbcx + (3 * i + 2) * width, dbx + i * width, width * sizeof *dbx);
-    CALM_TRY(calm_parallel_rows(ctx, n, close_back, &task));
+    calm_parallel_each_rows(ctx, n, close_back, &task);
     if (grads->lengths[CALM_JOB_CONV_IN])
         calm_vec_lengths(n, 3 * width, 3 * width, task.dbcx, false, grads->lengths[CALM_JOB_CONV_IN]);
-    return calm_weight_back(ctx, &block->weight[CALM_ROLE_CONV_IN], h, n, task.dbcx, grads->weight[CALM_ROLE_CONV_IN],
-                            grads->bias[CALM_ROLE_CONV_IN], false, dh);
+    return calm_weight_back(ctx, &pass->block->weight[CALM_ROLE_CONV_IN], pass->h, n, task.dbcx,
+                            grads->weight[CALM_ROLE_CONV_IN], grads->bias[CALM_ROLE_CONV_IN], false, dh);
 }
 
 static size_t kept_bytes(const calm_config *config, size_t n_tokens)
@@ -272,12 +256,9 @@ static const calm_kind_plain plains[] = {
 const calm_kind calm_kind_conv = {
     .name = "conv",
     .slot = CALM_SUBLAYER_ATTENTION,
-    .jobs = jobs,
-    .n_jobs = sizeof jobs / sizeof *jobs,
-    .words = words,
-    .n_words = sizeof words / sizeof *words,
-    .plains = plains,
-    .n_plains = sizeof plains / sizeof *plains,
+    CALM_KIND_LIST(jobs),
+    CALM_KIND_LIST(words),
+    CALM_KIND_LIST(plains),
     .shape = shape,
     .plain_shape = plain_shape,
     .feed = feed,

@@ -59,14 +59,13 @@ static float *gather(float *fused, size_t stride, size_t parts, size_t width, bo
 }
 
 /* Between a fused row and its six parts, in either direction; tokens are independent. */
-static calm_status part_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void part_rows(size_t first, size_t n, void *user)
 {
     const rows *r = user;
     const calm_delta_shape *shape = &r->config->delta;
     const widths w = widths_of(r->config);
     const size_t heads = shape->n_key_heads, d_k = shape->key_dim, group = shape->n_value_heads / heads;
     const size_t d_v = group * shape->value_dim, head = 2 * d_k + 2 * d_v;    /* of a key head: [q | k | v.. | z..] */
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         float *fused = r->qkvz + t * heads * head, *gates = r->ba + t * heads * 2 * group;
         float *apart = r->mixed + t * w.conv;
@@ -77,7 +76,6 @@ static calm_status part_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
         gather(gates, 2 * group, heads, group, r->back, r->beta + t * heads * group);
         gather(gates + group, 2 * group, heads, group, r->back, r->decay + t * heads * group);
     }
-    return CALM_OK;
 }
 
 /* Room for rows as fused matrices have them. */
@@ -94,7 +92,8 @@ static calm_status project_fused(calm_ctx *ctx, const calm_block *block, const f
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(new_fused(ctx, block, r));
     CALM_TRY(calm_weight_apply_each(ctx, apply, 2, weights, h, r->n, (float *[]){r->qkvz, r->ba}));
-    return calm_parallel_rows(ctx, r->n, part_rows, r);
+    calm_parallel_each_rows(ctx, r->n, part_rows, r);
+    return CALM_OK;
 }
 
 /* Whether q, k, v and z are one matrix, and then b and a are one, too. */
@@ -151,8 +150,8 @@ static calm_status prepare(calm_ctx *ctx, const calm_block *block, const float *
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->mixed, r->n * w.conv));
     CALM_TRY(project(ctx, block, h, calm_weight_apply, r));
     CALM_TRY(calm_convolution_run(ctx, &conv, r->mixed, w.conv, r->n, convolved));
-    CALM_TRY(calm_delta_gates(ctx, r->n, heads, block->plain[CALM_PLAIN_DELTA_A_LOG].w,
-                              block->plain[CALM_PLAIN_DELTA_DT].w, r->decay, r->beta));
+    calm_delta_gates(ctx, r->n, heads, block->plain[CALM_PLAIN_DELTA_A_LOG].w,
+                     block->plain[CALM_PLAIN_DELTA_DT].w, r->decay, r->beta);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_GATE, r->z, w.value));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_DECAY, r->decay, heads));
     return observe(ctx, observer, span, CALM_HOOK_DELTA_BETA, r->beta, heads);
@@ -183,7 +182,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(calm_delta_rule(ctx, shape, &in, CALM_DELTA_CHUNK, o, observer && observer->fn ? norms : NULL, NULL,
                              memory));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_STATE, norms, heads));
-    CALM_TRY(calm_delta_norm(ctx, shape, n, block->plain[CALM_PLAIN_DELTA_NORM].w, config->norm_eps, o, r.z));
+    calm_delta_norm(ctx, shape, n, block->plain[CALM_PLAIN_DELTA_NORM].w, config->norm_eps, o, r.z);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_OUT_IN, r.z, w.value));
     return calm_weight_apply(ctx, &block->weight[CALM_ROLE_DELTA_OUT], r.z, n, out);
 }
@@ -262,31 +261,28 @@ static calm_status new_tape(calm_ctx *ctx, const calm_config *config, size_t n, 
 }
 
 /* As `run`, keeping what the way back reads. */
-static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                           const float *h, const calm_span *span, float *y, void *user)
+static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *user)
 {
-    const calm_config *config = block->config;
-    const size_t n = span->n_tokens, n_value = n * widths_of(config).value;
+    const calm_config *config = pass->block->config;
+    const size_t n = pass->span->n_tokens, n_value = n * widths_of(config).value;
     delta_tape *t = user;
     float *normed;
-    (void)rope;
-    (void)x;
     CALM_TRY(new_tape(ctx, config, n, t));
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(project(ctx, block, h, calm_weight_apply_tiled, &t->rows));
-    const calm_convolution conv = convolution(block, true);
+    CALM_TRY(project(ctx, pass->block, pass->h, calm_weight_apply_tiled, &t->rows));
+    const calm_convolution conv = convolution(pass->block, true);
     CALM_TRY(calm_convolution_run(ctx, &conv, t->rows.mixed, conv.n_channels, n, t->convolved));
-    CALM_TRY(calm_delta_gates(ctx, n, config->delta.n_value_heads, block->plain[CALM_PLAIN_DELTA_A_LOG].w,
-                              block->plain[CALM_PLAIN_DELTA_DT].w, t->rows.decay, t->rows.beta));
+    calm_delta_gates(ctx, n, config->delta.n_value_heads, pass->block->plain[CALM_PLAIN_DELTA_A_LOG].w,
+                     pass->block->plain[CALM_PLAIN_DELTA_DT].w, t->rows.decay, t->rows.beta);
     const calm_delta_rows in = rule_rows(t);
     CALM_TRY(calm_delta_rule(ctx, &config->delta, &in, CALM_DELTA_CHUNK, t->o, NULL, t->states, NULL));
     /* The norm works in place, and both of its operands are read again. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, normed, n_value));
     memcpy(normed, t->o, n_value * sizeof *normed);
     memcpy(t->y, t->rows.z, n_value * sizeof *t->y);
-    CALM_TRY(calm_delta_norm(ctx, &config->delta, n, block->plain[CALM_PLAIN_DELTA_NORM].w, config->norm_eps, normed,
-                             t->y));
-    return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_DELTA_OUT], t->y, n, y);
+    calm_delta_norm(ctx, &config->delta, n, pass->block->plain[CALM_PLAIN_DELTA_NORM].w, config->norm_eps, normed,
+                    t->y);
+    return calm_weight_apply_tiled(ctx, &pass->block->weight[CALM_ROLE_DELTA_OUT], t->y, n, y);
 }
 
 typedef struct norm_task {
@@ -342,7 +338,7 @@ static calm_status projections_back(calm_ctx *ctx, const calm_block *block, cons
         return linear_back(ctx, block, CALM_ROLE_DELTA_A, h, r->n, r->decay, grads, true, dh);
     }
     CALM_TRY(new_fused(ctx, block, r));
-    CALM_TRY(calm_parallel_rows(ctx, r->n, part_rows, r));
+    calm_parallel_each_rows(ctx, r->n, part_rows, r);
     CALM_TRY(linear_back(ctx, block, CALM_ROLE_DELTA_QKVZ, h, r->n, r->qkvz, grads, false, dh));
     return linear_back(ctx, block, CALM_ROLE_DELTA_BA, h, r->n, r->ba, grads, true, dh);
 }
@@ -364,20 +360,17 @@ static void write_lengths(const rows *r, const calm_block_grads *grads)
 }
 
 /* The steps of `forward` from the last to the first. */
-static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                            const float *h, const calm_span *span, const void *user, const float *dy,
+static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *user, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
     (void)dx;
-    const calm_config *config = block->config;
+    const calm_config *config = pass->block->config;
     const widths w = widths_of(config);
     const delta_tape *t = user;
-    const size_t n = span->n_tokens, heads = config->delta.n_value_heads;
-    const calm_norm *norm = &block->plain[CALM_PLAIN_DELTA_NORM];
+    const size_t n = pass->span->n_tokens, heads = config->delta.n_value_heads;
+    const calm_norm *norm = &pass->block->plain[CALM_PLAIN_DELTA_NORM];
     rows r = {.config = config, .n = n, .back = true};
     float *dout, *dconvolved;
-    (void)rope;
-    (void)x;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.z, n * w.value));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.beta, n * heads));
@@ -385,18 +378,18 @@ static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_r
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.mixed, n * w.conv));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dout, n * w.value));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dconvolved, n * w.conv));
-    CALM_TRY(linear_back(ctx, block, CALM_ROLE_DELTA_OUT, t->y, n, dy, grads, false, dout));
+    CALM_TRY(linear_back(ctx, pass->block, CALM_ROLE_DELTA_OUT, t->y, n, dy, grads, false, dout));
     CALM_TRY(calm_parallel_rows(ctx, n, gate_rows, &(norm_task){t, norm, dout, r.z}));
     CALM_TRY(calm_norm_back(ctx, norm, (calm_norm_rows_of){n, heads, w.value}, t->o, dout,
                             grads->plain[CALM_PLAIN_DELTA_NORM], NULL, dout));
     const calm_delta_rows in = rule_rows(t);
     const calm_delta_grads to = {dconvolved, dconvolved + w.key, dconvolved + 2 * w.key, r.decay, r.beta};
     CALM_TRY(calm_delta_rule_back(ctx, &config->delta, &in, CALM_DELTA_CHUNK, t->states, dout, &to));
-    calm_delta_gates_back(n, heads, block->plain[CALM_PLAIN_DELTA_A_LOG].w, t->rows.decay, t->rows.beta, r.decay,
+    calm_delta_gates_back(n, heads, pass->block->plain[CALM_PLAIN_DELTA_A_LOG].w, t->rows.decay, t->rows.beta, r.decay,
                           r.beta, grads->plain[CALM_PLAIN_DELTA_A_LOG], grads->plain[CALM_PLAIN_DELTA_DT]);
-    CALM_TRY(convolution_back(ctx, block, t, dconvolved, grads->plain[CALM_PLAIN_DELTA_CONV], &r));
+    CALM_TRY(convolution_back(ctx, pass->block, t, dconvolved, grads->plain[CALM_PLAIN_DELTA_CONV], &r));
     write_lengths(&r, grads);
-    return projections_back(ctx, block, h, &r, grads, dh);
+    return projections_back(ctx, pass->block, pass->h, &r, grads, dh);
 }
 
 /* new_tape. */
@@ -536,14 +529,10 @@ static const calm_hook hooks[] = {CALM_HOOK_DELTA_GATE, CALM_HOOK_DELTA_DECAY, C
 const calm_kind calm_kind_delta = {
     .name = "delta",
     .slot = CALM_SUBLAYER_ATTENTION,
-    .jobs = jobs,
-    .n_jobs = sizeof jobs / sizeof *jobs,
-    .words = words,
-    .n_words = sizeof words / sizeof *words,
-    .plains = plains,
-    .n_plains = sizeof plains / sizeof *plains,
-    .hooks = hooks,
-    .n_hooks = sizeof hooks / sizeof *hooks,
+    CALM_KIND_LIST(jobs),
+    CALM_KIND_LIST(words),
+    CALM_KIND_LIST(plains),
+    CALM_KIND_LIST(hooks),
     .shape = shape,
     .plain_shape = plain_shape,
     .hook_width = hook_width,
@@ -553,6 +542,5 @@ const calm_kind calm_kind_delta = {
     .operations = operations,
     .helper_bytes = helper_bytes,
     .back = &back,
-    .fusions = fusions,
-    .n_fusions = sizeof fusions / sizeof *fusions,
+    CALM_KIND_LIST(fusions),
 };

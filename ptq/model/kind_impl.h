@@ -1,6 +1,5 @@
 /* Descriptors that files of kinds share.  Only kind*.c include it. */
-#ifndef CALM_MODEL_KIND_IMPL_H
-#define CALM_MODEL_KIND_IMPL_H
+#pragma once
 
 #include "ptq/model/kind.h"
 
@@ -13,5 +12,3 @@ extern const calm_kind_job calm_mlp_jobs[CALM_MLP_JOBS];
 void calm_mlp_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in);
 size_t calm_mlp_hook_width(const calm_config *config, calm_hook hook, long expert);
 bool calm_mlp_feed(const calm_config *config, calm_job_kind job, long expert, calm_feed *out);
-
-#endif

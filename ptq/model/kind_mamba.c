@@ -101,8 +101,8 @@ static calm_status prepare(calm_ctx *ctx, const calm_block *block, const calm_sp
     conv.tail = memory ? memory + calm_mamba_memory(&mamba->shape) : NULL;
     CALM_TRY(observe_gate(ctx, observer, span, r, &w));
     CALM_TRY(calm_convolution_run(ctx, &conv, r->all + w.value, w.all, n, r->convolved));
-    CALM_TRY(calm_mamba_steps(ctx, n, heads, r->all + w.value + w.conv, w.all, block->plain[CALM_PLAIN_MAMBA_A_LOG].w,
-                              block->plain[CALM_PLAIN_MAMBA_DT].w, mamba->limits, r->step, r->decay));
+    calm_mamba_steps(ctx, n, heads, r->all + w.value + w.conv, w.all, block->plain[CALM_PLAIN_MAMBA_A_LOG].w,
+                     block->plain[CALM_PLAIN_MAMBA_DT].w, mamba->limits, r->step, r->decay);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_STEP, r->step, heads));
     return observe(ctx, observer, span, CALM_HOOK_MAMBA_DECAY, r->decay, heads);
 }
@@ -136,8 +136,8 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, r.y, observer && observer->fn ? r.norms : NULL, NULL,
                              memory));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_STATE, r.norms, shape->n_heads));
-    CALM_TRY(calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, r.all, w.all,
-                             r.y));
+    calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, r.all, w.all,
+                    r.y);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_OUT_IN, r.y, w.value));
     return calm_weight_apply(ctx, &block->weight[CALM_ROLE_MAMBA_OUT], r.y, n, out);
 }
@@ -198,31 +198,28 @@ static calm_status new_tape(calm_ctx *ctx, const calm_config *config, size_t n, 
 }
 
 /* As `run`, keeping what the way back reads. */
-static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                           const float *h, const calm_span *span, float *y, void *user)
+static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *user)
 {
-    const calm_config *config = block->config;
+    const calm_config *config = pass->block->config;
     const calm_mamba_shape *shape = &config->mamba.shape;
     const widths w = widths_of(config);
-    const size_t n = span->n_tokens;
+    const size_t n = pass->span->n_tokens;
     mamba_tape *t = user;
     float *z;
-    (void)rope;
-    (void)x;
     CALM_TRY(new_tape(ctx, config, n, t));
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_MAMBA_IN], h, n, t->rows.all));
-    CALM_TRY(prepare(ctx, block, span, NULL, NULL, &t->rows));
-    const calm_mamba_rows in = scan_rows(block, &t->rows, n);
+    CALM_TRY(calm_weight_apply_tiled(ctx, &pass->block->weight[CALM_ROLE_MAMBA_IN], pass->h, n, t->rows.all));
+    CALM_TRY(prepare(ctx, pass->block, pass->span, NULL, NULL, &t->rows));
+    const calm_mamba_rows in = scan_rows(pass->block, &t->rows, n);
     CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, t->o, NULL, t->states, NULL));
     /* The norm overwrites both of its operands, which are read again. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, n * w.value));
     for (size_t i = 0; i < n; i++)
         memcpy(z + i * w.value, t->rows.all + i * w.all, w.value * sizeof *z);
     memcpy(t->rows.y, t->o, n * w.value * sizeof *t->o);
-    CALM_TRY(calm_mamba_norm(ctx, shape, n, block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, z, w.value,
-                             t->rows.y));
-    return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_MAMBA_OUT], t->rows.y, n, y);
+    calm_mamba_norm(ctx, shape, n, pass->block->plain[CALM_PLAIN_MAMBA_NORM].w, config->norm_eps, z, w.value,
+                    t->rows.y);
+    return calm_weight_apply_tiled(ctx, &pass->block->weight[CALM_ROLE_MAMBA_OUT], t->rows.y, n, y);
 }
 
 /* Through the convolution and its function: dconvolved is changed, columns of dall written. */
@@ -269,27 +266,24 @@ static calm_status inner_back(calm_ctx *ctx, const calm_block *block, const mamb
 }
 
 /* The steps of `forward` from the last to the first. */
-static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                            const float *h, const calm_span *span, const void *user, const float *dy,
+static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *user, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
     (void)dx;
-    const widths w = widths_of(block->config);
+    const widths w = widths_of(pass->block->config);
     const mamba_tape *t = user;
-    const size_t n = span->n_tokens;
+    const size_t n = pass->span->n_tokens;
     float *dout, *dall, *lengths = grads->lengths[CALM_JOB_MAMBA_IN];
-    (void)rope;
-    (void)x;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dout, n * w.value));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dall, n * w.all));
-    CALM_TRY(calm_weight_back(ctx, &block->weight[CALM_ROLE_MAMBA_OUT], t->rows.y, n, dy,
+    CALM_TRY(calm_weight_back(ctx, &pass->block->weight[CALM_ROLE_MAMBA_OUT], t->rows.y, n, dy,
                               grads->weight[CALM_ROLE_MAMBA_OUT], grads->bias[CALM_ROLE_MAMBA_OUT], false, dout));
-    CALM_TRY(inner_back(ctx, block, t, n, grads, dout, dall));
+    CALM_TRY(inner_back(ctx, pass->block, t, n, grads, dout, dall));
     if (lengths)
         calm_vec_lengths(n, w.all, w.all, dall, false, lengths);
-    return calm_weight_back(ctx, &block->weight[CALM_ROLE_MAMBA_IN], h, n, dall, grads->weight[CALM_ROLE_MAMBA_IN],
-                            grads->bias[CALM_ROLE_MAMBA_IN], false, dh);
+    return calm_weight_back(ctx, &pass->block->weight[CALM_ROLE_MAMBA_IN], pass->h, n, dall,
+                            grads->weight[CALM_ROLE_MAMBA_IN], grads->bias[CALM_ROLE_MAMBA_IN], false, dh);
 }
 
 /* new_tape. */
@@ -410,14 +404,10 @@ static const calm_hook hooks[] = {CALM_HOOK_MAMBA_GATE, CALM_HOOK_MAMBA_STEP, CA
 const calm_kind calm_kind_mamba = {
     .name = "mamba",
     .slot = CALM_SUBLAYER_ATTENTION,
-    .jobs = jobs,
-    .n_jobs = sizeof jobs / sizeof *jobs,
-    .words = words,
-    .n_words = sizeof words / sizeof *words,
-    .plains = plains,
-    .n_plains = sizeof plains / sizeof *plains,
-    .hooks = hooks,
-    .n_hooks = sizeof hooks / sizeof *hooks,
+    CALM_KIND_LIST(jobs),
+    CALM_KIND_LIST(words),
+    CALM_KIND_LIST(plains),
+    CALM_KIND_LIST(hooks),
     .shape = shape,
     .keys = keys,
     .plain_shape = plain_shape,

@@ -139,22 +139,17 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
 /* ---- learning ---- */
 
 /* What f keeps does not depend on the residual. */
-static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                           const float *h, const calm_span *span, float *y, void *tape)
+static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape)
 {
-    (void)x;
-    return calm_latent_forward_tape(ctx, block, rope, h, span, y, tape);
+    return calm_latent_forward_tape(ctx, pass->block, pass->rope, pass->h, pass->span, y, tape);
 }
 
 /* The tape has the span. */
-static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                            const float *h, const calm_span *span, const void *tape, const float *dy,
+static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
     (void)dx;
-    (void)x;
-    (void)span;
-    return calm_latent_back(ctx, block, rope, h, tape, dy, grads, dh);
+    return calm_latent_back(ctx, pass->block, pass->rope, pass->h, tape, dy, grads, dh);
 }
 
 /* Nothing of it depends on experts. */
@@ -182,16 +177,11 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_latent_tape),
 const calm_kind calm_kind_mla = {
     .name = "mla",
     .slot = CALM_SUBLAYER_ATTENTION,
-    .jobs = jobs,
-    .n_jobs = sizeof jobs / sizeof *jobs,
-    .words = words,
-    .n_words = sizeof words / sizeof *words,
-    .fusions = fusions,
-    .n_fusions = sizeof fusions / sizeof *fusions,
-    .plains = plains,
-    .n_plains = sizeof plains / sizeof *plains,
-    .hooks = hooks,
-    .n_hooks = sizeof hooks / sizeof *hooks,
+    CALM_KIND_LIST(jobs),
+    CALM_KIND_LIST(words),
+    CALM_KIND_LIST(fusions),
+    CALM_KIND_LIST(plains),
+    CALM_KIND_LIST(hooks),
     .has = has,
     .shape = shape,
     .keys = keys,

@@ -82,25 +82,17 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
 /* ---- learning ---- */
 
 /* Rows do not see each other, so that no rotary embedding is needed. */
-static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                           const float *h, const calm_span *span, float *y, void *tape)
+static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape)
 {
-    (void)rope;
-    (void)x;
-    return calm_mlp_forward_tape(ctx, block->config, block->weight, h, span->n_tokens, y, tape);
+    return calm_mlp_forward_tape(ctx, pass->block->config, pass->block->weight, pass->h, pass->span->n_tokens, y, tape);
 }
 
 /* The tape has h and the number of rows. */
-static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                            const float *h, const calm_span *span, const void *tape, const float *dy,
+static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
     (void)dx;
-    (void)rope;
-    (void)x;
-    (void)h;
-    (void)span;
-    return calm_mlp_back(ctx, block->config, block->weight, tape, dy, grads->weight, grads->bias,
+    return calm_mlp_back(ctx, pass->block->config, pass->block->weight, tape, dy, grads->weight, grads->bias,
                          grads->lengths[CALM_JOB_GATE_UP], dh);
 }
 
@@ -143,12 +135,9 @@ const calm_kind calm_kind_mlp = {
     .slot = CALM_SUBLAYER_MLP,
     .jobs = calm_mlp_jobs,
     .n_jobs = CALM_MLP_JOBS,
-    .words = words,
-    .n_words = sizeof words / sizeof *words,
-    .fusions = fusions,
-    .n_fusions = sizeof fusions / sizeof *fusions,
-    .hooks = hooks,
-    .n_hooks = sizeof hooks / sizeof *hooks,
+    CALM_KIND_LIST(words),
+    CALM_KIND_LIST(fusions),
+    CALM_KIND_LIST(hooks),
     .shape = calm_mlp_shape,
     .hook_width = calm_mlp_hook_width,
     .feed = calm_mlp_feed,

@@ -48,20 +48,16 @@ static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
 }
 
 /* The choice of experts reads the residual too. */
-static calm_status forward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                           const float *h, const calm_span *span, float *y, void *tape)
+static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape)
 {
-    (void)rope;
-    return calm_moe_forward_tape(ctx, block, x, h, span, y, tape);
+    return calm_moe_forward_tape(ctx, pass->block, pass->x, pass->h, pass->span, y, tape);
 }
 
 /* The choice is held fixed. */
-static calm_status backward(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *x,
-                            const float *h, const calm_span *span, const void *tape, const float *dy,
+static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
-    (void)rope;
-    return calm_moe_back(ctx, block, tape, x, h, span->n_tokens, dy, grads, dh, dx);
+    return calm_moe_back(ctx, pass->block, tape, pass->x, pass->h, pass->span->n_tokens, dy, grads, dh, dx);
 }
 
 static const calm_kind_back back = {.tape_bytes = sizeof(calm_routing),
@@ -77,10 +73,8 @@ const calm_kind calm_kind_moe = {
     .slot = CALM_SUBLAYER_MLP,
     .jobs = calm_mlp_jobs,
     .n_jobs = CALM_MLP_JOBS,
-    .plains = plains,
-    .n_plains = sizeof plains / sizeof *plains,
-    .hooks = hooks,
-    .n_hooks = sizeof hooks / sizeof *hooks,
+    CALM_KIND_LIST(plains),
+    CALM_KIND_LIST(hooks),
     .routed = true,
     .shape = calm_mlp_shape,
     .plain_shape = plain_shape,

@@ -1,8 +1,7 @@
 /* The 8-bit cache of keys and values, as vLLM and SGLang have it if kv_cache_scheme of compressed-tensors asks for it:
  * each is divided by its block's scale, rounded to E4M3 (beyond the ends to the ends) and multiplied by it again. Keys
  * are what attention multiplies by, behind norms and rotation. */
-#ifndef CALM_MODEL_KV_CACHE_H
-#define CALM_MODEL_KV_CACHE_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -41,5 +40,3 @@ calm_status calm_kv_name(calm_ctx *ctx, const calm_config *config, const char *p
  * CALM_EFORMAT: a scale is not one finite number above 0. */
 calm_status calm_kv_read(calm_ctx *ctx, calm_arena *arena, const calm_json *json, const calm_config *config,
                          const char *prefix, const calm_safetensors *tensors, calm_kv_scales **out);
-
-#endif

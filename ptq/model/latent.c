@@ -82,13 +82,11 @@ typedef struct latent_task {
 } latent_task;
 
 /* Rows from `first` on; what the shared key has behind them is not normalised. */
-static calm_status norm_latent(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void norm_latent(size_t first, size_t n, void *user)
 {
     const latent_task *task = user;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         calm_norm_rows(task->norm, task->from + t * task->stride, 1, task->to + t * task->norm->width);
-    return CALM_OK;
 }
 
 /* ---- the products ---- */
@@ -121,12 +119,12 @@ static calm_status project_up(calm_ctx *ctx, const calm_block *block, const calm
     const size_t n = span->n_tokens, width = kv_a_width(block->config);
     latent_task task = {&block->plain[CALM_PLAIN_KV_A_NORM], width, rows->kv_a, rows->kv_in};
     if (rows->q_a) {
-        CALM_TRY(calm_norm_all(ctx, &block->plain[CALM_PLAIN_Q_A_NORM], rows->q_a, n, rows->q_in));
+        calm_norm_all(ctx, &block->plain[CALM_PLAIN_Q_A_NORM], rows->q_a, n, rows->q_in);
         CALM_TRY(observe(ctx, observer, span, CALM_HOOK_Q_B_IN, rows->q_in, latent->q_rank));
         CALM_TRY(apply(ctx, &block->weight[CALM_ROLE_Q_B], rows->q_in, n, rows->heads.q));
     }
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_LATENT, rows->kv_a, width));
-    CALM_TRY(calm_parallel_rows(ctx, n, norm_latent, &task));
+    calm_parallel_each_rows(ctx, n, norm_latent, &task);
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_KV_B_IN, rows->kv_in, latent->kv_rank));
     return apply(ctx, &block->weight[CALM_ROLE_KV_B], rows->kv_in, n, rows->heads.k);
 }

@@ -6,8 +6,7 @@
  *   scores = scale ([k | s] . q), o of the heads' weighted sums of v
  *
  * Reference: arXiv 2405.04434; transformers' modeling_deepseek_v3.py. */
-#ifndef CALM_MODEL_LATENT_H
-#define CALM_MODEL_LATENT_H
+#pragma once
 
 #include "ptq/model/attention_impl.h"
 
@@ -31,5 +30,3 @@ size_t calm_latent_prepared_bytes(const calm_config *config, size_t n_tokens);
 size_t calm_latent_q_width(const calm_config *config);
 size_t calm_latent_kv_width(const calm_config *config);
 size_t calm_latent_context_width(const calm_config *config);
-
-#endif

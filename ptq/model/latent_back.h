@@ -1,6 +1,5 @@
 /* Forward and backward pass of latent attention (MLA) over one window, for learning. */
-#ifndef CALM_MODEL_LATENT_BACK_H
-#define CALM_MODEL_LATENT_BACK_H
+#pragma once
 
 #include "ptq/model/block_back.h"
 #include "ptq/model/latent.h"
@@ -24,5 +23,3 @@ calm_status calm_latent_back(calm_ctx *ctx, const calm_block *block, const calm_
 size_t calm_latent_tape_bytes(const calm_config *config, size_t n_tokens);
 size_t calm_latent_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t n_threads);
 size_t calm_latent_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads);
-
-#endif

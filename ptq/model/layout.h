@@ -4,8 +4,7 @@
  * CALM_JOB_QKV.  They read one input, so that neither can have a separate input scale.
  * Jobs are numbered through the model: those of block b are block_begin[b] .. block_begin[b + 1] - 1, attention first,
  * then the MLP or, in a mixture, the shared expert and the experts by number. */
-#ifndef CALM_MODEL_LAYOUT_H
-#define CALM_MODEL_LAYOUT_H
+#pragma once
 
 #include "ptq/model/config.h"
 #include "ptq/quant/mix.h"
@@ -93,5 +92,3 @@ void calm_layout_fold_set(const calm_layout *layout, size_t block, calm_sublayer
 
 /* First and last + 1 job of a sublayer of a block. */
 void calm_layout_sublayer(const calm_layout *layout, size_t block, calm_sublayer sublayer, size_t *begin, size_t *end);
-
-#endif

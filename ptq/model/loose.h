@@ -3,8 +3,7 @@
  * They stay float.  Published recipes of llm-compressor for Gemma 3n leave them (re:.*altup.*, re:.*laurel.*, the gate
  * and projection of per-layer inputs), engines take that, most have too few columns for a group (4 streams, 64 of the
  * branch), and of the linears in a block of Gemma 3n E2B they are 2 %. */
-#ifndef CALM_MODEL_LOOSE_H
-#define CALM_MODEL_LOOSE_H
+#pragma once
 
 #include "ptq/model/config.h"
 
@@ -21,5 +20,3 @@ typedef struct calm_loose_part {
 
 /* All that the model has; their number. */
 size_t calm_loose_parts(const calm_config *config, calm_loose_part list[CALM_LOOSE_PARTS]);
-
-#endif

@@ -1,6 +1,5 @@
 /* A tensor that an adapter changes: the source (ptq/io/safetensors.h) that merges it as it is read. */
-#ifndef CALM_MODEL_LORA_H
-#define CALM_MODEL_LORA_H
+#pragma once
 
 #include "ptq/io/safetensors.h"
 
@@ -21,5 +20,3 @@ typedef struct calm_lora {
 
 /* The source of a tensor whose `entry` is a calm_lora. */
 extern const calm_tensor_source calm_lora_source;
-
-#endif

@@ -189,17 +189,15 @@ static void write_memory(const piece *p)
 /* ---- all of them ---- */
 
 /* Products of one chunk of one group. */
-static calm_status run_products(calm_ctx *ctx, size_t index, void *user)
+static void run_products(size_t index, void *user)
 {
     const scan_task *task = user;
     const calm_mamba_rows *rows = task->rows;
     const size_t group = index / task->n_chunks, begin = index % task->n_chunks * task->chunk;
     const size_t n = calm_size_min(task->chunk, rows->n_tokens - begin), d = task->shape->state_dim;
     const size_t from = begin * rows->stride + group * d, to = products_at(task, group, begin);
-    (void)ctx;
     calm_sgemm_nt(n, n, d, 1, rows->c + from, rows->stride, rows->b + from, rows->stride, 0, task->products + to,
                   task->chunk);
-    return CALM_OK;
 }
 
 /* All tokens of one head. */
@@ -258,7 +256,7 @@ calm_status calm_mamba_scan(calm_ctx *ctx, const calm_mamba_shape *shape, const 
     task.chunk = cut(rows->n_tokens, chunk, &task.n_chunks);
     const size_t n = shape->n_groups * task.n_chunks;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.products, n * task.chunk * task.chunk));
-    CALM_TRY(calm_parallel_for(ctx, n, run_products, &task));
+    calm_parallel_each(ctx, n, run_products, &task);
     return calm_parallel_for(ctx, shape->n_heads, run_head, &task);
 }
 
@@ -273,10 +271,9 @@ typedef struct rows_task {
 } rows_task;
 
 /* In double: a decay counts to the power of thousands of tokens. */
-static calm_status step_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void step_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         for (size_t head = 0; head < task->n_heads; head++) {
             const double x = (double)task->raw[t * task->stride + head] + (double)task->bias[head];
@@ -286,36 +283,33 @@ static calm_status step_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
             task->a[t * task->n_heads + head] = (float)step;
             task->b[t * task->n_heads + head] = (float)(-exp((double)task->w[head]) * step);
         }
-    return CALM_OK;
 }
 
-calm_status calm_mamba_steps(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const float *raw, size_t stride,
-                             const float *a_log, const float *dt_bias, calm_mamba_limits limits, float *step,
-                             float *decay)
+void calm_mamba_steps(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const float *raw, size_t stride,
+                      const float *a_log, const float *dt_bias, calm_mamba_limits limits, float *step,
+                      float *decay)
 {
     rows_task task = {.n_heads = n_heads, .stride = stride, .raw = raw, .w = a_log, .bias = dt_bias,
                       .limits = limits, .a = step, .b = decay};
-    return calm_parallel_rows(ctx, n_tokens, step_rows, &task);
+    calm_parallel_each_rows(ctx, n_tokens, step_rows, &task);
 }
 
 /* Each group has its weights. */
-static calm_status norm_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void norm_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
     const size_t width = task->shape->n_heads * task->shape->head_dim, group = width / task->shape->n_groups;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         float *z = task->a + t * task->stride, *y = task->b + t * width;
         calm_vec_silu_mul(width, z, y);
         for (size_t at = 0; at < width; at += group)
             calm_vec_rmsnorm(group, z + at, task->w + at, task->eps, y + at);
     }
-    return CALM_OK;
 }
 
-calm_status calm_mamba_norm(calm_ctx *ctx, const calm_mamba_shape *shape, size_t n_tokens, const float *w, float eps,
-                            float *z, size_t stride, float *y)
+void calm_mamba_norm(calm_ctx *ctx, const calm_mamba_shape *shape, size_t n_tokens, const float *w, float eps,
+                     float *z, size_t stride, float *y)
 {
     rows_task task = {.shape = shape, .stride = stride, .w = w, .eps = eps, .a = z, .b = y};
-    return calm_parallel_rows(ctx, n_tokens, norm_rows, &task);
+    calm_parallel_each_rows(ctx, n_tokens, norm_rows, &task);
 }

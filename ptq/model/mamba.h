@@ -5,8 +5,7 @@
  *
  * B and C are of groups: a group serves n_heads / n_groups consecutive heads.  (Dao and Gu, arXiv 2405.21060;
  * transformers' modeling_granitemoehybrid.py.) */
-#ifndef CALM_MODEL_MAMBA_H
-#define CALM_MODEL_MAMBA_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -35,9 +34,9 @@ typedef struct calm_mamba_limits {
 
 /* step = softplus(raw + dt_bias) within the limits, decay = -exp(a_log) step; step and decay [T, n_heads], rows of
  * `raw` [T, n_heads] are `stride` apart. */
-calm_status calm_mamba_steps(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const float *raw, size_t stride,
-                             const float *a_log, const float *dt_bias, calm_mamba_limits limits, float *step,
-                             float *decay);
+void calm_mamba_steps(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const float *raw, size_t stride,
+                      const float *a_log, const float *dt_bias, calm_mamba_limits limits, float *step,
+                      float *decay);
 
 /* out [T, n_heads head_dim]; norms [T, n_heads] the Frobenius norm of each S after each token, or NULL; states
  * [chunks, n_heads, state_dim, head_dim] each S before each chunk, or NULL; memory [n_heads, state_dim, head_dim] each
@@ -59,7 +58,5 @@ size_t calm_mamba_head_bytes(const calm_mamba_shape *shape, size_t n_tokens, siz
 
 /* y = RMSNorm(y silu(z)) w over groups of channels, in place over [T, n_heads head_dim]; rows of z are `stride` apart
  * and are overwritten; w [n_heads head_dim]. */
-calm_status calm_mamba_norm(calm_ctx *ctx, const calm_mamba_shape *shape, size_t n_tokens, const float *w, float eps,
-                            float *z, size_t stride, float *y);
-
-#endif
+void calm_mamba_norm(calm_ctx *ctx, const calm_mamba_shape *shape, size_t n_tokens, const float *w, float eps,
+                     float *z, size_t stride, float *y);

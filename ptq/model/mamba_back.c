@@ -196,24 +196,21 @@ static calm_status back_head(calm_ctx *ctx, size_t head, void *user)
 /* ---- all of them ---- */
 
 /* P of a group. */
-static calm_status run_products(calm_ctx *ctx, size_t group, void *user)
+static void run_products(size_t group, void *user)
 {
     const back_task *task = user;
     const calm_mamba_rows *rows = task->rows;
     const size_t n = task->n, d = task->shape->state_dim, from = task->begin * rows->stride + group * d;
-    (void)ctx;
     calm_sgemm_nt(n, n, d, 1, rows->c + from, rows->stride, rows->b + from, rows->stride, 0,
                   task->products + group * n * n, n);
-    return CALM_OK;
 }
 
 /* dB and dC of a group: over its heads, in their order. */
-static calm_status sum_heads(calm_ctx *ctx, size_t group, void *user)
+static void sum_heads(size_t group, void *user)
 {
     const back_task *task = user;
     const size_t n = task->n, d = task->shape->state_dim, heads = task->shape->n_heads / task->shape->n_groups;
     const size_t stride = task->rows->stride, to = task->begin * stride + group * d;
-    (void)ctx;
     for (size_t t = 0; t < n; t++) {
         float *db = task->grads->b + to + t * stride, *dc = task->grads->c + to + t * stride;
         memset(db, 0, d * sizeof *db);
@@ -223,7 +220,6 @@ static calm_status sum_heads(calm_ctx *ctx, size_t group, void *user)
             calm_vec_add(d, task->dc + (head * n + t) * d, dc);
         }
     }
-    return CALM_OK;
 }
 
 calm_status calm_mamba_scan_back(calm_ctx *ctx, const calm_mamba_shape *shape, const calm_mamba_rows *rows,
@@ -242,9 +238,9 @@ calm_status calm_mamba_scan_back(calm_ctx *ctx, const calm_mamba_shape *shape, c
         task.begin = k * c;
         task.n = calm_size_min(c, rows->n_tokens - task.begin);
         task.states = states + k * shape->n_heads * n_state;
-        CALM_TRY(calm_parallel_for(ctx, shape->n_groups, run_products, &task));
+        calm_parallel_each(ctx, shape->n_groups, run_products, &task);
         CALM_TRY(calm_parallel_for(ctx, shape->n_heads, back_head, &task));
-        CALM_TRY(calm_parallel_for(ctx, shape->n_groups, sum_heads, &task));
+        calm_parallel_each(ctx, shape->n_groups, sum_heads, &task);
     }
     return CALM_OK;
 }
@@ -285,17 +281,15 @@ typedef struct gate_task {
     float *gated, *dgated, *dz;    /* [n, width] y silu(z), and its gradient, which becomes that of y */
 } gate_task;
 
-static calm_status gate_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void gate_rows(size_t first, size_t n, void *user)
 {
     const gate_task *task = user;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         float *gated = task->gated + t * task->width;
         memcpy(gated, task->z + t * task->stride, task->width * sizeof *gated);
         calm_vec_silu(task->width, gated);
         calm_vec_mul(task->width, task->y + t * task->width, gated);
     }
-    return CALM_OK;
 }
 
 /* dz = d y silu'(z), and d silu(z) in place. */
@@ -325,7 +319,7 @@ calm_status calm_mamba_norm_back(calm_ctx *ctx, const calm_mamba_shape *shape, s
     gate_task task = {.y = y, .z = z, .width = width, .stride = stride, .dgated = dy, .dz = dz};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.gated, n_tokens * width));
-    CALM_TRY(calm_parallel_rows(ctx, n_tokens, gate_rows, &task));
+    calm_parallel_each_rows(ctx, n_tokens, gate_rows, &task);
     for (size_t at = 0; at < width; at += group) {
         calm_norm part = *norm;
         part.w = norm->w + at;

@@ -1,6 +1,5 @@
 /* Backward pass of the scan of Mamba-2, of its steps and of its norm. */
-#ifndef CALM_MODEL_MAMBA_BACK_H
-#define CALM_MODEL_MAMBA_BACK_H
+#pragma once
 
 #include "ptq/model/mamba.h"
 #include "ptq/model/norm.h"
@@ -35,5 +34,3 @@ calm_status calm_mamba_norm_back(calm_ctx *ctx, const calm_mamba_shape *shape, s
 
 /* What that holds of ctx->scratch. */
 size_t calm_mamba_norm_back_bytes(const calm_mamba_shape *shape, size_t n_tokens, size_t n_threads);
-
-#endif

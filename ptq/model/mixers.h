@@ -1,6 +1,5 @@
 /* config.json of families whose blocks mix tokens in more than one way. */
-#ifndef CALM_MODEL_MIXERS_H
-#define CALM_MODEL_MIXERS_H
+#pragma once
 
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
@@ -62,5 +61,3 @@ calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json 
 #define CALM_LFM2_DEFAULTS                                                                                             \
     .qk_norm = CALM_QK_NORM_HEAD, .default_tied = true, .default_kv_heads = 8, .default_positions = 128000,            \
     .default_rope_theta = 1000000.0, .eps_key = "norm_eps", .default_eps = 1e-5
-
-#endif

@@ -1,6 +1,5 @@
 /* Forward and backward pass of a gated or plain MLP, over the rows of a window or of an expert. */
-#ifndef CALM_MODEL_MLP_BACK_H
-#define CALM_MODEL_MLP_BACK_H
+#pragma once
 
 #include "ptq/model/block_back.h"
 
@@ -29,5 +28,3 @@ size_t calm_mlp_back_bytes(const calm_config *config, long expert, size_t n);
 
 /* In place from the gradient of y = f(x) to that of x, over n values. */
 void calm_activate_back(calm_activation activation, size_t n, const float *x, float *dy);
-
-#endif

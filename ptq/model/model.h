@@ -4,8 +4,7 @@
  * Float checkpoints and those in a quantized format (qformat.h) are read alike: a quantized linear comes out as the
  * float32 weight its codes and scales represent.  Weights are converted when they are loaded, one sublayer or
  * expert at a time. */
-#ifndef CALM_MODEL_MODEL_H
-#define CALM_MODEL_MODEL_H
+#pragma once
 
 #include "ptq/base/scope.h"
 #include "ptq/base/context.h"
@@ -128,5 +127,3 @@ static inline void calm_model_release(calm_model **model)
 {
     calm_model_close(*model);
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* What a model consists of.  Only model*.c of this folder include it. */
-#ifndef CALM_MODEL_MODEL_IMPL_H
-#define CALM_MODEL_MODEL_IMPL_H
+#pragma once
 
 #include "ptq/model/adapter.h"
 #include "ptq/model/model.h"
@@ -54,5 +53,3 @@ calm_status calm_model_part_name(calm_ctx *ctx, const calm_model *model, const s
  * NULL: check it alone. */
 calm_status calm_model_read_rows(calm_ctx *ctx, const calm_model *model, const char *name, const size_t shape[2],
                                  size_t first, size_t out, calm_weight *weight);
-
-#endif

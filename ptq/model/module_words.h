@@ -1,6 +1,5 @@
 /* Words that name modules, as `ignore` of llm-compressor has them: a module's full name, or "re:" and a pattern. */
-#ifndef CALM_MODEL_MODULE_WORDS_H
-#define CALM_MODEL_MODULE_WORDS_H
+#pragma once
 
 #include "ptq/base/option.h"
 
@@ -9,5 +8,3 @@
  * CALM_EARG: the pattern is none; the message has the word. */
 calm_status calm_model_module_word(calm_ctx *ctx, const char *word, const char *const *names, size_t n, bool *matched,
                              bool *any);
-
-#endif

@@ -25,7 +25,8 @@ typedef struct route_task {
 static calm_status normalised(calm_ctx *ctx, const calm_block *block, const float *x, size_t n, float **h)
 {
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *h, n * block->config->hidden));
-    return calm_norm_all(ctx, &block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, n, *h);
+    calm_norm_all(ctx, &block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN], x, n, *h);
+    return CALM_OK;
 }
 
 const calm_norm *calm_moe_experts_norm(const calm_block *block)
@@ -56,7 +57,7 @@ calm_status calm_moe_router_rows(calm_ctx *ctx, const calm_block *block, const f
     if (!calm_moe_has_router_norm(block))
         return normalised(ctx, block, x, n, h);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *h, n * width));
-    CALM_TRY(calm_norm_all(ctx, &norm, x, n, *h));
+    calm_norm_all(ctx, &norm, x, n, *h);
     calm_vec_scale(n * width, scale, *h);
     return CALM_OK;
 }
@@ -379,12 +380,6 @@ calm_status calm_moe_shared_gate(calm_ctx *ctx, const calm_block *block, const f
     return CALM_OK;
 }
 
-/* x [n, D] in place, where the family has the norm: others have no width of it either. */
-static calm_status norm_where(calm_ctx *ctx, const calm_norm *norm, size_t n, float *x)
-{
-    return norm->w ? calm_norm_all(ctx, norm, x, n, x) : CALM_OK;
-}
-
 /* sum += sigmoid(h . g) shared(h). */
 static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *sum,
                               const calm_observer *observer)
@@ -392,7 +387,7 @@ static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const floa
     const size_t width = block->config->hidden, n = span->n_tokens;
     float *h, *y;
     CALM_TRY(calm_moe_shared(ctx, block, x, span, observer, &h, &y));
-    CALM_TRY(norm_where(ctx, &block->plain[CALM_PLAIN_SHARED_OUT_NORM], n, y));
+    calm_norm_all(ctx, &block->plain[CALM_PLAIN_SHARED_OUT_NORM], y, n, y);
     for (size_t t = 0; t < n; t++) {
         float gate;
         calm_shared_gate_rows(block, h + t * width, 1, &gate);
@@ -423,7 +418,7 @@ static calm_status end_window(calm_ctx *ctx, size_t i, void *user)
     CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, row, span.n_tokens, &x));
     CALM_TRY(calm_row_store_get(ctx, &w->sum->rows, row, span.n_tokens, &sum));
     CALM_TRY(leave_latent(ctx, w->block, span.n_tokens, &sum));
-    CALM_TRY(norm_where(ctx, &w->block->plain[CALM_PLAIN_EXPERTS_OUT_NORM], span.n_tokens, sum));
+    calm_norm_all(ctx, &w->block->plain[CALM_PLAIN_EXPERTS_OUT_NORM], sum, span.n_tokens, sum);
     if (w->block->moe.shared[CALM_ROLE_DOWN].w)
         CALM_TRY(add_shared(ctx, w->block, x, &span, sum, w->observer));
     CALM_TRY(calm_block_add(ctx, w->block, CALM_SUBLAYER_MLP, sum, x, &span, w->observer));

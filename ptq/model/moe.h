@@ -7,8 +7,7 @@
  *
  * Experts are read wave by wave, and released: memory holds one wave of them.  Neither the size of a wave nor
  * the number of threads changes a bit. */
-#ifndef CALM_MODEL_MOE_H
-#define CALM_MODEL_MOE_H
+#pragma once
 
 #include "ptq/model/batch.h"
 #include "ptq/model/block.h"
@@ -109,5 +108,3 @@ size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, s
 
 /* Has a block an expert that sees every token? */
 bool calm_moe_has_shared(const calm_block *block);
-
-#endif

@@ -23,7 +23,6 @@
 #include "ptq/model/router.h"
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
-#include "ptq/tensor/vector_back.h"
 
 /* The shared expert over all rows: its tape, its output y [T, D] and gate [T], all in ctx->scratch. */
 typedef struct shared_tape {
@@ -76,7 +75,8 @@ static calm_status norm_sum(calm_ctx *ctx, const calm_block *block, size_t n, fl
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, routing->given, n * norm->width));
     /* A copy: y is the sublayer's result. */
     memcpy(routing->given, y, n * norm->width * sizeof *y);
-    return calm_norm_all(ctx, norm, y, n, y);
+    calm_norm_all(ctx, norm, y, n, y);
+    return CALM_OK;
 }
 
 calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const float *x, const float *h,
@@ -98,7 +98,7 @@ calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const 
     shared_tape shared;
     CALM_TRY(run_shared(ctx, block, h, n, &shared));
     if (shared_norm(block))
-        CALM_TRY(calm_norm_all(ctx, shared_norm(block), shared.y, n, shared.y));
+        calm_norm_all(ctx, shared_norm(block), shared.y, n, shared.y);
     for (size_t t = 0; t < n; t++)
         calm_vec_axpy(width, shared.gate[t], shared.y + t * width, y + t * width);
     return CALM_OK;
@@ -175,11 +175,10 @@ static calm_status expert_back(calm_ctx *ctx, size_t index, void *user)
 }
 
 /* What the experts of the wave give back to these rows, by rising expert. */
-static calm_status add_experts(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void add_experts(size_t first, size_t n, void *user)
 {
     const moe_task *task = user;
     const size_t width = task->width;
-    (void)ctx;
     for (size_t i = 0; i < task->n; i++) {
         const size_t begin = task->routing->begin[task->first + i], end = task->routing->begin[task->first + i + 1];
         for (size_t at = begin; at < end; at++) {
@@ -188,7 +187,6 @@ static calm_status add_experts(calm_ctx *ctx, size_t first, size_t n, void *user
                 calm_vec_add(width, task->rows[i] + (at - begin) * width, task->dread + token * width);
         }
     }
-    return CALM_OK;
 }
 
 static calm_status wave_back(calm_ctx *ctx, moe_task *task)
@@ -203,8 +201,9 @@ static calm_status wave_back(calm_ctx *ctx, moe_task *task)
     /* Kept for the whole wave and added afterwards, as in the forward pass: the order of the sum must not be that in
      * which experts end. */
     CALM_TRY(calm_parallel_for(ctx, task->n, expert_back, task));
-    return calm_parallel_rows(ctx, routing->begin[task->block->config->moe.n_experts] / task->block->config->moe.top_k,
-                              add_experts, task);
+    calm_parallel_each_rows(ctx, routing->begin[task->block->config->moe.n_experts] / task->block->config->moe.top_k,
+                            add_experts, task);
+    return CALM_OK;
 }
 
 /* ---- router ---- */
@@ -216,15 +215,13 @@ typedef struct router_task {
     float *p, *dlogits;   /* [T, n_experts]; p holds logits at first            */
 } router_task;
 
-static calm_status route_back(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void route_back(size_t first, size_t n, void *user)
 {
     const router_task *task = user;
     const calm_moe_config *moe = &task->moe->block->config->moe;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         calm_router_back(moe, task->routes + t * moe->top_k, task->dweight + t * moe->top_k,
                          task->p + t * moe->n_experts, task->dlogits + t * moe->n_experts);
-    return CALM_OK;
 }
 
 /* From the order of experts back to that of the routes, in which a row's weights stand together. */
@@ -318,7 +315,7 @@ static calm_status router_back(calm_ctx *ctx, const moe_task *moe, size_t n)
     /* Again rather than kept: 2 E of the 6 top_k M operations of a channel. */
     calm_router_logits(block, h, n, task.p);
     CALM_TRY(factors_back(ctx, moe, n, task.p, dweight, &task.routes));
-    CALM_TRY(calm_parallel_rows(ctx, n, route_back, &task));
+    calm_parallel_each_rows(ctx, n, route_back, &task);
     return logits_back(ctx, moe, n, h, task.dlogits);
 }
 
@@ -423,7 +420,7 @@ static calm_status experts_back(calm_ctx *ctx, moe_task *task, size_t n)
         return latents_back(ctx, task, n);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, read, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task->dread, n * width));
-    CALM_TRY(calm_norm_all(ctx, before, task->x, n, read));
+    calm_norm_all(ctx, before, task->x, n, read);
     task->read = read;
     float *dread = task->dread;
     CALM_TRY(latents_back(ctx, task, n));

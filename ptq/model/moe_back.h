@@ -1,6 +1,5 @@
 /* Forward and backward pass of a block's mixture of experts over one window. */
-#ifndef CALM_MODEL_MOE_BACK_H
-#define CALM_MODEL_MOE_BACK_H
+#pragma once
 
 #include "ptq/model/block_back.h"
 #include "ptq/model/moe.h"
@@ -20,5 +19,3 @@ calm_status calm_moe_back(calm_ctx *ctx, const calm_block *block, const calm_rou
 size_t calm_moe_tape_bytes(const calm_config *config, size_t n_tokens);
 size_t calm_moe_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads);
 size_t calm_moe_back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads);
-
-#endif

@@ -1,6 +1,5 @@
 /* Steps of a mixture that its backward pass takes too.  Only files of this folder and their tests include it. */
-#ifndef CALM_MODEL_MOE_IMPL_H
-#define CALM_MODEL_MOE_IMPL_H
+#pragma once
 
 #include "ptq/model/moe.h"
 
@@ -31,5 +30,3 @@ calm_status calm_moe_all_experts(calm_ctx *ctx, const calm_block *block, const c
 /* What such waves hold for this many rows, a matrix [tokens, W] of every expert of a wave, and a worker `worker_bytes`.
  */
 size_t calm_moe_all_experts_bytes(const calm_config *config, size_t rows, size_t worker_bytes, size_t n_threads);
-
-#endif

@@ -26,17 +26,16 @@ typedef struct norm_task {
     float *out;
 } norm_task;
 
-static calm_status norm_some(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void norm_some(size_t first, size_t n, void *user)
 {
     const norm_task *task = user;
     const size_t at = first * task->norm->width;
-    (void)ctx;
     calm_norm_rows(task->norm, task->x + at, n, task->out + at);
-    return CALM_OK;
 }
 
 /* In place nothing is to be done where the family has no norm here. */
-calm_status calm_norm_all(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out)
+void calm_norm_all(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out)
 {
-    return norm->w || x != out ? calm_parallel_rows(ctx, n, norm_some, &(norm_task){norm, x, out}) : CALM_OK;
+    if (norm->w || x != out)
+        calm_parallel_each_rows(ctx, n, norm_some, &(norm_task){norm, x, out});
 }

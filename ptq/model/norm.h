@@ -1,6 +1,5 @@
 /* Norms: RMSNorm, RMSNorm with weights stored less one, LayerNorm, over rows. */
-#ifndef CALM_MODEL_NORM_H
-#define CALM_MODEL_NORM_H
+#pragma once
 
 #include "ptq/model/arch.h"
 
@@ -16,6 +15,4 @@ typedef struct calm_norm {
 void calm_norm_rows(const calm_norm *norm, const float *x, size_t n, float *out);
 
 /* The same on ctx's threads. */
-calm_status calm_norm_all(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out);
-
-#endif
+void calm_norm_all(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out);

@@ -16,13 +16,12 @@ typedef struct norm_task {
     float *dweight, *dbias; /* [tasks, width] of each task's rows alone; NULL: not wanted */
 } norm_task;
 
-static calm_status back_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void back_rows(size_t first, size_t n, void *user)
 {
     const norm_task *task = user;
     const calm_norm *norm = task->norm;
     const size_t width = norm->width, own = first / CALM_ROWS_OF_TASK * width;
     float *dweight = task->dweight ? task->dweight + own : NULL, *dbias = task->dbias ? task->dbias + own : NULL;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         for (size_t part = 0; part < task->rows.parts; part++) {
             const size_t at = t * task->rows.stride + part * width;
@@ -36,7 +35,6 @@ static calm_status back_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
             else if (norm->w)
                 calm_vec_rmsnorm_back(width, x, norm->w, norm->eps, dy, dweight, dx);
         }
-    return CALM_OK;
 }
 
 static size_t n_tasks(size_t n)
@@ -58,7 +56,7 @@ calm_status calm_norm_back(calm_ctx *ctx, const calm_norm *norm, calm_norm_rows_
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.dweight, tasks * width));
     if (norm->w && dbias)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.dbias, tasks * width));
-    CALM_TRY(calm_parallel_rows(ctx, rows.n, back_rows, &task));
+    calm_parallel_each_rows(ctx, rows.n, back_rows, &task);
     /* The tasks' sums are added by rising rows, the code that made them. */
     for (size_t i = 0; i < tasks; i++) {
         if (task.dweight)

@@ -1,6 +1,5 @@
 /* Backward pass of norms over rows. */
-#ifndef CALM_MODEL_NORM_BACK_H
-#define CALM_MODEL_NORM_BACK_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/model/norm.h"
@@ -17,5 +16,3 @@ calm_status calm_norm_back(calm_ctx *ctx, const calm_norm *norm, calm_norm_rows_
 
 /* What it holds of ctx->scratch for n groups. */
 size_t calm_norm_back_scratch_bytes(size_t width, size_t n);
-
-#endif

@@ -1,6 +1,5 @@
 /* Observers: callbacks that see the activations at the hook points (kinds.def) of a forward pass. */
-#ifndef CALM_MODEL_OBSERVER_H
-#define CALM_MODEL_OBSERVER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -28,5 +27,3 @@ typedef struct calm_observer {
 
 /* Call observer->fn and return its status; CALM_OK if the observer or its fn is NULL. */
 calm_status calm_observe(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen);
-
-#endif

@@ -3,8 +3,7 @@
  *
  * A block of attention keeps keys and values (of latent attention those of all heads, and the shared key).  A
  * recurrence or a convolution keeps its state (calm_kind.state), which is as large after any number of tokens. */
-#ifndef CALM_MODEL_PAST_H
-#define CALM_MODEL_PAST_H
+#pragma once
 
 #include "ptq/model/block.h"
 #include "ptq/model/kind.h"
@@ -31,5 +30,3 @@ size_t calm_past_bytes(const calm_config *config, size_t room);
 /* The state that the tokens before those of a span have left in a block, for its mixer to read and to replace: zeros
  * where there are none before.  NULL: the span is a whole window, or the state has no element. */
 float *calm_past_state(const calm_block *block, const calm_span *span);
-
-#endif

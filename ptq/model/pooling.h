@@ -7,8 +7,7 @@
  *
  * In double.  Without modules.json the embedding is the mean.  The prompt that config_sentence_transformers.json names
  * as the default one is part of each text. */
-#ifndef CALM_MODEL_POOLING_H
-#define CALM_MODEL_POOLING_H
+#pragma once
 
 #include "ptq/model/config.h"
 
@@ -73,5 +72,3 @@ const double *calm_pooling_run(const calm_pooling *pooling, const float *x, size
 
 /* dy [width] of the result and dx [hidden] of the pooled row; d_room is room of the same size. */
 void calm_pooling_back(const calm_pooling *pooling, const double *room, const double *dy, double *d_room, double *dx);
-
-#endif

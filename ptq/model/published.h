@@ -9,8 +9,7 @@
  * The value of a weight is its codes times their scales, rounded to the model's dtype; those are the bits that
  * transformers gets with dequantize=True.  Which tensors are stored so, their own dtypes say: what config.json lists
  * under modules_to_not_convert is there as floats. */
-#ifndef CALM_MODEL_PUBLISHED_H
-#define CALM_MODEL_PUBLISHED_H
+#pragma once
 
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
@@ -49,5 +48,3 @@ bool calm_published_of_inputs(const char *name);
 
 /* Remove its entry from config.json. */
 void calm_published_drop_entry(calm_json *config);
-
-#endif

@@ -4,8 +4,7 @@
  * A format is one file qformat_<format>.c, which ends with its descriptor, and one line in qformats.def.  Every format
  * is read into the same form - codes, zeros and scales per row and group (docs/formats.md section 1) - so a weight has
  * the same bits whichever it came from.  Configurations and tensors are untrusted: all of it is checked. */
-#ifndef CALM_MODEL_QFORMAT_H
-#define CALM_MODEL_QFORMAT_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/json.h"
@@ -201,5 +200,3 @@ calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *
 /* "group_size": -1 (and null) is one per row, which is 0 here; else 1 to 2^24.  `fallback` where absent. */
 calm_status calm_qformat_group(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key,
                                size_t fallback, size_t *out);
-
-#endif

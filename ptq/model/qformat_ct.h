@@ -1,6 +1,5 @@
 /* compressed-tensors: a group of its configuration, read in one way by the loader and by `calm check`. */
-#ifndef CALM_MODEL_QFORMAT_CT_H
-#define CALM_MODEL_QFORMAT_CT_H
+#pragma once
 
 #include "ptq/model/qformat.h"
 
@@ -13,5 +12,3 @@ enum { CALM_CT_INT, CALM_CT_PACK, CALM_CT_FLOATS };
  * another one's, out->layout is CALM_CT_FLOATS all the same. */
 calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
                                   const char *global_format, calm_qformat_scheme *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Embeddings and heads of checkpoints in a quantized format: a tensor of floats that is widened when it is read. */
-#ifndef CALM_MODEL_QUANTIZED_TABLE_H
-#define CALM_MODEL_QUANTIZED_TABLE_H
+#pragma once
 
 #include "ptq/model/qformat.h"
 
@@ -22,5 +21,3 @@ calm_status calm_quantized_table_find(calm_ctx *ctx, calm_arena *arena, const ca
 /* The table as a linear whose input stays float: with ctx->decode in codes where these pack (int_linear.h), else in w
  * [rows, in] as floats; weight->w is w.  Fails as calm_qformat_load. */
 calm_status calm_quantized_table_load(calm_ctx *ctx, const calm_quantized_table *table, float *w, calm_weight *weight);
-
-#endif

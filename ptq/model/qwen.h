@@ -1,6 +1,5 @@
 /* Code for config.json that the Qwen families share: blocks from max_window_layers on slide, if use_sliding_window. */
-#ifndef CALM_MODEL_QWEN_H
-#define CALM_MODEL_QWEN_H
+#pragma once
 
 #include "ptq/model/mixers.h"
 
@@ -33,5 +32,3 @@ extern const calm_names calm_names_qwen3_5;
     .norm = CALM_NORM_RMS_PLUS_ONE, .default_activation = "silu", .qk_norm = CALM_QK_NORM_HEAD,                        \
     .default_head_dim = 256, .default_positions = 32768, .default_rope_theta = 10000.0, .partial_rope = 0.25,          \
     .mrope = true
-
-#endif

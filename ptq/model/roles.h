@@ -2,8 +2,7 @@
  *
  * A role is what a weight matrix of a block does; the matrices that read the same input make a job.  Families differ
  * in module names (arch.h) and in whether q, k, v and gate, up are stored in one matrix each. */
-#ifndef CALM_MODEL_ROLES_H
-#define CALM_MODEL_ROLES_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -62,5 +61,3 @@ const char *calm_sublayer_name(calm_sublayer sublayer);
 
 /* "qkv_in" */
 const char *calm_hook_name(calm_hook hook);
-
-#endif

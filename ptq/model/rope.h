@@ -15,8 +15,7 @@
  *
  * T is one more than the window's last position.  Frequencies and angles are float32, as in the code that the models
  * come from. */
-#ifndef CALM_MODEL_ROPE_H
-#define CALM_MODEL_ROPE_H
+#pragma once
 
 #include "ptq/model/config.h"
 
@@ -57,5 +56,3 @@ void calm_rope_rotate(const calm_rope_table *table, float *x, size_t stride, siz
 /* Backward: in place from d loss / d the rotated heads to d loss / d what was rotated; the transposed rotation. */
 void calm_rope_rotate_back(const calm_rope_table *table, float *dx, size_t stride, size_t n_tokens, size_t n_heads,
                            size_t head_dim, const uint32_t *positions);
-
-#endif

@@ -9,8 +9,7 @@
  *
  * sparsemixer (arXiv 2409.12136): k times the largest logit of those not yet chosen; its weight is its share of the
  * softmax over those that are less than 2 jitter from it, relative to the larger size of the two. */
-#ifndef CALM_MODEL_ROUTER_H
-#define CALM_MODEL_ROUTER_H
+#pragma once
 
 #include "ptq/model/moe.h"
 
@@ -32,5 +31,3 @@ void calm_router_unscaled(const calm_moe_config *moe, const calm_route *routes, 
  * held fixed.  s [E] holds the row's logits and is changed. */
 void calm_router_back(const calm_moe_config *moe, const calm_route *routes, const float *dweight, float *s,
                       float *dlogits);
-
-#endif

@@ -4,8 +4,7 @@
  * Floats of 32 bits and bfloat16 are those of the mapped file; codes of a weight whose input stays float, a head's and
  * those of GGUF's blocks (gguf_codes.h) too, are packed as for products of whole numbers (int_linear.h).  All else is
  * float32 in memory. */
-#ifndef CALM_MODEL_ROW_LINEAR_H
-#define CALM_MODEL_ROW_LINEAR_H
+#pragma once
 
 #include "ptq/io/safetensors.h"
 #include "ptq/model/weight.h"
@@ -22,5 +21,3 @@ calm_gemv_matrix calm_row_linear_matrix(const calm_weight *weight);
  * tile by tile of the weight in float32.  The bytes are the same for any number of threads. */
 calm_status calm_row_linear_product(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
                                     float *y);
-
-#endif

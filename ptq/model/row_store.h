@@ -1,8 +1,7 @@
 /* Rows: a tall float32 matrix kept in memory, or in a file when it is larger than the memory it may have.
  *
  * Readers ask for a range and get it as a plain pointer; several threads may work on different ranges at once. */
-#ifndef CALM_MODEL_ROW_STORE_H
-#define CALM_MODEL_ROW_STORE_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -39,5 +38,3 @@ calm_status calm_row_store_read(calm_ctx *ctx, const calm_row_store *rows, size_
 
 /* Keep what was changed in x from calm_row_store_get; nothing to do in memory. */
 calm_status calm_row_store_put(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, const float *x);
-
-#endif

@@ -4,8 +4,7 @@
  *   E2M1   two in a byte, the lower nibble first        (as transformers and compressed-tensors do)
  *
  * A tensor [.., rows, columns] is one or several matrices; a block of a matrix shares a scale. */
-#ifndef CALM_MODEL_SMALL_FLOATS_H
-#define CALM_MODEL_SMALL_FLOATS_H
+#pragma once
 
 #include "ptq/io/safetensors.h"
 
@@ -22,5 +21,3 @@ typedef struct calm_small_floats {
 /* The source of a tensor whose `entry` is a calm_small_floats and whose dtype is F32, F16 or BF16.  It allocates
  * nothing.  CALM_ENUMERIC: a scale or a value is NaN or infinite, with tensor and index. */
 extern const calm_tensor_source calm_small_floats_source;
-
-#endif

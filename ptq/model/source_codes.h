@@ -1,6 +1,5 @@
 /* Codes of a weight as they were published. */
-#ifndef CALM_MODEL_SOURCE_CODES_H
-#define CALM_MODEL_SOURCE_CODES_H
+#pragma once
 
 #include "ptq/io/safetensors.h"
 
@@ -9,5 +8,3 @@
  * same numbers have several: 6 times 1 is 3 times 2, and 0 has two signs.  Nothing is done where the source was no
  * MXFP4. */
 void calm_source_codes_restore(const calm_tensor *source, uint8_t *codes, uint8_t *exponents);
-
-#endif

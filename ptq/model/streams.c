@@ -65,39 +65,35 @@ static float as_long_as(size_t n, const float *x, const float *y)
 /* ---- before attention ---- */
 
 /* Stream 0 is what enters block 0. */
-static calm_status first_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void first_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
     const size_t hidden = s->block->config->hidden;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         memcpy(stream_of(s, t, 0), s->x + t * hidden, hidden * sizeof(float));
-    return CALM_OK;
 }
 
 /* Another one is its projection, in s->rows, as long as itself. */
-static calm_status split_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void split_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
     const size_t hidden = s->block->config->hidden;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         const float *y = s->rows + t * hidden;
         float *to = stream_of(s, t, s->stream);
         memcpy(to, y, hidden * sizeof *to);
         calm_vec_scale(hidden, as_long_as(hidden, s->x + t * hidden, y), to);
     }
-    return CALM_OK;
 }
 
 static calm_status split(calm_ctx *ctx, step *s)
 {
     const size_t n = s->span->n_tokens;
-    CALM_TRY(calm_parallel_rows(ctx, n, first_rows, s));
+    calm_parallel_each_rows(ctx, n, first_rows, s);
     for (size_t i = 1; i < s->block->config->streams.n; i++) {
         s->stream = i;
         CALM_TRY(calm_weight_apply(ctx, &s->block->streams.split[i - 1], s->x, n, s->rows));
-        CALM_TRY(calm_parallel_rows(ctx, n, split_rows, s));
+        calm_parallel_each_rows(ctx, n, split_rows, s);
     }
     return CALM_OK;
 }
@@ -115,12 +111,11 @@ static void mix_channels(const step *s, size_t t, size_t first, size_t n, const 
 }
 
 /* P of all streams in place of S, and x = P_k. */
-static calm_status predict_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void predict_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
     const calm_config *config = s->block->config;
     const size_t hidden = config->hidden, streams = config->streams.n;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         const float *active = stream_of(s, t, config->streams.active);
         float m[CALM_STREAMS], coefficients[CALM_STREAMS * CALM_STREAMS];
@@ -131,7 +126,6 @@ static calm_status predict_rows(calm_ctx *ctx, size_t first, size_t n, void *use
             mix_channels(s, t, c, calm_size_min(CHANNELS, hidden - c), coefficients);
         memcpy(s->x + t * hidden, active, hidden * sizeof(float));
     }
-    return CALM_OK;
 }
 
 calm_status calm_streams_before(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *x,
@@ -147,19 +141,18 @@ calm_status calm_streams_before(calm_ctx *ctx, const calm_block *block, calm_sub
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s.rows, span->n_tokens * config->hidden));
     if (block->index == 0)
         CALM_TRY(split(ctx, &s));
-    return calm_parallel_rows(ctx, span->n_tokens, predict_rows, &s);
+    calm_parallel_each_rows(ctx, span->n_tokens, predict_rows, &s);
+    return CALM_OK;
 }
 
 /* ---- next to attention ---- */
 
 /* x += s->terms. */
-static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void add_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
     const size_t hidden = s->block->config->hidden;
-    (void)ctx;
     calm_vec_add(n * hidden, s->terms + first * hidden, s->x + first * hidden);
-    return CALM_OK;
 }
 
 calm_status calm_streams_branch(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const float *h,
@@ -178,34 +171,32 @@ calm_status calm_streams_branch(calm_ctx *ctx, const calm_block *block, calm_sub
     /* Two narrow products in place of one square one. */
     CALM_TRY(calm_weight_apply(ctx, &streams->left, h, n, narrow));
     CALM_TRY(calm_weight_apply(ctx, &streams->right, narrow, n, s.rows));
-    CALM_TRY(calm_norm_all(ctx, &streams->laurel_norm, s.rows, n, s.rows));
+    calm_norm_all(ctx, &streams->laurel_norm, s.rows, n, s.rows);
     s.terms = s.rows;
-    CALM_TRY(calm_parallel_rows(ctx, n, add_rows, &s));
+    calm_parallel_each_rows(ctx, n, add_rows, &s);
     /* And h itself. */
     s.terms = h;
-    return calm_parallel_rows(ctx, n, add_rows, &s);
+    calm_parallel_each_rows(ctx, n, add_rows, &s);
+    return CALM_OK;
 }
 
 /* ---- after a sublayer ---- */
 
 /* The sum of three terms is divided by the root of two. */
-static calm_status halve_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void halve_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
     const size_t hidden = s->block->config->hidden;
-    (void)ctx;
     calm_vec_scale(n * hidden, (float)sqrt(0.5), s->x + first * hidden);
-    return CALM_OK;
 }
 
 /* All streams by what the sublayers made of one; s->rows what the gate of the block's own input reads. */
-static calm_status correct_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void correct_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
     const calm_config *config = s->block->config;
     const calm_streams *own = &s->block->streams;
     const size_t hidden = config->hidden, streams = config->streams.n;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         const float *active = stream_of(s, t, config->streams.active);
         float m[CALM_STREAMS], *x = s->x + t * hidden, *rows = s->rows + t * hidden;
@@ -221,42 +212,36 @@ static calm_status correct_rows(calm_ctx *ctx, size_t first, size_t n, void *use
         if (own->scale)
             calm_vec_mul(hidden, own->scale, rows);
     }
-    return CALM_OK;
 }
 
 /* What that input gives, s->more, to all streams but the first; and x is the one that the next block sees. */
-static calm_status input_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void input_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
     const calm_config *config = s->block->config;
     const size_t hidden = config->hidden;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         for (size_t i = 1; i < config->streams.n; i++)
             calm_vec_add(hidden, s->more + t * hidden, stream_of(s, t, i));
         memcpy(s->x + t * hidden, stream_of(s, t, config->streams.active), hidden * sizeof(float));
     }
-    return CALM_OK;
 }
 
 /* One stream as a matrix: s->rows. */
-static calm_status gather_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void gather_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
     const size_t hidden = s->block->config->hidden;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         memcpy(s->rows + t * hidden, stream_of(s, t, s->stream), hidden * sizeof(float));
-    return CALM_OK;
 }
 
 /* x is the first stream, or its share of another's projection, s->more, is added to it. */
-static calm_status merge_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void merge_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
     const size_t hidden = s->block->config->hidden;
     const float share = 1 / (float)s->block->config->streams.n;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++) {
         const float *zero = stream_of(s, t, 0), *y = s->more + t * hidden;
         float *x = s->x + t * hidden;
@@ -264,7 +249,6 @@ static calm_status merge_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
             memset(x, 0, hidden * sizeof *x);
         calm_vec_axpy(hidden, s->stream ? share * as_long_as(hidden, zero, y) : share, s->stream ? y : zero, x);
     }
-    return CALM_OK;
 }
 
 static calm_status merge(calm_ctx *ctx, step *s)
@@ -272,10 +256,10 @@ static calm_status merge(calm_ctx *ctx, step *s)
     const size_t n = s->span->n_tokens;
     for (s->stream = 0; s->stream < s->block->config->streams.n; s->stream++) {
         if (s->stream > 0) {
-            CALM_TRY(calm_parallel_rows(ctx, n, gather_rows, s));
+            calm_parallel_each_rows(ctx, n, gather_rows, s);
             CALM_TRY(calm_weight_apply(ctx, &s->block->streams.merge[s->stream - 1], s->rows, n, s->more));
         }
-        CALM_TRY(calm_parallel_rows(ctx, n, merge_rows, s));
+        calm_parallel_each_rows(ctx, n, merge_rows, s);
     }
     return CALM_OK;
 }
@@ -288,13 +272,15 @@ calm_status calm_streams_after(calm_ctx *ctx, const calm_block *block, calm_subl
     step s = {.block = block, .span = span, .x = x};
     if (!config->streams.n)
         return CALM_OK;
-    if (sublayer == CALM_SUBLAYER_ATTENTION)
-        return calm_parallel_rows(ctx, n, halve_rows, &s);
+    if (sublayer == CALM_SUBLAYER_ATTENTION) {
+        calm_parallel_each_rows(ctx, n, halve_rows, &s);
+        return CALM_OK;
+    }
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s.rows, n * config->hidden));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s.more, n * config->hidden));
-    CALM_TRY(calm_parallel_rows(ctx, n, correct_rows, &s));
-    CALM_TRY(calm_tail_input(ctx, block, s.rows, span, s.more, observer));
-    CALM_TRY(calm_parallel_rows(ctx, n, input_rows, &s));
+    calm_parallel_each_rows(ctx, n, correct_rows, &s);
+    CALM_TRY(calm_tail_input(ctx, block, s.rows, span, s.more, observer, NULL));
+    calm_parallel_each_rows(ctx, n, input_rows, &s);
     return block->index + 1 == config->n_blocks ? merge(ctx, &s) : CALM_OK;
 }

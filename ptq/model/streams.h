@@ -13,8 +13,7 @@
  * one by one or scores a block needs to know nothing about them.  rms(U e) is at least 1e-5^1/2.
  *
  * References: arXiv 2301.13310 (AltUp), 2411.07501 (LAuReL); transformers' modeling_gemma3n.py. */
-#ifndef CALM_MODEL_STREAMS_H
-#define CALM_MODEL_STREAMS_H
+#pragma once
 
 #include "ptq/model/tail.h"
 
@@ -32,5 +31,3 @@ calm_status calm_streams_after(calm_ctx *ctx, const calm_block *block, calm_subl
 
 /* Most of ctx->scratch that a step holds. */
 size_t calm_streams_bytes(const calm_config *config, size_t n_tokens);
-
-#endif

@@ -2,6 +2,7 @@
 #include "ptq/model/tail.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
@@ -35,7 +36,7 @@ static calm_status add_table(calm_ctx *ctx, const calm_block *block, const calm_
     float *row;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, width));
     calm_vec_scale(n * width, (float)(1 / sqrt((double)config->hidden)), p);
-    CALM_TRY(calm_norm_all(ctx, &tail->context_norm, p, n, p));
+    calm_norm_all(ctx, &tail->context_norm, p, n, p);
     /* The columns of this block in the row of the token. */
     for (size_t t = 0; t < n; t++) {
         const size_t id = span->ids[t] < config->per_layer_rows ? span->ids[t] : 0;
@@ -55,19 +56,18 @@ typedef struct end_task {
 } end_task;
 
 /* x = s (x + y); rows are shared among threads, also where a window runs alone. */
-static calm_status end_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void end_rows(size_t first, size_t n, void *user)
 {
     const end_task *task = user;
     const size_t at = first * task->width;
-    (void)ctx;
     if (task->y)
         calm_vec_add(n * task->width, task->y + at, task->x + at);
     if (task->scale != 1)
         calm_vec_scale(n * task->width, task->scale, task->x + at);
-    return CALM_OK;
 }
 
-calm_status calm_tail_table(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *rows, float *p)
+/* p [T, P] of the span's tokens; `rows` [T, D] is room. */
+static calm_status make_table(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *rows, float *p)
 {
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(read_rows(ctx, block, span, rows));
@@ -76,48 +76,55 @@ calm_status calm_tail_table(calm_ctx *ctx, const calm_block *block, const calm_s
 }
 
 calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *out,
-                            const calm_observer *observer)
+                            const calm_observer *observer, const calm_tail_tape *tape)
 {
     const calm_config *config = block->config;
     const calm_tail *tail = &block->tail;
     const size_t n = span->n_tokens, width = config->per_layer;
-    float *p, *g;
+    float *p = tape ? tape->p : NULL, *raw = tape ? tape->raw : out, *g;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * width));
+    if (!tape)
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, g, n * width));
-    CALM_TRY(calm_tail_table(ctx, block, span, out, p));
+    CALM_TRY(make_table(ctx, block, span, out, p));
     CALM_TRY(calm_weight_apply(ctx, &tail->gate, x, n, g));
+    /* The way back reads what the activation function does. */
+    if (tape)
+        memcpy(tape->gate, g, n * width * sizeof *g);
     calm_activate(config->activation, n * width, g);
     calm_vec_mul(n * width, p, g);
     CALM_TRY(calm_observe(observer, ctx,
                           &(calm_observation){.hook = CALM_HOOK_LAYER_INPUT, .expert = CALM_NO_EXPERT,
                                               .window = span->window, .x = g, .n_rows = n, .width = width}));
-    CALM_TRY(calm_weight_apply(ctx, &tail->projection, g, n, out));
-    return calm_norm_all(ctx, &tail->norm, out, n, out);
+    CALM_TRY(calm_weight_apply(ctx, &tail->projection, g, n, raw));
+    calm_norm_all(ctx, &tail->norm, raw, n, out);
+    return CALM_OK;
 }
 
 /* x += what the block's own input gives. */
 static calm_status add_input(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
-                             const calm_observer *observer)
+                             const calm_observer *observer, const calm_tail_tape *tape)
 {
     const size_t n = span->n_tokens, hidden = block->config->hidden;
     float *rows;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, n * hidden));
-    CALM_TRY(calm_tail_input(ctx, block, x, span, rows, observer));
-    return calm_parallel_rows(ctx, n, end_rows, &(end_task){hidden, 1, rows, x});
+    CALM_TRY(calm_tail_input(ctx, block, x, span, rows, observer, tape));
+    calm_parallel_each_rows(ctx, n, end_rows, &(end_task){hidden, 1, rows, x});
+    return CALM_OK;
 }
 
 calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
-                          const calm_observer *observer)
+                          const calm_observer *observer, const calm_tail_tape *tape)
 {
     const calm_tail *tail = &block->tail;
     if (tail->gate.w)
-        CALM_TRY(add_input(ctx, block, x, span, observer));
+        CALM_TRY(add_input(ctx, block, x, span, observer, tape));
     if (!block->config->arch->names->tail)
         return CALM_OK;
-    return calm_parallel_rows(ctx, span->n_tokens, end_rows,
-                              &(end_task){block->config->hidden, tail->scale, NULL, x});
+    calm_parallel_each_rows(ctx, span->n_tokens, end_rows,
+                            &(end_task){block->config->hidden, tail->scale, NULL, x});
+    return CALM_OK;
 }
 
 size_t calm_tail_scratch_bytes(const calm_config *config, size_t n_tokens)

@@ -7,24 +7,25 @@
  * from the id alone, so that each block makes it again rather than keep it.  Without per-layer inputs x' = s x.
  *
  * Reference: transformers' modeling_gemma4.py. */
-#ifndef CALM_MODEL_TAIL_H
-#define CALM_MODEL_TAIL_H
+#pragma once
 
 #include "ptq/model/block.h"
 
-/* x [T, D] in place, where the family has a tail; what the projection reads is observed.  CALM_EARG: the span has no
- * ids, or one that a table has no row for. */
-calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
-                          const calm_observer *observer);
+/* What the way back reads (tail_back.h); NULL where the block has no input of the token's id. */
+typedef struct calm_tail_tape {
+    float *p;       /* [T, P]                              */
+    float *gate;    /* [T, P] gate x                       */
+    float *raw;     /* [T, D] what the norm reads          */
+} calm_tail_tape;
 
-/* p [T, P] of the span's tokens; `rows` [T, D] is room.  CALM_EARG as above. */
-calm_status calm_tail_table(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *rows, float *p);
+/* x [T, D] in place, where the family has a tail; what the projection reads is observed, and what `tape` points to
+ * filled in (NULL: nothing is kept).  CALM_EARG: the span has no ids, or one that a table has no row for. */
+calm_status calm_tail_run(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
+                          const calm_observer *observer, const calm_tail_tape *tape);
 
 /* out [T, D] = RMSNorm(projection(act(gate x) * p)) of x [T, D], another array. */
 calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *out,
-                            const calm_observer *observer);
+                            const calm_observer *observer, const calm_tail_tape *tape);
 
 /* What calm_tail_run holds of ctx->scratch. */
 size_t calm_tail_scratch_bytes(const calm_config *config, size_t n_tokens);
-
-#endif

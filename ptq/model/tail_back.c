@@ -1,53 +1,23 @@
 /* What follows the sublayers of a block, with a tape and backwards. */
 #include "ptq/model/tail_back.h"
 
-#include <string.h>
-
 #include "ptq/base/scope.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/mlp_back.h"
 #include "ptq/model/norm_back.h"
 #include "ptq/tensor/vector.h"
 
-/* What is added to x, into `rows` [T, D]. */
-static calm_status make_rows(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span, float *rows,
-                             calm_tail_tape *tape)
-{
-    const calm_tail *tail = &block->tail;
-    const size_t n = span->n_tokens, width = block->config->per_layer;
-    float *a;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a, n * width));
-    CALM_TRY(calm_tail_table(ctx, block, span, rows, tape->p));
-    CALM_TRY(calm_weight_apply(ctx, &tail->gate, x, n, tape->gate));
-    /* The backward pass reads what the activation function does. */
-    memcpy(a, tape->gate, n * width * sizeof *a);
-    calm_activate(block->config->activation, n * width, a);
-    calm_vec_mul(n * width, tape->p, a);
-    CALM_TRY(calm_weight_apply(ctx, &tail->projection, a, n, tape->raw));
-    return calm_norm_all(ctx, &tail->norm, tape->raw, n, rows);
-}
-
 calm_status calm_tail_forward_tape(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
                                    calm_tail_tape *tape)
 {
-    const size_t n = span->n_tokens, width = block->config->per_layer, count = n * block->config->hidden;
+    const size_t n = span->n_tokens, width = block->config->per_layer;
     *tape = (calm_tail_tape){NULL, NULL, NULL};
-    if (!block->config->arch->names->tail)
-        return CALM_OK;
     if (block->tail.gate.w) {
-        float *rows;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->p, n * width));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->gate, n * width));
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->raw, count));
-        CALM_SCOPED_SCRATCH(ctx);
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, count));
-        CALM_TRY(make_rows(ctx, block, x, span, rows, tape));
-        calm_vec_add(count, rows, x);
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->raw, n * block->config->hidden));
     }
-    /* As calm_tail_run has it: a factor of 1 changes nothing. */
-    if (block->tail.scale != 1)
-        calm_vec_scale(count, block->tail.scale, x);
-    return CALM_OK;
+    return calm_tail_run(ctx, block, x, span, NULL, tape);
 }
 
 calm_status calm_tail_back(calm_ctx *ctx, const calm_block *block, const calm_tail_tape *tape, size_t n, float *d)

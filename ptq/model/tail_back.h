@@ -3,17 +3,9 @@
  *   x' = s (x + RMSNorm(projection(act(gate x) * p)))      p of the token's id alone, so that nothing goes back to it
  *
  * The factor, the three linears and the norms are not learned: they have no gradients. */
-#ifndef CALM_MODEL_TAIL_BACK_H
-#define CALM_MODEL_TAIL_BACK_H
+#pragma once
 
 #include "ptq/model/tail.h"
-
-/* NULL where the block has no input of the token's id. */
-typedef struct calm_tail_tape {
-    float *p;       /* [T, P]                              */
-    float *gate;    /* [T, P] gate x                       */
-    float *raw;     /* [T, D] what the norm reads          */
-} calm_tail_tape;
 
 /* x [T, D] in place, as calm_tail_run; the tape is in ctx->scratch. */
 calm_status calm_tail_forward_tape(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
@@ -25,5 +17,3 @@ calm_status calm_tail_back(calm_ctx *ctx, const calm_block *block, const calm_ta
 /* What the tape takes of ctx->scratch for T tokens, and what either holds besides. */
 size_t calm_tail_tape_bytes(const calm_config *config, size_t n_tokens);
 size_t calm_tail_back_bytes(const calm_config *config, size_t n_tokens);
-
-#endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/base/text.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/loose.h"

@@ -5,8 +5,7 @@
  *   buffer   model.layers.0.self_attn.rotary_emb.inv_freq, .masked_bias: libraries make it from config.json
  *   beyond   model.layers.2.* where config.json counts two blocks
  *   foreign  everything else: mtp.*, score.weight, k_scale, a bias that is switched off */
-#ifndef CALM_MODEL_TENSOR_USE_H
-#define CALM_MODEL_TENSOR_USE_H
+#pragma once
 
 #include "ptq/base/text.h"
 #include "ptq/model/layout.h"
@@ -31,5 +30,3 @@ size_t calm_model_list_use(const calm_model *model, calm_tensor_use use, calm_te
 /* Has mlx-lm's model of the family biases of linears where config.json asks for them?  Source: mlx_lm/models of 0.31;
  * without them its loader refuses the file. */
 bool calm_tensor_mlx_has_biases(const calm_arch *arch);
-
-#endif

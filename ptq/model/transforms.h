@@ -1,6 +1,5 @@
 /* Transforms of linears' inputs while a model runs: a Hadamard matrix before every down, or none. */
-#ifndef CALM_MODEL_TRANSFORMS_H
-#define CALM_MODEL_TRANSFORMS_H
+#pragma once
 
 #include "ptq/model/layout.h"
 #include "ptq/model/qformat.h"
@@ -15,5 +14,3 @@ calm_status calm_transforms_use_hadamard(calm_ctx *ctx, const char *dir, calm_co
 
 /* The module within a block, of dense MLPs, whose input the transform changes. */
 const char *calm_transforms_module(const calm_config *config);
-
-#endif

@@ -1,7 +1,6 @@
 /* Reads a matrix from a part of a stored tensor: transposed, or every second line; or every second number of a vector.
  * */
-#ifndef CALM_MODEL_TURNED_H
-#define CALM_MODEL_TURNED_H
+#pragma once
 
 #include "ptq/io/safetensors.h"
 
@@ -14,5 +13,3 @@ typedef struct calm_turned {
 
 /* The source of a tensor [rows, columns] whose `entry` is a calm_turned. */
 extern const calm_tensor_source calm_turned_source;
-
-#endif

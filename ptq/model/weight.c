@@ -37,13 +37,11 @@ typedef struct linear_task {
     bool add;
 } linear_task;
 
-static calm_status prepare_part(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void prepare_part(size_t first, size_t n, void *user)
 {
     const linear_task *task = user;
     const size_t at = first * task->weight->in;
-    (void)ctx;
     prepare_rows(task->weight, task->x + at, n, task->y + at);
-    return CALM_OK;
 }
 
 /* The input that the product reads: prepared rows, or x itself in the usual case that nothing is done to it. */
@@ -56,17 +54,16 @@ static calm_status prepare_input(calm_ctx *ctx, const calm_weight *weight, const
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.y, n_tokens * weight->in));
     *out = task.y;
-    return calm_parallel_rows(ctx, n_tokens, prepare_part, &task);
+    calm_parallel_each_rows(ctx, n_tokens, prepare_part, &task);
+    return CALM_OK;
 }
 
-static calm_status put_bias(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void put_bias(size_t first, size_t n, void *user)
 {
     const linear_task *task = user;
     const calm_weight *weight = task->weight;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         memcpy(task->y + t * weight->out, weight->bias, weight->out * sizeof *task->y);
-    return CALM_OK;
 }
 
 size_t calm_weight_apply_scratch_bytes(size_t in, size_t n_tokens)
@@ -90,7 +87,7 @@ static calm_status apply_by(product_fn *product, calm_ctx *ctx, const calm_weigh
         return calm_row_linear_product(ctx, weight, x, n_tokens, y);
     /* The product adds to the bias (beta = 1), so y is written once. */
     if (weight->bias)
-        CALM_TRY(calm_parallel_rows(ctx, n_tokens, put_bias, &task));
+        calm_parallel_each_rows(ctx, n_tokens, put_bias, &task);
     return product(ctx, CALM_PRODUCT_NT, n_tokens, weight->out, weight->in, x, weight->in, weight->w, weight->in,
                    weight->bias ? 1.0f : 0.0f, y, weight->out);
 }
@@ -172,17 +169,15 @@ calm_status calm_weight_apply_each(calm_ctx *ctx, calm_apply_fn *apply, size_t n
 /* ---- backward ---- */
 
 /* dx from what goes back to the prepared input: straight through the rounding, divided as the input was. */
-static calm_status unscale_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
+static void unscale_rows(size_t first, size_t n, void *user)
 {
     const linear_task *task = user;
     const size_t in = task->weight->in;
-    (void)ctx;
     for (size_t t = first; t < first + n; t++)
         for (size_t i = 0; i < in; i++) {
             const float value = task->x[t * in + i] / task->weight->in_scale[i];
             task->y[t * in + i] = task->add ? task->y[t * in + i] + value : value;
         }
-    return CALM_OK;
 }
 
 static calm_status input_back(calm_ctx *ctx, const calm_weight *weight, size_t n_tokens, const float *dy, bool add,
@@ -197,8 +192,9 @@ static calm_status input_back(calm_ctx *ctx, const calm_weight *weight, size_t n
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, prepared, n_tokens * in));
     CALM_TRY(calm_product(ctx, CALM_PRODUCT_NN, n_tokens, in, weight->out, dy, weight->out, weight->w, in, 0.0f,
                           prepared, in));
-    return calm_parallel_rows(ctx, n_tokens, unscale_rows,
-                              &(linear_task){.weight = weight, .x = prepared, .y = dx, .add = add});
+    calm_parallel_each_rows(ctx, n_tokens, unscale_rows,
+                            &(linear_task){.weight = weight, .x = prepared, .y = dx, .add = add});
+    return CALM_OK;
 }
 
 /* Rows of dw are finite, and so is their bias' gradient, which is added up here. */

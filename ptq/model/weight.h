@@ -1,6 +1,5 @@
 /* One linear as the forward pass applies it, with what quantization adds to it: input scales and quantized inputs. */
-#ifndef CALM_MODEL_WEIGHT_H
-#define CALM_MODEL_WEIGHT_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/quant/scheme.h"
@@ -47,5 +46,3 @@ calm_status calm_weight_back(calm_ctx *ctx, const calm_weight *weight, const flo
 
 /* What that holds of ctx->scratch when the input was scaled or quantized. */
 size_t calm_weight_back_scratch_bytes(size_t in, size_t n_tokens);
-
-#endif

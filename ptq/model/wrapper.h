@@ -3,8 +3,7 @@
  * config.json of a wrapper has the text model's configuration under "text_config" (older Qwen-VL: at the top level),
  * and its tensors have a separate prefix.  calm reads and quantizes the text model; all other tensors stay as they
  * are. */
-#ifndef CALM_MODEL_WRAPPER_H
-#define CALM_MODEL_WRAPPER_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/json.h"
@@ -14,5 +13,3 @@
  * CALM_EUNSUPPORTED: a wrapper that calm does not know, with its text model and whether calm knows that; a known one
  * around a text model that calm does not know.  CALM_EFORMAT: "text_config" is no object. */
 calm_status calm_config_text(calm_ctx *ctx, const char *path, const calm_json *root, calm_json **out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Allocation of bits: for each unit the schemes that it may take; over all units the plan of least total loss within a
  * budget.  Schemes that the engine does not take are left out, and units of a set get the same one (ptq/plan/limits.h).
  */
-#ifndef CALM_PLAN_ALLOCATE_H
-#define CALM_PLAN_ALLOCATE_H
+#pragma once
 
 #include "ptq/plan/knapsack.h"
 
@@ -45,5 +44,3 @@ typedef struct calm_allocation {
  * that a set has no scheme. */
 calm_status calm_allocate(calm_ctx *ctx, const calm_unit_options *units, size_t n, const uint64_t bits[2],
                           size_t *picked, calm_allocation *out);
-
-#endif

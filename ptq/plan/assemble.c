@@ -169,12 +169,10 @@ static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, 
                                       float s, calm_dtype checkpoint)
 {
     const calm_dtype dtype = checkpoint == CALM_F16 ? CALM_F16 : linear->scheme.scale_dtype;
-    char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(&linear->scheme, name);
     if (!calm_scheme_folds(&linear->scheme))
         return calm_fail(ctx, CALM_ENUMERIC,
                          "%s: scales of %s cannot be divided by the input scale of the job that reads these rows; "
-                         "`forbid` that job's candidate", weight->name, name);
+                         "`forbid` that job's candidate", weight->name, CALM_SCHEME_NAME(&linear->scheme));
     for (size_t g = 0; g < linear->n_groups; g++) {
         float *scale = &linear->scales[row * linear->n_groups + g], stored;
         const double wanted = (double)*scale / (double)s;
@@ -422,8 +420,7 @@ calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const 
         }
     for (size_t j = begin; j < end; j++) {
         /* The codes go with the arena: only the input scale is needed of a job. */
-        CALM_SCOPED_ARENA(fetched);
-        CALM_SCOPED_OUT(ctx, &fetched);
+        CALM_SCOPED_RESULTS(ctx);
         calm_qjob qjob = {.in_scale = NULL};
         if (plan->jobs[j].quantized)
             CALM_TRY(plan->fetch(plan->user, ctx, &plan->jobs[j], &qjob));

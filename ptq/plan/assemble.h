@@ -12,8 +12,7 @@
  * float weight, and a corrected bias, is rounded to the checkpoint's dtype; a row of a quantized linear is folded into
  * its scales, which are rounded again but never raised: codes are fixed by then.  Guard and exporters both start from
  * here, so what is measured is what is written. */
-#ifndef CALM_PLAN_ASSEMBLE_H
-#define CALM_PLAN_ASSEMBLE_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/plan/plan.h"
@@ -94,5 +93,3 @@ calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, ca
 /* Bytes that the replaced weights of jobs begin .. end - 1, all quantized, take of ctx->out next to what assembly
  * leaves there. */
 size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t end, unsigned extras);
-
-#endif

@@ -1,6 +1,5 @@
 /* Assembly: the memory and the work of its two halves.  Only files of this folder and their tests include it. */
-#ifndef CALM_PLAN_ASSEMBLE_IMPL_H
-#define CALM_PLAN_ASSEMBLE_IMPL_H
+#pragma once
 
 #include "ptq/plan/assemble.h"
 
@@ -32,5 +31,3 @@ size_t calm_assembled_norm_bytes(const calm_config *config, const calm_job_ref *
 /* Replace the float weights by the assembled ones, as a reader of the checkpoint computes them (ctx->out): in weight
  * [CALM_N_ROLES] and in the norm (NULL for an expert). */
 calm_status calm_fold_set_apply(calm_ctx *ctx, const calm_fold_set *assembled, calm_weight *weight, calm_norm *norm);
-
-#endif

@@ -1,6 +1,5 @@
 /* The vectors of a block - norms and biases - by the tensors that hold them. */
-#ifndef CALM_PLAN_BLOCK_VECTORS_H
-#define CALM_PLAN_BLOCK_VECTORS_H
+#pragma once
 
 #include "ptq/model/model.h"
 #include "ptq/quant/vectors.h"
@@ -35,5 +34,3 @@ calm_status calm_block_vectors(calm_ctx *ctx, const calm_model *model, calm_bloc
 /* Replace those of a block that `vectors` has, in ctx->out.  CALM_EFORMAT: one has another length. */
 calm_status calm_block_vectors_set(calm_ctx *ctx, const calm_model *model, const calm_vectors *vectors,
                                    calm_block *block);
-
-#endif

@@ -1,6 +1,5 @@
 /* Exceptions of an engine for one family: what its class of that family does differently from its other classes. */
-#ifndef CALM_PLAN_ENGINE_FAMILY_H
-#define CALM_PLAN_ENGINE_FAMILY_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/plan/engines.h"
@@ -29,5 +28,3 @@ typedef struct calm_engine_own {
 /* CALM_EARG where the engine would load it and compute otherwise, with what would do. */
 calm_status calm_engine_check_family(calm_ctx *ctx, const calm_engine *engine, const char *format, const char *family,
                                      const calm_engine_own *own);
-
-#endif

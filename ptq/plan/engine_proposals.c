@@ -37,18 +37,18 @@ static bool propose(const calm_engine *engine, const char *format, const calm_en
 calm_status calm_engine_check_scheme(calm_ctx *ctx, const calm_engine *engine, const char *format,
                                      const calm_engine_linear *linear, const calm_scheme *scheme)
 {
-    char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX], *reason;
+    char *reason;
     calm_scheme proposal;
     if (calm_engine_verdict(engine, format, linear, scheme) == CALM_ENGINE_TAKES)
         return CALM_OK;
-    calm_scheme_name(scheme, name);
+    const char *name = CALM_SCHEME_NAME(scheme);
     CALM_TRY(calm_engine_explain(ctx, engine, format, linear, scheme, &reason));
     if (!propose(engine, format, linear, scheme, &proposal))
         return calm_fail(ctx, CALM_EARG,
                          "`target` %s takes no %s for %s [%zu, %zu]: it %s; no usual scheme would do: leave the block "
                          "out (`blocks`) or give another `target`",
                          calm_engine_name(engine), name, linear->name, linear->out, linear->in, reason);
-    calm_scheme_name(&proposal, other);
+    const char *other = CALM_SCHEME_NAME(&proposal);
     return calm_fail(ctx, CALM_EARG, "`target` %s takes no %s for %s [%zu, %zu]: it %s; `%s` %s would do",
                      calm_engine_name(engine), name, linear->name, linear->out, linear->in, reason,
                      linear->head ? "export.head_scheme" : "schemes", other);

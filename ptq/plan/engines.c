@@ -1,5 +1,4 @@
 /* Does an engine take a scheme, and what do its rules ask for? */
-#include "ptq/plan/engines.h"
 
 #include <string.h>
 
@@ -450,8 +449,7 @@ static void print_rule(calm_text *out, const calm_engine_limits *l, calm_engine_
                        const calm_engine_linear *linear,
                        const calm_scheme *scheme)
 {
-    char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(scheme, name);
+    const char *name = CALM_SCHEME_NAME(scheme);
     if (rule == CALM_ENGINE_FAMILY)
         calm_text_printf(out, "has no kernel for %s in this format", name);
     else if (rule == CALM_ENGINE_COLUMNS && scheme->family)

@@ -8,8 +8,7 @@
  * All is the table of engine_table.c (docs/targets.md has it as text, docs/evidence/engine_rules.csv its sources).
  * It knows neither models nor checkpoints: the solver asks it before anything is quantized, `calm check` about what is
  * on disk.  Shapes are those of one device: slices of tensor parallelism must satisfy the rules themselves. */
-#ifndef CALM_PLAN_ENGINES_H
-#define CALM_PLAN_ENGINES_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/quant/scheme.h"
@@ -103,5 +102,3 @@ const char *calm_tie_text(calm_tie tie);
 /* Jobs with the same number share a scheme; 0: the job is free.  `expert` is false of a dense job, `down` tells the two
  * projections of an expert apart. */
 size_t calm_tie_number(calm_tie tie, size_t block, bool expert, bool down);
-
-#endif

@@ -1,6 +1,5 @@
 /* What engines take: the shape of the table (engine_table.c), which engines.c judges by.  Only these two include it. */
-#ifndef CALM_PLAN_ENGINES_IMPL_H
-#define CALM_PLAN_ENGINES_IMPL_H
+#pragma once
 
 #include "ptq/plan/engines.h"
 
@@ -77,5 +76,3 @@ struct calm_engine {
 
 /* All, `any` first, in the order of CALM_ENGINE_NAMES; *n their number. */
 const calm_engine *const *calm_engine_table(size_t *n);
-
-#endif

@@ -102,10 +102,8 @@ calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const
                                const char *weights_key, const char *chain, const calm_scheme *scheme,
                                const calm_key_expert *expert, char key[CALM_SHA256_HEX])
 {
-    char scheme_name[CALM_SCHEME_NAME_MAX];
     calm_sha256 sha;
     /* The scheme by its canonical name: a new member of calm_scheme leaves the keys of old schemes as they are. */
-    calm_scheme_name(scheme, scheme_name);
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-candidate-1");
     calm_sha256_field(&sha, calibration_key);
@@ -113,7 +111,7 @@ calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const
     calm_sha256_field(&sha, job->role);
     calm_sha256_field(&sha, weights_key);
     calm_sha256_field(&sha, chain);
-    calm_sha256_field(&sha, scheme_name);
+    calm_sha256_field(&sha, CALM_SCHEME_NAME(scheme));
     /* Candidates are fitted behind float blocks; another prefix would be another result. */
     calm_sha256_field(&sha, "prefix=float");
     /* What is done for experts with few tokens is part of their keys alone: changing it leaves dense jobs valid. */

@@ -11,8 +11,7 @@
  * Arithmetic is OpenBLAS's version and kernel family, and the variant of the mathematical library: a store that travels
  * to a CPU of another type would else mix the bits of both, and a resumed run would not end with the bytes of an
  * undisturbed one.  A run whose kernels are pinned (cli/kernels.h) has the same keys on every CPU that runs them. */
-#ifndef CALM_PLAN_KEY_H
-#define CALM_PLAN_KEY_H
+#pragma once
 
 #include "ptq/base/sha256.h"
 #include "ptq/data/windows.h"
@@ -63,5 +62,3 @@ calm_status calm_key_learned_job(calm_ctx *ctx, const char *learned_key, const c
 /* `subject` identifies what is evaluated: a model key, or the keys of a plan's candidates. */
 calm_status calm_key_evaluation(calm_ctx *ctx, const char *model_key, const char *subject, const calm_windows *windows,
                                 char key[CALM_SHA256_HEX]);
-
-#endif

@@ -6,8 +6,7 @@
  * all units' ranges (rounded up to a power of two), finer than a sum in double would be, and then added as integers: no
  * order of addition enters, and a tie is a tie.  Among equal losses the least cost wins, then the lexicographically
  * smallest choice. */
-#ifndef CALM_PLAN_KNAPSACK_H
-#define CALM_PLAN_KNAPSACK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -42,5 +41,3 @@ typedef struct calm_knapsack_total {
  * CALM_ENOMEM: more states than above; the message says what helps. */
 calm_status calm_knapsack(calm_ctx *ctx, const calm_knapsack_unit *units, size_t n, uint64_t capacity, size_t *choice,
                           calm_knapsack_total *total);
-
-#endif

@@ -4,8 +4,7 @@
  *
  * Exact for losses that are rounded to multiples of 2^-52 of the sum of all units' ranges (rounded up to a power of
  * two).  Among equal losses the least cost wins; which of several such choices depends on nothing but the problem. */
-#ifndef CALM_PLAN_KNAPSACK_TWO_H
-#define CALM_PLAN_KNAPSACK_TWO_H
+#pragma once
 
 #include "ptq/plan/knapsack.h"
 
@@ -18,5 +17,3 @@
  * calm_knapsack. */
 calm_status calm_knapsack_two(calm_ctx *ctx, const calm_knapsack_unit *units, size_t n, uint64_t capacity,
                               uint64_t second, size_t *choice, calm_knapsack_total *total);
-
-#endif

@@ -117,13 +117,13 @@ static calm_status print_keeper(calm_ctx *ctx, const calm_limits *limits, const 
                                 const calm_pool_job *job, size_t scheme, calm_text *out, bool *keeps)
 {
     const calm_engine_linear linear = calm_limits_linear(job);
-    char name[CALM_SCHEME_NAME_MAX], *why = "another is pinned";
+    char *why = "another is pinned";
     *keeps = !offered || !takes(limits, pool, job, scheme);
     if (!*keeps)
         return CALM_OK;
     if (offered)
         CALM_TRY(calm_engine_explain(ctx, limits->engine, limits->format, &linear, &pool->schemes[scheme], &why));
-    calm_scheme_name(&pool->schemes[scheme], name);
+    const char *name = CALM_SCHEME_NAME(&pool->schemes[scheme]);
     calm_text_printf(out, "%s%s not %s (%s)", scheme ? ", " : "", job->name, name, why);
     return CALM_OK;
 }

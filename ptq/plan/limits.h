@@ -5,8 +5,7 @@
  * have
  *
  * The plans that limits leave are legal for the engine. */
-#ifndef CALM_PLAN_LIMITS_H
-#define CALM_PLAN_LIMITS_H
+#pragma once
 
 #include "ptq/plan/engines.h"
 #include "ptq/plan/pool.h"
@@ -42,5 +41,3 @@ calm_engine_linear calm_limits_linear(const calm_pool_job *job);
  * ctx->out; `loss` names what was added up.  With held 0: "target vllm: nothing was held back". */
 calm_status calm_limits_cost(calm_ctx *ctx, const calm_limits *limits, size_t held, const char *loss,
                              double constrained, double unconstrained, char **out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Plan: one candidate per job of the model, and where its quantized weights come from.
  *
  * The plan knows schemes beforehand (headers and configs need them); codes are fetched one job at a time. */
-#ifndef CALM_PLAN_PLAN_H
-#define CALM_PLAN_PLAN_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/model/layout.h"
@@ -31,5 +30,3 @@ typedef struct calm_plan {
     calm_plan_fetch_fn *fetch;
     void *user;
 } calm_plan;
-
-#endif

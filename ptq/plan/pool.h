@@ -3,8 +3,7 @@
  * A pool is plain data without a model and without a store.  A run fills one from the candidates in its memory
  * (calm_pool_of_run), later commands fill one from the rows of a store (calm_pool_of_store); ptq/plan/solve.h chooses
  * from either. */
-#ifndef CALM_PLAN_POOL_H
-#define CALM_PLAN_POOL_H
+#pragma once
 
 #include "ptq/plan/rule.h"
 #include "ptq/plan/scores.h"
@@ -120,5 +119,3 @@ double calm_pool_bits(const calm_pool *pool, size_t begin, size_t end, const cal
 /* What the activation rule advises for a job at an entry's scheme, "smooth" or "plain", and whether the entry does
  * otherwise.  NULL: no advice, because no entry smooths, activations stay float, or the crest factor is unknown. */
 const char *calm_pool_advice(const calm_pool *pool, size_t job, size_t entry, bool *disagrees);
-
-#endif

@@ -4,8 +4,7 @@
  * A word names entries: an algorithm ("gptq"), its chain, one at a scheme ("gptq w3a16_g128"), a pattern of any of
  * these ("mkq*"), or one candidate by its number ("#123").  A unit is named in full ("model.layers.0.qkv"), without
  * what all units share ("0.qkv"), or by a pattern ("*.down"). */
-#ifndef CALM_PLAN_REQUESTS_H
-#define CALM_PLAN_REQUESTS_H
+#pragma once
 
 #include "ptq/plan/engines.h"
 #include "ptq/plan/limits.h"
@@ -69,5 +68,3 @@ bool calm_word_is_number(const calm_word *word);
 
 /* "model.layers.0.qkv" without what all units share: "0.qkv". */
 const char *calm_unit_short_name(const char *unit);
-
-#endif

@@ -4,8 +4,7 @@
  *            (c* / f where c* < 0; c* + log f of a logarithm); the least log_rel_mse of the shortlist wins, of equals
  *            the first
  *   argmax   the least value of the metric (rel_mae; with cka CALM as published) wins, of equals the first */
-#ifndef CALM_PLAN_RULE_H
-#define CALM_PLAN_RULE_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -42,5 +41,3 @@ typedef struct calm_contender {
  * CALM_ENUMERIC when no candidate can win (says why each failed). */
 calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, double shortlist, const char *metric_name,
                         const calm_contender *contenders, size_t n, size_t *winner, char **reason);
-
-#endif

@@ -8,8 +8,7 @@
  * The metrics of two outputs are those of cka/cka.h.  Two more are not of outputs: cka_linear (cka/linear.h; of a job)
  * and probe_kl, the mean KL(float || .) per token of the model with that unit alone quantized (of an encoder: 1 -
  * cosine).  gradient_kl is what gradients predict probe_kl to be. */
-#ifndef CALM_PLAN_SCORES_H
-#define CALM_PLAN_SCORES_H
+#pragma once
 
 #include "cka/cka.h"
 #include "ptq/model/layout.h"
@@ -59,5 +58,3 @@ bool calm_score_find(calm_unit unit, const char *name, calm_point *point, int *s
 
 /* The same for a name that was typed as --metric.  CALM_EARG, naming the nearest. */
 calm_status calm_score_need(calm_ctx *ctx, calm_unit unit, const char *name, calm_point *point, int *score);
-
-#endif

@@ -10,8 +10,7 @@
  * multiplied by; 16 where that stays float), or there are both.  The loss of an option is kappa * score, with kappa
  * = probe_kl / score of the unit's narrowest option: a score compares options of one unit only, the probe measures
  * its effect on the model.  Of a score that is a logarithm the error itself counts, e^score. */
-#ifndef CALM_PLAN_SOLVE_H
-#define CALM_PLAN_SOLVE_H
+#pragma once
 
 #include "ptq/plan/allocate.h"
 #include "ptq/plan/requests.h"
@@ -64,5 +63,3 @@ calm_status calm_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_s
 
 /* The same of a budget of activation bits, 0: none. */
 calm_status calm_act_budget_check(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget);
-
-#endif

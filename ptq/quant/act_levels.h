@@ -1,6 +1,5 @@
 /* Fake quantization of activations to small floats, as compressed-tensors computes it. */
-#ifndef CALM_QUANT_ACT_LEVELS_H
-#define CALM_QUANT_ACT_LEVELS_H
+#pragma once
 
 #include "ptq/quant/scheme.h"
 
@@ -26,5 +25,3 @@ void calm_act_levels(const float *x, size_t n, size_t d, calm_act_rule rule, flo
 
 /* What NVFP4 divides its scales by, for inputs of at most absmax; 0 for other rules. */
 float calm_act_global(calm_act_rule rule, float absmax);
-
-#endif

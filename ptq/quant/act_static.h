@@ -1,6 +1,5 @@
 /* One scale for all activations of a job, learned on the calibration text. */
-#ifndef CALM_QUANT_ACT_STATIC_H
-#define CALM_QUANT_ACT_STATIC_H
+#pragma once
 
 #include "ptq/quant/scheme.h"
 
@@ -22,5 +21,3 @@ typedef struct calm_act_rows {
  * s = sum w y q / sum w q^2, where MKQ-BERT's gradient of the scale is zero, while that improves.  Of many rows every
  * k-th counts.  Without rows s_0; infinite when it cannot be stored.  Small floats read neither x nor weights. */
 float calm_act_static_scale(const calm_scheme *scheme, const calm_act_rows *rows);
-
-#endif

@@ -2,7 +2,6 @@
  * for is the next one's time.  A look-up gives as many symbols as 11 bits hold, up to four. */
 #include "ptq/quant/exponent_code.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 

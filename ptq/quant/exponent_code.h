@@ -11,8 +11,7 @@
  * All little-endian.  Symbol s < 15 is exponent top - s, 15 any other.  Lengths are those of a prefix code of at most
  * 11 bits, canonical, its bits from the lowest on.  The code is one of 8 for a Gaussian, by the fraction of log2 of its
  * width, which the mean of log2 |x| of 1,024 words gives: E log2 |N(0, 1)| = -.9163. */
-#ifndef CALM_QUANT_EXPONENT_CODE_H
-#define CALM_QUANT_EXPONENT_CODE_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -29,5 +28,3 @@ size_t calm_exponent_encode(const void *words, size_t n, size_t word_bytes, bool
  * of n words of this size; `name` stands in the message. */
 calm_status calm_exponent_decode(calm_ctx *ctx, const char *name, const void *bytes, size_t n_bytes, size_t n,
                                  size_t word_bytes, void *words);
-
-#endif

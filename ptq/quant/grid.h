@@ -6,8 +6,7 @@
  *
  * Some schemes store scales as multiples of one number: `global` is that of the whole job, the same in all calls; 0
  * where a scheme has none (calm_scale_global). */
-#ifndef CALM_QUANT_GRID_H
-#define CALM_QUANT_GRID_H
+#pragma once
 
 #include <stdint.h>
 
@@ -129,5 +128,3 @@ bool calm_actquant_has_codes(int bits, bool asymmetric, calm_act_rule rule);
  * with NaN or infinity, or whose range float32 does not hold, the codes say nothing and the scale is not finite. */
 void calm_actquant_codes(const float *x, size_t d, int bits, bool asymmetric, calm_act_rule rule, float global,
                          int8_t *codes, float *scale, int32_t *zero);
-
-#endif

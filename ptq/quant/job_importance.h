@@ -2,8 +2,7 @@
  * matrix.
  *
  * Collected by ptq/calib/importance.c, written by ptq/export/export_imatrix.c. */
-#ifndef CALM_QUANT_JOB_IMPORTANCE_H
-#define CALM_QUANT_JOB_IMPORTANCE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -20,5 +19,3 @@ typedef struct calm_importance {
     const char *dataset;                /* name of the text, for the file; "" for none */
     size_t n_windows, window;           /* how many windows, and tokens of the longest */
 } calm_importance;
-
-#endif

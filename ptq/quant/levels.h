@@ -2,8 +2,7 @@
  *
  * Codes count levels from the least on, so that code - 1 and code + 1 are the neighbours of a code.  The bits that a
  * file holds are another matter (calm_levels_bits). */
-#ifndef CALM_QUANT_LEVELS_H
-#define CALM_QUANT_LEVELS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ uint8_t calm_levels_code(const calm_levels *levels, double level);
  * Only patterns of finite numbers have one. */
 uint8_t calm_levels_bits(const calm_levels *levels, uint8_t code);
 uint8_t calm_levels_of_bits(const calm_levels *levels, uint8_t bits);
-
-#endif

@@ -1,8 +1,7 @@
 /* Mixes, such as Q4_K_M: schemes with one GGUF type for most matrices and another for some, by their places in the
  * model.  Their names are those of mixes.def behind "gguf_"; a mix has the bits, the group and the family of the type
  * that most of its matrices have. */
-#ifndef CALM_QUANT_MIX_H
-#define CALM_QUANT_MIX_H
+#pragma once
 
 #include "ptq/quant/scheme.h"
 
@@ -44,5 +43,3 @@ bool calm_mix_find(const char *name, calm_scheme *out);
 
 /* The name of a mix; false: the scheme is none. */
 bool calm_mix_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]);
-
-#endif

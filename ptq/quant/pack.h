@@ -7,8 +7,7 @@
  *
  * The same stream serves compressed-tensors, GPTQ and MLX (docs/formats.md section 1).  Words are in memory as the
  * files hold them: little-endian bytes. */
-#ifndef CALM_QUANT_PACK_H
-#define CALM_QUANT_PACK_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ void calm_unpack_columns(const uint32_t *words, size_t rows, size_t cols, int bi
  * 0 2 4 6 1 3 5 7, low bits first. */
 void calm_pack_awq(const uint8_t *codes, size_t n, uint32_t *words);
 void calm_unpack_awq(const uint32_t *words, size_t n, uint8_t *codes);
-
-#endif

@@ -10,8 +10,7 @@
  * act_form is the sum of 1 for asymmetric activations, 2 for those by vLLM's rule, 4 for static ones and 8 for FP8 next
  * to whole numbers.  All
  * little-endian; codes as a dense bit stream per row (ptq/quant/pack.h). */
-#ifndef CALM_QUANT_QBLOB_H
-#define CALM_QUANT_QBLOB_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/quant/qjob.h"
@@ -31,5 +30,3 @@ calm_status calm_qblob_decode(calm_ctx *ctx, const char *name, const void *bytes
 
 /* What that holds of ctx->scratch at most; what it leaves in ctx->out is calm_qjob_bytes. */
 size_t calm_qblob_decode_scratch_bytes(const calm_scheme *scheme, size_t out, size_t in);
-
-#endif

@@ -1,7 +1,6 @@
 /* Quantized jobs read back as float32. */
 #include "ptq/quant/qjob.h"
 
-#include "ptq/quant/grid.h"
 
 calm_status calm_qjob_new(calm_ctx *ctx, unsigned extras, calm_qjob *qjob)
 {

@@ -1,8 +1,7 @@
 /* Quantized jobs: codes, scales, zeros and minima of all linears of a job, one byte per code.
  *
  * Algorithms make them, the store keeps them, assembly and the exporters rearrange them. */
-#ifndef CALM_QUANT_QJOB_H
-#define CALM_QUANT_QJOB_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ unsigned calm_qjob_extras(const calm_qjob *qjob);
 
 /* w [O, I] = as calm_grid_decode, not divided by in_scale: what a checkpoint reader computes. */
 void calm_qjob_dequantize(const calm_qjob *qjob, float *w);
-
-#endif

@@ -253,22 +253,22 @@ bool calm_scheme_says_range(const char *name)
     return strstr(name, "_asymact") || strstr(name, "_symact") || strstr(name, "_static");
 }
 
-void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX])
+const char *calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX])
 {
     char group[24] = "", instead[16] = "", inputs[16];
     if (scheme->bits == 0) {
         snprintf(name, CALM_SCHEME_NAME_MAX, "float");
-        return;
+        return name;
     }
     if (calm_mix_name(scheme, name))
-        return;
+        return name;
     if (scheme->family) {
         const calm_family *row = calm_scheme_family(scheme);
         const bool f16 = calm_scheme_takes_f16_scales(scheme) && scheme->scale_dtype == CALM_F16;
         snprintf(name, CALM_SCHEME_NAME_MAX, "%s%s%s%s", row->name,
                  row->act_bits && !scheme->act_bits ? WEIGHTS_ALONE : "",
                  scheme->act_rule == CALM_ACT_RULE_FP8_STATIC ? STATIC : "", f16 ? "_f16s" : "");
-        return;
+        return name;
     }
     snprintf(inputs, sizeof inputs, "%d", calm_scheme_input_bits(scheme));
     if (scheme->group)
@@ -286,14 +286,12 @@ void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]
                           scheme->scale_dtype == CALM_F16 ? "_f16s" : "");
     assert(length < CALM_SCHEME_NAME_MAX);
     (void)length;
+    return name;
 }
 
 bool calm_scheme_same(const calm_scheme *a, const calm_scheme *b)
 {
-    char of_a[CALM_SCHEME_NAME_MAX], of_b[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(a, of_a);
-    calm_scheme_name(b, of_b);
-    return strcmp(of_a, of_b) == 0;
+    return strcmp(CALM_SCHEME_NAME(a), CALM_SCHEME_NAME(b)) == 0;
 }
 
 calm_scheme calm_scheme_for(const calm_scheme *scheme, size_t in)

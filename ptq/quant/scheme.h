@@ -17,8 +17,7 @@
  *   gguf_q4_k_m, ...   one of these or another by the place of the matrix in its model (mix.h)
  *   float              left as it is
  * _symact is the default, spelled out.  A suffix _f16s rounds scales to float16 instead of bfloat16. */
-#ifndef CALM_QUANT_SCHEME_H
-#define CALM_QUANT_SCHEME_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/quant/levels.h"
@@ -134,8 +133,11 @@ bool calm_scheme_folds(const calm_scheme *scheme);
 /* Does a name contain the range of activations (_symact, _asymact; _static is symmetric)? */
 bool calm_scheme_says_range(const char *name);
 
-/* Print the canonical name; always fits. */
-void calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]);
+/* Print the canonical name, which always fits; returns `name`. */
+const char *calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]);
+
+/* The same, as long as the block lasts in which it is called. */
+#define CALM_SCHEME_NAME(scheme) calm_scheme_name((scheme), (char[CALM_SCHEME_NAME_MAX]){0})
 
 /* ceil(in / group), 1 for group 0. */
 size_t calm_scheme_groups(const calm_scheme *scheme, size_t in);
@@ -161,5 +163,3 @@ double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t
 
 /* Bits of what a weight is multiplied by: those of quantized activations, 16 where they stay float. */
 int calm_scheme_input_bits(const calm_scheme *scheme);
-
-#endif

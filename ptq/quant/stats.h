@@ -2,9 +2,6 @@
  *
  *   N rows (tokens)   I input features
  * Collected by ptq/calib/capture.c, read by algorithms/. */
-#ifndef CALM_QUANT_STATS_H
-#define CALM_QUANT_STATS_H
+#pragma once
 
 #include "calm.h"
-
-#endif

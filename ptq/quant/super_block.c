@@ -2,7 +2,6 @@
 #include "ptq/quant/super_block.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ptq/base/simd.h"
 #include "ptq/tensor/dtype.h"

@@ -3,8 +3,7 @@
  *   scale of group g = d s[g],  minimum = -(dmin m[g]),  s and m within the bits of the scheme's scale code
  * Products of a float16 and a whole number of at most 8 bits are exact in float32, so a group's effective scale says
  * all: d and s[g] can be found again from those of the super-block. */
-#ifndef CALM_QUANT_SUPER_BLOCK_H
-#define CALM_QUANT_SUPER_BLOCK_H
+#pragma once
 
 #include "ptq/quant/scheme.h"
 
@@ -32,5 +31,3 @@ void calm_super_round(const calm_scheme *scheme, size_t n, float *scales, float 
 /* Take storable scales [n] and mins [n] (NULL: none) apart; false: they are not storable. */
 bool calm_super_split(const calm_scheme *scheme, size_t n, const float *scales, const float *mins,
                       calm_super_block *out);
-
-#endif

@@ -3,8 +3,7 @@
  *   "CALMVEC1" | u64 count | count times u64 bytes of the name, values
  *   | names one after the other, each with a NUL, padded to 4 | f32 values one after the other
  * All little-endian.  A name is the tensor's in the checkpoint, values are what the checkpoint stores. */
-#ifndef CALM_QUANT_VECTORS_H
-#define CALM_QUANT_VECTORS_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -28,5 +27,3 @@ calm_status calm_vectors_encode(calm_ctx *ctx, const calm_vectors *vectors, void
 /* The vectors of a blob, copied into ctx->out.  CALM_EFORMAT when lengths, names or values are not possible; `name`
  * stands in the message. */
 calm_status calm_vectors_decode(calm_ctx *ctx, const char *name, const void *bytes, size_t n_bytes, calm_vectors *out);
-
-#endif

@@ -5,7 +5,6 @@
 #include "ptq/ranks/ranks.h"
 
 #include <gnu/libc-version.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ptq/base/threads.h"
@@ -159,8 +158,7 @@ static calm_status encode(calm_ctx *ctx, const calm_run *p, const calm_missing *
             const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
             calm_store_candidate row;
             int64_t id;
-            CALM_SCOPED_ARENA(arena);
-            CALM_SCOPED_OUT(ctx, &arena);
+            CALM_SCOPED_RESULTS(ctx);
             if ((candidate->todo && !candidate->dropped) || !candidate->id)
                 continue;
             CALM_TRY(calm_store_candidate_find(ctx, p->in.store, candidate->key, &row, &id));

@@ -8,7 +8,6 @@
 #include "ptq/ranks/ranks.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -243,8 +242,7 @@ static calm_status part_of(calm_ctx *ctx, const calm_flow *f, const calm_batch *
 static calm_status hand_on_part(calm_ctx *ctx, calm_flow *f, const calm_block *block, size_t index,
                                 const calm_batch *batch, size_t first, size_t n)
 {
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED(calm_batch, calm_batch_close) part = {.hidden.file = -1};
     {
         CALM_SCOPED_LEND(f->p->cluster);
@@ -265,8 +263,7 @@ static calm_status hand_on_part(calm_ctx *ctx, calm_flow *f, const calm_block *b
 static calm_status hand_on(calm_ctx *ctx, calm_flow *f, size_t index, const calm_batch *batch, bool arriving)
 {
     calm_block block;
-    CALM_SCOPED_ARENA(weights);
-    CALM_SCOPED_OUT(ctx, &weights);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(calm_model_load_block(ctx, f->p->in.model, index, &block));
     const size_t most = block.moe.router ? batch->n : (size_t)ctx->n_threads;
     for (size_t first = 0, n; first < batch->n; first += n) {

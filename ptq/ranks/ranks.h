@@ -1,8 +1,7 @@
 /* Several ranks of one run: which rank computes which block, and how rows and messages travel between them.
  *
  * Every calm_division_* function does nothing, or what one rank needs, when the run has no cluster. */
-#ifndef CALM_RANKS_RANKS_H
-#define CALM_RANKS_RANKS_H
+#pragma once
 
 #include "ptq/base/text.h"
 #include "ptq/model/batch.h"
@@ -172,5 +171,3 @@ calm_status calm_rank_read_plan(calm_ctx *ctx, const calm_run *run, calm_rank_me
 void calm_rank_put_subjects(const calm_run *run, const calm_subject *subjects, size_t n, calm_text *out);
 calm_status calm_rank_read_subjects(calm_ctx *ctx, const calm_run *run, calm_rank_message *in, size_t *n,
                                     calm_subject **out, calm_model **written);
-
-#endif

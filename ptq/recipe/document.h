@@ -2,8 +2,7 @@
  *
  * One table (document_shape.c) says every place of a document and its shape; the option table of ptq/recipe/spec.h says
  * which option it is.  Reading, writing, checking and the published JSON Schema are made from the two. */
-#ifndef CALM_RECIPE_DOCUMENT_H
-#define CALM_RECIPE_DOCUMENT_H
+#pragma once
 
 #include "ptq/io/json.h"
 #include "ptq/recipe/spec.h"
@@ -50,5 +49,3 @@ calm_status calm_spec_read(calm_ctx *ctx, const calm_json *document, const char 
 /* The document of a spec, in a fixed order; *out is freed by the caller.  Every number and word is written, also when
  * it is the default; texts that are not given are left out. */
 calm_status calm_spec_write(calm_ctx *ctx, const calm_recipe_spec *spec, calm_json **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shapes: what each place of a recipe document may hold. */
-#ifndef CALM_RECIPE_DOCUMENT_SHAPE_H
-#define CALM_RECIPE_DOCUMENT_SHAPE_H
+#pragma once
 
 #include "ptq/base/option.h"
 
@@ -57,5 +56,3 @@ const calm_shape *calm_document_shape(const calm_document_row *row, calm_shape *
 
 /* Is `place` a member of `section` ("" is the document), and under which key?  NULL: it is not. */
 const char *calm_document_key(const char *place, const char *section);
-
-#endif

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "ptq/base/message.h"
-#include "ptq/base/option.h"
 #include "ptq/export/companions.h"
 #include "ptq/export/config_file.h"
 #include "ptq/model/arch.h"
@@ -104,10 +103,9 @@ static calm_status check_schemes(calm_ctx *ctx, const char *format, const calm_e
 {
     for (size_t j = 0; j < input->plan->n_jobs; j++) {
         const calm_plan_job *job = &input->plan->jobs[j];
-        char name[CALM_SCHEME_NAME_MAX];
         if (!job->quantized)
             continue;
-        calm_scheme_name(&job->scheme, name);
+        const char *name = CALM_SCHEME_NAME(&job->scheme);
         if (job->scheme.act_order && !exporter->orders)
             return calm_fail(ctx, CALM_EUNSUPPORTED,
                              "`formats` %s: %s is %s: groups are of neighbouring columns in this format; gptq says the "
@@ -127,12 +125,11 @@ static calm_status find_asked(calm_ctx *ctx, const calm_export_options *options,
                               const calm_scheme **out)
 {
     const calm_scheme *of[CALM_N_OUTERS] = {options->embed, options->head};
-    char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX];
     *out = of[table] || !tied ? of[table] : of[!table];
     if (!tied || !of[0] || !of[1])
         return CALM_OK;
-    calm_scheme_name(of[0], a);
-    calm_scheme_name(of[1], b);
+    const char *a = CALM_SCHEME_NAME(of[0]);
+    const char *b = CALM_SCHEME_NAME(of[1]);
     return strcmp(a, b) == 0 ? CALM_OK
                              : calm_fail(ctx, CALM_EARG, "`export.embed_scheme` %s and `export.head_scheme` %s: the "
                                          "model has one table for both; name one of them", a, b);
@@ -143,8 +140,8 @@ static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, con
                                const calm_scheme *scheme, const char *key)
 {
     const calm_tensor *tensor;
-    char name[CALM_SCHEME_NAME_MAX], *format;
-    calm_scheme_name(scheme, name);
+    char *format;
+    const char *name = CALM_SCHEME_NAME(scheme);
     CALM_TRY(calm_format_name(ctx, exporter, &format));
     if (scheme->act_bits)
         return calm_fail(ctx, CALM_EARG,

@@ -4,8 +4,7 @@
  *   several          each has a folder of its name (compressed-tensors/, gguf/); card and recipe are above them
  *
  * The first format that is a checkpoint is the one that is evaluated as it was written. */
-#ifndef CALM_RECIPE_FORMATS_H
-#define CALM_RECIPE_FORMATS_H
+#pragma once
 
 #include "ptq/base/option.h"
 #include "ptq/export/export.h"
@@ -68,5 +67,3 @@ bool calm_formats_have_tables(const calm_formats *formats);
 
 /* Does one of them run the model over the calibration windows? */
 bool calm_formats_want_importance(const calm_formats *formats);
-
-#endif

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/base/option.h"
 
 /* What a figure needs. */
 typedef enum figure_of { OF_RESULT, OF_DECODER, OF_ENCODER } figure_of;

@@ -1,6 +1,5 @@
 /* Gates: conditions that a recipe sets for its result, "ppl_ratio <= 1.05". */
-#ifndef CALM_RECIPE_GATES_H
-#define CALM_RECIPE_GATES_H
+#pragma once
 
 #include "ptq/base/option.h"
 
@@ -36,5 +35,3 @@ calm_status calm_gates_check(calm_ctx *ctx, const calm_gate *gates, size_t n, bo
 
 /* Does the value hold it?  NaN never does. */
 bool calm_gate_holds(const calm_gate *gate, double value);
-
-#endif

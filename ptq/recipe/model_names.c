@@ -273,12 +273,9 @@ static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tic
 
 calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out)
 {
-    char *gguf;
     CALM_TRY(find_model(ctx, name, tick, user, out));
     if (!out->dir)
         return CALM_OK;
-    CALM_TRY(calm_folder_gguf(ctx, out->dir, &gguf));
-    if (gguf)
-        out->dir = gguf;
+    CALM_TRY(calm_folder_gguf(ctx, &out->dir));
     return calm_adapter_is_no_model(ctx, out->dir);
 }

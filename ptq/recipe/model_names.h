@@ -1,6 +1,5 @@
 /* Names of models, and where bundled recipes and texts lie. */
-#ifndef CALM_RECIPE_MODEL_NAMES_H
-#define CALM_RECIPE_MODEL_NAMES_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -27,7 +26,7 @@ calm_status calm_model_hub_name(calm_ctx *ctx, const char *word, const char **ou
 
 typedef struct calm_named_model {
     const char *name;    /* as typed                                                       */
-    char *dir;           /* of the checkpoint                                              */
+    const char *dir;     /* of the checkpoint                                              */
     const char *note;    /* a remark for the user; NULL: none                              */
 } calm_named_model;
 
@@ -43,5 +42,3 @@ bool calm_is_hub_model(const char *word);
  * fetched into it when something is missing, with ticks of the bytes that come (NULL: not wanted).  Texts in ctx->out.
  * CALM_ENOTFOUND with the nearest alias; the failures of calm_hub_pull. */
 calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick, void *user, calm_named_model *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* What a preset makes of a recipe, and what it does not go with. */
 #include "ptq/recipe/preset.h"
 
-#include <string.h>
 
 #include "ptq/model/config.h"
 #include "ptq/quant/act_levels.h"
@@ -98,7 +97,6 @@ static calm_status find_rotation(calm_ctx *ctx, const calm_recipe *recipe, calm_
 
 calm_status calm_recipe_resolve_preset(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    char name[CALM_SCHEME_NAME_MAX];
     if (spec->preset != CALM_RECIPE_BEST)
         return CALM_OK;
     /* The guard compares with the model as given, but not under a budget; squares of an imatrix are that model's. */
@@ -107,7 +105,6 @@ calm_status calm_recipe_resolve_preset(calm_ctx *ctx, const calm_recipe_spec *sp
         CALM_TRY(find_rotation(ctx, recipe, &recipe->rotate));
     if (recipe->rotate || !recipe->learner || leaves_codes(recipe))
         return CALM_OK;
-    calm_scheme_name(&recipe->schemes[0], name);
     return calm_fail(ctx, CALM_EARG, "`preset` best learns codes and scales, and `schemes` %s leaves nothing to learn: "
-                     "take `preset` balanced, or fewer bits", name);
+                     "take `preset` balanced, or fewer bits", CALM_SCHEME_NAME(&recipe->schemes[0]));
 }

@@ -6,8 +6,7 @@
  *   best      the same, then `learn` both; integer activations: `rotate` first, judged by the guard
  *
  * What is said besides counts; what leaves nothing of a preset is refused. */
-#ifndef CALM_RECIPE_PRESET_H
-#define CALM_RECIPE_PRESET_H
+#pragma once
 
 #include "ptq/recipe/recipe.h"
 #include "ptq/recipe/spec.h"
@@ -34,5 +33,3 @@ calm_status calm_recipe_check_preset(calm_ctx *ctx, const calm_recipe_spec *spec
 /* recipe->rotate as the preset has it, once schemes, formats and model are known.  CALM_EARG: at these schemes the
  * preset does no more than another. */
 calm_status calm_recipe_resolve_preset(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
-
-#endif

@@ -1,6 +1,5 @@
 /* Recipes: lists of algorithms, and the JSON form. */
 #include "ptq/model/kind.h"
-#include "ptq/recipe/recipe.h"
 
 #include <assert.h>
 #include <math.h>
@@ -15,14 +14,12 @@ calm_status calm_recipe_schemes(calm_ctx *ctx, const calm_words *names, calm_rec
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->act_range_explicit, names->n));
     for (size_t i = 0; i < names->n; i++) {
         calm_scheme *scheme = &recipe->schemes[recipe->n_schemes];
-        char name[CALM_SCHEME_NAME_MAX], other[CALM_SCHEME_NAME_MAX];
         CALM_TRY(calm_scheme_parse(ctx, names->of[i], scheme));
         if (scheme->bits == 0 && names->n == 1)
             return calm_fail(ctx, CALM_EARG, "`schemes` float: there is nothing to quantize");
-        calm_scheme_name(scheme, name);
+        const char *name = CALM_SCHEME_NAME(scheme);
         for (size_t j = 0; j < recipe->n_schemes; j++) {
-            calm_scheme_name(&recipe->schemes[j], other);
-            if (strcmp(name, other) == 0)
+            if (strcmp(name, CALM_SCHEME_NAME(&recipe->schemes[j])) == 0)
                 return calm_fail(ctx, CALM_EARG, "`schemes` %s is named twice", name);
         }
         recipe->act_range_explicit[recipe->n_schemes++] = calm_scheme_says_range(names->of[i]);
@@ -50,16 +47,15 @@ static calm_status add_entry(calm_ctx *ctx, calm_recipe *recipe, const calm_algo
 {
     const calm_scheme *scheme = &recipe->schemes[of_scheme];
     calm_entry *entry = &recipe->pool[recipe->n_pool];
-    char name[CALM_SCHEME_NAME_MAX], *text;
+    char *text;
     const calm_status status = calm_algorithm_reaches(ctx, algorithm, scheme);
     if (status == CALM_EUNSUPPORTED && recipe->n_schemes > 1) {
         calm_ctx_forgive(ctx);
         return CALM_OK;
     }
     CALM_TRY(status);
-    calm_scheme_name(scheme, name);
     CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s%s%s", calm_algorithm_name(algorithm),
-                       recipe->n_schemes > 1 ? " " : "", recipe->n_schemes > 1 ? name : ""));
+                       recipe->n_schemes > 1 ? " " : "", recipe->n_schemes > 1 ? CALM_SCHEME_NAME(scheme) : ""));
     *entry = (calm_entry){algorithm, *scheme, of_scheme, text};
     recipe->n_pool++;
     return CALM_OK;
@@ -287,10 +283,9 @@ calm_json *calm_recipe_range(long long first, long long last)
 /* "scheme", or "schemes" where several compete; "budget" where bits are limited. */
 static void add_schemes(const calm_recipe *recipe, calm_json *root)
 {
-    char name[CALM_SCHEME_NAME_MAX];
     calm_json *schemes = calm_json_new_array(), *budgets = calm_json_new_array();
     for (size_t i = 0; i < recipe->n_schemes; i++) {
-        calm_scheme_name(&recipe->schemes[i], name);
+        const char *name = CALM_SCHEME_NAME(&recipe->schemes[i]);
         if (recipe->n_schemes == 1)
             calm_json_set_string(root, "scheme", name);
         else
@@ -375,11 +370,9 @@ static calm_json *formats_json(const calm_recipe *recipe)
 /* NULL: not asked. */
 static calm_json *scheme_json(const calm_scheme *scheme)
 {
-    char name[CALM_SCHEME_NAME_MAX];
     if (!scheme)
         return NULL;
-    calm_scheme_name(scheme, name);
-    return calm_json_of_string(name);
+    return calm_json_of_string(CALM_SCHEME_NAME(scheme));
 }
 
 static calm_json *gates_json(const calm_recipe *recipe)

@@ -1,6 +1,5 @@
 /* Recipe: what a quantization run is asked to do, resolved - every value filled in, every name found. */
-#ifndef CALM_RECIPE_RECIPE_H
-#define CALM_RECIPE_RECIPE_H
+#pragma once
 
 #include "algorithms/algorithm.h"
 #include "algorithms/learner.h"
@@ -233,5 +232,3 @@ calm_status calm_recipe_keep_reaching(calm_ctx *ctx, const calm_recipe *recipe, 
 
 /* Entries of a recipe's pool as plain data, [n_pool] in ctx->out. */
 calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_pool_entry **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* What readers and writers of a recipe's JSON share.  Only files of this folder and their tests include it. */
-#ifndef CALM_RECIPE_RECIPE_IMPL_H
-#define CALM_RECIPE_RECIPE_IMPL_H
+#pragma once
 
 #include "ptq/io/json.h"
 #include "ptq/recipe/recipe.h"
@@ -39,5 +38,3 @@ calm_status calm_recipe_resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *s
 calm_status calm_recipe_resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 calm_status calm_recipe_resolve_sensitivity(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 calm_status calm_recipe_check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
-
-#endif

@@ -176,7 +176,6 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
  * point. */
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
-    char name[CALM_SCHEME_NAME_MAX], asked[CALM_SCHEME_NAME_MAX];
     calm_model_kind kind;
     if (!calm_recipe_quantizes_activations(recipe))
         return CALM_OK;
@@ -187,12 +186,11 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
         if (!recipe->schemes[i].act_bits || !calm_act_rule_is_open(recipe->schemes[i].act_rule)
             || recipe->act_range_explicit[i])
             continue;
-        calm_scheme_name(&recipe->schemes[i], asked);
+        const char *asked = CALM_SCHEME_NAME(&recipe->schemes[i]);
         recipe->schemes[i].act_asymmetric = true;
-        calm_scheme_name(&recipe->schemes[i], name);
         CALM_TRY(calm_strf(ctx, ctx->out, &recipe->scheme_note,
                            "an encoder: `schemes` %s means %s, activations with a zero point; %s_symact is the "
-                           "one without", asked, name, asked));
+                           "one without", asked, CALM_SCHEME_NAME(&recipe->schemes[i]), asked));
     }
     return CALM_OK;
 }

@@ -1,6 +1,5 @@
 /* Resolving: a spec becomes a recipe - every value filled in, every name found. */
-#ifndef CALM_RECIPE_RESOLVE_H
-#define CALM_RECIPE_RESOLVE_H
+#pragma once
 
 #include "ptq/base/event.h"
 #include "ptq/recipe/document.h"
@@ -41,5 +40,3 @@ calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec
 /* CALM_EARG: `calibration.imatrix`, and no algorithm of the pool is fitted to a Gram matrix, or the inputs are rotated
  * or of two kinds. */
 calm_status calm_recipe_check_imatrix(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
-
-#endif

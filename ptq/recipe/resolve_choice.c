@@ -123,7 +123,6 @@ calm_status calm_recipe_resolve_sensitivity(calm_ctx *ctx, const calm_recipe_spe
 /* What does not go together. */
 calm_status calm_recipe_check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
-    char name[CALM_SCHEME_NAME_MAX];
     if (recipe->skip_smoothing && recipe->selection.unit != CALM_UNIT_JOB)
         return calm_fail(ctx, CALM_EARG, "`choice.effort` light decides job by job; it has no `choice.unit` %s",
                          calm_unit_name(recipe->selection.unit));
@@ -138,7 +137,7 @@ calm_status calm_recipe_check_choice(calm_ctx *ctx, const calm_recipe_spec *spec
     if (recipe->sensitivity == CALM_SENSITIVITY_GRADIENT && !recipe->n_budgets)
         return calm_fail(ctx, CALM_EARG, "`choice.sensitivity` gradient says how units share a budget; it needs "
                          "`choice.budget`, `choice.size` or `choice.act_budget`");
-    calm_scheme_name(&recipe->schemes[0], name);
+    const char *name = CALM_SCHEME_NAME(&recipe->schemes[0]);
     if (!recipe->n_budgets && recipe->n_schemes > 1)
         return calm_fail(ctx, CALM_EARG, "`schemes` %s and others: several widths compete under `choice.budget`, "
                          "`choice.size` or `choice.act_budget` alone", name);

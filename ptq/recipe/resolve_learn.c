@@ -75,8 +75,7 @@ calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spe
         return calm_fail(ctx, CALM_EARG, "`learn` %s needs one result, but several values of `choice.budget` give "
                          "none", calm_recipe_learn_name(recipe->learn));
     for (size_t i = 0; i < recipe->n_schemes; i++) {
-        char name[CALM_SCHEME_NAME_MAX];
-        calm_scheme_name(&recipe->schemes[i], name);
+        const char *name = CALM_SCHEME_NAME(&recipe->schemes[i]);
         if (recipe->schemes[i].act_order)
             return calm_fail(ctx, CALM_EARG, "`learn` %s needs groups of neighbouring columns, which %s of "
                              "`schemes` does not have; leave out one of the two",

@@ -1,6 +1,5 @@
 /* Recipe files: by their path, or by the name of one that comes with calm. */
-#ifndef CALM_RECIPE_SHIPPED_H
-#define CALM_RECIPE_SHIPPED_H
+#pragma once
 
 #include "ptq/recipe/document.h"
 
@@ -13,5 +12,3 @@ calm_status calm_recipe_file_shipped(calm_ctx *ctx, const char ***names, size_t 
 
 /* Fill a spec from the file that a word means: calm_document_read, calm_spec_read. */
 calm_status calm_recipe_file_apply(calm_ctx *ctx, const char *word, calm_recipe_spec *spec);
-
-#endif

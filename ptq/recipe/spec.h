@@ -3,8 +3,7 @@
  * One table (calm_spec_table) says every value: its name on a command line, its place in a recipe's JSON, its type,
  * bounds and default.  Flags and documents fill the same struct through it: calm_spec_set, calm_spec_read
  * (ptq/recipe/document.h). Paths are relative to the working folder. */
-#ifndef CALM_RECIPE_SPEC_H
-#define CALM_RECIPE_SPEC_H
+#pragma once
 
 #include "ptq/base/option.h"
 
@@ -97,5 +96,3 @@ calm_status calm_spec_keep_float(calm_ctx *ctx, const calm_recipe_spec *spec, ca
 
 /* Has the file a size to keep to? */
 bool calm_spec_sized(const calm_recipe_spec *spec);
-
-#endif

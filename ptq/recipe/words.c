@@ -56,13 +56,11 @@ calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_p
     for (size_t i = 0; i < recipe->n_pool; i++) {
         const calm_entry *from = &recipe->pool[i];
         calm_pool_entry *to = &(*out)[i];
-        char name[CALM_SCHEME_NAME_MAX];
         *to = (calm_pool_entry){.name = from->name, .algorithm = calm_algorithm_name(from->algorithm),
                                 .chain = calm_algorithm_canonical(from->algorithm), .scheme = from->scheme,
                                 .of_scheme = from->of_scheme,
                                 .smooths = calm_algorithm_smooths(from->algorithm)};
-        calm_scheme_name(&from->scheme, name);
-        CALM_TRY(calm_strf(ctx, ctx->out, &to->scheme_name, "%s", name));
+        CALM_TRY(calm_strf(ctx, ctx->out, &to->scheme_name, "%s", CALM_SCHEME_NAME(&from->scheme)));
     }
     return CALM_OK;
 }
@@ -107,11 +105,10 @@ calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     for (size_t i = 0; i < recipe->n_forbidden; i++)
         CALM_TRY(forbid_one(ctx, recipe, &recipe->forbidden[i]));
     for (size_t s = 0; s < recipe->n_schemes; s++) {
-        char scheme[CALM_SCHEME_NAME_MAX];
         size_t i = 0;
         while (i < recipe->n_pool && recipe->pool[i].of_scheme != s)
             i++;
-        calm_scheme_name(&recipe->schemes[s], scheme);
+        const char *scheme = CALM_SCHEME_NAME(&recipe->schemes[s]);
         if (i == recipe->n_pool)
             return calm_fail(ctx, CALM_EARG, "`choice.forbid`: no candidate of %s is left", scheme);
     }

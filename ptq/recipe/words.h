@@ -1,6 +1,5 @@
 /* Words of a recipe: lists as typed, and the canonical text of chains in them. */
-#ifndef CALM_RECIPE_WORDS_H
-#define CALM_RECIPE_WORDS_H
+#pragma once
 
 #include "ptq/base/option.h"
 #include "ptq/plan/requests.h"
@@ -27,5 +26,3 @@ calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_recipe_spec *spec, calm
 /* Parse the spec's pins (unit, candidate) into recipe->pins; the pool is complete.  CALM_EARG: a candidate that the
  * pool does not have. */
 calm_status calm_recipe_pins(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
-
-#endif

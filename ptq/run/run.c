@@ -134,11 +134,11 @@ static calm_status warn_of_little_disk(calm_ctx *ctx, const calm_run *p)
 static void add_fallback(calm_text *text, const char *where, size_t in, const calm_scheme *asked,
                          const calm_scheme *stored)
 {
-    char a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX], line[2 * CALM_SCHEME_NAME_MAX + 8];
+    char line[2 * CALM_SCHEME_NAME_MAX + 8];
     calm_scheme plain = *asked;
     plain.group_else = 0;    /* its name where the groups divide */
-    calm_scheme_name(&plain, a);
-    calm_scheme_name(stored, b);
+    const char *a = CALM_SCHEME_NAME(&plain);
+    const char *b = CALM_SCHEME_NAME(stored);
     snprintf(line, sizeof line, "%s as %s", a, b);
     if (strcmp(a, b) == 0 || (text->data && strstr(text->data, line)))
         return;
@@ -154,8 +154,7 @@ static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t 
 {
     const calm_formats *formats = &p->in.recipe->formats;
     calm_plan plan;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     if (p->choosing->file && !formats->options.embed && !formats->options.head)
         return CALM_OK;
     CALM_TRY(calm_run_plan_of_scheme(ctx, p, scheme, &plan));
@@ -335,7 +334,6 @@ static calm_status prepare(calm_ctx *ctx, calm_run *p)
 
 static calm_status choose_and_guard(calm_ctx *ctx, calm_run *p)
 {
-    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_GUARD);
     /* Other scores come with the candidates; this one needs whole models and so waits for all of them. */
     if (p->in.recipe->selection.score == CALM_SCORE_PROBE_KL)
         CALM_TRY(calm_run_probe_all(ctx, p, p->in.recipe->selection.unit));
@@ -343,35 +341,17 @@ static calm_status choose_and_guard(calm_ctx *ctx, calm_run *p)
     return calm_run_guard(ctx, p);
 }
 
-static calm_status spend(calm_ctx *ctx, calm_run *p)
+/* A stage, whose time counts as `time`; stages within it may take their own out. */
+static calm_status timed(calm_ctx *ctx, calm_run *p, calm_time_stage time, calm_status (*stage)(calm_ctx *, calm_run *))
 {
-    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_GUARD);
-    return calm_run_spend(ctx, p);
-}
-
-static calm_status learn(calm_ctx *ctx, calm_run *p)
-{
-    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_LEARNING);
-    return calm_run_learn(ctx, p);
-}
-
-static calm_status test_budgets(calm_ctx *ctx, calm_run *p)
-{
-    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_EVALUATION);
-    return calm_run_test_budgets(ctx, p);
-}
-
-/* Files of the result; their evaluation takes its own time out. */
-static calm_status export_result(calm_ctx *ctx, calm_run *p)
-{
-    CALM_SCOPED_TIME(&p->result.times, CALM_TIME_EXPORT);
-    return calm_run_export(ctx, p);
+    CALM_SCOPED_TIME(&p->result.times, time);
+    return stage(ctx, p);
 }
 
 /* A calm_stages_fn: the model as given next to one that is rotated. */
 static calm_status measure_baseline(calm_ctx *ctx, calm_run *p, void *user)
 {
-    CALM_TRY(choose_and_guard(ctx, p));
+    CALM_TRY(timed(ctx, p, CALM_TIME_GUARD, choose_and_guard));
     calm_baseline_take(p, user);
     return calm_verdict_add(ctx, "measured for the comparison with a rotated model", &p->result.verdict);
 }
@@ -380,7 +360,7 @@ static calm_status measure_baseline(calm_ctx *ctx, calm_run *p, void *user)
 static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
 {
     calm_baseline *baseline = user;
-    CALM_TRY(p->in.recipe->n_budgets ? spend(ctx, p) : choose_and_guard(ctx, p));
+    CALM_TRY(timed(ctx, p, CALM_TIME_GUARD, p->in.recipe->n_budgets ? calm_run_spend : choose_and_guard));
     if (baseline && baseline->verdict)    /* it has won, and this is its run */
         CALM_TRY(calm_verdict_add(ctx, baseline->verdict, &p->result.verdict));
     else if (baseline)
@@ -389,14 +369,14 @@ static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
         return CALM_OK;    /* nothing of it is written */
     /* Several budgets: their results side by side, none written. */
     if (p->in.recipe->n_budgets > 1) {
-        CALM_TRY(learn(ctx, p));
+        CALM_TRY(timed(ctx, p, CALM_TIME_LEARNING, calm_run_learn));
         p->result.verdict = "several budgets were compared";
-        return test_budgets(ctx, p);
+        return timed(ctx, p, CALM_TIME_EVALUATION, calm_run_test_budgets);
     }
     calm_recompute_mark(&p->result.plan);
     CALM_TRY(calm_recompute_marked(ctx, p));
-    CALM_TRY(learn(ctx, p));
-    CALM_TRY(export_result(ctx, p));
+    CALM_TRY(timed(ctx, p, CALM_TIME_LEARNING, calm_run_learn));
+    CALM_TRY(timed(ctx, p, CALM_TIME_EXPORT, calm_run_export));
     return calm_drop_rejected_codes(ctx, p);
 }
 

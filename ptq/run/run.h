@@ -3,8 +3,7 @@
  *   open -> text -> per block: capture, quantize, score, keep -> choose -> guard -> assemble, export -> evaluate
  *
  * Nothing is printed: progress goes to `events`, notes and warnings to the context's log. */
-#ifndef CALM_RUN_RUN_H
-#define CALM_RUN_RUN_H
+#pragma once
 
 #include "ptq/base/event.h"
 #include "ptq/cluster/cluster.h"
@@ -42,5 +41,3 @@ void calm_run_close(calm_run **run);
 
 /* The result of a run; complete when it did not fail. */
 const calm_result *calm_run_result(const calm_run *run);
-
-#endif

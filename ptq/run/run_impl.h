@@ -1,6 +1,5 @@
 /* What the files of this folder share. */
-#ifndef CALM_RUN_RUN_IMPL_H
-#define CALM_RUN_RUN_IMPL_H
+#pragma once
 
 #include "ptq/ranks/ranks.h"
 #include "ptq/run/run.h"
@@ -8,5 +7,3 @@
 /* Another rank than 0, after the blocks: answer the questions of rank 0 until the run ends; its status
  * (serve_ranks.c). */
 calm_status calm_division_serve(calm_ctx *ctx, calm_run *run);
-
-#endif

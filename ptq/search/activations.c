@@ -1,5 +1,4 @@
 /* Activation statistics of a run, into the store. */
-#include <math.h>
 
 #include "ptq/data/excerpt.h"
 #include "ptq/search/search_impl.h"

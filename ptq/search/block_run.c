@@ -307,8 +307,7 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     if (!todo && !run->activations && !units)
         return shared ? CALM_OK : move_on(ctx, run, sublayer);
     /* A pass leaves its Gram matrices and inputs in ctx->out; they go before those of the next pass come. */
-    CALM_SCOPED_ARENA(results);
-    CALM_SCOPED_OUT(ctx, &results);
+    CALM_SCOPED_RESULTS(ctx);
     for (bool activations = run->activations, more = true; more;) {
         /* All at once, or the lowest that is left. */
         const unsigned jobs = run->p->memory.knobs.job_by_job ? todo & (0u - todo) : todo;
@@ -393,8 +392,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
 /* All routed experts, a wave at a time; *sum gets their weighted outputs. */
 static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing *routing, calm_moe_sum *sum)
 {
-    CALM_SCOPED_ARENA(results);
-    CALM_SCOPED_OUT(ctx, &results);
+    CALM_SCOPED_RESULTS(ctx);
     for (size_t first = 0, n; first < run->block.config->moe.n_experts; first += n) {
         n = calm_wave_experts(run->p, routing, first, (size_t)ctx->n_threads);
         if (wave_wanted(run, first, n))

@@ -444,15 +444,13 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
     const calm_entry *entry = &p->in.recipe->pool[item->entry];
     calm_candidate *candidate = calm_candidate_at(&p->in, item->job, item->entry);
     calm_store_score scores[CALM_N_POINTS * CALM_N_SCORES];
-    char scheme[CALM_SCHEME_NAME_MAX];
     const char *name;
     bool again;
     const calm_scheme own = calm_scheme_at(&entry->scheme, &calm_model_layout(p->in.model)->jobs[item->job].place);
-    calm_scheme_name(&own, scheme);
     CALM_TRY(name_algorithm(ctx, item, entry->algorithm, &name));
     calm_store_candidate row = {.key = candidate->key, .calibration_id = p->result.calibration_id,
                                 .job_id = p->job_ids[item->job], .algorithm = name,
-                                .chain = calm_algorithm_canonical(item->used), .scheme = scheme,
+                                .chain = calm_algorithm_canonical(item->used), .scheme = CALM_SCHEME_NAME(&own),
                                 .seconds = item->seconds};
     if (item->failed)
         return keep_failure(ctx, p, item, candidate, &row);

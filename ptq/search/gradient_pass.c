@@ -100,8 +100,7 @@ static calm_status back(calm_ctx *ctx, calm_gradient_pass *s, size_t b)
 {
     calm_block block;
     back_task task = {s, &s->inputs[b], &block};
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(calm_model_load_block(ctx, s->run->in.model, b, &block));
     CALM_TRY(calm_parallel_for(ctx, task.in->n, back_window, &task));
     calm_gradient_pass_tick(s);
@@ -131,8 +130,7 @@ calm_status calm_gradient_pass_run(calm_ctx *ctx, calm_gradient_pass *s)
     const size_t n_blocks = calm_model_config(model)->n_blocks;
     const size_t at_once = calm_gradient_pass_windows(s->run, s->n_windows);
     const calm_subject subject = {.model = model};
-    CALM_SCOPED_ARENA(state);
-    CALM_SCOPED_OUT(ctx, &state);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(calm_windows_slice(ctx, &s->run->in.calib, 0, s->n_windows, &s->windows));
     if (s->windows.longest < 2)
         return calm_fail(ctx, CALM_EARG, "`%s` gradient is of predictions; windows of one token have none "

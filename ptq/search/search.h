@@ -2,8 +2,7 @@
  *
  * The work goes block by block and, within a block, sublayer by sublayer (survey.c, block_run.c).  What the store
  * already has is not computed again. */
-#ifndef CALM_SEARCH_SEARCH_H
-#define CALM_SEARCH_SEARCH_H
+#pragma once
 
 #include "ptq/eval/predict.h"
 #include "ptq/state/state.h"
@@ -107,5 +106,3 @@ size_t calm_run_weigh_rows_bytes(const calm_run *run);
 /* Bytes of bookkeeping for n sublayers or experts that were captured, and for all their candidates. */
 size_t calm_captured_bytes(size_t n);
 size_t calm_candidates_bytes(const calm_recipe *recipe, size_t n);
-
-#endif

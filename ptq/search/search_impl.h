@@ -1,7 +1,6 @@
 /* The work on one block: its candidates, their scores, and activation statistics.  Only files of this folder and their
  * tests include this header. */
-#ifndef CALM_SEARCH_SEARCH_IMPL_H
-#define CALM_SEARCH_SEARCH_IMPL_H
+#pragma once
 
 #include "algorithms/hessian.h"
 #include "cka/linear.h"
@@ -161,5 +160,3 @@ calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, 
  * Sets run->row_factors for the blocks whose candidates this rank computes, in `arena`; every rank computes its own.
  * Fails as calm_gradient_pass_run does. */
 calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *run, const calm_missing *missing, calm_arena *arena);
-
-#endif

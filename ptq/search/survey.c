@@ -90,7 +90,7 @@ static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t en
 }
 
 /* No candidate of a job that stays float is tried, whatever the store has of earlier runs. */
-static calm_status leave_float(calm_run *p, size_t job)
+static void leave_float(calm_run *p, size_t job)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
@@ -98,14 +98,15 @@ static calm_status leave_float(calm_run *p, size_t job)
         candidate->skipped = true;
         candidate->failure = CALM_KEPT_FLOAT;
     }
-    return CALM_OK;
 }
 
 /* Use what the store has of one job. */
 static calm_status adopt_job(calm_ctx *ctx, calm_run *p, size_t job)
 {
-    if (calm_inputs_keeps(&p->in, job))
-        return leave_float(p, job);
+    if (calm_inputs_keeps(&p->in, job)) {
+        leave_float(p, job);
+        return CALM_OK;
+    }
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
         CALM_TRY(adopt(ctx, p, job, entry));
     /* By the crest that the store knows of an earlier run; otherwise when the block is captured. */
@@ -294,8 +295,7 @@ static calm_status tell_guard(calm_ctx *ctx, calm_run *p, size_t block)
 static calm_status run_blind(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
     size_t done = 0;
-    CALM_SCOPED_ARENA(results);
-    CALM_SCOPED_OUT(ctx, &results);
+    CALM_SCOPED_RESULTS(ctx);
     for (size_t b = p->in.first_block; b < missing->end; b++) {
         calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
         if (!calm_division_mine(p, missing, b))
@@ -351,8 +351,7 @@ static calm_status run_share(calm_ctx *ctx, calm_run *p, const calm_missing *mis
     calm_batch *batch = NULL;
     size_t done = 0;
     CALM_TRY(calm_flow_open(ctx, p, missing, &hidden, &flow));
-    CALM_SCOPED_ARENA(results);
-    CALM_SCOPED_OUT(ctx, &results);
+    CALM_SCOPED_RESULTS(ctx);
     for (size_t b = 0; b < missing->end; b++) {
         calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
         if (!calm_division_mine(p, missing, b))

@@ -211,8 +211,7 @@ calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, con
     for (int i = 0; i < 2; i++)
         CALM_TRY(calm_score_prepare(ctx, y[i], rows->rows, rows->width - rows->carried, &references[i]));
     /* References stay in the caller's arena; each entry's block and outputs go before the next. */
-    CALM_SCOPED_ARENA(results);
-    CALM_SCOPED_OUT(ctx, &results);
+    CALM_SCOPED_RESULTS(ctx);
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         if (calm_run_lacks_score(p, begin, end, entry, CALM_POINT_BLOCK)
             || calm_run_lacks_score(p, begin, end, entry, CALM_POINT_DELTA))

@@ -2,7 +2,6 @@
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
-#include <string.h>
 
 #include "ptq/base/base64.h"
 #include "ptq/base/file.h"

@@ -1,5 +1,4 @@
 /* Bundles: a signed statement as a Sigstore bundle, and back. */
-#include "ptq/sign/sign.h"
 
 #include <string.h>
 

@@ -7,8 +7,7 @@
  *
  * calm's statements leave out the signature, the list of files that calm wrote (CALM_OUTPUT_LIST) and what belongs to
  * git; they say so, and a reader leaves out what the statement does. */
-#ifndef CALM_SIGN_SIGN_H
-#define CALM_SIGN_SIGN_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/event.h"
@@ -51,5 +50,3 @@ typedef struct calm_sign_check {
  * contradicts itself.  CALM_EUNSUPPORTED: files in shards, or digests other than SHA-256. */
 calm_status calm_sign_verify(calm_ctx *ctx, const char *dir, const char *signature, const calm_sign_trust *trust,
                              calm_tick_fn *tick, void *tick_user, calm_sign_check *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the files of signing share.  Only files of this folder include it. */
-#ifndef CALM_SIGN_SIGN_IMPL_H
-#define CALM_SIGN_SIGN_IMPL_H
+#pragma once
 
 #include <openssl/evp.h>
 
@@ -54,5 +53,3 @@ calm_status calm_sign_statement(calm_ctx *ctx, const char *dir, const char *sign
 /* Compare the files below `dir` with a statement. */
 calm_status calm_sign_compare(calm_ctx *ctx, const char *dir, const char *signature, const calm_json *statement,
                               calm_tick_fn *tick, void *tick_user, calm_sign_check *out);
-
-#endif

@@ -40,8 +40,7 @@ static calm_status read_weights(calm_ctx *ctx, const calm_inputs *in, size_t job
 calm_status calm_inputs_column_weights(calm_ctx *ctx, const calm_inputs *in, size_t job, double *squares, bool *any)
 {
     const char *missing;
-    CALM_SCOPED_ARENA(names);
-    CALM_SCOPED_OUT(ctx, &names);
+    CALM_SCOPED_RESULTS(ctx);
     return read_weights(ctx, in, job, squares, any, &missing);
 }
 
@@ -57,8 +56,7 @@ static calm_status look_at_job(calm_ctx *ctx, const calm_inputs *in, size_t job,
     double *squares;
     bool any;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_SCOPED_ARENA(names);
-    CALM_SCOPED_OUT(ctx, &names);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, squares, calm_model_layout(in->model)->jobs[job].in));
     CALM_TRY(read_weights(ctx, in, job, squares, &any, &missing));
     out->n_jobs++;

@@ -1,6 +1,5 @@
 /* Environment: program, libraries and machine that a run is computed with, as texts for the store and the lock. */
-#ifndef CALM_RUN_ENVIRONMENT_H
-#define CALM_RUN_ENVIRONMENT_H
+#pragma once
 
 #include "ptq/io/json.h"
 #include "store/store.h"
@@ -13,5 +12,3 @@ calm_status calm_environment_json(calm_ctx *ctx, calm_json **out);
 
 /* Put the same into the store, as that of a run. */
 calm_status calm_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_id);
-
-#endif

@@ -1,7 +1,6 @@
 /* The input of an evaluation: windows of a text, sentences for an encoder, or tokens of multiple-choice tasks, by one
  * rule for the command line and the library. */
-#ifndef CALM_RUN_EVAL_TEXT_H
-#define CALM_RUN_EVAL_TEXT_H
+#pragma once
 
 #include "ptq/data/task_file.h"
 #include "ptq/data/windows.h"
@@ -32,5 +31,3 @@ calm_status calm_eval_text_embeddings(calm_ctx *ctx, const calm_model *model, co
  * name in config.json. */
 calm_status calm_eval_text_task_options(calm_ctx *ctx, const calm_model *model, const calm_model *reference,
                                       const calm_tokenizer *tokenizer, calm_task_options *out);
-
-#endif

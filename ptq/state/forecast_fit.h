@@ -2,8 +2,7 @@
  *
  * Operations in double that follow from the shape - products of weights and Gram matrix, factors of the Gram matrix -
  * go by the rate of products; what is left of the small job is work per weight: grids, searches, codes. */
-#ifndef CALM_RUN_FORECAST_FIT_H
-#define CALM_RUN_FORECAST_FIT_H
+#pragma once
 
 #include <stddef.h>
 
@@ -27,5 +26,3 @@ calm_fit calm_forecast_fit(const calm_algorithm *algorithm, double seconds, size
 
 /* Seconds of one thread on [out, in], without the shared factor. */
 double calm_forecast_fit_seconds(const calm_fit *fit, size_t out, size_t in, double rate);
-
-#endif

@@ -2,8 +2,7 @@
  * blobs.
  *
  * A run opens them from a recipe (run.c), a reassembly from the rows of a stored run (reassemble.c). */
-#ifndef CALM_RUN_INPUTS_H
-#define CALM_RUN_INPUTS_H
+#pragma once
 
 #include "ptq/data/windows.h"
 #include "ptq/export/export.h"
@@ -206,5 +205,3 @@ calm_status calm_trial_of_plan(calm_ctx *ctx, const calm_inputs *in, const char 
                                calm_trial *out);
 calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice,
                            calm_trial *out);
-
-#endif

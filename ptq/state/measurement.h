@@ -3,8 +3,7 @@
  * A decoder is measured by its predictions of the next token, an encoder by its sentence embeddings.  The two have no
  * figure in common; only their loss can be compared without asking for the kind: the divergence KL(float || model)
  * per token, or the cosine distance 1 - cosine per sentence. */
-#ifndef CALM_RUN_MEASURE_H
-#define CALM_RUN_MEASURE_H
+#pragma once
 
 #include "ptq/eval/encode.h"
 #include "ptq/eval/evaluate.h"
@@ -33,5 +32,3 @@ void calm_measure_compare(const calm_measure *a, const calm_measure *b, size_t n
  * a rank correlation, which is of one set of sentences. */
 calm_status calm_measure_join(calm_ctx *ctx, const calm_measure *a, size_t a_windows, const calm_measure *b,
                               size_t b_windows, calm_measure *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The memory plan of a run: the knobs that make it fit, and bytes of each stage (ptq/estimate makes it). */
-#ifndef CALM_STATE_MEMORY_PLAN_H
-#define CALM_STATE_MEMORY_PLAN_H
+#pragma once
 
 #include "ptq/recipe/recipe.h"
 #include "ptq/model/moe.h"
@@ -34,5 +33,3 @@ typedef struct calm_memory_held {
 
 /* A stage ends: raise `*held` to what arenas held at most since the last call. */
 void calm_memory_note(calm_ctx *ctx, size_t *held);
-
-#endif

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "algorithms/algorithm.h"
 #include "ptq/calib/head_stats.h"
 #include "ptq/quant/qjob.h"
 #include "ptq/recipe/recipe.h"
@@ -97,8 +96,7 @@ calm_status calm_outer_fit_key(calm_ctx *ctx, const calm_outer_fit *fit, const c
 {
     calm_algorithm *algorithm;
     calm_sha256 sha;
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(calm_outer_algorithm(ctx, fit->algorithm, &algorithm));
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-head-1");

@@ -1,6 +1,5 @@
 /* Rows of embeddings and heads, quantized as they are written. */
-#ifndef CALM_RUN_OUTER_ROWS_H
-#define CALM_RUN_OUTER_ROWS_H
+#pragma once
 
 #include "algorithms/algorithm.h"
 #include "ptq/base/sha256.h"
@@ -51,5 +50,3 @@ calm_status calm_outer_fit_key(calm_ctx *ctx, const calm_outer_fit *fit, const c
 
 /* What that takes of ctx->out and ctx->scratch for one piece of a table [vocab, width], at most. */
 size_t calm_outer_rows_bytes(const calm_algorithm *algorithm, size_t vocab, size_t width, size_t n_threads);
-
-#endif

@@ -1,6 +1,5 @@
 /* Result of a run: what reports, cards, gates and locks read. */
-#ifndef CALM_RUN_RESULT_H
-#define CALM_RUN_RESULT_H
+#pragma once
 
 #include "ptq/base/sha256.h"
 #include "ptq/base/times.h"
@@ -141,5 +140,3 @@ calm_status calm_gates_put(calm_ctx *ctx, const calm_result *result);
 
 /* CALM_EMISMATCH when one of them does not hold, with the gate and what was measured. */
 calm_status calm_gates_verdict(calm_ctx *ctx, const calm_result *result);
-
-#endif

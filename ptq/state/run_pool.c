@@ -133,8 +133,8 @@ static calm_status note_dropped(calm_ctx *ctx, const calm_run *p, const calm_poo
                                 const calm_requests *requests, size_t scheme)
 {
     const calm_engine_linear linear = calm_limits_linear(&pool->jobs[0]);
-    char name[CALM_SCHEME_NAME_MAX], *why;
-    calm_scheme_name(&pool->schemes[scheme], name);
+    char *why;
+    const char *name = CALM_SCHEME_NAME(&pool->schemes[scheme]);
     /* A pin to such a scheme cannot be followed: that is the user's mistake, not something to leave out quietly. */
     for (size_t u = 0; u < pool->n_units; u++) {
         size_t entry;

@@ -1,6 +1,5 @@
 /* The pool of a run: its candidates as ptq/plan/solve.h chooses from them. */
-#ifndef CALM_RUN_RUN_POOL_H
-#define CALM_RUN_RUN_POOL_H
+#pragma once
 
 #include "ptq/state/state.h"
 
@@ -31,5 +30,3 @@ bool calm_run_pins(const calm_run *p, size_t job, size_t entry);
 /* choice [n_jobs of the layout], in ctx->out: what a solution over the run's jobs takes; others stay float. */
 calm_status calm_run_spread(calm_ctx *ctx, const calm_run *p, const calm_pool *pool, const calm_solution *solution,
                             size_t **choice);
-
-#endif

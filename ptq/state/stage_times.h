@@ -1,6 +1,5 @@
 /* Time of a run by stage, as people read it: one row per stage, and one per entry of the pool. */
-#ifndef CALM_RUN_STAGE_TIMES_H
-#define CALM_RUN_STAGE_TIMES_H
+#pragma once
 
 #include "ptq/base/times.h"
 #include "ptq/recipe/recipe.h"
@@ -22,5 +21,3 @@ calm_status calm_run_times_list(calm_ctx *ctx, const calm_times *times, const ca
  * calm_run_times_list for the run's pool.  Fails as the store does. */
 calm_status calm_run_times_forecast(calm_ctx *ctx, const struct calm_run *run, const calm_stage_time *forecast,
                                     size_t n);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Only the rooms of a run and their tests include this header.  Each stage keeps its own data in its own struct
  * room, to which calm_run points. */
-#ifndef CALM_STATE_STATE_H
-#define CALM_STATE_STATE_H
+#pragma once
 
 #include "ptq/base/event.h"
 #include "ptq/cluster/cluster.h"
@@ -103,5 +102,3 @@ double calm_run_crest(calm_ctx *ctx, const calm_run *run, size_t job);
 
 /* Most subjects that are in memory at once while they are measured. */
 #define CALM_SUBJECTS_AT_ONCE ((size_t)12)
-
-#endif

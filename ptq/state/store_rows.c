@@ -180,7 +180,6 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
     const calm_selection *selection = &recipe->selection;
-    char scheme[CALM_SCHEME_NAME_MAX];
     calm_sha256 sha;
     char *shortlist;
     CALM_TRY(calm_key_calibration(ctx, p->model_key, &p->in.calib, calm_inputs_score_windows(&p->in),
@@ -196,9 +195,8 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
                   NULL, &sha);
     /* All that decides what earlier blocks become: the pool, how one entry is taken, what is left out, and pins. */
     for (size_t i = 0; i < recipe->n_pool; i++) {
-        calm_scheme_name(&recipe->pool[i].scheme, scheme);
         calm_sha256_field(&sha, calm_algorithm_canonical(recipe->pool[i].algorithm));
-        calm_sha256_field(&sha, scheme);
+        calm_sha256_field(&sha, CALM_SCHEME_NAME(&recipe->pool[i].scheme));
     }
     calm_sha256_field(&sha, calm_unit_name(selection->unit));
     calm_sha256_field(&sha, calm_choice_rule_name(selection->rule));

@@ -1,6 +1,5 @@
 /* Floating-point operations of a run, from its shapes alone: the same on every machine, before anything has run. */
-#ifndef CALM_RUN_WORK_H
-#define CALM_RUN_WORK_H
+#pragma once
 
 #include "ptq/state/inputs.h"
 
@@ -46,5 +45,3 @@ calm_status calm_run_work_cut_scoring(calm_ctx *ctx, calm_inputs *in);
  * as many of those as cost a third, and at least 16.
  * Fails as calm_windows_read and calm_sentences_read do. */
 calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out);
-
-#endif

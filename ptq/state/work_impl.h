@@ -1,6 +1,5 @@
 /* Only files of this folder and their tests include it. */
-#ifndef CALM_RUN_WORK_IMPL_H
-#define CALM_RUN_WORK_IMPL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -12,5 +11,3 @@ size_t calm_run_work_share(double rest, double whole, size_t n, size_t n_tokens)
  * together, but at least 512; all where that is little. */
 size_t calm_run_work_score_rows(double shared, double (*cost)(const void *user, size_t rows), const void *user,
                                 size_t most);
-
-#endif

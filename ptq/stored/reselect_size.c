@@ -92,9 +92,8 @@ static calm_status open_file(calm_ctx *ctx, const calm_stored_run *run, const ca
 /* For the selection's recipe. */
 static calm_status name_scheme(calm_ctx *ctx, const calm_scheme *scheme, const char **out)
 {
-    char name[CALM_SCHEME_NAME_MAX], *text;
-    calm_scheme_name(scheme, name);
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", scheme->bits ? name : "float"));
+    char *text;
+    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s", scheme->bits ? CALM_SCHEME_NAME(scheme) : "float"));
     *out = text;
     return CALM_OK;
 }

@@ -1,8 +1,7 @@
 /* Choose again and assemble from a store, without computing candidates.
  *
  * A stored run is read back from its rows: its recipe, its pool with all scores, its choices. */
-#ifndef CALM_STORED_STORED_H
-#define CALM_STORED_STORED_H
+#pragma once
 
 #include "ptq/base/event.h"
 #include "ptq/base/option.h"
@@ -182,5 +181,3 @@ typedef struct calm_assembly {
  * one.  CALM_EFORMAT: a damaged blob, rows that contradict the model. */
 calm_status calm_reassemble(calm_ctx *ctx, const calm_assemble_options *options, calm_assembly *out);
 void calm_assembly_close(calm_assembly *assembly);
-
-#endif

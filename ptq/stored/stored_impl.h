@@ -1,6 +1,5 @@
 /* Parts of reading a stored run that the files of this folder share. */
-#ifndef CALM_STORED_STORED_IMPL_H
-#define CALM_STORED_STORED_IMPL_H
+#pragma once
 
 #include "ptq/data/windows.h"
 #include "ptq/model/model.h"
@@ -14,7 +13,7 @@
  * CALM_ENOTFOUND: there is no such text.  CALM_EMISMATCH: it gives other windows than the run had; the message has
  * both.  CALM_EFORMAT: the store's recipe or digest is damaged.  The failures of the tokenizer. */
 calm_status calm_stored_run_windows(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, calm_model *model,
-                                char *model_dir, calm_windows *out);
+                                const char *model_dir, calm_windows *out);
 
 /* ---- parts of assembly ---- */
 
@@ -42,5 +41,3 @@ typedef struct calm_reselect_size {
  * rotated it; several formats. */
 calm_status calm_reselected_size(calm_ctx *ctx, const calm_reselect_options *options, const calm_stored_run *run,
                                     calm_pool *pool, calm_requests *requests, calm_reselect_size *out);
-
-#endif

@@ -148,7 +148,7 @@ static calm_status check_windows(calm_ctx *ctx, const calm_stored_run *run, cons
 }
 
 calm_status calm_stored_run_windows(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, calm_model *model,
-                                char *model_dir, calm_windows *out)
+                                const char *model_dir, calm_windows *out)
 {
     calm_recipe_spec spec;
     calm_recipe recipe = {.model.dir = model_dir};

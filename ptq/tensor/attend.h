@@ -12,8 +12,7 @@
  *
  * and some float32 roundings.  A row that is not finite, or above CALM_ATTEND_MOST, makes NaN of what it comes into: a
  * query of its context, a key or a value of all. */
-#ifndef CALM_TENSOR_ATTEND_H
-#define CALM_TENSOR_ATTEND_H
+#pragma once
 
 #include "ptq/tensor/int_product.h"
 
@@ -59,5 +58,3 @@ typedef struct calm_attend_queries {
 
 /* Write their context. */
 void calm_attend(calm_int_set set, const calm_attend_keys *keys, const calm_attend_queries *queries);
-
-#endif

@@ -1,6 +1,5 @@
 /* The kernel that computes a block of queries with one set of instructions (attend.h). */
-#ifndef CALM_TENSOR_ATTEND_KERNEL_H
-#define CALM_TENSOR_ATTEND_KERNEL_H
+#pragma once
 
 #include "ptq/tensor/attend.h"
 
@@ -20,5 +19,3 @@ typedef struct calm_attend_block {
 typedef void calm_attend_kernel(const calm_attend_block *block);
 
 calm_attend_kernel calm_attend_plain, calm_attend_avx2, calm_attend_avx512;
-
-#endif

@@ -8,8 +8,7 @@
  *   KERNEL          the function to define
  *
  * In vectors of gcc and clang, as gemv_tile.h. */
-#ifndef CALM_TENSOR_ATTEND_TILE_H
-#define CALM_TENSOR_ATTEND_TILE_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -180,5 +179,3 @@ void KERNEL(const calm_attend_block *block)
     for (size_t r = 0; r < CALM_ATTEND_ROWS; r += TILE_ROWS)
         multiply_values(block, r, factor);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The inner part of a bfloat16 matrix product: packed blocks of both operands, and their product.  bf16_product.c cuts
  * a product into such blocks; bf16_native.c has the instructions of CPUs that multiply bfloat16. */
-#ifndef CALM_TENSOR_BF16_KERNEL_H
-#define CALM_TENSOR_BF16_KERNEL_H
+#pragma once
 
 #include "ptq/tensor/product.h"
 
@@ -28,5 +27,3 @@ typedef struct calm_bf16_kernel {
 
 /* That of AVX512-BF16; NULL on CPUs without. */
 const calm_bf16_kernel *calm_bf16_native(void);
-
-#endif

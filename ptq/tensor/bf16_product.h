@@ -4,8 +4,7 @@
  * With a family of OpenBLAS that is of such CPUs (Cooperlake, SapphireRapids) a kernel of ours does it; with any other
  * operands are rounded and OpenBLAS multiplies in float32, which gives other last bits as every family does, and takes
  * a little longer than without rounding.  So what is computed follows from the family, as everywhere. */
-#ifndef CALM_TENSOR_BF16_PRODUCT_H
-#define CALM_TENSOR_BF16_PRODUCT_H
+#pragma once
 
 #include "ptq/tensor/product.h"
 
@@ -22,5 +21,3 @@ calm_status calm_bf16_product_upper(calm_ctx *ctx, size_t n, size_t k, const flo
 
 /* The most that either holds of ctx->scratch, of this many rows of C. */
 size_t calm_bf16_scratch_bytes(size_t rows);
-
-#endif

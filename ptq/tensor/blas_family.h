@@ -2,8 +2,7 @@
  *
  * OpenBLAS picks a family by the type of CPU.  A CPU that is newer than it gets the oldest one (Prescott, SSE3), at a
  * fifth of the rate that the CPU can reach; then calm asks for a family by what the CPU can do. */
-#ifndef CALM_TENSOR_BLAS_FAMILY_H
-#define CALM_TENSOR_BLAS_FAMILY_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -38,5 +37,3 @@ bool calm_blas_any_columns(const char *name);
  * of CALM_BLAS_VARIABLE (NULL: not given).  In this order: the wish; what is loaded, where the variable is set; the
  * family that these features allow, where it is above the loaded one; what is loaded. */
 const char *calm_blas_choose(unsigned features, const char *loaded, const char *wish, const char *variable);
-
-#endif

@@ -1,6 +1,5 @@
 /* Element types of stored tensors, and conversions to and from float32. */
-#ifndef CALM_TENSOR_DTYPE_H
-#define CALM_TENSOR_DTYPE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -32,5 +31,3 @@ calm_status calm_from_f32(calm_ctx *ctx, calm_dtype dtype, const float *in, size
 
 /* Index of the first value that is NaN or infinite, or n. */
 size_t calm_find_nonfinite(const float *x, size_t n);
-
-#endif

@@ -45,15 +45,13 @@ typedef struct product {
     size_t rows;    /* of a piece */
 } product;
 
-static calm_status multiply_piece(calm_ctx *ctx, size_t index, void *user)
+static void multiply_piece(size_t index, void *user)
 {
     const product *p = user;
     calm_gemv_piece piece = p->whole;
-    (void)ctx;
     piece.first = index * p->rows;
     piece.end = calm_size_min(piece.first + p->rows, p->whole.end);
     p->kernel(&piece);
-    return CALM_OK;
 }
 
 calm_status calm_gemv(calm_ctx *ctx, const calm_gemv_matrix *matrix, const float *bias, const float *x, float *y)
@@ -70,7 +68,8 @@ calm_status calm_gemv(calm_ctx *ctx, const calm_gemv_matrix *matrix, const float
     p.kernel = kernels[set];
     p.rows = round_up(PIECE_BYTES / calm_size_max(calm_gemv_bytes(matrix) / matrix->out, 1), CALM_INT_PANEL);
     p.rows = calm_size_max(p.rows, CALM_INT_PANEL);
-    return calm_parallel_for(ctx, (matrix->out + p.rows - 1) / p.rows, multiply_piece, &p);
+    calm_parallel_each(ctx, (matrix->out + p.rows - 1) / p.rows, multiply_piece, &p);
+    return CALM_OK;
 }
 
 /* ---- widening ---- */

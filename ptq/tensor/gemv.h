@@ -7,8 +7,7 @@
  * floats 32 sums of every 32nd column, added by halves; of codes, whose differences with their zeros are exact, in each
  * group four sums of a quarter of the columns.  With k columns, n in a group, and g groups a term passes at most
  * k/32 + 8 roundings, and n/4 + 4 + g. */
-#ifndef CALM_TENSOR_GEMV_H
-#define CALM_TENSOR_GEMV_H
+#pragma once
 
 #include "ptq/tensor/int_product.h"
 
@@ -28,5 +27,3 @@ calm_status calm_gemv(calm_ctx *ctx, const calm_gemv_matrix *matrix, const float
 
 /* w [n, in] = rows first .. first + n - 1 in float32: of codes (c - z) s, rounded once. */
 void calm_gemv_widen(const calm_gemv_matrix *matrix, size_t first, size_t n, float *w);
-
-#endif

@@ -1,6 +1,5 @@
 /* The kernel that multiplies a matrix by a row with one set of instructions (gemv.h). */
-#ifndef CALM_TENSOR_GEMV_KERNEL_H
-#define CALM_TENSOR_GEMV_KERNEL_H
+#pragma once
 
 #include "ptq/tensor/gemv.h"
 
@@ -20,5 +19,3 @@ typedef struct calm_gemv_piece {
 typedef void calm_gemv_kernel(const calm_gemv_piece *piece);
 
 calm_gemv_kernel calm_gemv_plain, calm_gemv_avx2, calm_gemv_avx512;
-
-#endif

@@ -7,8 +7,7 @@
  * In vectors of gcc and clang: all operations are by lane, so that every width gives the same bytes.  A code becomes a
  * float without being converted: as the last bits of 2^23, from which 2^23 + zero is subtracted, both exact.  It stays
  * where it is in its word, s bits up, and so do its sums, which 2^-s scales in the end. */
-#ifndef CALM_TENSOR_GEMV_TILE_H
-#define CALM_TENSOR_GEMV_TILE_H
+#pragma once
 
 #include <string.h>
 
@@ -164,5 +163,3 @@ void KERNEL(const calm_gemv_piece *piece)
         piece->y[r] = piece->bias ? sum + piece->bias[r] : sum;
     }
 }
-
-#endif

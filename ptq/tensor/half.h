@@ -1,6 +1,5 @@
 /* Numbers of 16 bits, IEEE 754 binary16 and bfloat16, from and to float32.  Here, so that loops over them vectorise. */
-#ifndef CALM_TENSOR_HALF_H
-#define CALM_TENSOR_HALF_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -82,5 +81,3 @@ static inline uint16_t calm_f32_to_f16(float value)
         return (uint16_t)(sign | (uint16_t)(calm_float_of_bits(magnitude) * 0x1p24f));
     return (uint16_t)(sign | (magnitude - (112u << 23)) >> 13);
 }
-
-#endif

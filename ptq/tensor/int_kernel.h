@@ -1,6 +1,5 @@
 /* The kernel of integer matrix products for one set of instructions (int_product.h). */
-#ifndef CALM_TENSOR_INT_KERNEL_H
-#define CALM_TENSOR_INT_KERNEL_H
+#pragma once
 
 #include "ptq/tensor/int_product.h"
 
@@ -38,5 +37,3 @@ static inline size_t calm_int_group_columns(const calm_int_weight *weight, size_
 {
     return g + 1 < weight->n_groups ? weight->group : weight->stride - g * weight->group;
 }
-
-#endif

@@ -230,29 +230,27 @@ typedef struct product {
     size_t panels, rows, across;    /* of a piece; pieces side by side */
 } product;
 
-static calm_status multiply_piece(calm_ctx *ctx, size_t index, void *user)
+static void multiply_piece(size_t index, void *user)
 {
     const product *p = user;
     calm_int_piece piece = p->whole;
-    (void)ctx;
     piece.first_panel = index % p->across * p->panels;
     piece.first_row = index / p->across * p->rows;
     piece.end_panel = calm_size_min(piece.first_panel + p->panels, p->whole.end_panel);
     piece.end_row = calm_size_min(piece.first_row + p->rows, p->whole.end_row);
     p->kernel(&piece);
-    return CALM_OK;
 }
 
-calm_status calm_int_product(calm_ctx *ctx, calm_int_set set, const calm_int_weight *weight, const calm_int_rows *rows,
-                             const float *bias, float *y)
+void calm_int_product(calm_ctx *ctx, calm_int_set set, const calm_int_weight *weight, const calm_int_rows *rows,
+                      const float *bias, float *y)
 {
     static calm_int_kernel *const kernels[CALM_N_INT_SETS] = {calm_int_plain, calm_int_avx2, calm_int_avx_vnni,
                                                               calm_int_avx512};
     product p = {.whole = {weight, rows, bias, y, 0, panels_of(weight), 0, rows->n}, .kernel = kernels[set]};
     if (rows->n == 0)
-        return CALM_OK;
+        return;
     p.panels = calm_size_max(WEIGHT_BYTES / weight->panel / PANEL_STEP, 1) * PANEL_STEP;
     p.rows = calm_size_max(ROWS_BYTES / weight->stride / ROW_STEP, 1) * ROW_STEP;
     p.across = (p.whole.end_panel + p.panels - 1) / p.panels;
-    return calm_parallel_for(ctx, (rows->n + p.rows - 1) / p.rows * p.across, multiply_piece, &p);
+    calm_parallel_each(ctx, (rows->n + p.rows - 1) / p.rows * p.across, multiply_piece, &p);
 }

@@ -8,8 +8,7 @@
  * longer sums count as groups of that many columns with the same scale.  The sum over groups has the order of the
  * groups, and each float operation is rounded alone, so the bytes are the same for every instruction set, tile and
  * number of threads. */
-#ifndef CALM_TENSOR_INT_PRODUCT_H
-#define CALM_TENSOR_INT_PRODUCT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -94,7 +93,5 @@ extern const char *const calm_int_set_names[CALM_N_INT_SETS];
 calm_status calm_int_choose(calm_ctx *ctx, calm_int_set *out);
 
 /* y [rows, out] = the product on ctx's threads; bias [out] or NULL.  The rows were placed for this weight. */
-calm_status calm_int_product(calm_ctx *ctx, calm_int_set set, const calm_int_weight *weight, const calm_int_rows *rows,
-                             const float *bias, float *y);
-
-#endif
+void calm_int_product(calm_ctx *ctx, calm_int_set set, const calm_int_weight *weight, const calm_int_rows *rows,
+                      const float *bias, float *y);

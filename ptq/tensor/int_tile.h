@@ -12,8 +12,7 @@
  * A tile is as many rows by as many vectors of columns as its name says.  Bounds of arrays are literals: gcc 12 keeps
  * their vectors in registers then, and only then.  Totals over several groups are in memory, as sums take the
  * registers. */
-#ifndef CALM_TENSOR_INT_TILE_H
-#define CALM_TENSOR_INT_TILE_H
+#pragma once
 
 #include <string.h>
 
@@ -172,5 +171,3 @@ static void put_edge(const calm_int_piece *piece, size_t first_column, size_t fi
             PUT(ROWS, VECTORS, STORED, BARE)                                                                           \
         }                                                                                                              \
     }
-
-#endif

@@ -41,21 +41,18 @@ static size_t side(const matrix *m, size_t i)
 /* ---- a = R R^T ---- */
 
 /* R_ik = a_ik R_kk^-T */
-static calm_status divide(calm_ctx *ctx, size_t i, void *user)
+static void divide(size_t i, void *user)
 {
     const matrix *m = user;
-    (void)ctx;
     calm_dsolve_upper_right(side(m, i), side(m, m->step), tile_at(m, m->step, m->step), m->lda, tile_at(m, i, m->step),
                             m->lda);
-    return CALM_OK;
 }
 
 /* a_ij -= R_ik R_jk^T of the pair (i, j), i <= j < k, number j (j + 1) / 2 + i. */
-static calm_status subtract(calm_ctx *ctx, size_t index, void *user)
+static void subtract(size_t index, void *user)
 {
     const matrix *m = user;
     size_t j = 0;
-    (void)ctx;
     while ((j + 1) * (j + 2) / 2 <= index)
         j++;
     const size_t i = index - j * (j + 1) / 2, k = m->step;
@@ -64,7 +61,6 @@ static calm_status subtract(calm_ctx *ctx, size_t index, void *user)
     else
         calm_dgemm_nt(side(m, i), side(m, j), side(m, k), -1, tile_at(m, i, k), m->lda, tile_at(m, j, k), m->lda, 1,
                       tile_at(m, i, j), m->lda);
-    return CALM_OK;
 }
 
 /* ---- U = R^-1 ---- */
@@ -78,31 +74,27 @@ static calm_status invert_diagonal(calm_ctx *ctx, size_t i, void *user)
 
 /* A copy of R_ij, which others read, and -U_ii R_ij in its place: the first term of U_ij's sum.  Of tile (i, i) the
  * upper triangle alone is U: its product is one of a triangle. */
-static calm_status begin_tile(calm_ctx *ctx, size_t i, void *user)
+static void begin_tile(size_t i, void *user)
 {
     const matrix *m = user;
     const size_t cols = side(m, m->step);
     double *out = tile_at(m, i, m->step);
-    (void)ctx;
     for (size_t row = 0; row < TILE; row++)
         memcpy(m->column + (i * TILE + row) * TILE, out + row * m->lda, cols * sizeof *m->column);
     calm_dmultiply_upper(TILE, cols, -1, tile_at(m, i, i), m->lda, out, m->lda);
-    return CALM_OK;
 }
 
 /* The other terms from row i of the tiles to the left, which are inverted, and what all of them are multiplied with:
  * half of the rows of U_ij. */
-static calm_status end_half(calm_ctx *ctx, size_t index, void *user)
+static void end_half(size_t index, void *user)
 {
     const matrix *m = user;
     const size_t i = index / 2, j = m->step, row = index % 2 * HALF, cols = side(m, j), terms = (j - i) * TILE;
     double *out = tile_at(m, i, j) + row * m->lda;
-    (void)ctx;
     if (terms > TILE)
         calm_dgemm_nn(HALF, cols, terms - TILE, -1, tile_at(m, i, i + 1) + row * m->lda, m->lda,
                       m->column + (i + 1) * TILE * TILE, TILE, 1, out, m->lda);
     calm_dmultiply_upper_right(HALF, cols, tile_at(m, j, j), m->lda, out, m->lda);
-    return CALM_OK;
 }
 
 size_t calm_dinverse_root_scratch_bytes(size_t n)
@@ -120,13 +112,13 @@ calm_status calm_dinverse_root(calm_ctx *ctx, size_t n, double *a, size_t lda)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, work, TILE * TILE));
     for (m.step = tiles; m.step-- > 0;) {
         CALM_TRY(calm_dcholesky_reverse(ctx, side(&m, m.step), m.step * TILE, tile_at(&m, m.step, m.step), lda, work));
-        CALM_TRY(calm_parallel_for(ctx, m.step, divide, &m));
-        CALM_TRY(calm_parallel_for(ctx, m.step * (m.step + 1) / 2, subtract, &m));
+        calm_parallel_each(ctx, m.step, divide, &m);
+        calm_parallel_each(ctx, m.step * (m.step + 1) / 2, subtract, &m);
     }
     CALM_TRY(calm_parallel_for(ctx, tiles, invert_diagonal, &m));
     for (m.step = 1; m.step < tiles; m.step++) {
-        CALM_TRY(calm_parallel_for(ctx, m.step, begin_tile, &m));
-        CALM_TRY(calm_parallel_for(ctx, 2 * m.step, end_half, &m));
+        calm_parallel_each(ctx, m.step, begin_tile, &m);
+        calm_parallel_each(ctx, 2 * m.step, end_half, &m);
     }
     return CALM_OK;
 }

@@ -1,6 +1,5 @@
 /* The upper factor of an inverse, in tiles and in parallel: what GPTQ reads. */
-#ifndef CALM_TENSOR_INVERSE_ROOT_H
-#define CALM_TENSOR_INVERSE_ROOT_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -12,5 +11,3 @@ calm_status calm_dinverse_root(calm_ctx *ctx, size_t n, double *a, size_t lda);
 
 /* What it holds of ctx->scratch. */
 size_t calm_dinverse_root_scratch_bytes(size_t n);
-
-#endif

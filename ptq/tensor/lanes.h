@@ -1,6 +1,5 @@
 /* Vectors of gcc and clang with LANES words: 4, 8 or 16, as the file that includes this defines. */
-#ifndef CALM_TENSOR_LANES_H
-#define CALM_TENSOR_LANES_H
+#pragma once
 
 #include <stdint.h>
 
@@ -15,5 +14,3 @@ typedef uint32_t whole_at __attribute__((vector_size(4 * LANES), aligned(1), may
 
 /* Vectors of 16 floats. */
 #define PARTS (16 / LANES)
-
-#endif

@@ -3,8 +3,7 @@
  * Row-major throughout.  Every call runs on one thread (calm_linalg_setup fixes that); parallelism is over
  * tasks, above this file, so results do not depend on the number of threads.  No argument is checked for
  * being finite. */
-#ifndef CALM_TENSOR_LINALG_H
-#define CALM_TENSOR_LINALG_H
+#pragma once
 
 #include <stddef.h>
 
@@ -97,5 +96,3 @@ void calm_dmultiply_upper_right(size_t m, size_t n, const double *u, size_t ldu,
 /* Solve (U^T U) X = B in place for B [n, n_rhs] from that factor. */
 calm_status calm_dcholesky_solve(calm_ctx *ctx, size_t n, const double *u, size_t ldu, size_t n_rhs, double *b,
                                  size_t ldb);
-
-#endif

@@ -1,7 +1,6 @@
 /* Address space of OpenBLAS: its buffers, one per thread that multiplies, where the process may not have all it needs.
  */
-#ifndef CALM_TENSOR_LINALG_MEMORY_H
-#define CALM_TENSOR_LINALG_MEMORY_H
+#pragma once
 
 #include "ptq/base/context.h"
 
@@ -20,5 +19,3 @@ calm_status calm_linalg_reserve(calm_ctx *ctx);
 
 /* Log, once, that it was lowered. */
 void calm_linalg_note_limit(calm_ctx *ctx);
-
-#endif

@@ -47,16 +47,14 @@ typedef struct product {
     size_t rows, columns, across; /* of a tile; tiles in a row of tiles */
 } product;
 
-static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
+static void multiply_tile(size_t index, void *user)
 {
     const product *p = user;
     const size_t i = index / p->across * p->rows, j = index % p->across * p->columns;
     const size_t m = calm_size_min(p->rows, p->m - i), n = calm_size_min(p->columns, p->n - j);
     const float *a = p->a + (p->form == CALM_PRODUCT_TN ? i : i * p->lda);
     const float *b = p->b + (p->form == CALM_PRODUCT_NT ? j * p->ldb : j);
-    (void)ctx;
     calm_sgemm(p->form, m, n, p->k, a, p->lda, b, p->ldb, p->beta, p->c + i * p->ldc + j, p->ldc);
-    return CALM_OK;
 }
 
 calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
@@ -67,7 +65,8 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
     if (m == 0 || n == 0)
         return CALM_OK;
     p.across = (n + p.columns - 1) / p.columns;
-    return calm_parallel_for(ctx, (m + p.rows - 1) / p.rows * p.across, multiply_tile, &p);
+    calm_parallel_each(ctx, (m + p.rows - 1) / p.rows * p.across, multiply_tile, &p);
+    return CALM_OK;
 }
 
 /* ---- cut between rows and columns ---- */
@@ -192,41 +191,38 @@ calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, s
     return calm_parallel_for(ctx, p.pieces * p.across, multiply_piece, &p);
 }
 
-static calm_status dmultiply_rows(calm_ctx *ctx, size_t index, void *user)
+static void dmultiply_rows(size_t index, void *user)
 {
     const rows_product *p = user;
     const size_t first = index * p->rows, m = piece_rows(p, index);
     const double *a = (const double *)p->a + (p->form == CALM_PRODUCT_TN ? first : first * p->lda), *b = p->b;
     double *c = (double *)p->c + first * p->ldc;
-    (void)ctx;
     calm_dgemm(p->form, m, p->n, p->k, a, p->lda, b, p->ldb, p->beta, c, p->ldc);
-    return CALM_OK;
 }
 
-calm_status calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const double *a,
-                               size_t lda, const double *b, size_t ldb, double beta, double *c, size_t ldc)
+void calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const double *a,
+                        size_t lda, const double *b, size_t ldb, double beta, double *c, size_t ldc)
 {
     rows_product p = {.form = form, .m = m, .n = n, .k = k, .a = a, .b = b, .lda = lda, .ldb = ldb, .ldc = ldc,
                       .beta = beta, .c = c};
     cut_rows(&p, false, DROWS_OF_PIECE);
-    return m && n ? calm_parallel_for(ctx, p.pieces, dmultiply_rows, &p) : CALM_OK;
+    if (m && n)
+        calm_parallel_each(ctx, p.pieces, dmultiply_rows, &p);
 }
 
 /* Of rows from `first`: the triangle on the diagonal, and what is to the right. */
-static calm_status multiply_upper(calm_ctx *ctx, size_t index, void *user)
+static void multiply_upper(size_t index, void *user)
 {
     const rows_product *p = user;
     const size_t first = index * p->rows, m = piece_rows(p, index), right = first + m;
     const double *x = p->a;
     double *c = (double *)p->c + first * p->ldc;
-    (void)ctx;
     calm_dsyrk_t(m, p->k, 1, x + first, p->lda, 1, c + first, p->ldc);
     if (right < p->n)
         calm_dgemm_tn(m, p->n - right, p->k, 1, x + first, p->lda, x + right, p->lda, 1, c + right, p->ldc);
-    return CALM_OK;
 }
 
-calm_status calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double *x, size_t ldx, double *c, size_t ldc)
+void calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double *x, size_t ldx, double *c, size_t ldc)
 {
     rows_product p = {.form = CALM_PRODUCT_TN, .m = n, .n = n, .k = k, .rows = n, .pieces = 1, .a = x, .b = x,
                       .lda = ldx, .ldb = ldx, .ldc = ldc, .beta = 1, .c = c};
@@ -234,5 +230,6 @@ calm_status calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double 
      * two, BLAS adds a triangle in another order than a product: those are not cut. */
     if (n % UPPER_STEP == 0 && k == UPPER_TERMS)
         cut_rows(&p, false, UPPER_ROWS);
-    return n ? calm_parallel_for(ctx, p.pieces, multiply_upper, &p) : CALM_OK;
+    if (n)
+        calm_parallel_each(ctx, p.pieces, multiply_upper, &p);
 }

@@ -3,8 +3,7 @@
  * The tiles follow from the sizes alone and none divides a sum, so the bytes are the same for any number of threads.
  * Those of calm_sgemm_* may differ in the last place where there is more than one tile: some of BLAS's kernels add in
  * another order at the edge of a product. */
-#ifndef CALM_TENSOR_PRODUCT_H
-#define CALM_TENSOR_PRODUCT_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/tensor/linalg.h"
@@ -53,10 +52,8 @@ calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, s
                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 
 /* The same in double. */
-calm_status calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const double *a,
-                               size_t lda, const double *b, size_t ldb, double beta, double *c, size_t ldc);
+void calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const double *a,
+                        size_t lda, const double *b, size_t ldb, double beta, double *c, size_t ldc);
 
 /* Upper triangle of C [n, n] += X^T X, X [k, n]: half the work of the whole product, with the bytes of calm_dsyrk_t. */
-calm_status calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double *x, size_t ldx, double *c, size_t ldc);
-
-#endif
+void calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double *x, size_t ldx, double *c, size_t ldc);

@@ -7,8 +7,7 @@
  *       no multiple has one, a random orthogonal matrix
  *
  * All of it is computed in double in one order: a width and a seed have the same bits everywhere. */
-#ifndef CALM_TENSOR_ROTATION_H
-#define CALM_TENSOR_ROTATION_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,5 +38,3 @@ calm_status calm_rotation_apply(calm_ctx *ctx, const calm_rotation *rotation, si
  * once.  Of ctx->scratch it takes `columns` doubles besides. */
 calm_status calm_rotation_apply_rows(calm_ctx *ctx, const calm_rotation *rotation, size_t rows, size_t columns,
                                      float *x);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * Sums run over a fixed number of interleaved lanes that are added in a fixed order, so a row's result depends on its
  * values and length alone. */
-#ifndef CALM_TENSOR_VECTOR_H
-#define CALM_TENSOR_VECTOR_H
+#pragma once
 
 #include <stddef.h>
 
@@ -67,5 +66,3 @@ void calm_vec_layernorm(size_t d, const float *x, const float *weight, const flo
 
 /* out [d] = x / sqrt(mean(x^2) + eps) * weight: RMSNorm of one row.  In place allowed. */
 void calm_vec_rmsnorm(size_t d, const float *x, const float *weight, float eps, float *out);
-
-#endif

@@ -1,8 +1,7 @@
 /* Derivatives of the kernels of vector.h, in float32, vectorised by the compiler.
  *
  * dy is d loss / d y of the result y, dx of the operand x.  Sums run over lanes in a fixed order, as there. */
-#ifndef CALM_TENSOR_VECTOR_BACK_H
-#define CALM_TENSOR_VECTOR_BACK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,5 +40,3 @@ void calm_vec_layernorm_back(size_t d, const float *x, const float *weight, floa
 /* lengths [n] = |x_t|, the root of the sum of squares, of n rows of `width` values that lie `stride` values apart; with
  * `add` each row continues the one that lengths has already, as one longer row. */
 void calm_vec_lengths(size_t n, size_t width, size_t stride, const float *x, bool add, float *lengths);
-
-#endif

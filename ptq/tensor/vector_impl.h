@@ -1,6 +1,5 @@
 /* What the kernels of vector.c and their derivatives share.  Only files of this folder include it. */
-#ifndef CALM_TENSOR_VECTOR_IMPL_H
-#define CALM_TENSOR_VECTOR_IMPL_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -51,5 +50,3 @@ double calm_vec_sum(size_t n, const float *x);
 /* What a row x [d] is multiplied by in RMSNorm; and in LayerNorm, after its mean is taken off. */
 float calm_vec_rmsnorm_factor(size_t d, const float *x, float eps);
 void calm_vec_layernorm_factors(size_t d, const float *x, float eps, float *mean, float *factor);
-
-#endif

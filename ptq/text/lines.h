@@ -1,6 +1,5 @@
 /* Splits a text into lines, as JSON lines need them. */
-#ifndef CALM_TEXT_LINES_H
-#define CALM_TEXT_LINES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ bool calm_lines_blank(const char *text, size_t n);
 
 /* The next line that is not blank, without its end (0x0A; U+2028 and the like do not end one).  False at the end. */
 bool calm_lines_next(calm_lines *lines, const char **line, size_t *n);
-
-#endif

@@ -14,8 +14,7 @@
  *
  * A calm_regex is compiled once and read by any number of threads; each thread brings its own matcher.  Every
  * search has a limit on backtracking, so an exponential pattern is an error and not a hang. */
-#ifndef CALM_TEXT_REGEX_H
-#define CALM_TEXT_REGEX_H
+#pragma once
 
 #include <stdint.h>
 
@@ -68,5 +67,3 @@ calm_status calm_matcher_find(calm_ctx *ctx, calm_matcher *matcher, const char *
 /* Does the pattern match at the very start of `name` (Python's re.match)?  For few and short names: it makes
  * its own matcher.  Fails as calm_matcher_find does, and with CALM_EARG when `name` is not UTF-8. */
 calm_status calm_regex_matches_prefix(calm_ctx *ctx, const calm_regex *regex, const char *name, bool *out);
-
-#endif

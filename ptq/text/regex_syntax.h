@@ -1,10 +1,7 @@
 /* Patterns of Oniguruma, rewritten for PCRE2 (regex.h lists the differences). */
-#ifndef CALM_TEXT_REGEX_SYNTAX_H
-#define CALM_TEXT_REGEX_SYNTAX_H
+#pragma once
 
 #include "ptq/base/text.h"
 
 /* Append the pattern for PCRE2 that matches as `pattern` [n] does in Oniguruma; false when PCRE2 has no equivalent. */
 bool calm_regex_translate(const char *pattern, size_t n, calm_text *out);
-
-#endif

@@ -7,8 +7,7 @@
  *
  * Columns are as wide as their widest cell, in columns of a terminal.  Running out of memory is remembered and
  * reported by the writing function. */
-#ifndef CALM_TEXT_TABLE_H
-#define CALM_TEXT_TABLE_H
+#pragma once
 
 #include "ptq/base/scope.h"
 #include <stdint.h>
@@ -140,5 +139,3 @@ void calm_table_printable(const char *text, calm_text *out, size_t *columns);
 
 /* An empty table that is cleared at the end of its scope. */
 #define CALM_SCOPED_TABLE(name) CALM_SCOPED(calm_table, calm_table_clear) name = {0}
-
-#endif

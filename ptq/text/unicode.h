@@ -2,8 +2,7 @@
  *
  * Where the tables of the Hugging Face tokenizers library differ from the system's, the library's count
  * (unicode_classes.h). */
-#ifndef CALM_TEXT_UNICODE_H
-#define CALM_TEXT_UNICODE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -66,5 +65,3 @@ bool calm_unicode_is_unprintable(uint32_t character);
 
 /* Columns that a character takes on a terminal: 0 for marks, 2 for wide ones, else 1. */
 int calm_unicode_columns(uint32_t character);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * The library draws on several Rust packages whose tables are of Unicode 8, 9 and 16; a character that is newer than a
  * table is unassigned to it.  Token ids depend on those tables, so they are kept here. */
-#ifndef CALM_TEXT_UNICODE_CLASSES_H
-#define CALM_TEXT_UNICODE_CLASSES_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ bool calm_unicode_stays_whole(uint32_t character);
 
 /* An ideograph to BERT: put on its own between spaces. */
 bool calm_unicode_is_ideograph(uint32_t character);
-
-#endif

@@ -4,8 +4,7 @@
  *   the others, in order        U+0100, U+0101, ... U+0143   (a space, 20, is U+0120)
  *
  * Source: bytes_to_unicode in the GPT-2 release (openai/gpt-2, src/encoder.py). */
-#ifndef CALM_TOKENIZER_BYTELEVEL_H
-#define CALM_TOKENIZER_BYTELEVEL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -20,5 +19,3 @@ size_t calm_bytelevel_spell(const char *in, size_t n, char *out);
 /* The bytes that well-formed `in` [n] spells into out [n]; the bytes written.  A text with any character outside
  * the alphabet is not spelled in it: it is copied as it stands. */
 size_t calm_bytelevel_read(const char *in, size_t n, char *out);
-
-#endif

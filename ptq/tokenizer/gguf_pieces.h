@@ -1,6 +1,5 @@
 /* Tokens of a GGUF file, for tokenizer.json. */
-#ifndef CALM_TOKENIZER_GGUF_PIECES_H
-#define CALM_TOKENIZER_GGUF_PIECES_H
+#pragma once
 
 #include "ptq/io/gguf.h"
 #include "ptq/io/json.h"
@@ -42,5 +41,3 @@ calm_json *calm_gguf_pieces_added(const calm_gguf_pieces *pieces);
 /* "merges": every pair of normal tokens that are a normal token together.  Those that make the token of the highest
  * score come first, as llama.cpp merges; of one score, by the id made, then by the length of the left one. */
 calm_status calm_gguf_pieces_merges(calm_ctx *ctx, const calm_gguf_pieces *pieces, calm_json **out);
-
-#endif

@@ -1,6 +1,5 @@
 /* llama.cpp's names of pre-tokenizers ("tokenizer.ggml.pre"), and what each does. */
-#ifndef CALM_TOKENIZER_GGUF_PRE_H
-#define CALM_TOKENIZER_GGUF_PRE_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/json.h"
@@ -18,5 +17,3 @@ const char *calm_gguf_pre_of(const char *name, bool *whole_words);
 
 /* The "pre_tokenizer" of a byte-level tokenizer.json with this pattern; NULL when memory is out. */
 calm_json *calm_gguf_pre_json(const char *pattern);
-
-#endif

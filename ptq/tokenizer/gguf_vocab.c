@@ -319,8 +319,7 @@ calm_status calm_gguf_tokenizer_json(calm_ctx *ctx, const calm_gguf *file, calm_
 {
     static const char *const members[] = {"truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                                           "post_processor", "decoder", "model"};
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED_JSON(root);
     root = CALM_OBJECT(CALM_KV("version", "1.0"));
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
@@ -339,8 +338,7 @@ calm_status calm_gguf_tokenizer_settings(calm_ctx *ctx, const calm_gguf *file, c
                       *const keys[] = {"bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token",
                                        "mask_token"};
     const calm_gguf_key *template = calm_gguf_find_key(file, "tokenizer.chat_template");
-    CALM_SCOPED_ARENA(arena);
-    CALM_SCOPED_OUT(ctx, &arena);
+    CALM_SCOPED_RESULTS(ctx);
     writer w = {.file = file,
                 .sentencepiece = calm_gguf_is(find(file, "model"), "llama"),
                 .wordpiece = calm_gguf_is(find(file, "model"), "bert")};

@@ -9,8 +9,7 @@
  *
  * The beginning and the end of a text have the tokens that add_bos_token and add_eos_token say.  What a file does not
  * say, it does not have: normal forms (NFC), and flags of added tokens (lstrip, rstrip, single_word). */
-#ifndef CALM_TOKENIZER_GGUF_VOCAB_H
-#define CALM_TOKENIZER_GGUF_VOCAB_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/io/gguf.h"
@@ -27,5 +26,3 @@ calm_status calm_gguf_tokenizer_settings(calm_ctx *ctx, const calm_gguf *file, c
 /* The file to open a model's tokenizer from, in ctx->out: the tokenizer.json in or next to `model`, else `model` itself
  * where it is a GGUF file with tokens; else the former, which is not there. */
 calm_status calm_gguf_tokenizer_find(calm_ctx *ctx, const char *model, char **out);
-
-#endif

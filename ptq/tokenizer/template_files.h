@@ -1,6 +1,5 @@
 /* Chat templates and special tokens of a model's files. */
-#ifndef CALM_TOKENIZER_TEMPLATE_FILES_H
-#define CALM_TOKENIZER_TEMPLATE_FILES_H
+#pragma once
 
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
@@ -30,5 +29,3 @@ void calm_template_files_close(calm_template_files *files);
 
 /* A token of tokenizer_config.json, "text" or {"content": "text"}; NULL when there is none. */
 const char *calm_settings_token(const calm_json *settings, const char *key);
-
-#endif

@@ -13,8 +13,7 @@
  *   added_tokens     all flags; their ids are those of the file
  *
  * An open tokenizer is never written to: any number of threads may use it, each with its own context. */
-#ifndef CALM_TOKENIZER_TOKENIZER_H
-#define CALM_TOKENIZER_TOKENIZER_H
+#pragma once
 
 #include "ptq/base/scope.h"
 #include <stdint.h>
@@ -37,5 +36,3 @@ static inline void calm_tokenizer_release(calm_tokenizer **tokenizer)
 {
     calm_tokenizer_close(*tokenizer);
 }
-
-#endif

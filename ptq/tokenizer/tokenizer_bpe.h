@@ -1,6 +1,5 @@
 /* Byte-pair encoding: what reading (tokenizer_bpe_read.c) prepares for encoding (tokenizer_bpe.c). */
-#ifndef CALM_TOKENIZER_TOKENIZER_BPE_H
-#define CALM_TOKENIZER_TOKENIZER_BPE_H
+#pragma once
 
 #include "ptq/tokenizer/bytelevel.h"
 #include "ptq/tokenizer/tokenizer_parts.h"
@@ -39,5 +38,3 @@ calm_status calm_bpe_encode(calm_encoder *enc, calm_piece piece);
 
 /* Where a piece may be cut, for calm_tokenizer.cut. */
 size_t calm_bpe_cut(const calm_tokenizer *tok, calm_piece piece, size_t from);
-
-#endif

@@ -2,8 +2,7 @@
  *
  * A piece of the normalized text goes down the chain of pre-tokenizers, each of which passes its own pieces on, to the
  * model, which appends ids.  Ids of short pieces are remembered: the second occurrence is a copy. */
-#ifndef CALM_TOKENIZER_TOKENIZER_ENCODER_H
-#define CALM_TOKENIZER_TOKENIZER_ENCODER_H
+#pragma once
 
 #include "ptq/tokenizer/tokenizer_parts.h"
 
@@ -49,5 +48,3 @@ calm_status calm_encoder_pass(calm_encoder *enc, size_t index, calm_piece piece)
 /* Split the piece by pattern and behavior of pre-tokenizer `index`, and run the next one on each part.
  * CALM_EFORMAT when a search passes its limits; else as calm_encoder_pass. */
 calm_status calm_encoder_split(calm_encoder *enc, size_t index, calm_piece in);
-
-#endif

@@ -15,8 +15,7 @@
  *
  * Each kind of part has one table of types: a new part is one function that does the work, one row that names it, and a
  * reader where the part has members. */
-#ifndef CALM_TOKENIZER_TOKENIZER_PARTS_H
-#define CALM_TOKENIZER_TOKENIZER_PARTS_H
+#pragma once
 
 #include "ptq/io/json.h"
 #include "ptq/text/regex.h"
@@ -285,5 +284,3 @@ typedef struct calm_pattern_walk {
 /* The next match; at the end *found is false, and `end` stays that of the last match.  An empty match counts too,
  * except where the match before it ends.  CALM_EFORMAT when the search passes its limits. */
 calm_status calm_pattern_next(calm_ctx *ctx, calm_pattern_walk *walk, bool *found);
-
-#endif

@@ -1,6 +1,5 @@
 /* Trie: a prefix tree over byte strings, built once and then only read. */
-#ifndef CALM_TOKENIZER_TRIE_H
-#define CALM_TOKENIZER_TRIE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -29,5 +28,3 @@ calm_status calm_trie_init(calm_ctx *ctx, calm_arena *arena, calm_trie *trie, ca
 
 /* The node that `byte` leads to from `node`, or CALM_TRIE_NONE. */
 uint32_t calm_trie_step(const calm_trie *trie, uint32_t node, uint8_t byte);
-
-#endif

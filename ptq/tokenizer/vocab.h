@@ -1,6 +1,5 @@
 /* Vocabulary: a hash table from token texts to ids, filled once and then only read. */
-#ifndef CALM_TOKENIZER_VOCAB_H
-#define CALM_TOKENIZER_VOCAB_H
+#pragma once
 
 #include <stdint.h>
 
@@ -32,5 +31,3 @@ bool calm_vocab_add(calm_vocab *vocab, const char *text, uint32_t n, uint32_t id
 
 /* The id of `text` [n], or CALM_NO_TOKEN. */
 uint32_t calm_vocab_find(const calm_vocab *vocab, const char *text, size_t n);
-
-#endif

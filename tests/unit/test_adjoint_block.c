@@ -98,15 +98,21 @@ static void check_params(fixture *f, const char *name, adjoint_value_fn *value, 
     ck_assert_uint_eq(n_checked, n_wanted);
 }
 
+static calm_kind_pass pass_of(const fixture *f)
+{
+    return (calm_kind_pass){&f->params.block, &f->rope, f->x, f->x, &f->span};
+}
+
 /* y [T, D] of what the block mixes tokens by, and what it keeps. */
 static const calm_kind_back *mixer_forward(fixture *f, double **y, void **tape)
 {
     const calm_kind_back *back = calm_block_kind(&f->params.block, CALM_SUBLAYER_ATTENTION)->back;
+    const calm_kind_pass pass = pass_of(f);
     unsigned char *bytes;
     ck_ok(CALM_NEW(ctx, ctx->scratch, *y, f->n));
     ck_ok(CALM_NEW(ctx, ctx->scratch, bytes, back->tape_bytes));
     *tape = bytes;
-    ck_ok(back->forward(ctx, &f->params.block, &f->rope, f->x, f->x, &f->span, *y, *tape));
+    ck_ok(back->forward(ctx, &pass, *y, *tape));
     return back;
 }
 
@@ -126,7 +132,8 @@ static void attention_back(fixture *f)
     void *tape;
     CALM_SCOPED_SCRATCH(ctx);
     const calm_kind_back *back = mixer_forward(f, &y, &tape);
-    ck_ok(back->back(ctx, &f->params.block, &f->rope, f->x, f->x, &f->span, tape, f->v, &f->params.grads, f->dx, NULL));
+    const calm_kind_pass pass = pass_of(f);
+    ck_ok(back->back(ctx, &pass, tape, f->v, &f->params.grads, f->dx, NULL));
 }
 
 /* Keys shared by heads, a cap (gemma2), windows, norms of q and k over a head (qwen3) and over all of them (olmo2), one

@@ -234,7 +234,7 @@ TEST(gates)
     float decay[8], beta[8];
     memcpy(decay, a, sizeof a);
     memcpy(beta, b, sizeof b);
-    ck_ok(calm_delta_gates(ctx, 4, 2, a_log, bias, decay, beta));
+    calm_delta_gates(ctx, 4, 2, a_log, bias, decay, beta);
     for (size_t i = 0; i < 8; i++) {
         const double x = (double)a[i] + (double)bias[i % 2], softplus = x > 40 ? x : log1p(exp(x));
         const double g = -exp((double)a_log[i % 2]) * softplus, s = 1 / (1 + exp(-(double)b[i]));
@@ -250,7 +250,7 @@ TEST(gated_norm)
 {
     float *o = scan_draws(5 * 6 * 12, 4, 2), *z = scan_draws(5 * 6 * 12, 5, 3), *w = scan_draws(12, 6, 1);
     float *o_in = scan_draws(5 * 6 * 12, 4, 2), *z_in = scan_draws(5 * 6 * 12, 5, 3);
-    ck_ok(calm_delta_norm(ctx, &small, 5, w, 1e-3f, o, z));
+    calm_delta_norm(ctx, &small, 5, w, 1e-3f, o, z);
     for (size_t row = 0; row < 5 * 6; row++) {
         double sum = 0;
         for (size_t c = 0; c < 12; c++)

@@ -214,7 +214,7 @@ TEST(gates)
         d[i] = (double)(float)d[i];
     float *a = rounded(p, 2 * HEADS), *x = rounded(p + 2 * HEADS, 2 * N), *grads = rounded(d, 2 * N);
     float of_log[HEADS] = {0}, of_dt[HEADS] = {0};
-    ck_ok(calm_delta_gates(ctx, TOKENS, HEADS, a, a + HEADS, x, x + N));
+    calm_delta_gates(ctx, TOKENS, HEADS, a, a + HEADS, x, x + N);
     calm_delta_gates_back(TOKENS, HEADS, a, x, x + N, grads, grads + N, of_log, of_dt);
     for (size_t i = 0; i < 2 * HEADS + 2 * N; i++) {
         const double at = p[i];

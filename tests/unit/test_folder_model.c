@@ -42,23 +42,24 @@ END_OF_TEST
 
 TEST(a_folder_of_a_gguf_file_alone_is_that_file)
 {
-    char *gguf;
     place = test_directory();
-    ck_ok(calm_folder_gguf(ctx, place, &gguf));
-    ck_assert(!gguf);
+    const char *path = place, *file = test_format("%s/model.gguf", place);
+    ck_ok(calm_folder_gguf(ctx, &path));
+    ck_assert_ptr_eq(path, place);
     put("other.gguf");
-    ck_ok(calm_folder_gguf(ctx, place, &gguf));
-    ck_assert(!gguf);    /* which of several is meant, calm_folder_is_no_model asks */
+    ck_ok(calm_folder_gguf(ctx, &path));
+    ck_assert_ptr_eq(path, place);    /* which of several is meant, calm_folder_is_no_model asks */
     put("model.gguf");
-    ck_ok(calm_folder_gguf(ctx, place, &gguf));
-    ck_assert(gguf && strcmp(gguf, test_format("%s/model.gguf", place)) == 0);
-    ck_ok(calm_folder_gguf(ctx, gguf, &gguf));
-    ck_assert(!gguf);
+    ck_ok(calm_folder_gguf(ctx, &path));
+    ck_assert_str_eq(path, file);
+    ck_ok(calm_folder_gguf(ctx, &path));
+    ck_assert_str_eq(path, file);
     ck_assert(!calm_folder_has_weights(place));
     put("model.safetensors");
     ck_assert(calm_folder_has_weights(place));
-    ck_ok(calm_folder_gguf(ctx, place, &gguf));
-    ck_assert(!gguf);
+    path = place;
+    ck_ok(calm_folder_gguf(ctx, &path));
+    ck_assert_ptr_eq(path, place);
 }
 END_OF_TEST
 

@@ -12,7 +12,7 @@
 static double quantile(float share)
 {
     float x[50] = {5, -5};
-    ck_ok(calm_gaussian_top_k(ctx, share, 1, 50, x));
+    calm_gaussian_top_k(ctx, share, 1, 50, x);
     return 5 - (double)x[0];
 }
 
@@ -54,7 +54,7 @@ TEST(rows)
             static float y[N * WIDTH];
             ctx->n_threads = threads;
             memcpy(y, x, sizeof y);
-            ck_ok(calm_gaussian_top_k(ctx, shares[k], N, WIDTH, y));
+            calm_gaussian_top_k(ctx, shares[k], N, WIDTH, y);
             /* The cut, at most 12 here, and the difference are each rounded once; z, times a deviation of 3, before. */
             for (size_t i = 0; i < N * WIDTH; i++) {
                 ck_assert_double_eq_tol((double)y[i], (double)expected[i], (2 * 12 + 8 * 3) * EPS);
@@ -70,7 +70,7 @@ END_OF_TEST
 TEST(rows_of_one_value)
 {
     float x[4] = {2, 2, 2, 2};
-    ck_ok(calm_gaussian_top_k(ctx, 0.9F, 1, 4, x));
+    calm_gaussian_top_k(ctx, 0.9F, 1, 4, x);
     for (size_t i = 0; i < 4; i++)
         ck_assert(x[i] == 0);
 }

@@ -93,7 +93,7 @@ static void check(const int_case *c, bool bias)
     for (int set = 0; set < CALM_N_INT_SETS; set++)
         for (ctx->n_threads = 1; ctx->n_threads <= 3 && has_int_set(set); ctx->n_threads += 2) {
             memset(y, 0xff, m * n * sizeof *y);
-            ck_ok(calm_int_product(ctx, (calm_int_set)set, &c->weight, &c->rows, bias ? c->bias : NULL, y));
+            calm_int_product(ctx, (calm_int_set)set, &c->weight, &c->rows, bias ? c->bias : NULL, y);
             for (size_t i = 0; i < m * n; i++)
                 ck_assert_msg(memcmp(&y[i], &want[i], sizeof *y) == 0, "%s, %d threads, %zu x %zu x %zu: [%zu, %zu] "
                               "is %a, not %a", calm_int_set_names[set], ctx->n_threads, m, n, c->source.in, i / n,
@@ -161,7 +161,7 @@ TEST(odd_scales)
     for (int set = 0; set < CALM_N_INT_SETS; set++) {
         if (!has_int_set(set))
             continue;
-        ck_ok(calm_int_product(ctx, (calm_int_set)set, &c.weight, &c.rows, NULL, y));
+        calm_int_product(ctx, (calm_int_set)set, &c.weight, &c.rows, NULL, y);
         for (size_t t = 0; t < 4; t++)
             for (size_t o = 0; o < 20; o++) {
                 const float value = y[t * 20 + o];
@@ -194,7 +194,7 @@ END_OF_TEST
 TEST(empty)
 {
     const int_case c = new_case(0, 4, 16, 8, 0, false);
-    ck_ok(calm_int_product(ctx, CALM_INT_PLAIN, &c.weight, &c.rows, NULL, NULL));
+    calm_int_product(ctx, CALM_INT_PLAIN, &c.weight, &c.rows, NULL, NULL);
 }
 END_OF_TEST
 

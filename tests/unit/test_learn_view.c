@@ -122,7 +122,7 @@ static void check_kept(const char *family, unsigned left)
         view.linears[i].codes[0] ^= 1;
     for (size_t i = 0; i < view.n_vectors; i++)
         view.vectors[i].values[0] = calm_dtype_round(view.vectors[i].dtype, view.vectors[i].values[0] + .25f);
-    ck_ok(calm_learn_view_decode(ctx, &view));
+    calm_learn_view_decode(ctx, &view);
     const float *expected = output_of(&view.block, &rope, spec.hidden);
     /* What the store keeps. */
     calm_plan learned = p.plan;

@@ -198,7 +198,7 @@ TEST(steps)
     static const calm_mamba_limits limits[] = {{0, INFINITY}, {1e-3f, INFINITY}, {0.25f, 20}};
     for (size_t l = 0; l < 3; l++) {
         float dt[8], decay[8];
-        ck_ok(calm_mamba_steps(ctx, 4, 2, raw, 3, a_log, bias, limits[l], dt, decay));
+        calm_mamba_steps(ctx, 4, 2, raw, 3, a_log, bias, limits[l], dt, decay);
         for (size_t i = 0; i < 8; i++) {
             const double x = (double)raw[i / 2 * 3 + i % 2] + (double)bias[i % 2];
             const double softplus = x > 40 ? x : log1p(exp(x));
@@ -218,7 +218,7 @@ TEST(gated_norm)
     const size_t width = 48, stride = width + STRANGERS;
     float *y = scan_draws(5 * width, 4, 2), *z = scan_draws(5 * stride, 5, 3), *w = scan_draws(width, 6, 1);
     float *y_in = scan_draws(5 * width, 4, 2), *z_in = scan_draws(5 * stride, 5, 3);
-    ck_ok(calm_mamba_norm(ctx, &small, 5, w, 1e-3f, z, stride, y));
+    calm_mamba_norm(ctx, &small, 5, w, 1e-3f, z, stride, y);
     for (size_t t = 0; t < 5; t++)
         for (size_t c = 0; c < width; c++) {
             double sum = 0, own = 0;
