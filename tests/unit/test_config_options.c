@@ -28,6 +28,23 @@ TEST(blocks_without_rope)
 }
 END_OF_TEST
 
+/* ---- mixtures ---- */
+
+/* Classes that have no norm_topk_prob divide, or do not, whatever a file says. */
+TEST(weights_that_no_key_divides)
+{
+    static const char *const divided[] = {"mixtral", "minimax_m2", "granitemoe", "ernie4_5_moe", "gpt_oss",
+                                          "qwen3_5_moe"};
+    for (size_t i = 0; i < sizeof divided / sizeof *divided; i++)
+        ck_assert(config_with(divided[i], "norm_topk_prob", "false").moe.norm_top_k);
+    ck_assert(!config_with("glm4_moe", "norm_topk_prob", "false").moe.norm_top_k);
+    ck_assert(!config_with("olmoe", "norm_topk_prob", "false").moe.norm_top_k);
+    /* Sparsemixer has two rounds, one for each expert. */
+    config_refuses("phimoe", "num_experts_per_tok", "1", CALM_EUNSUPPORTED,
+                   "\"num_experts_per_tok\": found 1, expected 2");
+}
+END_OF_TEST
+
 /* A list of another length than the model has blocks. */
 TEST(layer_types)
 {
@@ -132,6 +149,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("config_options", (const TTest *[]){blocks_without_rope, layer_types, rope_settings, biases,
-                                                         multipliers, fixed_settings, widths_of_heads, NULL});
+    return run_tests("config_options", (const TTest *[]){blocks_without_rope, weights_that_no_key_divides, layer_types,
+                                                         rope_settings, biases, multipliers, fixed_settings,
+                                                         widths_of_heads, NULL});
 }
