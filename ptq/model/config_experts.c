@@ -48,7 +48,7 @@ calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json
     moe->norm_top_k = keys->norm;
     /* Code of the other families does not read it, and an unread key may be off. */
     if (calm_text_listed(config->arch->keys, ' ', "norm_topk_prob"))
-        CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_topk_prob", &keys->norm, &moe->norm_top_k));
+        CALM_TRY(calm_config_switch(ctx, path, root, "norm_topk_prob", keys->norm, &moe->norm_top_k));
     moe->n_experts = (size_t)n;
     moe->top_k = (size_t)k;
     /* Families with dense blocks among them change it. */

@@ -165,7 +165,7 @@ static calm_status read_yarn(calm_ctx *ctx, const source *from, const calm_confi
     /* DeepSeek's pair of scales; everybody else has the plain one, or attention_factor, which wins below. */
     m = scale > 0 && scale_all > 0 ? yarn_scale(out->factor, scale) / yarn_scale(out->factor, scale_all)
                                    : yarn_scale(out->factor, 1);
-    CALM_TRY(calm_json_need_bool(ctx, from->path, from->described, "truncate", &(bool){true}, &out->truncate));
+    CALM_TRY(calm_config_switch(ctx, from->path, from->described, "truncate", true, &out->truncate));
     return number(ctx, from, "attention_factor", &m, 1e-6, FACTOR_MAX, &out->m);
 }
 

@@ -45,6 +45,18 @@ TEST(weights_that_no_key_divides)
 }
 END_OF_TEST
 
+/* What is absent is the class's default; null is off. */
+TEST(switches_that_are_null)
+{
+    ck_assert(config_with("deepseek_v3", "rope_interleave", NULL).rope[0].neighbours);
+    ck_assert(!config_with("deepseek_v3", "rope_interleave", "null").rope[0].neighbours);
+    ck_assert(!config_with("glm4_moe", "norm_topk_prob", "null").moe.norm_top_k);
+    ck_assert(!config_with("granitemoehybrid", "mamba_conv_bias", "null").mamba.conv_bias);
+    ck_assert(!config_with("starcoder2", "use_bias", "null").bias[CALM_ROLE_Q]);
+    ck_assert(config_with("starcoder2", "use_bias", NULL).bias[CALM_ROLE_Q]);
+}
+END_OF_TEST
+
 /* A list of another length than the model has blocks. */
 TEST(layer_types)
 {
@@ -149,7 +161,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("config_options", (const TTest *[]){blocks_without_rope, weights_that_no_key_divides, layer_types,
+    return run_tests("config_options", (const TTest *[]){blocks_without_rope, weights_that_no_key_divides,
+                                                         switches_that_are_null, layer_types,
                                                          rope_settings, biases, multipliers, fixed_settings,
                                                          widths_of_heads, NULL});
 }
