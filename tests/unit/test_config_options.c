@@ -85,6 +85,10 @@ TEST(rope_settings)
     ck_assert(olmo.rope[CALM_ROPE_GLOBAL].kind == CALM_ROPE_LINEAR && olmo.rope[CALM_ROPE_GLOBAL].theta == 100);
     ck_assert(olmo.rope[CALM_ROPE_LOCAL].kind == CALM_ROPE_DEFAULT && olmo.rope[CALM_ROPE_LOCAL].theta == 500000);
     config_refuses("olmo3", "rope_parameters", "{\"rope_theta\": 1e4}", CALM_EUNSUPPORTED, "\"full_attention\"");
+    /* A number of channels beside their share, which is 4 of 8. */
+    ck_assert_uint_eq(config_with("minimax_m2", "partial_rotary_factor", "0.5").rope[0].rotary, 4);
+    config_refuses("minimax_m2", "partial_rotary_factor", "0.75", CALM_EUNSUPPORTED,
+                   "\"rotary_dim\": expected 6 (partial_rotary_factor of head_dim), found 4");
     /* alpha^(d / (d - 2)), d = 8. */
     const calm_config hunyuan = config_with("hunyuan_v1_dense", "rope_scaling",
                                             "{\"type\": \"dynamic\", \"alpha\": 64, \"factor\": 1}");
