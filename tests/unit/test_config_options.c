@@ -84,6 +84,10 @@ TEST(rope_settings)
                                          "{\"rope_type\": \"linear\", \"factor\": 4, \"rope_theta\": 100}");
     ck_assert(olmo.rope[CALM_ROPE_GLOBAL].kind == CALM_ROPE_LINEAR && olmo.rope[CALM_ROPE_GLOBAL].theta == 100);
     ck_assert(olmo.rope[CALM_ROPE_LOCAL].kind == CALM_ROPE_DEFAULT && olmo.rope[CALM_ROPE_LOCAL].theta == 500000);
+    config_refuses("olmo3", "rope_scaling", "{\"type\": \"linear\", \"factor\": 4}", CALM_EUNSUPPORTED,
+                   "found \"type\" \"linear\", expected \"rope_type\"");
+    config_refuses("gemma3", "rope_scaling", "{\"type\": \"linear\", \"factor\": 4}", CALM_EUNSUPPORTED,
+                   "expected \"rope_type\"");
     config_refuses("olmo3", "rope_parameters", "{\"rope_theta\": 1e4}", CALM_EUNSUPPORTED, "\"full_attention\"");
     /* A number of channels beside their share, which is 4 of 8. */
     ck_assert_uint_eq(config_with("minimax_m2", "partial_rotary_factor", "0.5").rope[0].rotary, 4);
