@@ -74,7 +74,7 @@ static calm_status read_streams(calm_ctx *ctx, const source *from, calm_config *
     CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "altup_num_inputs", &(int64_t){4}, 1,
                                 (int64_t)CALM_STREAMS, &n));
     CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "altup_active_idx", &(int64_t){0}, 0, n - 1, &active));
-    CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "altup_correct_scale", &(bool){true}, &streams->scale));
+    CALM_TRY(calm_config_switch(ctx, from->path, from->root, "altup_correct_scale", true, &streams->scale));
     CALM_TRY(calm_config_size(ctx, from->path, from->root, "laurel_rank", &(int64_t){64}, &streams->rank));
     /* Columns of a token's carried row: no dimension is beyond its limit, and the streams are few. */
     streams->n = (size_t)n;

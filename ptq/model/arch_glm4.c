@@ -12,7 +12,7 @@ static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json 
 {
     bool bias;
     /* Never one on o. */
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){true}, &bias));
+    CALM_TRY(calm_config_switch(ctx, path, root, "attention_bias", true, &bias));
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = bias;
     return CALM_OK;
 }

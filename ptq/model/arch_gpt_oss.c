@@ -7,7 +7,7 @@
 static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     bool bias;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){true}, &bias));
+    CALM_TRY(calm_config_switch(ctx, path, root, "attention_bias", true, &bias));
     /* Of the linears of attention; experts and the router always have them. */
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = config->bias[CALM_ROLE_O] =
         bias;

@@ -15,7 +15,7 @@ static calm_status read_inner(calm_ctx *ctx, const char *path, const calm_json *
     size_t step;
     bool adjust;
     double factor;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "block_auto_adjust_ff_dim", &(bool){true}, &adjust));
+    CALM_TRY(calm_config_switch(ctx, path, root, "block_auto_adjust_ff_dim", true, &adjust));
     CALM_TRY(calm_config_size(ctx, path, root, "block_multiple_of", &(int64_t){256}, &step));
     CALM_TRY(calm_json_need_number(ctx, path, root, "block_ffn_dim_multiplier", &(double){1}, 1e-3, 1e3, &factor));
     if (!adjust)

@@ -13,7 +13,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "num_dense_layers", &(int64_t){2}, 0, 1 << 20, &dense));
     CALM_TRY(calm_json_need_number(ctx, path, root, "routed_scaling_factor", &(double){1}, 1e-6, 1e6, &scale));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "use_expert_bias", &(bool){true}, &moe->choice_bias));
+    CALM_TRY(calm_config_switch(ctx, path, root, "use_expert_bias", true, &moe->choice_bias));
     moe->score = CALM_ROUTER_SIGMOID;
     moe->sum_plus = 1e-6f;
     moe->scale = (float)scale;

@@ -41,7 +41,7 @@ static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json 
     int64_t length;
     double beta;
     if (calm_json_typeof(tuned) != CALM_JSON_INT)
-        CALM_TRY(calm_json_need_bool(ctx, path, root, "attn_temperature_tuning", &(bool){true}, &on));
+        CALM_TRY(calm_config_switch(ctx, path, root, "attn_temperature_tuning", true, &on));
     CALM_TRY(calm_json_need_int(ctx, path, root, "floor_scale", &(int64_t){8192}, 1, 1 << 30, &length));
     CALM_TRY(calm_json_need_number(ctx, path, root, "attn_scale", &(double){0.1}, 0, 1e3, &beta));
     config->query_growth =
@@ -82,7 +82,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_no_rope(ctx, path, root, true, config));
     CALM_TRY(read_chunks(ctx, path, root, config));
     CALM_TRY(read_growth(ctx, path, root, config));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "use_qk_norm", &(bool){true}, &norm));
+    CALM_TRY(calm_config_switch(ctx, path, root, "use_qk_norm", true, &norm));
     config->qk_norm = norm ? CALM_QK_NORM_BARE : CALM_QK_NORM_NONE;
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     config->moe.norm_top_k = false;

@@ -29,7 +29,7 @@ static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &mlp));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_bias", &(bool){false}, &config->norm_bias));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "decoder_bias", &(bool){true}, &decoder));
+    CALM_TRY(calm_config_switch(ctx, path, root, "decoder_bias", true, &decoder));
     config->bias[CALM_ROLE_FUSED_GATE_UP] = config->bias[CALM_ROLE_DOWN] = mlp;
     config->head_bias = decoder && config->arch->names->head;
     return CALM_OK;

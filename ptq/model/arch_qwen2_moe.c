@@ -15,7 +15,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     bool bias;
     /* A switch in this class, on by default, where the dense one has no choice. */
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "qkv_bias", &(bool){true}, &bias));
+    CALM_TRY(calm_config_switch(ctx, path, root, "qkv_bias", true, &bias));
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = bias;
     CALM_TRY(calm_config_experts(ctx, path, root, config));
     CALM_TRY(calm_config_size(ctx, path, root, "shared_expert_intermediate_size", NULL, &config->moe.shared_inner));

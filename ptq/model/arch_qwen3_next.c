@@ -7,7 +7,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     CALM_TRY(calm_config_experts(ctx, path, root, config));
     /* Unlike its relatives it divides where the config is silent. */
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_topk_prob", &(bool){true}, &config->moe.norm_top_k));
+    CALM_TRY(calm_config_switch(ctx, path, root, "norm_topk_prob", true, &config->moe.norm_top_k));
     CALM_TRY(calm_config_size(ctx, path, root, "shared_expert_intermediate_size", NULL, &config->moe.shared_inner));
     return calm_config_delta(ctx, path, root, config);
 }

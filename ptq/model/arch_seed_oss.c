@@ -6,7 +6,7 @@
 static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     bool of_qkv, of_o;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){true}, &of_qkv));
+    CALM_TRY(calm_config_switch(ctx, path, root, "attention_bias", true, &of_qkv));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_out_bias", &(bool){false}, &of_o));
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = of_qkv;
     config->bias[CALM_ROLE_O] = of_o;

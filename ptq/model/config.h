@@ -286,6 +286,10 @@ calm_status calm_config_fixed(calm_ctx *ctx, const char *path, const calm_json *
 /* Biases of q, k, v and o by "attention_bias", absent: none. */
 calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
+/* A switch: `usual` when the key is absent; null is off, as the reference's code takes it. */
+calm_status calm_config_switch(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool usual,
+                               bool *out);
+
 /* Keys of a mixture, where a family has its own; whether weights are divided by their sum when that key is absent. */
 typedef struct calm_moe_keys {
     const char *experts, *top_k, *inner;

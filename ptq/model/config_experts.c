@@ -1,4 +1,5 @@
 /* config.json: mixtures of experts. */
+#include "ptq/base/text.h"
 #include "ptq/model/arch.h"
 
 /* A bound on n_blocks * n_experts, which a config of a few bytes could make as large as it likes. */
@@ -44,7 +45,10 @@ calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json
     /* Not more than there are. */
     CALM_TRY(calm_json_need_int(ctx, path, root, keys->top_k, NULL, 1, n, &k));
     CALM_TRY(calm_config_size(ctx, path, root, keys->inner, NULL, &moe->inner));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_topk_prob", &keys->norm, &moe->norm_top_k));
+    moe->norm_top_k = keys->norm;
+    /* Code of the other families does not read it, and an unread key may be off. */
+    if (calm_text_listed(config->arch->keys, ' ', "norm_topk_prob"))
+        CALM_TRY(calm_config_switch(ctx, path, root, "norm_topk_prob", keys->norm, &moe->norm_top_k));
     moe->n_experts = (size_t)n;
     moe->top_k = (size_t)k;
     /* Families with dense blocks among them change it. */

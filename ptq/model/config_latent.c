@@ -68,7 +68,7 @@ calm_status calm_config_latent(calm_ctx *ctx, const char *path, const calm_json 
     /* DeepSeek's published code scales scores by the square of what it does not divide cos and sin by. */
     config->attention_scale = (float)(rope->m_all * rope->m_all / sqrt((double)config->head_dim));
     /* Of the channels that turn, in q's rows and in the shared key's. */
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "rope_interleave", &(bool){true}, &neighbours));
+    CALM_TRY(calm_config_switch(ctx, path, root, "rope_interleave", true, &neighbours));
     rope->neighbours = neighbours;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){false}, &bias));
     /* The products of the narrow rows have none, nor has q where it is one product. */

@@ -51,6 +51,14 @@ calm_status calm_config_no_rope(calm_ctx *ctx, const char *path, const calm_json
     return CALM_OK;
 }
 
+calm_status calm_config_switch(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool usual,
+                               bool *out)
+{
+    const calm_json *value = calm_json_get(root, key);
+    const bool null = value && calm_json_typeof(value) == CALM_JSON_NULL;
+    return calm_json_need_bool(ctx, path, root, key, &(bool){usual && !null}, out);
+}
+
 /* ---- biases ---- */
 
 /* Of the linears of one sublayer, or of the other, as most families have them: attention and an MLP. */
@@ -83,7 +91,7 @@ calm_status calm_config_use_bias(calm_ctx *ctx, const char *path, const calm_jso
                                  calm_config *config)
 {
     bool bias;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "use_bias", &usual, &bias));
+    CALM_TRY(calm_config_switch(ctx, path, root, "use_bias", usual, &bias));
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         set_biases(config, s, bias);
     return CALM_OK;

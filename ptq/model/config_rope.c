@@ -165,7 +165,7 @@ static calm_status read_yarn(calm_ctx *ctx, const source *from, const calm_confi
     /* DeepSeek's pair of scales; everybody else has the plain one, or attention_factor, which wins below. */
     m = scale > 0 && scale_all > 0 ? yarn_scale(out->factor, scale) / yarn_scale(out->factor, scale_all)
                                    : yarn_scale(out->factor, 1);
-    CALM_TRY(calm_json_need_bool(ctx, from->path, from->described, "truncate", &(bool){true}, &out->truncate));
+    CALM_TRY(calm_config_switch(ctx, from->path, from->described, "truncate", true, &out->truncate));
     return number(ctx, from, "attention_factor", &m, 1e-6, FACTOR_MAX, &out->m);
 }
 
@@ -256,6 +256,17 @@ static calm_status check_kinds(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
+/* Of families with two embeddings transformers lays "rope_scaling" over plain objects, whose "rope_type" stays. */
+static calm_status check_old_word(calm_ctx *ctx, const char *path, const calm_json *scaling, const calm_arch *arch)
+{
+    const char *type = calm_json_string(calm_json_get(scaling, "type"), "default");
+    if (strcmp(type, "default") == 0 || calm_json_get(scaling, "rope_type") ||
+        !(arch->local_rope || arch->local_theta_key))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_scaling\": found \"type\" \"%s\", expected \"rope_type\", "
+                     "the only word for it that transformers reads for %s", path, type, arch->name);
+}
+
 calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *scaling = calm_json_get(root, "rope_scaling"),
@@ -277,6 +288,7 @@ calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *r
                                    &theta));
     if (arch->local_theta_key)
         CALM_TRY(calm_json_need_number(ctx, path, root, arch->local_theta_key, &local, 1, 1e12, &local));
+    CALM_TRY(check_old_word(ctx, path, scaling, arch));
     /* As transformers reads it: the top level's theta and scaling are those of full blocks alone. */
     if (arch->local_rope)
         local = arch->default_rope_theta;

@@ -124,7 +124,7 @@ calm_status calm_config_mamba_sizes(calm_ctx *ctx, const char *path, const calm_
     CALM_TRY(calm_config_size(ctx, path, root, keys->groups, &keys->usual_groups, &shape->n_groups));
     CALM_TRY(calm_config_size(ctx, path, root, keys->state, &keys->usual_state, &shape->state_dim));
     CALM_TRY(calm_config_size(ctx, path, root, keys->taps, &(int64_t){4}, &config->conv_width));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, keys->conv_bias, &(bool){true}, &config->mamba.conv_bias));
+    CALM_TRY(calm_config_switch(ctx, path, root, keys->conv_bias, true, &config->mamba.conv_bias));
     CALM_TRY(calm_json_need_bool(ctx, path, root, keys->bias, &(bool){false}, &bias));
     config->bias[CALM_ROLE_MAMBA_IN] = config->bias[CALM_ROLE_MAMBA_OUT] = bias;
     config->mamba.limits = (calm_mamba_limits){0, INFINITY};

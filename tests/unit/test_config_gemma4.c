@@ -156,6 +156,8 @@ TEST(rotary_embeddings)
                    "\"factor\": 2}}", CALM_EUNSUPPORTED, "longrope or dynamic");
     config_refuses("gemma4", "rope_scaling", "{\"rope_type\": \"linear\", \"factor\": 2}", CALM_EUNSUPPORTED,
                    "rope_scaling");
+    config_refuses("gemma4", "rope_theta", "333", CALM_EUNSUPPORTED,
+                   "\"rope_theta\" is not known for gemma4; expected \"rope_parameters\"");
     config_refuses("gemma3", "rope_parameters", "{" FULL ", " SLIDE "}", CALM_EUNSUPPORTED, "\"proportional\"");
 }
 END_OF_TEST

@@ -108,6 +108,7 @@ TEST(routers)
                                          "topk_group"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         config_refuses("deepseek_v3", needed[i], NULL, CALM_EFORMAT, needed[i]);
+    ck_assert_double_eq_tol((double)config_with("glm4_moe_lite", "routed_scaling_factor", NULL).moe.scale, 1.8, 1e-6);
 }
 END_OF_TEST
 

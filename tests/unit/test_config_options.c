@@ -28,6 +28,35 @@ TEST(blocks_without_rope)
 }
 END_OF_TEST
 
+/* ---- mixtures ---- */
+
+/* Classes that have no norm_topk_prob divide, or do not, whatever a file says. */
+TEST(weights_that_no_key_divides)
+{
+    static const char *const divided[] = {"mixtral", "minimax_m2", "granitemoe", "ernie4_5_moe", "gpt_oss",
+                                          "qwen3_5_moe"};
+    for (size_t i = 0; i < sizeof divided / sizeof *divided; i++)
+        ck_assert(config_with(divided[i], "norm_topk_prob", "false").moe.norm_top_k);
+    ck_assert(!config_with("glm4_moe", "norm_topk_prob", "false").moe.norm_top_k);
+    ck_assert(!config_with("olmoe", "norm_topk_prob", "false").moe.norm_top_k);
+    /* Sparsemixer has two rounds, one for each expert. */
+    config_refuses("phimoe", "num_experts_per_tok", "1", CALM_EUNSUPPORTED,
+                   "\"num_experts_per_tok\": found 1, expected 2");
+}
+END_OF_TEST
+
+/* What is absent is the class's default; null is off. */
+TEST(switches_that_are_null)
+{
+    ck_assert(config_with("deepseek_v3", "rope_interleave", NULL).rope[0].neighbours);
+    ck_assert(!config_with("deepseek_v3", "rope_interleave", "null").rope[0].neighbours);
+    ck_assert(!config_with("glm4_moe", "norm_topk_prob", "null").moe.norm_top_k);
+    ck_assert(!config_with("granitemoehybrid", "mamba_conv_bias", "null").mamba.conv_bias);
+    ck_assert(!config_with("starcoder2", "use_bias", "null").bias[CALM_ROLE_Q]);
+    ck_assert(config_with("starcoder2", "use_bias", NULL).bias[CALM_ROLE_Q]);
+}
+END_OF_TEST
+
 /* A list of another length than the model has blocks. */
 TEST(layer_types)
 {
@@ -55,7 +84,15 @@ TEST(rope_settings)
                                          "{\"rope_type\": \"linear\", \"factor\": 4, \"rope_theta\": 100}");
     ck_assert(olmo.rope[CALM_ROPE_GLOBAL].kind == CALM_ROPE_LINEAR && olmo.rope[CALM_ROPE_GLOBAL].theta == 100);
     ck_assert(olmo.rope[CALM_ROPE_LOCAL].kind == CALM_ROPE_DEFAULT && olmo.rope[CALM_ROPE_LOCAL].theta == 500000);
+    config_refuses("olmo3", "rope_scaling", "{\"type\": \"linear\", \"factor\": 4}", CALM_EUNSUPPORTED,
+                   "found \"type\" \"linear\", expected \"rope_type\"");
+    config_refuses("gemma3", "rope_scaling", "{\"type\": \"linear\", \"factor\": 4}", CALM_EUNSUPPORTED,
+                   "expected \"rope_type\"");
     config_refuses("olmo3", "rope_parameters", "{\"rope_theta\": 1e4}", CALM_EUNSUPPORTED, "\"full_attention\"");
+    /* A number of channels beside their share, which is 4 of 8. */
+    ck_assert_uint_eq(config_with("minimax_m2", "partial_rotary_factor", "0.5").rope[0].rotary, 4);
+    config_refuses("minimax_m2", "partial_rotary_factor", "0.75", CALM_EUNSUPPORTED,
+                   "\"rotary_dim\": expected 6 (partial_rotary_factor of head_dim), found 4");
     /* alpha^(d / (d - 2)), d = 8. */
     const calm_config hunyuan = config_with("hunyuan_v1_dense", "rope_scaling",
                                             "{\"type\": \"dynamic\", \"alpha\": 64, \"factor\": 1}");
@@ -132,6 +169,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("config_options", (const TTest *[]){blocks_without_rope, layer_types, rope_settings, biases,
-                                                         multipliers, fixed_settings, widths_of_heads, NULL});
+    return run_tests("config_options", (const TTest *[]){blocks_without_rope, weights_that_no_key_divides,
+                                                         switches_that_are_null, layer_types,
+                                                         rope_settings, biases, multipliers, fixed_settings,
+                                                         widths_of_heads, NULL});
 }
