@@ -7,7 +7,8 @@
 /* ---- single facts of each run ---- */
 
 static const char run_sql[] =
-    "SELECT m.name AS model, m.digest AS model_digest, r.status, " CALM_INSPECT_RESULT ", r.reason AS verdict, r.unit, r.rule, "
+    "SELECT m.name AS model, m.digest AS model_digest, r.status, " CALM_INSPECT_RESULT
+    ", r.reason AS verdict, r.unit, r.rule, "
     "r.metric, r.bits_per_weight, r.bytes_before, r.bytes_after, r.command, r.version "
     "FROM run r JOIN model m ON m.id = r.model_id WHERE r.id = ?1";
 
