@@ -140,6 +140,30 @@ static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **a
     return CALM_OK;
 }
 
+/* The option that a word, --output or -o, gives the next word to; NULL: it does not. */
+static const calm_option *takes_next(const parse *p, const char *word)
+{
+    for (size_t i = 0; i < p->n_flags; i++) {
+        const calm_option *option = p->flags[i].option;
+        const bool is_long = strncmp(word, "--", 2) == 0 && strcmp(word + 2, option->name) == 0;
+        const bool is_short = option->key && word[0] == '-' && word[1] == option->key && !word[2];
+        if (option->type != CALM_OPTION_BOOL && (is_long || is_short))
+            return option;
+    }
+    return NULL;
+}
+
+/* getopt would say "requires an argument" in words of its own: the last option's value is missing. */
+static calm_status check_last(calm_ctx *ctx, const parse *p, int argc, char **argv)
+{
+    int a = 1;
+    while (a < argc - 1 && strcmp(argv[a], "--") != 0)
+        a += takes_next(p, argv[a]) ? 2 : 1;
+    const calm_option *last = a == argc - 1 ? takes_next(p, argv[a]) : NULL;
+    return last ? calm_fail(ctx, CALM_EARG, "%s: %s has no value; expected %s %s", p->owner, argv[a], argv[a],
+                            last->metavar ? last->metavar : "VALUE") : CALM_OK;
+}
+
 static bool takes(const parse *p, const char *name)
 {
     bool found = false;
@@ -202,6 +226,7 @@ calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc
     CALM_TRY(quote_words(ctx, argc, argv, &common->command));
     CALM_TRY(make_options(ctx, &p, &options));
     CALM_TRY(check_names(ctx, &p, argc, argv));
+    CALM_TRY(check_last(ctx, &p, argc, argv));
     const struct argp argp = {.options = options, .parser = parse_one, .args_doc = command->arguments};
     argv[0] = p.owner;
     argp_err_exit_status = 2;

@@ -50,7 +50,9 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a
         CALM_TRY(calm_report_evaluation(ctx, &a->recipe.formats, o->output, model, "\n  next: ", &text));
         return calm_print_text(ctx, &text);
     }
-    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", a->run.id), CALM_KV("result", p->name),
+    const char *name;
+    CALM_TRY(calm_result_label(ctx, p, p->name, &name));
+    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", a->run.id), CALM_KV("result", name),
                                             CALM_KV("bits_per_weight", p->bits_per_weight),
                                             CALM_KV("bytes_before", p->bytes_before),
                                             CALM_KV("bytes_after", p->bytes_after), CALM_KV("checkpoint", o->output)));

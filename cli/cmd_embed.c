@@ -55,7 +55,8 @@ static const calm_option table[] = {
 static calm_status check(calm_ctx *ctx, const options *o)
 {
     if (!o->model || !o->output || (!o->text && !o->tokens))
-        return calm_fail(ctx, CALM_EARG, "calm embed: %s is missing; see calm embed --help",
+        return calm_fail(ctx, CALM_EARG, "calm embed: %s is missing; try: calm embed --model DIR --text "
+                         "sentences.txt --output embeddings.npy",
                          !o->model ? "--model" : !o->output ? "--output" : "--text");
     if (o->text && o->tokens)
         return calm_fail(ctx, CALM_EARG, "calm embed: --tokens replaces --text; give one");

@@ -52,10 +52,12 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a
     size_t n;
     CALM_TRY(calm_outputs_files(ctx, o->output, &names, &n));
     if (o->json) {
+        const char *name;
+        CALM_TRY(calm_result_label(ctx, &a->result, a->result.name, &name));
         calm_json *files = calm_json_new_array();
         for (size_t i = 0; i < n; i++)
             calm_json_add_string(files, names[i]);
-        return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", a->run.id), CALM_KV("result", a->result.name),
+        return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", a->run.id), CALM_KV("result", name),
                                                 CALM_KV("bits_per_weight", a->result.bits_per_weight),
                                                 CALM_KV("output", o->output), CALM_KV("files", files)));
     }

@@ -38,7 +38,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_forward_result result;
     char shape[128];
     if (!o->model || !o->tokens || !o->output)
-        return calm_fail(ctx, CALM_EARG, "calm forward: %s is missing; see calm forward --help",
+        return calm_fail(ctx, CALM_EARG, "calm forward: %s is missing; try: calm forward --model qwen --tokens "
+                         "ids.jsonl --output out.safetensors",
                          !o->model ? "--model" : !o->tokens ? "--tokens" : "--output");
     CALM_TRY(calm_kernels_pin(ctx, NULL));
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));

@@ -48,7 +48,8 @@ static const calm_option table[] = {
 static calm_status check(calm_ctx *ctx, const options *o)
 {
     if (!o->model || (!o->prompt && !o->tokens))
-        return calm_fail(ctx, CALM_EARG, "calm generate: %s is missing; see calm generate --help",
+        return calm_fail(ctx, CALM_EARG, "calm generate: %s is missing; try: calm generate --model qwen "
+                         "--prompt 'The history of'",
                          !o->model ? "--model" : "--prompt");
     if (o->tokens && (o->prompt || o->chat))
         return calm_fail(ctx, CALM_EARG, "calm generate: --tokens replaces --prompt and --chat; give one");

@@ -33,7 +33,8 @@ static calm_json *files_json(const calm_push_result *r)
 
 static calm_status print_json(calm_ctx *ctx, const char *repo, const calm_push_result *r)
 {
-    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("repo", repo), CALM_KV("url", r->url), CALM_KV("commit", r->commit),
+    return calm_print_json(ctx, CALM_OBJECT(CALM_KV("repo", repo), CALM_KV("url", *r->url ? r->url : NULL),
+                                            CALM_KV("commit", *r->commit ? r->commit : NULL),
                                             CALM_KV("created", r->created), CALM_KV("sent_bytes", r->sent_bytes),
                                             CALM_KV("files", files_json(r))));
 }

@@ -39,7 +39,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_named_model named;
     const calm_rotate_options how = {kinds[o->rotate], (uint64_t)o->seed, dtypes[o->dtype]};
     if (!o->model || !o->output)
-        return calm_fail(ctx, CALM_EARG, "calm rotate: %s is missing; see calm rotate --help",
+        return calm_fail(ctx, CALM_EARG, "calm rotate: %s is missing; try: calm rotate --model qwen --output "
+                         "rotated",
                          o->model ? "--output" : "--model");
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_rotate(ctx, named.dir, &o->how, &how, o->output, o->force));

@@ -47,8 +47,16 @@ static calm_status unknown_command(calm_ctx *ctx, const char *word)
     char hint[CALM_HINT_MAX];
     for (size_t i = 0; i < n && i < COMMANDS_MAX; i++)
         names[i] = all[i]->name;
+    if (word[0] == '-')
+        return calm_fail(ctx, CALM_EARG, "expected a command before %s, as in: calm quantize --model qwen --bits 4; "
+                                         "see calm --help", word);
     const char *near = calm_did_you_mean(hint, word, names, n);
     return calm_fail(ctx, CALM_EARG, "unknown command \"%s\"%s", word, near[0] ? near : "; see calm --help");
+}
+
+static calm_status end_output(calm_ctx *ctx)
+{
+    return fflush(stdout) == 0 ? CALM_OK : calm_fail_errno(ctx, errno, "standard output: cannot write");
 }
 
 static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, char **argv)
@@ -61,7 +69,7 @@ static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, cha
     ctx->n_threads = common->threads > 0 ? (int)common->threads : calm_n_cores();
     ctx->columns = calm_print_columns();
     CALM_TRY(command->run(ctx, opts));
-    return fflush(stdout) == 0 ? CALM_OK : calm_fail_errno(ctx, errno, "standard output: cannot write");
+    return end_output(ctx);
 }
 
 static calm_status print_version(calm_ctx *ctx)
@@ -71,7 +79,7 @@ static calm_status print_version(calm_ctx *ctx)
     CALM_TRY(ctx->status);
     printf("calm %s\n", calm_version());
     calm_kernels_print(stdout);
-    return CALM_OK;
+    return end_output(ctx);
 }
 
 static calm_status run_named(calm_ctx *ctx, int argc, char **argv)
@@ -91,7 +99,7 @@ static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
         return run_named(ctx, 2, (char *[]){argv[2], "--help", NULL});
     if (argc < 2 || calm_text_listed("--help|-h|help", '|', argv[1])) {
         print_help();
-        return argc < 2 ? calm_fail(ctx, CALM_EARG, "expected a command") : CALM_OK;
+        return argc < 2 ? calm_fail(ctx, CALM_EARG, "expected a command") : end_output(ctx);
     }
     if (calm_text_listed("--version|-V|version", '|', argv[1]))
         return print_version(ctx);

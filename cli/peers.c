@@ -41,6 +41,8 @@ static calm_status answer(calm_ctx *ctx, const char *owner, const char *typed, c
     const bool group = calm_text_ends_with(row->hint, "_g"), name = calm_text_ends_with(row->hint, " ");
     const bool number = value && *value && strspn(value, "0123456789") == strlen(value);
     const char *behind = group ? number ? value : "128" : !name ? "" : value && *value != '-' ? value : "NAME";
+    if (!*row->hint)
+        return calm_fail(ctx, CALM_EARG, "%s: there is no --%s: %s", owner, typed, row->why);
     return calm_fail(ctx, CALM_EARG, "%s: there is no --%s: %s; did you mean %s%.80s?", owner, typed, row->why,
                      row->hint, behind);
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include "cli/print.h"
+#include "cli/stages.h"
+#include "ptq/choose/choose.h"
 #include "ptq/finish/finish.h"
 #include "ptq/forecast/forecast.h"
 
@@ -86,6 +88,13 @@ static calm_status print_ranks(calm_ctx *ctx, const calm_result *r, calm_text *o
     return calm_table_write(ctx, &table, 2, out);
 }
 
+/* What the result of a budget is called. */
+static calm_status pareto_name(calm_ctx *ctx, const calm_pareto *pareto, const char **out)
+{
+    return calm_trial_label(ctx, pareto->trials, pareto->n_trials, &pareto->trials[0].plan,
+                             pareto->trials[pareto->result].name, out);
+}
+
 /* One row per budget: its result, measured on the guard windows and on the test text. */
 static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
@@ -96,12 +105,14 @@ static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *
     for (size_t i = 0; i < r->recipe->n_budgets; i++) {
         const calm_pareto *pareto = &r->pareto[i];
         const calm_trial *result = &pareto->trials[pareto->result], *test = &pareto->test;
+        const char *name;
+        CALM_TRY(pareto_name(ctx, pareto, &name));
         calm_table_format(&table, "%g", pareto->budget);
         const calm_eval_result *predictions = &test->measure.predictions;
         const calm_embedding_result *embeddings = &test->measure.embeddings;
         const double error = r->encoder ? embeddings->error : predictions->ppl;
         const double agreement = r->encoder ? embeddings->spearman : 100 * predictions->top1;
-        CALM_CELLS(&table, CALM_FIXED(result->bits_per_weight, 4), CALM_TEXT(result->name),
+        CALM_CELLS(&table, CALM_FIXED(result->bits_per_weight, 4), CALM_TEXT(name),
                    CALM_FIXED(result->id ? calm_measure_loss(&result->measure) : NAN, 5),
                    CALM_FIXED(test->id ? error : NAN, 4),
                    CALM_FIXED(test->id ? calm_measure_loss(&test->measure) : NAN, 5),
@@ -168,7 +179,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const calm_fo
     CALM_SCOPED_TEXT(folded);
     calm_text_printf(&text, "\n");
     if (recipe->n_budgets > 1) {
-        print_pareto(ctx, r, &text);
+        CALM_TRY(print_pareto(ctx, r, &text));
         return calm_print_text(ctx, &text);
     }
     calm_summary_verdict(r, &text);
@@ -177,7 +188,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const calm_fo
         calm_summary_gates(ctx, r, &text);
     calm_summary_size(r, &text);
     if (r->pareto)
-        calm_text_printf(&text, "  sensitivity  of units by %s; the hybrid is predicted to lose %.5f\n",
+        calm_text_printf(&text, "  sensitivity  of units by %s, which predict a loss of %.5f\n",
                          recipe->sensitivity == CALM_SENSITIVITY_GRADIENT ? "gradients" : "probes",
                          r->pareto[0].total.loss);
     double seconds = 0;
@@ -253,13 +264,18 @@ static calm_json *more_json(const calm_trial_more *more, bool encoder)
                                        CALM_KV(delta_name(encoder), more->delta), CALM_KV("delta_se", more->se)) : NULL;
 }
 
-static calm_json *trials_json(const calm_trial *trials, size_t n, bool encoder)
+/* As the tables have them: a uniform run that every unit chose is one row. */
+static calm_json *trials_json(calm_ctx *ctx, const calm_trial *trials, size_t n, bool encoder)
 {
     calm_json *rows = calm_json_new_array();
+    const size_t same = n ? calm_trial_same_uniform(trials, n) : 0;
     for (size_t i = 0; i < n; i++) {
         const calm_trial *trial = &trials[i];
+        const char *name;
+        if ((same && i == same) || calm_trial_label(ctx, trials, n, &trials[0].plan, trial->name, &name) != CALM_OK)
+            continue;
         calm_json *row = trial->id ? measure_json(&trial->measure) : calm_json_new_object();
-        calm_json_add(rows, CALM_EXTEND(row, CALM_KV("name", trial->name), CALM_KV("complete", (bool)(trial->id != 0)),
+        calm_json_add(rows, CALM_EXTEND(row, CALM_KV("name", name), CALM_KV("complete", (bool)(trial->id != 0)),
                                         CALM_KV("missing", trial->missing),
                                         CALM_KV("substituted", trial->substituted),
                                         CALM_KV("bits_per_weight", trial->bits_per_weight),
@@ -290,17 +306,19 @@ static calm_json *sensitivity_json(const calm_result *r, const calm_pareto *pare
                                 CALM_KV("predicted_loss", pareto->total.loss)) : NULL;
 }
 
-static calm_json *budgets_json(const calm_result *r)
+static calm_json *budgets_json(calm_ctx *ctx, const calm_result *r)
 {
     calm_json *rows = calm_json_new_array();
     for (size_t i = 0; i < r->recipe->n_budgets; i++) {
         const calm_pareto *pareto = &r->pareto[i];
         const calm_trial *result = &pareto->trials[pareto->result];
+        const char *name = result->name;
+        pareto_name(ctx, pareto, &name);
         calm_json_add(rows, CALM_OBJECT(
             CALM_KV("budget", pareto->budget), CALM_KV("bits_per_weight", result->bits_per_weight),
-            CALM_KV("result", result->name), CALM_KV("verdict", pareto->verdict),
+            CALM_KV("result", name), CALM_KV("verdict", pareto->verdict),
             CALM_KV("sensitivity", sensitivity_json(r, pareto)), CALM_KV("target", target_json(r, pareto)),
-            CALM_KV("guard", trials_json(pareto->trials, pareto->n_trials, r->encoder)),
+            CALM_KV("guard", trials_json(ctx, pareto->trials, pareto->n_trials, r->encoder)),
             CALM_KV("quantized", pareto->test.id ? measure_json(&pareto->test.measure) : NULL)));
     }
     return rows;
@@ -358,10 +376,12 @@ static calm_json *ranks_json(const calm_result *r)
 calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const calm_forecast *forecast, const char *lock)
 {
     if (r->recipe->n_budgets > 1)    /* no checkpoint, a row for each */
-        return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", r->run_id), CALM_KV("budgets", budgets_json(r)),
+        return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", r->run_id), CALM_KV("budgets", budgets_json(ctx, r)),
                                                 CALM_KV("store", r->recipe->store), CALM_KV("seconds", r->seconds),
                                                 CALM_KV("stages", calm_stages_json(ctx, r, NULL)),
                                                 CALM_KV("ranks", ranks_json(r))));
+    const char *name;
+    CALM_TRY(calm_result_label(ctx, r, r->name, &name));
     calm_json *units = calm_json_new_array(), *before = NULL, *after = NULL, *text = NULL;
     calm_summary_units(ctx, r, add_unit_json, units);
     if (r->evaluates) {
@@ -371,13 +391,13 @@ calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const calm_for
                            CALM_KV("available", r->eval.available));
     }
     return calm_print_json(ctx, CALM_OBJECT(
-        CALM_KV("run", r->run_id), CALM_KV("result", r->name), CALM_KV("verdict", r->verdict),
+        CALM_KV("run", r->run_id), CALM_KV("result", name), CALM_KV("verdict", r->verdict),
         CALM_KV("sensitivity", sensitivity_json(r, r->pareto)), CALM_KV("target", target_json(r, r->pareto)),
         CALM_KV("bits_per_weight", r->bits_per_weight),
         CALM_KV("bytes_before", r->bytes_before), CALM_KV("bytes_after", r->bytes_after),
         CALM_KV("tables", r->tables), CALM_KV("float", before),
         CALM_KV("quantized", after), CALM_KV("evaluation", text),
-        CALM_KV("guard", trials_json(r->trials, r->guard.n ? r->n_trials : 0, r->encoder)),
+        CALM_KV("guard", trials_json(ctx, r->trials, r->guard.n ? r->n_trials : 0, r->encoder)),
         CALM_KV("learning", learning_json(r)), CALM_KV("tuning", tuning_json(r)), CALM_KV("units", units),
         CALM_KV("gates", r->recipe->n_gates ? gates_json(r) : NULL),
         CALM_KV("checkpoint", r->recipe->output), CALM_KV("store", r->recipe->store), CALM_KV("lock", lock),

@@ -191,7 +191,8 @@ static calm_status connect(calm_ctx *ctx, calm_sql *sql, calm_sql_mode mode)
     static const int flags[] = {SQLITE_OPEN_READONLY, SQLITE_OPEN_READWRITE,
                                 SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE};
     if (mode != CALM_SQL_CREATE && !calm_path_exists(sql->path))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file", sql->path);
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store; `store` names another, and calm quantize makes one",
+                         sql->path);
     int code = open_and_touch(sql, sql->path, flags[mode]);
     if (code != SQLITE_OK)
         return mode == CALM_SQL_READ ? open_immutable(ctx, sql, code) : fail(ctx, sql, code);

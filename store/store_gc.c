@@ -347,9 +347,9 @@ calm_status calm_store_gc_file(calm_ctx *ctx, const char *path, const char *comm
     struct stat info;
     calm_store *store;
     /* Opened for writing, a store would be made. */
-    if (stat(path, &info) != 0)
-        return calm_fail_errno(ctx, errno, "%s: no store", path);
-    if (info.st_size == 0)
+    if (!calm_path_exists(path))
+        return calm_store_open(ctx, path, NULL, &store);
+    if (stat(path, &info) == 0 && info.st_size == 0)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: an empty file, not a calm store", path);
     CALM_TRY(calm_store_open(ctx, path, &how, &store));
     const calm_status status = calm_store_gc(ctx, store, plan, out);

@@ -7,7 +7,8 @@
 /* ---- single facts of each run ---- */
 
 static const char run_sql[] =
-    "SELECT m.name AS model, m.digest AS model_digest, r.status, r.result, r.reason AS verdict, r.unit, r.rule, "
+    "SELECT m.name AS model, m.digest AS model_digest, r.status, " CALM_INSPECT_RESULT
+    ", r.reason AS verdict, r.unit, r.rule, "
     "r.metric, r.bits_per_weight, r.bytes_before, r.bytes_after, r.command, r.version "
     "FROM run r JOIN model m ON m.id = r.model_id WHERE r.id = ?1";
 
@@ -140,15 +141,18 @@ static const char scores_sql[] =
 
 #define SIDE(column, run) "max(iif(v.run_id = " run ", e." column ", NULL))"
 
+/* The results stand side by side, whatever plans they are. */
+#define PLAN "iif(v.role = 'test' AND v.subject = r.result, 'result', " CALM_INSPECT_NAME("v.run_id", "v.subject") ")"
+
 static const char evaluations_sql[] =
-    "SELECT v.role, v.subject, " SIDE("ppl", "?1") " AS ppl_first, " SIDE("ppl", "?2") " AS ppl_second, "
+    "SELECT v.role, " PLAN " AS subject, " SIDE("ppl", "?1") " AS ppl_first, " SIDE("ppl", "?2") " AS ppl_second, "
     SIDE("kl", "?1") " AS kl_first, " SIDE("kl", "?2") " AS kl_second, " SIDE("top1", "?1") " AS top1_first, "
     SIDE("top1", "?2") " AS top1_second, " SIDE("cosine", "?1") " AS cosine_first, "
     SIDE("cosine", "?2") " AS cosine_second, "
     "count(*) = 2 AND count(DISTINCT coalesce(e.text_digest, e.text_name) || ' ' || e.n_windows || ' ' || "
     "e.window_tokens || ' ' || coalesce(e.tokens, '')) = 1 AS same_text "
-    "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id IN (?1, ?2) "
-    "GROUP BY v.role, v.subject ORDER BY v.role, v.subject";
+    "FROM run_evaluation v JOIN run r ON r.id = v.run_id JOIN evaluation e ON e.id = v.evaluation_id "
+    "WHERE v.run_id IN (?1, ?2) AND " CALM_INSPECT_ONCE " GROUP BY 1, 2 ORDER BY 1, 2";
 
 const calm_inspect_list calm_inspect_diff[] = {
     {"run", "Run", run_sql, 1, "no difference", false, add_facts},

@@ -64,10 +64,11 @@ static const char choices_sql[] =
     "WHERE c.run_id = ?1" OF_UNIT " ORDER BY b.number, j.position";
 
 static const char evaluations_sql[] =
-    "SELECT v.role, v.subject, e.ppl, e.nll, e.kl, e.top1, v.delta_kl, e.error, e.cosine, e.cosine_min, e.spearman, "
+    "SELECT v.role, " CALM_INSPECT_SUBJECT
+    ", e.ppl, e.nll, e.kl, e.top1, v.delta_kl, e.error, e.cosine, e.cosine_min, e.spearman, "
     "v.delta_one_minus_cosine, v.delta_se, e.tokens, e.n_windows AS windows, e.window_tokens, e.text_name AS text "
     "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id = ?1 "
-    "ORDER BY v.role, coalesce(e.kl, 1 - e.cosine), v.subject";
+    "AND " CALM_INSPECT_ONCE " ORDER BY v.role, coalesce(e.kl, 1 - e.cosine), v.subject";
 
 static const char ablation_sql[] =
     "SELECT a.run_id AS run, a.kind, a.subject, a.unit, a.metric, a.rule, a.bits, e.ppl, e.nll, e.kl, a.delta_kl, "
@@ -127,7 +128,7 @@ static const char learned_sql[] =
 
 /* Of the float model and of the result alone: a guard has as many windows again for every uniform run. */
 static const char windows_sql[] =
-    "SELECT v.subject, w.number AS window, w.tokens, w.nll, w.kl, w.top1, w.error, w.cosine "
+    "SELECT " CALM_INSPECT_SUBJECT ", w.number AS window, w.tokens, w.nll, w.kl, w.top1, w.error, w.cosine "
     "FROM run r JOIN run_evaluation v ON v.run_id = r.id AND v.role = 'test' AND v.subject IN ('float', r.result) "
     "JOIN evaluation_window w ON w.evaluation_id = v.evaluation_id WHERE r.id = ?1 ORDER BY v.subject, w.number";
 
@@ -148,7 +149,8 @@ static const char worst_sql[] =
 
 /* Those that have a figure; of many the newest. */
 static const char model_runs_sql[] =
-    "SELECT r.id AS run, r.result, r.bits_per_weight AS bits, r.bytes_after, " OF_TEST("ppl", "r.result") " AS ppl, "
+    "SELECT r.id AS run, " CALM_INSPECT_RESULT
+    ", r.bits_per_weight AS bits, r.bytes_after, " OF_TEST("ppl", "r.result") " AS ppl, "
     OF_TEST("kl", "r.result") " AS kl, " OF_TEST("cosine", "r.result") " AS cosine, "
     OF_TEST("text_name", "r.result") " AS text, " OF_TEST("n_windows", "r.result") " AS windows "
     "FROM run x JOIN run r ON r.model_id = x.model_id WHERE x.id = ?1 AND r.status = 'finished' "

@@ -9,7 +9,7 @@
 
 /* Runs with a size and a figure of the result; `loss` is what the front is of. */
 #define POINTS                                                                                                         \
-    "WITH point AS MATERIALIZED (SELECT r.id AS run, r.model_id, m.name AS model, r.result, "                         \
+    "WITH point AS MATERIALIZED (SELECT r.id AS run, r.model_id, m.name AS model, " CALM_INSPECT_RESULT ", "          \
     "coalesce(json_extract(r.recipe, '$.scheme'), json_extract(r.recipe, '$.schemes')) AS scheme, "                   \
     "json_extract(r.recipe, '$.format') AS format, r.bits_per_weight, r.bytes_after AS bytes, e.kl, "                 \
     "1 - e.cosine AS one_minus_cosine, coalesce(e.kl, 1 - e.cosine) AS loss, e.ppl, e.top1, e.n_windows AS windows, " \

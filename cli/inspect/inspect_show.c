@@ -32,10 +32,11 @@ static const char chosen_sql[] =
     "GROUP BY 1, 2 ORDER BY jobs DESC, 1, 2";
 
 static const char evaluations_sql[] =
-    "SELECT v.role, v.subject, e.ppl, e.nll, e.kl, e.top1, v.delta_kl, e.error, e.cosine, e.cosine_min, e.spearman, "
+    "SELECT v.role, " CALM_INSPECT_SUBJECT
+    ", e.ppl, e.nll, e.kl, e.top1, v.delta_kl, e.error, e.cosine, e.cosine_min, e.spearman, "
     "v.delta_one_minus_cosine, v.delta_se, e.tokens, e.n_windows AS windows, e.text_name AS text "
     "FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id WHERE v.run_id = ?1 "
-    "ORDER BY v.role, coalesce(e.kl, 1 - e.cosine), v.subject";
+    "AND " CALM_INSPECT_ONCE " ORDER BY v.role, coalesce(e.kl, 1 - e.cosine), v.subject";
 
 static const char gates_sql[] = "SELECT gate, value AS measured, holds FROM gate WHERE run_id = ?1 ORDER BY position";
 

@@ -8,12 +8,27 @@
 #include "ptq/io/json.h"
 #include "store/store.h"
 
-/* SQL: the result of run r; a hybrid whose jobs all have the same candidate says which, floats apart. */
-#define CALM_INSPECT_RESULT                                                                                           \
-    "CASE WHEN r.result = 'hybrid' AND (SELECT count(DISTINCT k.algorithm_id || ' ' || k.scheme) FROM choice c JOIN " \
-    "candidate k ON k.id = c.candidate_id WHERE c.run_id = r.id) = 1 THEN 'hybrid, all ' || (SELECT a.name FROM "     \
-    "choice c JOIN candidate k ON k.id = c.candidate_id JOIN algorithm a ON a.id = k.algorithm_id WHERE c.run_id = "  \
-    "r.id LIMIT 1) ELSE r.result END AS result"
+/* SQL: the uniform plan that the choices of a run are: as its guard calls it, else the algorithm of all quantized jobs;
+ * NULL: they are no such plan. */
+#define CALM_INSPECT_UNIFORM(run)                                                                                     \
+    "coalesce((SELECT u.subject FROM run_evaluation h JOIN run_evaluation u ON u.run_id = h.run_id AND u.role = "     \
+    "h.role AND u.evaluation_id = h.evaluation_id AND u.subject <> h.subject WHERE h.run_id = " run " AND h.role = "  \
+    "'guard' AND h.subject = 'hybrid' ORDER BY u.subject LIMIT 1), (SELECT a.name FROM choice c JOIN candidate k ON " \
+    "k.id = c.candidate_id JOIN algorithm a ON a.id = k.algorithm_id WHERE c.run_id = " run " GROUP BY c.run_id "     \
+    "HAVING count(DISTINCT k.algorithm_id || ' ' || k.scheme) = 1))"
+
+/* SQL: what a plan of a run is called, by the name that the store has for it: a uniform plan is no hybrid, learned or
+ * not. */
+#define CALM_INSPECT_NAME(run, name)                                                                                  \
+    "iif(" name " = 'hybrid' OR " name " LIKE 'hybrid,%', coalesce(" CALM_INSPECT_UNIFORM(run) " || substr(" name     \
+    ", 7), " name "), " name ")"
+#define CALM_INSPECT_RESULT CALM_INSPECT_NAME("r.id", "r.result") " AS result"
+
+/* SQL, of run_evaluation v: what the plan is called; is the row the only one of its plan, or that of the choices? */
+#define CALM_INSPECT_SUBJECT CALM_INSPECT_NAME("v.run_id", "v.subject") " AS subject"
+#define CALM_INSPECT_ONCE                                                                                             \
+    "NOT EXISTS (SELECT 1 FROM run_evaluation h WHERE h.run_id = v.run_id AND h.role = v.role AND h.evaluation_id = " \
+    "v.evaluation_id AND h.subject = 'hybrid' AND v.subject <> 'hybrid')"
 
 #define CALM_INSPECT_SECTIONS ((size_t)12)    /* at most, of one view */
 

@@ -71,7 +71,7 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
     if (result && strncmp(result, "hybrid", 6) != 0)
         calm_table_format(table, "uniform %s: this unit has that in the checkpoint", result);
     else if (result && common_choice(units) != CALM_INSPECT_NONE)
-        calm_table_format(table, "%s, all %s", result, name_of(units, common_choice(units)));
+        calm_table_format(table, "%s%s", name_of(units, common_choice(units)), result + strlen("hybrid"));
     else
         calm_table_text(table, result);
     calm_table_text(table, units->run.reason);

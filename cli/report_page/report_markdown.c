@@ -87,11 +87,29 @@ static calm_status put_figures(calm_ctx *ctx, const calm_json *run, calm_text *o
     return CALM_OK;
 }
 
+/* Those of the guard's table: others are compared with the plan of the choices, which has
+ * its own name where it is uniform. */
+static void put_headings(const calm_json *run, calm_text *out)
+{
+    const calm_json *list = calm_json_get(run, "evaluations");
+    const char *base = "the hybrid";
+    for (size_t i = 0; i < calm_json_size(list); i++) {
+        const calm_json *row = calm_json_at(list, i);
+        if (strcmp(text_of(row, "role"), "guard") == 0 && isnan(number_of(row, "delta_se")) &&
+            strcmp(text_of(row, "subject"), "hybrid") != 0 && !strchr(text_of(row, "subject"), '|'))
+            base = text_of(row, "subject");
+    }
+    calm_text_printf(out, "plan|#loss|#minus %s's|#standard error", base);
+}
+
 static calm_status put_guard(calm_ctx *ctx, const calm_json *run, calm_text *out)
 {
     const calm_json *list = calm_json_get(run, "evaluations");
     CALM_SCOPED_TABLE(table);
-    calm_table_columns(&table, "plan|#loss|#minus the hybrid's|#standard error");
+    CALM_SCOPED_TEXT(headings);
+    put_headings(run, &headings);
+    CALM_TRY(calm_text_check(ctx, &headings));
+    calm_table_columns(&table, headings.data);
     for (size_t i = 0; i < calm_json_size(list); i++) {
         const calm_json *row = calm_json_at(list, i);
         const bool encoder = isfinite(number_of(row, "cosine")), more = strcmp(text_of(row, "role"), "guard_more") == 0;

@@ -52,16 +52,18 @@ function summaryPart(run) {
 }
 
 function guardPart(run) {
-  const r = run.run[0], rows = [...evaluationsOf(run, "guard"), ...evaluationsOf(run, "guard_more")], hybrid = rows.find(row => row.subject === "hybrid");
+  const r = run.run[0], rows = [...evaluationsOf(run, "guard"), ...evaluationsOf(run, "guard_more")];
+  /* What the choices are: a uniform plan has its own name.  The others' figures are minus its. */
+  const first = rows.find(row => row.subject === "hybrid") || rows.find(row => isNumber(lossOf(row)) && !isNumber(deltaOf(row))), base = !first || first.subject === "hybrid" ? "the hybrid" : first.subject;
   const named = row => row.role === "guard" ? row.subject : row.subject + ", " + count(row.windows) + " windows";
-  const reading = "Each plan against the hybrid on the same held-out windows: right of zero is worse than the hybrid. Whiskers are 1.96 paired standard errors; a plan whose whiskers reach zero cannot be told from the hybrid. What was within an error was measured again on more windows. The diamond is the result.";
+  const reading = "Each plan against " + base + " on the same held-out windows: right of zero is worse. Whiskers are 1.96 paired standard errors; a plan whose whiskers reach zero cannot be told from " + base + ". What was within an error was measured again on more windows. The diamond is the result.";
   if (!rows.length) return part("guard", "Guard", none("The guard has measured nothing in this run: it was turned off, or the run stopped before it."));
-  const compared = rows.map(row => ({label: named(row), value: row === hybrid ? 0 : deltaOf(row), error: row.delta_se, chosen: row.subject === r.result,
+  const compared = rows.map(row => ({label: named(row), value: row === first ? 0 : deltaOf(row), error: row.delta_se, chosen: row.subject === r.result,
     words: shown(named(row)) + ": " + signed(deltaOf(row)) + " +- " + short(row.delta_se)})).filter(row => isNumber(row.value));
-  const alternative = table([{key: named, label: "Plan"}, {key: lossOf, label: isEncoder(run) ? "1 - cosine" : "KL", form: short}, {key: deltaOf, label: "Minus the hybrid's", form: signed},
+  const alternative = table([{key: named, label: "Plan"}, {key: lossOf, label: isEncoder(run) ? "1 - cosine" : "KL", form: short}, {key: deltaOf, label: "Minus " + base + "'s", form: signed},
     {key: "delta_se", label: "Standard error", form: short}, {key: row => deltaOf(row) / row.delta_se, label: "In errors", form: v => isNumber(v) ? v.toFixed(1) : ""}, {key: "ppl", label: "Perplexity", form: fixed(4)},
     {key: row => 100 * row.top1, label: "Top-1 %", form: fixed(2)}], rows, {caption: "Plans on the guard's windows", picked: row => row.subject === r.result});
-  return part("guard", "Guard", compared.length ? figure("Plans against the hybrid", reading, compared.map(row => row.words).join("; "), forest(compared, "loss minus the hybrid's"), alternative) : alternative);
+  return part("guard", "Guard", compared.length ? figure("Plans against " + base, reading, compared.map(row => row.words).join("; "), forest(compared, "loss minus " + base + "'s"), alternative) : alternative);
 }
 
 /* ---- the matrix and a unit ---- */

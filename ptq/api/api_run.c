@@ -92,16 +92,17 @@ static void take_figures(const calm_result *result, calm_outcome *out)
 }
 
 /* The names live in ctx->out, as the run did. */
-static void take_result(const calm_result *result, calm_outcome *out)
+static calm_status take_result(calm_ctx *ctx, const calm_result *result, calm_outcome *out)
 {
+    CALM_TRY(calm_result_label(ctx, result, result->name, &out->result));
     out->run = result->run_id;
-    out->result = result->name;
     out->verdict = result->verdict;
     out->bits_per_weight = result->bits_per_weight;
     out->bytes_before = result->bytes_before;
     out->bytes_after = result->bytes_after;
     out->n_cached = result->n_cached;
     out->seconds = result->seconds;
+    return CALM_OK;
 }
 
 calm_status calm_quantize(calm_ctx *ctx, const calm_recipe_spec *spec, const char *lock, calm_outcome *out)
@@ -113,7 +114,7 @@ calm_status calm_quantize(calm_ctx *ctx, const calm_recipe_spec *spec, const cha
     CALM_TRY(resolve(ctx, spec, &recipe));
     const calm_run_options how = {.command = "calm_quantize", .events = *calm_library_events(ctx)};
     CALM_TRY(calm_locked_run_do(ctx, spec, recipe, &how, NULL, &run));
-    take_result(calm_run_result(run.run), out);
+    CALM_TRY(take_result(ctx, calm_run_result(run.run), out));
     take_figures(calm_run_result(run.run), out);
     out->store = recipe->store;
     out->output = recipe->output;
@@ -156,6 +157,16 @@ static calm_status select_options(calm_ctx *ctx, const calm_select_request *requ
     return pick(ctx, "choice.rule", CALM_CHOICE_RULE_NAMES, request->rule, &out->rule);
 }
 
+/* What the choices are called: the entry that all units have, else "hybrid". */
+static const char *selected_name(const calm_reselected *selected)
+{
+    const calm_pool *pool = &selected->stored.pool;
+    for (size_t unit = 1; unit < pool->n_units; unit++)
+        if (selected->solution.choice[unit] != selected->solution.choice[0])
+            return "hybrid";
+    return pool->entries[selected->solution.choice[0]].name;
+}
+
 calm_status calm_select(calm_ctx *ctx, const calm_select_request *request, calm_outcome *out)
 {
     calm_reselect_options options;
@@ -167,7 +178,7 @@ calm_status calm_select(calm_ctx *ctx, const calm_select_request *request, calm_
     CALM_TRY(calm_reselect(ctx, &options, &selected));
     out->run = selected.run;
     out->store = request->store;
-    out->result = "hybrid";
+    out->result = selected_name(&selected);
     out->bits_per_weight = selected.solution.bits_per_weight;
     out->n_changed = selected.n_changed;
     return CALM_OK;
@@ -184,7 +195,7 @@ calm_status calm_assemble(calm_ctx *ctx, const calm_assemble_request *request, c
     for (size_t i = 0; i < request->n_formats; i++)
         CALM_TRY(calm_words_add(ctx, &options.formats, request->formats[i]));
     CALM_TRY(calm_reassemble(ctx, &options, &assembly));
-    take_result(&assembly.result, out);
+    CALM_TRY(take_result(ctx, &assembly.result, out));
     out->run = request->run;
     out->store = request->store;
     out->output = request->output;

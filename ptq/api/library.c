@@ -7,6 +7,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/blas_family.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/linalg_memory.h"
 
 const char *calm_version(void)
 {
@@ -27,6 +28,7 @@ calm_status calm_start(calm_ctx **out)
     /* Also what is allocated without calm_alloc is counted. */
     library->ctx.memory = library->out.memory = library->scratch.memory = &library->memory;
     library->ctx.n_threads = calm_n_cores();
+    calm_linalg_cap(&library->ctx);
     calm_linalg_setup();
     return CALM_OK;
 }
@@ -65,6 +67,7 @@ calm_status calm_set_threads(calm_ctx *ctx, int n_threads)
         return calm_fail(ctx, CALM_EARG, "calm_set_threads: expected a number of threads from 0 on, found %d",
                          n_threads);
     ctx->n_threads = n_threads ? n_threads : calm_n_cores();
+    calm_linalg_cap(ctx);
     return CALM_OK;
 }
 

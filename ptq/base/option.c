@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/array.h"
 #include "ptq/base/message.h"
+#include "ptq/base/text.h"
 
 #define NAMES_MAX 64
 #define FILE_BYTES 4096
@@ -63,11 +65,25 @@ static calm_status check_range(calm_ctx *ctx, const calm_option *option, const c
                      option->min, option->max);
 }
 
+/* The only number in a value like 4bit or int4; 0: there is none, or several. */
+static long long number_within(const char *value)
+{
+    static const char digits[] = "0123456789";
+    const char *begin = value + strcspn(value, digits);
+    const size_t n = strspn(begin, digits);
+    const bool alone = begin[n + strcspn(begin + n, digits)] == '\0' && value[0] != '-' && !strpbrk(value, "+.");
+    return alone && n > 0 && n < 10 ? atoll(begin) : 0;
+}
+
 static calm_status set_int(calm_ctx *ctx, const calm_option *option, void *field, const char *owner, const char *value)
 {
     char *end;
     errno = 0;
     const long long number = strtoll(value, &end, 10);
+    const long long within = number_within(value);
+    if ((end == value || *end || errno) && within && in_range(option, (double)within))
+        return calm_fail(ctx, CALM_EARG, "%s: option %s: expected a whole number, found \"%s\"; did you mean %lld?",
+                         owner, option->name, value, within);
     if (end == value || *end || errno)
         return wrong(ctx, option, owner, "a whole number", value);
     CALM_TRY(check_range(ctx, option, owner, value, (double)number));
@@ -87,11 +103,25 @@ static calm_status set_double(calm_ctx *ctx, const calm_option *option, void *fi
     return CALM_OK;
 }
 
+static calm_status unknown_value(calm_ctx *ctx, const calm_option *option, const char *owner, const char *value)
+{
+    char words[256], hint[CALM_HINT_MAX] = "";
+    const char *names[32];
+    size_t n = 0;
+    const int length = snprintf(words, sizeof words, "%s", option->values);
+    if (length < (int)sizeof words)
+        for (char *rest = words, *word; n < sizeof names / sizeof *names && (word = strsep(&rest, "|"));)
+            names[n++] = word;
+    calm_did_you_mean(hint, value, names, n);
+    return calm_fail(ctx, CALM_EARG, "%s: option %s: expected %s, found \"%s\"%s", owner, option->name, option->values,
+                     value, hint);
+}
+
 static calm_status set_enum(calm_ctx *ctx, const calm_option *option, void *field, const char *owner, const char *value)
 {
     const int index = calm_option_value_index(option->values, value);
     if (index < 0)
-        return wrong(ctx, option, owner, option->values, value);
+        return unknown_value(ctx, option, owner, value);
     memcpy(field, &index, sizeof index);
     return CALM_OK;
 }

@@ -1,6 +1,7 @@
 /* Growing strings, and the nearest word for "did you mean". */
 #include "ptq/base/text.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,7 +124,7 @@ bool calm_text_listed(const char *list, char separator, const char *word)
 
 #define WORD_MAX ((size_t)63)
 
-/* Levenshtein distance. */
+/* Levenshtein distance; GPTQ is gptq. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t n_a = strnlen(a, WORD_MAX), n_b = strnlen(b, WORD_MAX);
@@ -134,7 +135,7 @@ static size_t edit_distance(const char *a, const char *b)
         size_t diagonal = row[0];
         row[0] = i;
         for (size_t j = 1; j <= n_b; j++) {
-            size_t change = diagonal + (a[i - 1] != b[j - 1]);
+            size_t change = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
             size_t least = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
             diagonal = row[j];
             row[j] = change < least ? change : least;

@@ -67,9 +67,6 @@ calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *run, const size_
 calm_status calm_trials_measure(calm_ctx *ctx, calm_run *run, calm_trial *trials, size_t n,
                                 const calm_windows *windows, const char *text_name, calm_stage stage);
 
-/* Index of a uniform run with the candidates of the hybrid, trial 0, or 0: the hybrid mixes algorithms. */
-size_t calm_trials_same_uniform(const calm_trial *trials, size_t n);
-
 /* Put each measured trial as an evaluation that the run used for `role`, in one transaction. */
 calm_status calm_trials_put(calm_ctx *ctx, const calm_run *run, const calm_trial *trials, size_t n, const char *role);
 

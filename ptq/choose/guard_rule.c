@@ -25,11 +25,3 @@ size_t calm_guard_least_uniform(const calm_trial *trials, size_t n)
 {
     return least_uniform(trials, n, true);
 }
-
-size_t calm_trials_same_uniform(const calm_trial *trials, size_t n)
-{
-    size_t same = 0;
-    for (size_t i = 1; i < n; i++)
-        same = strcmp(trials[i].key, trials[0].key) == 0 ? i : same;
-    return same;
-}

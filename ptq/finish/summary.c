@@ -142,14 +142,16 @@ static void guard_cells(const calm_measure *measure, double delta, double se, ca
  * without an evaluation was not measured: a candidate that it needs failed, or there were no windows. */
 static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
 {
-    char *name;
+    const char *name;
+    char *text;
     calm_table_columns(table, r->encoder ? "guard windows|#1 - cosine|#minus first|#+- std. error|#rank correlation"
                                          : "guard windows|#KL|#minus first|#+- std. error|#perplexity");
     for (size_t i = 0; i < r->n_trials; i++) {
         const calm_trial *trial = &r->trials[i];
         if (calm_summary_repeats(r, i))    /* a second row would be the first one again */
             continue;
-        calm_table_text(table, calm_summary_label(r, trial->name));
+        CALM_TRY(calm_result_label(ctx, r, trial->name, &name));
+        calm_table_text(table, name);
         if (trial->id)
             guard_cells(&trial->measure, trial->delta, trial->se, table);
         else
@@ -158,10 +160,11 @@ static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *
     }
     for (size_t i = 0; i < r->n_trials; i++) {
         const calm_trial_more *more = &r->trials[i].more;
-        if (!more->windows)
+        if (!more->windows || calm_summary_repeats(r, i))
             continue;
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s, %zu windows", r->trials[i].name, more->windows));
-        calm_table_text(table, name);
+        CALM_TRY(calm_result_label(ctx, r, r->trials[i].name, &name));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s, %zu windows", name, more->windows));
+        calm_table_text(table, text);
         guard_cells(&more->measure, more->delta, more->se, table);
     }
     return CALM_OK;
@@ -169,16 +172,18 @@ static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *
 
 /* Float and result on the text that decided nothing.  An encoder predicts no tokens: its result is compared by sentence
  * embeddings. */
-static void evaluation_table(const calm_result *r, calm_table *table)
+static calm_status evaluation_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
 {
+    const char *name;
     const calm_embedding_result *embeddings = &r->eval_result.embeddings;
     const calm_eval_result *result = &r->eval_result.predictions;
+    CALM_TRY(calm_result_label(ctx, r, r->name, &name));
     if (r->encoder) {
         calm_table_columns(table, "test text|#cosine to float|#least|#rel. error|#rank correlation");
-        CALM_CELLS(table, CALM_TEXT(calm_summary_label(r, r->name)), CALM_FIXED(embeddings->cosine, 6),
+        CALM_CELLS(table, CALM_TEXT(name), CALM_FIXED(embeddings->cosine, 6),
                    CALM_FIXED(embeddings->cosine_min, 6),
                    CALM_FIXED(embeddings->error, 6), CALM_FIXED(embeddings->spearman, 6));
-        return;
+        return CALM_OK;
     }
     double kl, error;
     /* The float model's divergence from itself is 0 in every window, so the difference is the result's own. */
@@ -186,8 +191,9 @@ static void evaluation_table(const calm_result *r, calm_table *table)
     calm_table_columns(table, "test text|#perplexity|#KL to float|#+- std. error|#top-1 %");
     CALM_CELLS(table, CALM_TEXT("float"), CALM_FIXED(r->eval_float.predictions.ppl, 4), CALM_FIXED(0, 5),
                CALM_TEXT(NULL), CALM_TEXT(NULL));
-    CALM_CELLS(table, CALM_TEXT(calm_summary_label(r, r->name)), CALM_FIXED(result->ppl, 4), CALM_FIXED(result->kl, 5),
+    CALM_CELLS(table, CALM_TEXT(name), CALM_FIXED(result->ppl, 4), CALM_FIXED(result->kl, 5),
                CALM_FIXED(error, 5), CALM_FIXED(100 * result->top1, 2));
+    return CALM_OK;
 }
 
 /* What a narrow terminal goes without. */
@@ -219,7 +225,7 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
             calm_text_printf(out, "  %s: %s\n", r->trials[i].name, r->trials[i].substituted);
     calm_text_printf(out, "  %s\n\n", r->verdict);
     if (r->evaluates) {
-        evaluation_table(r, &evaluation);
+        CALM_TRY(evaluation_table(ctx, r, &evaluation));
         CALM_TRY(calm_table_write(ctx, &evaluation, 2, out));
         calm_text_printf(out, "  %s, %zu windows of %zu tokens\n\n", r->recipe->eval_name, r->eval.n, r->eval.longest);
     }
@@ -228,9 +234,10 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
 
 void calm_summary_result(const calm_result *r, calm_text *out)
 {
-    /* A learned result says so; what was chosen is the plan's. */
-    if (strchr(r->name, ','))
-        calm_text_printf(out, "%s: ", r->name);
+    /* "learned: mkq-full in all 24 units": what was chosen is the plan's. */
+    const char *learned = strchr(r->name, ',');
+    if (learned)
+        calm_text_printf(out, "%s: ", learned + strlen(", "));
     calm_summary_choice(r, out);
 }
 

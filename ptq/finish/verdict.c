@@ -7,13 +7,7 @@
 
 bool calm_summary_repeats(const calm_result *r, size_t trial)
 {
-    return trial && trial == calm_trials_same_uniform(r->trials, r->n_trials);
-}
-
-const char *calm_summary_label(const calm_result *r, const char *name)
-{
-    const size_t same = calm_trials_same_uniform(r->trials, r->n_trials);
-    return same && strcmp(name, r->trials[0].name) == 0 ? r->trials[same].name : name;
+    return trial && trial == calm_trial_same_uniform(r->trials, r->n_trials);
 }
 
 /* Names of the recipe's schemes. */

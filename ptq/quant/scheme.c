@@ -108,6 +108,12 @@ static calm_status refuse_name(calm_ctx *ctx, const char *name)
 {
     char why[CALM_MESSAGE_MAX] = "expected w<bits>a<bits> or one of";
     const int bits = plain_bits(name);
+    if (calm_mix_called(name))
+        return calm_fail(ctx, CALM_EARG, "scheme \"%s\": that is a type of GGUF files; did you mean `gguf-type` %s?",
+                         name, name);
+    if (calm_text_listed("awq|gptq|rtn|smoothquant|AWQ|GPTQ|RTN", '|', name))
+        return calm_fail(ctx, CALM_EARG, "scheme \"%s\": that is an algorithm; a scheme is a number format, as "
+                         "w4a16_g128; did you mean `algorithms`?", name);
     if (bits)
         snprintf(why, sizeof why, "did you mean `bits` %d? Or w<bits>a<bits>, or one of", bits);
     for (int i = 1; i < CALM_N_FAMILIES; i++)

@@ -59,6 +59,9 @@ static calm_status find_home(calm_ctx *ctx, const char **out)
 {
     char *installed;
     *out = getenv("CALM_HOME");
+    if (*out && (*out)[0] && !calm_is_directory(*out))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory, and CALM_HOME names it; expected the folder that "
+                                              "has calm's recipes/: set it to that, or unset it", *out);
     if (*out && (*out)[0])
         return CALM_OK;
     CALM_TRY(installed_home(ctx, &installed));
@@ -161,7 +164,8 @@ static calm_status unknown(calm_ctx *ctx, const calm_alias *aliases, size_t n, c
 
 bool calm_is_path(const char *word)
 {
-    return word[0] == '/' || strncmp(word, "./", 2) == 0 || strncmp(word, "../", 3) == 0 || calm_path_exists(word);
+    return word[0] == '/' || strncmp(word, "./", 2) == 0 || strncmp(word, "../", 3) == 0 ||
+           calm_text_ends_with(word, ".gguf") || calm_path_exists(word);
 }
 
 bool calm_is_hub_model(const char *word)

@@ -60,3 +60,44 @@ calm_status calm_gates_verdict(calm_ctx *ctx, const calm_result *r)
                               "checkpoint is written: %s",
                               recipe->gates[first].text, r->gate_values[first], n, recipe->n_gates, recipe->output);
 }
+
+/* ---- what plans are called ---- */
+
+size_t calm_trial_same_uniform(const calm_trial *trials, size_t n)
+{
+    size_t same = 0;
+    for (size_t i = 1; i < n; i++)
+        same = strcmp(trials[i].key, trials[0].key) == 0 ? i : same;
+    return same;
+}
+
+/* The entry that all quantized jobs of a plan have; NULL: they differ. */
+static const char *common_entry(const calm_plan *plan)
+{
+    const char *common = NULL;
+    for (size_t job = 0; job < plan->n_jobs; job++) {
+        const char *name = plan->jobs[job].quantized ? plan->jobs[job].entry_name : NULL;
+        if (name && common && strcmp(name, common) != 0)
+            return NULL;
+        common = name ? name : common;
+    }
+    return common;
+}
+
+calm_status calm_trial_label(calm_ctx *ctx, const calm_trial *trials, size_t n, const calm_plan *choices,
+                              const char *name, const char **out)
+{
+    const size_t same = calm_trial_same_uniform(trials, n), length = strlen("hybrid");
+    const char *uniform = same ? trials[same].name : common_entry(choices);
+    *out = name;
+    if (!uniform || strncmp(name, "hybrid", length) != 0)
+        return CALM_OK;
+    /* "hybrid", "hybrid of 3 bits", "hybrid, learned": what was learned is said of the uniform plan too. */
+    const char *more = strchr(name, ',');
+    return calm_strf(ctx, ctx->out, out, "%s%s", uniform, more ? more : "");
+}
+
+calm_status calm_result_label(calm_ctx *ctx, const calm_result *r, const char *name, const char **out)
+{
+    return calm_trial_label(ctx, r->trials, r->n_trials, r->n_trials ? &r->trials[0].plan : &r->plan, name, out);
+}

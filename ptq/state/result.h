@@ -130,6 +130,19 @@ void calm_run_failed(calm_ctx *ctx, const calm_run *run);
 /* Facts of windows; of none all zero. */
 calm_window_facts calm_window_facts_of(const calm_windows *windows);
 
+/* ---- what plans are called ---- */
+
+/* Index of a uniform run with the candidates of the hybrid, trial 0, or 0: the hybrid mixes algorithms. */
+size_t calm_trial_same_uniform(const calm_trial *trials, size_t n);
+
+/* What a plan is called: `name`, or where that is the hybrid's, trial 0 of [n], and every unit chose one algorithm, the
+ * uniform plan's.  `choices` is the hybrid's plan.  In ctx->out. */
+calm_status calm_trial_label(calm_ctx *ctx, const calm_trial *trials, size_t n, const calm_plan *choices,
+                             const char *name, const char **out);
+
+/* The same of a plan of the result. */
+calm_status calm_result_label(calm_ctx *ctx, const calm_result *result, const char *name, const char **out);
+
 /* ---- gates ---- */
 
 /* result->gate_values from the figures, for the gates of the recipe. */

@@ -3,6 +3,7 @@
 
 #include <cblas.h>
 #include <lapacke.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,15 @@ const char *calm_linalg_wanted(const char *wish)
     if (!has_families())
         return wish ? wish : loaded;
     return calm_blas_choose(calm_cpu_features(), loaded, wish, getenv(CALM_BLAS_VARIABLE));
+}
+
+int calm_linalg_most_threads(void)
+{
+    static const char word[] = "MAX_THREADS=";
+    const char *at = strstr(openblas_get_config(), word);
+    const long built_for = at ? strtol(at + strlen(word), NULL, 10) : 0;
+    /* It has two buffers for each thread that it was built for, and crashes some hundred above. */
+    return built_for > 0 && built_for <= INT_MAX / 2 ? 2 * (int)built_for : INT_MAX;
 }
 
 const char *calm_linalg_release(void)

@@ -23,6 +23,9 @@ const char *calm_linalg_kernels(void);
  * has no choice: then the wish, or what is loaded. */
 const char *calm_linalg_wanted(const char *wish);
 
+/* Threads that may compute at once, each with a buffer of the library's; INT_MAX: it does not say. */
+int calm_linalg_most_threads(void);
+
 /* The library alone ("OpenBLAS 0.3.21"); static storage. */
 const char *calm_linalg_release(void);
 

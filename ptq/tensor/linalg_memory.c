@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "ptq/base/memory.h"
+#include "ptq/tensor/linalg.h"
 
 #define MIB ((size_t)1 << 20)
 #define BUFFER_BYTES (129 * MIB)    /* OpenBLAS's largest BUFFER_SIZE on x86-64, with its alignment       */
@@ -80,8 +81,19 @@ static void make_buffers(size_t n)
         blas_memory_free(buffer[i]);
 }
 
+void calm_linalg_cap(calm_ctx *ctx)
+{
+    const int most = calm_linalg_most_threads();
+    if (ctx->n_threads <= most)
+        return;
+    snprintf(note, sizeof note, "this OpenBLAS was built for %d threads and has buffers for %d: that many of %d compute",
+             most / 2, most, ctx->n_threads);
+    ctx->n_threads = most;
+}
+
 calm_status calm_linalg_reserve(calm_ctx *ctx)
 {
+    calm_linalg_cap(ctx);
     static bool done;
     size_t limit = 0;
     const char *option = "";

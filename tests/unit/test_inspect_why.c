@@ -50,7 +50,8 @@ TEST(the_factor_of_the_run)
         add_run(store, recipes[i], "token", recipes[i]);
     calm_store_close(store);
     ck_has(why(path, "5", "0.qkv"), "outside the shortlist: cka_token is 10 times the least, over 2");
-    ck_has(why(path, "5", "0.qkv"), "result       hybrid, all ");
+    ck_has(why(path, "5", "0.qkv"), "chosen       gptq\n");
+    ck_has(why(path, "5", "0.qkv"), "result       gptq\n");    /* its only unit has it: no hybrid */
     ck_has(why(path, "5", "0.qkv"), "least log_rel_mse of 2 within 2 of the least cka_token");
     ck_has(why(path, "6", "0.qkv"), "least log_rel_mse of 3 within 20 of the least cka_token");
     ck_has(why(path, "6", "0.qkv"), "on the shortlist with a larger log_rel_mse, by 3");
