@@ -275,6 +275,34 @@ TEST(each_task_begins_with_an_empty_scratch)
 }
 END_OF_TEST
 
+static void count_index(size_t index, void *user)
+{
+    ((int *)user)[index]++;
+}
+
+static void count_rows(size_t first, size_t n, void *user)
+{
+    ck_assert_uint_le(n, CALM_ROWS_OF_TASK);
+    for (size_t i = first; i < first + n; i++)
+        count_index(i, user);
+}
+
+TEST(tasks_that_cannot_fail_run_once_for_each_index_and_row)
+{
+    enum { N = 3 * 32 + 5 };
+    for (int threads = 1; threads <= 4; threads += 3) {
+        int tasks[N] = {0}, rows[N] = {0};
+        ctx->n_threads = threads;
+        calm_parallel_each(ctx, N, count_index, tasks);
+        calm_parallel_each_rows(ctx, N, count_rows, rows);
+        for (size_t i = 0; i < N; i++) {
+            ck_assert_int_eq(tasks[i], 1);
+            ck_assert_int_eq(rows[i], 1);
+        }
+    }
+}
+END_OF_TEST
+
 TEST(cores_and_clock_are_sensible)
 {
     ck_assert_int_ge(calm_n_cores(), 1);
@@ -292,5 +320,6 @@ int main(void)
                                        a_loop_waits_for_its_own_tasks,
                                        more_threads_than_tasks_and_cores, tasks_share_the_threads,
                                        each_task_begins_with_an_empty_scratch,
+                                       tasks_that_cannot_fail_run_once_for_each_index_and_row,
                                        cores_and_clock_are_sensible, NULL});
 }
