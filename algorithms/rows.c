@@ -21,9 +21,9 @@
 #define ROUND_F64 0x1.8p52
 #define UNIT_MOST 300
 /* How far a loss that moves have followed may be from what it is, in parts of itself and of w H w^T: ten times what was
- * seen, and twenty times. */
+ * seen. */
 #define LOSS_ERROR 1e-3
-#define POWER_ERROR 4e-6
+#define POWER_ERROR 2e-6
 
 size_t calm_rows_chunk(int family, size_t n_groups)
 {
