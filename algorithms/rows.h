@@ -34,7 +34,7 @@ typedef struct calm_rows {
     float *product;           /* [n, I] work: q H, then the errors w - s q, by the units */
     float *gradient;          /* [n, CALM_SWEEP_BLOCK] work                              */
     const float *rounded;     /* [I, I] H times unit_h, where all of it is kept; or NULL */
-    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: some rows of it, where not  */
+    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: a few such rows, where not */
     double unit_h, unit_w;    /* powers of two                                           */
     size_t unknowns;          /* U: scales G, with minima 2 G                            */
     double *normal;           /* [n, U, U] work: normal equations, upper triangles; [U, U] of shared scales */
@@ -93,7 +93,7 @@ size_t calm_rows_panel_bytes(size_t in);
 calm_status calm_rows_round(calm_ctx *ctx, const double *h, size_t in, double unit, const float **rounded);
 size_t calm_rows_round_bytes(size_t in);
 
-/* Is a job of so many inputs narrow enough to keep what all its products read, besides H itself? */
+/* Is a job of `in` inputs narrow enough to keep what all its products read, besides H itself? */
 bool calm_rows_keeps(size_t in);
 
 /* Sums of `before` and `loss` over the rows here. */
