@@ -30,14 +30,21 @@ static const calm_option mkq_table[] = {
 
 typedef struct descent {
     long long rounds;
-    calm_descent_product product;
+    calm_descent_shared shared;
 } descent;
+
+/* Row r has ended. */
+static void note(const descent *to, const calm_rows *rows, size_t r)
+{
+    if (to->shared.least)
+        to->shared.least[rows->row[r]] = calm_rows_least(rows, r);
+}
 
 /* Rounds until every row has stopped. */
 static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     const descent *to = opts;
-    CALM_TRY(calm_rows_begin_scales(ctx, rows, to->product.wh, to->product.known));
+    CALM_TRY(calm_rows_begin_scales(ctx, rows, to->shared.wh, to->shared.known));
     for (long long round = 0; round < to->rounds && rows->n; round++) {
         calm_rows_scales(ctx, rows);
         calm_rows_sweep(rows, true);
@@ -50,20 +57,24 @@ static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
         }
         /* From the last row down: a dropped one is replaced by the last, which has been looked at already. */
         for (size_t r = rows->n; r-- > 0;)
-            if (!(rows->before[r] - rows->loss[r] > LEAST_FALL * rows->before[r]))
+            if (!(rows->before[r] - rows->loss[r] > LEAST_FALL * rows->before[r])) {
+                note(to, rows, r);
                 calm_rows_drop(rows, r);
+            }
     }
+    for (size_t r = 0; r < rows->n; r++)
+        note(to, rows, r);
     return CALM_OK;
 }
 
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
-                             calm_descent_product *product, calm_qjob *qjob)
+                             calm_descent_shared *shared, calm_qjob *qjob)
 {
-    const descent to = {rounds, product ? *product : (calm_descent_product){NULL, false}};
+    const descent to = {rounds, shared ? *shared : (calm_descent_shared){NULL, false, NULL}};
     CALM_TRY(calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
                             alternate, &to));
-    if (product)
-        product->known = product->wh != NULL;
+    if (shared)
+        shared->known = shared->wh != NULL;
     return CALM_OK;
 }
 

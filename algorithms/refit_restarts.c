@@ -19,8 +19,6 @@
 /* The same orders in every run and on every machine. */
 #define SEED ((uint64_t)0x63616c6d)    /* "calm" */
 
-#define KEPT_WIDTH ((size_t)8192)      /* inputs of a job whose W H is kept */
-
 typedef struct restarts_options {
     long long n, rounds;
     double jitter, damp;
@@ -51,10 +49,10 @@ static calm_status copy_job(calm_ctx *ctx, const calm_qjob *from, calm_qjob *to)
     return from->zeros ? CALM_NEW(ctx, ctx->scratch, to->zeros, cells) : CALM_OK;
 }
 
-/* Is W H multiplied once?  Minima move W; and the widest jobs, whose H is what a run's memory is for, have no room. */
+/* Is W H multiplied once?  Minima move W. */
 static bool keeps_product(size_t in, bool minima)
 {
-    return !minima && in <= KEPT_WIDTH;
+    return !minima && calm_rows_keeps(in);
 }
 
 /* What that takes, zeros or not, and W H where it is kept. */
@@ -94,13 +92,26 @@ static calm_status keep_losses(calm_ctx *ctx, calm_rows *rows, const void *opts)
     return CALM_OK;
 }
 
-/* loss [O] of the job as it stands. */
-static calm_status measure(calm_ctx *ctx, const calm_problem *problem, double damp, calm_qjob *qjob, double *loss)
+/* loss [n] of rows row [n] of the job as it stands, or (NULL) of its first n. */
+static calm_status measure(calm_ctx *ctx, const calm_problem *problem, double damp, const size_t *row, size_t n,
+                           calm_qjob *qjob, double *loss)
 {
     const losses out = {loss};
     CALM_SCOPED_SCRATCH(ctx);
-    return calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
+    return calm_rows_some(ctx, problem, qjob, damp, row, n, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
                           keep_losses, &out);
+}
+
+/* Rows of the trial that may lose less than the best, into row [O], and what all lose at least into loss [O]. */
+static size_t list_hopeful(size_t out, const double *least, const double *best, size_t *row, double *loss)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < out; r++) {
+        if (!(least[r] > best[r]))
+            row[n++] = r;
+        loss[r] = least[r];
+    }
+    return n;
 }
 
 /* ---- the refit ---- */
@@ -114,14 +125,14 @@ static void jitter_powers(const calm_problem *problem, double jitter, uint64_t k
 
 /* New codes of the trial by GPTQ, and what descent makes of them. */
 static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const restarts_options *options,
-                           const double *power, calm_descent_product *product, calm_qjob *trial)
+                           const double *power, calm_descent_shared *shared, calm_qjob *trial)
 {
     {
         CALM_SCOPED_SCRATCH(ctx);    /* what GPTQ holds goes before the rows come */
         CALM_TRY(calm_descent_gptq(ctx, problem, power, options->damp, trial));
     }
     CALM_SCOPED_SCRATCH(ctx);
-    return calm_descent_mkq(ctx, problem, options->rounds, options->damp, product, trial);
+    return calm_descent_mkq(ctx, problem, options->rounds, options->damp, shared, trial);
 }
 
 /* Rows first .. first + n - 1 of the trial in place of the job's where they lose less together. */
@@ -156,21 +167,29 @@ static void keep_better(const calm_problem *problem, const calm_qjob *trial, con
 static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const restarts_options *options = opts;
-    calm_descent_product product = {NULL, false};
+    calm_descent_shared shared = {NULL, false, NULL};
     double *power, *best, *loss;
+    size_t *row = NULL, n = qjob->out;
     calm_qjob trial;
     CALM_TRY(copy_job(ctx, qjob, &trial));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, power, problem->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, best, problem->out));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, loss, problem->out));
     if (keeps_product(problem->in, qjob->mins != NULL))
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, product.wh, problem->out * problem->in));
-    CALM_TRY(measure(ctx, problem, options->damp, qjob, best));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, shared.wh, problem->out * problem->in));
+    /* Rows that share their scales are better or worse together. */
+    if (calm_scheme_rows(&qjob->scheme) == 1) {
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, shared.least, problem->out));
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, row, problem->out));
+    }
+    CALM_TRY(measure(ctx, problem, options->damp, NULL, n, qjob, best));
     for (long long k = 1; k <= options->n; k++) {
         jitter_powers(problem, options->jitter, (uint64_t)k, power);
         copy_grids(qjob, &trial, 0, qjob->out);
-        CALM_TRY(descend(ctx, problem, options, power, &product, &trial));
-        CALM_TRY(measure(ctx, problem, options->damp, &trial, loss));
+        CALM_TRY(descend(ctx, problem, options, power, &shared, &trial));
+        if (row)
+            n = list_hopeful(qjob->out, shared.least, best, row, loss);
+        CALM_TRY(measure(ctx, problem, options->damp, row, n, &trial, loss));
         keep_better(problem, &trial, loss, best, qjob);
     }
     return CALM_OK;
@@ -179,7 +198,8 @@ static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *op
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     const calm_part_memory gptq = calm_descent_gptq_memory(shape), rows = calm_rows_refit_memory(shape, opts);
-    const size_t kept = copy_bytes(shape) + CALM_BYTES(double, shape->in) + 2 * CALM_BYTES(double, shape->out);
+    const size_t kept = copy_bytes(shape) + CALM_BYTES(double, shape->in) + 3 * CALM_BYTES(double, shape->out) +
+                        CALM_BYTES(size_t, shape->out);
     return (calm_part_memory){kept, calm_size_max(gptq.kept + gptq.most, rows.kept + rows.most)};
 }
 
@@ -190,7 +210,7 @@ const calm_part calm_refit_restarts = {
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
-    .products = 22,
+    .products = 15,
     .factors = 6,
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/scope.h"
 #include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
@@ -19,6 +20,10 @@
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
 #define ROUND_F64 0x1.8p52
 #define UNIT_MOST 300
+/* How far a loss that moves have followed may be from what it is, in parts of itself and of w H w^T: ten times what was
+ * seen. */
+#define LOSS_ERROR 1e-3
+#define POWER_ERROR 2e-6
 
 size_t calm_rows_chunk(int family, size_t n_groups)
 {
@@ -41,14 +46,14 @@ static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->before, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->product, n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK));
-    return CALM_NEW(ctx, ctx->scratch, rows->panel, CALM_SWEEP_BLOCK * in);
+    return rows->rounded ? CALM_OK : CALM_NEW(ctx, ctx->scratch, rows->panel, CALM_SWEEP_BLOCK * in);
 }
 
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n)
 {
     return CALM_BYTES(size_t, n) + CALM_BYTES(double, n * shape->in) + 2 * CALM_BYTES(float, n * shape->in) +
            2 * CALM_BYTES(double, n * shape->n_groups) + 2 * CALM_BYTES(double, n) +
-           CALM_BYTES(float, n * CALM_SWEEP_BLOCK) + CALM_BYTES(float, CALM_SWEEP_BLOCK * shape->in);
+           CALM_BYTES(float, n * CALM_SWEEP_BLOCK) + calm_rows_panel_bytes(shape->in);
 }
 
 static bool is_shared(int family)
@@ -64,8 +69,9 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
     const size_t n_chunks = shared ? calm_shape_chunks(shape) : (shape->out + chunk - 1) / chunk;
     const size_t n = calm_size_min(chunk, shape->out);
     (void)opts;
-    return (calm_part_memory){.most = calm_size_min(shape->n_threads, n_chunks) *
-                                      (calm_rows_load_bytes(shape, n) + calm_rows_scales_bytes(shape, n))};
+    return (calm_part_memory){.most = calm_rows_round_bytes(shape->in) +
+                                      calm_size_min(shape->n_threads, n_chunks) *
+                                          (calm_rows_load_bytes(shape, n) + calm_rows_scales_bytes(shape, n))};
 }
 
 /* The power of two that takes numbers up to `most` to [.5, 1); 1 where that is no finite number above 0. */
@@ -96,32 +102,45 @@ static double largest(const double *w, size_t n)
     return most;
 }
 
-/* Rows first .. first + n - 1 of the job as it stands, in ctx->scratch.  The loss is 0 until `scales` sets it. */
-static calm_status load(calm_ctx *ctx, calm_rows *rows, const calm_problem *problem, calm_qjob *qjob, const double *h,
-                        size_t first, size_t n)
+typedef struct rows_job {
+    const calm_problem *problem;
+    calm_qjob *qjob;
+    const double *h;         /* damped                         */
+    double unit_h;
+    const float *rounded;    /* [I, I] H by it; NULL: not kept */
+    const size_t *row;       /* [n]; NULL: the first n rows of the job */
+    size_t n, chunk;
+    calm_rows_fn *fn;
+    const void *opts;
+} rows_job;
+
+/* Rows first .. first + n - 1 of those wanted as they stand, in ctx->scratch.  The loss is 0 until `scales` sets it. */
+static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, size_t first, size_t n)
 {
-    size_t in = problem->in, n_groups = problem->n_groups;
-    *rows = (calm_rows){.problem = problem, .qjob = qjob, .h = h, .shared = is_shared(qjob->scheme.family), .n = n};
+    const calm_problem *problem = job->problem;
+    const calm_qjob *qjob = job->qjob;
+    const size_t in = problem->in, n_groups = problem->n_groups;
+    *rows = (calm_rows){.problem = problem, .qjob = job->qjob, .h = job->h, .rounded = job->rounded,
+                        .unit_h = job->unit_h, .shared = is_shared(qjob->scheme.family), .n = n};
     CALM_TRY(allocate(ctx, rows, n));
     for (size_t r = 0; r < n; r++) {
-        rows->row[r] = first + r;
+        const size_t row = rows->row[r] = job->row ? job->row[first + r] : first + r;
         for (size_t g = 0; g < n_groups; g++) {
-            size_t cell = (first + r) * n_groups + g;
+            const size_t cell = row * n_groups + g;
             rows->scale[r * n_groups + g] = qjob->scales[cell];
             rows->zero[r * n_groups + g] = calm_qjob_grid(qjob, cell).zero;
         }
         for (size_t j = 0; j < in; j++) {
             const size_t g = j / problem->group;
             /* Less the minima, and levels for codes, so that all kinds of scheme read w = s q from here on. */
-            rows->w[r * in + j] = problem->w[(first + r) * in + j];
+            rows->w[r * in + j] = problem->w[row * in + j];
             if (qjob->mins)
-                rows->w[r * in + j] -= qjob->mins[(first + r) * n_groups + g];
+                rows->w[r * in + j] -= qjob->mins[row * n_groups + g];
             rows->q[r * in + j] = (float)calm_level_value(&qjob->scheme, rows->zero[r * n_groups + g],
-                                                          qjob->codes[(first + r) * in + j]);
+                                                          qjob->codes[row * in + j]);
         }
     }
     rows->unit_w = unit_of(largest(rows->w, n * in));
-    rows->unit_h = unit_of(largest_diagonal(h, in));
     return CALM_OK;
 }
 
@@ -162,37 +181,40 @@ void calm_rows_drop(calm_rows *rows, size_t r)
 
 /* ---- all rows ---- */
 
-typedef struct rows_job {
-    const calm_problem *problem;
-    calm_qjob *qjob;
-    const double *h;
-    size_t chunk;
-    calm_rows_fn *fn;
-    const void *opts;
-} rows_job;
-
 /* Load one chunk, run the part over it, store what it has not dropped. */
 static calm_status run_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const rows_job *job = user;
-    size_t first = index * job->chunk, n = calm_size_min(job->problem->out - first, job->chunk);
+    size_t first = index * job->chunk, n = calm_size_min(job->n - first, job->chunk);
     calm_rows rows;
     /* Rows that share scales are solved together, and no others with them. */
     if (is_shared(job->qjob->scheme.family))
         n = calm_problem_chunk(job->problem, index, &first);
-    CALM_TRY(load(ctx, &rows, job->problem, job->qjob, job->h, first, n));
+    CALM_TRY(load(ctx, &rows, job, first, n));
     CALM_TRY(job->fn(ctx, &rows, job->opts));
     for (size_t r = 0; r < rows.n; r++)
         store(&rows, r);
     return CALM_OK;
 }
 
+calm_status calm_rows_some(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, const size_t *row,
+                           size_t n, size_t chunk, calm_rows_fn *fn, const void *opts)
+{
+    CALM_SCOPED_SCRATCH(ctx);
+    rows_job job = {.problem = problem, .qjob = qjob, .h = calm_problem_damped(problem, damp), .row = row, .n = n,
+                    .chunk = chunk, .fn = fn, .opts = opts};
+    const size_t n_chunks = is_shared(qjob->scheme.family) ? calm_problem_chunks(problem) : (n + chunk - 1) / chunk;
+    if (n_chunks == 0)
+        return CALM_OK;
+    job.unit_h = unit_of(largest_diagonal(job.h, problem->in));
+    CALM_TRY(calm_rows_round(ctx, job.h, problem->in, job.unit_h, &job.rounded));
+    return calm_parallel_for(ctx, n_chunks, run_chunk, &job);
+}
+
 calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
                            calm_rows_fn *fn, const void *opts)
 {
-    rows_job job = {problem, qjob, calm_problem_damped(problem, damp), chunk, fn, opts};
-    return calm_parallel_for(ctx, is_shared(qjob->scheme.family) ? calm_problem_chunks(problem)
-                                                                 : (problem->out + chunk - 1) / chunk, run_chunk, &job);
+    return calm_rows_some(ctx, problem, qjob, damp, NULL, problem->out, chunk, fn, opts);
 }
 
 /* ---- products ---- */
@@ -201,8 +223,8 @@ calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob
 static void multiply_errors(calm_rows *rows, size_t start, size_t end)
 {
     const size_t in = rows->problem->in;
-    calm_rows_panel(rows, start, end - start, 0);    /* columns of H are its rows */
-    calm_sgemm_nt(rows->n, end - start, in, 1, rows->product, in, rows->panel, in, 0, rows->gradient, CALM_SWEEP_BLOCK);
+    const float *h = calm_rows_panel(rows, start, end - start, 0);    /* columns of H are its rows */
+    calm_sgemm_nt(rows->n, end - start, in, 1, rows->product, in, h, in, 0, rows->gradient, CALM_SWEEP_BLOCK);
 }
 
 /* ---- sweep ---- */
@@ -412,6 +434,12 @@ void calm_rows_sweep(calm_rows *rows, bool zeros)
 }
 
 /* ---- losses ---- */
+
+double calm_rows_least(const calm_rows *rows, size_t r)
+{
+    const size_t in = rows->problem->in;
+    return (1 - LOSS_ERROR) * rows->loss[r] - POWER_ERROR * calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
+}
 
 void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
 {

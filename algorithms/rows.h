@@ -32,7 +32,8 @@ typedef struct calm_rows {
     double *loss, *before;    /* [n] now, and when `scales` last began                   */
     float *product;           /* [n, I] work: q H, then the errors w - s q, by the units */
     float *gradient;          /* [n, CALM_SWEEP_BLOCK] work                              */
-    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: rows of H times unit_h      */
+    const float *rounded;     /* [I, I] H times unit_h, where all of it is kept; or NULL */
+    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: a few such rows, where not */
     double unit_h, unit_w;    /* powers of two                                           */
     size_t unknowns;          /* U: scales G, with minima 2 G                            */
     double *normal;           /* [n, U, U] work: normal equations, upper triangles; [U, U] of shared scales */
@@ -51,6 +52,10 @@ typedef calm_status calm_rows_fn(calm_ctx *ctx, calm_rows *rows, const void *opt
 calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
                            calm_rows_fn *fn, const void *opts);
 
+/* The same of n rows alone, row [n], of a scheme whose rows share no scales. */
+calm_status calm_rows_some(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, const size_t *row,
+                           size_t n, size_t chunk, calm_rows_fn *fn, const void *opts);
+
 /* U, unknowns of a row: its scales, with minima twice as many. */
 size_t calm_rows_unknowns(int family, size_t n_groups);
 
@@ -64,7 +69,7 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, b
 /* Bytes that calm_rows_begin_scales takes for n rows of a job of this shape. */
 size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
 
-/* Bytes that calm_rows_each takes of ctx->scratch for n rows of a job of this shape. */
+/* Bytes that calm_rows_each takes of ctx->scratch for n rows of a job of this shape, besides calm_rows_round_bytes. */
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
 
 /* Memory of a refit that uses scales and sweeps in chunks of calm_rows_chunk rows, after damping H. */
@@ -78,12 +83,25 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
  * points of groups of at most CALM_SWEEP_BLOCK columns also move by one if this gains more. */
 void calm_rows_sweep(calm_rows *rows, bool zeros);
 
-/* (rows_panel.c) rows->panel [n, I - from] = rows start .. start + n - 1 of H, n <= CALM_SWEEP_BLOCK, from column
- * `from` on, times unit_h. */
-void calm_rows_panel(calm_rows *rows, size_t start, size_t n, size_t from);
+/* (rows_panel.c) Rows start .. start + n - 1 of H, n <= CALM_SWEEP_BLOCK, from column `from` on, times unit_h; the next
+ * row is I further.  Until the next call. */
+const float *calm_rows_panel(calm_rows *rows, size_t start, size_t n, size_t from);
+
+/* Bytes that rows take for a panel; *rounded [I, I], in ctx->scratch, = h [I, I] times unit in float32, or NULL where the
+ * job does not keep it; bytes of that. */
+size_t calm_rows_panel_bytes(size_t in);
+calm_status calm_rows_round(calm_ctx *ctx, const double *h, size_t in, double unit, const float **rounded);
+size_t calm_rows_round_bytes(size_t in);
+
+/* Is a job of `in` inputs narrow enough to keep what all its products read, besides H itself? */
+bool calm_rows_keeps(size_t in);
 
 /* Sums of `before` and `loss` over the rows here. */
 void calm_rows_sums(const calm_rows *rows, double *before, double *loss);
+
+/* After `scales` and sweeps: what the loss of row r is not below.  They follow it from the normal equations, whose
+ * terms are as large as w H w^T and of float32's accuracy. */
+double calm_rows_least(const calm_rows *rows, size_t r);
 
 /* loss of every row as it stands, from its errors alone. */
 void calm_rows_losses(calm_rows *rows);

@@ -118,9 +118,9 @@ static void multiply_codes(calm_rows *rows, size_t start, size_t n, size_t from)
     const size_t in = rows->problem->in, end = start + n;
     for (size_t first = start; first < end; first += CALM_SWEEP_BLOCK) {
         const size_t columns = calm_size_min(CALM_SWEEP_BLOCK, end - first);
-        calm_rows_panel(rows, first, columns, from);
-        calm_sgemm_nn(rows->n, in - from, columns, 1, rows->q + first, in, rows->panel, in - from, first > start,
-                      rows->product + from, in);
+        const float *h = calm_rows_panel(rows, first, columns, from);
+        calm_sgemm_nn(rows->n, in - from, columns, 1, rows->q + first, in, h, in, first > start, rows->product + from,
+                      in);
     }
 }
 

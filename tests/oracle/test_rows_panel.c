@@ -1,0 +1,117 @@
+/* What refits read of H in float32, and what descent knows of a loss that nobody has measured. */
+#include <float.h>
+
+#include "algorithms/rows.h"
+#include "tests/support/slow_parts.h"
+
+#define IN 192
+#define OUT 40
+#define ROWS 400
+
+/* Kept whole or rounded a few rows at a time, rows of H are the same numbers, of any size of H. */
+TEST(rows_of_h_are_the_same_kept_or_not)
+{
+    static const double units[] = {1, 0x1p-200, 0x1p180};
+    slow_problem p;
+    slow_problem_new(&p, 1, IN, ROWS, "w4a16_g32");
+    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+        const calm_problem problem = {.in = IN};
+        calm_rows kept = {.problem = &problem, .h = p.h, .unit_h = units[u]}, few = kept;
+        for (size_t i = 0; i < IN * IN; i++)
+            p.h[i] /= units[u];
+        ck_ok(CALM_NEW(ctx, ctx->out, few.panel, CALM_SWEEP_BLOCK * IN));
+        ck_ok(calm_rows_round(ctx, p.h, IN, units[u], &kept.rounded));
+        ck_assert_ptr_nonnull(kept.rounded);
+        for (size_t start = 0; start < IN; start += 56)
+            for (size_t from = 0; from <= start; from += 28) {
+                const size_t n = calm_size_min(CALM_SWEEP_BLOCK, IN - start);
+                const float *a = calm_rows_panel(&kept, start, n, from), *b = calm_rows_panel(&few, start, n, from);
+                for (size_t k = 0; k < n; k++)
+                    for (size_t j = 0; j < IN - from; j++) {
+                        const double wanted = p.h[(start + k) * IN + from + j] * units[u];
+                        ck_assert_float_eq(a[k * IN + j], (float)wanted);
+                        ck_assert_float_eq(b[k * IN + j], (float)wanted);
+                    }
+            }
+        for (size_t i = 0; i < IN * IN; i++)
+            p.h[i] *= units[u];
+    }
+}
+END_OF_TEST
+
+/* Either all of H in float32 is counted, or a few rows for each worker. */
+TEST(memory_is_counted_kept_or_not)
+{
+    ck_assert(calm_rows_keeps(14336) && !calm_rows_keeps(14337));
+    ck_assert_uint_ge(calm_rows_round_bytes(14336), 14336UL * 14336 * sizeof(float));
+    ck_assert_uint_eq(calm_rows_panel_bytes(14336), 0);
+    ck_assert_uint_eq(calm_rows_round_bytes(14337), 0);
+    ck_assert_uint_ge(calm_rows_panel_bytes(14337), CALM_SWEEP_BLOCK * 14337 * sizeof(float));
+}
+END_OF_TEST
+
+/* What is known of each row of a job after two rounds. */
+typedef struct known {
+    double least[OUT], loss[OUT];
+} known;
+
+static calm_status descend(calm_ctx *to, calm_rows *rows, const void *opts)
+{
+    known *const *out = opts;
+    CALM_TRY(calm_rows_begin_scales(to, rows, NULL, false));
+    for (int round = 0; round < 2; round++) {
+        calm_rows_scales(to, rows);
+        calm_rows_sweep(rows, true);
+    }
+    for (size_t r = 0; r < rows->n; r++)
+        (*out)->least[rows->row[r]] = calm_rows_least(rows, r);
+    return CALM_OK;
+}
+
+static calm_status measure(calm_ctx *to, calm_rows *rows, const void *opts)
+{
+    known *const *out = opts;
+    (void)to;
+    calm_rows_losses(rows);
+    for (size_t r = 0; r < rows->n; r++)
+        (*out)->loss[rows->row[r]] = rows->loss[r];
+    return CALM_OK;
+}
+
+/* A loss is not below what descent says, and of 4-bit codes little above it; of some rows alone it is that of all. */
+TEST(losses_are_not_below_what_descent_knows)
+{
+    static const char *const schemes[] = {"w4a16_g32", "w4a16_g64_asym", "w8a16", "q4_1"};
+    for (size_t s = 0; s < sizeof schemes / sizeof *schemes; s++) {
+        slow_problem p;
+        slow_problem_new(&p, OUT, IN, ROWS, schemes[s]);
+        calm_qjob q = slow_run(&p, "absmax+nearest");
+        calm_problem problem = {.job = &p.job, .out = OUT, .in = IN, .group = q.group, .n_groups = q.n_groups,
+                                .w = p.w, .h = p.h, .h_diag = slow_doubles(IN)};
+        for (size_t j = 0; j < IN; j++)
+            problem.h_diag[j] = p.h[j * IN + j];
+        known all = {{0}, {0}}, some = {{0}, {0}};
+        const known *const to_all = &all, *const to_some = &some;
+        static const size_t listed[] = {1, 7, 8, 39};
+        ck_ok(calm_rows_each(ctx, &problem, &q, 0.01, 16, descend, &to_all));
+        ck_ok(calm_rows_each(ctx, &problem, &q, 0.01, 16, measure, &to_all));
+        ck_ok(calm_rows_some(ctx, &problem, &q, 0.01, listed, 4, 3, measure, &to_some));
+        for (size_t r = 0; r < OUT; r++) {
+            ck_assert_msg(all.least[r] <= all.loss[r], "%s, row %zu: at least %g, found %g", schemes[s], r,
+                          all.least[r], all.loss[r]);
+            /* 8 bits: the loss is some 1e-5 of w H w, which counts in float32. */
+            if (p.job.scheme.bits < 8)
+                ck_assert_double_gt(all.least[r], 0.98 * all.loss[r]);
+        }
+        for (size_t i = 0; i < 4; i++)
+            ck_assert_double_eq_tol(some.loss[listed[i]], all.loss[listed[i]], 1e-5 * all.loss[listed[i]]);
+        ck_assert_double_eq(some.loss[0], 0);
+    }
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("rows_panel", (const TTest *[]){rows_of_h_are_the_same_kept_or_not, memory_is_counted_kept_or_not,
+                                                     losses_are_not_below_what_descent_knows, NULL});
+}
