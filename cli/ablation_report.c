@@ -59,10 +59,10 @@ static bool is_first(const calm_ablation *of, size_t index)
 static void plans_table(const calm_ablation *of, calm_table *table)
 {
     calm_table_columns(table, of->encoder ? "choice|#rel. error|#1 - cosine" : "choice|#perplexity|#KL");
-    calm_table_columns(table, "#minus best|#+- s.e.|#differs|#seconds|failure");
+    calm_table_columns(table, "#minus best|#+- s.e.|#differs|#seconds");
     for (size_t i = 0; i < of->n_rows - of->n_seed_rows; i++) {
         const calm_ablation_row *row = &of->rows[i];
-        if (!is_first(of, i))
+        if (!is_first(of, i) || row->failure)
             continue;
         CALM_CELLS(table, CALM_TEXT(row->name), CALM_FIXED(of->encoder ? row->error : row->ppl, of->encoder ? 5 : 4),
                    CALM_FIXED(row->loss, 5), CALM_SIGNED(row->delta, 5), CALM_FIXED(row->se, 5));
@@ -70,9 +70,22 @@ static void plans_table(const calm_ablation *of, calm_table *table)
             CALM_CELLS(table, CALM_EMPTY);
         else
             calm_table_format(table, "%lld of %lld", row->differs, row->units);
-        CALM_CELLS(table, CALM_FIXED(row->seconds, 1), CALM_TEXT(row->failure));
+        CALM_CELLS(table, CALM_FIXED(row->seconds, 1));
     }
     calm_table_drop_empty(table);
+}
+
+/* Below the table, since reasons would not fit into a column: the plans that there are not. */
+static void put_failures(const calm_ctx *ctx, const calm_ablation *of, calm_text *out)
+{
+    for (size_t i = 0; i < of->n_rows - of->n_seed_rows; i++) {
+        CALM_SCOPED_TEXT(line);
+        if (!of->rows[i].failure)
+            continue;
+        calm_text_printf(&line, "  no %s: %s", of->rows[i].name, of->rows[i].failure);
+        if (line.data)
+            calm_table_fold(ctx, line.data, out);
+    }
 }
 
 /* What led to the plan of each such row: a line that a terminal folds. */
@@ -165,14 +178,22 @@ static calm_status put_scheme(calm_ctx *ctx, const calm_ablation *of, bool markd
     const char *indent = markdown ? "- " : "  ";
     calm_text_printf(out, markdown ? "## %s\n\n" : "%s\n\n", of->scheme);
     CALM_TRY(put_table(ctx, of, markdown ? rows_table : plans_table, markdown, out));
-    if (!markdown)
+    if (!markdown) {
+        put_failures(ctx, of, out);
         put_equal(ctx, of, out);
+    }
+    CALM_SCOPED_TEXT(facts);
     if (!isnan(of->float_ppl))
-        calm_text_printf(out, "%sfloat: perplexity %.4f\n", indent, of->float_ppl);
-    calm_text_printf(out, "%s%zu %s %zu tokens; all candidates took %.1f s to quantize, which every hybrid needs\n",
+        calm_text_printf(&facts, "%sfloat: perplexity %.4f\n", indent, of->float_ppl);
+    calm_text_printf(&facts, "%s%zu %s %zu tokens; all candidates took %.1f s to quantize, which every hybrid needs\n",
                      indent, of->windows, of->encoder ? "sentences of up to" : "windows of", of->window_tokens,
                      of->pool_seconds);
-    put_massive(of, indent, out);
+    put_massive(of, indent, &facts);
+    CALM_TRY(calm_text_check(ctx, &facts));
+    if (markdown)
+        calm_text_printf(out, "%s", facts.data);
+    else
+        calm_table_fold(ctx, facts.data, out);
     calm_text_printf(out, "\n");
     if (of->n_correlations)
         CALM_TRY(put_table(ctx, of, correlations_table, markdown, out));

@@ -153,7 +153,7 @@ static const calm_option *takes_next(const parse *p, const char *word)
     return NULL;
 }
 
-/* getopt would say "requires an argument" in words of its own: the last option's value is missing. */
+/* A last option without its value, of which getopt would print two lines. */
 static calm_status check_last(calm_ctx *ctx, const parse *p, int argc, char **argv)
 {
     int a = 1;

@@ -202,9 +202,10 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const calm_fo
                      recipe->output, recipe->store, recipe->output);
     if (lock)
         calm_text_printf(&text, "  lock         %s\n", lock);
-    calm_text_printf(&text, "  time         %.1f s (%.1f %% of it scoring)%s\n", r->seconds,
-                     100 * r->score_seconds / ctx->n_threads / r->seconds,
-                     r->n_cached ? "; candidates of the store were used" : "");
+    calm_text_printf(&text, "  time         %.1f s", r->seconds);
+    if (r->score_seconds > 0)
+        calm_text_printf(&text, " (%.1f %% of it scoring)", 100 * r->score_seconds / ctx->n_threads / r->seconds);
+    calm_text_printf(&text, "%s\n", r->n_cached ? "; candidates of the store were used" : "");
     if (ctx->status == CALM_OK)
         calm_stages_print(ctx, r, forecast, &text);
     if (ctx->status == CALM_OK)

@@ -48,7 +48,7 @@ calm_status calm_stages_print(calm_ctx *ctx, const calm_result *r, const calm_fo
     if (sum.wall < LEAST_SECONDS)
         return CALM_OK;
     CALM_TRY(list(ctx, r, f, &all));
-    calm_table_columns(&table, both ? "stage|#seconds|#CPU|#%|#forecast" : "stage|#seconds|#CPU|#%");
+    calm_table_columns(&table, both ? "stage|#seconds|#CPU s|#%|#forecast s" : "stage|#seconds|#CPU s|#%");
     for (size_t i = 0; i < all.n; i++) {
         const calm_time *time = &all.rows[i].time;
         const double forecast = both ? all.forecast[i].time.wall : 0;

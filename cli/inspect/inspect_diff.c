@@ -155,12 +155,12 @@ static const char evaluations_sql[] =
     "WHERE v.run_id IN (?1, ?2) AND " CALM_INSPECT_ONCE " GROUP BY 1, 2 ORDER BY 1, 2";
 
 const calm_inspect_list calm_inspect_diff[] = {
-    {"run", "Run", run_sql, 1, "no difference", false, add_facts},
-    {"recipe", "Recipe", "SELECT recipe FROM run WHERE id = ?1", 1, "no difference", false, add_recipes},
-    {"calibration", "Calibration", calibration_sql, 1, "no difference", false, add_facts},
-    {"environment", "Environment", environment_sql, 2, "no difference", false, NULL},
-    {"choices", "Choices", choices_sql, 2, "no difference", false, NULL},
-    {"scores", "Scores of what was chosen", scores_sql, 3, "no difference", false, NULL},
-    {"evaluations", "Evaluations", evaluations_sql, 2, "none", false, NULL},
+    {"run", "Run", run_sql, 1, "no difference", false, NULL, add_facts},
+    {"recipe", "Recipe", "SELECT recipe FROM run WHERE id = ?1", 1, "no difference", false, NULL, add_recipes},
+    {"calibration", "Calibration", calibration_sql, 1, "no difference", false, NULL, add_facts},
+    {"environment", "Environment", environment_sql, 2, "no difference", false, NULL, NULL},
+    {"choices", "Choices", choices_sql, 2, "no difference", false, NULL, NULL},
+    {"scores", "Scores of what was chosen", scores_sql, 3, "no difference", false, NULL, NULL},
+    {"evaluations", "Evaluations", evaluations_sql, 2, "none", false, NULL, NULL},
     {0},
 };

@@ -161,7 +161,13 @@ static const char model_runs_sql[] =
 const calm_inspect_list calm_inspect_runs[] = {{"runs", "runs", .sql = runs_sql, .n_params = 1}, {0}};
 const calm_inspect_list calm_inspect_evaluations[] = {
     {"evaluations", "evaluations", .sql = evaluations_sql, .n_params = 1}, {0}};
-const calm_inspect_list calm_inspect_ablation[] = {{"ablation", "ablation", .sql = ablation_sql, .n_params = 1}, {0}};
+/* A plan's name has its unit, score and rule. */
+const calm_inspect_list calm_inspect_ablation[] = {
+    {"ablation", "ablation", .sql = ablation_sql, .n_params = 1,
+     .brief = "run|subject|ppl|kl|delta_kl|error|one_minus_cosine|delta_one_minus_cosine|delta_se|"
+              "spearman|changed_units|failure"},
+    {0},
+};
 const calm_inspect_list calm_inspect_blocks[] = {{"blocks", "blocks", .sql = blocks_sql, .n_params = 4}, {0}};
 const calm_inspect_list calm_inspect_candidates[] = {
     {"candidates", "candidates", .sql = candidates_sql, .n_params = 4}, {0}};

@@ -142,6 +142,7 @@ calm_status calm_inspect_fill(calm_ctx *ctx, calm_inspection *in, const calm_ins
         calm_inspect_section *section = calm_inspect_section_new(in, list->key, list->title);
         section->none = list->none;
         section->fields = list->fields;
+        section->brief = list->brief;
         CALM_TRY(list->fill ? list->fill(ctx, in, list, &section->table)
                             : calm_store_query(ctx, in->store, list->sql, params, list->n_params, add_row, in));
     }

@@ -71,15 +71,15 @@ static calm_status add_recipe(calm_ctx *ctx, calm_inspection *in, const calm_ins
 }
 
 const calm_inspect_list calm_inspect_show[] = {
-    {"run", "Run", run_sql, 1, "none", true, NULL},
-    {"model", "Model", model_sql, 1, "none", true, NULL},
-    {"calibration", "Calibration", calibration_sql, 1, "none", true, NULL},
-    {"recipe", "Recipe, resolved", "SELECT recipe FROM run WHERE id = ?1", 1, NULL, false, add_recipe},
-    {"environment", "Environment", environment_sql, 1, "none", false, NULL},
-    {"chosen", "Chosen", chosen_sql, 1, "none", false, NULL},
-    {"evaluations", "Evaluations", evaluations_sql, 1, "none", false, NULL},
-    {"gates", "Gates", gates_sql, 1, "none", false, NULL},
-    {"stages", "Time by stage", stages_sql, 1, "none", false, NULL},
-    {"artifacts", "Artifacts", artifacts_sql, 1, "none", false, NULL},
+    {"run", "Run", run_sql, 1, "none", true, NULL, NULL},
+    {"model", "Model", model_sql, 1, "none", true, NULL, NULL},
+    {"calibration", "Calibration", calibration_sql, 1, "none", true, NULL, NULL},
+    {"recipe", "Recipe, resolved", "SELECT recipe FROM run WHERE id = ?1", 1, NULL, false, NULL, add_recipe},
+    {"environment", "Environment", environment_sql, 1, "none", false, NULL, NULL},
+    {"chosen", "Chosen", chosen_sql, 1, "none", false, NULL, NULL},
+    {"evaluations", "Evaluations", evaluations_sql, 1, "none", false, NULL, NULL},
+    {"gates", "Gates", gates_sql, 1, "none", false, NULL, NULL},
+    {"stages", "Time by stage", stages_sql, 1, "none", false, NULL, NULL},
+    {"artifacts", "Artifacts", artifacts_sql, 1, "none", false, NULL, NULL},
     {0},
 };

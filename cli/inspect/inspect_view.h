@@ -64,6 +64,7 @@ struct calm_inspect_list {
                                  * calm_inspect_unit_params has them; of two runs ?2 the other one, ?3 the metric */
     const char *none;
     bool fields;
+    const char *brief;          /* of a section                                                            */
     calm_status (*fill)(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table);
 };
 

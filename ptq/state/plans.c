@@ -165,9 +165,12 @@ calm_status calm_trial_of_plan(calm_ctx *ctx, const calm_inputs *in, const char 
     /* The first job whose candidate failed says why there is no such plan; one is enough. */
     for (size_t j = 0; j < out->plan.n_jobs && !out->missing; j++) {
         const calm_candidate *candidate = out->plan.jobs[j].source;
-        if (out->plan.jobs[j].quantized && candidate->failure)
-            CALM_TRY(calm_strf(ctx, ctx->out, &out->missing, "%s: %s", calm_model_layout(in->model)->jobs[j].name,
-                               candidate->failure));
+        if (!out->plan.jobs[j].quantized || !candidate->failure)
+            continue;
+        const char *job = calm_model_layout(in->model)->jobs[j].name;
+        const bool named = strncmp(candidate->failure, job, strlen(job)) == 0;    /* some failures name it */
+        CALM_TRY(calm_strf(ctx, ctx->out, &out->missing, "%s%s%s", named ? "" : job, named ? "" : ": ",
+                           candidate->failure));
     }
     out->bits_per_weight = calm_plan_bits(in, &out->plan);    /* known without codes */
     out->act_bits = act_bits(in, &out->plan);

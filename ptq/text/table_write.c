@@ -46,7 +46,7 @@ typedef struct piece {
 } piece;
 
 /* What of the first line of `text` fits into `width` columns: it ends at the last blank where there is one, else
- * behind the last + of a chain, else anywhere.  Cells have no line ends. */
+ * behind the last + or comma of a chain, else anywhere.  Cells have no line ends. */
 static piece first_line(const char *text, size_t width)
 {
     piece all = {0}, words = {0}, parts = {0};
@@ -60,7 +60,7 @@ static piece first_line(const char *text, size_t width)
             return words.n ? words : parts.n ? parts : (piece){all.n, all.columns, all.n};
         all.n += length;
         all.columns += columns;
-        if (character == '+')
+        if (character == '+' || character == ',')
             parts = (piece){all.n, all.columns, all.n};
     }
     all.next = all.n;
@@ -98,7 +98,7 @@ static void measure(const calm_table *table, layout *l)
     for (size_t i = 0; i < rows * table->n_columns; i++) {
         const calm_table_cell *cell = &table->cells[i];
         const size_t c = i % table->n_columns;
-        const size_t whole = rows > FEW ? LEAST : calm_size_max(LEAST, widest_part(cell->shown, " +"));
+        const size_t whole = rows > FEW ? LEAST : calm_size_max(LEAST, widest_part(cell->shown, " +,"));
         const size_t least = cell->type == CALM_CELL_TEXT ? calm_size_min(cell->columns, whole) : cell->columns;
         l->width[c] = calm_size_max(l->width[c], cell->columns);
         l->least[c] = calm_size_max(l->least[c], least);
