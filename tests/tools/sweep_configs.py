@@ -234,7 +234,10 @@ class Family:
         tokens.write_text("".join(json.dumps({"ids": row.tolist()}) + "\n" for row in ids), encoding="utf-8")
         words = [f"{self.opts.programs}/calm", "forward", "--model", self.model, "--tokens", tokens, "--output", out,
                  "--threads=1", "--quiet"]  # fmt: skip
-        done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+        except subprocess.TimeoutExpired:
+            return -1, "no end within 300 s", None
         text = re.sub(r"^calm( forward)?: \S*config\.json: ", "", done.stderr.strip())
         return done.returncode, text, load_file(out) if done.returncode == 0 else None
 
