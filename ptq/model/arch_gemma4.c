@@ -141,7 +141,7 @@ static calm_status read_ropes(calm_ctx *ctx, const source *from, calm_config *co
     const calm_json *parameters = calm_json_get(from->root, "rope_parameters");
     const bool none = calm_json_typeof(parameters) == CALM_JSON_NULL;
     static const char *const classic[] = {"rope_scaling", "rope_theta"};
-    /* The class has no older spelling; a theta beside the objects, which have theirs, says nothing. */
+    /* The class has no older spelling; a theta next to the objects, which have theirs, says nothing. */
     for (size_t i = 0; i < (none ? 2 : 1); i++)
         if (calm_json_typeof(calm_json_get(from->root, classic[i])) != CALM_JSON_NULL)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is not known for gemma4; expected "

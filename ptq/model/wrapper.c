@@ -15,24 +15,31 @@ typedef struct wrapper {
     const char *class_name, *model_type;
     const char *inner;          /* model_type of the text model where "text_config" names none */
     bool flat;                  /* the first files have the text model's keys at the top level      */
-    int64_t heads, vocab;       /* of the text model when they are absent; 0: they must be there    */
+    const char *usual;          /* members that the text model has when they are absent, where its class has other
+                                   defaults than the family, or the family none; NULL: none such    */
     bool inner_head;            /* the head is the text model's, and so is the word on its tie       */
     bool tied;                  /* its head is the embedding where no file says whether it is        */
     bool uncapped;              /* its head has no soft cap, whatever the text model's config says   */
 } wrapper;
 
+#define USUAL_SIZES(heads, words) "{\"num_attention_heads\": " heads ", \"vocab_size\": " words "}"
+#define QWEN2_USUAL "{\"num_key_value_heads\": 8, \"rms_norm_eps\": 1e-5, \"rope_theta\": 1e6}"
+
 static const wrapper wrappers[] = {
-    {"Qwen2VLForConditionalGeneration", "qwen2_vl", .inner = "qwen2", .flat = true},
-    {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", .inner = "qwen2", .flat = true},
-    {"Qwen3VLForConditionalGeneration", "qwen3_vl", .inner = "qwen3_vl_text"},
-    {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", .inner = "qwen3_vl_moe_text"},
+    {"Qwen2VLForConditionalGeneration", "qwen2_vl", .inner = "qwen2", .flat = true, .usual = QWEN2_USUAL},
+    {"Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", .inner = "qwen2", .flat = true, .usual = QWEN2_USUAL},
+    {"Qwen3VLForConditionalGeneration", "qwen3_vl", .inner = "qwen3_vl_text",
+     .usual = "{\"rope_theta\": 5e5, \"max_position_embeddings\": 128000}"},
+    {"Qwen3VLMoeForConditionalGeneration", "qwen3_vl_moe", .inner = "qwen3_vl_moe_text",
+     .usual = "{\"num_key_value_heads\": 16, \"rope_theta\": 5e5, \"max_position_embeddings\": 128000}"},
     {"Qwen3_5ForConditionalGeneration", "qwen3_5", .inner = "qwen3_5_text"},
     {"Qwen3_5MoeForConditionalGeneration", "qwen3_5_moe", .inner = "qwen3_5_moe_text"},
-    {"Gemma3ForConditionalGeneration", "gemma3", .inner = "gemma3_text", .heads = 8, .vocab = 262208, .uncapped = true},
-    {"Gemma3nForConditionalGeneration", "gemma3n", .inner = "gemma3n_text", .heads = 8, .vocab = 262400},
-    {"Gemma4ForConditionalGeneration", "gemma4", .inner = "gemma4_text", .heads = 8, .vocab = 262144},
+    {"Gemma3ForConditionalGeneration", "gemma3", .inner = "gemma3_text", .usual = USUAL_SIZES("8", "262208"),
+     .uncapped = true},
+    {"Gemma3nForConditionalGeneration", "gemma3n", .inner = "gemma3n_text", .usual = USUAL_SIZES("8", "262400")},
+    {"Gemma4ForConditionalGeneration", "gemma4", .inner = "gemma4_text", .usual = USUAL_SIZES("8", "262144")},
     {"Mistral3ForConditionalGeneration", "mistral3", .inner = "mistral"},
-    {"Llama4ForConditionalGeneration", "llama4", .inner = "llama4_text", .heads = 40, .vocab = 202048,
+    {"Llama4ForConditionalGeneration", "llama4", .inner = "llama4_text", .usual = USUAL_SIZES("40", "202048"),
      .inner_head = true},
     {"LlavaForConditionalGeneration", "llava", .inner = "llama"},
     {"LlavaNextForConditionalGeneration", "llava_next", .inner = "llama"},
@@ -115,6 +122,19 @@ static calm_status refuse(calm_ctx *ctx, const char *path, const char *class_nam
                      known.data ? known.data : "");
 }
 
+/* What the wrapper's class has when the file is silent. */
+static calm_status add_usual(calm_ctx *ctx, const char *usual, calm_json *text)
+{
+    CALM_SCOPED_JSON(members);
+    const char *key;
+    const calm_json *value;
+    CALM_TRY(calm_json_parse(ctx, "(defaults)", usual, strlen(usual), &members));
+    for (void *iter = NULL; calm_json_next(members, &iter, &key, &value);)
+        if (!calm_json_get(text, key))
+            calm_json_set(text, key, calm_json_copy(value));
+    return CALM_OK;
+}
+
 static calm_status unwrap(calm_ctx *ctx, const char *path, const calm_json *root, const wrapper *row, calm_json **out)
 {
     const calm_json *inner = calm_json_get(root, TEXT);
@@ -136,12 +156,7 @@ static calm_status unwrap(calm_ctx *ctx, const char *path, const calm_json *root
         calm_json_set_string(text, "model_type", row->inner);
     if (row->uncapped)
         calm_json_remove(text, "final_logit_softcapping");
-    /* What the wrapper's class has when the file is silent. */
-    if (row->heads && !calm_json_get(text, "num_attention_heads"))
-        calm_json_set_int(text, "num_attention_heads", row->heads);
-    if (row->vocab && !calm_json_get(text, "vocab_size"))
-        calm_json_set_int(text, "vocab_size", row->vocab);
-    return CALM_OK;
+    return row->usual ? add_usual(ctx, row->usual, text) : CALM_OK;
 }
 
 calm_status calm_config_text(calm_ctx *ctx, const char *path, const calm_json *root, calm_json **out)

@@ -89,7 +89,7 @@ TEST(rope_settings)
     config_refuses("gemma3", "rope_scaling", "{\"type\": \"linear\", \"factor\": 4}", CALM_EUNSUPPORTED,
                    "expected \"rope_type\"");
     config_refuses("olmo3", "rope_parameters", "{\"rope_theta\": 1e4}", CALM_EUNSUPPORTED, "\"full_attention\"");
-    /* A number of channels beside their share, which is 4 of 8. */
+    /* A number of channels and their share, which is 4 of 8. */
     ck_assert_uint_eq(config_with("minimax_m2", "partial_rotary_factor", "0.5").rope[0].rotary, 4);
     config_refuses("minimax_m2", "partial_rotary_factor", "0.75", CALM_EUNSUPPORTED,
                    "\"rotary_dim\": expected 6 (partial_rotary_factor of head_dim), found 4");

@@ -127,6 +127,18 @@ TEST(spellings)
     ck_assert_uint_eq(config.head_dim, 256);
     ck_assert_uint_eq(config.vocab, 262208);
     ck_assert(config.tied && config.dtype == CALM_F16);
+    /* Qwen's text models have other defaults than the families' own classes. */
+    static const char silent[] = SIZES ", \"num_attention_heads\": 16, \"vocab_size\": 100";
+    config = read_config(test_format("{\"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], \"text_config\": "
+                                     "{%s}}", silent));
+    ck_assert(config.n_kv == 8 && config.norm_eps == 1e-5f && config.rope[0].theta == 1e6);
+    config = read_config(test_format("{\"architectures\": [\"Qwen3VLForConditionalGeneration\"], \"text_config\": "
+                                     "{%s, \"num_key_value_heads\": 2}}", silent));
+    ck_assert(config.rope[0].theta == 5e5 && config.max_positions == 128000);
+    config = read_config(test_format("{\"architectures\": [\"Qwen3VLMoeForConditionalGeneration\"], \"text_config\": "
+                                     "{%s, \"moe_intermediate_size\": 24, \"num_experts\": 4, "
+                                     "\"num_experts_per_tok\": 2}}", silent));
+    ck_assert(config.rope[0].theta == 5e5 && config.n_kv == 16);
     /* The head is the wrapper's own, whatever the text model says; its dtype wins over the outer one. */
     config = read_config("{\"architectures\": [\"Qwen3VLForConditionalGeneration\"], \"text_config\": {" HEADS
                          ", \"tie_word_embeddings\": true, \"dtype\": \"float32\"}, \"tie_word_embeddings\": false, "
