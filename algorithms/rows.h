@@ -87,8 +87,8 @@ void calm_rows_sweep(calm_rows *rows, bool zeros);
  * row is I further.  Until the next call. */
 const float *calm_rows_panel(calm_rows *rows, size_t start, size_t n, size_t from);
 
-/* Bytes that rows take for a panel; *rounded [I, I], in ctx->scratch, = h [I, I] times unit in float32, or NULL where the
- * job does not keep it; bytes of that. */
+/* Bytes that rows take for a panel; *rounded [I, I], in ctx->scratch, = h [I, I] times unit in float32, or NULL where
+ * the job does not keep it; bytes of that. */
 size_t calm_rows_panel_bytes(size_t in);
 calm_status calm_rows_round(calm_ctx *ctx, const double *h, size_t in, double unit, const float **rounded);
 size_t calm_rows_round_bytes(size_t in);
