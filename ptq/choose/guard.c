@@ -73,7 +73,7 @@ static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_tria
     /* The comparison would be of one plan with itself; its name is what the report shows. */
     if (same && (!best || trials[best].delta >= 0))
         return calm_strf(ctx, ctx->out, verdict,
-                         "every unit%s chose %s, so that is the result; no other uniform run has less %s (%s)",
+                         "every unit%s chose %s, so the hybrid is that uniform run; no other has less %s (%s)",
                          p->in.recipe->n_pins ? " without a pin" : "", trials[same].name, loss, windows);
     if (best && trial->delta < 0)
         return calm_strf(ctx, ctx->out, verdict,
