@@ -136,7 +136,8 @@ calm_window_facts calm_window_facts_of(const calm_windows *windows);
 size_t calm_trial_same_uniform(const calm_trial *trials, size_t n);
 
 /* What a plan is called: `name`, or where that is the hybrid's, trial 0 of [n], and every unit chose one algorithm, the
- * uniform plan's.  `choices` is the hybrid's plan.  In ctx->out. */
+ * uniform plan's.  `choices` is the hybrid's plan.  NULL where `name` is: several budgets have no one result.  In
+ * ctx->out. */
 calm_status calm_trial_label(calm_ctx *ctx, const calm_trial *trials, size_t n, const calm_plan *choices,
                              const char *name, const char **out);
 

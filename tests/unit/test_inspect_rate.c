@@ -70,8 +70,8 @@ TEST(front_of_each_test)
     calm_json_free(root);
     /* With a run those that were measured as it was. */
     const char *csv = inspect_shown(path, "rate", test_format("%lld", (long long)before + 7), NULL, CALM_INSPECT_CSV);
-    ck_has(csv, "model,run,result,scheme,format,bytes,bits_per_weight,kl,one_minus_cosine,ppl,top1,front,windows,");
-    ck_has(csv, ",rtn,w4a16_g128,gguf,100,4,0.001,,9,0.5,true,30,512,test.txt\r\n");
+    ck_has(csv, "model,run,result,scheme,bytes,bits_per_weight,kl,one_minus_cosine,ppl,top1,front,format,windows,");
+    ck_has(csv, ",rtn,w4a16_g128,100,4,0.001,,9,0.5,true,gguf,30,512,test.txt\r\n");
     ck_lacks(csv, ",20,512,");
 }
 END_OF_TEST

@@ -18,8 +18,8 @@ TEST(words_and_options)
     ck_fails(ask(path, "diff", 1, "1", NULL, NULL, NULL), CALM_EARG, "expected two runs, found 1 words");
     ck_fails(ask(path, "runs", 2, "1", "2", NULL, NULL), CALM_EARG, "expected at most one run");
     ck_fails(ask(path, "sql", 0, NULL, NULL, NULL, NULL), CALM_EARG, "expected one SELECT");
-    ck_fails(ask(path, "runs", 0, NULL, NULL, "0.qkv", NULL), CALM_EARG, "it takes no --unit");
-    ck_fails(ask(path, "why", 0, NULL, NULL, "0.qkv", "cka"), CALM_EARG, "it takes no --metric");
+    ck_fails(ask(path, "runs", 0, NULL, NULL, "0.qkv", NULL), CALM_EARG, "takes no --unit");
+    ck_fails(ask(path, "why", 0, NULL, NULL, "0.qkv", "cka"), CALM_EARG, "takes no --metric");
     ck_fails(ask(path, "lairs", 0, NULL, NULL, NULL, NULL), CALM_EARG, "did you mean \"layers\"?");
     ck_fails(ask(path, "show", 1, "-1", NULL, NULL, NULL), CALM_EARG, "expected a number from 1");
     ck_fails(ask(path, "show", 1, "1x", NULL, NULL, NULL), CALM_EARG, "RUN \"1x\"");
