@@ -90,7 +90,7 @@ calm_status calm_trial_label(calm_ctx *ctx, const calm_trial *trials, size_t n, 
     const size_t same = calm_trial_same_uniform(trials, n), length = strlen("hybrid");
     const char *uniform = same ? trials[same].name : common_entry(choices);
     *out = name;
-    if (!name || !uniform || strncmp(name, "hybrid", length) != 0)    /* no name: of several budgets none is the result */
+    if (!name || !uniform || strncmp(name, "hybrid", length) != 0)    /* several budgets have no name */
         return CALM_OK;
     /* "hybrid", "hybrid of 3 bits", "hybrid, learned": what was learned is said of the uniform plan too. */
     const char *more = strchr(name, ',');
