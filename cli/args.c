@@ -106,7 +106,7 @@ static calm_status make_options(calm_ctx *ctx, const parse *p, struct argp_optio
         struct argp_option *to = &(*out)[i];
         to->name = option->name;
         to->key = option->key ? option->key : FIRST_KEY + (int)i;
-        to->arg = option->type == CALM_OPTION_BOOL ? NULL : option->metavar ? option->metavar : "VALUE";
+        to->arg = option->type == CALM_OPTION_BOOL ? NULL : calm_command_metavar(option);
     }
     memcpy(*out + p->n_flags, builtin, sizeof builtin);
     return CALM_OK;
@@ -161,7 +161,7 @@ static calm_status check_last(calm_ctx *ctx, const parse *p, int argc, char **ar
         a += takes_next(p, argv[a]) ? 2 : 1;
     const calm_option *last = a == argc - 1 ? takes_next(p, argv[a]) : NULL;
     return last ? calm_fail(ctx, CALM_EARG, "%s: %s has no value; expected %s %s", p->owner, argv[a], argv[a],
-                            last->metavar ? last->metavar : "VALUE") : CALM_OK;
+                            calm_command_metavar(last)) : CALM_OK;
 }
 
 static bool takes(const parse *p, const char *name)

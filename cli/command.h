@@ -36,6 +36,9 @@ const calm_command *const *calm_commands(size_t *n);
  * namesake among them.  Returns how many. */
 size_t calm_command_options(const calm_command *command, const calm_option **out);
 
+/* The word for the value of an option that takes one, as help and manual show it. */
+const char *calm_command_metavar(const calm_option *option);
+
 /* The default as help and manual show it, as text; "": there is none. */
 const char *calm_command_default(const calm_option *option);
 

@@ -33,6 +33,11 @@ size_t calm_command_options(const calm_command *command, const calm_option **out
     return n;
 }
 
+const char *calm_command_metavar(const calm_option *option)
+{
+    return option->metavar ? option->metavar : "VALUE";
+}
+
 const char *calm_command_default(const calm_option *option)
 {
     return option->fallback && strcmp(option->fallback, "-1") != 0 ? option->fallback : "";

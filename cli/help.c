@@ -95,7 +95,7 @@ static void add_option(calm_text *out, const calm_option *option, size_t width)
     char head[256], text[1024];
     const char letter[] = {option->key ? '-' : ' ', option->key ? option->key : ' ', option->key ? ',' : ' ', 0};
     snprintf(head, sizeof head, "  %s --%s%s%s", letter, option->name, value ? "=" : "",
-             value ? option->metavar ? option->metavar : "VALUE" : "");
+             value ? calm_command_metavar(option) : "");
     snprintf(text, sizeof text, "%s%s%s%s", option->help, fallback[0] ? " (default " : "", fallback,
              fallback[0] ? ")" : "");
     const size_t length = strlen(head);

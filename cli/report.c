@@ -269,11 +269,11 @@ static calm_json *more_json(const calm_trial_more *more, bool encoder)
 static calm_json *trials_json(calm_ctx *ctx, const calm_trial *trials, size_t n, bool encoder)
 {
     calm_json *rows = calm_json_new_array();
-    const size_t same = n ? calm_trial_same_uniform(trials, n) : 0;
     for (size_t i = 0; i < n; i++) {
         const calm_trial *trial = &trials[i];
         const char *name;
-        if ((same && i == same) || calm_trial_label(ctx, trials, n, &trials[0].plan, trial->name, &name) != CALM_OK)
+        if (calm_trial_repeats(trials, n, i) ||
+            calm_trial_label(ctx, trials, n, &trials[0].plan, trial->name, &name) != CALM_OK)
             continue;
         calm_json *row = trial->id ? measure_json(&trial->measure) : calm_json_new_object();
         calm_json_add(rows, CALM_EXTEND(row, CALM_KV("name", name), CALM_KV("complete", (bool)(trial->id != 0)),

@@ -35,7 +35,7 @@ static calm_status add_option(calm_ctx *ctx, calm_text *out, const calm_option *
     calm_text_printf(out, "]");
     if (value) {
         calm_text_printf(out, ":");
-        add_escaped(out, option->metavar ? option->metavar : "VALUE");
+        add_escaped(out, calm_command_metavar(option));
         calm_text_printf(out, ":");
         CALM_TRY(calm_manual_values(ctx, option, &offer));
         add_action(out, &offer);

@@ -61,7 +61,7 @@ static void add_option(calm_text *out, const calm_option *option)
     calm_text_printf(out, "\\fR");
     if (option->type != CALM_OPTION_BOOL) {
         calm_text_printf(out, "=\\fI");
-        add_text(out, option->metavar ? option->metavar : "VALUE");
+        add_text(out, calm_command_metavar(option));
         calm_text_printf(out, "\\fR");
     }
     calm_text_printf(out, "\n");

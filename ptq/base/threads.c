@@ -154,22 +154,21 @@ calm_status calm_parallel_rows(calm_ctx *ctx, size_t n_rows, calm_row_range_fn *
 }
 
 typedef struct sure_rows_task {
-    size_t n_rows;
     calm_sure_range_fn *fn;
     void *user;
 } sure_rows_task;
 
-static void run_sure_rows(size_t index, void *user)
+static calm_status run_sure_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const sure_rows_task *task = user;
-    const size_t first = index * CALM_ROWS_OF_TASK;
-    task->fn(first, calm_size_min(CALM_ROWS_OF_TASK, task->n_rows - first), task->user);
+    (void)ctx;
+    task->fn(first, n, task->user);
+    return CALM_OK;
 }
 
 void calm_parallel_each_rows(calm_ctx *ctx, size_t n_rows, calm_sure_range_fn *fn, void *user)
 {
-    sure_rows_task task = {n_rows, fn, user};
-    calm_parallel_each(ctx, (n_rows + CALM_ROWS_OF_TASK - 1) / CALM_ROWS_OF_TASK, run_sure_rows, &task);
+    calm_parallel_rows(ctx, n_rows, run_sure_rows, &(sure_rows_task){fn, user});
 }
 
 void calm_parallel_unbind(void)

@@ -103,9 +103,6 @@ void calm_summary_choice(const calm_result *result, calm_text *out);
 /* Append the same; of a learned result after what it is. */
 void calm_summary_result(const calm_result *result, calm_text *out);
 
-/* Is the guard's trial the hybrid once more, as the uniform run that every unit chose? */
-bool calm_summary_repeats(const calm_result *result, size_t trial);
-
 /* Append what the result is, its scheme and its size; the names of the recipe's schemes alone. */
 void calm_summary_size(const calm_result *result, calm_text *out);
 void calm_summary_schemes(const calm_result *result, calm_text *out);

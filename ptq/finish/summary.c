@@ -148,7 +148,7 @@ static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *
                                          : "guard windows|#KL|#minus first|#+- std. error|#perplexity");
     for (size_t i = 0; i < r->n_trials; i++) {
         const calm_trial *trial = &r->trials[i];
-        if (calm_summary_repeats(r, i))    /* a second row would be the first one again */
+        if (calm_trial_repeats(r->trials, r->n_trials, i))    /* a second row would be the first one again */
             continue;
         CALM_TRY(calm_result_label(ctx, r, trial->name, &name));
         calm_table_text(table, name);
@@ -160,7 +160,7 @@ static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *
     }
     for (size_t i = 0; i < r->n_trials; i++) {
         const calm_trial_more *more = &r->trials[i].more;
-        if (!more->windows || calm_summary_repeats(r, i))
+        if (!more->windows || calm_trial_repeats(r->trials, r->n_trials, i))
             continue;
         CALM_TRY(calm_result_label(ctx, r, r->trials[i].name, &name));
         CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s, %zu windows", name, more->windows));

@@ -5,11 +5,6 @@
 #include "ptq/choose/choose.h"
 #include "ptq/finish/finish.h"
 
-bool calm_summary_repeats(const calm_result *r, size_t trial)
-{
-    return trial && trial == calm_trial_same_uniform(r->trials, r->n_trials);
-}
-
 /* Names of the recipe's schemes. */
 void calm_summary_schemes(const calm_result *r, calm_text *out)
 {

@@ -71,6 +71,11 @@ size_t calm_trial_same_uniform(const calm_trial *trials, size_t n)
     return same;
 }
 
+bool calm_trial_repeats(const calm_trial *trials, size_t n, size_t i)
+{
+    return i > 0 && i == calm_trial_same_uniform(trials, n);
+}
+
 /* The entry that all quantized jobs of a plan have; NULL: they differ. */
 static const char *common_entry(const calm_plan *plan)
 {

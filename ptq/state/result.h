@@ -135,6 +135,9 @@ calm_window_facts calm_window_facts_of(const calm_windows *windows);
 /* Index of a uniform run with the candidates of the hybrid, trial 0, or 0: the hybrid mixes algorithms. */
 size_t calm_trial_same_uniform(const calm_trial *trials, size_t n);
 
+/* Is trial `i` the hybrid once more, as the uniform run that every unit chose? */
+bool calm_trial_repeats(const calm_trial *trials, size_t n, size_t i);
+
 /* What a plan is called: `name`, or where that is the hybrid's, trial 0 of [n], and every unit chose one algorithm, the
  * uniform plan's.  `choices` is the hybrid's plan.  NULL where `name` is: several budgets have no one result.  In
  * ctx->out. */
