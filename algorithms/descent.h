@@ -4,19 +4,36 @@
 #include "algorithms/part.h"
 
 /* Codes [O, I] of the job by GPTQ on the scales and zeros that it has, with the problem's inverse, columns by falling
- * power [I] (NULL: from left to right); qjob->damp = the damping used.  Takes of ctx->scratch what
- * calm_descent_gptq_memory says.  CALM_ENUMERIC: H is not positive definite. */
+ * power [I] (NULL: from left to right); qjob->damp = the damping used; loss [O], unless NULL, = the loss of each row
+ * under H with that damping.  Takes of ctx->scratch what calm_descent_gptq_memory says.  CALM_ENUMERIC: H is not
+ * positive definite. */
 calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
-                              calm_qjob *qjob);
+                              double *loss, calm_qjob *qjob);
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape);
 
-/* What descents on the same weights and the same damping share; the arrays are the caller's. */
+/* Steps of a descent: 0 the codes of GPTQ; 2k + 1 and 2k + 2 scales and codes of round k; later rounds are the last. */
+#define CALM_DESCENT_STEPS ((size_t)9)
+
+/* What descents on the same weights and the same damping share; the arrays are the caller's.  Rows that share their
+ * scales use W H alone. */
 typedef struct calm_descent_shared {
-    double *wh;       /* [O, I] W H, which is multiplied once; NULL: every descent multiplies for itself, as with minima
-                       * it must, which move W */
-    bool known;       /* wh holds it; the first descent sets both */
-    double *least;    /* [O] what each row's loss is not below after the last descent; NULL: not wanted */
+    double *wh;          /* [O, I] W H, which is multiplied once; NULL: every descent multiplies for itself, as with
+                          * minima it must, which move W */
+    bool known;          /* wh holds it; the first descent, of all rows, sets both */
+    double *least;       /* [O] what each row's loss is not below after the last descent; NULL: not wanted */
+    double *path;        /* [CALM_DESCENT_STEPS, O] losses of each row at the steps that it gets to; NULL: not wanted */
+    const double *fall;  /* [CALM_DESCENT_STEPS] last loss over loss at a step, as low as a row may hope for; NULL: no
+                          * row stops for it */
+    const double *best;  /* [O] with `fall`: what a row must come below */
+    const size_t *row;   /* [n] rows to descend with; NULL: all of the job */
+    size_t n;
 } calm_descent_shared;
+
+/* Is a row with this loss at this step unlikely to end below `best`? */
+static inline bool calm_descent_hopeless(const calm_descent_shared *shared, size_t step, double loss, double best)
+{
+    return !(loss * shared->fall[calm_size_min(step, CALM_DESCENT_STEPS - 1)] < best);
+}
 
 /* Least-squares scales and a sweep of coordinate descent over codes and zeros, in turn, until a row gains nothing or
  * `rounds` are done.  Takes what calm_rows_refit_memory says.  shared: NULL, or of several descents. */

@@ -33,46 +33,76 @@ typedef struct descent {
     calm_descent_shared shared;
 } descent;
 
-/* Row r has ended. */
-static void note(const descent *to, const calm_rows *rows, size_t r)
+/* Rows of a descent that shares nothing continue and stop by themselves alone. */
+static const calm_descent_shared nothing_shared;
+
+/* Row r is at this step: leave its loss, and say whether it has hope. */
+static bool has_hope(const calm_descent_shared *shared, const calm_rows *rows, size_t r, size_t step)
 {
-    if (to->shared.least)
-        to->shared.least[rows->row[r]] = calm_rows_least(rows, r);
+    const size_t row = rows->row[r];
+    if (shared->path && step < CALM_DESCENT_STEPS)
+        shared->path[step * rows->problem->out + row] = rows->loss[r];
+    return !shared->fall || !calm_descent_hopeless(shared, step, rows->loss[r], shared->best[row]);
+}
+
+/* Row r ends. */
+static void end_row(const calm_descent_shared *shared, calm_rows *rows, size_t r)
+{
+    if (shared->least)
+        shared->least[rows->row[r]] = calm_rows_least(rows, r);
+    calm_rows_drop(rows, r);
+}
+
+/* End the rows that have no hope at this step, and with `gain` those that gain too little.  From the last row down: a
+ * dropped one is replaced by the last, which has been looked at already. */
+static void end_rows(const calm_descent_shared *shared, calm_rows *rows, size_t step, bool gain)
+{
+    for (size_t r = rows->n; r-- > 0;) {
+        const bool hope = has_hope(shared, rows, r, step);
+        if (!hope || (gain && !(rows->before[r] - rows->loss[r] > LEAST_FALL * rows->before[r])))
+            end_row(shared, rows, r);
+    }
+}
+
+/* Rounds of rows that share their scales, all of them until they gain too little together. */
+static void alternate_shared(calm_ctx *ctx, calm_rows *rows, long long rounds)
+{
+    double before = 1, loss = 0;
+    for (long long round = 0; round < rounds && before - loss > LEAST_FALL * before; round++) {
+        calm_rows_scales(ctx, rows);
+        calm_rows_sweep(rows, true);
+        calm_rows_sums(rows, &before, &loss);
+    }
 }
 
 /* Rounds until every row has stopped. */
 static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     const descent *to = opts;
-    CALM_TRY(calm_rows_begin_scales(ctx, rows, to->shared.wh, to->shared.known));
+    const calm_descent_shared *shared = &to->shared;
+    CALM_TRY(calm_rows_begin_scales(ctx, rows, shared->wh, shared->known));
+    if (rows->shared) {
+        alternate_shared(ctx, rows, to->rounds);
+        return CALM_OK;
+    }
     for (long long round = 0; round < to->rounds && rows->n; round++) {
         calm_rows_scales(ctx, rows);
+        end_rows(shared, rows, 2 * (size_t)round + 1, false);
         calm_rows_sweep(rows, true);
-        if (rows->shared) {    /* no row stops by itself */
-            double before, loss;
-            calm_rows_sums(rows, &before, &loss);
-            if (!(before - loss > LEAST_FALL * before))
-                break;
-            continue;
-        }
-        /* From the last row down: a dropped one is replaced by the last, which has been looked at already. */
-        for (size_t r = rows->n; r-- > 0;)
-            if (!(rows->before[r] - rows->loss[r] > LEAST_FALL * rows->before[r])) {
-                note(to, rows, r);
-                calm_rows_drop(rows, r);
-            }
+        end_rows(shared, rows, 2 * (size_t)round + 2, true);
     }
-    for (size_t r = 0; r < rows->n; r++)
-        note(to, rows, r);
+    while (rows->n)
+        end_row(shared, rows, rows->n - 1);
     return CALM_OK;
 }
 
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
                              calm_descent_shared *shared, calm_qjob *qjob)
 {
-    const descent to = {rounds, shared ? *shared : (calm_descent_shared){NULL, false, NULL}};
-    CALM_TRY(calm_rows_each(ctx, problem, qjob, damp, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
-                            alternate, &to));
+    const descent to = {rounds, shared ? *shared : nothing_shared};
+    const size_t n = to.shared.row ? to.shared.n : problem->out;
+    CALM_TRY(calm_rows_some(ctx, problem, qjob, damp, to.shared.row, n,
+                            calm_rows_chunk(qjob->scheme.family, problem->n_groups), alternate, &to));
     if (shared)
         shared->known = shared->wh != NULL;
     return CALM_OK;

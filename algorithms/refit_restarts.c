@@ -5,14 +5,21 @@
  *                    a row whose loss fell takes these codes and scales
  *   loss = (w - s q) H (w - s q)^T per row, H damped
  *
+ * Most rows of an order end above their best.  From the second order on, a row stops once that is likely: the first
+ * order runs to its end and records each row's loss after GPTQ, after scales and after codes.  f = the quantile `leave`
+ * of (last loss / loss at a step) over its rows; a later row stops at that step if f times its loss is not below its
+ * best.
+ *
  * GPTQ is greedy and descent stops at the next minimum: where a row ends depends on the order of its columns, and on
  * little else.  Rows are independent, so the best of n + 1 ends is taken row by row, which no single order gives. */
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "algorithms/descent.h"
 #include "algorithms/rows.h"
+#include "ptq/base/array.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/scope.h"
 
@@ -21,7 +28,7 @@
 
 typedef struct restarts_options {
     long long n, rounds;
-    double jitter, damp;
+    double jitter, damp, leave;
 } restarts_options;
 
 static const calm_option restarts_table[] = {
@@ -33,6 +40,9 @@ static const calm_option restarts_table[] = {
      .type = CALM_OPTION_INT, .fallback = "4", .min = 1, .max = 1000},
     {.name = "damp", .help = "share of the mean of diag H added to it", .offset = offsetof(restarts_options, damp),
      .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
+    {.name = "leave", .help = "stop rows early that need a fall that only this share of the first order's rows had; "
+                              "0: none",
+     .offset = offsetof(restarts_options, leave), .type = CALM_OPTION_DOUBLE, .fallback = "0.1", .min = 0, .max = 0.9},
     {.name = NULL},
 };
 
@@ -123,16 +133,98 @@ static void jitter_powers(const calm_problem *problem, double jitter, uint64_t k
         power[j] = problem->h_diag[j] * exp(jitter * calm_rng_normal(SEED, k, j));
 }
 
+/* What the orders of one job share. */
+typedef struct orders {
+    calm_descent_shared shared;
+    double *power;     /* [I] */
+    double *best;      /* [O] losses of the job as it stands */
+    double *loss;      /* [O] of the trial */
+    double *fall;      /* [CALM_DESCENT_STEPS] */
+    size_t *row;       /* [O] work; NULL: rows share their scales */
+} orders;
+
+static calm_status allocate_orders(calm_ctx *ctx, const calm_qjob *qjob, orders *all)
+{
+    *all = (orders){.power = NULL};
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->power, qjob->in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->best, qjob->out));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->loss, qjob->out));
+    if (keeps_product(qjob->in, qjob->mins != NULL))
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, all->shared.wh, qjob->out * qjob->in));
+    /* Rows that share their scales are better or worse together. */
+    if (calm_scheme_rows(&qjob->scheme) > 1)
+        return CALM_OK;
+    all->shared.best = all->best;
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.least, qjob->out));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.path, CALM_DESCENT_STEPS * qjob->out));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->fall, CALM_DESCENT_STEPS));
+    return CALM_NEW(ctx, ctx->scratch, all->row, qjob->out);
+}
+
+/* What that takes besides the power and W H. */
+static size_t orders_bytes(size_t out)
+{
+    return 3 * CALM_BYTES(double, out) + CALM_BYTES(double, CALM_DESCENT_STEPS * out) +
+           CALM_BYTES(double, CALM_DESCENT_STEPS) + CALM_BYTES(size_t, out);
+}
+
+/* Where row r of path [CALM_DESCENT_STEPS, O] ended; a loss of 0 falls no further. */
+static double path_end(const double *path, size_t out, size_t r)
+{
+    double end = path[r];
+    for (size_t step = 1; step < CALM_DESCENT_STEPS && path[step * out + r] > 0; step++)
+        end = path[step * out + r];
+    return end;
+}
+
+/* fall [CALM_DESCENT_STEPS]: at each step the quantile `leave` of end / loss over the rows that got to it, in `work`
+ * [O]; 0, which is hope for all, where none did. */
+static void learn_falls(const double *path, size_t out, double leave, double *work, double *fall)
+{
+    for (size_t step = 0; step < CALM_DESCENT_STEPS; step++) {
+        size_t n = 0;
+        for (size_t r = 0; r < out; r++)
+            if (path[step * out + r] > 0)
+                work[n++] = path_end(path, out, r) / path[step * out + r];
+        qsort(work, n, sizeof *work, calm_compare_doubles);
+        fall[step] = n ? work[(size_t)(leave * (double)n)] : 0;
+    }
+}
+
+/* Rows of the trial that have hope after GPTQ, to descend with.  The others cannot become better: their loss is not
+ * measured. */
+static void list_rows(orders *all, size_t out)
+{
+    calm_descent_shared *shared = &all->shared;
+    shared->row = all->row;
+    shared->n = 0;
+    for (size_t r = 0; r < out; r++)
+        if (calm_descent_hopeless(shared, 0, all->loss[r], all->best[r]))
+            shared->least[r] = INFINITY;
+        else
+            all->row[shared->n++] = r;
+}
+
 /* New codes of the trial by GPTQ, and what descent makes of them. */
-static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const restarts_options *options,
-                           const double *power, calm_descent_shared *shared, calm_qjob *trial)
+static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const restarts_options *options, orders *all,
+                           calm_qjob *trial)
 {
     {
         CALM_SCOPED_SCRATCH(ctx);    /* what GPTQ holds goes before the rows come */
-        CALM_TRY(calm_descent_gptq(ctx, problem, power, options->damp, trial));
+        /* Step 0. */
+        CALM_TRY(calm_descent_gptq(ctx, problem, all->power, options->damp,
+                                   all->shared.path ? all->shared.path : all->loss, trial));
     }
     CALM_SCOPED_SCRATCH(ctx);
-    return calm_descent_mkq(ctx, problem, options->rounds, options->damp, shared, trial);
+    if (all->shared.fall)
+        list_rows(all, trial->out);
+    CALM_TRY(calm_descent_mkq(ctx, problem, options->rounds, options->damp, &all->shared, trial));
+    if (all->shared.path && options->leave > 0) {
+        learn_falls(all->shared.path, trial->out, options->leave, all->loss, all->fall);
+        all->shared.fall = all->fall;
+    }
+    all->shared.path = NULL;
+    return CALM_OK;
 }
 
 /* Rows first .. first + n - 1 of the trial in place of the job's where they lose less together. */
@@ -167,30 +259,20 @@ static void keep_better(const calm_problem *problem, const calm_qjob *trial, con
 static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const restarts_options *options = opts;
-    calm_descent_shared shared = {NULL, false, NULL};
-    double *power, *best, *loss;
-    size_t *row = NULL, n = qjob->out;
+    orders all;
     calm_qjob trial;
     CALM_TRY(copy_job(ctx, qjob, &trial));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, power, problem->in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, best, problem->out));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, loss, problem->out));
-    if (keeps_product(problem->in, qjob->mins != NULL))
-        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, shared.wh, problem->out * problem->in));
-    /* Rows that share their scales are better or worse together. */
-    if (calm_scheme_rows(&qjob->scheme) == 1) {
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, shared.least, problem->out));
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, row, problem->out));
-    }
-    CALM_TRY(measure(ctx, problem, options->damp, NULL, n, qjob, best));
+    CALM_TRY(allocate_orders(ctx, qjob, &all));
+    CALM_TRY(measure(ctx, problem, options->damp, NULL, qjob->out, qjob, all.best));
     for (long long k = 1; k <= options->n; k++) {
-        jitter_powers(problem, options->jitter, (uint64_t)k, power);
+        size_t n = qjob->out;
+        jitter_powers(problem, options->jitter, (uint64_t)k, all.power);
         copy_grids(qjob, &trial, 0, qjob->out);
-        CALM_TRY(descend(ctx, problem, options, power, &shared, &trial));
-        if (row)
-            n = list_hopeful(qjob->out, shared.least, best, row, loss);
-        CALM_TRY(measure(ctx, problem, options->damp, row, n, &trial, loss));
-        keep_better(problem, &trial, loss, best, qjob);
+        CALM_TRY(descend(ctx, problem, options, &all, &trial));
+        if (all.row)
+            n = list_hopeful(qjob->out, all.shared.least, all.best, all.row, all.loss);
+        CALM_TRY(measure(ctx, problem, options->damp, all.row, n, &trial, all.loss));
+        keep_better(problem, &trial, all.loss, all.best, qjob);
     }
     return CALM_OK;
 }
@@ -198,19 +280,18 @@ static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *op
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     const calm_part_memory gptq = calm_descent_gptq_memory(shape), rows = calm_rows_refit_memory(shape, opts);
-    const size_t kept = copy_bytes(shape) + CALM_BYTES(double, shape->in) + 3 * CALM_BYTES(double, shape->out) +
-                        CALM_BYTES(size_t, shape->out);
+    const size_t kept = copy_bytes(shape) + CALM_BYTES(double, shape->in) + orders_bytes(shape->out);
     return (calm_part_memory){kept, calm_size_max(gptq.kept + gptq.most, rows.kept + rows.most)};
 }
 
 const calm_part calm_refit_restarts = {
     .name = "restarts",
-    .revision = 6,
+    .revision = 7,
     .summary = "GPTQ and descent again in other orders of the columns; the best row by row",
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
-    .products = 15,
+    .products = 8,
     .factors = 6,
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,

@@ -15,6 +15,7 @@
  * weight still has the errors of earlier columns taken off one after the other. */
 #include <assert.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "algorithms/descent.h"
 #include "algorithms/inverse.h"
@@ -73,6 +74,7 @@ typedef struct gptq_job {
     calm_qjob *qjob;
     const size_t *order;    /* [I] position -> column        */
     const double *u;        /* [I, I] in that order           */
+    double *loss;           /* [O] sum of squared errors; NULL: not wanted */
     bool sequential;
     size_t parts;           /* tasks of a chunk               */
 } gptq_job;
@@ -266,6 +268,10 @@ static void quantize_panel(const chunk_state *state, size_t start, size_t end, s
             codes[r * in + column[p]] = code[p][r];
             errors[r * BLOCK + p] = e[p][r];
         }
+    double *loss = job->loss ? job->loss + state->first + state->tile_row : NULL;
+    for (size_t r = 0; loss && r < n_rows; r++)
+        for (size_t p = 0; p < n; p++)
+            loss[r] += e[p][r] * e[p][r];
 }
 
 /* Quantize columns start .. end - 1 of one tile; errors go to state->e. */
@@ -397,10 +403,13 @@ calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape)
 }
 
 calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
-                              calm_qjob *qjob)
+                              double *loss, calm_qjob *qjob)
 {
     gptq_job job;
     CALM_TRY(prepare(ctx, problem, power, damp, qjob, &job));
+    job.loss = loss;
+    if (loss)
+        memset(loss, 0, problem->out * sizeof *loss);
     return run_chunks(ctx, &job);
 }
 

@@ -70,16 +70,13 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, b
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->solution, unknowns));
     if (rows->qjob->mins)
         CALM_TRY(sum_groups(ctx, rows));
-    /* W H changes with minima alone, by what they move: once for all rounds.  Rows of a chunk are next to each other
-     * until one is dropped. */
-    double *const mine = wh ? wh + rows->row[0] * in : NULL;
-    if (mine && known) {
-        memcpy(rows->wh, mine, n * in * sizeof *mine);
-        return CALM_OK;
+    /* W H changes with minima alone, by what they move: once for all rounds. */
+    if (!(wh && known))
+        calm_dgemm_nn(n, in, in, 1, rows->w, in, rows->h, in, 0, rows->wh, in);
+    for (size_t r = 0; wh && r < n; r++) {
+        double *const mine = rows->wh + r * in, *const kept = wh + rows->row[r] * in;
+        memcpy(known ? mine : kept, known ? kept : mine, in * sizeof *mine);
     }
-    calm_dgemm_nn(n, in, in, 1, rows->w, in, rows->h, in, 0, rows->wh, in);
-    if (mine)
-        memcpy(mine, rows->wh, n * in * sizeof *mine);
     return CALM_OK;
 }
 

@@ -10,30 +10,6 @@
 
 /* ---- gptq ---- */
 
-/* Inverse by Gauss-Jordan without pivoting: the matrix is positive definite. */
-static double *inverted(const double *a, size_t n)
-{
-    double *m = slow_doubles(n * n), *inverse = slow_doubles(n * n);
-    memcpy(m, a, n * n * sizeof *m);
-    for (size_t i = 0; i < n; i++)
-        inverse[i * n + i] = 1;
-    for (size_t p = 0; p < n; p++) {
-        double pivot = m[p * n + p];
-        for (size_t j = 0; j < n; j++) {
-            m[p * n + j] /= pivot;
-            inverse[p * n + j] /= pivot;
-        }
-        for (size_t i = 0; i < n; i++) {
-            double f = m[i * n + p];
-            for (size_t j = 0; i != p && j < n; j++) {
-                m[i * n + j] -= f * m[p * n + j];
-                inverse[i * n + j] -= f * inverse[p * n + j];
-            }
-        }
-    }
-    return inverse;
-}
-
 /* Column with the largest power among those left; the first of equals. */
 static size_t next_column(const slow_problem *p, const bool *done, bool by_power)
 {
@@ -44,23 +20,10 @@ static size_t next_column(const slow_problem *p, const bool *done, bool by_power
     return best;
 }
 
-static void eliminate(double *inverse, size_t n, size_t j)
-{
-    double pivot = inverse[j * n + j];
-    double *column = slow_doubles(n), *row = slow_doubles(n);
-    for (size_t i = 0; i < n; i++) {
-        column[i] = inverse[i * n + j];
-        row[i] = inverse[j * n + i];
-    }
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < n; k++)
-            inverse[i * n + k] -= column[i] * row[k] / pivot;
-}
-
 static void slow_gptq(const slow_problem *p, const calm_qjob *qjob, bool by_power, bool sequential, double *q)
 {
     size_t in = p->in, group = qjob->group;
-    double *w = slow_doubles(p->out * in), *inverse = inverted(slow_damped(p), in);
+    double *w = slow_doubles(p->out * in), *inverse = slow_inverted(slow_damped(p), in);
     float *scale;
     size_t *zero;
     bool *done;
@@ -86,7 +49,7 @@ static void slow_gptq(const slow_problem *p, const calm_qjob *qjob, bool by_powe
                     w[r * in + k] -= e * inverse[j * in + k];
             ck_assert(scale[cell] == qjob->scales[cell]);
         }
-        eliminate(inverse, in, j);
+        slow_eliminate(inverse, in, j);
     }
 }
 
@@ -231,7 +194,7 @@ static void check_inverse_weights(const char *scheme, bool feedback)
     slow_problem_new(&p, 20, 70, 500, scheme);
     const calm_qjob qjob = slow_run(&p, test_format("hls(weights=inverse)+%s", feedback ? "gptq" : "nearest"));
     const calm_qjob diagonal = slow_run(&p, test_format("hls+%s", feedback ? "gptq" : "nearest"));
-    double *inverse = inverted(slow_damped(&p), p.in), *weight = slow_doubles(p.in);
+    double *inverse = slow_inverted(slow_damped(&p), p.in), *weight = slow_doubles(p.in);
     for (size_t j = 0; j < p.in; j++)
         weight[j] = feedback ? 1 / inverse[j * (p.in + 1)] : p.h[j * (p.in + 1)];
     for (size_t r = 0; r < p.out; r++)
@@ -281,77 +244,6 @@ END_OF_TEST
 
 /* ---- refits ---- */
 
-static void slow_scales(const double *h, const float *w, const double *q, float *scale, size_t in, size_t group)
-{
-    size_t n = (in + group - 1) / group;
-    double *a = slow_doubles(n * n), *b = slow_doubles(n), ridge = 0;
-    for (size_t i = 0; i < in; i++)
-        for (size_t j = 0; j < in; j++) {
-            a[i / group * n + j / group] += q[i] * h[i * in + j] * q[j];
-            b[i / group] += q[i] * h[i * in + j] * w[j];
-        }
-    for (size_t g = 0; g < n; g++)
-        ridge += 1e-6 * a[g * n + g] / (double)n;
-    for (size_t g = 0; g < n; g++)
-        a[g * n + g] += ridge;
-    slow_solve(a, b, n, 1);
-    float *next;
-    ck_ok(CALM_NEW(ctx, ctx->out, next, n));
-    for (size_t g = 0; g < n; g++)
-        next[g] = slow_storable(b[g]);
-    if (slow_loss(h, w, q, next, in, group) < slow_loss(h, w, q, scale, in, group))
-        memcpy(scale, next, n * sizeof *scale);
-}
-
-/* One sweep of row r, group by group under its zero, one less and one more; the best of the three stays. */
-static void slow_sweep_zeros(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q,
-                             const float *scale)
-{
-    static const int shifts[] = {0, -1, 1};
-    const size_t in = qjob->in, group = qjob->group;
-    double *trial = slow_doubles(in), *best = slow_doubles(in);
-    for (size_t g = 0; g < qjob->n_groups; g++) {
-        uint8_t *zero = &qjob->zeros[r * qjob->n_groups + g];
-        const int old = *zero;
-        double least = INFINITY;
-        int chosen = old;
-        for (size_t i = 0; i < 3; i++) {
-            if (old + shifts[i] < 0 || old + shifts[i] >= 1 << qjob->scheme.bits)
-                continue;
-            *zero = (uint8_t)(old + shifts[i]);
-            memcpy(trial, q, in * sizeof *trial);
-            for (size_t j = g * group; j < calm_size_min((g + 1) * group, in); j++)
-                slow_sweep_column(qjob, r, h, w, trial, scale, j);
-            const double loss = slow_loss(h, w, trial, scale, in, group);
-            if (!(loss < least))
-                continue;
-            least = loss;
-            chosen = *zero;
-            memcpy(best, trial, in * sizeof *best);
-        }
-        *zero = (uint8_t)chosen;
-        memcpy(q, best, in * sizeof *q);
-    }
-}
-
-/* Rounds of scales and, if asked, sweeps of row r until one gains next to nothing. */
-static void slow_descent(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, float *scale,
-                         int rounds, bool sweeps)
-{
-    for (int round = 0; round < rounds; round++) {
-        const double start = slow_loss(h, w, q, scale, qjob->in, qjob->group);
-        slow_scales(h, w, q, scale, qjob->in, qjob->group);
-        if (sweeps && qjob->zeros)
-            slow_sweep_zeros(qjob, r, h, w, q, scale);
-        else if (sweeps)
-            slow_sweep(qjob, r, h, w, q, scale);
-        const double loss = slow_loss(h, w, q, scale, qjob->in, qjob->group);
-        ck_assert(loss <= start * (1 + 1e-12));
-        if (!(start - loss > 1e-4 * start))
-            break;
-    }
-}
-
 /* Refit what `chain` makes slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes
  * of it. */
 static void check_refit(const char *scheme, const char *chain, const char *refit, int rounds, bool sweeps)
@@ -368,7 +260,7 @@ static void check_refit(const char *scheme, const char *chain, const char *refit
         double *row = q + r * p.in;
         for (size_t j = 0; j < p.in; j++)
             row[j] = (double)before.codes[r * p.in + j] - (double)slow_zero(&before, r, j / before.group);
-        slow_descent(&before, r, h, w, row, scale, rounds, sweeps);
+        slow_descent(&before, r, h, w, row, scale, rounds, sweeps, NULL);
         for (size_t g = 0; g < before.n_groups; g++)
             ck_assert(scale[g] == after.scales[r * before.n_groups + g]);
         for (size_t g = 0; g < before.n_groups; g++)
@@ -467,89 +359,6 @@ TEST(zeros_move_to_the_best)
 }
 END_OF_TEST
 
-/* Codes of one row on scales that are given, columns in this order: errors go to the columns that are left by the
- * inverse of what is left of H. */
-static void slow_feedback(const calm_qjob *qjob, size_t r, const slow_problem *p, const size_t *order,
-                          const float *scale, double *q)
-{
-    const size_t in = p->in;
-    double *w = slow_doubles(in), *inverse = inverted(slow_damped(p), in);
-    bool *done;
-    ck_ok(CALM_NEW(ctx, ctx->out, done, in));
-    for (size_t i = 0; i < in; i++)
-        w[i] = p->w[r * in + i];
-    for (size_t step = 0; step < in; step++) {
-        const size_t j = order[step], g = j / qjob->group;
-        done[j] = true;
-        q[j] = slow_rounded(&qjob->scheme, w[j] / (double)scale[g], slow_zero(qjob, r, g));
-        const double e = (w[j] - (double)scale[g] * q[j]) / inverse[j * in + j];
-        for (size_t k = 0; k < in; k++)
-            if (!done[k])
-                w[k] -= e * inverse[j * in + k];
-        eliminate(inverse, in, j);
-    }
-}
-
-/* Columns by falling H_jj exp(jitter z_j). */
-static void slow_order(const slow_problem *p, double jitter, uint64_t k, size_t *order)
-{
-    for (size_t j = 0; j < p->in; j++) {
-        const double power = p->h[j * p->in + j] * exp(jitter * calm_rng_normal(0x63616c6d, k, j));
-        size_t at = j;
-        for (; at > 0; at--) {
-            const size_t other = order[at - 1];
-            if (p->h[other * p->in + other] * exp(jitter * calm_rng_normal(0x63616c6d, k, other)) >= power)
-                break;
-            order[at] = other;
-        }
-        order[at] = j;
-    }
-}
-
-/* Row by row the best of what is there and of GPTQ and descent in other orders, each from the best scales so far.  The
- * product does not say which it took: some rows must be of each kind, or this would test nothing. */
-static void check_restarts(const char *scheme, double jitter, int n)
-{
-    slow_problem p;
-    size_t order[96], n_taken = 0, n_kept = 0;
-    slow_problem_new(&p, 20, 96, 500, scheme);
-    calm_qjob best = slow_run(&p, "hls+gptq");
-    const calm_qjob after = slow_run(&p, test_format("hls+gptq+restarts(n=%d,jitter=%g,rounds=2)", n, jitter));
-    double *h = slow_damped(&p), *q = slow_doubles(p.out * p.in), *trial = slow_doubles(p.in);
-    for (size_t r = 0; r < p.out; r++) {
-        const float *w = p.w + r * p.in;
-        float *scale = best.scales + r * best.n_groups, other[96];
-        uint8_t *zero = best.zeros ? best.zeros + r * best.n_groups : NULL, kept[96];
-        double *row = q + r * p.in;
-        bool taken = false;
-        for (size_t j = 0; j < p.in; j++)
-            row[j] = (double)best.codes[r * p.in + j] - (double)slow_zero(&best, r, j / best.group);
-        for (int k = 1; k <= n; k++) {
-            slow_order(&p, jitter, (uint64_t)k, order);
-            memcpy(other, scale, best.n_groups * sizeof *scale);
-            if (zero)
-                memcpy(kept, zero, best.n_groups);
-            slow_feedback(&best, r, &p, order, other, trial);
-            slow_descent(&best, r, h, w, trial, other, 2, true);
-            if (!(slow_loss(h, w, trial, other, p.in, best.group) < slow_loss(h, w, row, scale, p.in, best.group))) {
-                if (zero)
-                    memcpy(zero, kept, best.n_groups);
-                continue;
-            }
-            memcpy(row, trial, p.in * sizeof *row);
-            memcpy(scale, other, best.n_groups * sizeof *scale);
-            taken = true;
-        }
-        n_taken += taken;
-        n_kept += !taken;
-        for (size_t g = 0; g < best.n_groups; g++)
-            ck_assert(scale[g] == after.scales[r * best.n_groups + g]);
-    }
-    slow_check_codes(&after, q);
-    ck_assert_msg(n_taken > 0, "%s: no restart was better in any row", scheme);
-    ck_assert_msg(n > 1 || n_kept > 0, "%s: a restart was better in every row", scheme);
-}
-
 /* By powers of two larger or smaller, beyond what products in float32 could hold, weights and inputs have the same
  * codes, and scales as much larger. */
 static void check_size(const char *scheme, const char *chain, int weights, int inputs)
@@ -577,14 +386,6 @@ TEST(numbers_of_any_size)
 }
 END_OF_TEST
 
-TEST(restarts_row_by_row)
-{
-    check_restarts("w3a16_g32", 0.5, 1);
-    check_restarts("w2a16_g32_asym", 1, 3);
-    check_restarts("w4a16", 0.25, 2);
-}
-END_OF_TEST
-
 int main(void)
 {
     return run_tests("gptq_oracle", (const TTest *[]){gptq_by_explicit_inverse, gptq_sequential_groups,
@@ -593,6 +394,5 @@ int main(void)
                                                       weights_of_the_inverse, dead_groups_are_searched_unweighted,
                                                       search_leaves_out_what_cannot_be_stored,
                                                       ls_by_elimination, mkq_by_plain_descent,
-                                                      zeros_move_to_the_best, restarts_row_by_row,
-                                                      numbers_of_any_size, NULL});
+                                                      zeros_move_to_the_best, numbers_of_any_size, NULL});
 }

@@ -233,6 +233,129 @@ void slow_channel_scales(const slow_problem *p, const double *raw, double *s)
         s[j] = s[j] > 0 ? s[j] / exp(logs / n_live) : 1;
 }
 
+double *slow_inverted(const double *a, size_t n)
+{
+    double *m = slow_doubles(n * n), *inverse = slow_doubles(n * n);
+    memcpy(m, a, n * n * sizeof *m);
+    for (size_t i = 0; i < n; i++)
+        inverse[i * n + i] = 1;
+    for (size_t p = 0; p < n; p++) {
+        double pivot = m[p * n + p];
+        for (size_t j = 0; j < n; j++) {
+            m[p * n + j] /= pivot;
+            inverse[p * n + j] /= pivot;
+        }
+        for (size_t i = 0; i < n; i++) {
+            double f = m[i * n + p];
+            for (size_t j = 0; i != p && j < n; j++) {
+                m[i * n + j] -= f * m[p * n + j];
+                inverse[i * n + j] -= f * inverse[p * n + j];
+            }
+        }
+    }
+    return inverse;
+}
+
+void slow_eliminate(double *inverse, size_t n, size_t j)
+{
+    double pivot = inverse[j * n + j];
+    double *column = slow_doubles(n), *row = slow_doubles(n);
+    for (size_t i = 0; i < n; i++) {
+        column[i] = inverse[i * n + j];
+        row[i] = inverse[j * n + i];
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++)
+            inverse[i * n + k] -= column[i] * row[k] / pivot;
+}
+
+static void slow_scales(const double *h, const float *w, const double *q, float *scale, size_t in, size_t group)
+{
+    size_t n = (in + group - 1) / group;
+    double *a = slow_doubles(n * n), *b = slow_doubles(n), ridge = 0;
+    for (size_t i = 0; i < in; i++)
+        for (size_t j = 0; j < in; j++) {
+            a[i / group * n + j / group] += q[i] * h[i * in + j] * q[j];
+            b[i / group] += q[i] * h[i * in + j] * w[j];
+        }
+    for (size_t g = 0; g < n; g++)
+        ridge += 1e-6 * a[g * n + g] / (double)n;
+    for (size_t g = 0; g < n; g++)
+        a[g * n + g] += ridge;
+    slow_solve(a, b, n, 1);
+    float *next;
+    ck_ok(CALM_NEW(ctx, ctx->out, next, n));
+    for (size_t g = 0; g < n; g++)
+        next[g] = slow_storable(b[g]);
+    if (slow_loss(h, w, q, next, in, group) < slow_loss(h, w, q, scale, in, group))
+        memcpy(scale, next, n * sizeof *scale);
+}
+
+/* One sweep of row r, group by group under its zero, one less and one more; the best of the three stays. */
+static void slow_sweep_zeros(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q,
+                             const float *scale)
+{
+    static const int shifts[] = {0, -1, 1};
+    const size_t in = qjob->in, group = qjob->group;
+    double *trial = slow_doubles(in), *best = slow_doubles(in);
+    for (size_t g = 0; g < qjob->n_groups; g++) {
+        uint8_t *zero = &qjob->zeros[r * qjob->n_groups + g];
+        const int old = *zero;
+        double least = INFINITY;
+        int chosen = old;
+        for (size_t i = 0; i < 3; i++) {
+            if (old + shifts[i] < 0 || old + shifts[i] >= 1 << qjob->scheme.bits)
+                continue;
+            *zero = (uint8_t)(old + shifts[i]);
+            memcpy(trial, q, in * sizeof *trial);
+            for (size_t j = g * group; j < calm_size_min((g + 1) * group, in); j++)
+                slow_sweep_column(qjob, r, h, w, trial, scale, j);
+            const double loss = slow_loss(h, w, trial, scale, in, group);
+            if (!(loss < least))
+                continue;
+            least = loss;
+            chosen = *zero;
+            memcpy(best, trial, in * sizeof *best);
+        }
+        *zero = (uint8_t)chosen;
+        memcpy(q, best, in * sizeof *q);
+    }
+}
+
+/* Leave the loss of a row at the next step. */
+static bool slow_stays(slow_path *path, double loss)
+{
+    if (!path)
+        return true;
+    const int step = path->n++;
+    ck_assert_int_lt(step, SLOW_STEPS);
+    path->loss[step] = loss;
+    return !path->fall || loss * path->fall[step] < path->best;
+}
+
+void slow_descent(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, float *scale,
+                  int rounds, bool sweeps, slow_path *path)
+{
+    const size_t in = qjob->in, group = qjob->group;
+    double loss = slow_loss(h, w, q, scale, in, group);
+    if (!slow_stays(path, loss))
+        return;
+    for (int round = 0; round < rounds; round++) {
+        const double start = loss;
+        slow_scales(h, w, q, scale, in, group);
+        if (!slow_stays(path, slow_loss(h, w, q, scale, in, group)))
+            return;
+        if (sweeps && qjob->zeros)
+            slow_sweep_zeros(qjob, r, h, w, q, scale);
+        else if (sweeps)
+            slow_sweep(qjob, r, h, w, q, scale);
+        loss = slow_loss(h, w, q, scale, in, group);
+        ck_assert(loss <= start * (1 + 1e-12));
+        if (!slow_stays(path, loss) || !(start - loss > 1e-4 * start))
+            return;
+    }
+}
+
 void slow_check_codes(const calm_qjob *qjob, const double *q)
 {
     size_t wrong = 0;

@@ -64,6 +64,25 @@ void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w
 /* X of A X = B, B [n, m], by elimination without pivoting; a is spoiled, b becomes X. */
 void slow_solve(double *a, double *b, size_t n, size_t m);
 
+/* Inverse of a [n, n] by Gauss-Jordan without pivoting: the matrix is positive definite. */
+double *slow_inverted(const double *a, size_t n);
+
+/* Take column j out of an inverse [n, n]: what is left is the inverse of the matrix without row and column j. */
+void slow_eliminate(double *inverse, size_t n, size_t j);
+
+/* A row's losses at the steps of a descent: at its start, after scales, after codes, and so on. */
+#define SLOW_STEPS 9
+typedef struct slow_path {
+    double loss[SLOW_STEPS];
+    int n;
+    const double *fall;    /* [SLOW_STEPS] NULL: the row goes on; else it stops where loss * fall is not below `best` */
+    double best;
+} slow_path;
+
+/* Rounds of scales and, if asked, sweeps of row r until one gains next to nothing.  path: NULL, or written. */
+void slow_descent(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, float *scale,
+                  int rounds, bool sweeps, slow_path *path);
+
 /* s [I] of raw scales [I], 0 for a dead channel: the geometric mean of each group of shared channels, divided by that
  * of all live channels; 1 for dead ones. */
 void slow_channel_scales(const slow_problem *p, const double *raw, double *s);

@@ -1,0 +1,153 @@
+/* Restarts, row by row, by slow versions of GPTQ and of descent in orders and with rules written from the head of
+ * refit_restarts.c. */
+#include "ptq/base/array.h"
+#include "ptq/base/rng.h"
+#include "tests/support/slow_parts.h"
+
+enum { OUT = 20, IN = 96, ROUNDS = 2 };
+
+/* Codes of one row on scales that are given, columns in this order: errors go to the columns that are left by the
+ * inverse of what is left of H. */
+static void slow_feedback(const calm_qjob *qjob, size_t r, const slow_problem *p, const size_t *order,
+                          const float *scale, double *q)
+{
+    const size_t in = p->in;
+    double *w = slow_doubles(in), *inverse = slow_inverted(slow_damped(p), in);
+    bool *done;
+    ck_ok(CALM_NEW(ctx, ctx->out, done, in));
+    for (size_t i = 0; i < in; i++)
+        w[i] = p->w[r * in + i];
+    for (size_t step = 0; step < in; step++) {
+        const size_t j = order[step], g = j / qjob->group;
+        done[j] = true;
+        q[j] = slow_rounded(&qjob->scheme, w[j] / (double)scale[g], slow_zero(qjob, r, g));
+        const double e = (w[j] - (double)scale[g] * q[j]) / inverse[j * in + j];
+        for (size_t k = 0; k < in; k++)
+            if (!done[k])
+                w[k] -= e * inverse[j * in + k];
+        slow_eliminate(inverse, in, j);
+    }
+}
+
+/* Columns by falling H_jj exp(jitter z_j). */
+static void slow_order(const slow_problem *p, double jitter, uint64_t k, size_t *order)
+{
+    for (size_t j = 0; j < p->in; j++) {
+        const double power = p->h[j * p->in + j] * exp(jitter * calm_rng_normal(0x63616c6d, k, j));
+        size_t at = j;
+        for (; at > 0; at--) {
+            const size_t other = order[at - 1];
+            if (p->h[other * p->in + other] * exp(jitter * calm_rng_normal(0x63616c6d, k, other)) >= power)
+                break;
+            order[at] = other;
+        }
+        order[at] = j;
+    }
+}
+
+/* What is kept of each row. */
+typedef struct kept_rows {
+    calm_qjob qjob;
+    double *h, *q;        /* [I, I], [O, I] codes less zeros */
+    bool taken[OUT];      /* a restart was better */
+    size_t n_stopped;     /* descents that stopped for want of hope */
+} kept_rows;
+
+static void keep_start(const slow_problem *p, kept_rows *kept)
+{
+    const calm_qjob *qjob = &kept->qjob;
+    for (size_t i = 0; i < p->out * p->in; i++)
+        kept->q[i] = (double)qjob->codes[i] - (double)slow_zero(qjob, i / p->in, i % p->in / qjob->group);
+}
+
+/* Row r by GPTQ in this order and descent, in place of what is kept if it loses less. */
+static void restart_row(const slow_problem *p, size_t r, const size_t *order, kept_rows *kept, slow_path *path)
+{
+    calm_qjob *best = &kept->qjob;
+    const float *w = p->w + r * p->in;
+    float *scale = best->scales + r * best->n_groups, other[IN];
+    uint8_t *zero = best->zeros ? best->zeros + r * best->n_groups : NULL, zeros[IN];
+    double *row = kept->q + r * p->in, *trial = slow_doubles(p->in);
+    memcpy(other, scale, best->n_groups * sizeof *scale);
+    if (zero)
+        memcpy(zeros, zero, best->n_groups);
+    path->best = slow_loss(kept->h, w, row, scale, p->in, best->group);
+    slow_feedback(best, r, p, order, other, trial);
+    slow_descent(best, r, kept->h, w, trial, other, ROUNDS, true, path);
+    const double loss = path->loss[path->n - 1];
+    kept->n_stopped += path->fall && !(loss * path->fall[path->n - 1] < path->best);
+    if (loss < path->best) {
+        memcpy(row, trial, p->in * sizeof *row);
+        memcpy(scale, other, best->n_groups * sizeof *scale);
+        kept->taken[r] = true;
+    } else if (zero)
+        memcpy(zero, zeros, best->n_groups);
+}
+
+/* fall of a step: the share `leave` of rows whose loss fell further from there on; rows that did not get there do not
+ * count. */
+static double slow_fall(const slow_path *path, int step, double leave)
+{
+    double end[OUT];
+    size_t n = 0;
+    for (size_t r = 0; r < OUT; r++)
+        if (step < path[r].n)
+            end[n++] = path[r].loss[path[r].n - 1] / path[r].loss[step];
+    qsort(end, n, sizeof *end, calm_compare_doubles);
+    return n ? end[(size_t)(leave * (double)n)] : 0;
+}
+
+/* Row by row the best of what is there and of GPTQ and descent in other orders, each from the best scales so far.  The
+ * product does not say which it took: some rows must be of each kind, or this would test nothing; with `leave` some
+ * must stop. */
+static void check_restarts(const char *scheme, double jitter, int n, double leave)
+{
+    slow_problem p;
+    size_t order[IN], n_taken = 0;
+    double fall[SLOW_STEPS];
+    slow_problem_new(&p, OUT, IN, 500, scheme);
+    kept_rows kept = {.qjob = slow_run(&p, "hls+gptq"), .h = slow_damped(&p), .q = slow_doubles(OUT * IN)};
+    const calm_qjob after = slow_run(&p, test_format("hls+gptq+restarts(n=%d,jitter=%g,rounds=%d,leave=%g)", n, jitter,
+                                                     ROUNDS, leave));
+    keep_start(&p, &kept);
+    for (int k = 1; k <= n; k++) {
+        slow_path path[OUT] = {{.n = 0}};
+        slow_order(&p, jitter, (uint64_t)k, order);
+        for (size_t r = 0; r < OUT; r++) {
+            path[r].fall = k > 1 && leave > 0 ? fall : NULL;
+            restart_row(&p, r, order, &kept, &path[r]);
+        }
+        for (int step = 0; k == 1 && step < SLOW_STEPS; step++)
+            fall[step] = slow_fall(path, step, leave);
+    }
+    for (size_t i = 0; i < OUT * after.n_groups; i++)
+        ck_assert(kept.qjob.scales[i] == after.scales[i]);
+    slow_check_codes(&after, kept.q);
+    for (size_t r = 0; r < OUT; r++)
+        n_taken += kept.taken[r];
+    ck_assert_msg(n_taken > 0, "%s: no restart was better in any row", scheme);
+    ck_assert_msg(n > 1 || n_taken < OUT, "%s: a restart was better in every row", scheme);
+    ck_assert_msg(n == 1 || (kept.n_stopped > 0) == (leave > 0), "%s: %zu rows stopped", scheme, kept.n_stopped);
+}
+
+TEST(restarts_row_by_row)
+{
+    check_restarts("w3a16_g32", 0.5, 1, 0);
+    check_restarts("w2a16_g32_asym", 1, 3, 0);
+    check_restarts("w4a16", 0.25, 2, 0);
+}
+END_OF_TEST
+
+TEST(rows_stop_without_hope)
+{
+    check_restarts("w3a16_g32", 0.5, 3, 0.1);
+    check_restarts("w4a16", 0.5, 4, 0.3);
+    check_restarts("w2a16_g32_asym", 1, 3, 0.5);
+    check_restarts("w3a16_g32", 0.5, 1, 0.1);    /* the first order runs to its end */
+}
+END_OF_TEST
+
+int main(void)
+{
+    return run_tests("refit_restarts", (const TTest *[]){restarts_row_by_row, rows_stop_without_hope, NULL});
+}
