@@ -36,7 +36,8 @@ void calm_progress_notes(calm_ctx *ctx, bool quiet);
  * Returns calm_progress_events. */
 calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet);
 
-/* Draw the last state and leave the lines on the screen; ctx logs as before.  Returns the failure of ctx. */
+/* Draw the last state and leave the lines on the screen; ctx logs to whom it did at the beginning.
+ * Returns the failure of ctx. */
 calm_status calm_progress_end(calm_ctx *ctx, calm_progress *progress);
 
 /* Add a stage; returns its number. */

@@ -334,11 +334,11 @@ static calm_status check_switched(calm_checking *c)
         bool unread;
         if (strcmp(member->suffix, "bias") != 0)
             continue;
-        CALM_TRY(calm_is_unread(c->ctx, &c->model, &c->layout, c->prefix, member->tensor, &unread));
+        CALM_TRY(calm_model_is_unread(c->ctx, &c->model, &c->layout, c->prefix, member->tensor, &unread));
         if (!unread)
             continue;
-        CALM_TRY(calm_unread_reason(c->ctx, &c->model, &c->layout, text ? text : c->config, member->tensor->name,
-                                    &reason));
+        CALM_TRY(calm_model_unread_reason(c->ctx, &c->model, &c->layout, text ? text : c->config,
+                                          member->tensor->name, &reason));
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MODEL_SWITCHED, member->module, "bias is not used: %s", reason));
     }
     return CALM_OK;

@@ -258,7 +258,10 @@ static const char *lacks_function(const calm_config *config, const calm_gguf_arc
 {
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     const bool part = rope->theta > 0 && rope->rotary != config->head_dim && !config->latent.rope;
-    return !has_activation(config, as)
+    return config->moe.shared_bias
+               ? "its shared expert has biases (mlp_bias, use_bias), which llama.cpp does not know"
+           : rope->odd ? "an odd number of channels of a head turn (partial_rotary_factor), in llama.cpp an even one"
+           : !has_activation(config, as)
                ? "its activation function is not the one that llama.cpp has for its architecture"
            : part && !as->partial && !as->shares ? "only some channels of a head turn by their position"
                                                  : NULL;

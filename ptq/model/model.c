@@ -396,7 +396,7 @@ calm_status calm_model_open_as(calm_ctx *ctx, const char *dir, const calm_model_
     CALM_TRY(open_parts(ctx, model, dir, how));
     calm_safetensors_log_index(ctx, model->tensors);
     if (!how->glance)
-        CALM_TRY(calm_unread_warn(ctx, model));
+        CALM_TRY(calm_model_warn_unread(ctx, model));
     *out = model;
     model = NULL;
     return CALM_OK;

@@ -54,7 +54,7 @@ static calm_status is_nothing(calm_ctx *ctx, const calm_tensor *tensor, bool *ou
     return CALM_OK;
 }
 
-/* Is it a part of a quantized weight or a scale of the cache, which have readers of their own? */
+/* Is it a part of a quantized weight or a scale of the cache, which other readers take? */
 static bool is_of_format(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -76,10 +76,11 @@ static bool is_left_over(const calm_config *config, size_t block, const char *re
     return calm_kv_is_left_over(calm_config_at(config, block), module);
 }
 
-calm_status calm_is_unread(calm_ctx *ctx, const calm_config *config, const calm_layout *layout, const char *prefix,
-                           const calm_tensor *tensor, bool *out)
+calm_status calm_model_is_unread(calm_ctx *ctx, const calm_config *config, const calm_layout *layout,
+                                 const char *prefix, const calm_tensor *tensor, bool *out)
 {
-    const char *within = calm_arch_in_block(config->arch, prefix, tensor->name), *norm = config->arch->names->final_norm;
+    const char *within = calm_arch_in_block(config->arch, prefix, tensor->name);
+    const char *norm = config->arch->names->final_norm;
     char *end;
     bool nothing;
     *out = false;
@@ -147,8 +148,8 @@ static const char *find_key(const calm_arch *arch, const char *list, size_t *n)
     return NULL;
 }
 
-calm_status calm_unread_reason(calm_ctx *ctx, const calm_config *config, const calm_layout *layout,
-                               const calm_json *root, const char *name, const char **out)
+calm_status calm_model_unread_reason(calm_ctx *ctx, const calm_config *config, const calm_layout *layout,
+                                     const calm_json *root, const char *name, const char **out)
 {
     size_t n = 0;
     char *key, *reason;
@@ -211,8 +212,8 @@ static calm_status say(calm_ctx *ctx, const calm_model *model, const unread_kind
     const char *reason;
     char others[48] = "";
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_unread_reason(ctx, &model->config, &model->layout, model->text ? model->text : model->json,
-                                tensor->name, &reason));
+    CALM_TRY(calm_model_unread_reason(ctx, &model->config, &model->layout, model->text ? model->text : model->json,
+                                      tensor->name, &reason));
     if (kind->n > 1)
         snprintf(others, sizeof others, " (and %zu of other numbers)", kind->n - 1);
     calm_log(ctx, CALM_LOG_WARNING, "tensor %s%s is in %s and not used: %s", tensor->name, others,
@@ -220,7 +221,7 @@ static calm_status say(calm_ctx *ctx, const calm_model *model, const unread_kind
     return CALM_OK;
 }
 
-calm_status calm_unread_warn(calm_ctx *ctx, const calm_model *model)
+calm_status calm_model_warn_unread(calm_ctx *ctx, const calm_model *model)
 {
     const calm_safetensors *set = model->tensors;
     unread_kind kinds[MOST_KINDS];
@@ -233,10 +234,10 @@ calm_status calm_unread_warn(calm_ctx *ctx, const calm_model *model)
         bool unread = false;
         size_t k = 0;
         if (!is_weight(modules, model->layout.n_linears, tensor->name))
-            CALM_TRY(calm_is_unread(ctx, &model->config, &model->layout, model->prefix, tensor, &unread));
+            CALM_TRY(calm_model_is_unread(ctx, &model->config, &model->layout, model->prefix, tensor, &unread));
         if (!unread)
             continue;
-        while (k < n_kinds && !calm_tensor_names_alike(kinds[k].first->name, tensor->name))
+        while (k < n_kinds && !calm_model_names_alike(kinds[k].first->name, tensor->name))
             k++;
         if (k == MOST_KINDS) {
             beyond++;

@@ -6,13 +6,13 @@
 #include "ptq/model/model.h"
 
 /* Does nothing read it, and is it of this model? */
-calm_status calm_is_unread(calm_ctx *ctx, const calm_config *config, const calm_layout *layout, const char *prefix,
-                           const calm_tensor *tensor, bool *out);
+calm_status calm_model_is_unread(calm_ctx *ctx, const calm_config *config, const calm_layout *layout,
+                                 const char *prefix, const calm_tensor *tensor, bool *out);
 
 /* Why, in ctx->scratch: "config.json says \"attention_bias\" false".  `root` is the text model's configuration. */
-calm_status calm_unread_reason(calm_ctx *ctx, const calm_config *config, const calm_layout *layout,
-                               const calm_json *root, const char *name, const char **out);
+calm_status calm_model_unread_reason(calm_ctx *ctx, const calm_config *config, const calm_layout *layout,
+                                     const calm_json *root, const char *name, const char **out);
 
 /* Log a warning for each kind of such tensors: the first one's name and file, how many there are of other numbers, and
  * why. */
-calm_status calm_unread_warn(calm_ctx *ctx, const calm_model *model);
+calm_status calm_model_warn_unread(calm_ctx *ctx, const calm_model *model);

@@ -28,7 +28,7 @@ calm_tensor_use calm_model_tensor_use(const calm_model *model, const char *name)
 size_t calm_model_list_use(const calm_model *model, calm_tensor_use use, calm_text *out);
 
 /* Do two names differ in their numbers alone? */
-bool calm_tensor_names_alike(const char *a, const char *b);
+bool calm_model_names_alike(const char *a, const char *b);
 
 /* Has mlx-lm's model of the family biases of linears where config.json asks for them?  Source: mlx_lm/models of 0.31;
  * without them its loader refuses the file. */

@@ -1,6 +1,6 @@
 /* `calm forward` on every model fixture discovered: its file against the reference's tensors of the same names, within
- * the tolerance of fixtures/README.md (2e-4 of max(1, largest value), derived in test_model_fixtures.c); rows of padding
- * are 0. */
+ * the tolerance of fixtures/README.md (2e-4 of max(1, largest value), derived in test_model_fixtures.c); rows of
+ * padding are 0. */
 #include <stdio.h>
 
 #include "cli/command.h"

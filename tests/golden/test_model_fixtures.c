@@ -3,8 +3,8 @@
  * which ones it does not read yet.
  *
  * Tolerances (fixtures/README.md): a float64 forward pass differs from the stored float32 values by at most 3e-5 of
- * max(1, largest value); another float32 summation order adds about as much.  2e-4 is seven times that noise and a sixth
- * of the smallest change that a misread setting makes (1.2e-3).  From it follow
+ * max(1, largest value); another float32 summation order adds about as much.  2e-4 is seven times that noise and a
+ * sixth of the smallest change that a misread setting makes (1.2e-3).  From it follow
  *
  *   mean NLL    1e-5 of the largest logit: each token's differs by at most two logits' noise, and the mean by less
  *   routing     logits that are d off make a softmax, or sigmoids divided by their sum, 2 d off, of the largest weight
