@@ -69,7 +69,8 @@ TEST(phi)
     const calm_config odd = config_with("phi3", "partial_rotary_factor", "0.4");
     ck_assert_uint_eq(odd.rope[CALM_ROPE_GLOBAL].rotary, 4);
     ck_assert(odd.rope[CALM_ROPE_GLOBAL].odd && !config_with("phi3", "partial_rotary_factor", "0.5").rope[0].odd);
-    config_refuses("glm4", "rope_parameters", "{\"rope_type\": \"yarn\", \"factor\": 2, \"partial_rotary_factor\": 0.4}",
+    config_refuses("glm4", "rope_parameters",
+                   "{\"rope_type\": \"yarn\", \"factor\": 2, \"partial_rotary_factor\": 0.4}",
                    CALM_EFORMAT, "rotary embedding of 3 of head_dim 8 channels");
     config_refuses("phi3", "partial_rotary_factor", "0", CALM_EFORMAT, "rotary embedding of 0");
     config_refuses("phi3", "partial_rotary_factor", "1.5", CALM_EFORMAT, "partial_rotary_factor");
