@@ -10,6 +10,7 @@
 #include "cli/flags.h"
 #include "cli/kernels.h"
 #include "cli/print.h"
+#include "cli/progress.h"
 #include "cli/rank_options.h"
 #include "cli/stack.h"
 #include "ptq/base/memory.h"
@@ -68,6 +69,7 @@ static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, cha
     const calm_common *common = opts;
     ctx->n_threads = common->threads > 0 ? (int)common->threads : calm_n_cores();
     ctx->columns = calm_print_columns();
+    calm_progress_notes(ctx, common->quiet || !calm_ranks_speak());
     CALM_TRY(command->run(ctx, opts));
     return end_output(ctx);
 }

@@ -230,6 +230,25 @@ calm_events calm_progress_events(calm_progress *progress)
 
 /* ---- begin and end ---- */
 
+static void print_note(calm_log_level level, const char *line)
+{
+    calm_flags_print(stderr, level == CALM_LOG_WARNING ? "calm: warning: " : "calm: ", line);
+}
+
+/* A calm_log_fn: prints warnings and notes while there are no bars. */
+static void note_alone(void *user, calm_log_level level, const char *line)
+{
+    (void)user;
+    if (level != CALM_LOG_DEBUG)
+        print_note(level, line);
+}
+
+void calm_progress_notes(calm_ctx *ctx, bool quiet)
+{
+    ctx->log = quiet ? NULL : note_alone;
+    ctx->log_user = NULL;
+}
+
 /* A calm_log_fn: prints warnings and notes above the bars. */
 static void note(void *user, calm_log_level level, const char *line)
 {
@@ -238,7 +257,7 @@ static void note(void *user, calm_log_level level, const char *line)
         return;
     pthread_mutex_lock(&drawing);
     hide(progress);
-    calm_flags_print(stderr, level == CALM_LOG_WARNING ? "calm: warning: " : "calm: ", line);
+    print_note(level, line);
     pthread_mutex_unlock(&drawing);
 }
 
@@ -249,6 +268,8 @@ calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool qui
     const char *term = getenv("TERM");
     progress->terminal = isatty(STDERR_FILENO) == 1 && !(term && strcmp(term, "dumb") == 0);
     progress->active = CALM_PROGRESS_MAX;
+    progress->log = ctx->log;
+    progress->log_user = ctx->log_user;
     ctx->log = note;
     ctx->log_user = progress;
     calm_kernels_note(ctx);
@@ -261,7 +282,7 @@ calm_status calm_progress_end(calm_ctx *ctx, calm_progress *progress)
         if (progress->stage[i].total == 0)    /* announced, and then there was nothing to do */
             progress->stage[i].idle = true;
     hide(progress);    /* the result has all that stays */
-    ctx->log = NULL;
-    ctx->log_user = NULL;
+    ctx->log = progress->log;
+    ctx->log_user = progress->log_user;
     return ctx->status;
 }

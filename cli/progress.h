@@ -25,13 +25,19 @@ typedef struct calm_progress {
     double last_draw;
     size_t of_event[CALM_N_STAGES];    /* the stage of each kind of event, plus 1; 0: not announced */
     size_t bytes_per_unit;      /* of a pull: small models are counted in kB, others in MB      */
+    calm_log_fn *log;           /* who had warnings and notes before                            */
+    void *log_user;
 } calm_progress;
+
+/* Before any: warnings and notes of ctx go to stderr, with `quiet` nowhere. */
+void calm_progress_notes(calm_ctx *ctx, bool quiet);
 
 /* Begin: from here on warnings and notes of ctx go to stderr too, above the bars.  `quiet` draws and notes nothing.
  * Returns calm_progress_events. */
 calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool quiet);
 
-/* Draw the last state and leave the lines on the screen; ctx logs nothing any more.  Returns the failure of ctx. */
+/* Draw the last state and leave the lines on the screen; ctx logs to whom it did at the beginning.
+ * Returns the failure of ctx. */
 calm_status calm_progress_end(calm_ctx *ctx, calm_progress *progress);
 
 /* Add a stage; returns its number. */

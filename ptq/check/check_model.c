@@ -6,6 +6,8 @@
 #include "ptq/check/check_state.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
+#include "ptq/model/model_unread.h"
+#include "ptq/model/wrapper.h"
 
 /* The first of the family's prefixes with which the embedding is there; the usual one when it is with none. */
 static calm_status find_prefix(calm_checking *c)
@@ -321,6 +323,27 @@ static calm_status check_extra(calm_checking *c)
     return CALM_OK;
 }
 
+/* Biases of modules that the model has, and config.json none for. */
+static calm_status check_switched(calm_checking *c)
+{
+    CALM_SCOPED_JSON(text);
+    CALM_TRY(calm_config_text(c->ctx, c->config_path, c->config, &text));
+    for (size_t i = 0; i < c->n_members; i++) {
+        const calm_check_member *member = &c->members[i];
+        const char *reason;
+        bool unread;
+        if (strcmp(member->suffix, "bias") != 0)
+            continue;
+        CALM_TRY(calm_model_is_unread(c->ctx, &c->model, &c->layout, c->prefix, member->tensor, &unread));
+        if (!unread)
+            continue;
+        CALM_TRY(calm_model_unread_reason(c->ctx, &c->model, &c->layout, text ? text : c->config,
+                                          member->tensor->name, &reason));
+        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MODEL_SWITCHED, member->module, "bias is not used: %s", reason));
+    }
+    return CALM_OK;
+}
+
 calm_status calm_check_floats(calm_checking *c)
 {
     if (!c->model_known)
@@ -331,6 +354,7 @@ calm_status calm_check_floats(calm_checking *c)
     for (size_t i = 0; i < c->model.n_blocks; i++)
         CALM_TRY(check_block(c, i));
     CALM_TRY(check_foreign(c));
+    CALM_TRY(check_switched(c));
     return c->unread ? CALM_OK : check_extra(c);
 }
 

@@ -145,7 +145,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     CALM_TRY(calm_check_weight_only(ctx, NAME, input, "2, 3, 4 or 8"));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     CALM_TRY(calm_check_experts(ctx, NAME, input));
-    if (calm_model_config(input->model)->moe.bias)
+    if (calm_model_config(input->model)->moe.bias || calm_model_config(input->model)->moe.shared_bias)
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": experts with biases, as %s has them, are not written in this "
                          "format; compressed-tensors and gguf have them",
                          calm_model_config(input->model)->arch->name);

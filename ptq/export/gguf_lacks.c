@@ -231,6 +231,8 @@ static const char *lacks_sharing(const calm_config *config, const calm_gguf_arch
     return own < 2 ? "fewer than two blocks have their own keys, which llama.cpp needs"
            : others ? "the last two blocks with their own keys are not one that slides and then one that does not, "
                       "which blocks behind them read in llama.cpp (num_kv_shared_layers)"
+           : config->per_layer && !config->streams.n && config->per_layer_rows != config->vocab
+               ? "vocab_size_per_layer_input is not vocab_size, which llama.cpp takes for both"
            : has_biases(config) ? "attention_bias is true, which llama.cpp does not know in this architecture"
            : !slides ? "no block slides, which llama.cpp's cache needs in this architecture"
            : full->kind != CALM_ROPE_DEFAULT && full->kind != CALM_ROPE_PROPORTIONAL
@@ -258,7 +260,10 @@ static const char *lacks_function(const calm_config *config, const calm_gguf_arc
 {
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     const bool part = rope->theta > 0 && rope->rotary != config->head_dim && !config->latent.rope;
-    return !has_activation(config, as)
+    return config->moe.shared_bias
+               ? "its shared expert has biases (mlp_bias, use_bias), which llama.cpp does not know"
+           : rope->odd ? "an odd number of channels of a head turn (partial_rotary_factor), in llama.cpp an even one"
+           : !has_activation(config, as)
                ? "its activation function is not the one that llama.cpp has for its architecture"
            : part && !as->partial && !as->shares ? "only some channels of a head turn by their position"
                                                  : NULL;

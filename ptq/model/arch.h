@@ -119,6 +119,7 @@ typedef struct calm_arch {
     double default_eps;        /* of the norms, when the config is silent; 0: 1e-6        */
     const char *default_activation;    /* when its key is absent; NULL: silu, of Gemma gelu_pytorch_tanh */
     const char *keys;          /* keys that read_config reads, joined by ' '              */
+    const char *aliases;       /* further names of keys, "OTHER=KEY OTHER=KEY"; NULL: none */
 
     /* What is particular in this family's config.  Called after the common keys are read. */
     calm_status (*read_config)(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);

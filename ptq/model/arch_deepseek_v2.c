@@ -10,7 +10,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     /* transformers does not divide by the sum, whatever norm_topk_prob says; vLLM does what it says. */
     static const calm_fixed_key fixed[] = {
-        {"scoring_func", "softmax"}, {"norm_topk_prob", "false"}, {"mlp_bias", "false"}, {"rope_interleave", "true"}};
+        {"scoring_func", "softmax"}, {"norm_topk_prob", "false"}, {"rope_interleave", "true"}};
+    static const calm_grouped_defaults defaults = {2, 0, 1, 1, 1};
     calm_moe_config *moe = &config->moe;
     const char *method;
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
@@ -18,7 +19,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     if (strcmp(method, "greedy") != 0 && strcmp(method, "group_limited_greedy") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"topk_method\": found \"%s\", expected greedy or "
                          "group_limited_greedy", path, method);
-    CALM_TRY(calm_config_deepseek_mixture(ctx, path, root, config));
+    CALM_TRY(calm_config_deepseek_mixture(ctx, path, root, false, &defaults, config));
     moe->score = CALM_ROUTER_SOFTMAX;
     moe->choice_bias = false;
     moe->sum_plus = 0;
@@ -26,7 +27,11 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     /* n_group counts with its method alone. */
     if (strcmp(method, "greedy") == 0)
         moe->n_groups = moe->top_groups = 1;
-    return calm_config_latent(ctx, path, root, config);
+    CALM_TRY(calm_config_latent(ctx, path, root, config));
+    /* Of the MLPs of the first blocks and of the shared expert; routed ones have none. */
+    CALM_TRY(calm_config_mlp_biases(ctx, path, root, config));
+    moe->shared_bias = config->bias[CALM_ROLE_DOWN];
+    return CALM_OK;
 }
 
 const calm_arch calm_arch_deepseek_v2 = {
@@ -40,5 +45,6 @@ const calm_arch calm_arch_deepseek_v2 = {
     .default_positions = 2048,
     .default_rope_theta = 10000.0,
     .keys = CALM_LATENT_KEYS " mlp_bias",
+    .aliases = "num_experts=n_routed_experts",
     .read_config = read_config,
 };

@@ -8,12 +8,9 @@
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};
-    int64_t groups;
+    static const calm_grouped_defaults defaults = {1, 3, 2.5, 8, 4};
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, 2));
-    /* Absent, they would be the largest model's in transformers. */
-    CALM_TRY(calm_json_need_int(ctx, path, root, "n_group", NULL, 1, CALM_ROUTER_GROUPS, &groups));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "topk_group", NULL, 1, groups, &groups));
-    CALM_TRY(calm_config_deepseek_mixture(ctx, path, root, config));
+    CALM_TRY(calm_config_deepseek_mixture(ctx, path, root, true, &defaults, config));
     return calm_config_latent(ctx, path, root, config);
 }
 
@@ -36,5 +33,6 @@ const calm_arch calm_arch_deepseek_v3 = {
     .default_positions = 4096,
     .default_rope_theta = 10000.0,
     .keys = CALM_LATENT_KEYS,
+    .aliases = "num_local_experts=n_routed_experts num_mtp_layers=num_nextn_predict_layers",
     .read_config = read_config,
 };

@@ -46,5 +46,6 @@ const calm_arch calm_arch_distilbert = {
     .ends = &ends,
     .sizes = &sizes,
     .eps_key = "",
+    .aliases = "hidden_size=dim num_attention_heads=n_heads num_hidden_layers=n_layers",
     .read_config = read_config,
 };

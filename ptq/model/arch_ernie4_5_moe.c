@@ -30,6 +30,10 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     config->moe.choice_bias = true;
     /* The sum of the chosen probabilities counts as at least this. */
     config->moe.sum_min = (float)least;
+    /* Of all linears but the routed experts', and of the head. */
+    CALM_TRY(calm_config_use_bias(ctx, path, root, false, config));
+    config->moe.shared_bias = config->bias[CALM_ROLE_DOWN];
+    config->head_bias = config->moe.shared_bias && config->arch->names->head;
     return read_sparse(ctx, path, root, config);
 }
 
@@ -50,6 +54,7 @@ const calm_arch calm_arch_ernie4_5_moe = {
     .neighbours = true,
     .default_eps = 1e-5,
     .keys = "moe_num_experts moe_k moe_intermediate_size moe_num_shared_experts moe_layer_start_index "
-            "moe_layer_end_index moe_layer_interval moe_norm_min num_nextn_predict_layers",
+            "use_bias moe_layer_end_index moe_layer_interval moe_norm_min num_nextn_predict_layers",
+    .aliases = "num_experts=moe_num_experts num_experts_per_tok=moe_k",
     .read_config = read_config,
 };

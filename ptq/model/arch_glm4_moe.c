@@ -15,7 +15,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     config->bias[CALM_ROLE_O] = false;    /* its switch is for q, k and v alone */
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    return calm_config_grouped(ctx, path, root, config);
+    return calm_config_grouped(ctx, path, root, &(calm_grouped_defaults){1, 1, 1, 1, 1}, config);
 }
 
 static const calm_names names = {CALM_USUAL_MODULES,
@@ -35,5 +35,6 @@ const calm_arch calm_arch_glm4_moe = {
     .default_eps = 1e-5,
     .keys = "attention_bias use_qk_norm n_routed_experts num_experts_per_tok moe_intermediate_size norm_topk_prob "
             "n_shared_experts first_k_dense_replace n_group topk_group routed_scaling_factor num_nextn_predict_layers",
+    .aliases = "num_local_experts=n_routed_experts num_mtp_layers=num_nextn_predict_layers",
     .read_config = read_config,
 };

@@ -27,13 +27,10 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};
     const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
-    double scale;
+    static const calm_grouped_defaults defaults = {1, 1, 1.8, 1, 1};
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, 2));
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    CALM_TRY(calm_config_grouped(ctx, path, root, config));
-    /* Of this class alone it is not 1 when absent. */
-    CALM_TRY(calm_json_need_number(ctx, path, root, "routed_scaling_factor", &(double){1.8}, 1e-6, 1e6, &scale));
-    config->moe.scale = (float)scale;
+    CALM_TRY(calm_config_grouped(ctx, path, root, &defaults, config));
     CALM_TRY(read_types(ctx, path, root, config));
     return calm_config_latent(ctx, path, root, config);
 }
@@ -50,5 +47,6 @@ const calm_arch calm_arch_glm4_moe_lite = {
     .default_rope_theta = 10000.0,
     .default_eps = 1e-5,
     .keys = CALM_LATENT_KEYS " mlp_layer_types",
+    .aliases = "num_local_experts=n_routed_experts",
     .read_config = read_config,
 };

@@ -59,5 +59,6 @@ const calm_arch calm_arch_gpt_oss = {
     .default_eps = 1e-5,
     .keys = "attention_bias sliding_window layer_types num_local_experts num_experts_per_tok "
             "swiglu_limit swiglu_alpha",
+    .aliases = "num_experts=num_local_experts",
     .read_config = read_config,
 };

@@ -101,5 +101,6 @@ const calm_arch calm_arch_granitemoehybrid = {
             "num_local_experts num_experts_per_tok shared_intermediate_size position_embedding_type layer_types "
             "mamba_n_heads mamba_d_head mamba_n_groups mamba_d_state mamba_d_conv mamba_expand mamba_chunk_size "
             "mamba_conv_bias mamba_proj_bias time_step_limit normalization_function",
+    .aliases = "layers_block_type=layer_types",
     .read_config = read_config,
 };

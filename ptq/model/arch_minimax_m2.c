@@ -11,19 +11,21 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"qk_norm_type", "per_layer"},
                                            {"use_qk_norm", "true"}, {"use_routing_bias", "true"}};
     const calm_json *share = calm_json_get(calm_json_get(root, "rope_parameters"), "partial_rotary_factor");
-    const int64_t shared = (int64_t)config->rope[CALM_ROPE_GLOBAL].rotary;
+    calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
+    const int64_t shared = (int64_t)(rope->rotary - rope->odd);
     int64_t rotary = shared;
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     /* Published files count channels instead of a share of the head. */
     CALM_TRY(calm_json_need_int(ctx, path, root, "rotary_dim", &rotary, 2, (int64_t)config->head_dim, &rotary));
-    if (rotary % 2 != 0)
+    if (rotary % 2 != 0 && rotary != shared)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"rotary_dim\": expected an even number, found %lld", path,
                          (long long)rotary);
     /* transformers takes the share where both are there; two that differ say two things. */
     if (rotary != shared && (share || calm_json_get(root, "partial_rotary_factor")))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rotary_dim\": expected %lld (partial_rotary_factor of "
                          "head_dim), found %lld", path, (long long)shared, (long long)rotary);
-    config->rope[CALM_ROPE_GLOBAL].rotary = (size_t)rotary;
+    rope->odd = rotary % 2 != 0;
+    rope->rotary = (size_t)rotary + rope->odd;
     /* The weights are the sigmoids themselves, divided by their sum. */
     config->moe.score = CALM_ROUTER_SIGMOID;
     config->moe.choice_bias = true;
@@ -50,5 +52,6 @@ const calm_arch calm_arch_minimax_m2 = {
     .partial_rope = 1,
     .keys = "num_local_experts num_experts_per_tok rotary_dim scoring_func qk_norm_type use_qk_norm use_routing_bias "
             "num_mtp_modules mtp_transformer_layers",
+    .aliases = "num_experts=num_local_experts",
     .read_config = read_config,
 };

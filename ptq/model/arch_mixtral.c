@@ -26,5 +26,6 @@ const calm_arch calm_arch_mixtral = {
     .default_rope_theta = 1000000.0,
     .default_eps = 1e-5,
     .keys = "sliding_window num_local_experts num_experts_per_tok",
+    .aliases = "num_experts=num_local_experts",
     .read_config = read_config,
 };

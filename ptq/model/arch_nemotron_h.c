@@ -11,13 +11,15 @@
 static calm_status read_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
-    /* Not computed: biases of the shared expert and of the linears to and from the latent, several shared experts. */
-    static const calm_fixed_key fixed[] = {{"mlp_bias", "false"}, {"n_shared_experts", "1"}};
-    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    CALM_TRY(calm_config_grouped(ctx, path, root, config));
+    CALM_TRY(calm_config_grouped(ctx, path, root, &(calm_grouped_defaults){1, 1, 1, 1, 1}, config));
     if (calm_json_typeof(calm_json_get(root, "moe_latent_size")) != CALM_JSON_NULL)
         CALM_TRY(calm_config_size(ctx, path, root, "moe_latent_size", NULL, &config->moe.latent));
+    /* Of the shared expert, one of a separate width whatever "n_shared_experts" says; routed ones have none. */
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &config->moe.shared_bias));
+    if (config->moe.shared_bias && config->moe.latent)    /* not computed: biases of the linears around the latent */
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"mlp_bias\": found true, expected false with "
+                         "\"moe_latent_size\"", path);
     return calm_config_size(ctx, path, root, "moe_shared_expert_intermediate_size", NULL, &config->moe.shared_inner);
 }
 
@@ -88,5 +90,6 @@ const calm_arch calm_arch_nemotron_h = {
             "moe_latent_size norm_topk_prob n_group topk_group routed_scaling_factor sliding_window rope_theta "
             "partial_rotary_factor num_nextn_predict_layers mtp_layers_block_type mtp_hybrid_override_pattern "
             "time_step_limit expand norm_eps num_logits_to_keep",
+    .aliases = "layer_types=layers_block_type num_local_experts=n_routed_experts",
     .read_config = read_config,
 };

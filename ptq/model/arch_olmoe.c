@@ -25,5 +25,6 @@ const calm_arch calm_arch_olmoe = {
     .default_rope_theta = 10000.0,
     .default_eps = 1e-5,
     .keys = "attention_bias clip_qkv num_experts num_experts_per_tok norm_topk_prob",
+    .aliases = "num_local_experts=num_experts",
     .read_config = read_config,
 };

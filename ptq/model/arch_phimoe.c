@@ -29,9 +29,9 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", false};
     double jitter;
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
-    /* The router's two rounds give an expert each. */
-    CALM_TRY(calm_config_fixed(ctx, path, root, &(calm_fixed_key){"num_experts_per_tok", "2"}, 1));
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
+    /* The router's two rounds give an expert each, whatever the key says. */
+    config->moe.top_k = config->moe.n_experts < 2 ? 1 : 2;
     CALM_TRY(calm_json_need_number(ctx, path, root, "router_jitter_noise", &(double){0.01}, 0, 1e3, &jitter));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "lm_head_bias", &(bool){false}, &config->head_bias));
     config->head_bias &= config->arch->names->head != NULL;

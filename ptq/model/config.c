@@ -92,10 +92,10 @@ static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
                                    const char *usual, calm_activation *out)
 {
-    static const char names[] = "silu|swish|gelu|gelu_python|gelu_pytorch_tanh|gelu_new|relu|relu2";
+    static const char names[] = "silu|swish|gelu|gelu_python|relu|relu2|gelu_pytorch_tanh|gelu_new|gelu_fast|"
+                                "gelu_accurate|gelu_python_tanh";
     static const calm_activation known[] = {CALM_ACTIVATION_SILU, CALM_ACTIVATION_SILU, CALM_ACTIVATION_GELU,
-                                            CALM_ACTIVATION_GELU, CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH,
-                                            CALM_ACTIVATION_RELU, CALM_ACTIVATION_RELU2};
+                                            CALM_ACTIVATION_GELU, CALM_ACTIVATION_RELU, CALM_ACTIVATION_RELU2};
     const char *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
     /* The published code of Nomic's BERT names the function with its gate. */
@@ -103,7 +103,8 @@ calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_j
     if (index < 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, "
                          "gelu_pytorch_tanh, gelu_new, relu or relu2", path, key, name);
-    *out = known[index];
+    /* All names behind those are of one function. */
+    *out = index < (int)(sizeof known / sizeof *known) ? known[index] : CALM_ACTIVATION_GELU_TANH;
     return CALM_OK;
 }
 
@@ -179,9 +180,51 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_NEW(ctx, ctx->out, config->moe.sparse, config->n_blocks);
 }
 
+/* Of one further name OTHER=KEY: what it says becomes the key's, in *own, a copy of `root` that the first one makes. */
+static calm_status rename_one(calm_ctx *ctx, const char *path, const calm_json *root, const char *alias, size_t n,
+                              calm_json **own)
+{
+    const size_t length = strcspn(alias, "=");
+    char *other, *key;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &other, "%.*s", (int)length, alias));
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &key, "%.*s", (int)(n - length - 1), alias + length + 1));
+    const calm_json *given = calm_json_get(root, other), *value = calm_json_get(root, key);
+    const char *text = NULL, *expected = NULL;
+    if (calm_json_typeof(given) == CALM_JSON_NULL)
+        return CALM_OK;
+    if (calm_json_typeof(value) != CALM_JSON_NULL) {
+        CALM_TRY(calm_json_text(ctx, given, &text));
+        CALM_TRY(calm_json_text(ctx, value, &expected));
+        if (strcmp(text, expected) != 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": found %s, expected the %s of \"%s\", of which it is "
+                             "another name", path, other, text, expected, key);
+    }
+    if (!*own)
+        *own = calm_json_copy(root);
+    calm_json *copy = calm_json_copy(given);
+    if (!*own || !copy)
+        return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
+    calm_json_set(*own, key, copy);
+    calm_json_remove(*own, other);
+    return CALM_OK;
+}
+
+/* The same of all of the family's; *own stays NULL where none is used. */
+static calm_status rename_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch,
+                               calm_json **own)
+{
+    for (const char *at = arch->aliases; at && *at;) {
+        const size_t n = strcspn(at, " ");
+        CALM_TRY(rename_one(ctx, path, root, at, n, own));
+        at += n + (at[n] == ' ');
+    }
+    return CALM_OK;
+}
+
 static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *root, const calm_words *accepted,
                              calm_config *out)
 {
+    CALM_SCOPED_JSON(own);
     const char *class_name = calm_json_string(calm_json_at(calm_json_get(root, "architectures"), 0), NULL);
     const char *model_type = calm_json_string(calm_json_get(root, "model_type"), NULL);
     out->arch = calm_arch_find(class_name, model_type);
@@ -189,6 +232,9 @@ static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *r
         return unknown_architecture(ctx, path, class_name, model_type);
     if (calm_arch_is_headless(out->arch, class_name))
         CALM_TRY(calm_arch_without_head(ctx, out->arch, &out->arch));
+    CALM_TRY(rename_keys(ctx, path, root, out->arch, &own));
+    if (own)
+        root = own;
     /* First: a setting that is not known is a better message than what it leads to. */
     CALM_TRY(calm_config_check_keys(ctx, path, root, out->arch, accepted));
     CALM_TRY(read_common(ctx, path, root, out));

@@ -45,6 +45,7 @@ typedef struct calm_rope_config {
     calm_rope_kind kind;
     double theta, factor;
     size_t rotary;                      /* r: rotated channels of a head, even; 0: no rotary embedding   */
+    bool odd;                           /* angles are those of r - 1 channels, the share of the head     */
     bool neighbours;                    /* channel 2 c turns with 2 c + 1; else c with c + r / 2         */
     double original;                    /* positions the model was first trained on                      */
     double low_freq, high_freq;         /* llama3                                                        */
@@ -81,7 +82,7 @@ typedef struct calm_moe_config {
     bool norm_top_k;              /* weights of the chosen experts are divided by their sum  */
     bool *sparse;                 /* [n_blocks] the MLP of this block is a mixture           */
     calm_router_score score;      /* router.h has the formulas                               */
-    bool bias;                    /* linears of experts have biases                          */
+    bool bias, shared_bias;       /* linears of experts, and of the shared one, have biases   */
     bool choice_bias;             /* a vector is added to the scores for the choice alone    */
     bool by_logit;                /* the choice is by logits: scores may be equal where those differ */
     bool weighs_input;            /* weights multiply what experts read, not what they give  */
@@ -300,12 +301,21 @@ typedef struct calm_moe_keys {
 calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json *root, const calm_moe_keys *keys,
                                 calm_config *config);
 
+/* Values of absent keys, which differ between the classes. */
+typedef struct calm_grouped_defaults {
+    int64_t shared, dense;    /* n_shared_experts, first_k_dense_replace */
+    double scale;             /* routed_scaling_factor                   */
+    int64_t groups, top;      /* n_group, topk_group                     */
+} calm_grouped_defaults;
+
 /* The rest of DeepSeek's mixtures: n_shared_experts, first_k_dense_replace, n_group, topk_group and
  * routed_scaling_factor; scores are sigmoids, and a bias counts for the choice. */
-calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json *root,
+                                const calm_grouped_defaults *defaults, calm_config *config);
 
-/* Both of those by DeepSeek's keys, none of which may be absent. */
-calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+/* Both of those by DeepSeek's keys; `norm`: of norm_topk_prob when it is absent. */
+calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const calm_json *root, bool norm,
+                                         const calm_grouped_defaults *defaults, calm_config *config);
 
 /* Sizes of latent attention: config->latent, n_kv, head_dim (of a query) and attention_scale; before the rotary
  * embedding is read. */

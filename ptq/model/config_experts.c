@@ -61,12 +61,13 @@ calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json
 }
 
 /* Groups of experts, of which the best count. */
-static calm_status read_groups(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+static calm_status read_groups(calm_ctx *ctx, const char *path, const calm_json *root,
+                               const calm_grouped_defaults *defaults, calm_config *config)
 {
     calm_moe_config *moe = &config->moe;
     int64_t n, top;
-    CALM_TRY(calm_json_need_int(ctx, path, root, "n_group", &(int64_t){1}, 1, CALM_ROUTER_GROUPS, &n));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "topk_group", &(int64_t){1}, 1, n, &top));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "n_group", &defaults->groups, 1, CALM_ROUTER_GROUPS, &n));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "topk_group", &defaults->top, 1, n, &top));
     moe->n_groups = (size_t)n;
     moe->top_groups = (size_t)top;
     if (moe->n_experts % moe->n_groups != 0)
@@ -78,15 +79,16 @@ static calm_status read_groups(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json *root,
+                                const calm_grouped_defaults *defaults, calm_config *config)
 {
     calm_moe_config *moe = &config->moe;
     int64_t shared, dense;
     double scale;
-    CALM_TRY(calm_json_need_int(ctx, path, root, "n_shared_experts", &(int64_t){1}, 0, 1 << 10, &shared));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "first_k_dense_replace", &(int64_t){1}, 0, 1 << 20, &dense));
-    CALM_TRY(calm_json_need_number(ctx, path, root, "routed_scaling_factor", &(double){1}, 1e-6, 1e6, &scale));
-    CALM_TRY(read_groups(ctx, path, root, config));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "n_shared_experts", &defaults->shared, 0, 1 << 10, &shared));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "first_k_dense_replace", &defaults->dense, 0, 1 << 20, &dense));
+    CALM_TRY(calm_json_need_number(ctx, path, root, "routed_scaling_factor", &defaults->scale, 1e-6, 1e6, &scale));
+    CALM_TRY(read_groups(ctx, path, root, defaults, config));
     /* Several shared experts are stored as one of their widths together. */
     moe->shared_inner = (size_t)shared * moe->inner;
     /* The bias moves the choice alone; weights are of the plain sigmoids. */
@@ -101,18 +103,13 @@ calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json
     return CALM_OK;
 }
 
-calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const calm_json *root, bool norm,
+                                         const calm_grouped_defaults *defaults, calm_config *config)
 {
-    /* The defaults of the families' classes differ; published files leave none of these out. */
-    static const char *const needed[] = {"n_shared_experts", "first_k_dense_replace", "routed_scaling_factor",
-                                         "norm_topk_prob"};
-    const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
-        if (calm_json_typeof(calm_json_get(root, needed[i])) == CALM_JSON_NULL)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected a value, found nothing", path, needed[i]);
+    const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", norm};
     CALM_TRY(calm_config_fixed(ctx, path, root, &(calm_fixed_key){"moe_layer_freq", "1"}, 1));
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    return calm_config_grouped(ctx, path, root, config);
+    return calm_config_grouped(ctx, path, root, defaults, config);
 }
 
 calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)

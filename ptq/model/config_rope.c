@@ -99,6 +99,9 @@ static calm_status read_rotary(calm_ctx *ctx, const source *from, const calm_con
     /* Rounded down, as int() does in the reference. */
     const size_t width = config->latent.rope ? config->latent.rope : config->head_dim;
     out->rotary = (size_t)((double)width * share);
+    /* Of an odd share the reference turns one more channel; it has no ramp of yarn for that. */
+    out->odd = out->rotary % 2 != 0 && out->rotary < width && !config->latent.rope && out->kind != CALM_ROPE_YARN;
+    out->rotary += out->odd;
     if (out->rotary == 0 || out->rotary % 2 != 0)
         return calm_fail(ctx, CALM_EFORMAT,
                          "%s: rotary embedding of %zu of %s %zu channels: expected an even number, at least 2",
@@ -219,12 +222,12 @@ static calm_status read_kind(calm_ctx *ctx, const source *from, double theta, co
         CALM_TRY(number(ctx, from, "factor", NULL, 1e-6, FACTOR_MAX, &out->factor));
     if (is_ntk(from)) {
         out->theta *= out->factor;
-        out->factor = pow(out->factor, 2 / (double)out->rotary);
+        out->factor = pow(out->factor, 2 / (double)(out->rotary - out->odd));
     }
     /* The exponent r / (r - 2) of the stretched theta. */
-    if (out->kind == CALM_ROPE_DYNAMIC && out->rotary < 4)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type dynamic: expected at least 4 rotary channels, found %zu",
-                         from->path, out->rotary);
+    if (out->kind == CALM_ROPE_DYNAMIC && out->rotary - out->odd < 3)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: rope_type dynamic: expected at least 3 rotary channels, found %zu",
+                         from->path, out->rotary - out->odd);
     return CALM_OK;
 }
 

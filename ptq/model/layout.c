@@ -94,7 +94,9 @@ static calm_status add_half(calm_ctx *ctx, const builder *b, size_t block, calm_
             (which != WHOLE && (role == traits->apart) != (which == APART)))
             continue;
         *linear = (calm_linear_ref){
-            .role = role, .bias = expert == CALM_NO_EXPERT ? config->bias[role] : expert >= 0 && config->moe.bias};
+            .role = role, .bias = expert == CALM_NO_EXPERT        ? config->bias[role]
+                                  : expert == CALM_SHARED_EXPERT ? config->moe.shared_bias
+                                                                 : config->moe.bias};
         CALM_TRY(calm_role_module(ctx, b->config, b->prefix, block, role, expert, &linear->module));
         calm_role_shape(config, role, expert, &linear->out, &linear->in);
         job->out += linear->out;

@@ -12,6 +12,7 @@
 #include "ptq/model/gguf_codes.h"
 #include "ptq/model/gguf_model.h"
 #include "ptq/model/kind.h"
+#include "ptq/model/model_unread.h"
 #include "ptq/model/pooling.h"
 #include "ptq/model/row_linear.h"
 #include "ptq/model/transforms.h"
@@ -394,6 +395,8 @@ calm_status calm_model_open_as(calm_ctx *ctx, const char *dir, const calm_model_
     CALM_SCOPED_OUT(ctx, &model->arena);
     CALM_TRY(open_parts(ctx, model, dir, how));
     calm_safetensors_log_index(ctx, model->tensors);
+    if (!how->glance)
+        CALM_TRY(calm_model_warn_unread(ctx, model));
     *out = model;
     model = NULL;
     return CALM_OK;

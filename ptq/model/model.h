@@ -20,6 +20,7 @@ typedef struct calm_model_how {
     calm_words accept_keys;    /* keys of config.json that are taken to change nothing (config.h)    */
     const char *adapter;       /* folder of a LoRA adapter to merge into the weights (adapter.h); NULL: none */
     bool floats;               /* as calm_model_open_floats                                          */
+    bool glance;               /* another opening says which tensors are not used (model_unread.h)   */
 } calm_model_how;
 
 /* calm_model_open in one of these ways; `how` is read while the model is opened.  Also fails as calm_adapter_merge. */

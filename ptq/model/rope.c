@@ -12,6 +12,12 @@
  * In float32, in the order of operations of the code that the models were trained with: over some thousand positions a
  * frequency off by one unit in the last place rotates a head visibly wrong. */
 
+/* The number of channels that angles are counted by. */
+static size_t counted(const calm_rope_config *rope)
+{
+    return rope->rotary - rope->odd;
+}
+
 /* The frequency f of one pair, stretched if its wavelength is long. */
 static float llama3(const calm_rope_config *rope, float f)
 {
@@ -56,7 +62,7 @@ static float yarn(const calm_rope_config *rope, float power, size_t c)
 /* Frequency of pair c in a window of the given length; `beyond` the length the model was first trained on. */
 static float frequency(const calm_rope_config *rope, size_t c, bool beyond, size_t length, size_t max_positions)
 {
-    const double r = (double)rope->rotary;
+    const double r = (double)counted(rope);
     /* Frequencies are those of a head that turns as a whole; the last pairs stand. */
     if (rope->kind == CALM_ROPE_PROPORTIONAL && (double)c >= floor(rope->share * r / 2))
         return 0;
@@ -66,7 +72,7 @@ static float frequency(const calm_rope_config *rope, size_t c, bool beyond, size
         const float stretch = (float)rope->factor * (float)length / (float)max_positions - (float)(rope->factor - 1);
         theta *= (float)pow((double)stretch, r / (r - 2));
     }
-    const float exponent = (float)(2 * c) / (float)rope->rotary, power = (float)pow((double)theta, (double)exponent);
+    const float exponent = (float)(2 * c) / (float)counted(rope), power = (float)pow((double)theta, (double)exponent);
     if (rope->kind == CALM_ROPE_LINEAR || rope->kind == CALM_ROPE_PROPORTIONAL)
         return 1.0f / power / (float)rope->factor;
     if (rope->kind == CALM_ROPE_LLAMA3)

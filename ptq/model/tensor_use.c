@@ -210,8 +210,7 @@ bool calm_tensor_mlx_has_biases(const calm_arch *arch)
 
 /* ---- lists ---- */
 
-/* Do two names differ in their numbers alone? */
-static bool alike(const char *a, const char *b)
+bool calm_model_names_alike(const char *a, const char *b)
 {
     while (*a && *b) {
         if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
@@ -252,7 +251,7 @@ size_t calm_model_list_use(const calm_model *model, calm_tensor_use use, calm_te
         if (calm_model_tensor_use(model, name) != use)
             continue;
         n++;
-        while (g < n_groups && !alike(groups[g].first, name))
+        while (g < n_groups && !calm_model_names_alike(groups[g].first, name))
             g++;
         if (g == n_groups && g < MOST_LISTED)
             groups[n_groups++] = (group){name, 0};

@@ -27,6 +27,9 @@ calm_tensor_use calm_model_tensor_use(const calm_model *model, const char *name)
  * commas; of names that differ in numbers alone the first stands with the number of the others.  out may be NULL. */
 size_t calm_model_list_use(const calm_model *model, calm_tensor_use use, calm_text *out);
 
+/* Do two names differ in their numbers alone? */
+bool calm_model_names_alike(const char *a, const char *b);
+
 /* Has mlx-lm's model of the family biases of linears where config.json asks for them?  Source: mlx_lm/models of 0.31;
  * without them its loader refuses the file. */
 bool calm_tensor_mlx_has_biases(const calm_arch *arch);

@@ -84,7 +84,9 @@ static calm_status find_rotation(calm_ctx *ctx, const calm_recipe *recipe, calm_
     *out = CALM_ROTATE_NONE;
     if (!recipe->model.dir)
         return CALM_OK;
-    CALM_TRY(calm_model_open_floats(ctx, recipe->model.dir, &recipe->how, &model));
+    calm_model_how how = recipe->how;
+    how.glance = true;
+    CALM_TRY(calm_model_open_floats(ctx, recipe->model.dir, &how, &model));
     const calm_status status = calm_rotate_check(ctx, model);
     if (status == CALM_OK)
         *out = says && !recipe->engine && !calm_config_is_mixture(calm_model_config(model)) ? CALM_ROTATE_R1R2R4

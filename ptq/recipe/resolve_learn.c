@@ -24,8 +24,10 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
     CALM_SCOPED_JSON(json);
     CALM_SCOPED_MODEL(model);
     calm_config config;
+    calm_model_how how = recipe->how;
+    how.glance = true;
     if (calm_is_file(recipe->model.dir)) {
-        CALM_TRY(calm_model_open_floats(ctx, recipe->model.dir, &recipe->how, &model));
+        CALM_TRY(calm_model_open_floats(ctx, recipe->model.dir, &how, &model));
         *out = kind_of(calm_model_config(model));
         return CALM_OK;
     }

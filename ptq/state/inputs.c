@@ -247,7 +247,8 @@ static void remove_rotated(calm_inputs *in)
 
 calm_status calm_inputs_open_written(calm_ctx *ctx, const calm_recipe *recipe, const char *place, calm_model **out)
 {
-    const calm_model_how how = how_written(recipe);
+    calm_model_how how = how_written(recipe);
+    how.glance = true;    /* its tensors are those of the model, of which that was said */
     CALM_TRY(calm_model_open_as(ctx, place, &how, out));
     /* Other rules stand in the checkpoint; schemes with float activations have none. */
     for (size_t i = 0; i < recipe->n_schemes; i++)

@@ -177,14 +177,16 @@ static size_t marlin_24(const char *module, size_t out, size_t in, foreign_part 
 /* Columns that AutoGPTQ reordered: groups by turns; and the biases of zeros that it adds. */
 static size_t gptq(const char *module, size_t out, size_t in, foreign_part *list)
 {
+    static const uint16_t zeros[1024];
     int32_t *index = (int32_t *)(void *)test_format("%*s", (int)(4 * in), "");
     for (size_t i = 0; i < in; i++)
         index[i] = (int32_t)(i % (in / GROUP));
+    ck_assert_uint_le(out, sizeof zeros / sizeof *zeros);
     list[0] = (foreign_part){"qweight", "I32", 4, 2, {in / 8, out}, NULL, 0};
     list[1] = (foreign_part){"qzeros", "I32", 4, 2, {in / GROUP, out / 8}, NULL, 0x77};
     list[2] = (foreign_part){"scales", "F16", 2, 2, {in / GROUP, out}, NULL, 0};
     list[3] = (foreign_part){"g_idx", "I32", 4, 1, {in}, index, 0};
-    list[4] = (foreign_part){"bias", "F16", 2, 1, {out}, NULL, 0};
+    list[4] = (foreign_part){"bias", "F16", 2, 1, {out}, zeros, 0};
     return is_linear(module) ? 5 : 0;
 }
 

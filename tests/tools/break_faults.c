@@ -41,6 +41,8 @@ const break_fault break_faults[] = {
     {"block_too_many", "ct", "MD007", "model.layers.1", BREAK_SET, "num_hidden_layers", "1", 0, 0},
     {"module_unknown", "ct", "MD007", "layers.0.mlp.side", BREAK_COPY, "layers.0.input_layernorm.weight",
      "layers.0.mlp.side.weight", 0, 0},
+    {"bias_switched_off", "ct", "MD019", "layers.0.self_attn.o_proj", BREAK_COPY, "layers.0.input_layernorm.weight",
+     "layers.0.self_attn.o_proj.bias", 0, 0},
     {"mtp_copied", "ct", "MD017", "mtp.norm", BREAK_COPY, "model.layers.0.input_layernorm.weight", "mtp.norm.weight", 0,
      "vllm"},
     {"tokenizer_missing", "ct", "MD008", "", BREAK_REMOVE, "tokenizer.json", 0, 0, 0},

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random checkpoints of every family with one key of config.json changed, by transformers and by calm.
 
-    sweep_configs.py PROGRAMS WORK [--only NAME...] [--part PART...] [--log FILE]
+    sweep_configs.py PROGRAMS WORK [--only NAME...] [--part PART...] [--case REGEX] [--log FILE]
 
 PROGRAMS: the build folder.  WORK: a folder for one checkpoint.  Families are the fixtures of $CALM_FIXTURES (default
 ../shared/fixtures), from whose config.json each change starts.  Parts:
@@ -259,6 +259,8 @@ class Family:
 
     def built(self, part, case, change, dtype="float32", shards=None, length=40):
         """A new model with a changed config."""
+        if not re.search(self.opts.case, case):
+            return None
         for seed in range(DRAWS):
             try:
                 config = self.config_class(**self.arguments(change))
@@ -276,7 +278,7 @@ class Family:
 
     def edited(self, part, case, edit, trusted=False):
         """The unchanged model with an edited config.json, which transformers reads again."""
-        if self.base is None:
+        if self.base is None or not re.search(self.opts.case, case):
             return None
         path, ids, expected, plain = self.base
         config = json.loads(plain)
@@ -396,6 +398,7 @@ def main():
     words.add_argument("work")
     words.add_argument("--only", nargs="+", default=[])
     words.add_argument("--part", nargs="+", default=PARTS, choices=PARTS)
+    words.add_argument("--case", default="", help="cases whose text has it alone")
     words.add_argument("--log", help="also every case, as JSON lines")
     opts = words.parse_args()
     logging.disable(logging.WARNING)

@@ -127,8 +127,9 @@ TEST(inputs_of_blocks)
     ck_assert_uint_eq(calm_loose_parts(&config, parts), 1);
     config_refuses("gemma4", "hidden_size_per_layer_input", "-1", CALM_EFORMAT, "hidden_size_per_layer_input");
     config_refuses("gemma4", "hidden_size_per_layer_input", "16777216", CALM_EFORMAT, "hidden_size_per_layer_input");
+    ck_assert_uint_eq(config_with("gemma4", "vocab_size_per_layer_input", "70").per_layer_rows, 70);
     config_refuses("gemma4", "vocab_size_per_layer_input", "60", CALM_EUNSUPPORTED,
-                   "\"vocab_size_per_layer_input\": found 60, expected 61");
+                   "\"vocab_size_per_layer_input\": found 60, expected at least 61");
 }
 END_OF_TEST
 

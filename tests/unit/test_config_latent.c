@@ -85,7 +85,10 @@ TEST(order_of_channels_and_biases)
         ck_assert(block->bias[CALM_ROLE_Q_A] && block->bias[CALM_ROLE_KV_A] && block->bias[CALM_ROLE_O]);
         ck_assert(!block->bias[CALM_ROLE_Q_FULL] && !block->bias[CALM_ROLE_Q_B] && !block->bias[CALM_ROLE_KV_B]);
     }
-    config_refuses("deepseek_v2", "mlp_bias", "true", CALM_EUNSUPPORTED, "\"mlp_bias\": found true");
+    /* Of the MLP and of the shared expert, not of the routed ones. */
+    const calm_config biased = config_with("deepseek_v2", "mlp_bias", "true");
+    ck_assert(calm_config_at(&biased, 0)->bias[CALM_ROLE_DOWN] && calm_config_at(&biased, 0)->bias[CALM_ROLE_GATE]);
+    ck_assert(biased.moe.shared_bias && !biased.moe.bias && !config_with("deepseek_v2", "_", NULL).moe.shared_bias);
 }
 END_OF_TEST
 
@@ -103,11 +106,21 @@ TEST(routers)
                    "\"scoring_func\": found \"softmax\"");
     config_refuses("deepseek_v3", "n_group", "2", CALM_EFORMAT, "5 experts in 2 groups");
     config_refuses("deepseek_v3", "moe_layer_freq", "2", CALM_EUNSUPPORTED, "\"moe_layer_freq\": found 2");
-    static const char *const needed[] = {"n_shared_experts", "first_k_dense_replace", "routed_scaling_factor",
-                                         "norm_topk_prob", "n_routed_experts", "moe_intermediate_size", "n_group",
-                                         "topk_group"};
+    static const char *const needed[] = {"n_routed_experts", "moe_intermediate_size"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         config_refuses("deepseek_v3", needed[i], NULL, CALM_EFORMAT, needed[i]);
+    /* Absent: as the classes have it. */
+    ck_assert(config_with("deepseek_v3", "routed_scaling_factor", NULL).moe.scale == 2.5f);
+    ck_assert(config_with("deepseek_v2", "routed_scaling_factor", NULL).moe.scale == 1);
+    ck_assert(config_with("deepseek_v3", "norm_topk_prob", NULL).moe.norm_top_k);
+    ck_assert(!config_with("deepseek_v2", "norm_topk_prob", NULL).moe.norm_top_k);
+    const calm_config shared[] = {config_with("deepseek_v3", "n_shared_experts", NULL),
+                                  config_with("deepseek_v2", "n_shared_experts", NULL)};
+    ck_assert_uint_eq(shared[0].moe.shared_inner, shared[0].moe.inner);
+    ck_assert_uint_eq(shared[1].moe.shared_inner, 2 * shared[1].moe.inner);
+    ck_assert(!config_with("deepseek_v3", "first_k_dense_replace", NULL).moe.sparse[1]);
+    ck_assert(config_with("deepseek_v2", "first_k_dense_replace", NULL).moe.sparse[0]);
+    config_refuses("deepseek_v3", "n_group", NULL, CALM_EFORMAT, "5 experts in 8 groups");
     ck_assert_double_eq_tol((double)config_with("glm4_moe_lite", "routed_scaling_factor", NULL).moe.scale, 1.8, 1e-6);
 }
 END_OF_TEST

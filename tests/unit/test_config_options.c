@@ -39,9 +39,9 @@ TEST(weights_that_no_key_divides)
         ck_assert(config_with(divided[i], "norm_topk_prob", "false").moe.norm_top_k);
     ck_assert(!config_with("glm4_moe", "norm_topk_prob", "false").moe.norm_top_k);
     ck_assert(!config_with("olmoe", "norm_topk_prob", "false").moe.norm_top_k);
-    /* Sparsemixer has two rounds, one for each expert. */
-    config_refuses("phimoe", "num_experts_per_tok", "1", CALM_EUNSUPPORTED,
-                   "\"num_experts_per_tok\": found 1, expected 2");
+    /* Sparsemixer has two rounds, one for each expert, whatever the key says. */
+    ck_assert_uint_eq(config_with("phimoe", "num_experts_per_tok", "1").moe.top_k, 2);
+    ck_assert_uint_eq(config_with("phimoe", "num_experts_per_tok", "3").moe.top_k, 2);
 }
 END_OF_TEST
 
@@ -124,6 +124,35 @@ TEST(biases)
     ck_assert(star.bias[CALM_ROLE_K] && star.bias[CALM_ROLE_UP]);
     ck_assert(!glm.bias[CALM_ROLE_Q] && config_with("glm4", "_", NULL).bias[CALM_ROLE_V] && !glm.bias[CALM_ROLE_O]);
     ck_assert(!smol.bias[CALM_ROLE_Q] && smol.bias[CALM_ROLE_DOWN]);
+    const calm_config experts = config_with("ernie4_5_moe", "use_bias", "true"),
+                      single = config_with("nemotron_h", "mlp_bias", "true");
+    ck_assert(experts.bias[CALM_ROLE_Q] && experts.moe.shared_bias && experts.head_bias && !experts.moe.bias);
+    ck_assert(single.moe.shared_bias && !single.bias[CALM_ROLE_Q]);
+}
+END_OF_TEST
+
+/* Further names of a key, which transformers' classes have. */
+TEST(other_names)
+{
+    ck_assert_uint_eq(config_with("mixtral", "num_experts", "5").moe.n_experts, 5);
+    config_refuses("mixtral", "num_experts", "4", CALM_EFORMAT,
+                   "\"num_experts\": found 4, expected the 5 of \"num_local_experts\", of which it is another name");
+    ck_assert_uint_eq(config_with("olmoe", "num_local_experts", "null").moe.n_experts, 5);
+    config_with("distilbert", "hidden_size", "32");
+    config_with("glm4_moe", "num_mtp_layers", "1");
+    config_refuses("llama", "num_mtp_layers", "1", CALM_EUNSUPPORTED, "num_mtp_layers");
+}
+END_OF_TEST
+
+TEST(names_of_gelu)
+{
+    static const char *const names[] = {"gelu_new", "gelu_fast", "gelu_accurate", "gelu_python_tanh",
+                                        "gelu_pytorch_tanh"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        ck_assert_int_eq(config_with("llama", "hidden_act", test_format("\"%s\"", names[i])).activation,
+                         CALM_ACTIVATION_GELU_TANH);
+    ck_assert_int_eq(config_with("llama", "hidden_act", "\"relu2\"").activation, CALM_ACTIVATION_RELU2);
+    ck_assert_int_eq(config_with("llama", "hidden_act", "\"gelu\"").activation, CALM_ACTIVATION_GELU);
 }
 END_OF_TEST
 
@@ -171,6 +200,7 @@ int main(void)
 {
     return run_tests("config_options", (const TTest *[]){blocks_without_rope, weights_that_no_key_divides,
                                                          switches_that_are_null, layer_types,
-                                                         rope_settings, biases, multipliers, fixed_settings,
+                                                         rope_settings, biases, other_names, names_of_gelu,
+                                                         multipliers, fixed_settings,
                                                          widths_of_heads, NULL});
 }

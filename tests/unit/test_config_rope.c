@@ -65,8 +65,13 @@ TEST(phi)
     const calm_rope_config rope = config_with("phi3", "rope_scaling", old).rope[CALM_ROPE_GLOBAL];
     ck_assert(rope.kind == CALM_ROPE_LONGROPE && rope.original == 4096);
     ck_assert_uint_eq(config_with("phi3", "partial_rotary_factor", "0.5").rope[CALM_ROPE_GLOBAL].rotary, 4);
-    config_refuses("phi3", "partial_rotary_factor", "0.4", CALM_EFORMAT,
-                   "rotary embedding of 3 of head_dim 8 channels");
+    /* An odd share: one channel more turns, by angles of that many. */
+    const calm_config odd = config_with("phi3", "partial_rotary_factor", "0.4");
+    ck_assert_uint_eq(odd.rope[CALM_ROPE_GLOBAL].rotary, 4);
+    ck_assert(odd.rope[CALM_ROPE_GLOBAL].odd && !config_with("phi3", "partial_rotary_factor", "0.5").rope[0].odd);
+    config_refuses("glm4", "rope_parameters",
+                   "{\"rope_type\": \"yarn\", \"factor\": 2, \"partial_rotary_factor\": 0.4}",
+                   CALM_EFORMAT, "rotary embedding of 3 of head_dim 8 channels");
     config_refuses("phi3", "partial_rotary_factor", "0", CALM_EFORMAT, "rotary embedding of 0");
     config_refuses("phi3", "partial_rotary_factor", "1.5", CALM_EFORMAT, "partial_rotary_factor");
     config_refuses("phi3", "partial_rotary_factor", "-0.5", CALM_EFORMAT, "partial_rotary_factor");

@@ -1,0 +1,255 @@
+/* Unread: what the readers of model.c pass over within the model. */
+#include "ptq/model/model_unread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptq/model/arch.h"
+#include "ptq/model/kind.h"
+#include "ptq/model/model_impl.h"
+#include "ptq/model/qformat.h"
+#include "ptq/model/tensor_use.h"
+
+/* Kinds of names that are told; behind them they count. */
+#define MOST_KINDS 16
+
+/* Keys of config.json that switch a tensor, in the order in which a family's own is looked for. */
+static const char attention_keys[] = "attention_bias qkv_bias use_bias mamba_proj_bias conv_bias",
+                  output_keys[] = "attention_out_bias attention_bias use_bias mamba_proj_bias conv_bias",
+                  inner_keys[] = "mlp_bias use_bias", head_keys[] = "lm_head_bias use_bias",
+                  convolution_keys[] = "conv_bias mamba_conv_bias use_conv_bias", norm_keys[] = "norm_bias",
+                  qk_keys[] = "use_qk_norm qk_layernorm use_qkv_norm", choice_keys[] = "use_expert_bias";
+
+/* Is `name` MODULE.SUFFIX? */
+static bool is_part(const char *name, const char *module, const char *suffix)
+{
+    const size_t n = module ? strlen(module) : 0;
+    return module && strncmp(name, module, n) == 0 && name[n] == '.' && strcmp(name + n + 1, suffix) == 0;
+}
+
+/* The linear that `name` is the bias of; NULL: none. */
+static const calm_linear_ref *linear_of_bias(const calm_layout *layout, const char *name)
+{
+    for (size_t i = 0; i < layout->n_linears; i++)
+        if (is_part(name, layout->linears[i].module, "bias"))
+            return &layout->linears[i];
+    return NULL;
+}
+
+/* ---- which ---- */
+
+/* Is it a bias of 0, which GPTQ's first tools wrote of every linear? */
+static calm_status is_nothing(calm_ctx *ctx, const calm_tensor *tensor, bool *out)
+{
+    float *values;
+    CALM_SCOPED_SCRATCH(ctx);
+    *out = false;
+    if (tensor->n_dims != 1 || !calm_dtype_is_float(tensor->dtype) || !calm_text_ends_with(tensor->name, "bias"))
+        return CALM_OK;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, values, tensor->n_elements));
+    CALM_TRY(calm_tensor_part_to_f32(ctx, tensor, 0, tensor->n_elements, values));
+    *out = true;
+    for (size_t i = 0; i < tensor->n_elements && *out; i++)
+        *out = values[i] == 0;
+    return CALM_OK;
+}
+
+/* Is it a part of a quantized weight or a scale of the cache, which other readers take? */
+static bool is_of_format(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    calm_qformat_part part;
+    return dot && strcmp(dot, ".weight") != 0 &&
+           (calm_qformat_suffix_part(NULL, dot + 1, &part) || calm_text_ends_with(dot, "_scale") ||
+            calm_text_ends_with(dot, "_scale_inv") || calm_text_ends_with(dot, "_zero_point"));
+}
+
+/* Of a block that shares another one's keys: those that published files keep. */
+static bool is_left_over(const calm_config *config, size_t block, const char *rest)
+{
+    const char *dot = strrchr(rest, '.');
+    char module[128];
+    if (!dot || (size_t)(dot - rest) >= sizeof module)
+        return false;
+    memcpy(module, rest, (size_t)(dot - rest));
+    module[dot - rest] = '\0';
+    return calm_kv_is_left_over(calm_config_at(config, block), module);
+}
+
+calm_status calm_model_is_unread(calm_ctx *ctx, const calm_config *config, const calm_layout *layout,
+                                 const char *prefix, const calm_tensor *tensor, bool *out)
+{
+    const char *within = calm_arch_in_block(config->arch, prefix, tensor->name);
+    const char *norm = config->arch->names->final_norm;
+    char *end;
+    bool nothing;
+    *out = false;
+    if (!within) {
+        /* Outside of the blocks other models stand next to this one: only what has a module of this one counts. */
+        const size_t n = strlen(prefix);
+        const bool is_norm = strncmp(tensor->name, prefix, n) == 0 && is_part(tensor->name + n, norm, "bias");
+        if (!is_norm && !is_part(tensor->name, layout->head, "bias"))
+            return CALM_OK;
+    } else {
+        const unsigned long block = strtoul(within, &end, 10);
+        if (end == within || *end != '.' || block >= config->n_blocks || is_left_over(config, block, end + 1))
+            return CALM_OK;
+    }
+    if (is_of_format(tensor->name) || calm_tensor_use_of(config, layout, prefix, tensor->name) != CALM_TENSOR_FOREIGN)
+        return CALM_OK;
+    CALM_TRY(is_nothing(ctx, tensor, &nothing));
+    *out = !nothing;
+    return CALM_OK;
+}
+
+/* ---- why ---- */
+
+static bool has_word(const char *name, const char *const *words)
+{
+    for (; *words; words++)
+        if (strstr(name, *words))
+            return true;
+    return false;
+}
+
+/* The keys that may switch the tensor; NULL: none that is known. */
+static const char *keys_of(const calm_config *config, const calm_layout *layout, const char *name)
+{
+    static const char *const qk[] = {"q_norm.", "k_norm.", "q_layernorm.", "k_layernorm.", "query_layernorm.",
+                                     "key_layernorm.", NULL},
+                      *const convolution[] = {"conv.bias", "conv1d.bias", NULL};
+    const calm_linear_ref *linear = linear_of_bias(layout, name);
+    const char *choice = config->arch->names->moe.choice_bias;
+    if (linear && calm_job_sublayer(calm_role_job(linear->role)) == CALM_SUBLAYER_ATTENTION)
+        return linear->role == CALM_ROLE_O ? output_keys : attention_keys;
+    if (linear)
+        return inner_keys;
+    if (is_part(name, layout->head, "bias"))
+        return head_keys;
+    if (choice && calm_text_ends_with(name, choice))
+        return choice_keys;
+    return has_word(name, qk)                    ? qk_keys
+           : has_word(name, convolution)         ? convolution_keys
+           : calm_text_ends_with(name, ".bias") ? norm_keys
+                                                 : NULL;
+}
+
+/* The first word of `list` that is one of the family's keys, [*n] characters; NULL: none. */
+static const char *find_key(const calm_arch *arch, const char *list, size_t *n)
+{
+    for (; list && *list; list += *n + (list[*n] == ' ')) {
+        char key[64];
+        *n = strcspn(list, " ");
+        memcpy(key, list, *n);
+        key[*n] = '\0';
+        if (arch->keys && calm_text_listed(arch->keys, ' ', key))
+            return list;
+    }
+    return NULL;
+}
+
+calm_status calm_model_unread_reason(calm_ctx *ctx, const calm_config *config, const calm_layout *layout,
+                                     const calm_json *root, const char *name, const char **out)
+{
+    size_t n = 0;
+    char *key, *reason;
+    const char *text, *found = find_key(config->arch, keys_of(config, layout, name), &n);
+    CALM_SCOPED_OUT(ctx, ctx->scratch);
+    if (!found) {
+        CALM_TRY(calm_strf(ctx, ctx->out, &reason, "by config.json, the model (%s) has no such tensor",
+                           config->arch->name));
+        *out = reason;
+        return CALM_OK;
+    }
+    CALM_TRY(calm_strf(ctx, ctx->out, &key, "%.*s", (int)n, found));
+    const calm_json *value = calm_json_get(root, key);
+    if (value)
+        CALM_TRY(calm_json_text(ctx, value, &text));
+    CALM_TRY(value ? calm_strf(ctx, ctx->out, &reason, "config.json says \"%s\" %s", key, text)
+                   : calm_strf(ctx, ctx->out, &reason, "config.json does not say \"%s\"", key));
+    *out = reason;
+    return CALM_OK;
+}
+
+/* ---- all of a model ---- */
+
+typedef struct unread_kind {
+    const calm_tensor *first;
+    size_t n;
+} unread_kind;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Modules of all linears, sorted: of a large mixture nearly all tensors are found here at once. */
+static calm_status sort_modules(calm_ctx *ctx, const calm_layout *layout, const char ***out)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, layout->n_linears));
+    for (size_t i = 0; i < layout->n_linears; i++)
+        (*out)[i] = layout->linears[i].module;
+    qsort(*out, layout->n_linears, sizeof **out, by_name);
+    return CALM_OK;
+}
+
+/* Is it MODULE.weight of one of these? */
+static bool is_weight(const char *const *modules, size_t n, const char *name)
+{
+    char module[256];
+    const char *key = module;
+    const size_t length = strlen(name);
+    if (length - 7 >= sizeof module || !calm_text_ends_with(name, ".weight"))
+        return false;
+    memcpy(module, name, length - 7);
+    module[length - 7] = '\0';
+    return bsearch(&key, modules, n, sizeof *modules, by_name) != NULL;
+}
+
+static calm_status say(calm_ctx *ctx, const calm_model *model, const unread_kind *kind)
+{
+    const calm_tensor *tensor = kind->first;
+    const char *reason;
+    char others[48] = "";
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_model_unread_reason(ctx, &model->config, &model->layout, model->text ? model->text : model->json,
+                                      tensor->name, &reason));
+    if (kind->n > 1)
+        snprintf(others, sizeof others, " (and %zu of other numbers)", kind->n - 1);
+    calm_log(ctx, CALM_LOG_WARNING, "tensor %s%s is in %s and not used: %s", tensor->name, others,
+             tensor->file ? tensor->file : model->dir, reason);
+    return CALM_OK;
+}
+
+calm_status calm_model_warn_unread(calm_ctx *ctx, const calm_model *model)
+{
+    const calm_safetensors *set = model->tensors;
+    unread_kind kinds[MOST_KINDS];
+    size_t n_kinds = 0, beyond = 0;
+    const char **modules;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(sort_modules(ctx, &model->layout, &modules));
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {
+        const calm_tensor *tensor = calm_safetensors_at(set, i);
+        bool unread = false;
+        size_t k = 0;
+        if (!is_weight(modules, model->layout.n_linears, tensor->name))
+            CALM_TRY(calm_model_is_unread(ctx, &model->config, &model->layout, model->prefix, tensor, &unread));
+        if (!unread)
+            continue;
+        while (k < n_kinds && !calm_model_names_alike(kinds[k].first->name, tensor->name))
+            k++;
+        if (k == MOST_KINDS) {
+            beyond++;
+            continue;
+        }
+        if (k == n_kinds)
+            kinds[n_kinds++] = (unread_kind){tensor, 0};
+        kinds[k].n++;
+    }
+    for (size_t k = 0; k < n_kinds; k++)
+        CALM_TRY(say(ctx, model, &kinds[k]));
+    if (beyond)
+        calm_log(ctx, CALM_LOG_WARNING, "%s: %zu more tensors are not used", model->dir, beyond);
+    return CALM_OK;
+}
