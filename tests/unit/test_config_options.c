@@ -181,7 +181,6 @@ TEST(fixed_settings)
                    "\"use_parallel_block\": found false, expected true");
     config_refuses("cohere2", "rotary_pct", "0.5", CALM_EUNSUPPORTED, "\"rotary_pct\": found 0.5, expected 1");
     config_refuses("cohere2", "use_qk_norm", "true", CALM_EUNSUPPORTED, "use_qk_norm");
-    config_refuses("cohere2", "head_dim", "16", CALM_EUNSUPPORTED, "\"head_dim\": found 16");
     config_refuses("starcoder2", "mlp_type", "\"gated\"", CALM_EUNSUPPORTED, "\"mlp_type\": found \"gated\"");
     config_refuses("minimax_m2", "scoring_func", "[1]", CALM_EUNSUPPORTED, "\"scoring_func\": found [1]");
 }
@@ -193,6 +192,7 @@ TEST(widths_of_heads)
     ck_assert_uint_eq(config_with("seed_oss", "head_dim", NULL).head_dim, 128);
     ck_assert_uint_eq(config_with("seed_oss", "head_dim", "null").head_dim, 8);
     ck_assert_uint_eq(config_with("ernie4_5", "head_dim", "null").head_dim, 8);
+    ck_assert_uint_eq(config_with("cohere2", "head_dim", "16").head_dim, 16);
 }
 END_OF_TEST
 
