@@ -140,6 +140,7 @@ TEST(other_names)
     ck_assert_uint_eq(config_with("olmoe", "num_local_experts", "null").moe.n_experts, 5);
     config_with("distilbert", "hidden_size", "32");
     config_with("glm4_moe", "num_mtp_layers", "1");
+    config_refuses("nemotron_h", "mamba_n_groups", "99", CALM_EFORMAT, "of \"n_groups\", of which it is another name");
     config_refuses("llama", "num_mtp_layers", "1", CALM_EUNSUPPORTED, "num_mtp_layers");
 }
 END_OF_TEST
