@@ -51,7 +51,7 @@ calm_status calm_config_latent_heads(calm_ctx *ctx, const char *path, const calm
     CALM_TRY(need_equal(ctx, path, root, "num_key_value_heads", config->n_heads, "num_attention_heads"));
     /* Where transformers takes the width of the rotary embedding from. */
     CALM_TRY(need_equal(ctx, path, root, "head_dim", latent->rope, "qk_rope_head_dim"));
-    CALM_TRY(need_equal(ctx, path, root, "qk_head_dim", config->head_dim, "qk_nope_head_dim + qk_rope_head_dim"));
+    /* "qk_head_dim" is the sum of two others in all readers, whatever is written. */
     config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
     /* Each is below 2^24, and so are the heads: their rows have the limit of other dimensions. */
     const size_t widest = calm_size_max(config->head_dim, latent->nope + latent->value);
