@@ -48,6 +48,7 @@ TEST(sizes_that_are_missing_or_wrong)
         config_refuses(families[f], "num_key_value_heads", "2", CALM_EFORMAT,
                        "\"num_key_value_heads\": expected 4 (num_attention_heads), found 2");
         ck_assert_uint_eq(config_with(families[f], "qk_head_dim", "7").head_dim, 28);    /* which nothing reads */
+        ck_assert_uint_eq(config_with(families[f], "num_key_value_heads", "3").n_kv, 4);    /* nor this one */
     }
 }
 END_OF_TEST
