@@ -18,9 +18,6 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     int64_t pattern;
     double scale;
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
-    if (config->n_heads * config->head_dim != config->hidden)    /* the class takes the quotient, whatever is written */
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"head_dim\": found %zu, expected hidden_size %zu divided by "
-                         "num_attention_heads %zu", path, config->head_dim, config->hidden, config->n_heads);
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_json_need_number(ctx, path, root, "logit_scale", &(double){0.0625}, 1e-6, 1e6, &scale));
     config->logit_scale = (float)scale;

@@ -90,6 +90,9 @@ const calm_arch calm_arch_nemotron_h = {
             "moe_latent_size norm_topk_prob n_group topk_group routed_scaling_factor sliding_window rope_theta "
             "partial_rotary_factor num_nextn_predict_layers mtp_layers_block_type mtp_hybrid_override_pattern "
             "time_step_limit expand norm_eps num_logits_to_keep",
-    .aliases = "layer_types=layers_block_type num_local_experts=n_routed_experts",
+    .aliases = "layer_types=layers_block_type num_local_experts=n_routed_experts mamba_n_groups=n_groups "
+               "mamba_d_conv=conv_kernel mamba_expand=expand mamba_dt_min=time_step_min mamba_dt_max=time_step_max "
+               "mamba_dt_limit=time_step_limit mamba_dt_init_floor=time_step_floor mamba_conv_bias=use_conv_bias "
+               "mamba_chunk_size=chunk_size",
     .read_config = read_config,
 };

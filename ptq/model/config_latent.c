@@ -37,6 +37,16 @@ static calm_status need_equal(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
+/* Keys are not repeated: the reference does so n_heads / num_key_value_heads times, rounded down. */
+static calm_status check_kv_heads(calm_ctx *ctx, const char *path, const calm_json *root, size_t n_heads)
+{
+    const int64_t usual = (int64_t)n_heads;
+    int64_t found;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "num_key_value_heads", &usual, 1, CALM_SIZE_LIMIT, &found));
+    return usual / found == 1 ? CALM_OK
+                              : need_equal(ctx, path, root, "num_key_value_heads", n_heads, "num_attention_heads");
+}
+
 calm_status calm_config_latent_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     calm_latent_config *latent = &config->latent;
@@ -48,10 +58,10 @@ calm_status calm_config_latent_heads(calm_ctx *ctx, const char *path, const calm
     /* Each head has a separate key, next to the part that all share. */
     config->n_kv = config->n_heads;
     config->head_dim = latent->nope + latent->rope;
-    CALM_TRY(need_equal(ctx, path, root, "num_key_value_heads", config->n_heads, "num_attention_heads"));
+    CALM_TRY(check_kv_heads(ctx, path, root, config->n_heads));
     /* Where transformers takes the width of the rotary embedding from. */
     CALM_TRY(need_equal(ctx, path, root, "head_dim", latent->rope, "qk_rope_head_dim"));
-    CALM_TRY(need_equal(ctx, path, root, "qk_head_dim", config->head_dim, "qk_nope_head_dim + qk_rope_head_dim"));
+    /* "qk_head_dim" is the sum of two others in all readers, whatever is written. */
     config->attention_scale = (float)(1.0 / sqrt((double)config->head_dim));
     /* Each is below 2^24, and so are the heads: their rows have the limit of other dimensions. */
     const size_t widest = calm_size_max(config->head_dim, latent->nope + latent->value);

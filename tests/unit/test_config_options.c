@@ -140,6 +140,7 @@ TEST(other_names)
     ck_assert_uint_eq(config_with("olmoe", "num_local_experts", "null").moe.n_experts, 5);
     config_with("distilbert", "hidden_size", "32");
     config_with("glm4_moe", "num_mtp_layers", "1");
+    config_refuses("nemotron_h", "mamba_n_groups", "99", CALM_EFORMAT, "of \"n_groups\", of which it is another name");
     config_refuses("llama", "num_mtp_layers", "1", CALM_EUNSUPPORTED, "num_mtp_layers");
 }
 END_OF_TEST
@@ -181,7 +182,6 @@ TEST(fixed_settings)
                    "\"use_parallel_block\": found false, expected true");
     config_refuses("cohere2", "rotary_pct", "0.5", CALM_EUNSUPPORTED, "\"rotary_pct\": found 0.5, expected 1");
     config_refuses("cohere2", "use_qk_norm", "true", CALM_EUNSUPPORTED, "use_qk_norm");
-    config_refuses("cohere2", "head_dim", "16", CALM_EUNSUPPORTED, "\"head_dim\": found 16");
     config_refuses("starcoder2", "mlp_type", "\"gated\"", CALM_EUNSUPPORTED, "\"mlp_type\": found \"gated\"");
     config_refuses("minimax_m2", "scoring_func", "[1]", CALM_EUNSUPPORTED, "\"scoring_func\": found [1]");
 }
@@ -193,6 +193,7 @@ TEST(widths_of_heads)
     ck_assert_uint_eq(config_with("seed_oss", "head_dim", NULL).head_dim, 128);
     ck_assert_uint_eq(config_with("seed_oss", "head_dim", "null").head_dim, 8);
     ck_assert_uint_eq(config_with("ernie4_5", "head_dim", "null").head_dim, 8);
+    ck_assert_uint_eq(config_with("cohere2", "head_dim", "16").head_dim, 16);
 }
 END_OF_TEST
 
