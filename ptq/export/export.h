@@ -73,8 +73,8 @@ const char *calm_exporter_refuses(const calm_exporter *exporter, const calm_sche
  * CALM_EUNSUPPORTED, with the formats that hold such a scheme. */
 calm_status calm_exporter_check(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input);
 
-/* For the end of a message: "; formats that hold it: compressed-tensors, gptq", those that have weights; "" for none. */
-calm_status calm_exporters_holding(calm_ctx *ctx, const calm_scheme *scheme, char **out);
+/* For the end of a message: "; formats that hold it: compressed-tensors, gptq", those with weights; "" for none. */
+calm_status calm_exporter_holding(calm_ctx *ctx, const calm_scheme *scheme, char **out);
 
 /* Write the checkpoint's own files into the existing empty directory `dir`. */
 calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,

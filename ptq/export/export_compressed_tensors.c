@@ -208,7 +208,8 @@ static const char *const warnings[N_WARNINGS] = {
 
 static const char *refuses(const calm_scheme *scheme)
 {
-    return scheme->act_bits && !scheme->symmetric ? "quantized activations need symmetric weights, without _asym" : NULL;
+    return scheme->act_bits && !scheme->symmetric ? "quantized activations need symmetric weights, without _asym"
+                                                  : NULL;
 }
 
 static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t index, bool has[N_WARNINGS])

@@ -140,7 +140,7 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
 
 static const char *refuses(const calm_scheme *scheme)
 {
-    const char *other = calm_refuses_activations(scheme);
+    const char *other = calm_export_refuses_activations(scheme);
     const bool fits = scheme->group == 0 || group_for(scheme, scheme->group) || scheme->group_else;
     return other || fits ? other : "the format has groups of 32, 64 and 128";
 }
@@ -149,7 +149,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_job_ref *jobs = calm_model_layout(input->model)->jobs;
     bool repeated = false, biased = false;
-    CALM_TRY(calm_check_quantized(ctx, NAME, input));
+    CALM_TRY(calm_export_check_quantized(ctx, NAME, input));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     CALM_TRY(calm_check_experts(ctx, NAME, input));
     if (calm_model_config(input->model)->moe.bias)

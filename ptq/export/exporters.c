@@ -76,7 +76,7 @@ const char *calm_exporter_refuses(const calm_exporter *exporter, const calm_sche
     return exporter->refuses ? exporter->refuses(scheme) : NULL;
 }
 
-calm_status calm_exporters_holding(calm_ctx *ctx, const calm_scheme *scheme, char **out)
+calm_status calm_exporter_holding(calm_ctx *ctx, const calm_scheme *scheme, char **out)
 {
     size_t n;
     const calm_exporter *const *exporters = calm_exporters(&n);
@@ -101,7 +101,7 @@ calm_status calm_exporter_check(calm_ctx *ctx, const calm_exporter *exporter, co
         const char *why = job->quantized ? calm_exporter_refuses(exporter, &job->scheme) : NULL;
         if (!why)
             continue;
-        CALM_TRY(calm_exporters_holding(ctx, &job->scheme, &holding));
+        CALM_TRY(calm_exporter_holding(ctx, &job->scheme, &holding));
         return calm_fail(ctx, CALM_EUNSUPPORTED, "`formats` %s: %s is %s: %s%s", spoken(exporter->name, name),
                          calm_model_layout(input->model)->jobs[i].name, CALM_SCHEME_NAME(&job->scheme), why, holding);
     }

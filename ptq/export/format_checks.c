@@ -63,7 +63,7 @@ calm_status calm_check_experts(calm_ctx *ctx, const char *format, const calm_exp
     return CALM_OK;
 }
 
-const char *calm_refuses_activations(const calm_scheme *scheme)
+const char *calm_export_refuses_activations(const calm_scheme *scheme)
 {
     const bool whole = scheme->bits == 2 || scheme->bits == 3 || scheme->bits == 4 || scheme->bits == 8;
     return scheme->act_bits ? "the format has no quantized activations"
@@ -71,13 +71,13 @@ const char *calm_refuses_activations(const calm_scheme *scheme)
                             : "the format has weights of 2, 3, 4 or 8 bits alone";
 }
 
-const char *calm_refuses_but_4_bits(const calm_scheme *scheme)
+const char *calm_export_refuses_but_4_bits(const calm_scheme *scheme)
 {
-    const char *other = calm_refuses_activations(scheme);
+    const char *other = calm_export_refuses_activations(scheme);
     return scheme->act_bits || scheme->bits == 4 ? other : "the format has weights of 4 bits alone";
 }
 
-calm_status calm_check_quantized(calm_ctx *ctx, const char *format, const calm_export_input *input)
+calm_status calm_export_check_quantized(calm_ctx *ctx, const char *format, const calm_export_input *input)
 {
     for (size_t i = 0; i < input->plan->n_jobs; i++)
         if (input->plan->jobs[i].quantized)

@@ -27,7 +27,7 @@ static calm_status family_type(calm_ctx *ctx, const calm_scheme *scheme, const c
     return CALM_OK;
 }
 
-const char *calm_gguf_refuses(const calm_scheme *scheme)
+const char *calm_export_gguf_refuses(const calm_scheme *scheme)
 {
     if (scheme->act_bits)
         return "GGUF has no quantized activations";
@@ -39,7 +39,7 @@ const char *calm_gguf_refuses(const calm_scheme *scheme)
 calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
                               calm_ggml_type *out)
 {
-    const char *name = CALM_SCHEME_NAME(scheme), *why = calm_gguf_refuses(scheme);
+    const char *name = CALM_SCHEME_NAME(scheme), *why = calm_export_gguf_refuses(scheme);
     if (why)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s: %s; use a scheme such as w4a16_g32, q4_k or w8a16",
                          module, name, why);

@@ -132,7 +132,7 @@ static calm_status check_table(calm_ctx *ctx, const calm_exporter *exporter, cal
                          key, name, format, calm_outer_name(table), also);
     if (!scheme->family || exporter->families & 1u << scheme->family)
         return CALM_OK;
-    CALM_TRY(calm_exporters_holding(ctx, scheme, &holding));
+    CALM_TRY(calm_exporter_holding(ctx, scheme, &holding));
     return calm_fail(ctx, CALM_EARG, "`export.%s` %s: `formats` %s does not hold it%s", key, name, format, holding);
 }
 
@@ -240,7 +240,7 @@ calm_status calm_formats_check_asked(calm_ctx *ctx, const calm_formats *formats,
             const char *why = schemes[j].bits ? calm_exporter_refuses(exporter, &schemes[j]) : NULL;
             if (!why)
                 continue;
-            CALM_TRY(calm_exporters_holding(ctx, &schemes[j], &holding));
+            CALM_TRY(calm_exporter_holding(ctx, &schemes[j], &holding));
             return calm_fail(ctx, CALM_EARG, "`formats` %s cannot hold %s: %s%s", format,
                              CALM_SCHEME_NAME(&schemes[j]), why, holding);
         }

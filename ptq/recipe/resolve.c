@@ -303,8 +303,8 @@ static calm_status resolve_keep_float(calm_ctx *ctx, const calm_recipe_spec *spe
         CALM_TRY(calm_model_module_word(ctx, recipe->keep_float.of[i], tables, CALM_N_OUTERS, kept, &any));
     for (calm_outer t = 0; t < CALM_N_OUTERS; t++)
         if (kept[t] && asked[t] && strcmp(asked[t], "float") != 0)
-            return calm_fail(ctx, CALM_EARG, "`keep_float` names %s, and `export.%s_scheme` is %s; leave one of the two "
-                             "out", tables[t],
+            return calm_fail(ctx, CALM_EARG, "`keep_float` names %s, and `export.%s_scheme` is %s; leave one of "
+                             "the two out", tables[t],
                              t == CALM_OUTER_HEAD ? "head" : "embed", asked[t]);
         else if (kept[t])
             asked[t] = "float";

@@ -460,9 +460,8 @@ TEST(refused_by_name)
     check_refused(&spec, "w4a4_g32", "is w4a4_g32: GGUF has no quantized activations");
     check_refused(&spec, "mxfp4", "is mxfp4: GGUF has no quantized activations");
     check_refused(&spec, "fp8a16", "is fp8a16: the format has no such type; formats that hold it: compressed-tensors");
-    check_refused(&spec, "w4a16_g16",
-                  "is w4a16_g16: GGUF's blocks have 32 columns, which must divide the groups; formats that hold it: "
-                  "compressed-tensors, gptq, awq");
+    check_refused(&spec, "w4a16_g16", "is w4a16_g16: GGUF's blocks have 32 columns, which must divide the groups; "
+                                      "formats that hold it: compressed-tensors, gptq, awq");
     check_refused(&spec, "w8a16_asym", "is w8a16_asym: GGUF has no asymmetric type of 8 bits");
     odd.inner = 80;
     check_refused(&odd, "w4a16_g32",
