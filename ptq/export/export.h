@@ -47,7 +47,10 @@ typedef struct calm_exporter {
     /* Schemes of tables, "q6_k,w8a16_g32", that a size of the file is spent on, the usual one first; NULL: they stay
      * float unless one is asked for. */
     const char *outer_pool;
-    /* Refuse, by name, what the format cannot express; warn in the log where readers differ. */
+    /* Why no job can have this scheme, whatever the model, "the format has weights of 4 bits alone"; NULL: jobs can.
+     * NULL itself: of all that `families` and `orders` leave. */
+    const char *(*refuses)(const calm_scheme *scheme);
+    /* Refuse, by name, what else the format cannot express; warn in the log where readers differ. */
     calm_status (*check)(calm_ctx *ctx, const calm_export_input *input);
     const calm_export_form *form; /* of a safetensors checkpoint; NULL: `write` writes the file */
     calm_status (*write)(calm_ctx *ctx, const calm_export_input *input, const char *dir);
@@ -62,6 +65,16 @@ const calm_exporter *const *calm_exporters(size_t *n);
 
 /* Find by name, written with - or _.  CALM_EARG with the nearest name, and all of them. */
 calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_exporter **out);
+
+/* Why no job of this scheme can be in the format's files, whatever the model; NULL: jobs can. */
+const char *calm_exporter_refuses(const calm_exporter *exporter, const calm_scheme *scheme);
+
+/* Refuse, by name, what the format cannot express: schemes of jobs, then the exporter's own `check`.
+ * CALM_EUNSUPPORTED, with the formats that hold such a scheme. */
+calm_status calm_exporter_check(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input);
+
+/* For the end of a message: "; formats that hold it: compressed-tensors, gptq", those with weights; "" for none. */
+calm_status calm_exporter_holding(calm_ctx *ctx, const calm_scheme *scheme, char **out);
 
 /* Write the checkpoint's own files into the existing empty directory `dir`. */
 calm_status calm_exporter_write(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input,

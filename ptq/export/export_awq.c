@@ -144,7 +144,7 @@ static calm_status check_names(calm_ctx *ctx, const calm_export_input *input)
 
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
-    CALM_TRY(calm_check_weight_only(ctx, NAME, input, "4"));
+    CALM_TRY(calm_export_check_quantized(ctx, NAME, input));
     CALM_TRY(check_uniform(ctx, input));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     CALM_TRY(calm_check_experts(ctx, NAME, input));
@@ -162,6 +162,7 @@ const calm_exporter calm_export_awq = {
     .summary = "AWQ, GEMM layout, uniform 4 bits: vLLM, SGLang, transformers, mlx-lm",
     .serve = "vllm serve",
     .tie = CALM_TIE_MODEL,
+    .refuses = calm_export_refuses_but_4_bits,
     .check = check,
     .form = &(const calm_export_form){
         .tensors = list_tensors, .stores_f16 = calm_export_always_f16, .put = put, .entry = fill_entry,

@@ -206,6 +206,12 @@ static const char *const warnings[N_WARNINGS] = {
         "computes them, no engine has a kernel; this checkpoint is for evaluation",
 };
 
+static const char *refuses(const calm_scheme *scheme)
+{
+    return scheme->act_bits && !scheme->symmetric ? "quantized activations need symmetric weights, without _asym"
+                                                  : NULL;
+}
+
 static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t index, bool has[N_WARNINGS])
 {
     const calm_scheme *scheme = &input->plan->jobs[index].scheme;
@@ -218,8 +224,9 @@ static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t
     if (scheme->bits > 4 && scheme->bits < 8)
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %d bits: readers disagree on the layout; use 2, 3, 4 or 8",
                          scheme->bits);
-    if (scheme->act_bits && !scheme->symmetric)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": quantized activations need symmetric weights");
+    if (refuses(scheme))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: %s", job->name, CALM_SCHEME_NAME(scheme),
+                         refuses(scheme));
     if (!scheme->symmetric && !(input->options && input->options->asymmetric))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          NAME
@@ -277,6 +284,7 @@ const calm_exporter calm_export_compressed_tensors = {
     .tie = CALM_TIE_BLOCK,
     .head_alone = true,
     .check_outer = check_outer,
+    .refuses = refuses,
     .check = check,
     .form = &(const calm_export_form){
         .tensors = list_tensors, .put = put, .entry = calm_ct_config, .keys = {"quantization_config"}},

@@ -197,7 +197,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
     bool unread = false, mixed = false;
     const calm_plan *plan = input->plan;
-    CALM_TRY(calm_check_weight_only(ctx, NAME, input, "2, 3, 4 or 8"));
+    CALM_TRY(calm_export_check_quantized(ctx, NAME, input));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     CALM_TRY(calm_check_experts(ctx, NAME, input));
     CALM_TRY(calm_check_words(ctx, NAME, input, true, true));
@@ -225,6 +225,7 @@ const calm_exporter calm_export_gptq = {
     .head_alone = true,
     .orders = true,
     .check_outer = check_outer,
+    .refuses = calm_export_refuses_activations,
     .check = check,
     .form = &(const calm_export_form){.tensors = list_tensors,
                                       .stores_f16 = calm_export_always_f16,

@@ -138,11 +138,18 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
 
 /* ---- the exporter ---- */
 
+static const char *refuses(const calm_scheme *scheme)
+{
+    const char *other = calm_export_refuses_activations(scheme);
+    const bool fits = scheme->group == 0 || group_for(scheme, scheme->group) || scheme->group_else;
+    return other || fits ? other : "the format has groups of 32, 64 and 128";
+}
+
 static calm_status check(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_job_ref *jobs = calm_model_layout(input->model)->jobs;
     bool repeated = false, biased = false;
-    CALM_TRY(calm_check_weight_only(ctx, NAME, input, "2, 3, 4 or 8"));
+    CALM_TRY(calm_export_check_quantized(ctx, NAME, input));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
     CALM_TRY(calm_check_experts(ctx, NAME, input));
     if (calm_model_config(input->model)->moe.bias || calm_model_config(input->model)->moe.shared_bias)
@@ -199,6 +206,7 @@ const calm_exporter calm_export_mlx = {
     .outer = outer_default,
     .check_outer = check_outer,
     .outer_pool = "w4a16_g32,w8a16_g64,w8a16_g32,w4a16_g64,w3a16_g32",
+    .refuses = refuses,
     .check = check,
     .form = &(const calm_export_form){.tensors = list_tensors,
                                       .stores_f16 = stores_f16,

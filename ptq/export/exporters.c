@@ -67,6 +67,47 @@ calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_expor
                      near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", list.data ? list.data : "none");
 }
 
+const char *calm_exporter_refuses(const calm_exporter *exporter, const calm_scheme *scheme)
+{
+    if (scheme->act_order && !exporter->orders)
+        return "groups are of neighbouring columns in this format";
+    if (scheme->family && !(exporter->families & 1u << scheme->family))
+        return "the format has no such type";
+    return exporter->refuses ? exporter->refuses(scheme) : NULL;
+}
+
+calm_status calm_exporter_holding(calm_ctx *ctx, const calm_scheme *scheme, char **out)
+{
+    size_t n;
+    const calm_exporter *const *exporters = calm_exporters(&n);
+    CALM_SCOPED_TEXT(list);
+    for (size_t i = 0; i < n; i++) {
+        char name[NAME_MAX_LENGTH];
+        const bool weights = exporters[i]->form || exporters[i]->parts;
+        if (weights && !calm_exporter_refuses(exporters[i], scheme))
+            calm_text_printf(&list, "%s%s", list.length ? ", " : "; formats that hold it: ",
+                             spoken(exporters[i]->name, name));
+    }
+    CALM_TRY(calm_text_check(ctx, &list));
+    return calm_strf(ctx, ctx->out, out, "%s", list.data ? list.data : "");
+}
+
+calm_status calm_exporter_check(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input)
+{
+    char name[NAME_MAX_LENGTH];
+    for (size_t i = 0; i < input->plan->n_jobs; i++) {
+        const calm_plan_job *job = &input->plan->jobs[i];
+        char *holding;
+        const char *why = job->quantized ? calm_exporter_refuses(exporter, &job->scheme) : NULL;
+        if (!why)
+            continue;
+        CALM_TRY(calm_exporter_holding(ctx, &job->scheme, &holding));
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "`formats` %s: %s is %s: %s%s", spoken(exporter->name, name),
+                         calm_model_layout(input->model)->jobs[i].name, CALM_SCHEME_NAME(&job->scheme), why, holding);
+    }
+    return exporter->check(ctx, input);
+}
+
 calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input, calm_export_block_fn *write,
                                    void *user)
 {

@@ -63,31 +63,26 @@ calm_status calm_check_experts(calm_ctx *ctx, const char *format, const calm_exp
     return CALM_OK;
 }
 
-calm_status calm_check_weight_only(calm_ctx *ctx, const char *format, const calm_export_input *input, const char *bits)
+const char *calm_export_refuses_activations(const calm_scheme *scheme)
 {
-    const calm_plan *plan = input->plan;
-    bool quantized = false;
-    for (size_t i = 0; i < plan->n_jobs; i++) {
-        const calm_scheme *scheme = &plan->jobs[i].scheme;
-        const char *job = calm_model_layout(input->model)->jobs[i].name;
-        char digit[2] = "";
-        if (!plan->jobs[i].quantized)
-            continue;
-        quantized = true;
-        const char *name = CALM_SCHEME_NAME(scheme);
-        digit[0] = (char)('0' + scheme->bits);
-        if (scheme->act_bits)
-            return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "%s: %s is %s: the format has no quantized activations; compressed-tensors has", format,
-                             job, name);
-        if (!strstr(bits, digit))
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s is %s: the format has weights of %s bits alone", format,
-                             job, name, bits);
-    }
-    if (!quantized)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: nothing is quantized: the float checkpoint is what you have",
-                         format);
-    return CALM_OK;
+    const bool whole = scheme->bits == 2 || scheme->bits == 3 || scheme->bits == 4 || scheme->bits == 8;
+    return scheme->act_bits ? "the format has no quantized activations"
+           : whole          ? NULL
+                            : "the format has weights of 2, 3, 4 or 8 bits alone";
+}
+
+const char *calm_export_refuses_but_4_bits(const calm_scheme *scheme)
+{
+    const char *other = calm_export_refuses_activations(scheme);
+    return scheme->act_bits || scheme->bits == 4 ? other : "the format has weights of 4 bits alone";
+}
+
+calm_status calm_export_check_quantized(calm_ctx *ctx, const char *format, const calm_export_input *input)
+{
+    for (size_t i = 0; i < input->plan->n_jobs; i++)
+        if (input->plan->jobs[i].quantized)
+            return CALM_OK;
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: nothing is quantized: the float checkpoint is what you have", format);
 }
 
 calm_status calm_check_words(calm_ctx *ctx, const char *format, const calm_export_input *input, bool columns, bool rows)

@@ -9,9 +9,12 @@ calm_status calm_check_groups(calm_ctx *ctx, const char *format, const calm_expo
 /* All linears of the experts of a block have one scheme, or are float, as readers fuse them.  CALM_EUNSUPPORTED. */
 calm_status calm_check_experts(calm_ctx *ctx, const char *format, const calm_export_input *input);
 
-/* Formats of weights alone: no quantized activations, bits among `bits` (as "2, 3, 4 or 8"), and something is
- * quantized. CALM_EUNSUPPORTED with the job and its scheme. */
-calm_status calm_check_weight_only(calm_ctx *ctx, const char *format, const calm_export_input *input, const char *bits);
+/* For calm_exporter.refuses: formats of weights alone, of 4 bits, or of 2, 3, 4 and 8. */
+const char *calm_export_refuses_but_4_bits(const calm_scheme *scheme);
+const char *calm_export_refuses_activations(const calm_scheme *scheme);
+
+/* Something is quantized.  CALM_EUNSUPPORTED. */
+calm_status calm_export_check_quantized(calm_ctx *ctx, const char *format, const calm_export_input *input);
 
 /* Codes fill whole 32-bit words along the columns and, with `rows`, along the rows of each linear.
  * CALM_EUNSUPPORTED. */

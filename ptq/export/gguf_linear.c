@@ -27,28 +27,28 @@ static calm_status family_type(calm_ctx *ctx, const calm_scheme *scheme, const c
     return CALM_OK;
 }
 
+const char *calm_export_gguf_refuses(const calm_scheme *scheme)
+{
+    if (scheme->act_bits)
+        return "GGUF has no quantized activations";
+    if (!scheme->family && scheme->group % BLOCK && !scheme->group_else)
+        return "GGUF's blocks have 32 columns, which must divide the groups";
+    return !scheme->family && scheme->bits == 8 && !scheme->symmetric ? "GGUF has no asymmetric type of 8 bits" : NULL;
+}
+
 calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
                               calm_ggml_type *out)
 {
-    const char *name = CALM_SCHEME_NAME(scheme);
-    if (scheme->act_bits)
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "gguf: %s is %s: GGUF has no quantized activations; use a scheme for weights alone "
-                         "(w4a16_g32, w8a16)",
-                         module, name);
+    const char *name = CALM_SCHEME_NAME(scheme), *why = calm_export_gguf_refuses(scheme);
+    if (why)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s: %s; use a scheme such as w4a16_g32, q4_k or w8a16",
+                         module, name, why);
     if (scheme->family)
         return family_type(ctx, scheme, module, in, out);
-    if (scheme->group % BLOCK)
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "gguf: %s is %s: GGUF's blocks have %d columns, which must divide the groups of %zu", module,
-                         name, BLOCK, scheme->group);
     if (in % BLOCK)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "gguf: %s has %zu input columns, which GGUF's blocks of %d do not divide; leave it float",
                          module, in, BLOCK);
-    if (scheme->bits == 8 && !scheme->symmetric)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "gguf: %s is %s: GGUF has no asymmetric type of 8 bits; use %s",
-                         module, name, "a symmetric one");
     *out = scheme->bits > 4                          ? CALM_GGML_Q8_0
            : scheme->bits == 4 && !scheme->symmetric ? CALM_GGML_Q4_1
                                                      : CALM_GGML_Q4_0;

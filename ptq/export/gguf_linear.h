@@ -12,6 +12,9 @@
 #include "ptq/io/gguf_write.h"
 #include "ptq/model/gguf_order.h"
 
+/* For calm_exporter.refuses. */
+const char *calm_export_gguf_refuses(const calm_scheme *scheme);
+
 /* The type for linear `module` with `in` columns.  CALM_EUNSUPPORTED, naming it: its scheme quantizes activations, has
  * groups that blocks of 32 do not fit into, or is asymmetric with 8 bits; or the type's blocks do not divide the
  * columns. */

@@ -279,6 +279,7 @@ calm_status calm_hub_push(calm_ctx *ctx, const calm_hub_settings *settings, cons
                           calm_push_result *out)
 {
     calm_hub_settings patient = *settings;
+    patient.pushes = true;
     calm_http *http = NULL;
     *out = (calm_push_result){.commit = ""};
     CALM_TRY(calm_hub_push_files(ctx, options->dir, &out->files, &out->n_files));

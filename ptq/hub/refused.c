@@ -16,9 +16,10 @@ static calm_status no_answer(calm_ctx *ctx, const calm_hub_settings *s, const ch
 {
     switch (reply->end) {
     case CALM_HTTP_UNREACHABLE:
-        return calm_fail(ctx, CALM_EIO,
-                         "%s: no connection to %s (%s); check the network, a proxy (https_proxy) and HF_ENDPOINT. "
-                         "HF_HUB_OFFLINE=1 uses what is in the cache", what, s->endpoint, reply->detail);
+        return calm_fail(ctx, CALM_EIO, "%s: no connection to %s (%s); check the network, a proxy (https_proxy) and "
+                         "HF_ENDPOINT%s", what, s->endpoint, reply->detail,
+                         s->pushes ? ", and run the same command again"
+                                   : ". HF_HUB_OFFLINE=1 uses what is in the cache");
     case CALM_HTTP_UNTRUSTED:
         return calm_fail(ctx, CALM_EIO,
                          "%s: no safe connection to %s (%s); install ca-certificates, check the clock, and ask who "

@@ -10,6 +10,7 @@ typedef struct calm_hub_settings {
     const char *token_source;    /* where it came from, for messages: "HF_TOKEN", or a path           */
     const char *ca_file;         /* certificates to trust instead of the system's; NULL: those        */
     bool offline;                /* the cache alone                                                   */
+    bool pushes;                 /* something is sent, for which no cache does                        */
     long connect_seconds;        /* until a connection stands                                         */
     long stall_seconds;          /* without a byte, before a transfer is given up                     */
     int attempts;                /* without a new byte, before a file is given up                     */

@@ -97,27 +97,6 @@ calm_tie calm_formats_tie(const calm_formats *formats)
     return tie;
 }
 
-/* A format holds integers, and the families and orders of columns that its exporter names. */
-static calm_status check_schemes(calm_ctx *ctx, const char *format, const calm_exporter *exporter,
-                                  const calm_export_input *input)
-{
-    for (size_t j = 0; j < input->plan->n_jobs; j++) {
-        const calm_plan_job *job = &input->plan->jobs[j];
-        if (!job->quantized)
-            continue;
-        const char *name = CALM_SCHEME_NAME(&job->scheme);
-        if (job->scheme.act_order && !exporter->orders)
-            return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "`formats` %s: %s is %s: groups are of neighbouring columns in this format; gptq says the "
-                             "group of each", format, calm_model_layout(input->model)->jobs[j].name, name);
-        if (!job->scheme.family || exporter->families & 1u << job->scheme.family)
-            continue;
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "`formats` %s: %s is %s, which the format does not hold", format,
-                         calm_model_layout(input->model)->jobs[j].name, name);
-    }
-    return CALM_OK;
-}
-
 /* ---- embedding and head ---- */
 
 /* The scheme that was asked of a table; NULL: none.  Of a tied one either name asks. */
@@ -135,12 +114,11 @@ static calm_status find_asked(calm_ctx *ctx, const calm_export_options *options,
                                          "model has one table for both; name one of them", a, b);
 }
 
-/* Can the format have what was asked? */
-static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, const calm_model *model, calm_outer table,
+/* Can the format have this of a table, whatever the model?  `also` is said of the table. */
+static calm_status check_table(calm_ctx *ctx, const calm_exporter *exporter, calm_outer table, const char *also,
                                const calm_scheme *scheme, const char *key)
 {
-    const calm_tensor *tensor;
-    char *format;
+    char *format, *holding;
     const char *name = CALM_SCHEME_NAME(scheme);
     CALM_TRY(calm_format_name(ctx, exporter, &format));
     if (scheme->act_bits)
@@ -149,15 +127,26 @@ static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, con
     if (scheme->act_order)
         return calm_fail(ctx, CALM_EARG, "`export.%s` %s: the columns of tables stay in order; leave _actorder out",
                          key, name);
-    if (calm_model_config(model)->arch->encoder)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "`export.%s` %s: the tables of encoders stay float", key, name);
     if (!exporter->check_outer || (exporter->head_alone && table != CALM_OUTER_HEAD))
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "`export.%s` %s: `formats` %s is written with a float %s%s; take gguf, mlx", key, name, format,
-                         calm_outer_name(table), calm_model_config(model)->tied ? ", which is this model's head" : "");
-    if (scheme->family && !(exporter->families & 1u << scheme->family))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "`export.%s` %s: `formats` %s does not hold it", key, name, format);
-    CALM_TRY(calm_model_table(ctx, model, table == CALM_OUTER_HEAD && !calm_model_config(model)->tied, &tensor));
+        return calm_fail(ctx, CALM_EARG, "`export.%s` %s: `formats` %s is written with a float %s%s; take gguf, mlx",
+                         key, name, format, calm_outer_name(table), also);
+    if (!scheme->family || exporter->families & 1u << scheme->family)
+        return CALM_OK;
+    CALM_TRY(calm_exporter_holding(ctx, scheme, &holding));
+    return calm_fail(ctx, CALM_EARG, "`export.%s` %s: `formats` %s does not hold it%s", key, name, format, holding);
+}
+
+/* Can the format have what was asked of the model's? */
+static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, const calm_model *model, calm_outer table,
+                               const calm_scheme *scheme, const char *key)
+{
+    const calm_tensor *tensor;
+    const bool tied = calm_model_config(model)->tied;
+    if (calm_model_config(model)->arch->encoder)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "`export.%s` %s: the tables of encoders stay float", key,
+                         CALM_SCHEME_NAME(scheme));
+    CALM_TRY(check_table(ctx, exporter, table, tied ? ", which is this model's head" : "", scheme, key));
+    CALM_TRY(calm_model_table(ctx, model, table == CALM_OUTER_HEAD && !tied, &tensor));
     return exporter->check_outer(ctx, scheme, tensor->name, tensor->shape[1]);
 }
 
@@ -228,6 +217,42 @@ calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const
     return CALM_OK;
 }
 
+static calm_status check_transforms(calm_ctx *ctx, const calm_exporter *exporter, calm_status failure)
+{
+    char *name;
+    if (exporter->transforms)
+        return CALM_OK;
+    CALM_TRY(calm_format_name(ctx, exporter, &name));
+    return calm_fail(ctx, failure, "`formats` %s: its readers apply no transform before down (r4); take `formats` "
+                     "compressed-tensors, or `rotate` r1r2", name);
+}
+
+calm_status calm_formats_check_asked(calm_ctx *ctx, const calm_formats *formats, const calm_scheme *schemes, size_t n,
+                                     bool transforms)
+{
+    const calm_scheme *outer[CALM_N_OUTERS] = {formats->options.embed, formats->options.head};
+    static const char *const keys[CALM_N_OUTERS] = {"embed_scheme", "head_scheme"};
+    for (size_t i = 0; i < calm_formats_count(formats); i++) {
+        const calm_exporter *exporter = calm_formats_at(formats, i);
+        char *format, *holding;
+        CALM_TRY(calm_format_name(ctx, exporter, &format));
+        for (size_t j = 0; j < n; j++) {
+            const char *why = schemes[j].bits ? calm_exporter_refuses(exporter, &schemes[j]) : NULL;
+            if (!why)
+                continue;
+            CALM_TRY(calm_exporter_holding(ctx, &schemes[j], &holding));
+            return calm_fail(ctx, CALM_EARG, "`formats` %s cannot hold %s: %s%s", format,
+                             CALM_SCHEME_NAME(&schemes[j]), why, holding);
+        }
+        if (transforms)
+            CALM_TRY(check_transforms(ctx, exporter, CALM_EARG));
+        for (calm_outer t = 0; t < CALM_N_OUTERS; t++)
+            if (outer[t] && outer[t]->bits)
+                CALM_TRY(check_table(ctx, exporter, t, "", outer[t], keys[t]));
+    }
+    return CALM_OK;
+}
+
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model,
                                const calm_plan *plan)
 {
@@ -236,15 +261,10 @@ calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const
         calm_outer_plan outer;
         const calm_export_input input = {.model = model, .plan = plan, .options = &formats->options,
                                          .outer = &outer};
-        char *name;
         CALM_TRY(calm_formats_outer(ctx, formats, exporter, model, plan, &outer));
-        CALM_TRY(calm_format_name(ctx, exporter, &name));
-        if (calm_model_config(model)->down_hadamard && !exporter->transforms)
-            return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "`formats` %s: its readers apply no transform before down (r4); take `formats` "
-                             "compressed-tensors, or `rotate` r1r2", name);
-        CALM_TRY(check_schemes(ctx, name, exporter, &input));
-        CALM_TRY(exporter->check(ctx, &input));
+        if (calm_model_config(model)->down_hadamard)
+            CALM_TRY(check_transforms(ctx, exporter, CALM_EUNSUPPORTED));
+        CALM_TRY(calm_exporter_check(ctx, exporter, &input));
     }
     return CALM_OK;
 }

@@ -52,6 +52,11 @@ calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, 
 calm_status calm_formats_check_target(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target,
                                       const calm_model *model, const calm_plan *plan);
 
+/* As calm_formats_check, before there is a model: schemes [n] of jobs, those asked of tables, and whether inputs of
+ * down are transformed (r4).  CALM_EARG: one of the formats has no such thing, and which have. */
+calm_status calm_formats_check_asked(calm_ctx *ctx, const calm_formats *formats, const calm_scheme *schemes, size_t n,
+                                     bool transforms);
+
 /* Refuse, by name, what one of them cannot express. */
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model,
                                const calm_plan *plan);

@@ -24,9 +24,11 @@ typedef struct calm_model_kind {
     bool encoder, mixture;
     bool caches;    /* a block keeps keys and values */
     bool back;      /* all blocks have gradients     */
+    bool unknown;   /* no directory yet, as of a name on the hub: the two above, no encoder */
 } calm_model_kind;
 
-/* Of a recipe that has the directory of its model.  Fails as reading its config.json, or its one file, does. */
+/* Of a recipe, `unknown` without the directory of its model.  Fails as reading its config.json, or its one file,
+ * does. */
 calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm_model_kind *out);
 
 /* recipe->learn and what follows from it.  CALM_EARG: it does not go with the rest (resolve_learn.c). */

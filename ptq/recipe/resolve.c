@@ -229,6 +229,13 @@ static calm_status resolve_split(calm_ctx *ctx, const calm_recipe_spec *spec, ca
     return CALM_OK;
 }
 
+/* Schemes, tables and transforms that a format cannot have, whatever the model. */
+static calm_status check_formats(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
+{
+    return calm_formats_check_asked(ctx, &recipe->formats, recipe->schemes, recipe->n_schemes,
+                                    spec->rotate == CALM_ROTATE_R1R2R4);
+}
+
 /* A cache of 8 bits: of decoders, and of files that can say so. */
 static calm_status resolve_cache(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
@@ -296,7 +303,8 @@ static calm_status resolve_keep_float(calm_ctx *ctx, const calm_recipe_spec *spe
         CALM_TRY(calm_model_module_word(ctx, recipe->keep_float.of[i], tables, CALM_N_OUTERS, kept, &any));
     for (calm_outer t = 0; t < CALM_N_OUTERS; t++)
         if (kept[t] && asked[t] && strcmp(asked[t], "float") != 0)
-            return calm_fail(ctx, CALM_EARG, "`keep_float` names %s, and `export.%s_scheme` is %s", tables[t],
+            return calm_fail(ctx, CALM_EARG, "`keep_float` names %s, and `export.%s_scheme` is %s; leave one of "
+                             "the two out", tables[t],
                              t == CALM_OUTER_HEAD ? "head" : "embed", asked[t]);
         else if (kept[t])
             asked[t] = "float";
@@ -441,6 +449,7 @@ static const step early[] = {{"gates", resolve_gates},
                              {"keep_float", resolve_keep_float},
                              {"schemes", resolve_schemes},
                              {"group_fallback", resolve_fallback},
+                             {"formats", check_formats},
                              {"choice.budget", calm_recipe_resolve_budgets},
                              {"calibration.tokens", calm_recipe_calibration}};
 
@@ -459,6 +468,19 @@ static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resol
 
 #define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))
 
+/* The late steps without a model, as calm_recipe_check has them for a name on the hub: what is typed and cannot be is
+ * refused before a model is looked for, read or fetched.  Their notes come with the model. */
+static calm_status rehearse(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe)
+{
+    calm_recipe trial = *recipe;
+    calm_log_fn *log = ctx->log;
+    ctx->log = NULL;
+    for (size_t i = 0; i < N_STEPS(late) && ctx->status == CALM_OK; i++)
+        late[i].resolve(ctx, spec, &trial);
+    ctx->log = log;
+    return ctx->status;
+}
+
 calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events,
                                 calm_recipe *out)
 {
@@ -467,6 +489,7 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, con
     CALM_TRY(need_model(ctx, spec));
     for (size_t i = 0; i < N_STEPS(early); i++)
         CALM_TRY(early[i].resolve(ctx, spec, out));
+    CALM_TRY(rehearse(ctx, spec, out));
     CALM_TRY(calm_model_find(ctx, spec->model, calm_stage_tick, &pull, &out->model));
     CALM_TRY(resolve_range(ctx, out));
     for (size_t i = 0; i < N_STEPS(late); i++)

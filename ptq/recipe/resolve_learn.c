@@ -26,6 +26,9 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
     calm_config config;
     calm_model_how how = recipe->how;
     how.glance = true;
+    *out = (calm_model_kind){.caches = true, .back = true, .unknown = !recipe->model.dir};
+    if (!recipe->model.dir)
+        return CALM_OK;
     if (calm_is_file(recipe->model.dir)) {
         CALM_TRY(calm_model_open_floats(ctx, recipe->model.dir, &how, &model));
         *out = kind_of(calm_model_config(model));
@@ -59,9 +62,10 @@ static calm_status resolve_loss(calm_ctx *ctx, const calm_recipe_spec *spec, cal
         return calm_fail(ctx, CALM_EARG, "`learn_loss` mini needs `learn` kl or both; found %s",
                          calm_recipe_learn_name(recipe->learn));
     CALM_TRY(calm_recipe_find_kind(ctx, recipe, &kind));
-    return kind.encoder ? CALM_OK
-                        : calm_fail(ctx, CALM_EARG, "`learn_loss` mini is only for encoders; `learn` tunes %s, a "
-                                    "decoder, by its predictions (output)", recipe->model.name);
+    return kind.encoder || kind.unknown ? CALM_OK
+                                        : calm_fail(ctx, CALM_EARG, "`learn_loss` mini is only for encoders; `learn` "
+                                                    "tunes %s, a decoder, by its predictions (output)",
+                                                    recipe->model.name);
 }
 
 calm_status calm_recipe_resolve_learn(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)

@@ -82,6 +82,8 @@ KEYWORDS = {
 
 def spoken(message: str) -> str:
     """A message with keywords for keys of a recipe and for flags: `calibration.samples` and "eval-samples" become
-    `samples` and "eval_samples"."""
+    `samples` and "eval_samples".  What calm says of a recipe's option is about a keyword here."""
+    message = re.sub(r"^recipe: option ([a-z-]+):", r"`\1`:", message)
+    message = re.sub(r"^recipe: there is no key ", "quantize has no keyword ", message)
     return re.sub(r"""([`"])([a-z0-9._-]+)\1""", lambda found: found[1] + KEYWORDS.get(found[2], found[2]) + found[1],
                   message)

@@ -448,7 +448,7 @@ static void check_refused(const tiny_model *spec, const char *scheme, const char
         p.plan.jobs[i].quantized = p.plan.jobs[i].scheme.bits != 0;
     }
     const calm_export_input input = {.model = p.model, .plan = &p.plan};
-    ck_fails(gguf()->check(ctx, &input), CALM_EUNSUPPORTED, words);
+    ck_fails(calm_exporter_check(ctx, gguf(), &input), CALM_EUNSUPPORTED, words);
     calm_model_close(p.model);
 }
 
@@ -456,12 +456,12 @@ TEST(refused_by_name)
 {
     tiny_model spec = model_of("llama"), odd = model_of("llama");
     tiny_model gemma = model_of("gemma2"), moe = model_of("qwen2_moe"), square = model_of("qwen2");
-    check_refused(&spec, "w8a8", "model.layers.0.mlp.down_proj is w8a8: GGUF has no quantized activations");
+    check_refused(&spec, "w8a8", "model.layers.0.qkv is w8a8: GGUF has no quantized activations");
     check_refused(&spec, "w4a4_g32", "is w4a4_g32: GGUF has no quantized activations");
     check_refused(&spec, "mxfp4", "is mxfp4: GGUF has no quantized activations");
-    check_refused(&spec, "fp8a16", "is fp8a16, for which GGUF has no type");
-    check_refused(&spec, "w4a16_g16",
-                  "is w4a16_g16: GGUF's blocks have 32 columns, which must divide the groups of 16");
+    check_refused(&spec, "fp8a16", "is fp8a16: the format has no such type; formats that hold it: compressed-tensors");
+    check_refused(&spec, "w4a16_g16", "is w4a16_g16: GGUF's blocks have 32 columns, which must divide the groups; "
+                                      "formats that hold it: compressed-tensors, gptq, awq");
     check_refused(&spec, "w8a16_asym", "is w8a16_asym: GGUF has no asymmetric type of 8 bits");
     odd.inner = 80;
     check_refused(&odd, "w4a16_g32",

@@ -64,12 +64,12 @@ static const char *const *schemes_of(const calm_exporter *exporter, size_t *n)
 static bool takes(const calm_exporter *exporter, const tiny_plan *p)
 {
     const calm_export_input input = input_of(p);
-    const calm_status status = exporter->check(ctx, &input);
+    const calm_status status = calm_exporter_check(ctx, exporter, &input);
     if (status == CALM_OK)
         return true;
     ck_assert_msg(status == CALM_EUNSUPPORTED && !is(exporter, "compressed_tensors"), "%s: %s", exporter->name,
                   ctx->message);
-    ck_assert_msg(strncmp(ctx->message, exporter->name, strlen(exporter->name)) == 0, "%s", ctx->message);
+    ck_assert_msg(strstr(ctx->message, exporter->name) != NULL, "%s", ctx->message);
     calm_ctx_forgive(ctx);
     return false;
 }
@@ -461,7 +461,7 @@ static void check_refused(const char *format, const tiny_model *spec, const char
         ck_ok(calm_scheme_parse(ctx, scheme, &p.plan.jobs[i].scheme));
     }
     const calm_export_input input = input_of(&p);
-    ck_fails(exporter->check(ctx, &input), CALM_EUNSUPPORTED, words);
+    ck_fails(calm_exporter_check(ctx, exporter, &input), CALM_EUNSUPPORTED, words);
     calm_model_close(p.model);
 }
 

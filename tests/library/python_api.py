@@ -83,7 +83,10 @@ def keywords():
     # Messages have the keywords, not the keys of a recipe and not flags.
     fails("EARG", "`bits` 5: expected 2, 3, 4 or 8 (see `scheme` for", calm_ptq.quantize, "qwen", bits=5)
     fails("EARG", "`bits` 8 and `scheme` W4A16 are different", calm_ptq.quantize, "qwen", bits=8, scheme="W4A16")
-    fails("EARG", "bits", calm_ptq.quantize, "qwen", bits="four")
+    fails("EARG", "`bits`: expected a whole number, found", calm_ptq.quantize, "qwen", bits="four")
+    fails("EARG", "`no_eval`: expected true or false", calm_ptq.quantize, "qwen", no_eval="maybe")
+    fails("EARG", 'quantize has no keyword "bts"; did you mean "bits"?', calm_ptq.quantize, "qwen", bts=4)
+    fails("EARG", "`format` awq cannot hold w8a16: ", calm_ptq.quantize, "qwen", bits=8, format="awq")
     # The stub is Python, and has the keywords of the function and those of the program.
     with open(os.path.join(folder, "calm_ptq", "_quantize.pyi"), encoding="utf-8") as stream:
         of = next(node for node in ast.parse(stream.read()).body if isinstance(node, ast.FunctionDef))

@@ -189,14 +189,14 @@ TEST(refused_by_name)
     ask(&run, "w8a8", NULL);
     check_refused(&run, CALM_EARG, "`export.embed_scheme` w8a8: tables take weight-only schemes");
     ask(&run, "fp8a16", NULL);
-    check_refused(&run, CALM_EUNSUPPORTED, "fp8a16: `formats` gguf does not hold it");
+    check_refused(&run, CALM_EARG, "fp8a16: `formats` gguf does not hold it");
     ask(&run, "nvfp4a16", NULL);
     check_refused(&run, CALM_EUNSUPPORTED, "model.embed_tokens.weight is nvfp4a16: llama.cpp takes no global scale");
     ask(&run, "w4a16_g8", NULL);
     check_refused(&run, CALM_EUNSUPPORTED, "model.embed_tokens.weight is w4a16_g8");
     play other = written("gptq", "w4a16_g32", true);
     ask(&other, NULL, "w8a16_g32");
-    check_refused(&other, CALM_EUNSUPPORTED, "`export.head_scheme` w8a16_g32: `formats` gptq is written with a float");
+    check_refused(&other, CALM_EARG, "`export.head_scheme` w8a16_g32: `formats` gptq is written with a float");
     ck_fails(calm_formats_ask_outer(ctx, "q9", NULL, &other.recipe.formats.options), CALM_EARG, "q9");
 }
 END_OF_TEST
@@ -307,7 +307,7 @@ TEST(mlx_reads_its_own)
                                      " r.evaluation_id WHERE r.subject = 'rtn'"), 2);
     play other = written("mlx", "w4a16_g32", true);
     ask(&other, "iq4_nl", NULL);
-    check_refused(&other, CALM_EUNSUPPORTED, "`formats` mlx does not hold it");
+    check_refused(&other, CALM_EARG, "`formats` mlx does not hold it");
     ask(&other, "w4a16_g16", NULL);
     check_refused(&other, CALM_EUNSUPPORTED, "the format has groups of 32, 64 and 128");
 }
@@ -354,10 +354,10 @@ TEST(a_head_in_compressed_tensors)
     ask(&other, NULL, "w4a16_g24");
     check_refused(&other, CALM_EUNSUPPORTED, "its groups do not divide 32 columns");
     ask(&other, "w4a16_g32", NULL);
-    check_refused(&other, CALM_EUNSUPPORTED, "is written with a float embedding");
+    check_refused(&other, CALM_EARG, "is written with a float embedding");
     play tied = written("compressed-tensors", "w4a16_g32", true);
     ask(&tied, NULL, "w8a16_g32");
-    check_refused(&tied, CALM_EUNSUPPORTED, "a float embedding, which is this model's head");
+    check_refused(&tied, CALM_EARG, "a float embedding, which is this model's head");
 }
 END_OF_TEST
 
@@ -380,7 +380,7 @@ TEST(a_head_in_gptq)
     play other = with_head("gptq", "w4a16_g24");
     check_refused(&other, CALM_EUNSUPPORTED, "its groups do not divide 32 columns");
     ask(&other, NULL, "fp8a16");
-    check_refused(&other, CALM_EUNSUPPORTED, "`formats` gptq does not hold it");
+    check_refused(&other, CALM_EARG, "`formats` gptq does not hold it");
 }
 END_OF_TEST
 

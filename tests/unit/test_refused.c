@@ -8,6 +8,7 @@
 #define SECRET "hf_SecretOfTheTest"
 
 static calm_hub_settings settings;
+static bool pushes;    /* the next words are about what is sent */
 static calm_hub_name name;
 
 /* The sentence for a reply. */
@@ -16,7 +17,8 @@ static const char *words(const calm_http_reply *reply, const char *token, calm_s
     settings = (calm_hub_settings){.endpoint = "https://hub.test",
                                    .token = token,
                                    .token_source = token ? "HF_TOKEN" : NULL,
-                                   .stall_seconds = 30};
+                                   .stall_seconds = 30,
+                                   .pushes = pushes};
     ck_ok(calm_hub_name_parse(ctx, "Org/name@v1", &name));
     const calm_status status = calm_hub_refused(ctx, &settings, &name, "Org/name: config.json", reply);
     const char *copy = test_format("%s", ctx->message);
@@ -77,6 +79,13 @@ TEST(no_answer)
         const calm_http_reply reply = {.end = cases[i].end, .detail = "why"};
         ck_has(words(&reply, SECRET, CALM_EIO), cases[i].says);
     }
+    /* A cache does for what is fetched, and not for what is sent. */
+    const calm_http_reply unreachable = {.end = CALM_HTTP_UNREACHABLE, .detail = "why"};
+    ck_has(words(&unreachable, NULL, CALM_EIO), "HF_HUB_OFFLINE=1 uses what is in the cache");
+    pushes = true;
+    ck_has(words(&unreachable, NULL, CALM_EIO), "HF_ENDPOINT, and run the same command again");
+    ck_assert_ptr_null(strstr(words(&unreachable, NULL, CALM_EIO), "OFFLINE"));
+    pushes = false;
     const calm_http_reply storage = {.end = CALM_HTTP_ANSWERED, .code = 403, .foreign = true};
     ck_has(words(&storage, NULL, CALM_EIO), "storage host answered 403");
 }
