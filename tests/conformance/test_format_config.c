@@ -19,6 +19,17 @@ typedef struct verdict {
 
 typedef verdict resolve_fn(const calm_json *config, const char *module);
 
+/* Patterns of the configuration that is looked at, in its order: compiled once for all modules. */
+static calm_regex *patterns[256];
+
+static void forget_patterns(void)
+{
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns && patterns[i]; i++) {
+        calm_regex_free(patterns[i]);
+        patterns[i] = NULL;
+    }
+}
+
 /* GPTQModel's dynamic_get and vLLM's get_dynamic_override: the first key that matches from the start. */
 static verdict resolve_gptq(const calm_json *config, const char *module)
 {
@@ -28,13 +39,14 @@ static verdict resolve_gptq(const calm_json *config, const char *module)
                    calm_json_bool(calm_json_get(entry, "sym"), false)};
     if (strcmp(module, "lm_head") == 0)
         return (verdict){0};    /* "lm_head": false */
-    for (void *iter = NULL; calm_json_next(calm_json_get(entry, "dynamic"), &iter, &key, &values);) {
-        calm_regex *regex;
+    size_t i = 0;
+    for (void *iter = NULL; calm_json_next(calm_json_get(entry, "dynamic"), &iter, &key, &values); i++) {
         bool hit;
+        ck_assert_uint_lt(i, sizeof patterns / sizeof *patterns);
         ck_assert(key[1] == ':' && (key[0] == '+' || key[0] == '-'));
-        ck_ok(calm_regex_new(ctx, "dynamic", key + 2, strlen(key + 2), &regex));
-        ck_ok(calm_regex_matches_prefix(ctx, regex, module, &hit));
-        calm_regex_free(regex);
+        if (!patterns[i])
+            ck_ok(calm_regex_new(ctx, "dynamic", key + 2, strlen(key + 2), &patterns[i]));
+        ck_ok(calm_regex_matches_prefix(ctx, patterns[i], module, &hit));
         if (!hit)
             continue;
         if (key[0] == '-')
@@ -152,6 +164,7 @@ static void check_format(const char *format, resolve_fn *resolve, const char *co
         ck_ok(calm_exporter_write(ctx, exporter, &input, dir));
         ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 24, &config));
         check_all(resolve, config, &p);
+        forget_patterns();
         calm_json_free(config);
         calm_model_close(p.model);
     }
@@ -191,6 +204,7 @@ TEST(head_of_a_wrapper)
     ck_assert(calm_json_bool(calm_json_get(entry, "lm_head"), false));
     ck_assert_int_eq(resolve_gptq(config, "language_model.lm_head").bits, 8);
     ck_assert_ptr_nonnull(calm_json_get(calm_json_get(entry, "dynamic"), "+:(language_model\\.)?lm_head$"));
+    forget_patterns();
     calm_json_free(config);
     calm_model_close(inner);
     calm_model_close(p.model);

@@ -1,6 +1,11 @@
 # Every fuzz_<parser>.c with the driver, over its corpus/<parser> and mutations of it; with CALM_FUZZER with libFuzzer
 # in the driver's place, for tests/fuzz/run.
-set(CALM_FUZZ_MUTATIONS 2000 CACHE STRING "mutations of each corpus file that a fuzz test runs")
+# What a mutation breaks is seen with sanitizers: the other builds try a few.
+set(mutations 400)
+if(CALM_SANITIZE)
+  set(mutations 2000)
+endif()
+set(CALM_FUZZ_MUTATIONS ${mutations} CACHE STRING "mutations of each corpus file that a fuzz test runs")
 add_library(calm_test_fuzz STATIC fuzz/harness_files.c)
 target_link_libraries(calm_test_fuzz PUBLIC calm_export calm_hub calm_cli)
 target_compile_definitions(calm_test_fuzz PUBLIC CALM_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

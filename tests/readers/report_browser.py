@@ -21,6 +21,7 @@ from selenium.webdriver.common.keys import Keys
 folder = sys.argv[1]
 screenshots = sys.argv[2] if len(sys.argv) > 2 else None
 WIDTHS = (360, 400, 1280, 1920)
+FULL = ("w4", "moe", "ablation", "bert")    # at all widths; the others on a phone and on a desk
 AXE = os.path.join(os.path.dirname(axe_selenium_python.__file__), "node_modules", "axe-core", "axe.min.js")
 failures = []
 
@@ -328,7 +329,7 @@ def shoot(name, colours, path, selector=None):
 try:
     names = sorted(n[:-5] for n in os.listdir(folder) if n.endswith(".html"))
     for name in names:
-        for width in WIDTHS if name != "large" else (1280,):
+        for width in WIDTHS if name in FULL else (1280,) if name == "large" else (360, 1280):
             load(name, width)
             check_figures(name, width)
             check_cut(name, width)

@@ -24,8 +24,8 @@ extern calm_ctx *const ctx;
 #define TEST START_TEST
 #define END_OF_TEST END_TEST
 
-/* Run Check cases (NULL-terminated); the process's exit status.  A case with `memory` in its name is about that alone,
- * whatever the numbers are: CK_EXCLUDE_TAGS=memory leaves it out. */
+/* Run Check cases (NULL-terminated); the process's exit status.  A case whose name begins with `memory` is about how
+ * much of it calls take, whatever the numbers are: CK_EXCLUDE_TAGS=memory leaves it out. */
 int run_tests(const char *name, const TTest *const *tests);
 
 /* Name of a status without its prefix ("EFORMAT"); never NULL, also for values outside the list. */

@@ -41,6 +41,7 @@ void tiny_plan_pack(tiny_plan *p)
 void tiny_plan_open(tiny_plan *out, const char *dir)
 {
     ck_ok(calm_model_open(ctx, dir, &out->model));
+    out->loaded = -1;
     out->plan = (calm_plan){.n_jobs = calm_model_layout(out->model)->n_jobs, .fetch = fetch, .user = out};
     ck_ok(CALM_NEW(ctx, ctx->out, out->plan.jobs, out->plan.n_jobs));
     ck_ok(CALM_NEW(ctx, ctx->out, out->qjobs, out->plan.n_jobs));
@@ -146,7 +147,6 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
     const calm_config *config = calm_model_config(p->model);
     const calm_job_ref *job = &layout->jobs[index];
     calm_qjob *q = &p->qjobs[index];
-    calm_block block;
     size_t row = 0;
     *q = (calm_qjob){.out = job->out, .in = job->in};
     ck_ok(calm_scheme_parse(ctx, scheme, &q->scheme));
@@ -171,8 +171,10 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
         ck_ok(CALM_NEW(ctx, ctx->out, q->in_scale, q->in));
     for (size_t i = 0; q->in_scale && i < q->in; i++)
         q->in_scale[i] = draw_scale(config, job, index, i, scales);
-    ck_ok(calm_model_load_block(ctx, p->model, job->block, &block));
-    const calm_weight *weights = tiny_plan_weights(&block, job->expert);
+    if (p->loaded != (long)job->block)    /* one block for all its experts */
+        ck_ok(calm_model_load_block(ctx, p->model, job->block, &p->block));
+    p->loaded = (long)job->block;
+    const calm_weight *weights = tiny_plan_weights(&p->block, job->expert);
     /* Both for numbers that no weight and few inputs of these models pass. */
     q->global = calm_scale_global(&q->scheme, largest_weight(layout, job, weights));
     q->act_global =

@@ -17,6 +17,8 @@ typedef struct tiny_plan {
     calm_qjob *qjobs;    /* [n_jobs] */
     void **blobs;        /* [n_jobs] after tiny_plan_pack, and their bytes */
     size_t *n_bytes;
+    calm_block block;    /* the one that was quantized last; -1: none */
+    long loaded;
 } tiny_plan;
 
 /* Open a checkpoint; every job is float.  Everything else lives in ctx->out; close with calm_model_close. */

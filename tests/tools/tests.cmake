@@ -53,14 +53,16 @@ endif()
 add_custom_target(docs ${CALM_PAGES} COMMAND ${command} --update
   COMMAND ${CMAKE_COMMAND} -E env CALM_HOME=${PROJECT_SOURCE_DIR} ${json_pages} --update COMMENT "pages of docs/")
 add_dependencies(docs calm json_shape write_families)
-# Links, files and names in pages; the size of README.md.
-add_test(NAME docs.names COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_pages.sh)
 # The Dockerfile, executed in bare systems.
 add_test(NAME tools.container COMMAND sh -c "[ -n \"$CALM_BARE\" ] || { echo 'SKIP: CALM_BARE=1 asks for it'; exit 77; }; exec \"$0\""
   ${CMAKE_CURRENT_SOURCE_DIR}/container.sh)
 set_tests_properties(tools.container PROPERTIES TIMEOUT 7200 SKIP_RETURN_CODE 77 LABELS slow)
-# Container, conda and Homebrew recipes, and the SBOM, against packages.txt.
-add_test(NAME tools.packaging COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/packaging.sh)
+if(NOT CALM_SANITIZE)    # scripts that read the source
+  # Links, files and names in pages; the size of README.md.
+  add_test(NAME docs.names COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_pages.sh)
+  # Container, conda and Homebrew recipes, and the SBOM, against packages.txt.
+  add_test(NAME tools.packaging COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/packaging.sh)
+endif()
 # A machine that fails, for LD_PRELOAD; never with its own sanitizer, which would have to be loaded before it.
 add_library(fault_shim SHARED tools/fault_shim.c support/faults.c)
 target_include_directories(fault_shim PRIVATE ${PROJECT_SOURCE_DIR})

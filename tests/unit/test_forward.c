@@ -210,7 +210,7 @@ END_OF_TEST
 /* Windows of one length, so that workers all hold the same; wide enough that chunks count for little. */
 TEST(memory)
 {
-    static const size_t same[] = {70, 70, 70, 70};
+    static const size_t same[] = {140, 140, 140, 140};
     for (size_t f = 0; tiny_families[f]; f++) {
         tiny_model spec = tiny_of(tiny_families[f]);
         const calm_windows windows = tiny_windows(same, 4);
@@ -219,13 +219,13 @@ TEST(memory)
         calm_rope rope;
         calm_block block;
         size_t begin, end;
-        spec.hidden = 512;
-        spec.head_dim = 128;
-        spec.inner = 1024;
+        spec.hidden = 256;
+        spec.head_dim = 64;
+        spec.inner = 512;
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
         const calm_config *config = calm_model_config(model);
         const bool mixture = config->moe.n_experts > 0;
-        ck_ok(calm_rope_init(ctx, config, 70, &rope));
+        ck_ok(calm_rope_init(ctx, config, 140, &rope));
         ck_ok(calm_model_load_block(ctx, model, 1, &block));
         ck_ok(calm_batch_embed(ctx, model, &windows, 0, 4, ctx->out, NULL, &batch));
         calm_layout_fold_set(calm_model_layout(model), 1, CALM_SUBLAYER_MLP, mixture ? 0 : CALM_NO_EXPERT, &begin,
@@ -233,12 +233,12 @@ TEST(memory)
         const size_t expert = mixture ? calm_model_load_jobs_bytes(model, begin, end) : 0;
         for (int threads = 1; threads <= 2; threads++) {
             ctx->n_threads = threads;
-            const size_t said = calm_batch_block_scratch_bytes(config, 1, 4, 70, expert, false, (size_t)threads);
+            const size_t said = calm_batch_block_scratch_bytes(config, 1, 4, 140, expert, false, (size_t)threads);
             /* Tokens do not spread evenly over five experts, and two workers need not be at their most at one time; on
              * a busy machine one does it all.  Half of it is held all the same.  What is more is an expert with all
              * tokens. */
-            const size_t more = mixture ? calm_moe_experts_scratch_bytes(config, 1, 280) +
-                                              (size_t)threads * calm_moe_expert_scratch_bytes(config, 280) : 0;
+            const size_t more = mixture ? calm_moe_experts_scratch_bytes(config, 1, 560) +
+                                              (size_t)threads * calm_moe_expert_scratch_bytes(config, 560) : 0;
             test_memory_begin();
             ck_ok(calm_batch_block(ctx, &block, &rope, &batch, NULL));
             const size_t most = test_memory_end().most;
