@@ -164,8 +164,14 @@ calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe_spec *spec, const calm
     calm_forecast forecast;
     extents all;
     calm_forecast_rates rates = {0};
-    CALM_TRY(calm_forecast_make(ctx, recipe, NULL, &rates, &forecast));
-    forecast_presets(ctx, spec, &rates, forecast.seconds, &all);
+    /* Warnings and notes are those of the run, and each preset would repeat them. */
+    calm_log_fn *log = ctx->log;
+    ctx->log = NULL;
+    const calm_status status = calm_forecast_make(ctx, recipe, NULL, &rates, &forecast);
+    if (status == CALM_OK)
+        forecast_presets(ctx, spec, &rates, forecast.seconds, &all);
+    ctx->log = log;
+    CALM_TRY(status);
     if (json)
         return print_json(ctx, &forecast, &all);
     CALM_SCOPED_TEXT(text);
