@@ -303,8 +303,8 @@ TEST(single_keys)
 {
     static const struct {
         const char *key, *value;
-    } changes[] = {{"attention_bias", "true"}, {"sliding_window", "12"}, {"mlp_bias", "true"},
-                   {"n_shared_experts", "2"}, {"mlp_hidden_act", "\"tanh\""}, {"mamba_hidden_act", "\"tanh\""}},
+    } changes[] = {{"attention_bias", "true"}, {"sliding_window", "12"},
+                   {"mlp_hidden_act", "\"tanh\""}, {"mamba_hidden_act", "\"tanh\""}},
       wrong[] = {{"n_group", "2"},         {"topk_group", "2"},        {"mamba_num_heads", "0"},
                  {"mamba_num_heads", "3"}, {"mamba_head_dim", "0"},  {"ssm_state_size", "-1"},
                  {"conv_kernel", "0"},     {"n_groups", "0"},
@@ -327,6 +327,8 @@ TEST(single_keys)
     ck_assert(config_with(single, "use_bias", "true").bias[CALM_ROLE_MAMBA_OUT]);
     ck_assert(!config_with(single, "use_conv_bias", "false").mamba.conv_bias);
     ck_assert(config_with("nemotron_dense", "mlp_bias", "true").bias[CALM_ROLE_UP]);
+    ck_assert(config_with(single, "mlp_bias", "true").moe.shared_bias);
+    config_with(single, "n_shared_experts", "2");    /* one expert of the shared width, whatever it says */
     ck_assert(config_with(single, "time_step_min", "0.25").mamba.limits.least == 0.25f);
 }
 END_OF_TEST
