@@ -11,7 +11,8 @@ calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const 
                               double *loss, calm_qjob *qjob);
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape);
 
-/* Steps of a descent: 0 the codes of GPTQ; 2k + 1 and 2k + 2 scales and codes of round k; later rounds are the last. */
+/* Steps of a descent that are told apart: 0 the codes of GPTQ; 2k + 1 and 2k + 2 scales and codes of round k.  Later
+ * ones hope as the last does. */
 #define CALM_DESCENT_STEPS ((size_t)9)
 
 /* What descents on the same weights and the same damping share; the arrays are the caller's.  Rows that share their
@@ -22,6 +23,7 @@ typedef struct calm_descent_shared {
     bool known;          /* wh holds it; the first descent, of all rows, sets both */
     double *least;       /* [O] what each row's loss is not below after the last descent; NULL: not wanted */
     double *path;        /* [CALM_DESCENT_STEPS, O] losses of each row at the steps that it gets to; NULL: not wanted */
+    double *end;         /* [O] with `path`: its last loss */
     const double *fall;  /* [CALM_DESCENT_STEPS] last loss over loss at a step, as low as a row may hope for; NULL: no
                           * row stops for it */
     const double *best;  /* [O] with `fall`: what a row must come below */
@@ -29,10 +31,10 @@ typedef struct calm_descent_shared {
     size_t n;
 } calm_descent_shared;
 
-/* Is a row with this loss at this step unlikely to end below `best`? */
-static inline bool calm_descent_hopeless(const calm_descent_shared *shared, size_t step, double loss, double best)
+/* Is a row with this loss at this step unlikely to end below its best?  With `fall`. */
+static inline bool calm_descent_hopeless(const calm_descent_shared *shared, size_t row, size_t step, double loss)
 {
-    return !(loss * shared->fall[calm_size_min(step, CALM_DESCENT_STEPS - 1)] < best);
+    return !(loss * shared->fall[calm_size_min(step, CALM_DESCENT_STEPS - 1)] < shared->best[row]);
 }
 
 /* Least-squares scales and a sweep of coordinate descent over codes and zeros, in turn, until a row gains nothing or

@@ -42,7 +42,7 @@ static bool has_hope(const calm_descent_shared *shared, const calm_rows *rows, s
     const size_t row = rows->row[r];
     if (shared->path && step < CALM_DESCENT_STEPS)
         shared->path[step * rows->problem->out + row] = rows->loss[r];
-    return !shared->fall || !calm_descent_hopeless(shared, step, rows->loss[r], shared->best[row]);
+    return !shared->fall || !calm_descent_hopeless(shared, row, step, rows->loss[r]);
 }
 
 /* Row r ends. */
@@ -50,6 +50,8 @@ static void end_row(const calm_descent_shared *shared, calm_rows *rows, size_t r
 {
     if (shared->least)
         shared->least[rows->row[r]] = calm_rows_least(rows, r);
+    if (shared->path)
+        shared->end[rows->row[r]] = rows->loss[r];
     calm_rows_drop(rows, r);
 }
 

@@ -157,6 +157,7 @@ static calm_status allocate_orders(calm_ctx *ctx, const calm_qjob *qjob, orders 
     all->shared.best = all->best;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.least, qjob->out));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.path, CALM_DESCENT_STEPS * qjob->out));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.end, qjob->out));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->fall, CALM_DESCENT_STEPS));
     return CALM_NEW(ctx, ctx->scratch, all->row, qjob->out);
 }
@@ -164,28 +165,19 @@ static calm_status allocate_orders(calm_ctx *ctx, const calm_qjob *qjob, orders 
 /* What that takes besides the power and W H. */
 static size_t orders_bytes(size_t out)
 {
-    return 3 * CALM_BYTES(double, out) + CALM_BYTES(double, CALM_DESCENT_STEPS * out) +
+    return 4 * CALM_BYTES(double, out) + CALM_BYTES(double, CALM_DESCENT_STEPS * out) +
            CALM_BYTES(double, CALM_DESCENT_STEPS) + CALM_BYTES(size_t, out);
-}
-
-/* Where row r of path [CALM_DESCENT_STEPS, O] ended; a loss of 0 falls no further. */
-static double path_end(const double *path, size_t out, size_t r)
-{
-    double end = path[r];
-    for (size_t step = 1; step < CALM_DESCENT_STEPS && path[step * out + r] > 0; step++)
-        end = path[step * out + r];
-    return end;
 }
 
 /* fall [CALM_DESCENT_STEPS]: at each step the quantile `leave` of end / loss over the rows that got to it, in `work`
  * [O]; 0, which is hope for all, where none did. */
-static void learn_falls(const double *path, size_t out, double leave, double *work, double *fall)
+static void learn_falls(const calm_descent_shared *first, size_t out, double leave, double *work, double *fall)
 {
     for (size_t step = 0; step < CALM_DESCENT_STEPS; step++) {
         size_t n = 0;
         for (size_t r = 0; r < out; r++)
-            if (path[step * out + r] > 0)
-                work[n++] = path_end(path, out, r) / path[step * out + r];
+            if (first->path[step * out + r] > 0)
+                work[n++] = first->end[r] / first->path[step * out + r];
         qsort(work, n, sizeof *work, calm_compare_doubles);
         fall[step] = n ? work[(size_t)(leave * (double)n)] : 0;
     }
@@ -199,7 +191,7 @@ static void list_rows(orders *all, size_t out)
     shared->row = all->row;
     shared->n = 0;
     for (size_t r = 0; r < out; r++)
-        if (calm_descent_hopeless(shared, 0, all->loss[r], all->best[r]))
+        if (calm_descent_hopeless(shared, r, 0, all->loss[r]))
             shared->least[r] = INFINITY;
         else
             all->row[shared->n++] = r;
@@ -220,7 +212,7 @@ static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const res
         list_rows(all, trial->out);
     CALM_TRY(calm_descent_mkq(ctx, problem, options->rounds, options->damp, &all->shared, trial));
     if (all->shared.path && options->leave > 0) {
-        learn_falls(all->shared.path, trial->out, options->leave, all->loss, all->fall);
+        learn_falls(&all->shared, trial->out, options->leave, all->loss, all->fall);
         all->shared.fall = all->fall;
     }
     all->shared.path = NULL;

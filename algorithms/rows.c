@@ -168,7 +168,7 @@ void calm_rows_drop(calm_rows *rows, size_t r)
 {
     size_t last = rows->n - 1, in = rows->problem->in, n_groups = rows->problem->n_groups;
     store(rows, r);
-    /* Everything that outlives a round moves; products and normal equations are made anew. */
+    /* Everything that outlives a move of scales or of codes; products and normal equations are made anew. */
     rows->row[r] = rows->row[last];
     move_row(rows->w, in, last, r);
     move_row(rows->wh, in, last, r);
@@ -176,6 +176,7 @@ void calm_rows_drop(calm_rows *rows, size_t r)
     move_row(rows->scale, n_groups, last, r);
     move_row(rows->zero, n_groups, last, r);
     move_row(rows->loss, 1, last, r);
+    move_row(rows->before, 1, last, r);
     rows->n--;
 }
 

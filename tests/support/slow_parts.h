@@ -71,7 +71,7 @@ double *slow_inverted(const double *a, size_t n);
 void slow_eliminate(double *inverse, size_t n, size_t j);
 
 /* A row's losses at the steps of a descent: at its start, after scales, after codes, and so on. */
-#define SLOW_STEPS 9
+#define SLOW_STEPS 17
 typedef struct slow_path {
     double loss[SLOW_STEPS];
     int n;
