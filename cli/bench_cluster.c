@@ -190,12 +190,8 @@ calm_status calm_bench_cluster_run(calm_ctx *ctx, const calm_bench_cluster *aske
     CALM_TRY(list_trials(ctx, asked, &trials, &n));
     CALM_TRY(calm_recipe_resolve(ctx, asked->spec, &(calm_events){0}, &recipe));
     const calm_forecast_elsewhere elsewhere = {.sgemm_flops = asked->rate * 1e9};
-    /* Warnings and notes are those of the run that is estimated. */
-    calm_log_fn *log = ctx->log;
-    ctx->log = NULL;
-    const calm_status status = calm_forecast_make(ctx, &recipe, &elsewhere, NULL, &forecast);
-    ctx->log = log;
-    CALM_TRY(status);
+    CALM_SCOPED_SILENCE(ctx);    /* warnings and notes are those of the run that is estimated */
+    CALM_TRY(calm_forecast_make(ctx, &recipe, &elsewhere, NULL, &forecast));
     CALM_TRY(replay_all(ctx, asked, &forecast, trials, n));
     return asked->json ? print_json(ctx, asked, &recipe, &forecast, trials, n)
                        : print_text(ctx, asked, &forecast, trials, n);

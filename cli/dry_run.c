@@ -164,14 +164,9 @@ calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe_spec *spec, const calm
     calm_forecast forecast;
     extents all;
     calm_forecast_rates rates = {0};
-    /* Warnings and notes are those of the run, and each preset would repeat them. */
-    calm_log_fn *log = ctx->log;
-    ctx->log = NULL;
-    const calm_status status = calm_forecast_make(ctx, recipe, NULL, &rates, &forecast);
-    if (status == CALM_OK)
-        forecast_presets(ctx, spec, &rates, forecast.seconds, &all);
-    ctx->log = log;
-    CALM_TRY(status);
+    CALM_SCOPED_SILENCE(ctx);    /* warnings and notes are those of the run, and each preset would repeat them */
+    CALM_TRY(calm_forecast_make(ctx, recipe, NULL, &rates, &forecast));
+    forecast_presets(ctx, spec, &rates, forecast.seconds, &all);
     if (json)
         return print_json(ctx, &forecast, &all);
     CALM_SCOPED_TEXT(text);

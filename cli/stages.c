@@ -99,12 +99,9 @@ calm_status calm_stages_forecast(calm_ctx *ctx, const calm_run *run, calm_foreca
     if (r->seconds < LEAST_SECONDS || r->n_ranks || r->n_cached || r->recipe->n_budgets > 1)
         return CALM_OK;
     calm_forecast *forecast;
-    /* The notes of the run have been said. */
-    calm_log_fn *const log = ctx->log;
+    CALM_SCOPED_SILENCE(ctx);    /* the notes of the run have been said */
     CALM_TRY(CALM_NEW(ctx, ctx->out, forecast, 1));
-    ctx->log = NULL;
     const calm_status status = calm_forecast_make(ctx, r->recipe, NULL, NULL, forecast);
-    ctx->log = log;
     calm_ctx_forgive(ctx);
     /* Pools that differ have no rows next to each other. */
     *out = status == CALM_OK && forecast->recipe->n_pool == r->recipe->n_pool ? forecast : NULL;

@@ -526,11 +526,10 @@ calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe)
 {
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave) results = {ctx->out, calm_arena_save(ctx->out)};
     CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
-    calm_log_fn *log = ctx->log;
-    ctx->log = NULL;    /* the experiment will say it */
-    const calm_status status = calm_run_open(ctx, recipe, &run);
-    ctx->log = log;
-    CALM_TRY(status);
+    {
+        CALM_SCOPED_SILENCE(ctx);    /* the experiment will say it */
+        CALM_TRY(calm_run_open(ctx, recipe, &run));
+    }
     if (!run->result.evaluates)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: without its tokenizer there is no text to evaluate on",
                          recipe->model.dir);

@@ -9,6 +9,7 @@
  *     CALM_SCOPED_INTS(ctx, ints);               ctx->ints is `ints`
  *     CALM_SCOPED_RESIDENT(ctx, on);             ctx->resident is `on`
  *     CALM_SCOPED_COLUMNS(ctx, n);               ctx->columns is `n`
+ *     CALM_SCOPED_SILENCE(ctx);                  ctx logs nothing
  *     CALM_SCOPED_TEXT(text);                    calm_text text, empty
  *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
  *
@@ -37,6 +38,8 @@
     CALM_SCOPED(calm_flag_scope, calm_flag_leave) resident_scope_ = calm_flag_enter(&(ctx)->resident, (on))
 #define CALM_SCOPED_COLUMNS(ctx, n)                                                                                    \
     CALM_SCOPED(calm_columns_scope, calm_columns_leave) columns_scope_ = calm_columns_enter((ctx), (n))
+#define CALM_SCOPED_SILENCE(ctx)                                                                                       \
+    CALM_SCOPED(calm_log_scope, calm_log_leave) log_scope_ = calm_log_enter(ctx)
 #define CALM_SCOPED_SCRATCH(ctx)                                                                                       \
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave)                                                                \
     scratch_scope_ = {(ctx)->scratch, calm_arena_save((ctx)->scratch)}
@@ -87,6 +90,24 @@ static inline calm_columns_scope calm_columns_enter(calm_ctx *of, size_t n)
 static inline void calm_columns_leave(calm_columns_scope *scope)
 {
     scope->ctx->columns = scope->caller;
+}
+
+/* Who had the log before. */
+typedef struct calm_log_scope {
+    calm_ctx *ctx;
+    calm_log_fn *caller;
+} calm_log_scope;
+
+/* Nobody has it; back to who had it. */
+static inline calm_log_scope calm_log_enter(calm_ctx *of)
+{
+    const calm_log_scope scope = {of, of->log};
+    of->log = NULL;
+    return scope;
+}
+static inline void calm_log_leave(calm_log_scope *scope)
+{
+    scope->ctx->log = scope->caller;
 }
 
 /* What a flag of ctx was before. */

@@ -38,11 +38,8 @@ static calm_status list_parts(calm_ctx *ctx, const calm_inputs *in, const calm_p
 {
     const calm_formats *formats = &in->recipe->formats;
     const calm_export_input input = {.model = in->model, .plan = plan, .options = &formats->options, .outer = outer};
-    calm_log_fn *log = ctx->log;
-    ctx->log = NULL;
-    const calm_status status = calm_exporter_parts(ctx, calm_formats_at(formats, 0), &input, longest_offset(in), out);
-    ctx->log = log;
-    return status;
+    CALM_SCOPED_SILENCE(ctx);
+    return calm_exporter_parts(ctx, calm_formats_at(formats, 0), &input, longest_offset(in), out);
 }
 
 /* Bits of a part that count: bits per weight are of tensors alone, a size is of all of the file. */

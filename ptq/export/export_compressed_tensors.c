@@ -224,9 +224,6 @@ static calm_status look_at(calm_ctx *ctx, const calm_export_input *input, size_t
     if (scheme->bits > 4 && scheme->bits < 8)
         return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %d bits: readers disagree on the layout; use 2, 3, 4 or 8",
                          scheme->bits);
-    if (refuses(scheme))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, NAME ": %s is %s: %s", job->name, CALM_SCHEME_NAME(scheme),
-                         refuses(scheme));
     if (!scheme->symmetric && !(input->options && input->options->asymmetric))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          NAME

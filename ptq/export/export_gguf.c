@@ -386,14 +386,13 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     CALM_SCOPED(calm_gguf_keys, calm_gguf_keys_clear) keys = {0};
     calm_gguf_layout layout;
     output to = {.input = input, .layout = &layout};
-    calm_log_fn *log = ctx->log;
     char *path;
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "model.gguf"));
     CALM_TRY(CALM_NEW(ctx, ctx->out, to.factors, calm_size_max(1, calm_model_config(input->model)->moe.n_experts)));
-    ctx->log = NULL;    /* check has warned */
-    const calm_status status = prepare(ctx, input, &layout, &keys);
-    ctx->log = log;
-    CALM_TRY(status);
+    {
+        CALM_SCOPED_SILENCE(ctx);    /* check has warned */
+        CALM_TRY(prepare(ctx, input, &layout, &keys));
+    }
     to.path = path;
     to.keys = &keys;
     CALM_TRY(divide(ctx, &to, input->options ? input->options->max_shard_bytes : 0));

@@ -92,10 +92,12 @@ static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
                                    const char *usual, calm_activation *out)
 {
-    static const char names[] = "silu|swish|gelu|gelu_python|relu|relu2|gelu_pytorch_tanh|gelu_new|gelu_fast|"
-                                "gelu_accurate|gelu_python_tanh";
+    static const char names[] = "silu|swish|gelu|gelu_python|gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_accurate|"
+                                "gelu_python_tanh|relu|relu2";
     static const calm_activation known[] = {CALM_ACTIVATION_SILU, CALM_ACTIVATION_SILU, CALM_ACTIVATION_GELU,
-                                            CALM_ACTIVATION_GELU, CALM_ACTIVATION_RELU, CALM_ACTIVATION_RELU2};
+                                            CALM_ACTIVATION_GELU, CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH,
+                                            CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH,
+                                            CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_RELU, CALM_ACTIVATION_RELU2};
     const char *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
     /* The published code of Nomic's BERT names the function with its gate. */
@@ -103,8 +105,7 @@ calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_j
     if (index < 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, "
                          "gelu_pytorch_tanh, gelu_new, relu or relu2", path, key, name);
-    /* All names behind those are of one function. */
-    *out = index < (int)(sizeof known / sizeof *known) ? known[index] : CALM_ACTIVATION_GELU_TANH;
+    *out = known[index];
     return CALM_OK;
 }
 

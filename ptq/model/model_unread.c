@@ -178,18 +178,13 @@ typedef struct unread_kind {
     size_t n;
 } unread_kind;
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Modules of all linears, sorted: of a large mixture nearly all tensors are found here at once. */
 static calm_status sort_modules(calm_ctx *ctx, const calm_layout *layout, const char ***out)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, layout->n_linears));
     for (size_t i = 0; i < layout->n_linears; i++)
         (*out)[i] = layout->linears[i].module;
-    qsort(*out, layout->n_linears, sizeof **out, by_name);
+    qsort(*out, layout->n_linears, sizeof **out, calm_words_compare);
     return CALM_OK;
 }
 
@@ -203,7 +198,7 @@ static bool is_weight(const char *const *modules, size_t n, const char *name)
         return false;
     memcpy(module, name, length - 7);
     module[length - 7] = '\0';
-    return bsearch(&key, modules, n, sizeof *modules, by_name) != NULL;
+    return bsearch(&key, modules, n, sizeof *modules, calm_words_compare) != NULL;
 }
 
 static calm_status say(calm_ctx *ctx, const calm_model *model, const unread_kind *kind)

@@ -473,12 +473,10 @@ static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resol
 static calm_status rehearse(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe)
 {
     calm_recipe trial = *recipe;
-    calm_log_fn *log = ctx->log;
-    ctx->log = NULL;
-    for (size_t i = 0; i < N_STEPS(late) && ctx->status == CALM_OK; i++)
-        late[i].resolve(ctx, spec, &trial);
-    ctx->log = log;
-    return ctx->status;
+    CALM_SCOPED_SILENCE(ctx);
+    for (size_t i = 0; i < N_STEPS(late); i++)
+        CALM_TRY(late[i].resolve(ctx, spec, &trial));
+    return CALM_OK;
 }
 
 calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events,

@@ -395,11 +395,9 @@ static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, v
 /* Fails where a run of the recipe would before it works.  Without notes: the run has them. */
 static calm_status look_at(calm_ctx *ctx, const calm_recipe *recipe)
 {
-    calm_log_fn *const log = ctx->log;
     calm_run *run;
-    ctx->log = NULL;
+    CALM_SCOPED_SILENCE(ctx);
     const calm_status status = calm_run_open(ctx, recipe, &run);
-    ctx->log = log;
     calm_run_close(&run);
     return status;
 }

@@ -86,6 +86,15 @@ static bool is_stored(const model_fixture *f, const char *name)
 static double worst_output, worst_hidden;
 static size_t n_routers;
 
+/* max(1, largest value). */
+static double largest_of(const float *values, size_t n)
+{
+    double largest = 1;
+    for (size_t i = 0; i < n; i++)
+        largest = fmax(largest, fabs((double)values[i]));
+    return largest;
+}
+
 /* Rows of the tokens that are not padding against those of the stored tensor [S, T, width], or of [n, S, T, width] the
  * part `at`. */
 static void compare_part(const model_fixture *f, const char *what, const float *found, size_t width, size_t at,
@@ -95,9 +104,8 @@ static void compare_part(const model_fixture *f, const char *what, const float *
         return;
     const float *expected = reference(f, what, n * f->windows.n * f->length * width)
                             + at * f->windows.n * f->length * width;
-    double worst = 0, largest = 1;
-    for (size_t i = 0; i < f->windows.n * f->length * width; i++)
-        largest = fmax(largest, fabs((double)expected[i]));
+    const double largest = largest_of(expected, f->windows.n * f->length * width);
+    double worst = 0;
     for (size_t t = 0; t < f->windows.begin[f->windows.n]; t++)
         for (size_t i = 0; i < width; i++) {
             const double difference = fabs((double)found[t * width + i] - (double)expected[f->row[t] * width + i]);
@@ -152,14 +160,6 @@ static double mean_nll(const float *logits, const calm_windows *windows, size_t 
             total += log(sum) - (double)logits[row * vocab + windows->ids[row + 1]];
         }
     return total / (double)n;
-}
-
-static double largest_of(const float *values, size_t n)
-{
-    double largest = 1;
-    for (size_t i = 0; i < n; i++)
-        largest = fmax(largest, fabs((double)values[i]));
-    return largest;
 }
 
 static void check_nll(const model_fixture *f, const float *logits, size_t vocab)
