@@ -3,10 +3,10 @@
 
 #include "algorithms/part.h"
 
-/* Codes [O, I] of the job by GPTQ on the scales and zeros that it has, with the problem's inverse, columns by falling
- * power [I] (NULL: from left to right); qjob->damp = the damping used; loss [O], unless NULL, = the loss of each row
- * under H with that damping.  Takes of ctx->scratch what calm_descent_gptq_memory says.  CALM_ENUMERIC: H is not
- * positive definite. */
+/* Codes [O, I] of the job by GPTQ in float on the scales and zeros that it has, columns by falling power [I] (NULL:
+ * from left to right); qjob->damp = the damping used; loss [O], unless NULL, = the loss of each row under H with that
+ * damping.  Takes the memory of the problem's inverse, and of ctx->scratch what calm_descent_gptq_memory says.
+ * CALM_ENUMERIC: H is not positive definite. */
 calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
                               double *loss, calm_qjob *qjob);
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape);

@@ -2,6 +2,7 @@
 #include "algorithms/inverse.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,13 +74,16 @@ size_t calm_inverse_order_bytes(size_t n)
 
 size_t calm_inverse_factor_scratch_bytes(size_t in)
 {
-    return calm_size_max(calm_dinverse_root_scratch_bytes(in), CALM_BYTES(double, in));
+    return calm_size_max(calm_size_max(calm_dinverse_root_scratch_bytes(in), calm_sinverse_root_scratch_bytes(in)),
+                         CALM_BYTES(double, in));
 }
 
 typedef struct factor_task {
     const calm_problem *problem;
     const size_t *order;
     double *u, *sum;
+    float *single;   /* in place of u; H times unit */
+    double unit;
     double added;    /* to the diagonal */
 } factor_task;
 
@@ -106,17 +110,22 @@ static calm_status keep_diagonal(calm_ctx *ctx, const calm_problem *problem, con
     return CALM_OK;
 }
 
-/* Row `row` of H from its diagonal on, in the order of the columns, into u [I]: of the problem's copy, or as that would
- * be made. */
-static void copy_row(const calm_problem *problem, const size_t *order, size_t row, double *u)
+/* Row `row` of H, damped, from its diagonal on, in the order of the columns, into u [I] or single [I]: of the problem's
+ * copy, or as that would be made. */
+static void copy_row(const factor_task *task, size_t row, double *u, float *single)
 {
-    const size_t n = problem->in;
+    const calm_problem *problem = task->problem;
+    const size_t n = problem->in, *order = task->order;
     const double *h = problem->h ? problem->h : problem->gram;
-    const double rows = problem->h ? 1 : (double)problem->job->stats->rows;
-    u[row] = problem->h_diag[order[row]];    /* that of problem->h may be damped */
-    for (size_t j = row + 1; j < n; j++) {
-        const double value = h ? h[order[row] * n + order[j]] : 0;
-        u[j] = problem->h || !h ? value : value / rows;
+    const double rows = problem->h || !h ? 1 : (double)problem->job->stats->rows;
+    for (size_t j = row; j < n; j++) {
+        double value = h ? h[order[row] * n + order[j]] / rows : 0;
+        if (j == row)
+            value = problem->h_diag[order[row]] + task->added;    /* that of problem->h may be damped */
+        if (single)
+            single[j] = (float)(value * task->unit);
+        else
+            u[j] = value;
     }
 }
 
@@ -125,21 +134,25 @@ static void copy_rows(size_t first, size_t n, void *user)
 {
     const factor_task *task = user;
     const size_t in = task->problem->in;
-    for (size_t i = first; i < first + n; i++) {
-        copy_row(task->problem, task->order, i, task->u + i * in);
-        task->u[i * in + i] += task->added;
-    }
+    for (size_t i = first; i < first + n; i++)
+        copy_row(task, i, task->u + i * in, task->single ? task->single + i * in : NULL);
+}
+
+/* damp mean(diag H) */
+static double added_of(const calm_problem *problem, double damp)
+{
+    double sum = 0;
+    for (size_t i = 0; i < problem->in; i++)
+        sum += problem->h_diag[i];
+    return damp * (sum / (double)problem->in);
 }
 
 static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp)
 {
     const size_t n = problem->in;
     calm_inverse *inverse = problem->inverse;
-    double *u = inverse->u, mean = 0;
-    for (size_t i = 0; i < n; i++)
-        mean += problem->h_diag[i];
-    mean /= (double)n;
-    factor_task task = {.problem = problem, .order = order, .u = u, .added = damp * mean};
+    double *u = inverse->u;
+    factor_task task = {.problem = problem, .order = order, .u = u, .added = added_of(problem, damp)};
     calm_parallel_each_rows(ctx, n, copy_rows, &task);
     CALM_TRY(calm_dinverse_root(ctx, n, u, n));
     inverse->first = inverse->damp != damp;    /* the diagonal is the same in every order */
@@ -147,6 +160,43 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
         CALM_TRY(keep_diagonal(ctx, problem, order));
     inverse->damp = damp;
     return CALM_OK;
+}
+
+/* The factor in float of H times a power of two, *unit, which is in the range of float whatever H's is. */
+static calm_status factor_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
+                                float *u, double *unit)
+{
+    const size_t n = problem->in;
+    factor_task task = {.problem = problem, .order = order, .single = u, .added = added_of(problem, damp)};
+    double most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = fmax(most, problem->h_diag[i]);
+    *unit = task.unit = calm_problem_unit(most);
+    calm_parallel_each_rows(ctx, n, copy_rows, &task);
+    return calm_sinverse_root(ctx, n, u, n);
+}
+
+/* By factor, or with `single` by factor_float; `damp` is doubled until that succeeds. */
+static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
+                                 float *single, double *unit, double *used)
+{
+    /* Failures of the attempts stay in a separate context; the last one is quoted. */
+    calm_ctx trial = *ctx;
+    calm_inverse *inverse = problem->inverse;
+    assert(inverse != problem->common);    /* that is others' */
+    inverse->asked = 0;    /* u is another's from here on */
+    for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
+        calm_ctx_forgive(&trial);
+        *used = damp;
+        const calm_status status = single ? factor_float(&trial, problem, order, damp, single, unit)
+                                          : factor(&trial, problem, order, damp);
+        if (status == CALM_OK)
+            return CALM_OK;
+        if (status != CALM_ENUMERIC)    /* more damping does not help */
+            return calm_fail(ctx, status, "%s", trial.message);
+    }
+    return calm_fail(ctx, CALM_ENUMERIC, "%s: the Gram matrix is not positive definite at a damping of %g of its mean "
+                                         "diagonal: %s", problem->job->name, *used, trial.message);
 }
 
 /* Is that factor there already? */
@@ -158,11 +208,8 @@ static bool is_there(const calm_inverse *inverse, const size_t *order, double da
 calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                 const double **u, double *used)
 {
-    /* Failures of the attempts stay in a separate context; the last one is quoted. */
-    calm_ctx trial = *ctx;
     calm_inverse *inverse = problem->inverse;
     const calm_inverse *common = problem->common;
-    const double asked = damp;
     const size_t n = problem->in;
     /* Parts that call this have CALM_NEEDS_INVERSE among their caps. */
     assert(inverse);
@@ -180,20 +227,17 @@ calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, cons
     *used = inverse->damp;
     if (is_there(inverse, order, damp, n))
         return CALM_OK;
-    assert(inverse != common);    /* that is others' */
-    inverse->asked = 0;    /* a failing attempt spoils u */
-    for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
-        calm_ctx_forgive(&trial);
-        *used = damp;
-        const calm_status status = factor(&trial, problem, order, damp);
-        if (status == CALM_OK) {
-            memcpy(inverse->order, order, n * sizeof *order);
-            inverse->asked = asked;
-            return CALM_OK;
-        }
-        if (status != CALM_ENUMERIC)    /* more damping does not help */
-            return calm_fail(ctx, status, "%s", trial.message);
-    }
-    return calm_fail(ctx, CALM_ENUMERIC, "%s: the Gram matrix is not positive definite at a damping of %g of its mean "
-                                         "diagonal: %s", problem->job->name, *used, trial.message);
+    CALM_TRY(factor_damped(ctx, problem, order, damp, NULL, NULL, used));
+    memcpy(inverse->order, order, n * sizeof *order);
+    inverse->asked = damp;
+    return CALM_OK;
+}
+
+calm_status calm_inverse_factor_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
+                                      const float **u, double *unit, double *used)
+{
+    /* In the memory of the other factor, of which no byte is read any more. */
+    float *const single = (float *)problem->inverse->u;
+    *u = single;
+    return factor_damped(ctx, problem, order, damp, single, unit, used);
 }

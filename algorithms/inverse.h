@@ -17,10 +17,16 @@ void calm_inverse_begin(calm_inverse *inverse);
 calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                 const double **u, double *used);
 
+/* *u [I, I] = the same factor in float, of *unit (a power of two) times the damped H, so that it is the factor above
+ * divided by the root of *unit.  It is always computed, in the place of the one in problem->inverse; what that holds
+ * besides (`left`) stays. */
+calm_status calm_inverse_factor_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
+                                      const float **u, double *unit, double *used);
+
 /* *out [n] = the columns in the order of falling power [n], equal ones from left to right; power NULL: from left to
  * right. */
 calm_status calm_inverse_order(calm_ctx *ctx, size_t n, const double *power, size_t **out);
 size_t calm_inverse_order_bytes(size_t n);
 
-/* Bytes that calm_inverse_factor holds of ctx->scratch while it runs. */
+/* Bytes that either holds of ctx->scratch while it runs. */
 size_t calm_inverse_factor_scratch_bytes(size_t in);

@@ -14,6 +14,8 @@
  * sum crosses a chunk. */
 #pragma once
 
+#include <math.h>
+
 #include "algorithms/hessian.h"
 #include "algorithms/learner.h"
 #include "ptq/base/option.h"
@@ -169,6 +171,18 @@ size_t calm_problem_nearest_scratch_bytes(const calm_job_shape *shape);
 
 /* H + damp mean(diag H) I [I, I], both triangles, until the next call: problem->h with another diagonal. */
 const double *calm_problem_damped(const calm_problem *problem, double damp);
+
+/* The power of two that takes numbers up to `most` to [.5, 1), for copies in float; 1 where that is no finite number
+ * above 0. */
+static inline double calm_problem_unit(double most)
+{
+    enum { MOST = 300 };    /* so that a product of three and its inverse are finite, too */
+    int exponent;
+    if (!(most > 0) || !isfinite(most))
+        return 1;
+    frexp(most, &exponent);
+    return ldexp(1, exponent < -MOST ? MOST : exponent > MOST ? -MOST : -exponent);
+}
 
 /* Ask the chain's grid for groups g .. g + n - 1 of `row`, which are all of one super-block (calm_problem_super), whose
  * weights lie one after the other in w: their grids rounded together. */

@@ -278,13 +278,13 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 
 const calm_part calm_refit_restarts = {
     .name = "restarts",
-    .revision = 7,
+    .revision = 8,
     .summary = "GPTQ and descent again in other orders of the columns; the best row by row",
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
-    .products = 8,
-    .factors = 6,
+    .products = 6.5,
+    .factors = 3,    /* six in float */
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,
     .memory = memory,

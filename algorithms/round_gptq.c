@@ -9,10 +9,11 @@
  * by all earlier columns: the published code takes those groups from weights corrected up to the last block of 128
  * only, so blocks here never end inside a group that starts in an earlier one.
  *
- * All in double.  Rows are independent: a task takes CALM_ROW_CHUNK of them.  Within a block of columns a tile of
- * TILE rows is transposed, so that the rows are the vector's lanes; what a block does to the columns after it is one
- * matrix product (the paper's lazy update).  Within the block PANEL columns are as lazy, without a change of bits: each
- * weight still has the errors of earlier columns taken off one after the other. */
+ * All in double; for restarts, which measure what they find, factor and products are in float.  Rows are independent:
+ * a task takes CALM_ROW_CHUNK of them.  Within a block of columns a tile of TILE rows is transposed, so that the rows
+ * are the vector's lanes; what a block does to the columns after it is one matrix product (the paper's lazy update).
+ * Within the block PANEL columns are as lazy, without a change of bits: each weight still has the errors of earlier
+ * columns taken off one after the other. */
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -74,6 +75,8 @@ typedef struct gptq_job {
     calm_qjob *qjob;
     const size_t *order;    /* [I] position -> column        */
     const double *u;        /* [I, I] in that order           */
+    const float *single;    /* in place of u: the same in float, divided by the root of */
+    double unit;
     double *loss;           /* [O] sum of squared errors; NULL: not wanted */
     bool sequential;
     size_t parts;           /* tasks of a chunk               */
@@ -85,6 +88,11 @@ typedef struct chunk_state {
     size_t first, n, tile_row;
     double *w;               /* [n, I] in order, corrected                       */
     double *e;               /* [n, BLOCK] errors of the block                  */
+    float *single_w;         /* with job->single in place of w and e            */
+    float *single_e;
+    const double *u;         /* from row and column `start` of the block on     */
+    size_t ldu;
+    double *corner;          /* [BLOCK, BLOCK] memory of u with job->single     */
     double *scale, *zero;    /* [tiles, G, TILE]                                 */
     double *min;             /* the same; NULL: none                             */
     double *group_w;         /* [calm_shape_together]                            */
@@ -216,9 +224,11 @@ static void load_tile(chunk_state *state, size_t start, size_t end)
 {
     size_t in = state->job->problem->in;
     for (size_t r = 0; r < TILE; r++) {
-        const double *row = state->w + (state->tile_row + r) * in;
+        const size_t row = (state->tile_row + r) * in;
         for (size_t j = start; j < end; j++)
-            state->tile[j - start][r] = r < tile_rows(state) ? row[j] : 0;
+            state->tile[j - start][r] = r >= tile_rows(state)  ? 0
+                                        : state->job->single ? (double)state->single_w[row + j]
+                                                             : state->w[row + j];
     }
 }
 
@@ -234,7 +244,7 @@ static void quantize_one(const chunk_state *state, size_t start, size_t j, uint8
     const gptq_job *job = state->job;
     const calm_scheme *scheme = &job->qjob->scheme;
     const size_t at = tile_grid(state, job->order[j] / job->problem->group);
-    const double *w = state->tile[j - start], pivot = job->u[j * job->problem->in + j];
+    const double *w = state->tile[j - start], pivot = state->u[(j - start) * (state->ldu + 1)];
     if (calm_scheme_is_plain(scheme))
         quantize_column(w, state->scale + at, state->zero + at, calm_code_min(scheme), calm_code_max(scheme), pivot,
                         code, e);
@@ -247,34 +257,37 @@ static void quantize_one(const chunk_state *state, size_t start, size_t j, uint8
 static void quantize_panel(const chunk_state *state, size_t start, size_t end, size_t first, size_t n)
 {
     const gptq_job *job = state->job;
-    const size_t in = job->problem->in, behind = first + n - start;
-    const double *u = job->u + first * in + start;
+    const size_t in = job->problem->in, ldu = state->ldu, behind = first + n - start;
+    const double *u = state->u + (first - start) * ldu;
     uint8_t code[PANEL][TILE];
     double e[PANEL][TILE];
     for (size_t p = 0; p < n; p++) {
         quantize_one(state, start, first + p, code[p], e[p]);
-        correct_columns(state->tile, first + p + 1 - start, behind, u + p * in, e[p]);
+        correct_columns(state->tile, first + p + 1 - start, behind, u + p * ldu, e[p]);
     }
     if (n == PANEL)
-        correct_by_panel(state->tile, behind, end - start, u, in, e);
+        correct_by_panel(state->tile, behind, end - start, u, ldu, e);
     for (size_t p = 0; n < PANEL && p < n; p++)
-        correct_columns(state->tile, behind, end - start, u + p * in, e[p]);
+        correct_columns(state->tile, behind, end - start, u + p * ldu, e[p]);
     /* Back in the order of the matrix: codes by column number; errors by position, for the product that follows. */
     const size_t *column = job->order + first, n_rows = tile_rows(state);
     uint8_t *codes = job->qjob->codes + (state->first + state->tile_row) * in;
-    double *errors = state->e + state->tile_row * BLOCK + first - start;
+    const size_t errors = state->tile_row * BLOCK + first - start;
     for (size_t r = 0; r < n_rows; r++)
         for (size_t p = 0; p < n; p++) {
             codes[r * in + column[p]] = code[p][r];
-            errors[r * BLOCK + p] = e[p][r];
+            if (job->single)
+                state->single_e[errors + r * BLOCK + p] = (float)e[p][r];
+            else
+                state->e[errors + r * BLOCK + p] = e[p][r];
         }
     double *loss = job->loss ? job->loss + state->first + state->tile_row : NULL;
     for (size_t r = 0; loss && r < n_rows; r++)
         for (size_t p = 0; p < n; p++)
-            loss[r] += e[p][r] * e[p][r];
+            loss[r] += e[p][r] * e[p][r] / job->unit;
 }
 
-/* Quantize columns start .. end - 1 of one tile; errors go to state->e. */
+/* Quantize columns start .. end - 1 of one tile; errors go to state->e or single_e. */
 static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start, size_t end)
 {
     const gptq_job *job = state->job;
@@ -310,10 +323,11 @@ static size_t count_grids(size_t n, size_t n_groups)
     return (n + TILE - 1) / TILE * n_groups * TILE;
 }
 
-static size_t chunk_bytes(const calm_job_shape *shape, size_t rows)
+static size_t chunk_bytes(const calm_job_shape *shape, size_t rows, bool single)
 {
-    const size_t n = calm_size_min(shape->out, rows);
-    return CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, n * BLOCK) +
+    const size_t n = calm_size_min(shape->out, rows), weights = n * shape->in, errors = n * BLOCK;
+    return (single ? CALM_BYTES(float, weights) + CALM_BYTES(float, errors) + CALM_BYTES(double, BLOCK * BLOCK)
+                   : CALM_BYTES(double, weights) + CALM_BYTES(double, errors)) +
            (calm_scheme_has_mins(&(calm_scheme){.family = shape->family}) ? 3 : 2) *
                CALM_BYTES(double, count_grids(n, shape->n_groups)) +
            calm_problem_nearest_scratch_bytes(&(calm_job_shape){.out = shape->out, .in = shape->in,
@@ -326,8 +340,14 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
 {
     const calm_problem *problem = state->job->problem;
     size_t n_grids = count_grids(state->n, problem->n_groups);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->w, state->n * problem->in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->e, state->n * BLOCK));
+    if (state->job->single) {
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->single_w, state->n * problem->in));
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->single_e, state->n * BLOCK));
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->corner, BLOCK * BLOCK));
+    } else {
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->w, state->n * problem->in));
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->e, state->n * BLOCK));
+    }
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->scale, n_grids));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->zero, n_grids));
     if (state->job->qjob->mins)
@@ -335,6 +355,47 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
     const calm_job_shape shape = calm_job_shape_of(&problem->job->scheme, problem->out, problem->in);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->group_w, calm_shape_together(&shape)));
     return CALM_NEW(ctx, ctx->scratch, state->tile, BLOCK);
+}
+
+/* The chunk's weights in order. */
+static void load_weights(chunk_state *state)
+{
+    const gptq_job *job = state->job;
+    const size_t in = job->problem->in;
+    for (size_t r = 0; r < state->n; r++) {
+        const float *w = job->problem->w + (state->first + r) * in;
+        for (size_t j = 0; j < in; j++)
+            if (job->single)
+                state->single_w[r * in + j] = w[job->order[j]];
+            else
+                state->w[r * in + j] = w[job->order[j]];
+    }
+}
+
+/* The factor inside the block of columns start .. end - 1. */
+static void enter_corner(chunk_state *state, size_t start, size_t end)
+{
+    const gptq_job *job = state->job;
+    const size_t at = start * (job->problem->in + 1);
+    state->u = job->single ? state->corner : job->u + at;
+    state->ldu = job->single ? BLOCK : job->problem->in;
+    for (size_t i = 0; job->single && i < end - start; i++)
+        for (size_t j = i; j < end - start; j++)
+            state->corner[i * BLOCK + j] = (double)job->single[at + i * job->problem->in + j];
+}
+
+/* What the errors of the block do to all later columns, in one product. */
+static void correct_later(const chunk_state *state, size_t start, size_t end)
+{
+    const gptq_job *job = state->job;
+    const size_t in = job->problem->in, at = start * in + end;
+    if (end == in)
+        return;
+    if (job->single)
+        calm_sgemm_nn(state->n, in - end, end - start, -1, state->single_e, BLOCK, job->single + at, in, 1,
+                      state->single_w + end, in);
+    else
+        calm_dgemm_nn(state->n, in - end, end - start, -1, state->e, BLOCK, job->u + at, in, 1, state->w + end, in);
 }
 
 /* A chunk of rows, or half a chunk. */
@@ -348,23 +409,19 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t index, void *user)
     state.n = calm_problem_chunk(problem, index / job->parts, &state.first) / job->parts;
     state.first += index % job->parts * state.n;
     CALM_TRY(allocate_chunk(ctx, &state));
-    for (size_t r = 0; r < state.n; r++)
-        for (size_t j = 0; j < in; j++)
-            state.w[r * in + j] = problem->w[(state.first + r) * in + job->order[j]];
+    load_weights(&state);
     /* Static grids stand in the job already; sequential ones are found at the first column of their group. */
     for (state.tile_row = 0; !job->sequential && state.tile_row < state.n; state.tile_row += TILE)
         for (size_t g = 0; g < problem->n_groups; g++)
             read_grids(&state, g);
     for (size_t start = 0, end; start < in; start = end) {
         end = block_end(job, start);
+        enter_corner(&state, start, end);
         if (shared)
             CALM_TRY(enter_block(ctx, &state, start));
         for (state.tile_row = 0; state.tile_row < state.n; state.tile_row += TILE)
             CALM_TRY(quantize_tile(ctx, &state, start, end));
-        /* The lazy update: what this block's errors do to all later columns, in one product. */
-        if (end < in)
-            calm_dgemm_nn(state.n, in - end, end - start, -1, state.e, BLOCK, job->u + start * in + end, in, 1,
-                          state.w + end, in);
+        correct_later(&state, start, end);    /* the lazy update */
     }
     return CALM_OK;
 }
@@ -389,25 +446,32 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, const dou
     const double *u;
     CALM_TRY(calm_inverse_order(ctx, problem->in, power, &order));
     CALM_TRY(calm_inverse_factor(ctx, problem, order, damp, &u, &qjob->damp));
-    *job = (gptq_job){.problem = problem, .qjob = qjob, .order = order, .u = u};
+    *job = (gptq_job){.problem = problem, .qjob = qjob, .order = order, .u = u, .unit = 1};
     return CALM_OK;
+}
+
+static calm_part_memory memory_of(const calm_job_shape *shape, bool single)
+{
+    const size_t whole = calm_shape_workers(shape) * chunk_bytes(shape, CALM_ROW_CHUNK, single),
+                 halves = shape->out % CALM_ROW_CHUNK ? 0 : 2 * calm_shape_chunks(shape),
+                 half = calm_size_min(shape->n_threads, halves) * chunk_bytes(shape, CALM_ROW_CHUNK / 2, single);
+    return (calm_part_memory){calm_inverse_order_bytes(shape->in),
+                              calm_size_max(calm_inverse_factor_scratch_bytes(shape->in), calm_size_max(whole, half))};
 }
 
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape)
 {
-    const size_t whole = calm_shape_workers(shape) * chunk_bytes(shape, CALM_ROW_CHUNK),
-                 halves = shape->out % CALM_ROW_CHUNK ? 0 : 2 * calm_shape_chunks(shape),
-                 half = calm_size_min(shape->n_threads, halves) * chunk_bytes(shape, CALM_ROW_CHUNK / 2);
-    return (calm_part_memory){calm_inverse_order_bytes(shape->in),
-                              calm_size_max(calm_inverse_factor_scratch_bytes(shape->in), calm_size_max(whole, half))};
+    return memory_of(shape, true);
 }
 
 calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
                               double *loss, calm_qjob *qjob)
 {
-    gptq_job job;
-    CALM_TRY(prepare(ctx, problem, power, damp, qjob, &job));
-    job.loss = loss;
+    gptq_job job = {.problem = problem, .qjob = qjob, .loss = loss};
+    size_t *order;
+    CALM_TRY(calm_inverse_order(ctx, problem->in, power, &order));
+    CALM_TRY(calm_inverse_factor_float(ctx, problem, order, damp, &job.single, &job.unit, &qjob->damp));
+    job.order = order;
     if (loss)
         memset(loss, 0, problem->out * sizeof *loss);
     return run_chunks(ctx, &job);
@@ -437,7 +501,7 @@ static double shared_factor(const void *opts)
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     (void)opts;
-    return calm_descent_gptq_memory(shape);
+    return memory_of(shape, false);
 }
 
 const calm_part calm_round_gptq = {

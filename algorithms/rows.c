@@ -19,7 +19,6 @@
 #define TILE ((size_t)32)
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
 #define ROUND_F64 0x1.8p52
-#define UNIT_MOST 300
 /* How far a loss that moves have followed may be from what it is, in parts of itself and of w H w^T: ten times what was
  * seen. */
 #define LOSS_ERROR 1e-3
@@ -72,17 +71,6 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
     return (calm_part_memory){.most = calm_rows_round_bytes(shape->in) +
                                       calm_size_min(shape->n_threads, n_chunks) *
                                           (calm_rows_load_bytes(shape, n) + calm_rows_scales_bytes(shape, n))};
-}
-
-/* The power of two that takes numbers up to `most` to [.5, 1); 1 where that is no finite number above 0. */
-static double unit_of(double most)
-{
-    int exponent;
-    if (!(most > 0) || !isfinite(most))
-        return 1;
-    frexp(most, &exponent);
-    /* So that a product of three and its inverse are finite, too. */
-    return ldexp(1, exponent < -UNIT_MOST ? UNIT_MOST : exponent > UNIT_MOST ? -UNIT_MOST : -exponent);
 }
 
 /* Of a symmetric matrix without negative eigenvalues the largest number is on the diagonal. */
@@ -140,7 +128,7 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, siz
                                                           qjob->codes[row * in + j]);
         }
     }
-    rows->unit_w = unit_of(largest(rows->w, n * in));
+    rows->unit_w = calm_problem_unit(largest(rows->w, n * in));
     return CALM_OK;
 }
 
@@ -207,7 +195,7 @@ calm_status calm_rows_some(calm_ctx *ctx, const calm_problem *problem, calm_qjob
     const size_t n_chunks = is_shared(qjob->scheme.family) ? calm_problem_chunks(problem) : (n + chunk - 1) / chunk;
     if (n_chunks == 0)
         return CALM_OK;
-    job.unit_h = unit_of(largest_diagonal(job.h, problem->in));
+    job.unit_h = calm_problem_unit(largest_diagonal(job.h, problem->in));
     CALM_TRY(calm_rows_round(ctx, job.h, problem->in, job.unit_h, &job.rounded));
     return calm_parallel_for(ctx, n_chunks, run_chunk, &job);
 }

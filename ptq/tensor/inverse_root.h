@@ -9,5 +9,9 @@
  * CALM_ENUMERIC, naming the pivot, when `a` is not positive definite; `a` is spoilt then. */
 calm_status calm_dinverse_root(calm_ctx *ctx, size_t n, double *a, size_t lda);
 
-/* What it holds of ctx->scratch. */
+/* The same in float, with other operations: tiles on the diagonal are squares, their lower triangles 0 after it. */
+calm_status calm_sinverse_root(calm_ctx *ctx, size_t n, float *a, size_t lda);
+
+/* What they hold of ctx->scratch. */
 size_t calm_dinverse_root_scratch_bytes(size_t n);
+size_t calm_sinverse_root_scratch_bytes(size_t n);

@@ -155,7 +155,27 @@ TEST(rows_stop_without_hope)
 }
 END_OF_TEST
 
+/* Powers of two change neither codes nor scales: GPTQ's factor is of H in float, whose range H may leave. */
+TEST(any_size_of_inputs)
+{
+    static const int exponents[] = {-70, -20, 60};    /* of inputs; twice that of H */
+    slow_problem p;
+    slow_problem_new(&p, OUT, IN, 500, "w3a16_g32");
+    const calm_qjob first = slow_run(&p, "hls+gptq+restarts(n=2)");
+    for (size_t i = 0; i < sizeof exponents / sizeof *exponents; i++) {
+        slow_problem other;
+        slow_problem_new(&other, OUT, IN, 500, "w3a16_g32");
+        for (size_t j = 0; j < IN * IN; j++)
+            ((double *)other.stats.gram)[j] = ldexp(p.stats.gram[j], 2 * exponents[i]);
+        const calm_qjob found = slow_run(&other, "hls+gptq+restarts(n=2)");
+        ck_assert_mem_eq(found.codes, first.codes, OUT * IN);
+        ck_assert_mem_eq(found.scales, first.scales, OUT * first.n_groups * sizeof *first.scales);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("refit_restarts", (const TTest *[]){restarts_row_by_row, rows_stop_without_hope, NULL});
+    return run_tests("refit_restarts", (const TTest *[]){restarts_row_by_row, rows_stop_without_hope,
+                                                           any_size_of_inputs, NULL});
 }

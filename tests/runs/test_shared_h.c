@@ -1,5 +1,5 @@
 /* shared_h.c: the candidates of a job share one factor, by whichever knobs of memory; the bytes are the same.  The
- * linker wraps calm_dinverse_root, whose calls are counted. */
+ * linker wraps the two functions that make factors, whose calls are counted. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -13,11 +13,19 @@ static atomic_int n_factors;
 
 calm_status __wrap_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t lda);
 calm_status __real_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t lda);
+calm_status __wrap_calm_sinverse_root(calm_ctx *c, size_t n, float *a, size_t lda);
+calm_status __real_calm_sinverse_root(calm_ctx *c, size_t n, float *a, size_t lda);
 
 calm_status __wrap_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t lda)
 {
     atomic_fetch_add(&n_factors, 1);
     return __real_calm_dinverse_root(c, n, a, lda);
+}
+
+calm_status __wrap_calm_sinverse_root(calm_ctx *c, size_t n, float *a, size_t lda)
+{
+    atomic_fetch_add(&n_factors, 1);
+    return __real_calm_sinverse_root(c, n, a, lda);
 }
 
 /* Factors that a run makes in this process. */

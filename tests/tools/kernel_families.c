@@ -15,6 +15,7 @@
 #include "ptq/base/rng.h"
 #include "ptq/base/sha256.h"
 #include "ptq/tensor/blas_family.h"
+#include "ptq/tensor/inverse_root.h"
 #include "ptq/tensor/linalg.h"
 
 #define N_RANDOM 200          /* random sizes, besides the large ones                  */
@@ -88,6 +89,12 @@ static calm_status call_all(calm_ctx *ctx, calm_sha256 *sha, const operands *at,
     if (status == CALM_OK)
         status = calm_dinvert_upper(ctx, n, 0, factor, n);
     calm_sha256_update(sha, factor, n * n * sizeof(double));
+    calm_ssyrk_t(n, k, 1, at->fa, n, 0, at->fc, n);
+    for (size_t i = 0; i < n; i++)
+        at->fc[i * n + i] += (float)n;
+    if (status == CALM_OK)
+        status = calm_sinverse_root(ctx, n, at->fc, n);
+    calm_sha256_update(sha, at->fc, n * n * sizeof(float));
     return status;
 }
 

@@ -62,6 +62,53 @@ static void check_factor(size_t n, size_t lda, double shift, int n_threads)
     }
 }
 
+static float *floats_of(size_t n, const double *x)
+{
+    float *out = calm_arena_alloc(ctx->scratch, n + 1, sizeof *out);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)x[i];
+    return out;
+}
+
+/* The factor in float is that of a matrix that differs from a by n u |a| at most, and so is its triangular inverse (the
+ * same sections); the derivative of the factor is at most cond(a) in norm. */
+static void check_float(size_t n, size_t lda, double shift, int n_threads)
+{
+    double *a = random_positive(n, n, lda, shift), trace = 0, size = 0;
+    float *u = floats_of(n * lda, a);
+    for (size_t i = 0; i < n; i++)
+        trace += a[i * lda + i];
+    ctx->n_threads = n_threads;
+    ck_ok(calm_dinverse_root(ctx, n, a, lda));
+    ck_ok(calm_sinverse_root(ctx, n, u, lda));
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i; j < n; j++)
+            size += a[i * lda + j] * a[i * lda + j];
+    double difference = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < lda; j++) {
+            const double d = j < i || j >= n ? 0 : (double)u[i * lda + j] - a[i * lda + j];
+            difference += d * d;
+            if (j >= n || j / 192 < i / 192)    /* below the tiles on the diagonal */
+                ck_assert_float_eq(u[i * lda + j], (float)MARK);
+            else if (j < i)
+                ck_assert_float_eq(u[i * lda + j], 0);
+        }
+    ck_assert_msg(sqrt(difference / size) <= 4 * (double)n * FLT_EPSILON * trace / shift, "%zu: %g", n,
+                  sqrt(difference / size));
+}
+
+TEST(in_float_too)
+{
+    static const size_t sizes[] = {1, 2, 7, 191, 192, 193, 400};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        check_float(sizes[i], sizes[i] + i % 3, 4, 1 + (int)(i % 3));
+    ck_ok(calm_sinverse_root(ctx, 0, NULL, 0));
+    float indefinite[] = {1, 2, 2, 1};
+    ck_fails(calm_sinverse_root(ctx, 2, indefinite, 2), CALM_ENUMERIC, "from column 0 on is not positive definite");
+}
+END_OF_TEST
+
 TEST(the_inverse_has_this_factor)
 {
     static const size_t sizes[] = {1, 2, 7, 191, 192, 193, 400};
@@ -83,6 +130,15 @@ TEST(the_same_bytes_for_any_number_of_threads)
         if (first)
             ck_assert_mem_eq(u, first, N * N * sizeof *u);
         first = first ? first : u;
+    }
+    float *single = NULL;
+    for (int n_threads = 1; n_threads <= 4; n_threads++) {
+        float *u = floats_of(N * N, a);
+        ctx->n_threads = n_threads;
+        ck_ok(calm_sinverse_root(ctx, N, u, N));
+        if (single)
+            ck_assert_mem_eq(u, single, N * N * sizeof *u);
+        single = single ? single : u;
     }
 }
 END_OF_TEST
@@ -112,12 +168,14 @@ TEST(scratch_is_as_said)
     ck_ok(calm_dinverse_root(ctx, N, a, N));
     ck_assert_uint_eq(ctx->scratch->used_bytes, before);
     ck_assert_uint_ge(calm_dinverse_root_scratch_bytes(N), (N + 192) * 192 * sizeof(double));
+    ck_assert_uint_ge(calm_sinverse_root_scratch_bytes(N), (N + 192) * 192 * sizeof(float));
 }
 END_OF_TEST
 
 int main(void)
 {
     return run_tests("inverse_root",
-                     (const TTest *[]){the_inverse_has_this_factor, the_same_bytes_for_any_number_of_threads,
-                                       the_pivot_is_named, scratch_is_as_said, NULL});
+                     (const TTest *[]){the_inverse_has_this_factor, in_float_too,
+                                       the_same_bytes_for_any_number_of_threads, the_pivot_is_named,
+                                       scratch_is_as_said, NULL});
 }
