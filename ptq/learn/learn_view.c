@@ -460,19 +460,17 @@ void calm_learn_view_clear(const calm_learn_view *v)
 
 /* ---- room ---- */
 
-/* Weights of the largest linear of this number in any block; 0 behind the last. */
+/* Weights of the largest linear of this number in any block; 0 behind the last.  Linears of a block are consecutive. */
 static size_t largest(const calm_model *model, size_t number)
 {
     const calm_layout *layout = calm_model_layout(model);
     size_t most = 0;
     for (size_t b = 0; b < calm_model_config(model)->n_blocks; b++) {
-        size_t left = number;
-        for (size_t j = layout->block_begin[b]; j < layout->block_begin[b + 1]; left -= layout->jobs[j++].n)
-            if (left < layout->jobs[j].n) {
-                const calm_linear_ref *linear = &layout->linears[layout->jobs[j].first + left];
-                most = calm_size_max(most, linear->out * linear->in);
-                break;
-            }
+        const size_t begin = layout->block_begin[b], end = layout->block_begin[b + 1];
+        if (begin == end || number >= layout->jobs[end - 1].first + layout->jobs[end - 1].n - layout->jobs[begin].first)
+            continue;
+        const calm_linear_ref *linear = &layout->linears[layout->jobs[begin].first + number];
+        most = calm_size_max(most, linear->out * linear->in);
     }
     return most;
 }

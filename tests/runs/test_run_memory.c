@@ -402,11 +402,11 @@ TEST(estimates_hold_for_wide_models)
 #endif
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         tiny_model spec = tiny_of(families[f]);
-        spec.hidden = 512;
-        spec.inner = 2048;
-        spec.head_dim = 512 / spec.n_heads;
-        spec.expert_inner = 768;
-        spec.shared_inner = 1024;
+        spec.hidden = 256;
+        spec.inner = 1024;
+        spec.head_dim = 256 / spec.n_heads;
+        spec.expert_inner = 384;
+        spec.shared_inner = 512;
         check_estimates(&spec, "rtn,gptq,smoothquant", "wide");
     }
 }
