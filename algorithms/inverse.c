@@ -74,8 +74,12 @@ size_t calm_inverse_order_bytes(size_t n)
 
 size_t calm_inverse_factor_scratch_bytes(size_t in)
 {
-    return calm_size_max(calm_size_max(calm_dinverse_root_scratch_bytes(in), calm_sinverse_root_scratch_bytes(in)),
-                         CALM_BYTES(double, in));
+    return calm_size_max(calm_dinverse_root_scratch_bytes(in), CALM_BYTES(double, in));
+}
+
+size_t calm_inverse_factor_float_scratch_bytes(size_t in)
+{
+    return calm_sinverse_root_scratch_bytes(in);
 }
 
 typedef struct factor_task {

@@ -28,5 +28,6 @@ calm_status calm_inverse_factor_float(calm_ctx *ctx, const calm_problem *problem
 calm_status calm_inverse_order(calm_ctx *ctx, size_t n, const double *power, size_t **out);
 size_t calm_inverse_order_bytes(size_t n);
 
-/* Bytes that either holds of ctx->scratch while it runs. */
+/* Bytes that they hold of ctx->scratch while they run. */
 size_t calm_inverse_factor_scratch_bytes(size_t in);
+size_t calm_inverse_factor_float_scratch_bytes(size_t in);

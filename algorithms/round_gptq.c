@@ -454,9 +454,10 @@ static calm_part_memory memory_of(const calm_job_shape *shape, bool single)
 {
     const size_t whole = calm_shape_workers(shape) * chunk_bytes(shape, CALM_ROW_CHUNK, single),
                  halves = shape->out % CALM_ROW_CHUNK ? 0 : 2 * calm_shape_chunks(shape),
-                 half = calm_size_min(shape->n_threads, halves) * chunk_bytes(shape, CALM_ROW_CHUNK / 2, single);
-    return (calm_part_memory){calm_inverse_order_bytes(shape->in),
-                              calm_size_max(calm_inverse_factor_scratch_bytes(shape->in), calm_size_max(whole, half))};
+                 half = calm_size_min(shape->n_threads, halves) * chunk_bytes(shape, CALM_ROW_CHUNK / 2, single),
+                 factor = single ? calm_inverse_factor_float_scratch_bytes(shape->in)
+                                 : calm_inverse_factor_scratch_bytes(shape->in);
+    return (calm_part_memory){calm_inverse_order_bytes(shape->in), calm_size_max(factor, calm_size_max(whole, half))};
 }
 
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape)
