@@ -5,7 +5,10 @@
  * Some families have the same kernels under two names (Zen has Haswell's).  A family that gives the same bits as
  * another in everything that linalg.h has is left out: the tests would compute the same numbers once more.  OpenBLAS
  * takes its kernels when a program starts, so this program starts itself once per family, with the argument --digest,
- * for the digest of its bits. */
+ * for the digest of its bits.
+ *
+ * With --wanted it prints the one family that calm itself would take here: OpenBLAS takes its slowest for a CPU that it
+ * does not know. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +150,8 @@ int main(int n_args, char **args)
     enum { N_FAMILIES = sizeof families / sizeof *families };
     char digests[N_FAMILIES][CALM_SHA256_HEX] = {{0}}, program[4096] = "";
     calm_linalg_setup();
+    if (n_args == 2 && strcmp(args[1], "--wanted") == 0)
+        return puts(calm_linalg_wanted(NULL)) == EOF;
     if (n_args == 2 && strcmp(args[1], "--digest") == 0) {
         calm_arena out, scratch;
         calm_ctx ctx;
