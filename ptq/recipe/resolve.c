@@ -9,6 +9,7 @@
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
 #include "ptq/export/outer.h"
+#include "ptq/io/folder.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/module_words.h"
 #include "ptq/quant/act_levels.h"
@@ -512,8 +513,7 @@ static calm_status check_model(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     if (hub && !calm_is_path(spec->model))
         return CALM_OK;
     CALM_TRY(calm_model_find(ctx, spec->model, NULL, NULL, &recipe->model));
-    return calm_is_directory(recipe->model.dir) || calm_is_file(recipe->model.dir)
-               ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory", recipe->model.dir);
+    return calm_folder_is_no_model(ctx, recipe->model.dir);
 }
 
 static calm_status check_text(calm_ctx *ctx, const char *path)
