@@ -75,7 +75,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (calm_is_directory(repo) && calm_hub_is_name(dir) && !calm_is_directory(dir))
         return calm_fail(ctx, CALM_EARG, "calm push: expected the directory first; did you mean calm push %s %s?", repo,
                          dir);
-    CALM_TRY(calm_model_refuse_address(ctx, repo));
+    CALM_TRY(calm_recipe_refuse_address(ctx, repo));
     CALM_TRY(calm_hub_name_parse(ctx, repo, &name));
     if (!o->dry_run)
         CALM_TRY(push_shown(ctx, o, &name, dir, &result));

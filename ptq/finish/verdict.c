@@ -54,6 +54,15 @@ void calm_summary_choice(const calm_result *r, calm_text *out)
         calm_text_printf(out, " (%zu units)", n_units);
 }
 
+void calm_summary_result(const calm_result *r, calm_text *out)
+{
+    /* "learned: mkq-full in all 24 units": what was chosen is the plan's. */
+    const char *learned = strchr(r->name, ',');
+    if (learned)
+        calm_text_printf(out, "%s: ", learned + strlen(", "));
+    calm_summary_choice(r, out);
+}
+
 /* What the result loses on the test text. */
 static void print_loss(const calm_result *r, calm_text *out)
 {
@@ -67,7 +76,7 @@ static void print_loss(const calm_result *r, calm_text *out)
                          result->ppl);
 }
 
-/* The result on the guard's windows, where a learned one is a trial of its own. */
+/* The result on the guard's windows, where a learned one is a separate trial. */
 static const calm_trial *measured(const calm_result *r)
 {
     for (size_t i = 0; r->trial && i < r->n_trials; i++)

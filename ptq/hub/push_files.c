@@ -5,8 +5,8 @@
 #include "ptq/hub/push_impl.h"
 #include "ptq/io/folder.h"
 
-/* Of several formats each folder has its own config.json, as have the modules of sentence-transformers; beside a GGUF
- * file the folder's own needs no other weights. */
+/* Of several formats each folder has its own config.json, as have the modules of sentence-transformers; with a GGUF
+ * file the folder itself needs no other weights. */
 static calm_status check_model(calm_ctx *ctx, const char *dir, const calm_folder_file *files, size_t n)
 {
     bool any = false, gguf = false;

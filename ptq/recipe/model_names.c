@@ -223,7 +223,7 @@ static calm_status path_or_hub(calm_ctx *ctx, const char *word, calm_tick_fn *ti
     return calm_fail(ctx, status, "%s (nor is there a directory %s)", message, word);
 }
 
-calm_status calm_model_refuse_address(calm_ctx *ctx, const char *word)
+calm_status calm_recipe_refuse_address(calm_ctx *ctx, const char *word)
 {
     const char *host = strstr(word, "://"), *name = host ? strchr(host + 3, '/') : NULL;
     if (!host || calm_path_exists(word))
@@ -242,7 +242,7 @@ static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tic
     *out = (calm_named_model){.name = name};
     /* A slash: a path or ORG/NAME, never an alias.  A directory that exists counts more than the hub. */
     if (strchr(name, '/')) {
-        CALM_TRY(calm_model_refuse_address(ctx, name));
+        CALM_TRY(calm_recipe_refuse_address(ctx, name));
         if (calm_is_hub_model(name))
             return path_or_hub(ctx, name, tick, user, out);
         return calm_strf(ctx, ctx->out, &out->dir, "%s", name);

@@ -34,7 +34,7 @@ typedef struct calm_named_model {
 bool calm_is_path(const char *word);
 
 /* CALM_EARG, with the name in it: "https://huggingface.co/ORG/NAME/tree/main", as browsers have it. */
-calm_status calm_model_refuse_address(calm_ctx *ctx, const char *word);
+calm_status calm_recipe_refuse_address(calm_ctx *ctx, const char *word);
 
 /* Is it ORG/NAME[@REVISION] of the hub, and no path? */
 bool calm_is_hub_model(const char *word);
