@@ -133,7 +133,10 @@ static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **a
             known = strncmp(names[i], word, strlen(word)) == 0;    /* unique beginnings are allowed, getopt checks */
         if (known)
             continue;
-        const char *near = calm_nearest(word, names, n);
+        const char *near = calm_nearest(word, names, n), *value = strchr(argv[a], '=');
+        if (strcmp(word, "model") == 0 && p->command->max_args)    /* the command takes it as a word */
+            return calm_fail(ctx, CALM_EARG, "%s: there is no --model: the model is the first word; did you mean %s "
+                             "%.200s?", p->owner, p->owner, value ? value + 1 : a + 1 < argc ? argv[a + 1] : "MODEL");
         return calm_fail(ctx, CALM_EARG, "%s: unknown option --%s%s%s%s", p->owner, word,
                          near ? "; did you mean --" : "; see --help", near ? near : "", near ? "?" : "");
     }

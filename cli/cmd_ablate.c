@@ -128,7 +128,8 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
     CALM_TRY(calm_recipe_resolve(ctx, spec, events, recipe));
     recipe->output = NULL;
     recipe->document = NULL;
-    if (!o->brief) {
+    if (!o->brief && recipe->score_windows) {
+        recipe->unscored = false;    /* its table has the scores of a single candidate too */
         recipe->score_points = o->metrics.n ? 1u << CALM_POINT_JOB : (1u << CALM_N_POINTS) - 1;
         recipe->want_cka_linear = !o->metrics.n;
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/utsname.h>
 
 #include "cli/command.h"
 #include "cli/kernels.h"
@@ -18,6 +19,7 @@
 #include "ptq/state/environment.h"
 #include "ptq/tensor/bf16_product.h"
 #include "ptq/tensor/blas_family.h"
+#include "ptq/tensor/int_product.h"
 #include "ptq/tensor/linalg.h"
 
 /* Below this calm quantizes the bundled model and little else. */
@@ -25,6 +27,7 @@
 #define LITTLE_DISK   ((size_t)5 << 30)
 #define HUB_SECONDS   5
 #define FACT_BYTES    4352
+#define NAME_BYTES    128
 
 typedef struct options {
     calm_common common;
@@ -68,7 +71,7 @@ static void warn(findings *f, const char *what)
 
 /* ---- CPU and products ---- */
 
-static void look_at_cpu(const calm_ctx *ctx, findings *f)
+static calm_status look_at_cpu(calm_ctx *ctx, findings *f)
 {
     static const struct {
         unsigned bit;
@@ -77,14 +80,20 @@ static void look_at_cpu(const calm_ctx *ctx, findings *f)
                  {CALM_CPU_AVX512, " AVX-512"}, {CALM_CPU_AVX512_BF16, " AVX512-BF16"}};
     const char *has[sizeof known / sizeof *known];
     const unsigned features = calm_cpu_features();
+    calm_int_set integers;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         has[i] = features & known[i].bit ? known[i].name : "";
     note(f, "features", "%s%s%s%s%s%s", has[0], has[1], has[2], has[3], has[4], has[5]);
     note(f, "cores", "%d that this process may use, %d threads", calm_n_cores(), ctx->n_threads);
-    note(f, "bfloat16", "%s", calm_bf16_is_fast() ? "multiplied by the CPU: --calib-dtype bf16 saves time"
-                                                   : "not multiplied by the CPU");
+    CALM_TRY(calm_int_choose(ctx, &integers));
+    note(f, "integers", "multiplied by %s", calm_int_set_names[integers]);
+    if (calm_bf16_is_fast())
+        note(f, "bfloat16", "multiplied by the CPU: --calib-dtype bf16 saves time");
+    else
+        note(f, "bfloat16", "multiplied as float32 by the kernels %s", calm_linalg_kernels());
     if (!(features & CALM_CPU_AVX2))
         warn(f, "the CPU has no AVX2: products take several times as long");
+    return CALM_OK;
 }
 
 static void look_at_kernels(findings *f)
@@ -97,6 +106,36 @@ static void look_at_kernels(findings *f)
         note(f, "variable", CALM_BLAS_VARIABLE " is %s", variable ? variable : "not set");
     if (strcasecmp(best, loaded) != 0)
         warn(f, CALM_BLAS_VARIABLE " keeps calm from faster kernels of this CPU: unset it");
+}
+
+/* ---- the system ---- */
+
+/* Debian, Fedora and others name themselves so; "" where they do not. */
+static const char *distribution(char name[NAME_BYTES])
+{
+    FILE *file = fopen("/etc/os-release", "r");
+    char line[NAME_BYTES];
+    name[0] = '\0';
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "PRETTY_NAME=\"%127[^\"\n]", name) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return name;
+}
+
+static void look_at_system(findings *f)
+{
+    char name[NAME_BYTES];
+    struct utsname kernel;
+    if (uname(&kernel) == 0)
+        note(f, "system", "%s %s %s, %s", kernel.sysname, kernel.release, kernel.machine,
+             *distribution(name) ? name : "which has no /etc/os-release");
+#ifdef __clang__
+    note(f, "compiler", "%s", __VERSION__);    /* it begins with the name */
+#else
+    note(f, "compiler", "gcc %s", __VERSION__);
+#endif
 }
 
 /* ---- memory and disk ---- */
@@ -121,16 +160,21 @@ static void look_at_memory(findings *f)
     warn(f, "a limit on address space or data counts mapped weights, too: a larger model cannot be opened");
 }
 
-static void look_at_disk(findings *f, const char *name, const char *path)
+/* Of a folder that need not be there yet. */
+static calm_status look_at_disk(calm_ctx *ctx, findings *f, const char *name, const char *path)
 {
     double left;
-    if (!calm_disk_free(path, &left)) {
+    char *there;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_path_existing(ctx, path, &there));
+    if (!calm_disk_free(there, &left)) {
         note(f, name, "%s: %s", path, strerror(errno));
-        return;
+        return CALM_OK;
     }
-    note(f, name, "%s: %.1f GB free", path, left / 1e9);
+    note(f, name, "%s%s: %.1f GB free", path, strcmp(there, path) == 0 ? "" : ", not there yet", left / 1e9);
     if (left < (double)LITTLE_DISK)
         warn(f, "less than 5 GB of disk is free in a place where calm writes");
+    return CALM_OK;
 }
 
 /* ---- the hub ---- */
@@ -149,15 +193,13 @@ static calm_status ask_hub(calm_ctx *ctx, const calm_hub_settings *settings, fin
 static calm_status look_at_hub(calm_ctx *ctx, const options *o, findings *f)
 {
     calm_hub_settings settings;
-    char *there;
     if (calm_hub_settings_read(ctx, &settings) == CALM_EARG) {
         warn(f, calm_error_text(ctx));
         calm_ctx_forgive(ctx);
         return CALM_OK;
     }
     CALM_TRY(ctx->status);
-    CALM_TRY(calm_path_existing(ctx, settings.cache, &there));
-    look_at_disk(f, "cache", there);
+    CALM_TRY(look_at_disk(ctx, f, "cache", settings.cache));
     note(f, "token", "%s%s", settings.token ? "from " : "none", settings.token ? settings.token_source : "");
     if (settings.offline)
         note(f, "hub", "offline, as HF_HUB_OFFLINE says");
@@ -196,10 +238,11 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     CALM_SCOPED(findings, clear_findings) f = {NULL, calm_json_new_array()};
     CALM_TRY(calm_kernels_pin(ctx, NULL));
     CALM_TRY(calm_environment_json(ctx, &f.facts));
-    look_at_cpu(ctx, &f);
+    look_at_system(&f);
+    CALM_TRY(look_at_cpu(ctx, &f));
     look_at_kernels(&f);
     look_at_memory(&f);
-    look_at_disk(&f, "disk", ".");
+    CALM_TRY(look_at_disk(ctx, &f, "disk", "."));
     CALM_TRY(look_at_texts(ctx, &f));
     CALM_TRY(look_at_hub(ctx, o, &f));
     if (!o->json)

@@ -1,8 +1,10 @@
 /* calm eval: perplexity, KL and agreement of any directory that calm reads, or its answers to tasks; of an encoder, the
  * distance of its sentence embeddings to another's. */
+#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/eval.h"
@@ -174,6 +176,9 @@ static calm_status check(calm_ctx *ctx, const options *o)
     if (o->special && !o->tasks)
         return calm_fail(ctx, CALM_EARG, "calm eval: --special is for --tasks: windows of a text begin as the "
                          "tokenizer's template does unless --no-special is given");
+    if (o->tasks && access(o->tasks, F_OK) != 0 && errno == ENOENT)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file; --tasks takes a file of JSON lines with \"context\", "
+                         "\"choices\" and \"answer\", not the name of a task", o->tasks);
     if (o->tasks && (o->text || o->tokens || o->worst || o->detail))
         return calm_fail(ctx, CALM_EARG,
                          "calm eval: --tasks replaces --text, --tokens, --worst and --detail; leave these out");

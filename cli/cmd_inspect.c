@@ -95,12 +95,10 @@ static calm_status inspect_file(calm_ctx *ctx, const char *path, const calm_insp
 
 static calm_status inspect_named_store(calm_ctx *ctx, const char *path, bool given, const calm_inspect_query *query)
 {
-    if (!calm_path_exists(path))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store%s", path,
-                         given ? "" : "; name one: calm inspect STORE WHAT, or --store FILE");
-    if (calm_is_directory(path))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: a directory, not a store", path);
-    return inspect_file(ctx, path, query);
+    if (!given && !calm_path_exists(path))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store; name one: calm inspect STORE WHAT, or --store FILE",
+                         path);
+    return calm_inspect_store(ctx, path, query);
 }
 
 static calm_status inspect_model(calm_ctx *ctx, const char *word, bool quiet, const calm_inspect_query *query)
@@ -111,7 +109,8 @@ static calm_status inspect_model(calm_ctx *ctx, const char *word, bool quiet, co
         const char *hub_name;
         CALM_TRY(calm_model_hub_name(ctx, word, &hub_name));
         if (calm_is_path(word) || (!hub_name && (strchr(word, '/') || strchr(word, '.'))))
-            return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store or model directory", word);
+            return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file or directory; expected a store, the directory of a "
+                                                  "model or a GGUF file", word);
         if (!hub_name)
             CALM_TRY(check_misspelt(ctx, word));
     }

@@ -1,6 +1,7 @@
 /* calm pull: bring a model from the Hugging Face hub into its cache. */
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/command.h"
 #include "cli/pull.h"
@@ -65,10 +66,10 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     model = o->common.args.of[0];
     CALM_TRY(calm_model_hub_name(ctx, model, &word));
     if (!word) {
-        CALM_TRY(calm_find_shown(ctx, model, o->common.quiet, &named));    /* fails for an unknown name */
-        if (!calm_path_exists(named.dir))
+        if (strchr(model, '/') && !strstr(model, "://") && !calm_path_exists(model))
             return calm_fail(ctx, CALM_EARG, "calm pull: \"%s\" is no model's name; expected ORG/NAME[@REVISION]",
                              model);
+        CALM_TRY(calm_find_shown(ctx, model, o->common.quiet, &named));    /* fails for an unknown name */
         return calm_fail(ctx, CALM_EARG, "calm pull: \"%s\" is on this machine already (%s); there is nothing to "
                                          "fetch", model, named.dir);
     }

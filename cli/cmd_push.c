@@ -5,7 +5,9 @@
 #include "cli/command.h"
 #include "cli/print.h"
 #include "cli/progress.h"
+#include "ptq/base/file.h"
 #include "ptq/hub/push.h"
+#include "ptq/recipe/model_names.h"
 
 typedef struct options {
     calm_common common;
@@ -69,8 +71,12 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (o->common.args.n != 2)
         return calm_fail(ctx, CALM_EARG, "calm push: expected a directory and a repository; try: "
                          "calm push calm-out/qwen-w4a16_g128 ORG/NAME");
-    const char *dir = o->common.args.of[0];
-    CALM_TRY(calm_hub_name_parse(ctx, o->common.args.of[1], &name));
+    const char *dir = o->common.args.of[0], *repo = o->common.args.of[1];
+    if (calm_is_directory(repo) && calm_hub_is_name(dir) && !calm_is_directory(dir))
+        return calm_fail(ctx, CALM_EARG, "calm push: expected the directory first; did you mean calm push %s %s?", repo,
+                         dir);
+    CALM_TRY(calm_recipe_refuse_address(ctx, repo));
+    CALM_TRY(calm_hub_name_parse(ctx, repo, &name));
     if (!o->dry_run)
         CALM_TRY(push_shown(ctx, o, &name, dir, &result));
     else

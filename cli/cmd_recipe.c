@@ -47,7 +47,10 @@ static calm_status init(calm_ctx *ctx, const options *o)
     if (o->output && calm_path_exists(o->output) && !o->force)
         return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it",
                          o->output);
-    return o->output ? calm_json_save(ctx, o->output, document) : calm_print_json(ctx, calm_json_copy(document));
+    if (!o->output)
+        return calm_print_json(ctx, calm_json_copy(document));
+    CALM_TRY(calm_make_parent(ctx, o->output));
+    return calm_json_save(ctx, o->output, document);
 }
 
 /* ---- show ---- */

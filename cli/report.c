@@ -154,15 +154,32 @@ void calm_report_assembly(const calm_assembly *a, calm_text *out)
     calm_text_printf(out, ", %.4f bits per weight\n", a->result.bits_per_weight);
 }
 
-/* Append a line for each format: the command that runs it in its engine, "vllm serve DIR". */
-static calm_status print_engines(calm_ctx *ctx, const calm_recipe *recipe, calm_text *out)
+/* Does vLLM have kernels for what was written?  Other engines read all that calm writes for them. */
+static bool is_served(const calm_result *r, const char *format)
 {
+    const calm_engine *engine = calm_engine_find("vllm");
+    if (!calm_engine_reads(engine, format))
+        return true;
+    for (size_t i = 0; i < r->plan.n_jobs; i++) {
+        const calm_job_ref *job = &r->layout->jobs[i];
+        const calm_engine_linear linear = {.out = job->out, .in = job->in, .expert = job->expert >= 0};
+        if (r->plan.jobs[i].quantized &&
+            calm_engine_verdict(engine, format, &linear, &r->plan.jobs[i].scheme) != CALM_ENGINE_TAKES)
+            return false;
+    }
+    return true;
+}
+
+/* Append a line for each format: the command that runs it in its engine, "vllm serve DIR". */
+static calm_status print_engines(calm_ctx *ctx, const calm_result *r, calm_text *out)
+{
+    const calm_recipe *recipe = r->recipe;
     const calm_formats *formats = &recipe->formats;
     for (size_t i = 0; i < calm_formats_count(formats); i++) {
         const calm_exporter *exporter = calm_formats_at(formats, i);
-        char *place;
-        /* vLLM takes no groups in activation order. */
-        if (!exporter->serve || (exporter->orders && calm_recipe_orders(recipe)))
+        char *place, *name;
+        CALM_TRY(calm_format_name(ctx, exporter, &name));
+        if (!exporter->serve || !is_served(r, name))
             continue;
         CALM_TRY(calm_outputs_place(ctx, formats, exporter, recipe->output, &place));
         calm_text_printf(out, "        %s ", exporter->serve);
@@ -223,7 +240,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const calm_fo
     calm_text_printf(&text, "\n");
     calm_report_evaluation(ctx, &recipe->formats, recipe->output, recipe->model.name, "        ", &text);
     if (ctx->status == CALM_OK && !r->encoder)
-        print_engines(ctx, recipe, &text);
+        print_engines(ctx, r, &text);
     if (calm_text_check(ctx, &text) == CALM_OK)
         calm_text_printf(&folded, "%s", text.data);
     return calm_print_text(ctx, &folded);

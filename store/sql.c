@@ -186,6 +186,12 @@ static calm_status open_immutable(calm_ctx *ctx, calm_sql *sql, int code)
     return code == SQLITE_OK ? CALM_OK : fail(ctx, sql, code);
 }
 
+calm_status calm_sql_no_store(calm_ctx *ctx, const char *path)
+{
+    return calm_fail(ctx, CALM_EFORMAT, "%s: no store; expected a file that calm quantize has written as `store`",
+                     path);
+}
+
 static calm_status connect(calm_ctx *ctx, calm_sql *sql, calm_sql_mode mode)
 {
     static const int flags[] = {SQLITE_OPEN_READONLY, SQLITE_OPEN_READWRITE,
@@ -193,7 +199,11 @@ static calm_status connect(calm_ctx *ctx, calm_sql *sql, calm_sql_mode mode)
     if (mode != CALM_SQL_CREATE && !calm_path_exists(sql->path))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such store; `store` names another, and calm quantize makes one",
                          sql->path);
+    if (calm_is_directory(sql->path))
+        return calm_fail(ctx, CALM_EARG, "%s: a directory; expected the file of a store, calm.db", sql->path);
     int code = open_and_touch(sql, sql->path, flags[mode]);
+    if (code == SQLITE_NOTADB)
+        return calm_sql_no_store(ctx, sql->path);
     if (code != SQLITE_OK)
         return mode == CALM_SQL_READ ? open_immutable(ctx, sql, code) : fail(ctx, sql, code);
     if (mode == CALM_SQL_READ)

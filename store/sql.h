@@ -21,6 +21,9 @@ typedef enum calm_sql_mode {
 calm_status calm_sql_open(calm_ctx *ctx, const char *path, calm_sql_mode mode, calm_sql **out);
 void calm_sql_close(calm_sql *sql);
 
+/* CALM_EFORMAT: the file is no store, said in the same words wherever that is found. */
+calm_status calm_sql_no_store(calm_ctx *ctx, const char *path);
+
 /* Remove the -wal, -shm and -journal of the database at `path`, and with `itself` the database; what does not exist, or
  * cannot be removed, is skipped.  CALM_ENOMEM is left in ctx. */
 void calm_sql_remove(calm_ctx *ctx, const char *path, bool itself);

@@ -28,7 +28,7 @@ static calm_status inspect(calm_ctx *ctx, calm_sql *sql, const char *path, bool 
         /* SQLite takes a few stray bytes for an empty database and would write over them. */
         struct stat info;
         *empty = stat(path, &info) == 0 && (info.st_size == 0 || info.st_size >= PAGE_MIN);
-        return *empty ? CALM_OK : calm_fail(ctx, CALM_EFORMAT, "%s: not a database", path);
+        return *empty ? CALM_OK : calm_sql_no_store(ctx, path);
     }
     if (application != APPLICATION_ID)
         return calm_fail(ctx, CALM_EFORMAT, "%s: a database of another program, not a calm store", path);

@@ -23,6 +23,8 @@ calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out)
     struct stat info;
     *out = (calm_mapping){NULL, 0};
     CALM_SCOPED(const int, close_fd) fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file", path);
     if (fd < 0)
         return calm_fail_errno(ctx, errno, "%s: cannot open", path);
     if (fstat(fd, &info) != 0)

@@ -145,18 +145,12 @@ static calm_status check_gguf_file(calm_checking *c)
 
 static calm_status check_path(calm_checking *c)
 {
-    if (!calm_path_exists(c->path))
-        return calm_fail(c->ctx, CALM_ENOTFOUND, "%s: no such file or directory", c->path);
     CALM_TRY(calm_folder_gguf(c->ctx, &c->path));
-    if (!calm_is_directory(c->path))
-        return check_gguf_file(c);
-    const bool tensors = calm_folder_has_weights(c->path);
     CALM_TRY(calm_adapter_is_no_model(c->ctx, c->path));
-    if (tensors)
+    if (calm_folder_has_weights(c->path))    /* whatever else lacks is a finding */
         return check_directory(c);
     CALM_TRY(calm_folder_is_no_model(c->ctx, c->path));
-    return calm_fail(c->ctx, CALM_ENOTFOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json",
-                     c->path);
+    return check_gguf_file(c);
 }
 
 calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out)

@@ -76,6 +76,8 @@ calm_status calm_embeddings_write(calm_ctx *ctx, const calm_embeddings *embeddin
     write(embeddings, &text);
     status = calm_text_check(ctx, &text);
     if (status == CALM_OK)
+        status = calm_make_parent(ctx, path);
+    if (status == CALM_OK)
         status = calm_write_file(ctx, path, text.data, text.length);
     calm_text_clear(&text);
     return status;

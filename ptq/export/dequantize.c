@@ -268,6 +268,7 @@ static calm_status open_directory(work *w)
 static calm_status open_gguf(work *w)
 {
     const bool asked = w->options->dtype != CALM_N_DTYPES;
+    CALM_TRY(calm_folder_is_no_model(w->ctx, w->path));
     CALM_TRY(calm_gguf_open_split(w->ctx, w->path, &w->gguf));
     CALM_TRY(calm_gguf_list_tensors(w->ctx, w->gguf, &w->list));
     CALM_TRY(calm_gguf_config(w->ctx, &w->list, NULL, NULL, &w->config));
@@ -503,9 +504,7 @@ calm_status calm_dequantize(calm_ctx *ctx, const char *path, const calm_dequanti
     const calm_words inputs = {(const char *[]){path, options->how.adapter}, 2};
     CALM_TRY(calm_export_destination(ctx, options->output, options->force, &inputs));
     CALM_SCOPED_SCRATCH(ctx);
-    calm_status status = !calm_path_exists(path) ? calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file or directory", path)
-                         : calm_is_directory(path) ? open_directory(&w)
-                                                   : open_gguf(&w);
+    calm_status status = calm_is_directory(path) ? open_directory(&w) : open_gguf(&w);
     if (status == CALM_OK)
         status = write_output(&w);
     calm_json_free(w.config);

@@ -265,8 +265,8 @@ static void note_forms(calm_ctx *ctx, const reader *in, bool maps)
     const bool map = maps && calm_json_string_length(calm_json_get(found, "precompiled_charsmap")) > 0;
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
         if (find_part(normalizer, "normalizers", forms[i].type) && !(map && forms[i].mapped))
-            calm_log(ctx, CALM_LOG_WARNING, "%s: it normalizes texts by %s%s; llama.cpp does not, and gives texts that "
-                     "this changes other tokens", in->path, forms[i].type,
+            calm_log(ctx, CALM_LOG_WARNING, "%s: it normalizes texts by %s%s; llama.cpp does not, so texts that this "
+                     "changes get other tokens there", in->path, forms[i].type,
                      maps && forms[i].mapped ? " without a character map" : "");
 }
 

@@ -103,7 +103,7 @@ void calm_summary_choice(const calm_result *result, calm_text *out);
 /* Append the same; of a learned result after what it is. */
 void calm_summary_result(const calm_result *result, calm_text *out);
 
-/* Append what the result is, its scheme and its size; the names of the recipe's schemes alone. */
+/* Append what the result is, its scheme and its size; the names alone of the schemes that its plan has. */
 void calm_summary_size(const calm_result *result, calm_text *out);
 void calm_summary_schemes(const calm_result *result, calm_text *out);
 

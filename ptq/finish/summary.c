@@ -232,15 +232,6 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     return CALM_OK;
 }
 
-void calm_summary_result(const calm_result *r, calm_text *out)
-{
-    /* "learned: mkq-full in all 24 units": what was chosen is the plan's. */
-    const char *learned = strchr(r->name, ',');
-    if (learned)
-        calm_text_printf(out, "%s: ", learned + strlen(", "));
-    calm_summary_choice(r, out);
-}
-
 void calm_summary_size(const calm_result *r, calm_text *out)
 {
     calm_text_printf(out, "  result       ");

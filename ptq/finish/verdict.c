@@ -5,11 +5,25 @@
 #include "ptq/choose/choose.h"
 #include "ptq/finish/finish.h"
 
-/* Names of the recipe's schemes. */
+static bool has_entry(const calm_plan *plan, const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < plan->n_jobs; i++)
+        found |= plan->jobs[i].entry_name && strcmp(plan->jobs[i].entry_name, name) == 0;
+    return found;
+}
+
+/* Of the recipe's schemes those that the plan has: under a budget more compete. */
 void calm_summary_schemes(const calm_result *r, calm_text *out)
 {
-    for (size_t i = 0; i < r->recipe->n_schemes; i++)
-        calm_text_printf(out, "%s%s", i ? ", " : "", CALM_SCHEME_NAME(&r->recipe->schemes[i]));
+    size_t n = 0;
+    for (size_t i = 0; i < r->recipe->n_schemes; i++) {
+        bool used = r->recipe->n_schemes == 1;
+        for (size_t a = 0; a < r->recipe->n_pool && !used; a++)
+            used = r->recipe->pool[a].of_scheme == i && has_entry(&r->plan, r->recipe->pool[a].name);
+        if (used)
+            calm_text_printf(out, "%s%s", n++ ? ", " : "", CALM_SCHEME_NAME(&r->recipe->schemes[i]));
+    }
 }
 
 void calm_summary_choice(const calm_result *r, calm_text *out)
@@ -40,6 +54,15 @@ void calm_summary_choice(const calm_result *r, calm_text *out)
         calm_text_printf(out, " (%zu units)", n_units);
 }
 
+void calm_summary_result(const calm_result *r, calm_text *out)
+{
+    /* "learned: mkq-full in all 24 units": what was chosen is the plan's. */
+    const char *learned = strchr(r->name, ',');
+    if (learned)
+        calm_text_printf(out, "%s: ", learned + strlen(", "));
+    calm_summary_choice(r, out);
+}
+
 /* What the result loses on the test text. */
 static void print_loss(const calm_result *r, calm_text *out)
 {
@@ -53,15 +76,24 @@ static void print_loss(const calm_result *r, calm_text *out)
                          result->ppl);
 }
 
+/* The result on the guard's windows, where a learned one is a separate trial. */
+static const calm_trial *measured(const calm_result *r)
+{
+    for (size_t i = 0; r->trial && i < r->n_trials; i++)
+        if (strcmp(r->trials[i].name, r->name) == 0)
+            return &r->trials[i];
+    return r->trial;
+}
+
 /* The run that people would have made without calm: GPTQ, else plain rounding; NULL: neither was measured, or it is the
  * result. */
-static const calm_trial *baseline(const calm_result *r)
+static const calm_trial *baseline(const calm_result *r, bool learned)
 {
     static const char *const names[] = {"gptq", "rtn"};
     for (size_t n = 0; n < 2; n++)
         for (size_t i = 1; i < r->n_trials; i++)
             if (r->trials[i].id && strcmp(r->trials[i].name, names[n]) == 0)
-                return strcmp(r->trials[i].key, r->trial->key) != 0 ? &r->trials[i] : NULL;
+                return learned || strcmp(r->trials[i].key, r->trial->key) != 0 ? &r->trials[i] : NULL;
     return NULL;
 }
 
@@ -73,10 +105,11 @@ void calm_summary_verdict(const calm_result *r, calm_text *out)
     calm_text_printf(out, ", %.3f bits per weight", r->bits_per_weight);
     print_loss(r, out);
     calm_text_printf(out, "\n  ");
-    calm_summary_choice(r, out);
-    const calm_trial *simple = r->guard.n && r->trial && r->trial->id ? baseline(r) : NULL;
+    calm_summary_result(r, out);
+    const calm_trial *result = measured(r), *simple = r->guard.n && result && result->id
+                                               ? baseline(r, result != r->trial) : NULL;
     if (simple)
-        calm_text_printf(out, "; guard windows: %s %.4f, %s alone %.4f", loss, calm_measure_loss(&r->trial->measure),
+        calm_text_printf(out, "; guard windows: %s %.4f, %s alone %.4f", loss, calm_measure_loss(&result->measure),
                          simple->name, calm_measure_loss(&simple->measure));
     calm_text_printf(out, "\n");
 }

@@ -5,13 +5,19 @@
 #include "ptq/hub/push_impl.h"
 #include "ptq/io/folder.h"
 
-/* Of several formats each folder has its own. */
-static bool has_model(const calm_folder_file *files, size_t n)
+/* Of several formats each folder has its own config.json, as have the modules of sentence-transformers; with a GGUF
+ * file the folder itself needs no other weights. */
+static calm_status check_model(calm_ctx *ctx, const char *dir, const calm_folder_file *files, size_t n)
 {
-    bool any = false;
-    for (size_t i = 0; i < n; i++)
-        any |= strcmp(calm_path_name(files[i].name), "config.json") == 0 || calm_text_ends_with(files[i].name, ".gguf");
-    return any;
+    bool any = false, gguf = false;
+    for (size_t i = 0; i < n; i++) {
+        any |= strcmp(calm_path_name(files[i].name), "config.json") == 0;
+        gguf |= calm_text_ends_with(files[i].name, ".gguf");
+    }
+    if (!any && !gguf)
+        return calm_fail(ctx, CALM_EARG, "%s: no config.json and no GGUF file in it; expected a checkpoint that calm "
+                         "quantize has written", dir);
+    return gguf || !calm_path_has(dir, "config.json") ? CALM_OK : calm_folder_is_no_model(ctx, dir);
 }
 
 calm_status calm_hub_push_files(calm_ctx *ctx, const char *dir, calm_push_file **out, size_t *n)
@@ -23,9 +29,7 @@ calm_status calm_hub_push_files(calm_ctx *ctx, const char *dir, calm_push_file *
         if (fault)
             return calm_fail(ctx, CALM_EARG, "%s: a repository cannot have this name: it %s", files[i].path, fault);
     }
-    if (!has_model(files, *n))
-        return calm_fail(ctx, CALM_EARG, "%s: no config.json and no GGUF file in it; expected a checkpoint that calm "
-                         "quantize has written", dir);
+    CALM_TRY(check_model(ctx, dir, files, *n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, *n));
     for (size_t i = 0; i < *n; i++)
         (*out)[i] = (calm_push_file){.name = files[i].name, .path = files[i].path, .bytes = files[i].bytes};

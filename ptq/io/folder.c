@@ -72,14 +72,23 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const calm_folder_file *)a)->name, ((const calm_folder_file *)b)->name);
 }
 
+static calm_status refuse_file(calm_ctx *ctx, const char *path)
+{
+    char *dir;
+    CALM_TRY(calm_path_parent(ctx, path, &dir));
+    const bool model = calm_path_has(dir, "config.json") || calm_text_ends_with(path, ".gguf");
+    return calm_fail(ctx, CALM_EARG, "%s: a file; expected the directory of a model%s%s", path, model ? ": " : "",
+                     model ? dir : "");
+}
+
 calm_status calm_folder_files(calm_ctx *ctx, const char *dir, int take, calm_folder_file **out, size_t *n)
 {
     listing l = {.take = take};
     *n = 0;
     *out = NULL;
+    CALM_TRY(calm_folder_is_there(ctx, dir));
     if (!calm_is_directory(dir))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory; expected one that calm quantize has written",
-                         dir);
+        return refuse_file(ctx, dir);
     CALM_TRY(list_below(ctx, dir, "", 0, &l));
     if (l.n)
         qsort(l.files, l.n, sizeof *l.files, by_name);

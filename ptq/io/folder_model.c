@@ -2,11 +2,14 @@
 #include "ptq/io/folder.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
+#include "ptq/io/gguf_split.h"
 
 #define CONVERT "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW) of transformers writes safetensors"
 
@@ -47,6 +50,19 @@ static calm_status first_of(calm_ctx *ctx, const char *dir, int (*filter)(const 
         free(entries[i]);
     free(entries);
     return status;
+}
+
+calm_status calm_folder_is_there(calm_ctx *ctx, const char *path)
+{
+    char *part;
+    if (access(path, calm_is_directory(path) ? R_OK | X_OK : R_OK) == 0)
+        return CALM_OK;
+    if (errno != ENOENT && errno != ENOTDIR)
+        return calm_fail_errno(ctx, errno, "%s: cannot read", path);
+    if (calm_text_ends_with(path, ".gguf"))
+        return calm_gguf_split_find(ctx, path, &part);
+    return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory; expected that of a model, with config.json and "
+                                          "safetensors", path);
 }
 
 static calm_status refuse_file(calm_ctx *ctx, const char *path)
@@ -101,6 +117,7 @@ calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path)
 {
     char *gguf, *pickle;
     CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_folder_is_there(ctx, path));
     if (!calm_is_directory(path))
         return refuse_file(ctx, path);
     const bool config = calm_path_has(path, "config.json");
@@ -122,5 +139,6 @@ calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path)
     if (!config)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no config.json here; expected a checkpoint with config.json, "
                                               "safetensors and tokenizer.json, or a GGUF file", path);
-    return CALM_OK;
+    return calm_fail(ctx, CALM_ENOTFOUND, "%s: no weights here; expected model.safetensors, or "
+                                          "model.safetensors.index.json and its parts: download the model again", path);
 }

@@ -47,7 +47,8 @@ calm_status calm_gguf_split_find(calm_ctx *ctx, const char *path, char **out)
         return CALM_OK;
     CALM_TRY(calm_path_parent(ctx, path, &folder));
     DIR *dir = opendir(folder);
-    calm_status status = calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file", path);
+    calm_status status = calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file; expected a GGUF file, or "
+                                                        "name-00001-of-0000N.gguf of its parts", path);
     for (struct dirent *entry; dir && status == CALM_ENOTFOUND && (entry = readdir(dir));) {
         size_t index, n;
         if (strlen(entry->d_name) != stem + PART_LENGTH || strncmp(entry->d_name, name, stem) != 0 ||

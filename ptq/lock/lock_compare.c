@@ -76,8 +76,10 @@ static calm_status compare_members(calm_ctx *ctx, const char *what, const calm_j
             CALM_TRY(add(ctx, what, key, value, other, out));
     }
     for (void *iter = NULL; calm_json_next(found, &iter, &key, &value);)
-        if (!calm_json_get(expected, key))
+        if (!calm_json_get(expected, key)) {
+            out->checked++;
             CALM_TRY(add(ctx, what, key, NULL, value, out));
+        }
     return CALM_OK;
 }
 

@@ -100,8 +100,14 @@ calm_status calm_adapter_config_read(calm_ctx *ctx, const char *dir, const calm_
     *out = (calm_adapter_config){0};
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, CALM_ADAPTER_CONFIG));
     out->path = path;
+    if (calm_is_file(dir))
+        return calm_fail(ctx, CALM_EARG, "%s: a file; expected the directory of a LoRA adapter", dir);
+    if (!calm_is_directory(dir))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory; expected that of a LoRA adapter, with "
+                                              CALM_ADAPTER_CONFIG, dir);
     if (!calm_path_exists(path))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no adapter: it has no " CALM_ADAPTER_CONFIG, dir);
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no " CALM_ADAPTER_CONFIG " here; expected the directory of a LoRA "
+                                              "adapter", dir);
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &out->json));
     return check(ctx, out, accepted);
 }

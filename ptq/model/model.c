@@ -301,9 +301,6 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
 {
     char *path;
     CALM_TRY(calm_path_join(ctx, &model->arena, &path, dir, "config.json"));
-    if (!calm_is_directory(dir))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such %s", dir,
-                         calm_text_ends_with(dir, ".gguf") ? "file" : "model directory");
     CALM_TRY(calm_adapter_is_no_model(ctx, dir));
     CALM_TRY(calm_folder_is_no_model(ctx, dir));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));

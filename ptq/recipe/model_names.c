@@ -223,15 +223,7 @@ static calm_status path_or_hub(calm_ctx *ctx, const char *word, calm_tick_fn *ti
     return calm_fail(ctx, status, "%s (nor is there a directory %s)", message, word);
 }
 
-/* A file in the working folder that is called so. */
-static bool is_gguf(const char *name)
-{
-    const size_t n = strlen(name);
-    return n > 5 && strcmp(name + n - 5, ".gguf") == 0 && calm_path_exists(name);
-}
-
-/* "https://huggingface.co/ORG/NAME/tree/main", as browsers have it. */
-static calm_status refuse_address(calm_ctx *ctx, const char *word)
+calm_status calm_recipe_refuse_address(calm_ctx *ctx, const char *word)
 {
     const char *host = strstr(word, "://"), *name = host ? strchr(host + 3, '/') : NULL;
     if (!host || calm_path_exists(word))
@@ -250,7 +242,7 @@ static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tic
     *out = (calm_named_model){.name = name};
     /* A slash: a path or ORG/NAME, never an alias.  A directory that exists counts more than the hub. */
     if (strchr(name, '/')) {
-        CALM_TRY(refuse_address(ctx, name));
+        CALM_TRY(calm_recipe_refuse_address(ctx, name));
         if (calm_is_hub_model(name))
             return path_or_hub(ctx, name, tick, user, out);
         return calm_strf(ctx, ctx->out, &out->dir, "%s", name);
@@ -260,9 +252,7 @@ static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tic
     /* An alias counts more than a directory of that name in the working folder, so that a name means one model
      * everywhere. */
     if (!alias)
-        return calm_is_directory(name) || is_gguf(name)
-                   ? calm_strf(ctx, ctx->out, &out->dir, "%s", name)
-                                       : unknown(ctx, aliases, n, name);
+        return calm_is_path(name) ? calm_strf(ctx, ctx->out, &out->dir, "%s", name) : unknown(ctx, aliases, n, name);
     if (alias->repo) {
         CALM_TRY(hub_name(ctx, alias, name, &repo));
         return from_hub(ctx, repo, tick, user, out);
@@ -280,6 +270,7 @@ calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick,
     CALM_TRY(find_model(ctx, name, tick, user, out));
     if (!out->dir)
         return CALM_OK;
+    CALM_TRY(calm_folder_is_there(ctx, out->dir));
     CALM_TRY(calm_folder_gguf(ctx, &out->dir));
     return calm_adapter_is_no_model(ctx, out->dir);
 }

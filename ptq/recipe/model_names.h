@@ -33,6 +33,9 @@ typedef struct calm_named_model {
 /* Is it certainly a path: existing, or beginning with / or ./ or ../ ? */
 bool calm_is_path(const char *word);
 
+/* CALM_EARG, with the name in it: "https://huggingface.co/ORG/NAME/tree/main", as browsers have it. */
+calm_status calm_recipe_refuse_address(calm_ctx *ctx, const char *word);
+
 /* Is it ORG/NAME[@REVISION] of the hub, and no path? */
 bool calm_is_hub_model(const char *word);
 

@@ -1,14 +1,17 @@
 /* A spec becomes a recipe, step by step. */
 #include "ptq/recipe/resolve.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/file.h"
+#include "ptq/base/message.h"
 #include "ptq/base/sha256.h"
 #include "ptq/export/outer.h"
+#include "ptq/io/folder.h"
 #include "ptq/model/arch.h"
 #include "ptq/model/module_words.h"
 #include "ptq/quant/act_levels.h"
@@ -84,6 +87,34 @@ static calm_status check_bits(calm_ctx *ctx, const calm_recipe_spec *spec, const
                             spec->bits, spec->schemes.of[0]);
 }
 
+/* "Q4KM" is Q4_K_M: letters and digits are alike. */
+static bool sounds_alike(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        a += *a == '_' || *a == '-';
+        b += *b == '_' || *b == '-';
+        if (toupper((unsigned char)*a) != toupper((unsigned char)*b))
+            return false;
+        if (!*a)
+            return true;
+    }
+}
+
+static calm_status refuse_type(calm_ctx *ctx, const char *type)
+{
+    char list[CALM_MESSAGE_MAX], hint[CALM_HINT_MAX];
+    calm_words names = {0};
+    snprintf(list, sizeof list, "%s", calm_mix_names());
+    for (char *at = list; (at = strchr(at, '|'));)
+        *at = ',';
+    CALM_TRY(calm_words_split(ctx, list, &names));
+    calm_did_you_mean(hint, type, names.of, names.n);
+    for (size_t i = 0; i < names.n; i++)
+        if (sounds_alike(names.of[i], type))
+            snprintf(hint, sizeof hint, "; did you mean \"%s\"?", names.of[i]);
+    return calm_fail(ctx, CALM_EARG, "`gguf-type` %s: expected one of %s%s", type, calm_mix_names(), hint);
+}
+
 static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const char *fallback = calm_spec_default_schemes(spec);
@@ -91,7 +122,7 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
     if (spec->gguf_type && (names.n || calm_spec_given(spec, "bits")))
         return calm_fail(ctx, CALM_EARG, "`gguf-type` says the type of every matrix; leave `schemes` and `bits` out");
     if (spec->gguf_type && !fallback)
-        return calm_fail(ctx, CALM_EARG, "`gguf-type` %s: expected one of %s", spec->gguf_type, calm_mix_names());
+        return refuse_type(ctx, spec->gguf_type);
     if (!names.n && !fallback)
         return calm_fail(ctx, CALM_EARG, "`bits` %lld: expected 2, 3, 4 or 8 (see `schemes` for other formats)",
                          spec->bits);
@@ -512,8 +543,7 @@ static calm_status check_model(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     if (hub && !calm_is_path(spec->model))
         return CALM_OK;
     CALM_TRY(calm_model_find(ctx, spec->model, NULL, NULL, &recipe->model));
-    return calm_is_directory(recipe->model.dir) || calm_is_file(recipe->model.dir)
-               ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: no such directory", recipe->model.dir);
+    return calm_folder_is_no_model(ctx, recipe->model.dir);
 }
 
 static calm_status check_text(calm_ctx *ctx, const char *path)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
@@ -54,6 +55,10 @@ calm_status calm_recipe_file_find(calm_ctx *ctx, const char *word, char **path)
             return calm_recipes_path(ctx, *path, path);
         }
     const char *near = calm_nearest(word, names, n);
+    if (calm_is_directory(word))
+        return calm_fail(ctx, CALM_EARG, "%s: expected a file, found a directory", word);
+    if (access(word, F_OK) != 0 && errno == EACCES)
+        return calm_fail_errno(ctx, errno, "%s: cannot open", word);
     return calm_fail(ctx, CALM_ENOTFOUND, "recipe \"%s\": no such file, and no shipped recipe has this name%s%s%s",
                      word, near ? "; did you mean " : " (calm recipe list)", near ? near : "", near ? "?" : "");
 }

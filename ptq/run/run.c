@@ -73,11 +73,25 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
     return calm_rope_init(ctx, calm_model_config(p->in.model), longest, &p->rope);
 }
 
-/* Refuse before any work what the exporter would refuse at the end. */
-static calm_status check_export(calm_ctx *ctx, calm_run *p)
+/* Of several schemes' checks, which find the same of tokenizer and model, each line once. */
+typedef struct said_once {
+    calm_log_fn *log;
+    void *user;
+    calm_text said;
+} said_once;
+
+static void log_once(void *user, calm_log_level level, const char *line)
+{
+    said_once *once = user;
+    if (once->said.data && strstr(once->said.data, line))
+        return;
+    calm_text_printf(&once->said, "%s\n", line);
+    once->log(once->user, level, line);
+}
+
+static calm_status check_schemes(calm_ctx *ctx, calm_run *p)
 {
     size_t *choice, first, end;
-    CALM_TRY(calm_formats_note_files(ctx, &p->in.recipe->formats, p->in.model));
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         /* What a format refuses depends on scheme and shape: one entry of each scheme is enough. */
@@ -95,6 +109,22 @@ static calm_status check_export(calm_ctx *ctx, calm_run *p)
                                            &p->result.plan));
     }
     return CALM_OK;
+}
+
+/* Refuse before any work what the exporter would refuse at the end. */
+static calm_status check_export(calm_ctx *ctx, calm_run *p)
+{
+    said_once once = {.log = ctx->log, .user = ctx->log_user};
+    CALM_TRY(calm_formats_note_files(ctx, &p->in.recipe->formats, p->in.model));
+    if (once.log) {
+        ctx->log = log_once;
+        ctx->log_user = &once;
+    }
+    const calm_status status = check_schemes(ctx, p);
+    ctx->log = once.log;
+    ctx->log_user = once.user;
+    calm_text_clear(&once.said);
+    return status;
 }
 
 /* Many weights from few rows: least squares would fit what the rows happen to be (docs/method.md section 6). */

@@ -20,12 +20,11 @@ static void release_stack(STACK_OF(X509) **stack)
 /* All certificates of a PEM file, at least one. */
 static calm_status read_pem(calm_ctx *ctx, const char *path, STACK_OF(X509) *out)
 {
-    if (!calm_is_file(path))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file; expected certificates in PEM form", path);
-    BIO *file = BIO_new_file(path, "rb");
+    BIO *file;
     X509 *one;
     const int before = sk_X509_num(out);
-    while (file && (one = PEM_read_bio_X509(file, NULL, NULL, NULL)))
+    CALM_TRY(calm_sign_open(ctx, path, &file));
+    while ((one = PEM_read_bio_X509(file, NULL, NULL, NULL)))
         if (sk_X509_push(out, one) == 0)
             X509_free(one);
     BIO_free(file);

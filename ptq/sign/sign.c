@@ -83,7 +83,18 @@ static calm_status write_bundle(calm_ctx *ctx, const char *signature, const calm
     /* Owns both, also after a failure. */
     bundle = CALM_OBJECT(CALM_KV("mediaType", BUNDLE_TYPE), CALM_KV("verificationMaterial", material),
                          CALM_KV("dsseEnvelope", envelope));
-    return status == CALM_OK ? calm_json_save(ctx, signature, bundle) : status;
+    CALM_TRY(status);
+    CALM_TRY(calm_make_parent(ctx, signature));
+    return calm_json_save(ctx, signature, bundle);
+}
+
+/* Before the digests, which take long: are the certificates there, and the key's? */
+static calm_status check_signer(calm_ctx *ctx, const calm_signer *signer, EVP_PKEY *key)
+{
+    calm_json *material = NULL;
+    const calm_status status = new_material(ctx, signer, key, &material);
+    calm_json_free(material);
+    return status;
 }
 
 calm_status calm_sign_folder(calm_ctx *ctx, const char *dir, const char *signature, const calm_signer *signer,
@@ -96,6 +107,7 @@ calm_status calm_sign_folder(calm_ctx *ctx, const char *dir, const char *signatu
     calm_ctx_forgive(ctx);
     CALM_TRY(check_place(ctx, signature));
     CALM_TRY(calm_sign_private_key(ctx, signer->key, &key));
+    CALM_TRY(check_signer(ctx, signer, key));
     CALM_TRY(calm_sign_statement(ctx, dir, signature, tick, tick_user, n_files, &statement));
     CALM_TRY(write_bundle(ctx, signature, signer, key, statement));
     return owned ? calm_output_list(ctx, dir) : CALM_OK;
@@ -142,13 +154,16 @@ static calm_status read_bundle(calm_ctx *ctx, const char *path, const calm_sign_
     CALM_SCOPED_KEY(key);
     unsigned char *payload, *sig;
     size_t n, n_sig;
-    CALM_TRY(calm_json_read(ctx, path, BUNDLE_BYTES, &bundle));
+    if (calm_json_read(ctx, path, BUNDLE_BYTES, &bundle) == CALM_EFORMAT)
+        calm_ctx_forgive(ctx);    /* no JSON: said below */
+    CALM_TRY(ctx->status);
     const calm_json *envelope = calm_json_get(bundle, "dsseEnvelope");
     const calm_json *first = calm_json_at(calm_json_get(envelope, "signatures"), 0);
     const char *media = calm_json_string(calm_json_get(bundle, "mediaType"), "");
     const char *type = calm_json_string(calm_json_get(envelope, "payloadType"), "");
     if (strcmp(media, BUNDLE_TYPE) != 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: the media type is \"%s\", expected %s", path, media, BUNDLE_TYPE);
+        return calm_fail(ctx, CALM_EFORMAT, "%s: no signature of a model; expected a bundle that calm sign or "
+                         "model_signing has written%s%s", path, media[0] ? ", found " : "", media);
     if (strcmp(type, CALM_SIGN_PAYLOAD_TYPE) != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: the payload is \"%s\", expected %s", path, type,
                          CALM_SIGN_PAYLOAD_TYPE);

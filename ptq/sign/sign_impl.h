@@ -1,6 +1,7 @@
 /* What the files of signing share.  Only files of this folder include it. */
 #pragma once
 
+#include <openssl/bio.h>
 #include <openssl/evp.h>
 
 #include "ptq/base/scope.h"
@@ -11,6 +12,9 @@
 #define CALM_SIGN_PAYLOAD_TYPE "application/vnd.in-toto+json"
 
 /* ---- keys (sign_key.c) ---- */
+
+/* A PEM file for reading; free with BIO_free. */
+calm_status calm_sign_open(calm_ctx *ctx, const char *path, BIO **out);
 
 /* Free with EVP_PKEY_free.  Fail as calm_sign_folder and calm_sign_verify. */
 calm_status calm_sign_private_key(calm_ctx *ctx, const char *path, EVP_PKEY **out);

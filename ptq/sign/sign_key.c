@@ -1,5 +1,5 @@
 /* Keys: ECDSA over the curves that OpenSSF Model Signing knows, through OpenSSL's libcrypto. */
-#include <openssl/bio.h>
+#include <errno.h>
 #include <openssl/pem.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,19 +48,22 @@ static int password(char *out, int room, int writes, void *asked)
     return (int)strlen(word);
 }
 
-static calm_status open_file(calm_ctx *ctx, const char *path, BIO **out)
+calm_status calm_sign_open(calm_ctx *ctx, const char *path, BIO **out)
 {
-    if (!calm_is_file(path))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file; expected a PEM file", path);
+    if (calm_is_directory(path))
+        return calm_fail(ctx, CALM_EARG, "%s: expected a file, found a directory", path);
+    errno = 0;
     *out = BIO_new_file(path, "rb");
-    return *out ? CALM_OK : calm_fail(ctx, CALM_EIO, "%s: cannot open", path);
+    if (!*out && errno == ENOENT)
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file", path);
+    return *out ? CALM_OK : calm_fail_errno(ctx, errno, "%s: cannot open", path);
 }
 
 calm_status calm_sign_private_key(calm_ctx *ctx, const char *path, EVP_PKEY **out)
 {
     BIO *file;
     bool asked = false;
-    CALM_TRY(open_file(ctx, path, &file));
+    CALM_TRY(calm_sign_open(ctx, path, &file));
     *out = PEM_read_bio_PrivateKey(file, NULL, password, &asked);
     BIO_free(file);
     if (!*out && asked)
@@ -74,7 +77,7 @@ calm_status calm_sign_private_key(calm_ctx *ctx, const char *path, EVP_PKEY **ou
 calm_status calm_sign_public_key(calm_ctx *ctx, const char *path, EVP_PKEY **out)
 {
     BIO *file;
-    CALM_TRY(open_file(ctx, path, &file));
+    CALM_TRY(calm_sign_open(ctx, path, &file));
     *out = PEM_read_bio_PUBKEY(file, NULL, NULL, NULL);
     BIO_free(file);
     if (!*out)

@@ -66,7 +66,7 @@ static calm_status take_digests(calm_ctx *ctx, const char *dir, const char *cons
     calm_folder_file *files;
     size_t n;
     CALM_TRY(calm_folder_files(ctx, dir, CALM_FOLDER_HIDDEN | CALM_FOLDER_NO_LINKS, &files, &n));
-    CALM_TRY(CALM_NEW(ctx, ctx->out, d->items, n ? n : 1));
+    CALM_TRY(CALM_NEW(ctx, ctx->out, d->items, n + 1));
     for (size_t i = 0; i < n; i++) {
         bool is_ignored = false;
         for (size_t k = 0; k < n_ignored; k++)
@@ -153,6 +153,8 @@ calm_status calm_sign_statement(calm_ctx *ctx, const char *dir, const char *sign
     memcpy(ignored, left_out, sizeof left_out);
     CALM_TRY(signature_name(ctx, dir, signature, &ignored[N_LEFT_OUT]));
     CALM_TRY(take_digests(ctx, dir, ignored, N_LEFT_OUT + 1, &d));
+    if (!d.n)
+        return calm_fail(ctx, CALM_EARG, "%s: no files here; expected the directory of a model", dir);
     CALM_TRY(sum_of(ctx, d.items, d.n, root));
     *n_files = d.n;
     *out = CALM_OBJECT(CALM_KV("_type", STATEMENT_TYPE), CALM_KV("subject", subjects_of(dir, root)),

@@ -5,6 +5,7 @@
 
 #include "ptq/base/base64.h"
 #include "ptq/base/file.h"
+#include "ptq/io/folder.h"
 #include "ptq/io/gguf_split.h"
 #include "ptq/text/unicode.h"
 #include "ptq/tokenizer/gguf_pieces.h"
@@ -361,6 +362,7 @@ calm_status calm_gguf_tokenizer_find(calm_ctx *ctx, const char *model, char **ou
     CALM_TRY(calm_path_beside(ctx, ctx->out, out, model, "tokenizer.json"));
     if (calm_path_exists(*out) || !calm_is_file(model))
         return CALM_OK;
+    CALM_TRY(calm_folder_is_no_model(ctx, model));
     CALM_TRY(calm_gguf_open_split(ctx, model, &file));
     const bool own = find(file, "tokens") != NULL;
     calm_gguf_close(file);

@@ -387,7 +387,7 @@ END_OF_TEST
 TEST(cannot_be_read_at_all)
 {
     calm_check_report report;
-    ck_fails(calm_check(ctx, "/nowhere/at/all", CALM_CHECK_ANY, &report), CALM_ENOTFOUND, "no such file or directory");
+    ck_fails(calm_check(ctx, "/nowhere/at/all", CALM_CHECK_ANY, &report), CALM_ENOTFOUND, "no such directory");
     ck_fails(calm_check(ctx, test_directory(), CALM_CHECK_ANY, &report), CALM_ENOTFOUND, "no config.json here");
 }
 END_OF_TEST

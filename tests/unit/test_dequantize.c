@@ -203,7 +203,7 @@ TEST(refused)
     ck_ok(calm_dequantize(ctx, good, &options, &result));
     options.output = test_format("%s/other", test_directory());
     ck_fails(calm_dequantize(ctx, plain, &options, &result), CALM_EUNSUPPORTED, "it is a float model");
-    ck_fails(calm_dequantize(ctx, "/nowhere", &options, &result), CALM_ENOTFOUND, "no such file");
+    ck_fails(calm_dequantize(ctx, "/nowhere", &options, &result), CALM_ENOTFOUND, "no such directory");
     ck_assert(!calm_path_exists(options.output));
 }
 END_OF_TEST

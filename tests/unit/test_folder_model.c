@@ -21,22 +21,34 @@ static void refused(const char *path, calm_status status, const char *text)
     ck_fails(calm_folder_is_no_model(ctx, path), status, text);
 }
 
-TEST(models_and_what_is_not_there_are_no_matter)
+TEST(models_are_no_matter)
 {
     place = test_directory();
     put("config.json");
-    ck_ok(calm_folder_is_no_model(ctx, place));    /* the reader of the weights says what is missing */
+    refused(place, CALM_ENOTFOUND, "no weights here");
     put("training_args.bin");
     put("optimizer.pt");
-    ck_ok(calm_folder_is_no_model(ctx, place));    /* no weights */
+    refused(place, CALM_ENOTFOUND, "no weights here");
     put("model.safetensors");
     put("pytorch_model.bin");
     put("model.gguf");
     ck_ok(calm_folder_is_no_model(ctx, place));
-    ck_ok(calm_folder_is_no_model(ctx, test_format("%s/none", place)));
     ck_ok(calm_folder_is_no_model(ctx, test_format("%s/model.gguf", place)));    /* its reader says that it is short */
     ck_ok(calm_write_file(ctx, test_format("%s/blob", place), "GGUF", 4));       /* as the hub's cache names it */
     ck_ok(calm_folder_is_no_model(ctx, test_format("%s/blob", place)));
+}
+END_OF_TEST
+
+TEST(what_is_not_there_says_so)
+{
+    place = test_directory();
+    refused(test_format("%s/none", place), CALM_ENOTFOUND, "/none: no such directory; expected that of a model");
+    refused(test_format("%s/m.gguf", place), CALM_ENOTFOUND, "/m.gguf: no such file; expected a GGUF file");
+    put("m-00001-of-00002.gguf");
+    ck_ok(calm_folder_is_there(ctx, test_format("%s/m.gguf", place)));    /* the first part of it */
+    ck_ok(calm_folder_is_there(ctx, place));
+    put("file");
+    refused(test_format("%s/file/deeper", place), CALM_ENOTFOUND, "no such directory");
 }
 END_OF_TEST
 
@@ -108,7 +120,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("folder_model",
-                     (const TTest *[]){models_and_what_is_not_there_are_no_matter, a_file_of_a_model_names_its_folder,
-                                       a_folder_of_a_gguf_file_alone_is_that_file,
+                     (const TTest *[]){models_are_no_matter, what_is_not_there_says_so,
+                                       a_file_of_a_model_names_its_folder, a_folder_of_a_gguf_file_alone_is_that_file,
                                        folders_say_what_they_hold, NULL});
 }

@@ -325,8 +325,8 @@ TEST(what_is_neither_is_refused)
     ck_fails(inspect("/dev/null", NULL, NULL, false, &out), CALM_EFORMAT, "neither");
     ck_fails(inspect(dir, NULL, NULL, false, &out), CALM_ENOTFOUND, "no config.json here");
     ck_fails(inspect(test_format("%s/none", dir), NULL, NULL, false, &out), CALM_ENOTFOUND,
-             "no such store or model directory");
-    ck_fails(inspect("nothing.db", NULL, NULL, false, &out), CALM_ENOTFOUND, "nothing.db: no such store");
+             "expected a store, the directory of a model or a GGUF file");
+    ck_fails(inspect("nothing.db", NULL, NULL, false, &out), CALM_ENOTFOUND, "expected a store, the directory");
     ck_fails(inspect("nobody-knows-this", NULL, NULL, false, &out), CALM_ENOTFOUND, "known names: ");
     ck_fails(inspect(store, "chioces", NULL, false, &out), CALM_EARG, "did you mean \"choices\"?");
     ck_fails(inspect(store, "qqqqqqqq", NULL, false, &out), CALM_EARG, "known: summary, runs");

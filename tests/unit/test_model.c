@@ -397,11 +397,12 @@ END_OF_TEST
 TEST(directories_that_are_no_models)
 {
     const char *dir = test_directory();
-    refused(test_format("%s/none", dir), CALM_ENOTFOUND, "none", "no such model directory");
+    refused(test_format("%s/none", dir), CALM_ENOTFOUND, "none", "no such directory");
     refused(dir, CALM_ENOTFOUND, "config.json", "");
     tiny_model_write_config(&tiny_default, dir);
-    refused(dir, CALM_ENOTFOUND, dir, "neither model.safetensors nor model.safetensors.index.json");
+    refused(dir, CALM_ENOTFOUND, dir, "no weights here; expected model.safetensors");
     ck_ok(calm_write_file(ctx, test_format("%s/config.json", dir), "{\"a\": ", 6));
+    ck_ok(calm_write_file(ctx, test_format("%s/model.safetensors", dir), "", 0));
     refused(dir, CALM_EFORMAT, "config.json", "");
 }
 END_OF_TEST
