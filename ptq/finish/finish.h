@@ -97,10 +97,7 @@ void calm_summary_learning(const calm_result *result, double seconds, calm_text 
  * the guard's windows (verdict.c). */
 void calm_summary_verdict(const calm_result *result, calm_text *out);
 
-/* Append "mkq-full in all 24 units", or how many jobs each algorithm has. */
-void calm_summary_choice(const calm_result *result, calm_text *out);
-
-/* Append the same; of a learned result after what it is. */
+/* Append "mkq-full in all 24 units", or how many jobs each algorithm has; of a learned result after what it is. */
 void calm_summary_result(const calm_result *result, calm_text *out);
 
 /* Append what the result is, its scheme and its size; the names alone of the schemes that its plan has. */

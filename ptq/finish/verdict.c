@@ -26,7 +26,7 @@ void calm_summary_schemes(const calm_result *r, calm_text *out)
     }
 }
 
-void calm_summary_choice(const calm_result *r, calm_text *out)
+static void write_choice(const calm_result *r, calm_text *out)
 {
     size_t n_units = 0, n_jobs = 0, listed = 0;
     /* Units, not jobs, were decided: one with a job that is quantized counts once. */
@@ -60,7 +60,7 @@ void calm_summary_result(const calm_result *r, calm_text *out)
     const char *learned = strchr(r->name, ',');
     if (learned)
         calm_text_printf(out, "%s: ", learned + strlen(", "));
-    calm_summary_choice(r, out);
+    write_choice(r, out);
 }
 
 /* What the result loses on the test text. */
