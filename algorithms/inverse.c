@@ -114,32 +114,31 @@ static calm_status keep_diagonal(calm_ctx *ctx, const calm_problem *problem, con
     return CALM_OK;
 }
 
-/* Row `row` of H, damped, from its diagonal on, in the order of the columns, into u [I] or single [I]: of the problem's
- * copy, or as that would be made. */
-static void copy_row(const factor_task *task, size_t row, double *u, float *single)
+/* Row `row` of H, damped, from its diagonal on, in the order of the columns: of the problem's copy, or as that would be
+ * made. */
+static void copy_row(const factor_task *task, size_t row)
 {
     const calm_problem *problem = task->problem;
     const size_t n = problem->in, *order = task->order;
     const double *h = problem->h ? problem->h : problem->gram;
     const double rows = problem->h || !h ? 1 : (double)problem->job->stats->rows;
     for (size_t j = row; j < n; j++) {
-        double value = h ? h[order[row] * n + order[j]] / rows : 0;
-        if (j == row)
-            value = problem->h_diag[order[row]] + task->added;    /* that of problem->h may be damped */
-        if (single)
-            single[j] = (float)(value * task->unit);
+        /* The diagonal of problem->h may be damped. */
+        const double value = j == row ? problem->h_diag[order[row]] + task->added
+                             : h      ? h[order[row] * n + order[j]] / rows
+                                      : 0;
+        if (task->single)
+            task->single[row * n + j] = (float)(value * task->unit);
         else
-            u[j] = value;
+            task->u[row * n + j] = value;
     }
 }
 
 /* The upper triangle alone, which is what the factorisation reads. */
 static void copy_rows(size_t first, size_t n, void *user)
 {
-    const factor_task *task = user;
-    const size_t in = task->problem->in;
     for (size_t i = first; i < first + n; i++)
-        copy_row(task, i, task->u + i * in, task->single ? task->single + i * in : NULL);
+        copy_row(user, i);
 }
 
 /* damp mean(diag H) */

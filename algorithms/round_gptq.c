@@ -75,8 +75,7 @@ typedef struct gptq_job {
     calm_qjob *qjob;
     const size_t *order;    /* [I] position -> column        */
     const double *u;        /* [I, I] in that order           */
-    const float *single;    /* in place of u: the same in float, divided by the root of */
-    double unit;
+    const float *single;    /* in place of u: the same in float times a constant, which changes no code; NULL: none */
     double *loss;           /* [O] sum of squared errors; NULL: not wanted */
     bool sequential;
     size_t parts;           /* tasks of a chunk               */
@@ -284,7 +283,7 @@ static void quantize_panel(const chunk_state *state, size_t start, size_t end, s
     double *loss = job->loss ? job->loss + state->first + state->tile_row : NULL;
     for (size_t r = 0; loss && r < n_rows; r++)
         for (size_t p = 0; p < n; p++)
-            loss[r] += e[p][r] * e[p][r] / job->unit;
+            loss[r] += e[p][r] * e[p][r];
 }
 
 /* Quantize columns start .. end - 1 of one tile; errors go to state->e or single_e. */
@@ -446,7 +445,7 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, const dou
     const double *u;
     CALM_TRY(calm_inverse_order(ctx, problem->in, power, &order));
     CALM_TRY(calm_inverse_factor(ctx, problem, order, damp, &u, &qjob->damp));
-    *job = (gptq_job){.problem = problem, .qjob = qjob, .order = order, .u = u, .unit = 1};
+    *job = (gptq_job){.problem = problem, .qjob = qjob, .order = order, .u = u};
     return CALM_OK;
 }
 
@@ -470,12 +469,17 @@ calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const 
 {
     gptq_job job = {.problem = problem, .qjob = qjob, .loss = loss};
     size_t *order;
+    double unit;
     CALM_TRY(calm_inverse_order(ctx, problem->in, power, &order));
-    CALM_TRY(calm_inverse_factor_float(ctx, problem, order, damp, &job.single, &job.unit, &qjob->damp));
+    CALM_TRY(calm_inverse_factor_float(ctx, problem, order, damp, &job.single, &unit, &qjob->damp));
     job.order = order;
     if (loss)
         memset(loss, 0, problem->out * sizeof *loss);
-    return run_chunks(ctx, &job);
+    CALM_TRY(run_chunks(ctx, &job));
+    /* The errors are divided by a factor that the root of unit divides. */
+    for (size_t r = 0; loss && r < problem->out; r++)
+        loss[r] /= unit;
+    return CALM_OK;
 }
 
 static calm_status gptq(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
