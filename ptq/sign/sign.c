@@ -71,30 +71,18 @@ static calm_status check_place(calm_ctx *ctx, const char *signature)
     return calm_fail(ctx, CALM_EARG, "%s: exists and is no signature; nothing was written", signature);
 }
 
-static calm_status write_bundle(calm_ctx *ctx, const char *signature, const calm_signer *signer, EVP_PKEY *key,
+static calm_status write_bundle(calm_ctx *ctx, const char *signature, const calm_json *material, EVP_PKEY *key,
                                 const calm_json *statement)
 {
     const char *payload;
-    calm_json *envelope = NULL, *material = NULL;
+    calm_json *envelope = NULL;
     CALM_SCOPED_JSON(bundle);
     CALM_TRY(calm_json_text(ctx, statement, &payload));
     CALM_TRY(new_envelope(ctx, key, payload, &envelope));
-    const calm_status status = new_material(ctx, signer, key, &material);
-    /* Owns both, also after a failure. */
-    bundle = CALM_OBJECT(CALM_KV("mediaType", BUNDLE_TYPE), CALM_KV("verificationMaterial", material),
+    bundle = CALM_OBJECT(CALM_KV("mediaType", BUNDLE_TYPE), CALM_KV("verificationMaterial", calm_json_copy(material)),
                          CALM_KV("dsseEnvelope", envelope));
-    CALM_TRY(status);
     CALM_TRY(calm_make_parent(ctx, signature));
     return calm_json_save(ctx, signature, bundle);
-}
-
-/* Before the digests, which take long: are the certificates there, and the key's? */
-static calm_status check_signer(calm_ctx *ctx, const calm_signer *signer, EVP_PKEY *key)
-{
-    calm_json *material = NULL;
-    const calm_status status = new_material(ctx, signer, key, &material);
-    calm_json_free(material);
-    return status;
 }
 
 calm_status calm_sign_folder(calm_ctx *ctx, const char *dir, const char *signature, const calm_signer *signer,
@@ -102,14 +90,16 @@ calm_status calm_sign_folder(calm_ctx *ctx, const char *dir, const char *signatu
 {
     CALM_SCOPED_KEY(key);
     CALM_SCOPED_JSON(statement);
+    CALM_SCOPED_JSON(material);
     /* Where calm wrote all files of the folder, the signature becomes one of them: --force may replace the folder. */
     const bool owned = calm_path_has(dir, CALM_OUTPUT_LIST) && calm_output_folder(ctx, dir, true, NULL) == CALM_OK;
     calm_ctx_forgive(ctx);
     CALM_TRY(check_place(ctx, signature));
     CALM_TRY(calm_sign_private_key(ctx, signer->key, &key));
-    CALM_TRY(check_signer(ctx, signer, key));
+    /* Before the digests, which take long: are the certificates there, and the key's? */
+    CALM_TRY(new_material(ctx, signer, key, &material));
     CALM_TRY(calm_sign_statement(ctx, dir, signature, tick, tick_user, n_files, &statement));
-    CALM_TRY(write_bundle(ctx, signature, signer, key, statement));
+    CALM_TRY(write_bundle(ctx, signature, material, key, statement));
     return owned ? calm_output_list(ctx, dir) : CALM_OK;
 }
 
