@@ -9,6 +9,7 @@
  *     CALM_SCOPED_INTS(ctx, ints);               ctx->ints is `ints`
  *     CALM_SCOPED_RESIDENT(ctx, on);             ctx->resident is `on`
  *     CALM_SCOPED_COLUMNS(ctx, n);               ctx->columns is `n`
+ *     CALM_SCOPED_LOG(ctx, fn, user);            ctx logs by fn
  *     CALM_SCOPED_SILENCE(ctx);                  ctx logs nothing
  *     CALM_SCOPED_TEXT(text);                    calm_text text, empty
  *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
@@ -38,8 +39,9 @@
     CALM_SCOPED(calm_flag_scope, calm_flag_leave) resident_scope_ = calm_flag_enter(&(ctx)->resident, (on))
 #define CALM_SCOPED_COLUMNS(ctx, n)                                                                                    \
     CALM_SCOPED(calm_columns_scope, calm_columns_leave) columns_scope_ = calm_columns_enter((ctx), (n))
-#define CALM_SCOPED_SILENCE(ctx)                                                                                       \
-    CALM_SCOPED(calm_log_scope, calm_log_leave) log_scope_ = calm_log_enter(ctx)
+#define CALM_SCOPED_LOG(ctx, fn, user)                                                                                 \
+    CALM_SCOPED(calm_log_scope, calm_log_leave) log_scope_ = calm_log_enter((ctx), (fn), (user))
+#define CALM_SCOPED_SILENCE(ctx) CALM_SCOPED_LOG(ctx, NULL, NULL)
 #define CALM_SCOPED_SCRATCH(ctx)                                                                                       \
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave)                                                                \
     scratch_scope_ = {(ctx)->scratch, calm_arena_save((ctx)->scratch)}
@@ -96,18 +98,21 @@ static inline void calm_columns_leave(calm_columns_scope *scope)
 typedef struct calm_log_scope {
     calm_ctx *ctx;
     calm_log_fn *caller;
+    void *user;
 } calm_log_scope;
 
-/* Nobody has it; back to who had it. */
-static inline calm_log_scope calm_log_enter(calm_ctx *of)
+/* `fn` has it, NULL: nobody; back to who had it. */
+static inline calm_log_scope calm_log_enter(calm_ctx *of, calm_log_fn *fn, void *user)
 {
-    const calm_log_scope scope = {of, of->log};
-    of->log = NULL;
+    const calm_log_scope scope = {of, of->log, of->log_user};
+    of->log = fn;
+    of->log_user = user;
     return scope;
 }
 static inline void calm_log_leave(calm_log_scope *scope)
 {
     scope->ctx->log = scope->caller;
+    scope->ctx->log_user = scope->user;
 }
 
 /* What a flag of ctx was before. */

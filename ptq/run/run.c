@@ -77,15 +77,15 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
 typedef struct said_once {
     calm_log_fn *log;
     void *user;
-    calm_text said;
+    calm_text *said;
 } said_once;
 
 static void log_once(void *user, calm_log_level level, const char *line)
 {
     said_once *once = user;
-    if (once->said.data && strstr(once->said.data, line))
+    if (once->said->data && strstr(once->said->data, line))
         return;
-    calm_text_printf(&once->said, "%s\n", line);
+    calm_text_printf(once->said, "%s\n", line);
     once->log(once->user, level, line);
 }
 
@@ -114,17 +114,11 @@ static calm_status check_schemes(calm_ctx *ctx, calm_run *p)
 /* Refuse before any work what the exporter would refuse at the end. */
 static calm_status check_export(calm_ctx *ctx, calm_run *p)
 {
-    said_once once = {.log = ctx->log, .user = ctx->log_user};
+    CALM_SCOPED_TEXT(said);
+    said_once once = {ctx->log, ctx->log_user, &said};
     CALM_TRY(calm_formats_note_files(ctx, &p->in.recipe->formats, p->in.model));
-    if (once.log) {
-        ctx->log = log_once;
-        ctx->log_user = &once;
-    }
-    const calm_status status = check_schemes(ctx, p);
-    ctx->log = once.log;
-    ctx->log_user = once.user;
-    calm_text_clear(&once.said);
-    return status;
+    CALM_SCOPED_LOG(ctx, ctx->log ? log_once : NULL, &once);
+    return check_schemes(ctx, p);
 }
 
 /* Many weights from few rows: least squares would fit what the rows happen to be (docs/method.md section 6). */
