@@ -12,11 +12,10 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
+#include "ptq/tensor/inverse_root_tiles.h"
 #include "ptq/tensor/linalg.h"
 
-/* Rows and columns of a tile: the products of a step run near BLAS's rate, and there are tasks for many cores from
- * some thousand rows on. */
-#define TILE ((size_t)192)
+#define TILE CALM_INVERSE_TILE
 /* Rows of half a tile: a multiple of what BLAS's kernels take at once, so that both have the bytes of the whole. */
 #define HALF (TILE / 2)
 
@@ -35,7 +34,7 @@ static double *tile_at(const matrix *m, size_t i, size_t j)
 /* Rows of tile i. */
 static size_t side(const matrix *m, size_t i)
 {
-    return calm_size_min(m->n - i * TILE, TILE);
+    return calm_inverse_side(m->n, i);
 }
 
 /* ---- a = R R^T ---- */
@@ -52,10 +51,9 @@ static void divide(size_t i, void *user)
 static void subtract(size_t index, void *user)
 {
     const matrix *m = user;
-    size_t j = 0;
-    while ((j + 1) * (j + 2) / 2 <= index)
-        j++;
-    const size_t i = index - j * (j + 1) / 2, k = m->step;
+    const size_t k = m->step;
+    size_t i, j;
+    calm_inverse_pair(index, &i, &j);
     if (i == j)
         calm_dsyrk_n(side(m, i), side(m, k), -1, tile_at(m, i, k), m->lda, 1, tile_at(m, i, i), m->lda);
     else

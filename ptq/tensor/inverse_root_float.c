@@ -11,10 +11,10 @@
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/tensor/inverse_root.h"
+#include "ptq/tensor/inverse_root_tiles.h"
 #include "ptq/tensor/linalg.h"
 
-/* As in inverse_root.c. */
-#define TILE ((size_t)192)
+#define TILE CALM_INVERSE_TILE
 
 typedef struct matrix {
     float *a;
@@ -32,7 +32,7 @@ static float *tile_at(const matrix *m, size_t i, size_t j)
 /* Rows of tile i. */
 static size_t side(const matrix *m, size_t i)
 {
-    return calm_size_min(m->n - i * TILE, TILE);
+    return calm_inverse_side(m->n, i);
 }
 
 /* Tile (k, k) becomes U_kk; work [2, TILE, TILE]. */
@@ -73,10 +73,9 @@ static void divide(size_t i, void *user)
 static void subtract(size_t index, void *user)
 {
     const matrix *m = user;
-    size_t j = 0;
-    while ((j + 1) * (j + 2) / 2 <= index)
-        j++;
-    const size_t i = index - j * (j + 1) / 2, k = m->step;
+    const size_t k = m->step;
+    size_t i, j;
+    calm_inverse_pair(index, &i, &j);
     calm_sgemm_nt(TILE, TILE, side(m, k), -1, tile_at(m, i, k), m->lda, tile_at(m, j, k), m->lda, 1, tile_at(m, i, j),
                   m->lda);
 }

@@ -1,0 +1,24 @@
+/* The tiles that both factors of an inverse (inverse_root.c, inverse_root_float.c) are cut into.  Only they include
+ * it. */
+#pragma once
+
+#include "ptq/base/arena.h"
+
+/* Rows and columns of a tile: the products of a step run near BLAS's rate, and there are tasks for many cores from
+ * some thousand rows on. */
+#define CALM_INVERSE_TILE ((size_t)192)
+
+/* Rows of tile i of n rows. */
+static inline size_t calm_inverse_side(size_t n, size_t i)
+{
+    return calm_size_min(n - i * CALM_INVERSE_TILE, CALM_INVERSE_TILE);
+}
+
+/* The pair (i, j), i <= j, number j (j + 1) / 2 + i. */
+static inline void calm_inverse_pair(size_t index, size_t *i, size_t *j)
+{
+    *j = 0;
+    while ((*j + 1) * (*j + 2) / 2 <= index)
+        ++*j;
+    *i = index - *j * (*j + 1) / 2;
+}
