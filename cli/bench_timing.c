@@ -56,7 +56,7 @@ static calm_status peak_task(calm_ctx *ctx, size_t index, void *user)
 {
     (void)index;
     (void)user;
-    calm_peak_of_cpu(ctx->bf16)->run();
+    calm_peak_of_cpu(ctx->operands)->run();
     return CALM_OK;
 }
 
@@ -68,7 +68,7 @@ static calm_status run_peak(calm_ctx *ctx, void *user)
 
 calm_bench_item calm_bench_peak(const calm_ctx *ctx, bool is_double)
 {
-    const double flops = calm_peak_of_cpu(ctx->bf16)->flops * (double)ctx->n_threads;
+    const double flops = calm_peak_of_cpu(ctx->operands)->flops * (double)ctx->n_threads;
     return (calm_bench_item){.name = "peak", .flops = is_double ? flops / 2 : flops, .run = run_peak};
 }
 
@@ -104,7 +104,7 @@ calm_status calm_bench_print_machine(calm_ctx *ctx)
     CALM_TRY(calm_environment_json(ctx, &facts));
     printf("calm %s (%.12s), %s with %s kernels, %s, %s; peak by %s\n", CALM_VERSION, fact(facts, "commit"),
            fact(facts, "openblas"), fact(facts, "kernels"), fact(facts, "libc"), fact(facts, "cpu"),
-           calm_peak_of_cpu(ctx->bf16)->unit);
+           calm_peak_of_cpu(ctx->operands)->unit);
     return CALM_OK;
 }
 

@@ -25,7 +25,7 @@ double calm_bench_seconds(const calm_bench_item *item);
 /* Flops per second, likewise. */
 double calm_bench_rate(const calm_bench_item *item);
 
-/* The machine's peak on the threads of ctx as an item: single precision, of bfloat16 where ctx->bf16, or double,
+/* The machine's peak on the threads of ctx as an item: single precision, of ctx->operands, or double,
  * which has half the lanes. */
 calm_bench_item calm_bench_peak(const calm_ctx *ctx, bool is_double);
 

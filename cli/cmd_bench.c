@@ -341,12 +341,12 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram, quantize, kernels, "
                                          "code, scaling or cluster",
                          subject);
-    const bool bf16 = calm_spec_settled(&o->spec).calib_dtype == 1;
-    if (backward && bf16)
-        return calm_fail(ctx, CALM_EARG, "calm bench backward: gradients need f32; --calib-dtype bf16 is for "
-                                         "forward, gram and scaling");
+    const calm_operands operands = (calm_operands)calm_spec_settled(&o->spec).calib_dtype;
+    if (backward && operands == CALM_OPERANDS_BF16)
+        return calm_fail(ctx, CALM_EARG, "calm bench backward: gradients need f32 or bf16x2; --calib-dtype bf16 is "
+                                         "for forward, gram and scaling");
     CALM_TRY(set_up(ctx, o, &b));
-    CALM_SCOPED_BF16(ctx, bf16);
+    CALM_SCOPED_OPERANDS(ctx, operands);
     if (scales)
         return scaling(ctx, o, &b);
     calm_bench_item items[N_ITEMS] = {

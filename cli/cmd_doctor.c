@@ -87,7 +87,9 @@ static calm_status look_at_cpu(calm_ctx *ctx, findings *f)
     note(f, "cores", "%d that this process may use, %d threads", calm_n_cores(), ctx->n_threads);
     CALM_TRY(calm_int_choose(ctx, &integers));
     note(f, "integers", "multiplied by %s", calm_int_set_names[integers]);
-    if (calm_bf16_is_fast())
+    if (calm_bf16_is_fast(CALM_OPERANDS_BF16X2))
+        note(f, "bfloat16", "multiplied by AMX: --calib-dtype bf16x2 (auto) and bf16 save time");
+    else if (calm_bf16_is_fast(CALM_OPERANDS_BF16))
         note(f, "bfloat16", "multiplied by the CPU: --calib-dtype bf16 saves time");
     else
         note(f, "bfloat16", "multiplied as float32 by the kernels %s", calm_linalg_kernels());

@@ -37,6 +37,8 @@ static volatile float sink;
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include "ptq/tensor/bf16_amx.h"
+
 #define fill(x) _mm512_set1_ps(x)
 #define STEP(i) a##i = _mm512_fmadd_ps(a##i, factor, term);
 LOOP(wide, __attribute__((target("avx512f"))), __m512, DO_12)
@@ -62,15 +64,25 @@ LOOP(sse2, , __m128, DO_12)
 #undef fill
 #undef STEP
 
-const calm_peak *calm_peak_of_cpu(bool bf16)
+/* Of zeros: the rate does not depend on values. */
+static void tiles(void)
+{
+    calm_bf16_amx_spin(4 * ROUNDS);
+}
+
+const calm_peak *calm_peak_of_cpu(calm_operands operands)
 {
     static const calm_peak loops[] = {{"AVX-512 fused multiply-adds", 12.0 * 16 * 2 * ROUNDS, wide},
                                       {"AVX fused multiply-adds", 12.0 * 8 * 2 * ROUNDS, fused},
                                       {"AVX products and sums", 12.0 * 8 * ROUNDS, avx},
                                       {"SSE2 products and sums", 12.0 * 4 * ROUNDS, sse2},
-                                      {"AVX-512 products of bfloat16", 16.0 * 32 * 2 * ROUNDS, pairs}};
+                                      {"AVX-512 products of bfloat16", 16.0 * 32 * 2 * ROUNDS, pairs},
+                                      {"AMX products of bfloat16", 4 * CALM_BF16_AMX_FLOPS * ROUNDS, tiles},
+                                      {"AMX products of two bfloat16", 4 * CALM_BF16_AMX_FLOPS * ROUNDS / 3, tiles}};
     __builtin_cpu_init();
-    if (bf16 && __builtin_cpu_supports("avx512bf16"))
+    if (operands != CALM_OPERANDS_F32 && calm_bf16_amx_is_there())
+        return &loops[operands == CALM_OPERANDS_BF16 ? 5 : 6];
+    if (operands == CALM_OPERANDS_BF16 && __builtin_cpu_supports("avx512bf16"))
         return &loops[4];
     if (__builtin_cpu_supports("avx512f"))
         return &loops[0];
@@ -117,10 +129,10 @@ const calm_peak *calm_peak_of_ints(calm_int_set set)
 #define STEP(i) a##i = vfmaq_f32(term, a##i, factor);
 LOOP(neon, , float32x4_t, DO_16)
 
-const calm_peak *calm_peak_of_cpu(bool bf16)
+const calm_peak *calm_peak_of_cpu(calm_operands operands)
 {
     static const calm_peak loop = {"NEON fused multiply-adds", 16.0 * 4 * 2 * ROUNDS, neon};
-    (void)bf16;
+    (void)operands;
     return &loop;
 }
 #else
@@ -130,10 +142,10 @@ typedef float vector __attribute__((vector_size(16)));
 #define STEP SEPARATE
 LOOP(plain, , vector, DO_16)
 
-const calm_peak *calm_peak_of_cpu(bool bf16)
+const calm_peak *calm_peak_of_cpu(calm_operands operands)
 {
     static const calm_peak loop = {"products and sums of 4 lanes", 16.0 * 4 * ROUNDS, plain};
-    (void)bf16;
+    (void)operands;
     return &loop;
 }
 #endif

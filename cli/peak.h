@@ -1,8 +1,6 @@
 /* Peak: the rate at which this CPU multiplies and adds, measured by a loop that touches no memory. */
 #pragma once
 
-#include <stdbool.h>
-
 #include "ptq/tensor/int_product.h"
 
 typedef struct calm_peak {
@@ -11,8 +9,9 @@ typedef struct calm_peak {
     void (*run)(void);
 } calm_peak;
 
-/* The loop of the widest vector unit that this CPU has: of float operands, or where it multiplies them of bfloat16. */
-const calm_peak *calm_peak_of_cpu(bool bf16);
+/* The loop of the widest vector unit that this CPU has for such operands.  Of two bfloat16 each, three products count
+ * as one. */
+const calm_peak *calm_peak_of_cpu(calm_operands operands);
 
 /* The loop of the instructions that multiply whole numbers in this set, which the CPU has: `flops` counts products and
  * sums of whole numbers. */

@@ -11,6 +11,10 @@
 /* Receives the progress of a long piece of work; called from the thread that runs it. */
 typedef void calm_tick_fn(void *user, size_t done, size_t total);
 
+/* What operands of matrix products are: as they stand, rounded to bfloat16, or to the sum of two bfloat16 where the CPU
+ * multiplies those (ptq/tensor/bf16_product.h). */
+typedef enum calm_operands { CALM_OPERANDS_F32, CALM_OPERANDS_BF16, CALM_OPERANDS_BF16X2 } calm_operands;
+
 struct calm_ctx {
     calm_arena *out;                   /* results of the work in progress; owned by the caller      */
     calm_arena *scratch;               /* temporaries; the code that runs a piece of work rewinds it      */
@@ -18,7 +22,7 @@ struct calm_ctx {
     char message[CALM_MESSAGE_MAX];    /* one sentence about it, no newline                         */
     calm_memory *memory;               /* account of its arenas and its workers'; NULL: not counted */
     int n_threads;                     /* workers for calm_parallel_for, of a task its share; >= 1   */
-    bool bf16;                         /* products of activations round to bfloat16: calm_multiply  */
+    calm_operands operands;            /* of calm_multiply                                          */
     bool ints;                         /* quantized linears are products of whole numbers: ptq/model/int_linear.h */
     bool int_attention;                /* so is the attention between them: ptq/model/int_attention.c */
     bool decode;                       /* weights stay as they are stored, for few rows: ptq/model/row_linear.h */

@@ -5,7 +5,7 @@
  *     CALM_SCOPED_ARENA(own);                    calm_arena own, without memory
  *     CALM_SCOPED_OUT(ctx, &own);                results go to `own` instead of ctx->out
  *     CALM_SCOPED_RESULTS(ctx);                  results go to an arena of the scope instead of ctx->out
- *     CALM_SCOPED_BF16(ctx, rounds);             ctx->bf16 is `rounds`
+ *     CALM_SCOPED_OPERANDS(ctx, operands);       ctx->operands is `operands`
  *     CALM_SCOPED_INTS(ctx, ints);               ctx->ints is `ints`
  *     CALM_SCOPED_RESIDENT(ctx, on);             ctx->resident is `on`
  *     CALM_SCOPED_COLUMNS(ctx, n);               ctx->columns is `n`
@@ -31,8 +31,8 @@
 #define CALM_SCOPED_RESULTS(ctx)                                                                                       \
     CALM_SCOPED_ARENA(results_of_scope_);                                                                              \
     CALM_SCOPED_OUT(ctx, &results_of_scope_)
-#define CALM_SCOPED_BF16(ctx, rounds)                                                                                  \
-    CALM_SCOPED(calm_flag_scope, calm_flag_leave) bf16_scope_ = calm_flag_enter(&(ctx)->bf16, (rounds))
+#define CALM_SCOPED_OPERANDS(ctx, operands)                                                                            \
+    CALM_SCOPED(calm_operands_scope, calm_operands_leave) operands_scope_ = calm_operands_enter((ctx), (operands))
 #define CALM_SCOPED_INTS(ctx, on)                                                                                      \
     CALM_SCOPED(calm_flag_scope, calm_flag_leave) ints_scope_ = calm_flag_enter(&(ctx)->ints, (on))
 #define CALM_SCOPED_RESIDENT(ctx, on)                                                                                  \
@@ -74,6 +74,24 @@ static inline calm_out_scope calm_out_enter(calm_ctx *of, calm_arena *arena)
 static inline void calm_out_leave(calm_out_scope *scope)
 {
     scope->ctx->out = scope->caller;
+}
+
+/* What operands of products were before. */
+typedef struct calm_operands_scope {
+    calm_ctx *ctx;
+    calm_operands caller;
+} calm_operands_scope;
+
+/* They are `operands`; back to what they were. */
+static inline calm_operands_scope calm_operands_enter(calm_ctx *of, calm_operands operands)
+{
+    const calm_operands_scope scope = {of, of->operands};
+    of->operands = operands;
+    return scope;
+}
+static inline void calm_operands_leave(calm_operands_scope *scope)
+{
+    scope->ctx->operands = scope->caller;
 }
 
 /* How wide lines were before. */

@@ -41,7 +41,7 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     calm_ctx ctx;
     calm_ctx_init(&ctx, NULL, &scratch);
     ctx.memory = parent->memory;
-    ctx.bf16 = parent->bf16;
+    ctx.operands = parent->operands;
     ctx.ints = parent->ints;
     ctx.int_attention = parent->int_attention;
     ctx.decode = parent->decode;

@@ -23,7 +23,7 @@ static size_t program_bytes(const estimate *e)
     for (size_t j = 0; j < e->layout->n_jobs; j++)
         rows = calm_size_max(rows, e->layout->jobs[j].in);
     return PROGRAM_BYTES + e->n_threads * (STACK_BYTES + calm_linalg_buffer_bytes(rows) +
-                                           calm_multiply_scratch_bytes(e->p->in.recipe->bf16, rows));
+                                           calm_multiply_scratch_bytes(e->p->in.recipe->operands, rows));
 }
 
 void calm_memory_plan_raise_all(calm_memory_plan *plan, size_t bytes)

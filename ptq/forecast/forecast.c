@@ -59,6 +59,7 @@ typedef struct forecast {
     calm_learn_rates steps;         /* of learning                                                         */
     calm_forecast_rates *rates;     /* measured so far                                                     */
     double calib_rate;              /* of the calibration's products, times that of sgemm: 1 of float ones   */
+    double rate;                    /* of the products of all other passes                                   */
 } forecast;
 
 /* ---- measuring ---- */
@@ -67,29 +68,29 @@ typedef struct forecast {
 typedef struct products {
     float *a, *c;
     double *da, *dc;
-    calm_dtype dtype;    /* of them: F32, BF16, F64 */
+    bool in_double;
+    calm_operands operands;    /* of products in float */
 } products;
 
 static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
 {
     const products *p = user;
     const size_t n = PRODUCT_SIDE;
-    if (p->dtype == CALM_F64) {
+    if (p->in_double) {
         calm_dgemm_nt(n, n, n, 1, p->da, n, p->da, n, 0, p->dc + index * n * n, n);
         return CALM_OK;
     }
-    CALM_SCOPED_BF16(ctx, p->dtype == CALM_BF16);
+    CALM_SCOPED_OPERANDS(ctx, p->operands);
     return calm_multiply(ctx, CALM_PRODUCT_NT, n, n, n, p->a, n, p->a, n, 0, p->c + index * n * n, n);
 }
 
 /* Operations per second with every thread at work, as the run works: one product per worker. */
-static calm_status product_rate(calm_ctx *ctx, products *p, calm_dtype dtype, double seconds, double *out)
+static calm_status product_rate(calm_ctx *ctx, products *p, double seconds, double *out)
 {
     const size_t workers = (size_t)ctx->n_threads;
     const double begun = calm_time_busy(ctx->n_threads), n = (double)PRODUCT_SIDE;
     double spent;
     size_t rounds = 0;
-    p->dtype = dtype;
     do {
         CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
         rounds++;
@@ -99,9 +100,9 @@ static calm_status product_rate(calm_ctx *ctx, products *p, calm_dtype dtype, do
     return CALM_OK;
 }
 
-/* Rates of products in float, bfloat16 and double, each measured for so long; NULL: not wanted. */
-static calm_status measure_products(calm_ctx *ctx, double seconds, double *in_float, double *in_bf16,
-                                    double *in_double)
+/* Rates of products in float, of other operands and in double, each measured for so long; NULL: not wanted. */
+static calm_status measure_products(calm_ctx *ctx, double seconds, double *in_float, calm_operands operands,
+                                    double *of_operands, double *in_double)
 {
     const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
     CALM_SCOPED_SCRATCH(ctx);
@@ -114,10 +115,12 @@ static calm_status measure_products(calm_ctx *ctx, double seconds, double *in_fl
     for (size_t i = 0; i < cells; i++)
         p.a[i] = (float)(p.da[i] = calm_rng_uniform(1, 0, i) - 0.5);
     if (in_float)
-        CALM_TRY(product_rate(ctx, &p, CALM_F32, seconds, in_float));
-    if (in_bf16)
-        CALM_TRY(product_rate(ctx, &p, CALM_BF16, seconds, in_bf16));
-    return in_double ? product_rate(ctx, &p, CALM_F64, seconds, in_double) : CALM_OK;
+        CALM_TRY(product_rate(ctx, &p, seconds, in_float));
+    p.operands = operands;
+    if (of_operands)
+        CALM_TRY(product_rate(ctx, &p, seconds, of_operands));
+    p.in_double = true;
+    return in_double ? product_rate(ctx, &p, seconds, in_double) : CALM_OK;
 }
 
 /* Random weights and inputs for the small job.  There are a few more rows than inputs, so that the Gram matrix is
@@ -156,12 +159,12 @@ static double sample_seconds(calm_ctx *ctx, const calm_algorithm *algorithm, con
 }
 
 /* Of products, those that no forecast before has measured. */
-static calm_status measure_rates(calm_ctx *ctx, const forecast *f, bool bf16)
+static calm_status measure_rates(calm_ctx *ctx, const forecast *f, calm_operands operands)
 {
     calm_forecast_rates *r = f->rates;
-    return measure_products(ctx, MEASURE_SECONDS, r->sgemm_flops > 0 ? NULL : &r->sgemm_flops,
-                            bf16 && !(r->bf16_flops > 0) ? &r->bf16_flops : NULL,
-                            r->dgemm_flops > 0 ? NULL : &r->dgemm_flops);
+    const bool other = operands != CALM_OPERANDS_F32 && !(r->operand_flops[operands] > 0);
+    return measure_products(ctx, MEASURE_SECONDS, r->sgemm_flops > 0 ? NULL : &r->sgemm_flops, operands,
+                            other ? &r->operand_flops[operands] : NULL, r->dgemm_flops > 0 ? NULL : &r->dgemm_flops);
 }
 
 /* An algorithm that was measured on the small job. */
@@ -230,9 +233,10 @@ static calm_learn_rates usual_steps(double sgemm_flops, int n_threads)
 static calm_status measure_steps(calm_ctx *ctx, forecast *f)
 {
     const calm_run *p = f->p;
-    f->steps = usual_steps(f->out->sgemm_flops, f->n_threads);
+    f->steps = usual_steps(f->rate * f->out->sgemm_flops, f->n_threads);
     if (!p->in.recipe->learn)
         return CALM_OK;
+    CALM_SCOPED_OPERANDS(ctx, calm_recipe_operands(p->in.recipe));
     const calm_status status = calm_learn_rates_measure(ctx, p, calm_time_busy, &f->steps);
     /* Random rows may be too large for a model: the usual shares do. */
     if (status != CALM_ENUMERIC)
@@ -248,11 +252,12 @@ static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhe
     calm_forecast *out = f->out;
     calm_ctx one = *ctx;
     one.n_threads = elsewhere ? 1 : ctx->n_threads;
-    const bool bf16 = f->p->in.recipe->bf16;
-    CALM_TRY(measure_rates(&one, f, bf16));
+    const calm_operands operands = f->p->in.recipe->operands;
+    CALM_TRY(measure_rates(&one, f, operands));
     out->sgemm_flops = f->rates->sgemm_flops;
     out->dgemm_flops = f->rates->dgemm_flops;
-    f->calib_rate = bf16 ? f->rates->bf16_flops / out->sgemm_flops : 1;
+    f->calib_rate = operands == CALM_OPERANDS_F32 ? 1 : f->rates->operand_flops[operands] / out->sgemm_flops;
+    f->rate = calm_recipe_operands(f->p->in.recipe) == CALM_OPERANDS_F32 ? 1 : f->calib_rate;
     CALM_TRY(measure_algorithms(ctx, f));
     if (!elsewhere)
         return measure_steps(ctx, f);
@@ -263,7 +268,7 @@ static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhe
     for (size_t a = 0; a < f->p->in.recipe->n_pool; a++)
         f->entry[a] *= measured / rate;
     f->head_entry *= measured / rate;
-    f->steps = usual_steps(rate, f->n_threads);
+    f->steps = usual_steps(f->rate * rate, f->n_threads);
     return CALM_OK;
 }
 
@@ -284,16 +289,16 @@ static double beside_products(const forecast *f)
     return NARROW / (double)calm_model_config(f->p->in.model)->hidden;
 }
 
-/* Operations of forward passes. */
-static double forward_seconds(const forecast *f, double operations)
-{
-    return operations * (1 + beside_products(f)) / f->out->sgemm_flops;
-}
-
-/* The same of the calibration: what is no product takes as long whatever these are of. */
+/* Operations of the calibration's passes: what is no product takes as long whatever operands are. */
 static double calibration_seconds(const forecast *f, double operations)
 {
     return operations * (1 / f->calib_rate + beside_products(f)) / f->out->sgemm_flops;
+}
+
+/* Of all other passes. */
+static double forward_seconds(const forecast *f, double operations)
+{
+    return operations * (1 / f->rate + beside_products(f)) / f->out->sgemm_flops;
 }
 
 static double learning_seconds(const calm_learned_facts *facts, const calm_learn_rates *rates)
@@ -305,7 +310,7 @@ static double learning_seconds(const calm_learned_facts *facts, const calm_learn
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds)
 {
     double in_float;
-    CALM_TRY(measure_products(ctx, GLANCE_SECONDS, &in_float, NULL, NULL));
+    CALM_TRY(measure_products(ctx, GLANCE_SECONDS, &in_float, CALM_OPERANDS_F32, NULL, NULL));
     const calm_learn_rates rates = usual_steps(in_float, ctx->n_threads);
     *seconds = learning_seconds(&result->learned, &rates);
     return CALM_OK;
@@ -316,7 +321,7 @@ static double weigh_seconds(const forecast *f)
 {
     const calm_inputs *in = &f->p->in;
     return calm_inputs_row_weight(in) != CALM_WEIGHT_GRADIENT ? 0 :
-           calm_run_work_gradients(in, in->calib.n, in->first_block) / (LEARN_SHARE * f->out->sgemm_flops);
+           calm_run_work_gradients(in, in->calib.n, in->first_block) / (LEARN_SHARE * f->rate * f->out->sgemm_flops);
 }
 
 /* One job by an algorithm that took `seconds` on the small one; candidates run side by side, hence n_threads. */

@@ -84,7 +84,7 @@ typedef struct calm_forecast {
 /* What was measured of this machine, for forecasts of several recipes with the same number of threads.  All zero at
  * first; algorithms are kept in the arena of results of the context that measured them. */
 typedef struct calm_forecast_rates {
-    double sgemm_flops, bf16_flops, dgemm_flops;    /* 0: not measured yet */
+    double sgemm_flops, dgemm_flops, operand_flops[CALM_OPERANDS_BF16X2 + 1];    /* 0: not measured yet */
     struct calm_forecast_entry *entries;            /* algorithms on a small job, by scheme and chain */
 } calm_forecast_rates;
 

@@ -20,8 +20,9 @@ calm_status calm_run_evaluation_key(calm_ctx *ctx, const calm_run *p, const char
                                     const calm_windows *windows, char key[CALM_SHA256_HEX])
 {
     char *subject;
-    /* Figures in float and in whole numbers are near each other, and not equal. */
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &subject, "%s%s", subject_key, calm_run_ints(p) ? " ints" : ""));
+    /* Figures in float, in whole numbers and of two bfloat16 are near each other, and not equal. */
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &subject, "%s%s%s", subject_key, calm_run_ints(p) ? " ints" : "",
+                       p->in.recipe->operands == CALM_OPERANDS_BF16X2 ? " bf16x2" : ""));
     return calm_key_evaluation(ctx, p->model_key, subject, windows, key);
 }
 

@@ -128,6 +128,11 @@ calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_
     return CALM_OK;
 }
 
+calm_operands calm_recipe_operands(const calm_recipe *recipe)
+{
+    return recipe->operands == CALM_OPERANDS_BF16 ? CALM_OPERANDS_F32 : recipe->operands;
+}
+
 unsigned calm_recipe_caps(const calm_recipe *recipe)
 {
     unsigned caps = 0;
@@ -314,7 +319,9 @@ static calm_json *calibration_json(const calm_recipe *recipe)
 {
     static const char *const prefixes[] = {NULL, "quantized", "asymmetric"};
     static const char *const weights[] = {"none", "gradient", "first", NULL};
-    const char *prefix = prefixes[recipe->prefix], *weight = weights[recipe->weight];
+    static const char *const dtypes[] = {NULL, "bf16", "bf16x2"};
+    const char *prefix = prefixes[recipe->prefix], *weight = weights[recipe->weight],
+               *dtype = dtypes[recipe->operands];
     return CALM_OBJECT(CALM_KV("text", texts_json(recipe)), CALM_KV("samples", recipe->calib_windows),
                        CALM_KV("seqlen", recipe->seqlen), CALM_KV("seed", recipe->seed),
                        CALM_KV("special", recipe->add_special_tokens),
@@ -322,7 +329,7 @@ static calm_json *calibration_json(const calm_recipe *recipe)
                        CALM_KV("prefix", prefix ? calm_json_of_string(prefix) : NULL),
                        CALM_KV("weight", weight ? calm_json_of_string(weight) : NULL),
                        CALM_KV("imatrix", recipe->imatrix ? calm_json_of_string(recipe->imatrix) : NULL),
-                       CALM_KV("dtype", recipe->bf16 ? calm_json_of_string("bf16") : NULL));
+                       CALM_KV("dtype", dtype ? calm_json_of_string(dtype) : NULL));
 }
 
 static calm_json *choice_json(const calm_recipe *recipe)

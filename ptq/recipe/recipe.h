@@ -97,7 +97,7 @@ typedef struct calm_recipe {
     calm_prefix prefix;
     calm_row_weight weight;                 /* of calibration rows */
     const char *imatrix;                    /* file of mean squares of inputs; NULL: the calibration's own */
-    bool bf16;                              /* products of the calibration round to bfloat16 (calm_multiply) */
+    calm_operands operands;                 /* of the calibration's products; of all: calm_recipe_operands */
     calm_input_scales input_scales;
     bool skip_smoothing;                    /* smoothing is not tried where inputs have no outliers */
     double *budgets;                        /* [n_budgets] bits per weight, rising; none: no budget; infinity
@@ -160,6 +160,10 @@ bool calm_recipe_has_float(const calm_recipe *recipe);
 
 /* CALM_NEEDS_* and CALM_SETS_* bits of the pool: what at least one algorithm needs or sets. */
 unsigned calm_recipe_caps(const calm_recipe *recipe);
+
+/* Operands of products in all of a run but the calibration.  Float32 where that has one bfloat16: in measures rounding
+ * would count as a difference of the model, and gradients are small. */
+calm_operands calm_recipe_operands(const calm_recipe *recipe);
 
 /* Are rows of the inputs kept for any algorithm of the pool, on jobs whose linears have biases or have none? */
 bool calm_recipe_keeps_rows(const calm_recipe *recipe, bool biased);

@@ -422,14 +422,14 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
 #define SCORE_ROWS 4096
 #define SCORE_WINDOWS 8
 
-/* Of `calibration.dtype`, by their places in spec.c. */
-enum { BF16 = 1, BF16_WHERE_FAST };
+/* Of `calibration.dtype`, by its place in spec.c; those before it are of calm_operands. */
+enum { WHERE_FAST = CALM_OPERANDS_BF16X2 + 1 };
 
 calm_recipe_spec calm_spec_settled(const calm_recipe_spec *spec)
 {
     calm_recipe_spec settled = *spec;
-    if (spec->calib_dtype == BF16_WHERE_FAST)
-        settled.calib_dtype = calm_bf16_is_fast() ? BF16 : 0;
+    if (spec->calib_dtype == WHERE_FAST)
+        settled.calib_dtype = calm_bf16_is_fast(CALM_OPERANDS_BF16X2) ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32;
     return settled;
 }
 
@@ -444,7 +444,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .prefix = (calm_prefix)spec->prefix,
                          .weight = (calm_row_weight)spec->weight,
                          .imatrix = spec->imatrix,
-                         .bf16 = calm_spec_settled(spec).calib_dtype == BF16,
+                         .operands = (calm_operands)calm_spec_settled(spec).calib_dtype,
                          .score_points = 1u << CALM_POINT_JOB,
                          .rotate = (calm_rotate_kind)spec->rotate,
                          .rotate_seed = spec->rotate_seed,

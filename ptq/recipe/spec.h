@@ -38,7 +38,7 @@ struct calm_recipe_spec {
     int sensitivity;                           /* calm_sensitivity                     */
     int prefix;                                /* calm_prefix                          */
     int weight;                                /* calm_row_weight                      */
-    int calib_dtype;                           /* 0: f32, 1: bf16, 2: auto             */
+    int calib_dtype;                           /* calm_operands; 3: auto               */
     const char *eval_text;
     long long eval_samples;
     bool no_eval;

@@ -449,6 +449,7 @@ calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm
                             calm_stages_fn *stages, void *user, calm_run **out)
 {
     const double begun = calm_seconds();
+    CALM_SCOPED_OPERANDS(ctx, calm_recipe_operands(recipe));
     CALM_TRY(new_run(ctx, recipe, options, out));
     calm_times_begin(&(*out)->result.times);
     (*out)->choosing->drops = stages == run_stages;

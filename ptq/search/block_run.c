@@ -546,7 +546,7 @@ calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const c
     const bool inside = index >= p->in.first_block && index < p->in.end_block;
     const bool again = inside && p->in.recipe->prefix != CALM_PREFIX_FLOAT,
                scores = inside && missing->blocks[index];
-    CALM_SCOPED_BF16(ctx, p->in.recipe->bf16);
+    CALM_SCOPED_OPERANDS(ctx, p->in.recipe->operands);
     CALM_SCOPED_ARENA(kept);
     /* Closed at the end whether or not they were made. */
     CALM_SCOPED(calm_batch, calm_batch_close) before = {.hidden.file = -1}, scored = {.hidden.file = -1};

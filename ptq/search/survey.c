@@ -389,9 +389,11 @@ calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *mis
     const bool flows = missing->owner && p->in.recipe->prefix == CALM_PREFIX_FLOAT;
     if (!missing->end)
         return CALM_OK;
-    if (p->in.recipe->bf16 && !blind && !calm_bf16_is_fast())
-        calm_log(ctx, CALM_LOG_WARNING, "`calibration.dtype` bf16: OpenBLAS's kernels %s go with no products of "
-                 "bfloat16, so operands are rounded and multiplied in float32, which takes longer than f32",
+    if (p->in.recipe->operands != CALM_OPERANDS_F32 && !blind && !calm_bf16_is_fast(p->in.recipe->operands))
+        calm_log(ctx, CALM_LOG_WARNING, p->in.recipe->operands == CALM_OPERANDS_BF16 ?
+                 "`calibration.dtype` bf16: with OpenBLAS's kernels %s there are no products of bfloat16, so operands "
+                 "are rounded and multiplied in float32, which takes longer than f32" :
+                 "`calibration.dtype` bf16x2: there is no AMX with OpenBLAS's kernels %s, so products are of float32",
                  calm_linalg_kernels());
     /* But for what other stages take out. */
     CALM_SCOPED_TIME(&p->result.times, CALM_TIME_FORWARD);

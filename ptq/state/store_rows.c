@@ -170,9 +170,9 @@ static calm_status add_imatrix(calm_ctx *ctx, calm_run *p)
 static calm_status add_dtype(calm_ctx *ctx, calm_run *p)
 {
     calm_sha256 sha;
-    if (!p->in.recipe->bf16)
+    if (p->in.recipe->operands == CALM_OPERANDS_F32)
         return CALM_OK;
-    begin_variant(p, "calm-bf16-1", NULL, &sha);
+    begin_variant(p, p->in.recipe->operands == CALM_OPERANDS_BF16 ? "calm-bf16-1" : "calm-bf16x2-1", NULL, &sha);
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 

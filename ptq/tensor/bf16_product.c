@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ptq/base/scope.h"
+#include "ptq/tensor/bf16_amx.h"
 #include "ptq/tensor/bf16_kernel.h"
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/linalg.h"
@@ -50,17 +51,35 @@ static void multiply_rounded(calm_product_form form, size_t rows, size_t cols, s
 static const calm_bf16_kernel rounded = {SIZE_MAX, CALM_BF16_TERMS * sizeof(float), sizeof(float), round_rows,
                                          round_cols, multiply_rounded};
 
-/* ---- in blocks ---- */
+/* ---- what multiplies them ---- */
 
-bool calm_bf16_is_fast(void)
+/* Instructions for products of bfloat16. */
+typedef enum instructions { NONE, AVX512_BF16, AMX } instructions;
+
+/* Those of the CPU, where OpenBLAS's kernels are of such a CPU. */
+static instructions instructions_here(void)
 {
     const char *family = calm_linalg_kernels();
-    return (strcmp(family, "Cooperlake") == 0 || strcmp(family, "SapphireRapids") == 0) && calm_bf16_native();
+    const bool all = strcmp(family, "SapphireRapids") == 0 || strcmp(family, "SkylakeX") == 0;
+    if (all && calm_bf16_amx_is_there())
+        return AMX;
+    return (all || strcmp(family, "Cooperlake") == 0) && calm_bf16_native() ? AVX512_BF16 : NONE;
+}
+
+bool calm_bf16_is_fast(calm_operands operands)
+{
+    return operands != CALM_OPERANDS_F32 &&
+           instructions_here() >= (operands == CALM_OPERANDS_BF16X2 ? AMX : AVX512_BF16);
+}
+
+static size_t n_parts(calm_operands operands)
+{
+    return operands == CALM_OPERANDS_BF16X2 ? 2 : 1;
 }
 
 static const calm_bf16_kernel *kernel(void)
 {
-    return calm_bf16_is_fast() ? calm_bf16_native() : &rounded;
+    return instructions_here() == NONE ? &rounded : calm_bf16_native();
 }
 
 static size_t rows_bytes(const calm_bf16_kernel *use, size_t rows)
@@ -73,12 +92,16 @@ static size_t cols_bytes(const calm_bf16_kernel *use, size_t cols, size_t terms)
     return cols * ((terms + 1) / 2 * 2) * use->term_bytes;
 }
 
-size_t calm_bf16_scratch_bytes(size_t rows)
+size_t calm_bf16_scratch_bytes(calm_operands operands, size_t rows)
 {
     const calm_bf16_kernel *use = kernel();
+    if (instructions_here() == AMX)
+        return calm_bf16_amx_scratch_bytes(n_parts(operands), rows);
     return CALM_BYTES(char, rows_bytes(use, calm_product_side(rows, use->rows, CALM_BF16_ROW_STEP))) +
            CALM_BYTES(char, cols_bytes(use, CALM_BF16_COLS, CALM_BF16_TERMS));
 }
+
+/* ---- in blocks ---- */
 
 /* `upper`: below the diagonal nothing is wanted. */
 static calm_status multiply_blocks(calm_ctx *ctx, calm_product_form form, bool upper, size_t m, size_t n, size_t k,
@@ -90,6 +113,8 @@ static calm_status multiply_blocks(calm_ctx *ctx, calm_product_form form, bool u
     CALM_SCOPED_SCRATCH(ctx);
     if (m == 0 || n == 0)
         return CALM_OK;
+    if (instructions_here() == AMX)
+        return calm_bf16_amx_product(ctx, n_parts(ctx->operands), form, upper, m, n, k, a, lda, b, ldb, beta, c, ldc);
     const size_t row_side = calm_product_side(m, use->rows, CALM_BF16_ROW_STEP),
                  col_side = calm_product_side(n, CALM_BF16_COLS, CALM_BF16_COL_STEP),
                  term_side = calm_product_side(k, CALM_BF16_TERMS, 2);

@@ -1,17 +1,22 @@
-/* Products of matrices whose operands are rounded to bfloat16 while their sums are of float32: twice the rate of
- * float32 on CPUs that multiply bfloat16, and what tools that hold a model in bfloat16 compute with.
+/* Products of matrices whose operands are bfloat16 while their sums are of float32: each value rounded to one bfloat16,
+ * as tools compute that hold a model in bfloat16, or to the sum of two, which keeps 16 bits.
  *
- * With a family of OpenBLAS that is of such CPUs (Cooperlake, SapphireRapids) a kernel of ours does it; with any other
- * operands are rounded and OpenBLAS multiplies in float32, which gives other last bits as every family does, and takes
- * a little longer than without rounding.  So what is computed follows from the family, as everywhere. */
+ * CPUs with AVX512-BF16 multiply bfloat16 at twice the rate of float32, those with AMX at ten times.  Kernels of ours
+ * do it where OpenBLAS's kernels are SkylakeX, SapphireRapids (AMX before AVX512-BF16) or Cooperlake (AVX512-BF16).
+ * With any other family one bfloat16 is rounded and OpenBLAS multiplies in float32, which takes a little longer than
+ * without rounding.
+ *
+ * Of two parts (x = x1 + x2, bfloat16 both) the product is x1 y1 + x1 y2 + x2 y1, so each term is off by at most
+ * 3 * 2^-18 of its size (compute mode FLOAT_TO_BF16X2 of Intel's oneMKL). */
 #pragma once
 
 #include "ptq/tensor/product.h"
 
-/* Is it the faster one here? */
-bool calm_bf16_is_fast(void);
+/* Does the CPU multiply such operands?  false for float32. */
+bool calm_bf16_is_fast(calm_operands operands);
 
-/* C [m, n] = the product + beta C, row-major with these row strides, on this thread. */
+/* C [m, n] = the product + beta C, row-major with these row strides, on this thread, of operands as ctx->operands says:
+ * bfloat16, of two parts only where that is fast. */
 calm_status calm_bf16_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 
@@ -20,4 +25,4 @@ calm_status calm_bf16_product_upper(calm_ctx *ctx, size_t n, size_t k, const flo
                                     size_t ldc);
 
 /* The most that either holds of ctx->scratch, of this many rows of C. */
-size_t calm_bf16_scratch_bytes(size_t rows);
+size_t calm_bf16_scratch_bytes(calm_operands operands, size_t rows);

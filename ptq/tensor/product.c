@@ -8,10 +8,16 @@
 
 /* ---- on this thread ---- */
 
+/* Does bf16_product.c multiply them?  Two parts that no CPU is fast with stay float32, which is nearer. */
+static bool in_blocks(calm_operands operands)
+{
+    return operands == CALM_OPERANDS_BF16 || calm_bf16_is_fast(operands);
+}
+
 calm_status calm_multiply(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                           size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
 {
-    if (ctx->bf16)
+    if (in_blocks(ctx->operands))
         return calm_bf16_product(ctx, form, m, n, k, a, lda, b, ldb, beta, c, ldc);
     calm_sgemm(form, m, n, k, a, lda, b, ldb, beta, c, ldc);
     return CALM_OK;
@@ -19,15 +25,15 @@ calm_status calm_multiply(calm_ctx *ctx, calm_product_form form, size_t m, size_
 
 calm_status calm_multiply_upper(calm_ctx *ctx, size_t n, size_t k, const float *x, size_t ldx, float *c, size_t ldc)
 {
-    if (ctx->bf16)
+    if (in_blocks(ctx->operands))
         return calm_bf16_product_upper(ctx, n, k, x, ldx, c, ldc);
     calm_ssyrk_t(n, k, 1, x, ldx, 0, c, ldc);
     return CALM_OK;
 }
 
-size_t calm_multiply_scratch_bytes(bool bf16, size_t rows)
+size_t calm_multiply_scratch_bytes(calm_operands operands, size_t rows)
 {
-    return bf16 ? calm_bf16_scratch_bytes(rows) : 0;
+    return in_blocks(operands) ? calm_bf16_scratch_bytes(operands, rows) : 0;
 }
 
 /* ---- in tiles ---- */
@@ -64,6 +70,9 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
                  calm_product_side(n, TILE, TILE_STEP), 0};
     if (m == 0 || n == 0)
         return CALM_OK;
+    /* Kernels of ours have the same bytes for any pieces, and pack larger ones less often. */
+    if (ctx->operands == CALM_OPERANDS_BF16X2 && in_blocks(ctx->operands))
+        return calm_product_rows(ctx, form, m, n, k, a, lda, b, ldb, beta, c, ldc);
     p.across = (n + p.columns - 1) / p.columns;
     calm_parallel_each(ctx, (m + p.rows - 1) / p.rows * p.across, multiply_tile, &p);
     return CALM_OK;
@@ -187,7 +196,7 @@ calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, s
                       .beta = (double)beta, .c = c};
     if (m == 0 || n == 0)
         return CALM_OK;
-    cut_for(&p, ctx->bf16, (size_t)ctx->n_threads);
+    cut_for(&p, in_blocks(ctx->operands), (size_t)ctx->n_threads);
     return calm_parallel_for(ctx, p.pieces * p.across, multiply_piece, &p);
 }
 

@@ -16,18 +16,18 @@ static inline size_t calm_product_side(size_t n, size_t most, size_t step)
     return calm_size_max((side + step - 1) / step, 1) * step;
 }
 
-/* C [m, n] = the product + beta C, row-major with these row strides, on this thread: as calm_sgemm, or where
- * ctx->bf16 with both operands rounded to bfloat16 (bf16_product.h). */
+/* C [m, n] = the product + beta C, row-major with these row strides, on this thread: as calm_sgemm, or with
+ * both operands as ctx->operands says. */
 calm_status calm_multiply(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                           size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 
 /* Upper triangle of C [n, n] = X^T X, X [k, n], likewise; what is below the diagonal may be written, too. */
 calm_status calm_multiply_upper(calm_ctx *ctx, size_t n, size_t k, const float *x, size_t ldx, float *c, size_t ldc);
 
-/* What the two hold of ctx->scratch where `bf16`, of this many rows of C. */
-size_t calm_multiply_scratch_bytes(bool bf16, size_t rows);
+/* What the two hold of ctx->scratch, of this many rows of C. */
+size_t calm_multiply_scratch_bytes(calm_operands operands, size_t rows);
 
-/* C [m, n] = the product + beta C in float32, on ctx's threads. */
+/* C [m, n] = the product + beta C on ctx's threads, in float32 also where ctx->operands is CALM_OPERANDS_BF16. */
 calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                          size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 

@@ -503,7 +503,12 @@ static void of_weights(calm_recipe *recipe)
 
 static void of_bf16(calm_recipe *recipe)
 {
-    recipe->bf16 = true;
+    recipe->operands = CALM_OPERANDS_BF16;
+}
+
+static void of_two_bf16(calm_recipe *recipe)
+{
+    recipe->operands = CALM_OPERANDS_BF16X2;
 }
 
 static void of_formats(calm_recipe *recipe)
@@ -543,6 +548,8 @@ TEST(estimates_hold_for_other_recipes)
         check_recipe(families[f], "gradients", "w4a16_g32,w3a16_g32", of_gradients);
         check_recipe(families[f], "weights", "w4a16_g32", of_weights);
         check_recipe(families[f], "bf16", "w4a16_g32", of_bf16);
+        if (f == 0)
+            check_recipe(families[f], "bf16x2", "w4a16_g32", of_two_bf16);
         check_recipe(families[f], "formats", "w4a16_g32", of_formats);
     }
 }

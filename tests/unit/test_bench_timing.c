@@ -97,15 +97,15 @@ END_OF_TEST
 /* Double has half the lanes; more threads do more. */
 TEST(peak_items)
 {
-    ck_assert(calm_peak_of_cpu(false)->flops > 0);
+    ck_assert(calm_peak_of_cpu(CALM_OPERANDS_F32)->flops > 0);
     ctx->n_threads = 3;
     const calm_bench_item single = calm_bench_peak(ctx, false), twice = calm_bench_peak(ctx, true);
-    ck_assert(single.flops == 3 * calm_peak_of_cpu(false)->flops && twice.flops == single.flops / 2);
+    ck_assert(single.flops == 3 * calm_peak_of_cpu(CALM_OPERANDS_F32)->flops && twice.flops == single.flops / 2);
     ck_ok(single.run(ctx, NULL));
     /* Of bfloat16: more operations where the CPU has such products, the same ones elsewhere. */
-    CALM_SCOPED_BF16(ctx, true);
+    CALM_SCOPED_OPERANDS(ctx, CALM_OPERANDS_BF16);
     const calm_bench_item pairs = calm_bench_peak(ctx, false);
-    ck_assert(pairs.flops == 3 * calm_peak_of_cpu(true)->flops && pairs.flops >= single.flops);
+    ck_assert(pairs.flops == 3 * calm_peak_of_cpu(CALM_OPERANDS_BF16)->flops && pairs.flops >= single.flops);
     ck_ok(pairs.run(ctx, NULL));
 }
 END_OF_TEST

@@ -1,16 +1,36 @@
 /* Products of bfloat16: every form and edge against sums in double, whichever kernels compute them here. */
 #include "ptq/tensor/bf16_product.h"
 
+#include "ptq/base/scope.h"
 #include "ptq/tensor/bf16_kernel.h"
 #include "tests/support/product_case.h"
 
-/* Products of two numbers of eight bits are exact, and at most 1/4 in size: k sums, each rounded, are off by
- * (k + 2) 2^-24 (k + 1) / 4 at most, the start's own product with beta among them.  What is not of C stays. */
+/* Kinds of operands that are computed here. */
+static size_t kinds(calm_operands out[2])
+{
+    out[0] = CALM_OPERANDS_BF16;
+    out[1] = CALM_OPERANDS_BF16X2;
+    return calm_bf16_is_fast(CALM_OPERANDS_BF16X2) ? 2 : 1;
+}
+
+/* Products of two numbers are at most 1/4 in size, and of bfloat16 exact: k sums, each rounded, are off by
+ * (k + 2) 2^-24 (k + 1) / 4 at most, the start's own product with beta among them.  With two parts there are three
+ * products for each term, which is off by 3 * 2^-18 of 1/4 itself.  What is not of C stays. */
+static void check_kind(calm_operands operands, calm_product_form form, size_t m, size_t n, size_t k, float beta)
+{
+    const bool two = operands == CALM_OPERANDS_BF16X2;
+    const product_case p = new_product(form, m, n, k, beta);
+    const double sums = (double)((two ? 3 : 1) * k + 2) * 0x1p-24 * (double)(k + 1) / 4;
+    CALM_SCOPED_OPERANDS(ctx, operands);
+    ck_ok(calm_bf16_product(ctx, form, m, n, k, p.a, p.lda, p.b, p.ldb, beta, p.c, p.ldc));
+    ck_product(&p, two ? CALM_F32 : CALM_BF16, sums + (two ? 3 * 0x1p-18 * (double)k / 4 : 0));
+}
+
 static void check(calm_product_form form, size_t m, size_t n, size_t k, float beta)
 {
-    const product_case p = new_product(form, m, n, k, beta);
-    ck_ok(calm_bf16_product(ctx, form, m, n, k, p.a, p.lda, p.b, p.ldb, beta, p.c, p.ldc));
-    ck_product(&p, CALM_BF16, (double)(k + 2) * 0x1p-24 * (double)(k + 1) / 4);
+    calm_operands operands[2];
+    for (size_t i = 0, n_kinds = kinds(operands); i < n_kinds; i++)
+        check_kind(operands[i], form, m, n, k, beta);
 }
 
 /* One row, column or term; whole tiles of 12 by 32 and what is left of them; more rows, columns and terms than a block
@@ -34,24 +54,39 @@ END_OF_TEST
 
 /* Rows and columns in pieces have the bytes of the whole: what rows of a window, and windows on other threads, rely on.
  * Pieces begin as calm_product_rows cuts them. */
-TEST(pieces)
+static void check_pieces(calm_operands operands, calm_product_form form)
 {
     enum { M = 912, N = 300, K = 700 };
-    calm_linalg_setup();
-    for (calm_product_form form = CALM_PRODUCT_NT; form <= CALM_PRODUCT_TN; form++) {
-        const size_t lda = form == CALM_PRODUCT_TN ? M : K, ldb = form == CALM_PRODUCT_NT ? K : N;
-        const float *a = random_matrix(M * K, 1), *b = random_matrix(N * K, 2);
-        float *whole = random_matrix(M * N, 3), *c = random_matrix(M * N, 3);
-        ck_ok(calm_bf16_product(ctx, form, M, N, K, a, lda, b, ldb, 1, whole, N));
-        for (size_t i = 0, rows; i < M; i += rows) {
-            rows = calm_size_min(i == 0 ? 48 : 432, M - i);
-            ck_ok(calm_bf16_product(ctx, form, rows, N, K, a + (form == CALM_PRODUCT_TN ? i : i * lda), lda, b, ldb, 1,
-                                    c + i * N, N));
-        }
-        ck_assert(memcmp(c, whole, M * N * sizeof *c) == 0);
+    const size_t lda = form == CALM_PRODUCT_TN ? M : K, ldb = form == CALM_PRODUCT_NT ? K : N;
+    const float *a = random_matrix(M * K, 1), *b = random_matrix(N * K, 2);
+    float *whole = random_matrix(M * N, 3), *c = random_matrix(M * N, 3);
+    CALM_SCOPED_OPERANDS(ctx, operands);
+    ck_ok(calm_bf16_product(ctx, form, M, N, K, a, lda, b, ldb, 1, whole, N));
+    for (size_t i = 0, rows; i < M; i += rows) {
+        rows = calm_size_min(i == 0 ? 48 : 432, M - i);
+        ck_ok(calm_bf16_product(ctx, form, rows, N, K, a + (form == CALM_PRODUCT_TN ? i : i * lda), lda, b, ldb, 1,
+                                c + i * N, N));
     }
+    ck_assert(memcmp(c, whole, M * N * sizeof *c) == 0);
+}
+
+TEST(pieces)
+{
+    calm_operands operands[2];
+    calm_linalg_setup();
+    for (size_t i = 0, n = kinds(operands); i < n; i++)
+        for (calm_product_form form = CALM_PRODUCT_NT; form <= CALM_PRODUCT_TN; form++)
+            check_pieces(operands[i], form);
 }
 END_OF_TEST
+
+/* The product of a column with 1. */
+static void times_one(calm_operands operands, size_t n, const float *a, float *c)
+{
+    const float one[] = {1};
+    CALM_SCOPED_OPERANDS(ctx, operands);
+    ck_ok(calm_bf16_product(ctx, CALM_PRODUCT_NT, n, 1, 1, a, 1, one, 1, 0, c, 1));
+}
 
 /* Ties to even, both ways; numbers that bfloat16 holds stay; infinities and NaN go where they belong alone. */
 TEST(rounding)
@@ -59,29 +94,73 @@ TEST(rounding)
     const float odd = 1 + 0x1p-7f, even = 1 + 0x1p-6f;
     const float a[] = {odd + 0x1p-8f, even + 0x1p-8f, odd + 0x1p-9f, -3.140625f, INFINITY, 1, NAN};
     const float want[] = {even, even, odd, -3.140625f, INFINITY, 1, NAN};
-    const float one[] = {1};
     float c[7];
     calm_linalg_setup();
-    ck_ok(calm_bf16_product(ctx, CALM_PRODUCT_NT, 7, 1, 1, a, 1, one, 1, 0, c, 1));
+    times_one(CALM_OPERANDS_BF16, 7, a, c);
     for (size_t i = 0; i < 6; i++)
         ck_assert_float_eq(c[i], want[i]);
     ck_assert_float_nan(c[6]);
 }
 END_OF_TEST
 
+/* Two parts hold sixteen bits, and rounding goes either way; what is not finite has no second part. */
+TEST(two_parts)
+{
+    const float a[] = {1 + 0x1p-15f, 1 - 0x1p-16f, -3 - 0x1p-14f, 0x1p-60f, -INFINITY, NAN};
+    float c[6];
+    calm_linalg_setup();
+    if (!calm_bf16_is_fast(CALM_OPERANDS_BF16X2))
+        return;
+    times_one(CALM_OPERANDS_BF16X2, 6, a, c);
+    for (size_t i = 0; i < 5; i++)
+        ck_assert_float_eq(c[i], a[i]);
+    ck_assert_float_nan(c[5]);
+}
+END_OF_TEST
+
+/* A second part that is zero everywhere is not multiplied: the same bytes as one part has, of numbers that bfloat16
+ * holds. */
+TEST(exact_operands)
+{
+    enum { M = 70, N = 45, K = 300 };
+    float *a = random_matrix(M * K, 1), *b = random_matrix(N * K, 2), *one = random_matrix(M * N, 3),
+          *two = random_matrix(M * N, 3);
+    calm_linalg_setup();
+    if (!calm_bf16_is_fast(CALM_OPERANDS_BF16X2))
+        return;
+    calm_dtype_round_all(CALM_BF16, a, M * K);
+    calm_dtype_round_all(CALM_BF16, b, N * K);
+    check_kind(CALM_OPERANDS_BF16X2, CALM_PRODUCT_NT, M, N, K, 0);
+    ctx->operands = CALM_OPERANDS_BF16;
+    ck_ok(calm_bf16_product(ctx, CALM_PRODUCT_NT, M, N, CALM_BF16_TERMS / 2, a, K, b, K, 0, one, N));
+    ctx->operands = CALM_OPERANDS_BF16X2;
+    ck_ok(calm_bf16_product(ctx, CALM_PRODUCT_NT, M, N, CALM_BF16_TERMS / 2, a, K, b, K, 0, two, N));
+    ctx->operands = CALM_OPERANDS_F32;
+    ck_assert(memcmp(one, two, M * N * sizeof *one) == 0);
+}
+END_OF_TEST
+
 /* The triangle has the bytes of the whole product where that comes of the same kernel: ours.  BLAS's own update of a
  * triangle adds in another order, so there it is near: (k + 2) 2^-24 k / 4 as above. */
-static void check_upper(size_t n, size_t k)
+static void check_upper_kind(calm_operands operands, size_t n, size_t k)
 {
     const size_t ldx = n + 3;
     const float *x = random_matrix(k * ldx, 1);
     float *c = random_matrix(n * n, 3), *whole = random_matrix(n * n, 3);
+    CALM_SCOPED_OPERANDS(ctx, operands);
     ck_ok(calm_bf16_product(ctx, CALM_PRODUCT_TN, n, n, k, x, ldx, x, ldx, 0, whole, n));
     ck_ok(calm_bf16_product_upper(ctx, n, k, x, ldx, c, n));
     for (size_t i = 0; i < n; i++)
         for (size_t j = i; j < n; j++)
             ck_near(c[i * n + j], (double)whole[i * n + j],
-                    calm_bf16_is_fast() ? 0 : 2 * (double)(k + 2) * 0x1p-24 * (double)k / 4);
+                    calm_bf16_is_fast(operands) ? 0 : 2 * (double)(k + 2) * 0x1p-24 * (double)k / 4);
+}
+
+static void check_upper(size_t n, size_t k)
+{
+    calm_operands operands[2];
+    for (size_t i = 0, n_kinds = kinds(operands); i < n_kinds; i++)
+        check_upper_kind(operands[i], n, k);
 }
 
 TEST(upper)
@@ -96,27 +175,40 @@ TEST(upper)
 END_OF_TEST
 
 /* What it takes is what it says, of whole blocks; of few rows less. */
-TEST(memory)
+static void check_memory(calm_operands operands)
 {
-    enum { M = 500, N = CALM_BF16_COLS, K = CALM_BF16_TERMS };
-    calm_linalg_setup();
+    enum { M = 500, N = CALM_BF16_COLS, K = 8 * CALM_BF16_TERMS };
     const float *a = random_matrix(M * K, 1), *b = random_matrix(N * K, 2);
     float *c = random_matrix(M * N, 3);
-    ck_memory(calm_bf16_product(ctx, CALM_PRODUCT_NT, M, N, K, a, K, b, K, 0, c, N), 0, calm_bf16_scratch_bytes(M));
-    ck_memory(calm_bf16_product(ctx, CALM_PRODUCT_NN, 12, N, K, a, K, b, N, 0, c, N), 0, calm_bf16_scratch_bytes(12));
-    ck_assert_uint_lt(calm_bf16_scratch_bytes(12), calm_bf16_scratch_bytes(M));
+    CALM_SCOPED_OPERANDS(ctx, operands);
+    ck_memory(calm_bf16_product(ctx, CALM_PRODUCT_NT, M, N, K, a, K, b, K, 0, c, N), 0,
+              calm_bf16_scratch_bytes(operands, M));
+    ck_memory(calm_bf16_product(ctx, CALM_PRODUCT_NN, 12, N, K, a, K, b, N, 0, c, N), 0,
+              calm_bf16_scratch_bytes(operands, 12));
+    ck_assert_uint_lt(calm_bf16_scratch_bytes(operands, 12), calm_bf16_scratch_bytes(operands, M));
+}
+
+TEST(memory)
+{
+    calm_operands operands[2];
+    calm_linalg_setup();
+    for (size_t i = 0, n = kinds(operands); i < n; i++)
+        check_memory(operands[i]);
 }
 END_OF_TEST
 
 /* Nothing to compute is no error. */
 TEST(empty)
 {
+    ctx->operands = CALM_OPERANDS_BF16;
     ck_ok(calm_bf16_product(ctx, CALM_PRODUCT_NT, 0, 4, 2, NULL, 2, NULL, 2, 0, NULL, 4));
     ck_ok(calm_bf16_product(ctx, CALM_PRODUCT_NT, 4, 0, 2, NULL, 2, NULL, 2, 0, NULL, 0));
+    ctx->operands = CALM_OPERANDS_F32;
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("bf16_product", (const TTest *[]){forms, pieces, rounding, upper, memory, empty, NULL});
+    return run_tests("bf16_product", (const TTest *[]){forms, pieces, rounding, two_parts, exact_operands, upper,
+                                                       memory, empty, NULL});
 }

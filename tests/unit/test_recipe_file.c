@@ -308,16 +308,18 @@ TEST(auto_dtype_is_settled)
     calm_recipe recipe = {0};
     calm_faults faults = {0};
     const char *text;
-    for (spec.calib_dtype = 0; spec.calib_dtype <= 2; spec.calib_dtype++) {
-        const bool rounds = spec.calib_dtype == 2 ? calm_bf16_is_fast() : spec.calib_dtype == 1;
+    for (spec.calib_dtype = 0; spec.calib_dtype <= 3; spec.calib_dtype++) {
+        const calm_operands here = calm_bf16_is_fast(CALM_OPERANDS_BF16X2) ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32,
+                            want = spec.calib_dtype == 3 ? here : (calm_operands)spec.calib_dtype;
         spec.model = "qwen";
         settled = calm_spec_settled(&spec);
-        ck_assert_int_eq(settled.calib_dtype, rounds);
+        ck_assert_int_eq(settled.calib_dtype, (int)want);
         ck_ok(calm_recipe_check(ctx, &spec, &recipe, &faults));
-        ck_assert_int_eq(recipe.bf16, rounds);
+        ck_assert_int_eq(recipe.operands, want);
         ck_ok(calm_spec_text(ctx, &settled, &text));
         ck_assert_ptr_null(strstr(text, "auto"));
-        ck_assert_int_eq(strstr(text, "\"dtype\":\"bf16\"") != NULL, rounds);
+        ck_assert_int_eq(strstr(text, "\"dtype\":\"bf16\"") != NULL, want == CALM_OPERANDS_BF16);
+        ck_assert_int_eq(strstr(text, "\"dtype\":\"bf16x2\"") != NULL, want == CALM_OPERANDS_BF16X2);
     }
 }
 END_OF_TEST

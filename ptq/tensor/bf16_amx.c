@@ -1,0 +1,338 @@
+/* Blocks of bfloat16 by AMX: TDPBF16PS adds the products of 16 rows of A with 16 columns of B, over 32 terms, to 256
+ * float32 sums, which stay in a tile register.
+ *
+ * Four registers hold 32 rows by 32 columns of sums, four their operands.  A sum leaves the registers every 512 terms
+ * for C, which costs half as much time as the terms themselves unless it is in the second level of the cache: so blocks
+ * of C are small, all their terms follow each other, and rows of A are packed before, with all their terms. */
+#include "ptq/tensor/bf16_amx.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
+
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/tensor/bf16_pack.h"
+
+/* Most rows and columns of C, and terms, in a block; blocks of terms for which rows of A are packed at once. */
+#define BLOCK_ROWS  ((size_t)512)
+#define BLOCK_COLS  ((size_t)256)
+#define BLOCK_TERMS ((size_t)512)
+#define N_BLOCKS    ((size_t)8)
+
+#define TILES __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define TILE  16                  /* rows of A, columns of B, and pairs, of a register */
+#define SIDE  ((size_t)2 * TILE)
+
+static size_t pairs_of(size_t terms)
+{
+    return (terms + 2 * TILE - 1) / (2 * TILE) * TILE;
+}
+
+/* ---- packing ---- */
+
+/* Rows of A are packed in panels of 32: of every 16 pairs, one register's rows behind the other's. */
+INLINE size_t place_of_row(size_t row, size_t pair_index, size_t pairs)
+{
+    return row / SIDE * (SIDE * pairs) + pair_index / TILE * (SIDE * TILE) + row % SIDE * TILE;
+}
+
+/* A block of A and one of B, packed.  NULL: the second part is zero everywhere, or there is none. */
+typedef struct block {
+    size_t rows, cols, pairs;
+    const pair *a, *a_rest, *b, *b_rest;
+} block;
+
+/* Rows from a [n, terms]. */
+INLINE bool pack_rows_as_rows(size_t n, size_t terms, const float *a, size_t lda, pair *out, pair *rest)
+{
+    const size_t pairs = pairs_of(terms), rows = (n + SIDE - 1) / SIDE * SIDE;
+    parts both = {.any = _mm512_setzero_si512()};
+    for (size_t i = 0; i < rows; i++)
+        for (size_t p = 0; p < pairs; p += TILE) {
+            const size_t to = place_of_row(i, p, pairs);
+            both.first = both.rest = _mm512_setzero_si512();
+            if (i < n)
+                round_pairs(a + i * lda + 2 * p, calm_size_min(terms - 2 * p, 2 * TILE), rest != NULL, &both);
+            _mm512_store_si512(out + to, both.first);
+            if (rest)
+                _mm512_store_si512(rest + to, both.rest);
+        }
+    return any_rest(&both);
+}
+
+/* Rows from a [terms, n]: sixteen pairs of sixteen rows at a time, transposed. */
+INLINE bool pack_columns_as_rows(size_t n, size_t terms, const float *a, size_t lda, pair *out, pair *rest)
+{
+    const size_t pairs = pairs_of(terms), rows = (n + SIDE - 1) / SIDE * SIDE;
+    parts both = {.any = _mm512_setzero_si512()};
+    for (size_t p = 0; p < pairs; p += TILE)
+        for (size_t i = 0; i < rows; i += TILE) {
+            const size_t to = place_of_row(i, p, pairs);
+            __m512i x[TILE], y[TILE];
+            for (size_t q = 0; q < TILE; q++) {
+                round_columns(a + i, lda, i < n ? terms : 0, p + q, i < n ? n - i : 0, rest != NULL, &both);
+                x[q] = both.first;
+                y[q] = rest ? both.rest : both.first;
+            }
+            put_transposed(x, TILE, out + to, TILE);
+            if (rest)
+                put_transposed(y, TILE, rest + to, TILE);
+        }
+    return any_rest(&both);
+}
+
+/* ---- a block ---- */
+
+/* What LDTILECFG reads: rows and bytes of a row of each register. */
+typedef struct tile_shapes {
+    uint8_t palette, start, reserved[14];
+    uint16_t bytes[16];
+    uint8_t rows[16];
+} tile_shapes;
+
+/* All eight registers: 16 rows of 64 bytes. */
+TILES static void begin_tiles(void)
+{
+    tile_shapes shapes = {.palette = 1};
+    for (size_t i = 0; i < 8; i++) {
+        shapes.bytes[i] = TILE * sizeof(pair);
+        shapes.rows[i] = TILE;
+    }
+    /* gcc's intrinsic says that it reads the first eight bytes alone. */
+    __asm__ volatile("" : : "r"(&shapes) : "memory");
+    _tile_loadconfig(&shapes);
+}
+
+#define TILES_INLINE TILES __attribute__((always_inline)) static inline
+
+TILES void calm_bf16_amx_spin(size_t times)
+{
+    if (!calm_bf16_amx_is_there())
+        return;
+    begin_tiles();
+    for (size_t i = 0; i < times; i += 4) {
+        _tile_dpbf16ps(0, 4, 5);
+        _tile_dpbf16ps(1, 4, 5);
+        _tile_dpbf16ps(2, 4, 5);
+        _tile_dpbf16ps(3, 4, 5);
+    }
+    _tile_release();
+}
+
+/* Registers 0 to 3 += a panel of 32 rows times one of 32 columns, of as many pairs. */
+TILES_INLINE void add_products(const pair *a, const pair *b, size_t pairs)
+{
+    for (size_t p = 0; p < pairs; p += TILE) {
+        const pair *x = a + p * SIDE, *y = b + p * COLS;
+        _tile_loadd(4, x, TILE * sizeof(pair));
+        _tile_loadd(6, y, COLS * sizeof(pair));
+        _tile_loadd(7, y + TILE, COLS * sizeof(pair));
+        _tile_loadd(5, x + TILE * TILE, TILE * sizeof(pair));
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+    }
+}
+
+/* sums [32][32] = a panel of rows times one of columns, the small parts first.  `row`, `panel`: where they begin. */
+TILES_INLINE void sum_tiles(const block *of, size_t row, size_t panel, float sums[SIDE][SIDE])
+{
+    const size_t pairs = of->pairs, line = SIDE * sizeof(float);
+    const pair *a = of->a + row, *b = of->b + panel;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (of->b_rest)
+        add_products(a, of->b_rest + panel, pairs);
+    if (of->a_rest)
+        add_products(of->a_rest + row, b, pairs);
+    add_products(a, b, pairs);
+    _tile_stored(0, sums[0], line);
+    _tile_stored(1, sums[0] + TILE, line);
+    _tile_stored(2, sums[TILE], line);
+    _tile_stored(3, sums[TILE] + TILE, line);
+}
+
+/* C = the block's product + beta C, where the number of the column is that of the row + `least` or more. */
+TILES static void multiply(const block *of, float beta, ptrdiff_t least, float *c, size_t ldc)
+{
+    begin_tiles();
+    for (size_t j = 0; j < of->cols; j += SIDE)
+        for (size_t i = 0; i < of->rows && (ptrdiff_t)(j + SIDE - 1) - (ptrdiff_t)i >= least; i += SIDE) {
+            const size_t rows = calm_size_min(of->rows - i, SIDE), cols = calm_size_min(of->cols - j, SIDE);
+            float *to = c + i * ldc + j;
+            _Alignas(64) float sums[SIDE][SIDE];
+            sum_tiles(of, i * of->pairs, j * of->pairs, sums);
+            for (size_t r = 0; r < rows; r++) {
+                put_line(_mm512_load_ps(sums[r]), cols, beta, to + r * ldc);
+                if (cols > LANES)
+                    put_line(_mm512_load_ps(sums[r] + LANES), cols - LANES, beta, to + r * ldc + LANES);
+            }
+        }
+    _tile_release();
+}
+
+/* ---- the product ---- */
+
+/* Packed operands of a product: rows with the terms of up to N_BLOCKS blocks, one behind the other, and the columns of
+ * one block. */
+typedef struct packed {
+    pair *rows, *rows_rest, *cols, *cols_rest;    /* second parts: NULL where there is one */
+    bool any_rest[N_BLOCKS];
+} packed;
+
+/* Room of one part: `lines` rows or columns, in whole panels. */
+static size_t part_bytes(size_t lines, size_t terms)
+{
+    return (lines + SIDE - 1) / SIDE * SIDE * terms * sizeof(uint16_t);
+}
+
+static calm_status new_room(calm_ctx *ctx, size_t n_bytes, pair **out)
+{
+    char *bytes;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, bytes, n_bytes));
+    *out = (pair *)(void *)bytes;
+    return CALM_OK;
+}
+
+/* `terms`: of a block of columns; `all_terms`: of rows. */
+static calm_status new_packed(calm_ctx *ctx, size_t n_parts, size_t rows, size_t all_terms, size_t cols, size_t terms,
+                              packed *out)
+{
+    *out = (packed){0};
+    CALM_TRY(new_room(ctx, part_bytes(rows, all_terms), &out->rows));
+    CALM_TRY(new_room(ctx, part_bytes(cols, terms), &out->cols));
+    if (n_parts < 2)
+        return CALM_OK;
+    CALM_TRY(new_room(ctx, part_bytes(rows, all_terms), &out->rows_rest));
+    return new_room(ctx, part_bytes(cols, terms), &out->cols_rest);
+}
+
+size_t calm_bf16_amx_scratch_bytes(size_t n_parts, size_t rows)
+{
+    const size_t side = calm_product_side(rows, BLOCK_ROWS, SIDE);
+    return n_parts * (CALM_BYTES(char, part_bytes(side, N_BLOCKS * BLOCK_TERMS)) +
+                      CALM_BYTES(char, part_bytes(BLOCK_COLS, BLOCK_TERMS)));
+}
+
+/* A product whose operands are packed bit by bit. */
+typedef struct product {
+    calm_product_form form;
+    bool upper;
+    size_t m, n, k, terms;    /* of a block */
+    const float *a, *b;
+    size_t lda, ldb;
+    float beta, *c;
+    size_t ldc;
+} product;
+
+/* Rows i to i + rows, terms from `first` on, blocks one behind the other. */
+TARGET static void pack_all_rows(const product *p, size_t i, size_t rows, size_t first, packed *to)
+{
+    for (size_t at = 0; at < N_BLOCKS && first + at * p->terms < p->k; at++) {
+        const size_t t = first + at * p->terms, terms = calm_size_min(p->terms, p->k - t),
+                     place = at * ((rows + SIDE - 1) / SIDE * SIDE) * pairs_of(p->terms);
+        pair *rest = to->rows_rest ? to->rows_rest + place : NULL;
+        to->any_rest[at] =
+            p->form == CALM_PRODUCT_TN
+                ? pack_columns_as_rows(rows, terms, p->a + t * p->lda + i, p->lda, to->rows + place, rest)
+                : pack_rows_as_rows(rows, terms, p->a + i * p->lda + t, p->lda, to->rows + place, rest);
+    }
+}
+
+/* C [i to i + rows, j to j + cols] = the terms from `first` on of rows that are packed + beta C. */
+TARGET static void multiply_terms(const product *p, size_t i, size_t rows, size_t j, size_t cols, size_t first,
+                                  packed *of)
+{
+    for (size_t at = 0; at == 0 || (at < N_BLOCKS && first + at * p->terms < p->k); at++) {
+        const size_t t = first + at * p->terms, terms = calm_size_min(p->terms, p->k - t),
+                     place = at * ((rows + SIDE - 1) / SIDE * SIDE) * pairs_of(p->terms);
+        const float *b = p->form == CALM_PRODUCT_NT ? p->b + j * p->ldb + t : p->b + t * p->ldb + j;
+        const bool rest = pack_panels(p->form, cols, terms, pairs_of(terms), b, p->ldb, of->cols, of->cols_rest);
+        const block now = {rows, cols, pairs_of(terms), of->rows + place,
+                           of->rows_rest && of->any_rest[at] ? of->rows_rest + place : NULL, of->cols,
+                           rest ? of->cols_rest : NULL};
+        multiply(&now, t == 0 ? p->beta : 1, p->upper ? (ptrdiff_t)i - (ptrdiff_t)j : PTRDIFF_MIN,
+                 p->c + i * p->ldc + j, p->ldc);
+    }
+}
+
+calm_status calm_bf16_amx_product(calm_ctx *ctx, size_t n_parts, calm_product_form form, bool upper, size_t m,
+                                  size_t n, size_t k, const float *a, size_t lda, const float *b, size_t ldb,
+                                  float beta, float *c, size_t ldc)
+{
+    const size_t row_side = calm_product_side(m, BLOCK_ROWS, SIDE), col_side = calm_product_side(n, BLOCK_COLS, COLS);
+    const product p = {form, upper, m, n, k, calm_product_side(k, BLOCK_TERMS, 2 * TILE), a, b, lda, ldb, beta, c, ldc};
+    packed room;
+    CALM_SCOPED_SCRATCH(ctx);
+    const size_t n_blocks = calm_size_min(N_BLOCKS, (k + p.terms - 1) / p.terms);
+    CALM_TRY(new_packed(ctx, n_parts, row_side, n_blocks * p.terms, col_side, p.terms, &room));
+    for (size_t i = 0; i < m; i += row_side) {
+        const size_t rows = calm_size_min(row_side, m - i);
+        /* Once also for k of 0, which leaves beta C. */
+        for (size_t first = 0; first == 0 || first < k; first += N_BLOCKS * p.terms) {
+            pack_all_rows(&p, i, rows, first, &room);
+            for (size_t j = upper ? i / col_side * col_side : 0; j < n; j += col_side)
+                multiply_terms(&p, i, rows, j, calm_size_min(col_side, n - j), first, &room);
+        }
+    }
+    return CALM_OK;
+}
+
+/* ---- is it there? ---- */
+
+/* Linux gives a process the registers when it asks (Documentation/arch/x86/xstate.rst). */
+#define ARCH_REQ_XCOMP_PERM 0x1023
+#define XFEATURE_XTILEDATA 18
+
+static bool has_amx(void)
+{
+    unsigned a, b, c, d;
+    const unsigned wanted = 1u << 22 | 1u << 24;    /* AMX-BF16, AMX-TILE */
+    return __builtin_cpu_supports("avx512bf16") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & wanted) == wanted &&
+           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+bool calm_bf16_amx_is_there(void)
+{
+    static int known;    /* 1: it is, -1: not; asking twice does no harm */
+    int there = __atomic_load_n(&known, __ATOMIC_RELAXED);
+    if (there == 0) {
+        there = has_amx() ? 1 : -1;
+        __atomic_store_n(&known, there, __ATOMIC_RELAXED);
+    }
+    return there > 0;
+}
+
+#else
+
+bool calm_bf16_amx_is_there(void)
+{
+    return false;
+}
+
+void calm_bf16_amx_spin(size_t times)
+{
+    (void)times;
+}
+
+calm_status calm_bf16_amx_product(calm_ctx *ctx, size_t n_parts, calm_product_form form, bool upper, size_t m,
+                                  size_t n, size_t k, const float *a, size_t lda, const float *b, size_t ldb,
+                                  float beta, float *c, size_t ldc)
+{
+    (void)n_parts, (void)form, (void)upper, (void)m, (void)n, (void)k, (void)a, (void)lda, (void)b, (void)ldb,
+        (void)beta, (void)c, (void)ldc;
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "this CPU has no AMX");
+}
+
+size_t calm_bf16_amx_scratch_bytes(size_t n_parts, size_t rows)
+{
+    (void)n_parts, (void)rows;
+    return 0;
+}
+
+#endif

@@ -1,0 +1,183 @@
+/* Packing of bfloat16 operands with AVX-512, for bf16_native.c and bf16_amx.c.
+ *
+ * Two neighbouring terms of a sum, a pair, are one word of 32 bits.  A block of B is packed in panels of 32 columns,
+ * [pairs][32] words.  What is missing at the edges is packed as zeros.  A value has one part, its nearest bfloat16, or
+ * a second one, the bfloat16 nearest to what the first leaves (`rest`). */
+#pragma once
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "ptq/tensor/product.h"
+
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+#define INLINE TARGET __attribute__((always_inline)) static inline
+
+#define COLS 32
+#define LANES 16
+
+typedef uint32_t pair;
+
+/* The first n of sixteen lanes. */
+INLINE __mmask16 lanes(size_t n)
+{
+    return n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1);
+}
+
+/* Both parts of 32 values; `any`: of the second parts so far, all of them or-ed. */
+typedef struct parts {
+    __m512i first, rest, any;
+} parts;
+
+/* Of sixteen values and their first parts: what these leave, 0 where they are infinite or NaN. */
+INLINE __m512 left(__m512 x, __m256i first)
+{
+    const __m512 held = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(first), 16));
+    const __mmask16 infinite_or_nan = _mm512_fpclass_ps_mask(held, 0x99);
+    return _mm512_maskz_sub_ps((__mmask16)~infinite_or_nan, x, held);
+}
+
+/* Thirty-two values, `low` in front. */
+INLINE void round_parts(__m512 low, __m512 high, bool two, parts *out)
+{
+    out->first = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    if (two) {
+        out->rest = (__m512i)_mm512_cvtne2ps_pbh(left(high, _mm512_extracti64x4_epi64(out->first, 1)),
+                                                 left(low, _mm512_castsi512_si256(out->first)));
+        out->any = _mm512_or_si512(out->any, out->rest);
+    }
+}
+
+/* A second part that is not zero: -0 is. */
+INLINE bool any_rest(const parts *of)
+{
+    return _mm512_test_epi16_mask(of->any, _mm512_set1_epi16(0x7fff)) != 0;
+}
+
+/* n <= 32 values as sixteen pairs, zeros behind them. */
+INLINE void round_pairs(const float *x, size_t n, bool two, parts *out)
+{
+    round_parts(_mm512_maskz_loadu_ps(lanes(n), x),
+                n > LANES ? _mm512_maskz_loadu_ps(lanes(n - LANES), x + LANES) : _mm512_setzero_ps(), two, out);
+}
+
+/* ---- operands whose rows are terms: pairs are of two rows ---- */
+
+/* Words 0, 16, 1, 17, ... of both behind each other. */
+INLINE __m512i weave(__m512i x)
+{
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return _mm512_permutexvar_epi16(order, x);
+}
+
+/* Sixteen columns, n of them there, of pair p of x [terms, ...]. */
+INLINE void round_columns(const float *x, size_t stride, size_t terms, size_t p, size_t n, bool two, parts *out)
+{
+    const __m512 zero = _mm512_setzero_ps();
+    const float *at = x + 2 * p * stride;
+    round_parts(2 * p < terms ? _mm512_maskz_loadu_ps(lanes(n), at) : zero,
+                2 * p + 1 < terms ? _mm512_maskz_loadu_ps(lanes(n), at + stride) : zero, two, out);
+    out->first = weave(out->first);
+    if (two)
+        out->rest = weave(out->rest);
+}
+
+/* Rows of x that are read side by side: where they are a multiple of 4 KiB apart, all of them share one set of the
+ * first level of the cache, which has 8 lines at least. */
+#define TOGETHER ((size_t)4)
+
+/* Panels of `side` columns, [pairs][side], from x [terms, n]. */
+INLINE bool pack_terms(size_t n, size_t terms, size_t pairs, const float *x, size_t stride, size_t side, pair *out,
+                       pair *rest)
+{
+    parts both = {.any = _mm512_setzero_si512()};
+    for (size_t begin = 0; begin < pairs; begin += TOGETHER)
+        for (size_t first = 0; first < n; first += side)
+            for (size_t p = begin; p < calm_size_min(begin + TOGETHER, pairs); p++)
+                for (size_t at = 0; at < side; at += LANES) {
+                    const size_t to = first * pairs + p * side + at, there = n - first > at ? n - first - at : 0;
+                    round_columns(x + first + at, stride, terms, p, there, rest != NULL, &both);
+                    _mm512_mask_storeu_epi32(out + to, lanes(side - at), both.first);
+                    if (rest)
+                        _mm512_mask_storeu_epi32(rest + to, lanes(side - at), both.rest);
+                }
+    return any_rest(&both);
+}
+
+/* ---- operands whose columns are terms ---- */
+
+/* Transpose sixteen vectors of sixteen words. */
+INLINE void transpose(__m512i x[LANES])
+{
+    __m512i y[LANES];
+    for (size_t i = 0; i < LANES; i += 2) {
+        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+    }
+    for (size_t i = 0; i < LANES; i += 4) {
+        x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
+        x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
+        x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
+        x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
+    }
+    /* x[4 q + c]: words c, c + 4, c + 8, c + 12 of rows 4 q .. 4 q + 3, in its four quarters. */
+    for (size_t c = 0; c < 4; c++) {
+        const __m512i a = _mm512_shuffle_i32x4(x[c], x[4 + c], 0x88), d = _mm512_shuffle_i32x4(x[c], x[4 + c], 0xdd);
+        const __m512i b = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0x88),
+                      e = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0xdd);
+        y[c] = _mm512_shuffle_i32x4(a, b, 0x88);
+        y[8 + c] = _mm512_shuffle_i32x4(a, b, 0xdd);
+        y[4 + c] = _mm512_shuffle_i32x4(d, e, 0x88);
+        y[12 + c] = _mm512_shuffle_i32x4(d, e, 0xdd);
+    }
+    memcpy(x, y, sizeof y);
+}
+
+/* Transpose sixteen vectors of sixteen words and store the first n of the transposed, `stride` words apart. */
+INLINE void put_transposed(__m512i x[LANES], size_t n, pair *out, size_t stride)
+{
+    transpose(x);
+    for (size_t i = 0; i < n; i++)
+        _mm512_storeu_si512(out + i * stride, x[i]);
+}
+
+/* Panels of 32 columns from b [n, terms]. */
+INLINE bool pack_columns(size_t n, size_t terms, size_t pairs, const float *b, size_t ldb, pair *out, pair *rest)
+{
+    parts both = {.any = _mm512_setzero_si512()};
+    for (size_t first = 0; first < n; first += COLS)
+        for (size_t half = 0; half < COLS; half += LANES)
+            for (size_t p = 0; p < pairs; p += LANES) {
+                const size_t to = first * pairs + p * COLS + half, there = calm_size_min(pairs - p, LANES);
+                __m512i x[LANES], y[LANES];
+                for (size_t i = 0; i < LANES; i++) {
+                    both.first = both.rest = _mm512_setzero_si512();
+                    if (first + half + i < n)
+                        round_pairs(b + (first + half + i) * ldb + 2 * p, calm_size_min(terms - 2 * p, 32),
+                                    rest != NULL, &both);
+                    x[i] = both.first;
+                    y[i] = both.rest;
+                }
+                put_transposed(x, there, out + to, COLS);
+                if (rest)
+                    put_transposed(y, there, rest + to, COLS);
+            }
+    return any_rest(&both);
+}
+
+/* Columns of B, whichever way they lie. */
+INLINE bool pack_panels(calm_product_form form, size_t cols, size_t terms, size_t pairs, const float *b, size_t ldb,
+                        pair *out, pair *rest)
+{
+    return form == CALM_PRODUCT_NT ? pack_columns(cols, terms, pairs, b, ldb, out, rest)
+                                   : pack_terms(cols, terms, pairs, b, ldb, COLS, out, rest);
+}
+
+/* A line of C = sixteen sums + beta C, n of them. */
+INLINE void put_line(__m512 sum, size_t n, float beta, float *c)
+{
+    if (beta != 0)
+        sum = _mm512_add_ps(sum, _mm512_mul_ps(_mm512_set1_ps(beta), _mm512_maskz_loadu_ps(lanes(n), c)));
+    _mm512_mask_storeu_ps(c, lanes(n), sum);
+}
