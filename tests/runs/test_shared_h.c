@@ -13,8 +13,8 @@ static atomic_int n_factors;
 
 calm_status __wrap_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t lda);
 calm_status __real_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t lda);
-calm_status __wrap_calm_sinverse_root(calm_ctx *c, size_t n, float *a, size_t lda);
-calm_status __real_calm_sinverse_root(calm_ctx *c, size_t n, float *a, size_t lda);
+calm_status __wrap_calm_sroot(calm_ctx *c, size_t n, float *a, size_t lda);
+calm_status __real_calm_sroot(calm_ctx *c, size_t n, float *a, size_t lda);
 
 calm_status __wrap_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t lda)
 {
@@ -22,10 +22,10 @@ calm_status __wrap_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t l
     return __real_calm_dinverse_root(c, n, a, lda);
 }
 
-calm_status __wrap_calm_sinverse_root(calm_ctx *c, size_t n, float *a, size_t lda)
+calm_status __wrap_calm_sroot(calm_ctx *c, size_t n, float *a, size_t lda)
 {
     atomic_fetch_add(&n_factors, 1);
-    return __real_calm_sinverse_root(c, n, a, lda);
+    return __real_calm_sroot(c, n, a, lda);
 }
 
 /* Factors that a run makes in this process. */
