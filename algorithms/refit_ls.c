@@ -32,7 +32,7 @@ static calm_status ls(calm_ctx *ctx, calm_problem *problem, const void *opts, ca
 
 const calm_part calm_refit_ls = {
     .name = "ls",
-    .revision = 2,
+    .revision = 3,
     .summary = "least-squares scales under the full Hessian",
     .reference = "-",
     .kind = CALM_KIND_REFIT,

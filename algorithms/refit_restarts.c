@@ -278,7 +278,7 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 
 const calm_part calm_refit_restarts = {
     .name = "restarts",
-    .revision = 8,
+    .revision = 9,
     .summary = "GPTQ and descent again in other orders of the columns; the best row by row",
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,

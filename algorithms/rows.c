@@ -156,7 +156,7 @@ void calm_rows_drop(calm_rows *rows, size_t r)
 {
     size_t last = rows->n - 1, in = rows->problem->in, n_groups = rows->problem->n_groups;
     store(rows, r);
-    /* Everything that outlives a move of scales or of codes; products and normal equations are made anew. */
+    /* Everything that outlives a move of scales or of codes. */
     rows->row[r] = rows->row[last];
     move_row(rows->w, in, last, r);
     move_row(rows->wh, in, last, r);
@@ -165,6 +165,10 @@ void calm_rows_drop(calm_rows *rows, size_t r)
     move_row(rows->zero, n_groups, last, r);
     move_row(rows->loss, 1, last, r);
     move_row(rows->before, 1, last, r);
+    if (rows->built && !rows->shared) {
+        move_row(rows->normal, rows->unknowns * rows->unknowns, last, r);
+        move_row(rows->right, rows->unknowns, last, r);
+    }
     rows->n--;
 }
 
@@ -360,7 +364,8 @@ static void sweep_zeros(calm_rows *rows, sweep_tile *tile, const sweep_place *at
 }
 
 /* Columns start .. end - 1 of the tile of rows from `first` on; rows->gradient holds H e of the block. */
-static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t start, size_t end, bool zeros)
+static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t start, size_t end, bool zeros,
+                        bool build)
 {
     const size_t in = rows->problem->in, group = rows->problem->group, n = calm_size_min(rows->n - first, TILE);
     const double unit = 1 / (rows->unit_h * rows->unit_w);
@@ -368,6 +373,8 @@ static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t 
     for (size_t k = 0; k < end - start; k++)
         for (size_t r = 0; r < TILE; r++) {
             tile->gradient[k][r] = r < n ? (double)rows->gradient[(first + r) * CALM_SWEEP_BLOCK + k] * unit : 0;
+            if (build && r < n)
+                tile->gradient[k][r] = rows->wh[(first + r) * in + start + k] - tile->gradient[k][r];
             tile->q[k][r] = r < n ? (double)rows->q[(first + r) * in + start + k] : 0;
         }
     memset(tile->gain, 0, sizeof tile->gain);
@@ -402,7 +409,20 @@ static void update_errors(calm_rows *rows, size_t start, size_t end)
     }
 }
 
-void calm_rows_sweep(calm_rows *rows, bool zeros)
+/* rows->gradient = H e of the block, or with `build` H (s q), from products that its normal equations need. */
+static const float *multiply_block(calm_rows *rows, size_t start, size_t end, bool build)
+{
+    if (!build) {
+        multiply_errors(rows, start, end);
+        return NULL;
+    }
+    const float *h = calm_rows_panel(rows, start, end - start, 0);
+    calm_rows_multiply_groups(rows, h, start, end);
+    calm_rows_multiply_values(rows, h, start, end);
+    return h;
+}
+
+void calm_rows_sweep(calm_rows *rows, bool zeros, bool build)
 {
     const size_t in = rows->problem->in, group = rows->problem->group;
     size_t block = CALM_SWEEP_BLOCK;
@@ -411,15 +431,23 @@ void calm_rows_sweep(calm_rows *rows, bool zeros)
     /* A zero is tried on its whole group, so groups must not cross blocks. */
     if (zeros)
         block = block / group * group;
-    update_errors(rows, 0, in);
+    if (build) {
+        calm_rows_normal_begin(rows);
+        calm_rows_values(rows);
+    } else
+        update_errors(rows, 0, in);
     for (size_t start = 0; start < in; start += block) {
         const size_t end = calm_size_min(start + block, in);
-        multiply_errors(rows, start, end);
+        const float *h = multiply_block(rows, start, end, build);
         for (size_t first = 0; first < rows->n; first += TILE)
-            sweep_block(rows, &tile, first, start, end, zeros);
+            sweep_block(rows, &tile, first, start, end, zeros, build);
         /* The next block's product reads the errors that this block has left. */
-        update_errors(rows, start, end);
+        if (build)
+            calm_rows_normal_add(rows, h, start, end);
+        else
+            update_errors(rows, start, end);
     }
+    rows->built = build;
 }
 
 /* ---- losses ---- */
@@ -439,6 +467,19 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
     }
 }
 
+/* gradient [n, CALM_SWEEP_BLOCK] = errors H of the same columns and twice those that follow, by the units: of e H e^T
+ * each pair of blocks once. */
+static void multiply_following(calm_rows *rows, size_t start, size_t end)
+{
+    const size_t in = rows->problem->in;
+    const float *h = calm_rows_panel(rows, start, end - start, 0), *errors = rows->product;
+    calm_sgemm_nt(rows->n, end - start, end - start, 1, errors + start, in, h + start, in, 0, rows->gradient,
+                  CALM_SWEEP_BLOCK);
+    if (end < in)
+        calm_sgemm_nt(rows->n, end - start, in - end, 2, errors + end, in, h + end, in, 1, rows->gradient,
+                      CALM_SWEEP_BLOCK);
+}
+
 void calm_rows_losses(calm_rows *rows)
 {
     const size_t in = rows->problem->in;
@@ -447,7 +488,7 @@ void calm_rows_losses(calm_rows *rows)
     memset(rows->loss, 0, rows->n * sizeof *rows->loss);
     for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
         const size_t n = calm_size_min(in - start, CALM_SWEEP_BLOCK);
-        multiply_errors(rows, start, start + n);
+        multiply_following(rows, start, start + n);
         for (size_t r = 0; r < rows->n; r++)
             rows->loss[r] += unit * calm_vec_dot(n, rows->gradient + r * CALM_SWEEP_BLOCK,
                                                  rows->product + r * in + start);
