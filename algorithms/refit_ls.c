@@ -18,7 +18,7 @@ static const calm_option ls_table[] = {
 static calm_status fit_scales(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     (void)opts;
-    CALM_TRY(calm_rows_begin_scales(ctx, rows, NULL, false));
+    CALM_TRY(calm_rows_begin_scales(ctx, rows, NULL, NULL));
     calm_rows_scales(ctx, rows);
     return CALM_OK;
 }

@@ -99,14 +99,12 @@ static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
 }
 
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
-                             calm_descent_shared *shared, calm_qjob *qjob)
+                             const calm_descent_shared *shared, calm_qjob *qjob)
 {
     const descent to = {rounds, shared ? *shared : nothing_shared};
     const size_t n = to.shared.row ? to.shared.n : problem->out;
     CALM_TRY(calm_rows_some(ctx, problem, qjob, damp, to.shared.row, n,
                             calm_rows_chunk(qjob->scheme.family, problem->n_groups), alternate, &to));
-    if (shared)
-        shared->known = shared->wh != NULL;
     return CALM_OK;
 }
 

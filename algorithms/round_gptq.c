@@ -240,17 +240,16 @@ static void load_tile(chunk_state *state, size_t start, size_t end)
 static void load_single(chunk_state *state, size_t start, size_t end)
 {
     const gptq_job *job = state->job;
-    const size_t in = job->problem->in, n = end - start;
-    for (size_t r = 0; r < TILE; r++) {
-        const size_t row = state->tile_row + r;
-        for (size_t k = 0; k < n; k++) {
-            const bool inside = r < tile_rows(state);
-            const double v = inside ? job->problem->w[(state->first + row) * in + job->order[start + k]] : 0;
-            state->before[k][r] = v;
-            state->tile[k][r] = inside ? v + (double)state->sums[row * in + start + k] *
-                                                 state->corner[k * (BLOCK + 1)] : 0;
+    const size_t in = job->problem->in, n_rows = tile_rows(state), row = state->tile_row;
+    const size_t *column = job->order + start;
+    const float *w = job->problem->w + (state->first + row) * in, *sums = state->sums + row * in + start;
+    for (size_t k = 0; k < end - start; k++)
+        for (size_t r = 0; r < TILE; r++) {
+            state->before[k][r] = r < n_rows ? (double)w[r * in + column[k]] : 0;
+            state->tile[k][r] = state->before[k][r];
+            if (r < n_rows)
+                state->tile[k][r] += (double)sums[r * in + k] * state->corner[k * (BLOCK + 1)];
         }
-    }
 }
 
 /* Columns whose grids are found together. */
@@ -282,6 +281,7 @@ static void add_losses(const chunk_state *state, const double *e)
 }
 
 /* The errors of the tile's column k, e R_kk of the corrected weights, become those of the weights as they were. */
+CALM_VECTORIZE
 static void undo_correction(const chunk_state *state, size_t k, double *e)
 {
     const double pivot = state->corner[k * (BLOCK + 1)];
@@ -382,12 +382,12 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
     size_t n_grids = count_grids(state->n, problem->n_groups);
     if (state->job->single) {
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->sums, state->n * problem->in));
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->single_e, state->n * BLOCK));
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->corner, BLOCK * BLOCK));
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->before, BLOCK));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->single_e, state->n * BLOCK));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->corner, BLOCK * BLOCK));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->before, BLOCK));
     } else {
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->w, state->n * problem->in));
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->e, state->n * BLOCK));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->w, state->n * problem->in));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->e, state->n * BLOCK));
     }
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->scale, n_grids));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->zero, n_grids));
@@ -395,7 +395,7 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->min, n_grids));
     const calm_job_shape shape = calm_job_shape_of(&problem->job->scheme, problem->out, problem->in);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->group_w, calm_shape_together(&shape)));
-    return CALM_NEW(ctx, ctx->scratch, state->tile, BLOCK);
+    return CALM_NEW_RAW(ctx, ctx->scratch, state->tile, BLOCK);
 }
 
 /* The chunk's weights in order. */

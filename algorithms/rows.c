@@ -33,19 +33,20 @@ size_t calm_rows_chunk(int family, size_t n_groups)
 /* ---- loading and storing ---- */
 
 /* In the order of calm_rows_load_bytes. */
-static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
+static calm_status allocate(calm_ctx *ctx, calm_rows *rows)
 {
+    const size_t n = rows->room;
     size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->row, n));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->w, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->q, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->scale, n * n_groups));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->zero, n * n_groups));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->row, n));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->w, n * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->q, n * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->scale, n * n_groups));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->zero, n * n_groups));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->loss, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->before, n));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->product, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK));
-    return rows->rounded ? CALM_OK : CALM_NEW(ctx, ctx->scratch, rows->panel, CALM_SWEEP_BLOCK * in);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->product, n * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK));
+    return rows->rounded ? CALM_OK : CALM_NEW_RAW(ctx, ctx->scratch, rows->panel, CALM_SWEEP_BLOCK * in);
 }
 
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n)
@@ -82,11 +83,12 @@ static double largest_diagonal(const double *h, size_t in)
     return most;
 }
 
+CALM_VECTORIZE
 static double largest(const double *w, size_t n)
 {
     double most = 0;
     for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs(w[i]));
+        most = fabs(w[i]) > most ? fabs(w[i]) : most;
     return most;
 }
 
@@ -102,33 +104,61 @@ typedef struct rows_job {
     const void *opts;
 } rows_job;
 
+CALM_VECTORIZE
+static void load_weights(const float *w, size_t n, double min, double *out)
+{
+    for (size_t j = 0; j < n; j++)
+        out[j] = w[j] - min;
+}
+
+CALM_VECTORIZE
+static void load_codes(const uint8_t *codes, size_t n, float zero, float *out)
+{
+    for (size_t j = 0; j < n; j++)
+        out[j] = (float)codes[j] - zero;
+}
+
+CALM_VECTORIZE
+static void store_codes(const float *q, size_t n, float zero, uint8_t *out)
+{
+    for (size_t j = 0; j < n; j++)
+        out[j] = (uint8_t)(int)(q[j] + zero);
+}
+
+/* Columns first .. first + n - 1 of row r, of one group: less the minimum, and levels for codes, so that all kinds of
+ * scheme read w = s q from here on. */
+static void load_group(calm_rows *rows, size_t r, size_t g, size_t first, size_t n)
+{
+    const calm_problem *problem = rows->problem;
+    const calm_qjob *qjob = rows->qjob;
+    const size_t cell = rows->row[r] * problem->n_groups + g, at = rows->row[r] * problem->in + first;
+    const size_t to = r * problem->in + first;
+    const double zero = calm_qjob_grid(qjob, cell).zero;
+    rows->scale[r * problem->n_groups + g] = qjob->scales[cell];
+    rows->zero[r * problem->n_groups + g] = zero;
+    load_weights(problem->w + at, n, qjob->mins ? (double)qjob->mins[cell] : 0, rows->w + to);
+    if (!calm_scheme_levels(&qjob->scheme))
+        load_codes(qjob->codes + at, n, (float)zero, rows->q + to);
+    for (size_t j = 0; calm_scheme_levels(&qjob->scheme) && j < n; j++)
+        rows->q[to + j] = (float)calm_level_value(&qjob->scheme, zero, qjob->codes[at + j]);
+}
+
 /* Rows first .. first + n - 1 of those wanted as they stand, in ctx->scratch.  The loss is 0 until `scales` sets it. */
 static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, size_t first, size_t n)
 {
     const calm_problem *problem = job->problem;
     const calm_qjob *qjob = job->qjob;
-    const size_t in = problem->in, n_groups = problem->n_groups;
     *rows = (calm_rows){.problem = problem, .qjob = job->qjob, .h = job->h, .rounded = job->rounded,
                         .unit_h = job->unit_h, .shared = is_shared(qjob->scheme.family), .n = n};
-    CALM_TRY(allocate(ctx, rows, n));
+    /* The same for a few rows of a job as for all: what is never read takes no memory. */
+    rows->room = rows->shared ? n : calm_size_min(job->chunk, problem->out);
+    CALM_TRY(allocate(ctx, rows));
     for (size_t r = 0; r < n; r++) {
-        const size_t row = rows->row[r] = job->row ? job->row[first + r] : first + r;
-        for (size_t g = 0; g < n_groups; g++) {
-            const size_t cell = row * n_groups + g;
-            rows->scale[r * n_groups + g] = qjob->scales[cell];
-            rows->zero[r * n_groups + g] = calm_qjob_grid(qjob, cell).zero;
-        }
-        for (size_t j = 0; j < in; j++) {
-            const size_t g = j / problem->group;
-            /* Less the minima, and levels for codes, so that all kinds of scheme read w = s q from here on. */
-            rows->w[r * in + j] = problem->w[row * in + j];
-            if (qjob->mins)
-                rows->w[r * in + j] -= qjob->mins[row * n_groups + g];
-            rows->q[r * in + j] = (float)calm_level_value(&qjob->scheme, rows->zero[r * n_groups + g],
-                                                          qjob->codes[row * in + j]);
-        }
+        rows->row[r] = job->row ? job->row[first + r] : first + r;
+        for (size_t g = 0; g < problem->n_groups; g++)
+            load_group(rows, r, g, calm_problem_group_start(problem, g), calm_problem_group_columns(problem, g));
     }
-    rows->unit_w = calm_problem_unit(largest(rows->w, n * in));
+    rows->unit_w = calm_problem_unit(largest(rows->w, n * problem->in));
     return CALM_OK;
 }
 
@@ -140,9 +170,15 @@ static void store(const calm_rows *rows, size_t r)
         rows->qjob->scales[row * n_groups + g] = (float)rows->scale[r * n_groups + g];
     for (size_t g = 0; rows->qjob->zeros && g < n_groups; g++)
         rows->qjob->zeros[row * n_groups + g] = (uint8_t)rows->zero[r * n_groups + g];
-    for (size_t j = 0; j < in; j++) {
-        const double zero = rows->zero[r * n_groups + j / rows->problem->group];
-        rows->qjob->codes[row * in + j] = calm_level_code(&rows->qjob->scheme, zero, (double)rows->q[r * in + j]);
+    for (size_t g = 0; g < n_groups; g++) {
+        const size_t first = calm_problem_group_start(rows->problem, g), at = r * in + first;
+        const size_t n = calm_problem_group_columns(rows->problem, g);
+        const double zero = rows->zero[r * n_groups + g];
+        uint8_t *codes = rows->qjob->codes + row * in + first;
+        if (!calm_scheme_levels(&rows->qjob->scheme))
+            store_codes(rows->q + at, n, (float)zero, codes);
+        for (size_t j = 0; calm_scheme_levels(&rows->qjob->scheme) && j < n; j++)
+            codes[j] = calm_level_code(&rows->qjob->scheme, zero, (double)rows->q[at + j]);
     }
 }
 

@@ -2,13 +2,13 @@
  *
  *   loss = (w - s q) H (w - s q)^T  per row,  q = code - zero, or the level of a code,  H damped
  *
- * Products with H are in float32, sums of them in double.  Float32 is enough because these products multiply errors and
- * codes: it changes a gradient by some 1e-7 of its terms, and a code moves only by half a step of its scale.  Of W H,
- * which the normal equations subtract, every product is of one block of columns.  H, W and errors are first multiplied
- * by powers of two, so that no number leaves float32's range.
+ * Products with H are in float32, everything else is in double.  Float32 is enough because these products multiply
+ * errors and codes: it changes a gradient by some 1e-7 of its terms, and a code moves only by half a step of its scale.
+ * W H, from which the normal equations subtract large numbers, is a sum in double of products of a block of columns.
+ * H, W and errors are first multiplied by powers of two, so that no number leaves float32's range.
  *
- * `scales` (rows_scales.c, rows_normal.c) and `sweep` (rows.c) are the two moves; each lowers the loss of every row or leaves the row
- * alone.  If the scheme has minima, w has the qjob's minima subtracted, and `scales` moves scales and minima.
+ * `scales` (rows_scales.c, rows_normal.c) and `sweep` (rows.c) are the two moves; each lowers the loss of every row or
+ * leaves the row alone.  If the scheme has minima, w has the qjob's minima subtracted, and `scales` moves scales and minima.
  *
  * Rows that share their scales (`shared`) are a separate chunk with one solution: the normal equations of all rows
  * together, and one loss, the sum of the rows' parts in `loss` and `before`. */
@@ -24,6 +24,7 @@ typedef struct calm_rows {
     const double *h;          /* [I, I] damped, both triangles                          */
     bool shared;              /* one scale a group for all rows                         */
     size_t n;                 /* rows here; they are swapped and dropped when finished  */
+    size_t room;              /* rows that there is memory for, at least n               */
     size_t *row;              /* [n] which row of the job each is                        */
     double *w;                /* [n, I] weights, less the minima of their groups         */
     double *wh;               /* [n, I] W H                                              */
@@ -65,8 +66,8 @@ size_t calm_rows_unknowns(int family, size_t n_groups);
 size_t calm_rows_chunk(int family, size_t n_groups);
 
 /* Prepare calm_rows_scales, before its first call: W H, and memory for normal equations, from ctx->scratch.  wh [O, I]
- * is NULL, or W H of the whole job: read if `known`, else written. */
-calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool known);
+ * and known [O] are NULL, or W H of the job and which of its rows are there: read, else written. */
+calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool *known);
 
 /* Bytes that calm_rows_begin_scales takes for n rows of a job of this shape. */
 size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);

@@ -34,7 +34,7 @@ size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n)
     const size_t systems = calm_scheme_rows(&(calm_scheme){.family = shape->family}) > 1 ? 1 : n;
     const size_t minima = has_minima(shape->family) ? CALM_BYTES(double, groups * shape->in) +
                                                           CALM_BYTES(double, groups * groups) : 0;
-    return CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, systems * unknowns * unknowns) +
+    return CALM_BYTES(size_t, n) + CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, systems * unknowns * unknowns) +
            CALM_BYTES(double, systems * unknowns) + CALM_BYTES(double, unknowns * unknowns) +
            CALM_BYTES(double, unknowns) + CALM_BYTES(float, groups * n * CALM_SWEEP_BLOCK) + minima;
 }
@@ -65,43 +65,52 @@ static void add_products(const float *restrict x, size_t n, double unit, double 
         out[i] += (double)x[i] * unit;
 }
 
-/* wh = W H: products in float, their sums in double. */
-static void multiply_weights(calm_rows *rows)
+/* wh = W H of rows r [n]: products in float of a block of columns, their sums in double. */
+static void multiply_weights(calm_rows *rows, const size_t *r, size_t n)
 {
     const size_t in = rows->problem->in;
     const double unit = 1 / (rows->unit_h * rows->unit_w);
-    memset(rows->wh, 0, rows->n * in * sizeof *rows->wh);
-    for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
-        const size_t n = calm_size_min(CALM_SWEEP_BLOCK, in - start);
-        for (size_t r = 0; r < rows->n; r++)
-            for (size_t j = 0; j < n; j++)
-                rows->gradient[r * CALM_SWEEP_BLOCK + j] = (float)(rows->w[r * in + start + j] * rows->unit_w);
-        calm_sgemm_nn(rows->n, in, n, 1, rows->gradient, CALM_SWEEP_BLOCK, calm_rows_panel(rows, start, n, 0), in, 0,
-                      rows->product, in);
-        add_products(rows->product, rows->n * in, unit, rows->wh);
+    for (size_t i = 0; i < n; i++)
+        memset(rows->wh + r[i] * in, 0, in * sizeof *rows->wh);
+    for (size_t start = 0; n && start < in; start += CALM_SWEEP_BLOCK) {
+        const size_t columns = calm_size_min(CALM_SWEEP_BLOCK, in - start);
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = 0; j < columns; j++)
+                rows->gradient[i * CALM_SWEEP_BLOCK + j] = (float)(rows->w[r[i] * in + start + j] * rows->unit_w);
+        calm_sgemm_nn(n, in, columns, 1, rows->gradient, CALM_SWEEP_BLOCK, calm_rows_panel(rows, start, columns, 0), in,
+                      0, rows->product, in);
+        for (size_t i = 0; i < n; i++)
+            add_products(rows->product + i * in, in, unit, rows->wh + r[i] * in);
     }
 }
 
-calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool known)
+calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool *known)
 {
     const size_t n = rows->n, in = rows->problem->in, n_groups = rows->problem->n_groups;
-    const size_t systems = rows->shared ? 1 : n;
+    const size_t room = rows->room, systems = rows->shared ? 1 : room;
     const size_t unknowns = calm_rows_unknowns(rows->qjob->scheme.family, n_groups);
+    size_t *missing, n_missing = 0;
     rows->unknowns = unknowns;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->wh, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->normal, systems * unknowns * unknowns));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, systems * unknowns));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->system, unknowns * unknowns));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->solution, unknowns));
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->cross, n_groups * n * CALM_SWEEP_BLOCK));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, missing, room));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->wh, room * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->normal, systems * unknowns * unknowns));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->right, systems * unknowns));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->system, unknowns * unknowns));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->solution, unknowns));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->cross, n_groups * room * CALM_SWEEP_BLOCK));
     if (rows->qjob->mins)
         CALM_TRY(sum_groups(ctx, rows));
     /* W H changes with minima alone, by what they move: once for all rounds. */
-    if (!(wh && known))
-        multiply_weights(rows);
-    for (size_t r = 0; wh && r < n; r++) {
-        double *const mine = rows->wh + r * in, *const kept = wh + rows->row[r] * in;
-        memcpy(known ? mine : kept, known ? kept : mine, in * sizeof *mine);
+    for (size_t r = 0; r < n; r++)
+        if (wh && known[rows->row[r]])
+            memcpy(rows->wh + r * in, wh + rows->row[r] * in, in * sizeof *wh);
+        else
+            missing[n_missing++] = r;
+    multiply_weights(rows, missing, n_missing);
+    for (size_t i = 0; wh && i < n_missing; i++) {
+        const size_t row = rows->row[missing[i]];
+        memcpy(wh + row * in, rows->wh + missing[i] * in, in * sizeof *wh);
+        known[row] = true;
     }
     return CALM_OK;
 }

@@ -7,7 +7,7 @@
 #include "tests/support/play.h"
 
 #define N_JOBS 8        /* 2 blocks of qkv, o, gate_up, down */
-#define RESTARTS 6      /* orders of restarts, each with a factor */
+#define RESTARTS 8      /* orders of restarts, each with a factor */
 
 static atomic_int n_factors;
 
