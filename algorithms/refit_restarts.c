@@ -5,9 +5,9 @@
  *                    a row whose loss fell takes these codes and scales
  *   loss = (w - s q) H (w - s q)^T per row, H damped
  *
- * Most rows of an order end above their best.  A row stops once that is likely: of the first order every fourth row runs
- * to its end and records its loss after GPTQ, after scales and after codes.  f = the quantile `leave` of (last loss /
- * loss at a step) over these rows; any other row stops at that step if f times its loss is not below its best.
+ * Most rows of an order end above their best.  A row stops once that is likely: of the first order every fourth row
+ * runs to its end and records its loss after GPTQ, after scales and after codes.  f = the quantile `leave` of (last
+ * loss / loss at a step) over these rows; any other row stops at that step if f times its loss is not below its best.
  *
  * GPTQ is greedy and descent stops at the next minimum: where a row ends depends on the order of its columns, and on
  * little else.  Rows are independent, so the best of n + 1 ends is taken row by row, which no single order gives. */
@@ -24,7 +24,7 @@
 
 /* The same orders in every run and on every machine. */
 #define SEED ((uint64_t)0x63616c6d)    /* "calm" */
-/* Of so many rows of the first order one goes to its end. */
+/* In the first order one row of four goes to its end. */
 #define EXPLORERS ((size_t)4)
 
 typedef struct restarts_options {
@@ -173,8 +173,8 @@ static size_t orders_bytes(size_t out)
            CALM_BYTES(double, CALM_DESCENT_STEPS) + CALM_BYTES(size_t, out) + CALM_BYTES(bool, out);
 }
 
-/* fall [CALM_DESCENT_STEPS]: at each step the quantile `leave` of end / loss over the rows that got to it, of those that
- * went to their ends, in `work` [O]; 0, which is hope for all, where none did. */
+/* fall [CALM_DESCENT_STEPS]: at each step the quantile `leave` of end / loss over the rows that got to it, of those
+ * that went to their ends, in `work` [O]; 0, which is hope for all, where none did. */
 static void learn_falls(const calm_descent_shared *first, size_t out, double leave, double *work, double *fall)
 {
     for (size_t step = 0; step < CALM_DESCENT_STEPS; step++) {

@@ -8,7 +8,8 @@
  * H, W and errors are first multiplied by powers of two, so that no number leaves float32's range.
  *
  * `scales` (rows_scales.c, rows_normal.c) and `sweep` (rows.c) are the two moves; each lowers the loss of every row or
- * leaves the row alone.  If the scheme has minima, w has the qjob's minima subtracted, and `scales` moves scales and minima.
+ * leaves the row alone.  If the scheme has minima, w has the qjob's minima subtracted, and `scales` moves scales and
+ * minima.
  *
  * Rows that share their scales (`shared`) are a separate chunk with one solution: the normal equations of all rows
  * together, and one loss, the sum of the rows' parts in `loss` and `before`. */

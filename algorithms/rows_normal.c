@@ -123,8 +123,8 @@ static void add_alone(const calm_rows *rows, size_t r, size_t g, size_t first, s
         across[k] += calm_vec_ddot(n, rows->ones + k * in + first, q);
 }
 
-/* A_fg += of products [n, CALM_SWEEP_BLOCK] q_f H with the block from `start` on, n columns of g from `first` on, so
- * many times. */
+/* A_fg += of products [n, CALM_SWEEP_BLOCK] q_f H with the block from `start` on, n columns of g from `first` on;
+ * once, or twice. */
 static void add_pair(const calm_rows *rows, size_t f, size_t g, const float *products, size_t start, size_t first,
                      size_t n, double times)
 {

@@ -34,7 +34,8 @@ size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n)
     const size_t systems = calm_scheme_rows(&(calm_scheme){.family = shape->family}) > 1 ? 1 : n;
     const size_t minima = has_minima(shape->family) ? CALM_BYTES(double, groups * shape->in) +
                                                           CALM_BYTES(double, groups * groups) : 0;
-    return CALM_BYTES(size_t, n) + CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, systems * unknowns * unknowns) +
+    return CALM_BYTES(size_t, n) + CALM_BYTES(double, n * shape->in) +
+           CALM_BYTES(double, systems * unknowns * unknowns) +
            CALM_BYTES(double, systems * unknowns) + CALM_BYTES(double, unknowns * unknowns) +
            CALM_BYTES(double, unknowns) + CALM_BYTES(float, groups * n * CALM_SWEEP_BLOCK) + minima;
 }

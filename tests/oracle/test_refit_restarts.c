@@ -60,8 +60,8 @@ static void keep_start(const slow_problem *p, kept_rows *kept)
         kept->q[i] = (double)qjob->codes[i] - (double)slow_zero(qjob, i / p->in, i % p->in / qjob->group);
 }
 
-/* Row r by GPTQ in this order and descent, in place of what is kept if it loses less; fall: NULL, or how far it may hope
- * to fall from each step. */
+/* Row r by GPTQ in this order and descent, in place of what is kept if it loses less; fall: NULL, or how far it may
+ * hope to fall from each step. */
 static void restart_row(const slow_problem *p, size_t r, const size_t *order, int rounds, kept_rows *kept,
                         slow_path *path, const double *fall)
 {
@@ -90,7 +90,7 @@ static void restart_row(const slow_problem *p, size_t r, const size_t *order, in
 /* Steps that have a fall of their own: later ones have that of the last. */
 #define FALLS 9
 
-/* Of so many rows of the first order one goes to its end. */
+/* In the first order one row of four goes to its end. */
 #define EXPLORERS 4
 
 /* fall of a step: the share `leave` of rows whose loss fell further from there on; rows that did not get there do not
