@@ -18,9 +18,9 @@ calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape);
 /* What descents on the same weights and the same damping share; the arrays are the caller's.  Rows that share their
  * scales use W H alone. */
 typedef struct calm_descent_shared {
-    double *wh;          /* [O, I] W H, which is multiplied once; NULL: every descent multiplies for itself, as with
-                          * minima it must, which move W */
-    bool known;          /* wh holds it; the first descent, of all rows, sets both */
+    double *wh;          /* [O, I] W H, of which each row is multiplied once; NULL: every descent multiplies for itself,
+                          * as with minima it must, which move W */
+    bool *known;         /* [O] rows that wh holds; descents set both */
     double *least;       /* [O] what each row's loss is not below after the last descent; NULL: not wanted */
     double *path;        /* [CALM_DESCENT_STEPS, O] losses of each row at the steps that it gets to; NULL: not wanted */
     double *end;         /* [O] with `path`: its last loss */
@@ -40,4 +40,4 @@ static inline bool calm_descent_hopeless(const calm_descent_shared *shared, size
 /* Least-squares scales and a sweep of coordinate descent over codes and zeros, in turn, until a row gains nothing or
  * `rounds` are done.  Takes what calm_rows_refit_memory says.  shared: NULL, or of several descents. */
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
-                             calm_descent_shared *shared, calm_qjob *qjob);
+                             const calm_descent_shared *shared, calm_qjob *qjob);

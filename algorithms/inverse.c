@@ -77,9 +77,9 @@ size_t calm_inverse_factor_scratch_bytes(size_t in)
     return calm_size_max(calm_dinverse_root_scratch_bytes(in), CALM_BYTES(double, in));
 }
 
-size_t calm_inverse_factor_float_scratch_bytes(size_t in)
+size_t calm_inverse_root_float_scratch_bytes(size_t in)
 {
-    return calm_sinverse_root_scratch_bytes(in);
+    return calm_sroot_scratch_bytes(in);
 }
 
 typedef struct factor_task {
@@ -165,21 +165,21 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
     return CALM_OK;
 }
 
-/* The factor in float of H times a power of two, *unit, which is in the range of float whatever H's is. */
-static calm_status factor_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
-                                float *u, double *unit)
+/* The root in float of H times a power of two, *unit, which is in the range of float whatever H's is. */
+static calm_status root_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
+                              float *r, double *unit)
 {
     const size_t n = problem->in;
-    factor_task task = {.problem = problem, .order = order, .single = u, .added = added_of(problem, damp)};
+    factor_task task = {.problem = problem, .order = order, .single = r, .added = added_of(problem, damp)};
     double most = 0;
     for (size_t i = 0; i < n; i++)
         most = fmax(most, problem->h_diag[i]);
     *unit = task.unit = calm_problem_unit(most);
     calm_parallel_each_rows(ctx, n, copy_rows, &task);
-    return calm_sinverse_root(ctx, n, u, n);
+    return calm_sroot(ctx, n, r, n);
 }
 
-/* By factor, or with `single` by factor_float; `damp` is doubled until that succeeds. */
+/* By factor, or with `single` by root_float; `damp` is doubled until that succeeds. */
 static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                  float *single, double *unit, double *used)
 {
@@ -191,7 +191,7 @@ static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, con
     for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
         calm_ctx_forgive(&trial);
         *used = damp;
-        const calm_status status = single ? factor_float(&trial, problem, order, damp, single, unit)
+        const calm_status status = single ? root_float(&trial, problem, order, damp, single, unit)
                                           : factor(&trial, problem, order, damp);
         if (status == CALM_OK)
             return CALM_OK;
@@ -236,11 +236,11 @@ calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, cons
     return CALM_OK;
 }
 
-calm_status calm_inverse_factor_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
-                                      const float **u, double *unit, double *used)
+calm_status calm_inverse_root_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
+                                      const float **r, double *unit, double *used)
 {
     /* In the memory of the other factor, of which no byte is read any more. */
     float *const single = (float *)problem->inverse->u;
-    *u = single;
+    *r = single;
     return factor_damped(ctx, problem, order, damp, single, unit, used);
 }

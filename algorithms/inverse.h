@@ -17,11 +17,11 @@ void calm_inverse_begin(calm_inverse *inverse);
 calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                 const double **u, double *used);
 
-/* *u [I, I] = the same factor in float, of *unit (a power of two) times the damped H, so that it is the factor above
- * divided by the root of *unit.  It is always computed, in the place of the one in problem->inverse; what that holds
- * besides (`left`) stays. */
-calm_status calm_inverse_factor_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
-                                      const float **u, double *unit, double *used);
+/* *r [I, I] = R upper in float, R R^T = *unit (a power of two) times the damped H in that order: the inverse of the
+ * factor above times the root of *unit.  It is always computed, in the place of the factor in problem->inverse; what
+ * that holds besides (`left`) stays. */
+calm_status calm_inverse_root_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
+                                      const float **r, double *unit, double *used);
 
 /* *out [n] = the columns in the order of falling power [n], equal ones from left to right; power NULL: from left to
  * right. */
@@ -30,4 +30,4 @@ size_t calm_inverse_order_bytes(size_t n);
 
 /* Bytes that they hold of ctx->scratch while they run. */
 size_t calm_inverse_factor_scratch_bytes(size_t in);
-size_t calm_inverse_factor_float_scratch_bytes(size_t in);
+size_t calm_inverse_root_float_scratch_bytes(size_t in);

@@ -18,7 +18,7 @@ static const calm_option ls_table[] = {
 static calm_status fit_scales(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     (void)opts;
-    CALM_TRY(calm_rows_begin_scales(ctx, rows, NULL, false));
+    CALM_TRY(calm_rows_begin_scales(ctx, rows, NULL, NULL));
     calm_rows_scales(ctx, rows);
     return CALM_OK;
 }
@@ -32,12 +32,12 @@ static calm_status ls(calm_ctx *ctx, calm_problem *problem, const void *opts, ca
 
 const calm_part calm_refit_ls = {
     .name = "ls",
-    .revision = 2,
+    .revision = 3,
     .summary = "least-squares scales under the full Hessian",
     .reference = "-",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM,
-    .products = 2,
+    .products = 1,
     .opts_size = sizeof(ls_options),
     .opts = ls_table,
     .memory = calm_rows_refit_memory,

@@ -72,7 +72,7 @@ static void alternate_shared(calm_ctx *ctx, calm_rows *rows, long long rounds)
     double before = 1, loss = 0;
     for (long long round = 0; round < rounds && before - loss > LEAST_FALL * before; round++) {
         calm_rows_scales(ctx, rows);
-        calm_rows_sweep(rows, true);
+        calm_rows_sweep(rows, true, round + 1 < rounds);
         calm_rows_sums(rows, &before, &loss);
     }
 }
@@ -90,7 +90,7 @@ static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
     for (long long round = 0; round < to->rounds && rows->n; round++) {
         calm_rows_scales(ctx, rows);
         end_rows(shared, rows, 2 * (size_t)round + 1, false);
-        calm_rows_sweep(rows, true);
+        calm_rows_sweep(rows, true, round + 1 < to->rounds);
         end_rows(shared, rows, 2 * (size_t)round + 2, true);
     }
     while (rows->n)
@@ -99,14 +99,12 @@ static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
 }
 
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
-                             calm_descent_shared *shared, calm_qjob *qjob)
+                             const calm_descent_shared *shared, calm_qjob *qjob)
 {
     const descent to = {rounds, shared ? *shared : nothing_shared};
     const size_t n = to.shared.row ? to.shared.n : problem->out;
     CALM_TRY(calm_rows_some(ctx, problem, qjob, damp, to.shared.row, n,
                             calm_rows_chunk(qjob->scheme.family, problem->n_groups), alternate, &to));
-    if (shared)
-        shared->known = shared->wh != NULL;
     return CALM_OK;
 }
 
@@ -118,12 +116,12 @@ static calm_status mkq(calm_ctx *ctx, calm_problem *problem, const void *opts, c
 
 const calm_part calm_refit_mkq = {
     .name = "mkq",
-    .revision = 4,
+    .revision = 5,
     .summary = "least-squares scales and coordinate descent in turn",
     .reference = "Tang et al. 2022, arXiv 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM,
-    .products = 3.5,
+    .products = 2.5,
     .opts_size = sizeof(mkq_options),
     .opts = mkq_table,
     .memory = calm_rows_refit_memory,

@@ -5,10 +5,9 @@
  *                    a row whose loss fell takes these codes and scales
  *   loss = (w - s q) H (w - s q)^T per row, H damped
  *
- * Most rows of an order end above their best.  From the second order on, a row stops once that is likely: the first
- * order runs to its end and records each row's loss after GPTQ, after scales and after codes.  f = the quantile `leave`
- * of (last loss / loss at a step) over its rows; a later row stops at that step if f times its loss is not below its
- * best.
+ * Most rows of an order end above their best.  A row stops once that is likely: of the first order every fourth row
+ * runs to its end and records its loss after GPTQ, after scales and after codes.  f = the quantile `leave` of (last
+ * loss / loss at a step) over these rows; any other row stops at that step if f times its loss is not below its best.
  *
  * GPTQ is greedy and descent stops at the next minimum: where a row ends depends on the order of its columns, and on
  * little else.  Rows are independent, so the best of n + 1 ends is taken row by row, which no single order gives. */
@@ -25,6 +24,8 @@
 
 /* The same orders in every run and on every machine. */
 #define SEED ((uint64_t)0x63616c6d)    /* "calm" */
+/* In the first order one row of four goes to its end. */
+#define EXPLORERS ((size_t)4)
 
 typedef struct restarts_options {
     long long n, rounds;
@@ -33,7 +34,7 @@ typedef struct restarts_options {
 
 static const calm_option restarts_table[] = {
     {.name = "n", .help = "orders to try", .offset = offsetof(restarts_options, n), .type = CALM_OPTION_INT,
-     .fallback = "6", .min = 1, .max = 100},
+     .fallback = "8", .min = 1, .max = 100},
     {.name = "jitter", .help = "standard deviation of log H_jj in an order",
      .offset = offsetof(restarts_options, jitter), .type = CALM_OPTION_DOUBLE, .fallback = "0.5", .min = 0, .max = 100},
     {.name = "rounds", .help = "of scales and codes at most, after each", .offset = offsetof(restarts_options, rounds),
@@ -42,7 +43,7 @@ static const calm_option restarts_table[] = {
      .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
     {.name = "leave", .help = "stop rows early that need a fall that only this share of the first order's rows had; "
                               "0: none",
-     .offset = offsetof(restarts_options, leave), .type = CALM_OPTION_DOUBLE, .fallback = "0.1", .min = 0, .max = 0.9},
+     .offset = offsetof(restarts_options, leave), .type = CALM_OPTION_DOUBLE, .fallback = "0.5", .min = 0, .max = 0.9},
     {.name = NULL},
 };
 
@@ -143,7 +144,7 @@ typedef struct orders {
     size_t *row;       /* [O] work; NULL: rows share their scales */
 } orders;
 
-static calm_status allocate_orders(calm_ctx *ctx, const calm_qjob *qjob, orders *all)
+static calm_status allocate_orders(calm_ctx *ctx, const calm_qjob *qjob, double leave, orders *all)
 {
     *all = (orders){.power = NULL};
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->power, qjob->in));
@@ -151,72 +152,92 @@ static calm_status allocate_orders(calm_ctx *ctx, const calm_qjob *qjob, orders 
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->loss, qjob->out));
     if (keeps_product(qjob->in, qjob->mins != NULL))
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, all->shared.wh, qjob->out * qjob->in));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.known, qjob->out));
     /* Rows that share their scales are better or worse together. */
     if (calm_scheme_rows(&qjob->scheme) > 1)
         return CALM_OK;
     all->shared.best = all->best;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.least, qjob->out));
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->row, qjob->out));
+    if (leave == 0)
+        return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.path, CALM_DESCENT_STEPS * qjob->out));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.end, qjob->out));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->fall, CALM_DESCENT_STEPS));
-    return CALM_NEW(ctx, ctx->scratch, all->row, qjob->out);
+    return CALM_NEW(ctx, ctx->scratch, all->fall, CALM_DESCENT_STEPS);
 }
 
 /* What that takes besides the power and W H. */
 static size_t orders_bytes(size_t out)
 {
     return 4 * CALM_BYTES(double, out) + CALM_BYTES(double, CALM_DESCENT_STEPS * out) +
-           CALM_BYTES(double, CALM_DESCENT_STEPS) + CALM_BYTES(size_t, out);
+           CALM_BYTES(double, CALM_DESCENT_STEPS) + CALM_BYTES(size_t, out) + CALM_BYTES(bool, out);
 }
 
-/* fall [CALM_DESCENT_STEPS]: at each step the quantile `leave` of end / loss over the rows that got to it, in `work`
- * [O]; 0, which is hope for all, where none did. */
+/* fall [CALM_DESCENT_STEPS]: at each step the quantile `leave` of end / loss over the rows that got to it, of those
+ * that went to their ends, in `work` [O]; 0, which is hope for all, where none did. */
 static void learn_falls(const calm_descent_shared *first, size_t out, double leave, double *work, double *fall)
 {
     for (size_t step = 0; step < CALM_DESCENT_STEPS; step++) {
+        const double *path = first->path + step * out;
         size_t n = 0;
-        for (size_t r = 0; r < out; r++)
-            if (first->path[step * out + r] > 0)
-                work[n++] = first->end[r] / first->path[step * out + r];
+        for (size_t i = 0; i < first->n; i++)
+            if (path[first->row[i]] > 0)
+                work[n++] = first->end[first->row[i]] / path[first->row[i]];
         qsort(work, n, sizeof *work, calm_compare_doubles);
         fall[step] = n ? work[(size_t)(leave * (double)n)] : 0;
     }
 }
 
-/* Rows of the trial that have hope after GPTQ, to descend with.  The others cannot become better: their loss is not
- * measured. */
-static void list_rows(orders *all, size_t out)
+/* Rows of the trial that have hope after GPTQ, to descend with, less those that have.  The others cannot become better:
+ * their loss is not measured. */
+static void list_rows(orders *all, size_t out, size_t done)
 {
     calm_descent_shared *shared = &all->shared;
     shared->row = all->row;
     shared->n = 0;
     for (size_t r = 0; r < out; r++)
-        if (calm_descent_hopeless(shared, r, 0, all->loss[r]))
+        if (done && r % done == 0)
+            continue;
+        else if (calm_descent_hopeless(shared, r, 0, all->loss[r]))
             shared->least[r] = INFINITY;
         else
             all->row[shared->n++] = r;
+}
+
+/* Some rows of the first order go to their ends, and show how far a row may hope to fall. */
+static calm_status explore(calm_ctx *ctx, const calm_problem *problem, const restarts_options *options, orders *all,
+                           calm_qjob *trial)
+{
+    calm_descent_shared *shared = &all->shared;
+    shared->row = all->row;
+    shared->n = 0;
+    for (size_t r = 0; r < trial->out; r += EXPLORERS)
+        all->row[shared->n++] = r;
+    CALM_TRY(calm_descent_mkq(ctx, problem, options->rounds, options->damp, shared, trial));
+    learn_falls(shared, trial->out, options->leave, all->loss, all->fall);
+    memcpy(all->loss, shared->path, trial->out * sizeof *all->loss);
+    shared->fall = all->fall;
+    shared->path = NULL;
+    return CALM_OK;
 }
 
 /* New codes of the trial by GPTQ, and what descent makes of them. */
 static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const restarts_options *options, orders *all,
                            calm_qjob *trial)
 {
+    const bool explores = all->shared.path != NULL;
     {
         CALM_SCOPED_SCRATCH(ctx);    /* what GPTQ holds goes before the rows come */
         /* Step 0. */
-        CALM_TRY(calm_descent_gptq(ctx, problem, all->power, options->damp,
-                                   all->shared.path ? all->shared.path : all->loss, trial));
+        CALM_TRY(calm_descent_gptq(ctx, problem, all->power, options->damp, explores ? all->shared.path : all->loss,
+                                   trial));
     }
     CALM_SCOPED_SCRATCH(ctx);
+    if (explores)
+        CALM_TRY(explore(ctx, problem, options, all, trial));
     if (all->shared.fall)
-        list_rows(all, trial->out);
-    CALM_TRY(calm_descent_mkq(ctx, problem, options->rounds, options->damp, &all->shared, trial));
-    if (all->shared.path && options->leave > 0) {
-        learn_falls(&all->shared, trial->out, options->leave, all->loss, all->fall);
-        all->shared.fall = all->fall;
-    }
-    all->shared.path = NULL;
-    return CALM_OK;
+        list_rows(all, trial->out, explores ? EXPLORERS : 0);
+    return calm_descent_mkq(ctx, problem, options->rounds, options->damp, &all->shared, trial);
 }
 
 /* Rows first .. first + n - 1 of the trial in place of the job's where they lose less together. */
@@ -254,7 +275,7 @@ static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *op
     orders all;
     calm_qjob trial;
     CALM_TRY(copy_job(ctx, qjob, &trial));
-    CALM_TRY(allocate_orders(ctx, qjob, &all));
+    CALM_TRY(allocate_orders(ctx, qjob, options->leave, &all));
     CALM_TRY(measure(ctx, problem, options->damp, NULL, qjob->out, qjob, all.best));
     for (long long k = 1; k <= options->n; k++) {
         size_t n = qjob->out;
@@ -278,13 +299,13 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 
 const calm_part calm_refit_restarts = {
     .name = "restarts",
-    .revision = 8,
+    .revision = 9,
     .summary = "GPTQ and descent again in other orders of the columns; the best row by row",
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
-    .products = 6.5,
-    .factors = 3,    /* six in float */
+    .products = 3.5,
+    .factors = 2,    /* eight roots in float, each half the operations at twice the rate */
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,
     .memory = memory,

@@ -26,7 +26,7 @@ static calm_status sweep_rows(calm_ctx *ctx, calm_rows *rows, const void *opts)
     const cd_options *options = opts;
     (void)ctx;
     for (long long sweep = 0; sweep < options->sweeps; sweep++)
-        calm_rows_sweep(rows, false);
+        calm_rows_sweep(rows, false, false);
     return CALM_OK;
 }
 

@@ -9,7 +9,13 @@
  * by all earlier columns: the published code takes those groups from weights corrected up to the last block of 128
  * only, so blocks here never end inside a group that starts in an earlier one.
  *
- * All in double; for restarts, which measure what they find, factor and products are in float.  Rows are independent:
+ * All in double.  For restarts, which measure what they find, the same in float and by another factor, which takes half
+ * the operations (LDLQ, Chee et al. 2023, arXiv 2307.13304):
+ *
+ *   Hd = R R^T with R upper, so U = R^-1
+ *   for each column k:  w_k += sum over j < k of (v_j - q_j) R_jk / R_kk, v the weights as they were;  q_k = round(w_k)
+ *
+ * Rows are independent:
  * a task takes CALM_ROW_CHUNK of them.  Within a block of columns a tile of TILE rows is transposed, so that the rows
  * are the vector's lanes; what a block does to the columns after it is one matrix product (the paper's lazy update).
  * Within the block PANEL columns are as lazy, without a change of bits: each weight still has the errors of earlier
@@ -75,7 +81,7 @@ typedef struct gptq_job {
     calm_qjob *qjob;
     const size_t *order;    /* [I] position -> column        */
     const double *u;        /* [I, I] in that order           */
-    const float *single;    /* in place of u: the same in float times a constant, which changes no code; NULL: none */
+    const float *single;    /* in place of u: R of H times a constant, which changes no code; NULL: none */
     double *loss;           /* [O] sum of squared errors; NULL: not wanted */
     bool sequential;
     size_t parts;           /* tasks of a chunk               */
@@ -87,11 +93,12 @@ typedef struct chunk_state {
     size_t first, n, tile_row;
     double *w;               /* [n, I] in order, corrected                       */
     double *e;               /* [n, BLOCK] errors of the block                  */
-    float *single_w;         /* with job->single in place of w and e            */
-    float *single_e;
+    float *sums;             /* with job->single in place of w: of (v - q) R    */
+    float *single_e;         /* and of e: v - q                                 */
+    double (*before)[TILE];  /* [BLOCK][TILE] v of the tile, likewise           */
     const double *u;         /* from row and column `start` of the block on     */
     size_t ldu;
-    double *corner;          /* [BLOCK, BLOCK] memory of u with job->single     */
+    double *corner;          /* [BLOCK, BLOCK] memory of u with job->single: 1 / R_kk, and -R_jk / R_kk  */
     double *scale, *zero;    /* [tiles, G, TILE]                                 */
     double *min;             /* the same; NULL: none                             */
     double *group_w;         /* [calm_shape_together]                            */
@@ -221,14 +228,28 @@ static calm_status enter_block(calm_ctx *ctx, chunk_state *state, size_t start)
 /* The block's columns of the tile, transposed. */
 static void load_tile(chunk_state *state, size_t start, size_t end)
 {
-    size_t in = state->job->problem->in;
+    const size_t in = state->job->problem->in;
     for (size_t r = 0; r < TILE; r++) {
         const size_t row = (state->tile_row + r) * in;
         for (size_t j = start; j < end; j++)
-            state->tile[j - start][r] = r >= tile_rows(state)  ? 0
-                                        : state->job->single ? (double)state->single_w[row + j]
-                                                             : state->w[row + j];
+            state->tile[j - start][r] = r < tile_rows(state) ? state->w[row + j] : 0;
     }
+}
+
+/* The same from the weights as they were and the sums of what the blocks before do to them. */
+static void load_single(chunk_state *state, size_t start, size_t end)
+{
+    const gptq_job *job = state->job;
+    const size_t in = job->problem->in, n_rows = tile_rows(state), row = state->tile_row;
+    const size_t *column = job->order + start;
+    const float *w = job->problem->w + (state->first + row) * in, *sums = state->sums + row * in + start;
+    for (size_t k = 0; k < end - start; k++)
+        for (size_t r = 0; r < TILE; r++) {
+            state->before[k][r] = r < n_rows ? (double)w[r * in + column[k]] : 0;
+            state->tile[k][r] = state->before[k][r];
+            if (r < n_rows)
+                state->tile[k][r] += (double)sums[r * in + k] * state->corner[k * (BLOCK + 1)];
+        }
 }
 
 /* Columns whose grids are found together. */
@@ -252,6 +273,22 @@ static void quantize_one(const chunk_state *state, size_t start, size_t j, uint8
                         code, e);
 }
 
+static void add_losses(const chunk_state *state, const double *e)
+{
+    double *loss = state->job->loss + state->first + state->tile_row;
+    for (size_t r = 0; r < tile_rows(state); r++)
+        loss[r] += e[r] * e[r];
+}
+
+/* The errors of the tile's column k, e R_kk of the corrected weights, become those of the weights as they were. */
+CALM_VECTORIZE
+static void undo_correction(const chunk_state *state, size_t k, double *e)
+{
+    const double pivot = state->corner[k * (BLOCK + 1)];
+    for (size_t r = 0; r < TILE; r++)
+        e[r] = e[r] * pivot + state->before[k][r] - state->tile[k][r];
+}
+
 /* Quantize columns first .. first + n - 1, n <= PANEL, of a block of columns start .. end - 1. */
 static void quantize_panel(const chunk_state *state, size_t start, size_t end, size_t first, size_t n)
 {
@@ -262,6 +299,10 @@ static void quantize_panel(const chunk_state *state, size_t start, size_t end, s
     double e[PANEL][TILE];
     for (size_t p = 0; p < n; p++) {
         quantize_one(state, start, first + p, code[p], e[p]);
+        if (job->loss)
+            add_losses(state, e[p]);
+        if (job->single)
+            undo_correction(state, first + p - start, e[p]);
         correct_columns(state->tile, first + p + 1 - start, behind, u + p * ldu, e[p]);
     }
     if (n == PANEL)
@@ -280,10 +321,6 @@ static void quantize_panel(const chunk_state *state, size_t start, size_t end, s
             else
                 state->e[errors + r * BLOCK + p] = e[p][r];
         }
-    double *loss = job->loss ? job->loss + state->first + state->tile_row : NULL;
-    for (size_t r = 0; loss && r < n_rows; r++)
-        for (size_t p = 0; p < n; p++)
-            loss[r] += e[p][r] * e[p][r];
 }
 
 /* Quantize columns start .. end - 1 of one tile; errors go to state->e or single_e. */
@@ -292,7 +329,10 @@ static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start
     const gptq_job *job = state->job;
     const bool enters = job->sequential && calm_scheme_rows(&job->qjob->scheme) == 1;
     const size_t width = super_columns(job);
-    load_tile(state, start, end);
+    if (job->single)
+        load_single(state, start, end);
+    else
+        load_tile(state, start, end);
     for (size_t j = start, n; j < end; j += n) {
         n = calm_size_min(end - j, PANEL);
         /* The order is the matrix's then.  All weights of a group are corrected before it is entered. */
@@ -325,7 +365,8 @@ static size_t count_grids(size_t n, size_t n_groups)
 static size_t chunk_bytes(const calm_job_shape *shape, size_t rows, bool single)
 {
     const size_t n = calm_size_min(shape->out, rows), weights = n * shape->in, errors = n * BLOCK;
-    return (single ? CALM_BYTES(float, weights) + CALM_BYTES(float, errors) + CALM_BYTES(double, BLOCK * BLOCK)
+    return (single ? CALM_BYTES(float, weights) + CALM_BYTES(float, errors) + CALM_BYTES(double, BLOCK * BLOCK) +
+                         CALM_BYTES(double[TILE], BLOCK)
                    : CALM_BYTES(double, weights) + CALM_BYTES(double, errors)) +
            (calm_scheme_has_mins(&(calm_scheme){.family = shape->family}) ? 3 : 2) *
                CALM_BYTES(double, count_grids(n, shape->n_groups)) +
@@ -340,12 +381,13 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
     const calm_problem *problem = state->job->problem;
     size_t n_grids = count_grids(state->n, problem->n_groups);
     if (state->job->single) {
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->single_w, state->n * problem->in));
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->single_e, state->n * BLOCK));
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->corner, BLOCK * BLOCK));
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->sums, state->n * problem->in));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->single_e, state->n * BLOCK));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->corner, BLOCK * BLOCK));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->before, BLOCK));
     } else {
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->w, state->n * problem->in));
-        CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->e, state->n * BLOCK));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->w, state->n * problem->in));
+        CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->e, state->n * BLOCK));
     }
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->scale, n_grids));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->zero, n_grids));
@@ -353,7 +395,7 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->min, n_grids));
     const calm_job_shape shape = calm_job_shape_of(&problem->job->scheme, problem->out, problem->in);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->group_w, calm_shape_together(&shape)));
-    return CALM_NEW(ctx, ctx->scratch, state->tile, BLOCK);
+    return CALM_NEW_RAW(ctx, ctx->scratch, state->tile, BLOCK);
 }
 
 /* The chunk's weights in order. */
@@ -361,13 +403,10 @@ static void load_weights(chunk_state *state)
 {
     const gptq_job *job = state->job;
     const size_t in = job->problem->in;
-    for (size_t r = 0; r < state->n; r++) {
+    for (size_t r = 0; r < state->n && !job->single; r++) {
         const float *w = job->problem->w + (state->first + r) * in;
         for (size_t j = 0; j < in; j++)
-            if (job->single)
-                state->single_w[r * in + j] = w[job->order[j]];
-            else
-                state->w[r * in + j] = w[job->order[j]];
+            state->w[r * in + j] = w[job->order[j]];
     }
 }
 
@@ -378,9 +417,13 @@ static void enter_corner(chunk_state *state, size_t start, size_t end)
     const size_t at = start * (job->problem->in + 1);
     state->u = job->single ? state->corner : job->u + at;
     state->ldu = job->single ? BLOCK : job->problem->in;
-    for (size_t i = 0; job->single && i < end - start; i++)
-        for (size_t j = i; j < end - start; j++)
-            state->corner[i * BLOCK + j] = (double)job->single[at + i * job->problem->in + j];
+    /* From the last row up, so that each column is divided by a pivot that is there. */
+    for (size_t i = end - start; job->single && i-- > 0;) {
+        const float *r = job->single + at + i * job->problem->in;
+        state->corner[i * BLOCK + i] = 1 / (double)r[i];
+        for (size_t j = i + 1; j < end - start; j++)
+            state->corner[i * BLOCK + j] = -(double)r[j] * state->corner[j * BLOCK + j];
+    }
 }
 
 /* What the errors of the block do to all later columns, in one product. */
@@ -391,8 +434,8 @@ static void correct_later(const chunk_state *state, size_t start, size_t end)
     if (end == in)
         return;
     if (job->single)
-        calm_sgemm_nn(state->n, in - end, end - start, -1, state->single_e, BLOCK, job->single + at, in, 1,
-                      state->single_w + end, in);
+        calm_sgemm_nn(state->n, in - end, end - start, 1, state->single_e, BLOCK, job->single + at, in, 1,
+                      state->sums + end, in);
     else
         calm_dgemm_nn(state->n, in - end, end - start, -1, state->e, BLOCK, job->u + at, in, 1, state->w + end, in);
 }
@@ -454,7 +497,7 @@ static calm_part_memory memory_of(const calm_job_shape *shape, bool single)
     const size_t whole = calm_shape_workers(shape) * chunk_bytes(shape, CALM_ROW_CHUNK, single),
                  halves = shape->out % CALM_ROW_CHUNK ? 0 : 2 * calm_shape_chunks(shape),
                  half = calm_size_min(shape->n_threads, halves) * chunk_bytes(shape, CALM_ROW_CHUNK / 2, single),
-                 factor = single ? calm_inverse_factor_float_scratch_bytes(shape->in)
+                 factor = single ? calm_inverse_root_float_scratch_bytes(shape->in)
                                  : calm_inverse_factor_scratch_bytes(shape->in);
     return (calm_part_memory){calm_inverse_order_bytes(shape->in), calm_size_max(factor, calm_size_max(whole, half))};
 }
@@ -471,12 +514,12 @@ calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const 
     size_t *order;
     double unit;
     CALM_TRY(calm_inverse_order(ctx, problem->in, power, &order));
-    CALM_TRY(calm_inverse_factor_float(ctx, problem, order, damp, &job.single, &unit, &qjob->damp));
+    CALM_TRY(calm_inverse_root_float(ctx, problem, order, damp, &job.single, &unit, &qjob->damp));
     job.order = order;
     if (loss)
         memset(loss, 0, problem->out * sizeof *loss);
     CALM_TRY(run_chunks(ctx, &job));
-    /* The errors are divided by a factor that the root of unit divides. */
+    /* The errors are multiplied by a root that has that of unit. */
     for (size_t r = 0; loss && r < problem->out; r++)
         loss[r] /= unit;
     return CALM_OK;

@@ -33,19 +33,20 @@ size_t calm_rows_chunk(int family, size_t n_groups)
 /* ---- loading and storing ---- */
 
 /* In the order of calm_rows_load_bytes. */
-static calm_status allocate(calm_ctx *ctx, calm_rows *rows, size_t n)
+static calm_status allocate(calm_ctx *ctx, calm_rows *rows)
 {
+    const size_t n = rows->room;
     size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->row, n));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->w, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->q, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->scale, n * n_groups));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->zero, n * n_groups));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->row, n));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->w, n * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->q, n * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->scale, n * n_groups));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->zero, n * n_groups));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->loss, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->before, n));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->product, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK));
-    return rows->rounded ? CALM_OK : CALM_NEW(ctx, ctx->scratch, rows->panel, CALM_SWEEP_BLOCK * in);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->product, n * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK));
+    return rows->rounded ? CALM_OK : CALM_NEW_RAW(ctx, ctx->scratch, rows->panel, CALM_SWEEP_BLOCK * in);
 }
 
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n)
@@ -82,11 +83,12 @@ static double largest_diagonal(const double *h, size_t in)
     return most;
 }
 
+CALM_VECTORIZE
 static double largest(const double *w, size_t n)
 {
     double most = 0;
     for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs(w[i]));
+        most = fabs(w[i]) > most ? fabs(w[i]) : most;
     return most;
 }
 
@@ -102,33 +104,61 @@ typedef struct rows_job {
     const void *opts;
 } rows_job;
 
+CALM_VECTORIZE
+static void load_weights(const float *w, size_t n, double min, double *out)
+{
+    for (size_t j = 0; j < n; j++)
+        out[j] = w[j] - min;
+}
+
+CALM_VECTORIZE
+static void load_codes(const uint8_t *codes, size_t n, float zero, float *out)
+{
+    for (size_t j = 0; j < n; j++)
+        out[j] = (float)codes[j] - zero;
+}
+
+CALM_VECTORIZE
+static void store_codes(const float *q, size_t n, float zero, uint8_t *out)
+{
+    for (size_t j = 0; j < n; j++)
+        out[j] = (uint8_t)(int)(q[j] + zero);
+}
+
+/* Columns first .. first + n - 1 of row r, of one group: less the minimum, and levels for codes, so that all kinds of
+ * scheme read w = s q from here on. */
+static void load_group(calm_rows *rows, size_t r, size_t g, size_t first, size_t n)
+{
+    const calm_problem *problem = rows->problem;
+    const calm_qjob *qjob = rows->qjob;
+    const size_t cell = rows->row[r] * problem->n_groups + g, at = rows->row[r] * problem->in + first;
+    const size_t to = r * problem->in + first;
+    const double zero = calm_qjob_grid(qjob, cell).zero;
+    rows->scale[r * problem->n_groups + g] = qjob->scales[cell];
+    rows->zero[r * problem->n_groups + g] = zero;
+    load_weights(problem->w + at, n, qjob->mins ? (double)qjob->mins[cell] : 0, rows->w + to);
+    if (!calm_scheme_levels(&qjob->scheme))
+        load_codes(qjob->codes + at, n, (float)zero, rows->q + to);
+    for (size_t j = 0; calm_scheme_levels(&qjob->scheme) && j < n; j++)
+        rows->q[to + j] = (float)calm_level_value(&qjob->scheme, zero, qjob->codes[at + j]);
+}
+
 /* Rows first .. first + n - 1 of those wanted as they stand, in ctx->scratch.  The loss is 0 until `scales` sets it. */
 static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, size_t first, size_t n)
 {
     const calm_problem *problem = job->problem;
     const calm_qjob *qjob = job->qjob;
-    const size_t in = problem->in, n_groups = problem->n_groups;
     *rows = (calm_rows){.problem = problem, .qjob = job->qjob, .h = job->h, .rounded = job->rounded,
                         .unit_h = job->unit_h, .shared = is_shared(qjob->scheme.family), .n = n};
-    CALM_TRY(allocate(ctx, rows, n));
+    /* The same for a few rows of a job as for all: what is never read takes no memory. */
+    rows->room = rows->shared ? n : calm_size_min(job->chunk, problem->out);
+    CALM_TRY(allocate(ctx, rows));
     for (size_t r = 0; r < n; r++) {
-        const size_t row = rows->row[r] = job->row ? job->row[first + r] : first + r;
-        for (size_t g = 0; g < n_groups; g++) {
-            const size_t cell = row * n_groups + g;
-            rows->scale[r * n_groups + g] = qjob->scales[cell];
-            rows->zero[r * n_groups + g] = calm_qjob_grid(qjob, cell).zero;
-        }
-        for (size_t j = 0; j < in; j++) {
-            const size_t g = j / problem->group;
-            /* Less the minima, and levels for codes, so that all kinds of scheme read w = s q from here on. */
-            rows->w[r * in + j] = problem->w[row * in + j];
-            if (qjob->mins)
-                rows->w[r * in + j] -= qjob->mins[row * n_groups + g];
-            rows->q[r * in + j] = (float)calm_level_value(&qjob->scheme, rows->zero[r * n_groups + g],
-                                                          qjob->codes[row * in + j]);
-        }
+        rows->row[r] = job->row ? job->row[first + r] : first + r;
+        for (size_t g = 0; g < problem->n_groups; g++)
+            load_group(rows, r, g, calm_problem_group_start(problem, g), calm_problem_group_columns(problem, g));
     }
-    rows->unit_w = calm_problem_unit(largest(rows->w, n * in));
+    rows->unit_w = calm_problem_unit(largest(rows->w, n * problem->in));
     return CALM_OK;
 }
 
@@ -140,9 +170,15 @@ static void store(const calm_rows *rows, size_t r)
         rows->qjob->scales[row * n_groups + g] = (float)rows->scale[r * n_groups + g];
     for (size_t g = 0; rows->qjob->zeros && g < n_groups; g++)
         rows->qjob->zeros[row * n_groups + g] = (uint8_t)rows->zero[r * n_groups + g];
-    for (size_t j = 0; j < in; j++) {
-        const double zero = rows->zero[r * n_groups + j / rows->problem->group];
-        rows->qjob->codes[row * in + j] = calm_level_code(&rows->qjob->scheme, zero, (double)rows->q[r * in + j]);
+    for (size_t g = 0; g < n_groups; g++) {
+        const size_t first = calm_problem_group_start(rows->problem, g), at = r * in + first;
+        const size_t n = calm_problem_group_columns(rows->problem, g);
+        const double zero = rows->zero[r * n_groups + g];
+        uint8_t *codes = rows->qjob->codes + row * in + first;
+        if (!calm_scheme_levels(&rows->qjob->scheme))
+            store_codes(rows->q + at, n, (float)zero, codes);
+        for (size_t j = 0; calm_scheme_levels(&rows->qjob->scheme) && j < n; j++)
+            codes[j] = calm_level_code(&rows->qjob->scheme, zero, (double)rows->q[at + j]);
     }
 }
 
@@ -156,7 +192,7 @@ void calm_rows_drop(calm_rows *rows, size_t r)
 {
     size_t last = rows->n - 1, in = rows->problem->in, n_groups = rows->problem->n_groups;
     store(rows, r);
-    /* Everything that outlives a move of scales or of codes; products and normal equations are made anew. */
+    /* Everything that outlives a move of scales or of codes. */
     rows->row[r] = rows->row[last];
     move_row(rows->w, in, last, r);
     move_row(rows->wh, in, last, r);
@@ -165,6 +201,10 @@ void calm_rows_drop(calm_rows *rows, size_t r)
     move_row(rows->zero, n_groups, last, r);
     move_row(rows->loss, 1, last, r);
     move_row(rows->before, 1, last, r);
+    if (rows->built && !rows->shared) {
+        move_row(rows->normal, rows->unknowns * rows->unknowns, last, r);
+        move_row(rows->right, rows->unknowns, last, r);
+    }
     rows->n--;
 }
 
@@ -360,7 +400,8 @@ static void sweep_zeros(calm_rows *rows, sweep_tile *tile, const sweep_place *at
 }
 
 /* Columns start .. end - 1 of the tile of rows from `first` on; rows->gradient holds H e of the block. */
-static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t start, size_t end, bool zeros)
+static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t start, size_t end, bool zeros,
+                        bool build)
 {
     const size_t in = rows->problem->in, group = rows->problem->group, n = calm_size_min(rows->n - first, TILE);
     const double unit = 1 / (rows->unit_h * rows->unit_w);
@@ -368,6 +409,8 @@ static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t 
     for (size_t k = 0; k < end - start; k++)
         for (size_t r = 0; r < TILE; r++) {
             tile->gradient[k][r] = r < n ? (double)rows->gradient[(first + r) * CALM_SWEEP_BLOCK + k] * unit : 0;
+            if (build && r < n)
+                tile->gradient[k][r] = rows->wh[(first + r) * in + start + k] - tile->gradient[k][r];
             tile->q[k][r] = r < n ? (double)rows->q[(first + r) * in + start + k] : 0;
         }
     memset(tile->gain, 0, sizeof tile->gain);
@@ -402,7 +445,20 @@ static void update_errors(calm_rows *rows, size_t start, size_t end)
     }
 }
 
-void calm_rows_sweep(calm_rows *rows, bool zeros)
+/* rows->gradient = H e of the block, or with `build` H (s q), from products that its normal equations need. */
+static const float *multiply_block(calm_rows *rows, size_t start, size_t end, bool build)
+{
+    if (!build) {
+        multiply_errors(rows, start, end);
+        return NULL;
+    }
+    const float *h = calm_rows_panel(rows, start, end - start, 0);
+    calm_rows_multiply_groups(rows, h, start, end);
+    calm_rows_multiply_values(rows, h, start, end);
+    return h;
+}
+
+void calm_rows_sweep(calm_rows *rows, bool zeros, bool build)
 {
     const size_t in = rows->problem->in, group = rows->problem->group;
     size_t block = CALM_SWEEP_BLOCK;
@@ -411,15 +467,23 @@ void calm_rows_sweep(calm_rows *rows, bool zeros)
     /* A zero is tried on its whole group, so groups must not cross blocks. */
     if (zeros)
         block = block / group * group;
-    update_errors(rows, 0, in);
+    if (build) {
+        calm_rows_normal_begin(rows);
+        calm_rows_values(rows);
+    } else
+        update_errors(rows, 0, in);
     for (size_t start = 0; start < in; start += block) {
         const size_t end = calm_size_min(start + block, in);
-        multiply_errors(rows, start, end);
+        const float *h = multiply_block(rows, start, end, build);
         for (size_t first = 0; first < rows->n; first += TILE)
-            sweep_block(rows, &tile, first, start, end, zeros);
+            sweep_block(rows, &tile, first, start, end, zeros, build);
         /* The next block's product reads the errors that this block has left. */
-        update_errors(rows, start, end);
+        if (build)
+            calm_rows_normal_add(rows, h, start, end);
+        else
+            update_errors(rows, start, end);
     }
+    rows->built = build;
 }
 
 /* ---- losses ---- */
@@ -439,6 +503,19 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
     }
 }
 
+/* gradient [n, CALM_SWEEP_BLOCK] = errors H of the same columns and twice those that follow, by the units: of e H e^T
+ * each pair of blocks once. */
+static void multiply_following(calm_rows *rows, size_t start, size_t end)
+{
+    const size_t in = rows->problem->in;
+    const float *h = calm_rows_panel(rows, start, end - start, 0), *errors = rows->product;
+    calm_sgemm_nt(rows->n, end - start, end - start, 1, errors + start, in, h + start, in, 0, rows->gradient,
+                  CALM_SWEEP_BLOCK);
+    if (end < in)
+        calm_sgemm_nt(rows->n, end - start, in - end, 2, errors + end, in, h + end, in, 1, rows->gradient,
+                      CALM_SWEEP_BLOCK);
+}
+
 void calm_rows_losses(calm_rows *rows)
 {
     const size_t in = rows->problem->in;
@@ -447,7 +524,7 @@ void calm_rows_losses(calm_rows *rows)
     memset(rows->loss, 0, rows->n * sizeof *rows->loss);
     for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
         const size_t n = calm_size_min(in - start, CALM_SWEEP_BLOCK);
-        multiply_errors(rows, start, start + n);
+        multiply_following(rows, start, start + n);
         for (size_t r = 0; r < rows->n; r++)
             rows->loss[r] += unit * calm_vec_dot(n, rows->gradient + r * CALM_SWEEP_BLOCK,
                                                  rows->product + r * in + start);

@@ -4,11 +4,12 @@
  *
  * Products with H are in float32, everything else is in double.  Float32 is enough because these products multiply
  * errors and codes: it changes a gradient by some 1e-7 of its terms, and a code moves only by half a step of its scale.
- * Only W H is in double, because the normal equations subtract large numbers and leave small ones.  H and errors are
- * first multiplied by powers of two, so that no number leaves float32's range.
+ * W H, from which the normal equations subtract large numbers, is a sum in double of products of a block of columns.
+ * H, W and errors are first multiplied by powers of two, so that no number leaves float32's range.
  *
- * `scales` (rows_scales.c) and `sweep` (rows.c) are the two moves; each lowers the loss of every row or leaves the row
- * alone.  If the scheme has minima, w has the qjob's minima subtracted, and `scales` moves scales and minima.
+ * `scales` (rows_scales.c, rows_normal.c) and `sweep` (rows.c) are the two moves; each lowers the loss of every row or
+ * leaves the row alone.  If the scheme has minima, w has the qjob's minima subtracted, and `scales` moves scales and
+ * minima.
  *
  * Rows that share their scales (`shared`) are a separate chunk with one solution: the normal equations of all rows
  * together, and one loss, the sum of the rows' parts in `loss` and `before`. */
@@ -24,20 +25,23 @@ typedef struct calm_rows {
     const double *h;          /* [I, I] damped, both triangles                          */
     bool shared;              /* one scale a group for all rows                         */
     size_t n;                 /* rows here; they are swapped and dropped when finished  */
+    size_t room;              /* rows that there is memory for, at least n               */
     size_t *row;              /* [n] which row of the job each is                        */
     double *w;                /* [n, I] weights, less the minima of their groups         */
     double *wh;               /* [n, I] W H                                              */
     float *q;                 /* [n, I] codes less zeros, or levels: floats hold all     */
     double *scale, *zero;     /* [n, G]                                                  */
     double *loss, *before;    /* [n] now, and when `scales` last began                   */
-    float *product;           /* [n, I] work: q H, then the errors w - s q, by the units */
+    float *product;           /* [n, I] work: the errors w - s q, or s q, by unit_w      */
     float *gradient;          /* [n, CALM_SWEEP_BLOCK] work                              */
     const float *rounded;     /* [I, I] H times unit_h, where all of it is kept; or NULL */
     float *panel;             /* [CALM_SWEEP_BLOCK, I] work: a few such rows, where not */
     double unit_h, unit_w;    /* powers of two                                           */
     size_t unknowns;          /* U: scales G, with minima 2 G                            */
-    double *normal;           /* [n, U, U] work: normal equations, upper triangles; [U, U] of shared scales */
+    double *normal;           /* [n, U, U] normal equations, upper triangles; [U, U] of shared scales */
     double *right;            /* [n, U] their right sides; [U]                           */
+    bool built;               /* both are of the codes as they are                       */
+    float *cross;             /* [G, n, CALM_SWEEP_BLOCK] work: q_g H with a block's columns */
     double *system;           /* [U, U] work                                             */
     double *solution;         /* [U] work                                                */
     double *ones;             /* [G, I] 1_g H, with minima                               */
@@ -63,8 +67,8 @@ size_t calm_rows_unknowns(int family, size_t n_groups);
 size_t calm_rows_chunk(int family, size_t n_groups);
 
 /* Prepare calm_rows_scales, before its first call: W H, and memory for normal equations, from ctx->scratch.  wh [O, I]
- * is NULL, or W H of the whole job: read if `known`, else written. */
-calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool known);
+ * and known [O] are NULL, or W H of the job and which of its rows are there: read, else written. */
+calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool *known);
 
 /* Bytes that calm_rows_begin_scales takes for n rows of a job of this shape. */
 size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
@@ -80,8 +84,22 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
 void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
 
 /* One sweep of cyclic coordinate descent over the codes; each change lowers `loss` by its gain.  With `zeros`, zero
- * points of groups of at most CALM_SWEEP_BLOCK columns also move by one if this gains more. */
-void calm_rows_sweep(calm_rows *rows, bool zeros);
+ * points of groups of at most CALM_SWEEP_BLOCK columns also move by one if this gains more.  With `build`, after
+ * calm_rows_begin_scales, it leaves the normal equations that the next calm_rows_scales needs, for the price of one
+ * product less than those alone. */
+void calm_rows_sweep(calm_rows *rows, bool zeros, bool build);
+
+/* (rows_normal.c) Normal equations block by block: begin, then for each block of columns start .. end - 1, at most
+ * CALM_SWEEP_BLOCK, from left to right, `multiply_groups` once the codes before it are final, and `add` once its own
+ * are.  h: rows start .. end - 1 of H, as calm_rows_panel gives them. */
+void calm_rows_normal_begin(calm_rows *rows);
+void calm_rows_multiply_groups(calm_rows *rows, const float *h, size_t start, size_t end);
+void calm_rows_normal_add(calm_rows *rows, const float *h, size_t start, size_t end);
+
+/* product = s q by unit_w; and after multiply_groups, gradient = (s q) H of the block by the units, where product has
+ * what is from the block on. */
+void calm_rows_values(calm_rows *rows);
+void calm_rows_multiply_values(calm_rows *rows, const float *h, size_t start, size_t end);
 
 /* (rows_panel.c) Rows start .. start + n - 1 of H, n <= CALM_SWEEP_BLOCK, from column `from` on, times unit_h; the next
  * row is I further.  Until the next call. */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "algorithms/rows.h"
+#include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
@@ -33,9 +34,10 @@ size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n)
     const size_t systems = calm_scheme_rows(&(calm_scheme){.family = shape->family}) > 1 ? 1 : n;
     const size_t minima = has_minima(shape->family) ? CALM_BYTES(double, groups * shape->in) +
                                                           CALM_BYTES(double, groups * groups) : 0;
-    return CALM_BYTES(double, n * shape->in) + CALM_BYTES(double, systems * unknowns * unknowns) +
+    return CALM_BYTES(size_t, n) + CALM_BYTES(double, n * shape->in) +
+           CALM_BYTES(double, systems * unknowns * unknowns) +
            CALM_BYTES(double, systems * unknowns) + CALM_BYTES(double, unknowns * unknowns) +
-           CALM_BYTES(double, unknowns) + minima;
+           CALM_BYTES(double, unknowns) + CALM_BYTES(float, groups * n * CALM_SWEEP_BLOCK) + minima;
 }
 
 /* What minima see of H: the rows of each group added up, and of those the sums over each group. */
@@ -57,117 +59,61 @@ static calm_status sum_groups(calm_ctx *ctx, calm_rows *rows)
     return CALM_OK;
 }
 
-calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool known)
+CALM_VECTORIZE
+static void add_products(const float *restrict x, size_t n, double unit, double *restrict out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] += (double)x[i] * unit;
+}
+
+/* wh = W H of rows r [n]: products in float of a block of columns, their sums in double. */
+static void multiply_weights(calm_rows *rows, const size_t *r, size_t n)
+{
+    const size_t in = rows->problem->in;
+    const double unit = 1 / (rows->unit_h * rows->unit_w);
+    for (size_t i = 0; i < n; i++)
+        memset(rows->wh + r[i] * in, 0, in * sizeof *rows->wh);
+    for (size_t start = 0; n && start < in; start += CALM_SWEEP_BLOCK) {
+        const size_t columns = calm_size_min(CALM_SWEEP_BLOCK, in - start);
+        for (size_t i = 0; i < n; i++)
+            for (size_t j = 0; j < columns; j++)
+                rows->gradient[i * CALM_SWEEP_BLOCK + j] = (float)(rows->w[r[i] * in + start + j] * rows->unit_w);
+        calm_sgemm_nn(n, in, columns, 1, rows->gradient, CALM_SWEEP_BLOCK, calm_rows_panel(rows, start, columns, 0), in,
+                      0, rows->product, in);
+        for (size_t i = 0; i < n; i++)
+            add_products(rows->product + i * in, in, unit, rows->wh + r[i] * in);
+    }
+}
+
+calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool *known)
 {
     const size_t n = rows->n, in = rows->problem->in, n_groups = rows->problem->n_groups;
-    const size_t systems = rows->shared ? 1 : n;
+    const size_t room = rows->room, systems = rows->shared ? 1 : room;
     const size_t unknowns = calm_rows_unknowns(rows->qjob->scheme.family, n_groups);
+    size_t *missing, n_missing = 0;
     rows->unknowns = unknowns;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->wh, n * in));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->normal, systems * unknowns * unknowns));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->right, systems * unknowns));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->system, unknowns * unknowns));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->solution, unknowns));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, missing, room));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->wh, room * in));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->normal, systems * unknowns * unknowns));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->right, systems * unknowns));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->system, unknowns * unknowns));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->solution, unknowns));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->cross, n_groups * room * CALM_SWEEP_BLOCK));
     if (rows->qjob->mins)
         CALM_TRY(sum_groups(ctx, rows));
     /* W H changes with minima alone, by what they move: once for all rounds. */
-    if (!(wh && known))
-        calm_dgemm_nn(n, in, in, 1, rows->w, in, rows->h, in, 0, rows->wh, in);
-    for (size_t r = 0; wh && r < n; r++) {
-        double *const mine = rows->wh + r * in, *const kept = wh + rows->row[r] * in;
-        memcpy(known ? mine : kept, known ? kept : mine, in * sizeof *mine);
+    for (size_t r = 0; r < n; r++)
+        if (wh && known[rows->row[r]])
+            memcpy(rows->wh + r * in, wh + rows->row[r] * in, in * sizeof *wh);
+        else
+            missing[n_missing++] = r;
+    multiply_weights(rows, missing, n_missing);
+    for (size_t i = 0; wh && i < n_missing; i++) {
+        const size_t row = rows->row[missing[i]];
+        memcpy(wh + row * in, rows->wh + missing[i] * in, in * sizeof *wh);
+        known[row] = true;
     }
     return CALM_OK;
-}
-
-static double sum_of(size_t n, const double *x)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += x[i];
-    return sum;
-}
-
-static double sum_of_floats(size_t n, const float *x)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)x[i];
-    return sum;
-}
-
-/* sum x q of codes and numbers in double. */
-static double dot_codes(size_t n, const double *x, const float *q)
-{
-    double part[CALM_SWEEP_BLOCK], sum = 0;
-    for (size_t start = 0, end; start < n; start = end) {
-        end = calm_size_min(start + CALM_SWEEP_BLOCK, n);
-        for (size_t i = start; i < end; i++)
-            part[i - start] = (double)q[i];
-        sum += calm_vec_ddot(end - start, x + start, part);
-    }
-    return sum;
-}
-
-/* rows->product [n, I] from column `from` on = q H of columns start .. start + n - 1 of q, by unit_h. */
-static void multiply_codes(calm_rows *rows, size_t start, size_t n, size_t from)
-{
-    const size_t in = rows->problem->in, end = start + n;
-    for (size_t first = start; first < end; first += CALM_SWEEP_BLOCK) {
-        const size_t columns = calm_size_min(CALM_SWEEP_BLOCK, end - first);
-        const float *h = calm_rows_panel(rows, first, columns, from);
-        calm_sgemm_nn(rows->n, in - from, columns, 1, rows->q + first, in, h, in, first > start, rows->product + from,
-                      in);
-    }
-}
-
-/* The part of normal and right of row r that minima have in group g; rows->product has q_g H. */
-static void build_minima(calm_rows *rows, size_t r, size_t g)
-{
-    const calm_problem *problem = rows->problem;
-    const size_t in = problem->in, n_groups = problem->n_groups, unknowns = rows->unknowns;
-    double *normal = rows->normal + r * unknowns * unknowns;
-    for (size_t k = 0; k < n_groups; k++)
-        normal[g * unknowns + n_groups + k] =
-            sum_of_floats(calm_problem_group_columns(problem, k),
-                          rows->product + r * in + calm_problem_group_start(problem, k)) / rows->unit_h;
-    for (size_t k = g; k < n_groups; k++)
-        normal[(n_groups + g) * unknowns + n_groups + k] = rows->ones_ones[g * n_groups + k];
-    rows->right[r * unknowns + n_groups + g] = sum_of(calm_problem_group_columns(problem, g),
-                                                      rows->wh + r * in + calm_problem_group_start(problem, g));
-}
-
-/* normal and right of all rows. */
-static void build_normal(calm_rows *rows)
-{
-    const calm_problem *problem = rows->problem;
-    const size_t in = problem->in, n_groups = problem->n_groups, unknowns = rows->unknowns;
-    if (rows->shared) {    /* sums begin at 0 */
-        memset(rows->normal, 0, unknowns * unknowns * sizeof *rows->normal);
-        memset(rows->right, 0, unknowns * sizeof *rows->right);
-    }
-    for (size_t g = 0; g < n_groups; g++) {
-        const size_t start = calm_problem_group_start(problem, g), n = calm_problem_group_columns(problem, g);
-        /* q H from column `start` on: of scales only groups k >= g are wanted, the matrix is symmetric. */
-        const size_t from = rows->qjob->mins ? 0 : start;
-        multiply_codes(rows, start, n, from);
-        for (size_t r = 0; r < rows->n; r++) {
-            const size_t system = rows->shared ? 0 : r;
-            double *normal = rows->normal + (system * unknowns + g) * unknowns;
-            for (size_t k = g; k < n_groups; k++) {
-                size_t at = r * in + calm_problem_group_start(problem, k);
-                const double a =
-                    calm_vec_dot(calm_problem_group_columns(problem, k), rows->product + at, rows->q + at) /
-                    rows->unit_h;
-                normal[k] = rows->shared ? normal[k] + a : a;
-            }
-            const double b = dot_codes(n, rows->wh + r * in + start, rows->q + r * in + start);
-            double *right = rows->right + system * unknowns + g;
-            *right = rows->shared ? *right + b : b;
-            if (rows->qjob->mins)
-                build_minima(rows, r, g);
-        }
-    }
 }
 
 /* w H w - 2 s b + s A s of row r, s [n] scales, or with as many moves of minima behind them; of shared scales of all
@@ -277,12 +223,27 @@ static void improve(calm_ctx *ctx, calm_rows *rows, size_t r, bool minima)
         move_minima(rows, r);
 }
 
+/* The normal equations of the codes as they are. */
+static void build_normal(calm_rows *rows)
+{
+    const size_t in = rows->problem->in;
+    calm_rows_normal_begin(rows);
+    for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
+        const size_t end = calm_size_min(start + CALM_SWEEP_BLOCK, in);
+        const float *h = calm_rows_panel(rows, start, end - start, 0);
+        calm_rows_multiply_groups(rows, h, start, end);
+        calm_rows_normal_add(rows, h, start, end);
+    }
+}
+
 void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
 {
     size_t n_groups = rows->problem->n_groups;
     /* A row that cannot be solved keeps its scales; its failure must not become that of the run. */
     calm_ctx trial = *ctx;
-    build_normal(rows);
+    if (!rows->built)
+        build_normal(rows);
+    rows->built = false;
     memset(rows->before, 0, rows->n * sizeof *rows->before);
     memset(rows->loss, 0, rows->n * sizeof *rows->loss);
     for (size_t r = 0; r < (rows->shared ? 1 : rows->n); r++) {

@@ -1,4 +1,4 @@
-/* The upper factor of an inverse, in tiles and in parallel: what GPTQ reads. */
+/* The upper root of a matrix and the upper factor of its inverse, in tiles and in parallel: what GPTQ reads. */
 #pragma once
 
 #include "ptq/base/context.h"
@@ -9,9 +9,10 @@
  * CALM_ENUMERIC, naming the pivot, when `a` is not positive definite; `a` is spoilt then. */
 calm_status calm_dinverse_root(calm_ctx *ctx, size_t n, double *a, size_t lda);
 
-/* The same in float, with other operations: tiles on the diagonal are squares, their lower triangles 0 after it. */
-calm_status calm_sinverse_root(calm_ctx *ctx, size_t n, float *a, size_t lda);
+/* In float, with half the operations: R = U^-1, which is upper, too: a = R R^T.  Below the diagonal, tiles on it are
+ * spoilt. */
+calm_status calm_sroot(calm_ctx *ctx, size_t n, float *a, size_t lda);
 
 /* What they hold of ctx->scratch. */
 size_t calm_dinverse_root_scratch_bytes(size_t n);
-size_t calm_sinverse_root_scratch_bytes(size_t n);
+size_t calm_sroot_scratch_bytes(size_t n);

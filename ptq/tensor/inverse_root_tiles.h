@@ -1,4 +1,4 @@
-/* The tiles that both factors of an inverse (inverse_root.c, inverse_root_float.c) are cut into.  Only they include
+/* The tiles that the factor of an inverse and the root (inverse_root.c, root_float.c) are cut into.  Only they include
  * it. */
 #pragma once
 

@@ -60,9 +60,10 @@ static void keep_start(const slow_problem *p, kept_rows *kept)
         kept->q[i] = (double)qjob->codes[i] - (double)slow_zero(qjob, i / p->in, i % p->in / qjob->group);
 }
 
-/* Row r by GPTQ in this order and descent, in place of what is kept if it loses less. */
+/* Row r by GPTQ in this order and descent, in place of what is kept if it loses less; fall: NULL, or how far it may
+ * hope to fall from each step. */
 static void restart_row(const slow_problem *p, size_t r, const size_t *order, int rounds, kept_rows *kept,
-                        slow_path *path)
+                        slow_path *path, const double *fall)
 {
     calm_qjob *best = &kept->qjob;
     const float *w = p->w + r * p->in;
@@ -72,6 +73,7 @@ static void restart_row(const slow_problem *p, size_t r, const size_t *order, in
     memcpy(other, scale, best->n_groups * sizeof *scale);
     if (zero)
         memcpy(zeros, zero, best->n_groups);
+    path->fall = fall;
     path->best = slow_loss(kept->h, w, row, scale, p->in, best->group);
     slow_feedback(best, r, p, order, other, trial);
     slow_descent(best, r, kept->h, w, trial, other, rounds, true, path);
@@ -88,13 +90,16 @@ static void restart_row(const slow_problem *p, size_t r, const size_t *order, in
 /* Steps that have a fall of their own: later ones have that of the last. */
 #define FALLS 9
 
+/* In the first order one row of four goes to its end. */
+#define EXPLORERS 4
+
 /* fall of a step: the share `leave` of rows whose loss fell further from there on; rows that did not get there do not
  * count. */
 static double slow_fall(const slow_path *path, int step, double leave)
 {
     double end[OUT];
     size_t n = 0;
-    for (size_t r = 0; r < OUT; r++)
+    for (size_t r = 0; r < OUT; r += EXPLORERS)
         if (step < path[r].n)
             end[n++] = path[r].loss[path[r].n - 1] / path[r].loss[step];
     qsort(end, n, sizeof *end, calm_compare_doubles);
@@ -117,12 +122,13 @@ static void check_restarts(const char *scheme, double jitter, int n, int rounds,
     for (int k = 1; k <= n; k++) {
         slow_path path[OUT] = {{.n = 0}};
         slow_order(&p, jitter, (uint64_t)k, order);
-        for (size_t r = 0; r < OUT; r++) {
-            path[r].fall = k > 1 && leave > 0 ? fall : NULL;
-            restart_row(&p, r, order, rounds, &kept, &path[r]);
-        }
+        for (size_t r = 0; r < OUT; r += EXPLORERS)
+            restart_row(&p, r, order, rounds, &kept, &path[r], k > 1 && leave > 0 ? fall : NULL);
         for (int step = 0; k == 1 && step < SLOW_STEPS; step++)
             fall[step] = slow_fall(path, step < FALLS ? step : FALLS - 1, leave);
+        for (size_t r = 0; r < OUT; r++)
+            if (r % EXPLORERS)
+                restart_row(&p, r, order, rounds, &kept, &path[r], leave > 0 ? fall : NULL);
     }
     for (size_t i = 0; i < OUT * after.n_groups; i++)
         ck_assert(kept.qjob.scales[i] == after.scales[i]);
@@ -131,7 +137,7 @@ static void check_restarts(const char *scheme, double jitter, int n, int rounds,
         n_taken += kept.taken[r];
     ck_assert_msg(n_taken > 0, "%s: no restart was better in any row", scheme);
     ck_assert_msg(n > 1 || n_taken < OUT, "%s: a restart was better in every row", scheme);
-    ck_assert_msg(n == 1 || (kept.n_stopped > 0) == (leave > 0), "%s: %zu rows stopped", scheme, kept.n_stopped);
+    ck_assert_msg((kept.n_stopped > 0) == (leave > 0), "%s: %zu rows stopped", scheme, kept.n_stopped);
 }
 
 TEST(restarts_row_by_row)
@@ -151,7 +157,7 @@ TEST(rows_stop_without_hope)
     check_restarts("w3a16_g32", 0.3, 4, 2, 0.1);
     check_restarts("w4a16_g32", 1, 4, 4, 0.1);
     check_restarts("w2a16_g16", 2, 4, 8, 0.3);      /* more rounds than steps that are told apart */
-    check_restarts("w3a16_g32", 0.5, 1, 2, 0.1);    /* the first order runs to its end */
+    check_restarts("w3a16_g32", 0.5, 1, 2, 0.1);    /* some rows of the first order stop, too */
 }
 END_OF_TEST
 

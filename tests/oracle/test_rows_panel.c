@@ -58,10 +58,10 @@ typedef struct known {
 static calm_status descend(calm_ctx *to, calm_rows *rows, const void *opts)
 {
     known *const *out = opts;
-    CALM_TRY(calm_rows_begin_scales(to, rows, NULL, false));
+    CALM_TRY(calm_rows_begin_scales(to, rows, NULL, NULL));
     for (int round = 0; round < 2; round++) {
         calm_rows_scales(to, rows);
-        calm_rows_sweep(rows, true);
+        calm_rows_sweep(rows, true, round == 0);
     }
     for (size_t r = 0; r < rows->n; r++)
         (*out)->least[rows->row[r]] = calm_rows_least(rows, r);

@@ -7,14 +7,14 @@
 #include "tests/support/play.h"
 
 #define N_JOBS 8        /* 2 blocks of qkv, o, gate_up, down */
-#define RESTARTS 6      /* orders of restarts, each with a factor */
+#define RESTARTS 8      /* orders of restarts, each with a factor */
 
 static atomic_int n_factors;
 
 calm_status __wrap_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t lda);
 calm_status __real_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t lda);
-calm_status __wrap_calm_sinverse_root(calm_ctx *c, size_t n, float *a, size_t lda);
-calm_status __real_calm_sinverse_root(calm_ctx *c, size_t n, float *a, size_t lda);
+calm_status __wrap_calm_sroot(calm_ctx *c, size_t n, float *a, size_t lda);
+calm_status __real_calm_sroot(calm_ctx *c, size_t n, float *a, size_t lda);
 
 calm_status __wrap_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t lda)
 {
@@ -22,10 +22,10 @@ calm_status __wrap_calm_dinverse_root(calm_ctx *c, size_t n, double *a, size_t l
     return __real_calm_dinverse_root(c, n, a, lda);
 }
 
-calm_status __wrap_calm_sinverse_root(calm_ctx *c, size_t n, float *a, size_t lda)
+calm_status __wrap_calm_sroot(calm_ctx *c, size_t n, float *a, size_t lda)
 {
     atomic_fetch_add(&n_factors, 1);
-    return __real_calm_sinverse_root(c, n, a, lda);
+    return __real_calm_sroot(c, n, a, lda);
 }
 
 /* Factors that a run makes in this process. */

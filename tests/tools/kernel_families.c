@@ -96,7 +96,7 @@ static calm_status call_all(calm_ctx *ctx, calm_sha256 *sha, const operands *at,
     for (size_t i = 0; i < n; i++)
         at->fc[i * n + i] += (float)n;
     if (status == CALM_OK)
-        status = calm_sinverse_root(ctx, n, at->fc, n);
+        status = calm_sroot(ctx, n, at->fc, n);
     calm_sha256_update(sha, at->fc, n * n * sizeof(float));
     return status;
 }

@@ -16,7 +16,7 @@ TEST(canonical_has_every_option_and_revision)
                                 "gptq@2(order=none,groups=static,damp=0.01)");
     ck_assert_str_eq(calm_algorithm_canonical(parsed("rtn")), "absmax@1+nearest@1");
     canonical = calm_algorithm_canonical(parsed(" smooth( alpha = 0.75 ) + absmax + nearest( ) + ls + mkq(rounds=2)"));
-    ck_assert_str_eq(canonical, "smooth@3(alpha=0.75)+absmax@1+nearest@1+ls@2(damp=0.01)+mkq@4(rounds=2,damp=0.01)");
+    ck_assert_str_eq(canonical, "smooth@3(alpha=0.75)+absmax@1+nearest@1+ls@3(damp=0.01)+mkq@5(rounds=2,damp=0.01)");
 }
 END_OF_TEST
 
@@ -32,9 +32,9 @@ END_OF_TEST
 TEST(place_decides_between_two_kinds)
 {
     ck_assert_str_eq(calm_algorithm_canonical(parsed("ls+nearest+ls")),
-                     "ls@2(signed=false,rounds=8)+nearest@1+ls@2(damp=0.01)");
+                     "ls@2(signed=false,rounds=8)+nearest@1+ls@3(damp=0.01)");
     ck_assert_str_eq(calm_algorithm_canonical(parsed("absmax+nearest+mkq+ls")),
-                     "absmax@1+nearest@1+mkq@4(rounds=4,damp=0.01)+ls@2(damp=0.01)");
+                     "absmax@1+nearest@1+mkq@5(rounds=4,damp=0.01)+ls@3(damp=0.01)");
 }
 END_OF_TEST
 

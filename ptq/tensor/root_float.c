@@ -1,0 +1,96 @@
+/* The upper root of a matrix in float.
+ *
+ * As the first half of inverse_root.c, but with products alone: a triangle in float (strsm) is a segmentation fault for
+ * some sizes with the Prescott kernels of OpenBLAS 0.3.21.  A tile on the diagonal is factored and inverted in double.
+ *
+ * Step k:   R_kk from a_kk,  R_ik = a_ik R_kk^-T for i < k,  a_ij -= R_ik R_jk^T for i <= j < k */
+#include <string.h>
+
+#include "ptq/base/scope.h"
+#include "ptq/base/threads.h"
+#include "ptq/tensor/inverse_root.h"
+#include "ptq/tensor/inverse_root_tiles.h"
+#include "ptq/tensor/linalg.h"
+
+#define TILE CALM_INVERSE_TILE
+
+typedef struct matrix {
+    float *a;
+    size_t n, lda;
+    size_t step;       /* k                                                */
+    float *column;     /* [step TILE, TILE] tiles (i, step), i < step      */
+    float *inverse;    /* [TILE, TILE] of R_kk, its whole square           */
+} matrix;
+
+static float *tile_at(const matrix *m, size_t i, size_t j)
+{
+    return m->a + i * TILE * m->lda + j * TILE;
+}
+
+/* Rows of tile i. */
+static size_t side(const matrix *m, size_t i)
+{
+    return calm_inverse_side(m->n, i);
+}
+
+/* R_kk in place of the upper triangle of tile (k, k), and its inverse; work [2, TILE, TILE]. */
+static calm_status factor_diagonal(calm_ctx *ctx, const matrix *m, double *work)
+{
+    const size_t k = m->step, n = side(m, k);
+    float *a = tile_at(m, k, k);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i; j < n; j++)
+            work[i * TILE + j] = (double)a[i * m->lda + j];
+    CALM_TRY(calm_dcholesky_reverse(ctx, n, k * TILE, work, TILE, work + TILE * TILE));
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i; j < n; j++)
+            a[i * m->lda + j] = (float)work[i * TILE + j];
+    CALM_TRY(calm_dinvert_upper(ctx, n, k * TILE, work, TILE));
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < n; j++)
+            m->inverse[i * TILE + j] = j < i ? 0 : (float)work[i * TILE + j];
+    return CALM_OK;
+}
+
+/* R_ik = a_ik R_kk^-T */
+static void divide(size_t i, void *user)
+{
+    const matrix *m = user;
+    const size_t n = side(m, m->step);
+    float *copy = m->column + i * TILE * TILE, *out = tile_at(m, i, m->step);
+    for (size_t row = 0; row < TILE; row++)
+        memcpy(copy + row * TILE, out + row * m->lda, n * sizeof *copy);
+    calm_sgemm_nt(TILE, n, n, 1, copy, TILE, m->inverse, TILE, 0, out, m->lda);
+}
+
+/* a_ij -= R_ik R_jk^T of the pair (i, j), i <= j < k, number j (j + 1) / 2 + i. */
+static void subtract(size_t index, void *user)
+{
+    const matrix *m = user;
+    const size_t k = m->step;
+    size_t i, j;
+    calm_inverse_pair(index, &i, &j);
+    calm_sgemm_nt(TILE, TILE, side(m, k), -1, tile_at(m, i, k), m->lda, tile_at(m, j, k), m->lda, 1, tile_at(m, i, j),
+                  m->lda);
+}
+
+size_t calm_sroot_scratch_bytes(size_t n)
+{
+    return CALM_BYTES(float, n * TILE) + CALM_BYTES(float, TILE * TILE) + CALM_BYTES(double, 2 * TILE * TILE);
+}
+
+calm_status calm_sroot(calm_ctx *ctx, size_t n, float *a, size_t lda)
+{
+    matrix m = {.a = a, .n = n, .lda = lda};
+    double *work;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, m.column, n * TILE));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, m.inverse, TILE * TILE));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, work, 2 * TILE * TILE));
+    for (m.step = (n + TILE - 1) / TILE; m.step-- > 0;) {
+        CALM_TRY(factor_diagonal(ctx, &m, work));
+        calm_parallel_each(ctx, m.step, divide, &m);
+        calm_parallel_each(ctx, m.step * (m.step + 1) / 2, subtract, &m);
+    }
+    return CALM_OK;
+}
