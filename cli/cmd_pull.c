@@ -21,8 +21,8 @@ static const calm_option table[] = {
     {0},
 };
 
-/* The table has the beginning of a note, "gated" of "gated: accept its conditions"; what needs more words is said below,
- * once for all models. */
+/* The table has the beginning of a note, "gated" of "gated: accept its conditions"; what needs more words is said
+ * below, once for all models. */
 static calm_status print_list(calm_ctx *ctx, const options *o)
 {
     calm_alias *aliases;

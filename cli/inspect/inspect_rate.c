@@ -28,7 +28,8 @@ static const char rate_sql[] =
     POINTS
     "SELECT p.model, p.run, p.result, p.scheme, p.bytes, p.kl, p.one_minus_cosine, p.ppl, "
     "NOT EXISTS (SELECT 1 FROM point q WHERE " SAME_TEST " AND q.bytes <= p.bytes AND q.loss <= p.loss AND "
-    "(q.bytes < p.bytes OR q.loss < p.loss)) AS front, p.bits_per_weight, p.top1, p.format, p.windows, p.window_tokens, p.text "
+    "(q.bytes < p.bytes OR q.loss < p.loss)) AS front, p.bits_per_weight, p.top1, p.format, p.windows, "
+    "p.window_tokens, p.text "
     "FROM point p WHERE p.loss IS NOT NULL AND (?1 = 0 OR EXISTS (SELECT 1 FROM point q WHERE q.run = ?1 AND " SAME_TEST
     ")) ORDER BY p.model, p.text_key, p.windows, p.window_tokens, p.bytes, p.loss, p.run";
 

@@ -17,7 +17,8 @@ const char *calm_did_you_mean(char hint[CALM_HINT_MAX], const char *word, const 
 typedef struct calm_said_once {
     calm_log_fn *log;
     void *user;
-    calm_text *said;    /* the lines until now; the caller's */
+    calm_text *said;    /* the lines that were passed on; the caller's */
 } calm_said_once;
 
+/* A calm_log_fn; `said_once` is a calm_said_once. */
 void calm_log_once(void *said_once, calm_log_level level, const char *line);

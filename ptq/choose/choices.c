@@ -61,7 +61,7 @@ static calm_status probe_narrowest(calm_ctx *ctx, calm_run *p)
     return calm_run_probe(ctx, p, unit, probes, p->pool.n_units);
 }
 
-/* One more trial of the guard, where it fits the budget.  `widths`: as in calm_trials_count. */
+/* One more trial of the guard, where it fits the budget.  `widths`: as in calm_trial_append. */
 static calm_status add_trial(calm_ctx *ctx, const calm_run *p, const char *name, const calm_solution *solution,
                              size_t widths, calm_pareto *out)
 {
@@ -75,7 +75,7 @@ static calm_status add_trial(calm_ctx *ctx, const calm_run *p, const char *name,
     CALM_TRY(calm_trial_new(ctx, &p->in, name, choice, &out->trials[out->n_trials]));
     out->trials[out->n_trials].substituted = solution->substituted;
     CALM_TRY(calm_trial_constrain(ctx, p, choice, &out->trials[out->n_trials]));
-    calm_trials_count(out->trials, widths, &out->n_trials);
+    calm_trial_append(out->trials, widths, &out->n_trials);
     return CALM_OK;
 }
 

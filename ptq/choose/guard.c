@@ -77,11 +77,13 @@ static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_tria
                          "every unit%s chose %s, so the hybrid is that uniform run; no other has less %s (%s)",
                          p->in.recipe->n_pins ? " without a pin" : "", trials[same].name, loss, windows);
     if (isnan(trial->se) && best)    /* of one window */
-        return calm_strf(ctx, ctx->out, verdict, "uniform %s has the least %s: %.5f less than the hybrid (%s, which has no "
-                         "standard error)%s", trial->name, loss, -trial->delta, windows, kept);
+        return calm_strf(ctx, ctx->out, verdict,
+                         "uniform %s has the least %s: %.5f less than the hybrid (%s, which has no standard error)%s",
+                         trial->name, loss, -trial->delta, windows, kept);
     if (isnan(trial->se))
-        return calm_strf(ctx, ctx->out, verdict, "the hybrid has the least %s; next is uniform %s: %+.5f (%s, which has no "
-                         "standard error)", loss, trial->name, trial->delta, windows);
+        return calm_strf(ctx, ctx->out, verdict,
+                         "the hybrid has the least %s; next is uniform %s: %+.5f (%s, which has no standard error)",
+                         loss, trial->name, trial->delta, windows);
     if (best && trial->delta < 0)
         return calm_strf(ctx, ctx->out, verdict,
                          "uniform %s has the least %s: %.5f less than the hybrid, with a paired standard error of %.5f "

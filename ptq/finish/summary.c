@@ -101,8 +101,8 @@ static void write_replaced(const calm_result *r, calm_text *out)
     for (size_t i = 0; !taken && r->name && i < r->n_trials; i++)
         taken = strcmp(r->trials[i].name, r->name) == 0 ? &r->trials[i] : NULL;
     if (taken && strcmp(taken->key, r->trials[0].key) != 0)
-        calm_text_printf(out, "  these are the units' own choices by score; the guard, below, took %s for all of them\n",
-                         taken->name);
+        calm_text_printf(out, "  these are the units' own choices by score; the guard, below, took %s for all of "
+                         "them\n", taken->name);
 }
 
 /* ---- experts ---- */

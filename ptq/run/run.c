@@ -140,6 +140,12 @@ static calm_status warn_of_little_disk(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
+/* Two types of GGUF files are schemes of whole numbers; people know them by their names there. */
+static const char *type_name(const char *scheme)
+{
+    return strcmp(scheme, "w8a16_g32_f16s") == 0 ? "q8_0" : strcmp(scheme, "w4a16_g32_f16s") == 0 ? "q4_0" : scheme;
+}
+
 /* Note that one type replaces another, once for all places like the first. */
 static void add_fallback(calm_text *text, const char *where, size_t in, const calm_scheme *asked,
                          const calm_scheme *stored)
@@ -149,7 +155,7 @@ static void add_fallback(calm_text *text, const char *where, size_t in, const ca
     plain.group_else = 0;    /* its name where the groups divide */
     const char *a = CALM_SCHEME_NAME(&plain);
     const char *b = CALM_SCHEME_NAME(stored);
-    snprintf(line, sizeof line, "%s as %s", a, b);
+    snprintf(line, sizeof line, "%s as %s", type_name(a), type_name(b));
     if (strcmp(a, b) == 0 || (text->data && strstr(text->data, line)))
         return;
     if (text->data)

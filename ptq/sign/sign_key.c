@@ -50,7 +50,7 @@ static int password(char *out, int room, int writes, void *asked)
 
 calm_status calm_sign_open(calm_ctx *ctx, const char *path, BIO **out)
 {
-    CALM_TRY(calm_refuse_directory(ctx, path));
+    CALM_TRY(calm_path_refuse_directory(ctx, path));
     errno = 0;
     *out = BIO_new_file(path, "rb");
     if (!*out && errno == ENOENT)

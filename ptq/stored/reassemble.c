@@ -389,7 +389,7 @@ static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const char *name, 
     CALM_TRY(calm_trial_new(ctx, &a->in, name, choice, &a->result.trials[a->result.n_trials]));
     if ((isnan(budget) || solution.bits <= calm_budget_bits(&a->stored.pool, budget)) &&
         (act_budget <= 0 || solution.act_bits <= calm_budget_bits(&a->stored.pool, act_budget)))
-        calm_trials_count(a->result.trials, widths, &a->result.n_trials);
+        calm_trial_append(a->result.trials, widths, &a->result.n_trials);
     return CALM_OK;
 }
 

@@ -72,7 +72,7 @@ static unsigned features_of_leaf_7(void)
 }
 #endif
 
-unsigned calm_cpu_features(void)
+static unsigned ask_cpu(void)
 {
     unsigned set = 0;
 #if defined(__x86_64__)
@@ -91,6 +91,17 @@ unsigned calm_cpu_features(void)
     set |= features_of_leaf_7();
 #endif
     return set;
+}
+
+#define ASKED (1u << 31)    /* no feature: the CPU was asked */
+
+unsigned calm_cpu_features(void)
+{
+    /* A virtual machine takes microseconds for each question, and products ask. */
+    static _Atomic unsigned known = 0;
+    if (!known)
+        known = ask_cpu() | ASKED;
+    return known & ~ASKED;
 }
 
 bool calm_blas_runs(unsigned features, const char *name)

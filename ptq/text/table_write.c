@@ -119,7 +119,7 @@ static bool is_digest(const calm_table_cell *cell)
     return calm_is_hex(cell->shown, CALM_SHA256_HEX - 1);
 }
 
-/* What is no longer than a name may not shrink at all, nor a digest. */
+/* Names, and what is as short as they are, may not shrink at all, nor digests. */
 static void keep_names(const calm_table *table, layout *l)
 {
     for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {

@@ -299,29 +299,6 @@ TEST(budgets_out_of_reach)
 }
 END_OF_TEST
 
-/* Where every unit of a width chose one algorithm, the guard has that plan once, under the algorithm's name; assembled
- * from the store too. */
-TEST(a_plan_is_compared_once)
-{
-    double bits = 4.5;
-    play run = play_new(NULL, "w3a16_g16,w4a16_g16", "gptq"), again = play_elsewhere(&run, "again");
-    calm_assembly assembly;
-    const calm_assemble_options o = {.store = run.recipe.store, .run = 1, .output = again.recipe.output,
-                                     .model = run.recipe.model.dir};
-    run.recipe.budgets = &bits;
-    run.recipe.n_budgets = 1;
-    run.recipe.keep_hybrid = true;
-    play_must_run(&run);
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"), 2);
-    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard' AND subject ="
-                                    " 'gptq w3a16_g16' AND delta_kl IS NOT NULL"), 1);
-    ck_ok(calm_reassemble(ctx, &o, &assembly));
-    ck_assert_uint_eq(assembly.result.n_trials, 2);
-    ck_assert_str_eq(assembly.result.trials[1].name, "gptq w3a16_g16");
-    calm_assembly_close(&assembly);
-}
-END_OF_TEST
-
 /* Activations of 4, 8 and 16 bits share a mean of 7: within it, chosen again alike from the store, written again. */
 TEST(bits_of_activations_are_shared)
 {
@@ -607,7 +584,7 @@ int main(void)
     return run_tests("pipeline_choice", (const TTest *[]){
         a_unit_has_one_choice, units_of_stored_candidates, units_of_a_mixture,
         a_quantized_prefix, bits_are_shared, a_budget_is_repeatable, budgets_out_of_reach,
-        a_plan_is_compared_once, bits_of_activations_are_shared, light_effort,
+        bits_of_activations_are_shared, light_effort,
         light_effort_is_about_quantized_inputs,
         twins_are_computed_once, corrections_of_biases, dead_and_nan_candidates, a_uniform_run_with_a_failed_job,
         starved_actfit, too_few_rows_to_choose,
