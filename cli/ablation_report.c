@@ -153,8 +153,11 @@ static void noise_table(const calm_ablation *of, calm_table *table)
 static calm_status put_table(calm_ctx *ctx, const calm_ablation *of, void (*fill)(const calm_ablation *, calm_table *),
                              bool markdown, calm_text *out)
 {
+    static const char *const less[] = {"seconds", "differs|seconds"};
     CALM_SCOPED_TABLE(table);
     fill(of, &table);
+    if (!markdown)
+        CALM_TRY(calm_table_narrow(ctx, &table, 2, less, sizeof less / sizeof *less));
     CALM_TRY(markdown ? calm_table_write_markdown(ctx, &table, out) : calm_table_write(ctx, &table, 2, out));
     calm_text_printf(out, "\n");
     return CALM_OK;

@@ -116,14 +116,16 @@ static void write_group(calm_text *text, const calm_check_report *report, size_t
     const calm_finding *one = &report->findings[first];
     CALM_SCOPED_TEXT(names);
     CALM_SCOPED_TEXT(name);
+    CALM_SCOPED_TEXT(seen);
     size_t more = 0;
     for (size_t i = first; i < report->n; i++) {
         if (!is_same(one, &report->findings[i]))
             continue;
         calm_text_clear(&name);
         write_pattern(&name, report->findings[i].where);
-        if (names.data && strstr(names.data, name.data))
+        if (calm_text_listed(seen.data, '\n', name.data))
             continue;
+        calm_text_printf(&seen, "%s\n", name.data);
         if (more++ < MOST_NAMES)
             calm_text_printf(&names, "%s%s", names.data ? ", " : "", name.data);
     }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/command.h"
+#include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/pull.h"
 #include "ptq/base/text.h"
@@ -46,9 +47,9 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_progress_add(&progress, "write", "tensors");
     calm_dequantize(ctx, dir, &how, &result);
     CALM_TRY(calm_progress_end(ctx, &progress));
-    printf("%s: %zu tensors, %zu of them quantized (%s), written as %s to %s\n", from, result.n_tensors,
-           result.n_dequantized, result.format, calm_dtype_name(result.dtype), o->output);
-    return CALM_OK;
+    return calm_print_line(ctx, "%s: %zu tensors, %zu of them quantized (%s), written as %s to %s", from,
+                           result.n_tensors, result.n_dequantized, result.format, calm_dtype_name(result.dtype),
+                           o->output);
 }
 
 const calm_command calm_cmd_dequantize = {

@@ -71,22 +71,38 @@ static void warn(findings *f, const char *what)
 
 /* ---- CPU and products ---- */
 
+/* The variable may name what is not there; without it nothing fails. */
+static calm_status look_at_integers(calm_ctx *ctx, findings *f)
+{
+    calm_int_set integers;
+    const calm_status status = calm_int_choose(ctx, &integers);
+    if (status == CALM_OK) {
+        note(f, "integers", "multiplied by %s", calm_int_set_names[integers]);
+        return CALM_OK;
+    }
+    note(f, "integers", "not multiplied, as " CALM_INT_VARIABLE " is set");
+    warn(f, calm_error_text(ctx));
+    calm_ctx_forgive(ctx);
+    return CALM_OK;
+}
+
 static calm_status look_at_cpu(calm_ctx *ctx, findings *f)
 {
     static const struct {
         unsigned bit;
         const char *name;
     } known[] = {{CALM_CPU_SSE42, "SSE4.2"}, {CALM_CPU_AVX, " AVX"}, {CALM_CPU_FMA, " FMA"}, {CALM_CPU_AVX2, " AVX2"},
-                 {CALM_CPU_AVX512, " AVX-512"}, {CALM_CPU_AVX512_BF16, " AVX512-BF16"}};
-    const char *has[sizeof known / sizeof *known];
+                 {CALM_CPU_AVX_VNNI, " AVX-VNNI"}, {CALM_CPU_AVX512, " AVX-512"},
+                 {CALM_CPU_AVX512_VNNI, " AVX512-VNNI"}, {CALM_CPU_AVX512_BF16, " AVX512-BF16"},
+                 {CALM_CPU_AMX_INT8, " AMX-INT8"}, {CALM_CPU_AMX_BF16, " AMX-BF16"}};
     const unsigned features = calm_cpu_features();
-    calm_int_set integers;
+    CALM_SCOPED_TEXT(names);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        has[i] = features & known[i].bit ? known[i].name : "";
-    note(f, "features", "%s%s%s%s%s%s", has[0], has[1], has[2], has[3], has[4], has[5]);
+        calm_text_printf(&names, "%s", features & known[i].bit ? known[i].name : "");
+    CALM_TRY(calm_text_check(ctx, &names));
+    note(f, "features", "%s", names.data ? names.data : "");
     note(f, "cores", "%d that this process may use, %d threads", calm_n_cores(), ctx->n_threads);
-    CALM_TRY(calm_int_choose(ctx, &integers));
-    note(f, "integers", "multiplied by %s", calm_int_set_names[integers]);
+    CALM_TRY(look_at_integers(ctx, f));
     if (calm_bf16_is_fast(CALM_OPERANDS_BF16X2))
         note(f, "bfloat16", "multiplied by AMX: --calib-dtype bf16x2 (auto) and bf16 save time");
     else if (calm_bf16_is_fast(CALM_OPERANDS_BF16))

@@ -21,18 +21,33 @@ static const calm_option table[] = {
     {0},
 };
 
+/* The table has the beginning of a note, "gated" of "gated: accept its conditions"; what needs more words is said
+ * below, once for all models. */
 static calm_status print_list(calm_ctx *ctx, const options *o)
 {
     calm_alias *aliases;
     CALM_SCOPED_TABLE(rows);
+    CALM_SCOPED_TEXT(below);
+    char *brief;
     size_t n;
     CALM_TRY(calm_aliases(ctx, &aliases, &n));
     calm_table_columns(&rows, "name|repo|note");
-    for (size_t i = 0; i < n; i++)
-        if (aliases[i].repo)
-            CALM_CELLS(&rows, CALM_TEXT(aliases[i].name), CALM_TEXT(aliases[i].repo), CALM_TEXT(aliases[i].note));
-    return o->json ? calm_print_json(ctx, CALM_OBJECT(CALM_KV("models", calm_rows_json(ctx, &rows))))
-                   : calm_print_table(ctx, &rows, stdout);
+    for (size_t i = 0; i < n; i++) {
+        const char *note = aliases[i].note;
+        if (!aliases[i].repo)
+            continue;
+        if (note && !o->json && strchr(note, ':')) {
+            if (!calm_text_listed(below.data, '\n', note))
+                calm_text_printf(&below, "%s\n", note);
+            CALM_TRY(calm_strf(ctx, ctx->scratch, &brief, "%.*s", (int)strcspn(note, ":"), note));
+            note = brief;
+        }
+        CALM_CELLS(&rows, CALM_TEXT(aliases[i].name), CALM_TEXT(aliases[i].repo), CALM_TEXT(note));
+    }
+    if (o->json)
+        return calm_print_json(ctx, CALM_OBJECT(CALM_KV("models", calm_rows_json(ctx, &rows))));
+    CALM_TRY(calm_print_table(ctx, &rows, stdout));
+    return calm_print_folded(ctx, &below);
 }
 
 static calm_status print_snapshot(calm_ctx *ctx, const options *o, const calm_hub_snapshot *snapshot)

@@ -44,7 +44,7 @@ static calm_status print_json(calm_ctx *ctx, const char *repo, const calm_push_r
 static calm_status print_files(calm_ctx *ctx, const calm_push_result *r)
 {
     CALM_SCOPED_TABLE(rows);
-    calm_table_columns(&rows, "file|bytes");
+    calm_table_columns(&rows, "file|#bytes");
     for (size_t i = 0; i < r->n_files; i++)
         CALM_CELLS(&rows, CALM_TEXT(r->files[i].name), CALM_INT((int64_t)r->files[i].bytes));
     return calm_print_table(ctx, &rows, stdout);

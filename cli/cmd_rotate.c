@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/command.h"
+#include "cli/print.h"
 #include "cli/pull.h"
 #include "ptq/export/rotate.h"
 #include "ptq/recipe/model_names.h"
@@ -44,8 +45,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
                          o->model ? "--output" : "--model");
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_rotate(ctx, named.dir, &o->how, &how, o->output, o->force));
-    printf("%s: rotated by %s, seed %lld, written to %s\n", o->model, calm_rotate_name(how.kind), o->seed, o->output);
-    return CALM_OK;
+    return calm_print_line(ctx, "%s: rotated by %s, seed %lld, written to %s", o->model, calm_rotate_name(how.kind),
+                           o->seed, o->output);
 }
 
 const calm_command calm_cmd_rotate = {

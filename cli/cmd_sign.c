@@ -51,8 +51,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (o->json)
         return calm_print_json(ctx, CALM_OBJECT(CALM_KV("signature", (const char *)signature),
                                                 CALM_KV("files", n_files)));
-    printf("%s: %zu files signed\n", signature, n_files);
-    return CALM_OK;
+    return calm_print_line(ctx, "%s: %zu files signed", signature, n_files);
 }
 
 const calm_command calm_cmd_sign = {

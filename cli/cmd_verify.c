@@ -55,16 +55,15 @@ static calm_status report(calm_ctx *ctx, const char *path, const options *o, con
     else if (found->n)
         CALM_TRY(calm_lock_print(ctx, found, stdout));
     for (size_t i = 0; i < environment->n && found->n && !o->common.quiet && !o->json; i++)
-        printf("here %s is %s, the lock was written with %s\n", environment->items[i].name,
-               environment->items[i].found ? environment->items[i].found : "unknown",
-               environment->items[i].expected ? environment->items[i].expected : "unknown");
+        CALM_TRY(calm_print_line(ctx, "here %s is %s, the lock was written with %s", environment->items[i].name,
+                                 environment->items[i].found ? environment->items[i].found : "unknown",
+                                 environment->items[i].expected ? environment->items[i].expected : "unknown"));
     if (found->n)
         return calm_fail(ctx, CALM_EMISMATCH, "%s: %zu of %zu things differ from the lock%s", path, found->n,
                          found->checked,
                          verified->ran || o->output_only ? "" : "; inputs differ, so nothing was computed");
-    if (!o->json)
-        printf("%s: %zu files, tensors, choices and figures are as the lock says\n", path, found->checked);
-    return CALM_OK;
+    return o->json ? CALM_OK : calm_print_line(ctx, "%s: %zu files, tensors, choices and figures are as the lock says",
+                                               path, found->checked);
 }
 
 static calm_status verify(calm_ctx *ctx, const char *path, const options *o, const calm_json *lock,

@@ -9,10 +9,12 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/kernels.h"
+#include "cli/peers.h"
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "cli/rank_options.h"
 #include "cli/stack.h"
+#include "ptq/base/file.h"
 #include "ptq/base/memory.h"
 #include "ptq/base/message.h"
 #include "ptq/base/text.h"
@@ -51,7 +53,11 @@ static calm_status unknown_command(calm_ctx *ctx, const char *word)
     if (word[0] == '-')
         return calm_fail(ctx, CALM_EARG, "expected a command before %s, as in: calm quantize --model qwen --bits 4; "
                                          "see calm --help", word);
-    const char *near = calm_did_you_mean(hint, word, names, n);
+    const char *instead = calm_peers_command(word), *near = calm_did_you_mean(hint, word, names, n);
+    if (instead)
+        return calm_fail(ctx, CALM_EARG, "unknown command \"%s\"; did you mean %s?", word, instead);
+    if (calm_path_exists(word))
+        return calm_fail(ctx, CALM_EARG, "expected a command before %s, as in: calm quantize --model %s", word, word);
     return calm_fail(ctx, CALM_EARG, "unknown command \"%s\"%s", word, near[0] ? near : "; see calm --help");
 }
 

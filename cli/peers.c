@@ -15,7 +15,11 @@ typedef struct peer {
 static const peer peers[] = {
 #define CALM_PEER(spelling, option, hint, why) {spelling, option, hint, why},
 #include "cli/peers.def"
-#undef CALM_PEER
+};
+
+static const char *const commands[][2] = {
+#define CALM_PEER_COMMAND(spelling, instead) {spelling, instead},
+#include "cli/peers.def"
 };
 
 static bool has(const char *const *names, size_t n, const char *name)
@@ -77,4 +81,12 @@ calm_status calm_peers_replace(calm_ctx *ctx, const char *owner, const char *con
         if (strncmp(argv[a], "--", 2) == 0)
             CALM_TRY(replace_one(ctx, owner, names, n, &argv[a], a + 1 < argc ? argv[a + 1] : NULL));
     return CALM_OK;
+}
+
+const char *calm_peers_command(const char *word)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(commands[i][0], word) == 0)
+            return commands[i][1];
+    return NULL;
 }

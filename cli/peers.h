@@ -8,3 +8,6 @@
  * message: calm has something else for an option, which the message names. */
 calm_status calm_peers_replace(calm_ctx *ctx, const char *owner, const char *const *names, size_t n, int argc,
                                char **argv);
+
+/* What calm has for another tool's command: "calm eval --model DIR"; NULL: nothing. */
+const char *calm_peers_command(const char *word);

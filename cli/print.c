@@ -2,6 +2,7 @@
 #include "cli/print.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -61,6 +62,21 @@ calm_status calm_print_folded(calm_ctx *ctx, calm_text *text)
         calm_table_fold(ctx, text->data, &folded);
     calm_text_clear(text);
     return calm_print_text(ctx, &folded);
+}
+
+calm_status calm_print_line(calm_ctx *ctx, const char *format, ...)
+{
+    CALM_SCOPED_TEXT(text);
+    char *line;
+    va_list args;
+    va_start(args, format);
+    const int n = vasprintf(&line, format, args);
+    va_end(args);
+    if (n < 0)
+        return calm_fail(ctx, CALM_ENOMEM, "out of memory");
+    calm_text_printf(&text, "%s\n", line);
+    free(line);
+    return calm_print_folded(ctx, &text);
 }
 
 calm_status calm_print_table(calm_ctx *ctx, calm_table *table, FILE *stream)

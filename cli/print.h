@@ -29,6 +29,9 @@ calm_status calm_print_text(calm_ctx *ctx, calm_text *text);
 /* The same, lines that are longer than ctx->columns broken between words (calm_table_fold). */
 calm_status calm_print_folded(calm_ctx *ctx, calm_text *text);
 
+/* Print one line of text, as printf, broken so. */
+calm_status calm_print_line(calm_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Print a table as aligned text. */
 calm_status calm_print_table(calm_ctx *ctx, calm_table *table, FILE *stream);
 

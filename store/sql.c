@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ptq/base/file.h"
@@ -212,6 +213,21 @@ static calm_status connect(calm_ctx *ctx, calm_sql *sql, calm_sql_mode mode)
                                      "PRAGMA journal_mode = WAL; PRAGMA temp_store = MEMORY;");
 }
 
+/* Reading a database in WAL mode makes -wal and -shm, and only a connection that may write removes them when it closes
+ * as the last one.  Where something waits in the -wal file, both stay for the next writer. */
+static void remove_leftovers(const char *path)
+{
+    calm_sql last = {0};
+    struct stat wal;
+    char *name;
+    if (asprintf(&name, "%s-wal", path) < 0)
+        return;
+    if (stat(name, &wal) == 0 && wal.st_size == 0)
+        open_and_touch(&last, path, SQLITE_OPEN_READWRITE);
+    sqlite3_close(last.db);
+    free(name);
+}
+
 calm_status calm_sql_open(calm_ctx *ctx, const char *path, calm_sql_mode mode, calm_sql **out)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -236,9 +252,12 @@ void calm_sql_close(calm_sql *sql)
         return;
     for (size_t i = 0; i < sql->n_cached; i++)
         sqlite3_finalize(sql->cache[i]);
+    const bool reads = sql->db && sqlite3_db_readonly(sql->db, "main") == 1;
     int code = sqlite3_close(sql->db);
     assert(code == SQLITE_OK);
     (void)code;
+    if (reads)
+        remove_leftovers(sql->path);
     free(sql->path);
     free(sql);
 }

@@ -64,6 +64,7 @@ def stores():
         fails("ENOTFOUND", "no run 9", store.choices, 9)
         fails("EARG", "no such table", store.query, "SELECT * FROM absent")
         fails("EARG", "readonly", store.query, "DELETE FROM run")
+    assert not os.path.exists("s.db-wal") and not os.path.exists("s.db-shm")
     fails("ENOTFOUND", "none.db", calm_ptq.read_store, "none.db")
     with open("text.db", "w") as file:
         file.write("not a database, but longer than the hundred bytes that SQLite reads first of a file " * 3)

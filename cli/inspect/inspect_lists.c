@@ -9,6 +9,13 @@
 /* Of the unit that is asked for: jobs ?3 .. ?4 of block ?2; NULL: all. */
 #define OF_UNIT " AND (?2 IS NULL OR (j.block_id = ?2 AND j.position BETWEEN ?3 AND ?4))"
 
+/* Not a job of another run of the model, which joins the linears of a chosen job otherwise (--split-v). */
+#define OF_RUN                                                                                               \
+    " AND (c.run_id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM choice oc JOIN job o ON o.id = oc.job_id "      \
+    "WHERE oc.run_id = r.id AND o.block_id = j.block_id AND ("                                               \
+    "instr(' ' || o.linears || ' ', ' ' || j.linears || ' ') OR "                                            \
+    "instr(' ' || j.linears || ' ', ' ' || o.linears || ' '))))"
+
 #define OF_TEST(column, subject_)                                                                            \
     "(SELECT e." column " FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"                 \
     "  WHERE v.run_id = r.id AND v.role = 'test' AND v.subject = " subject_ ")"
@@ -36,7 +43,7 @@ static const char blocks_sql[] =
     "j.out_features * j.in_features AS weights, a.name AS algorithm, k.scheme, k.bits_per_weight AS bits, j.linears "
     "FROM run r JOIN block b ON b.model_id = r.model_id JOIN job j ON j.block_id = b.id "
     "LEFT JOIN choice c ON c.run_id = r.id AND c.job_id = j.id LEFT JOIN candidate k ON k.id = c.candidate_id "
-    "LEFT JOIN algorithm a ON a.id = k.algorithm_id WHERE r.id = ?1" OF_UNIT " ORDER BY b.number, j.position";
+    "LEFT JOIN algorithm a ON a.id = k.algorithm_id WHERE r.id = ?1" OF_UNIT OF_RUN " ORDER BY b.number, j.position";
 
 static const char candidates_sql[] =
     "SELECT b.number AS block, j.role AS job, a.name AS algorithm, k.scheme, coalesce(c.candidate_id = k.id, 0) AS "
@@ -112,14 +119,14 @@ static const char brief_runs_sql[] =
 static const char inputs_sql[] =
     "SELECT j.name AS job, j.input_hook AS hook, j.out_features AS \"out\", j.in_features AS \"in\", j.linears "
     "FROM run r JOIN block b ON b.model_id = r.model_id JOIN job j ON j.block_id = b.id "
-    "WHERE r.id = ?1 ORDER BY b.number, j.position";
+    "LEFT JOIN choice c ON c.run_id = r.id AND c.job_id = j.id WHERE r.id = ?1" OF_RUN " ORDER BY b.number, j.position";
 
 static const char experts_sql[] =
     "SELECT b.number AS block, j.role AS job, e.tokens, a.name AS algorithm, k.score_rows "
     "FROM run r JOIN block b ON b.model_id = r.model_id JOIN job j ON j.block_id = b.id "
     "JOIN expert e ON e.job_id = j.id AND e.calibration_id = r.calibration_id "
     "LEFT JOIN choice c ON c.run_id = r.id AND c.job_id = j.id LEFT JOIN candidate k ON k.id = c.candidate_id "
-    "LEFT JOIN algorithm a ON a.id = k.algorithm_id WHERE r.id = ?1 ORDER BY b.number, j.position";
+    "LEFT JOIN algorithm a ON a.id = k.algorithm_id WHERE r.id = ?1" OF_RUN " ORDER BY b.number, j.position";
 
 static const char learned_sql[] =
     "SELECT b.number AS block, d.loss_before, d.loss_after, d.changed, d.kept, d.seconds, d.learner "
@@ -163,7 +170,7 @@ const calm_inspect_list calm_inspect_evaluations[] = {
     {"evaluations", "evaluations", .sql = evaluations_sql, .n_params = 1}, {0}};
 /* A plan's name has its unit, score and rule. */
 const calm_inspect_list calm_inspect_ablation[] = {
-    {"ablation", "ablation", .sql = ablation_sql, .n_params = 1,
+    {"ablation", "ablation", .sql = ablation_sql, .n_params = 1, .none = "No run of calm ablate.",
      .brief = "run|subject|ppl|kl|delta_kl|error|one_minus_cosine|delta_one_minus_cosine|delta_se|"
               "spearman|changed_units|failure"},
     {0},

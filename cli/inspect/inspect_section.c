@@ -240,8 +240,8 @@ static calm_status write_section(calm_ctx *ctx, calm_inspect_section *section, b
         calm_text_append(out, section->text.data, section->text.length);
         return calm_text_check(ctx, &section->text);
     }
-    if (section->none && calm_table_rows(&section->table) == 0) {
-        calm_text_printf(out, "%*s%s\n", (int)indent, "", section->none);
+    if ((section->none || !raw) && calm_table_rows(&section->table) == 0) {
+        calm_text_printf(out, "%*s%s\n", (int)indent, "", section->none ? section->none : "none");
         return CALM_OK;
     }
     if (section->brief && !raw)

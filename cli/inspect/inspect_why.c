@@ -172,7 +172,7 @@ static calm_status fill_candidates(calm_ctx *ctx, calm_inspection *in, const cal
                                         "#one_minus_cka|#one_minus_cka_token|#rel_mse|#probe_kl|#bits|algorithm|scheme|"
                                         "#candidate");
     section->none = "it has no candidates";
-    section->brief = "entry|score|times_least|reason";
+    section->brief = "entry|score|reason";
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, order, n_entries));
     for (size_t i = 0; i < n_entries; i++) {
         if (!calm_inspect_cell(j->units, j->unit, i))

@@ -1,6 +1,7 @@
 /* Contexts of the library. */
 #include "ptq/api/library.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -71,14 +72,14 @@ calm_status calm_set_threads(calm_ctx *ctx, int n_threads)
     return CALM_OK;
 }
 
-/* A library cannot start its process again, as the command line does. */
-static void warn_of_slow_kernels(calm_library *library)
+/* A library cannot start its process again, as the command line does.  A process has one OpenBLAS: it is told once. */
+static void warn_of_slow_kernels(calm_ctx *ctx)
 {
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
     const char *loaded = calm_linalg_kernels(), *wanted = calm_linalg_wanted(NULL);
-    if (library->warned || strcasecmp(loaded, wanted) == 0)
+    if (strcasecmp(loaded, wanted) == 0 || atomic_flag_test_and_set(&warned))
         return;
-    library->warned = true;
-    calm_log(&library->ctx, CALM_LOG_WARNING,
+    calm_log(ctx, CALM_LOG_WARNING,
              "OpenBLAS has loaded its %s kernels, which are slow on this CPU: start the process with "
              CALM_BLAS_VARIABLE "=%s", loaded, wanted);
 }
@@ -89,7 +90,7 @@ calm_status calm_set_log(calm_ctx *ctx, calm_log_fn *fn, void *user)
     ctx->log = fn;
     ctx->log_user = user;
     if (fn)
-        warn_of_slow_kernels((calm_library *)ctx);
+        warn_of_slow_kernels(ctx);
     return CALM_OK;
 }
 

@@ -8,7 +8,6 @@ typedef struct calm_library {
     calm_arena out, scratch;
     calm_memory memory;
     calm_events events;
-    bool warned;     /* about slow kernels */
 } calm_library;
 
 /* Where the context's progress goes. */

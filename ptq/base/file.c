@@ -176,6 +176,12 @@ bool calm_is_file(const char *path)
     return calm_path_exists(path) && !calm_is_directory(path);
 }
 
+calm_status calm_path_refuse_directory(calm_ctx *ctx, const char *path)
+{
+    return calm_is_directory(path) ? calm_fail(ctx, CALM_EARG, "%s: expected a file, found a directory", path)
+                                   : CALM_OK;
+}
+
 bool calm_file_begins(const char *path, const char *magic)
 {
     char head[32];

@@ -50,6 +50,9 @@ bool calm_path_exists(const char *path);
 bool calm_is_directory(const char *path);
 bool calm_is_file(const char *path);
 
+/* CALM_EARG: it is a directory, where a file is to be read. */
+calm_status calm_path_refuse_directory(calm_ctx *ctx, const char *path);
+
 /* Does the file begin with these characters?  false where it cannot be read. */
 bool calm_file_begins(const char *path, const char *magic);
 

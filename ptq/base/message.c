@@ -1,11 +1,9 @@
-/* Messages of failures. */
+/* Messages of failures, and lines that are said once. */
 #include "ptq/base/message.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "ptq/base/text.h"
 
 calm_status calm_fail_prefix(calm_ctx *ctx, const char *format, ...)
 {
@@ -30,4 +28,13 @@ const char *calm_did_you_mean(char hint[CALM_HINT_MAX], const char *word, const 
     if (near)
         snprintf(hint, CALM_HINT_MAX, "; did you mean \"%.100s\"?", near);
     return hint;
+}
+
+void calm_log_once(void *said_once, calm_log_level level, const char *line)
+{
+    calm_said_once *once = said_once;
+    if (calm_text_listed(once->said->data, '\n', line))
+        return;
+    calm_text_printf(once->said, "%s\n", line);
+    once->log(once->user, level, line);
 }

@@ -61,9 +61,9 @@ static calm_status probe_narrowest(calm_ctx *ctx, calm_run *p)
     return calm_run_probe(ctx, p, unit, probes, p->pool.n_units);
 }
 
-/* One more trial of the guard, where it fits the budget. */
+/* One more trial of the guard, where it fits the budget.  `widths`: as in calm_trial_append. */
 static calm_status add_trial(calm_ctx *ctx, const calm_run *p, const char *name, const calm_solution *solution,
-                             calm_pareto *out)
+                             size_t widths, calm_pareto *out)
 {
     size_t *choice;
     /* A uniform run that spends more would be compared unfairly: it is no alternative. */
@@ -74,7 +74,9 @@ static calm_status add_trial(calm_ctx *ctx, const calm_run *p, const char *name,
     CALM_TRY(calm_run_spread(ctx, p, &p->pool, solution, &choice));
     CALM_TRY(calm_trial_new(ctx, &p->in, name, choice, &out->trials[out->n_trials]));
     out->trials[out->n_trials].substituted = solution->substituted;
-    return calm_trial_constrain(ctx, p, choice, &out->trials[out->n_trials++]);
+    CALM_TRY(calm_trial_constrain(ctx, p, choice, &out->trials[out->n_trials]));
+    calm_trial_append(out->trials, widths, &out->n_trials);
+    return CALM_OK;
 }
 
 /* The hybrid, then each scheme throughout and each entry throughout where that fits. */
@@ -86,7 +88,7 @@ static calm_status list_trials(calm_ctx *ctx, const calm_run *p, const calm_solu
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->trials, 1 + pool->n_schemes + pool->n_entries));
     CALM_TRY(
         calm_strf(ctx, ctx->out, &name, p->in.recipe->n_budgets > 1 ? "hybrid of %g bits" : "hybrid", out->budget));
-    CALM_TRY(add_trial(ctx, p, name, hybrid, out));
+    CALM_TRY(add_trial(ctx, p, name, hybrid, 0, out));
     for (size_t s = 0; s < pool->n_schemes; s++) {
         char scheme[CALM_SCHEME_NAME_MAX];
         const calm_status status = calm_solve_scheme(ctx, pool, &p->scope, s, &solution);
@@ -97,11 +99,12 @@ static calm_status list_trials(calm_ctx *ctx, const calm_run *p, const calm_solu
         CALM_TRY(status);
         calm_scheme_name(&pool->schemes[s], scheme);
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "all %s", scheme));
-        CALM_TRY(add_trial(ctx, p, name, &solution, out));
+        CALM_TRY(add_trial(ctx, p, name, &solution, 0, out));
     }
+    const size_t widths = out->n_trials;
     for (size_t i = 0; i < pool->n_entries; i++) {
         CALM_TRY(calm_solve_uniform(ctx, pool, &p->scope, i, &solution));
-        CALM_TRY(add_trial(ctx, p, pool->entries[i].name, &solution, out));
+        CALM_TRY(add_trial(ctx, p, pool->entries[i].name, &solution, widths, out));
     }
     return CALM_OK;
 }

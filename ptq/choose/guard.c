@@ -3,6 +3,7 @@
  * The least mean loss is taken, but of plans within one standard error the simplest: a uniform run is one algorithm
  * that is named in a word, the hybrid a table of units.  Before simplicity decides there are more windows
  * (guard_extend.c). */
+#include <math.h>
 #include <string.h>
 
 #include "ptq/choose/choose_impl.h"
@@ -33,7 +34,7 @@ static calm_status say_windows(calm_ctx *ctx, const calm_run *p, const calm_tria
 {
     const size_t first = p->in.guard.n, all = trial->more.windows;
     if (!all)
-        return calm_strf(ctx, ctx->out, out, "%zu windows", first);
+        return calm_strf(ctx, ctx->out, out, "%zu window%s", first, first == 1 ? "" : "s");
     return calm_strf(ctx, ctx->out, out, "%zu windows, %zu more than the first %zu, which could not decide", all,
                      all - first, first);
 }
@@ -75,6 +76,14 @@ static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_tria
         return calm_strf(ctx, ctx->out, verdict,
                          "every unit%s chose %s, so the hybrid is that uniform run; no other has less %s (%s)",
                          p->in.recipe->n_pins ? " without a pin" : "", trials[same].name, loss, windows);
+    if (isnan(trial->se) && best)    /* of one window */
+        return calm_strf(ctx, ctx->out, verdict,
+                         "uniform %s has the least %s: %.5f less than the hybrid (%s, which has no standard error)%s",
+                         trial->name, loss, -trial->delta, windows, kept);
+    if (isnan(trial->se))
+        return calm_strf(ctx, ctx->out, verdict,
+                         "the hybrid has the least %s; next is uniform %s: %+.5f (%s, which has no standard error)",
+                         loss, trial->name, trial->delta, windows);
     if (best && trial->delta < 0)
         return calm_strf(ctx, ctx->out, verdict,
                          "uniform %s has the least %s: %.5f less than the hybrid, with a paired standard error of %.5f "

@@ -23,6 +23,9 @@ static calm_status open_bytes(calm_ctx *ctx, const char *path, size_t limit, cal
 {
     *out = (calm_texts){.path = path};
     snprintf(out->where, sizeof out->where, "%s", path);
+    if (!calm_path_exists(path))
+        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file; expected a text, or JSON documents: calm reads texts "
+                         "from files, and without one takes the bundled WikiText-2", path);
     CALM_TRY(calm_map_file_within(ctx, path, limit, &out->map));
     out->text = (const char *)out->map.data;
     out->n = out->map.bytes;

@@ -63,6 +63,8 @@ calm_status calm_exporter_find(calm_ctx *ctx, const char *name, const calm_expor
     for (size_t i = 0; i < n && i < MOST; i++)
         calm_text_printf(&list, "%s%s", i ? ", " : "", all[i]);
     const char *near = calm_nearest(wanted, all, n < MOST ? n : MOST);
+    for (size_t i = 0; i < n && i < MOST && !near; i++)    /* "auto-gptq", "auto-round:gptq" */
+        near = strstr(wanted, all[i]) ? all[i] : NULL;
     return calm_fail(ctx, CALM_EARG, "`formats` %s: no such format%s%s%s; there is %s", name,
                      near ? " (did you mean " : "", near ? near : "", near ? "?)" : "", list.data ? list.data : "none");
 }

@@ -94,6 +94,17 @@ static calm_status units_table(calm_ctx *ctx, const calm_result *r, calm_table *
     return calm_summary_units(ctx, r, add_unit, &rows);
 }
 
+/* The table has what scores chose.  A uniform run that the guard took instead is another plan. */
+static void write_replaced(const calm_result *r, calm_text *out)
+{
+    const calm_trial *taken = r->trial;
+    for (size_t i = 0; !taken && r->name && i < r->n_trials; i++)
+        taken = strcmp(r->trials[i].name, r->name) == 0 ? &r->trials[i] : NULL;
+    if (taken && strcmp(taken->key, r->trials[0].key) != 0)
+        calm_text_printf(out, "  these are the units' own choices by score; the guard, below, took %s for all of "
+                         "them\n", taken->name);
+}
+
 /* ---- experts ---- */
 
 /* One row per block, kind of job and chosen algorithm: 128 experts of a block mostly take few different ones.  A job
@@ -209,6 +220,7 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     calm_table_drop_empty(&units);
     CALM_TRY(calm_table_narrow(ctx, &units, 2, less_of_units, sizeof less_of_units / sizeof *less_of_units));
     CALM_TRY(calm_table_write(ctx, &units, 2, out));
+    write_replaced(r, out);
     calm_text_printf(out, "\n");
     CALM_TRY(write_experts(ctx, r, out));
     if (r->guard.n) {

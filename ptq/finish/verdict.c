@@ -57,7 +57,7 @@ static void write_choice(const calm_result *r, calm_text *out)
 void calm_summary_result(const calm_result *r, calm_text *out)
 {
     /* "learned: mkq-full in all 24 units": what was chosen is the plan's. */
-    const char *learned = strchr(r->name, ',');
+    const char *learned = calm_trial_after(r->name);
     if (learned)
         calm_text_printf(out, "%s: ", learned + strlen(", "));
     write_choice(r, out);
@@ -107,7 +107,7 @@ void calm_summary_verdict(const calm_result *r, calm_text *out)
     calm_text_printf(out, "\n  ");
     calm_summary_result(r, out);
     const calm_trial *result = measured(r), *simple = r->guard.n && result && result->id
-                                               ? baseline(r, result != r->trial) : NULL;
+                                               ? baseline(r, calm_trial_after(r->name)) : NULL;
     if (simple)
         calm_text_printf(out, "; guard windows: %s %.4f, %s alone %.4f", loss, calm_measure_loss(&result->measure),
                          simple->name, calm_measure_loss(&simple->measure));

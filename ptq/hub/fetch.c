@@ -77,7 +77,7 @@ calm_status calm_hub_get_text(calm_ctx *ctx, const calm_hub_session *s, const ch
         CALM_TRY(calm_http_ask(ctx, s->http, &request, &reply));
         if (reply.end == CALM_HTTP_ANSWERED && reply.code == 200)
             return CALM_OK;
-    } while (reply.end != CALM_HTTP_UNREACHABLE && calm_hub_again(ctx, s, what, &reply, &attempt));
+    } while (calm_hub_again(ctx, s, what, &reply, &attempt));
     return calm_hub_refused(ctx, s->settings, s->name, what, &reply);
 }
 

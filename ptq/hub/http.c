@@ -19,6 +19,7 @@ struct calm_http {
     char *origin;           /* scheme://host:port of the endpoint */
     char *authorization;    /* header line; NULL without a token */
     char error[CURL_ERROR_SIZE];
+    bool met;               /* a host has answered */
 };
 
 /* One hop. */
@@ -324,6 +325,7 @@ static calm_status ask_once(calm_ctx *ctx, calm_http *http, hop *h, const char *
     curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &reply->code);
     curl_easy_getinfo(http->curl, CURLINFO_RETRY_AFTER, &retry_after);
     reply->retry_after = (long)retry_after;
+    reply->met = http->met = http->met || reply->code;
     if (ctx->status != CALM_OK) {
         reply->end = CALM_HTTP_STOPPED;
         return ctx->status;

@@ -26,6 +26,7 @@ typedef struct calm_http_reply {
     calm_http_end end;
     long code;                      /* of the last hop; 0: none came                                          */
     bool foreign;                   /* the last hop was another host than the endpoint's                      */
+    bool met;                       /* some host has answered this client, now or earlier                     */
     char detail[256];               /* curl's words, or where a redirect led; never has a token               */
     char error_code[64];            /* X-Error-Code, from the endpoint                                        */
     char error_message[128];        /* X-Error-Message, from the endpoint                                     */

@@ -6,8 +6,11 @@
 bool calm_hub_is_passing(const calm_http_reply *reply)
 {
     const long code = reply->code;
+    /* A network that was never there is said at once; one that was may come back. */
+    if (reply->end == CALM_HTTP_UNREACHABLE)
+        return reply->met;
     if (reply->end != CALM_HTTP_ANSWERED)
-        return reply->end == CALM_HTTP_STALLED || reply->end == CALM_HTTP_CUT || reply->end == CALM_HTTP_UNREACHABLE;
+        return reply->end == CALM_HTTP_STALLED || reply->end == CALM_HTTP_CUT;
     return code == 408 || code == 425 || code == 429 || code == 500 || code == 502 || code == 503 || code == 504;
 }
 

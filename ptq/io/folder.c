@@ -72,7 +72,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const calm_folder_file *)a)->name, ((const calm_folder_file *)b)->name);
 }
 
-static calm_status refuse_file(calm_ctx *ctx, const char *path)
+static calm_status not_a_folder(calm_ctx *ctx, const char *path)
 {
     char *dir;
     CALM_TRY(calm_path_parent(ctx, path, &dir));
@@ -88,7 +88,7 @@ calm_status calm_folder_files(calm_ctx *ctx, const char *dir, int take, calm_fol
     *out = NULL;
     CALM_TRY(calm_folder_is_there(ctx, dir));
     if (!calm_is_directory(dir))
-        return refuse_file(ctx, dir);
+        return not_a_folder(ctx, dir);
     CALM_TRY(list_below(ctx, dir, "", 0, &l));
     if (l.n)
         qsort(l.files, l.n, sizeof *l.files, by_name);

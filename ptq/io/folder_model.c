@@ -65,7 +65,7 @@ calm_status calm_folder_is_there(calm_ctx *ctx, const char *path)
                                           "safetensors", path);
 }
 
-static calm_status refuse_file(calm_ctx *ctx, const char *path)
+static calm_status refuse_part(calm_ctx *ctx, const char *path)
 {
     char *dir;
     if (!calm_is_file(path) || calm_file_begins(path, "GGUF") || calm_text_ends_with(path, ".gguf"))
@@ -119,7 +119,7 @@ calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path)
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_folder_is_there(ctx, path));
     if (!calm_is_directory(path))
-        return refuse_file(ctx, path);
+        return refuse_part(ctx, path);
     const bool config = calm_path_has(path, "config.json");
     if (config && calm_folder_has_weights(path))
         return CALM_OK;

@@ -381,7 +381,8 @@ static calm_status check_file(calm_ctx *ctx, const calm_pool *pool, const calm_s
         }
     if (file->limit >= least + small && (file->taken || file->limit <= most + large))
         return CALM_OK;
-    return calm_fail(ctx, CALM_EARG, "%s: files of the given schemes take from %.*f to %.*f %s%s%s", file->asked,
+    return calm_fail(ctx, CALM_EARG, "%s: files of the given schemes take from %.*f to %.*f %s%s%s; "
+                     "give a size between them, or other schemes", file->asked,
                      file->unit < 16 ? 0 : 4, (double)(least + small) / file->unit, file->unit < 16 ? 0 : 4,
                      (double)(most + large) / file->unit, file->what, scope->limits.takes ? " for " : "",
                      scope->limits.takes ? scope->limits.asks : "");

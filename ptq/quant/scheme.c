@@ -108,9 +108,10 @@ static calm_status refuse_name(calm_ctx *ctx, const char *name)
 {
     char why[CALM_MESSAGE_MAX] = "expected w<bits>a<bits> or one of";
     const int bits = plain_bits(name);
-    if (calm_mix_called(name))
+    const char *of_gguf = strncasecmp(name, "gguf:", 5) == 0 ? name + 5 : name;    /* as auto-round writes it */
+    if (calm_mix_called(of_gguf))
         return calm_fail(ctx, CALM_EARG, "scheme \"%s\": that is a type of GGUF files; did you mean `gguf-type` %s?",
-                         name, name);
+                         name, of_gguf);
     if (calm_text_listed("awq|gptq|rtn|smoothquant|AWQ|GPTQ|RTN", '|', name))
         return calm_fail(ctx, CALM_EARG, "scheme \"%s\": that is an algorithm; a scheme is a number format, as "
                          "w4a16_g128; did you mean `algorithms`?", name);

@@ -55,8 +55,7 @@ calm_status calm_recipe_file_find(calm_ctx *ctx, const char *word, char **path)
             return calm_recipes_path(ctx, *path, path);
         }
     const char *near = calm_nearest(word, names, n);
-    if (calm_is_directory(word))
-        return calm_fail(ctx, CALM_EARG, "%s: expected a file, found a directory", word);
+    CALM_TRY(calm_path_refuse_directory(ctx, word));
     if (access(word, F_OK) != 0 && errno == EACCES)
         return calm_fail_errno(ctx, errno, "%s: cannot open", word);
     return calm_fail(ctx, CALM_ENOTFOUND, "recipe \"%s\": no such file, and no shipped recipe has this name%s%s%s",

@@ -14,6 +14,7 @@
 #include "ptq/state/work.h"
 #include "ptq/base/file.h"
 #include "ptq/base/memory.h"
+#include "ptq/base/message.h"
 #include "ptq/base/threads.h"
 #include "ptq/export/export.h"
 #include "ptq/model/kind.h"
@@ -73,22 +74,6 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
     return calm_rope_init(ctx, calm_model_config(p->in.model), longest, &p->rope);
 }
 
-/* Of several schemes' checks, which find the same of tokenizer and model, each line once. */
-typedef struct said_once {
-    calm_log_fn *log;
-    void *user;
-    calm_text *said;
-} said_once;
-
-static void log_once(void *user, calm_log_level level, const char *line)
-{
-    said_once *once = user;
-    if (once->said->data && strstr(once->said->data, line))
-        return;
-    calm_text_printf(once->said, "%s\n", line);
-    once->log(once->user, level, line);
-}
-
 static calm_status check_schemes(calm_ctx *ctx, calm_run *p)
 {
     size_t *choice, first, end;
@@ -115,9 +100,10 @@ static calm_status check_schemes(calm_ctx *ctx, calm_run *p)
 static calm_status check_export(calm_ctx *ctx, calm_run *p)
 {
     CALM_SCOPED_TEXT(said);
-    said_once once = {ctx->log, ctx->log_user, &said};
+    calm_said_once once = {ctx->log, ctx->log_user, &said};
     CALM_TRY(calm_formats_note_files(ctx, &p->in.recipe->formats, p->in.model));
-    CALM_SCOPED_LOG(ctx, ctx->log ? log_once : NULL, &once);
+    /* The checks of several schemes find the same of tokenizer and model. */
+    CALM_SCOPED_LOG(ctx, ctx->log ? calm_log_once : NULL, &once);
     return check_schemes(ctx, p);
 }
 
@@ -154,6 +140,12 @@ static calm_status warn_of_little_disk(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
+/* Two types of GGUF files are schemes of whole numbers; people know them by their names there. */
+static const char *type_name(const char *scheme)
+{
+    return strcmp(scheme, "w8a16_g32_f16s") == 0 ? "q8_0" : strcmp(scheme, "w4a16_g32_f16s") == 0 ? "q4_0" : scheme;
+}
+
 /* Note that one type replaces another, once for all places like the first. */
 static void add_fallback(calm_text *text, const char *where, size_t in, const calm_scheme *asked,
                          const calm_scheme *stored)
@@ -163,7 +155,7 @@ static void add_fallback(calm_text *text, const char *where, size_t in, const ca
     plain.group_else = 0;    /* its name where the groups divide */
     const char *a = CALM_SCHEME_NAME(&plain);
     const char *b = CALM_SCHEME_NAME(stored);
-    snprintf(line, sizeof line, "%s as %s", a, b);
+    snprintf(line, sizeof line, "%s as %s", type_name(a), type_name(b));
     if (strcmp(a, b) == 0 || (text->data && strstr(text->data, line)))
         return;
     if (text->data)

@@ -50,8 +50,7 @@ static int password(char *out, int room, int writes, void *asked)
 
 calm_status calm_sign_open(calm_ctx *ctx, const char *path, BIO **out)
 {
-    if (calm_is_directory(path))
-        return calm_fail(ctx, CALM_EARG, "%s: expected a file, found a directory", path);
+    CALM_TRY(calm_path_refuse_directory(ctx, path));
     errno = 0;
     *out = BIO_new_file(path, "rb");
     if (!*out && errno == ENOENT)

@@ -205,3 +205,7 @@ calm_status calm_trial_of_plan(calm_ctx *ctx, const calm_inputs *in, const char 
                                calm_trial *out);
 calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *name, const size_t *choice,
                            calm_trial *out);
+
+/* Count trials[*n], which has been written, in *n.  Where one of the trials from 1 to before `widths`, each the best of
+ * a width, has the same plan, that one becomes it: a plan is measured and shown once, under the name that says more. */
+void calm_trial_append(calm_trial *trials, size_t widths, size_t *n);

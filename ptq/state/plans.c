@@ -184,3 +184,13 @@ calm_status calm_trial_new(calm_ctx *ctx, const calm_inputs *in, const char *nam
     CALM_TRY(calm_plan_of_choice(ctx, in, choice, &plan));
     return calm_trial_of_plan(ctx, in, name, &plan, out);
 }
+
+void calm_trial_append(calm_trial *trials, size_t widths, size_t *n)
+{
+    for (size_t i = 1; i < widths; i++)
+        if (strcmp(trials[i].key, trials[*n].key) == 0) {
+            trials[i] = trials[*n];
+            return;
+        }
+    ++*n;
+}

@@ -89,6 +89,11 @@ static const char *common_entry(const calm_plan *plan)
     return common;
 }
 
+const char *calm_trial_after(const char *name)
+{
+    return strstr(name, ", ");
+}
+
 calm_status calm_trial_label(calm_ctx *ctx, const calm_trial *trials, size_t n, const calm_plan *choices,
                               const char *name, const char **out)
 {
@@ -98,7 +103,7 @@ calm_status calm_trial_label(calm_ctx *ctx, const calm_trial *trials, size_t n, 
     if (!name || !uniform || strncmp(name, "hybrid", length) != 0)    /* several budgets have no name */
         return CALM_OK;
     /* "hybrid", "hybrid of 3 bits", "hybrid, learned": what was learned is said of the uniform plan too. */
-    const char *more = strchr(name, ',');
+    const char *more = calm_trial_after(name);
     return calm_strf(ctx, ctx->out, out, "%s%s", uniform, more ? more : "");
 }
 

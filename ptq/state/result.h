@@ -138,6 +138,10 @@ size_t calm_trial_same_uniform(const calm_trial *trials, size_t n);
 /* Is trial `i` the hybrid once more, as the uniform run that every unit chose? */
 bool calm_trial_repeats(const calm_trial *trials, size_t n, size_t i);
 
+/* What was done to a plan after the choice, ", learned" behind its name; NULL: nothing.  Chains have commas, too, but
+ * without blanks behind them. */
+const char *calm_trial_after(const char *name);
+
 /* What a plan is called: `name`, or where that is the hybrid's, trial 0 of [n], and every unit chose one algorithm, the
  * uniform plan's.  `choices` is the hybrid's plan.  NULL where `name` is: several budgets have no one result.  In
  * ctx->out. */

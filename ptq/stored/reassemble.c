@@ -380,14 +380,16 @@ static calm_status plan_learned(calm_ctx *ctx, calm_assembly *a, bool tuned)
 
 /* One more trial of the guard, unless it takes more bits than the budget: those were not measured.  It is written
  * first and counted after, so that a trial too large is overwritten by the next. */
-static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const char *name, double budget, double act_budget)
+static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const char *name, double budget, double act_budget,
+                             size_t widths)
 {
     calm_solution solution = {0};
     size_t *choice;
     CALM_TRY(spread_named(ctx, a, name, &choice, &solution));
     CALM_TRY(calm_trial_new(ctx, &a->in, name, choice, &a->result.trials[a->result.n_trials]));
-    a->result.n_trials += (isnan(budget) || solution.bits <= calm_budget_bits(&a->stored.pool, budget)) &&
-                          (act_budget <= 0 || solution.act_bits <= calm_budget_bits(&a->stored.pool, act_budget));
+    if ((isnan(budget) || solution.bits <= calm_budget_bits(&a->stored.pool, budget)) &&
+        (act_budget <= 0 || solution.act_bits <= calm_budget_bits(&a->stored.pool, act_budget)))
+        calm_trial_append(a->result.trials, widths, &a->result.n_trials);
     return CALM_OK;
 }
 
@@ -400,18 +402,19 @@ static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, bool sized)
     const double act_budget = calm_json_number(calm_json_get(a->run.recipe, "act_budget"), 0);
     char name[CALM_SCHEME_NAME_MAX], *text;
     CALM_TRY(CALM_NEW(ctx, ctx->out, a->result.trials, 1 + a->stored.pool.n_schemes + a->stored.pool.n_entries + 1));
-    CALM_TRY(add_trial(ctx, a, "hybrid", NAN, 0));
+    CALM_TRY(add_trial(ctx, a, "hybrid", NAN, 0, 0));
     for (size_t i = 0; i < a->stored.pool.n_schemes && (!isnan(budget) || act_budget > 0 || sized); i++) {
         calm_scheme_name(&a->recipe.schemes[i], name);
         CALM_TRY(calm_strf(ctx, ctx->out, &text, "all %s", name));
-        const calm_status status = add_trial(ctx, a, text, budget, act_budget);
+        const calm_status status = add_trial(ctx, a, text, budget, act_budget, 0);
         if (status == CALM_ENUMERIC)    /* a unit has none of that width */
             calm_ctx_forgive(ctx);
         else
             CALM_TRY(status);
     }
+    const size_t widths = a->result.n_trials;
     for (size_t i = 0; i < a->stored.pool.n_entries; i++)
-        CALM_TRY(add_trial(ctx, a, a->stored.pool.entries[i].name, budget, act_budget));
+        CALM_TRY(add_trial(ctx, a, a->stored.pool.entries[i].name, budget, act_budget, widths));
     return a->learned ? calm_trial_of_plan(ctx, &a->in, a->result.name, &a->result.plan,
                                            &a->result.trials[a->result.n_trials++]) : CALM_OK;
 }

@@ -8,12 +8,12 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
 
-#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ptq/base/scope.h"
 #include "ptq/tensor/bf16_pack.h"
+#include "ptq/tensor/blas_family.h"
 
 /* Most rows and columns of C, and terms, in a block; blocks of terms for which rows of A are packed at once. */
 #define BLOCK_ROWS  ((size_t)512)
@@ -291,9 +291,8 @@ calm_status calm_bf16_amx_product(calm_ctx *ctx, size_t n_parts, calm_product_fo
 
 static bool has_amx(void)
 {
-    unsigned a, b, c, d;
-    const unsigned wanted = 1u << 22 | 1u << 24;    /* AMX-BF16, AMX-TILE */
-    return __builtin_cpu_supports("avx512bf16") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & wanted) == wanted &&
+    const unsigned wanted = CALM_CPU_AMX_BF16 | CALM_CPU_AVX512 | CALM_CPU_AVX512_BF16;
+    return (calm_cpu_features() & wanted) == wanted &&
            syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 

@@ -4,6 +4,9 @@
 
 #include <stddef.h>
 #include <strings.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 /* Families of one level are about as fast on a CPU that has several of them.  AMD's between Bulldozer and Zen are taken
  * for the few CPUs that they are made for: there they stay. */
@@ -53,7 +56,23 @@ static level level_of(const char *name)
     return i < N_FAMILIES ? families[i].level : UNKNOWN;
 }
 
-unsigned calm_cpu_features(void)
+#if defined(__x86_64__)
+/* What clang 14 has no names for, by cpuid: leaf 7.1 has AVX-VNNI, leaf 7.0 the two of AMX, whose tiles the system must
+ * keep for each process (bits 17 and 18 of XCR0). */
+static unsigned features_of_leaf_7(void)
+{
+    unsigned set = 0, eax, ebx, ecx, edx, low = 0;
+    if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1u << 4) && __builtin_cpu_supports("avx2"))
+        set |= CALM_CPU_AVX_VNNI;
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & 1u << 27))
+        __asm__("xgetbv" : "=a"(low), "=d"(edx) : "c"(0));
+    if ((low >> 17 & 3) != 3 || !__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
+        return set;
+    return set | (edx & 1u << 25 ? CALM_CPU_AMX_INT8 : 0) | (edx & 1u << 22 ? CALM_CPU_AMX_BF16 : 0);
+}
+#endif
+
+static unsigned ask_cpu(void)
 {
     unsigned set = 0;
 #if defined(__x86_64__)
@@ -68,8 +87,21 @@ unsigned calm_cpu_features(void)
         __builtin_cpu_supports("avx512vl"))
         set |= CALM_CPU_AVX512;
     set |= __builtin_cpu_supports("avx512bf16") ? CALM_CPU_AVX512_BF16 : 0;
+    set |= __builtin_cpu_supports("avx512vnni") ? CALM_CPU_AVX512_VNNI : 0;
+    set |= features_of_leaf_7();
 #endif
     return set;
+}
+
+#define ASKED (1u << 31)    /* no feature: the CPU was asked */
+
+unsigned calm_cpu_features(void)
+{
+    /* A virtual machine takes microseconds for each question, and products ask. */
+    static _Atomic unsigned known = 0;
+    if (!known)
+        known = ask_cpu() | ASKED;
+    return known & ~ASKED;
 }
 
 bool calm_blas_runs(unsigned features, const char *name)

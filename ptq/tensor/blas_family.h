@@ -19,6 +19,10 @@ typedef enum calm_cpu_feature {
     CALM_CPU_AVX2 = 1 << 5,
     CALM_CPU_AVX512 = 1 << 6,         /* F, DQ, BW and VL */
     CALM_CPU_AVX512_BF16 = 1 << 7,
+    CALM_CPU_AVX_VNNI = 1 << 8,
+    CALM_CPU_AVX512_VNNI = 1 << 9,
+    CALM_CPU_AMX_INT8 = 1 << 10,
+    CALM_CPU_AMX_BF16 = 1 << 11,
 } calm_cpu_feature;
 
 /* The set of this CPU, as far as the system lets programs use it; 0 where it is no x86-64. */

@@ -3,12 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
+#include "ptq/tensor/blas_family.h"
 #include "ptq/tensor/int_kernel.h"
 
 static size_t round_up(size_t n, size_t step)
@@ -170,31 +168,12 @@ void calm_int_rows_finish(const calm_int_weight *weight, calm_int_rows *rows, si
 
 const char *const calm_int_set_names[CALM_N_INT_SETS] = {"plain", "avx2", "avxvnni", "avx512"};
 
-#if defined(__x86_64__)
-/* By cpuid, leaf 7.1: clang 14 has no name for it. */
-static bool has_avx_vnni(void)
-{
-    unsigned eax, ebx, ecx, edx;
-    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & 1u << 4);
-}
-#endif
-
-/* Does this CPU, and this build, have them? */
 static bool has(calm_int_set set)
 {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    switch (set) {
-    case CALM_INT_AVX2: return __builtin_cpu_supports("avx2");
-    case CALM_INT_AVX_VNNI: return __builtin_cpu_supports("avx2") && has_avx_vnni();
-    case CALM_INT_AVX512:
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512vnni");
-    default: break;
-    }
-#endif
-    return set == CALM_INT_PLAIN;
+    static const unsigned needs[CALM_N_INT_SETS] = {[CALM_INT_AVX2] = CALM_CPU_AVX2,
+                                                    [CALM_INT_AVX_VNNI] = CALM_CPU_AVX_VNNI,
+                                                    [CALM_INT_AVX512] = CALM_CPU_AVX512 | CALM_CPU_AVX512_VNNI};
+    return (needs[set] & ~calm_cpu_features()) == 0;
 }
 
 calm_status calm_int_choose(calm_ctx *ctx, calm_int_set *out)
@@ -207,7 +186,7 @@ calm_status calm_int_choose(calm_ctx *ctx, calm_int_set *out)
         if (set < 0)
             return calm_fail(ctx, CALM_EARG, CALM_INT_VARIABLE "=%.40s: expected plain, avx2, avxvnni or avx512", name);
         if (!has((calm_int_set)set))
-            return calm_fail(ctx, CALM_EUNSUPPORTED, CALM_INT_VARIABLE "=%s: this CPU lacks these instructions", name);
+            return calm_fail(ctx, CALM_EUNSUPPORTED, CALM_INT_VARIABLE "=%s: this CPU lacks them; unset it", name);
     }
     while (!has((calm_int_set)set))
         set--;

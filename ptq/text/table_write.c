@@ -4,6 +4,7 @@
  * lines; where that is not enough each row becomes a list of its cells. */
 #include <string.h>
 
+#include "ptq/base/sha256.h"
 #include "ptq/base/text.h"
 #include "ptq/text/table_impl.h"
 #include "ptq/text/unicode.h"
@@ -11,6 +12,7 @@
 #define GAP "  "           /* between two columns                                      */
 #define GAP_COLUMNS ((size_t)2)
 #define LEAST ((size_t)12) /* columns of words, which are not broken into less         */
+#define NAME ((size_t)24)  /* "mkq-full w4a16_g128_asym": what is longer is a sentence, or a chain */
 #define FEW ((size_t)3)    /* rows that are read better as lists than with words cut   */
 #define NARROW ((size_t)40)/* no terminal is narrower: names would be cut letter by letter */
 
@@ -45,6 +47,12 @@ typedef struct piece {
     size_t next;          /* bytes up to the next piece   */
 } piece;
 
+/* Does the blank at text[at] stand next to the arrow of "31.52 -> 31.77"? */
+static bool is_joined(const char *text, size_t at)
+{
+    return strncmp(text + at, " -> ", 4) == 0 || (at >= 3 && strncmp(text + at - 3, " -> ", 4) == 0);
+}
+
 /* What of the first line of `text` fits into `width` columns: it ends at the last blank where there is one, else
  * behind the last + or comma of a chain, else anywhere.  Cells have no line ends. */
 static piece first_line(const char *text, size_t width)
@@ -54,7 +62,7 @@ static piece first_line(const char *text, size_t width)
         uint32_t character;
         const size_t length = calm_utf8_decode(text + all.n, &character);
         const size_t columns = (size_t)calm_unicode_columns(character);
-        if (character == ' ')
+        if (character == ' ' && !is_joined(text, all.n))
             words = (piece){all.n, all.columns, all.n + 1};
         if (all.n && all.columns + columns > width)
             return words.n ? words : parts.n ? parts : (piece){all.n, all.columns, all.n};
@@ -102,6 +110,22 @@ static void measure(const calm_table *table, layout *l)
         const size_t least = cell->type == CALM_CELL_TEXT ? calm_size_min(cell->columns, whole) : cell->columns;
         l->width[c] = calm_size_max(l->width[c], cell->columns);
         l->least[c] = calm_size_max(l->least[c], least);
+    }
+}
+
+/* A digest in lines says no more than its beginning does. */
+static bool is_digest(const calm_table_cell *cell)
+{
+    return calm_is_hex(cell->shown, CALM_SHA256_HEX - 1);
+}
+
+/* Names, and what is as short as they are, may not shrink at all, nor digests. */
+static void keep_names(const calm_table *table, layout *l)
+{
+    for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
+        const calm_table_cell *cell = &table->cells[i];
+        const size_t c = i % table->n_columns, whole = is_digest(cell) ? cell->columns : NAME;
+        l->least[c] = calm_size_max(l->least[c], calm_size_min(cell->columns, whole));
     }
 }
 
@@ -189,7 +213,10 @@ static void write_fields(const calm_ctx *ctx, const calm_table *table, size_t in
         pad(out, indent, " ");
         put(out, heading->shown, strlen(heading->shown), heading->columns, names, CALM_ALIGN_LEFT);
         calm_text_append(out, GAP, sizeof GAP - 1);
-        write_value(table->cells[i].shown, at, width, out);
+        if (table->cells[i].columns > width && is_digest(&table->cells[i]))
+            calm_text_printf(out, "%.*s...\n", (int)(width - 3), table->cells[i].shown);
+        else
+            write_value(table->cells[i].shown, at, width, out);
     }
 }
 
@@ -246,9 +273,10 @@ calm_status calm_table_shorten(calm_ctx *ctx, calm_table *table, size_t indent, 
     bool fits;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(lay_out(ctx, table, indent, &l, &fits));
-    while (!fits && kept < table->n_columns && used + l.least[kept] <= limit)
+    keep_names(table, &l);
+    while (kept < table->n_columns && used + l.least[kept] <= limit)
         used += l.least[kept++] + GAP_COLUMNS;
-    if (fits || kept < FEW || calm_table_rows(table) <= FEW)
+    if (!ctx->columns || kept == table->n_columns || kept < FEW || calm_table_rows(table) <= FEW)
         return CALM_OK;
     for (size_t c = kept; c < table->n_columns; c++)
         calm_text_printf(left, "%s%s", c > kept ? ", " : "", table->headings[c].shown);

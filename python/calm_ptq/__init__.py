@@ -10,6 +10,7 @@ A failure is a CalmError with calm's sentence.  Notes and warnings go to the log
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as c
 import math
 import os
@@ -181,7 +182,12 @@ class Store:
         return self._of_run("v_candidates", run)
 
     def close(self) -> None:
+        """Close it; without the -wal and -shm that reading has made, which only a connection that may write removes."""
         self._db.close()
+        wal = self.path + "-wal"
+        if os.path.isfile(wal) and os.path.getsize(wal) == 0 and os.access(self.path, os.W_OK):
+            with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(self.path)) as last:
+                last.execute("SELECT count(*) FROM sqlite_master")
 
     def __enter__(self) -> Store:
         return self

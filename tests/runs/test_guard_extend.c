@@ -262,10 +262,33 @@ TEST(an_encoder_measures_on)
 }
 END_OF_TEST
 
+/* Where every unit of a width chose one algorithm, the guard has that plan once, under the algorithm's name; assembled
+ * from the store too. */
+TEST(a_plan_is_compared_once)
+{
+    double bits = 4.5;
+    play run = play_new(NULL, "w3a16_g16,w4a16_g16", "gptq"), again = play_elsewhere(&run, "again");
+    calm_assembly assembly;
+    const calm_assemble_options o = {.store = run.recipe.store, .run = 1, .output = again.recipe.output,
+                                     .model = run.recipe.model.dir};
+    run.recipe.budgets = &bits;
+    run.recipe.n_budgets = 1;
+    run.recipe.keep_hybrid = true;
+    play_must_run(&run);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"), 2);
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard' AND subject ="
+                                    " 'gptq w3a16_g16' AND delta_kl IS NOT NULL"), 1);
+    ck_ok(calm_reassemble(ctx, &o, &assembly));
+    ck_assert_uint_eq(assembly.result.n_trials, 2);
+    ck_assert_str_eq(assembly.result.trials[1].name, "gptq w3a16_g16");
+    calm_assembly_close(&assembly);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("guard_more", (const TTest *[]){a_tie_is_measured_on, ties_of_dropped_codes,
                                                      without_more_windows_the_simpler_is_taken,
                                                      no_more_than_the_decision_needs, an_encoder_measures_on,
-                                                     killed_between_added_windows, NULL});
+                                                     killed_between_added_windows, a_plan_is_compared_once, NULL});
 }

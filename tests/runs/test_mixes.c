@@ -48,8 +48,8 @@ TEST(every_matrix_has_its_own)
     ck_assert_str_eq(chosen(&run, 1), "0 qk q4_k\n0 v q4_k\n0 o q4_k\n0 gate_up q4_k\n0 down q4_k\n"
                                       "1 qk q4_k\n1 v q6_k\n1 o q4_k\n1 gate_up q4_k\n1 down q6_k\n");
     ck_assert_uint_eq(times_in(said.log, "does not divide"), 1);
-    ck_assert_uint_eq(times_in(said.log, "q4_k as q5_0, q6_k as w8a16_g32_f16s"), 1);
-    ck_assert_uint_eq(times_in(said.log, " as w8a16_g32_f16s"), 1);
+    ck_assert_uint_eq(times_in(said.log, "q4_k as q5_0, q6_k as q8_0"), 1);
+    ck_assert_uint_eq(times_in(said.log, " as q8_0"), 1);
     ck_ok(calm_reassemble(ctx, &again, &assembly));
     calm_assembly_close(&assembly);
     ck_assert_str_eq(play_digest(again.output), play_digest(run.recipe.output));
@@ -67,13 +67,13 @@ TEST(tables_fall_back_aloud)
     const outcome said = play_must_run(&plain);
     ck_assert_uint_eq(times_in(said.log, "does not divide"), 1);
     ck_assert_ptr_nonnull(strstr(said.log, "embedding: 256 does not divide its 32 inputs; stored there and in others "
-                                           "like it: q6_k as w8a16_g32_f16s"));
+                                           "like it: q6_k as q8_0"));
     calm_scheme q2_k;
     ck_ok(calm_scheme_parse(ctx, "q2_k", &q2_k));
     asked.recipe.formats.options.head = &q2_k;
     const outcome again = play_must_run(&asked);
     ck_assert_uint_eq(times_in(again.log, "does not divide"), 1);
-    ck_assert_ptr_nonnull(strstr(again.log, "q2_k as w4a16_g32_f16s"));
+    ck_assert_ptr_nonnull(strstr(again.log, "q2_k as q4_0"));
 }
 END_OF_TEST
 

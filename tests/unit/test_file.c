@@ -246,6 +246,8 @@ TEST(what_exists_and_how_much_fits)
         ck_ok(calm_path_existing(ctx, list[i].path, &found));
         ck_assert_str_eq(found, list[i].found);
     }
+    ck_ok(calm_path_refuse_directory(ctx, test_format("%s/no", dir)));    /* whoever opens it finds that out */
+    ck_fails(calm_path_refuse_directory(ctx, dir), CALM_EARG, "expected a file, found a directory");
     double bytes;
     ck_assert(calm_disk_free(dir, &bytes) && bytes > 0);
     ck_assert(!calm_disk_free(test_format("%s/no", dir), &bytes));

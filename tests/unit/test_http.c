@@ -241,6 +241,20 @@ TEST(a_sink_that_fails_ends_the_request)
 }
 END_OF_TEST
 
+TEST(a_host_that_went_away)
+{
+    play *p = begin();
+    open_it(p);
+    ck_ok(ask(p, LISTING, false, 0));
+    ck_assert(p->reply.met);
+    hub_stop(&p->hub);
+    ck_ok(ask(p, LISTING, false, 0));
+    ck_assert_int_eq(p->reply.end, CALM_HTTP_UNREACHABLE);
+    ck_assert(p->reply.met);    /* and may come back */
+    calm_http_close(p->http);
+}
+END_OF_TEST
+
 TEST(nobody_answers)
 {
     play *p = begin();
@@ -248,6 +262,7 @@ TEST(nobody_answers)
     hub_stop(&p->hub);
     ck_ok(ask(p, LISTING, false, 0));
     ck_assert_int_eq(p->reply.end, CALM_HTTP_UNREACHABLE);
+    ck_assert(!p->reply.met);
     calm_http_close(p->http);
     p->settings.endpoint = "http://[::1";
     ck_fails(calm_http_open(ctx, &p->settings, &p->http), CALM_EARG, "HF_ENDPOINT");
@@ -265,5 +280,6 @@ int main(void)
                                        a_head_request_does_not_leave_the_endpoint, from_https_nothing_leads_to_http,
                                        redirects_that_lead_nowhere, errors_have_words_and_no_body,
                                        a_connection_that_ends_in_the_middle, a_body_that_stalls,
-                                       a_sink_that_fails_ends_the_request, nobody_answers, NULL});
+                                       a_sink_that_fails_ends_the_request, a_host_that_went_away,
+                                       nobody_answers, NULL});
 }

@@ -258,7 +258,7 @@ TEST(an_empty_store)
     calm_store *store;
     ck_ok(calm_store_open(ctx, path, &how, &store));
     calm_store_close(store);
-    ck_assert_ptr_nonnull(strstr(shown(path, "choices", NULL), "algorithm"));
+    ck_assert_ptr_nonnull(strstr(shown(path, "choices", NULL), "none"));
     ck_assert_ptr_nonnull(strstr(shown(path, NULL, NULL), "Calibrations"));
 }
 END_OF_TEST

@@ -1,5 +1,6 @@
 /* Plain lists of a store: all rows, or those of one unit. */
 #include "ptq/io/json.h"
+#include "store/sql.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 
@@ -30,6 +31,23 @@ TEST(one_unit_of_a_list)
 }
 END_OF_TEST
 
+/* Another run of the model has other jobs of the same linears, as with --split-v; a job of its own without a choice
+ * stays. */
+TEST(jobs_of_other_runs)
+{
+    const char *path = inspect_sample();
+    calm_sql *sql;
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_WRITE, &sql));
+    ck_ok(calm_sql_run(ctx, sql, "INSERT INTO job (block_id, role, name, sublayer, position, input_hook, out_features,"
+                       " in_features, linears) SELECT block_id, 'v', name || 'v', sublayer, 9, input_hook, 1, 1,"
+                       " linears FROM job WHERE role = 'qkv'", CALM_NONE));
+    calm_sql_close(sql);
+    ck_assert_uint_eq(n_rows(path, "blocks", "1", NULL), 4);
+    ck_assert_uint_eq(n_rows(path, "blocks", "2", NULL), 4);
+    ck_assert_uint_eq(n_rows(path, "blocks", "4", NULL), 6);    /* without choices: nothing says which are its own */
+}
+END_OF_TEST
+
 TEST(runs_and_summary)
 {
     const char *path = inspect_sample();
@@ -44,10 +62,14 @@ TEST(runs_and_summary)
     ck_has(csv, "\r\n\r\nruns\r\n");
     ck_assert_uint_eq(n_rows(path, "evaluations", "1", NULL), 2);
     ck_assert_uint_eq(n_rows(path, "ablation", NULL, NULL), 0);
+    ck_assert_str_eq(inspect_shown(path, "ablation", NULL, NULL, CALM_INSPECT_TEXT), "No run of calm ablate.\n");
+    ck_assert_str_eq(inspect_shown(path, "scores", "2", "1.down", CALM_INSPECT_TEXT),
+                     "Run 2: qwen, finished\n\nnone\n");
 }
 END_OF_TEST
 
 int main(void)
 {
-    return run_tests("inspect_lists", (const TTest *[]){one_unit_of_a_list, runs_and_summary, NULL});
+    return run_tests("inspect_lists", (const TTest *[]){one_unit_of_a_list, jobs_of_other_runs, runs_and_summary,
+                                                        NULL});
 }

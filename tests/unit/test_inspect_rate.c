@@ -13,7 +13,8 @@ static void add(calm_store *store, const char *key, int64_t bytes, double kl, si
     const int64_t model = sample_number(store, "SELECT min(id) FROM model");
     const calm_store_run run = {.key = key, .model_id = model, .unit = "job", .command = "calm quantize",
                                 .rule = "token", .metric = "cka_token",
-                                .recipe = "{\"scheme\":\"w4a16_g128\",\"format\":\"gguf\"}",
+                                .recipe = key[0] == 'g' ? "{\"schemes\":[\"q3_k\",\"q4_k\"],\"format\":\"gguf\"}"
+                                                  : "{\"scheme\":\"w4a16_g128\",\"format\":\"gguf\"}",
                                 .calibration_id = sample_number(store, "SELECT min(id) FROM calibration"),
                                 .version = "0", .n_threads = 1};
     const calm_store_evaluation test = {.key = test_format("e-%s", key), .model_id = model, .subject = "rtn", .ppl = 9,
@@ -70,8 +71,8 @@ TEST(front_of_each_test)
     calm_json_free(root);
     /* With a run those that were measured as it was. */
     const char *csv = inspect_shown(path, "rate", test_format("%lld", (long long)before + 7), NULL, CALM_INSPECT_CSV);
-    ck_has(csv, "model,run,result,scheme,bytes,bits_per_weight,kl,one_minus_cosine,ppl,top1,front,format,windows,");
-    ck_has(csv, ",rtn,w4a16_g128,100,4,0.001,,9,0.5,true,gguf,30,512,test.txt\r\n");
+    ck_has(csv, "model,run,result,scheme,bytes,kl,one_minus_cosine,ppl,front,bits_per_weight,top1,format,windows,");
+    ck_has(csv, ",rtn,\"q3_k, q4_k\",100,0.001,,9,true,4,0.5,gguf,30,512,test.txt\r\n");
     ck_lacks(csv, ",20,512,");
 }
 END_OF_TEST

@@ -55,6 +55,7 @@ TEST(slow_kernels_are_told_once)
         ck_assert_ptr_nonnull(strstr(all.line, "has loaded its Prescott kernels"));
         ck_assert_ptr_nonnull(strstr(all.line, test_format("start the process with OPENBLAS_CORETYPE=%s", best)));
     }
+    ck_assert_uint_eq(of_new_context("Prescott").n, 0);    /* a process has one OpenBLAS: the next context is silent */
 }
 END_OF_TEST
 

@@ -1,6 +1,7 @@
-/* Prefixes of failures, and suggestions for unknown names. */
+/* Prefixes of failures, suggestions for unknown names, and lines that are said once. */
 #include "ptq/base/message.h"
 
+#include "ptq/base/scope.h"
 #include "tests/support/harness.h"
 
 TEST(a_prefix_keeps_status_and_sentence)
@@ -47,9 +48,29 @@ TEST(hints)
 }
 END_OF_TEST
 
+static void keep_line(void *user, calm_log_level level, const char *line)
+{
+    ck_assert_int_eq(level, CALM_LOG_WARNING);
+    calm_text_printf(user, "%s|", line);
+}
+
+/* A line that is the beginning, the end or the middle of an earlier one is another line. */
+TEST(lines_are_said_once)
+{
+    static const char *const lines[] = {"0.down: not fused", "0.down", "not fused", "down", "0.down"};
+    CALM_SCOPED_TEXT(kept);
+    CALM_SCOPED_TEXT(said);
+    calm_said_once once = {keep_line, &kept, &said};
+    CALM_SCOPED_LOG(ctx, calm_log_once, &once);
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        calm_log(ctx, CALM_LOG_WARNING, "%s", lines[i]);
+    ck_assert_str_eq(kept.data, "0.down: not fused|0.down|not fused|down|");
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("message",
                      (const TTest *[]){a_prefix_keeps_status_and_sentence, without_a_failure_nothing_is_prefixed,
-                                       what_is_too_long_is_cut, hints, NULL});
+                                       what_is_too_long_is_cut, hints, lines_are_said_once, NULL});
 }

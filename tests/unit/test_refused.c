@@ -101,6 +101,8 @@ TEST(what_may_pass)
         ck_assert(!calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_ANSWERED, .code = lasting[i]}));
     ck_assert(calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_CUT}));
     ck_assert(calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_STALLED}));
+    ck_assert(calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_UNREACHABLE, .met = true}));
+    ck_assert(!calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_UNREACHABLE}));    /* no network at all */
     ck_assert(!calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_MISLED}));
     ck_assert(!calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_UNTRUSTED}));
 }

@@ -211,11 +211,40 @@ TEST(removing_takes_what_sqlite_wrote)
 }
 END_OF_TEST
 
+/* SQLite needs -shm and -wal to read; a reader leaves what it found. */
+TEST(reading_leaves_no_files)
+{
+    const char *path = test_format("%s/read.db", test_directory());
+    const char *wal = test_format("%s-wal", path), *shm = test_format("%s-shm", path);
+    calm_sql *writer, *reader;
+    int64_t n;
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_CREATE, &writer));
+    ck_ok(calm_sql_script(ctx, writer, "CREATE TABLE t (a)"));
+    calm_sql_close(writer);
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &reader));
+    ck_ok(calm_sql_number(ctx, reader, "SELECT count(*) FROM t", CALM_NONE, &n));
+    ck_assert(calm_sql_run(ctx, reader, "INSERT INTO t VALUES (1)", CALM_NONE) != CALM_OK);
+    calm_ctx_forgive(ctx);
+    calm_sql_close(reader);
+    ck_assert(!calm_path_exists(wal) && !calm_path_exists(shm));
+    /* What a writer has not yet moved into the database stays where it is. */
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_WRITE, &writer));
+    ck_ok(calm_sql_run(ctx, writer, "INSERT INTO t VALUES (1)", CALM_NONE));
+    ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &reader));
+    ck_ok(calm_sql_number(ctx, reader, "SELECT count(*) FROM t", CALM_NONE, &n));
+    ck_assert_int_eq(n, 1);
+    calm_sql_close(reader);
+    ck_assert(calm_path_exists(wal) && calm_path_exists(shm));
+    calm_sql_close(writer);
+    ck_assert(!calm_path_exists(wal) && !calm_path_exists(shm));
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("sql", (const TTest *[]){values_round_trip, constraints_and_wrong_sql_are_argument_errors,
                                               full_database_is_enospc, missing_and_foreign_files,
                                               statements_outnumber_the_cache, undo_of_nested_savepoints,
                                               query_delivers_headings_and_rows, query_may_only_read,
-                                              removing_takes_what_sqlite_wrote, NULL});
+                                              removing_takes_what_sqlite_wrote, reading_leaves_no_files, NULL});
 }

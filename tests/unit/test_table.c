@@ -430,6 +430,49 @@ TEST(last_columns_go)
 }
 END_OF_TEST
 
+/* So that names are not broken, while sentences are. */
+TEST(names_stay_whole)
+{
+    static const struct {
+        size_t limit;
+        const char *left;
+    } list[] = {{59, ""}, {58, "crest"}, {52, "crest"}};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        CALM_SCOPED_TABLE(table);
+        CALM_SCOPED_TEXT(left);
+        CALM_SCOPED_TEXT(text);
+        calm_table_columns(&table, "subject|reason|#size|#crest");
+        for (int64_t row = 0; row < 5; row++)
+            CALM_CELLS(&table, CALM_TEXT("a name of 20 letters"), CALM_TEXT("a sentence of many words that say why"),
+                       CALM_INT(row), CALM_FIXED(3, 1));
+        ctx->columns = list[i].limit;
+        ck_ok(calm_table_shorten(ctx, &table, 0, &left));
+        ck_ok(calm_table_write(ctx, &table, 0, &text));
+        ctx->columns = 0;
+        ck_assert_str_eq(left.data ? left.data : "", list[i].left);
+        ck_assert_ptr_nonnull(strstr(text.data, "\na name of 20 letters  "));
+    }
+}
+END_OF_TEST
+
+/* A digest that does not fit is cut: the rest of it on a line of its own says nothing. */
+TEST(digests_are_cut)
+{
+    static const char digest[] = "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8";
+    CALM_SCOPED_TABLE(table);
+    CALM_SCOPED_TEXT(whole);
+    CALM_SCOPED_TEXT(cut);
+    calm_table_columns(&table, "tokens_digest");
+    calm_table_text(&table, digest);
+    ck_ok(calm_table_write_fields(ctx, &table, 2, &whole));
+    ck_assert_str_eq(whole.data, test_format("  tokens_digest  %s\n", digest));
+    ctx->columns = 80;
+    ck_ok(calm_table_write_fields(ctx, &table, 2, &cut));
+    ctx->columns = 0;
+    ck_assert_str_eq(cut.data, test_format("  tokens_digest  %.60s...\n", digest));
+}
+END_OF_TEST
+
 TEST(sentences_are_folded)
 {
     static const char lines[] = "A sentence that is longer than forty columns are.\nshort\n  indented, and longer than "
@@ -444,6 +487,12 @@ TEST(sentences_are_folded)
     ck_assert_str_eq(folded.data, "A sentence that is longer than forty\n  columns are.\nshort\n"
                                   "  indented, and longer than forty\n    columns too\n"
                                   "  label  what stands behind it, in two\n         lines\n");
+    /* What an arrow joins stays on one line. */
+    CALM_SCOPED_TEXT(joined);
+    ctx->columns = 40;
+    calm_table_fold(ctx, "KL 0.0181, a perplexity of 31.52 -> 31.89\n", &joined);
+    ctx->columns = 0;
+    ck_assert_str_eq(joined.data, "KL 0.0181, a perplexity of\n  31.52 -> 31.89\n");
 }
 END_OF_TEST
 
@@ -457,6 +506,6 @@ int main(void)
                                        many_rows, missing_memory_is_reported, narrow_tables_break_words,
                                        narrow_tables_keep_to_the_limit, a_table_too_wide_is_a_list,
                                        few_rows_keep_their_words_whole, chains_are_cut_between_parts, columns_give_way,
-                                       last_columns_go,
+                                       last_columns_go, names_stay_whole, digests_are_cut,
                                        sentences_are_folded, NULL});
 }
