@@ -30,7 +30,7 @@
 #define SAMPLE_IN ((size_t)512)
 /* Side of the products: large enough that a kernel reaches the rate that it has on the matrices of a model. */
 #define PRODUCT_SIDE ((size_t)768)
-#define MEASURE_SECONDS 0.25    /* for each precision */
+#define MEASURE_SECONDS 0.1     /* for each precision: a dozen products of a fast core */
 /* The forward pass reaches width / (width + NARROW) of sgemm's rate with attention, norms, head and reading of weights:
  * operations that are no product grow with the width, products with its square.  Evaluations have .88 of it at a width
  * of 1,024 and .65 at 256. */

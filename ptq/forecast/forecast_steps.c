@@ -19,7 +19,7 @@
  * a forecast should not need the memory of a run. */
 #define MOST_BYTES 2e9
 /* Passes are repeated until they have taken so long. */
-#define MEASURE_SECONDS 0.3
+#define MEASURE_SECONDS 0.1
 /* The small linear whose codes are learned, by as many steps as a learner takes at least. */
 #define SAMPLE_OUT ((size_t)1024)
 #define SAMPLE_IN ((size_t)1024)

@@ -9,7 +9,7 @@
 #include "tests/support/harness.h"
 
 #include "cka/linear.h"
-#include "ptq/base/rng.h"
+#include "tests/support/normals.h"
 
 #define RELATIVE 1e-8L
 #define ABSOLUTE 0x1p-58L
@@ -103,15 +103,18 @@ static const size_t shapes[][3] = {{4, 2, 1},   {6, 1, 3},   {40, 16, 16},  {300
 static void make(const recipe *r, const size_t shape[3], double noise, float *x, float *w, float *q)
 {
     const size_t n = shape[0], in = shape[1], out = shape[2];
+    const double *normals = test_normals(3, 1, n * in);
     for (size_t i = 0; i < n * in; i++) {
         size_t t = i / in, j = i % in;
-        double value = calm_rng_normal(3, 1, i) * (t == 0 || t == 3 ? r->massive : 1) * (j == 1 ? r->outlier : 1);
+        double value = normals[i] * (t == 0 || t == 3 ? r->massive : 1) * (j == 1 ? r->outlier : 1);
         x[i] = (float)(r->constant && j % r->constant == 2 ? r->mean : value + r->mean * (double)(j % 5));
     }
-    for (size_t i = 0; i < in * out; i++) {
-        w[i] = (float)calm_rng_normal(3, 2, i);
-        q[i] = (float)(r->scale * (w[i] + noise * calm_rng_normal(3, 3, i)));
-    }
+    normals = test_normals(3, 2, in * out);
+    for (size_t i = 0; i < in * out; i++)
+        w[i] = (float)normals[i];
+    normals = test_normals(3, 3, in * out);
+    for (size_t i = 0; i < in * out; i++)
+        q[i] = (float)(r->scale * (w[i] + noise * normals[i]));
 }
 
 TEST(agrees_with_its_definition)

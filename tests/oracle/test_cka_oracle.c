@@ -15,6 +15,7 @@
  * So 1 - CKA is within 9 g (Q / |K|)^4 (P^2 + |1 - CKA| (s^2 Q + P)^2) / |L|^2.  Debiasing puts h(K, K) and h(L, L) in
  * the place of the squares, and its three terms make every error up to four times as large, <K, D>^2 sixteen times. */
 #include "tests/support/harness.h"
+#include "tests/support/normals.h"
 
 #include "cka/cka.h"
 #include "ptq/base/rng.h"
@@ -283,15 +284,17 @@ static const recipe recipes[] = {
 
 static void make(const recipe *r, double noise, size_t n, size_t d, float *y, float *z)
 {
+    const double *normals = test_normals(3, 1, n * d);
     for (size_t i = 0; i < n * d; i++) {
         double factor = i / d == 0 || i / d == 3 ? r->factor : 1;
-        y[i] = (float)(factor * calm_rng_normal(3, 1, i) * (1 + (double)(i % d) / 4) + r->mean * (double)(i % d + 1));
+        y[i] = (float)(factor * normals[i] * (1 + (double)(i % d) / 4) + r->mean * (double)(i % d + 1));
     }
+    normals = test_normals(3, 2, n * d);
     for (size_t i = 0; i < n * d; i++) {
         double v = y[i];
         if (r->turned && d > 1 && i % d < 2)
             v = i % d == 0 ? 0.96 * y[i] + 0.28 * y[i + 1] : 0.96 * y[i] - 0.28 * y[i - 1];
-        z[i] = (float)(r->scale * v + noise * calm_rng_normal(3, 2, i));
+        z[i] = (float)(r->scale * v + noise * normals[i]);
     }
 }
 

@@ -157,7 +157,16 @@ blobs() {
 }
 
 part_two() {
+    make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
+    texts
+    tail -c 40000 "$CALM_HOME/recipes/text/wikitext2-valid.txt" >other.txt
+    few="--model tiny --scheme w4a16_g32 --algorithms rtn --samples 4 --seqlen 64 --guard-samples 0 --no-eval --threads 1"
+    several="$brief --scheme w4a16_g64 --algorithms rtn,gptq --calib text.txt --calib other.txt"
+    # What ranks are compared with further below, on the core that one rank leaves free.
+    { run 0 wide $wide && run 0 few $few && run 0 bert1 $sentences && run 0 several $several; } &
+    alone=$!
     run 0 one $small || fail "$(tail -n 5 one.said)"
+    wait $alone || fail "$(tail -n 5 wide.said few.said bert1.said several.said 2>&1)"
     check 2 two one $small
     # Only rank 0 prints.
     [ "$(grep -c 'test text' two.said)" = 1 ] || fail "two: the report is there $(grep -c 'test text' two.said) times"
@@ -165,13 +174,9 @@ part_two() {
     # All of it is there now.
     run 0 one $small --force || fail "$(tail -n 5 one.said)"
     check 2 two one $small --force
-    make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
-    run 0 wide $wide || fail "$(tail -n 5 wide.said)"
     check 2 wide2 wide $wide
     divided wide2
     # More ranks than blocks; what each of them did.
-    few="--model tiny --scheme w4a16_g32 --algorithms rtn --samples 4 --seqlen 64 --guard-samples 0 --no-eval --threads 1"
-    run 0 few $few || fail "$(tail -n 5 few.said)"
     check 3 few3 few $few --json
     grep -q '^calm: warning: 3 ranks for 2 blocks: 1 of the ranks have nothing to compute$' few3.said ||
         fail "few3: $(cat few3.said)"
@@ -179,14 +184,9 @@ part_two() {
     [ "$(grep -c '"blocks": 1,$' few3.said)" = 2 ] || fail "few3: $(grep -A 40 '"ranks"' few3.said)"
     store_sql few3/calm.db "SELECT value FROM environment WHERE name = 'ranks'" |
         grep -qE '^3, idle [0-9.]+ %, [0-9.]+ %, [0-9.]+ % of [0-9.]+ s$' || fail "few3: the store has no idle times"
-    texts
-    run 0 bert1 $sentences || fail "$(tail -n 5 bert1.said)"
     check 2 bert2 bert1 $sentences
     divided bert2
     # Two texts, each of which is described alone, too.
-    tail -c 40000 "$CALM_HOME/recipes/text/wikitext2-valid.txt" >other.txt
-    several="$brief --scheme w4a16_g64 --algorithms rtn,gptq --calib text.txt --calib other.txt"
-    run 0 several $several || fail "$(tail -n 5 several.said)"
     check 2 several2 several $several
     [ "$(grep -c '^activation' several.rows)" -gt "$(grep -c '^activation' one.rows)" ] ||
         fail "several: no rows of each text alone"

@@ -1,7 +1,7 @@
 /* Slow versions of what parts do. */
 #include "tests/support/slow_parts.h"
 
-#include "ptq/base/rng.h"
+#include "tests/support/normals.h"
 
 double *slow_doubles(size_t n)
 {
@@ -31,20 +31,28 @@ void slow_problem_measure(slow_problem *p)
                             .samples = p->x, .n_samples = p->rows};
 }
 
+/* Normal numbers of stream k that stay. */
+static const double *drawn(uint64_t k, size_t n)
+{
+    return memcpy(slow_doubles(n), test_normals(7, k, n), n * sizeof(double));
+}
+
 void slow_problem_new(slow_problem *p, size_t out, size_t in, size_t rows, const char *scheme)
 {
     enum { FACTORS = 6 };
     *p = (slow_problem){.out = out, .in = in, .rows = rows, .h = slow_doubles(in * in)};
     ck_ok(CALM_NEW(ctx, ctx->out, p->w, out * in));
     ck_ok(CALM_NEW(ctx, ctx->out, p->x, rows * in));
+    const double *w = drawn(0, out * in), *own = drawn(1, rows * in), *of_row = drawn(2, rows * FACTORS),
+                 *of_input = drawn(3, FACTORS * in), *spread = drawn(4, in);
     for (size_t i = 0; i < out * in; i++)
-        p->w[i] = (float)(0.05 * calm_rng_normal(7, 0, i));
+        p->w[i] = (float)(0.05 * w[i]);
     for (size_t t = 0; t < rows; t++)
         for (size_t j = 0; j < in; j++) {
-            double x = calm_rng_normal(7, 1, t * in + j);
+            double x = own[t * in + j];
             for (size_t f = 0; f < FACTORS; f++)
-                x += 0.5 * calm_rng_normal(7, 2, t * FACTORS + f) * calm_rng_normal(7, 3, f * in + j);
-            p->x[t * in + j] = (float)(x * exp(0.5 * calm_rng_normal(7, 4, j)));
+                x += 0.5 * of_row[t * FACTORS + f] * of_input[f * in + j];
+            p->x[t * in + j] = (float)(x * exp(0.5 * spread[j]));
         }
     slow_problem_measure(p);
     p->linear = (calm_linear){"linear", out, in, p->w, false};

@@ -6,7 +6,6 @@
  * input scales, quantized inputs, dropped padding, products of several tiles. */
 #include "ptq/model/block_back.h"
 
-#include "ptq/base/rng.h"
 #include "ptq/model/forward.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/norm_back.h"
@@ -15,6 +14,7 @@
 #include "ptq/tensor/vector.h"
 #include "tests/support/block_params.h"
 #include "tests/support/harness.h"
+#include "tests/support/normals.h"
 #include "tests/support/tiny_model.h"
 
 enum { TOKENS = 19, HIDDEN = 32 };
@@ -33,8 +33,9 @@ typedef struct fixture {
 
 static void fill(float *x, size_t n, double spread, uint64_t stream)
 {
+    const double *normals = test_normals(21, stream, n);
     for (size_t i = 0; i < n; i++)
-        x[i] = (float)(spread * calm_rng_normal(21, stream, i));
+        x[i] = (float)(spread * normals[i]);
 }
 
 /* Block `index`. */
