@@ -67,8 +67,9 @@ static calm_status put_figures(calm_ctx *ctx, const calm_json *run, calm_text *o
     const calm_json *after = evaluation_of(run, "test", text_of(row, "result"));
     CALM_SCOPED_TABLE(table);
     calm_table_columns(&table, "|#float|#result");
-    CALM_CELLS(&table, CALM_TEXT("size, MiB"), CALM_FIXED(number_of(row, "bytes_before") / 1048576, 2),
-               CALM_FIXED(number_of(row, "bytes_after") / 1048576, 2));
+    if (isfinite(number_of(row, "bytes_after")))    /* a selection has written nothing */
+        CALM_CELLS(&table, CALM_TEXT("size, MiB"), CALM_FIXED(number_of(row, "bytes_before") / 1048576, 2),
+                   CALM_FIXED(number_of(row, "bytes_after") / 1048576, 2));
     CALM_CELLS(&table, CALM_TEXT("bits per weight"), CALM_EMPTY, CALM_FIXED(number_of(row, "bits_per_weight"), 3));
     if (isfinite(number_of(after, "ppl")))
         CALM_CELLS(&table, CALM_TEXT("perplexity"), CALM_FIXED(number_of(before, "ppl"), 4),
