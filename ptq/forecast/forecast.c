@@ -1,4 +1,4 @@
-/* What a run would take, from its shapes and a second of measurement.
+/* What a run would take, from its shapes and half a second of measurement.
  *
  * Time is operations over rates: those of matrix products and of each algorithm are measured on this machine, since
  * they differ much between CPUs; shares that do not are constants below.  The aim is the right order of magnitude,

@@ -574,6 +574,7 @@ int main(void)
         huge_outliers_in_weights_and_inputs, tiny_weights, no_calibration_rows, not_worse_than_rtn, refits_never_lose,
         activation_presets_are_refitted, bad_numbers_are_named, missing_statistics_and_float_are_refused,
         schemes_out_of_reach, fits_need_eight_rows_per_input, any_memory_may_be_missing,
-        threads_do_not_matter, levels_do_not_matter_to_threads, halves_of_chunks_do_not_matter, channel_scales_are_shared_or_left_out,
+        threads_do_not_matter, levels_do_not_matter_to_threads, halves_of_chunks_do_not_matter,
+        channel_scales_are_shared_or_left_out,
         memory_is_what_it_says, NULL});
 }

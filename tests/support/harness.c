@@ -115,8 +115,9 @@ int run_tests(const char *name, const TTest *const *tests)
     for (; tests[n_tests]; n_tests++) {
         TCase *tcase = tcase_create(tests[n_tests]->name);    /* CK_RUN_CASE=name runs that one alone */
         /* CK_EXCLUDE_TAGS leaves out those whose names begin so. */
-        const bool memory = strncmp(tests[n_tests]->name, "memory", 6) == 0;
-        tcase_set_tags(tcase, memory ? "memory" : strncmp(tests[n_tests]->name, "levels", 6) == 0 ? "levels" : "values");
+        const char *test = tests[n_tests]->name;
+        const bool memory = strncmp(test, "memory", 6) == 0, levels = strncmp(test, "levels", 6) == 0;
+        tcase_set_tags(tcase, memory ? "memory" : levels ? "levels" : "values");
         tcase_add_checked_fixture(tcase, set_up, tear_down);
         tcase_set_timeout(tcase, 0);                          /* ctest has the clock */
         tcase_add_test(tcase, tests[n_tests]);
