@@ -43,7 +43,7 @@ static const calm_option restarts_table[] = {
      .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
     {.name = "leave", .help = "stop rows early that need a fall that only this share of the first order's rows had; "
                               "0: none",
-     .offset = offsetof(restarts_options, leave), .type = CALM_OPTION_DOUBLE, .fallback = "0.5", .min = 0, .max = 0.9},
+     .offset = offsetof(restarts_options, leave), .type = CALM_OPTION_DOUBLE, .fallback = "0.4", .min = 0, .max = 0.9},
     {.name = NULL},
 };
 
