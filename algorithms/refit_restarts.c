@@ -43,7 +43,7 @@ static const calm_option restarts_table[] = {
      .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
     {.name = "leave", .help = "stop rows early that need a fall that only this share of the first order's rows had; "
                               "0: none",
-     .offset = offsetof(restarts_options, leave), .type = CALM_OPTION_DOUBLE, .fallback = "0.5", .min = 0, .max = 0.9},
+     .offset = offsetof(restarts_options, leave), .type = CALM_OPTION_DOUBLE, .fallback = "0.4", .min = 0, .max = 0.9},
     {.name = NULL},
 };
 
@@ -304,7 +304,7 @@ const calm_part calm_refit_restarts = {
     .reference = "arXiv 2210.17323 and 2203.13483",
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
-    .products = 3.5,
+    .products = 4,
     .factors = 2,    /* eight roots in float, each half the operations at twice the rate */
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,
