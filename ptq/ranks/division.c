@@ -9,6 +9,7 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/state/work.h"
+#include "ptq/tensor/bf16_product.h"
 #include "ptq/tensor/linalg.h"
 
 /* ---- before any work ---- */
@@ -48,10 +49,12 @@ calm_status calm_division_check(calm_ctx *ctx, calm_run *p)
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_sha256_file(ctx, "/proc/self/exe", program));
     CALM_TRY(recipe_digest(ctx, p->in.recipe, recipe));
+    const char *products = p->in.recipe->operands == CALM_OPERANDS_F32 ? "none" : calm_bf16_instructions();
     /* The order is that of the message: what differs first explains what differs after it. */
     const calm_cluster_fact facts[] = {{"program", program}, {"C library", gnu_get_libc_version()},
                                        {"OpenBLAS", calm_linalg_release()},
-                                       {"CPU kernels", calm_linalg_kernels()}, {"recipe", recipe},
+                                       {"CPU kernels", calm_linalg_kernels()},
+                                       {"products of bfloat16", products}, {"recipe", recipe},
                                        {"model", p->model_key}, {"calibration", p->calib_key}};
     CALM_TRY(calm_cluster_agree(ctx, p->cluster, facts, sizeof facts / sizeof *facts));
     CALM_TRY(calm_path_parent(ctx, p->in.recipe->store, &folder));

@@ -428,8 +428,10 @@ enum { WHERE_FAST = CALM_OPERANDS_BF16X2 + 1 };
 calm_recipe_spec calm_spec_settled(const calm_recipe_spec *spec)
 {
     calm_recipe_spec settled = *spec;
+    /* Kernels are named for the same bytes on every CPU that has them, and not each of those has AMX. */
+    const bool fast = !spec->kernels && calm_bf16_is_fast(CALM_OPERANDS_BF16X2);
     if (spec->calib_dtype == WHERE_FAST)
-        settled.calib_dtype = calm_bf16_is_fast(CALM_OPERANDS_BF16X2) ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32;
+        settled.calib_dtype = fast ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32;
     return settled;
 }
 

@@ -72,6 +72,12 @@ bool calm_bf16_is_fast(calm_operands operands)
            instructions_here() >= (operands == CALM_OPERANDS_BF16X2 ? AMX : AVX512_BF16);
 }
 
+const char *calm_bf16_instructions(void)
+{
+    static const char *const names[] = {"float32", "AVX512-BF16", "AMX"};
+    return names[instructions_here()];
+}
+
 static size_t n_parts(calm_operands operands)
 {
     return operands == CALM_OPERANDS_BF16X2 ? 2 : 1;

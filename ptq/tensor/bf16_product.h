@@ -15,6 +15,9 @@
 /* Does the CPU multiply such operands?  false for float32. */
 bool calm_bf16_is_fast(calm_operands operands);
 
+/* What multiplies bfloat16 here: "AMX", "AVX512-BF16", "float32". */
+const char *calm_bf16_instructions(void);
+
 /* C [m, n] = the product + beta C, row-major with these row strides, on this thread, of operands as ctx->operands says:
  * bfloat16, of two parts only where that is fast. */
 calm_status calm_bf16_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,

@@ -301,25 +301,34 @@ TEST(a_pool_that_nobody_named_keeps_what_reaches)
 }
 END_OF_TEST
 
-/* What `auto` is depends on the CPU, so that documents have what it was here, and resolve to the same elsewhere. */
-TEST(auto_dtype_is_settled)
+/* What `auto` is depends on the CPU, so that documents have what it was here, and resolve to the same elsewhere.  With
+ * kernels that the recipe names it does not depend on it. */
+static void check_dtype(int dtype, const char *kernels)
 {
-    calm_recipe_spec spec = defaults(), settled;
+    const bool fast = !kernels && calm_bf16_is_fast(CALM_OPERANDS_BF16X2);
+    const calm_operands want = dtype < 3 ? (calm_operands)dtype : fast ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32;
+    calm_recipe_spec spec = defaults();
     calm_recipe recipe = {0};
     calm_faults faults = {0};
     const char *text;
-    for (spec.calib_dtype = 0; spec.calib_dtype <= 3; spec.calib_dtype++) {
-        const calm_operands here = calm_bf16_is_fast(CALM_OPERANDS_BF16X2) ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32,
-                            want = spec.calib_dtype == 3 ? here : (calm_operands)spec.calib_dtype;
-        spec.model = "qwen";
-        settled = calm_spec_settled(&spec);
-        ck_assert_int_eq(settled.calib_dtype, (int)want);
-        ck_ok(calm_recipe_check(ctx, &spec, &recipe, &faults));
-        ck_assert_int_eq(recipe.operands, want);
-        ck_ok(calm_spec_text(ctx, &settled, &text));
-        ck_assert_ptr_null(strstr(text, "auto"));
-        ck_assert_int_eq(strstr(text, "\"dtype\":\"bf16\"") != NULL, want == CALM_OPERANDS_BF16);
-        ck_assert_int_eq(strstr(text, "\"dtype\":\"bf16x2\"") != NULL, want == CALM_OPERANDS_BF16X2);
+    spec.model = "qwen";
+    spec.calib_dtype = dtype;
+    spec.kernels = kernels;
+    const calm_recipe_spec settled = calm_spec_settled(&spec);
+    ck_assert_int_eq(settled.calib_dtype, (int)want);
+    ck_ok(calm_recipe_check(ctx, &spec, &recipe, &faults));
+    ck_assert_int_eq(recipe.operands, want);
+    ck_ok(calm_spec_text(ctx, &settled, &text));
+    ck_assert_ptr_null(strstr(text, "\"dtype\":\"auto\""));
+    ck_assert_int_eq(strstr(text, "\"dtype\":\"bf16\"") != NULL, want == CALM_OPERANDS_BF16);
+    ck_assert_int_eq(strstr(text, "\"dtype\":\"bf16x2\"") != NULL, want == CALM_OPERANDS_BF16X2);
+}
+
+TEST(auto_dtype_is_settled)
+{
+    for (int dtype = 0; dtype <= 3; dtype++) {
+        check_dtype(dtype, NULL);
+        check_dtype(dtype, calm_linalg_kernels());
     }
 }
 END_OF_TEST
