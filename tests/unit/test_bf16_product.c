@@ -48,6 +48,7 @@ TEST(forms)
         check(form, 401, 35, 40, 1);
         check(form, 3, CALM_BF16_COLS + 17, 9, 0);
         check(form, 15, 20, 2 * CALM_BF16_TERMS + 11, 1);
+        check(form, 35, 40, 8 * CALM_BF16_TERMS + 70, 0.5f);    /* more blocks of terms than rows are packed for */
     }
 }
 END_OF_TEST
