@@ -23,9 +23,6 @@ static calm_status open_bytes(calm_ctx *ctx, const char *path, size_t limit, cal
 {
     *out = (calm_texts){.path = path};
     snprintf(out->where, sizeof out->where, "%s", path);
-    if (!calm_path_exists(path))
-        return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file; expected a text, or JSON documents: calm reads texts "
-                         "from files, and without one takes the bundled WikiText-2", path);
     CALM_TRY(calm_map_file_within(ctx, path, limit, &out->map));
     out->text = (const char *)out->map.data;
     out->n = out->map.bytes;
@@ -82,7 +79,13 @@ static calm_status parse_whole(calm_ctx *ctx, calm_texts *texts)
 
 calm_status calm_texts_open(calm_ctx *ctx, const char *path, size_t limit, calm_texts *out)
 {
-    CALM_TRY(open_bytes(ctx, path, limit, out));
+    const calm_status opened = open_bytes(ctx, path, limit, out);
+    if (opened == CALM_ENOTFOUND) {
+        calm_ctx_forgive(ctx);
+        return calm_fail(ctx, opened, "%s: no such file; expected a text, or JSON documents: calm reads texts from "
+                         "files, and without one takes the bundled WikiText-2", path);
+    }
+    CALM_TRY(opened);
     const bool begins_json = calm_raw_text_begins_json(out->text, out->n), lines = has_ending(path, ".jsonl");
     out->is_json = begins_json || lines || has_ending(path, ".json");
     CALM_TRY(begin(ctx, out));
