@@ -508,12 +508,11 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
 static void multiply_following(calm_rows *rows, size_t start, size_t end)
 {
     const size_t in = rows->problem->in;
-    const float *h = calm_rows_panel(rows, start, end - start, 0), *errors = rows->product;
-    calm_sgemm_nt(rows->n, end - start, end - start, 1, errors + start, in, h + start, in, 0, rows->gradient,
-                  CALM_SWEEP_BLOCK);
+    const size_t n = end - start;
+    const float *h = calm_rows_panel(rows, start, n, start), *errors = rows->product + start;
+    calm_sgemm_nt(rows->n, n, n, 1, errors, in, h, in, 0, rows->gradient, CALM_SWEEP_BLOCK);
     if (end < in)
-        calm_sgemm_nt(rows->n, end - start, in - end, 2, errors + end, in, h + end, in, 1, rows->gradient,
-                      CALM_SWEEP_BLOCK);
+        calm_sgemm_nt(rows->n, n, in - end, 2, errors + n, in, h + n, in, 1, rows->gradient, CALM_SWEEP_BLOCK);
 }
 
 void calm_rows_losses(calm_rows *rows)

@@ -27,18 +27,18 @@
 
 /* One of each in a scope. */
 #define CALM_SCOPED_OUT(ctx, arena)                                                                                    \
-    CALM_SCOPED(calm_out_scope, calm_out_leave) out_scope_ = calm_out_enter((ctx), (arena))
+    CALM_SCOPED(calm_out_scope, calm_out_leave) out_scope_ = calm_out_enter(&(ctx)->out, (arena))
 #define CALM_SCOPED_RESULTS(ctx)                                                                                       \
     CALM_SCOPED_ARENA(results_of_scope_);                                                                              \
     CALM_SCOPED_OUT(ctx, &results_of_scope_)
-#define CALM_SCOPED_OPERANDS(ctx, operands)                                                                            \
-    CALM_SCOPED(calm_operands_scope, calm_operands_leave) operands_scope_ = calm_operands_enter((ctx), (operands))
+#define CALM_SCOPED_OPERANDS(ctx, as)                                                                                  \
+    CALM_SCOPED(calm_operands_scope, calm_operands_leave) operands_scope_ = calm_operands_enter(&(ctx)->operands, (as))
 #define CALM_SCOPED_INTS(ctx, on)                                                                                      \
     CALM_SCOPED(calm_flag_scope, calm_flag_leave) ints_scope_ = calm_flag_enter(&(ctx)->ints, (on))
 #define CALM_SCOPED_RESIDENT(ctx, on)                                                                                  \
     CALM_SCOPED(calm_flag_scope, calm_flag_leave) resident_scope_ = calm_flag_enter(&(ctx)->resident, (on))
 #define CALM_SCOPED_COLUMNS(ctx, n)                                                                                    \
-    CALM_SCOPED(calm_columns_scope, calm_columns_leave) columns_scope_ = calm_columns_enter((ctx), (n))
+    CALM_SCOPED(calm_columns_scope, calm_columns_leave) columns_scope_ = calm_columns_enter(&(ctx)->columns, (n))
 #define CALM_SCOPED_LOG(ctx, fn, user)                                                                                 \
     CALM_SCOPED(calm_log_scope, calm_log_leave) log_scope_ = calm_log_enter((ctx), (fn), (user))
 #define CALM_SCOPED_SILENCE(ctx) CALM_SCOPED_LOG(ctx, NULL, NULL)
@@ -56,60 +56,6 @@ typedef struct calm_scratch_scope {
 static inline void calm_scratch_leave(calm_scratch_scope *scope)
 {
     calm_arena_rewind(scope->arena, scope->mark);
-}
-
-/* Where results went before. */
-typedef struct calm_out_scope {
-    calm_ctx *ctx;
-    calm_arena *caller;
-} calm_out_scope;
-
-/* Results go to `arena`; back to where they went. */
-static inline calm_out_scope calm_out_enter(calm_ctx *of, calm_arena *arena)
-{
-    const calm_out_scope scope = {of, of->out};
-    of->out = arena;
-    return scope;
-}
-static inline void calm_out_leave(calm_out_scope *scope)
-{
-    scope->ctx->out = scope->caller;
-}
-
-/* What operands of products were before. */
-typedef struct calm_operands_scope {
-    calm_ctx *ctx;
-    calm_operands caller;
-} calm_operands_scope;
-
-/* They are `operands`; back to what they were. */
-static inline calm_operands_scope calm_operands_enter(calm_ctx *of, calm_operands operands)
-{
-    const calm_operands_scope scope = {of, of->operands};
-    of->operands = operands;
-    return scope;
-}
-static inline void calm_operands_leave(calm_operands_scope *scope)
-{
-    scope->ctx->operands = scope->caller;
-}
-
-/* How wide lines were before. */
-typedef struct calm_columns_scope {
-    calm_ctx *ctx;
-    size_t caller;
-} calm_columns_scope;
-
-/* Lines have `n` columns; back to what they had. */
-static inline calm_columns_scope calm_columns_enter(calm_ctx *of, size_t n)
-{
-    const calm_columns_scope scope = {of, of->columns};
-    of->columns = n;
-    return scope;
-}
-static inline void calm_columns_leave(calm_columns_scope *scope)
-{
-    scope->ctx->columns = scope->caller;
 }
 
 /* Who had the log before. */
@@ -133,20 +79,28 @@ static inline void calm_log_leave(calm_log_scope *scope)
     scope->ctx->log_user = scope->user;
 }
 
-/* What a flag of ctx was before. */
-typedef struct calm_flag_scope {
-    bool *flag;
-    bool caller;
-} calm_flag_scope;
+/* NAME_scope: a field has another value, given by NAME_enter; NAME_leave: it has what it had again. */
+#define CALM_FIELD_SCOPE(name, type)                                                                                   \
+    typedef struct name##_scope {                                                                                      \
+        type *field;                                                                                                   \
+        type caller;                                                                                                   \
+    } name##_scope;                                                                                                    \
+    static inline name##_scope name##_enter(type *field, type value)                                                   \
+    {                                                                                                                  \
+        const name##_scope scope = {field, *field};                                                                    \
+        *field = value;                                                                                                \
+        return scope;                                                                                                  \
+    }                                                                                                                  \
+    static inline void name##_leave(name##_scope *scope)                                                               \
+    {                                                                                                                  \
+        *scope->field = scope->caller;                                                                                 \
+    }
 
-/* It is `on`; back to what it was. */
-static inline calm_flag_scope calm_flag_enter(bool *flag, bool on)
-{
-    const calm_flag_scope scope = {flag, *flag};
-    *flag = on;
-    return scope;
-}
-static inline void calm_flag_leave(calm_flag_scope *scope)
-{
-    *scope->flag = scope->caller;
-}
+/* Where results go. */
+CALM_FIELD_SCOPE(calm_out, calm_arena *)
+/* How wide lines are. */
+CALM_FIELD_SCOPE(calm_columns, size_t)
+/* What operands of products are. */
+CALM_FIELD_SCOPE(calm_operands, calm_operands)
+/* A flag. */
+CALM_FIELD_SCOPE(calm_flag, bool)

@@ -30,6 +30,12 @@ static size_t pairs_of(size_t terms)
     return (terms + 2 * TILE - 1) / (2 * TILE) * TILE;
 }
 
+/* Lines of whole panels. */
+static size_t whole_panels(size_t lines)
+{
+    return (lines + SIDE - 1) / SIDE * SIDE;
+}
+
 /* ---- packing ---- */
 
 /* Rows of A are packed in panels of 32: of every 16 pairs, one register's rows behind the other's. */
@@ -47,7 +53,7 @@ typedef struct block {
 /* Rows from a [n, terms]. */
 INLINE bool pack_rows_as_rows(size_t n, size_t terms, const float *a, size_t lda, pair *out, pair *rest)
 {
-    const size_t pairs = pairs_of(terms), rows = (n + SIDE - 1) / SIDE * SIDE;
+    const size_t pairs = pairs_of(terms), rows = whole_panels(n);
     parts both = {.any = _mm512_setzero_si512()};
     for (size_t i = 0; i < rows; i++)
         for (size_t p = 0; p < pairs; p += TILE) {
@@ -65,7 +71,7 @@ INLINE bool pack_rows_as_rows(size_t n, size_t terms, const float *a, size_t lda
 /* Rows from a [terms, n]: sixteen pairs of sixteen rows at a time, transposed. */
 INLINE bool pack_columns_as_rows(size_t n, size_t terms, const float *a, size_t lda, pair *out, pair *rest)
 {
-    const size_t pairs = pairs_of(terms), rows = (n + SIDE - 1) / SIDE * SIDE;
+    const size_t pairs = pairs_of(terms), rows = whole_panels(n);
     parts both = {.any = _mm512_setzero_si512()};
     for (size_t p = 0; p < pairs; p += TILE)
         for (size_t i = 0; i < rows; i += TILE) {
@@ -188,7 +194,7 @@ typedef struct packed {
 /* Room of one part: `lines` rows or columns, in whole panels. */
 static size_t part_bytes(size_t lines, size_t terms)
 {
-    return (lines + SIDE - 1) / SIDE * SIDE * terms * sizeof(uint16_t);
+    return whole_panels(lines) * terms * sizeof(uint16_t);
 }
 
 static calm_status new_room(calm_ctx *ctx, size_t n_bytes, pair **out)
@@ -230,12 +236,18 @@ typedef struct product {
     size_t ldc;
 } product;
 
+/* Where block `at` of packed rows begins. */
+static size_t place_of_block(const product *p, size_t rows, size_t at)
+{
+    return at * whole_panels(rows) * pairs_of(p->terms);
+}
+
 /* Rows i to i + rows, terms from `first` on, blocks one behind the other. */
 TARGET static void pack_all_rows(const product *p, size_t i, size_t rows, size_t first, packed *to)
 {
     for (size_t at = 0; at < N_BLOCKS && first + at * p->terms < p->k; at++) {
         const size_t t = first + at * p->terms, terms = calm_size_min(p->terms, p->k - t),
-                     place = at * ((rows + SIDE - 1) / SIDE * SIDE) * pairs_of(p->terms);
+                     place = place_of_block(p, rows, at);
         pair *rest = to->rows_rest ? to->rows_rest + place : NULL;
         to->any_rest[at] =
             p->form == CALM_PRODUCT_TN
@@ -250,7 +262,7 @@ TARGET static void multiply_terms(const product *p, size_t i, size_t rows, size_
 {
     for (size_t at = 0; at == 0 || (at < N_BLOCKS && first + at * p->terms < p->k); at++) {
         const size_t t = first + at * p->terms, terms = calm_size_min(p->terms, p->k - t),
-                     place = at * ((rows + SIDE - 1) / SIDE * SIDE) * pairs_of(p->terms);
+                     place = place_of_block(p, rows, at);
         const float *b = p->form == CALM_PRODUCT_NT ? p->b + j * p->ldb + t : p->b + t * p->ldb + j;
         const bool rest = pack_panels(p->form, cols, terms, pairs_of(terms), b, p->ldb, of->cols, of->cols_rest);
         const block now = {rows, cols, pairs_of(terms), of->rows + place,

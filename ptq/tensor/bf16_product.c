@@ -100,9 +100,9 @@ static size_t cols_bytes(const calm_bf16_kernel *use, size_t cols, size_t terms)
 
 size_t calm_bf16_scratch_bytes(calm_operands operands, size_t rows)
 {
-    const calm_bf16_kernel *use = kernel();
     if (instructions_here() == AMX)
         return calm_bf16_amx_scratch_bytes(n_parts(operands), rows);
+    const calm_bf16_kernel *use = kernel();
     return CALM_BYTES(char, rows_bytes(use, calm_product_side(rows, use->rows, CALM_BF16_ROW_STEP))) +
            CALM_BYTES(char, cols_bytes(use, CALM_BF16_COLS, CALM_BF16_TERMS));
 }

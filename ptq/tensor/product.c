@@ -71,7 +71,7 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
     if (m == 0 || n == 0)
         return CALM_OK;
     /* Kernels of ours have the same bytes for any pieces, and pack larger ones less often. */
-    if (ctx->operands == CALM_OPERANDS_BF16X2 && in_blocks(ctx->operands))
+    if (ctx->operands == CALM_OPERANDS_BF16X2 && calm_bf16_is_fast(ctx->operands))
         return calm_product_rows(ctx, form, m, n, k, a, lda, b, ldb, beta, c, ldc);
     p.across = (n + p.columns - 1) / p.columns;
     calm_parallel_each(ctx, (m + p.rows - 1) / p.rows * p.across, multiply_tile, &p);
