@@ -56,7 +56,7 @@ calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first)
                              .context = (first * config->n_heads + head) * a->v_width};
 }
 
-/* By the products of the calibration where a run has others: ctx->bf16. */
+/* By the products of the calibration where a run has others: ctx->operands. */
 calm_status calm_heads_scores(calm_ctx *ctx, const calm_heads *a, const calm_query_rows *rows, float *scores)
 {
     const float *q = a->q + rows->q;
