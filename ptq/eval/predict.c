@@ -140,8 +140,8 @@ static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
         const bool is_reference = set->has_reference && m == 0;
         float *x;
         CALM_TRY(calm_row_store_get(ctx, model->hidden, row, rows, &x));
-        calm_head_multiply(&model->head, model->tile, x, rows, p->first, p->count, part[LOGITS],
-                           p->count);
+        CALM_TRY(calm_head_multiply(ctx, &model->head, model->tile, x, rows, p->first, p->count, part[LOGITS],
+                                    p->count));
         for (size_t t = 0; t < rows; t++) {
             if (p->targets[row + t] == CALM_NO_TARGET)
                 continue;

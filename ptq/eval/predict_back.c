@@ -19,8 +19,7 @@ calm_status calm_predict_pass_logits(calm_ctx *ctx, const calm_predict_pass *pas
 {
     float *x;
     CALM_TRY(calm_row_store_get(ctx, model->hidden, row, rows, &x));
-    calm_head_multiply(&model->head, model->tile, x, rows, pass->first, pass->count, logits, pass->count);
-    return CALM_OK;
+    return calm_head_multiply(ctx, &model->head, model->tile, x, rows, pass->first, pass->count, logits, pass->count);
 }
 
 void calm_predict_probabilities(const calm_prediction *row, size_t n, const float *logits, float *p)
@@ -80,8 +79,8 @@ static calm_status back_chunk(calm_ctx *ctx, size_t index, void *user)
         calm_vec_axpy(count, -1, row_p, d);
         calm_vec_scale(count, task->scale, d);
     }
-    calm_head_multiply_back(&model->head, model->tile, logits, rows, count, dlogits, pass->dhidden + row * width);
-    return CALM_OK;
+    return calm_head_multiply_back(ctx, &model->head, model->tile, logits, rows, count, dlogits,
+                                   pass->dhidden + row * width);
 }
 
 calm_status calm_predict_back(calm_ctx *ctx, const calm_predictors *set, const uint32_t *targets, size_t n, float scale,

@@ -41,8 +41,9 @@ typedef struct calm_predict_pass {
     calm_predict_rooms rooms;  /* of three times a chunk's logits */
 } calm_predict_pass;
 
-/* Rows of a task: enough of them for the product, and tasks for eight threads in a window of 512 tokens. */
-#define CALM_PREDICT_PASS_ROWS ((size_t)64)
+/* Rows of a task: enough of them for the product, which packs the tile for each task, and tasks for four threads in a
+ * window of 512 tokens. */
+#define CALM_PREDICT_PASS_ROWS ((size_t)128)
 
 /* Clear dhidden [n, width] and call fn for each chunk of rows of each tile; `task` is what begins with the pass. */
 calm_status calm_predict_pass_run(calm_ctx *ctx, calm_predict_pass *pass, size_t width, calm_task_fn *fn, void *task);

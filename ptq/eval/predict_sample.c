@@ -59,9 +59,9 @@ static calm_status sample_chunk(calm_ctx *ctx, size_t index, void *user)
         calm_predict_probabilities(&model->rows[row + t], count, logits + t * count, row_p);
         task->sum[row + t] += draw_signs(task, task->first_row + row + t, row_p, signs + t * count);
     }
-    calm_head_multiply_back(&model->head, model->tile, logits, rows, count, signs, pass->dhidden + row * width);
-    calm_head_multiply_back(&model->head, model->tile, logits, rows, count, p, task->mean + row * width);
-    return CALM_OK;
+    CALM_TRY(calm_head_multiply_back(ctx, &model->head, model->tile, logits, rows, count, signs,
+                                     pass->dhidden + row * width));
+    return calm_head_multiply_back(ctx, &model->head, model->tile, logits, rows, count, p, task->mean + row * width);
 }
 
 calm_status calm_predict_sample_back(calm_ctx *ctx, const calm_predictors *set, const uint32_t *targets, size_t n,

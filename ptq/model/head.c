@@ -6,6 +6,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
@@ -134,24 +135,38 @@ static float scale_of(const calm_head *head)
     return head->logit_scale == 0 ? 1 : head->logit_scale;
 }
 
-void calm_head_multiply(const calm_head *head, const float *w, const float *x, size_t n, size_t first, size_t count,
-                        float *logits, size_t stride)
+/* A scale is BLAS's alpha, which products of bfloat16 do not have. */
+static calm_status multiply_scaled(calm_ctx *ctx, const calm_head *head, calm_product_form form, size_t n,
+                                   size_t columns, size_t terms, const float *x, const float *w, float beta, float *out,
+                                   size_t stride)
 {
-    const size_t width = head->hidden;
+    const float scale = scale_of(head);
+    if (scale == 1)
+        return calm_multiply(ctx, form, n, columns, terms, x, terms, w, head->hidden, beta, out, stride);
+    (form == CALM_PRODUCT_NT ? calm_sgemm_nt : calm_sgemm_nn)(n, columns, terms, scale, x, terms, w, head->hidden, beta,
+                                                              out, stride);
+    return CALM_OK;
+}
+
+calm_status calm_head_multiply(calm_ctx *ctx, const calm_head *head, const float *w, const float *x, size_t n,
+                               size_t first, size_t count, float *logits, size_t stride)
+{
     /* The bias is what the product adds to (beta = 1): no second pass over the logits. */
     for (size_t t = 0; head->bias && t < n; t++)
         memcpy(logits + t * stride, head->bias + first, count * sizeof *logits);
-    calm_sgemm_nt(n, count, width, scale_of(head), x, width, w, width, head->bias ? 1.0f : 0.0f, logits, stride);
+    CALM_TRY(multiply_scaled(ctx, head, CALM_PRODUCT_NT, n, count, head->hidden, x, w, head->bias ? 1 : 0, logits,
+                             stride));
     for (size_t t = 0; head->logit_cap > 0 && t < n; t++)
         calm_vec_soft_cap(count, 1, head->logit_cap, logits + t * stride);
+    return CALM_OK;
 }
 
-void calm_head_multiply_back(const calm_head *head, const float *w, const float *logits, size_t n, size_t count,
-                             float *dlogits, float *dx)
+calm_status calm_head_multiply_back(calm_ctx *ctx, const calm_head *head, const float *w, const float *logits, size_t n,
+                                    size_t count, float *dlogits, float *dx)
 {
     if (head->logit_cap > 0)
         calm_vec_soft_capped_back(n * count, head->logit_cap, logits, dlogits);
-    calm_sgemm_nn(n, head->hidden, count, scale_of(head), dlogits, count, w, head->hidden, 1.0f, dx, head->hidden);
+    return multiply_scaled(ctx, head, CALM_PRODUCT_NN, n, head->hidden, count, dlogits, w, 1, dx, head->hidden);
 }
 
 calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,
@@ -161,7 +176,7 @@ calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const fl
     float *w;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, count * head->hidden));
     CALM_TRY(calm_head_read_tile(ctx, head, first, count, w));
-    calm_head_multiply(head, w, x, n, first, count, logits, stride);
+    CALM_TRY(calm_head_multiply(ctx, head, w, x, n, first, count, logits, stride));
     return CALM_OK;
 }
 

@@ -39,13 +39,13 @@ calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, si
 calm_status calm_head_read_tile(calm_ctx *ctx, const calm_head *head, size_t first, size_t count, float *w);
 
 /* logits [n, count] (row stride `stride`) of prepared rows x [n, D] for the tokens of such a tile. */
-void calm_head_multiply(const calm_head *head, const float *w, const float *x, size_t n, size_t first, size_t count,
-                        float *logits, size_t stride);
+calm_status calm_head_multiply(calm_ctx *ctx, const calm_head *head, const float *w, const float *x, size_t n,
+                               size_t first, size_t count, float *logits, size_t stride);
 
 /* Backward: dx [n, D] is added to, from dlogits [n, count] (both matrices without gaps) of the logits that such a tile
  * gave; the cap's slope multiplies dlogits in place. */
-void calm_head_multiply_back(const calm_head *head, const float *w, const float *logits, size_t n, size_t count,
-                             float *dlogits, float *dx);
+calm_status calm_head_multiply_back(calm_ctx *ctx, const calm_head *head, const float *w, const float *logits, size_t n,
+                                    size_t count, float *dlogits, float *dx);
 
 /* Read a tile and multiply, with the tile in ctx->scratch. */
 calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const float *x, size_t n, size_t first,

@@ -129,13 +129,13 @@ static double logits_back(run *r, const float *h, const float *direction, size_t
     float *logits, *dlogits;
     ck_ok(CALM_NEW(ctx, ctx->scratch, logits, n * vocab));
     ck_ok(CALM_NEW(ctx, ctx->scratch, dlogits, n * vocab));
-    calm_head_multiply(&r->head, r->table, h, n, 0, vocab, logits, vocab);
+    ck_ok(calm_head_multiply(ctx, &r->head, r->table, h, n, 0, vocab, logits, vocab));
     const double loss = calm_vec_dot(n * vocab, logits, direction);
     if (!wanted)
         return loss;
     memcpy(dlogits, direction, n * vocab * sizeof *dlogits);
     memset(dh, 0, n * width * sizeof *dh);
-    calm_head_multiply_back(&r->head, r->table, logits, n, vocab, dlogits, dh);
+    ck_ok(calm_head_multiply_back(ctx, &r->head, r->table, logits, n, vocab, dlogits, dh));
     calm_sgemm_tn(vocab, width, n, 1.0f, dlogits, vocab, h, width, 1.0f, r->dtable, width);
     return loss;
 }
@@ -437,7 +437,7 @@ static double logits_off(const run *r, size_t begin, size_t n, const float *h, c
     float *logits;
     CALM_SCOPED_SCRATCH(ctx);
     ck_ok(CALM_NEW(ctx, ctx->scratch, logits, n * vocab));
-    calm_head_multiply(&r->head, r->table, h, n, 0, vocab, logits, vocab);
+    ck_ok(calm_head_multiply(ctx, &r->head, r->table, h, n, 0, vocab, logits, vocab));
     for (size_t i = 0; i < n * vocab; i++)
         worst = test_worse(worst, fabs((double)logits[i] - (double)stored[begin * vocab + i]));
     return worst;
