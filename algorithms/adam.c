@@ -20,6 +20,13 @@ calm_status calm_adam_new(calm_ctx *ctx, calm_arena *arena, size_t n, calm_adam 
     return CALM_NEW(ctx, arena, out->v, n);
 }
 
+void calm_adam_reset(calm_adam *adam, size_t n)
+{
+    memset(adam->x, 0, n * sizeof *adam->x);
+    memset(adam->m, 0, n * sizeof *adam->m);
+    memset(adam->v, 0, n * sizeof *adam->v);
+}
+
 size_t calm_adam_bytes(size_t n)
 {
     return 3 * CALM_BYTES(double, n);

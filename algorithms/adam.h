@@ -19,6 +19,9 @@ typedef struct calm_adam {
 calm_status calm_adam_new(calm_ctx *ctx, calm_arena *arena, size_t n, calm_adam *out);
 size_t calm_adam_bytes(size_t n);
 
+/* The state [n] as it was at first. */
+void calm_adam_reset(calm_adam *adam, size_t n);
+
 /* Begin step t, counted from 1. */
 void calm_adam_begin_step(calm_adam *adam, double rate, size_t t);
 

@@ -109,3 +109,13 @@ void calm_tune_restore(calm_tune *tune)
     for (size_t i = 0; i < tune->n; i++)
         memcpy(tune->parts[i].values, tune->parts[i].best, tune->parts[i].n * sizeof(float));
 }
+
+void calm_tune_restart(calm_tune *tune)
+{
+    calm_tune_restore(tune);
+    for (size_t i = 0; i < tune->n; i++) {
+        part *at = &tune->parts[i];
+        memcpy(at->start, at->best, at->n * sizeof(float));
+        calm_adam_reset(&at->adam, at->n);
+    }
+}

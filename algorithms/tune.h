@@ -25,3 +25,6 @@ calm_status calm_tune_step(calm_ctx *ctx, calm_tune *tune, double rate, size_t t
 /* Remember the current scales and values as the best; set the best ones again. */
 void calm_tune_keep(calm_tune *tune);
 void calm_tune_restore(calm_tune *tune);
+
+/* The best ones are the start now, and step 1 comes next. */
+void calm_tune_restart(calm_tune *tune);

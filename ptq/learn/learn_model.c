@@ -6,23 +6,25 @@
  *   `learn_loss` mini: steps go by that and by the relations of the last attention (ptq/model/attention_relations.c)
  *
  * Gradients come block by block (learn_divergence.c), and a block's scales move at once, since nothing of the step
- * reads them again.  Every few steps the loss of windows outside of those that are learned from says whether to
- * continue; the best state of those is the result. */
+ * reads them again.  Every few steps the loss of windows outside of those that are learned from is measured; the best
+ * state of those is the result.  Where the loss is above the start's, steps are too large: they continue from the best
+ * state, a quarter as large. */
 #include <math.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/learn/learn_impl.h"
 
-/* A look that is worse than the start by more than this ends it.  Large steps raise the loss at first, and it falls
- * below the start when they get shorter: less is no reason to end. */
-#define WORST 1.5
+/* What steps that raise the loss are multiplied by. */
+#define SHORTER .25
 /* Raised whenever it gives other numbers. */
-#define REVISION 1
+#define REVISION 2
 
 /* Tuning as it continues. */
 typedef struct tuning {
     calm_tuning of;
     size_t held, from;           /* windows looked at, 0 .. held - 1; the first learned from */
+    double rate;                 /* of the first step                                        */
+    size_t before;               /* steps before those that Adam knows                       */
     double begun, seen;          /* seconds; sum of the divergences that steps began at since the last look */
     size_t n_seen;
 } tuning;
@@ -72,17 +74,43 @@ static const char *name_of_loss(const tuning *s)
     return calm_inputs_encode(&s->of.of.p->in) ? "1 - cosine" : "KL";
 }
 
-static void log_look(calm_ctx *ctx, tuning *s, size_t t, const calm_learn_outcome *out, double loss, double rate)
+/* Of step t: it falls in a line to that of the last. */
+static double rate_of(const tuning *s, size_t t)
+{
+    return s->rate * (1 - (double)(t - 1) / (double)s->of.of.p->in.recipe->tune_steps);
+}
+
+static void log_look(calm_ctx *ctx, tuning *s, size_t t, const calm_learn_outcome *out, double loss)
 {
     const size_t n = (size_t)s->of.of.p->in.recipe->tune_steps;
     calm_log(ctx, CALM_LOG_INFO, "tuning, step %zu of %zu: %s %.5f on %zu held-out windows (at first %.5f), %.5f on "
              "those learned from, rate %.2g, %.0f s left", t, n, name_of_loss(s), loss, s->held, out->before,
-             s->seen / (double)s->n_seen, rate, (calm_seconds() - s->begun) * (double)(n - t) / (double)t);
+             s->seen / (double)s->n_seen, rate_of(s, t), (calm_seconds() - s->begun) * (double)(n - t) / (double)t);
     s->seen = 0;
     s->n_seen = 0;
 }
 
-/* Steps until they end or the held-out loss is far above the start's; out->after is the best. */
+/* Measure the held-out windows after step t: its state is kept, or left as it is, or the best one returns. */
+static calm_status look_after(calm_ctx *ctx, tuning *s, size_t t, calm_learn_outcome *out)
+{
+    double loss;
+    CALM_TRY(look(ctx, s, &loss));
+    log_look(ctx, s, t, out, loss);
+    if (loss > out->before) {
+        if (t < (size_t)s->of.of.p->in.recipe->tune_steps)
+            calm_log(ctx, CALM_LOG_INFO, "tuning, step %zu: the loss rose, so steps are a quarter as large from the "
+                     "best state on", t);
+        for_all(s, calm_tune_restart);
+        s->rate *= SHORTER;
+        s->before = t;
+    } else if (loss < out->after) {
+        out->after = loss;
+        for_all(s, calm_tune_keep);
+    }
+    return CALM_OK;
+}
+
+/* All steps; out->after is the loss of the best state. */
 static calm_status run_steps(calm_ctx *ctx, tuning *s, calm_learn_outcome *out)
 {
     const calm_recipe *recipe = s->of.of.p->in.recipe;
@@ -90,22 +118,13 @@ static calm_status run_steps(calm_ctx *ctx, tuning *s, calm_learn_outcome *out)
     CALM_TRY(look(ctx, s, &out->before));
     out->after = out->before;
     s->begun = calm_seconds();
+    s->rate = recipe->tune_rate;
     for (size_t t = 1, first = s->from, end; t <= n; t++, first = end < n_windows ? end : s->from) {
-        const double rate = recipe->tune_rate * (1 - (double)(t - 1) / (double)n);
         end = calm_tuning_end(s->of.of.p, first, n_windows);
-        CALM_TRY(step(ctx, s, first, end, rate, t));
+        CALM_TRY(step(ctx, s, first, end, rate_of(s, t), t - s->before));
         calm_event(&s->of.of.p->events, CALM_STAGE_LEARN, t, n);
-        if (t % CALM_LEARN_LOOK_STEPS && t < n)
-            continue;
-        double loss;
-        CALM_TRY(look(ctx, s, &loss));
-        log_look(ctx, s, t, out, loss, rate);
-        if (loss > WORST * out->before)
-            break;
-        if (!(loss < out->after))
-            continue;
-        out->after = loss;
-        for_all(s, calm_tune_keep);
+        if (t % CALM_LEARN_LOOK_STEPS == 0 || t == n)
+            CALM_TRY(look_after(ctx, s, t, out));
     }
     return CALM_OK;
 }

@@ -443,10 +443,14 @@ END_OF_TEST
 
 /* ---- what refuses, and what continues ---- */
 
-/* Steps that destroy the model: the held-out windows say so, and the best state is the start. */
+/* Steps that are too large are shortened until they lower the loss; where none do, the best state is the start. */
 TEST(large_steps_are_taken_back)
 {
-    play run = tuning(NULL, "w4a16_g16", "rtn", false);
+    play run = tuning(NULL, "w3a16_g16", "rtn", false);
+    run.recipe.tune_rate = .1;
+    const outcome first = play_must_run(&run);
+    ck_assert_msg(strstr(first.log, "step 16: the loss rose") && strstr(first.result, ", tuned"), "%s", first.log);
+    run = tuning(NULL, "w4a16_g16", "rtn", false);
     run.recipe.tune_rate = 3;
     const outcome said = play_must_run(&run);
     ck_assert_str_eq(said.result, "rtn");

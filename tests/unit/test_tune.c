@@ -197,6 +197,33 @@ TEST(the_best_comes_back)
 }
 END_OF_TEST
 
+/* Then steps are those of a tuning that begins at the best state. */
+TEST(it_restarts_at_the_best)
+{
+    toy *t = toy_new(), *fresh = toy_new();
+    calm_tune *tune, *other;
+    ck_ok(calm_tune_new(ctx, t->linears, 2, &t->vector, 1, &tune));
+    for (size_t step = 1; step <= 3; step++) {
+        fill(t, step);
+        ck_ok(calm_tune_step(ctx, tune, 0.1, step));
+        if (step == 2)
+            calm_tune_keep(tune);
+    }
+    calm_tune_restart(tune);
+    memcpy(fresh->scales[0], t->scales[0], sizeof t->scales[0]);
+    memcpy(fresh->values, t->values, sizeof t->values);
+    ck_ok(calm_tune_new(ctx, fresh->linears, 2, &fresh->vector, 1, &other));
+    for (size_t step = 1; step <= 2; step++) {
+        fill(t, 7 + step);
+        fill(fresh, 7 + step);
+        ck_ok(calm_tune_step(ctx, tune, 0.05, step));
+        ck_ok(calm_tune_step(ctx, other, 0.05, step));
+        ck_assert(memcmp(fresh->scales[0], t->scales[0], sizeof t->scales[0]) == 0);
+        ck_assert(memcmp(fresh->values, t->values, sizeof t->values) == 0);
+    }
+}
+END_OF_TEST
+
 TEST(what_cannot_be_stored_is_named)
 {
     toy *t = toy_new();
@@ -238,5 +265,6 @@ int main(void)
 {
     return run_tests("tune", (const TTest *[]){steps_are_adams, blocks_of_rows_move_together,
                                                super_blocks_stay_storable, the_best_comes_back,
-                                               what_cannot_be_stored_is_named, memory_is_as_said, NULL});
+                                               it_restarts_at_the_best, what_cannot_be_stored_is_named,
+                                               memory_is_as_said, NULL});
 }
