@@ -18,8 +18,20 @@
 #include "ptq/tokenizer/tokenizer.h"
 #include "ptq/model/arch.h"
 #include "ptq/state/eval_text.h"
+#include "ptq/tensor/bf16_product.h"
 
 typedef calm_eval_options options;
+
+/* Of options.dtype; with the place of each. */
+#define DTYPES "f32|bf16x2|auto"
+enum { DTYPE_BF16X2 = 1, DTYPE_AUTO };
+
+static calm_operands operands_of(const options *o)
+{
+    if (o->dtype == DTYPE_AUTO)
+        return calm_bf16_auto();
+    return o->dtype == DTYPE_BF16X2 ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32;
+}
 
 static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory to evaluate, float or quantized, a GGUF file, or a known name",
@@ -47,6 +59,9 @@ static const calm_option table[] = {
              "add_bos_token of lm-evaluation-harness does"),
     CALM_OPT("exact-float", exact_float, BOOL, "compute linears with quantized inputs in float, instead of exact "
              "integer sums"),
+    CALM_OPT("dtype", dtype, ENUM, "operands of matrix products. f32: as they are; bf16x2: sums of two bfloat16, which "
+             "keep 16 bits, where the CPU has AMX; auto: bf16x2 there, as in calm quantize", .values = DTYPES,
+             .fallback = "auto", .metavar = DTYPES),
     CALM_OPT_HOW,
     CALM_OPT("json", json, BOOL, "print {tokens, nll, ppl, kl, top1, top5, windows, ...}; tasks: {tasks, acc, "
              "acc_norm, agreement, per_task, ...}; encoders: {sentences, error, cosine, spearman, ...} (docs/eval.md)",
@@ -219,6 +234,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     char *path;
     CALM_TRY(check(ctx, o));
     CALM_TRY(calm_kernels_pin(ctx, NULL));
+    CALM_SCOPED_OPERANDS(ctx, operands_of(o));    /* the kernels are known */
     ctx->ints = !o->exact_float;
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));
@@ -241,7 +257,7 @@ const calm_command calm_cmd_eval = {
     .summary = "perplexity, KL divergence and agreement of a checkpoint, or its accuracy on tasks",
     .description =
         "Evaluates a float or quantized directory or a GGUF file on a text: windows of --seqlen tokens, the "
-        "remainder dropped, the first token of a window not predicted; float32 compute, sums in double.  The "
+        "remainder dropped, the first token of a window not predicted; float32 compute (--dtype), sums in double.  The "
         "tokenizer.json of a GGUF file is the one next to the file, else its own, else the reference's.  With "
         "--tasks: the choice with the greatest log-probability in each task, also after division by its length in "
         "characters.  For encoders it compares each sentence's mean of the last hidden state over the tokens with "

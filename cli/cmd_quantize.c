@@ -40,14 +40,15 @@ static const calm_option table[] = {
     {0},
 };
 
-/* Read the lock for --locked; freed by the caller, also after a failure.  CALM_EMISMATCH: it belongs to another
- * recipe. */
-static calm_status read_lock(calm_ctx *ctx, const calm_recipe_spec *spec, const char *path, calm_json **out)
+/* Read the lock for --locked; freed by the caller, also after a failure.  Operands that the spec leaves to the CPU are
+ * those of the lock.  CALM_EMISMATCH: it belongs to another recipe. */
+static calm_status read_lock(calm_ctx *ctx, calm_recipe_spec *spec, const char *path, calm_json **out)
 {
     const char *key = NULL;
     CALM_SCOPED_JSON(document);
-    CALM_TRY(calm_spec_write(ctx, spec, &document));
     CALM_TRY(calm_lock_read(ctx, path, out));
+    calm_lock_settle(*out, spec);
+    CALM_TRY(calm_spec_write(ctx, spec, &document));
     CALM_TRY(calm_lock_recipe_differs(ctx, *out, document, &key));
     if (!key)
         return CALM_OK;
@@ -146,6 +147,7 @@ static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
     if (o->locked) {
         CALM_TRY(read_lock(ctx, &o->spec, o->lock, &lock));
         CALM_TRY(calm_kernels_pin(ctx, calm_lock_kernels(lock)));
+        CALM_TRY(calm_recipe_resolve(ctx, &o->spec, &events, &recipe));
     }
     return run_and_report(ctx, o, &recipe, lock, progress);
 }

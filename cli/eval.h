@@ -15,6 +15,7 @@ typedef struct calm_eval_options {
     const char *model, *text, *tokens, *tasks, *reference;    /* as typed; NULL: not given   */
     long long seqlen, samples, worst;                         /* samples 0: all              */
     int act_rule;                                             /* a calm_act_rule             */
+    int dtype;                                                /* of cmd_eval.c               */
     bool special, no_special, exact_float, json, detail;
 } calm_eval_options;
 

@@ -10,6 +10,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/recipe/model_names.h"
 #include "ptq/state/eval_text.h"
+#include "ptq/tensor/bf16_product.h"
 #include "ptq/tokenizer/gguf_vocab.h"
 
 /* Tokens per window where a request says none. */
@@ -114,6 +115,7 @@ calm_status calm_measure_model(calm_ctx *ctx, const calm_measure_request *reques
                           .cosine_min = NAN, .spearman = NAN};
     CALM_TRY(open_request(ctx, request, &o));
     CALM_SCOPED_INTS(ctx, true);    /* the figures of a run, and of calm eval */
+    CALM_SCOPED_OPERANDS(ctx, calm_bf16_auto());
     CALM_TRY(read_windows(ctx, request, &o, &windows));
     out->n_windows = windows.n;
     return calm_model_config(o.model)->arch->encoder ? measure_encoder(ctx, request, &o, &windows, out)

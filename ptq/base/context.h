@@ -14,6 +14,7 @@ typedef void calm_tick_fn(void *user, size_t done, size_t total);
 /* What operands of matrix products are: as they stand, rounded to bfloat16, or to the sum of two bfloat16 where the CPU
  * multiplies those (ptq/tensor/bf16_product.h). */
 typedef enum calm_operands { CALM_OPERANDS_F32, CALM_OPERANDS_BF16, CALM_OPERANDS_BF16X2 } calm_operands;
+#define CALM_OPERANDS_NAMES "f32|bf16|bf16x2"
 
 struct calm_ctx {
     calm_arena *out;                   /* results of the work in progress; owned by the caller      */

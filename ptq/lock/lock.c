@@ -169,12 +169,37 @@ static calm_status check(calm_ctx *ctx, const char *path, const calm_json *lock)
     return calm_document_check(ctx, where, calm_json_get(lock, "recipe"));
 }
 
+/* Member `name`, an object, of one that the lock owns; new if it is not there. */
+static calm_json *section(calm_json *of, const char *name)
+{
+    if (!calm_json_get(of, name))
+        calm_json_set(of, name, calm_json_new_object());
+    return (calm_json *)calm_json_get(of, name);
+}
+
+/* A recipe names no operands where they were float32 and could be nothing else. */
+static void name_operands(calm_json *lock)
+{
+    calm_json *calibration = section(section(lock, "recipe"), "calibration");
+    if (!calm_json_get(calibration, "dtype"))
+        calm_json_set_string(calibration, "dtype", "f32");
+}
+
+void calm_lock_settle(const calm_json *lock, calm_recipe_spec *spec)
+{
+    const calm_json *calibration = calm_json_get(calm_json_get(lock, "recipe"), "calibration");
+    const char *name = calm_json_string(calm_json_get(calibration, "dtype"), "");
+    if (spec->calib_dtype == CALM_SPEC_OPERANDS_AUTO)
+        spec->calib_dtype = calm_option_value_index(CALM_OPERANDS_NAMES "|auto", name);
+}
+
 calm_status calm_lock_read(calm_ctx *ctx, const char *path, calm_json **out)
 {
     CALM_SCOPED_JSON(lock);
     *out = NULL;
     CALM_TRY(calm_json_read(ctx, path, CALM_LOCK_BYTES, &lock));
     CALM_TRY(check(ctx, path, lock));
+    name_operands(lock);
     *out = lock;
     lock = NULL;
     return CALM_OK;

@@ -44,6 +44,9 @@ calm_status calm_lock_read(calm_ctx *ctx, const char *path, calm_json **out);
 /* The kernel family that a lock was written with; borrowed; NULL: it does not say. */
 const char *calm_lock_kernels(const calm_json *lock);
 
+/* Operands of products that the spec leaves to the CPU: those of the lock, which calm_lock_read gave. */
+void calm_lock_settle(const calm_json *lock, calm_recipe_spec *spec);
+
 typedef struct calm_differences {
     calm_difference *items;           /* [n] in ctx->out                                 */
     size_t n, room;

@@ -20,8 +20,20 @@ static calm_status words(calm_ctx *ctx, const calm_json *value, const char **out
                ? calm_strf(ctx, ctx->out, out, "%s", calm_json_string(value, "")) : calm_json_text(ctx, value, out);
 }
 
-/* Is it the same value?  Numbers are equal in every bit or not equal (they are written with all digits), whether
- * they are written as 3 or as 3.0; everything else by its text. */
+/* Is it the same value, whichever way it is written?  Members of objects by name; numbers are equal in every bit or not
+ * equal (they are written with all digits), as 3 or as 3.0; everything else by its text. */
+static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, bool *out);
+
+static calm_status same_members(calm_ctx *ctx, const calm_json *a, const calm_json *b, bool *out)
+{
+    const calm_json *value;
+    const char *key;
+    *out = calm_json_size(a) == calm_json_size(b);
+    for (void *iter = NULL; *out && calm_json_next(a, &iter, &key, &value);)
+        CALM_TRY(same(ctx, value, calm_json_get(b, key), out));
+    return CALM_OK;
+}
+
 static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, bool *out)
 {
     const char *x, *y;
@@ -31,6 +43,8 @@ static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, b
     *out = false;
     if (!a || !b || (type != other && !numbers))
         return CALM_OK;
+    if (type == CALM_JSON_OBJECT)
+        return same_members(ctx, a, b, out);
     if (numbers) {
         /* Different fallbacks: what is no number after all is not equal. */
         *out = calm_json_number(a, 0) == calm_json_number(b, 1);

@@ -422,16 +422,12 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
 #define SCORE_ROWS 4096
 #define SCORE_WINDOWS 8
 
-/* Of `calibration.dtype`, by its place in spec.c; those before it are of calm_operands. */
-enum { WHERE_FAST = CALM_OPERANDS_BF16X2 + 1 };
-
 calm_recipe_spec calm_spec_settled(const calm_recipe_spec *spec)
 {
     calm_recipe_spec settled = *spec;
     /* Kernels are named for the same bytes on every CPU that has them, and not each of those has AMX. */
-    const bool fast = !spec->kernels && calm_bf16_is_fast(CALM_OPERANDS_BF16X2);
-    if (spec->calib_dtype == WHERE_FAST)
-        settled.calib_dtype = fast ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32;
+    if (spec->calib_dtype == CALM_SPEC_OPERANDS_AUTO)
+        settled.calib_dtype = spec->kernels ? CALM_OPERANDS_F32 : calm_bf16_auto();
     return settled;
 }
 

@@ -152,7 +152,7 @@ const calm_option calm_spec_table[] = {
              "the time on CPUs with AMX, f32 on others); bf16: rounded, in calibration alone (half the time with "
              "AVX512-BF16, a third with AMX); auto: bf16x2 with AMX where no kernels are named, else "
              "f32, and the lock says which",
-     WORD(calib_dtype, "f32|bf16|bf16x2|auto", "f32"), .place = "calibration.dtype"},
+     WORD(calib_dtype, CALM_OPERANDS_NAMES "|auto", "auto"), .place = "calibration.dtype"},
     {.name = "learn",
      .help = "learn from the result by gradients. blocks: rounding, scales and norms of each block; kl: scales and "
              "norms of the whole model",

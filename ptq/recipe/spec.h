@@ -5,6 +5,7 @@
  * (ptq/recipe/document.h). Paths are relative to the working folder. */
 #pragma once
 
+#include "ptq/base/context.h"
 #include "ptq/base/option.h"
 
 /* Calibration texts of a recipe at most: each is a domain whose statistics are kept apart. */
@@ -19,6 +20,9 @@ typedef struct calm_demanded {
     const char **files, **sha256;              /* [n_files] of the model's directory   */
     size_t n_files;
 } calm_demanded;
+
+/* Of `calib_dtype`, behind those of calm_operands: what the CPU is fast with. */
+enum { CALM_SPEC_OPERANDS_AUTO = CALM_OPERANDS_BF16X2 + 1 };
 
 struct calm_recipe_spec {
     const char *model;                         /* directory, alias, ORG/NAME[@REVISION] */
@@ -38,7 +42,7 @@ struct calm_recipe_spec {
     int sensitivity;                           /* calm_sensitivity                     */
     int prefix;                                /* calm_prefix                          */
     int weight;                                /* calm_row_weight                      */
-    int calib_dtype;                           /* calm_operands; 3: auto               */
+    int calib_dtype;                           /* calm_operands, CALM_SPEC_OPERANDS_AUTO */
     const char *eval_text;
     long long eval_samples;
     bool no_eval;

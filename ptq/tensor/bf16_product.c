@@ -72,6 +72,11 @@ bool calm_bf16_is_fast(calm_operands operands)
            instructions_here() >= (operands == CALM_OPERANDS_BF16X2 ? AMX : AVX512_BF16);
 }
 
+calm_operands calm_bf16_auto(void)
+{
+    return calm_bf16_is_fast(CALM_OPERANDS_BF16X2) ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32;
+}
+
 const char *calm_bf16_instructions(void)
 {
     static const char *const names[] = {"float32", "AVX512-BF16", "AMX"};

@@ -15,6 +15,9 @@
 /* Does the CPU multiply such operands?  false for float32. */
 bool calm_bf16_is_fast(calm_operands operands);
 
+/* What `auto` is: two parts where the CPU multiplies these, else float32. */
+calm_operands calm_bf16_auto(void);
+
 /* What multiplies bfloat16 here: "AMX", "AVX512-BF16", "float32". */
 const char *calm_bf16_instructions(void);
 

@@ -121,17 +121,51 @@ END_OF_TEST
 
 TEST(recipes)
 {
-    calm_json *lock = parse("{\"recipe\": {\"model\": \"qwen\", \"schemes\": [\"w4a16_g128\"]}}");
-    calm_json *same = parse("{\"schemes\": [\"w4a16_g128\"], \"model\": \"qwen\"}");
-    calm_json *other = parse("{\"model\": \"qwen\", \"schemes\": [\"w8a16\"]}");
+    calm_json *lock = parse("{\"recipe\": {\"model\": \"qwen\", \"schemes\": [\"w4a16_g128\"], \"choice\": "
+                            "{\"a\": 1, \"b\": {\"d\": 1}}}}");
+    calm_json *deeper = parse("{\"model\": \"qwen\", \"schemes\": [\"w4a16_g128\"], \"choice\": "
+                              "{\"a\": 1, \"b\": {\"c\": 1}}}");
+    calm_json *same = parse("{\"schemes\": [\"w4a16_g128\"], \"choice\": {\"b\": {\"d\": 1}, \"a\": 1.0}, "
+                            "\"model\": \"qwen\"}");
+    calm_json *other = parse("{\"model\": \"qwen\", \"choice\": {\"a\": 1, \"b\": {\"d\": 1}}, \"schemes\": "
+                             "[\"w8a16\"]}");
     const char *key;
     ck_ok(calm_lock_recipe_differs(ctx, lock, same, &key));
     ck_assert_ptr_null(key);
     ck_ok(calm_lock_recipe_differs(ctx, lock, other, &key));
     ck_assert_str_eq(key, "schemes");
+    ck_ok(calm_lock_recipe_differs(ctx, lock, deeper, &key));
+    ck_assert_str_eq(key, "choice");
+    calm_json_free(deeper);
     calm_json_free(lock);
     calm_json_free(same);
     calm_json_free(other);
+}
+END_OF_TEST
+
+/* Locks from before products had a choice are of float32, whatever this CPU is fast with. */
+TEST(operands)
+{
+    static const char *const rows[][2] = {
+        {"{\"calm_lock\": 1, " RECIPE ", " INPUTS ", " OUTPUTS ", " REST "}", "f32"},
+        {"{\"calm_lock\": 1, \"recipe\": {\"calm_recipe\": 1, \"model\": \"qwen\", \"calibration\": "
+         "{\"dtype\": \"bf16x2\"}}, " INPUTS ", " OUTPUTS ", " REST "}", "bf16x2"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        calm_json *lock;
+        calm_recipe_spec spec, chosen;
+        ck_ok(read_text(rows[i][0], &lock));
+        ck_ok(calm_spec_init(ctx, &spec));
+        ck_assert_int_eq(spec.calib_dtype, CALM_SPEC_OPERANDS_AUTO);
+        ck_ok(calm_spec_init(ctx, &chosen));
+        ck_ok(calm_spec_set(ctx, &chosen, "calib-dtype", rows[i][1]));
+        calm_lock_settle(lock, &spec);
+        ck_assert_int_eq(spec.calib_dtype, chosen.calib_dtype);
+        /* What is chosen stays. */
+        chosen.calib_dtype = CALM_OPERANDS_BF16;
+        calm_lock_settle(lock, &chosen);
+        ck_assert_int_eq(chosen.calib_dtype, CALM_OPERANDS_BF16);
+        calm_json_free(lock);
+    }
 }
 END_OF_TEST
 
@@ -173,6 +207,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("lock", (const TTest *[]){places, what_is_no_lock, differences, recipes, outputs_of_a_directory,
-                                               written_whole, NULL});
+    return run_tests("lock", (const TTest *[]){places, what_is_no_lock, differences, recipes, operands,
+                                               outputs_of_a_directory, written_whole, NULL});
 }
