@@ -470,6 +470,7 @@ calm_status calm_run_recompute(calm_ctx *ctx, const calm_recipe *recipe, const c
                                int64_t run_id, const char *const *keys, size_t n)
 {
     CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
+    CALM_SCOPED_OPERANDS(ctx, calm_recipe_operands(recipe));
     CALM_TRY(new_run(ctx, recipe, options, &run));
     return recall(ctx, run, run_id, keys, n);
 }

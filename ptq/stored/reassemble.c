@@ -51,12 +51,21 @@ static calm_status restore_texts(calm_ctx *ctx, const calm_json *texts, calm_rec
     return calm_recipe_texts_name(ctx, &names, &recipe->calib_name);
 }
 
+/* Of products in the run; a resolved recipe names none for float32. */
+static calm_operands operands_of(const calm_json *calibration)
+{
+    const char *name = calm_json_string(calm_json_get(calibration, "dtype"), "f32");
+    const int found = calm_option_value_index(CALM_OPERANDS_NAMES, name);
+    return found < 0 ? CALM_OPERANDS_F32 : (calm_operands)found;
+}
+
 /* What card and report name.  Texts are borrowed from the run's JSON, which lives until calm_assembly_close. */
 static calm_status restore_recipe(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     const calm_json *json = a->run.recipe, *calibration = calm_json_get(json, "calibration");
     const calm_json *choice = calm_json_get(json, "choice");
     a->recipe.model.name = calm_json_string(calm_json_get(json, "model"), a->run.model_name);
+    a->recipe.operands = operands_of(calibration);
     a->recipe.score_windows = calm_json_int(calm_json_get(choice, "score_windows"), 0);
     a->recipe.unscored = !calm_json_bool(calm_json_get(choice, "scored"), true);
     a->recipe.eval_name = calm_json_string(calm_json_get(calm_json_get(json, "evaluation"), "text"), "?");
@@ -569,6 +578,7 @@ calm_status calm_reassemble(calm_ctx *ctx, const calm_assemble_options *o, calm_
 {
     *out = (calm_assembly){.in.recipe = &out->recipe, .result.recipe = &out->recipe};
     CALM_TRY(restore(ctx, o, out));
+    CALM_SCOPED_OPERANDS(ctx, calm_recipe_operands(&out->recipe));
     CALM_TRY(plan(ctx, o, out));
     CALM_TRY(restore_gates(ctx, out));
     const calm_checkpoint checkpoint = {.in = &out->in, .result = &out->result, .events = &o->events,

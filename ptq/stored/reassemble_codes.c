@@ -37,15 +37,6 @@ static calm_status list_absent(calm_ctx *ctx, const calm_assembly *a, const char
     return CALM_OK;
 }
 
-/* Of the run, whose resolved recipe has none for float32; its document may leave it to the CPU. */
-static int operands_of(const calm_assembly *a)
-{
-    const calm_json *calibration = calm_json_get(a->run.recipe, "calibration");
-    const int found = calm_option_value_index(CALM_OPERANDS_NAMES,
-                                              calm_json_string(calm_json_get(calibration, "dtype"), "f32"));
-    return found < 0 ? CALM_OPERANDS_F32 : found;
-}
-
 /* The run's recipe, to compute with and not to write. */
 static calm_status read_recipe(calm_ctx *ctx, const calm_assemble_options *o, const calm_assembly *a,
                                const calm_json *document, calm_recipe *out)
@@ -56,7 +47,7 @@ static calm_status read_recipe(calm_ctx *ctx, const calm_assemble_options *o, co
     CALM_TRY(calm_document_check(ctx, where, document));
     CALM_TRY(calm_spec_init(ctx, &spec));
     CALM_TRY(calm_spec_read(ctx, document, where, &spec));
-    spec.calib_dtype = operands_of(a);
+    spec.calib_dtype = (int)a->recipe.operands;    /* the document may leave it to the CPU */
     spec.model = a->recipe.model.dir;
     spec.adapter = a->recipe.how.adapter;
     spec.store = o->store;
