@@ -38,6 +38,7 @@ static volatile float sink;
 #include <immintrin.h>
 
 #include "ptq/tensor/bf16_amx.h"
+#include "ptq/tensor/int_kernel.h"
 
 #define fill(x) _mm512_set1_ps(x)
 #define STEP(i) a##i = _mm512_fmadd_ps(a##i, factor, term);
@@ -113,13 +114,19 @@ LOOP(halves_sse2, , __m128i, DO_12)
 #undef fill
 #undef STEP
 
+static void tiles_of_bytes(void)
+{
+    calm_int_amx_spin(4 * ROUNDS);
+}
+
 const calm_peak *calm_peak_of_ints(calm_int_set set)
 {
     static const calm_peak loops[CALM_N_INT_SETS] = {
         {"SSE2 products of 16 bits", 12.0 * 8 * 2 * ROUNDS, halves_sse2},
         {"AVX2 products of 16 bits", 12.0 * 16 * 2 * ROUNDS, halves},
         {"AVX-VNNI products of 8 bits", 12.0 * 32 * 2 * ROUNDS, bytes},
-        {"AVX512-VNNI products of 8 bits", 12.0 * 64 * 2 * ROUNDS, bytes_wide}};
+        {"AVX512-VNNI products of 8 bits", 12.0 * 64 * 2 * ROUNDS, bytes_wide},
+        {"AMX products of 8 bits", 4 * CALM_INT_AMX_OPS * ROUNDS, tiles_of_bytes}};
     return &loops[set];
 }
 #elif defined(__aarch64__)

@@ -220,7 +220,7 @@ static void open_block(const calm_attend_keys *keys, const calm_attend_queries *
 void calm_attend(calm_int_set set, const calm_attend_keys *keys, const calm_attend_queries *queries)
 {
     static calm_attend_kernel *const kernels[CALM_N_INT_SETS] = {calm_attend_plain, calm_attend_avx2, calm_attend_avx2,
-                                                                 calm_attend_avx512};
+                                                                 calm_attend_avx512, calm_attend_avx512};
     bool bad[CALM_ATTEND_ROWS];
     calm_attend_block block;
     open_block(keys, queries, bad, &block);

@@ -57,7 +57,7 @@ static void multiply_piece(size_t index, void *user)
 calm_status calm_gemv(calm_ctx *ctx, const calm_gemv_matrix *matrix, const float *bias, const float *x, float *y)
 {
     static calm_gemv_kernel *const kernels[CALM_N_INT_SETS] = {calm_gemv_plain, calm_gemv_avx2, calm_gemv_avx2,
-                                                               calm_gemv_avx512};
+                                                               calm_gemv_avx512, calm_gemv_avx512};
     product p = {.whole = {.matrix = matrix, .bias = bias, .y = y, .end = matrix->out}};
     calm_int_set set;
     CALM_SCOPED_SCRATCH(ctx);

@@ -16,7 +16,11 @@ typedef struct calm_int_piece {
 /* Write the piece of y. */
 typedef void calm_int_kernel(const calm_int_piece *piece);
 
-calm_int_kernel calm_int_plain, calm_int_avx2, calm_int_avx_vnni, calm_int_avx512;
+calm_int_kernel calm_int_plain, calm_int_avx2, calm_int_avx_vnni, calm_int_avx512, calm_int_amx;
+
+/* Do `times` products of 16 by 16 sums and 64 codes by AMX, and nothing else; nothing without it. */
+#define CALM_INT_AMX_OPS (16.0 * 16 * 64 * 2)
+void calm_int_amx_spin(size_t times);
 
 /* A tile: rows by vectors of columns that are summed at once, from this vector and this row of the piece on. */
 typedef void calm_int_tile_fn(const calm_int_piece *piece, size_t first_vector, size_t first_row);

@@ -6,6 +6,7 @@
 
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
+#include "ptq/tensor/amx.h"
 #include "ptq/tensor/blas_family.h"
 #include "ptq/tensor/int_kernel.h"
 
@@ -166,14 +167,15 @@ void calm_int_rows_finish(const calm_int_weight *weight, calm_int_rows *rows, si
 
 /* ---- which instructions ---- */
 
-const char *const calm_int_set_names[CALM_N_INT_SETS] = {"plain", "avx2", "avxvnni", "avx512"};
+const char *const calm_int_set_names[CALM_N_INT_SETS] = {"plain", "avx2", "avxvnni", "avx512", "amx"};
 
 static bool has(calm_int_set set)
 {
     static const unsigned needs[CALM_N_INT_SETS] = {[CALM_INT_AVX2] = CALM_CPU_AVX2,
                                                     [CALM_INT_AVX_VNNI] = CALM_CPU_AVX_VNNI,
-                                                    [CALM_INT_AVX512] = CALM_CPU_AVX512 | CALM_CPU_AVX512_VNNI};
-    return (needs[set] & ~calm_cpu_features()) == 0;
+                                                    [CALM_INT_AVX512] = CALM_CPU_AVX512 | CALM_CPU_AVX512_VNNI,
+                                                    [CALM_INT_AMX] = CALM_CPU_AVX512_VNNI};
+    return (set != CALM_INT_AMX || calm_amx_is_there(CALM_CPU_AMX_INT8)) && (needs[set] & ~calm_cpu_features()) == 0;
 }
 
 calm_status calm_int_choose(calm_ctx *ctx, calm_int_set *out)
@@ -184,7 +186,8 @@ calm_status calm_int_choose(calm_ctx *ctx, calm_int_set *out)
         while (set >= 0 && strcmp(calm_int_set_names[set], name) != 0)
             set--;
         if (set < 0)
-            return calm_fail(ctx, CALM_EARG, CALM_INT_VARIABLE "=%.40s: expected plain, avx2, avxvnni or avx512", name);
+            return calm_fail(ctx, CALM_EARG,
+                             CALM_INT_VARIABLE "=%.40s: expected plain, avx2, avxvnni, avx512 or amx", name);
         if (!has((calm_int_set)set))
             return calm_fail(ctx, CALM_EUNSUPPORTED, CALM_INT_VARIABLE "=%s: this CPU lacks them; unset it", name);
     }
@@ -224,7 +227,7 @@ void calm_int_product(calm_ctx *ctx, calm_int_set set, const calm_int_weight *we
                       const float *bias, float *y)
 {
     static calm_int_kernel *const kernels[CALM_N_INT_SETS] = {calm_int_plain, calm_int_avx2, calm_int_avx_vnni,
-                                                              calm_int_avx512};
+                                                              calm_int_avx512, calm_int_amx};
     product p = {.whole = {weight, rows, bias, y, 0, panels_of(weight), 0, rows->n}, .kernel = kernels[set]};
     if (rows->n == 0)
         return;

@@ -81,6 +81,7 @@ typedef enum calm_int_set {
     CALM_INT_AVX2,
     CALM_INT_AVX_VNNI,
     CALM_INT_AVX512,
+    CALM_INT_AMX,
     CALM_N_INT_SETS
 } calm_int_set;
 

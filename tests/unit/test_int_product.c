@@ -105,7 +105,8 @@ static void check(const int_case *c, bool bias)
 TEST(edges)
 {
     static const size_t shapes[][3] = {{1, 1, 1},   {1, 16, 8},  {2, 17, 9},  {3, 15, 31},  {4, 128, 64},
-                                       {5, 33, 40}, {7, 50, 65}, {8, 32, 96}, {13, 145, 77}, {70, 129, 136}};
+                                       {5, 33, 40}, {7, 50, 65}, {8, 32, 96}, {13, 145, 77}, {70, 129, 136},
+                                       {9, 40, 64}, {16, 16, 96}, {33, 65, 128}, {150, 49, 192}};
     static const size_t groups[] = {0, 8, 32, 64, 128};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t g = 0; g < sizeof groups / sizeof *groups; g++)
@@ -124,6 +125,12 @@ TEST(pieces)
     const int_case many = new_case(520, 40, 600, 8, 0, false), wide = new_case(3, 600, 2100, 4, 128, true);
     check(&many, false);
     check(&wide, true);
+    /* Columns that tiles take in several steps, with rows that they share. */
+    for (int bits = 4; bits <= 8; bits += 4) {
+        const int_case one = new_case(299, 50, 1632, bits, 0, true), each = new_case(139, 50, 1600, bits, 640, true);
+        check(&one, true);
+        check(&each, false);
+    }
 }
 END_OF_TEST
 
@@ -216,7 +223,7 @@ TEST(chosen)
         }
     }
     ck_assert_int_eq(setenv(CALM_INT_VARIABLE, "sse9", 1), 0);
-    ck_fails(calm_int_choose(ctx, &set), CALM_EARG, "CALM_SIMD=sse9: expected plain, avx2, avxvnni or avx512");
+    ck_fails(calm_int_choose(ctx, &set), CALM_EARG, "CALM_SIMD=sse9: expected plain, avx2, avxvnni, avx512 or amx");
     ck_assert_int_eq(unsetenv(CALM_INT_VARIABLE), 0);
     ck_ok(calm_int_choose(ctx, &set));
     ck_assert(has_int_set((int)set));

@@ -1,0 +1,250 @@
+/* Products of whole numbers by AMX: TDPBSUD adds the products of 16 rows of signed codes with 16 columns of unsigned
+ * ones, over 64 codes, to 256 sums of int32.
+ *
+ * A register takes a panel of a weight as it stands, and rows of activations, too.  Two panels by two times 16 rows
+ * are summed at once.  Columns are taken 512 at a time, for all rows of a piece: so both operands stay in the first
+ * level of the cache, and codes of 4 bits are widened once.  Sums wait in memory meanwhile, without a rounding. */
+#include "ptq/tensor/int_kernel.h"
+
+#if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
+#include <immintrin.h>
+#include <string.h>
+
+#include "ptq/tensor/amx.h"
+
+#define TARGET __attribute__((target("amx-tile,amx-int8,avx512f,avx512bw,avx512vl,avx512dq")))
+#define INLINE TARGET __attribute__((always_inline)) static inline
+
+enum { LANES = 16, SIDE = 2 * LANES, ROWS = 128, SLOTS = ROWS / LANES };
+/* Columns at a time; codes of a row of a register. */
+#define COLUMNS ((size_t)512)
+#define CODES   ((size_t)64)
+/* Fewer rows take as long as 16 of them: vectors are faster. */
+#define FEWEST_ROWS ((size_t)8)
+
+/* Some rows of a piece by two panels.  A slot is 16 rows, or all where there are fewer; the last one ends with the
+ * rows, so that it may share some with the slot before it. */
+typedef struct part {
+    const calm_int_piece *piece;
+    size_t first_row, n_rows, n_slots;
+    size_t panels[2];
+    size_t codes;                          /* of a row of a register, which all groups are a multiple of */
+    _Alignas(64) int32_t sums[ROWS][SIDE]; /* of the group, [slots, 16, columns of both panels]          */
+    _Alignas(64) float totals[ROWS][SIDE]; /* of the groups before it                                    */
+    _Alignas(64) uint8_t wide[2][COLUMNS * LANES];
+} part;
+
+static size_t slot_row(const part *p, size_t slot)
+{
+    const size_t row = slot * LANES;
+    return p->first_row + (row + LANES <= p->n_rows ? row : p->n_rows < LANES ? 0 : p->n_rows - LANES);
+}
+
+/* Most codes of a register's row that all groups are a multiple of; 0: fewer than half of them. */
+static size_t codes_of(const calm_int_weight *weight)
+{
+    for (size_t codes = CODES; codes >= CODES / 2; codes /= 2)
+        if (weight->stride % codes == 0 && (weight->n_groups == 1 || weight->group % codes == 0))
+            return codes;
+    return 0;
+}
+
+/* Registers 0 to 3 are sums, 4 and 5 activations of up to 16 rows, 6 and 7 weights. */
+TARGET static void begin(size_t rows, size_t codes)
+{
+    calm_amx_shapes shapes = {.palette = 1};
+    for (size_t i = 0; i < 8; i++) {
+        shapes.bytes[i] = (unsigned short)(i / 2 == 2 ? codes : 4 * LANES);
+        shapes.rows[i] = (unsigned char)(i / 2 == 3 ? codes / 4 : rows);
+    }
+    /* gcc's intrinsic says that it reads the first eight bytes alone. */
+    __asm__ volatile("" : : "r"(&shapes) : "memory");
+    _tile_loadconfig(&shapes);
+}
+
+/* ---- weights ---- */
+
+/* Codes of n columns of a panel, [n / 4, 16, 4], from halves of bytes. */
+TARGET static void widen(const uint8_t *from, size_t n, uint8_t *to)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    for (size_t i = 0; i < n; i += CALM_INT_STEP, from += CODES, to += 2 * CODES) {
+        const __m512i both = _mm512_loadu_si512(from);
+        _mm512_store_si512(to, _mm512_and_si512(both, low));
+        _mm512_store_si512(to + CODES, _mm512_and_si512(_mm512_srli_epi16(both, 4), low));
+    }
+}
+
+/* Columns `first` to first + n of a panel as a register takes them. */
+TARGET static const uint8_t *panel_codes(part *p, size_t side, size_t first, size_t n)
+{
+    const calm_int_weight *weight = p->piece->weight;
+    const uint8_t *panel = weight->codes + p->panels[side] * weight->panel;
+    if (weight->bits == 8)
+        return panel + first * LANES;
+    widen(panel + first * LANES / 2, n, p->wide[side]);
+    return p->wide[side];
+}
+
+/* ---- sums ---- */
+
+/* Two slots by both panels: their sums over n columns from `first` on, added to what is there. */
+TARGET static void add_columns(part *p, size_t slot, const uint8_t *const codes[2], size_t first, size_t n, bool begins)
+{
+    const calm_int_rows *rows = p->piece->rows;
+    const size_t other = slot + 1 < p->n_slots ? slot + 1 : slot, line = SIDE * sizeof(int32_t);
+    const int8_t *a = rows->codes + slot_row(p, slot) * rows->stride + first,
+                 *b = rows->codes + slot_row(p, other) * rows->stride + first;
+    int32_t *x = p->sums[slot * LANES], *y = p->sums[other * LANES];
+    if (begins) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    } else {
+        _tile_loadd(0, x, line);
+        _tile_loadd(1, x + LANES, line);
+        _tile_loadd(2, y, line);
+        _tile_loadd(3, y + LANES, line);
+    }
+    for (size_t i = 0; i < n; i += p->codes) {
+        _tile_loadd(4, a + i, rows->stride);
+        _tile_loadd(6, codes[0] + i * LANES, CODES);
+        _tile_loadd(7, codes[1] + i * LANES, CODES);
+        _tile_loadd(5, b + i, rows->stride);
+        _tile_dpbsud(0, 4, 6);
+        _tile_dpbsud(1, 4, 7);
+        _tile_dpbsud(2, 5, 6);
+        _tile_dpbsud(3, 5, 7);
+    }
+    _tile_stored(0, x, line);
+    _tile_stored(1, x + LANES, line);
+    _tile_stored(2, y, line);
+    _tile_stored(3, y + LANES, line);
+}
+
+/* What zeros take away from the sums of one row and one panel. */
+INLINE __m512i less(const calm_int_piece *piece, size_t row, size_t g, size_t cell)
+{
+    const calm_int_weight *weight = piece->weight;
+    const int32_t of_row = piece->rows->sums[row * piece->rows->n_groups + g], zero = piece->rows->zeros[row];
+    const __m512i all = _mm512_set1_epi32(of_row);
+    __m512i out = weight->zeros ? _mm512_mullo_epi32(_mm512_loadu_si512(weight->zeros + cell), all)
+                                : _mm512_set1_epi32((int32_t)((uint32_t)of_row * (uint32_t)weight->zero));
+    if (zero)
+        out = _mm512_add_epi32(out, _mm512_mullo_epi32(_mm512_set1_epi32(zero),
+                                                       _mm512_loadu_si512(weight->sums + cell)));
+    return out;
+}
+
+/* Group g of a slot is summed: its totals. */
+TARGET static void add_group(part *p, size_t slot, size_t g)
+{
+    const calm_int_piece *piece = p->piece;
+    const size_t rows = calm_size_min(p->n_rows, LANES), row = slot_row(p, slot);
+    for (size_t side = 0; side < 2; side++) {
+        const size_t cell = (p->panels[side] * piece->weight->n_groups + g) * CALM_INT_PANEL;
+        const __m512 scale = _mm512_loadu_ps(piece->weight->scales + cell);
+        for (size_t r = 0; r < rows; r++) {
+            const int32_t *sum = p->sums[slot * LANES + r] + side * LANES;
+            float *total = p->totals[slot * LANES + r] + side * LANES;
+            const __m512 before = g ? _mm512_load_ps(total) : _mm512_setzero_ps();
+            const __m512i exact = _mm512_sub_epi32(_mm512_load_si512(sum), less(piece, row + r, g, cell));
+            _mm512_store_ps(total, _mm512_add_ps(before, _mm512_mul_ps(_mm512_cvtepi32_ps(exact), scale)));
+        }
+    }
+}
+
+/* ---- the product ---- */
+
+TARGET static void put_slot(const part *p, size_t slot)
+{
+    const calm_int_piece *piece = p->piece;
+    const size_t out = piece->weight->out, rows = calm_size_min(p->n_rows, LANES), row = slot_row(p, slot);
+    for (size_t side = 0; side < (p->panels[0] == p->panels[1] ? 1u : 2u); side++) {
+        const size_t column = p->panels[side] * LANES, n = calm_size_min(LANES, out - column);
+        const __mmask16 there = (__mmask16)((1u << n) - 1);
+        const __m512 bias = piece->bias ? _mm512_maskz_loadu_ps(there, piece->bias + column) : _mm512_setzero_ps();
+        for (size_t r = 0; r < rows; r++) {
+            const __m512 total = _mm512_load_ps(p->totals[slot * LANES + r] + side * LANES);
+            __m512 y = _mm512_mul_ps(total, _mm512_set1_ps(piece->rows->scales[row + r]));
+            if (piece->bias)
+                y = _mm512_add_ps(y, bias);
+            _mm512_mask_storeu_ps(piece->y + (row + r) * out + column, there, y);
+        }
+    }
+}
+
+TARGET static void multiply_panels(part *p)
+{
+    const calm_int_weight *weight = p->piece->weight;
+    for (size_t g = 0; g < weight->n_groups; g++) {
+        const size_t begin = g * weight->group, end = begin + calm_int_group_columns(weight, g);
+        for (size_t first = begin; first < end; first += COLUMNS) {
+            const size_t n = calm_size_min(COLUMNS, end - first);
+            const uint8_t *const codes[2] = {panel_codes(p, 0, first, n), panel_codes(p, 1, first, n)};
+            for (size_t slot = 0; slot < p->n_slots; slot += 2)
+                add_columns(p, slot, codes, first, n, first == begin);
+        }
+        for (size_t slot = 0; slot < p->n_slots; slot++)
+            add_group(p, slot, g);
+    }
+    for (size_t slot = 0; slot < p->n_slots; slot++)
+        put_slot(p, slot);
+}
+
+TARGET static void multiply(const calm_int_piece *piece, size_t codes)
+{
+    part p;
+    p.piece = piece;
+    p.codes = codes;
+    for (size_t row = piece->first_row; row < piece->end_row; row += ROWS) {
+        p.first_row = row;
+        p.n_rows = calm_size_min(ROWS, piece->end_row - row);
+        p.n_slots = (p.n_rows + LANES - 1) / LANES;
+        begin(calm_size_min(p.n_rows, LANES), codes);
+        for (size_t panel = piece->first_panel; panel < piece->end_panel; panel += 2) {
+            p.panels[0] = panel;
+            p.panels[1] = calm_size_min(panel + 1, piece->end_panel - 1);
+            multiply_panels(&p);
+        }
+    }
+    _tile_release();
+}
+
+TARGET void calm_int_amx_spin(size_t times)
+{
+    if (!calm_amx_is_there(CALM_CPU_AMX_INT8))
+        return;
+    begin(LANES, CODES);
+    for (size_t i = 0; i < times; i += 4) {
+        _tile_dpbsud(0, 4, 6);
+        _tile_dpbsud(1, 4, 6);
+        _tile_dpbsud(2, 4, 6);
+        _tile_dpbsud(3, 4, 6);
+    }
+    _tile_release();
+}
+
+void calm_int_amx(const calm_int_piece *piece)
+{
+    const size_t codes = codes_of(piece->weight);
+    if (codes == 0 || piece->end_row - piece->first_row < FEWEST_ROWS)
+        calm_int_avx512(piece);
+    else
+        multiply(piece, codes);
+}
+
+#else
+
+void calm_int_amx_spin(size_t times)
+{
+    (void)times;
+}
+
+void calm_int_amx(const calm_int_piece *piece)
+{
+    calm_int_plain(piece);
+}
+
+#endif
