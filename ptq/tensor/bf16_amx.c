@@ -1,9 +1,10 @@
 /* Blocks of bfloat16 by AMX: TDPBF16PS adds the products of 16 rows of A with 16 columns of B, over 32 terms, to 256
  * float32 sums, which stay in a tile register.
  *
- * Four registers hold 32 rows by 32 columns of sums, four their operands.  A sum leaves the registers every 512 terms
- * for C, which costs half as much time as the terms themselves unless it is in the second level of the cache: so blocks
- * of C are small, all their terms follow each other, and rows of A are packed before, with all their terms. */
+ * Four registers hold 32 rows by 32 columns of sums, four their operands.  What decides the rate is where operands and
+ * sums come from: packed columns and the sums of a block lie in one piece in the second level of the cache, and reach C
+ * when all terms are in (rows of C a power of two apart share few sets of that cache: there, they would be lost after
+ * every block of terms).  Packed rows stream by, a panel at a time: each multiplies all columns of a block. */
 #include "ptq/tensor/bf16_amx.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
@@ -15,15 +16,18 @@
 #include "ptq/tensor/bf16_pack.h"
 #include "ptq/tensor/blas_family.h"
 
-/* Most rows and columns of C, and terms, in a block; blocks of terms for which rows of A are packed at once. */
-#define BLOCK_ROWS  ((size_t)512)
+/* Most rows and columns of C, and terms, in a block; blocks of terms for which rows of A are packed at once.  Columns
+ * are packed again for every block of rows, which costs a tenth of its time. */
+#define BLOCK_ROWS  ((size_t)1024)
 #define BLOCK_COLS  ((size_t)256)
 #define BLOCK_TERMS ((size_t)512)
-#define N_BLOCKS    ((size_t)8)
+#define N_BLOCKS    ((size_t)4)
 
 #define TILES __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define TILE  16                  /* rows of A, columns of B, and pairs, of a register */
 #define SIDE  ((size_t)2 * TILE)
+/* Values of a row that are read while those so far before them are packed. */
+#define ROW_AHEAD ((size_t)128)
 
 static size_t pairs_of(size_t terms)
 {
@@ -48,23 +52,28 @@ INLINE size_t place_of_row(size_t row, size_t pair_index, size_t pairs)
 typedef struct block {
     size_t rows, cols, pairs;
     const pair *a, *a_rest, *b, *b_rest;
+    float *sums;        /* of 32 by 32, one behind the other                                        */
+    ptrdiff_t least;    /* wanted are those where the number of the column is this + that of the row, or more */
 } block;
 
-/* Rows from a [n, terms]. */
+/* Rows from a [n, terms]: what is written of a panel is one line behind the other. */
 INLINE bool pack_rows_as_rows(size_t n, size_t terms, const float *a, size_t lda, pair *out, pair *rest)
 {
     const size_t pairs = pairs_of(terms), rows = whole_panels(n);
     parts both = {.any = _mm512_setzero_si512()};
-    for (size_t i = 0; i < rows; i++)
-        for (size_t p = 0; p < pairs; p += TILE) {
-            const size_t to = place_of_row(i, p, pairs);
-            both.first = both.rest = _mm512_setzero_si512();
-            if (i < n)
-                round_pairs(a + i * lda + 2 * p, calm_size_min(terms - 2 * p, 2 * TILE), rest != NULL, &both);
-            _mm512_store_si512(out + to, both.first);
-            if (rest)
-                _mm512_store_si512(rest + to, both.rest);
-        }
+    for (size_t first = 0; first < rows; first += SIDE)
+        for (size_t p = 0; p < pairs; p += TILE)
+            for (size_t i = first; i < first + SIDE; i++) {
+                const size_t to = place_of_row(i, p, pairs);
+                both.first = both.rest = _mm512_setzero_si512();
+                if (i < n) {
+                    fetch_values(a + i * lda + 2 * p + ROW_AHEAD, 2 * TILE);
+                    round_pairs(a + i * lda + 2 * p, calm_size_min(terms - 2 * p, 2 * TILE), rest != NULL, &both);
+                }
+                _mm512_store_si512(out + to, both.first);
+                if (rest)
+                    _mm512_store_si512(rest + to, both.rest);
+            }
     return any_rest(&both);
 }
 
@@ -78,6 +87,8 @@ INLINE bool pack_columns_as_rows(size_t n, size_t terms, const float *a, size_t 
             const size_t to = place_of_row(i, p, pairs);
             __m512i x[TILE], y[TILE];
             for (size_t q = 0; q < TILE; q++) {
+                fetch_values(a + 2 * (p + q) * lda + i + ROW_AHEAD, 1);
+                fetch_values(a + (2 * (p + q) + 1) * lda + i + ROW_AHEAD, 1);
                 round_columns(a + i, lda, i < n ? terms : 0, p + q, i < n ? n - i : 0, rest != NULL, &both);
                 x[q] = both.first;
                 y[q] = rest ? both.rest : both.first;
@@ -127,23 +138,48 @@ TILES void calm_bf16_amx_spin(size_t times)
     _tile_release();
 }
 
-/* Registers 0 to 3 += a panel of 32 rows times one of 32 columns, of as many pairs. */
-TILES_INLINE void add_products(const pair *a, const pair *b, size_t pairs)
+/* Registers 0 to 3 += 32 rows in registers 4 and 5 times 32 columns in 6 and 7. */
+TILES_INLINE void add_tiles(void)
 {
-    for (size_t p = 0; p < pairs; p += TILE) {
-        const pair *x = a + p * SIDE, *y = b + p * COLS;
-        _tile_loadd(4, x, TILE * sizeof(pair));
-        _tile_loadd(6, y, COLS * sizeof(pair));
-        _tile_loadd(7, y + TILE, COLS * sizeof(pair));
-        _tile_loadd(5, x + TILE * TILE, TILE * sizeof(pair));
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
+TILES_INLINE void load_rows(const pair *a)
+{
+    _tile_loadd(4, a, TILE * sizeof(pair));
+    _tile_loadd(5, a + TILE * TILE, TILE * sizeof(pair));
+}
+
+/* Columns pass by while the panel of rows stays in the first level of the cache. */
+TILES_INLINE void load_cols(const pair *b)
+{
+    _tile_stream_loadd(6, b, COLS * sizeof(pair));
+    _tile_stream_loadd(7, b + TILE, COLS * sizeof(pair));
+}
+
+/* Registers 0 to 3 += a panel of 32 rows times one of 32 columns, of as many pairs.  Of 16 pairs all products follow
+ * each other, in an order that loads each part once: loading takes as long as multiplying. */
+TILES_INLINE void add_products(const pair *a, const pair *a_rest, const pair *b, const pair *b_rest, size_t pairs)
+{
+    for (size_t p = 0; p < pairs * SIDE; p += TILE * SIDE) {
+        load_rows(a + p);
+        if (b_rest) {
+            load_cols(b_rest + p);
+            add_tiles();
+        }
+        load_cols(b + p);
+        add_tiles();
+        if (a_rest) {
+            load_rows(a_rest + p);
+            add_tiles();
+        }
     }
 }
 
-/* sums [32][32] = a panel of rows times one of columns, the small parts first.  `row`, `panel`: where they begin. */
+/* sums [32][32] = a panel of rows times one of columns.  `row`, `panel`: where they begin. */
 TILES_INLINE void sum_tiles(const block *of, size_t row, size_t panel, float sums[SIDE][SIDE])
 {
     const size_t pairs = of->pairs, line = SIDE * sizeof(float);
@@ -152,49 +188,87 @@ TILES_INLINE void sum_tiles(const block *of, size_t row, size_t panel, float sum
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    if (of->b_rest)
-        add_products(a, of->b_rest + panel, pairs);
-    if (of->a_rest)
-        add_products(of->a_rest + row, b, pairs);
-    add_products(a, b, pairs);
+    if (of->a_rest && of->b_rest)
+        add_products(a, of->a_rest + row, b, of->b_rest + panel, pairs);
+    else if (of->a_rest)
+        add_products(a, of->a_rest + row, b, NULL, pairs);
+    else if (of->b_rest)
+        add_products(a, NULL, b, of->b_rest + panel, pairs);
+    else
+        add_products(a, NULL, b, NULL, pairs);
     _tile_stored(0, sums[0], line);
     _tile_stored(1, sums[0] + TILE, line);
     _tile_stored(2, sums[TILE], line);
     _tile_stored(3, sums[TILE] + TILE, line);
 }
 
-/* C = the block's product + beta C, where the number of the column is that of the row + `least` or more. */
-TILES static void multiply(const block *of, float beta, ptrdiff_t least, float *c, size_t ldc)
+/* Is any of the 32 by 32 sums from this row and column one that is wanted? */
+INLINE bool is_wanted(const block *of, size_t row, size_t col)
+{
+    return (ptrdiff_t)(col + SIDE - 1) - (ptrdiff_t)row >= of->least;
+}
+
+/* Where the 32 by 32 sums from this row and column are. */
+INLINE float *sums_of(const block *of, size_t row, size_t col)
+{
+    return of->sums + (row / SIDE * (whole_panels(of->cols) / SIDE) + col / SIDE) * (SIDE * SIDE);
+}
+
+/* The sums of a block = its product, or += where `add`: sums of few terms each, which are nearer than one of all. */
+TILES static void multiply(const block *of, bool add)
 {
     begin_tiles();
-    for (size_t j = 0; j < of->cols; j += SIDE)
-        for (size_t i = 0; i < of->rows && (ptrdiff_t)(j + SIDE - 1) - (ptrdiff_t)i >= least; i += SIDE) {
-            const size_t rows = calm_size_min(of->rows - i, SIDE), cols = calm_size_min(of->cols - j, SIDE);
-            float *to = c + i * ldc + j;
-            _Alignas(64) float sums[SIDE][SIDE];
-            sum_tiles(of, i * of->pairs, j * of->pairs, sums);
-            for (size_t r = 0; r < rows; r++) {
-                put_line(_mm512_load_ps(sums[r]), cols, beta, to + r * ldc);
-                if (cols > LANES)
-                    put_line(_mm512_load_ps(sums[r] + LANES), cols - LANES, beta, to + r * ldc + LANES);
+    for (size_t i = 0; i < of->rows; i += SIDE)
+        for (size_t j = 0; j < of->cols; j += SIDE) {
+            if (!is_wanted(of, i, j))
+                continue;
+            _Alignas(64) float some[SIDE][SIDE];
+            float *to = sums_of(of, i, j);
+            if (!add) {
+                sum_tiles(of, i * of->pairs, j * of->pairs, (float (*)[SIDE])to);
+                continue;
             }
+            sum_tiles(of, i * of->pairs, j * of->pairs, some);
+            for (size_t at = 0; at < SIDE * SIDE; at += LANES)
+                _mm512_store_ps(to + at, _mm512_add_ps(_mm512_load_ps(to + at), _mm512_load_ps(some[0] + at)));
         }
     _tile_release();
+}
+
+/* C = the sums of a block + beta C. */
+TARGET static void put_sums(const block *of, float beta, float *c, size_t ldc)
+{
+    for (size_t i = 0; i < of->rows; i++)
+        for (size_t j = 0; j < of->cols; j += SIDE) {
+            const size_t cols = calm_size_min(of->cols - j, SIDE);
+            if (!is_wanted(of, i / SIDE * SIDE, j))
+                continue;
+            const float *sums = sums_of(of, i, j) + i % SIDE * SIDE;
+            put_line(_mm512_load_ps(sums), cols, beta, c + i * ldc + j);
+            if (cols > LANES)
+                put_line(_mm512_load_ps(sums + LANES), cols - LANES, beta, c + i * ldc + j + LANES);
+        }
 }
 
 /* ---- the product ---- */
 
 /* Packed operands of a product: rows with the terms of up to N_BLOCKS blocks, one behind the other, and the columns of
- * one block. */
+ * one block; and sums of a block. */
 typedef struct packed {
     pair *rows, *rows_rest, *cols, *cols_rest;    /* second parts: NULL where there is one */
     bool any_rest[N_BLOCKS];
+    float *sums;
 } packed;
 
 /* Room of one part: `lines` rows or columns, in whole panels. */
 static size_t part_bytes(size_t lines, size_t terms)
 {
     return whole_panels(lines) * terms * sizeof(uint16_t);
+}
+
+static size_t sums_bytes(size_t rows, size_t cols)
+{
+    return whole_panels(rows) * whole_panels(cols) * sizeof(float);
 }
 
 static calm_status new_room(calm_ctx *ctx, size_t n_bytes, pair **out)
@@ -209,7 +283,10 @@ static calm_status new_room(calm_ctx *ctx, size_t n_bytes, pair **out)
 static calm_status new_packed(calm_ctx *ctx, size_t n_parts, size_t rows, size_t all_terms, size_t cols, size_t terms,
                               packed *out)
 {
+    pair *sums;
     *out = (packed){0};
+    CALM_TRY(new_room(ctx, sums_bytes(rows, cols), &sums));
+    out->sums = (float *)(void *)sums;
     CALM_TRY(new_room(ctx, part_bytes(rows, all_terms), &out->rows));
     CALM_TRY(new_room(ctx, part_bytes(cols, terms), &out->cols));
     if (n_parts < 2)
@@ -221,7 +298,8 @@ static calm_status new_packed(calm_ctx *ctx, size_t n_parts, size_t rows, size_t
 size_t calm_bf16_amx_scratch_bytes(size_t n_parts, size_t rows)
 {
     const size_t side = calm_product_side(rows, BLOCK_ROWS, SIDE);
-    return n_parts * (CALM_BYTES(char, part_bytes(side, N_BLOCKS * BLOCK_TERMS)) +
+    return CALM_BYTES(char, sums_bytes(side, BLOCK_COLS)) +
+           n_parts * (CALM_BYTES(char, part_bytes(side, N_BLOCKS * BLOCK_TERMS)) +
                       CALM_BYTES(char, part_bytes(BLOCK_COLS, BLOCK_TERMS)));
 }
 
@@ -229,7 +307,7 @@ size_t calm_bf16_amx_scratch_bytes(size_t n_parts, size_t rows)
 typedef struct product {
     calm_product_form form;
     bool upper;
-    size_t m, n, k, terms;    /* of a block */
+    size_t m, n, k, terms, row_side, col_side;    /* of a block */
     const float *a, *b;
     size_t lda, ldb;
     float beta, *c;
@@ -242,35 +320,42 @@ static size_t place_of_block(const product *p, size_t rows, size_t at)
     return at * whole_panels(rows) * pairs_of(p->terms);
 }
 
-/* Rows i to i + rows, terms from `first` on, blocks one behind the other. */
+/* Rows i to i + rows, terms from `first` on, blocks one behind the other.  Rows of A are read from end to end, a panel
+ * of them at a time. */
 TARGET static void pack_all_rows(const product *p, size_t i, size_t rows, size_t first, packed *to)
 {
-    for (size_t at = 0; at < N_BLOCKS && first + at * p->terms < p->k; at++) {
-        const size_t t = first + at * p->terms, terms = calm_size_min(p->terms, p->k - t),
-                     place = place_of_block(p, rows, at);
-        pair *rest = to->rows_rest ? to->rows_rest + place : NULL;
-        to->any_rest[at] =
-            p->form == CALM_PRODUCT_TN
-                ? pack_columns_as_rows(rows, terms, p->a + t * p->lda + i, p->lda, to->rows + place, rest)
-                : pack_rows_as_rows(rows, terms, p->a + i * p->lda + t, p->lda, to->rows + place, rest);
-    }
+    const size_t step = p->form == CALM_PRODUCT_TN ? rows : SIDE;
+    memset(to->any_rest, 0, sizeof to->any_rest);
+    for (size_t r = 0; r < rows; r += step)
+        for (size_t at = 0; at < N_BLOCKS && first + at * p->terms < p->k; at++) {
+            const size_t t = first + at * p->terms, terms = calm_size_min(p->terms, p->k - t),
+                         place = place_of_block(p, rows, at) + r * pairs_of(terms), n = calm_size_min(step, rows - r);
+            pair *rest = to->rows_rest ? to->rows_rest + place : NULL;
+            to->any_rest[at] |=
+                p->form == CALM_PRODUCT_TN
+                    ? pack_columns_as_rows(n, terms, p->a + t * p->lda + i, p->lda, to->rows + place, rest)
+                    : pack_rows_as_rows(n, terms, p->a + (i + r) * p->lda + t, p->lda, to->rows + place, rest);
+        }
 }
 
 /* C [i to i + rows, j to j + cols] = the terms from `first` on of rows that are packed + beta C. */
 TARGET static void multiply_terms(const product *p, size_t i, size_t rows, size_t j, size_t cols, size_t first,
                                   packed *of)
 {
+    block now = {.rows = rows, .cols = cols, .b = of->cols, .sums = of->sums,
+                 .least = p->upper ? (ptrdiff_t)i - (ptrdiff_t)j : PTRDIFF_MIN};
     for (size_t at = 0; at == 0 || (at < N_BLOCKS && first + at * p->terms < p->k); at++) {
         const size_t t = first + at * p->terms, terms = calm_size_min(p->terms, p->k - t),
                      place = place_of_block(p, rows, at);
         const float *b = p->form == CALM_PRODUCT_NT ? p->b + j * p->ldb + t : p->b + t * p->ldb + j;
-        const bool rest = pack_panels(p->form, cols, terms, pairs_of(terms), b, p->ldb, of->cols, of->cols_rest);
-        const block now = {rows, cols, pairs_of(terms), of->rows + place,
-                           of->rows_rest && of->any_rest[at] ? of->rows_rest + place : NULL, of->cols,
-                           rest ? of->cols_rest : NULL};
-        multiply(&now, t == 0 ? p->beta : 1, p->upper ? (ptrdiff_t)i - (ptrdiff_t)j : PTRDIFF_MIN,
-                 p->c + i * p->ldc + j, p->ldc);
+        now.pairs = pairs_of(terms);
+        const bool rest = pack_panels(p->form, cols, terms, now.pairs, b, p->ldb, of->cols, of->cols_rest);
+        now.a = of->rows + place;
+        now.a_rest = of->rows_rest && of->any_rest[at] ? of->rows_rest + place : NULL;
+        now.b_rest = rest ? of->cols_rest : NULL;
+        multiply(&now, at > 0);
     }
+    put_sums(&now, first == 0 ? p->beta : 1, p->c + i * p->ldc + j, p->ldc);
 }
 
 calm_status calm_bf16_amx_product(calm_ctx *ctx, size_t n_parts, calm_product_form form, bool upper, size_t m,
@@ -278,7 +363,8 @@ calm_status calm_bf16_amx_product(calm_ctx *ctx, size_t n_parts, calm_product_fo
                                   float beta, float *c, size_t ldc)
 {
     const size_t row_side = calm_product_side(m, BLOCK_ROWS, SIDE), col_side = calm_product_side(n, BLOCK_COLS, COLS);
-    const product p = {form, upper, m, n, k, calm_product_side(k, BLOCK_TERMS, 2 * TILE), a, b, lda, ldb, beta, c, ldc};
+    const product p = {form, upper, m, n, k, calm_product_side(k, BLOCK_TERMS, 2 * TILE), row_side, col_side, a, b,
+                       lda, ldb, beta, c, ldc};
     packed room;
     CALM_SCOPED_SCRATCH(ctx);
     const size_t n_blocks = calm_size_min(N_BLOCKS, (k + p.terms - 1) / p.terms);

@@ -29,21 +29,35 @@ typedef struct parts {
     __m512i first, rest, any;
 } parts;
 
-/* Of sixteen values and their first parts: what these leave, 0 where they are infinite or NaN. */
-INLINE __m512 left(__m512 x, __m256i first)
+/* Ask for n values, which are packed later: there may be none. */
+INLINE void fetch_values(const float *x, size_t n)
 {
-    const __m512 held = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(first), 16));
-    const __mmask16 infinite_or_nan = _mm512_fpclass_ps_mask(held, 0x99);
-    return _mm512_maskz_sub_ps((__mmask16)~infinite_or_nan, x, held);
+    for (size_t i = 0; i < n; i += LANES)
+        _mm_prefetch((const char *)(x + i), _MM_HINT_T0);
+}
+
+/* Of sixteen values, the first parts of which are `held`: what these leave, 0 where they are infinite or NaN. */
+INLINE __m512i left(__m512 x, __m512i held)
+{
+    const __m512 rest = _mm512_sub_ps(x, _mm512_castsi512_ps(held));
+    /* Eight, a positive zero, in place of either NaN and either infinity. */
+    const __m512i zero = _mm512_set1_epi32(0x880088);
+    return _mm512_castps_si512(_mm512_fixupimm_ps(rest, rest, zero, 0));
 }
 
 /* Thirty-two values, `low` in front. */
 INLINE void round_parts(__m512 low, __m512 high, bool two, parts *out)
 {
+    /* Word i of one half behind zeros: a float32. */
+    const __m512i one_word = _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7, 0, 6, 0, 5, 0, 4,
+                                              0, 3, 0, 2, 0, 1, 0, 0, 0),
+                  high_word = _mm512_add_epi16(one_word, _mm512_set1_epi16(LANES));
+    const __mmask32 odd = 0xaaaaaaaa;
     out->first = (__m512i)_mm512_cvtne2ps_pbh(high, low);
     if (two) {
-        out->rest = (__m512i)_mm512_cvtne2ps_pbh(left(high, _mm512_extracti64x4_epi64(out->first, 1)),
-                                                 left(low, _mm512_castsi512_si256(out->first)));
+        const __m512i low_rest = left(low, _mm512_maskz_permutexvar_epi16(odd, one_word, out->first)),
+                      high_rest = left(high, _mm512_maskz_permutexvar_epi16(odd, high_word, out->first));
+        out->rest = (__m512i)_mm512_cvtne2ps_pbh(_mm512_castsi512_ps(high_rest), _mm512_castsi512_ps(low_rest));
         out->any = _mm512_or_si512(out->any, out->rest);
     }
 }
@@ -97,6 +111,8 @@ INLINE bool pack_terms(size_t n, size_t terms, size_t pairs, const float *x, siz
             for (size_t p = begin; p < calm_size_min(begin + TOGETHER, pairs); p++)
                 for (size_t at = 0; at < side; at += LANES) {
                     const size_t to = first * pairs + p * side + at, there = n - first > at ? n - first - at : 0;
+                    fetch_values(x + 2 * (p + TOGETHER) * stride + first + at, 1);
+                    fetch_values(x + (2 * (p + TOGETHER) + 1) * stride + first + at, 1);
                     round_columns(x + first + at, stride, terms, p, there, rest != NULL, &both);
                     _mm512_mask_storeu_epi32(out + to, lanes(side - at), both.first);
                     if (rest)
@@ -153,6 +169,7 @@ INLINE bool pack_columns(size_t n, size_t terms, size_t pairs, const float *b, s
                 __m512i x[LANES], y[LANES];
                 for (size_t i = 0; i < LANES; i++) {
                     both.first = both.rest = _mm512_setzero_si512();
+                    fetch_values(b + (first + half + i + LANES) * ldb + 2 * p, 2 * LANES);
                     if (first + half + i < n)
                         round_pairs(b + (first + half + i) * ldb + 2 * p, calm_size_min(terms - 2 * p, 32),
                                     rest != NULL, &both);
