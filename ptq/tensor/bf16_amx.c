@@ -180,7 +180,7 @@ TILES_INLINE void add_products(const pair *a, const pair *a_rest, const pair *b,
 }
 
 /* sums [32][32] = a panel of rows times one of columns.  `row`, `panel`: where they begin. */
-TILES_INLINE void sum_tiles(const block *of, size_t row, size_t panel, float sums[SIDE][SIDE])
+TILES_INLINE void sum_tiles(const block *of, size_t row, size_t panel, float *sums)
 {
     const size_t pairs = of->pairs, line = SIDE * sizeof(float);
     const pair *a = of->a + row, *b = of->b + panel;
@@ -196,10 +196,10 @@ TILES_INLINE void sum_tiles(const block *of, size_t row, size_t panel, float sum
         add_products(a, NULL, b, of->b_rest + panel, pairs);
     else
         add_products(a, NULL, b, NULL, pairs);
-    _tile_stored(0, sums[0], line);
-    _tile_stored(1, sums[0] + TILE, line);
-    _tile_stored(2, sums[TILE], line);
-    _tile_stored(3, sums[TILE] + TILE, line);
+    _tile_stored(0, sums, line);
+    _tile_stored(1, sums + TILE, line);
+    _tile_stored(2, sums + TILE * SIDE, line);
+    _tile_stored(3, sums + TILE * SIDE + TILE, line);
 }
 
 /* Is any of the 32 by 32 sums from this row and column one that is wanted? */
@@ -214,40 +214,49 @@ INLINE float *sums_of(const block *of, size_t row, size_t col)
     return of->sums + (row / SIDE * (whole_panels(of->cols) / SIDE) + col / SIDE) * (SIDE * SIDE);
 }
 
-/* The sums of a block = its product, or += where `add`: sums of few terms each, which are nearer than one of all. */
-TILES static void multiply(const block *of, bool add)
+/* Where the sums of a block go with its last terms: C = they + beta C. */
+typedef struct target {
+    float beta, *c;    /* NULL: terms are to come */
+    size_t ldc;
+} target;
+
+/* out [32][32] = a + b; out may be either. */
+INLINE void add_sums(const float *a, const float *b, float *out)
+{
+    for (size_t i = 0; i < SIDE * SIDE; i += LANES)
+        _mm512_store_ps(out + i, _mm512_add_ps(_mm512_load_ps(a + i), _mm512_load_ps(b + i)));
+}
+
+/* Sums [32][32] from this row and column of a block to C. */
+INLINE void put_sums(const block *of, size_t row, size_t col, const float *sums, const target *to)
+{
+    const size_t rows = calm_size_min(of->rows - row, SIDE), cols = calm_size_min(of->cols - col, SIDE);
+    float *c = to->c + row * to->ldc + col;
+    for (size_t r = 0; r < rows; r++, c += to->ldc, sums += SIDE) {
+        put_line(_mm512_load_ps(sums), cols, to->beta, c);
+        if (cols > LANES)
+            put_line(_mm512_load_ps(sums + LANES), cols - LANES, to->beta, c + LANES);
+    }
+}
+
+/* The sums of a block += its product, or = where its terms are the `first`.  Sums of few terms each that are added are
+ * nearer than one of all. */
+TILES static void multiply(const block *of, bool first, const target *to)
 {
     begin_tiles();
     for (size_t i = 0; i < of->rows; i += SIDE)
         for (size_t j = 0; j < of->cols; j += SIDE) {
+            _Alignas(64) float some[SIDE * SIDE];
+            float *so_far = sums_of(of, i, j), *sums = first && !to->c ? so_far : some;
             if (!is_wanted(of, i, j))
                 continue;
-            _Alignas(64) float some[SIDE][SIDE];
-            float *to = sums_of(of, i, j);
-            if (!add) {
-                sum_tiles(of, i * of->pairs, j * of->pairs, (float (*)[SIDE])to);
-                continue;
-            }
-            sum_tiles(of, i * of->pairs, j * of->pairs, some);
-            for (size_t at = 0; at < SIDE * SIDE; at += LANES)
-                _mm512_store_ps(to + at, _mm512_add_ps(_mm512_load_ps(to + at), _mm512_load_ps(some[0] + at)));
+            sum_tiles(of, i * of->pairs, j * of->pairs, sums);
+            if (!first)
+                add_sums(so_far, some, to->c ? some : so_far);
+            if (to->c)
+                put_sums(of, i, j, some, to);
         }
     _tile_release();
-}
-
-/* C = the sums of a block + beta C. */
-TARGET static void put_sums(const block *of, float beta, float *c, size_t ldc)
-{
-    for (size_t i = 0; i < of->rows; i++)
-        for (size_t j = 0; j < of->cols; j += SIDE) {
-            const size_t cols = calm_size_min(of->cols - j, SIDE);
-            if (!is_wanted(of, i / SIDE * SIDE, j))
-                continue;
-            const float *sums = sums_of(of, i, j) + i % SIDE * SIDE;
-            put_line(_mm512_load_ps(sums), cols, beta, c + i * ldc + j);
-            if (cols > LANES)
-                put_line(_mm512_load_ps(sums + LANES), cols - LANES, beta, c + i * ldc + j + LANES);
-        }
 }
 
 /* ---- the product ---- */
@@ -353,9 +362,9 @@ TARGET static void multiply_terms(const product *p, size_t i, size_t rows, size_
         now.a = of->rows + place;
         now.a_rest = of->rows_rest && of->any_rest[at] ? of->rows_rest + place : NULL;
         now.b_rest = rest ? of->cols_rest : NULL;
-        multiply(&now, at > 0);
+        const bool last = at + 1 == N_BLOCKS || t + terms == p->k;
+        multiply(&now, at == 0, &(target){first == 0 ? p->beta : 1, last ? p->c + i * p->ldc + j : NULL, p->ldc});
     }
-    put_sums(&now, first == 0 ? p->beta : 1, p->c + i * p->ldc + j, p->ldc);
 }
 
 calm_status calm_bf16_amx_product(calm_ctx *ctx, size_t n_parts, calm_product_form form, bool upper, size_t m,

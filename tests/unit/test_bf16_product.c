@@ -44,7 +44,8 @@ TEST(forms)
         check(form, 12, 32, 32, 1);
         check(form, 13, 33, 31, 0.5f);
         check(form, 25, 49, 65, 1);
-        check(form, 401, 35, 40, 1);
+        check(form, 101, 131, 99, 0.5f);                        /* more than BLAS multiplies sooner */
+        check(form, 401, 35, 90, 1);
         check(form, 3, CALM_BF16_COLS + 17, 9, 0);
         check(form, 15, 20, 2 * CALM_BF16_TERMS + 11, 1);
         check(form, 35, 40, 8 * CALM_BF16_TERMS + 70, 0.5f);    /* more blocks of terms than rows are packed for */
@@ -134,6 +135,31 @@ TEST(exact_operands)
 }
 END_OF_TEST
 
+/* Where it takes as long, two parts are float32 as it stands: few rows, columns or terms. */
+static void check_small(calm_product_form form, size_t m, size_t n, size_t k)
+{
+    const product_case p = new_product(form, m, n, k, 0.5f), same = new_product(form, m, n, k, 0.5f);
+    CALM_SCOPED_OPERANDS(ctx, CALM_OPERANDS_BF16X2);
+    ck_ok(calm_bf16_product(ctx, form, m, n, k, p.a, p.lda, p.b, p.ldb, 0.5f, p.c, p.ldc));
+    calm_sgemm(form, m, n, k, p.a, p.lda, p.b, p.ldb, 0.5f, same.c, p.ldc);
+    ck_assert(memcmp(p.c, same.c, m * p.ldc * sizeof *p.c) == 0);
+}
+
+TEST(small)
+{
+    calm_linalg_setup();
+    if (!calm_bf16_is_fast(CALM_OPERANDS_BF16X2))
+        return;
+    for (calm_product_form form = CALM_PRODUCT_NT; form <= CALM_PRODUCT_TN; form++) {
+        check_small(form, 300, 16, 400);
+        check_small(form, 700, 600, 4);
+        check_small(form, 16, 128, 240);
+    }
+    check_small(CALM_PRODUCT_NN, 99, 100, 101);
+    check_small(CALM_PRODUCT_TN, 99, 100, 101);
+}
+END_OF_TEST
+
 /* The triangle has the bytes of the whole product where that comes of the same kernel: ours.  BLAS's own update of a
  * triangle adds in another order, so there it is near: (k + 2) 2^-24 k / 4 as above. */
 static void check_upper_kind(calm_operands operands, size_t n, size_t k)
@@ -201,6 +227,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("bf16_product", (const TTest *[]){forms, pieces, rounding, two_parts, exact_operands, upper,
-                                                       memory, empty, NULL});
+    return run_tests("bf16_product", (const TTest *[]){forms, pieces, rounding, two_parts, exact_operands, small,
+                                                       upper, memory, empty, NULL});
 }
