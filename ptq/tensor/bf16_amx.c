@@ -87,8 +87,6 @@ INLINE bool pack_columns_as_rows(size_t n, size_t terms, const float *a, size_t 
             const size_t to = place_of_row(i, p, pairs);
             __m512i x[TILE], y[TILE];
             for (size_t q = 0; q < TILE; q++) {
-                fetch_values(a + 2 * (p + q) * lda + i + ROW_AHEAD, 1);
-                fetch_values(a + (2 * (p + q) + 1) * lda + i + ROW_AHEAD, 1);
                 round_columns(a + i, lda, i < n ? terms : 0, p + q, i < n ? n - i : 0, rest != NULL, &both);
                 x[q] = both.first;
                 y[q] = rest ? both.rest : both.first;
