@@ -9,12 +9,9 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "ptq/base/scope.h"
+#include "ptq/tensor/amx.h"
 #include "ptq/tensor/bf16_pack.h"
-#include "ptq/tensor/blas_family.h"
 
 /* Most rows and columns of C, and terms, in a block; blocks of terms for which rows of A are packed at once.  Columns
  * are packed again for every block of rows, which costs a tenth of its time. */
@@ -100,17 +97,10 @@ INLINE bool pack_columns_as_rows(size_t n, size_t terms, const float *a, size_t 
 
 /* ---- a block ---- */
 
-/* What LDTILECFG reads: rows and bytes of a row of each register. */
-typedef struct tile_shapes {
-    uint8_t palette, start, reserved[14];
-    uint16_t bytes[16];
-    uint8_t rows[16];
-} tile_shapes;
-
 /* All eight registers: 16 rows of 64 bytes. */
 TILES static void begin_tiles(void)
 {
-    tile_shapes shapes = {.palette = 1};
+    calm_amx_shapes shapes = {.palette = 1};
     for (size_t i = 0; i < 8; i++) {
         shapes.bytes[i] = TILE * sizeof(pair);
         shapes.rows[i] = TILE;
@@ -388,28 +378,9 @@ calm_status calm_bf16_amx_product(calm_ctx *ctx, size_t n_parts, calm_product_fo
     return CALM_OK;
 }
 
-/* ---- is it there? ---- */
-
-/* Linux gives a process the registers when it asks (Documentation/arch/x86/xstate.rst). */
-#define ARCH_REQ_XCOMP_PERM 0x1023
-#define XFEATURE_XTILEDATA 18
-
-static bool has_amx(void)
-{
-    const unsigned wanted = CALM_CPU_AMX_BF16 | CALM_CPU_AVX512 | CALM_CPU_AVX512_BF16;
-    return (calm_cpu_features() & wanted) == wanted &&
-           syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
-}
-
 bool calm_bf16_amx_is_there(void)
 {
-    static int known;    /* 1: it is, -1: not; asking twice does no harm */
-    int there = __atomic_load_n(&known, __ATOMIC_RELAXED);
-    if (there == 0) {
-        there = has_amx() ? 1 : -1;
-        __atomic_store_n(&known, there, __ATOMIC_RELAXED);
-    }
-    return there > 0;
+    return calm_amx_is_there(CALM_CPU_AMX_BF16 | CALM_CPU_AVX512_BF16);
 }
 
 #else

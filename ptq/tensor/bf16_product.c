@@ -114,18 +114,16 @@ size_t calm_bf16_scratch_bytes(calm_operands operands, size_t rows)
 
 /* ---- in blocks ---- */
 
-/* Products of two parts that BLAS computes as soon in float32, which is nearer (measured on a Xeon with AMX, with
- * kernels SkylakeX): those of a register's columns, whose rows are packed for few products, of a few terms, and those
- * for which BLAS has kernels that pack nothing.  Of rows and columns that are transposed to each other it has them for
- * few rows alone.  The sizes decide, so pieces must be larger: they are (CALM_PRODUCT_LEAST, CALM_PRODUCT_ROW_STEP). */
+/* Products of two parts that BLAS computes as soon in float32, which is nearer: those of a register's columns, whose rows
+ * are packed for few products, and of a few terms.  The number of rows, which says how many tokens are computed
+ * together, does not decide, so that a token has the same bytes among any others; no piece of a product has so few
+ * columns (product.h). */
 #define FEW_COLS  ((size_t)16)
-#define FEW_ROWS  ((size_t)16)
 #define FEW_TERMS ((size_t)4)
-#define SMALL     ((size_t)1000000)
 
-static bool is_small(calm_product_form form, size_t m, size_t n, size_t k)
+static bool is_small(size_t n, size_t k)
 {
-    return n <= FEW_COLS || k <= FEW_TERMS || (m * n * k <= SMALL && (form != CALM_PRODUCT_NT || m <= FEW_ROWS));
+    return n <= FEW_COLS || k <= FEW_TERMS;
 }
 
 /* `upper`: below the diagonal nothing is wanted. */
@@ -138,7 +136,7 @@ static calm_status multiply_blocks(calm_ctx *ctx, calm_product_form form, bool u
     CALM_SCOPED_SCRATCH(ctx);
     if (m == 0 || n == 0)
         return CALM_OK;
-    if (ctx->operands == CALM_OPERANDS_BF16X2 && is_small(form, m, n, k)) {
+    if (ctx->operands == CALM_OPERANDS_BF16X2 && is_small(n, k)) {
         calm_sgemm(form, m, n, k, a, lda, b, ldb, beta, c, ldc);
         return CALM_OK;
     }

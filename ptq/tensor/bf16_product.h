@@ -8,7 +8,7 @@
  *
  * Of two parts (x = x1 + x2, bfloat16 both) the product is x1 y1 + x1 y2 + x2 y1, so each term is off by at most
  * 3 * 2^-18 of its size (compute mode FLOAT_TO_BF16X2 of Intel's oneMKL).  It takes 0.35 to 0.5 of the time of float32;
- * tiny ones, where it would take longer, are of float32 (bf16_product.c). */
+ * those of few columns or terms, where it would take longer, are of float32. */
 #pragma once
 
 #include "ptq/tensor/product.h"

@@ -44,7 +44,7 @@ TEST(forms)
         check(form, 12, 32, 32, 1);
         check(form, 13, 33, 31, 0.5f);
         check(form, 25, 49, 65, 1);
-        check(form, 101, 131, 99, 0.5f);                        /* more than BLAS multiplies sooner */
+        check(form, 101, 131, 99, 0.5f);
         check(form, 401, 35, 90, 1);
         check(form, 3, CALM_BF16_COLS + 17, 9, 0);
         check(form, 15, 20, 2 * CALM_BF16_TERMS + 11, 1);
@@ -135,7 +135,7 @@ TEST(exact_operands)
 }
 END_OF_TEST
 
-/* Where it takes as long, two parts are float32 as it stands: few rows, columns or terms. */
+/* Where it takes as long, two parts are float32 as it stands: few columns or terms. */
 static void check_small(calm_product_form form, size_t m, size_t n, size_t k)
 {
     const product_case p = new_product(form, m, n, k, 0.5f), same = new_product(form, m, n, k, 0.5f);
@@ -153,10 +153,7 @@ TEST(small)
     for (calm_product_form form = CALM_PRODUCT_NT; form <= CALM_PRODUCT_TN; form++) {
         check_small(form, 300, 16, 400);
         check_small(form, 700, 600, 4);
-        check_small(form, 16, 128, 240);
     }
-    check_small(CALM_PRODUCT_NN, 99, 100, 101);
-    check_small(CALM_PRODUCT_TN, 99, 100, 101);
 }
 END_OF_TEST
 
