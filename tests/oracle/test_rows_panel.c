@@ -60,8 +60,8 @@ static calm_status descend(calm_ctx *to, calm_rows *rows, const void *opts)
     known *const *out = opts;
     CALM_TRY(calm_rows_begin_scales(to, rows, NULL, NULL));
     for (int round = 0; round < 2; round++) {
-        calm_rows_scales(to, rows);
-        calm_rows_sweep(rows, true, round == 0);
+        CALM_TRY(calm_rows_scales(to, rows));
+        CALM_TRY(calm_rows_sweep(to, rows, true, round == 0));
     }
     for (size_t r = 0; r < rows->n; r++)
         (*out)->least[rows->row[r]] = calm_rows_least(rows, r);
@@ -71,8 +71,7 @@ static calm_status descend(calm_ctx *to, calm_rows *rows, const void *opts)
 static calm_status measure(calm_ctx *to, calm_rows *rows, const void *opts)
 {
     known *const *out = opts;
-    (void)to;
-    calm_rows_losses(rows);
+    CALM_TRY(calm_rows_losses(to, rows));
     for (size_t r = 0; r < rows->n; r++)
         (*out)->loss[rows->row[r]] = rows->loss[r];
     return CALM_OK;
