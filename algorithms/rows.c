@@ -19,10 +19,11 @@
 #define TILE ((size_t)32)
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
 #define ROUND_F64 0x1.8p52
-/* How far a loss that moves have followed may be from what it is, in parts of itself and of w H w^T: ten times what was
- * seen. */
+/* How far a loss that moves have followed may be from what it is, in parts of itself and of w H w^T, by operands of
+ * float32 and of two bfloat16: ten times what was seen. */
 #define LOSS_ERROR 1e-3
 #define POWER_ERROR 2e-6
+#define POWER_ERROR_BF16X2 3.5e-5
 
 size_t calm_rows_chunk(int family, size_t n_groups)
 {
@@ -149,7 +150,8 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, siz
     const calm_problem *problem = job->problem;
     const calm_qjob *qjob = job->qjob;
     *rows = (calm_rows){.problem = problem, .qjob = job->qjob, .h = job->h, .rounded = job->rounded,
-                        .unit_h = job->unit_h, .shared = is_shared(qjob->scheme.family), .n = n};
+                        .unit_h = job->unit_h, .operands = ctx->operands, .shared = is_shared(qjob->scheme.family),
+                        .n = n};
     /* The same for a few rows of a job as for all: what is never read takes no memory. */
     rows->room = rows->shared ? n : calm_size_min(job->chunk, problem->out);
     CALM_TRY(allocate(ctx, rows));
@@ -493,7 +495,8 @@ calm_status calm_rows_sweep(calm_ctx *ctx, calm_rows *rows, bool zeros, bool bui
 double calm_rows_least(const calm_rows *rows, size_t r)
 {
     const size_t in = rows->problem->in;
-    return (1 - LOSS_ERROR) * rows->loss[r] - POWER_ERROR * calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
+    const double share = rows->operands == CALM_OPERANDS_BF16X2 ? POWER_ERROR_BF16X2 : POWER_ERROR;
+    return (1 - LOSS_ERROR) * rows->loss[r] - share * calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
 }
 
 void calm_rows_sums(const calm_rows *rows, double *before, double *loss)

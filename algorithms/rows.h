@@ -39,6 +39,7 @@ typedef struct calm_rows {
     const float *rounded;     /* [I, I] H times unit_h, where all of it is kept; or NULL */
     float *panel;             /* [CALM_SWEEP_BLOCK, I] work: a few such rows, where not */
     double unit_h, unit_w;    /* powers of two                                           */
+    calm_operands operands;   /* of products with H                                      */
     size_t unknowns;          /* U: scales G, with minima 2 G                            */
     double *normal;           /* [n, U, U] normal equations, upper triangles; [U, U] of shared scales */
     double *right;            /* [n, U] their right sides; [U]                           */
