@@ -78,7 +78,8 @@ static calm_status measure(calm_ctx *to, calm_rows *rows, const void *opts)
     return CALM_OK;
 }
 
-/* A loss is not below what descent says, and of 4-bit codes little above it; of some rows alone it is that of all. */
+/* A loss is not below what descent says, and of 4-bit codes little above it, of two bfloat16 up to a fifth where minima
+ * leave w H w large; of some rows alone it is that of all. */
 static void check_known(calm_operands operands)
 {
     CALM_SCOPED_OPERANDS(ctx, operands);
@@ -102,7 +103,7 @@ static void check_known(calm_operands operands)
                           all.least[r], all.loss[r]);
             /* 8 bits: the loss is some 1e-5 of w H w, which counts in float32. */
             if (p.job.scheme.bits < 8)
-                ck_assert_double_gt(all.least[r], (operands == CALM_OPERANDS_F32 ? 0.98 : 0.9) * all.loss[r]);
+                ck_assert_double_gt(all.least[r], (operands == CALM_OPERANDS_F32 ? 0.98 : 0.8) * all.loss[r]);
         }
         for (size_t i = 0; i < 4; i++)
             ck_assert_double_eq_tol(some.loss[listed[i]], all.loss[listed[i]], 1e-5 * all.loss[listed[i]]);
