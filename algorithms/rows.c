@@ -508,14 +508,15 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
     }
 }
 
-/* gradient [n, CALM_SWEEP_BLOCK] = half of errors H of the same columns, and of those that follow, by the units: of half
- * e H e^T each pair of blocks once. */
+/* gradient [n, CALM_SWEEP_BLOCK] = half of errors H of the same columns, and of those that follow, by the units: of
+ * half e H e^T each pair of blocks once. */
 static calm_status multiply_following(calm_ctx *ctx, calm_rows *rows, size_t start, size_t end)
 {
     const size_t in = rows->problem->in;
     const size_t n = end - start;
     const float *h = calm_rows_panel(rows, start, n, start), *errors = rows->product + start;
-    CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, n, n, errors, in, h, in, 0, rows->gradient, CALM_SWEEP_BLOCK));
+    CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, n, n, errors, in, h, in, 0, rows->gradient,
+                           CALM_SWEEP_BLOCK));
     /* Of no columns, half of what is there. */
     return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, n, in - end, errors + n, in, h + n, in, 0.5f, rows->gradient,
                          CALM_SWEEP_BLOCK);

@@ -55,7 +55,7 @@ TEST(faster_than_the_rate)
 }
 END_OF_TEST
 
-/* Products in float count less where operands of the run are faster, those in double do not: of mkq-full GPTQ's half. */
+/* Products in float count less where operands of the run are faster, those in double do not: half a one of mkq-full. */
 TEST(faster_operands)
 {
     static const struct {
@@ -87,5 +87,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("forecast_fit", (const TTest *[]){wide_jobs, faster_than_the_rate, faster_operands, factors, NULL});
+    return run_tests("forecast_fit",
+                     (const TTest *[]){wide_jobs, faster_than_the_rate, faster_operands, factors, NULL});
 }
