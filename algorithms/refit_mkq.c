@@ -42,7 +42,7 @@ static bool has_hope(const calm_descent_shared *shared, const calm_rows *rows, s
     const size_t row = rows->row[r];
     if (shared->path && step < CALM_DESCENT_STEPS)
         shared->path[step * rows->problem->out + row] = rows->loss[r];
-    return !shared->fall || !calm_descent_hopeless(shared, row, step, rows->loss[r]);
+    return !shared->fall || !calm_descent_hopeless(shared, row, step, calm_rows_likely(rows, r));
 }
 
 /* Row r ends. */

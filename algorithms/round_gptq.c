@@ -471,11 +471,13 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t index, void *user)
 }
 
 /* All rows, in chunks; in halves where threads would have none.  Both halves of a whole chunk are multiples of what
- * BLAS's kernels take at once, so that they have its bytes. */
+ * BLAS's kernels take at once, and the products of whole blocks are too large for its kernels for small ones, so that
+ * they have the chunk's bytes. */
 static calm_status run_chunks(calm_ctx *ctx, gptq_job *job)
 {
-    const size_t n_chunks = calm_problem_chunks(job->problem);
-    const bool whole = calm_scheme_rows(&job->qjob->scheme) == 1 && job->problem->out % CALM_ROW_CHUNK == 0;
+    const size_t n_chunks = calm_problem_chunks(job->problem), out = job->problem->out, in = job->problem->in;
+    const bool whole = calm_scheme_rows(&job->qjob->scheme) == 1 && out % CALM_ROW_CHUNK == 0 && in % BLOCK == 0 &&
+                       block_end(job, 0) == BLOCK;
     job->parts = whole && n_chunks < 2 * (size_t)ctx->n_threads ? 2 : 1;
     return calm_parallel_for(ctx, n_chunks * job->parts, gptq_chunk, job);
 }

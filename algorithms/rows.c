@@ -13,7 +13,7 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/base/simd.h"
-#include "ptq/tensor/product.h"
+#include "ptq/tensor/bf16_product.h"
 #include "ptq/tensor/vector.h"
 
 #define TILE ((size_t)32)
@@ -24,6 +24,7 @@
 #define LOSS_ERROR 1e-3
 #define POWER_ERROR 2e-6
 #define POWER_ERROR_BF16X2 3.5e-5
+#define TIMES_SEEN 10
 
 size_t calm_rows_chunk(int family, size_t n_groups)
 {
@@ -150,8 +151,8 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, siz
     const calm_problem *problem = job->problem;
     const calm_qjob *qjob = job->qjob;
     *rows = (calm_rows){.problem = problem, .qjob = job->qjob, .h = job->h, .rounded = job->rounded,
-                        .unit_h = job->unit_h, .operands = ctx->operands, .shared = is_shared(qjob->scheme.family),
-                        .n = n};
+                        .unit_h = job->unit_h, .shared = is_shared(qjob->scheme.family), .n = n,
+                        .two_parts = calm_bf16_is_fast(ctx->operands)};
     /* The same for a few rows of a job as for all: what is never read takes no memory. */
     rows->room = rows->shared ? n : calm_size_min(job->chunk, problem->out);
     CALM_TRY(allocate(ctx, rows));
@@ -492,11 +493,24 @@ calm_status calm_rows_sweep(calm_ctx *ctx, calm_rows *rows, bool zeros, bool bui
 
 /* ---- losses ---- */
 
-double calm_rows_least(const calm_rows *rows, size_t r)
+/* w H w^T of row r. */
+static double power_of(const calm_rows *rows, size_t r)
 {
     const size_t in = rows->problem->in;
-    const double share = rows->operands == CALM_OPERANDS_BF16X2 ? POWER_ERROR_BF16X2 : POWER_ERROR;
-    return (1 - LOSS_ERROR) * rows->loss[r] - share * calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
+    return calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
+}
+
+double calm_rows_likely(const calm_rows *rows, size_t r)
+{
+    if (!rows->two_parts)
+        return rows->loss[r];
+    return rows->loss[r] - POWER_ERROR_BF16X2 / TIMES_SEEN * power_of(rows, r);
+}
+
+double calm_rows_least(const calm_rows *rows, size_t r)
+{
+    const double share = rows->two_parts ? POWER_ERROR_BF16X2 : POWER_ERROR;
+    return (1 - LOSS_ERROR) * rows->loss[r] - share * power_of(rows, r);
 }
 
 void calm_rows_sums(const calm_rows *rows, double *before, double *loss)

@@ -39,7 +39,7 @@ typedef struct calm_rows {
     const float *rounded;     /* [I, I] H times unit_h, where all of it is kept; or NULL */
     float *panel;             /* [CALM_SWEEP_BLOCK, I] work: a few such rows, where not */
     double unit_h, unit_w;    /* powers of two                                           */
-    calm_operands operands;   /* of products with H                                      */
+    bool two_parts;           /* products with H are of two bfloat16                      */
     size_t unknowns;          /* U: scales G, with minima 2 G                            */
     double *normal;           /* [n, U, U] normal equations, upper triangles; [U, U] of shared scales */
     double *right;            /* [n, U] their right sides; [U]                           */
@@ -123,6 +123,10 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss);
 /* After `scales` and sweeps: what the loss of row r is not below.  They follow it from the normal equations, whose
  * terms are as large as w H w^T and of float32's accuracy. */
 double calm_rows_least(const calm_rows *rows, size_t r);
+
+/* The loss of row r as `scales` and sweeps follow it, less what products of two bfloat16 were seen to add: of 8 bits up
+ * to a fifth, by which rows must not stop. */
+double calm_rows_likely(const calm_rows *rows, size_t r);
 
 /* loss of every row as it stands, from its errors alone. */
 calm_status calm_rows_losses(calm_ctx *ctx, calm_rows *rows);

@@ -129,7 +129,8 @@ static double loss_of(const slow_problem *p, const calm_qjob *q, const double *h
 }
 
 /* Where other products turn a decision that was close, rows end in other minima, some above and some below: the mean of
- * log (loss by one / loss by the other) over the rows is 0 within three of its standard errors.  Codes that differ. */
+ * log (loss by two bfloat16 / loss by float32) over the rows is not above 0 by more than three of its standard errors;
+ * of 8 bits it may be below, since more rows are kept that may become better.  Returns how many codes differ. */
 static size_t compare_chains(const char *scheme, const char *chain)
 {
     slow_problem p;
@@ -144,7 +145,7 @@ static size_t compare_chains(const char *scheme, const char *chain)
         squares += d * d;
     }
     const double mean = sum / OUT, error = sqrt((squares / OUT - mean * mean) / (OUT - 1));
-    ck_assert_msg(fabs(mean) <= 3 * error, "%s, %s: mean %g, standard error %g", scheme, chain, mean, error);
+    ck_assert_msg(mean <= 3 * error, "%s, %s: mean %g, standard error %g", scheme, chain, mean, error);
     for (size_t i = 0; i < OUT * IN; i++)
         moved += two.codes[i] != plain.codes[i];
     /* One bfloat16 is for calibrations alone. */
@@ -161,16 +162,26 @@ TEST(chains_lose_as_much)
 }
 END_OF_TEST
 
-TEST(the_same_bytes_for_any_number_of_threads)
+/* Threads could take halves of the two chunks, whose last products, of `in` % 128 columns, are as small as there are
+ * other kernels for. */
+static void check_threads(calm_operands operands, size_t in)
 {
     slow_problem p;
-    slow_problem_new(&p, OUT + 96, IN, ROWS, "w4a16_g64");
+    slow_problem_new(&p, 256, in, in + 60, "w4a16_g32");
     ctx->n_threads = 1;
-    const calm_qjob first = run_by(CALM_OPERANDS_BF16X2, &p, "mkq-full");
+    const calm_qjob first = run_by(operands, &p, "hls+gptq+restarts(n=2)");
     for (ctx->n_threads = 2; ctx->n_threads <= 4; ctx->n_threads++) {
-        const calm_qjob again = run_by(CALM_OPERANDS_BF16X2, &p, "mkq-full");
+        const calm_qjob again = run_by(operands, &p, "hls+gptq+restarts(n=2)");
         ck_assert_mem_eq(again.codes, first.codes, p.out * p.in);
         ck_assert_mem_eq(again.scales, first.scales, p.out * first.n_groups * sizeof *first.scales);
+    }
+}
+
+TEST(the_same_bytes_for_any_number_of_threads)
+{
+    for (size_t in = 256; in <= 384; in += 32) {
+        check_threads(CALM_OPERANDS_F32, in);
+        check_threads(CALM_OPERANDS_BF16X2, in);
     }
 }
 END_OF_TEST
