@@ -74,12 +74,13 @@ unsigned calm_algorithm_caps(const calm_algorithm *algorithm);
 /* Does a transform of it set input scales, which move outliers of the input into the weights? */
 bool calm_algorithm_smooths(const calm_algorithm *algorithm);
 
-/* Its work, about, in products of weights and Gram matrix: 2 O I^2 operations each. */
-double calm_algorithm_products(const calm_algorithm *algorithm);
+/* Its work, about, in products of weights and Gram matrix: 2 O I^2 operations each.  `gain`, here and below: how many
+ * times faster those in float are by operands of the run; 1: they are float. */
+double calm_algorithm_products(const calm_algorithm *algorithm, double gain);
 
 /* The number of factors of H^-1 that its parts make in addition to the shared factor of the job: one for each new order
  * of the columns. */
-double calm_algorithm_factors(const calm_algorithm *algorithm);
+double calm_algorithm_factors(const calm_algorithm *algorithm, double gain);
 
 /* Can the algorithm quantize to this scheme?  CALM_EUNSUPPORTED if not, with algorithm, part, scheme and reason. */
 calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme);

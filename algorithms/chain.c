@@ -339,19 +339,25 @@ bool calm_algorithm_smooths(const calm_algorithm *algorithm)
     return any;
 }
 
-double calm_algorithm_products(const calm_algorithm *algorithm)
+/* A part's work, as `gain` says of what it has in float. */
+static double work_of(const calm_part *part, double work, double gain)
+{
+    return part->in_float ? work / gain : work;
+}
+
+double calm_algorithm_products(const calm_algorithm *algorithm, double gain)
 {
     double products = 0;
     for (size_t i = 0; i < algorithm->n_steps; i++)
-        products += algorithm->steps[i].part->products;
+        products += work_of(algorithm->steps[i].part, algorithm->steps[i].part->products, gain);
     return products;
 }
 
-double calm_algorithm_factors(const calm_algorithm *algorithm)
+double calm_algorithm_factors(const calm_algorithm *algorithm, double gain)
 {
     double factors = 0;
     for (size_t i = 0; i < algorithm->n_steps; i++)
-        factors += algorithm->steps[i].part->factors;
+        factors += work_of(algorithm->steps[i].part, algorithm->steps[i].part->factors, gain);
     return factors;
 }
 

@@ -103,6 +103,7 @@ typedef struct calm_part {
                                             * in double, about; a product in float32 counts half; 0: much less than
                                             * one                                                                 */
     double factors;                        /* factors of H^-1 that the part makes itself, with default options    */
+    bool in_float;                         /* both are in float32, or of operands as ctx->operands says           */
     size_t opts_size;
     const calm_option *opts;               /* NULL: takes none                                                   */
     calm_status (*check)(calm_ctx *ctx, const void *opts);    /* options that exclude each other; may be NULL    */

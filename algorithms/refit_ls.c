@@ -19,8 +19,7 @@ static calm_status fit_scales(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     (void)opts;
     CALM_TRY(calm_rows_begin_scales(ctx, rows, NULL, NULL));
-    calm_rows_scales(ctx, rows);
-    return CALM_OK;
+    return calm_rows_scales(ctx, rows);
 }
 
 static calm_status ls(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
@@ -38,6 +37,7 @@ const calm_part calm_refit_ls = {
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM,
     .products = 1,
+    .in_float = true,
     .opts_size = sizeof(ls_options),
     .opts = ls_table,
     .memory = calm_rows_refit_memory,

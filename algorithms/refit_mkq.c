@@ -42,7 +42,7 @@ static bool has_hope(const calm_descent_shared *shared, const calm_rows *rows, s
     const size_t row = rows->row[r];
     if (shared->path && step < CALM_DESCENT_STEPS)
         shared->path[step * rows->problem->out + row] = rows->loss[r];
-    return !shared->fall || !calm_descent_hopeless(shared, row, step, rows->loss[r]);
+    return !shared->fall || !calm_descent_hopeless(shared, row, step, calm_rows_likely(rows, r));
 }
 
 /* Row r ends. */
@@ -67,14 +67,15 @@ static void end_rows(const calm_descent_shared *shared, calm_rows *rows, size_t 
 }
 
 /* Rounds of rows that share their scales, all of them until they gain too little together. */
-static void alternate_shared(calm_ctx *ctx, calm_rows *rows, long long rounds)
+static calm_status alternate_shared(calm_ctx *ctx, calm_rows *rows, long long rounds)
 {
     double before = 1, loss = 0;
     for (long long round = 0; round < rounds && before - loss > LEAST_FALL * before; round++) {
-        calm_rows_scales(ctx, rows);
-        calm_rows_sweep(rows, true, round + 1 < rounds);
+        CALM_TRY(calm_rows_scales(ctx, rows));
+        CALM_TRY(calm_rows_sweep(ctx, rows, true, round + 1 < rounds));
         calm_rows_sums(rows, &before, &loss);
     }
+    return CALM_OK;
 }
 
 /* Rounds until every row has stopped. */
@@ -83,14 +84,12 @@ static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
     const descent *to = opts;
     const calm_descent_shared *shared = &to->shared;
     CALM_TRY(calm_rows_begin_scales(ctx, rows, shared->wh, shared->known));
-    if (rows->shared) {
-        alternate_shared(ctx, rows, to->rounds);
-        return CALM_OK;
-    }
+    if (rows->shared)
+        return alternate_shared(ctx, rows, to->rounds);
     for (long long round = 0; round < to->rounds && rows->n; round++) {
-        calm_rows_scales(ctx, rows);
+        CALM_TRY(calm_rows_scales(ctx, rows));
         end_rows(shared, rows, 2 * (size_t)round + 1, false);
-        calm_rows_sweep(rows, true, round + 1 < to->rounds);
+        CALM_TRY(calm_rows_sweep(ctx, rows, true, round + 1 < to->rounds));
         end_rows(shared, rows, 2 * (size_t)round + 2, true);
     }
     while (rows->n)
@@ -122,6 +121,7 @@ const calm_part calm_refit_mkq = {
     .kind = CALM_KIND_REFIT,
     .caps = CALM_NEEDS_GRAM,
     .products = 2.5,
+    .in_float = true,
     .opts_size = sizeof(mkq_options),
     .opts = mkq_table,
     .memory = calm_rows_refit_memory,

@@ -96,8 +96,7 @@ typedef struct losses {
 static calm_status keep_losses(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     const losses *out = opts;
-    (void)ctx;
-    calm_rows_losses(rows);
+    CALM_TRY(calm_rows_losses(ctx, rows));
     for (size_t r = 0; r < rows->n; r++)
         out->of[rows->row[r]] = rows->loss[r];
     return CALM_OK;
@@ -306,6 +305,7 @@ const calm_part calm_refit_restarts = {
     .caps = CALM_NEEDS_GRAM | CALM_NEEDS_INVERSE,
     .products = 4,
     .factors = 2,    /* eight roots in float, each half the operations at twice the rate */
+    .in_float = true,
     .opts_size = sizeof(restarts_options),
     .opts = restarts_table,
     .memory = memory,

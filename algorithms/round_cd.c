@@ -24,9 +24,8 @@ static const calm_option cd_table[] = {
 static calm_status sweep_rows(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     const cd_options *options = opts;
-    (void)ctx;
     for (long long sweep = 0; sweep < options->sweeps; sweep++)
-        calm_rows_sweep(rows, false, false);
+        CALM_TRY(calm_rows_sweep(ctx, rows, false, false));
     return CALM_OK;
 }
 
@@ -54,6 +53,7 @@ const calm_part calm_round_cd = {
     .kind = CALM_KIND_ROUND,
     .caps = CALM_NEEDS_GRAM,
     .products = 2,
+    .in_float = true,
     .opts_size = sizeof(cd_options),
     .opts = cd_table,
     .memory = memory,

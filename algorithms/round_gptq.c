@@ -9,8 +9,9 @@
  * by all earlier columns: the published code takes those groups from weights corrected up to the last block of 128
  * only, so blocks here never end inside a group that starts in an earlier one.
  *
- * All in double.  For restarts, which measure what they find, the same in float and by another factor, which takes half
- * the operations (LDLQ, Chee et al. 2023, arXiv 2307.13304):
+ * All in double: an error of H^-1 grows with H's condition, and every column hands its own on to those after it.  For
+ * restarts, which measure what they find, the same in float, or with operands as ctx->operands says, and by another
+ * factor, which takes half the operations (LDLQ, Chee et al. 2023, arXiv 2307.13304):
  *
  *   Hd = R R^T with R upper, so U = R^-1
  *   for each column k:  w_k += sum over j < k of (v_j - q_j) R_jk / R_kk, v the weights as they were;  q_k = round(w_k)
@@ -29,6 +30,7 @@
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
 
 #define BLOCK ((size_t)128)
 #define TILE ((size_t)32)
@@ -427,17 +429,17 @@ static void enter_corner(chunk_state *state, size_t start, size_t end)
 }
 
 /* What the errors of the block do to all later columns, in one product. */
-static void correct_later(const chunk_state *state, size_t start, size_t end)
+static calm_status correct_later(calm_ctx *ctx, const chunk_state *state, size_t start, size_t end)
 {
     const gptq_job *job = state->job;
     const size_t in = job->problem->in, at = start * in + end;
     if (end == in)
-        return;
+        return CALM_OK;
     if (job->single)
-        calm_sgemm_nn(state->n, in - end, end - start, 1, state->single_e, BLOCK, job->single + at, in, 1,
-                      state->sums + end, in);
-    else
-        calm_dgemm_nn(state->n, in - end, end - start, -1, state->e, BLOCK, job->u + at, in, 1, state->w + end, in);
+        return calm_multiply(ctx, CALM_PRODUCT_NN, state->n, in - end, end - start, state->single_e, BLOCK,
+                             job->single + at, in, 1, state->sums + end, in);
+    calm_dgemm_nn(state->n, in - end, end - start, -1, state->e, BLOCK, job->u + at, in, 1, state->w + end, in);
+    return CALM_OK;
 }
 
 /* A chunk of rows, or half a chunk. */
@@ -463,17 +465,19 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t index, void *user)
             CALM_TRY(enter_block(ctx, &state, start));
         for (state.tile_row = 0; state.tile_row < state.n; state.tile_row += TILE)
             CALM_TRY(quantize_tile(ctx, &state, start, end));
-        correct_later(&state, start, end);    /* the lazy update */
+        CALM_TRY(correct_later(ctx, &state, start, end));    /* the lazy update */
     }
     return CALM_OK;
 }
 
 /* All rows, in chunks; in halves where threads would have none.  Both halves of a whole chunk are multiples of what
- * BLAS's kernels take at once, so that they have its bytes. */
+ * BLAS's kernels take at once, and the products of whole blocks are too large for its kernels for small ones, so that
+ * they have the chunk's bytes. */
 static calm_status run_chunks(calm_ctx *ctx, gptq_job *job)
 {
-    const size_t n_chunks = calm_problem_chunks(job->problem);
-    const bool whole = calm_scheme_rows(&job->qjob->scheme) == 1 && job->problem->out % CALM_ROW_CHUNK == 0;
+    const size_t n_chunks = calm_problem_chunks(job->problem), out = job->problem->out, in = job->problem->in;
+    const bool whole = calm_scheme_rows(&job->qjob->scheme) == 1 && out % CALM_ROW_CHUNK == 0 && in % BLOCK == 0 &&
+                       block_end(job, 0) == BLOCK;
     job->parts = whole && n_chunks < 2 * (size_t)ctx->n_threads ? 2 : 1;
     return calm_parallel_for(ctx, n_chunks * job->parts, gptq_chunk, job);
 }

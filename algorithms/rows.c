@@ -13,16 +13,18 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/base/simd.h"
-#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/bf16_product.h"
 #include "ptq/tensor/vector.h"
 
 #define TILE ((size_t)32)
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
 #define ROUND_F64 0x1.8p52
-/* How far a loss that moves have followed may be from what it is, in parts of itself and of w H w^T: ten times what was
- * seen. */
+/* How far a loss that moves have followed may be from what it is, in parts of itself and of w H w^T, by operands of
+ * float32 and of two bfloat16: ten times what was seen. */
 #define LOSS_ERROR 1e-3
 #define POWER_ERROR 2e-6
+#define POWER_ERROR_BF16X2 3.5e-5
+#define TIMES_SEEN 10
 
 size_t calm_rows_chunk(int family, size_t n_groups)
 {
@@ -149,7 +151,8 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, siz
     const calm_problem *problem = job->problem;
     const calm_qjob *qjob = job->qjob;
     *rows = (calm_rows){.problem = problem, .qjob = job->qjob, .h = job->h, .rounded = job->rounded,
-                        .unit_h = job->unit_h, .shared = is_shared(qjob->scheme.family), .n = n};
+                        .unit_h = job->unit_h, .shared = is_shared(qjob->scheme.family), .n = n,
+                        .two_parts = calm_bf16_is_fast(ctx->operands)};
     /* The same for a few rows of a job as for all: what is never read takes no memory. */
     rows->room = rows->shared ? n : calm_size_min(job->chunk, problem->out);
     CALM_TRY(allocate(ctx, rows));
@@ -249,11 +252,12 @@ calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob
 /* ---- products ---- */
 
 /* gradient [n, CALM_SWEEP_BLOCK] = errors H of columns start .. end - 1, by the units. */
-static void multiply_errors(calm_rows *rows, size_t start, size_t end)
+static calm_status multiply_errors(calm_ctx *ctx, calm_rows *rows, size_t start, size_t end)
 {
     const size_t in = rows->problem->in;
     const float *h = calm_rows_panel(rows, start, end - start, 0);    /* columns of H are its rows */
-    calm_sgemm_nt(rows->n, end - start, in, 1, rows->product, in, h, in, 0, rows->gradient, CALM_SWEEP_BLOCK);
+    return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, end - start, in, rows->product, in, h, in, 0, rows->gradient,
+                         CALM_SWEEP_BLOCK);
 }
 
 /* ---- sweep ---- */
@@ -445,20 +449,19 @@ static void update_errors(calm_rows *rows, size_t start, size_t end)
     }
 }
 
-/* rows->gradient = H e of the block, or with `build` H (s q), from products that its normal equations need. */
-static const float *multiply_block(calm_rows *rows, size_t start, size_t end, bool build)
+/* rows->gradient = H e of the block, or with `build` H (s q), from products that its normal equations need; *h: of
+ * those. */
+static calm_status multiply_block(calm_ctx *ctx, calm_rows *rows, size_t start, size_t end, bool build, const float **h)
 {
-    if (!build) {
-        multiply_errors(rows, start, end);
-        return NULL;
-    }
-    const float *h = calm_rows_panel(rows, start, end - start, 0);
-    calm_rows_multiply_groups(rows, h, start, end);
-    calm_rows_multiply_values(rows, h, start, end);
-    return h;
+    *h = NULL;
+    if (!build)
+        return multiply_errors(ctx, rows, start, end);
+    *h = calm_rows_panel(rows, start, end - start, 0);
+    CALM_TRY(calm_rows_multiply_groups(ctx, rows, *h, start, end));
+    return calm_rows_multiply_values(ctx, rows, *h, start, end);
 }
 
-void calm_rows_sweep(calm_rows *rows, bool zeros, bool build)
+calm_status calm_rows_sweep(calm_ctx *ctx, calm_rows *rows, bool zeros, bool build)
 {
     const size_t in = rows->problem->in, group = rows->problem->group;
     size_t block = CALM_SWEEP_BLOCK;
@@ -474,24 +477,40 @@ void calm_rows_sweep(calm_rows *rows, bool zeros, bool build)
         update_errors(rows, 0, in);
     for (size_t start = 0; start < in; start += block) {
         const size_t end = calm_size_min(start + block, in);
-        const float *h = multiply_block(rows, start, end, build);
+        const float *h;
+        CALM_TRY(multiply_block(ctx, rows, start, end, build, &h));
         for (size_t first = 0; first < rows->n; first += TILE)
             sweep_block(rows, &tile, first, start, end, zeros, build);
         /* The next block's product reads the errors that this block has left. */
         if (build)
-            calm_rows_normal_add(rows, h, start, end);
+            CALM_TRY(calm_rows_normal_add(ctx, rows, h, start, end));
         else
             update_errors(rows, start, end);
     }
     rows->built = build;
+    return CALM_OK;
 }
 
 /* ---- losses ---- */
 
-double calm_rows_least(const calm_rows *rows, size_t r)
+/* w H w^T of row r. */
+static double power_of(const calm_rows *rows, size_t r)
 {
     const size_t in = rows->problem->in;
-    return (1 - LOSS_ERROR) * rows->loss[r] - POWER_ERROR * calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
+    return calm_vec_ddot(in, rows->w + r * in, rows->wh + r * in);
+}
+
+double calm_rows_likely(const calm_rows *rows, size_t r)
+{
+    if (!rows->two_parts)
+        return rows->loss[r];
+    return rows->loss[r] - POWER_ERROR_BF16X2 / TIMES_SEEN * power_of(rows, r);
+}
+
+double calm_rows_least(const calm_rows *rows, size_t r)
+{
+    const double share = rows->two_parts ? POWER_ERROR_BF16X2 : POWER_ERROR;
+    return (1 - LOSS_ERROR) * rows->loss[r] - share * power_of(rows, r);
 }
 
 void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
@@ -503,29 +522,32 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
     }
 }
 
-/* gradient [n, CALM_SWEEP_BLOCK] = errors H of the same columns and twice those that follow, by the units: of e H e^T
- * each pair of blocks once. */
-static void multiply_following(calm_rows *rows, size_t start, size_t end)
+/* gradient [n, CALM_SWEEP_BLOCK] = half of errors H of the same columns, and of those that follow, by the units: of
+ * half e H e^T each pair of blocks once. */
+static calm_status multiply_following(calm_ctx *ctx, calm_rows *rows, size_t start, size_t end)
 {
     const size_t in = rows->problem->in;
     const size_t n = end - start;
     const float *h = calm_rows_panel(rows, start, n, start), *errors = rows->product + start;
-    calm_sgemm_nt(rows->n, n, n, 1, errors, in, h, in, 0, rows->gradient, CALM_SWEEP_BLOCK);
-    if (end < in)
-        calm_sgemm_nt(rows->n, n, in - end, 2, errors + n, in, h + n, in, 1, rows->gradient, CALM_SWEEP_BLOCK);
+    CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, n, n, errors, in, h, in, 0, rows->gradient,
+                           CALM_SWEEP_BLOCK));
+    /* Of no columns, half of what is there. */
+    return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, n, in - end, errors + n, in, h + n, in, 0.5f, rows->gradient,
+                         CALM_SWEEP_BLOCK);
 }
 
-void calm_rows_losses(calm_rows *rows)
+calm_status calm_rows_losses(calm_ctx *ctx, calm_rows *rows)
 {
     const size_t in = rows->problem->in;
-    const double unit = 1 / (rows->unit_h * rows->unit_w * rows->unit_w);
+    const double unit = 2 / (rows->unit_h * rows->unit_w * rows->unit_w);
     update_errors(rows, 0, in);
     memset(rows->loss, 0, rows->n * sizeof *rows->loss);
     for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
         const size_t n = calm_size_min(in - start, CALM_SWEEP_BLOCK);
-        multiply_following(rows, start, start + n);
+        CALM_TRY(multiply_following(ctx, rows, start, start + n));
         for (size_t r = 0; r < rows->n; r++)
             rows->loss[r] += unit * calm_vec_dot(n, rows->gradient + r * CALM_SWEEP_BLOCK,
                                                  rows->product + r * in + start);
     }
+    return CALM_OK;
 }

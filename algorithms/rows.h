@@ -4,6 +4,8 @@
  *
  * Products with H are in float32, everything else is in double.  Float32 is enough because these products multiply
  * errors and codes: it changes a gradient by some 1e-7 of its terms, and a code moves only by half a step of its scale.
+ * Where ctx->operands are of two bfloat16, so are these products: 1e-5 of a term.  One bfloat16 holds a code, and H is
+ * rounded alike in all products, so that normal equations are those of an H that is next to this one.
  * W H, from which the normal equations subtract large numbers, is a sum in double of products of a block of columns.
  * H, W and errors are first multiplied by powers of two, so that no number leaves float32's range.
  *
@@ -37,6 +39,7 @@ typedef struct calm_rows {
     const float *rounded;     /* [I, I] H times unit_h, where all of it is kept; or NULL */
     float *panel;             /* [CALM_SWEEP_BLOCK, I] work: a few such rows, where not */
     double unit_h, unit_w;    /* powers of two                                           */
+    bool two_parts;           /* products with H are of two bfloat16                      */
     size_t unknowns;          /* U: scales G, with minima 2 G                            */
     double *normal;           /* [n, U, U] normal equations, upper triangles; [U, U] of shared scales */
     double *right;            /* [n, U] their right sides; [U]                           */
@@ -81,25 +84,25 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
 
 /* Least-squares scales for the codes, and minima with them, kept for each row if they lower its loss; sets `before` and
  * `loss`. */
-void calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
+calm_status calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
 
 /* One sweep of cyclic coordinate descent over the codes; each change lowers `loss` by its gain.  With `zeros`, zero
  * points of groups of at most CALM_SWEEP_BLOCK columns also move by one if this gains more.  With `build`, after
  * calm_rows_begin_scales, it leaves the normal equations that the next calm_rows_scales needs, for the price of one
  * product less than those alone. */
-void calm_rows_sweep(calm_rows *rows, bool zeros, bool build);
+calm_status calm_rows_sweep(calm_ctx *ctx, calm_rows *rows, bool zeros, bool build);
 
 /* (rows_normal.c) Normal equations block by block: begin, then for each block of columns start .. end - 1, at most
  * CALM_SWEEP_BLOCK, from left to right, `multiply_groups` once the codes before it are final, and `add` once its own
  * are.  h: rows start .. end - 1 of H, as calm_rows_panel gives them. */
 void calm_rows_normal_begin(calm_rows *rows);
-void calm_rows_multiply_groups(calm_rows *rows, const float *h, size_t start, size_t end);
-void calm_rows_normal_add(calm_rows *rows, const float *h, size_t start, size_t end);
+calm_status calm_rows_multiply_groups(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end);
+calm_status calm_rows_normal_add(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end);
 
 /* product = s q by unit_w; and after multiply_groups, gradient = (s q) H of the block by the units, where product has
  * what is from the block on. */
 void calm_rows_values(calm_rows *rows);
-void calm_rows_multiply_values(calm_rows *rows, const float *h, size_t start, size_t end);
+calm_status calm_rows_multiply_values(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end);
 
 /* (rows_panel.c) Rows start .. start + n - 1 of H, n <= CALM_SWEEP_BLOCK, from column `from` on, times unit_h; the next
  * row is I further.  Until the next call. */
@@ -121,8 +124,12 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss);
  * terms are as large as w H w^T and of float32's accuracy. */
 double calm_rows_least(const calm_rows *rows, size_t r);
 
+/* The loss of row r as `scales` and sweeps follow it, less what products of two bfloat16 were seen to add: of 8 bits up
+ * to a fifth, by which rows must not stop. */
+double calm_rows_likely(const calm_rows *rows, size_t r);
+
 /* loss of every row as it stands, from its errors alone. */
-void calm_rows_losses(calm_rows *rows);
+calm_status calm_rows_losses(calm_ctx *ctx, calm_rows *rows);
 
 /* Write row r back to the job and put the last row in its place. */
 void calm_rows_drop(calm_rows *rows, size_t r);

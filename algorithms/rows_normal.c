@@ -9,7 +9,7 @@
 
 #include "algorithms/rows.h"
 #include "ptq/base/simd.h"
-#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 
 /* Columns of group g in start .. end - 1. */
@@ -41,19 +41,21 @@ static float *cross_of(const calm_rows *rows, size_t g)
 }
 
 /* out [n, CALM_SWEEP_BLOCK] = q H of these columns of q with those of the block start .. end - 1, by unit_h. */
-static void multiply_codes(const calm_rows *rows, const float *h, size_t start, size_t end, size_t first, size_t n,
-                           float *out)
+static calm_status multiply_codes(calm_ctx *ctx, const calm_rows *rows, const float *h, size_t start, size_t end,
+                                  size_t first, size_t n, float *out)
 {
     const size_t in = rows->problem->in;
-    calm_sgemm_nt(rows->n, end - start, n, 1, rows->q + first, in, h + first, in, 0, out, CALM_SWEEP_BLOCK);
+    return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, end - start, n, rows->q + first, in, h + first, in, 0, out,
+                         CALM_SWEEP_BLOCK);
 }
 
-void calm_rows_multiply_groups(calm_rows *rows, const float *h, size_t start, size_t end)
+calm_status calm_rows_multiply_groups(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end)
 {
     for (size_t g = 0, first; g * rows->problem->group < start; g++) {
         const size_t n = columns_within(rows, g, 0, start, &first);
-        multiply_codes(rows, h, start, end, first, n, cross_of(rows, g));
+        CALM_TRY(multiply_codes(ctx, rows, h, start, end, first, n, cross_of(rows, g)));
     }
+    return CALM_OK;
 }
 
 /* values [n, I] from column `start` on = s q, by unit_w. */
@@ -82,15 +84,16 @@ static void add_scaled(const float *restrict x, size_t n, float scale, float *re
         out[j] += scale * x[j];
 }
 
-void calm_rows_multiply_values(calm_rows *rows, const float *h, size_t start, size_t end)
+calm_status calm_rows_multiply_values(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end)
 {
     const size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
-    calm_sgemm_nt(rows->n, end - start, in - start, 1, rows->product + start, in, h + start, in, 0, rows->gradient,
-                  CALM_SWEEP_BLOCK);
+    CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, end - start, in - start, rows->product + start, in, h + start,
+                           in, 0, rows->gradient, CALM_SWEEP_BLOCK));
     for (size_t g = 0; g * rows->problem->group < start; g++)
         for (size_t r = 0; r < rows->n; r++)
             add_scaled(cross_of(rows, g) + r * CALM_SWEEP_BLOCK, end - start,
                        (float)(rows->scale[r * n_groups + g] * rows->unit_w), rows->gradient + r * CALM_SWEEP_BLOCK);
+    return CALM_OK;
 }
 
 /* ---- sums ---- */
@@ -135,7 +138,7 @@ static void add_pair(const calm_rows *rows, size_t f, size_t g, const float *pro
             calm_vec_dot(n, products + r * CALM_SWEEP_BLOCK + first - start, rows->q + r * in + first);
 }
 
-void calm_rows_normal_add(calm_rows *rows, const float *h, size_t start, size_t end)
+calm_status calm_rows_normal_add(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end)
 {
     const size_t group = rows->problem->group;
     for (size_t g = start / group, first; g * group < end; g++) {
@@ -145,10 +148,11 @@ void calm_rows_normal_add(calm_rows *rows, const float *h, size_t start, size_t 
         /* Of a group that begins before the block, both triangles. */
         for (size_t f = 0; f <= g && f * group < start; f++)
             add_pair(rows, f, g, cross_of(rows, f), start, first, n, f == g ? 2 : 1);
-        multiply_codes(rows, h, start, end, first, n, rows->gradient);
+        CALM_TRY(multiply_codes(ctx, rows, h, start, end, first, n, rows->gradient));
         for (size_t k = g, from; k * group < end; k++) {
             const size_t columns = columns_within(rows, k, start, end, &from);
             add_pair(rows, g, k, rows->gradient, start, from, columns, 1);
         }
     }
+    return CALM_OK;
 }

@@ -13,7 +13,7 @@
 
 #include "algorithms/rows.h"
 #include "ptq/base/simd.h"
-#include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 
 #define RIDGE 1e-6
@@ -67,7 +67,7 @@ static void add_products(const float *restrict x, size_t n, double unit, double 
 }
 
 /* wh = W H of rows r [n]: products in float of a block of columns, their sums in double. */
-static void multiply_weights(calm_rows *rows, const size_t *r, size_t n)
+static calm_status multiply_weights(calm_ctx *ctx, calm_rows *rows, const size_t *r, size_t n)
 {
     const size_t in = rows->problem->in;
     const double unit = 1 / (rows->unit_h * rows->unit_w);
@@ -78,11 +78,12 @@ static void multiply_weights(calm_rows *rows, const size_t *r, size_t n)
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < columns; j++)
                 rows->gradient[i * CALM_SWEEP_BLOCK + j] = (float)(rows->w[r[i] * in + start + j] * rows->unit_w);
-        calm_sgemm_nn(n, in, columns, 1, rows->gradient, CALM_SWEEP_BLOCK, calm_rows_panel(rows, start, columns, 0), in,
-                      0, rows->product, in);
+        CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NN, n, in, columns, rows->gradient, CALM_SWEEP_BLOCK,
+                               calm_rows_panel(rows, start, columns, 0), in, 0, rows->product, in));
         for (size_t i = 0; i < n; i++)
             add_products(rows->product + i * in, in, unit, rows->wh + r[i] * in);
     }
+    return CALM_OK;
 }
 
 calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool *known)
@@ -107,7 +108,7 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, b
             memcpy(rows->wh + r * in, wh + rows->row[r] * in, in * sizeof *wh);
         else
             missing[n_missing++] = r;
-    multiply_weights(rows, missing, n_missing);
+    CALM_TRY(multiply_weights(ctx, rows, missing, n_missing));
     for (size_t i = 0; wh && i < n_missing; i++) {
         const size_t row = rows->row[missing[i]];
         memcpy(wh + row * in, rows->wh + missing[i] * in, in * sizeof *wh);
@@ -224,25 +225,26 @@ static void improve(calm_ctx *ctx, calm_rows *rows, size_t r, bool minima)
 }
 
 /* The normal equations of the codes as they are. */
-static void build_normal(calm_rows *rows)
+static calm_status build_normal(calm_ctx *ctx, calm_rows *rows)
 {
     const size_t in = rows->problem->in;
     calm_rows_normal_begin(rows);
     for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
         const size_t end = calm_size_min(start + CALM_SWEEP_BLOCK, in);
         const float *h = calm_rows_panel(rows, start, end - start, 0);
-        calm_rows_multiply_groups(rows, h, start, end);
-        calm_rows_normal_add(rows, h, start, end);
+        CALM_TRY(calm_rows_multiply_groups(ctx, rows, h, start, end));
+        CALM_TRY(calm_rows_normal_add(ctx, rows, h, start, end));
     }
+    return CALM_OK;
 }
 
-void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
+calm_status calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
 {
     size_t n_groups = rows->problem->n_groups;
     /* A row that cannot be solved keeps its scales; its failure must not become that of the run. */
     calm_ctx trial = *ctx;
     if (!rows->built)
-        build_normal(rows);
+        CALM_TRY(build_normal(ctx, rows));
     rows->built = false;
     memset(rows->before, 0, rows->n * sizeof *rows->before);
     memset(rows->loss, 0, rows->n * sizeof *rows->loss);
@@ -255,4 +257,5 @@ void calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
     /* One solution, of the first row, for all. */
     for (size_t r = 1; rows->shared && r < rows->n; r++)
         memcpy(rows->scale + r * n_groups, rows->scale, n_groups * sizeof *rows->scale);
+    return CALM_OK;
 }

@@ -481,6 +481,7 @@ static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, con
                              const calm_hessian *shared, calm_qjob *out)
 {
     CALM_SCOPED_SCRATCH(ctx);
+    CALM_SCOPED_OPERANDS(ctx, calm_operands_near(ctx->operands));
     calm_problem problem;
     size_t at = 0;
     CALM_TRY(build_problem(ctx, algorithm, job, shared, &problem));

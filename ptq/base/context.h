@@ -16,6 +16,12 @@ typedef void calm_tick_fn(void *user, size_t done, size_t total);
 typedef enum calm_operands { CALM_OPERANDS_F32, CALM_OPERANDS_BF16, CALM_OPERANDS_BF16X2 } calm_operands;
 #define CALM_OPERANDS_NAMES "f32|bf16|bf16x2"
 
+/* What computes with them where one bfloat16 is too far off: all but the calibration. */
+static inline calm_operands calm_operands_near(calm_operands operands)
+{
+    return operands == CALM_OPERANDS_BF16 ? CALM_OPERANDS_F32 : operands;
+}
+
 struct calm_ctx {
     calm_arena *out;                   /* results of the work in progress; owned by the caller      */
     calm_arena *scratch;               /* temporaries; the code that runs a piece of work rewinds it      */

@@ -172,6 +172,7 @@ struct calm_forecast_entry {
     struct calm_forecast_entry *next;
     const char *chain;
     calm_scheme scheme;
+    calm_operands operands;
     double seconds;
 };
 
@@ -181,13 +182,14 @@ static calm_status entry_seconds(calm_ctx *ctx, calm_ctx *one, const forecast *f
 {
     const char *chain = calm_algorithm_canonical(algorithm);
     struct calm_forecast_entry *entry = f->rates->entries;
-    while (entry && !(calm_scheme_same(&entry->scheme, &job->scheme) && strcmp(entry->chain, chain) == 0))
+    while (entry && !(calm_scheme_same(&entry->scheme, &job->scheme) && entry->operands == one->operands &&
+                      strcmp(entry->chain, chain) == 0))
         entry = entry->next;
     if (!entry) {
         char *copy;
         CALM_TRY(CALM_NEW(ctx, ctx->out, entry, 1));
         CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%s", chain));
-        *entry = (struct calm_forecast_entry){f->rates->entries, copy, job->scheme,
+        *entry = (struct calm_forecast_entry){f->rates->entries, copy, job->scheme, one->operands,
                                               sample_seconds(one, algorithm, job)};
         f->rates->entries = entry;
         calm_arena_clear(one->out);
@@ -211,6 +213,7 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
     CALM_TRY(sample_job(ctx, &linear, &stats, &job));
     one.out = &results;
     one.n_threads = 1;
+    one.operands = calm_recipe_operands(recipe);    /* as the run does it */
     for (size_t a = 0; a < recipe->n_pool; a++) {
         job.scheme = recipe->pool[a].scheme;
         CALM_TRY(entry_seconds(ctx, &one, f, recipe->pool[a].algorithm, &job, &f->entry[a]));
@@ -328,7 +331,7 @@ static double weigh_seconds(const forecast *f)
 static double fit_seconds(const forecast *f, const calm_algorithm *algorithm, double seconds, size_t out, size_t in)
 {
     const double rate = f->out->dgemm_flops / f->n_threads;
-    const calm_fit fit = calm_forecast_fit(algorithm, seconds, SAMPLE_OUT, SAMPLE_IN, rate);
+    const calm_fit fit = calm_forecast_fit(algorithm, seconds, SAMPLE_OUT, SAMPLE_IN, rate, f->rate);
     return calm_forecast_fit_seconds(&fit, out, in, rate) / f->n_threads;
 }
 

@@ -130,7 +130,7 @@ calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_
 
 calm_operands calm_recipe_operands(const calm_recipe *recipe)
 {
-    return recipe->operands == CALM_OPERANDS_BF16 ? CALM_OPERANDS_F32 : recipe->operands;
+    return calm_operands_near(recipe->operands);
 }
 
 unsigned calm_recipe_caps(const calm_recipe *recipe)

@@ -29,9 +29,11 @@ static double shape_seconds(const calm_fit *fit, size_t out, size_t in, double r
     return operations / (CHAIN_SHARE * rate) + fit->factors * calm_forecast_factor_seconds(in, rate);
 }
 
-calm_fit calm_forecast_fit(const calm_algorithm *algorithm, double seconds, size_t out, size_t in, double rate)
+calm_fit calm_forecast_fit(const calm_algorithm *algorithm, double seconds, size_t out, size_t in, double rate,
+                           double gain)
 {
-    calm_fit fit = {.products = calm_algorithm_products(algorithm), .factors = calm_algorithm_factors(algorithm)};
+    calm_fit fit = {.products = calm_algorithm_products(algorithm, gain),
+                    .factors = calm_algorithm_factors(algorithm, gain)};
     double known = shape_seconds(&fit, out, in, rate);
     if (calm_algorithm_caps(algorithm) & CALM_NEEDS_INVERSE)
         known += calm_forecast_factor_seconds(in, rate);

@@ -21,8 +21,10 @@ double calm_forecast_factor_operations(size_t in);
 /* Seconds of one thread for that factor; `rate`, here and below: what dgemm does in a second on one thread. */
 double calm_forecast_factor_seconds(size_t in, double rate);
 
-/* Of an algorithm that took `seconds` of one thread on [out, in], the shared factor included. */
-calm_fit calm_forecast_fit(const calm_algorithm *algorithm, double seconds, size_t out, size_t in, double rate);
+/* Of an algorithm that took `seconds` of one thread on [out, in], the shared factor included; `gain`: of products in
+ * float, as calm_algorithm_products takes it. */
+calm_fit calm_forecast_fit(const calm_algorithm *algorithm, double seconds, size_t out, size_t in, double rate,
+                           double gain);
 
 /* Seconds of one thread on [out, in], without the shared factor. */
 double calm_forecast_fit_seconds(const calm_fit *fit, size_t out, size_t in, double rate);

@@ -172,7 +172,7 @@ static calm_status add_dtype(calm_ctx *ctx, calm_run *p)
     calm_sha256 sha;
     if (p->in.recipe->operands == CALM_OPERANDS_F32)
         return CALM_OK;
-    begin_variant(p, p->in.recipe->operands == CALM_OPERANDS_BF16 ? "calm-bf16-1" : "calm-bf16x2-1", NULL, &sha);
+    begin_variant(p, p->in.recipe->operands == CALM_OPERANDS_BF16 ? "calm-bf16-1" : "calm-bf16x2-2", NULL, &sha);
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 

@@ -173,7 +173,7 @@ static void add_job(const calm_inputs *in, size_t index, double rows, double sco
     double products = 0;
     for (size_t a = 0; a < recipe->n_pool; a++) {
         gram |= (calm_algorithm_caps(recipe->pool[a].algorithm) & CALM_NEEDS_GRAM) != 0;
-        products += calm_algorithm_products(recipe->pool[a].algorithm);
+        products += calm_algorithm_products(recipe->pool[a].algorithm, 1);
     }
     work->chains += 2 * out * width * width * products;
     if (score_rows > 0)

@@ -9,8 +9,8 @@
  * CALM_ENUMERIC, naming the pivot, when `a` is not positive definite; `a` is spoilt then. */
 calm_status calm_dinverse_root(calm_ctx *ctx, size_t n, double *a, size_t lda);
 
-/* In float, with half the operations: R = U^-1, which is upper, too: a = R R^T.  Below the diagonal, tiles on it are
- * spoilt. */
+/* In float, by calm_multiply, with half the operations: R = U^-1, which is upper, too: a = R R^T.  Below the diagonal,
+ * tiles on it are spoilt. */
 calm_status calm_sroot(calm_ctx *ctx, size_t n, float *a, size_t lda);
 
 /* What they hold of ctx->scratch. */

@@ -1,4 +1,4 @@
-/* The upper root of a matrix in float.
+/* The upper root of a matrix in float, with operands of its products as ctx->operands says.
  *
  * As the first half of inverse_root.c, but with products alone: a triangle in float (strsm) is a segmentation fault for
  * some sizes with the Prescott kernels of OpenBLAS 0.3.21.  A tile on the diagonal is factored and inverted in double.
@@ -11,6 +11,7 @@
 #include "ptq/tensor/inverse_root.h"
 #include "ptq/tensor/inverse_root_tiles.h"
 #include "ptq/tensor/linalg.h"
+#include "ptq/tensor/product.h"
 
 #define TILE CALM_INVERSE_TILE
 
@@ -18,7 +19,7 @@ typedef struct matrix {
     float *a;
     size_t n, lda;
     size_t step;       /* k                                                */
-    float *column;     /* [step TILE, TILE] tiles (i, step), i < step      */
+    float *column;     /* [step TILE, TILE] tiles (i, step), i < step, as they were; then -R_ik */
     float *inverse;    /* [TILE, TILE] of R_kk, its whole square           */
 } matrix;
 
@@ -53,25 +54,29 @@ static calm_status factor_diagonal(calm_ctx *ctx, const matrix *m, double *work)
 }
 
 /* R_ik = a_ik R_kk^-T */
-static void divide(size_t i, void *user)
+static calm_status divide(calm_ctx *ctx, size_t i, void *user)
 {
     const matrix *m = user;
     const size_t n = side(m, m->step);
     float *copy = m->column + i * TILE * TILE, *out = tile_at(m, i, m->step);
     for (size_t row = 0; row < TILE; row++)
         memcpy(copy + row * TILE, out + row * m->lda, n * sizeof *copy);
-    calm_sgemm_nt(TILE, n, n, 1, copy, TILE, m->inverse, TILE, 0, out, m->lda);
+    CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NT, TILE, n, n, copy, TILE, m->inverse, TILE, 0, out, m->lda));
+    for (size_t row = 0; row < TILE; row++)
+        for (size_t j = 0; j < n; j++)
+            copy[row * TILE + j] = -out[row * m->lda + j];
+    return CALM_OK;
 }
 
 /* a_ij -= R_ik R_jk^T of the pair (i, j), i <= j < k, number j (j + 1) / 2 + i. */
-static void subtract(size_t index, void *user)
+static calm_status subtract(calm_ctx *ctx, size_t index, void *user)
 {
     const matrix *m = user;
     const size_t k = m->step;
     size_t i, j;
     calm_inverse_pair(index, &i, &j);
-    calm_sgemm_nt(TILE, TILE, side(m, k), -1, tile_at(m, i, k), m->lda, tile_at(m, j, k), m->lda, 1, tile_at(m, i, j),
-                  m->lda);
+    return calm_multiply(ctx, CALM_PRODUCT_NT, TILE, TILE, side(m, k), tile_at(m, i, k), m->lda,
+                         m->column + j * TILE * TILE, TILE, 1, tile_at(m, i, j), m->lda);
 }
 
 size_t calm_sroot_scratch_bytes(size_t n)
@@ -89,8 +94,8 @@ calm_status calm_sroot(calm_ctx *ctx, size_t n, float *a, size_t lda)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, work, 2 * TILE * TILE));
     for (m.step = (n + TILE - 1) / TILE; m.step-- > 0;) {
         CALM_TRY(factor_diagonal(ctx, &m, work));
-        calm_parallel_each(ctx, m.step, divide, &m);
-        calm_parallel_each(ctx, m.step * (m.step + 1) / 2, subtract, &m);
+        CALM_TRY(calm_parallel_for(ctx, m.step, divide, &m));
+        CALM_TRY(calm_parallel_for(ctx, m.step * (m.step + 1) / 2, subtract, &m));
     }
     return CALM_OK;
 }

@@ -94,9 +94,9 @@ static void compare_two_parts(const char *family, const char *scheme, const char
 
 TEST(runs_of_two_parts)
 {
-    compare_two_parts("qwen3", "w3a16_g16", "rtn,gptq");
+    compare_two_parts("qwen3", "w3a16_g16", "rtn,mkq-full");
     compare_two_parts("qwen2_moe", "w4a16_g8", "gptq");
-    compare_two_parts("bert", "w4a16_g16", "gptq");
+    compare_two_parts("bert", "w4a16_g16", "mkq-full");
 }
 END_OF_TEST
 

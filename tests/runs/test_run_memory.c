@@ -453,19 +453,25 @@ TEST(estimates_hold_for_kept_rows)
 END_OF_TEST
 
 /* Scores of sublayers and blocks, a prefix that is quantized, probes under a budget of bits, formats. */
-static void check_recipe(const char *family, const char *name, const char *scheme, void (*change)(calm_recipe *recipe))
+static void check_chains(const char *family, const char *name, const char *scheme, const char *algorithms,
+                         void (*change)(calm_recipe *recipe))
 {
     tiny_model spec = tiny_of(family);
     spec.hidden = 256;
     spec.head_dim = 64;
     spec.inner = 512;
     spec.expert_inner = spec.shared_inner = 128;
-    play run = new_play_of(&spec, scheme, "rtn,gptq,smoothquant");
+    play run = new_play_of(&spec, scheme, algorithms);
     run.recipe.calib_windows = 6;
     run.recipe.score_windows = 4;
     change(&run.recipe);
     const outcome said = run_afresh(&run, &everything_at_once);
     check_stages(&said, test_format("%s, %s", family, name), 5);
+}
+
+static void check_recipe(const char *family, const char *name, const char *scheme, void (*change)(calm_recipe *recipe))
+{
+    check_chains(family, name, scheme, "rtn,gptq,smoothquant", change);
 }
 
 static void of_units(calm_recipe *recipe)
@@ -548,8 +554,10 @@ TEST(estimates_hold_for_other_recipes)
         check_recipe(families[f], "gradients", "w4a16_g32,w3a16_g32", of_gradients);
         check_recipe(families[f], "weights", "w4a16_g32", of_weights);
         check_recipe(families[f], "bf16", "w4a16_g32", of_bf16);
-        if (f == 0)
+        if (f == 0) {
             check_recipe(families[f], "bf16x2", "w4a16_g32", of_two_bf16);
+            check_chains(families[f], "bf16x2 in refits", "w4a16_g32", "rtn,mkq-full", of_two_bf16);
+        }
         check_recipe(families[f], "formats", "w4a16_g32", of_formats);
     }
 }

@@ -34,7 +34,7 @@ TEST(wide_jobs)
     for (size_t a = 0; a < sizeof rows / sizeof *rows; a++) {
         const double weight = 3e-9, made = rows[a].own + (rows[a].factor ? 1 : 0),
                      small = seconds_of(rows[a].products, made, weight, 256, 512);
-        const calm_fit fit = calm_forecast_fit(named(rows[a].name), small, 256, 512, RATE);
+        const calm_fit fit = calm_forecast_fit(named(rows[a].name), small, 256, 512, RATE, 1);
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
             const size_t out = shapes[s][0], in = shapes[s][1];
             const double expected = seconds_of(rows[a].products, rows[a].own, weight, out, in);
@@ -49,9 +49,30 @@ END_OF_TEST
 /* A small job on which the products were faster than the rate leaves no time per weight, not less than none. */
 TEST(faster_than_the_rate)
 {
-    const calm_fit fit = calm_forecast_fit(named("gptq"), 1e-6, 256, 512, RATE);
+    const calm_fit fit = calm_forecast_fit(named("gptq"), 1e-6, 256, 512, RATE, 1);
     ck_assert(fit.weight == 0);
     ck_near(calm_forecast_fit_seconds(&fit, 1024, 2048, RATE), seconds_of(0.5, 0, 0, 1024, 2048), 1e-12);
+}
+END_OF_TEST
+
+/* Products in float count less where operands of the run are faster, those in double do not: half a one of mkq-full. */
+TEST(faster_operands)
+{
+    static const struct {
+        const char *name;
+        double in_double, in_float, factors;
+    } rows[] = {{"rtn", 0, 0, 0}, {"gptq", 0.5, 0, 0}, {"absmax+cd", 0, 2, 0}, {"mkq-full", 0.5, 6.5, 2}};
+    for (size_t a = 0; a < sizeof rows / sizeof *rows; a++) {
+        const calm_algorithm *algorithm = named(rows[a].name);
+        const bool inverse = calm_algorithm_caps(algorithm) & CALM_NEEDS_INVERSE;
+        const double products = rows[a].in_double + rows[a].in_float / 4, factors = rows[a].factors / 4,
+                     small = seconds_of(products, factors + inverse, 3e-9, 256, 512),
+                     expected = seconds_of(products, factors, 3e-9, 4096, 12288);
+        const calm_fit fit = calm_forecast_fit(algorithm, small, 256, 512, RATE, 4);
+        ck_near(fit.products, products, 0);
+        ck_near(fit.factors, factors, 0);
+        ck_near(calm_forecast_fit_seconds(&fit, 4096, 12288, RATE), expected, 1e-9 * expected);
+    }
 }
 END_OF_TEST
 
@@ -66,5 +87,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("forecast_fit", (const TTest *[]){wide_jobs, faster_than_the_rate, factors, NULL});
+    return run_tests("forecast_fit",
+                     (const TTest *[]){wide_jobs, faster_than_the_rate, faster_operands, factors, NULL});
 }

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "ptq/base/rng.h"
+#include "ptq/base/scope.h"
+#include "ptq/tensor/bf16_product.h"
 #include "tests/support/harness.h"
 
 /* a [n, lda] = X^T X / rows + shift I of normal X, its strict lower triangle filled with a mark. */
@@ -70,9 +72,12 @@ static float *floats_of(size_t n, const double *x)
     return out;
 }
 
-/* A backward stable root leaves |R R^T - a| <= 8 n u |a| (the same book, section 10.1). */
-static void check_root(size_t n, size_t lda, double shift, int n_threads)
+/* A backward stable root leaves |R R^T - a| <= 8 n u |a| (the same book, section 10.1).  Products of operands of two
+ * parts are off once, by 3 * 2^-18 of each term; 8 again for what an inverse of a tile makes of it. */
+static void check_root(calm_operands operands, size_t n, size_t lda, double shift, int n_threads)
 {
+    const double bound = 8 * (double)n * (double)FLT_EPSILON + (operands == CALM_OPERANDS_BF16X2 ? 24 * 0x1p-18 : 0);
+    CALM_SCOPED_OPERANDS(ctx, operands);
     double *a = random_positive(n, n, lda, shift), wrong = 0, size = 0;
     float *root = floats_of(n * lda, a);
     ctx->n_threads = n_threads;
@@ -85,7 +90,7 @@ static void check_root(size_t n, size_t lda, double shift, int n_threads)
             wrong += (sum - a[i * lda + j]) * (sum - a[i * lda + j]);
             size += a[i * lda + j] * a[i * lda + j];
         }
-    ck_assert_msg(sqrt(wrong / size) <= 8 * (double)n * (double)FLT_EPSILON, "%zu: %g", n, sqrt(wrong / size));
+    ck_assert_msg(sqrt(wrong / size) <= bound, "%zu: %g", n, sqrt(wrong / size));
     for (size_t i = 0; i < n; i++) {
         ck_assert_float_gt(root[i * lda + i], 0);
         for (size_t j = 0; j < lda; j++)
@@ -98,7 +103,9 @@ TEST(the_root_in_float)
 {
     static const size_t sizes[] = {1, 2, 7, 191, 192, 193, 400};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        check_root(sizes[i], sizes[i] + i % 3, 0.01, 1 + (int)(i % 3));
+        for (size_t two = 0; two < 2; two++)
+            check_root(two ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32, sizes[i], sizes[i] + i % 3, 0.01,
+                       1 + (int)(i % 3));
     ck_ok(calm_sroot(ctx, 0, NULL, 0));
     float indefinite[] = {1, 2, 2, 1};
     ck_fails(calm_sroot(ctx, 2, indefinite, 2), CALM_ENUMERIC, "from column 0 on is not positive definite");
@@ -127,15 +134,22 @@ TEST(the_same_bytes_for_any_number_of_threads)
             ck_assert_mem_eq(u, first, N * N * sizeof *u);
         first = first ? first : u;
     }
-    float *single = NULL;
-    for (int n_threads = 1; n_threads <= 4; n_threads++) {
-        float *u = floats_of(N * N, a);
-        ctx->n_threads = n_threads;
-        ck_ok(calm_sroot(ctx, N, u, N));
-        if (single)
-            ck_assert_mem_eq(u, single, N * N * sizeof *u);
-        single = single ? single : u;
+    float *of_kind[2];
+    for (size_t two = 0; two < 2; two++) {
+        CALM_SCOPED_OPERANDS(ctx, two ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_F32);
+        float *single = NULL;
+        for (int n_threads = 1; n_threads <= 4; n_threads++) {
+            float *u = floats_of(N * N, a);
+            ctx->n_threads = n_threads;
+            ck_ok(calm_sroot(ctx, N, u, N));
+            if (single)
+                ck_assert_mem_eq(u, single, N * N * sizeof *u);
+            single = single ? single : u;
+        }
+        of_kind[two] = single;
     }
+    ck_assert_int_eq(memcmp(of_kind[0], of_kind[1], N * N * sizeof(float)) != 0,
+                     calm_bf16_is_fast(CALM_OPERANDS_BF16X2));
 }
 END_OF_TEST
 
