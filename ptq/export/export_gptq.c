@@ -105,7 +105,7 @@ static calm_status add_others(calm_ctx *ctx, const calm_export_input *input, rul
     for (size_t i = 0; i < n; i++) {
         CALM_SCOPED_TEXT(regex);
         if (strcmp(modules[i], "lm_head") == 0 || strcmp(modules[i], own) == 0
-            || calm_is_layout_linear(calm_model_layout(input->model), modules[i]))
+            || calm_layout_find(calm_model_layout(input->model), modules[i], strlen(modules[i])))
             continue;
         calm_append_escaped(&regex, modules[i], strlen(modules[i]));
         calm_text_printf(&regex, "$");

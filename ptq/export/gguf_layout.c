@@ -13,7 +13,6 @@
 
 typedef struct builder {
     const calm_export_input *input;
-    calm_named_linear *linears;    /* sorted by name */
     const calm_gguf_spot *spots;   /* of the checkpoint's tensors, in their order; name NULL: it is not written */
     calm_gguf_layout *out;
 } builder;
@@ -177,7 +176,7 @@ static calm_status add_source(calm_ctx *ctx, builder *b, const calm_tensor *sour
 {
     const calm_config *config = calm_model_config(b->input->model);
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
-    calm_gguf_part part = {.of = calm_export_part_of(b->input->model, b->linears, source), .spot = *spot};
+    calm_gguf_part part = {.of = calm_export_part_of(b->input->model, source), .spot = *spot};
     part.order.head_dim = config->head_dim;
     part.table = calm_outer_of(b->input->model, b->input->outer, source->name);
     part.of.block = block;
@@ -330,7 +329,6 @@ calm_status calm_gguf_lay_out(calm_ctx *ctx, const calm_export_input *input, cal
                                          .nope = config->latent.nope,
                                          .value = config->latent.value,
                                          .groups = config->mamba.shape.n_groups}};
-    CALM_TRY(calm_linears_by_name(ctx, model, &b.linears));
     CALM_TRY(CALM_NEW(ctx, ctx->out, spots, n));
     b.spots = spots;
     /* The head twice, factors of RoPE, two layers, of a block three that nothing reads or one in two parts, and each

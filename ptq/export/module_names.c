@@ -302,61 +302,13 @@ calm_status calm_foreign_roots(calm_ctx *ctx, const calm_export_input *input, ca
     return CALM_OK;
 }
 
-bool calm_is_layout_linear(const calm_layout *layout, const char *module)
-{
-    for (size_t i = 0; i < layout->n_linears; i++)
-        if (strcmp(layout->linears[i].module, module) == 0)
-            return true;
-    return false;
-}
-
-/* ---- linears by name ---- */
-
-struct calm_named_linear {
-    const char *module;    /* of the layout */
-    const calm_job_ref *job;
-    calm_role role;
-};
-
-static int compare_linears(const void *a, const void *b)
-{
-    return strcmp(((const calm_named_linear *)a)->module, ((const calm_named_linear *)b)->module);
-}
-
-calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_named_linear **out)
-{
-    const calm_layout *table = calm_model_layout(model);
-    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, table->n_linears));
-    for (size_t j = 0; j < table->n_jobs; j++)
-        for (size_t i = table->jobs[j].first; i < table->jobs[j].first + table->jobs[j].n; i++)
-            (*out)[i] = (calm_named_linear){table->linears[i].module, &table->jobs[j], table->linears[i].role};
-    qsort(*out, table->n_linears, sizeof **out, compare_linears);
-    return CALM_OK;
-}
-
-/* The module's name is the tensor's up to its last dot. */
-static int compare_tensor(const void *tensor, const void *linear)
-{
-    const char *name = tensor, *module = ((const calm_named_linear *)linear)->module, *dot = strrchr(name, '.');
-    const size_t n = dot ? (size_t)(dot - name) : 0;
-    const int order = strncmp(name, module, n);
-    return order ? order : -(int)(module[n] != '\0');
-}
-
 /* ---- tensors by place ---- */
 
 long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest)
 {
     const calm_config *config = calm_model_config(model);
-    char prefix[64], *end;
-    int length = snprintf(prefix, sizeof prefix, "%s%s.", calm_model_prefix(model), config->arch->names->blocks);
-    if (strncmp(tensor, prefix, (size_t)length) != 0)
-        return -1;
-    unsigned long block = strtoul(tensor + length, &end, 10);
-    if (end == tensor + length || *end != '.' || block >= config->n_blocks)
-        return -1;
-    *rest = end + 1;
-    return (long)block;
+    const long block = calm_arch_block_of(config->arch, calm_model_prefix(model), tensor, rest);
+    return block < (long)config->n_blocks ? block : -1;
 }
 
 /* Is the tensor of this name within its block the weight or the bias of the norm before a sublayer?  Where a block has
@@ -377,22 +329,22 @@ static bool is_folded_norm(const calm_config *config, const char *rest, calm_exp
     return false;
 }
 
-calm_export_part calm_export_part_of(const calm_model *model, const calm_named_linear *all, const calm_tensor *source)
+calm_export_part calm_export_part_of(const calm_model *model, const calm_tensor *source)
 {
     const char *name = source->name, *rest, *dot = strrchr(name, '.');
     calm_export_part part = {.block = calm_tensor_block(model, name, &rest), .source = source};
     if (part.block < 0 || is_folded_norm(calm_model_config(model), rest, &part))
         return part;
     const calm_named_linear *found =
-        bsearch(name, all, calm_model_layout(model)->n_linears, sizeof *all, compare_tensor);
-    part.kind = !found || !dot                ? CALM_EXPORT_COPY
+        dot ? calm_layout_find(calm_model_layout(model), name, (size_t)(dot - name)) : NULL;
+    part.kind = !found                        ? CALM_EXPORT_COPY
                 : strcmp(dot, ".weight") == 0 ? CALM_EXPORT_WEIGHT
                 : strcmp(dot, ".bias") == 0   ? CALM_EXPORT_BIAS
                                               : CALM_EXPORT_COPY;
     if (found) {
         part.job = found->job;
-        part.role = found->role;
-        part.module = found->module;
+        part.role = found->linear->role;
+        part.module = found->linear->module;
         part.sublayer = calm_job_sublayer(found->job->kind);
     }
     return part;

@@ -74,19 +74,14 @@ typedef struct calm_export_part {
     const calm_tensor *source;     /* of the float checkpoint                                          */
 } calm_export_part;
 
-/* All linears of a model, sorted by name, in ctx->out; and what a tensor is by them and by its name. */
-typedef struct calm_named_linear calm_named_linear;
-calm_status calm_linears_by_name(calm_ctx *ctx, const calm_model *model, calm_named_linear **out);
-calm_export_part calm_export_part_of(const calm_model *model, const calm_named_linear *all, const calm_tensor *source);
+/* What a tensor of the checkpoint is, by its name. */
+calm_export_part calm_export_part_of(const calm_model *model, const calm_tensor *source);
 
 /* What assembly made of the floats of a part up to CALM_EXPORT_WEIGHT; NULL: they stay. */
 const float *calm_export_part_floats(const calm_export_part *part, const calm_fold_set *set);
 
 /* Number of the block that a tensor of the checkpoint is in, *rest is its name within the block; -1: outside. */
 long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest);
-
-/* Is `module` a linear of the layout (not a router, an embedding, the head)?  Linear in the number of linears. */
-bool calm_is_layout_linear(const calm_layout *layout, const char *module);
 
 /* `name` [n] as a regex that matches it alone: dots with a backslash. */
 void calm_append_escaped(calm_text *text, const char *name, size_t n);

@@ -39,7 +39,6 @@ typedef struct work {
     const calm_model *model;
     const calm_rotate_options *how;
     calm_rotation residual, online;    /* R1; R4, n 0: there is none */
-    const calm_named_linear *linears;
     calm_tensor *tensors;    /* [n] to be written */
     const calm_tensor **sources;
     bool *head;              /* [n] the head of a model whose head was the embedding */
@@ -315,7 +314,7 @@ static calm_status plan_other(calm_ctx *ctx, const work *w, const calm_export_pa
 
 static calm_status plan_item(calm_ctx *ctx, const work *w, size_t i, item *out)
 {
-    const calm_export_part part = calm_export_part_of(w->model, w->linears, w->sources[i]);
+    const calm_export_part part = calm_export_part_of(w->model, w->sources[i]);
     *out = (item){.from = w->sources[i], .dtype = w->tensors[i].dtype, .ones = part.kind == CALM_EXPORT_NORM};
     if (part.kind == CALM_EXPORT_WEIGHT || part.kind == CALM_EXPORT_BIAS)
         return plan_linear(ctx, w, &part, out);
@@ -527,15 +526,12 @@ calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm
 {
     work w = {.model = model, .how = options};
     const size_t width = calm_model_config(model)->down_hadamard;
-    calm_named_linear *linears;
     CALM_TRY(calm_rotate_check(ctx, model));
     CALM_SCOPED_SCRATCH(ctx);
     CALM_SCOPED_OUT(ctx, ctx->scratch);
     CALM_TRY(calm_rotation_init(ctx, calm_model_config(model)->hidden, options->seed, 0, &w.residual));
     if (options->kind == CALM_ROTATE_R1R2R4)
         w.online = calm_rotation_hadamard(width);
-    CALM_TRY(calm_linears_by_name(ctx, model, &linears));
-    w.linears = linears;
     CALM_TRY(list_tensors(ctx, &w));
     calm_status status = calm_shards_begin(ctx, &w.writer, dir, w.tensors, w.n, 0);
     for (size_t i = 0; i < w.n && status == CALM_OK; i++)

@@ -122,18 +122,19 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const 
     const calm_safetensors *set = calm_model_tensors(input->model);
     const size_t n = calm_safetensors_count(set);
     const char *rest;
-    calm_named_linear *linears;
-    CALM_TRY(calm_linears_by_name(ctx, input->model, &linears));
+    long *blocks;
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, blocks, n));
     const size_t most = CALM_EXPORT_TENSORS * n, kept = input->options && input->options->kv ? 2 : 0;
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->entries, most + kept * calm_model_config(input->model)->n_blocks));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->tensors, most + kept * calm_model_config(input->model)->n_blocks));
+    for (size_t i = 0; i < n; i++)
+        blocks[i] = calm_tensor_block(input->model, calm_safetensors_at(set, i)->name, &rest);
     for (long block = -1; block < (long)calm_model_config(input->model)->n_blocks; block++) {
         for (size_t i = 0; i < n; i++) {
             const calm_tensor *source = calm_safetensors_at(set, i);
-            if (calm_tensor_block(input->model, source->name, &rest) != block
-                || !is_written(input, exporter->strict, source->name))
+            if (blocks[i] != block || !is_written(input, exporter->strict, source->name))
                 continue;
-            const entry e = {.of = calm_export_part_of(input->model, linears, source)};
+            const entry e = {.of = calm_export_part_of(input->model, source)};
             CALM_TRY(add_source(ctx, input, exporter->form, e, out));
         }
         if (block >= 0)

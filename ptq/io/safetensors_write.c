@@ -38,17 +38,11 @@ calm_status calm_safetensors_header_bytes(calm_ctx *ctx, const calm_tensor *tens
 {
     CALM_SCOPED_JSON(root);
     CALM_SCOPED_TEXT(text);
-    size_t alone = 0;
-    root = CALM_OBJECT(CALM_KV("__metadata__", CALM_OBJECT(CALM_KV("format", "pt"))));
+    root = tensor ? CALM_OBJECT(CALM_KV(tensor->name, header_entry(tensor, most, most)))
+                  : CALM_OBJECT(CALM_KV("__metadata__", CALM_OBJECT(CALM_KV("format", "pt"))));
     CALM_TRY(calm_json_write(ctx, root, 0, &text));
-    alone = text.length;
-    *out = alone + 8 + 7;    /* its length before it, spaces behind it */
-    if (!tensor)
-        return CALM_OK;
-    calm_json_set(root, tensor->name, header_entry(tensor, most, most));
-    CALM_SCOPED_TEXT(both);
-    CALM_TRY(calm_json_write(ctx, root, 0, &both));
-    *out = both.length - alone;
+    /* Of a tensor a comma for two braces; else its length before it, spaces behind it. */
+    *out = tensor ? text.length + 1 - 2 : text.length + 8 + 7;
     return CALM_OK;
 }
 

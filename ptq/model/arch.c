@@ -1,6 +1,7 @@
 /* The registry of architectures, from arch.def, and the names that most of them share. */
 #include "ptq/model/arch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/base/text.h"
@@ -80,6 +81,27 @@ const char *calm_arch_in_block(const calm_arch *arch, const char *prefix, const 
     const size_t n_prefix = strlen(prefix), n = n_prefix + strlen(blocks);
     return strncmp(tensor, prefix, n_prefix) == 0 && strncmp(tensor + n_prefix, blocks, n - n_prefix) == 0
                    && tensor[n] == '.' ? tensor + n + 1 : NULL;
+}
+
+bool calm_arch_take_number(const char **text, size_t *out)
+{
+    char *end;
+    /* A zero in front ("layers.01.") would give two names for one block. */
+    if (**text < '0' || **text > '9' || (**text == '0' && (*text)[1] != '.'))
+        return false;
+    *out = strtoul(*text, &end, 10);
+    /* Nine digits fit any size_t, and strtoul has not overflowed. */
+    if (*end != '.' || end - *text > 9)
+        return false;
+    *text = end + 1;
+    return true;
+}
+
+long calm_arch_block_of(const calm_arch *arch, const char *prefix, const char *tensor, const char **rest)
+{
+    size_t block;
+    *rest = calm_arch_in_block(arch, prefix, tensor);
+    return *rest && calm_arch_take_number(rest, &block) ? (long)block : -1;
 }
 
 bool calm_arch_norm_biased(const calm_arch *arch)

@@ -212,6 +212,12 @@ const char *calm_arch_prefix(const calm_arch *arch, size_t index, size_t *n);
 /* What follows "<prefix><blocks>." in a tensor's name, the number of its block first; NULL: it is outside. */
 const char *calm_arch_in_block(const calm_arch *arch, const char *prefix, const char *tensor);
 
+/* A number without sign or zeros in front at *text, which moves behind it and the dot that must follow. */
+bool calm_arch_take_number(const char **text, size_t *out);
+
+/* The number of the block that a tensor is in, *rest its name within the block; -1: none. */
+long calm_arch_block_of(const calm_arch *arch, const char *prefix, const char *tensor, const char **rest);
+
 /* Have its norms a bias? */
 bool calm_arch_norm_biased(const calm_arch *arch);
 

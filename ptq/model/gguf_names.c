@@ -306,21 +306,6 @@ static bool adds_one(const calm_arch *arch, const char *name)
            && !is_bare_norm(arch, name);
 }
 
-/* A number without sign or leading zeros at *text, which moves behind it and the dot that must follow. */
-static bool take_number(const char **text, size_t *out)
-{
-    char *end;
-    /* A zero in front ("layers.01.") would give two names for one block. */
-    if (**text < '0' || **text > '9' || (**text == '0' && (*text)[1] != '.'))
-        return false;
-    *out = strtoul(*text, &end, 10);
-    /* Nine digits fit any size_t, and strtoul has not overflowed. */
-    if (*end != '.' || end - *text > 9)
-        return false;
-    *text = end + 1;
-    return true;
-}
-
 /* ---- from a checkpoint ---- */
 
 /* Does `rest` [n], the module within a block, have this word?  Then *expert is its number, if it has one. */
@@ -336,7 +321,7 @@ static bool has_word(const word *w, const char *rest, size_t n, long *expert)
             return false;
         at += length + 1;
         if (w->experts) {
-            if (!take_number(&at, &number) || at > rest + n)
+            if (!calm_arch_take_number(&at, &number) || at > rest + n)
                 return false;
             *expert = (long)number;
         }
@@ -397,7 +382,7 @@ static bool is_outer(const outer_word *w, const char *text, size_t n, long *expe
     size_t number;
     if (!length)
         return is_word(text, n, w->module);
-    if (n <= length || strncmp(text, w->module, length) != 0 || text[length] != '.' || !take_number(&at, &number)
+    if (n <= length || strncmp(text, w->module, length) != 0 || text[length] != '.' || !calm_arch_take_number(&at, &number)
         || at != text + n + 1)
         return false;
     *expert = (long)number;
@@ -418,7 +403,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
     *known = false;
     /* Within a block; a number that is no number has no place. */
     if (within)
-        return take_number(&within, &block) ? spot_in_block(ctx, arch, as, within, block, out, known) : CALM_OK;
+        return calm_arch_take_number(&within, &block) ? spot_in_block(ctx, arch, as, within, block, out, known) : CALM_OK;
     list_outer(arch, as, words);
     for (int i = 0; i < OUTER_WORDS && rest && dot && !out->name; i++)
         if (dot >= rest && is_outer(&words[i], rest, (size_t)(dot - rest), &out->expert)) {
@@ -456,7 +441,7 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cal
     word words[MOST_WORDS];
     const size_t n = list_words(arch, as, words);
     size_t block;
-    if (!take_number(&at, &block))
+    if (!calm_arch_take_number(&at, &block))
         return CALM_OK;
     for (size_t i = 0; i < n; i++)
         if (words[i].whole && strcmp(at, words[i].word) == 0) {

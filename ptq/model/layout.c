@@ -1,6 +1,7 @@
 /* The layer table. */
 #include "ptq/model/layout.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/model/arch.h"
@@ -168,6 +169,40 @@ static size_t count_jobs(const calm_config *config, size_t block, bool split)
     return n;
 }
 
+static int compare_linears(const void *a, const void *b)
+{
+    return strcmp(((const calm_named_linear *)a)->linear->module, ((const calm_named_linear *)b)->linear->module);
+}
+
+static calm_status sort_linears(calm_ctx *ctx, calm_layout *out)
+{
+    CALM_TRY(CALM_NEW(ctx, ctx->out, out->by_name, out->n_linears));
+    for (size_t j = 0; j < out->n_jobs; j++)
+        for (size_t i = out->jobs[j].first; i < out->jobs[j].first + out->jobs[j].n; i++)
+            out->by_name[i] = (calm_named_linear){&out->linears[i], &out->jobs[j]};
+    qsort(out->by_name, out->n_linears, sizeof *out->by_name, compare_linears);
+    return CALM_OK;
+}
+
+typedef struct part_of_text {
+    const char *text;
+    size_t n;
+} part_of_text;
+
+static int compare_text(const void *text, const void *linear)
+{
+    const part_of_text *name = text;
+    const char *module = ((const calm_named_linear *)linear)->linear->module;
+    const int order = strncmp(name->text, module, name->n);
+    return order ? order : -(int)(module[name->n] != '\0');
+}
+
+const calm_named_linear *calm_layout_find(const calm_layout *layout, const char *name, size_t n)
+{
+    const part_of_text text = {name, n};
+    return bsearch(&text, layout->by_name, layout->n_linears, sizeof *layout->by_name, compare_text);
+}
+
 calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, bool split,
                               calm_layout *out)
 {
@@ -184,7 +219,7 @@ calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const ch
     for (size_t i = 0; i < config->n_blocks; i++)
         CALM_TRY(add_block(ctx, &b, i));
     out->block_begin[config->n_blocks] = out->n_jobs;
-    return CALM_OK;
+    return sort_linears(ctx, out);
 }
 
 void calm_layout_sublayer(const calm_layout *layout, size_t block, calm_sublayer sublayer, size_t *begin, size_t *end)

@@ -39,9 +39,16 @@ typedef struct calm_job_ref {
 #define CALM_FOLD_SET_JOBS 4
 #define CALM_JOB_LINEARS   3
 
+/* A linear and its job. */
+typedef struct calm_named_linear {
+    const calm_linear_ref *linear;
+    const calm_job_ref *job;
+} calm_named_linear;
+
 typedef struct calm_layout {
     calm_linear_ref *linears;
     size_t n_linears;
+    calm_named_linear *by_name;    /* [n_linears] sorted by module */
     calm_job_ref *jobs;
     size_t n_jobs;
     size_t *block_begin;     /* [n_blocks + 1] */
@@ -66,6 +73,9 @@ calm_status calm_layout_unit_name(calm_ctx *ctx, const calm_layout *layout, calm
  * family stores it by itself. */
 calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const char *prefix, bool split,
                               calm_layout *out);
+
+/* The linear whose module is `name` [n]; NULL: the layout has none (a router, an embedding, the head). */
+const calm_named_linear *calm_layout_find(const calm_layout *layout, const char *name, size_t n);
 
 /* Width of the rows that a numbered expert reads and gives (moe.latent), or that any other sublayer does. */
 size_t calm_expert_width(const calm_config *config, long expert);

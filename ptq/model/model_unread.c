@@ -79,20 +79,18 @@ static bool is_left_over(const calm_config *config, size_t block, const char *re
 calm_status calm_model_is_unread(calm_ctx *ctx, const calm_config *config, const calm_layout *layout,
                                  const char *prefix, const calm_tensor *tensor, bool *out)
 {
-    const char *within = calm_arch_in_block(config->arch, prefix, tensor->name);
-    const char *norm = config->arch->names->final_norm;
-    char *end;
+    const char *norm = config->arch->names->final_norm, *rest;
     bool nothing;
     *out = false;
-    if (!within) {
+    if (!calm_arch_in_block(config->arch, prefix, tensor->name)) {
         /* Outside of the blocks other models stand next to this one: only what has a module of this one counts. */
         const size_t n = strlen(prefix);
         const bool is_norm = strncmp(tensor->name, prefix, n) == 0 && is_part(tensor->name + n, norm, "bias");
         if (!is_norm && !is_part(tensor->name, layout->head, "bias"))
             return CALM_OK;
     } else {
-        const unsigned long block = strtoul(within, &end, 10);
-        if (end == within || *end != '.' || block >= config->n_blocks || is_left_over(config, block, end + 1))
+        const long block = calm_arch_block_of(config->arch, prefix, tensor->name, &rest);
+        if (block < 0 || block >= (long)config->n_blocks || is_left_over(config, (size_t)block, rest))
             return CALM_OK;
     }
     if (is_of_format(tensor->name) || calm_tensor_use_of(config, layout, prefix, tensor->name) != CALM_TENSOR_FOREIGN)

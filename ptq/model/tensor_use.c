@@ -2,7 +2,6 @@
 #include "ptq/model/tensor_use.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/model/arch.h"
@@ -121,26 +120,9 @@ static bool is_beside_linears(const names *of, size_t block, const char *rest)
 /* Is the tensor one of a linear of the block? */
 static bool is_of_linears(const names *of, size_t block, const char *name)
 {
-    const calm_layout *layout = of->layout;
-    for (size_t j = layout->block_begin[block]; j < layout->block_begin[block + 1]; j++)
-        for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++)
-            if (is_linear(name, layout->linears[i].module, layout->linears[i].bias))
-                return true;
-    return false;
-}
-
-/* The number of the block that `name` is in, *rest its name within the block; -1: none.  Numbers are written without
- * zeros in front, as every reader writes them. */
-static long block_of(const names *of, const char *name, const char **rest)
-{
-    const char *at = calm_arch_in_block(of->config->arch, of->prefix, name);
-    char *end;
-    if (!at || !isdigit((unsigned char)at[0]) || (at[0] == '0' && at[1] != '.'))
-        return -1;
-    const long block = strtol(at, &end, 10);
-    /* Nine digits: strtol has not overflowed. */
-    *rest = end + 1;
-    return *end == '.' && end - at <= 9 ? block : -1;
+    const char *dot = strrchr(name, '.');
+    const calm_named_linear *found = dot ? calm_layout_find(of->layout, name, (size_t)(dot - name)) : NULL;
+    return found && found->job->block == block && is_linear(name, found->linear->module, found->linear->bias);
 }
 
 /* ---- outside of them ---- */
@@ -186,7 +168,7 @@ calm_tensor_use calm_tensor_use_of(const calm_config *config, const calm_layout 
 {
     const names of = {config, layout, prefix};
     const char *rest = NULL;
-    const long block = block_of(&of, name, &rest);
+    const long block = calm_arch_block_of(config->arch, prefix, name, &rest);
     /* Buffers of such a block too: the block is what is wrong. */
     if (block >= (long)config->n_blocks)
         return CALM_TENSOR_BEYOND;

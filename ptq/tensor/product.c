@@ -166,7 +166,11 @@ static void cut_square(rows_product *p, bool bf16, size_t pieces)
 
 bool calm_product_any_columns(void)
 {
-    return calm_blas_any_columns(calm_linalg_kernels());
+    /* A family has a name to compare, and products ask. */
+    static _Atomic int known = -1;
+    if (known < 0)
+        known = calm_blas_any_columns(calm_linalg_kernels());
+    return known;
 }
 
 /* Cut a product for this many threads. */

@@ -185,6 +185,26 @@ TEST(numbering)
 }
 END_OF_TEST
 
+/* Each linear is found by its module, and nothing by another name: not by a part of a name, nor by a longer one. */
+TEST(linears_by_name)
+{
+    for (size_t f = 0; tiny_families[f]; f++) {
+        const calm_layout layout = build(tiny_families[f], "pad_token_id", "0");
+        for (size_t j = 0; j < layout.n_jobs; j++)
+            for (size_t i = layout.jobs[j].first; i < layout.jobs[j].first + layout.jobs[j].n; i++) {
+                const char *name = test_format("%s.weight", layout.linears[i].module);
+                const size_t n = strlen(layout.linears[i].module);
+                const calm_named_linear *found = calm_layout_find(&layout, name, n);
+                ck_assert_msg(found && found->linear == &layout.linears[i] && found->job == &layout.jobs[j], "%s", name);
+                ck_assert_ptr_null(calm_layout_find(&layout, name, n - 1));
+                ck_assert_ptr_null(calm_layout_find(&layout, name, n + 1));
+            }
+        ck_assert_ptr_null(calm_layout_find(&layout, "", 0));
+        ck_assert_ptr_null(calm_layout_find(&layout, layout.head, strlen(layout.head)));
+    }
+}
+END_OF_TEST
+
 /* v by itself: the same linears under the same numbers, and no input scale that both halves would have to share. */
 TEST(split)
 {
@@ -257,6 +277,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("layout", (const TTest *[]){dense, fused, encoder, shared_expert, dense_and_sparse_blocks, groups,
-                                                 what_can_be_folded, jobs_that_can_absorb, numbering, split,
-                                                 no_memory, NULL});
+                                                 what_can_be_folded, jobs_that_can_absorb, numbering,
+                                                 linears_by_name, split, no_memory, NULL});
 }
