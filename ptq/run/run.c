@@ -140,33 +140,36 @@ static calm_status warn_of_little_disk(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
-/* Two types of GGUF files are schemes of whole numbers; people know them by their names there. */
-static const char *type_name(const char *scheme)
+/* What is said of types that replace others: where the first one does, and "q4_k as q5_0, q6_k as q8_0". */
+typedef struct fallbacks {
+    calm_text first, pairs;
+} fallbacks;
+
+static void clear_fallbacks(fallbacks *note)
 {
-    return strcmp(scheme, "w8a16_g32_f16s") == 0 ? "q8_0" : strcmp(scheme, "w4a16_g32_f16s") == 0 ? "q4_0" : scheme;
+    calm_text_clear(&note->first);
+    calm_text_clear(&note->pairs);
 }
 
 /* Note that one type replaces another, once for all places like the first. */
-static void add_fallback(calm_text *text, const char *where, size_t in, const calm_scheme *asked,
+static void add_fallback(fallbacks *note, const char *where, size_t in, const calm_scheme *asked,
                          const calm_scheme *stored)
 {
-    char line[2 * CALM_SCHEME_NAME_MAX + 8];
+    char pair[2 * CALM_SCHEME_NAME_MAX + 8], a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX];
     calm_scheme plain = *asked;
     plain.group_else = 0;    /* its name where the groups divide */
-    const char *a = CALM_SCHEME_NAME(&plain);
-    const char *b = CALM_SCHEME_NAME(stored);
-    snprintf(line, sizeof line, "%s as %s", type_name(a), type_name(b));
-    if (strcmp(a, b) == 0 || (text->data && strstr(text->data, line)))
+    calm_mix_type_name(&plain, a);
+    snprintf(pair, sizeof pair, " %s as %s", calm_mix_type_name(&plain, a), calm_mix_type_name(stored, b));
+    if (strcmp(a, b) == 0 || calm_text_listed(note->pairs.data, ',', pair))
         return;
-    if (text->data)
-        calm_text_printf(text, ", %s", line);
-    else
-        calm_text_printf(text, "%s: %zu does not divide its %zu inputs; stored there and in others like it: %s", where,
-                         calm_scheme_block(asked), in, line);
+    if (!note->pairs.data)
+        calm_text_printf(&note->first, "%s: %zu does not divide its %zu inputs; stored there and in others like it:",
+                         where, calm_scheme_block(asked), in);
+    calm_text_printf(&note->pairs, "%s%s", note->pairs.data ? "," : "", pair);
 }
 
 /* Of embedding and head in every format.  A size chooses among tables that fit, unless they are asked for. */
-static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t scheme, calm_text *text)
+static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t scheme, fallbacks *note)
 {
     const calm_formats *formats = &p->in.recipe->formats;
     calm_plan plan;
@@ -179,7 +182,7 @@ static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t 
         CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, i), p->in.model, &plan, &outer));
         for (calm_outer t = 0; t < CALM_N_OUTERS; t++)
             if (outer.scheme[t].bits)
-                add_fallback(text, calm_outer_name(t), calm_model_config(p->in.model)->hidden, &outer.asked[t],
+                add_fallback(note, calm_outer_name(t), calm_model_config(p->in.model)->hidden, &outer.asked[t],
                              &outer.scheme[t]);
     }
     return CALM_OK;
@@ -189,7 +192,7 @@ static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t 
 static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
-    CALM_SCOPED_TEXT(text);
+    CALM_SCOPED(fallbacks, clear_fallbacks) note = {0};
     size_t first, end;
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t i = 0; i < p->in.recipe->n_schemes; i++) {
@@ -198,14 +201,15 @@ static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
             const calm_scheme asked = calm_scheme_at(&p->in.recipe->schemes[i], &ref->place),
                               stored = calm_scheme_for(&asked, ref->in);
             if (!calm_inputs_keeps(&p->in, job))
-                add_fallback(&text, ref->name, ref->in, &asked, &stored);
+                add_fallback(&note, ref->name, ref->in, &asked, &stored);
         }
         if (p->in.recipe->schemes[i].bits)
-            CALM_TRY(add_table_fallbacks(ctx, p, i, &text));
+            CALM_TRY(add_table_fallbacks(ctx, p, i, &note));
     }
-    CALM_TRY(calm_text_check(ctx, &text));
-    if (text.data)
-        calm_log(ctx, CALM_LOG_INFO, "%s", text.data);
+    CALM_TRY(calm_text_check(ctx, &note.first));
+    CALM_TRY(calm_text_check(ctx, &note.pairs));
+    if (note.pairs.data)
+        calm_log(ctx, CALM_LOG_INFO, "%s%s", note.first.data, note.pairs.data);
     return CALM_OK;
 }
 

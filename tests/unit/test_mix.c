@@ -73,24 +73,18 @@ static const struct {
 };
 #define N_MADE (sizeof made / sizeof *made)
 
-/* The type that a scheme is in GGUF. */
-static const char *type_of(const calm_scheme *scheme)
-{
-    static char name[CALM_SCHEME_NAME_MAX];
-    calm_scheme_name(scheme, name);
-    return strcmp(name, "w4a16_g32_f16s") == 0 ? "q4_0" : strcmp(name, "w8a16_g32_f16s") == 0 ? "q8_0" : name;
-}
-
 /* Types of a role in the first blocks, of `in` columns, in a row. */
 static const char *types_of(const char *mix, calm_place place, size_t n, size_t in)
 {
     static char out[CALM_MESSAGE_MAX];
+    char name[CALM_SCHEME_NAME_MAX];
     calm_scheme scheme;
     out[0] = 0;
     ck_ok(calm_scheme_parse(ctx, mix, &scheme));
     for (place.block = 0; place.block < n; place.block++) {
         const calm_scheme own = calm_scheme_at(&scheme, &place), stored = calm_scheme_for(&own, in);
-        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%s", place.block ? " " : "", type_of(&stored));
+        snprintf(out + strlen(out), sizeof out - strlen(out), "%s%s", place.block ? " " : "",
+                 calm_mix_type_name(&stored, name));
     }
     return out;
 }
@@ -172,6 +166,7 @@ END_OF_TEST
 /* A scheme that is no mix is the same everywhere; what a mix holds at most is of the type with most scales. */
 TEST(splits_and_sizes)
 {
+    char type[CALM_SCHEME_NAME_MAX];
     const calm_place v = {.role = CALM_PLACE_V, .n_blocks = 6, .sharing = 2};
     calm_scheme scheme, largest;
     ck_ok(calm_scheme_parse(ctx, "q4_k", &scheme));
@@ -182,10 +177,10 @@ TEST(splits_and_sizes)
     ck_ok(calm_scheme_parse(ctx, "gguf_q4_k_m", &scheme));
     ck_assert(calm_mix_splits(&scheme));
     largest = calm_mix_largest(&scheme);    /* as many scales as q6_k has, with the minima */
-    ck_assert_str_eq(type_of(&largest), "q4_k");
+    ck_assert_str_eq(calm_mix_type_name(&largest, type), "q4_k");
     ck_ok(calm_scheme_parse(ctx, "gguf_q2_k", &scheme));
     largest = calm_mix_largest(&scheme);
-    ck_assert_str_eq(type_of(&largest), "q2_k");
+    ck_assert_str_eq(calm_mix_type_name(&largest, type), "q2_k");
 }
 END_OF_TEST
 
