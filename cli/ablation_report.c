@@ -76,30 +76,30 @@ static void plans_table(const calm_ablation *of, calm_table *table)
 }
 
 /* Below the table, since reasons would not fit into a column: the plans that there are not. */
-static void put_failures(const calm_ctx *ctx, const calm_ablation *of, calm_text *out)
+static void say_failure(const calm_ablation *of, size_t i, calm_text *line)
+{
+    if (of->rows[i].failure)
+        calm_text_printf(line, "  no %s: %s", of->rows[i].name, of->rows[i].failure);
+}
+
+/* What led to the plan of a row. */
+static void say_equal(const calm_ablation *of, size_t i, calm_text *line)
+{
+    for (size_t k = i + 1; k < of->n_rows - of->n_seed_rows && of->rows[i].plan >= 0 && is_first(of, i); k++)
+        if (of->rows[k].plan == of->rows[i].plan)
+            calm_text_printf(line, "%s%s%s %s", line->data ? "" : "  the plan of ",
+                             line->data ? "" : of->rows[i].name, line->data ? "," : " is also that of",
+                             of->rows[k].name);
+}
+
+/* What there is to say of each row, in lines that a terminal folds. */
+static void put_lines(const calm_ctx *ctx, const calm_ablation *of,
+                      void (*say)(const calm_ablation *, size_t, calm_text *), calm_text *out)
 {
     for (size_t i = 0; i < of->n_rows - of->n_seed_rows; i++) {
         CALM_SCOPED_TEXT(line);
-        if (!of->rows[i].failure)
-            continue;
-        calm_text_printf(&line, "  no %s: %s", of->rows[i].name, of->rows[i].failure);
+        say(of, i, &line);
         if (line.data)
-            calm_table_fold(ctx, line.data, out);
-    }
-}
-
-/* What led to the plan of each such row: a line that a terminal folds. */
-static void put_equal(const calm_ctx *ctx, const calm_ablation *of, calm_text *out)
-{
-    const size_t n = of->n_rows - of->n_seed_rows;
-    for (size_t i = 0; i < n; i++) {
-        CALM_SCOPED_TEXT(line);
-        size_t n_equal = 0;
-        calm_text_printf(&line, "  the plan of %s is also that of", of->rows[i].name);
-        for (size_t k = i + 1; k < n && of->rows[i].plan >= 0 && is_first(of, i); k++)
-            if (of->rows[k].plan == of->rows[i].plan)
-                calm_text_printf(&line, "%s %s", n_equal++ ? "," : "", of->rows[k].name);
-        if (n_equal && line.data)
             calm_table_fold(ctx, line.data, out);
     }
 }
@@ -182,8 +182,8 @@ static calm_status put_scheme(calm_ctx *ctx, const calm_ablation *of, bool markd
     calm_text_printf(out, markdown ? "## %s\n\n" : "%s\n\n", of->scheme);
     CALM_TRY(put_table(ctx, of, markdown ? rows_table : plans_table, markdown, out));
     if (!markdown) {
-        put_failures(ctx, of, out);
-        put_equal(ctx, of, out);
+        put_lines(ctx, of, say_failure, out);
+        put_lines(ctx, of, say_equal, out);
     }
     CALM_SCOPED_TEXT(facts);
     if (!isnan(of->float_ppl))

@@ -282,18 +282,19 @@ static calm_json *more_json(const calm_trial_more *more, bool encoder)
                                        CALM_KV(delta_name(encoder), more->delta), CALM_KV("delta_se", more->se)) : NULL;
 }
 
-/* As the tables have them: a uniform run that every unit chose is one row. */
+/* The rows that the tables have. */
 static calm_json *trials_json(calm_ctx *ctx, const calm_trial *trials, size_t n, bool encoder)
 {
     calm_json *rows = calm_json_new_array();
+    const char **names;
+    if (calm_trial_labels(ctx, trials, n, &names) != CALM_OK)
+        n = 0;
     for (size_t i = 0; i < n; i++) {
         const calm_trial *trial = &trials[i];
-        const char *name;
-        if (calm_trial_repeats(trials, n, i) ||
-            calm_trial_label(ctx, trials, n, &trials[0].plan, trial->name, &name) != CALM_OK)
+        if (!names[i])
             continue;
         calm_json *row = trial->id ? measure_json(&trial->measure) : calm_json_new_object();
-        calm_json_add(rows, CALM_EXTEND(row, CALM_KV("name", name), CALM_KV("complete", (bool)(trial->id != 0)),
+        calm_json_add(rows, CALM_EXTEND(row, CALM_KV("name", names[i]), CALM_KV("complete", (bool)(trial->id != 0)),
                                         CALM_KV("missing", trial->missing),
                                         CALM_KV("substituted", trial->substituted),
                                         CALM_KV("bits_per_weight", trial->bits_per_weight),

@@ -62,11 +62,9 @@ static const char *dtype_name(const calm_json *config, const char *fallback)
 
 static calm_dtype dtype_of(const calm_json *config, calm_dtype fallback)
 {
-    const char *name = dtype_name(config, dtype_name(calm_json_get(config, "text_config"), ""));
-    return strcmp(name, "float32") == 0    ? CALM_F32
-           : strcmp(name, "float16") == 0  ? CALM_F16
-           : strcmp(name, "bfloat16") == 0 ? CALM_BF16
-                                           : fallback;
+    const calm_dtype dtype =
+        calm_dtype_of_word(dtype_name(config, dtype_name(calm_json_get(config, "text_config"), "")));
+    return dtype == CALM_N_DTYPES ? fallback : dtype;
 }
 
 /* The same members without what speaks of quantization; the dtype changes with the weights'. */
@@ -80,7 +78,7 @@ static calm_json *plain_config(const calm_json *read, calm_dtype asked)
         if (strcmp(key, "quantization_config") == 0 || strcmp(key, "quantization") == 0)
             continue;
         if (dtype && asked != CALM_N_DTYPES)
-            calm_json_set_string(out, key, calm_export_dtype_name(asked));
+            calm_json_set_string(out, key, calm_dtype_word(asked));
         else
             calm_json_set(out, key, calm_json_copy(value));
     }
@@ -277,7 +275,7 @@ static calm_status open_gguf(work *w)
     const calm_dtype own = type == CALM_GGML_F32 ? CALM_F32 : type == CALM_GGML_BF16 ? CALM_BF16 : CALM_F16;
     w->result->format = "gguf";
     w->result->dtype = asked ? w->options->dtype : own;
-    calm_json_set_string(w->config, "torch_dtype", calm_export_dtype_name(w->result->dtype));
+    calm_json_set_string(w->config, "torch_dtype", calm_dtype_word(w->result->dtype));
     CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->tensors, w->list.n));
     CALM_TRY(CALM_NEW(w->ctx, w->ctx->out, w->sources, w->list.n));
     for (size_t i = 0; i < w->list.n; i++) {

@@ -502,7 +502,7 @@ static void change_config(const work *w, calm_json *config)
     calm_json_set_bool(config, "tie_word_embeddings", false);
     for (size_t i = 0; i < 2 && w->how->dtype != CALM_N_DTYPES; i++)
         if (calm_json_get(config, keys[i]))
-            calm_json_set_string(config, keys[i], calm_export_dtype_name(w->how->dtype));
+            calm_json_set_string(config, keys[i], calm_dtype_word(w->how->dtype));
 }
 
 static calm_status write_config(calm_ctx *ctx, const work *w, const char *dir)

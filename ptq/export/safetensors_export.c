@@ -145,11 +145,6 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const 
 
 /* ---- their bytes ---- */
 
-const char *calm_export_dtype_name(calm_dtype dtype)
-{
-    return dtype == CALM_F32 ? "float32" : dtype == CALM_F16 ? "float16" : "bfloat16";
-}
-
 calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype, const float *values,
                                    size_t n)
 {

@@ -58,9 +58,6 @@ calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input
 /* Does any weight that is written have zero points? */
 bool calm_export_is_asymmetric(const calm_export_input *input);
 
-/* How config.json writes F32, F16 or BF16: "bfloat16". */
-const char *calm_export_dtype_name(calm_dtype dtype);
-
 /* A tensor of the checkpoint as dtype. */
 calm_status calm_export_put_tensor(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype,
                                    const calm_tensor *tensor);

@@ -153,16 +153,16 @@ static void guard_cells(const calm_measure *measure, double delta, double se, ca
  * without an evaluation was not measured: a candidate that it needs failed, or there were no windows. */
 static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
 {
-    const char *name;
+    const char **names;
     char *text;
+    CALM_TRY(calm_trial_labels(ctx, r->trials, r->n_trials, &names));
     calm_table_columns(table, r->encoder ? "guard windows|#1 - cosine|#minus first|#+- std. error|#rank correlation"
                                          : "guard windows|#KL|#minus first|#+- std. error|#perplexity");
     for (size_t i = 0; i < r->n_trials; i++) {
         const calm_trial *trial = &r->trials[i];
-        if (calm_trial_repeats(r->trials, r->n_trials, i))    /* a second row would be the first one again */
+        if (!names[i])
             continue;
-        CALM_TRY(calm_result_label(ctx, r, trial->name, &name));
-        calm_table_text(table, name);
+        calm_table_text(table, names[i]);
         if (trial->id)
             guard_cells(&trial->measure, trial->delta, trial->se, table);
         else
@@ -171,10 +171,9 @@ static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *
     }
     for (size_t i = 0; i < r->n_trials; i++) {
         const calm_trial_more *more = &r->trials[i].more;
-        if (!more->windows || calm_trial_repeats(r->trials, r->n_trials, i))
+        if (!more->windows || !names[i])
             continue;
-        CALM_TRY(calm_result_label(ctx, r, r->trials[i].name, &name));
-        CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s, %zu windows", name, more->windows));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s, %zu windows", names[i], more->windows));
         calm_table_text(table, text);
         guard_cells(&more->measure, more->delta, more->se, table);
     }

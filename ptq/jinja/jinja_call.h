@@ -14,13 +14,6 @@ extern const calm_jinja_builtin calm_jinja_text_filters[], calm_jinja_list_filte
                             __attribute__((unused)) const calm_jinja_value *a,                                         \
                             __attribute__((unused)) const calm_jinja_args *args, calm_jinja_value *out)
 
-/* One that is another function with some arguments given: `call` of run, a, args and out. */
-#define CALM_JINJA_CALL(name, call)                                                                                    \
-    CALM_JINJA_BUILTIN(name)                                                                                           \
-    {                                                                                                                  \
-        return call;                                                                                                   \
-    }
-
 /* The row of a name; NULL when the table has none. */
 const calm_jinja_builtin *calm_jinja_find_builtin(const calm_jinja_builtin *table, const char *name);
 

@@ -39,8 +39,8 @@ static calm_status list_members(calm_jinja_run *run, const calm_jinja_dict *dict
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(dict_keys, list_members(run, a[0].dict, true, out))
-CALM_JINJA_CALL(dict_values, list_members(run, a[0].dict, false, out))
+CALM_JINJA_BUILTIN(dict_keys) { return list_members(run, a[0].dict, true, out); }
+CALM_JINJA_BUILTIN(dict_values) { return list_members(run, a[0].dict, false, out); }
 
 /* Append or replace the members of a dict, or pairs of a list. */
 static calm_status update(calm_jinja_run *run, calm_jinja_value from, calm_jinja_dict *to)
@@ -186,8 +186,8 @@ FUNCTION(make_range)
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(make_dict, build(run, args, CALM_JINJA_DICT, out))
-CALM_JINJA_CALL(make_namespace, build(run, args, CALM_JINJA_NAMESPACE, out))
+CALM_JINJA_BUILTIN(make_dict) { return build(run, args, CALM_JINJA_DICT, out); }
+CALM_JINJA_BUILTIN(make_namespace) { return build(run, args, CALM_JINJA_NAMESPACE, out); }
 
 FUNCTION(raise_exception)
 {

@@ -12,7 +12,7 @@
 
 /* ---- text ---- */
 
-CALM_JINJA_CALL(filter_string, calm_jinja_str(run, a[0], out))
+CALM_JINJA_BUILTIN(filter_string) { return calm_jinja_str(run, a[0], out); }
 
 FILTER(filter_trim)
 {
@@ -33,10 +33,10 @@ static calm_status change_case(calm_jinja_run *run, calm_jinja_value v, calm_jin
     return calm_jinja_change_case(run, text.text, to, out);
 }
 
-CALM_JINJA_CALL(filter_upper, change_case(run, a[0], CALM_JINJA_UPPER, out))
-CALM_JINJA_CALL(filter_lower, change_case(run, a[0], CALM_JINJA_LOWER, out))
-CALM_JINJA_CALL(filter_capitalize, change_case(run, a[0], CALM_JINJA_CAPITALIZE, out))
-CALM_JINJA_CALL(filter_title, change_case(run, a[0], CALM_JINJA_TITLE, out))
+CALM_JINJA_BUILTIN(filter_upper) { return change_case(run, a[0], CALM_JINJA_UPPER, out); }
+CALM_JINJA_BUILTIN(filter_lower) { return change_case(run, a[0], CALM_JINJA_LOWER, out); }
+CALM_JINJA_BUILTIN(filter_capitalize) { return change_case(run, a[0], CALM_JINJA_CAPITALIZE, out); }
+CALM_JINJA_BUILTIN(filter_title) { return change_case(run, a[0], CALM_JINJA_TITLE, out); }
 
 FILTER(filter_replace)
 {

@@ -223,10 +223,10 @@ static calm_status choose(calm_jinja_run *run, const calm_jinja_args *args, bool
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(filter_select, choose(run, args, true, false, out))
-CALM_JINJA_CALL(filter_reject, choose(run, args, false, false, out))
-CALM_JINJA_CALL(filter_selectattr, choose(run, args, true, true, out))
-CALM_JINJA_CALL(filter_rejectattr, choose(run, args, false, true, out))
+CALM_JINJA_BUILTIN(filter_select) { return choose(run, args, true, false, out); }
+CALM_JINJA_BUILTIN(filter_reject) { return choose(run, args, false, false, out); }
+CALM_JINJA_BUILTIN(filter_selectattr) { return choose(run, args, true, true, out); }
+CALM_JINJA_BUILTIN(filter_rejectattr) { return choose(run, args, false, true, out); }
 
 /* ---- order ---- */
 
@@ -270,8 +270,8 @@ static calm_status extreme(calm_jinja_run *run, const calm_jinja_value *a, bool 
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(filter_min, extreme(run, a, false, out))
-CALM_JINJA_CALL(filter_max, extreme(run, a, true, out))
+CALM_JINJA_BUILTIN(filter_min) { return extreme(run, a, false, out); }
+CALM_JINJA_BUILTIN(filter_max) { return extreme(run, a, true, out); }
 
 /* dictsort(case_sensitive, by, reverse). */
 FILTER(filter_dictsort)

@@ -19,9 +19,9 @@ static calm_status strip(calm_jinja_run *run, const calm_jinja_value *a, bool le
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(string_strip, strip(run, a, true, true, out))
-CALM_JINJA_CALL(string_lstrip, strip(run, a, true, false, out))
-CALM_JINJA_CALL(string_rstrip, strip(run, a, false, true, out))
+CALM_JINJA_BUILTIN(string_strip) { return strip(run, a, true, true, out); }
+CALM_JINJA_BUILTIN(string_lstrip) { return strip(run, a, true, false, out); }
+CALM_JINJA_BUILTIN(string_rstrip) { return strip(run, a, false, true, out); }
 
 /* Words between white space, at most `most` divisions (< 0: all). */
 static calm_status split_words(calm_jinja_run *run, calm_jinja_string s, int64_t most, calm_jinja_list *to)
@@ -124,8 +124,8 @@ static calm_status partition(calm_jinja_run *run, const calm_jinja_value *a, boo
     return calm_jinja_append(run, out->list, calm_jinja_text(s.bytes + behind, s.n - behind));
 }
 
-CALM_JINJA_CALL(string_partition, partition(run, a, false, out))
-CALM_JINJA_CALL(string_rpartition, partition(run, a, true, out))
+CALM_JINJA_BUILTIN(string_partition) { return partition(run, a, false, out); }
+CALM_JINJA_BUILTIN(string_rpartition) { return partition(run, a, true, out); }
 
 /* Does the string begin or end with one of what may be a tuple? */
 static calm_status has_end(calm_jinja_run *run, const calm_jinja_value *a, bool first, calm_jinja_value *out)
@@ -141,8 +141,8 @@ static calm_status has_end(calm_jinja_run *run, const calm_jinja_value *a, bool 
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(string_startswith, has_end(run, a, true, out))
-CALM_JINJA_CALL(string_endswith, has_end(run, a, false, out))
+CALM_JINJA_BUILTIN(string_startswith) { return has_end(run, a, true, out); }
+CALM_JINJA_BUILTIN(string_endswith) { return has_end(run, a, false, out); }
 
 METHOD(string_removeprefix)
 {
@@ -173,9 +173,9 @@ METHOD(string_replace)
     return calm_jinja_replace(run, a[0].text, old, by, count, out);
 }
 
-CALM_JINJA_CALL(string_upper, calm_jinja_change_case(run, a[0].text, CALM_JINJA_UPPER, out))
-CALM_JINJA_CALL(string_lower, calm_jinja_change_case(run, a[0].text, CALM_JINJA_LOWER, out))
-CALM_JINJA_CALL(string_capitalize, calm_jinja_change_case(run, a[0].text, CALM_JINJA_CAPITALIZE, out))
+CALM_JINJA_BUILTIN(string_upper) { return calm_jinja_change_case(run, a[0].text, CALM_JINJA_UPPER, out); }
+CALM_JINJA_BUILTIN(string_lower) { return calm_jinja_change_case(run, a[0].text, CALM_JINJA_LOWER, out); }
+CALM_JINJA_BUILTIN(string_capitalize) { return calm_jinja_change_case(run, a[0].text, CALM_JINJA_CAPITALIZE, out); }
 
 /* str.title: unlike the filter a word begins behind every character that is no letter. */
 METHOD(string_title)
@@ -205,8 +205,8 @@ static calm_status find(calm_jinja_run *run, const calm_jinja_value *a, bool las
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(string_find, find(run, a, false, out))
-CALM_JINJA_CALL(string_rfind, find(run, a, true, out))
+CALM_JINJA_BUILTIN(string_find) { return find(run, a, false, out); }
+CALM_JINJA_BUILTIN(string_rfind) { return find(run, a, true, out); }
 
 METHOD(string_index)
 {
@@ -241,7 +241,7 @@ METHOD(string_join)
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(string_format, calm_jinja_format_braces(run, a[0].text, args, out))
+CALM_JINJA_BUILTIN(string_format) { return calm_jinja_format_braces(run, a[0].text, args, out); }
 
 METHOD(string_splitlines)
 {
@@ -267,9 +267,9 @@ static calm_status all_are(calm_jinja_run *run, calm_jinja_string s, const char 
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(string_isdigit, all_are(run, a[0].text, "isdigit", isdigit, out))
-CALM_JINJA_CALL(string_isalpha, all_are(run, a[0].text, "isalpha", isalpha, out))
-CALM_JINJA_CALL(string_isalnum, all_are(run, a[0].text, "isalnum", isalnum, out))
+CALM_JINJA_BUILTIN(string_isdigit) { return all_are(run, a[0].text, "isdigit", isdigit, out); }
+CALM_JINJA_BUILTIN(string_isalpha) { return all_are(run, a[0].text, "isalpha", isalpha, out); }
+CALM_JINJA_BUILTIN(string_isalnum) { return all_are(run, a[0].text, "isalnum", isalnum, out); }
 
 METHOD(string_isspace)
 {
@@ -292,8 +292,8 @@ static calm_status one_case(calm_jinja_run *run, const calm_jinja_value *a, calm
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(string_isupper, one_case(run, a, CALM_JINJA_UPPER, out))
-CALM_JINJA_CALL(string_islower, one_case(run, a, CALM_JINJA_LOWER, out))
+CALM_JINJA_BUILTIN(string_isupper) { return one_case(run, a, CALM_JINJA_UPPER, out); }
+CALM_JINJA_BUILTIN(string_islower) { return one_case(run, a, CALM_JINJA_LOWER, out); }
 
 /* Padded to a width: on the left, on the right. */
 static calm_status pad(calm_jinja_run *run, const calm_jinja_value *a, bool left, calm_jinja_value *out)
@@ -315,8 +315,8 @@ static calm_status pad(calm_jinja_run *run, const calm_jinja_value *a, bool left
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(string_ljust, pad(run, a, false, out))
-CALM_JINJA_CALL(string_rjust, pad(run, a, true, out))
+CALM_JINJA_BUILTIN(string_ljust) { return pad(run, a, false, out); }
+CALM_JINJA_BUILTIN(string_rjust) { return pad(run, a, true, out); }
 
 const calm_jinja_builtin calm_jinja_string_methods[] = {
     {"strip", "self chars?", string_strip}, {"lstrip", "self chars?", string_lstrip},

@@ -55,10 +55,10 @@ TEST_OF(is_different)
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(is_less, compare(run, a, INT32_MIN, -1, out))
-CALM_JINJA_CALL(is_less_or_equal, compare(run, a, INT32_MIN, 0, out))
-CALM_JINJA_CALL(is_greater, compare(run, a, 1, INT32_MAX, out))
-CALM_JINJA_CALL(is_greater_or_equal, compare(run, a, 0, INT32_MAX, out))
+CALM_JINJA_BUILTIN(is_less) { return compare(run, a, INT32_MIN, -1, out); }
+CALM_JINJA_BUILTIN(is_less_or_equal) { return compare(run, a, INT32_MIN, 0, out); }
+CALM_JINJA_BUILTIN(is_greater) { return compare(run, a, 1, INT32_MAX, out); }
+CALM_JINJA_BUILTIN(is_greater_or_equal) { return compare(run, a, 0, INT32_MAX, out); }
 
 TEST_OF(is_in)
 {
@@ -80,9 +80,9 @@ static calm_status divides(calm_jinja_run *run, calm_jinja_value v, calm_jinja_v
     return CALM_OK;
 }
 
-CALM_JINJA_CALL(is_odd, divides(run, a[0], calm_jinja_int(2), 1, out))
-CALM_JINJA_CALL(is_even, divides(run, a[0], calm_jinja_int(2), 0, out))
-CALM_JINJA_CALL(is_divisible, divides(run, a[0], a[1], 0, out))
+CALM_JINJA_BUILTIN(is_odd) { return divides(run, a[0], calm_jinja_int(2), 1, out); }
+CALM_JINJA_BUILTIN(is_even) { return divides(run, a[0], calm_jinja_int(2), 0, out); }
+CALM_JINJA_BUILTIN(is_divisible) { return divides(run, a[0], a[1], 0, out); }
 
 /* str(v).islower(), isupper(): through the methods of strings. */
 static calm_status has_case(calm_jinja_run *run, const calm_jinja_value *a, const char *method, calm_jinja_value *out)
@@ -93,8 +93,8 @@ static calm_status has_case(calm_jinja_run *run, const calm_jinja_value *a, cons
     return calm_jinja_invoke(run, "method", calm_jinja_find_builtin(calm_jinja_string_methods, method), &args, out);
 }
 
-CALM_JINJA_CALL(is_lower, has_case(run, a, "islower", out))
-CALM_JINJA_CALL(is_upper, has_case(run, a, "isupper", out))
+CALM_JINJA_BUILTIN(is_lower) { return has_case(run, a, "islower", out); }
+CALM_JINJA_BUILTIN(is_upper) { return has_case(run, a, "isupper", out); }
 
 const calm_jinja_builtin calm_jinja_tests[] = {
     {"defined", "value", is_defined}, {"undefined", "value", is_undefined}, {"none", "value", is_none},

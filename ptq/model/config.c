@@ -74,7 +74,6 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
 /* "torch_dtype" or "dtype": the type that exporters write floats in. */
 static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    static const calm_dtype known[] = {CALM_BF16, CALM_F16, CALM_F32};
     /* The newer key is read second and so wins where both are present. */
     const char *name = "bfloat16";
     CALM_TRY(calm_json_need_string(ctx, path, root, "torch_dtype", name, &name));
@@ -82,10 +81,9 @@ static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *
     /* What is assumed for a config without either key is corrected when the tensors are open. */
     config->dtype_known = calm_json_typeof(calm_json_get(root, "torch_dtype")) != CALM_JSON_NULL ||
                           calm_json_typeof(calm_json_get(root, "dtype")) != CALM_JSON_NULL;
-    const int index = calm_option_value_index("bfloat16|float16|float32", name);
-    if (index < 0)
+    config->dtype = calm_dtype_of_word(name);
+    if (config->dtype == CALM_N_DTYPES)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: dtype \"%s\": expected bfloat16, float16 or float32", path, name);
-    config->dtype = known[index];
     return CALM_OK;
 }
 

@@ -87,9 +87,8 @@ static void add_dtype(const opened *from, calm_gguf_opened *out)
 {
     const calm_gguf_tensor *table = calm_gguf_find_tensor(from->file, "token_embd.weight");
     const calm_dtype dtype = table ? calm_ggml_dtype(table->type) : CALM_N_DTYPES;
-    const char *name = dtype == CALM_F32 ? "float32" : dtype == CALM_F16 ? "float16" : "bfloat16";
     if (!out->quantized && dtype != CALM_N_DTYPES && !calm_json_get(out->config, "torch_dtype"))
-        calm_json_set_string(out->config, "torch_dtype", name);
+        calm_json_set_string(out->config, "torch_dtype", calm_dtype_word(dtype));
 }
 
 static calm_status make_set(calm_ctx *ctx, opened *from, calm_gguf_opened *out)

@@ -382,8 +382,8 @@ static bool is_outer(const outer_word *w, const char *text, size_t n, long *expe
     size_t number;
     if (!length)
         return is_word(text, n, w->module);
-    if (n <= length || strncmp(text, w->module, length) != 0 || text[length] != '.' || !calm_arch_take_number(&at, &number)
-        || at != text + n + 1)
+    if (n <= length || strncmp(text, w->module, length) != 0 || text[length] != '.'
+        || !calm_arch_take_number(&at, &number) || at != text + n + 1)
         return false;
     *expert = (long)number;
     return true;
@@ -403,7 +403,8 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
     *known = false;
     /* Within a block; a number that is no number has no place. */
     if (within)
-        return calm_arch_take_number(&within, &block) ? spot_in_block(ctx, arch, as, within, block, out, known) : CALM_OK;
+        return calm_arch_take_number(&within, &block) ? spot_in_block(ctx, arch, as, within, block, out, known)
+                                                      : CALM_OK;
     list_outer(arch, as, words);
     for (int i = 0; i < OUTER_WORDS && rest && dot && !out->name; i++)
         if (dot >= rest && is_outer(&words[i], rest, (size_t)(dot - rest), &out->expert)) {

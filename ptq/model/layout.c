@@ -174,6 +174,7 @@ static int compare_linears(const void *a, const void *b)
     return strcmp(((const calm_named_linear *)a)->linear->module, ((const calm_named_linear *)b)->linear->module);
 }
 
+/* All linears by the names of their modules, for calm_layout_find. */
 static calm_status sort_linears(calm_ctx *ctx, calm_layout *out)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->by_name, out->n_linears));
@@ -184,6 +185,7 @@ static calm_status sort_linears(calm_ctx *ctx, calm_layout *out)
     return CALM_OK;
 }
 
+/* What is looked for: the first n characters. */
 typedef struct part_of_text {
     const char *text;
     size_t n;

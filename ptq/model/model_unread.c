@@ -10,9 +10,6 @@
 #include "ptq/model/qformat.h"
 #include "ptq/model/tensor_use.h"
 
-/* Kinds of names that are told; behind them they count. */
-#define MOST_KINDS 16
-
 /* Keys of config.json that switch a tensor, in the order in which a family's own is looked for. */
 static const char attention_keys[] = "attention_bias qkv_bias use_bias mamba_proj_bias conv_bias",
                   output_keys[] = "attention_out_bias attention_bias use_bias mamba_proj_bias conv_bias",
@@ -171,37 +168,15 @@ calm_status calm_model_unread_reason(calm_ctx *ctx, const calm_config *config, c
 
 /* ---- all of a model ---- */
 
-typedef struct unread_kind {
-    const calm_tensor *first;
-    size_t n;
-} unread_kind;
-
-/* Modules of all linears, sorted: of a large mixture nearly all tensors are found here at once. */
-static calm_status sort_modules(calm_ctx *ctx, const calm_layout *layout, const char ***out)
+/* Is it MODULE.weight of a linear?  Of a large mixture nearly all tensors are found here at once. */
+static bool is_weight(const calm_layout *layout, const char *name)
 {
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, layout->n_linears));
-    for (size_t i = 0; i < layout->n_linears; i++)
-        (*out)[i] = layout->linears[i].module;
-    qsort(*out, layout->n_linears, sizeof **out, calm_words_compare);
-    return CALM_OK;
+    return calm_text_ends_with(name, ".weight") && calm_layout_find(layout, name, strlen(name) - strlen(".weight"));
 }
 
-/* Is it MODULE.weight of one of these? */
-static bool is_weight(const char *const *modules, size_t n, const char *name)
+static calm_status say(calm_ctx *ctx, const calm_model *model, const calm_name_kind *kind)
 {
-    char module[256];
-    const char *key = module;
-    const size_t length = strlen(name);
-    if (length - 7 >= sizeof module || !calm_text_ends_with(name, ".weight"))
-        return false;
-    memcpy(module, name, length - 7);
-    module[length - 7] = '\0';
-    return bsearch(&key, modules, n, sizeof *modules, calm_words_compare) != NULL;
-}
-
-static calm_status say(calm_ctx *ctx, const calm_model *model, const unread_kind *kind)
-{
-    const calm_tensor *tensor = kind->first;
+    const calm_tensor *tensor = calm_safetensors_find(model->tensors, kind->first);
     const char *reason;
     char others[48] = "";
     CALM_SCOPED_SCRATCH(ctx);
@@ -217,32 +192,18 @@ static calm_status say(calm_ctx *ctx, const calm_model *model, const unread_kind
 calm_status calm_model_warn_unread(calm_ctx *ctx, const calm_model *model)
 {
     const calm_safetensors *set = model->tensors;
-    unread_kind kinds[MOST_KINDS];
-    size_t n_kinds = 0, beyond = 0;
-    const char **modules;
-    CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(sort_modules(ctx, &model->layout, &modules));
+    calm_name_kinds kinds = {.n = 0};
     for (size_t i = 0; i < calm_safetensors_count(set); i++) {
         const calm_tensor *tensor = calm_safetensors_at(set, i);
         bool unread = false;
-        size_t k = 0;
-        if (!is_weight(modules, model->layout.n_linears, tensor->name))
+        if (!is_weight(&model->layout, tensor->name))
             CALM_TRY(calm_model_is_unread(ctx, &model->config, &model->layout, model->prefix, tensor, &unread));
-        if (!unread)
-            continue;
-        while (k < n_kinds && !calm_model_names_alike(kinds[k].first->name, tensor->name))
-            k++;
-        if (k == MOST_KINDS) {
-            beyond++;
-            continue;
-        }
-        if (k == n_kinds)
-            kinds[n_kinds++] = (unread_kind){tensor, 0};
-        kinds[k].n++;
+        if (unread)
+            calm_model_names_add(&kinds, tensor->name);
     }
-    for (size_t k = 0; k < n_kinds; k++)
-        CALM_TRY(say(ctx, model, &kinds[k]));
-    if (beyond)
-        calm_log(ctx, CALM_LOG_WARNING, "%s: %zu more tensors are not used", model->dir, beyond);
+    for (size_t k = 0; k < kinds.n; k++)
+        CALM_TRY(say(ctx, model, &kinds.of[k]));
+    if (kinds.beyond)
+        calm_log(ctx, CALM_LOG_WARNING, "%s: %zu more tensors are not used", model->dir, kinds.beyond);
     return CALM_OK;
 }

@@ -8,9 +8,6 @@
 #include "ptq/model/kind.h"
 #include "ptq/model/loose.h"
 
-/* Kinds of names that a list holds; behind them it counts. */
-#define MOST_LISTED 24
-
 typedef struct names {
     const calm_config *config;
     const calm_layout *layout;
@@ -192,7 +189,8 @@ bool calm_tensor_mlx_has_biases(const calm_arch *arch)
 
 /* ---- lists ---- */
 
-bool calm_model_names_alike(const char *a, const char *b)
+/* Do two names differ in their numbers alone? */
+static bool are_alike(const char *a, const char *b)
 {
     while (*a && *b) {
         if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
@@ -205,44 +203,44 @@ bool calm_model_names_alike(const char *a, const char *b)
     return *a == *b;
 }
 
-typedef struct group {
-    const char *first;
-    size_t n;
-} group;
-
-static void print_groups(const group *groups, size_t n, size_t beyond, calm_text *out)
+void calm_model_names_add(calm_name_kinds *kinds, const char *name)
 {
-    for (size_t g = 0; g < n; g++) {
-        calm_text_printf(out, "%s%s", g ? ", " : "", groups[g].first);
-        if (groups[g].n > 1)
-            calm_text_printf(out, " and %zu of other numbers", groups[g].n - 1);
+    size_t k = 0;
+    while (k < kinds->n && !are_alike(kinds->of[k].first, name))
+        k++;
+    if (k == CALM_NAME_KINDS) {
+        kinds->beyond++;
+        return;
     }
-    if (beyond)
-        calm_text_printf(out, ", and %zu more", beyond);
+    if (k == kinds->n)
+        kinds->of[kinds->n++] = (calm_name_kind){name, 0};
+    kinds->of[k].n++;
+}
+
+static void print_kinds(const calm_name_kinds *kinds, calm_text *out)
+{
+    for (size_t k = 0; k < kinds->n; k++) {
+        calm_text_printf(out, "%s%s", k ? ", " : "", kinds->of[k].first);
+        if (kinds->of[k].n > 1)
+            calm_text_printf(out, " and %zu of other numbers", kinds->of[k].n - 1);
+    }
+    if (kinds->beyond)
+        calm_text_printf(out, ", and %zu more", kinds->beyond);
 }
 
 size_t calm_model_list_use(const calm_model *model, calm_tensor_use use, calm_text *out)
 {
     const calm_safetensors *set = calm_model_tensors(model);
-    /* Checkpoints of strangers may have 10^6 kinds of names: the note names the first ones. */
-    group groups[MOST_LISTED];
-    size_t n = 0, n_groups = 0, beyond = 0;
+    calm_name_kinds kinds = {.n = 0};
+    size_t n = 0;
     for (size_t i = 0; i < calm_safetensors_count(set); i++) {
         const char *name = calm_safetensors_at(set, i)->name;
-        size_t g = 0;
         if (calm_model_tensor_use(model, name) != use)
             continue;
         n++;
-        while (g < n_groups && !calm_model_names_alike(groups[g].first, name))
-            g++;
-        if (g == n_groups && g < MOST_LISTED)
-            groups[n_groups++] = (group){name, 0};
-        if (g < n_groups)
-            groups[g].n++;
-        else
-            beyond++;
+        calm_model_names_add(&kinds, name);
     }
     if (out)
-        print_groups(groups, n_groups, beyond, out);
+        print_kinds(&kinds, out);
     return n;
 }

@@ -27,8 +27,20 @@ calm_tensor_use calm_model_tensor_use(const calm_model *model, const char *name)
  * commas; of names that differ in numbers alone the first stands with the number of the others.  out may be NULL. */
 size_t calm_model_list_use(const calm_model *model, calm_tensor_use use, calm_text *out);
 
-/* Do two names differ in their numbers alone? */
-bool calm_model_names_alike(const char *a, const char *b);
+/* Names by kind: those of a kind differ in their numbers alone.  Checkpoints of strangers may have 10^6 kinds: behind
+ * the first ones it counts. */
+#define CALM_NAME_KINDS 24
+typedef struct calm_name_kind {
+    const char *first;
+    size_t n;
+} calm_name_kind;
+typedef struct calm_name_kinds {
+    calm_name_kind of[CALM_NAME_KINDS];
+    size_t n, beyond;    /* kinds; names of further ones */
+} calm_name_kinds;
+
+/* Count a name, which must live as long as the list, with its kind. */
+void calm_model_names_add(calm_name_kinds *kinds, const char *name);
 
 /* Has mlx-lm's model of the family biases of linears where config.json asks for them?  Source: mlx_lm/models of 0.31;
  * without them its loader refuses the file. */

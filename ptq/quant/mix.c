@@ -103,21 +103,6 @@ calm_scheme calm_scheme_at(const calm_scheme *scheme, const calm_place *place)
     return scheme->mix ? calm_scheme_of_type(type_of(row_of(scheme), place)) : *scheme;
 }
 
-const char *calm_mix_type_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX])
-{
-    static const struct {
-        int type;
-        const char *name;
-    } whole[] = {{CALM_TYPE_Q4_0, "q4_0"}, {CALM_TYPE_Q8_0, "q8_0"}};
-    calm_scheme_name(scheme, name);
-    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
-        const calm_scheme type = calm_scheme_of_type(whole[i].type);
-        if (strcmp(CALM_SCHEME_NAME(&type), name) == 0)
-            return whole[i].name;
-    }
-    return name;
-}
-
 bool calm_mix_splits(const calm_scheme *scheme)
 {
     return scheme->mix && row_of(scheme)->v[0].blocks != CALM_MIX_NONE;

@@ -32,9 +32,6 @@ const char *calm_mix_called(const char *type);
 /* The scheme of a matrix: `scheme` itself, or what a mix has there. */
 calm_scheme calm_scheme_at(const calm_scheme *scheme, const calm_place *place);
 
-/* What the scheme of a matrix is called there, of GGUF's types of whole numbers "q4_0" and "q8_0". */
-const char *calm_mix_type_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]);
-
 /* Can a mix have another type for v than for q and k, which read the same input? */
 bool calm_mix_splits(const calm_scheme *scheme);
 

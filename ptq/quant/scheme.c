@@ -296,6 +296,14 @@ const char *calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NA
     return name;
 }
 
+const char *calm_scheme_type_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX])
+{
+    const calm_scheme q4_0 = calm_scheme_of_type(CALM_TYPE_Q4_0), q8_0 = calm_scheme_of_type(CALM_TYPE_Q8_0);
+    return calm_scheme_same(scheme, &q4_0)   ? "q4_0"
+           : calm_scheme_same(scheme, &q8_0) ? "q8_0"
+                                             : calm_scheme_name(scheme, name);
+}
+
 bool calm_scheme_same(const calm_scheme *a, const calm_scheme *b)
 {
     return strcmp(CALM_SCHEME_NAME(a), CALM_SCHEME_NAME(b)) == 0;

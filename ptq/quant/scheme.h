@@ -136,7 +136,10 @@ bool calm_scheme_says_range(const char *name);
 /* Print the canonical name, which always fits; returns `name`. */
 const char *calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]);
 
-/* The same, as long as the block lasts in which it is called. */
+/* What GGUF calls it where that is another name, of its types of whole numbers "q4_0" and "q8_0"; else the same. */
+const char *calm_scheme_type_name(const calm_scheme *scheme, char name[CALM_SCHEME_NAME_MAX]);
+
+/* The name, as long as the block lasts in which it is called. */
 #define CALM_SCHEME_NAME(scheme) calm_scheme_name((scheme), (char[CALM_SCHEME_NAME_MAX]){0})
 
 /* ceil(in / group), 1 for group 0. */

@@ -158,9 +158,8 @@ static void add_fallback(fallbacks *note, const char *where, size_t in, const ca
     char pair[2 * CALM_SCHEME_NAME_MAX + 8], a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX];
     calm_scheme plain = *asked;
     plain.group_else = 0;    /* its name where the groups divide */
-    calm_mix_type_name(&plain, a);
-    snprintf(pair, sizeof pair, " %s as %s", calm_mix_type_name(&plain, a), calm_mix_type_name(stored, b));
-    if (strcmp(a, b) == 0 || calm_text_listed(note->pairs.data, ',', pair))
+    snprintf(pair, sizeof pair, " %s as %s", calm_scheme_type_name(&plain, a), calm_scheme_type_name(stored, b));
+    if (calm_scheme_same(&plain, stored) || calm_text_listed(note->pairs.data, ',', pair))
         return;
     if (!note->pairs.data)
         calm_text_printf(&note->first, "%s: %zu does not divide its %zu inputs; stored there and in others like it:",

@@ -71,11 +71,6 @@ size_t calm_trial_same_uniform(const calm_trial *trials, size_t n)
     return same;
 }
 
-bool calm_trial_repeats(const calm_trial *trials, size_t n, size_t i)
-{
-    return i > 0 && i == calm_trial_same_uniform(trials, n);
-}
-
 /* The entry that all quantized jobs of a plan have; NULL: they differ. */
 static const char *common_entry(const calm_plan *plan)
 {
@@ -105,6 +100,16 @@ calm_status calm_trial_label(calm_ctx *ctx, const calm_trial *trials, size_t n, 
     /* "hybrid", "hybrid of 3 bits", "hybrid, learned": what was learned is said of the uniform plan too. */
     const char *more = calm_trial_after(name);
     return calm_strf(ctx, ctx->out, out, "%s%s", uniform, more ? more : "");
+}
+
+calm_status calm_trial_labels(calm_ctx *ctx, const calm_trial *trials, size_t n, const char ***out)
+{
+    const size_t same = calm_trial_same_uniform(trials, n);
+    CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n));
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || i != same)
+            CALM_TRY(calm_trial_label(ctx, trials, n, &trials[0].plan, trials[i].name, &(*out)[i]));
+    return CALM_OK;
 }
 
 calm_status calm_result_label(calm_ctx *ctx, const calm_result *r, const char *name, const char **out)

@@ -135,9 +135,6 @@ calm_window_facts calm_window_facts_of(const calm_windows *windows);
 /* Index of a uniform run with the candidates of the hybrid, trial 0, or 0: the hybrid mixes algorithms. */
 size_t calm_trial_same_uniform(const calm_trial *trials, size_t n);
 
-/* Is trial `i` the hybrid once more, as the uniform run that every unit chose? */
-bool calm_trial_repeats(const calm_trial *trials, size_t n, size_t i);
-
 /* What was done to a plan after the choice, ", learned" behind its name; NULL: nothing.  Chains have commas, too, but
  * without blanks behind them. */
 const char *calm_trial_after(const char *name);
@@ -150,6 +147,10 @@ calm_status calm_trial_label(calm_ctx *ctx, const calm_trial *trials, size_t n, 
 
 /* The same of a plan of the result. */
 calm_status calm_result_label(calm_ctx *ctx, const calm_result *result, const char *name, const char **out);
+
+/* What each of [n] trials is called in a table, the hybrid first: NULL of the hybrid once more, as the uniform run that
+ * every unit chose, whose row would be the first one again.  In ctx->out. */
+calm_status calm_trial_labels(calm_ctx *ctx, const calm_trial *trials, size_t n, const char ***out);
 
 /* ---- gates ---- */
 

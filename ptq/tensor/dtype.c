@@ -32,6 +32,24 @@ calm_dtype calm_dtype_find(const char *name)
     return (calm_dtype)i;
 }
 
+static const struct {
+    calm_dtype dtype;
+    const char *word;
+} words[] = {{CALM_BF16, "bfloat16"}, {CALM_F16, "float16"}, {CALM_F32, "float32"}};
+
+const char *calm_dtype_word(calm_dtype dtype)
+{
+    return words[dtype == CALM_F32 ? 2 : dtype == CALM_F16].word;
+}
+
+calm_dtype calm_dtype_of_word(const char *word)
+{
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i].word, word) == 0)
+            return words[i].dtype;
+    return CALM_N_DTYPES;
+}
+
 bool calm_dtype_is_float(calm_dtype dtype)
 {
     return dtype == CALM_F64 || dtype == CALM_F32 || dtype == CALM_F16 || dtype == CALM_BF16;

@@ -14,6 +14,10 @@ size_t calm_dtype_bytes(calm_dtype dtype);
 /* Find by name; CALM_N_DTYPES when unknown. */
 calm_dtype calm_dtype_find(const char *name);
 
+/* How config.json writes F32, F16 or BF16, "bfloat16", and what it means; CALM_N_DTYPES: none of them. */
+const char *calm_dtype_word(calm_dtype dtype);
+calm_dtype calm_dtype_of_word(const char *word);
+
 /* True for F64, F32, F16, BF16. */
 bool calm_dtype_is_float(calm_dtype dtype);
 

@@ -12,10 +12,10 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
-#include "ptq/tensor/inverse_root_tiles.h"
+#include "ptq/tensor/triangle_tiles.h"
 #include "ptq/tensor/linalg.h"
 
-#define TILE CALM_INVERSE_TILE
+#define TILE CALM_TRIANGLE_TILE
 /* Rows of half a tile: a multiple of what BLAS's kernels take at once, so that both have the bytes of the whole. */
 #define HALF (TILE / 2)
 
@@ -34,7 +34,7 @@ static double *tile_at(const matrix *m, size_t i, size_t j)
 /* Rows of tile i. */
 static size_t side(const matrix *m, size_t i)
 {
-    return calm_inverse_side(m->n, i);
+    return calm_triangle_side(m->n, i);
 }
 
 /* ---- a = R R^T ---- */
@@ -53,7 +53,7 @@ static void subtract(size_t index, void *user)
     const matrix *m = user;
     const size_t k = m->step;
     size_t i, j;
-    calm_inverse_pair(index, &i, &j);
+    calm_triangle_pair(index, &i, &j);
     if (i == j)
         calm_dsyrk_n(side(m, i), side(m, k), -1, tile_at(m, i, k), m->lda, 1, tile_at(m, i, i), m->lda);
     else

@@ -9,11 +9,11 @@
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/tensor/inverse_root.h"
-#include "ptq/tensor/inverse_root_tiles.h"
+#include "ptq/tensor/triangle_tiles.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/product.h"
 
-#define TILE CALM_INVERSE_TILE
+#define TILE CALM_TRIANGLE_TILE
 
 typedef struct matrix {
     float *a;
@@ -31,7 +31,7 @@ static float *tile_at(const matrix *m, size_t i, size_t j)
 /* Rows of tile i. */
 static size_t side(const matrix *m, size_t i)
 {
-    return calm_inverse_side(m->n, i);
+    return calm_triangle_side(m->n, i);
 }
 
 /* R_kk in place of the upper triangle of tile (k, k), and its inverse; work [2, TILE, TILE]. */
@@ -74,7 +74,7 @@ static calm_status subtract(calm_ctx *ctx, size_t index, void *user)
     const matrix *m = user;
     const size_t k = m->step;
     size_t i, j;
-    calm_inverse_pair(index, &i, &j);
+    calm_triangle_pair(index, &i, &j);
     return calm_multiply(ctx, CALM_PRODUCT_NT, TILE, TILE, side(m, k), tile_at(m, i, k), m->lda,
                          m->column + j * TILE * TILE, TILE, 1, tile_at(m, i, j), m->lda);
 }

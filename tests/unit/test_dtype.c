@@ -215,6 +215,20 @@ TEST(the_first_value_that_is_not_finite_is_found)
 }
 END_OF_TEST
 
+/* What config.json calls the types that models are published in. */
+TEST(words)
+{
+    static const calm_dtype types[] = {CALM_F32, CALM_F16, CALM_BF16};
+    static const char *const expected[] = {"float32", "float16", "bfloat16"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        ck_assert_str_eq(calm_dtype_word(types[i]), expected[i]);
+        ck_assert_int_eq(calm_dtype_of_word(expected[i]), types[i]);
+    }
+    ck_assert_int_eq(calm_dtype_of_word("float64"), CALM_N_DTYPES);
+    ck_assert_int_eq(calm_dtype_of_word(""), CALM_N_DTYPES);
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("dtype",
@@ -223,5 +237,5 @@ int main(void)
                                        what_is_too_large_becomes_infinity, names_and_sizes,
                                        arrays_convert_at_any_alignment, arrays_are_rounded_in_place,
                                        other_types_are_not_converted, the_first_value_that_is_not_finite_is_found,
-                                       NULL});
+                                       words, NULL});
 }

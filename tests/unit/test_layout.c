@@ -195,7 +195,8 @@ TEST(linears_by_name)
                 const char *name = test_format("%s.weight", layout.linears[i].module);
                 const size_t n = strlen(layout.linears[i].module);
                 const calm_named_linear *found = calm_layout_find(&layout, name, n);
-                ck_assert_msg(found && found->linear == &layout.linears[i] && found->job == &layout.jobs[j], "%s", name);
+                ck_assert_msg(found && found->linear == &layout.linears[i] && found->job == &layout.jobs[j], "%s",
+                              name);
                 ck_assert_ptr_null(calm_layout_find(&layout, name, n - 1));
                 ck_assert_ptr_null(calm_layout_find(&layout, name, n + 1));
             }

@@ -84,7 +84,7 @@ static const char *types_of(const char *mix, calm_place place, size_t n, size_t 
     for (place.block = 0; place.block < n; place.block++) {
         const calm_scheme own = calm_scheme_at(&scheme, &place), stored = calm_scheme_for(&own, in);
         snprintf(out + strlen(out), sizeof out - strlen(out), "%s%s", place.block ? " " : "",
-                 calm_mix_type_name(&stored, name));
+                 calm_scheme_type_name(&stored, name));
     }
     return out;
 }
@@ -177,10 +177,10 @@ TEST(splits_and_sizes)
     ck_ok(calm_scheme_parse(ctx, "gguf_q4_k_m", &scheme));
     ck_assert(calm_mix_splits(&scheme));
     largest = calm_mix_largest(&scheme);    /* as many scales as q6_k has, with the minima */
-    ck_assert_str_eq(calm_mix_type_name(&largest, type), "q4_k");
+    ck_assert_str_eq(calm_scheme_type_name(&largest, type), "q4_k");
     ck_ok(calm_scheme_parse(ctx, "gguf_q2_k", &scheme));
     largest = calm_mix_largest(&scheme);
-    ck_assert_str_eq(calm_mix_type_name(&largest, type), "q2_k");
+    ck_assert_str_eq(calm_scheme_type_name(&largest, type), "q2_k");
 }
 END_OF_TEST
 
