@@ -105,14 +105,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 }
 
 /* Inputs of blocks (tail.h); there is no factor behind them. */
-static const calm_tail_names tail = {
-    .gate = "per_layer_input_gate",
-    .projection = "per_layer_projection",
-    .norm = "post_per_layer_input_norm",
-    .table = "embed_tokens_per_layer",
-    .context = "per_layer_model_projection",
-    .context_norm = "per_layer_projection_norm",
-};
+static const calm_tail_names tail = {CALM_GEMMA_INPUTS};
 
 static const calm_stream_names streams = {
     .router_norm = "altup.router_norm",

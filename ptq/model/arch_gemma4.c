@@ -235,12 +235,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 /* Behind each block (tail.h). */
 static const calm_tail_names tail = {
     .scale = "layer_scalar",
-    .gate = "per_layer_input_gate",
-    .projection = "per_layer_projection",
-    .norm = "post_per_layer_input_norm",
-    .table = "embed_tokens_per_layer",
-    .context = "per_layer_model_projection",
-    .context_norm = "per_layer_projection_norm",
+    CALM_GEMMA_INPUTS,
 };
 
 static const calm_names names = {

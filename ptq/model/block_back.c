@@ -300,10 +300,13 @@ size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, si
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             tape += norm[place] ? rows : 0;
         kept[s] = kind->back->kept_bytes(config, n_tokens);
-        forward[s] = kind->back->forward_bytes(config, n_tokens, expert_bytes, n_threads);
+        const calm_kind_back *way = kind->back;
+        forward[s] = way->forward_bytes ? way->forward_bytes(config, n_tokens, n_threads)
+                                        : way->routed_forward_bytes(config, n_tokens, expert_bytes, n_threads);
         back[s] = (norm[CALM_NORM_OUT] || config->residual_scale != 0 ? 2 : 1) * rows
                   + (config->arch->parallel ? rows : 0)
-                  + kind->back->back_bytes(config, n_tokens, expert_bytes, n_threads);
+                  + (way->back_bytes ? way->back_bytes(config, n_tokens, n_threads)
+                                     : way->routed_back_bytes(config, n_tokens, expert_bytes, n_threads));
     }
     /* The first sublayer runs before the second has kept anything; d is the caller's dx or, without one, a copy. */
     const size_t first = forward[CALM_SUBLAYER_ATTENTION] > kept[CALM_SUBLAYER_MLP]

@@ -11,6 +11,12 @@
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "pre_feedforward_layernorm",                            \
                                     [CALM_NORM_OUT] = "post_feedforward_layernorm"}}
 
+/* Inputs of blocks of Gemma 3n and 4 (tail.h). */
+#define CALM_GEMMA_INPUTS                                                                                    \
+    .gate = "per_layer_input_gate", .projection = "per_layer_projection",                                    \
+    .norm = "post_per_layer_input_norm", .table = "embed_tokens_per_layer",                                  \
+    .context = "per_layer_model_projection", .context_norm = "per_layer_projection_norm"
+
 /* Embedding scale sqrt(D), attention scale query_pre_attn_scalar^-1/2 (256 when absent), biases, and both soft caps:
  * the given ones when their keys are absent, none when they are null. */
 calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *root, double attention_cap,

@@ -101,8 +101,12 @@ typedef struct calm_kind_back {
 
     /* What `forward` leaves behind; the most that it holds besides, and that `back` does, workers included. */
     size_t (*kept_bytes)(const calm_config *config, size_t n_tokens);
-    size_t (*forward_bytes)(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads);
-    size_t (*back_bytes)(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads);
+    size_t (*forward_bytes)(const calm_config *config, size_t n_tokens, size_t n_threads);
+    size_t (*back_bytes)(const calm_config *config, size_t n_tokens, size_t n_threads);
+
+    /* Instead of those two, where they depend on what the loader leaves of an expert. */
+    size_t (*routed_forward_bytes)(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads);
+    size_t (*routed_back_bytes)(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads);
 } calm_kind_back;
 
 struct calm_kind {

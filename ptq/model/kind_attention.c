@@ -122,25 +122,12 @@ static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const voi
     return calm_attention_back(ctx, pass->block, pass->rope, pass->h, tape, dy, grads, dh);
 }
 
-/* Nothing of it depends on experts. */
-static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
-{
-    (void)expert_bytes;
-    return calm_attention_forward_tape_bytes(config, n_tokens, n_threads);
-}
-
-static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
-{
-    (void)expert_bytes;
-    return calm_attention_back_bytes(config, n_tokens, n_threads);
-}
-
 static const calm_kind_back back = {.tape_bytes = sizeof(calm_attention_tape),
                                     .forward = forward,
                                     .back = backward,
                                     .kept_bytes = calm_attention_tape_bytes,
-                                    .forward_bytes = forward_bytes,
-                                    .back_bytes = back_bytes};
+                                    .forward_bytes = calm_attention_forward_tape_bytes,
+                                    .back_bytes = calm_attention_back_bytes};
 
 /* Scores and sums of values, half of the square where a token sees those before it alone. */
 static double operations(const calm_config *config, double window)

@@ -186,18 +186,16 @@ static size_t kept_bytes(const calm_config *config, size_t n_tokens)
     return CALM_BYTES(float, 3 * n_tokens * config->hidden) + 3 * CALM_BYTES(float, n_tokens * config->hidden);
 }
 
-static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
-    (void)expert_bytes;
     (void)n_threads;
     return calm_size_max(calm_weight_apply_scratch_bytes(config->hidden, n_tokens),
                          calm_convolution_bytes(config->hidden, config->conv_width));
 }
 
-static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
     const size_t one = CALM_BYTES(float, n_tokens * config->hidden);
-    (void)expert_bytes;
     (void)n_threads;
     return CALM_BYTES(float, 3 * n_tokens * config->hidden) + 2 * one
            + calm_size_max(2 * calm_convolution_bytes(config->hidden, config->conv_width),

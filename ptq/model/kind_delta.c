@@ -402,19 +402,18 @@ static size_t kept_bytes(const calm_config *config, size_t n_tokens)
 }
 
 /* The most of what its steps hold one after the other; each worker of the rule has separate room. */
-static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
     const widths w = widths_of(config);
     const size_t workers = calm_size_min(n_threads, config->delta.n_key_heads);
     const size_t rule = workers * helper_bytes(config, n_tokens), normed = CALM_BYTES(float, n_tokens * w.value);
     const size_t first = fused_bytes(config, n_tokens) + calm_weight_apply_scratch_bytes(config->hidden, n_tokens);
-    (void)expert_bytes;
     return calm_size_max(calm_size_max(first, calm_convolution_bytes(w.conv, config->conv_width)),
                          calm_size_max(rule, normed + calm_weight_apply_scratch_bytes(w.value, n_tokens)));
 }
 
 /* Gradients of all that the tape has but the states, and the step that holds most. */
-static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
     const widths w = widths_of(config);
     const size_t own = 2 * CALM_BYTES(float, n_tokens * w.value) + 2 * CALM_BYTES(float, n_tokens * w.conv)
@@ -427,7 +426,6 @@ static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expe
     const size_t linears = calm_size_max(calm_weight_back_scratch_bytes(w.value, n_tokens),
                                          fused_bytes(config, n_tokens)
                                              + calm_weight_back_scratch_bytes(config->hidden, n_tokens));
-    (void)expert_bytes;
     return own + calm_size_max(calm_size_max(rule, silu), calm_size_max(calm_size_max(norm, taps), linears));
 }
 

@@ -294,7 +294,7 @@ static size_t kept_bytes(const calm_config *config, size_t n_tokens)
 }
 
 /* The most of what its steps hold one after the other; each worker of the scan has separate room. */
-static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
     const calm_mamba_shape *shape = &config->mamba.shape;
     const widths w = widths_of(config);
@@ -302,14 +302,13 @@ static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t e
     const size_t scan = calm_mamba_scan_bytes(shape, n_tokens, CALM_MAMBA_CHUNK) +
                         workers * helper_bytes(config, n_tokens);
     const size_t last = CALM_BYTES(float, n_tokens * w.value) + calm_weight_apply_scratch_bytes(w.value, n_tokens);
-    (void)expert_bytes;
     return calm_size_max(calm_size_max(calm_weight_apply_scratch_bytes(config->hidden, n_tokens),
                                        calm_convolution_bytes(w.conv, config->conv_width)),
                          calm_size_max(scan, last));
 }
 
 /* Gradients of what linears give and read, and the step that holds most. */
-static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
     const calm_mamba_shape *shape = &config->mamba.shape;
     const widths w = widths_of(config);
@@ -321,7 +320,6 @@ static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expe
     const size_t inner = conv + 2 * CALM_BYTES(float, n_tokens * shape->n_heads)
                          + calm_size_max(calm_size_max(scan, taps),
                                          calm_mamba_norm_back_bytes(shape, n_tokens, n_threads));
-    (void)expert_bytes;
     return own + calm_size_max(inner, calm_size_max(calm_weight_back_scratch_bytes(w.value, n_tokens),
                                                     calm_weight_back_scratch_bytes(config->hidden, n_tokens)));
 }

@@ -108,16 +108,13 @@ static size_t workers_bytes(const calm_config *config, size_t n_threads)
     return n_threads * calm_mlp_transform_bytes(config, config->inner);
 }
 
-/* Nothing of it depends on experts. */
-static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
-    (void)expert_bytes;
     return calm_mlp_forward_tape_bytes(config, CALM_NO_EXPERT, n_tokens) + workers_bytes(config, n_threads);
 }
 
-static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
+static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
-    (void)expert_bytes;
     return calm_mlp_back_bytes(config, CALM_NO_EXPERT, n_tokens) + workers_bytes(config, n_threads);
 }
 

@@ -64,8 +64,8 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_routing),
                                     .forward = forward,
                                     .back = backward,
                                     .kept_bytes = calm_moe_tape_bytes,
-                                    .forward_bytes = calm_moe_forward_tape_bytes,
-                                    .back_bytes = calm_moe_back_bytes};
+                                    .routed_forward_bytes = calm_moe_forward_tape_bytes,
+                                    .routed_back_bytes = calm_moe_back_bytes};
 
 /* Runs over all windows together (moe.h): no `run`. */
 const calm_kind calm_kind_moe = {
