@@ -15,7 +15,7 @@
 #define TARGET __attribute__((target("amx-tile,amx-int8,avx512f,avx512bw,avx512vl,avx512dq")))
 #define INLINE TARGET __attribute__((always_inline)) static inline
 
-enum { LANES = 16, SIDE = 2 * LANES, ROWS = 128, SLOTS = ROWS / LANES };
+enum { LANES = 16, SIDE = 2 * LANES, ROWS = CALM_INT_AMX_ROWS };
 /* Columns at a time; codes of a row of a register. */
 #define COLUMNS ((size_t)512)
 #define CODES   ((size_t)64)

@@ -18,6 +18,8 @@ typedef void calm_int_kernel(const calm_int_piece *piece);
 
 calm_int_kernel calm_int_plain, calm_int_avx2, calm_int_avx_vnni, calm_int_avx512, calm_int_amx;
 
+/* Rows that AMX takes together; pieces of fewer read the weight more often. */
+#define CALM_INT_AMX_ROWS ((size_t)128)
 /* Do `times` products of 16 by 16 sums and 64 codes by AMX, and nothing else; nothing without it. */
 #define CALM_INT_AMX_OPS (16.0 * 16 * 64 * 2)
 void calm_int_amx_spin(size_t times);

@@ -233,6 +233,8 @@ void calm_int_product(calm_ctx *ctx, calm_int_set set, const calm_int_weight *we
         return;
     p.panels = calm_size_max(WEIGHT_BYTES / weight->panel / PANEL_STEP, 1) * PANEL_STEP;
     p.rows = calm_size_max(ROWS_BYTES / weight->stride / ROW_STEP, 1) * ROW_STEP;
+    if (set == CALM_INT_AMX)
+        p.rows = CALM_INT_AMX_ROWS;
     p.across = (p.whole.end_panel + p.panels - 1) / p.panels;
     calm_parallel_each(ctx, (rows->n + p.rows - 1) / p.rows * p.across, multiply_piece, &p);
 }
