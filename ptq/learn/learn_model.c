@@ -7,14 +7,16 @@
  *
  * Gradients come block by block (learn_divergence.c), and a block's scales move at once, since nothing of the step
  * reads them again.  Every few steps the loss of windows outside of those that are learned from is measured; the best
- * state of those is the result.  Where the loss is above the start's, steps are too large: they continue from the best
- * state, a quarter as large. */
+ * state of those is the result.  Where the loss is well above the start's, steps are too large: they continue from the
+ * best state, a quarter as large. */
 #include <math.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/learn/learn_impl.h"
 
-/* What steps that raise the loss are multiplied by. */
+/* Steps are too large where the loss is above the start's by this factor, and are multiplied by the other.  Less is no
+ * reason: good steps raise it at first, and it falls below the start's when they get shorter. */
+#define RISEN   1.1
 #define SHORTER .25
 /* Raised whenever it gives other numbers. */
 #define REVISION 2
@@ -96,7 +98,7 @@ static calm_status look_after(calm_ctx *ctx, tuning *s, size_t t, calm_learn_out
     double loss;
     CALM_TRY(look(ctx, s, &loss));
     log_look(ctx, s, t, out, loss);
-    if (loss > out->before) {
+    if (loss > RISEN * out->before) {
         if (t < (size_t)s->of.of.p->in.recipe->tune_steps)
             calm_log(ctx, CALM_LOG_INFO, "tuning, step %zu: the loss rose, so steps are a quarter as large from the "
                      "best state on", t);
