@@ -176,8 +176,7 @@ calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const fl
     float *w;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, count * head->hidden));
     CALM_TRY(calm_head_read_tile(ctx, head, first, count, w));
-    CALM_TRY(calm_head_multiply(ctx, head, w, x, n, first, count, logits, stride));
-    return CALM_OK;
+    return calm_head_multiply(ctx, head, w, x, n, first, count, logits, stride);
 }
 
 calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out)

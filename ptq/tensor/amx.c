@@ -4,6 +4,7 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
 
+#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,12 +30,36 @@ bool calm_amx_is_there(unsigned features)
     return (calm_cpu_features() & wanted) == wanted && permission() > 0;
 }
 
+/* What LDTILECFG reads (Intel's manual, volume 1, chapter 18): bytes of a row and rows of each register. */
+typedef struct tile_shapes {
+    unsigned char palette, start, reserved[14];
+    unsigned short bytes[16];
+    unsigned char rows[16];
+} tile_shapes;
+
+__attribute__((target("amx-tile"))) void calm_amx_begin(size_t rows, size_t bytes)
+{
+    tile_shapes shapes = {.palette = 1};
+    for (size_t i = 0; i < 8; i++) {
+        shapes.bytes[i] = (unsigned short)(i / 2 == 2 ? bytes : 64);
+        shapes.rows[i] = (unsigned char)(i / 2 == 3 ? bytes / 4 : rows);
+    }
+    /* gcc's intrinsic says that it reads the first eight bytes alone. */
+    __asm__ volatile("" : : "r"(&shapes) : "memory");
+    _tile_loadconfig(&shapes);
+}
+
 #else
 
 bool calm_amx_is_there(unsigned features)
 {
     (void)features;
     return false;
+}
+
+void calm_amx_begin(size_t rows, size_t bytes)
+{
+    (void)rows, (void)bytes;
 }
 
 #endif

@@ -9,9 +9,6 @@
 /* Has the CPU tiles and these features, too, and does the system let this process use the registers? */
 bool calm_amx_is_there(unsigned features);
 
-/* What LDTILECFG reads (Intel's manual, volume 1, chapter 18): bytes of a row and rows of each register. */
-typedef struct calm_amx_shapes {
-    unsigned char palette, start, reserved[14];
-    unsigned short bytes[16];
-    unsigned char rows[16];
-} calm_amx_shapes;
+/* Configure all eight registers of this thread, until _tile_release: 0 to 3 are sums of `rows` by 16 words, 4 and 5 the
+ * left operands, `rows` of `bytes`, 6 and 7 the right ones, bytes / 4 rows of 16 words.  Needs calm_amx_is_there. */
+void calm_amx_begin(size_t rows, size_t bytes);

@@ -97,26 +97,13 @@ INLINE bool pack_columns_as_rows(size_t n, size_t terms, const float *a, size_t 
 
 /* ---- a block ---- */
 
-/* All eight registers: 16 rows of 64 bytes. */
-TILES static void begin_tiles(void)
-{
-    calm_amx_shapes shapes = {.palette = 1};
-    for (size_t i = 0; i < 8; i++) {
-        shapes.bytes[i] = TILE * sizeof(pair);
-        shapes.rows[i] = TILE;
-    }
-    /* gcc's intrinsic says that it reads the first eight bytes alone. */
-    __asm__ volatile("" : : "r"(&shapes) : "memory");
-    _tile_loadconfig(&shapes);
-}
-
 #define TILES_INLINE TILES __attribute__((always_inline)) static inline
 
 TILES void calm_bf16_amx_spin(size_t times)
 {
     if (!calm_bf16_amx_is_there())
         return;
-    begin_tiles();
+    calm_amx_begin(TILE, TILE * sizeof(pair));
     for (size_t i = 0; i < times; i += 4) {
         _tile_dpbf16ps(0, 4, 5);
         _tile_dpbf16ps(1, 4, 5);
@@ -231,7 +218,7 @@ INLINE void put_sums(const block *of, size_t row, size_t col, const float *sums,
  * nearer than one of all. */
 TILES static void multiply(const block *of, bool first, const target *to)
 {
-    begin_tiles();
+    calm_amx_begin(TILE, TILE * sizeof(pair));
     for (size_t i = 0; i < of->rows; i += SIDE)
         for (size_t j = 0; j < of->cols; j += SIDE) {
             _Alignas(64) float some[SIDE * SIDE];

@@ -49,19 +49,6 @@ static size_t codes_of(const calm_int_weight *weight)
     return 0;
 }
 
-/* Registers 0 to 3 are sums, 4 and 5 activations of up to 16 rows, 6 and 7 weights. */
-TARGET static void begin(size_t rows, size_t codes)
-{
-    calm_amx_shapes shapes = {.palette = 1};
-    for (size_t i = 0; i < 8; i++) {
-        shapes.bytes[i] = (unsigned short)(i / 2 == 2 ? codes : 4 * LANES);
-        shapes.rows[i] = (unsigned char)(i / 2 == 3 ? codes / 4 : rows);
-    }
-    /* gcc's intrinsic says that it reads the first eight bytes alone. */
-    __asm__ volatile("" : : "r"(&shapes) : "memory");
-    _tile_loadconfig(&shapes);
-}
-
 /* ---- weights ---- */
 
 /* Codes of n columns of a panel, [n / 4, 16, 4], from halves of bytes. */
@@ -202,7 +189,7 @@ TARGET static void multiply(const calm_int_piece *piece, size_t codes)
         p.first_row = row;
         p.n_rows = calm_size_min(ROWS, piece->end_row - row);
         p.n_slots = (p.n_rows + LANES - 1) / LANES;
-        begin(calm_size_min(p.n_rows, LANES), codes);
+        calm_amx_begin(calm_size_min(p.n_rows, LANES), codes);
         for (size_t panel = piece->first_panel; panel < piece->end_panel; panel += 2) {
             p.panels[0] = panel;
             p.panels[1] = calm_size_min(panel + 1, piece->end_panel - 1);
@@ -216,7 +203,7 @@ TARGET void calm_int_amx_spin(size_t times)
 {
     if (!calm_amx_is_there(CALM_CPU_AMX_INT8))
         return;
-    begin(LANES, CODES);
+    calm_amx_begin(LANES, CODES);
     for (size_t i = 0; i < times; i += 4) {
         _tile_dpbsud(0, 4, 6);
         _tile_dpbsud(1, 4, 6);
