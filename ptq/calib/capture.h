@@ -203,6 +203,10 @@ calm_status calm_actstat_texts_add(calm_ctx *ctx, const calm_batch *batch, size_
 calm_status calm_actstat_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_actstat_acc **out);
 size_t calm_actstat_new_bytes(size_t tokens);
 
+/* Values that are observed of one token at the hook points of a block: of a mixture, at those of the experts that it is
+ * routed to. */
+size_t calm_capture_token_values(const calm_config *model, size_t block);
+
 /* What calm_job_captures_new takes; calm_actstat_parts_new, for windows of the same length. */
 size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_capture_options *options);
 size_t calm_actstat_parts_bytes(size_t n_windows, size_t tokens);

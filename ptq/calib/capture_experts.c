@@ -303,3 +303,34 @@ calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_captur
                                       &out->activations[block_hooks[h]], &out->of_text[block_hooks[h]]));
     return CALM_OK;
 }
+
+/* ---- how much is observed ---- */
+
+/* Of a token, at the hook points of a slot that is no mixture, or of the expert that sees all tokens. */
+static size_t slot_values(const calm_config *config, calm_sublayer slot, long expert)
+{
+    size_t values = 0;
+    for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
+        if (calm_hook_in_slot(config, slot, expert, hook))
+            values += calm_hook_width(config, hook, expert);
+    return values;
+}
+
+/* At those of a mixture, of the experts that a token is routed to, and of the one that sees all. */
+static size_t mixture_values(const calm_config *config)
+{
+    size_t values = config->moe.shared_inner ? slot_values(config, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT) : 0;
+    for (size_t h = 0; h < N_BLOCK_HOOKS; h++)
+        values += calm_hook_width(config, block_hooks[h], CALM_NO_EXPERT);
+    for (size_t i = 0; i < N_WATCHED; i++)
+        values += config->moe.top_k * calm_hook_width(config, watched[i], 0);
+    return values;
+}
+
+size_t calm_capture_token_values(const calm_config *model, size_t block)
+{
+    const calm_config *config = calm_config_at(model, block);
+    const bool sparse = model->moe.sparse[block];
+    return slot_values(config, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT) +
+           (sparse ? mixture_values(config) : slot_values(config, CALM_SUBLAYER_MLP, CALM_NO_EXPERT));
+}

@@ -11,8 +11,8 @@
 #include "ptq/base/memory.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/scope.h"
-#include "ptq/base/threads.h"
 #include "ptq/base/times.h"
+#include "ptq/calib/capture.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/choose/choose.h"
 #include "ptq/state/forecast_fit.h"
@@ -22,14 +22,11 @@
 #include "ptq/run/run.h"
 #include "ptq/state/work.h"
 #include "ptq/tensor/linalg.h"
-#include "ptq/tensor/product.h"
 
 /* The small job that each algorithm is measured on: large enough for its inner loops to dominate, small enough for
  * milliseconds. */
 #define SAMPLE_OUT ((size_t)256)
 #define SAMPLE_IN ((size_t)512)
-/* Side of the products: large enough that a kernel reaches the rate that it has on the matrices of a model. */
-#define PRODUCT_SIDE ((size_t)768)
 #define MEASURE_SECONDS 0.1     /* for each precision: a dozen products of a fast core */
 /* The forward pass reaches width / (width + NARROW) of sgemm's rate with attention, norms, head and reading of weights:
  * operations that are no product grow with the width, products with its square.  Evaluations have .88 of it at a width
@@ -60,68 +57,10 @@ typedef struct forecast {
     calm_forecast_rates *rates;     /* measured so far                                                     */
     double calib_rate;              /* of the calibration's products, times that of sgemm: 1 of float ones   */
     double rate;                    /* of the products of all other passes                                   */
+    double value;                   /* seconds of the statistics of one activation                           */
 } forecast;
 
 /* ---- measuring ---- */
-
-/* Operands shared by all workers; each has its own result. */
-typedef struct products {
-    float *a, *c;
-    double *da, *dc;
-    bool in_double;
-    calm_operands operands;    /* of products in float */
-} products;
-
-static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
-{
-    const products *p = user;
-    const size_t n = PRODUCT_SIDE;
-    if (p->in_double) {
-        calm_dgemm_nt(n, n, n, 1, p->da, n, p->da, n, 0, p->dc + index * n * n, n);
-        return CALM_OK;
-    }
-    CALM_SCOPED_OPERANDS(ctx, p->operands);
-    return calm_multiply(ctx, CALM_PRODUCT_NT, n, n, n, p->a, n, p->a, n, 0, p->c + index * n * n, n);
-}
-
-/* Operations per second with every thread at work, as the run works: one product per worker. */
-static calm_status product_rate(calm_ctx *ctx, products *p, double seconds, double *out)
-{
-    const size_t workers = (size_t)ctx->n_threads;
-    const double begun = calm_time_busy(ctx->n_threads), n = (double)PRODUCT_SIDE;
-    double spent;
-    size_t rounds = 0;
-    do {
-        CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
-        rounds++;
-        spent = calm_time_busy(ctx->n_threads) - begun;
-    } while (spent < seconds);    /* whole rounds: no worker idles in a counted one */
-    *out = 2 * n * n * n * (double)(rounds * workers) / spent;
-    return CALM_OK;
-}
-
-/* Rates of products in float, of other operands and in double, each measured for so long; NULL: not wanted. */
-static calm_status measure_products(calm_ctx *ctx, double seconds, double *in_float, calm_operands operands,
-                                    double *of_operands, double *in_double)
-{
-    const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
-    CALM_SCOPED_SCRATCH(ctx);
-    products p = {0};
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.a, cells));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.da, cells));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.c, workers * cells));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.dc, workers * cells));
-    /* Not zeros: kernels may be faster on those, and denormal results slower. */
-    for (size_t i = 0; i < cells; i++)
-        p.a[i] = (float)(p.da[i] = calm_rng_uniform(1, 0, i) - 0.5);
-    if (in_float)
-        CALM_TRY(product_rate(ctx, &p, seconds, in_float));
-    p.operands = operands;
-    if (of_operands)
-        CALM_TRY(product_rate(ctx, &p, seconds, of_operands));
-    p.in_double = true;
-    return in_double ? product_rate(ctx, &p, seconds, in_double) : CALM_OK;
-}
 
 /* Random weights and inputs for the small job.  There are a few more rows than inputs, so that the Gram matrix is
  * positive definite and no algorithm spends its time on damping. */
@@ -163,8 +102,9 @@ static calm_status measure_rates(calm_ctx *ctx, const forecast *f, calm_operands
 {
     calm_forecast_rates *r = f->rates;
     const bool other = operands != CALM_OPERANDS_F32 && !(r->operand_flops[operands] > 0);
-    return measure_products(ctx, MEASURE_SECONDS, r->sgemm_flops > 0 ? NULL : &r->sgemm_flops, operands,
-                            other ? &r->operand_flops[operands] : NULL, r->dgemm_flops > 0 ? NULL : &r->dgemm_flops);
+    return calm_rates_products(ctx, MEASURE_SECONDS, r->sgemm_flops > 0 ? NULL : &r->sgemm_flops, operands,
+                            other ? &r->operand_flops[operands] : NULL,
+                            r->dgemm_flops > 0 ? NULL : &r->dgemm_flops);
 }
 
 /* An algorithm that was measured on the small job. */
@@ -257,16 +197,20 @@ static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhe
     one.n_threads = elsewhere ? 1 : ctx->n_threads;
     const calm_operands operands = f->p->in.recipe->operands;
     CALM_TRY(measure_rates(&one, f, operands));
+    if (!(f->rates->value_seconds > 0))
+        CALM_TRY(calm_rates_value_seconds(&one, &f->rates->value_seconds));
     out->sgemm_flops = f->rates->sgemm_flops;
     out->dgemm_flops = f->rates->dgemm_flops;
     f->calib_rate = operands == CALM_OPERANDS_F32 ? 1 : f->rates->operand_flops[operands] / out->sgemm_flops;
     f->rate = calm_recipe_operands(f->p->in.recipe) == CALM_OPERANDS_F32 ? 1 : f->calib_rate;
+    f->value = f->rates->value_seconds;
     CALM_TRY(measure_algorithms(ctx, f));
     if (!elsewhere)
         return measure_steps(ctx, f);
     const double threads = ctx->n_threads, measured = out->sgemm_flops * threads,
                  rate = elsewhere->sgemm_flops > 0 ? elsewhere->sgemm_flops : measured;
     out->dgemm_flops *= rate / out->sgemm_flops;
+    f->value *= out->sgemm_flops / rate;
     out->sgemm_flops = rate;
     for (size_t a = 0; a < f->p->in.recipe->n_pool; a++)
         f->entry[a] *= measured / rate;
@@ -298,6 +242,14 @@ static double calibration_seconds(const forecast *f, double operations)
     return operations * (1 / f->calib_rate + beside_products(f)) / f->out->sgemm_flops;
 }
 
+/* The statistics of a block's activations. */
+static double statistics_seconds(const forecast *f, size_t block)
+{
+    const calm_inputs *in = &f->p->in;
+    return !calm_inputs_measured(in) ? 0 : f->value * (double)in->calib.begin[in->calib.n] *
+                                           (double)calm_capture_token_values(calm_model_config(in->model), block);
+}
+
 /* Of all other passes. */
 static double forward_seconds(const forecast *f, double operations)
 {
@@ -313,7 +265,7 @@ static double learning_seconds(const calm_learned_facts *facts, const calm_learn
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds)
 {
     double in_float;
-    CALM_TRY(measure_products(ctx, GLANCE_SECONDS, &in_float, CALM_OPERANDS_F32, NULL, NULL));
+    CALM_TRY(calm_rates_products(ctx, GLANCE_SECONDS, &in_float, CALM_OPERANDS_F32, NULL, NULL));
     const calm_learn_rates rates = usual_steps(in_float, ctx->n_threads);
     *seconds = learning_seconds(&result->learned, &rates);
     return CALM_OK;
@@ -444,8 +396,9 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
     /* Products have the rate of all threads already. */
     const double in_float = f->calib_rate * f->out->sgemm_flops, gram = work.gram / (GRAM_SHARE * in_float),
-                 scores = work.outputs / in_float + work.scores / f->out->dgemm_flops;
-    calm_replay_block out = {.pass = spend(f, CALM_TIME_FORWARD, calibration_seconds(f, work.forward), false) +
+                 scores = calibration_seconds(f, work.outputs) + work.scores / f->out->dgemm_flops,
+                 pass = calibration_seconds(f, work.forward) + statistics_seconds(f, block);
+    calm_replay_block out = {.pass = spend(f, CALM_TIME_FORWARD, pass, false) +
                                      spend(f, CALM_TIME_READ, block_bytes(p, block) / READ_RATE, false),
                              .work = spend(f, CALM_TIME_GRAM, gram, false) +
                                      spend(f, CALM_TIME_SCORES, scores, false),

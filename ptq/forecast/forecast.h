@@ -85,6 +85,7 @@ typedef struct calm_forecast {
  * first; algorithms are kept in the arena of results of the context that measured them. */
 typedef struct calm_forecast_rates {
     double sgemm_flops, dgemm_flops, operand_flops[CALM_OPERANDS_BF16X2 + 1];    /* 0: not measured yet */
+    double value_seconds;                           /* calm_rates_value_seconds; 0: the same       */
     struct calm_forecast_entry *entries;            /* algorithms on a small job, by scheme and chain */
 } calm_forecast_rates;
 

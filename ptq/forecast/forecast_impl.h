@@ -18,3 +18,12 @@ typedef double calm_busy_clock(int n_threads);
  * whose experts would have to be read first, or takes gigabytes, and updates where the scheme has nothing to learn.
  * Fails as reading the block does. */
 calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *run, calm_busy_clock *clock, calm_learn_rates *out);
+
+/* Seconds in which the threads of the context look at one activation: its statistics, and its channel's sums.
+ * CALM_ENOMEM. */
+calm_status calm_rates_value_seconds(calm_ctx *ctx, double *out);
+
+/* Operations per second of products in float, of other operands and in double, by the threads of the context; each is
+ * measured for `seconds`; NULL: not wanted.  CALM_ENOMEM. */
+calm_status calm_rates_products(calm_ctx *ctx, double seconds, double *in_float, calm_operands operands,
+                                 double *of_operands, double *in_double);

@@ -85,7 +85,24 @@ TEST(kept_jobs)
 }
 END_OF_TEST
 
+/* The forward stage takes the time of a value for each one that the run observes. */
+TEST(statistics)
+{
+    play run = play_new(NULL, "w4a16_g16", "rtn");
+    calm_forecast_rates rates = {.sgemm_flops = 1e12, .dgemm_flops = 1e12, .value_seconds = 1};
+    calm_forecast slow, none;
+    ck_ok(calm_forecast_make(ctx, &run.recipe, NULL, &rates, &slow));
+    play_must_run(&run);
+    const double values = (double)play_sql(&run, "SELECT sum(count) FROM activation WHERE block IS NOT NULL"),
+                 forward = slow.times.stage[CALM_TIME_FORWARD].wall;
+    ck_near(forward, values, 1e-6 * values);
+    run.recipe.score_windows = 0;
+    ck_ok(calm_forecast_make(ctx, &run.recipe, NULL, &rates, &none));
+    ck_assert(none.times.stage[CALM_TIME_FORWARD].wall < 1e-6 * values);
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("forecast_store", (const TTest *[]){all_candidates, of_what_goes, kept_jobs, NULL});
+    return run_tests("forecast_store", (const TTest *[]){all_candidates, of_what_goes, kept_jobs, statistics, NULL});
 }
