@@ -49,6 +49,22 @@ __attribute__((target("amx-tile"))) void calm_amx_begin(size_t rows, size_t byte
     _tile_loadconfig(&shapes);
 }
 
+__attribute__((target("amx-tile"))) void calm_amx_begin_filled(size_t rows, size_t bytes)
+{
+    unsigned char noise[16 * 64];
+    unsigned state = 1;
+    for (size_t i = 0; i < sizeof noise; i += 2) {
+        state = state * 1664525u + 1013904223u;    /* Numerical Recipes' generator */
+        noise[i] = (unsigned char)(0x80 | (state >> 16 & 0x7f));    /* 0x3f80 is 1 */
+        noise[i + 1] = (unsigned char)(0x3f | (state >> 24 & 0x80));
+    }
+    calm_amx_begin(rows, bytes);
+    _tile_loadd(4, noise, 64);
+    _tile_loadd(5, noise, 64);
+    _tile_loadd(6, noise, 64);
+    _tile_loadd(7, noise, 64);
+}
+
 #else
 
 bool calm_amx_is_there(unsigned features)
@@ -58,6 +74,11 @@ bool calm_amx_is_there(unsigned features)
 }
 
 void calm_amx_begin(size_t rows, size_t bytes)
+{
+    (void)rows, (void)bytes;
+}
+
+void calm_amx_begin_filled(size_t rows, size_t bytes)
 {
     (void)rows, (void)bytes;
 }

@@ -99,20 +99,6 @@ INLINE bool pack_columns_as_rows(size_t n, size_t terms, const float *a, size_t 
 
 #define TILES_INLINE TILES __attribute__((always_inline)) static inline
 
-TILES void calm_bf16_amx_spin(size_t times)
-{
-    if (!calm_bf16_amx_is_there())
-        return;
-    calm_amx_begin(TILE, TILE * sizeof(pair));
-    for (size_t i = 0; i < times; i += 4) {
-        _tile_dpbf16ps(0, 4, 5);
-        _tile_dpbf16ps(1, 4, 5);
-        _tile_dpbf16ps(2, 4, 5);
-        _tile_dpbf16ps(3, 4, 5);
-    }
-    _tile_release();
-}
-
 /* Registers 0 to 3 += 32 rows in registers 4 and 5 times 32 columns in 6 and 7. */
 TILES_INLINE void add_tiles(void)
 {
@@ -120,6 +106,16 @@ TILES_INLINE void add_tiles(void)
     _tile_dpbf16ps(1, 4, 7);
     _tile_dpbf16ps(2, 5, 6);
     _tile_dpbf16ps(3, 5, 7);
+}
+
+TILES void calm_bf16_amx_spin(size_t times)
+{
+    if (!calm_bf16_amx_is_there())
+        return;
+    calm_amx_begin_filled(TILE, TILE * sizeof(pair));
+    for (size_t i = 0; i < times; i += 4)
+        add_tiles();
+    _tile_release();
 }
 
 TILES_INLINE void load_rows(const pair *a)

@@ -203,12 +203,12 @@ TARGET void calm_int_amx_spin(size_t times)
 {
     if (!calm_amx_is_there(CALM_CPU_AMX_INT8))
         return;
-    calm_amx_begin(LANES, CODES);
+    calm_amx_begin_filled(LANES, CODES);
     for (size_t i = 0; i < times; i += 4) {
         _tile_dpbsud(0, 4, 6);
-        _tile_dpbsud(1, 4, 6);
-        _tile_dpbsud(2, 4, 6);
-        _tile_dpbsud(3, 4, 6);
+        _tile_dpbsud(1, 4, 7);
+        _tile_dpbsud(2, 5, 6);
+        _tile_dpbsud(3, 5, 7);
     }
     _tile_release();
 }

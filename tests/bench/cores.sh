@@ -1,5 +1,5 @@
 #!/bin/sh
-# One table of time, CPU time, peak memory and page faults: GPTQ at W4 g128 of a model with Qwen3-0.6B's layer shapes (random
+# One table of time, CPU time, peak memory and page faults: GPTQ at W4 g128 of a model with a published model's shapes (random
 # weights, vocabulary 4,096), calibrated on 8 x 2048 tokens, and RTN of the same model.  The rows are run one after the other
 # in one sitting; run it on a machine that does nothing else.  What OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE say here does not count.
 #
@@ -11,6 +11,7 @@
 #   ROWS        in the environment: which rows of the program, "gptq bf16 windows rtn waits bound" by default
 #   DTYPES      in the environment: of llm-compressor's model, "bfloat16 float32" by default
 #   PYTHON      in the environment: one that has llm-compressor, instead of FOLDER/venv
+#   SHAPE       in the environment: of make_checkpoint, qwen3-0.6b by default
 #   BLOCKS      in the environment: blocks of the model, 4 by default
 #   THREADS     in the environment: numbers of threads, "1 2" by default
 #   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
@@ -29,8 +30,9 @@ peer=
 . "$(dirname "$0")/timed.sh"
 write=$(dirname "$make")/write_format
 blocks=${BLOCKS:-4}
-model=$folder/model-$blocks
-[ -d "$model" ] || "$make" --shape qwen3-0.6b --blocks "$blocks" --vocab 4096 --output "$model" >&2
+shape=${SHAPE:-qwen3-0.6b}
+model=$folder/$shape-$blocks
+[ -d "$model" ] || "$make" --shape "$shape" --blocks "$blocks" --vocab 4096 --output "$model" >&2
 
 measure()    # measure NAME THREADS COMMAND: a row
 {
