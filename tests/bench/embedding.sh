@@ -7,8 +7,8 @@
 #   MODEL      directory of a sentence-transformers model (EmbeddingGemma-300M, all-MiniLM-L6-v2)
 #   FOLDER     stores and checkpoints; a row whose figures are there is not measured again
 #   SCHEME     w4a16_g128 w8a8 w4a4_g128 by default
-#   METHODS    in the environment: of rtn gptq calm learned peer-rtn peer-gptq; the first four by default.  calm is the default
-#              choice, learned adds `--learn blocks`, peer-* is llm-compressor
+#   METHODS    in the environment: of rtn gptq calm learned tuned peer-rtn peer-gptq; the first four by default.  calm is the
+#              default choice, learned adds `--learn blocks`, tuned `--learn kl`, peer-* is llm-compressor
 #   PEER       in the environment: the Python of an environment with llmcompressor, for peer-*
 #   SENTENCES  in the environment: of the WikiText-2 test text, 5 to 30 words each; 2000 by default
 #   SAMPLES    in the environment: sentences of the validation text to calibrate with, 512 by default
@@ -36,6 +36,7 @@ options_of() {
     rtn | gptq) echo "--algorithms $1" ;;
     calm) ;;
     learned) echo "--learn blocks --learn-steps ${STEPS:-200}" ;;
+    tuned) echo "--learn kl" ;;
     *) echo "embedding.sh: no method \"$1\"" >&2; exit 2 ;;
     esac
 }
