@@ -91,18 +91,19 @@ calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_j
                                    const char *usual, calm_activation *out)
 {
     static const char names[] = "silu|swish|gelu|gelu_python|gelu_pytorch_tanh|gelu_new|gelu_fast|gelu_accurate|"
-                                "gelu_python_tanh|relu|relu2";
+                                "gelu_python_tanh|quick_gelu|relu|relu2";
     static const calm_activation known[] = {CALM_ACTIVATION_SILU, CALM_ACTIVATION_SILU, CALM_ACTIVATION_GELU,
                                             CALM_ACTIVATION_GELU, CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH,
                                             CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_TANH,
-                                            CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_RELU, CALM_ACTIVATION_RELU2};
+                                            CALM_ACTIVATION_GELU_TANH, CALM_ACTIVATION_GELU_QUICK,
+                                            CALM_ACTIVATION_RELU, CALM_ACTIVATION_RELU2};
     const char *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
     /* The published code of Nomic's BERT names the function with its gate. */
     const int index = calm_option_value_index(names, strcmp(name, "swiglu") == 0 ? "silu" : name);
     if (index < 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, "
-                         "gelu_pytorch_tanh, gelu_new, relu or relu2", path, key, name);
+                         "gelu_pytorch_tanh, gelu_new, quick_gelu, relu or relu2", path, key, name);
     *out = known[index];
     return CALM_OK;
 }

@@ -24,6 +24,7 @@ typedef enum calm_activation {
     CALM_ACTIVATION_SILU,         /* x / (1 + exp(-x))                                            */
     CALM_ACTIVATION_GELU,         /* x/2 (1 + erf(x / sqrt 2))                                    */
     CALM_ACTIVATION_GELU_TANH,    /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))                */
+    CALM_ACTIVATION_GELU_QUICK,   /* x / (1 + exp(-1.702 x))                                      */
     CALM_ACTIVATION_RELU,         /* max(x, 0)                                                    */
     CALM_ACTIVATION_RELU2,        /* max(x, 0)^2                                                  */
 } calm_activation;

@@ -52,6 +52,7 @@ void calm_activate_back(calm_activation activation, size_t n, const float *x, fl
                                      float *dy) = {[CALM_ACTIVATION_SILU] = calm_vec_silu_back,
                                                    [CALM_ACTIVATION_GELU] = calm_vec_gelu_back,
                                                    [CALM_ACTIVATION_GELU_TANH] = calm_vec_gelu_tanh_back,
+                                                   [CALM_ACTIVATION_GELU_QUICK] = calm_vec_gelu_quick_back,
                                                    [CALM_ACTIVATION_RELU] = calm_vec_relu_back,
                                                    [CALM_ACTIVATION_RELU2] = calm_vec_relu2_back};
     functions[activation](n, x, dy);

@@ -118,6 +118,12 @@ CALM_VECTORIZE void calm_vec_gelu_tanh(size_t n, float *x)
     }
 }
 
+CALM_VECTORIZE void calm_vec_gelu_quick(size_t n, float *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] / (1.0f + exp_one(-QUICK_SLOPE * x[i]));
+}
+
 CALM_VECTORIZE void calm_vec_relu(size_t n, float *x)
 {
     for (size_t i = 0; i < n; i++)

@@ -43,11 +43,12 @@ void calm_vec_clamped_glu(size_t n, float limit, float alpha, float *gate, const
 /* y[i] /= 1 + exp(-gate[i]): times the sigmoid of gate. */
 void calm_vec_sigmoid_mul(size_t n, const float *gate, float *y);
 
-/* In place: x / (1 + exp(-x)); x/2 (1 + erf(x / sqrt 2)); x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); max(x, 0);
- * max(x, 0)^2. */
+/* In place: x / (1 + exp(-x)); x/2 (1 + erf(x / sqrt 2)); x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));
+ * x / (1 + exp(-1.702 x)); max(x, 0); max(x, 0)^2. */
 void calm_vec_silu(size_t n, float *x);
 void calm_vec_gelu(size_t n, float *x);
 void calm_vec_gelu_tanh(size_t n, float *x);
+void calm_vec_gelu_quick(size_t n, float *x);
 void calm_vec_relu(size_t n, float *x);
 void calm_vec_relu2(size_t n, float *x);
 

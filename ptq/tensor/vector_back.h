@@ -6,10 +6,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* dy[i] *= f'(x[i]) for f = silu, gelu, gelu_tanh, relu (at 0: 0) and relu2. */
+/* dy[i] *= f'(x[i]) for f = silu, gelu, gelu_tanh, gelu_quick, relu (at 0: 0) and relu2. */
 void calm_vec_silu_back(size_t n, const float *x, float *dy);
 void calm_vec_gelu_back(size_t n, const float *x, float *dy);
 void calm_vec_gelu_tanh_back(size_t n, const float *x, float *dy);
+void calm_vec_gelu_quick_back(size_t n, const float *x, float *dy);
 void calm_vec_relu_back(size_t n, const float *x, float *dy);
 void calm_vec_relu2_back(size_t n, const float *x, float *dy);
 

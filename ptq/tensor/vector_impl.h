@@ -8,6 +8,9 @@
 /* Interleaved partial sums of a row. */
 #define LANES 16
 
+/* Of GELU's approximation x / (1 + exp(-1.702 x)). */
+#define QUICK_SLOPE 1.702f
+
 /* exp: x = n ln2 + r with |r| <= ln2 / 2, 2^n by the exponent field, e^r by the polynomial of Cephes' expf
  * (S. Moshier), whose error is below 2^-23 relative. */
 static inline float exp_one(float x)

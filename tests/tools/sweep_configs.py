@@ -6,7 +6,7 @@
 PROGRAMS: the build folder.  WORK: a folder for one checkpoint.  Families are the fixtures of $CALM_FIXTURES (default
 ../shared/fixtures), from whose config.json each change starts.  Parts:
 
-  keys      each key of the text model's class at one to three other values; in a new model with random weights
+  keys      each key of the text model's class at one to four other values; in a new model with random weights
   sets      sizes and switches that only make sense together (SETS)
   rope      kinds of rotary embedding with their settings
   absent    each key left out of config.json, so that the class's default counts
@@ -111,9 +111,9 @@ def shorter(config):
 
 
 def other_values(key, value):
-    """Up to three legal values of a key that differ from its own."""
+    """Up to four legal values of a key that differ from its own."""
     if key in ("hidden_act", "hidden_activation", "activation", "mlp_hidden_act"):
-        return [act for act in ("silu", "gelu", "gelu_pytorch_tanh", "relu", "relu2") if act != value][:3]
+        return [act for act in ("quick_gelu", "silu", "gelu", "gelu_pytorch_tanh", "relu2") if act != value][:4]
     if key in PER_BLOCK and isinstance(value, list):
         return [[kind] * len(value) for kind in sorted(set(value), key=str)] + [value[::-1]]
     if isinstance(value, bool):

@@ -77,6 +77,7 @@ TEST(activations_and_softmax)
     } all[] = {{"silu", calm_vec_silu, calm_vec_silu_back},
                {"gelu", calm_vec_gelu, calm_vec_gelu_back},
                {"gelu_tanh", calm_vec_gelu_tanh, calm_vec_gelu_tanh_back},
+               {"gelu_quick", calm_vec_gelu_quick, calm_vec_gelu_quick_back},
                {"relu", calm_vec_relu, calm_vec_relu_back},
                {"soft cap", capped, capped_back},
                {"soft cap from its result", capped_plain, capped_plain_back},

@@ -239,6 +239,22 @@ TEST(gelu_by_tanh)
 }
 END_OF_TEST
 
+/* The exponent has 2 roundings, which exp multiplies by 1.702 |x|, and that of 1.702f; exp 4 eps, sum and quotient 2. */
+TEST(gelu_by_sigmoid)
+{
+    float x[LONGEST], y[LONGEST];
+    fill(x, LONGEST, 3, 9);
+    x[0] = 0, x[1] = -200, x[2] = 200, x[3] = -FLT_MAX, x[4] = FLT_MAX;
+    memcpy(y, x, sizeof y);
+    calm_vec_gelu_quick(LONGEST, y);
+    for (size_t i = 5; i < LONGEST; i++) {
+        const double g = (double)x[i], expected = g / (1 + exp(-1.702 * g));
+        ck_near(y[i], expected, fabs(expected) * (3 * 1.702 * fabs(g) + 8) * EPS);
+    }
+    ck_assert(y[0] == 0 && fabsf(y[1]) < 1e-30f && y[2] == 200 && fabsf(y[3]) < 10 && y[4] == FLT_MAX);
+}
+END_OF_TEST
+
 TEST(relu_and_products)
 {
     float x[LONGEST], y[LONGEST], z[LONGEST];
@@ -322,8 +338,9 @@ TEST(nan_stays_in_activations)
         const float ones[20] = {1};
         fill(x, 20, 1, at);
         x[at] = NAN;
-        void (*const functions[])(size_t, float *) = {calm_vec_silu, calm_vec_gelu, calm_vec_gelu_tanh, calm_vec_relu};
-        for (size_t f = 0; f < 4; f++) {
+        void (*const functions[])(size_t, float *) = {calm_vec_silu, calm_vec_gelu, calm_vec_gelu_tanh, calm_vec_gelu_quick,
+                                                      calm_vec_relu};
+        for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
             memcpy(y, x, sizeof y);
             functions[f](20, y);
             for (size_t i = 0; i < 20; i++)
@@ -404,6 +421,6 @@ int main(void)
                      (const TTest *[]){exp_is_within_2_ulp, exp_at_the_ends,
                                        exp_does_not_depend_on_the_place, nan_stays, softmax_numerators,
                                        exp_sum, silu_times_up, clamped_glu, times_sigmoid, silu, gelu, gelu_by_tanh,
-                                       relu_and_products, soft_cap, layernorm, nan_stays_in_activations,
+                                       gelu_by_sigmoid, relu_and_products, soft_cap, layernorm, nan_stays_in_activations,
                                        rmsnorm, max_and_its_first_place, sums, NULL});
 }

@@ -36,6 +36,11 @@ static double gelu_tanh(double x)
     return x / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 }
 
+static double gelu_quick(double x)
+{
+    return x / (1 + exp(-1.702 * x));
+}
+
 static double relu(double x)
 {
     return x > 0 ? x : 0;
@@ -51,6 +56,7 @@ TEST(activation_functions)
     } all[] = {{silu, calm_vec_silu_back},
                {gelu, calm_vec_gelu_back},
                {gelu_tanh, calm_vec_gelu_tanh_back},
+               {gelu_quick, calm_vec_gelu_quick_back},
                {relu, calm_vec_relu_back}};
     for (size_t f = 0; f < sizeof all / sizeof *all; f++) {
         float x[D], dy[D], found[D];
@@ -74,7 +80,8 @@ END_OF_TEST
 TEST(activation_functions_far_out)
 {
     void (*const all[])(size_t n, const float *x, float *dy) = {calm_vec_silu_back, calm_vec_gelu_back,
-                                                                calm_vec_gelu_tanh_back, calm_vec_relu_back};
+                                                                calm_vec_gelu_tanh_back, calm_vec_relu_back,
+                                                                calm_vec_gelu_quick_back};
     for (size_t f = 0; f < sizeof all / sizeof *all; f++) {
         const float x[4] = {-1000, 0, 1000, 1e30f};
         float dy[4] = {2, 2, 2, 2};
