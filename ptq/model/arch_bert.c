@@ -11,6 +11,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     CALM_TRY(calm_bert_types(ctx, path, root, 2, 1, config));
     CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));
+    CALM_TRY(calm_bert_order(ctx, path, root, config));
     calm_bert_biases(config);
     return CALM_OK;
 }
@@ -28,7 +29,7 @@ static const calm_ends ends = {
 const calm_arch calm_arch_bert = {
     .name = "bert",
     .classes = "BertModel|BertForMaskedLM|BertForPreTraining|BertForSequenceClassification|BertForTokenClassification|"
-               "BertForQuestionAnswering",
+               "BertForQuestionAnswering|BertLMHeadModel",
     .prefixes = "bert.|",
     .names = &names,
     CALM_BERT_DEFAULTS,

@@ -6,7 +6,7 @@
 /* An encoder has no norm behind its blocks: each ends with one. */
 const calm_arch calm_arch_roberta = {
     .name = "roberta",
-    .classes = "RobertaForMaskedLM",
+    .classes = "RobertaForMaskedLM|RobertaForCausalLM",
     .stem = "Roberta",
     CALM_ROBERTA_ARCH,
 };

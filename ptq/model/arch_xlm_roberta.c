@@ -6,7 +6,7 @@
 /* As RoBERTa's; only classes and model type differ. */
 const calm_arch calm_arch_xlm_roberta = {
     .name = "xlm_roberta",
-    .classes = "XLMRobertaForMaskedLM",
+    .classes = "XLMRobertaForMaskedLM|XLMRobertaForCausalLM",
     .model_types = "xlm-roberta",
     .stem = "XLMRoberta",
     CALM_ROBERTA_ARCH,

@@ -28,6 +28,14 @@ calm_status calm_bert_positions(calm_ctx *ctx, const char *path, const calm_json
     return CALM_OK;
 }
 
+calm_status calm_bert_order(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    bool decoder;
+    CALM_TRY(calm_config_switch(ctx, path, root, "is_decoder", false, &decoder));
+    config->both_ways = !decoder;
+    return CALM_OK;
+}
+
 calm_status calm_bert_padding(calm_ctx *ctx, const char *path, int64_t padding, calm_config *config)
 {
     if (padding + 1 >= (int64_t)config->max_positions)
@@ -60,6 +68,7 @@ calm_status calm_roberta_read(calm_ctx *ctx, const char *path, const calm_json *
     int64_t padding;
     CALM_TRY(calm_bert_types(ctx, path, root, 2, 1, config));
     CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));
+    CALM_TRY(calm_bert_order(ctx, path, root, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "pad_token_id", &(int64_t){1}, 0, CALM_SIZE_LIMIT, &padding));
     calm_bert_biases(config);
     config->head_activation = CALM_ACTIVATION_GELU;    /* whatever "hidden_act" says */

@@ -35,7 +35,7 @@
     .keys = CALM_BERT_KEYS, .read_config = calm_roberta_read
 
 /* Keys that BERT's read_config and RoBERTa's read. */
-#define CALM_BERT_KEYS "type_vocab_size position_embedding_type"
+#define CALM_BERT_KEYS "type_vocab_size position_embedding_type is_decoder"
 
 /* RoBERTa and XLM-RoBERTa, which differ in their names. */
 extern const calm_names calm_names_roberta;
@@ -48,6 +48,9 @@ calm_status calm_bert_types(calm_ctx *ctx, const char *path, const calm_json *ro
 
 /* CALM_EUNSUPPORTED: "position_embedding_type" is another than `only`. */
 calm_status calm_bert_positions(calm_ctx *ctx, const char *path, const calm_json *root, const char *only);
+
+/* With "is_decoder" a token sees those before it alone. */
+calm_status calm_bert_order(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* Positions begin behind the padding's row `padding`.  CALM_EFORMAT: the table has no rows behind it. */
 calm_status calm_bert_padding(calm_ctx *ctx, const char *path, int64_t padding, calm_config *config);

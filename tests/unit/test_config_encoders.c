@@ -90,6 +90,21 @@ TEST(positions_behind_the_padding)
 }
 END_OF_TEST
 
+TEST(encoders_as_decoders)
+{
+    static const char *const classes[] = {"BertModel", "BertLMHeadModel", "RobertaModel", "RobertaForCausalLM",
+                                          "XLMRobertaModel", "XLMRobertaForCausalLM"};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        const calm_config config = read(classes[i], BERT ", \"is_decoder\": true");
+        ck_assert(!config.both_ways && config.arch->encoder);
+        ck_assert(read(classes[i], BERT ", \"is_decoder\": null").both_ways && read(classes[i], BERT).both_ways);
+        refuse(classes[i], BERT ", \"is_decoder\": 1", CALM_EFORMAT, "\"is_decoder\"");
+    }
+    refuse("BertModel", BERT ", \"is_decoder\": true, \"add_cross_attention\": true", CALM_EUNSUPPORTED,
+           "add_cross_attention");
+}
+END_OF_TEST
+
 TEST(activations_by_their_own_keys)
 {
     ck_assert_int_eq(read("DistilBertModel", DISTIL ", \"activation\": \"relu\"").activation, CALM_ACTIVATION_RELU);
@@ -165,5 +180,5 @@ int main(void)
 {
     return run_tests("config_encoders",
                      (const TTest *[]){families, positions_behind_the_padding, activations_by_their_own_keys,
-                                       windows_on_both_sides, published_spellings, NULL});
+                                       windows_on_both_sides, published_spellings, encoders_as_decoders, NULL});
 }

@@ -111,7 +111,8 @@ TEST(families)
     }
     ck_assert_uint_gt(n_refused, 50);
     ck_ok(judge("llama", "is_decoder", "true", NULL));
-    ck_fails(judge("bert", "is_decoder", "true", NULL), CALM_EUNSUPPORTED, "code of the family reads");
+    ck_ok(judge("bert", "is_decoder", "true", NULL));
+    ck_fails(judge("bert", "embedding_size", "8", NULL), CALM_EUNSUPPORTED, "code of the family reads");
     ck_fails(judge("llama", "sliding_window", "4096", "sliding_window"), CALM_EUNSUPPORTED, "cannot lift");
     ck_fails(judge("mixtral", "clip_qkv", "8", "clip_qkv"), CALM_EUNSUPPORTED, "cannot lift");
 }
