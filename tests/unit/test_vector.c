@@ -239,7 +239,8 @@ TEST(gelu_by_tanh)
 }
 END_OF_TEST
 
-/* The exponent has 2 roundings, which exp multiplies by 1.702 |x|, and that of 1.702f; exp 4 eps, sum and quotient 2. */
+/* The exponent has 2 roundings, which exp multiplies by 1.702 |x|, and that of 1.702f; exp 4 eps, sum and quotient 2.
+ */
 TEST(gelu_by_sigmoid)
 {
     float x[LONGEST], y[LONGEST];
@@ -338,8 +339,8 @@ TEST(nan_stays_in_activations)
         const float ones[20] = {1};
         fill(x, 20, 1, at);
         x[at] = NAN;
-        void (*const functions[])(size_t, float *) = {calm_vec_silu, calm_vec_gelu, calm_vec_gelu_tanh, calm_vec_gelu_quick,
-                                                      calm_vec_relu};
+        void (*const functions[])(size_t, float *) = {calm_vec_silu, calm_vec_gelu, calm_vec_gelu_tanh,
+                                                      calm_vec_gelu_quick, calm_vec_relu};
         for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
             memcpy(y, x, sizeof y);
             functions[f](20, y);
@@ -421,6 +422,6 @@ int main(void)
                      (const TTest *[]){exp_is_within_2_ulp, exp_at_the_ends,
                                        exp_does_not_depend_on_the_place, nan_stays, softmax_numerators,
                                        exp_sum, silu_times_up, clamped_glu, times_sigmoid, silu, gelu, gelu_by_tanh,
-                                       gelu_by_sigmoid, relu_and_products, soft_cap, layernorm, nan_stays_in_activations,
-                                       rmsnorm, max_and_its_first_place, sums, NULL});
+                                       gelu_by_sigmoid, relu_and_products, soft_cap, layernorm,
+                                       nan_stays_in_activations, rmsnorm, max_and_its_first_place, sums, NULL});
 }
