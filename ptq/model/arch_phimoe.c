@@ -4,7 +4,8 @@
  * Reference: arXiv 2404.14219, 2409.12136; transformers' modeling_phimoe.py. */
 #include "ptq/model/arch.h"
 
-/* longrope with a separate scale of cos and sin, for short texts and for long ones. */
+/* longrope with a separate scale of cos and sin, for short texts and for long ones.  The class of transformers 5 asks
+ * for frequencies without the length of the text, and so takes the short factors for all. */
 static calm_status read_scales(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *scaling = calm_json_get(root, "rope_scaling");
@@ -12,14 +13,17 @@ static calm_status read_scales(calm_ctx *ctx, const char *path, const calm_json 
     const calm_json *described = scaling ? scaling : calm_json_get(root, "rope_parameters");
     calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     double of_short, of_long;
+    if (rope->kind == CALM_ROPE_DEFAULT)    /* whatever the two say */
+        return CALM_OK;
     CALM_TRY(calm_json_need_number(ctx, path, described, "short_mscale", &rope->m, 1e-6, 1e6, &of_short));
     CALM_TRY(calm_json_need_number(ctx, path, described, "long_mscale", &of_short, 1e-6, 1e6, &of_long));
-    /* Published files have the same number twice. */
-    if (of_short != of_long)
-        return calm_fail(ctx, CALM_EUNSUPPORTED,
-                         "%s: rope settings: \"short_mscale\" %g, \"long_mscale\" %g: expected the same number",
-                         path, of_short, of_long);
+    /* Tables of the other kinds do not know the length of the text. */
+    if (of_short != of_long && rope->kind != CALM_ROPE_LONGROPE)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope settings: \"short_mscale\" %g, \"long_mscale\" %g: "
+                         "expected the same number, as rope_type is not longrope", path, of_short, of_long);
     rope->m = of_short;
+    rope->m_long = of_long;
+    rope->long_factor = rope->short_factor;
     return CALM_OK;
 }
 

@@ -54,6 +54,7 @@ typedef struct calm_rope_config {
     bool truncate;
     const double *long_factor, *short_factor;    /* [r / 2] longrope                                     */
     double m;                           /* cos and sin are multiplied by it                              */
+    double m_long;                      /* longrope: by this beyond the original positions               */
     double m_all;                       /* scores of latent attention by its square                      */
     double share;                       /* proportional: of the channels that turn                       */
 } calm_rope_config;

@@ -181,7 +181,9 @@ static calm_status read_longrope(calm_ctx *ctx, const source *from, const calm_c
     const double m = out->factor > 1 && out->original > 1 ? sqrt(1 + log(out->factor) / log(out->original)) : 1;
     CALM_TRY(read_factors(ctx, from, "long_factor", out->rotary / 2, &out->long_factor));
     CALM_TRY(read_factors(ctx, from, "short_factor", out->rotary / 2, &out->short_factor));
-    return number(ctx, from, "attention_factor", &m, 1e-6, FACTOR_MAX, &out->m);
+    CALM_TRY(number(ctx, from, "attention_factor", &m, 1e-6, FACTOR_MAX, &out->m));
+    out->m_long = out->m;
+    return CALM_OK;
 }
 
 /* The factor and the two frequencies between which it sets in; none of them has a default. */
@@ -202,7 +204,7 @@ static calm_status read_llama3(calm_ctx *ctx, const source *from, calm_rope_conf
 static calm_status read_kind(calm_ctx *ctx, const source *from, double theta, const calm_config *config,
                             calm_rope_config *out)
 {
-    *out = (calm_rope_config){.factor = 1, .m = 1, .m_all = 1, .neighbours = config->arch->neighbours};
+    *out = (calm_rope_config){.factor = 1, .m = 1, .m_long = 1, .m_all = 1, .neighbours = config->arch->neighbours};
     if (calm_json_typeof(from->described) != CALM_JSON_NULL && calm_json_typeof(from->described) != CALM_JSON_OBJECT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: rope settings: expected an object", from->path);
     CALM_TRY(check_names(ctx, from, config->arch));

@@ -107,6 +107,7 @@ static bool is_dynamic(const calm_rope_config *rope, size_t length, size_t max_p
 static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_config *rope, size_t n_positions,
                               bool beyond, size_t length, size_t max_positions, calm_rope_table *out)
 {
+    const double m = rope->kind == CALM_ROPE_LONGROPE && beyond ? rope->m_long : rope->m;
     const size_t half = rope->rotary / 2;
     size_t n;
     float *cosines, *sines;
@@ -122,8 +123,8 @@ static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_
             /* A float32 angle, as in the reference: at position 30000 it is good to 0.002, which the model has learnt
              * with. */
             const float angle = (float)t * f;
-            cosines[t * half + c] = (float)(cos((double)angle) * rope->m);
-            sines[t * half + c] = (float)(sin((double)angle) * rope->m);
+            cosines[t * half + c] = (float)(cos((double)angle) * m);
+            sines[t * half + c] = (float)(sin((double)angle) * m);
         }
     }
     *out = (calm_rope_table){n_positions, half, cosines, sines, rope->neighbours};

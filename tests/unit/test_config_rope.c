@@ -160,6 +160,21 @@ TEST(factors_of_longrope)
 }
 END_OF_TEST
 
+/* Phi-3.5-MoE has a scale for short texts and one for long, and the short factors for both. */
+TEST(scales_of_phimoe)
+{
+    calm_rope_config rope = scaled("phimoe", LONG ", \"short_mscale\": 1.25, \"long_mscale\": 1.5");
+    ck_assert(rope.m == 1.25 && rope.m_long == 1.5 && rope.long_factor == rope.short_factor);
+    rope = scaled("phi3", LONG ", \"attention_factor\": 1.5");
+    ck_assert(rope.m == 1.5 && rope.m_long == 1.5 && rope.long_factor[3] == 4);
+    ck_assert(scaled("phimoe", "\"type\": \"yarn\", \"factor\": 2, \"short_mscale\": 1.25").m == 1.25);
+    ck_assert(scaled("phimoe", "\"rope_type\": \"default\", \"short_mscale\": 1.25").m == 1);
+    config_refuses("phimoe", "rope_scaling", "{\"type\": \"linear\", \"factor\": 2, \"short_mscale\": 1.25, "
+                   "\"long_mscale\": 1.5}", CALM_EUNSUPPORTED, "as rope_type is not longrope");
+    config_refuses("phimoe", "rope_scaling", "{" LONG ", \"long_mscale\": 0}", CALM_EFORMAT, "long_mscale");
+}
+END_OF_TEST
+
 /* By kind of attention: Gemma 3 alone, and nothing else next to the two. */
 TEST(two_embeddings)
 {
@@ -183,5 +198,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("config_rope", (const TTest *[]){kinds, attention_factors, phi, kinds_that_are_not_known,
-                                                      numbers_out_of_range, factors_of_longrope, two_embeddings, NULL});
+                                                      numbers_out_of_range, factors_of_longrope, scales_of_phimoe,
+                                                      two_embeddings, NULL});
 }
