@@ -10,6 +10,9 @@
  * the arithmetic in double (tests/support/doubled.h: test_gradient_fixtures_doubled) that is within 1e-4 too, what is
  * left being the rotations' angles, which torch has in float32 there.
  *
+ * Fixtures of another set may have logits that are less exact.  A gradient is made of the same rows, each of which is as
+ * far off, by e of the largest logit, and some eight of which meet in a product: 8 e are allowed in addition.
+ *
  * The other logits of the divergence are these with .3 of noise, so q - p is about .3 q.  Logits that are off by e move
  * q by up to 2 e q, 2 e / .3 of that, and sums on the way back at most as much again: in addition to 1e-4 of the way
  * back itself 4 e / .3 are allowed, e as found (long rows of some families of torch_gradients.py have 1e-5). */
@@ -29,6 +32,7 @@
 #define DOUBLED (sizeof(float) == sizeof(double))
 #define KL_RELATIVE (DOUBLED ? 1e-4 : 2e-4)
 #define KL_NOISE .3
+#define NOISES 8
 #define KL_RELATIVE_YARN (DOUBLED ? 1e-4 : 8e-4)
 
 enum { MOST_BLOCKS = 8 };
@@ -48,6 +52,8 @@ typedef struct run {
     float *dembed;          /* [tokens, D] what enters block 0 */
     size_t n_compared;
     double largest; /* value of the tensor compared last */
+    double most;    /* of all that were compared         */
+    double noise;   /* of the logits as found, as a share of the largest one; encoders: 0 */
 } run;
 
 static void open_run(const char *name, const char *dir, run *r)
@@ -205,15 +211,20 @@ static void compare_to(run *r, const char *name, const float *found, size_t n, d
      * which comes before it. */
     const double weight = r->largest;
     r->largest = largest;
+    r->most = fmax(r->most, largest);
     if (strstr(name, ".k_proj.bias") || strstr(name, ".key.bias"))
         largest = fmax(largest, 1e-2 * weight);
+    /* The one expert of a token has the weight 1, whatever the router says: torch's float32 leaves noise there. */
+    const char *router = r->config->arch->names->moe.router;
+    if (router && strstr(name, router) && r->config->moe.top_k == 1 && r->config->moe.norm_top_k)
+        largest = fmax(largest, 1e-2 * r->most);
     ck_assert_msg(worst <= relative * largest, "%s: %s: largest difference %g, largest value %g", r->fixture.name, name,
                   worst, largest);
 }
 
 static void compare(run *r, const char *name, const float *found, size_t n)
 {
-    compare_to(r, name, found, n, RELATIVE);
+    compare_to(r, name, found, n, RELATIVE + NOISES * r->noise);
 }
 
 /* The rows of the tokens that are not padding of a stored [S, T, D]; the others are zero. */
@@ -299,7 +310,7 @@ static void compare_all(run *r)
             const block_param *param = &r->blocks[k].all[i];
             compare(r, test_format("grad.%s", param->name), param->grad, param->n);
         }
-    compare_embed(r, "grad.hidden.embed", r->dembed, RELATIVE);
+    compare_embed(r, "grad.hidden.embed", r->dembed, RELATIVE + NOISES * r->noise);
     if (r->config->arch->encoder) {
         compare_encoder_tables(r);
     } else {
@@ -351,20 +362,28 @@ static void check_threads(run *r)
     ctx->n_threads = 1;
 }
 
-/* All parameters of the blocks moved by -step g, whose square is |g|^2: the loss falls by about step |g|^2.  The step
- * is such that this is 1e-3 of what the gradient and the parameters allow, far above the loss's own rounding of 1e-6.
- */
-static void check_step(run *r, double loss)
+static void move(run *r, double step)
 {
-    double square = 0;
-    for (size_t k = 0; k < r->config->n_blocks; k++)
-        for (size_t i = 0; i < r->blocks[k].n; i++)
-            square += calm_vec_dot(r->blocks[k].all[i].n, r->blocks[k].all[i].grad, r->blocks[k].all[i].grad);
-    const double expected = 1e-3 * sqrt(square), step = expected / square;
     for (size_t k = 0; k < r->config->n_blocks; k++)
         for (size_t i = 0; i < r->blocks[k].n; i++)
             calm_vec_axpy(r->blocks[k].all[i].n, (float)-step, r->blocks[k].all[i].grad, r->blocks[k].all[i].value);
-    const double fall = loss - direction_loss(r, false);
+}
+
+/* All parameters of the blocks moved by -step g, whose square is |g|^2: the loss falls by about step |g|^2.  The step
+ * is such that this is 1e-3 of what the gradient and the parameters allow, far above the loss's own rounding of 1e-6;
+ * where the loss bends within it, or a token takes another expert, a tenth of it or a hundredth. */
+static void check_step(run *r, double loss)
+{
+    double square = 0, expected = 0, fall = 0, taken = 0;
+    for (size_t k = 0; k < r->config->n_blocks; k++)
+        for (size_t i = 0; i < r->blocks[k].n; i++)
+            square += calm_vec_dot(r->blocks[k].all[i].n, r->blocks[k].all[i].grad, r->blocks[k].all[i].grad);
+    for (double share = 1e-3; share > 5e-6 && !(fall > 0.5 * expected && fall < 1.5 * expected); share /= 10) {
+        expected = share * sqrt(square);
+        move(r, expected / square - taken);
+        taken = expected / square;
+        fall = loss - direction_loss(r, false);
+    }
     ck_assert_msg(fall > 0.5 * expected && fall < 1.5 * expected, "%s: the loss fell by %g, expected %g",
                   r->fixture.name, fall, expected);
 }
@@ -472,6 +491,10 @@ static void check_kl(run *r)
         backward(r, tapes, false, dh);
         memcpy(r->dembed + windows->begin[w] * width, dh, span.n_tokens * width * sizeof *dh);
     }
+    double largest = 0;
+    for (size_t i = 0; i < windows->n * r->fixture.length * vocab; i++)
+        largest = fmax(largest, fabs((double)stored[i]));
+    r->noise = off / largest;
     const double expected = stored_double(r, "kl_loss");
     ck_assert_msg(fabs(kl - expected) <= RELATIVE * expected, "%s: KL %.9g, expected %.9g", r->fixture.name, kl,
                   expected);
