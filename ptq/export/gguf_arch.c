@@ -215,7 +215,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
         {config->glu_limit > 0 && (config->glu_limit != 7 || config->glu_alpha != 1.702f),
          "swiglu_limit and swiglu_alpha are other than 7 and 1.702, which llama.cpp has in its code"},
         {!blocks_are_known(config, as),
-         "other blocks slide or turn by their position than every fourth, as llama.cpp has them"},
+         "blocks slide, or turn by their position, in another order than llama.cpp has in its code"},
         {as->needs_bias && !calm_job_biased(config, calm_slot_last_job(config, CALM_SUBLAYER_ATTENTION)),
          "its linears have no biases, which llama.cpp does not know in this architecture"},
         {yarn && (rope->beta_fast != 32 || rope->beta_slow != 1),

@@ -305,7 +305,7 @@ TEST(refused_by_name)
         {&conv, "\"norm_topk_prob\": false", "norm_topk_prob is not set"},
         {&chunk, "\"attention_chunk_size\": 64", "attention_chunk_size is not 8192"},
         {&chunk, "\"attention_chunk_size\": 8192, \"no_rope_layer_interval\": 2",
-         "other blocks slide or turn by their position than every fourth"},
+         "blocks slide, or turn by their position, in another order than llama.cpp has"},
         {&chunk, "\"attention_chunk_size\": 8192, \"use_qk_norm\": false",
          "use_qk_norm is not what llama.cpp has for this number of experts"},
         {&scan, "\"mamba_conv_bias\": false", "its convolutions have no bias, which llama.cpp needs"},
@@ -322,6 +322,9 @@ TEST(refused_by_name)
     grouped.extra = NULL;
     grouped.n_kv = grouped.n_heads / 2;
     check_refused(&grouped, "float", "fewer heads for keys than for queries");
+    tiny_model sinks = tiny_wide("gpt_oss");
+    sinks.extra = "\"layer_types\": [\"full_attention\", \"sliding_attention\"]";
+    check_refused(&sinks, "float", "in another order than llama.cpp has");
     /* Heads of which a part turns would have fewer factors than half their width. */
     static const char *const undivided[] = {"glm4", "qwen3"};
     for (size_t i = 0; i < 2; i++) {
