@@ -18,6 +18,7 @@ typedef struct calm_job_shape {
     size_t n_samples;                   /* kept rows                                                 */
     size_t n_absorb_groups;             /* 0: every input has its own scale                     */
     size_t n_threads;                   /* that share the work on the job                            */
+    calm_operands operands;             /* of products in float                                      */
     bool symmetric;
     int family;                         /* of the scheme                                             */
     bool biased;                        /* a linear has a bias                                       */

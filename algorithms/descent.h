@@ -1,7 +1,7 @@
 /* GPTQ rounding and the mkq refit as functions, for parts that repeat them (restarts). */
 #pragma once
 
-#include "algorithms/part.h"
+#include "algorithms/rows.h"
 
 /* Codes [O, I] of the job by GPTQ in float on the scales and zeros that it has, columns by falling power [I] (NULL:
  * from left to right); qjob->damp = the damping used; loss [O], unless NULL, = the loss of each row under H with that
@@ -18,6 +18,7 @@ calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape);
 /* What descents on the same weights and the same damping share; the arrays are the caller's.  Rows that share their
  * scales use W H alone. */
 typedef struct calm_descent_shared {
+    const calm_rows_kept *kept;    /* H with this damping; NULL: every descent keeps its own */
     double *wh;          /* [O, I] W H, of which each row is multiplied once; NULL: every descent multiplies for itself,
                           * as with minima it must, which move W */
     bool *known;         /* [O] rows that wh holds; descents set both */
@@ -27,7 +28,7 @@ typedef struct calm_descent_shared {
     const double *fall;  /* [CALM_DESCENT_STEPS] last loss over loss at a step, as low as a row may hope for; NULL: no
                           * row stops for it */
     const double *best;  /* [O] with `fall`: what a row must come below */
-    const size_t *row;   /* [n] rows to descend with; NULL: all of the job */
+    const size_t *row;   /* [n] with `kept`: rows to descend with; NULL: all of the job */
     size_t n;
 } calm_descent_shared;
 
@@ -38,6 +39,6 @@ static inline bool calm_descent_hopeless(const calm_descent_shared *shared, size
 }
 
 /* Least-squares scales and a sweep of coordinate descent over codes and zeros, in turn, until a row gains nothing or
- * `rounds` are done.  Takes what calm_rows_refit_memory says.  shared: NULL, or of several descents. */
+ * `rounds` are done.  Takes what calm_rows_refit_memory says, less what is shared.  shared: NULL, or of several. */
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
                              const calm_descent_shared *shared, calm_qjob *qjob);

@@ -77,9 +77,9 @@ size_t calm_inverse_factor_scratch_bytes(size_t in)
     return calm_size_max(calm_dinverse_root_scratch_bytes(in), CALM_BYTES(double, in));
 }
 
-size_t calm_inverse_root_float_scratch_bytes(size_t in)
+size_t calm_inverse_root_float_scratch_bytes(calm_operands operands, size_t in)
 {
-    return calm_sroot_scratch_bytes(in);
+    return calm_sroot_scratch_bytes(operands, in);
 }
 
 typedef struct factor_task {
@@ -236,11 +236,31 @@ calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, cons
     return CALM_OK;
 }
 
-calm_status calm_inverse_root_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
-                                      const float **r, double *unit, double *used)
+bool calm_inverse_packs(calm_operands operands, size_t n)
 {
-    /* In the memory of the other factor, of which no byte is read any more. */
+    return calm_packed_is_there(operands) && n % CALM_PACKED_STEP == 0;
+}
+
+/* Rows of R from their diagonal on. */
+static void pack_rows(size_t first, size_t n, void *user)
+{
+    calm_root_float *root = user;
+    const size_t in = root->packed.terms;
+    calm_packed_put_columns(&root->packed, first, in - first, first, n, root->r + first * (in + 1), in);
+}
+
+calm_status calm_inverse_root_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
+                                    calm_root_float *out, double *used)
+{
+    /* In the memory of the other factor, of which no byte is read any more.  R takes one half,
+     * packed the other. */
+    const size_t in = problem->in;
     float *const single = (float *)problem->inverse->u;
-    *r = single;
-    return factor_damped(ctx, problem, order, damp, single, unit, used);
+    *out = (calm_root_float){.r = single, .packs = calm_inverse_packs(ctx->operands, in)};
+    CALM_TRY(factor_damped(ctx, problem, order, damp, single, &out->unit, used));
+    if (!out->packs)
+        return CALM_OK;
+    calm_packed_in(ctx, true, in, in, single + in * in, &out->packed);
+    calm_parallel_each_rows(ctx, in, pack_rows, out);
+    return CALM_OK;
 }

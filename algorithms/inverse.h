@@ -2,6 +2,7 @@
 #pragma once
 
 #include "algorithms/part.h"
+#include "ptq/tensor/packed.h"
 
 /* Make room for the inverse of n inputs in `arena` (calm_inverse_bytes), without computing it; messages say `name`. */
 calm_status calm_inverse_new(calm_ctx *ctx, calm_arena *arena, const char *name, size_t n, calm_inverse **out);
@@ -17,11 +18,21 @@ void calm_inverse_begin(calm_inverse *inverse);
 calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                 const double **u, double *used);
 
-/* *r [I, I] = R upper in float, R R^T = *unit (a power of two) times the damped H in that order: the inverse of the
- * factor above times the root of *unit.  It is always computed, in the place of the factor in problem->inverse; what
- * that holds besides (`left`) stays. */
+/* R upper in float: R R^T = unit (a power of two) times the damped H in some order of the columns. */
+typedef struct calm_root_float {
+    const float *r;        /* [I, I]                                                                */
+    double unit;
+    bool packs;            /* products with R read it packed: calm_inverse_packs                    */
+    calm_packed packed;    /* then: the same, columns j from row j / CALM_PACKED_STEP * CALM_PACKED_STEP up */
+} calm_root_float;
+
+/* In the order above: the inverse of the factor above times the root of the unit.  It is always computed, in the place
+ * of the factor in problem->inverse; what that holds besides (`left`) stays. */
 calm_status calm_inverse_root_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
-                                      const float **r, double *unit, double *used);
+                                    calm_root_float *out, double *used);
+
+/* Is that root packed, of n inputs? */
+bool calm_inverse_packs(calm_operands operands, size_t n);
 
 /* *out [n] = the columns in the order of falling power [n], equal ones from left to right; power NULL: from left to
  * right. */
@@ -30,4 +41,4 @@ size_t calm_inverse_order_bytes(size_t n);
 
 /* Bytes that they hold of ctx->scratch while they run. */
 size_t calm_inverse_factor_scratch_bytes(size_t in);
-size_t calm_inverse_root_float_scratch_bytes(size_t in);
+size_t calm_inverse_root_float_scratch_bytes(calm_operands operands, size_t in);

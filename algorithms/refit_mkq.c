@@ -101,10 +101,11 @@ calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long lo
                              const calm_descent_shared *shared, calm_qjob *qjob)
 {
     const descent to = {rounds, shared ? *shared : nothing_shared};
-    const size_t n = to.shared.row ? to.shared.n : problem->out;
-    CALM_TRY(calm_rows_some(ctx, problem, qjob, damp, to.shared.row, n,
-                            calm_rows_chunk(qjob->scheme.family, problem->n_groups), alternate, &to));
-    return CALM_OK;
+    const size_t n = to.shared.row ? to.shared.n : problem->out,
+                 chunk = calm_rows_chunk(qjob->scheme.family, problem->n_groups);
+    if (!to.shared.kept)
+        return calm_rows_each(ctx, problem, qjob, damp, chunk, alternate, &to);
+    return calm_rows_some(ctx, problem, qjob, to.shared.kept, to.shared.row, n, chunk, alternate, &to);
 }
 
 static calm_status mkq(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)

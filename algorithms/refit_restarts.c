@@ -103,12 +103,12 @@ static calm_status keep_losses(calm_ctx *ctx, calm_rows *rows, const void *opts)
 }
 
 /* loss [n] of rows row [n] of the job as it stands, or (NULL) of its first n. */
-static calm_status measure(calm_ctx *ctx, const calm_problem *problem, double damp, const size_t *row, size_t n,
-                           calm_qjob *qjob, double *loss)
+static calm_status measure(calm_ctx *ctx, const calm_problem *problem, const calm_rows_kept *kept, const size_t *row,
+                           size_t n, calm_qjob *qjob, double *loss)
 {
     const losses out = {loss};
     CALM_SCOPED_SCRATCH(ctx);
-    return calm_rows_some(ctx, problem, qjob, damp, row, n, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
+    return calm_rows_some(ctx, problem, qjob, kept, row, n, calm_rows_chunk(qjob->scheme.family, problem->n_groups),
                           keep_losses, &out);
 }
 
@@ -135,6 +135,7 @@ static void jitter_powers(const calm_problem *problem, double jitter, uint64_t k
 
 /* What the orders of one job share. */
 typedef struct orders {
+    calm_rows_kept kept;
     calm_descent_shared shared;
     double *power;     /* [I] */
     double *best;      /* [O] losses of the job as it stands */
@@ -143,9 +144,11 @@ typedef struct orders {
     size_t *row;       /* [O] work; NULL: rows share their scales */
 } orders;
 
-static calm_status allocate_orders(calm_ctx *ctx, const calm_qjob *qjob, double leave, orders *all)
+static calm_status allocate_orders(calm_ctx *ctx, const calm_problem *problem, const calm_qjob *qjob,
+                                   const restarts_options *options, orders *all)
 {
-    *all = (orders){.power = NULL};
+    *all = (orders){.shared.kept = &all->kept};
+    CALM_TRY(calm_rows_keep(ctx, problem, options->damp, &all->kept));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->power, qjob->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->best, qjob->out));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->loss, qjob->out));
@@ -158,7 +161,7 @@ static calm_status allocate_orders(calm_ctx *ctx, const calm_qjob *qjob, double 
     all->shared.best = all->best;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.least, qjob->out));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->row, qjob->out));
-    if (leave == 0)
+    if (options->leave == 0)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.path, CALM_DESCENT_STEPS * qjob->out));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.end, qjob->out));
@@ -274,8 +277,8 @@ static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *op
     orders all;
     calm_qjob trial;
     CALM_TRY(copy_job(ctx, qjob, &trial));
-    CALM_TRY(allocate_orders(ctx, qjob, options->leave, &all));
-    CALM_TRY(measure(ctx, problem, options->damp, NULL, qjob->out, qjob, all.best));
+    CALM_TRY(allocate_orders(ctx, problem, qjob, options, &all));
+    CALM_TRY(measure(ctx, problem, &all.kept, NULL, qjob->out, qjob, all.best));
     for (long long k = 1; k <= options->n; k++) {
         size_t n = qjob->out;
         jitter_powers(problem, options->jitter, (uint64_t)k, all.power);
@@ -283,7 +286,7 @@ static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *op
         CALM_TRY(descend(ctx, problem, options, &all, &trial));
         if (all.row)
             n = list_hopeful(qjob->out, all.shared.least, all.best, all.row, all.loss);
-        CALM_TRY(measure(ctx, problem, options->damp, all.row, n, &trial, all.loss));
+        CALM_TRY(measure(ctx, problem, &all.kept, all.row, n, &trial, all.loss));
         keep_better(problem, &trial, all.loss, all.best, qjob);
     }
     return CALM_OK;
@@ -292,8 +295,10 @@ static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *op
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     const calm_part_memory gptq = calm_descent_gptq_memory(shape), rows = calm_rows_refit_memory(shape, opts);
-    const size_t kept = copy_bytes(shape) + CALM_BYTES(double, shape->in) + orders_bytes(shape->out);
-    return (calm_part_memory){kept, calm_size_max(gptq.kept + gptq.most, rows.kept + rows.most)};
+    /* H is kept for all orders. */
+    const size_t h = calm_rows_kept_bytes(shape->in);
+    const size_t kept = copy_bytes(shape) + CALM_BYTES(double, shape->in) + orders_bytes(shape->out) + h;
+    return (calm_part_memory){kept, calm_size_max(gptq.kept + gptq.most, rows.kept + rows.most - h)};
 }
 
 const calm_part calm_refit_restarts = {

@@ -41,7 +41,7 @@ static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
     const size_t rows = calm_size_min(shape->out, CALM_ROW_CHUNK);
     (void)opts;
     return (calm_part_memory){.most = calm_size_max(calm_problem_nearest_scratch_bytes(shape),
-                                                    calm_rows_round_bytes(shape->in) +
+                                                    calm_rows_kept_bytes(shape->in) +
                                                         calm_shape_workers(shape) * calm_rows_load_bytes(shape, rows))};
 }
 

@@ -84,6 +84,7 @@ typedef struct gptq_job {
     const size_t *order;    /* [I] position -> column        */
     const double *u;        /* [I, I] in that order           */
     const float *single;    /* in place of u: R of H times a constant, which changes no code; NULL: none */
+    const calm_packed *packed;    /* the same for products, or NULL */
     double *loss;           /* [O] sum of squared errors; NULL: not wanted */
     bool sequential;
     size_t parts;           /* tasks of a chunk               */
@@ -97,6 +98,7 @@ typedef struct chunk_state {
     double *e;               /* [n, BLOCK] errors of the block                  */
     float *sums;             /* with job->single in place of w: of (v - q) R    */
     float *single_e;         /* and of e: v - q                                 */
+    calm_packed packed_e;    /* [n, BLOCK] with job->packed: the same for products */
     double (*before)[TILE];  /* [BLOCK][TILE] v of the tile, likewise           */
     const double *u;         /* from row and column `start` of the block on     */
     size_t ldu;
@@ -245,8 +247,9 @@ static void load_single(chunk_state *state, size_t start, size_t end)
     const size_t in = job->problem->in, n_rows = tile_rows(state), row = state->tile_row;
     const size_t *column = job->order + start;
     const float *w = job->problem->w + (state->first + row) * in, *sums = state->sums + row * in + start;
-    for (size_t k = 0; k < end - start; k++)
-        for (size_t r = 0; r < TILE; r++) {
+    /* Row by row: the weights of one are close to each other. */
+    for (size_t r = 0; r < TILE; r++)
+        for (size_t k = 0; k < end - start; k++) {
             state->before[k][r] = r < n_rows ? (double)w[r * in + column[k]] : 0;
             state->tile[k][r] = state->before[k][r];
             if (r < n_rows)
@@ -368,7 +371,9 @@ static size_t chunk_bytes(const calm_job_shape *shape, size_t rows, bool single)
 {
     const size_t n = calm_size_min(shape->out, rows), weights = n * shape->in, errors = n * BLOCK;
     return (single ? CALM_BYTES(float, weights) + CALM_BYTES(float, errors) + CALM_BYTES(double, BLOCK * BLOCK) +
-                         CALM_BYTES(double[TILE], BLOCK)
+                         CALM_BYTES(double[TILE], BLOCK) +
+                         (calm_inverse_packs(shape->operands, shape->in) ?
+                          calm_packed_bytes(shape->operands, n, BLOCK) : 0)
                    : CALM_BYTES(double, weights) + CALM_BYTES(double, errors)) +
            (calm_scheme_has_mins(&(calm_scheme){.family = shape->family}) ? 3 : 2) *
                CALM_BYTES(double, count_grids(n, shape->n_groups)) +
@@ -387,6 +392,8 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->single_e, state->n * BLOCK));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->corner, BLOCK * BLOCK));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->before, BLOCK));
+        if (state->job->packed)
+            CALM_TRY(calm_packed_new(ctx, false, state->n, BLOCK, &state->packed_e));
     } else {
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->w, state->n * problem->in));
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->e, state->n * BLOCK));
@@ -429,12 +436,17 @@ static void enter_corner(chunk_state *state, size_t start, size_t end)
 }
 
 /* What the errors of the block do to all later columns, in one product. */
-static calm_status correct_later(calm_ctx *ctx, const chunk_state *state, size_t start, size_t end)
+static calm_status correct_later(calm_ctx *ctx, chunk_state *state, size_t start, size_t end)
 {
     const gptq_job *job = state->job;
     const size_t in = job->problem->in, at = start * in + end;
     if (end == in)
         return CALM_OK;
+    if (job->packed) {
+        calm_packed_put(&state->packed_e, 0, state->n, 0, end - start, state->single_e, BLOCK);
+        return calm_packed_multiply(ctx, state->n, in - end, end - start, (calm_packed_part){&state->packed_e, 0, 0},
+                                    (calm_packed_part){job->packed, end, start}, 1, state->sums + end, in);
+    }
     if (job->single)
         return calm_multiply(ctx, CALM_PRODUCT_NN, state->n, in - end, end - start, state->single_e, BLOCK,
                              job->single + at, in, 1, state->sums + end, in);
@@ -501,7 +513,7 @@ static calm_part_memory memory_of(const calm_job_shape *shape, bool single)
     const size_t whole = calm_shape_workers(shape) * chunk_bytes(shape, CALM_ROW_CHUNK, single),
                  halves = shape->out % CALM_ROW_CHUNK ? 0 : 2 * calm_shape_chunks(shape),
                  half = calm_size_min(shape->n_threads, halves) * chunk_bytes(shape, CALM_ROW_CHUNK / 2, single),
-                 factor = single ? calm_inverse_root_float_scratch_bytes(shape->in)
+                 factor = single ? calm_inverse_root_float_scratch_bytes(shape->operands, shape->in)
                                  : calm_inverse_factor_scratch_bytes(shape->in);
     return (calm_part_memory){calm_inverse_order_bytes(shape->in), calm_size_max(factor, calm_size_max(whole, half))};
 }
@@ -516,16 +528,18 @@ calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const 
 {
     gptq_job job = {.problem = problem, .qjob = qjob, .loss = loss};
     size_t *order;
-    double unit;
+    calm_root_float root;
     CALM_TRY(calm_inverse_order(ctx, problem->in, power, &order));
-    CALM_TRY(calm_inverse_root_float(ctx, problem, order, damp, &job.single, &unit, &qjob->damp));
+    CALM_TRY(calm_inverse_root_float(ctx, problem, order, damp, &root, &qjob->damp));
     job.order = order;
+    job.single = root.r;
+    job.packed = root.packs ? &root.packed : NULL;
     if (loss)
         memset(loss, 0, problem->out * sizeof *loss);
     CALM_TRY(run_chunks(ctx, &job));
     /* The errors are multiplied by a root that has that of unit. */
     for (size_t r = 0; loss && r < problem->out; r++)
-        loss[r] /= unit;
+        loss[r] /= root.unit;
     return CALM_OK;
 }
 

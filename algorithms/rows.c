@@ -48,14 +48,14 @@ static calm_status allocate(calm_ctx *ctx, calm_rows *rows)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, rows->before, n));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->product, n * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->gradient, n * CALM_SWEEP_BLOCK));
-    return rows->rounded ? CALM_OK : CALM_NEW_RAW(ctx, ctx->scratch, rows->panel, CALM_SWEEP_BLOCK * in);
+    return calm_rows_new_panel(ctx, rows);
 }
 
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n)
 {
     return CALM_BYTES(size_t, n) + CALM_BYTES(double, n * shape->in) + 2 * CALM_BYTES(float, n * shape->in) +
            2 * CALM_BYTES(double, n * shape->n_groups) + 2 * CALM_BYTES(double, n) +
-           CALM_BYTES(float, n * CALM_SWEEP_BLOCK) + calm_rows_panel_bytes(shape->in);
+           CALM_BYTES(float, n * CALM_SWEEP_BLOCK) + calm_rows_panel_bytes(shape, n);
 }
 
 static bool is_shared(int family)
@@ -71,18 +71,9 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
     const size_t n_chunks = shared ? calm_shape_chunks(shape) : (shape->out + chunk - 1) / chunk;
     const size_t n = calm_size_min(chunk, shape->out);
     (void)opts;
-    return (calm_part_memory){.most = calm_rows_round_bytes(shape->in) +
+    return (calm_part_memory){.most = calm_rows_kept_bytes(shape->in) +
                                       calm_size_min(shape->n_threads, n_chunks) *
                                           (calm_rows_load_bytes(shape, n) + calm_rows_scales_bytes(shape, n))};
-}
-
-/* Of a symmetric matrix without negative eigenvalues the largest number is on the diagonal. */
-static double largest_diagonal(const double *h, size_t in)
-{
-    double most = 0;
-    for (size_t j = 0; j < in; j++)
-        most = fmax(most, h[j * in + j]);
-    return most;
 }
 
 CALM_VECTORIZE
@@ -97,9 +88,7 @@ static double largest(const double *w, size_t n)
 typedef struct rows_job {
     const calm_problem *problem;
     calm_qjob *qjob;
-    const double *h;         /* damped                         */
-    double unit_h;
-    const float *rounded;    /* [I, I] H by it; NULL: not kept */
+    const calm_rows_kept *kept;
     const size_t *row;       /* [n]; NULL: the first n rows of the job */
     size_t n, chunk;
     calm_rows_fn *fn;
@@ -150,8 +139,9 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, siz
 {
     const calm_problem *problem = job->problem;
     const calm_qjob *qjob = job->qjob;
-    *rows = (calm_rows){.problem = problem, .qjob = job->qjob, .h = job->h, .rounded = job->rounded,
-                        .unit_h = job->unit_h, .shared = is_shared(qjob->scheme.family), .n = n,
+    *rows = (calm_rows){.problem = problem, .qjob = job->qjob, .h = job->kept->h, .rounded = job->kept->rounded,
+                        .packed = job->kept->packs ? &job->kept->packed : NULL, .unit_h = job->kept->unit,
+                        .shared = is_shared(qjob->scheme.family), .n = n,
                         .two_parts = calm_bf16_is_fast(ctx->operands)};
     /* The same for a few rows of a job as for all: what is never read takes no memory. */
     rows->room = rows->shared ? n : calm_size_min(job->chunk, problem->out);
@@ -229,35 +219,21 @@ static calm_status run_chunk(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-calm_status calm_rows_some(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, const size_t *row,
-                           size_t n, size_t chunk, calm_rows_fn *fn, const void *opts)
+calm_status calm_rows_some(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, const calm_rows_kept *kept,
+                           const size_t *row, size_t n, size_t chunk, calm_rows_fn *fn, const void *opts)
 {
-    CALM_SCOPED_SCRATCH(ctx);
-    rows_job job = {.problem = problem, .qjob = qjob, .h = calm_problem_damped(problem, damp), .row = row, .n = n,
-                    .chunk = chunk, .fn = fn, .opts = opts};
-    const size_t n_chunks = is_shared(qjob->scheme.family) ? calm_problem_chunks(problem) : (n + chunk - 1) / chunk;
-    if (n_chunks == 0)
-        return CALM_OK;
-    job.unit_h = calm_problem_unit(largest_diagonal(job.h, problem->in));
-    CALM_TRY(calm_rows_round(ctx, job.h, problem->in, job.unit_h, &job.rounded));
-    return calm_parallel_for(ctx, n_chunks, run_chunk, &job);
+    const bool shared = is_shared(qjob->scheme.family);
+    rows_job job = {problem, qjob, kept, row, n, chunk, fn, opts};
+    return calm_parallel_for(ctx, shared ? calm_problem_chunks(problem) : (n + chunk - 1) / chunk, run_chunk, &job);
 }
 
 calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
                            calm_rows_fn *fn, const void *opts)
 {
-    return calm_rows_some(ctx, problem, qjob, damp, NULL, problem->out, chunk, fn, opts);
-}
-
-/* ---- products ---- */
-
-/* gradient [n, CALM_SWEEP_BLOCK] = errors H of columns start .. end - 1, by the units. */
-static calm_status multiply_errors(calm_ctx *ctx, calm_rows *rows, size_t start, size_t end)
-{
-    const size_t in = rows->problem->in;
-    const float *h = calm_rows_panel(rows, start, end - start, 0);    /* columns of H are its rows */
-    return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, end - start, in, rows->product, in, h, in, 0, rows->gradient,
-                         CALM_SWEEP_BLOCK);
+    calm_rows_kept kept;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(calm_rows_keep(ctx, problem, damp, &kept));
+    return calm_rows_some(ctx, problem, qjob, &kept, NULL, problem->out, chunk, fn, opts);
 }
 
 /* ---- sweep ---- */
@@ -447,18 +423,16 @@ static void update_errors(calm_rows *rows, size_t start, size_t end)
                 rows->product[r * in + j] = (float)((w[j] - scale * (double)q[j]) * rows->unit_w);
         }
     }
+    calm_rows_pack_product(rows, start, end);
 }
 
-/* rows->gradient = H e of the block, or with `build` H (s q), from products that its normal equations need; *h: of
- * those. */
-static calm_status multiply_block(calm_ctx *ctx, calm_rows *rows, size_t start, size_t end, bool build, const float **h)
+/* rows->gradient = H e of the block, or with `build` H (s q), from products that its normal equations need. */
+static calm_status multiply_block(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block, bool build)
 {
-    *h = NULL;
     if (!build)
-        return multiply_errors(ctx, rows, start, end);
-    *h = calm_rows_panel(rows, start, end - start, 0);
-    CALM_TRY(calm_rows_multiply_groups(ctx, rows, *h, start, end));
-    return calm_rows_multiply_values(ctx, rows, *h, start, end);
+        return calm_rows_multiply_product(ctx, rows, block, 0, rows->problem->in, 0, rows->gradient);
+    CALM_TRY(calm_rows_multiply_groups(ctx, rows, block));
+    return calm_rows_multiply_values(ctx, rows, block);
 }
 
 calm_status calm_rows_sweep(calm_ctx *ctx, calm_rows *rows, bool zeros, bool build)
@@ -477,13 +451,13 @@ calm_status calm_rows_sweep(calm_ctx *ctx, calm_rows *rows, bool zeros, bool bui
         update_errors(rows, 0, in);
     for (size_t start = 0; start < in; start += block) {
         const size_t end = calm_size_min(start + block, in);
-        const float *h;
-        CALM_TRY(multiply_block(ctx, rows, start, end, build, &h));
+        const calm_rows_block of = calm_rows_panel(rows, start, end, 0);
+        CALM_TRY(multiply_block(ctx, rows, &of, build));
         for (size_t first = 0; first < rows->n; first += TILE)
             sweep_block(rows, &tile, first, start, end, zeros, build);
         /* The next block's product reads the errors that this block has left. */
         if (build)
-            CALM_TRY(calm_rows_normal_add(ctx, rows, h, start, end));
+            CALM_TRY(calm_rows_normal_add(ctx, rows, &of));
         else
             update_errors(rows, start, end);
     }
@@ -526,14 +500,10 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
  * half e H e^T each pair of blocks once. */
 static calm_status multiply_following(calm_ctx *ctx, calm_rows *rows, size_t start, size_t end)
 {
-    const size_t in = rows->problem->in;
-    const size_t n = end - start;
-    const float *h = calm_rows_panel(rows, start, n, start), *errors = rows->product + start;
-    CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, n, n, errors, in, h, in, 0, rows->gradient,
-                           CALM_SWEEP_BLOCK));
+    const calm_rows_block block = calm_rows_panel(rows, start, end, start);
+    CALM_TRY(calm_rows_multiply_product(ctx, rows, &block, start, end, 0, rows->gradient));
     /* Of no columns, half of what is there. */
-    return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, n, in - end, errors + n, in, h + n, in, 0.5f, rows->gradient,
-                         CALM_SWEEP_BLOCK);
+    return calm_rows_multiply_product(ctx, rows, &block, end, rows->problem->in, 0.5f, rows->gradient);
 }
 
 calm_status calm_rows_losses(calm_ctx *ctx, calm_rows *rows)

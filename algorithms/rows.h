@@ -18,6 +18,7 @@
 #pragma once
 
 #include "algorithms/part.h"
+#include "ptq/tensor/packed.h"
 
 #define CALM_SWEEP_BLOCK ((size_t)128)
 
@@ -37,7 +38,9 @@ typedef struct calm_rows {
     float *product;           /* [n, I] work: the errors w - s q, or s q, by unit_w      */
     float *gradient;          /* [n, CALM_SWEEP_BLOCK] work                              */
     const float *rounded;     /* [I, I] H times unit_h, where all of it is kept; or NULL */
-    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: a few such rows, where not */
+    const calm_packed *packed;    /* the same for products that read it packed; or NULL  */
+    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: a few such rows, with neither */
+    calm_packed packed_q, packed_product;    /* with `packed`: q and product as calm_rows_pack left them */
     double unit_h, unit_w;    /* powers of two                                           */
     bool two_parts;           /* products with H are of two bfloat16                      */
     size_t unknowns;          /* U: scales G, with minima 2 G                            */
@@ -51,6 +54,20 @@ typedef struct calm_rows {
     double *ones_ones;        /* [G, G] 1_g H 1_g'^T, likewise                           */
 } calm_rows;
 
+/* H as products of rows read it: for all chunks and every refit with this damping.  Of the widest jobs each chunk makes
+ * a few rows at a time for itself. */
+typedef struct calm_rows_kept {
+    const double *h;         /* [I, I] damped                            */
+    double unit;             /* a power of two, as unit_h below          */
+    const float *rounded;    /* [I, I] H by it, or NULL                  */
+    bool packs;
+    calm_packed packed;      /* with `packs`, in place of `rounded`      */
+} calm_rows_kept;
+
+/* Keep H with `damp` times its mean diagonal added, in ctx->scratch; the bytes that takes. */
+calm_status calm_rows_keep(calm_ctx *ctx, const calm_problem *problem, double damp, calm_rows_kept *out);
+size_t calm_rows_kept_bytes(size_t in);
+
 /* The work of a part on a chunk of rows; calm_rows_each then stores the rows. */
 typedef calm_status calm_rows_fn(calm_ctx *ctx, calm_rows *rows, const void *opts);
 
@@ -59,9 +76,9 @@ typedef calm_status calm_rows_fn(calm_ctx *ctx, calm_rows *rows, const void *opt
 calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
                            calm_rows_fn *fn, const void *opts);
 
-/* The same of n rows alone, row [n], of a scheme whose rows share no scales. */
-calm_status calm_rows_some(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, const size_t *row,
-                           size_t n, size_t chunk, calm_rows_fn *fn, const void *opts);
+/* The same under H as it is kept, of rows row [n] alone, of a scheme whose rows share no scales; row NULL: of all n. */
+calm_status calm_rows_some(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, const calm_rows_kept *kept,
+                           const size_t *row, size_t n, size_t chunk, calm_rows_fn *fn, const void *opts);
 
 /* U, unknowns of a row: its scales, with minima twice as many. */
 size_t calm_rows_unknowns(int family, size_t n_groups);
@@ -76,7 +93,7 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, b
 /* Bytes that calm_rows_begin_scales takes for n rows of a job of this shape. */
 size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
 
-/* Bytes that calm_rows_each takes of ctx->scratch for n rows of a job of this shape, besides calm_rows_round_bytes. */
+/* Bytes that calm_rows_each takes of ctx->scratch for n rows of a job of this shape, besides calm_rows_kept_bytes. */
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
 
 /* Memory of a refit that uses scales and sweeps in chunks of calm_rows_chunk rows, after damping H. */
@@ -92,27 +109,44 @@ calm_status calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
  * product less than those alone. */
 calm_status calm_rows_sweep(calm_ctx *ctx, calm_rows *rows, bool zeros, bool build);
 
-/* (rows_normal.c) Normal equations block by block: begin, then for each block of columns start .. end - 1, at most
- * CALM_SWEEP_BLOCK, from left to right, `multiply_groups` once the codes before it are final, and `add` once its own
- * are.  h: rows start .. end - 1 of H, as calm_rows_panel gives them. */
+/* Columns start .. end - 1 of H, which are its rows, at most CALM_SWEEP_BLOCK, by unit_h. */
+typedef struct calm_rows_block {
+    size_t start, end;
+    const float *h;    /* [end - start, I]; NULL: H is packed */
+} calm_rows_block;
+
+/* (rows_normal.c) Normal equations block by block: begin, then for each block of columns, from left to right,
+ * `multiply_groups` once the codes before it are final, and `add` once its own are. */
 void calm_rows_normal_begin(calm_rows *rows);
-calm_status calm_rows_multiply_groups(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end);
-calm_status calm_rows_normal_add(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end);
+calm_status calm_rows_multiply_groups(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block);
+calm_status calm_rows_normal_add(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block);
 
 /* product = s q by unit_w; and after multiply_groups, gradient = (s q) H of the block by the units, where product has
  * what is from the block on. */
 void calm_rows_values(calm_rows *rows);
-calm_status calm_rows_multiply_values(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end);
+calm_status calm_rows_multiply_values(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block);
 
-/* (rows_panel.c) Rows start .. start + n - 1 of H, n <= CALM_SWEEP_BLOCK, from column `from` on, times unit_h; the next
- * row is I further.  Until the next call. */
-const float *calm_rows_panel(calm_rows *rows, size_t start, size_t n, size_t from);
+/* (rows_panel.c) A block of H for products of its rows `from` and those after.  Until the next call. */
+calm_rows_block calm_rows_panel(calm_rows *rows, size_t start, size_t end, size_t from);
 
-/* Bytes that rows take for a panel; *rounded [I, I], in ctx->scratch, = h [I, I] times unit in float32, or NULL where
- * the job does not keep it; bytes of that. */
-size_t calm_rows_panel_bytes(size_t in);
-calm_status calm_rows_round(calm_ctx *ctx, const double *h, size_t in, double unit, const float **rounded);
-size_t calm_rows_round_bytes(size_t in);
+/* Columns first .. end - 1 of q, or of product, are as the next products read them. */
+void calm_rows_pack_codes(calm_rows *rows, size_t first, size_t end);
+void calm_rows_pack_product(calm_rows *rows, size_t first, size_t end);
+
+/* out [n, CALM_SWEEP_BLOCK] = columns first .. end - 1 of q, or of product, times these rows of H's block. */
+calm_status calm_rows_multiply_codes(calm_ctx *ctx, const calm_rows *rows, const calm_rows_block *block, size_t first,
+                                     size_t end, float *out);
+/* With beta out added. */
+calm_status calm_rows_multiply_product(calm_ctx *ctx, const calm_rows *rows, const calm_rows_block *block, size_t first,
+                                       size_t end, float beta, float *out);
+
+/* product [n, I] = the first n rows of gradient, which are columns start .. end - 1 of something, times these rows of
+ * H. */
+calm_status calm_rows_multiply_gradient(calm_ctx *ctx, calm_rows *rows, size_t n, size_t start, size_t end);
+
+/* Bytes that n rows take for a panel, or for their packed operands; and those. */
+size_t calm_rows_panel_bytes(const calm_job_shape *shape, size_t n);
+calm_status calm_rows_new_panel(calm_ctx *ctx, calm_rows *rows);
 
 /* Is a job of `in` inputs narrow enough to keep what all its products read, besides H itself? */
 bool calm_rows_keeps(size_t in);

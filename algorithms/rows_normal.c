@@ -9,7 +9,6 @@
 
 #include "algorithms/rows.h"
 #include "ptq/base/simd.h"
-#include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 
 /* Columns of group g in start .. end - 1. */
@@ -40,20 +39,11 @@ static float *cross_of(const calm_rows *rows, size_t g)
     return rows->cross + g * rows->n * CALM_SWEEP_BLOCK;
 }
 
-/* out [n, CALM_SWEEP_BLOCK] = q H of these columns of q with those of the block start .. end - 1, by unit_h. */
-static calm_status multiply_codes(calm_ctx *ctx, const calm_rows *rows, const float *h, size_t start, size_t end,
-                                  size_t first, size_t n, float *out)
+calm_status calm_rows_multiply_groups(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block)
 {
-    const size_t in = rows->problem->in;
-    return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, end - start, n, rows->q + first, in, h + first, in, 0, out,
-                         CALM_SWEEP_BLOCK);
-}
-
-calm_status calm_rows_multiply_groups(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end)
-{
-    for (size_t g = 0, first; g * rows->problem->group < start; g++) {
-        const size_t n = columns_within(rows, g, 0, start, &first);
-        CALM_TRY(multiply_codes(ctx, rows, h, start, end, first, n, cross_of(rows, g)));
+    for (size_t g = 0, first; g * rows->problem->group < block->start; g++) {
+        const size_t n = columns_within(rows, g, 0, block->start, &first);
+        CALM_TRY(calm_rows_multiply_codes(ctx, rows, block, first, first + n, cross_of(rows, g)));
     }
     return CALM_OK;
 }
@@ -75,6 +65,7 @@ void calm_rows_values(calm_rows *rows)
             scale_codes(rows->q + r * in + first, n, (float)(rows->scale[r * n_groups + g] * rows->unit_w),
                         rows->product + r * in + first);
         }
+    calm_rows_pack_product(rows, 0, in);
 }
 
 CALM_VECTORIZE
@@ -84,11 +75,10 @@ static void add_scaled(const float *restrict x, size_t n, float scale, float *re
         out[j] += scale * x[j];
 }
 
-calm_status calm_rows_multiply_values(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end)
+calm_status calm_rows_multiply_values(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block)
 {
-    const size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
-    CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, end - start, in - start, rows->product + start, in, h + start,
-                           in, 0, rows->gradient, CALM_SWEEP_BLOCK));
+    const size_t n_groups = rows->problem->n_groups, start = block->start, end = block->end;
+    CALM_TRY(calm_rows_multiply_product(ctx, rows, block, start, rows->problem->in, 0, rows->gradient));
     for (size_t g = 0; g * rows->problem->group < start; g++)
         for (size_t r = 0; r < rows->n; r++)
             add_scaled(cross_of(rows, g) + r * CALM_SWEEP_BLOCK, end - start,
@@ -138,9 +128,10 @@ static void add_pair(const calm_rows *rows, size_t f, size_t g, const float *pro
             calm_vec_dot(n, products + r * CALM_SWEEP_BLOCK + first - start, rows->q + r * in + first);
 }
 
-calm_status calm_rows_normal_add(calm_ctx *ctx, calm_rows *rows, const float *h, size_t start, size_t end)
+calm_status calm_rows_normal_add(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block)
 {
-    const size_t group = rows->problem->group;
+    const size_t group = rows->problem->group, start = block->start, end = block->end;
+    calm_rows_pack_codes(rows, start, end);
     for (size_t g = start / group, first; g * group < end; g++) {
         const size_t n = columns_within(rows, g, start, end, &first);
         for (size_t r = 0; r < rows->n; r++)
@@ -148,7 +139,7 @@ calm_status calm_rows_normal_add(calm_ctx *ctx, calm_rows *rows, const float *h,
         /* Of a group that begins before the block, both triangles. */
         for (size_t f = 0; f <= g && f * group < start; f++)
             add_pair(rows, f, g, cross_of(rows, f), start, first, n, f == g ? 2 : 1);
-        CALM_TRY(multiply_codes(ctx, rows, h, start, end, first, n, rows->gradient));
+        CALM_TRY(calm_rows_multiply_codes(ctx, rows, block, first, first + n, rows->gradient));
         for (size_t k = g, from; k * group < end; k++) {
             const size_t columns = columns_within(rows, k, start, end, &from);
             add_pair(rows, g, k, rows->gradient, start, from, columns, 1);

@@ -13,7 +13,6 @@
 
 #include "algorithms/rows.h"
 #include "ptq/base/simd.h"
-#include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 
 #define RIDGE 1e-6
@@ -78,8 +77,7 @@ static calm_status multiply_weights(calm_ctx *ctx, calm_rows *rows, const size_t
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < columns; j++)
                 rows->gradient[i * CALM_SWEEP_BLOCK + j] = (float)(rows->w[r[i] * in + start + j] * rows->unit_w);
-        CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NN, n, in, columns, rows->gradient, CALM_SWEEP_BLOCK,
-                               calm_rows_panel(rows, start, columns, 0), in, 0, rows->product, in));
+        CALM_TRY(calm_rows_multiply_gradient(ctx, rows, n, start, start + columns));
         for (size_t i = 0; i < n; i++)
             add_products(rows->product + i * in, in, unit, rows->wh + r[i] * in);
     }
@@ -231,9 +229,9 @@ static calm_status build_normal(calm_ctx *ctx, calm_rows *rows)
     calm_rows_normal_begin(rows);
     for (size_t start = 0; start < in; start += CALM_SWEEP_BLOCK) {
         const size_t end = calm_size_min(start + CALM_SWEEP_BLOCK, in);
-        const float *h = calm_rows_panel(rows, start, end - start, 0);
-        CALM_TRY(calm_rows_multiply_groups(ctx, rows, h, start, end));
-        CALM_TRY(calm_rows_normal_add(ctx, rows, h, start, end));
+        const calm_rows_block block = calm_rows_panel(rows, start, end, 0);
+        CALM_TRY(calm_rows_multiply_groups(ctx, rows, &block));
+        CALM_TRY(calm_rows_normal_add(ctx, rows, &block));
     }
     return CALM_OK;
 }

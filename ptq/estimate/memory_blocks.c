@@ -65,6 +65,7 @@ static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, cons
     shape.n_absorb_groups = has_groups(e, job, &feed) ? calm_feed_rows(&feed) : 0;
     /* A candidate alone has all threads for its inner loops, whose buffers are per thread. */
     shape.n_threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
+    shape.operands = calm_recipe_operands(e->p->in.recipe);
     shape.biased = calm_layout_biased(e->layout, job);
     shape.shared = e->caps & CALM_NEEDS_GRAM;
     shape.damp = calm_run_damping(e->p->in.recipe);

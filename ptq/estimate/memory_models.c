@@ -71,7 +71,8 @@ static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size
 static size_t outer_bytes(const estimate *e, bool whole)
 {
     const size_t n = e->config->vocab * e->config->hidden;
-    return calm_outer_rows_bytes(e->p->outer, e->config->vocab, e->config->hidden, e->n_threads) +
+    return calm_outer_rows_bytes(e->p->outer, calm_recipe_operands(e->p->in.recipe), e->config->vocab,
+                                 e->config->hidden, e->n_threads) +
            (whole ? 2 * CALM_BYTES(uint8_t, n) + 3 * CALM_BYTES(float, n / 32) : 0);
 }
 

@@ -162,13 +162,19 @@ calm_status calm_outer_rows_round(calm_ctx *ctx, const calm_outer_fit *fit, cons
     return CALM_OK;
 }
 
-size_t calm_outer_rows_bytes(const calm_algorithm *algorithm, size_t vocab, size_t width, size_t n_threads)
+size_t calm_outer_rows_bytes(const calm_algorithm *algorithm, calm_operands operands, size_t vocab, size_t width,
+                             size_t n_threads)
 {
     const size_t rows = calm_outer_piece(vocab, width);
-    /* Groups of 16 have the most scales of all types. */
-    const calm_scheme scheme = {.bits = 8, .group = 16, .symmetric = true, .scale_dtype = CALM_F16};
-    calm_job_shape shape = calm_job_shape_of(&scheme, rows, width);
-    shape.n_threads = n_threads;
-    return CALM_BYTES(double, width * width) + CALM_BYTES(float, rows * width) +
-           calm_algorithm_run_bytes(algorithm, &shape) + calm_algorithm_run_scratch_bytes(algorithm, &shape);
+    size_t most = 0;
+    /* Groups of 16 have the most scales of all types, products of groups of 32 may pack their operands. */
+    for (int group = 16; group <= 32; group *= 2) {
+        const calm_scheme scheme = {.bits = 8, .group = group, .symmetric = true, .scale_dtype = CALM_F16};
+        calm_job_shape shape = calm_job_shape_of(&scheme, rows, width);
+        shape.n_threads = n_threads;
+        shape.operands = operands;
+        most = calm_size_max(most, calm_algorithm_run_bytes(algorithm, &shape) +
+                                       calm_algorithm_run_scratch_bytes(algorithm, &shape));
+    }
+    return CALM_BYTES(double, width * width) + CALM_BYTES(float, rows * width) + most;
 }

@@ -49,4 +49,5 @@ calm_status calm_outer_fit_key(calm_ctx *ctx, const calm_outer_fit *fit, const c
                                char key[CALM_SHA256_HEX]);
 
 /* What that takes of ctx->out and ctx->scratch for one piece of a table [vocab, width], at most. */
-size_t calm_outer_rows_bytes(const calm_algorithm *algorithm, size_t vocab, size_t width, size_t n_threads);
+size_t calm_outer_rows_bytes(const calm_algorithm *algorithm, calm_operands operands, size_t vocab, size_t width,
+                             size_t n_threads);

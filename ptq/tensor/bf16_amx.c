@@ -23,6 +23,7 @@
 #define TILES __attribute__((target("amx-tile,amx-bf16,avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define TILE  16                  /* rows of A, columns of B, and pairs, of a register */
 #define SIDE  ((size_t)2 * TILE)
+#define CACHE_LINE ((size_t)64)
 /* Values of a row that are read while those so far before them are packed. */
 #define ROW_AHEAD ((size_t)128)
 
@@ -48,20 +49,22 @@ INLINE size_t place_of_row(size_t row, size_t pair_index, size_t pairs)
 /* A block of A and one of B, packed.  NULL: the second part is zero everywhere, or there is none. */
 typedef struct block {
     size_t rows, cols, pairs;
+    size_t a_pairs, b_pairs;    /* that a panel of either has room for: so far is the next one              */
     const pair *a, *a_rest, *b, *b_rest;
     float *sums;        /* of 32 by 32, one behind the other                                        */
     ptrdiff_t least;    /* wanted are those where the number of the column is this + that of the row, or more */
 } block;
 
-/* Rows from a [n, terms]: what is written of a panel is one line behind the other. */
-INLINE bool pack_rows_as_rows(size_t n, size_t terms, const float *a, size_t lda, pair *out, pair *rest)
+/* Rows from a [n, terms]: what is written of a panel, which has room for `across` pairs, is one line behind the
+ * other. */
+INLINE bool pack_rows_as_rows(size_t n, size_t terms, size_t across, const float *a, size_t lda, pair *out, pair *rest)
 {
     const size_t pairs = pairs_of(terms), rows = whole_panels(n);
     parts both = {.any = _mm512_setzero_si512()};
     for (size_t first = 0; first < rows; first += SIDE)
         for (size_t p = 0; p < pairs; p += TILE)
             for (size_t i = first; i < first + SIDE; i++) {
-                const size_t to = place_of_row(i, p, pairs);
+                const size_t to = place_of_row(i, p, across);
                 both.first = both.rest = _mm512_setzero_si512();
                 if (i < n) {
                     fetch_values(a + i * lda + 2 * p + ROW_AHEAD, 2 * TILE);
@@ -131,12 +134,27 @@ TILES_INLINE void load_cols(const pair *b)
     _tile_stream_loadd(7, b + TILE, COLS * sizeof(pair));
 }
 
+/* Lines of the cache that come while others are multiplied: of either part, after every 16 pairs `lines`. */
+typedef struct coming {
+    const char *part[2];    /* NULL: none */
+    size_t lines;
+} coming;
+
+INLINE void fetch_coming(const coming *next, size_t step)
+{
+    for (size_t i = 0; i < 2; i++)
+        for (size_t l = 0; next->part[i] && l < next->lines; l++)
+            _mm_prefetch(next->part[i] + (step * next->lines + l) * CACHE_LINE, _MM_HINT_T0);
+}
+
 /* Registers 0 to 3 += a panel of 32 rows times one of 32 columns, of as many pairs.  Of 16 pairs all products follow
  * each other, in an order that loads each part once: loading takes as long as multiplying. */
-TILES_INLINE void add_products(const pair *a, const pair *a_rest, const pair *b, const pair *b_rest, size_t pairs)
+TILES_INLINE void add_products(const pair *a, const pair *a_rest, const pair *b, const pair *b_rest, size_t pairs,
+                               const coming *next)
 {
     for (size_t p = 0; p < pairs * SIDE; p += TILE * SIDE) {
         load_rows(a + p);
+        fetch_coming(next, p / (TILE * SIDE));
         if (b_rest) {
             load_cols(b_rest + p);
             add_tiles();
@@ -150,23 +168,23 @@ TILES_INLINE void add_products(const pair *a, const pair *a_rest, const pair *b,
     }
 }
 
-/* sums [32][32] = a panel of rows times one of columns.  `row`, `panel`: where they begin. */
-TILES_INLINE void sum_tiles(const block *of, size_t row, size_t panel, float *sums)
+/* sums [32][32] = the panel of rows from row i on times that of columns from column j on. */
+TILES_INLINE void sum_tiles(const block *of, size_t i, size_t j, const coming *next, float *sums)
 {
-    const size_t pairs = of->pairs, line = SIDE * sizeof(float);
+    const size_t pairs = of->pairs, line = SIDE * sizeof(float), row = i * of->a_pairs, panel = j * of->b_pairs;
     const pair *a = of->a + row, *b = of->b + panel;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     if (of->a_rest && of->b_rest)
-        add_products(a, of->a_rest + row, b, of->b_rest + panel, pairs);
+        add_products(a, of->a_rest + row, b, of->b_rest + panel, pairs, next);
     else if (of->a_rest)
-        add_products(a, of->a_rest + row, b, NULL, pairs);
+        add_products(a, of->a_rest + row, b, NULL, pairs, next);
     else if (of->b_rest)
-        add_products(a, NULL, b, of->b_rest + panel, pairs);
+        add_products(a, NULL, b, of->b_rest + panel, pairs, next);
     else
-        add_products(a, NULL, b, NULL, pairs);
+        add_products(a, NULL, b, NULL, pairs, next);
     _tile_stored(0, sums, line);
     _tile_stored(1, sums + TILE, line);
     _tile_stored(2, sums + TILE * SIDE, line);
@@ -198,6 +216,17 @@ INLINE void add_sums(const float *a, const float *b, float *out)
         _mm512_store_ps(out + i, _mm512_add_ps(_mm512_load_ps(a + i), _mm512_load_ps(b + i)));
 }
 
+/* Where these sums go is far larger than the cache: it comes while they are made. */
+INLINE void fetch_target(const block *of, size_t row, size_t col, const target *to)
+{
+    const size_t rows = calm_size_min(of->rows - row, SIDE);
+    const float *c = to->c + row * to->ldc + col;
+    for (size_t r = 0; r < rows; r++, c += to->ldc) {
+        __builtin_prefetch(c, 1);
+        __builtin_prefetch(c + LANES, 1);
+    }
+}
+
 /* Sums [32][32] from this row and column of a block to C. */
 INLINE void put_sums(const block *of, size_t row, size_t col, const float *sums, const target *to)
 {
@@ -214,6 +243,7 @@ INLINE void put_sums(const block *of, size_t row, size_t col, const float *sums,
  * nearer than one of all. */
 TILES static void multiply(const block *of, bool first, const target *to)
 {
+    static const coming nothing;
     calm_amx_begin(TILE, TILE * sizeof(pair));
     for (size_t i = 0; i < of->rows; i += SIDE)
         for (size_t j = 0; j < of->cols; j += SIDE) {
@@ -221,7 +251,7 @@ TILES static void multiply(const block *of, bool first, const target *to)
             float *so_far = sums_of(of, i, j), *sums = first && !to->c ? so_far : some;
             if (!is_wanted(of, i, j))
                 continue;
-            sum_tiles(of, i * of->pairs, j * of->pairs, sums);
+            sum_tiles(of, i, j, &nothing, sums);
             if (!first)
                 add_sums(so_far, some, to->c ? some : so_far);
             if (to->c)
@@ -314,7 +344,8 @@ TARGET static void pack_all_rows(const product *p, size_t i, size_t rows, size_t
             to->any_rest[at] |=
                 p->form == CALM_PRODUCT_TN
                     ? pack_columns_as_rows(n, terms, p->a + t * p->lda + i, p->lda, to->rows + place, rest)
-                    : pack_rows_as_rows(n, terms, p->a + (i + r) * p->lda + t, p->lda, to->rows + place, rest);
+                    : pack_rows_as_rows(n, terms, pairs_of(terms), p->a + (i + r) * p->lda + t, p->lda,
+                                        to->rows + place, rest);
         }
 }
 
@@ -328,8 +359,8 @@ TARGET static void multiply_terms(const product *p, size_t i, size_t rows, size_
         const size_t t = first + at * p->terms, terms = calm_size_min(p->terms, p->k - t),
                      place = place_of_block(p, rows, at);
         const float *b = p->form == CALM_PRODUCT_NT ? p->b + j * p->ldb + t : p->b + t * p->ldb + j;
-        now.pairs = pairs_of(terms);
-        const bool rest = pack_panels(p->form, cols, terms, now.pairs, b, p->ldb, of->cols, of->cols_rest);
+        now.pairs = now.a_pairs = now.b_pairs = pairs_of(terms);
+        const bool rest = pack_panels(p->form, cols, terms, now.pairs, now.pairs, b, p->ldb, of->cols, of->cols_rest);
         now.a = of->rows + place;
         now.a_rest = of->rows_rest && of->any_rest[at] ? of->rows_rest + place : NULL;
         now.b_rest = rest ? of->cols_rest : NULL;
@@ -358,6 +389,87 @@ calm_status calm_bf16_amx_product(calm_ctx *ctx, size_t n_parts, calm_product_fo
                 multiply_terms(&p, i, rows, j, calm_size_min(col_side, n - j), first, &room);
         }
     }
+    return CALM_OK;
+}
+
+/* ---- operands that were packed before ---- */
+
+/* What comes while the panel of rows i is multiplied with that of columns j: a share of the next columns, which come
+ * from far.  Behind the last ones, the terms that follow those of the first. */
+INLINE coming coming_of(const block *of, size_t i, size_t j)
+{
+    const size_t panels = whole_panels(of->rows) / SIDE, lines = (2 * TILE + panels - 1) / panels,
+                 at = i / SIDE * (of->pairs / TILE) * lines * CACHE_LINE,
+                 next = j + SIDE < of->cols ? (j + SIDE) * of->b_pairs : of->pairs * SIDE;
+    return (coming){{(const char *)(of->b + next) + at, of->b_rest ? (const char *)(of->b_rest + next) + at : NULL},
+                    lines};
+}
+
+/* As `multiply`, where few rows multiply columns that are not in the cache: each panel of columns stays in its first
+ * level for all rows. */
+TILES static void multiply_columns(const block *of, bool first, const target *to)
+{
+    calm_amx_begin(TILE, TILE * sizeof(pair));
+    for (size_t j = 0; j < of->cols; j += SIDE)
+        for (size_t i = 0; i < of->rows; i += SIDE) {
+            _Alignas(64) float some[SIDE * SIDE];
+            float *so_far = sums_of(of, i, j), *sums = first && !to->c ? so_far : some;
+            const coming next = coming_of(of, i, j);
+            if (to->c)
+                fetch_target(of, i, j, to);
+            sum_tiles(of, i, j, &next, sums);
+            if (!first)
+                add_sums(so_far, some, to->c ? some : so_far);
+            if (to->c)
+                put_sums(of, i, j, some, to);
+        }
+    _tile_release();
+}
+
+TARGET bool calm_bf16_amx_pack_rows(size_t n, size_t terms, size_t across, const float *x, size_t ldx, uint32_t *first,
+                                    uint32_t *rest)
+{
+    return pack_rows_as_rows(n, terms, across, x, ldx, first, rest);
+}
+
+TARGET bool calm_bf16_amx_pack_cols(calm_product_form form, size_t n, size_t terms, size_t across, const float *x,
+                                    size_t ldx, uint32_t *first, uint32_t *rest)
+{
+    return pack_panels(form, n, terms, pairs_of(terms), across, x, ldx, first, rest);
+}
+
+/* Where the part of an operand's panels begins that holds line `line` and term `term`. */
+static const pair *part_at(const pair *part, size_t across, size_t line, size_t term)
+{
+    return part ? part + line * across + term / 2 * SIDE : NULL;
+}
+
+calm_status calm_bf16_amx_packed(calm_ctx *ctx, size_t m, size_t n, size_t k, const calm_bf16_panels *a,
+                                 const calm_bf16_panels *b, float beta, float *c, size_t ldc)
+{
+    const size_t row_side = calm_product_side(m, BLOCK_ROWS, SIDE), col_side = calm_product_side(n, BLOCK_COLS, COLS),
+                 side = calm_product_side(k, BLOCK_TERMS, 2 * TILE);
+    block now = {.a_pairs = a->across, .b_pairs = b->across, .least = PTRDIFF_MIN};
+    pair *sums;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(new_room(ctx, k > side ? sums_bytes(row_side, col_side) : 0, &sums));
+    now.sums = (float *)(void *)sums;
+    for (size_t i = 0; i < m; i += row_side)
+        for (size_t j = 0; j < n; j += col_side)
+            for (size_t t = 0; t < k; t += side) {
+                /* As in multiply_terms. */
+                const size_t at = t / side % N_BLOCKS, terms = calm_size_min(side, k - t);
+                const bool last = at + 1 == N_BLOCKS || t + terms == k;
+                now.rows = calm_size_min(row_side, m - i);
+                now.cols = calm_size_min(col_side, n - j);
+                now.pairs = pairs_of(terms);
+                now.a = part_at(a->first, a->across, i, t);
+                now.a_rest = part_at(a->rest, a->across, i, t);
+                now.b = part_at(b->first, b->across, j, t);
+                now.b_rest = part_at(b->rest, b->across, j, t);
+                multiply_columns(&now, at == 0,
+                                 &(target){t < N_BLOCKS * side ? beta : 1, last ? c + i * ldc + j : NULL, ldc});
+            }
     return CALM_OK;
 }
 
@@ -391,6 +503,27 @@ size_t calm_bf16_amx_scratch_bytes(size_t n_parts, size_t rows)
 {
     (void)n_parts, (void)rows;
     return 0;
+}
+
+bool calm_bf16_amx_pack_rows(size_t n, size_t terms, size_t across, const float *x, size_t ldx, uint32_t *first,
+                             uint32_t *rest)
+{
+    (void)n, (void)terms, (void)across, (void)x, (void)ldx, (void)first, (void)rest;
+    return false;
+}
+
+bool calm_bf16_amx_pack_cols(calm_product_form form, size_t n, size_t terms, size_t across, const float *x, size_t ldx,
+                             uint32_t *first, uint32_t *rest)
+{
+    (void)form, (void)n, (void)terms, (void)across, (void)x, (void)ldx, (void)first, (void)rest;
+    return false;
+}
+
+calm_status calm_bf16_amx_packed(calm_ctx *ctx, size_t m, size_t n, size_t k, const calm_bf16_panels *a,
+                                 const calm_bf16_panels *b, float beta, float *c, size_t ldc)
+{
+    (void)m, (void)n, (void)k, (void)a, (void)b, (void)beta, (void)c, (void)ldc;
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "this CPU has no AMX");
 }
 
 #endif

@@ -33,14 +33,14 @@ TARGET static void pack_plain_rows(size_t n, size_t terms, const float *a, size_
 TARGET static void pack_rows(calm_product_form form, size_t rows, size_t terms, const float *a, size_t lda, void *out)
 {
     if (form == CALM_PRODUCT_TN)
-        pack_terms(rows, terms, pairs_of(terms), a, lda, ROWS, out, NULL);
+        pack_terms(rows, terms, pairs_of(terms), pairs_of(terms), a, lda, ROWS, out, NULL);
     else
         pack_plain_rows(rows, terms, a, lda, out);
 }
 
 TARGET static void pack_cols(calm_product_form form, size_t cols, size_t terms, const float *b, size_t ldb, void *out)
 {
-    pack_panels(form, cols, terms, pairs_of(terms), b, ldb, out, NULL);
+    pack_panels(form, cols, terms, pairs_of(terms), pairs_of(terms), b, ldb, out, NULL);
 }
 
 /* sum = 12 rows from `a`, `row` bytes apart and their pairs `step`, times a panel of B. */

@@ -101,16 +101,16 @@ INLINE void round_columns(const float *x, size_t stride, size_t terms, size_t p,
  * first level of the cache, which has 8 lines at least. */
 #define TOGETHER ((size_t)4)
 
-/* Panels of `side` columns, [pairs][side], from x [terms, n]. */
-INLINE bool pack_terms(size_t n, size_t terms, size_t pairs, const float *x, size_t stride, size_t side, pair *out,
-                       pair *rest)
+/* Panels of `side` columns, [pairs][side], from x [terms, n]; a panel has room for `across` pairs. */
+INLINE bool pack_terms(size_t n, size_t terms, size_t pairs, size_t across, const float *x, size_t stride, size_t side,
+                       pair *out, pair *rest)
 {
     parts both = {.any = _mm512_setzero_si512()};
     for (size_t begin = 0; begin < pairs; begin += TOGETHER)
         for (size_t first = 0; first < n; first += side)
             for (size_t p = begin; p < calm_size_min(begin + TOGETHER, pairs); p++)
                 for (size_t at = 0; at < side; at += LANES) {
-                    const size_t to = first * pairs + p * side + at, there = n - first > at ? n - first - at : 0;
+                    const size_t to = first * across + p * side + at, there = n - first > at ? n - first - at : 0;
                     fetch_values(x + 2 * (p + TOGETHER) * stride + first + at, 1);
                     fetch_values(x + (2 * (p + TOGETHER) + 1) * stride + first + at, 1);
                     round_columns(x + first + at, stride, terms, p, there, rest != NULL, &both);
@@ -159,13 +159,14 @@ INLINE void put_transposed(__m512i x[LANES], size_t n, pair *out, size_t stride)
 }
 
 /* Panels of 32 columns from b [n, terms]. */
-INLINE bool pack_columns(size_t n, size_t terms, size_t pairs, const float *b, size_t ldb, pair *out, pair *rest)
+INLINE bool pack_columns(size_t n, size_t terms, size_t pairs, size_t across, const float *b, size_t ldb, pair *out,
+                         pair *rest)
 {
     parts both = {.any = _mm512_setzero_si512()};
     for (size_t first = 0; first < n; first += COLS)
         for (size_t half = 0; half < COLS; half += LANES)
             for (size_t p = 0; p < pairs; p += LANES) {
-                const size_t to = first * pairs + p * COLS + half, there = calm_size_min(pairs - p, LANES);
+                const size_t to = first * across + p * COLS + half, there = calm_size_min(pairs - p, LANES);
                 __m512i x[LANES], y[LANES];
                 for (size_t i = 0; i < LANES; i++) {
                     both.first = both.rest = _mm512_setzero_si512();
@@ -184,11 +185,11 @@ INLINE bool pack_columns(size_t n, size_t terms, size_t pairs, const float *b, s
 }
 
 /* Columns of B, whichever way they lie. */
-INLINE bool pack_panels(calm_product_form form, size_t cols, size_t terms, size_t pairs, const float *b, size_t ldb,
-                        pair *out, pair *rest)
+INLINE bool pack_panels(calm_product_form form, size_t cols, size_t terms, size_t pairs, size_t across, const float *b,
+                        size_t ldb, pair *out, pair *rest)
 {
-    return form == CALM_PRODUCT_NT ? pack_columns(cols, terms, pairs, b, ldb, out, rest)
-                                   : pack_terms(cols, terms, pairs, b, ldb, COLS, out, rest);
+    return form == CALM_PRODUCT_NT ? pack_columns(cols, terms, pairs, across, b, ldb, out, rest)
+                                   : pack_terms(cols, terms, pairs, across, b, ldb, COLS, out, rest);
 }
 
 /* A line of C = sixteen sums + beta C, n of them. */

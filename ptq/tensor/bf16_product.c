@@ -114,16 +114,9 @@ size_t calm_bf16_scratch_bytes(calm_operands operands, size_t rows)
 
 /* ---- in blocks ---- */
 
-/* Products of two parts that BLAS computes as soon in float32, which is nearer: those of a register's columns, whose
- * rows are packed for few products, and of a few terms.  The number of rows, which says how many tokens are computed
- * together, does not decide, so that a token has the same bytes among any others; no piece of a product has so few
- * columns (product.h). */
-#define FEW_COLS  ((size_t)16)
-#define FEW_TERMS ((size_t)4)
-
 static bool is_small(size_t n, size_t k)
 {
-    return n <= FEW_COLS || k <= FEW_TERMS;
+    return n <= CALM_BF16_FEW_COLS || k <= CALM_BF16_FEW_TERMS;
 }
 
 /* `upper`: below the diagonal nothing is wanted. */

@@ -13,6 +13,13 @@
 
 #include "ptq/tensor/product.h"
 
+/* Products of two parts that BLAS computes as soon in float32, which is nearer: those of a register's columns, whose
+ * rows are packed for few products, and of a few terms.  The number of rows, which says how many tokens are computed
+ * together, does not decide, so that a token has the same bytes among any others; no piece of a product has so few
+ * columns (product.h). */
+#define CALM_BF16_FEW_COLS  ((size_t)16)
+#define CALM_BF16_FEW_TERMS ((size_t)4)
+
 /* Does the CPU multiply such operands?  false for float32. */
 bool calm_bf16_is_fast(calm_operands operands);
 

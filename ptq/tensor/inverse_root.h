@@ -15,4 +15,4 @@ calm_status calm_sroot(calm_ctx *ctx, size_t n, float *a, size_t lda);
 
 /* What they hold of ctx->scratch. */
 size_t calm_dinverse_root_scratch_bytes(size_t n);
-size_t calm_sroot_scratch_bytes(size_t n);
+size_t calm_sroot_scratch_bytes(calm_operands operands, size_t n);

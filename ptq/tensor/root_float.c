@@ -11,7 +11,7 @@
 #include "ptq/tensor/inverse_root.h"
 #include "ptq/tensor/triangle_tiles.h"
 #include "ptq/tensor/linalg.h"
-#include "ptq/tensor/product.h"
+#include "ptq/tensor/packed.h"
 
 #define TILE CALM_TRIANGLE_TILE
 
@@ -21,7 +21,15 @@ typedef struct matrix {
     size_t step;       /* k                                                */
     float *column;     /* [step TILE, TILE] tiles (i, step), i < step, as they were; then -R_ik */
     float *inverse;    /* [TILE, TILE] of R_kk, its whole square           */
+    /* R_ik and -R_ik, which many products of a step read, packed; NULL: not here */
+    calm_packed *left, *right;
 } matrix;
+
+/* All tiles are whole steps then. */
+static bool packs(calm_operands operands, size_t n)
+{
+    return calm_packed_is_there(operands) && n % CALM_PACKED_STEP == 0;
+}
 
 static float *tile_at(const matrix *m, size_t i, size_t j)
 {
@@ -65,6 +73,10 @@ static calm_status divide(calm_ctx *ctx, size_t i, void *user)
     for (size_t row = 0; row < TILE; row++)
         for (size_t j = 0; j < n; j++)
             copy[row * TILE + j] = -out[row * m->lda + j];
+    if (m->left) {
+        calm_packed_put(m->left, i * TILE, TILE, 0, n, out, m->lda);
+        calm_packed_put(m->right, i * TILE, TILE, 0, n, copy, TILE);
+    }
     return CALM_OK;
 }
 
@@ -75,23 +87,34 @@ static calm_status subtract(calm_ctx *ctx, size_t index, void *user)
     const size_t k = m->step;
     size_t i, j;
     calm_triangle_pair(index, &i, &j);
+    if (m->left)
+        return calm_packed_multiply(ctx, TILE, TILE, side(m, k), (calm_packed_part){m->left, i * TILE, 0},
+                                    (calm_packed_part){m->right, j * TILE, 0}, 1, tile_at(m, i, j), m->lda);
     return calm_multiply(ctx, CALM_PRODUCT_NT, TILE, TILE, side(m, k), tile_at(m, i, k), m->lda,
                          m->column + j * TILE * TILE, TILE, 1, tile_at(m, i, j), m->lda);
 }
 
-size_t calm_sroot_scratch_bytes(size_t n)
+size_t calm_sroot_scratch_bytes(calm_operands operands, size_t n)
 {
-    return CALM_BYTES(float, n * TILE) + CALM_BYTES(float, TILE * TILE) + CALM_BYTES(double, 2 * TILE * TILE);
+    return CALM_BYTES(float, n * TILE) + CALM_BYTES(float, TILE * TILE) + CALM_BYTES(double, 2 * TILE * TILE) +
+           (packs(operands, n) ? 2 * calm_packed_bytes(operands, n, TILE) : 0);
 }
 
 calm_status calm_sroot(calm_ctx *ctx, size_t n, float *a, size_t lda)
 {
     matrix m = {.a = a, .n = n, .lda = lda};
+    calm_packed left, right;
     double *work;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, m.column, n * TILE));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, m.inverse, TILE * TILE));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, work, 2 * TILE * TILE));
+    if (packs(ctx->operands, n)) {
+        CALM_TRY(calm_packed_new(ctx, false, n, TILE, &left));
+        CALM_TRY(calm_packed_new(ctx, true, n, TILE, &right));
+        m.left = &left;
+        m.right = &right;
+    }
     for (m.step = (n + TILE - 1) / TILE; m.step-- > 0;) {
         CALM_TRY(factor_diagonal(ctx, &m, work));
         CALM_TRY(calm_parallel_for(ctx, m.step, divide, &m));

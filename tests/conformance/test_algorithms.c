@@ -1,6 +1,8 @@
 /* What every algorithm must do, whichever it is: loops over presets.def and, one short chain each, over parts.def.
  * A new part or preset is tested by its line there. */
 #include "algorithms/part.h"
+#include "ptq/base/scope.h"
+#include "ptq/tensor/product.h"
 #include "tests/conformance/all_chains.h"
 #include "tests/conformance/sample_job.h"
 
@@ -513,19 +515,22 @@ static void check_memory(const char *chain, const char *scheme, size_t out, size
     shape.n_samples = s.rows;
     shape.n_threads = n_threads;
     shape.biased = true;
+    shape.operands = ctx->operands;
     for (size_t j = 0; absorbs && j < in; j++)
         groups[j] = (uint32_t)j / 2;
     s.job.absorb_group = absorbs ? groups : NULL;
     s.job.n_absorb_groups = shape.n_absorb_groups = absorbs ? (in + 1) / 2 : 0;
     const size_t left = calm_algorithm_run_bytes(algorithm, &shape);
     const size_t held = calm_algorithm_run_scratch_bytes(algorithm, &shape);
+    /* A run counts these once, for all of its products. */
+    const size_t products = n_threads * calm_multiply_scratch_bytes(ctx->operands, 192);
     ctx->n_threads = (int)n_threads;
     test_memory_begin();
     ck_ok(calm_algorithm_run(ctx, algorithm, &s.job, &q));
     const test_memory found = test_memory_end();
     ck_assert_msg(found.out == left, "%s, %s: left %zu, said %zu", chain, scheme, found.out, left);
-    ck_assert_msg(found.most <= left + held + (2 + n_threads) * CALM_ARENA_CHUNK, "%s, %s: took %zu, said %zu",
-                  chain, scheme, found.most, left + held);
+    ck_assert_msg(found.most <= left + held + products + (2 + n_threads) * CALM_ARENA_CHUNK,
+                  "%s, %s: took %zu, said %zu", chain, scheme, found.most, left + held);
     ck_assert_msg(n_threads > 1 || found.most + CALM_BYTES(float, in) >= held, "%s, %s: took %zu, said %zu", chain,
                   scheme, found.most, held);
 }
@@ -546,6 +551,19 @@ TEST(halves_of_chunks_do_not_matter)
         check_equal(cut[i], &one, &many);
     }
     check_memory("gptq", "w4a16_g64", 256, 356, false, 8);
+}
+END_OF_TEST
+
+/* Operands that are packed for all products of a job, where the CPU reads such; and widths of which none are. */
+TEST(packed_operands_are_counted)
+{
+    static const char *const packing[] = {"mkq-full", "absmax+cd", "absmax+nearest+mkq"};
+    CALM_SCOPED_OPERANDS(ctx, CALM_OPERANDS_BF16X2);
+    for (size_t i = 0; i < sizeof packing / sizeof *packing; i++)
+        for (size_t n_threads = 1; n_threads < 4; n_threads += 2) {
+            check_memory(packing[i], "w4a16_g64", 300, 320, false, n_threads);
+            check_memory(packing[i], "w4a16_g32", 100, 200, false, n_threads);
+        }
 }
 END_OF_TEST
 
@@ -576,5 +594,5 @@ int main(void)
         schemes_out_of_reach, fits_need_eight_rows_per_input, any_memory_may_be_missing,
         threads_do_not_matter, levels_do_not_matter_to_threads, halves_of_chunks_do_not_matter,
         channel_scales_are_shared_or_left_out,
-        memory_is_what_it_says, NULL});
+        packed_operands_are_counted, memory_is_what_it_says, NULL});
 }

@@ -12,30 +12,34 @@
 /* Kept whole or rounded a few rows at a time, rows of H are the same numbers, of any size of H. */
 TEST(rows_of_h_are_the_same_kept_or_not)
 {
-    static const double units[] = {1, 0x1p-200, 0x1p180};
+    static const double sizes[] = {1, 0x1p-200, 0x1p180};
     slow_problem p;
     slow_problem_new(&p, 1, IN, ROWS, "w4a16_g32");
-    for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
-        const calm_problem problem = {.in = IN};
-        calm_rows kept = {.problem = &problem, .h = p.h, .unit_h = units[u]}, few = kept;
+    for (size_t u = 0; u < sizeof sizes / sizeof *sizes; u++) {
+        const calm_problem problem = {.in = IN, .group = 32, .h = slow_doubles(IN * IN), .h_diag = slow_doubles(IN)};
         for (size_t i = 0; i < IN * IN; i++)
-            p.h[i] /= units[u];
+            problem.h[i] = p.h[i] * sizes[u];
+        for (size_t i = 0; i < IN; i++)
+            problem.h_diag[i] = problem.h[i * IN + i];
+        calm_rows_kept all;
+        ck_ok(calm_rows_keep(ctx, &problem, 0, &all));
+        ck_assert(!all.packs);
+        ck_assert_ptr_nonnull(all.rounded);
+        calm_rows kept = {.problem = &problem, .h = all.h, .unit_h = all.unit}, few = kept;
+        kept.rounded = all.rounded;
         ck_ok(CALM_NEW(ctx, ctx->out, few.panel, CALM_SWEEP_BLOCK * IN));
-        ck_ok(calm_rows_round(ctx, p.h, IN, units[u], &kept.rounded));
-        ck_assert_ptr_nonnull(kept.rounded);
         for (size_t start = 0; start < IN; start += 56)
             for (size_t from = 0; from <= start; from += 28) {
                 const size_t n = calm_size_min(CALM_SWEEP_BLOCK, IN - start);
-                const float *a = calm_rows_panel(&kept, start, n, from), *b = calm_rows_panel(&few, start, n, from);
+                const float *a = calm_rows_panel(&kept, start, start + n, from).h,
+                            *b = calm_rows_panel(&few, start, start + n, from).h;
                 for (size_t k = 0; k < n; k++)
-                    for (size_t j = 0; j < IN - from; j++) {
-                        const double wanted = p.h[(start + k) * IN + from + j] * units[u];
+                    for (size_t j = from; j < IN; j++) {
+                        const double wanted = problem.h[(start + k) * IN + j] * all.unit;
                         ck_assert_float_eq(a[k * IN + j], (float)wanted);
                         ck_assert_float_eq(b[k * IN + j], (float)wanted);
                     }
             }
-        for (size_t i = 0; i < IN * IN; i++)
-            p.h[i] *= units[u];
     }
 }
 END_OF_TEST
@@ -44,10 +48,11 @@ END_OF_TEST
 TEST(memory_is_counted_kept_or_not)
 {
     ck_assert(calm_rows_keeps(14336) && !calm_rows_keeps(14337));
-    ck_assert_uint_ge(calm_rows_round_bytes(14336), 14336UL * 14336 * sizeof(float));
-    ck_assert_uint_eq(calm_rows_panel_bytes(14336), 0);
-    ck_assert_uint_eq(calm_rows_round_bytes(14337), 0);
-    ck_assert_uint_ge(calm_rows_panel_bytes(14337), CALM_SWEEP_BLOCK * 14337 * sizeof(float));
+    const calm_job_shape narrow = {.in = 14336, .group = 128}, wide = {.in = 14337, .group = 128};
+    ck_assert_uint_ge(calm_rows_kept_bytes(14336), 14336UL * 14336 * sizeof(float));
+    ck_assert_uint_eq(calm_rows_panel_bytes(&narrow, 128), 0);
+    ck_assert_uint_eq(calm_rows_kept_bytes(14337), 0);
+    ck_assert_uint_ge(calm_rows_panel_bytes(&wide, 128), CALM_SWEEP_BLOCK * 14337 * sizeof(float));
 }
 END_OF_TEST
 
@@ -97,7 +102,9 @@ static void check_known(calm_operands operands)
         static const size_t listed[] = {1, 7, 8, 39};
         ck_ok(calm_rows_each(ctx, &problem, &q, 0.01, 16, descend, &to_all));
         ck_ok(calm_rows_each(ctx, &problem, &q, 0.01, 16, measure, &to_all));
-        ck_ok(calm_rows_some(ctx, &problem, &q, 0.01, listed, 4, 3, measure, &to_some));
+        calm_rows_kept kept;
+        ck_ok(calm_rows_keep(ctx, &problem, 0.01, &kept));
+        ck_ok(calm_rows_some(ctx, &problem, &q, &kept, listed, 4, 3, measure, &to_some));
         for (size_t r = 0; r < OUT; r++) {
             ck_assert_msg(all.least[r] <= all.loss[r], "%s, row %zu: at least %g, found %g", schemes[s], r,
                           all.least[r], all.loss[r]);

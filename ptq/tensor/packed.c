@@ -1,0 +1,103 @@
+/* Operands that are packed once. */
+#include "ptq/tensor/packed.h"
+
+#include <assert.h>
+
+#include "ptq/tensor/bf16_amx.h"
+#include "ptq/tensor/bf16_product.h"
+
+_Static_assert(CALM_PACKED_STEP == CALM_BF16_AMX_SIDE, "panels");
+
+bool calm_packed_is_there(calm_operands operands)
+{
+    /* Two parts are fast by AMX alone. */
+    return operands != CALM_OPERANDS_F32 && calm_bf16_is_fast(CALM_OPERANDS_BF16X2);
+}
+
+static size_t whole_steps(size_t n)
+{
+    return (n + CALM_PACKED_STEP - 1) / CALM_PACKED_STEP * CALM_PACKED_STEP;
+}
+
+/* Words of one part: a word is two terms. */
+static size_t part_words(size_t lines, size_t terms)
+{
+    return whole_steps(lines) * whole_steps(terms) / 2;
+}
+
+size_t calm_packed_bytes(calm_operands operands, size_t lines, size_t terms)
+{
+    return CALM_BYTES(uint32_t, (operands == CALM_OPERANDS_BF16X2 ? 2 : 1) * part_words(lines, terms));
+}
+
+void calm_packed_in(const calm_ctx *ctx, bool right, size_t lines, size_t terms, void *memory, calm_packed *out)
+{
+    *out = (calm_packed){.right = right, .lines = whole_steps(lines), .terms = whole_steps(terms), .first = memory};
+    if (ctx->operands == CALM_OPERANDS_BF16X2)
+        out->rest = out->first + part_words(lines, terms);
+}
+
+calm_status calm_packed_new(calm_ctx *ctx, bool right, size_t lines, size_t terms, calm_packed *out)
+{
+    uint32_t *words;
+    const size_t bytes = calm_packed_bytes(ctx->operands, lines, terms);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, words, bytes / sizeof *words));
+    calm_packed_in(ctx, right, lines, terms, words, out);
+    return CALM_OK;
+}
+
+/* Where line `line` and term `term` of a part are. */
+static size_t place_of(const calm_packed *of, size_t line, size_t term)
+{
+    assert(line % CALM_PACKED_STEP == 0 && term % CALM_PACKED_STEP == 0);
+    return line * (of->terms / 2) + term / 2 * CALM_PACKED_STEP;
+}
+
+/* Some numbers have second parts: threads that say so at the same time say the same. */
+static void note_rest(calm_packed *to, bool any)
+{
+    if (any)
+        __atomic_store_n(&to->any_rest, true, __ATOMIC_RELAXED);
+}
+
+static void put_right(calm_packed *to, calm_product_form form, size_t line, size_t n, size_t term, size_t n_terms,
+                      const float *x, size_t ldx)
+{
+    const size_t at = place_of(to, line, term);
+    note_rest(to, calm_bf16_amx_pack_cols(form, n, n_terms, to->terms / 2, x, ldx, to->first + at,
+                                          to->rest ? to->rest + at : NULL));
+}
+
+void calm_packed_put(calm_packed *to, size_t line, size_t n, size_t term, size_t n_terms, const float *x, size_t ldx)
+{
+    const size_t at = place_of(to, line, term);
+    if (to->right)
+        put_right(to, CALM_PRODUCT_NT, line, n, term, n_terms, x, ldx);
+    else
+        note_rest(to, calm_bf16_amx_pack_rows(n, n_terms, to->terms / 2, x, ldx, to->first + at,
+                                              to->rest ? to->rest + at : NULL));
+}
+
+void calm_packed_put_columns(calm_packed *to, size_t line, size_t n, size_t term, size_t n_terms, const float *x,
+                             size_t ldx)
+{
+    assert(to->right);
+    put_right(to, CALM_PRODUCT_NN, line, n, term, n_terms, x, ldx);
+}
+
+static calm_bf16_panels panels_of(calm_packed_part part)
+{
+    const calm_packed *of = part.of;
+    const size_t at = place_of(of, part.line, part.term);
+    const bool rest = of->rest && __atomic_load_n(&of->any_rest, __ATOMIC_RELAXED);
+    return (calm_bf16_panels){of->first + at, rest ? of->rest + at : NULL, of->terms / 2};
+}
+
+calm_status calm_packed_multiply(calm_ctx *ctx, size_t m, size_t n, size_t k, calm_packed_part a, calm_packed_part b,
+                                 float beta, float *c, size_t ldc)
+{
+    const calm_bf16_panels left = panels_of(a), right = panels_of(b);
+    assert(!a.of->right && b.of->right);
+    assert(m == 0 || (n > CALM_BF16_FEW_COLS && k > CALM_BF16_FEW_TERMS));
+    return m ? calm_bf16_amx_packed(ctx, m, n, k, &left, &right, beta, c, ldc) : CALM_OK;
+}
