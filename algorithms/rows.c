@@ -18,6 +18,8 @@
 
 #define TILE ((size_t)32)
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
+/* From here on chunks are twice as large, and read H half as often: there are enough for many threads. */
+#define MANY_ROWS ((size_t)4096)
 #define ROUND_F64 0x1.8p52
 /* How far a loss that moves have followed may be from what it is, in parts of itself and of w H w^T, by operands of
  * float32 and of two bfloat16: ten times what was seen. */
@@ -26,10 +28,21 @@
 #define POWER_ERROR_BF16X2 3.5e-5
 #define TIMES_SEEN 10
 
-size_t calm_rows_chunk(int family, size_t n_groups)
+size_t calm_rows_chunk(const calm_job_shape *shape)
 {
-    const size_t unknowns = calm_rows_unknowns(family, n_groups), n = NORMAL_CELLS / unknowns / unknowns;
-    return n < 4 ? 4 : n < CALM_ROW_CHUNK ? n : CALM_ROW_CHUNK;
+    const size_t unknowns = calm_rows_unknowns(shape->family, shape->n_groups),
+                 cells = NORMAL_CELLS / unknowns / unknowns;
+    /* By kernels of ours a row has the same bytes among any others. */
+    if (shape->out < MANY_ROWS || !calm_rows_packs(shape->operands, shape->in, shape->group))
+        return calm_size_min(calm_size_max(cells, 4), CALM_ROW_CHUNK);
+    return calm_size_min(calm_size_max(cells / CALM_PACKED_STEP, 1) * CALM_PACKED_STEP, 2 * CALM_ROW_CHUNK);
+}
+
+size_t calm_rows_chunk_of(const calm_ctx *ctx, const calm_problem *problem, const calm_qjob *qjob)
+{
+    calm_job_shape shape = calm_job_shape_of(&qjob->scheme, problem->out, problem->in);
+    shape.operands = ctx->operands;
+    return calm_rows_chunk(&shape);
 }
 
 /* ---- loading and storing ---- */
@@ -67,7 +80,7 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
 {
     /* Each worker has the rows of one chunk. */
     const bool shared = is_shared(shape->family);
-    const size_t chunk = shared ? CALM_ROW_CHUNK : calm_rows_chunk(shape->family, shape->n_groups);
+    const size_t chunk = shared ? CALM_ROW_CHUNK : calm_rows_chunk(shape);
     const size_t n_chunks = shared ? calm_shape_chunks(shape) : (shape->out + chunk - 1) / chunk;
     const size_t n = calm_size_min(chunk, shape->out);
     (void)opts;

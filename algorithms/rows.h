@@ -83,8 +83,10 @@ calm_status calm_rows_some(calm_ctx *ctx, const calm_problem *problem, calm_qjob
 /* U, unknowns of a row: its scales, with minima twice as many. */
 size_t calm_rows_unknowns(int family, size_t n_groups);
 
-/* Rows per chunk: fewer when there are many groups, whose normal equations take U^2 cells a row. */
-size_t calm_rows_chunk(int family, size_t n_groups);
+/* Rows per chunk: fewer when there are many groups, whose normal equations take U^2 cells a row.  And those of this job
+ * with operands as ctx->operands says. */
+size_t calm_rows_chunk(const calm_job_shape *shape);
+size_t calm_rows_chunk_of(const calm_ctx *ctx, const calm_problem *problem, const calm_qjob *qjob);
 
 /* Prepare calm_rows_scales, before its first call: W H, and memory for normal equations, from ctx->scratch.  wh [O, I]
  * and known [O] are NULL, or W H of the job and which of its rows are there: read, else written. */
@@ -147,6 +149,9 @@ calm_status calm_rows_multiply_gradient(calm_ctx *ctx, calm_rows *rows, size_t n
 /* Bytes that n rows take for a panel, or for their packed operands; and those. */
 size_t calm_rows_panel_bytes(const calm_job_shape *shape, size_t n);
 calm_status calm_rows_new_panel(calm_ctx *ctx, calm_rows *rows);
+
+/* Are H and rows packed for its products, of such operands?  All of these begin and end at whole steps then. */
+bool calm_rows_packs(calm_operands operands, size_t in, size_t group);
 
 /* Is a job of `in` inputs narrow enough to keep what all its products read, besides H itself? */
 bool calm_rows_keeps(size_t in);

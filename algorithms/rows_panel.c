@@ -17,8 +17,7 @@ bool calm_rows_keeps(size_t in)
     return in <= KEPT_WIDTH;
 }
 
-/* Are H, and rows, packed for its products?  All of them begin and end at whole steps then. */
-static bool packs(calm_operands operands, size_t in, size_t group)
+bool calm_rows_packs(calm_operands operands, size_t in, size_t group)
 {
     return calm_packed_is_there(operands) && calm_rows_keeps(in) && in % CALM_PACKED_STEP == 0 &&
            group % CALM_PACKED_STEP == 0;
@@ -72,7 +71,8 @@ calm_status calm_rows_keep(calm_ctx *ctx, const calm_problem *problem, double da
 {
     const size_t in = problem->in;
     float *panel;
-    *out = (calm_rows_kept){.h = calm_problem_damped(problem, damp), .packs = packs(ctx->operands, in, problem->group)};
+    *out = (calm_rows_kept){.h = calm_problem_damped(problem, damp),
+                            .packs = calm_rows_packs(ctx->operands, in, problem->group)};
     out->unit = calm_problem_unit(largest_diagonal(out->h, in));
     if (!calm_rows_keeps(in))
         return CALM_OK;
@@ -98,7 +98,7 @@ size_t calm_rows_kept_bytes(size_t in)
 
 size_t calm_rows_panel_bytes(const calm_job_shape *shape, size_t n)
 {
-    if (packs(shape->operands, shape->in, shape->group))
+    if (calm_rows_packs(shape->operands, shape->in, shape->group))
         return 2 * calm_packed_bytes(shape->operands, n, shape->in);
     return calm_rows_keeps(shape->in) ? 0 : CALM_BYTES(float, CALM_SWEEP_BLOCK * shape->in);
 }

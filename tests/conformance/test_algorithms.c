@@ -564,6 +564,7 @@ TEST(packed_operands_are_counted)
             check_memory(packing[i], "w4a16_g64", 300, 320, false, n_threads);
             check_memory(packing[i], "w4a16_g32", 100, 200, false, n_threads);
         }
+    check_memory("absmax+nearest+mkq", "w4a16_g32", 4200, 96, false, 1);    /* in larger chunks */
 }
 END_OF_TEST
 

@@ -125,8 +125,71 @@ TEST(losses_are_not_below_what_descent_knows)
 }
 END_OF_TEST
 
+static calm_status descend_and_measure(calm_ctx *to, calm_rows *rows, const void *opts)
+{
+    double *const *loss = opts;
+    CALM_TRY(calm_rows_begin_scales(to, rows, NULL, NULL));
+    for (int round = 0; round < 3; round++) {
+        CALM_TRY(calm_rows_scales(to, rows));
+        CALM_TRY(calm_rows_sweep(to, rows, true, round != 1));
+    }
+    CALM_TRY(calm_rows_losses(to, rows));
+    for (size_t r = 0; r < rows->n; r++)
+        (*loss)[rows->row[r]] = rows->loss[r];
+    return CALM_OK;
+}
+
+/* Operands that are packed for all products, by chunks of any size and on several threads, have the bytes of products
+ * that pack. */
+static void check_packed(const char *scheme, size_t group)
+{
+    enum { MANY = 150 };
+    slow_problem p;
+    slow_problem_new(&p, MANY, IN, ROWS, scheme);
+    const calm_qjob start = slow_run(&p, "absmax+nearest");
+    calm_problem problem = {.job = &p.job, .out = MANY, .in = IN, .group = start.group, .n_groups = start.n_groups,
+                            .w = p.w, .h = p.h, .h_diag = slow_doubles(IN)};
+    for (size_t j = 0; j < IN; j++)
+        problem.h_diag[j] = p.h[j * IN + j];
+    calm_rows_kept packed, plain;
+    ck_assert_uint_eq(start.group, group);
+    ck_ok(calm_rows_keep(ctx, &problem, 0.01, &packed));
+    {
+        CALM_SCOPED_OPERANDS(ctx, CALM_OPERANDS_F32);
+        ck_ok(calm_rows_keep(ctx, &problem, 0.01, &plain));
+    }
+    ck_assert(!plain.packs && packed.packs == (group % 32 == 0));
+    calm_qjob found[3] = {slow_run(&p, "absmax+nearest"), slow_run(&p, "absmax+nearest"), slow_run(&p, "absmax+nearest")};
+    double *loss[] = {slow_doubles(MANY), slow_doubles(MANY), slow_doubles(MANY)};
+    ck_ok(calm_rows_some(ctx, &problem, &found[0], &plain, NULL, MANY, 128, descend_and_measure, &loss[0]));
+    ck_ok(calm_rows_some(ctx, &problem, &found[1], &packed, NULL, MANY, 256, descend_and_measure, &loss[1]));
+    ctx->n_threads = 3;
+    ck_ok(calm_rows_some(ctx, &problem, &found[2], &packed, NULL, MANY, 33, descend_and_measure, &loss[2]));
+    ctx->n_threads = 1;
+    for (size_t i = 1; i < 3; i++) {
+        ck_assert_mem_eq(found[i].codes, found[0].codes, (size_t)MANY * IN);
+        ck_assert_mem_eq(found[i].scales, found[0].scales, MANY * start.n_groups * sizeof *start.scales);
+        ck_assert_mem_eq(loss[i], loss[0], MANY * sizeof **loss);
+    }
+    ck_assert(memcmp(found[0].codes, start.codes, (size_t)MANY * IN) != 0);
+}
+
+TEST(packed_rows_have_the_bytes_of_others)
+{
+    CALM_SCOPED_OPERANDS(ctx, CALM_OPERANDS_BF16X2);
+    if (!calm_packed_is_there(ctx->operands))
+        return;
+    check_packed("w4a16_g32", 32);
+    check_packed("w4a16_g64_asym", 64);
+    check_packed("q4_1", 32);
+    check_packed("w8a16", IN);
+    check_packed("w4a16_g48", 48);    /* not packed */
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("rows_panel", (const TTest *[]){rows_of_h_are_the_same_kept_or_not, memory_is_counted_kept_or_not,
-                                                     losses_are_not_below_what_descent_knows, NULL});
+                                                     losses_are_not_below_what_descent_knows,
+                                                     packed_rows_have_the_bytes_of_others, NULL});
 }
