@@ -63,14 +63,20 @@ void calm_append_escaped(calm_text *text, const char *name, size_t n)
         calm_text_printf(text, "%s%c", name[i] == '.' ? "\\" : "", name[i]);
 }
 
-/* "self_attn", or where engines have another name for its first word "(conv|short_conv)".  They rename what stands in
+/* "self_attn", or where engines have another name for its first words "(conv|short_conv)".  They rename what stands in
  * lists of modules, but not what patterns say. */
 static void add_parent(calm_text *text, const calm_names *names, const char *parent, size_t n)
 {
-    const size_t first = strcspn(parent, ".") < n ? strcspn(parent, ".") : n;
-    const bool renamed = names->parent && strlen(names->parent) == first && strncmp(names->parent, parent, first) == 0;
-    if (renamed)
-        calm_text_printf(text, "(%s|%s)", names->parent, names->engine_parent);
+    const size_t first = names->parent ? strlen(names->parent) : 0;
+    const bool renamed = first && first <= n && strncmp(names->parent, parent, first) == 0 &&
+                         (first == n || parent[first] == '.');
+    if (renamed) {
+        calm_text_printf(text, "(");
+        calm_append_escaped(text, names->parent, first);
+        calm_text_printf(text, "|");
+        calm_append_escaped(text, names->engine_parent, strlen(names->engine_parent));
+        calm_text_printf(text, ")");
+    }
     calm_append_escaped(text, parent + (renamed ? first : 0), n - (renamed ? first : 0));
 }
 
@@ -128,9 +134,9 @@ static void append_prefix(calm_text *text, const calm_model *model)
 {
     const char *prefix = calm_model_prefix(model);
     const calm_arch *arch = calm_model_config(model)->arch;
-    /* vLLM puts a decoder without a head into its class with one. */
-    if (arch->encoder && !arch->ends && !*prefix)
-        calm_text_printf(text, "(model\\.)?");
+    /* Of a model without a head vLLM makes one that gives embeddings: "model." stands before the names, or a dot. */
+    if (arch->encoder && !calm_model_is_wrapped(model) && strchr(prefix, '.') == strrchr(prefix, '.'))
+        calm_text_printf(text, "(\\w*\\.)?");
     else if (calm_model_is_wrapped(model))
         calm_text_printf(text, "(model\\.language_model\\.|language_model\\.model\\.|model\\.)");
     else

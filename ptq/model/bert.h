@@ -9,6 +9,7 @@
     .role = {[CALM_ROLE_Q] = "attention.self.query", [CALM_ROLE_K] = "attention.self.key",                   \
              [CALM_ROLE_V] = "attention.self.value", [CALM_ROLE_O] = "attention.output.dense",               \
              [CALM_ROLE_UP] = "intermediate.dense", [CALM_ROLE_DOWN] = "output.dense"},                      \
+    .parent = "attention.self", .engine_parent = "attention.output",                                         \
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "attention.output.LayerNorm"},              \
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "output.LayerNorm"}}
 
