@@ -34,6 +34,7 @@
 
 #define BLOCK ((size_t)128)
 #define TILE ((size_t)32)
+#define FEW_ROWS ((size_t)8)    /* whose numbers fill a line of the cache */
 /* Columns whose errors reach those after them together. */
 #define PANEL ((size_t)8)
 /* Added and taken off again: rounds a double to a whole number, ties to even, in one vector lane. */
@@ -247,14 +248,15 @@ static void load_single(chunk_state *state, size_t start, size_t end)
     const size_t in = job->problem->in, n_rows = tile_rows(state), row = state->tile_row;
     const size_t *column = job->order + start;
     const float *w = job->problem->w + (state->first + row) * in, *sums = state->sums + row * in + start;
-    /* Row by row: the weights of one are close to each other. */
-    for (size_t r = 0; r < TILE; r++)
-        for (size_t k = 0; k < end - start; k++) {
-            state->before[k][r] = r < n_rows ? (double)w[r * in + column[k]] : 0;
-            state->tile[k][r] = state->before[k][r];
-            if (r < n_rows)
-                state->tile[k][r] += (double)sums[r * in + k] * state->corner[k * (BLOCK + 1)];
-        }
+    /* A few rows at a time: of more, a power of two of bytes apart, few stay in the cache. */
+    for (size_t some = 0; some < TILE; some += FEW_ROWS)
+        for (size_t k = 0; k < end - start; k++)
+            for (size_t r = some; r < some + FEW_ROWS; r++) {
+                state->before[k][r] = r < n_rows ? (double)w[r * in + column[k]] : 0;
+                state->tile[k][r] = state->before[k][r];
+                if (r < n_rows)
+                    state->tile[k][r] += (double)sums[r * in + k] * state->corner[k * (BLOCK + 1)];
+            }
 }
 
 /* Columns whose grids are found together. */

@@ -17,6 +17,7 @@
 #include "ptq/tensor/vector.h"
 
 #define TILE ((size_t)32)
+#define FEW_ROWS ((size_t)8)    /* whose numbers fill a line of the cache */
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
 /* From here on chunks are twice as large, and read H half as often: there are enough for many threads. */
 #define MANY_ROWS ((size_t)4096)
@@ -399,13 +400,15 @@ static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t 
     const size_t in = rows->problem->in, group = rows->problem->group, n = calm_size_min(rows->n - first, TILE);
     const double unit = 1 / (rows->unit_h * rows->unit_w);
     sweep_place at = {.first = first, .n = n, .start = start, .end = end};
-    for (size_t k = 0; k < end - start; k++)
-        for (size_t r = 0; r < TILE; r++) {
-            tile->gradient[k][r] = r < n ? (double)rows->gradient[(first + r) * CALM_SWEEP_BLOCK + k] * unit : 0;
-            if (build && r < n)
-                tile->gradient[k][r] = rows->wh[(first + r) * in + start + k] - tile->gradient[k][r];
-            tile->q[k][r] = r < n ? (double)rows->q[(first + r) * in + start + k] : 0;
-        }
+    /* A few rows at a time: of more, a power of two of bytes apart, few stay in the cache. */
+    for (size_t some = 0; some < TILE; some += FEW_ROWS)
+        for (size_t k = 0; k < end - start; k++)
+            for (size_t r = some; r < some + FEW_ROWS; r++) {
+                tile->gradient[k][r] = r < n ? (double)rows->gradient[(first + r) * CALM_SWEEP_BLOCK + k] * unit : 0;
+                if (build && r < n)
+                    tile->gradient[k][r] = rows->wh[(first + r) * in + start + k] - tile->gradient[k][r];
+                tile->q[k][r] = r < n ? (double)rows->q[(first + r) * in + start + k] : 0;
+            }
     memset(tile->gain, 0, sizeof tile->gain);
     /* Blocks and groups end at different columns where a group is no divisor of the block. */
     for (at.from = start; at.from < end; at.from = at.to) {
