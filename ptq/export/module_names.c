@@ -134,9 +134,9 @@ static void append_prefix(calm_text *text, const calm_model *model)
 {
     const char *prefix = calm_model_prefix(model);
     const calm_arch *arch = calm_model_config(model)->arch;
-    /* Of a model without a head vLLM makes one that gives embeddings: "model." stands before the names, or a dot. */
-    if (arch->encoder && !calm_model_is_wrapped(model) && strchr(prefix, '.') == strrchr(prefix, '.'))
-        calm_text_printf(text, "(\\w*\\.)?");
+    /* Of a model without a head vLLM makes one that gives embeddings: words stand before the names, or a dot alone. */
+    if (arch->encoder && !calm_model_is_wrapped(model))
+        calm_text_printf(text, "(\\w*\\.)*");
     else if (calm_model_is_wrapped(model))
         calm_text_printf(text, "(model\\.language_model\\.|language_model\\.model\\.|model\\.)");
     else
@@ -159,11 +159,11 @@ static void append_modules(const wanted *w, const calm_names *names, calm_job_ki
 }
 
 /* "model\.layers\.(0|2)\.mlp\.down_proj$" for the blocks whose job matches; nothing when there are none.  Where readers
- * have other modules than the checkpoint: "(encoder\.layer\.\d+\.mlp\.fc2|(\w+\.)?layers\.\d+\.mlp\.down_proj)$". */
+ * or vLLM have other modules than the checkpoint, each in turn: "(encoder\.layer\.\d+\.mlp\.fc2|...)$". */
 static void add_target(const wanted *w, calm_job_kind kind, place where)
 {
     const calm_config *config = calm_model_config(w->input->model);
-    const calm_names *names = config->arch->names;
+    const calm_names *names = config->arch->names, *const others[] = {names->readers, names->engine};
     CALM_SCOPED_TEXT(text);
     size_t n = 0;
     for (size_t block = 0; block < config->n_blocks; block++)
@@ -173,12 +173,13 @@ static void add_target(const wanted *w, calm_job_kind kind, place where)
     calm_text_printf(&text, names->readers ? "(" : "");
     append_prefix(&text, w->input->model);
     append_modules(w, names, kind, where, n, &text);
-    if (names->readers) {
-        calm_text_printf(&text, "|(\\w+\\.)?%s", names->readers->blocks);
-        append_modules(w, names->readers, kind, where, n, &text);
-        calm_text_printf(&text, ")");
-    }
-    calm_text_printf(&text, "$");
+    for (size_t i = 0; i < 2; i++)
+        if (others[i]) {
+            calm_text_printf(&text, i ? "|(\\w*\\.)*" : "|(\\w+\\.)?");
+            calm_append_escaped(&text, others[i]->blocks, strlen(others[i]->blocks));
+            append_modules(w, others[i], kind, where, n, &text);
+        }
+    calm_text_printf(&text, names->readers ? ")$" : "$");
     w->each(w->user, text.data);
 }
 

@@ -63,6 +63,7 @@ struct calm_names {
     const char *role[CALM_N_ROLES];                          /* "self_attn.q_proj"          */
     const char *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];  /* "input_layernorm"           */
     const calm_names *readers;    /* modules of transformers, where they are not those of checkpoints; NULL: they are */
+    const calm_names *engine;     /* the same of vLLM, of families that have `readers`      */
     const char *parent, *engine_parent;    /* "conv", which vLLM names "short_conv"; NULL: as the checkpoint */
     bool parent_listed;       /* vLLM does not rename it in lists of modules either            */
     const char *plain[CALM_N_PLAINS];                        /* "self_attn.q_norm", by its form (kind.h) */

@@ -42,6 +42,7 @@ static const calm_names names = {
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "mlp_ln"}},
     .up_first = true,
     .readers = &calm_names_llama,    /* the fused matrices in parts */
+    .engine = &calm_names_rotary_bert,
 };
 
 /* Around the blocks. */

@@ -42,6 +42,7 @@ static const calm_names names = {
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "norm1"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "norm2"}},
     .readers = &calm_names_llama,    /* the fused matrices in parts */
+    .engine = &calm_names_rotary_bert,
 };
 
 /* Around the blocks. */

@@ -5,6 +5,10 @@
 
 /* Blocks are BERT's; the head is not. */
 const calm_names calm_names_roberta = {CALM_BERT_MODULES, .head = "lm_head.decoder"};
+const calm_names calm_names_rotary_bert = {
+    .blocks = "encoder.layer",
+    .role = {[CALM_ROLE_FUSED_QKV] = "attention.qkv_proj", [CALM_ROLE_O] = "attention.dense",
+             [CALM_ROLE_FUSED_GATE_UP] = "mlp.gate_up_proj", [CALM_ROLE_DOWN] = "mlp.down_proj"}};
 const calm_ends calm_ends_roberta = {CALM_BERT_EMBEDDINGS, CALM_ROBERTA_HEAD, .pooler = "pooler.dense"};
 
 calm_status calm_bert_types(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback, int64_t least,

@@ -38,6 +38,9 @@
 /* Keys that BERT's read_config and RoBERTa's read. */
 #define CALM_BERT_KEYS "type_vocab_size position_embedding_type is_decoder"
 
+/* Linears of GTE and Nomic's BERT as vLLM looks for them. */
+extern const calm_names calm_names_rotary_bert;
+
 /* RoBERTa and XLM-RoBERTa, which differ in their names. */
 extern const calm_names calm_names_roberta;
 extern const calm_ends calm_ends_roberta;
