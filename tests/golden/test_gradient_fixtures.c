@@ -10,8 +10,8 @@
  * the arithmetic in double (tests/support/doubled.h: test_gradient_fixtures_doubled) that is within 1e-4 too, what is
  * left being the rotations' angles, which torch has in float32 there.
  *
- * Fixtures of another set may have logits that are less exact.  A gradient is made of the same rows, each of which is as
- * far off, by e of the largest logit, and some eight of which meet in a product: 8 e are allowed in addition.
+ * Fixtures of another set may have logits that are less exact.  A gradient is made of the same rows, each of which is
+ * as far off, by e of the largest logit, and some eight of which meet in a product: 8 e are allowed in addition.
  *
  * The other logits of the divergence are these with .3 of noise, so q - p is about .3 q.  Logits that are off by e move
  * q by up to 2 e q, 2 e / .3 of that, and sums on the way back at most as much again: in addition to 1e-4 of the way
