@@ -25,7 +25,7 @@ static calm_status fit_scales(calm_ctx *ctx, calm_rows *rows, const void *opts)
 static calm_status ls(calm_ctx *ctx, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     const ls_options *options = opts;
-    return calm_rows_each(ctx, problem, qjob, options->damp, calm_rows_chunk_of(ctx, problem, qjob),
+    return calm_rows_each(ctx, problem, qjob, options->damp, calm_rows_chunk(ctx, problem, qjob),
                           fit_scales, NULL);
 }
 

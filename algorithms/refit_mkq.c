@@ -102,7 +102,7 @@ calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long lo
 {
     const descent to = {rounds, shared ? *shared : nothing_shared};
     const size_t n = to.shared.row ? to.shared.n : problem->out,
-                 chunk = calm_rows_chunk_of(ctx, problem, qjob);
+                 chunk = calm_rows_chunk(ctx, problem, qjob);
     if (!to.shared.kept)
         return calm_rows_each(ctx, problem, qjob, damp, chunk, alternate, &to);
     return calm_rows_some(ctx, problem, qjob, to.shared.kept, to.shared.row, n, chunk, alternate, &to);

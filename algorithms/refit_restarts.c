@@ -108,7 +108,7 @@ static calm_status measure(calm_ctx *ctx, const calm_problem *problem, const cal
 {
     const losses out = {loss};
     CALM_SCOPED_SCRATCH(ctx);
-    return calm_rows_some(ctx, problem, qjob, kept, row, n, calm_rows_chunk_of(ctx, problem, qjob),
+    return calm_rows_some(ctx, problem, qjob, kept, row, n, calm_rows_chunk(ctx, problem, qjob),
                           keep_losses, &out);
 }
 

@@ -29,7 +29,7 @@
 #define POWER_ERROR_BF16X2 3.5e-5
 #define TIMES_SEEN 10
 
-size_t calm_rows_chunk(const calm_job_shape *shape)
+static size_t chunk_rows(const calm_job_shape *shape)
 {
     const size_t unknowns = calm_rows_unknowns(shape->family, shape->n_groups),
                  cells = NORMAL_CELLS / unknowns / unknowns;
@@ -39,11 +39,11 @@ size_t calm_rows_chunk(const calm_job_shape *shape)
     return calm_size_min(calm_size_max(cells / CALM_PACKED_STEP, 1) * CALM_PACKED_STEP, 2 * CALM_ROW_CHUNK);
 }
 
-size_t calm_rows_chunk_of(const calm_ctx *ctx, const calm_problem *problem, const calm_qjob *qjob)
+size_t calm_rows_chunk(const calm_ctx *ctx, const calm_problem *problem, const calm_qjob *qjob)
 {
     calm_job_shape shape = calm_job_shape_of(&qjob->scheme, problem->out, problem->in);
     shape.operands = ctx->operands;
-    return calm_rows_chunk(&shape);
+    return chunk_rows(&shape);
 }
 
 /* ---- loading and storing ---- */
@@ -81,7 +81,7 @@ calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void 
 {
     /* Each worker has the rows of one chunk. */
     const bool shared = is_shared(shape->family);
-    const size_t chunk = shared ? CALM_ROW_CHUNK : calm_rows_chunk(shape);
+    const size_t chunk = shared ? CALM_ROW_CHUNK : chunk_rows(shape);
     const size_t n_chunks = shared ? calm_shape_chunks(shape) : (shape->out + chunk - 1) / chunk;
     const size_t n = calm_size_min(chunk, shape->out);
     (void)opts;

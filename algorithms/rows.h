@@ -83,10 +83,9 @@ calm_status calm_rows_some(calm_ctx *ctx, const calm_problem *problem, calm_qjob
 /* U, unknowns of a row: its scales, with minima twice as many. */
 size_t calm_rows_unknowns(int family, size_t n_groups);
 
-/* Rows per chunk: fewer when there are many groups, whose normal equations take U^2 cells a row.  And those of this job
- * with operands as ctx->operands says. */
-size_t calm_rows_chunk(const calm_job_shape *shape);
-size_t calm_rows_chunk_of(const calm_ctx *ctx, const calm_problem *problem, const calm_qjob *qjob);
+/* Rows per chunk of this job, with operands as ctx->operands says: fewer when there are many groups, whose normal
+ * equations take U^2 cells a row. */
+size_t calm_rows_chunk(const calm_ctx *ctx, const calm_problem *problem, const calm_qjob *qjob);
 
 /* Prepare calm_rows_scales, before its first call: W H, and memory for normal equations, from ctx->scratch.  wh [O, I]
  * and known [O] are NULL, or W H of the job and which of its rows are there: read, else written. */

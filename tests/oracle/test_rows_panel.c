@@ -159,7 +159,9 @@ static void check_packed(const char *scheme, size_t group)
         ck_ok(calm_rows_keep(ctx, &problem, 0.01, &plain));
     }
     ck_assert(!plain.packs && packed.packs == (group % 32 == 0));
-    calm_qjob found[3] = {slow_run(&p, "absmax+nearest"), slow_run(&p, "absmax+nearest"), slow_run(&p, "absmax+nearest")};
+    calm_qjob found[3];
+    for (size_t i = 0; i < 3; i++)
+        found[i] = slow_run(&p, "absmax+nearest");
     double *loss[] = {slow_doubles(MANY), slow_doubles(MANY), slow_doubles(MANY)};
     ck_ok(calm_rows_some(ctx, &problem, &found[0], &plain, NULL, MANY, 128, descend_and_measure, &loss[0]));
     ck_ok(calm_rows_some(ctx, &problem, &found[1], &packed, NULL, MANY, 256, descend_and_measure, &loss[1]));
