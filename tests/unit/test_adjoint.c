@@ -177,7 +177,8 @@ TEST(rotations)
                                                                    .truncate = true,
                                                                    .long_factor = long_factor,
                                                                    .short_factor = short_factor,
-                                                                   .m = 1.25}};
+                                                                   .m = 1.25,
+                                                                   .m_long = 1.25}};
             calm_rope rope;
             double d[N];
             ck_ok(calm_rope_init(ctx, &config, (size_t)reach, &rope));
