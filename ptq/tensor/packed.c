@@ -25,9 +25,14 @@ static size_t part_words(size_t lines, size_t terms)
     return whole_steps(lines) * whole_steps(terms) / 2;
 }
 
+static size_t all_words(calm_operands operands, size_t lines, size_t terms)
+{
+    return (operands == CALM_OPERANDS_BF16X2 ? 2 : 1) * part_words(lines, terms);
+}
+
 size_t calm_packed_bytes(calm_operands operands, size_t lines, size_t terms)
 {
-    return CALM_BYTES(uint32_t, (operands == CALM_OPERANDS_BF16X2 ? 2 : 1) * part_words(lines, terms));
+    return CALM_BYTES(uint32_t, all_words(operands, lines, terms));
 }
 
 void calm_packed_in(const calm_ctx *ctx, bool right, size_t lines, size_t terms, void *memory, calm_packed *out)
@@ -40,8 +45,7 @@ void calm_packed_in(const calm_ctx *ctx, bool right, size_t lines, size_t terms,
 calm_status calm_packed_new(calm_ctx *ctx, bool right, size_t lines, size_t terms, calm_packed *out)
 {
     uint32_t *words;
-    const size_t bytes = calm_packed_bytes(ctx->operands, lines, terms);
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, words, bytes / sizeof *words));
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, words, all_words(ctx->operands, lines, terms)));
     calm_packed_in(ctx, right, lines, terms, words, out);
     return CALM_OK;
 }
