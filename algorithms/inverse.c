@@ -236,11 +236,6 @@ calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, cons
     return CALM_OK;
 }
 
-bool calm_inverse_packs(calm_operands operands, size_t n)
-{
-    return calm_packed_is_there(operands) && n % CALM_PACKED_STEP == 0;
-}
-
 /* Rows of R from their diagonal on. */
 static void pack_rows(size_t first, size_t n, void *user)
 {
@@ -252,11 +247,11 @@ static void pack_rows(size_t first, size_t n, void *user)
 calm_status calm_inverse_root_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                     calm_root_float *out, double *used)
 {
-    /* In the memory of the other factor, of which no byte is read any more.  R takes one half,
-     * packed the other. */
+    /* In the memory of the other factor, of which no byte is read any more.  R takes one half, packed the
+     * other. */
     const size_t in = problem->in;
     float *const single = (float *)problem->inverse->u;
-    *out = (calm_root_float){.r = single, .packs = calm_inverse_packs(ctx->operands, in)};
+    *out = (calm_root_float){.r = single, .packs = calm_packed_fits(ctx->operands, in)};
     CALM_TRY(factor_damped(ctx, problem, order, damp, single, &out->unit, used));
     if (!out->packs)
         return CALM_OK;

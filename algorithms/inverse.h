@@ -22,7 +22,7 @@ calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, cons
 typedef struct calm_root_float {
     const float *r;        /* [I, I]                                                                */
     double unit;
-    bool packs;            /* products with R read it packed: calm_inverse_packs                    */
+    bool packs;            /* products with R read it packed: calm_packed_fits                      */
     calm_packed packed;    /* then: the same, columns j from row j / CALM_PACKED_STEP * CALM_PACKED_STEP up */
 } calm_root_float;
 
@@ -30,9 +30,6 @@ typedef struct calm_root_float {
  * of the factor in problem->inverse; what that holds besides (`left`) stays. */
 calm_status calm_inverse_root_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                     calm_root_float *out, double *used);
-
-/* Is that root packed, of n inputs? */
-bool calm_inverse_packs(calm_operands operands, size_t n);
 
 /* *out [n] = the columns in the order of falling power [n], equal ones from left to right; power NULL: from left to
  * right. */

@@ -374,7 +374,7 @@ static size_t chunk_bytes(const calm_job_shape *shape, size_t rows, bool single)
     const size_t n = calm_size_min(shape->out, rows), weights = n * shape->in, errors = n * BLOCK;
     return (single ? CALM_BYTES(float, weights) + CALM_BYTES(float, errors) + CALM_BYTES(double, BLOCK * BLOCK) +
                          CALM_BYTES(double[TILE], BLOCK) +
-                         (calm_inverse_packs(shape->operands, shape->in) ?
+                         (calm_packed_fits(shape->operands, shape->in) ?
                           calm_packed_bytes(shape->operands, n, BLOCK) : 0)
                    : CALM_BYTES(double, weights) + CALM_BYTES(double, errors)) +
            (calm_scheme_has_mins(&(calm_scheme){.family = shape->family}) ? 3 : 2) *

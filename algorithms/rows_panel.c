@@ -19,8 +19,7 @@ bool calm_rows_keeps(size_t in)
 
 bool calm_rows_packs(calm_operands operands, size_t in, size_t group)
 {
-    return calm_packed_is_there(operands) && calm_rows_keeps(in) && in % CALM_PACKED_STEP == 0 &&
-           group % CALM_PACKED_STEP == 0;
+    return calm_rows_keeps(in) && calm_packed_fits(operands, in) && calm_packed_fits(operands, group);
 }
 
 CALM_VECTORIZE

@@ -103,8 +103,8 @@ static calm_status measure_rates(calm_ctx *ctx, const forecast *f, calm_operands
     calm_forecast_rates *r = f->rates;
     const bool other = operands != CALM_OPERANDS_F32 && !(r->operand_flops[operands] > 0);
     return calm_rates_products(ctx, MEASURE_SECONDS, r->sgemm_flops > 0 ? NULL : &r->sgemm_flops, operands,
-                            other ? &r->operand_flops[operands] : NULL,
-                            r->dgemm_flops > 0 ? NULL : &r->dgemm_flops);
+                               other ? &r->operand_flops[operands] : NULL,
+                               r->dgemm_flops > 0 ? NULL : &r->dgemm_flops);
 }
 
 /* An algorithm that was measured on the small job. */

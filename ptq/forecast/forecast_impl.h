@@ -26,4 +26,4 @@ calm_status calm_rates_value_seconds(calm_ctx *ctx, double *out);
 /* Operations per second of products in float, of other operands and in double, by the threads of the context; each is
  * measured for `seconds`; NULL: not wanted.  CALM_ENOMEM. */
 calm_status calm_rates_products(calm_ctx *ctx, double seconds, double *in_float, calm_operands operands,
-                                 double *of_operands, double *in_double);
+                                double *of_operands, double *in_double);

@@ -57,7 +57,7 @@ static calm_status product_rate(calm_ctx *ctx, products *p, double seconds, doub
 }
 
 calm_status calm_rates_products(calm_ctx *ctx, double seconds, double *in_float, calm_operands operands,
-                                 double *of_operands, double *in_double)
+                                double *of_operands, double *in_double)
 {
     const size_t cells = PRODUCT_SIDE * PRODUCT_SIDE, workers = (size_t)ctx->n_threads;
     CALM_SCOPED_SCRATCH(ctx);

@@ -239,24 +239,28 @@ INLINE void put_sums(const block *of, size_t row, size_t col, const float *sums,
     }
 }
 
-/* The sums of a block += its product, or = where its terms are the `first`.  Sums of few terms each that are added are
- * nearer than one of all. */
+/* The sums of a block += its product, or = where its terms are the `first`: of the panel of rows from row i on with
+ * that of columns from column j on.  Sums of few terms each that are added are nearer than one of all. */
+TILES_INLINE void multiply_panels(const block *of, size_t i, size_t j, const coming *next, bool first, const target *to)
+{
+    _Alignas(64) float some[SIDE * SIDE];
+    float *so_far = sums_of(of, i, j), *sums = first && !to->c ? so_far : some;
+    sum_tiles(of, i, j, next, sums);
+    if (!first)
+        add_sums(so_far, some, to->c ? some : so_far);
+    if (to->c)
+        put_sums(of, i, j, some, to);
+}
+
+/* The same of all panels that are wanted. */
 TILES static void multiply(const block *of, bool first, const target *to)
 {
     static const coming nothing;
     calm_amx_begin(TILE, TILE * sizeof(pair));
     for (size_t i = 0; i < of->rows; i += SIDE)
-        for (size_t j = 0; j < of->cols; j += SIDE) {
-            _Alignas(64) float some[SIDE * SIDE];
-            float *so_far = sums_of(of, i, j), *sums = first && !to->c ? so_far : some;
-            if (!is_wanted(of, i, j))
-                continue;
-            sum_tiles(of, i, j, &nothing, sums);
-            if (!first)
-                add_sums(so_far, some, to->c ? some : so_far);
-            if (to->c)
-                put_sums(of, i, j, some, to);
-        }
+        for (size_t j = 0; j < of->cols; j += SIDE)
+            if (is_wanted(of, i, j))
+                multiply_panels(of, i, j, &nothing, first, to);
     _tile_release();
 }
 
@@ -412,16 +416,10 @@ TILES static void multiply_columns(const block *of, bool first, const target *to
     calm_amx_begin(TILE, TILE * sizeof(pair));
     for (size_t j = 0; j < of->cols; j += SIDE)
         for (size_t i = 0; i < of->rows; i += SIDE) {
-            _Alignas(64) float some[SIDE * SIDE];
-            float *so_far = sums_of(of, i, j), *sums = first && !to->c ? so_far : some;
             const coming next = coming_of(of, i, j);
             if (to->c)
                 fetch_target(of, i, j, to);
-            sum_tiles(of, i, j, &next, sums);
-            if (!first)
-                add_sums(so_far, some, to->c ? some : so_far);
-            if (to->c)
-                put_sums(of, i, j, some, to);
+            multiply_panels(of, i, j, &next, first, to);
         }
     _tile_release();
 }

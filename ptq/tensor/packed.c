@@ -8,10 +8,10 @@
 
 _Static_assert(CALM_PACKED_STEP == CALM_BF16_AMX_SIDE, "panels");
 
-bool calm_packed_is_there(calm_operands operands)
+bool calm_packed_fits(calm_operands operands, size_t n)
 {
     /* Two parts are fast by AMX alone. */
-    return operands != CALM_OPERANDS_F32 && calm_bf16_is_fast(CALM_OPERANDS_BF16X2);
+    return operands != CALM_OPERANDS_F32 && calm_bf16_is_fast(CALM_OPERANDS_BF16X2) && n % CALM_PACKED_STEP == 0;
 }
 
 static size_t whole_steps(size_t n)
@@ -37,7 +37,7 @@ size_t calm_packed_bytes(calm_operands operands, size_t lines, size_t terms)
 
 void calm_packed_in(const calm_ctx *ctx, bool right, size_t lines, size_t terms, void *memory, calm_packed *out)
 {
-    *out = (calm_packed){.right = right, .lines = whole_steps(lines), .terms = whole_steps(terms), .first = memory};
+    *out = (calm_packed){.right = right, .terms = whole_steps(terms), .first = memory};
     if (ctx->operands == CALM_OPERANDS_BF16X2)
         out->rest = out->first + part_words(lines, terms);
 }

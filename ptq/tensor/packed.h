@@ -12,7 +12,7 @@
 /* Lines of an operand, rows of op(A) or columns of op(B), with their terms. */
 typedef struct calm_packed {
     bool right;                 /* columns of op(B)                                                     */
-    size_t lines, terms;        /* there is room for                                                    */
+    size_t terms;               /* of a line there is room for                                          */
     uint32_t *first, *rest;     /* both parts; rest NULL: there is one                                  */
     bool any_rest;              /* has a second part that is not 0                                      */
 } calm_packed;
@@ -20,8 +20,8 @@ typedef struct calm_packed {
 /* What begins inside a packed operand begins at a multiple of this many lines or terms, and ends at one or with all. */
 #define CALM_PACKED_STEP ((size_t)32)
 
-/* Are there packed operands for products of such numbers here? */
-bool calm_packed_is_there(calm_operands operands);
+/* Are there packed operands for products of such numbers here, and are n lines or terms whole steps? */
+bool calm_packed_fits(calm_operands operands, size_t n);
 
 /* Bytes of an operand: of two parts and whole steps as many as in float32. */
 size_t calm_packed_bytes(calm_operands operands, size_t lines, size_t terms);

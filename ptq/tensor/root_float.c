@@ -25,12 +25,6 @@ typedef struct matrix {
     calm_packed *left, *right;
 } matrix;
 
-/* All tiles are whole steps then. */
-static bool packs(calm_operands operands, size_t n)
-{
-    return calm_packed_is_there(operands) && n % CALM_PACKED_STEP == 0;
-}
-
 static float *tile_at(const matrix *m, size_t i, size_t j)
 {
     return m->a + i * TILE * m->lda + j * TILE;
@@ -97,7 +91,7 @@ static calm_status subtract(calm_ctx *ctx, size_t index, void *user)
 size_t calm_sroot_scratch_bytes(calm_operands operands, size_t n)
 {
     return CALM_BYTES(float, n * TILE) + CALM_BYTES(float, TILE * TILE) + CALM_BYTES(double, 2 * TILE * TILE) +
-           (packs(operands, n) ? 2 * calm_packed_bytes(operands, n, TILE) : 0);
+           (calm_packed_fits(operands, n) ? 2 * calm_packed_bytes(operands, n, TILE) : 0);
 }
 
 calm_status calm_sroot(calm_ctx *ctx, size_t n, float *a, size_t lda)
@@ -109,7 +103,7 @@ calm_status calm_sroot(calm_ctx *ctx, size_t n, float *a, size_t lda)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, m.column, n * TILE));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, m.inverse, TILE * TILE));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, work, 2 * TILE * TILE));
-    if (packs(ctx->operands, n)) {
+    if (calm_packed_fits(ctx->operands, n)) {
         CALM_TRY(calm_packed_new(ctx, false, n, TILE, &left));
         CALM_TRY(calm_packed_new(ctx, true, n, TILE, &right));
         m.left = &left;

@@ -92,7 +92,7 @@ static void check_kind(calm_operands kind, bool exact)
 TEST(the_bytes_of_products_that_pack)
 {
     calm_linalg_setup();
-    if (!calm_packed_is_there(CALM_OPERANDS_BF16X2))
+    if (!calm_packed_fits(CALM_OPERANDS_BF16X2, CALM_PACKED_STEP))
         return;
     check_kind(CALM_OPERANDS_BF16X2, false);
     check_kind(CALM_OPERANDS_BF16X2, true);
@@ -104,7 +104,7 @@ END_OF_TEST
 TEST(parts_change)
 {
     calm_linalg_setup();
-    if (!calm_packed_is_there(CALM_OPERANDS_BF16X2))
+    if (!calm_packed_fits(CALM_OPERANDS_BF16X2, CALM_PACKED_STEP))
         return;
     CALM_SCOPED_OPERANDS(ctx, CALM_OPERANDS_BF16X2);
     CALM_SCOPED_SCRATCH(ctx);
@@ -131,7 +131,7 @@ END_OF_TEST
 TEST(memory)
 {
     calm_linalg_setup();
-    ck_assert(!calm_packed_is_there(CALM_OPERANDS_F32));
+    ck_assert(!calm_packed_fits(CALM_OPERANDS_F32, CALM_PACKED_STEP));
     ck_assert_uint_eq(calm_packed_bytes(CALM_OPERANDS_BF16X2, 64, 96), CALM_BYTES(float, 64 * 96));
     ck_assert_uint_eq(calm_packed_bytes(CALM_OPERANDS_BF16, 64, 96), CALM_BYTES(uint16_t, 64 * 96));
     ck_assert_uint_eq(calm_packed_bytes(CALM_OPERANDS_BF16X2, 33, 65), calm_packed_bytes(CALM_OPERANDS_BF16X2, 64, 96));
@@ -141,7 +141,7 @@ TEST(memory)
     const size_t before = ctx->scratch->used_bytes;
     ck_ok(calm_packed_new(ctx, false, 1024, 2720, &left));
     ck_assert_uint_eq(ctx->scratch->used_bytes - before, calm_packed_bytes(CALM_OPERANDS_BF16X2, 1024, 2720));
-    if (!calm_packed_is_there(CALM_OPERANDS_BF16X2))
+    if (!calm_packed_fits(CALM_OPERANDS_BF16X2, CALM_PACKED_STEP))
         return;
     ck_ok(calm_packed_new(ctx, true, 320, 2720, &right));
     float *a = random_matrix(1024 * 2720, 1), *c = random_matrix(1024 * 320, 2);
