@@ -17,6 +17,9 @@ typedef struct evaluation {
     calm_eval_result *subject_results;    /* [n]                                   */
     calm_tick_fn *tick;             /* NULL: not wanted                            */
     void *tick_user;
+    size_t n_before, n_now;         /* windows of earlier batches, of the one in work */
+    double passed;                  /* weights that a token of the batch has met, of those that it meets in all */
+    double all;
     calm_predictors set;
     calm_batch *batches;            /* [set.n] of the windows in work              */
     calm_eval_result **results;     /* [set.n] each NULL when it is not wanted     */
@@ -38,7 +41,7 @@ static void keep_worst(calm_eval_worst *worst, const calm_eval_position *positio
     worst->each[at] = *position;
 }
 
-/* ---- one batch ---- */
+/* ---- results ---- */
 
 /* Rows of window i of the batch, in order, into the window's sums. */
 static calm_status add_window(calm_ctx *ctx, const evaluation *e, size_t i, size_t m)
@@ -88,6 +91,51 @@ static bool follows(const evaluation *e, size_t m)
            !e->reference->passed && !subject->passed && subject->first_block > 0 &&
            subject->first_block < calm_model_config(subject->model)->n_blocks;
 }
+
+/* ---- progress: in windows times models, by the weights that their tokens meet ----
+ *
+ * A large vocabulary has more weights than the blocks of a small model. */
+
+/* Weights of the blocks that model m runs itself. */
+static double block_weights(const evaluation *e, size_t m)
+{
+    const calm_subject *subject = e->set.models[m].subject;
+    const calm_layout *layout = calm_model_layout(subject->model);
+    const size_t first = follows(e, m) ? subject->first_block : 0;
+    return subject->passed ? 0 : calm_model_weights(subject->model, layout->block_begin[first], layout->n_jobs, true);
+}
+
+static double head_weights(const evaluation *e)
+{
+    return (double)e->set.n * (double)e->set.vocab * (double)e->set.models[0].head.hidden;
+}
+
+static void begin_progress(evaluation *e, size_t first, size_t n)
+{
+    e->n_before = first;
+    e->n_now = n;
+    e->passed = 0;
+    e->all = head_weights(e);
+    for (size_t m = 0; m < e->set.n; m++)
+        e->all += block_weights(e, m);
+}
+
+static void tell_progress(const evaluation *e, double passed)
+{
+    const double share = passed / e->all;
+    if (e->tick)
+        e->tick(e->tick_user, e->n_before * e->set.n + (size_t)(share * (double)(e->n_now * e->set.n)),
+                e->windows->n * e->set.n);
+}
+
+/* A calm_tick_fn of the predictions, which come last. */
+static void predicted(void *user, size_t done, size_t total)
+{
+    const evaluation *e = user;
+    tell_progress(e, done == total ? e->all : e->passed + head_weights(e) * ((double)done / (double)total));
+}
+
+/* ---- one batch ---- */
 
 /* The first model, the reference where there is one, over all its blocks.  Models that differ from it from some block
  * on get its rows there. */
@@ -143,10 +191,11 @@ static calm_status run_model(calm_ctx *ctx, evaluation *e, size_t m, size_t firs
 static calm_status run_batch(calm_ctx *ctx, evaluation *e, size_t first, size_t n)
 {
     CALM_SCOPED_ARENA(arena);    /* rows and predictions of a batch are gone before the next one */
+    begin_progress(e, first, n);
     for (size_t m = 0; m < e->set.n; m++) {
         CALM_TRY(run_model(ctx, e, m, first, n, &arena));
-        if (e->tick)
-            e->tick(e->tick_user, first * e->set.n + n * (m + 1), e->windows->n * e->set.n);
+        e->passed += block_weights(e, m);
+        tell_progress(e, e->passed);
     }
     CALM_TRY(find_targets(ctx, e, &e->batches[0], &arena));
     CALM_TRY(calm_predict(ctx, &e->set, e->targets, e->batches[0].rows));
@@ -198,6 +247,8 @@ static calm_status evaluate(calm_ctx *ctx, evaluation *e)
     CALM_SCOPED_ARENA(tables);
     CALM_SCOPED_OUT(ctx, &tables);
     CALM_TRY(calm_predictors_open(ctx, e->reference, e->subjects, e->n, calm_windows_reach(e->windows), &e->set));
+    e->set.tick = predicted;
+    e->set.tick_user = e;
     CALM_TRY(CALM_NEW(ctx, ctx->out, e->batches, e->n + 1));
     CALM_TRY(CALM_NEW(ctx, ctx->out, e->results, e->n + 1));
     e->results[0] = e->reference_result;

@@ -190,6 +190,8 @@ calm_status calm_predict(calm_ctx *ctx, const calm_predictors *set, const uint32
     for (; p.first < set->vocab; p.first += p.count) {
         CALM_TRY(calm_predict_read_tile(ctx, set, p.first, &p.count));
         CALM_TRY(calm_parallel_for(ctx, n_chunks, score_chunk, &p));
+        if (set->tick)
+            set->tick(set->tick_user, p.first + p.count, set->vocab);
     }
     return CALM_OK;
 }

@@ -57,6 +57,8 @@ typedef struct calm_predictors {
     bool has_reference;
     size_t vocab, tile, chunk;    /* tokens; tokens of a tile; rows of a task                  */
     size_t slices;                /* tasks that widen a tile                                   */
+    calm_tick_fn *tick;           /* of calm_predict: tokens whose logits are there, of `vocab`; NULL: none */
+    void *tick_user;
 } calm_predictors;
 
 /* Load heads and rotary tables for positions below `reach`, and make room for the heads' tiles, in ctx->out: for

@@ -382,7 +382,7 @@ static calm_status add_sizes(calm_ctx *ctx, forecast *f)
 static double block_bytes(const calm_run *p, size_t block)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
-    return calm_inputs_weights(&p->in, layout->block_begin[block], layout->block_begin[block + 1], false) *
+    return calm_model_weights(p->in.model, layout->block_begin[block], layout->block_begin[block + 1], false) *
            (double)calm_dtype_bytes(calm_model_config(p->in.model)->dtype);
 }
 

@@ -177,7 +177,7 @@ static calm_status time_updates(calm_ctx *ctx, const calm_scheme *scheme, calm_b
 calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *p, calm_busy_clock *clock, calm_learn_rates *out)
 {
     const size_t block = p->in.first_block, *begin = calm_model_layout(p->in.model)->block_begin;
-    const double bytes = 2 * sizeof(float) * calm_inputs_weights(&p->in, begin[block], begin[block + 1], true);
+    const double bytes = 2 * sizeof(float) * calm_model_weights(p->in.model, begin[block], begin[block + 1], true);
     passes s;
     CALM_SCOPED_RESULTS(ctx);
     if (calm_model_config(p->in.model)->moe.sparse[block] || bytes > MOST_BYTES)

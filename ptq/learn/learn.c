@@ -72,7 +72,7 @@ static void count(calm_run *p, const calm_learner *learner)
     size_t first, end, steps, checks;
     calm_inputs_jobs(&p->in, &first, &end);
     calm_learner_losses(learner, round, &steps, &checks);
-    const double weights = calm_inputs_weights(&p->in, first, end, true);
+    const double weights = calm_model_weights(p->in.model, first, end, true);
     const double forward = calm_run_work_blocks(&p->in, p->in.first_block, p->in.end_block, window);
     /* Both passes to the next block run over all windows. */
     p->result.learned.back_operations = step * (double)steps * CALM_BLOCK_BOTH * forward;

@@ -56,7 +56,7 @@ void calm_learn_model_estimate(const calm_run *p, calm_learned_facts *out)
     /* The float model's last block again. */
     if (p->in.recipe->learn_loss == CALM_LEARN_MINI)
         out->operations += step_tokens(p) * steps * blocks / (double)config->n_blocks;
-    out->updates = steps * calm_inputs_weights(&p->in, 0, layout->n_jobs, true);
+    out->updates = steps * calm_model_weights(p->in.model, 0, layout->n_jobs, true);
 }
 
 /* A calm_learn_bytes_fn. */

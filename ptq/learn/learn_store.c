@@ -51,7 +51,7 @@ static void add_facts(const calm_learn_stage *s, size_t block, const calm_store_
     calm_learned_facts *facts = s->facts;
     size_t codes = 0;
     for (size_t j = begin[0]; j < begin[1]; j++)
-        codes += s->start->jobs[j].quantized ? (size_t)calm_inputs_weights(in, j, j + 1, false) : 0;
+        codes += s->start->jobs[j].quantized ? (size_t)calm_model_weights(in->model, j, j + 1, false) : 0;
     facts->n++;
     facts->kept += row->kept != NULL;
     facts->changed += row->kept ? 0 : (size_t)row->changed;

@@ -68,6 +68,9 @@ size_t calm_model_n_params(const calm_model *model);
 size_t calm_model_bytes(const calm_model *model);
 size_t calm_model_float_bytes(const calm_model *model);
 
+/* Weights of jobs first .. end - 1; `active`: those that one token meets, of a mixture its share of the experts. */
+double calm_model_weights(const calm_model *model, size_t first, size_t end, bool active);
+
 /* "model.layers.3" in ctx->out. */
 calm_status calm_model_block_name(calm_ctx *ctx, const calm_model *model, size_t index, char **out);
 

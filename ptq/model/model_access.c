@@ -114,6 +114,20 @@ size_t calm_model_n_params(const calm_model *model)
     return n;
 }
 
+double calm_model_weights(const calm_model *model, size_t first, size_t end, bool active)
+{
+    const calm_layout *layout = calm_model_layout(model);
+    const calm_moe_config *moe = &calm_model_config(model)->moe;
+    double total = 0;
+    for (size_t j = first; j < end; j++) {
+        const calm_job_ref *job = &layout->jobs[j];
+        /* Of E experts a token meets top_k. */
+        const double share = active && job->expert >= 0 ? (double)moe->top_k / (double)moe->n_experts : 1;
+        total += share * (double)job->out * (double)job->in;
+    }
+    return total;
+}
+
 size_t calm_model_bytes(const calm_model *model)
 {
     size_t n = 0;

@@ -191,9 +191,6 @@ calm_status calm_plan_learn(calm_ctx *ctx, const calm_inputs *in, const calm_pla
 /* choice [n_jobs] = `entry` for the jobs of the run, float for the others; in ctx->out. */
 calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t entry, size_t **choice);
 
-/* Weights of jobs first .. end - 1; `active`: those that one token meets, of a mixture its share of the experts. */
-double calm_inputs_weights(const calm_inputs *in, size_t first, size_t end, bool active);
-
 /* Bits that a plan takes, with scales and zeros, per weight of all quantized linears; NaN for none. */
 double calm_plan_bits(const calm_inputs *in, const calm_plan *plan);
 

@@ -92,20 +92,6 @@ calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t ent
     return CALM_OK;
 }
 
-double calm_inputs_weights(const calm_inputs *in, size_t first, size_t end, bool active)
-{
-    const calm_layout *layout = calm_model_layout(in->model);
-    const calm_moe_config *moe = &calm_model_config(in->model)->moe;
-    double total = 0;
-    for (size_t j = first; j < end; j++) {
-        const calm_job_ref *job = &layout->jobs[j];
-        /* Of E experts a token meets top_k. */
-        const double share = active && job->expert >= 0 ? (double)moe->top_k / (double)moe->n_experts : 1;
-        total += share * (double)job->out * (double)job->in;
-    }
-    return total;
-}
-
 /* Linear by linear: each has its own scales, and a last group that may be shorter. */
 static double job_bits(const calm_layout *layout, size_t job, const calm_scheme *scheme)
 {

@@ -40,7 +40,7 @@ double calm_run_work_blocks(const calm_inputs *in, size_t first, size_t end, dou
 {
     const calm_config *config = calm_model_config(in->model);
     const calm_layout *layout = calm_model_layout(in->model);
-    double sum = 2 * calm_inputs_weights(in, layout->block_begin[first], layout->block_begin[end], true);
+    double sum = 2 * calm_model_weights(in->model, layout->block_begin[first], layout->block_begin[end], true);
     /* Blocks may differ in how they mix tokens. */
     for (size_t i = first; i < end; i++)
         sum += calm_block_operations(calm_config_at(config, i), 0, window);

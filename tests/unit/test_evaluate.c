@@ -506,6 +506,42 @@ TEST(ticks_reach_the_end)
 }
 END_OF_TEST
 
+/* Ticks so far, and the largest step between two. */
+typedef struct steps {
+    size_t n, last, largest;
+} steps;
+
+static void hear_step(void *user, size_t done, size_t total)
+{
+    steps *s = user;
+    (void)total;
+    s->n++;
+    s->largest = calm_size_max(s->largest, done - s->last);
+    s->last = done;
+}
+
+/* The vocabulary has 256 times the weights of a block: a run through the blocks is a small part of the work, and the
+ * logits tick on their own. */
+TEST(ticks_count_the_vocabulary)
+{
+    static const size_t same[N_WINDOWS] = {[0 ... N_WINDOWS - 1] = 20};
+    const calm_windows windows = tiny_windows(same, N_WINDOWS);
+    tiny_model spec = tiny_default;
+    calm_model *model;
+    calm_eval_result result;
+    steps s = {0};
+    spec.vocab = 1 << 17;
+    ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
+    const calm_subject reference = {.model = model}, subject = {.model = model};
+    ck_ok(calm_evaluate(ctx, &reference, NULL, &subject, 1, &result, &windows, hear_step, &s));
+    const size_t total = 2 * N_WINDOWS;
+    ck_assert_uint_eq(s.last, total);
+    ck_assert_uint_gt(s.n, 4);
+    ck_assert_uint_le(s.largest, total / 2);
+    calm_model_close(model);
+}
+END_OF_TEST
+
 /* Two subjects, one of them of the reference's checkpoint; the head's products are the most of it. */
 TEST(memory)
 {
@@ -556,5 +592,5 @@ int main(void)
         equals_a_naive_computation, a_vocabulary_of_several_tiles, the_first_of_equal_maxima,
         nearly_equal_models, from_the_block_that_differs, a_model_does_not_differ_from_itself, without_a_reference,
         same_bytes_for_every_number_of_threads, the_worst_positions, equal_positions_keep_their_order, failures,
-        ticks_reach_the_end, memory, NULL});
+        ticks_reach_the_end, ticks_count_the_vocabulary, memory, NULL});
 }
