@@ -305,7 +305,7 @@ static void add_experts(const estimate *e, size_t block, size_t held, calm_memor
 static void add_mixture(const estimate *e, size_t block, size_t held, calm_memory_plan *out)
 {
     const calm_config *config = e->config;
-    const size_t copy = e->knobs->spill ? calm_row_store_bytes(e->longest, config->hidden) : 0;
+    const size_t copy = e->knobs->spill ? calm_row_store_bytes(e->longest, calm_batch_width(config)) : 0;
     const size_t width = calm_expert_width(config, 0);
     const size_t of_sum = e->knobs->spill ? calm_row_store_bytes(e->longest, width) : 0;
     const size_t workers = calm_size_min(e->windows, e->n_threads);

@@ -201,11 +201,11 @@ static calm_status read_experts(calm_ctx *ctx, const source *from, calm_config *
     CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "enable_moe_block", &(bool){false}, &experts));
     if (!experts)
         return CALM_OK;
-    /* Rows of a mixture are gathered one by one, and what is carried is not. */
-    if (config->carried)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"num_kv_shared_layers\": expected 0 with \"enable_moe_block\" "
-                         "true", from->path);
-    /* By its width it counts as the shared expert, whose modules are those of the MLP. */
+    /* By its width it counts as the shared expert, whose modules are those of the MLP, in all blocks alike. */
+    for (size_t i = 0; i < config->n_blocks; i++)
+        if (config->shapes[i].inner != config->inner)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"use_double_wide_mlp\": expected false with "
+                             "\"enable_moe_block\" true", from->path);
     config->moe.shared_inner = config->inner;
     return calm_config_mixture(ctx, from->path, from->root, &keys, config);
 }

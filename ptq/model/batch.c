@@ -109,6 +109,30 @@ size_t calm_batch_share_bytes(const calm_config *config, size_t rows)
     return config->arch->parallel ? calm_row_store_bytes(rows, config->hidden) : 0;
 }
 
+/* The first row of the window that has this one. */
+static size_t window_row(const calm_batch *batch, size_t row)
+{
+    size_t i = 0;
+    for (size_t n = batch->n; n > 1;) {
+        const size_t half = n / 2;
+        const bool behind = calm_batch_row(batch, i + half) <= row;
+        i += behind ? half : 0;
+        n = behind ? n - half : half;
+    }
+    return calm_batch_row(batch, i);
+}
+
+calm_status calm_batch_get_row(calm_ctx *ctx, const calm_batch *batch, size_t row, float **x)
+{
+    if (!batch->carried)
+        return calm_row_store_get(ctx, &batch->hidden, row, 1, x);
+    /* What is carried of the windows before lies between their rows. */
+    const size_t begin = window_row(batch, row), hidden = batch->width - batch->carried;
+    calm_row_store numbers = batch->hidden;
+    numbers.width = 1;
+    return calm_row_store_get(ctx, &numbers, begin * batch->width + (row - begin) * hidden, hidden, x);
+}
+
 float *calm_batch_carried(const calm_batch *batch, const calm_span *span, float *x)
 {
     return batch->carried ? x + span->n_tokens * (batch->width - batch->carried) : NULL;

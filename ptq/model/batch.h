@@ -57,6 +57,9 @@ size_t calm_batch_share_bytes(const calm_config *config, size_t rows);
 calm_status calm_batch_get(calm_ctx *ctx, const calm_batch *batch, size_t i, calm_span *span, float **x);
 calm_status calm_batch_put(calm_ctx *ctx, const calm_batch *batch, size_t i, const calm_span *span, const float *x);
 
+/* The hidden row [D] of one token of the batch, to read, as calm_row_store_get. */
+calm_status calm_batch_get_row(calm_ctx *ctx, const calm_batch *batch, size_t row, float **x);
+
 /* What is carried, of a window whose rows x are as calm_batch_get gives them; NULL: nothing is. */
 float *calm_batch_carried(const calm_batch *batch, const calm_span *span, float *x);
 

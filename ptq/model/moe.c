@@ -95,7 +95,7 @@ static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
         CALM_TRY(calm_weight_apply(ctx, &in, h, n, task->latent + row * moe->latent));
     }
     calm_observation seen = {
-        CALM_HOOK_GATE_UP_IN, CALM_NO_EXPERT, task->batch->first + i, h, n, task->batch->width, NULL};
+        CALM_HOOK_GATE_UP_IN, CALM_NO_EXPERT, task->batch->first + i, h, n, task->block->config->hidden, NULL};
     CALM_TRY(calm_observe(task->observer, ctx, &seen));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, logits, n * moe->n_experts));
     calm_router_logits(task->block, h, n, logits);
@@ -201,7 +201,7 @@ static calm_status expert_row(calm_ctx *ctx, const wave *w, size_t token, size_t
         memcpy(h, w->routing->latent + token * width, width * sizeof *h);
         return CALM_OK;
     }
-    CALM_TRY(calm_row_store_get(ctx, &w->batch->hidden, token, 1, &x));
+    CALM_TRY(calm_batch_get_row(ctx, w->batch, token, &x));
     calm_norm_rows(calm_moe_experts_norm(w->block), x, 1, h);
     return CALM_OK;
 }

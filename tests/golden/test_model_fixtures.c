@@ -275,7 +275,7 @@ static void check_block(const model_fixture *f, const calm_model *model, size_t 
     ck_ok(calm_model_load_block(ctx, model, index, &block));
     ck_ok(calm_batch_sublayer(ctx, &block, CALM_SUBLAYER_ATTENTION, rope, batch, &observer));
     if (block.moe.router)
-        check_router(f, &block, batch->hidden.data);
+        check_router(f, &block, hidden_rows(batch));
     ck_ok(calm_batch_sublayer(ctx, &block, CALM_SUBLAYER_MLP, rope, batch, &observer));
     if (config->streams.n)
         check_streams(f, test_format("hidden.%02zu", index), config, batch);

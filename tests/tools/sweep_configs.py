@@ -78,6 +78,8 @@ SETS = [
     dict(num_hidden_layers=6, num_kv_shared_layers=3), dict(num_kv_shared_layers=0), dict(use_double_wide_mlp=True),
     dict(attention_k_eq_v=True, num_global_key_value_heads=1), dict(hidden_size_per_layer_input=5),
     dict(enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=20, num_kv_shared_layers=0),
+    dict(enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=20, num_hidden_layers=4,
+         num_kv_shared_layers=2, layer_types=["sliding_attention", "full_attention"] * 2, per_layer_config=ABSENT),
     dict(altup_num_inputs=4, altup_active_idx=2), dict(laurel_rank=3), dict(altup_correct_scale=False),
     dict(mamba_n_heads=4, mamba_d_head=32), dict(mamba_n_groups=4, mamba_d_state=5), dict(mamba_proj_bias=True),
     dict(mamba_d_conv=3, mamba_conv_bias=False),

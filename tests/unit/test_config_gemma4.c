@@ -115,6 +115,20 @@ TEST(shared_keys)
 }
 END_OF_TEST
 
+#define EXPERTS "\"enable_moe_block\": true, \"num_experts\": 4, \"top_k_experts\": 2, \"moe_intermediate_size\": 16, "
+
+TEST(shared_keys_of_a_mixture)
+{
+    calm_config config;
+    ck_ok(read_four(EXPERTS "\"use_double_wide_mlp\": false", &config));
+    ck_assert(config.moe.n_experts == 4 && config.moe.shared_inner == 48);
+    ck_assert_uint_eq(config.carried, 2 * 2 * 8 + 2 * 2 * 16);
+    ck_assert_int_eq(calm_config_at(&config, 3)->kv, CALM_KV_SHARED);
+    ck_fails(read_four(EXPERTS "\"use_double_wide_mlp\": true", &config), CALM_EUNSUPPORTED,
+             "\"use_double_wide_mlp\": expected false with \"enable_moe_block\" true");
+}
+END_OF_TEST
+
 TEST(inputs_of_blocks)
 {
     calm_loose_part parts[CALM_LOOSE_PARTS];
@@ -187,6 +201,6 @@ int main(void)
 {
     return run_tests("config_gemma4",
                      (const TTest *[]){widths_of_heads, widths_that_are_wrong, values_that_are_keys,
-                                       the_last_block_has_full_attention, shared_keys, inputs_of_blocks,
-                                       rotary_embeddings, what_is_refused, NULL});
+                                       the_last_block_has_full_attention, shared_keys, shared_keys_of_a_mixture,
+                                       inputs_of_blocks, rotary_embeddings, what_is_refused, NULL});
 }

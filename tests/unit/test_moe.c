@@ -72,6 +72,25 @@ static float *run(const fixture *f, const char *spill_dir)
     return rows_of(&batch);
 }
 
+/* The same where each window's rows are followed by what is carried with them, 5 numbers a token that nothing reads. */
+static float *run_carrying(const fixture *f, const char *spill_dir)
+{
+    enum { CARRIED = 5, WIDTH = 32 + CARRIED };
+    calm_batch batch = {.windows = &f->windows, .n = f->windows.n, .rows = f->rows, .width = WIDTH, .carried = CARRIED,
+                        .spill_dir = spill_dir};
+    float *x;
+    ck_ok(calm_row_store_open(ctx, ctx->out, f->rows, WIDTH, spill_dir, &batch.hidden));
+    ck_ok(calm_row_store_get(ctx, &batch.hidden, 0, f->rows, &x));
+    for (size_t i = 0; i < f->rows * WIDTH; i++)
+        x[i] = NAN;
+    for (size_t w = 0; w < batch.n; w++)
+        memcpy(x + f->windows.begin[w] * WIDTH, f->x + f->windows.begin[w] * 32, lengths[w] * 32 * sizeof *x);
+    ck_ok(calm_row_store_put(ctx, &batch.hidden, 0, f->rows, x));
+    ck_ok(calm_moe_run(ctx, &f->block, &batch, NULL));
+    ck_ok(calm_batch_drop_carried(ctx, &batch));
+    return rows_of(&batch);
+}
+
 static void same_bits(const fixture *f, const float *a, const float *b)
 {
     ck_assert(memcmp(a, b, f->rows * 32 * sizeof *a) == 0);
@@ -348,6 +367,17 @@ TEST(threads_and_files)
 }
 END_OF_TEST
 
+TEST(rows_next_to_what_is_carried)
+{
+    fixture f;
+    open_fixture("qwen3_moe", NULL, &f);
+    const float *expected = run(&f, NULL);
+    same_bits(&f, expected, run_carrying(&f, NULL));
+    same_bits(&f, expected, run_carrying(&f, test_directory()));
+    calm_model_close(f.model);
+}
+END_OF_TEST
+
 /* ---- experts that are read, observed, or fail ---- */
 
 typedef struct counting_loader {
@@ -522,6 +552,7 @@ int main(void)
                                        latent_of_nemotron, choice,
                                        logits_that_are_not_numbers,
                                        tokens_by_expert, waves_of_any_size, size_of_a_wave, threads_and_files,
+                                       rows_next_to_what_is_carried,
                                        experts_nobody_chose, an_expert_that_cannot_be_read,
                                        observers_see_each_expert_its_rows, no_memory, memory, NULL});
 }
