@@ -17,19 +17,14 @@
 
 #include <math.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
+#include "algorithms/search_lanes.h"
 #include "ptq/base/simd.h"
 
-#define N_SHRINK 36
 #define SHRINK_MOST 1.1
-#define VECTOR 8                   /* lanes of the widest one */
-#define N_WIDE VECTOR              /* spans that are measured before any is left out */
-#define FITS 2                     /* with minima: least squares of all candidates, and of what came of them */
-#define LANES (2 * (N_SHRINK + 1) * (1 + FITS) + (1 + FITS) * VECTOR)
-#define COLUMNS 64                 /* whose codes are found together */
-#define ROUND_F64 0x1.8p52
+#define COLUMNS     64                /* whose codes are found together */
+#define N_WIDE      CALM_LANE_STEP /* spans that are measured before any is left out */
 
 #define SIGNED_OPTION                                                                                                  \
     {.name = "signed", .help = "try negative scales too", .offset = offsetof(calm_search, both_signs),                 \
@@ -51,14 +46,6 @@ const calm_option calm_search_hls_options[] = {
      .values = "diagonal|inverse"},
     {.name = NULL},
 };
-
-/* Candidates side by side: each one's sum is taken in column order whatever the vector width.  `inverse` is known once
- * they have been measured. */
-typedef struct candidates {
-    double scale[LANES], inverse[LANES], lo[LANES], hi[LANES], min[LANES], loss[LANES];
-    calm_grid grid[LANES];
-    size_t n;
-} candidates;
 
 /* What is asked of a scheme for every candidate. */
 typedef struct code_facts {
@@ -84,7 +71,7 @@ static double shrink_least(int bits)
 }
 
 /* A scale beyond the storable range is no candidate. */
-static void add_candidate(candidates *c, const code_facts *codes, calm_grid grid)
+static void add_candidate(calm_lanes *c, const code_facts *codes, calm_grid grid)
 {
     if (!isfinite(grid.scale) || !isfinite(grid.min))
         return;
@@ -96,7 +83,7 @@ static void add_candidate(candidates *c, const code_facts *codes, calm_grid grid
 }
 
 /* Move a candidate to the end of those that are kept, which it is behind. */
-static void keep_candidate(candidates *c, size_t i)
+static void keep_candidate(calm_lanes *c, size_t i)
 {
     c->grid[c->n] = c->grid[i];
     c->scale[c->n] = c->scale[i];
@@ -107,48 +94,21 @@ static void keep_candidate(candidates *c, size_t i)
 
 /* Whole vectors from lane `first` on: lanes behind the last candidate have scale 1 and levels of 0, which nobody reads.
  * Returns where they end. */
-static size_t fill_vector(candidates *c, size_t first)
+static size_t fill_vector(calm_lanes *c, size_t first)
 {
     size_t end = c->n;
-    for (; (end - first) % VECTOR; end++) {
+    for (; (end - first) % CALM_LANE_STEP; end++) {
         c->scale[end] = 1;
         c->lo[end] = c->hi[end] = c->min[end] = 0;
     }
     return end;
 }
 
-/* One vector of candidates, by GCC's extension: its sums stay in registers while the columns pass.  Left to itself the
- * compiler takes the columns side by side, and their sums one by one. */
-typedef double vector __attribute__((vector_size(VECTOR * sizeof(double)), aligned(sizeof(double)), may_alias));
-typedef int64_t mask __attribute__((vector_size(VECTOR * sizeof(double)), aligned(sizeof(double)), may_alias));
-
-/* In every lane `limit` where the mask `beyond` is set, x elsewhere. */
-#define CLIP(x, beyond, limit) ((vector)(((mask)(limit) & (beyond)) | ((mask)(x) & ~(beyond))))
-
-CALM_VECTORIZE
-static void measure(candidates *c, size_t first, size_t end, const double *w, const double *h, size_t n)
-{
-    for (size_t at = first; at < end; at += VECTOR) {
-        const vector scale = *(const vector *)(c->scale + at), lo = *(const vector *)(c->lo + at);
-        const vector hi = *(const vector *)(c->hi + at), inverse = 1 / scale;
-        vector loss = {0};
-        for (size_t j = 0; j < n; j++) {
-            vector q = w[j] * inverse;
-            q = CLIP(q, q < lo, lo);
-            q = CLIP(q, q > hi, hi);
-            const vector e = w[j] - scale * ((q + ROUND_F64) - ROUND_F64);
-            loss += (h ? h[j] : 1) * e * e;
-        }
-        *(vector *)(c->inverse + at) = inverse;
-        *(vector *)(c->loss + at) = loss;
-    }
-}
-
 /* The same for any levels and minima. */
-static void measure_levels(candidates *c, size_t first, size_t end, const calm_scheme *scheme, const double *w,
+static void measure_levels(calm_lanes *c, size_t first, size_t end, const calm_scheme *scheme, const double *w,
                            const double *h, size_t n)
 {
-    double q[LANES];
+    double q[CALM_N_LANES];
     for (size_t i = first; i < end; i++) {
         c->inverse[i] = 1 / c->scale[i];
         c->loss[i] = 0;
@@ -166,11 +126,11 @@ static void measure_levels(candidates *c, size_t first, size_t end, const calm_s
 }
 
 /* Losses of the candidates from number `first` on. */
-static void measure_any(candidates *c, size_t first, const code_facts *codes, const calm_group *group, const double *h)
+static void measure_any(calm_lanes *c, size_t first, const code_facts *codes, const calm_group *group, const double *h)
 {
     const size_t end = fill_vector(c, first);
     if (codes->plain)
-        measure(c, first, end, group->w, h, group->n);
+        calm_lanes_here()->measure(c, first, end, group->w, h, group->n);
     else
         measure_levels(c, first, end, codes->scheme, group->w, h, group->n);
 }
@@ -187,11 +147,6 @@ typedef struct hunt {
     size_t n_ends;
 } hunt;
 
-/* Of spans that were added together, with both signs: -1 is yes. */
-typedef struct lane_flags {
-    int64_t lost[2 * N_WIDE], beyond[2 * N_WIDE];
-} lane_flags;
-
 /* A span may end at a 0 that no weight is, and no span clips those that are. */
 static void find_ends(hunt *at)
 {
@@ -207,26 +162,9 @@ static void find_ends(hunt *at)
     }
 }
 
-/* Lanes `first` .. `end` - 1 of which an end alone, taken as measure takes it, loses more than `least`.  beyond: such
- * an end is beyond the codes. */
-CALM_VECTORIZE
-static void lose_plain(const candidates *c, size_t first, size_t end, double w, double h, double least, lane_flags *out)
-{
-    for (size_t at = first; at < end; at += VECTOR) {
-        const vector scale = *(const vector *)(c->scale + at), lo = *(const vector *)(c->lo + at);
-        const vector hi = *(const vector *)(c->hi + at), x = w * (1 / scale);
-        vector q = CLIP(x, x < lo, lo);
-        q = CLIP(q, q > hi, hi);
-        const vector e = w - scale * ((q + ROUND_F64) - ROUND_F64);
-        const mask lost = h * e * e > least;
-        *(mask *)(out->lost + at - first) |= lost;
-        *(mask *)(out->beyond + at - first) |= lost & ((x < lo) | (x > hi));
-    }
-}
-
 /* The same for any levels and minima. */
-static void lose_levels(const candidates *c, size_t first, size_t end, const calm_scheme *scheme, double w, double h,
-                        double least, lane_flags *out)
+static void lose_levels(const calm_lanes *c, size_t first, size_t end, const calm_scheme *scheme, double w, double h,
+                        double least, calm_lane_flags *out)
 {
     for (size_t i = first; i < end; i++) {
         const double from = w - c->min[i], x = from * (1 / c->scale[i]);
@@ -244,14 +182,14 @@ static void lose_levels(const candidates *c, size_t first, size_t end, const cal
 
 /* Losses are sums of terms that are not negative: of the candidates from number `first` on those are lost one of whose
  * terms exceeds the least loss. */
-static void find_lost(const hunt *at, candidates *c, size_t first, lane_flags *out)
+static void find_lost(const hunt *at, calm_lanes *c, size_t first, calm_lane_flags *out)
 {
     const size_t end = fill_vector(c, first);
     memset(out, 0, sizeof *out);
     for (size_t i = 0; i < at->n_ends; i++) {
         const double w = at->ends[i], h = at->weights[i];
         if (at->codes.plain)
-            lose_plain(c, first, end, w, h, at->least, out);
+            calm_lanes_here()->lose(c, first, end, w, h, at->least, out);
         else
             lose_levels(c, first, c->n, at->codes.scheme, w, h, at->least, out);
     }
@@ -259,9 +197,9 @@ static void find_lost(const hunt *at, candidates *c, size_t first, lane_flags *o
 
 /* Leave out those from number `first` on that are lost.  Under a zero that stays a scale that shrinks clips ever more:
  * clipped [2], by sign, says that narrower spans are lost too. */
-static void drop_lost(const hunt *at, candidates *c, size_t first, bool clipped[2])
+static void drop_lost(const hunt *at, calm_lanes *c, size_t first, bool clipped[2])
 {
-    lane_flags is;
+    calm_lane_flags is;
     const size_t n = c->n;
     find_lost(at, c, first, &is);
     c->n = first;
@@ -277,7 +215,7 @@ static void drop_lost(const hunt *at, candidates *c, size_t first, bool clipped[
 }
 
 /* The grid that spans the group, and with powers of two its neighbours. */
-static void add_powers(candidates *c, const hunt *at)
+static void add_powers(calm_lanes *c, const hunt *at)
 {
     const calm_problem *problem = at->group->problem;
     const calm_grid span = calm_grid_between(&problem->job->scheme, problem->global, at->lo, at->hi);
@@ -291,7 +229,7 @@ static void add_powers(candidates *c, const hunt *at)
 
 /* Spans number `from` .. `to` - 1 that can still be best; number 0 is p = 1, so that it wins among equals, behind it
  * they go from wide to narrow. */
-static void add_spans(candidates *c, const hunt *at, bool both_signs, int from, int to)
+static void add_spans(calm_lanes *c, const hunt *at, bool both_signs, int from, int to)
 {
     const calm_scheme *scheme = at->codes.scheme;
     const double least = shrink_least(scheme->bits);
@@ -302,7 +240,7 @@ static void add_spans(candidates *c, const hunt *at, bool both_signs, int from, 
         double p[N_WIDE];
         calm_grid grids[N_WIDE];
         for (int k = 0; k < n; k++)
-            p[k] = i + k ? SHRINK_MOST - (i + k - 1) * (SHRINK_MOST - least) / (N_SHRINK - 1) : 1;
+            p[k] = i + k ? SHRINK_MOST - (i + k - 1) * (SHRINK_MOST - least) / (CALM_SPANS - 1) : 1;
         calm_grid_between_all(scheme, at->group->problem->global, at->lo, at->hi, p, (size_t)n, grids);
         for (int k = 0; k < n; k++)
             for (int mirror = 0; mirror < 2; mirror++, grids[k].scale = -grids[k].scale)
@@ -314,7 +252,7 @@ static void add_spans(candidates *c, const hunt *at, bool both_signs, int from, 
 }
 
 /* Measure the candidates from number `first` on; the first of least loss of all. */
-static size_t measured_best(candidates *c, size_t first, const hunt *at)
+static size_t measured_best(calm_lanes *c, size_t first, const hunt *at)
 {
     size_t best = 0;
     measure_any(c, first, &at->codes, at->group, at->h);
@@ -361,13 +299,8 @@ static bool fit_levels(const code_facts *codes, const calm_group *group, const d
     return solve_levels(codes, s0, sq, sw, wq, qq, scale, min);
 }
 
-/* Of candidates side by side sum h q, sum h w q and sum h q^2 for the levels that each gives. */
-typedef struct projections {
-    double sq[LANES], wq[LANES], qq[LANES];
-} projections;
-
 CALM_VECTORIZE
-static void add_projections(projections *p, const double *q, size_t n, double w, double h)
+static void add_projections(calm_lane_sums *p, const double *q, size_t n, double w, double h)
 {
     for (size_t i = 0; i < n; i++) {
         p->sq[i] += h * q[i];
@@ -376,39 +309,15 @@ static void add_projections(projections *p, const double *q, size_t n, double w,
     }
 }
 
-/* The same from plain codes; sum h q, which only minima ask for, stays 0. */
-CALM_VECTORIZE
-static void project_plain(const candidates *c, size_t first, size_t end, const double *w, const double *h, size_t n,
-                          projections *p)
-{
-    for (size_t at = first; at < end; at += VECTOR) {
-        const vector inverse = *(const vector *)(c->inverse + at), lo = *(const vector *)(c->lo + at);
-        const vector hi = *(const vector *)(c->hi + at);
-        vector wq = {0}, qq = {0};
-        for (size_t j = 0; j < n; j++) {
-            const double hj = h ? h[j] : 1;
-            vector q = w[j] * inverse;
-            q = CLIP(q, q < lo, lo);
-            q = CLIP(q, q > hi, hi);
-            q = (q + ROUND_F64) - ROUND_F64;
-            wq += hj * w[j] * q;
-            qq += hj * q * q;
-        }
-        *(vector *)(p->sq + at - first) = (vector){0};
-        *(vector *)(p->wq + at - first) = wq;
-        *(vector *)(p->qq + at - first) = qq;
-    }
-}
-
 /* Of the candidates from number `first` on, which have been measured. */
-static void project_all(const hunt *at, candidates *c, size_t first, projections *p)
+static void project_all(const hunt *at, calm_lanes *c, size_t first, calm_lane_sums *p)
 {
     const calm_group *group = at->group;
     const calm_scheme *scheme = at->codes.scheme;
     const size_t n = fill_vector(c, first) - first;
-    double q[LANES];
+    double q[CALM_N_LANES];
     if (at->codes.plain) {
-        project_plain(c, first, first + n, group->w, at->h, group->n, p);
+        calm_lanes_here()->project(c, first, first + n, group->w, at->h, group->n, p);
         return;
     }
     for (size_t i = 0; i < n; i++)
@@ -422,22 +331,22 @@ static void project_all(const hunt *at, candidates *c, size_t first, projections
 }
 
 /* Behind the candidates what least squares makes of each, measured too. */
-static size_t fit_all(candidates *c, const hunt *at)
+static size_t fit_all(calm_lanes *c, const hunt *at)
 {
     const calm_scheme *scheme = at->codes.scheme;
     double s0 = 0, sw = 0;
-    projections p;
+    calm_lane_sums p;
     size_t best = 0;
     for (size_t j = 0; j < at->group->n; j++) {
         s0 += at->h ? at->h[j] : 1;
         sw += (at->h ? at->h[j] : 1) * at->group->w[j];
     }
-    for (size_t fit = 0, first = 0; fit < (at->codes.mins ? FITS : 1); fit++) {
+    for (size_t fit = 0, first = 0; fit < (at->codes.mins ? CALM_SPAN_FITS : 1); fit++) {
         const size_t n = c->n;
         project_all(at, c, first, &p);
-        size_t n_fitted = 0, of[LANES];
-        double scale[LANES], min[LANES];
-        float rounded[LANES];
+        size_t n_fitted = 0, of[CALM_N_LANES];
+        double scale[CALM_N_LANES], min[CALM_N_LANES];
+        float rounded[CALM_N_LANES];
         for (size_t i = first; i < n; i++) {
             const size_t k = n_fitted;
             of[k] = i;
@@ -465,7 +374,7 @@ static void divide(const double *w, size_t n, double scale, double lo, double hi
         double x = w[j] / scale;
         x = x < lo ? lo : x;
         x = x > hi ? hi : x;
-        q[j] = (x + ROUND_F64) - ROUND_F64;
+        q[j] = (x + CALM_LANE_ROUND) - CALM_LANE_ROUND;
     }
 }
 
@@ -487,7 +396,7 @@ static void project(const calm_group *group, const double *h, double scale, doub
 }
 
 /* Least squares from the best candidate on. */
-static calm_grid refine(const hunt *at, const candidates *c, size_t best, long long rounds)
+static calm_grid refine(const hunt *at, const calm_lanes *c, size_t best, long long rounds)
 {
     const calm_group *group = at->group;
     const calm_scheme *scheme = at->codes.scheme;
@@ -495,7 +404,7 @@ static calm_grid refine(const hunt *at, const candidates *c, size_t best, long l
     double loss = c->loss[best];
     for (long long round = 0; round < rounds; round++) {
         double wq, qq = 1, min = 0;
-        candidates one;
+        calm_lanes one;
         calm_grid next = grid;
         if (at->codes.plain)
             project(group, at->h, grid.scale, c->lo[best], c->hi[best], &wq, &qq);
@@ -534,7 +443,7 @@ static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const cal
 {
     const calm_scheme *scheme = &group->problem->job->scheme;
     hunt at = {.group = group, .h = h, .codes = facts_of(scheme), .least = INFINITY};
-    candidates c;
+    calm_lanes c;
     const bool powers = calm_scheme_family(scheme)->scale == CALM_SCALE_E8M0;
     c.n = 0;
     calm_grid_span(scheme, group->w, group->n, &at.lo, &at.hi);
@@ -549,7 +458,7 @@ static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const cal
         at.least = c.loss[best];
     /* Most narrow spans clip the largest weights by so much that nothing else need be looked at. */
     if (!powers)
-        add_spans(&c, &at, search->both_signs, N_WIDE, N_SHRINK + 1);
+        add_spans(&c, &at, search->both_signs, N_WIDE, CALM_SPANS + 1);
     if (c.n == 0)
         return calm_group_finish(ctx, group, (calm_grid){.scale = INFINITY}, out);
     if (c.n > n_wide)
