@@ -4,6 +4,7 @@
  * rounds as those do, so that the bytes are the same. */
 #include <stdbool.h>
 
+#include "ptq/base/arena.h"
 #include "ptq/base/simd.h"
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_impl.h"
@@ -13,40 +14,32 @@
 
 /* ---- in loops that the compiler vectorises ---- */
 
-typedef float lanes_float __attribute__((vector_size(LANES * sizeof(float))));
+/* Numbers whose largest are found side by side: two vectors of each width at least. */
+#define ACROSS ((size_t)32)
 
-/* most = part where that is greater: a comparison gives all ones or zeros in each lane.  No function, since not every
- * machine hands such vectors over. */
-#define RAISE(most, part)                                                                                              \
-    do {                                                                                                               \
-        const __typeof__((part) > (most)) above = (part) > (most);                                                     \
-        (most) = (lanes_float)((above & (__typeof__(above))(part)) | (~above & (__typeof__(above))(most)));            \
-    } while (0)
+/* most = x where that is greater, of n of both, n known where this is inlined. */
+static inline void raise_each(size_t n, const float *x, float *most)
+{
+    for (size_t k = 0; k < n; k++)
+        most[k] = x[k] > most[k] ? x[k] : most[k];
+}
 
-/* Written as vectors, or the compiler would compare one number at a time. */
+/* What is left of a long row is taken with some before it, which count as often as one likes. */
 CALM_VECTORIZE static float max_plain(size_t n, const float *x)
 {
-    lanes_float part, most[AT_ONCE];
-    for (size_t k = 0; k < AT_ONCE; k++)
-        most[k] = (lanes_float){0} + x[0];
-    size_t i = 0;
-    for (; i + AT_ONCE * LANES <= n; i += AT_ONCE * LANES)
-        for (size_t k = 0; k < AT_ONCE; k++) {
-            memcpy(&part, x + i + k * LANES, sizeof part);
-            RAISE(most[k], part);
-        }
-    for (; i + LANES <= n; i += LANES) {
-        memcpy(&part, x + i, sizeof part);
-        RAISE(most[0], part);
-    }
-    for (size_t k = 1; k < AT_ONCE; k++)
-        RAISE(most[0], most[k]);
-    float max = most[0][0];
-    for (size_t j = 1; j < LANES; j++)
-        max = most[0][j] > max ? most[0][j] : max;
-    for (; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    return max;
+    float most[ACROSS];
+    for (size_t k = 0; k < ACROSS; k++)
+        most[k] = x[0];
+    for (size_t i = 0; n >= ACROSS && i < n; i += ACROSS)
+        raise_each(ACROSS, x + calm_size_min(i, n - ACROSS), most);
+    for (size_t i = 1; n < ACROSS && i < n; i++)
+        raise_each(1, x + i, most);
+    raise_each(16, most + 16, most);
+    raise_each(8, most + 8, most);
+    raise_each(4, most + 4, most);
+    raise_each(2, most + 2, most);
+    raise_each(1, most + 1, most);
+    return most[0];
 }
 
 CALM_VECTORIZE static void exp_shifted(size_t n, float shift, const float *x, float *out)
