@@ -42,7 +42,7 @@ void calm_vec_gelu_back(size_t n, const float *x, float *dy)
 CALM_VECTORIZE void calm_vec_gelu_tanh_back(size_t n, const float *x, float *dy)
 {
     for (size_t i = 0; i < n; i++) {
-        const float at = x[i] > 12 ? 12 : x[i] < -12 ? -12 : x[i], square = at * at;
+        const float below = x[i] > 12 ? 12 : x[i], at = below < -12 ? -12 : below, square = at * at;
         const float z = 0.79788456080286536f * (at + 0.044715f * square * at);
         const float slope = 0.79788456080286536f * (1.0f + 3 * 0.044715f * square),
                     s = 1.0f / (1.0f + exp_one(-2.0f * z));
