@@ -104,9 +104,10 @@ static void describe(const calm_checking *c, calm_check_module *module)
     module->linear |= module->stored;
 }
 
-static calm_status list_modules(calm_checking *c)
+calm_status calm_check_list_modules(calm_checking *c)
 {
     const size_t n = calm_safetensors_count(c->set);
+    c->n_modules = 0;
     CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, c->members, n));
     for (size_t i = 0; i < n; i++) {
         const calm_tensor *tensor = calm_safetensors_at(c->set, i);
@@ -114,9 +115,8 @@ static calm_status list_modules(calm_checking *c)
         char *module;
         CALM_TRY(calm_strf(c->ctx, c->ctx->out, &module, "%.*s", dot ? (int)(dot - tensor->name) : 0, tensor->name));
         c->members[i] = (calm_check_member){module, dot ? dot + 1 : tensor->name, tensor};
-        c->report->bytes += tensor->bytes;
     }
-    c->n_members = c->report->n_tensors = n;
+    c->n_members = n;
     if (n)
         qsort(c->members, n, sizeof *c->members, compare_members);
     CALM_TRY(CALM_NEW(c->ctx, c->ctx->out, c->modules, n));
@@ -137,7 +137,10 @@ calm_status calm_check_files(calm_checking *c)
     if (to.status != CALM_OK)
         return calm_fail(c->ctx, to.status, "%s: out of memory", c->path);
     CALM_TRY(calm_check_published(c));
-    return list_modules(c);
+    c->report->n_tensors = calm_safetensors_count(c->set);
+    for (size_t i = 0; i < c->report->n_tensors; i++)
+        c->report->bytes += calm_safetensors_at(c->set, i)->bytes;
+    return calm_check_list_modules(c);
 }
 
 static int compare_name(const void *name, const void *module)

@@ -76,9 +76,13 @@ static calm_status check_expert_names(calm_checking *c)
 {
     if (!c->model_known || !calm_engine_passes_over(c->model.arch->name))
         return CALM_OK;
-    for (size_t i = 0; i < c->n_modules; i++)
-        if (c->modules[i].quantized && calm_check_is_expert(&c->modules[i]))
-            return calm_check_say(c, CALM_CHECK_RULE_EXPERT_NAMES, c->modules[i].name, "%s", c->report->format);
+    for (size_t i = 0; i < c->n_modules; i++) {
+        /* Floats that are a part of one tensor are read. */
+        const calm_check_module *at = &c->modules[i];
+        const calm_tensor *weight = calm_check_part(c, at, "weight");
+        if (calm_check_is_expert(at) && (at->quantized || (weight && !weight->whole)))
+            return calm_check_say(c, CALM_CHECK_RULE_EXPERT_NAMES, at->name, "%s", c->report->format);
+    }
     return CALM_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "ptq/base/text.h"
 #include "ptq/check/check_state.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/fused_experts.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/model_unread.h"
 #include "ptq/model/wrapper.h"
@@ -42,6 +43,17 @@ static calm_status find_holder(calm_checking *c, const char *name, calm_check_mo
     return CALM_OK;
 }
 
+/* Experts that are in one tensor become modules, each its own. */
+static calm_status part_experts(calm_checking *c)
+{
+    const size_t n = calm_safetensors_count(c->set);
+    if (calm_experts_unfuse(c->ctx, &c->model, c->prefix, c->set) != CALM_OK)
+        return calm_check_say_failure(
+            c, c->ctx->status == CALM_ENOTFOUND ? CALM_CHECK_RULE_MODEL_MISSING : CALM_CHECK_RULE_MODEL_SHAPE,
+            "config.json");
+    return calm_safetensors_count(c->set) == n ? CALM_OK : calm_check_list_modules(c);
+}
+
 calm_status calm_check_model(calm_checking *c)
 {
     if (!c->config)
@@ -51,6 +63,7 @@ calm_status calm_check_model(calm_checking *c)
             c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_CONFIG_UNKNOWN : CALM_CHECK_RULE_CONFIG_VALUE,
             "config.json");
     CALM_TRY(find_prefix(c));
+    CALM_TRY(part_experts(c));
     if (calm_layout_build(c->ctx, &c->model, c->prefix, false, &c->layout) != CALM_OK)
         return calm_check_say_failure(c, CALM_CHECK_RULE_CONFIG_VALUE, "config.json");
     c->model_known = true;

@@ -66,6 +66,12 @@ static calm_status look_at_piece(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
+/* Of blocks or codes; not floats that lie in another order, a part of a tensor of all experts. */
+static bool is_coded(const calm_tensor *tensor)
+{
+    return tensor->source && (!tensor->whole || tensor->whole->source);
+}
+
 static calm_status list_pieces(calm_checking *c, pieces *out)
 {
     size_t n = 0;
@@ -85,7 +91,7 @@ calm_status calm_check_sources(calm_checking *c)
     pieces all = {0};
     CALM_SCOPED_SCRATCH(c->ctx);
     for (size_t i = 0; i < c->n_members; i++)
-        c->report->n_quantized += c->members[i].tensor->source != NULL;
+        c->report->n_quantized += is_coded(c->members[i].tensor);
     CALM_TRY(list_pieces(c, &all));
     CALM_TRY(calm_parallel_for(c->ctx, all.n, look_at_piece, &all));
     for (size_t i = 0; i < c->n_members; i++)

@@ -105,6 +105,9 @@ calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *mod
 
 /* Shards, index and the modules of their tensors. */
 calm_status calm_check_files(calm_checking *c);
+
+/* Members and modules of the set, again where experts of one tensor have become tensors each. */
+calm_status calm_check_list_modules(calm_checking *c);
 /* Put floats in place of what was published as FP8 or MXFP4 (ptq/model/published.h); half of a pair is a finding. */
 calm_status calm_check_published(calm_checking *c);
 /* Scales and codes of these, streamed, and how many there are. */

@@ -284,5 +284,6 @@ const calm_exporter calm_export_compressed_tensors = {
     .refuses = refuses,
     .check = check,
     .form = &(const calm_export_form){
-        .tensors = list_tensors, .put = put, .entry = calm_ct_config, .keys = {"quantization_config"}},
+        .tensors = list_tensors, .put = put, .whole = true, .entry = calm_ct_config,
+        .keys = {"quantization_config"}},
 };

@@ -77,11 +77,31 @@ static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, 
     return CALM_OK;
 }
 
+/* The tensor that this one is a part of, if that is written as it is in the file; NULL: it is not. */
+static const calm_tensor *written_whole(const calm_export_input *input, const calm_export_form *form, const entry *e)
+{
+    const calm_layout *of_model = calm_model_layout(input->model);
+    const calm_tensor *whole = e->of.source->whole;
+    if (!form->whole || !whole || whole->source)
+        return NULL;
+    for (size_t j = of_model->block_begin[e->of.block]; j < of_model->block_begin[e->of.block + 1]; j++)
+        if (of_model->jobs[j].expert >= 0 && input->plan->jobs[j].quantized)
+            return NULL;
+    return whole;
+}
+
 static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form, entry e,
                               layout *out)
 {
     const calm_job_ref *jobs = calm_model_layout(input->model)->jobs;
     const calm_plan_job *planned = e.of.job ? &input->plan->jobs[e.of.job - jobs] : NULL;
+    const calm_tensor *whole = written_whole(input, form, &e);
+    if (whole) {
+        /* In the place of its first part. */
+        if (e.of.source->data == whole->data)
+            add(out, (entry){.of = {.kind = CALM_EXPORT_COPY, .block = e.of.block, .source = whole}}, *whole);
+        return CALM_OK;
+    }
     if (e.of.kind == CALM_EXPORT_WEIGHT && planned->quantized)
         return add_quantized(ctx, input, form, out, e, &planned->scheme);
     e.outer = calm_outer_of(input->model, input->outer, e.of.source->name);

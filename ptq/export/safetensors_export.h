@@ -37,6 +37,9 @@ struct calm_export_form {
     /* The module that holds all experts of a block, in place of "experts": each tensor is then that of all experts, [E,
      * ...].  NULL: every expert has its own. */
     const char *stack;
+    /* Experts that the checkpoint has in one tensor stay in it where none of the block's is quantized, which all
+     * readers of the family take; false: every expert has its own. */
+    bool whole;
     /* Fill in the quantization entry, an empty object. */
     calm_status (*entry)(calm_ctx *ctx, const calm_export_input *input, calm_json *entry);
     const char *keys[2];    /* members of config.json that are the entry; NULL: no second one */

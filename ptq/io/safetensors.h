@@ -34,6 +34,7 @@ typedef struct calm_tensor {
     const void *entry;      /* the source's own */
     const uint8_t *scales;  /* [scale_bytes] bytes that a source reads with `data`; NULL: none */
     size_t scale_bytes;
+    const struct calm_tensor *whole;    /* the tensor of the file that this is a part of; NULL: none */
 } calm_tensor;
 
 /* Where the tensors of another file format come from. */

@@ -126,7 +126,7 @@ calm_status calm_batch_get_row(calm_ctx *ctx, const calm_batch *batch, size_t ro
 {
     if (!batch->carried)
         return calm_row_store_get(ctx, &batch->hidden, row, 1, x);
-    /* What is carried of the windows before lies between their rows. */
+    /* Behind the rows of each window is what is carried with them. */
     const size_t begin = window_row(batch, row), hidden = batch->width - batch->carried;
     calm_row_store numbers = batch->hidden;
     numbers.width = 1;

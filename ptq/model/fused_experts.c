@@ -123,6 +123,7 @@ static calm_status new_part(calm_ctx *ctx, listing *to, size_t block, size_t exp
     /* File, shard and dtype stay. */
     *next = *whole;
     next->name = name;
+    next->whole = whole;
     /* gate and up share an expert's bytes half and half, so that each byte is released and hashed once. */
     next->bytes = role == CALM_ROLE_DOWN ? part : part / 2;
     next->data = whole->data + expert * part + (role == CALM_ROLE_UP) * next->bytes;

@@ -10,11 +10,11 @@
  * the arithmetic in double (tests/support/doubled.h: test_gradient_fixtures_doubled) that is within 1e-4 too, what is
  * left being the rotations' angles, which torch has in float32 there.
  *
- * Fixtures of another set may have logits that are less exact, off by e of the largest one.  Then so are the rows that a
- * gradient is made of, each by about e: the parameter's input, the derivative of the logits, the rows at which the final
- * norm and, in each block, two norms, a softmax and an activation are derived.  In a product such errors add up: where
- * (3 + 4 blocks) e is more than 1e-4, which takes an e of 9e-6 with two blocks (the shipped set has 3e-6), that is the
- * tolerance.
+ * Fixtures of another set may have logits that are less exact, off by e of the largest one.  Then so are the rows that
+ * a gradient is made of, each by about e: the parameter's input, the derivative of the logits, the rows at which the
+ * final norm and, in each block, two norms, a softmax and an activation are derived.  In a product such errors add up:
+ * where (3 + 4 blocks) e is more than 1e-4, that is the tolerance; with two blocks it takes an e of 9e-6, and the
+ * shipped set has 3e-6.
  *
  * The other logits of the divergence are these with .3 of noise, so q - p is about .3 q.  Logits that are off by e move
  * q by up to 2 e q, 2 e / .3 of that, and sums on the way back at most as much again: in addition to 1e-4 of the way

@@ -13,8 +13,11 @@ PROGRAMS: the build folder.  WORK: a folder for what is written.  Fixtures are t
   check            calm check finds nothing
   GGUF             llama.cpp loads the float model's file; logits differ from transformers' by this share of their
                    standard deviation (gguf_reader.py), or why there is none; of encoders their rows
-  vLLM             its CPU build loads what is quantized from the checkpoint with config.classic.json; "runs": and gives
-                   finite numbers.  Where it has no kernel for experts, with those left float: "runs, experts float"
+  vLLM             its CPU build loads what is quantized from the checkpoint with config.classic.json; "runs": and computes
+                   what calm does, the loss of decoders, the tokens' rows of encoders (vllm_loads.py).  Where it has no
+                   kernel for experts, with those left float: "runs, experts float"; where it does not read the first linear
+                   of GTE's MLP with 4 bits (it halves weight_shape too), "runs, up and gate float"
+                   "no class": none of the family's is in vLLM's list, nor does its fallback to transformers take it
 
 A cell "-" was not run.  Cells are kept in WORK/cells.json, so that a run continues where it was stopped; --write keeps those
 of FILE that were not run.  --also: those of
@@ -34,6 +37,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # Routed experts, and what vLLM says where it has no kernel for them.
 EXPERTS = r"re:.*\.experts\..*"
 NO_EXPERTS = re.compile(r"MoE backend|MoE.*(support|kernel)")
+# What is left float where vLLM does not run a family's checkpoint otherwise, and what the cell says then.
+FLOAT = {"gte": (r"re:.*\.up_gate_proj", "up and gate float")}
+# Architectures as published, where transformers 5 writes another name that vLLM does not have.
+PUBLISHED = {"PhimoeForCausalLM": "PhiMoEForCausalLM"}
+# vLLM's words, and the cell's.
+REASONS = {r'scoring_func == "softmax"': "loads, experts float: no kernel for its router",
+           r"no kernel for MoE": "no kernel for its experts"}
 COLUMNS = ["logits", "hidden", "router", "W4 read back", "check", "GGUF", "vLLM"]
 
 
@@ -133,39 +143,57 @@ class Family:
 
     def load_vllm(self):
         """What vLLM says of the checkpoint: runs, loads, or its error."""
-        code, text = run([self.opts.vllm, f"{HERE}/vllm_loads.py", self.out, self.tokens], 600)
+        ours = f"{self.out}.calm.safetensors"
+        two = f"{self.out}.two.jsonl"
+        with open(self.tokens, encoding="utf-8") as stream, open(two, "w", encoding="utf-8") as out:
+            out.writelines(stream.readlines()[:2])
+        code, text = self.calm("forward", "--model", self.out, "--tokens", two, "--output", ours, "--hidden", "--quiet")
+        if code:
+            return short(last_line(text))
+        code, text = run([self.opts.vllm, f"{HERE}/vllm_loads.py", self.out, two, ours], 600)
+        os.remove(ours)
         with open(self.out + ".vllm.log", "w", encoding="utf-8") as stream:
             stream.write(text)
         errors = re.findall(r"\w*Error: .*", text)
         if code == 0:
             return "runs"
-        return "loads" if re.search("^loaded$", text, re.M) else short(errors[-1] if errors else last_line(text))
+        for said, cell in REASONS.items():
+            if re.search(said, text):
+                return cell
+        found = re.search(r"^(loss .*|cosine .*)$", text, re.M)
+        return ("loads" + (f": {found[1]}" if found else "") if re.search("^loaded", text, re.M)
+                else short(errors[-1] if errors else last_line(text)))  # fmt: skip
 
     def published(self):
         """The checkpoint with its config in the spelling of published ones, which vLLM was written for."""
         folder = self.out + ".source"
         classic = os.path.join(self.source, "config.classic.json")
         if not os.path.exists(classic):
-            return self.source
+            classic = os.path.join(self.source, "config.json")
         os.makedirs(folder, exist_ok=True)
         for name in os.listdir(self.source):
             path = os.path.join(folder, name)
             if not os.path.lexists(path) and not name.startswith("config."):
                 os.symlink(os.path.join(self.source, name), path)
-        shutil.copyfile(classic, os.path.join(folder, "config.json"))
+        with open(classic, encoding="utf-8") as stream:
+            config = json.load(stream)
+        config["architectures"] = [PUBLISHED.get(name, name) for name in config["architectures"]]
+        with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as stream:
+            json.dump(config, stream, indent=2)
         return folder
 
     def vllm(self):
         if not self.opts.vllm:
             return "-"
         self.source = self.published()
+        pattern, words = FLOAT.get(self.name, (EXPERTS, "experts float"))
         refused = self.quantize()
         said = refused or self.load_vllm()
-        if refused or not NO_EXPERTS.search(said):
+        if refused or not (self.name in FLOAT or NO_EXPERTS.search(said)):
             return said
-        refused = self.quantize("--keep-float", EXPERTS)
+        refused = self.quantize("--keep-float", pattern)
         said = refused or self.load_vllm()
-        return f"{said}, experts float" if said in ("runs", "loads") else said
+        return f"{said}, {words}" if said in ("runs", "loads") else said
 
 
 def write_tokens(path):

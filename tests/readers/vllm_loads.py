@@ -1,7 +1,11 @@
-"""Does vLLM's CPU build load a checkpoint and give finite log-likelihoods, of encoders embeddings?   vllm_loads.py FOLDER TOKENS
+"""Does vLLM's CPU build load a checkpoint, and compute what calm does?   vllm_loads.py FOLDER TOKENS OURS
 
-Prints "loaded" once all tensors are in the engine, and exits 0 if it also ran: builds for CPUs without
-AVX-512 have no kernel for 4-bit weights.
+OURS: what `calm forward --hidden` writes of the first two lines of TOKENS.  Prints "loaded" once all tensors are in the
+engine, then how far the two are apart: the mean loss of a decoder, of an encoder the cosine of each token's row.  Both
+in bfloat16 there and float32 here.  Exit status 0: as far as that takes them (BOUNDS).
+
+Where the CPU has no AVX-512, for which alone vLLM's kernel of 4-bit weights is compiled, torch computes that product
+(vllm_products.py): then "loaded" says so.
 """
 
 import json
@@ -15,36 +19,72 @@ os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import numpy
+import vllm_products
+from safetensors.numpy import load_file
 from vllm import LLM, SamplingParams
+from vllm.config import PoolerConfig
+
+# Logits of random weights have a deviation of 2 to 4 and losses of 8 to 20 nats; every product rounds to 2^-9, some ten a
+# block, and a token of a mixture may take another expert: .05 of a nat in the mean of 62 tokens, as in rows.txt ten times
+# that of a trained model.  Rows of encoders: an angle of .06, ten roundings of 2^-8 each.  A wrong matrix moves a loss by
+# .5 and a cosine by .1.
+BOUNDS = {"loss": 0.05, "cosine": 0.998}
+# The model without the head, whose class vLLM has, of those with one for masked tokens.
+HEADLESS = {"ModernBertForMaskedLM": "ModernBertModel"}
 
 
-def embed(folder, windows):
-    """Of classes that predict no next token; vLLM pools them in its own way."""
-    engine = LLM(model=folder, dtype="bfloat16", enforce_eager=True, max_model_len=64, runner="pooling", convert="embed")
-    print("loaded", flush=True)
-    outputs = engine.embed([{"prompt_token_ids": w} for w in windows], use_tqdm=False)
-    values = [value for o in outputs for value in o.outputs.embedding]
-    assert values and all(math.isfinite(v) for v in values), "an embedding is not finite"
-    print(f"{len(outputs)} embeddings of {len(values) // len(outputs)}")
+def rows(values):
+    """What enters the head, or is the output: the last hidden state."""
+    if "last_hidden_state" in values:
+        return values["last_hidden_state"]
+    return values[sorted(name for name in values if name.startswith("hidden.") and name[7:].isdigit())[-1]]
 
 
-def main():
-    with open(sys.argv[2], encoding="utf-8") as stream:
-        windows = [json.loads(line)["ids"] for line in stream][:2]
+def embed(folder, config, windows, ours):
+    """Of classes that predict no next token: each token's row."""
+    name = HEADLESS.get(config["architectures"][0])
+    more = {"hf_overrides": {"architectures": [name]}} if name else {}
+    engine = LLM(model=folder, dtype="bfloat16", enforce_eager=True, max_model_len=64, runner="pooling", convert="embed",
+                 pooler_config=PoolerConfig(task="token_embed"), **more)  # fmt: skip
+    say_loaded()
+    outputs = engine.encode([{"prompt_token_ids": w} for w in windows], pooling_task="token_embed", use_tqdm=False)
+    theirs = numpy.stack([output.outputs.data.float().numpy() for output in outputs])
+    lengths = numpy.linalg.norm(theirs, axis=-1) * numpy.linalg.norm(ours, axis=-1)
+    least = float(((theirs * ours).sum(-1) / lengths).min())
+    print(f"cosine {least:.5f} at least")
+    return least > BOUNDS["cosine"]
+
+
+def predict(folder, config, windows, ours):
     # A wrapper's text part alone: without images vLLM leaves the vision part out, and needs no processor.
-    with open(os.path.join(sys.argv[1], "config.json"), encoding="utf-8") as stream:
-        config = json.load(stream)
-    if not config["architectures"][0].endswith(("ForCausalLM", "ForConditionalGeneration")):
-        return embed(sys.argv[1], windows)
     text_alone = {"language_model_only": True} if "vision_config" in config else {}
-    engine = LLM(model=sys.argv[1], dtype="bfloat16", enforce_eager=True, max_model_len=64, max_num_batched_tokens=256,
+    engine = LLM(model=folder, dtype="bfloat16", enforce_eager=True, max_model_len=64, max_num_batched_tokens=256,
                  **text_alone)  # fmt: skip
-    print("loaded", flush=True)
+    say_loaded()
     outputs = engine.generate([{"prompt_token_ids": w} for w in windows],
-                              SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=0))  # fmt: skip
-    values = [row[w].logprob for o, ids in zip(outputs, windows) for row, w in zip(o.prompt_logprobs[1:], ids[1:])]
-    assert values and all(math.isfinite(v) for v in values), "a log-likelihood is not finite"
-    print(f"{len(values)} tokens, mean {-sum(values) / len(values):.4f}")
+                              SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=0), use_tqdm=False)  # fmt: skip
+    theirs = [row[w].logprob for o, ids in zip(outputs, windows) for row, w in zip(o.prompt_logprobs[1:], ids[1:])]
+    logits = ours[:, :-1].astype(numpy.float64)
+    logits -= logits.max(-1, keepdims=True)
+    logits -= numpy.log(numpy.exp(logits).sum(-1, keepdims=True))
+    mine = [logits[i, t, w] for i, ids in enumerate(windows) for t, w in enumerate(ids[1:])]
+    difference = (sum(mine) - sum(theirs)) / len(mine)
+    print(f"loss {-sum(theirs) / len(mine):.4f}, calm's {-sum(mine) / len(mine):.4f}")
+    return math.isfinite(difference) and abs(difference) < BOUNDS["loss"]
 
 
-main()
+def say_loaded():
+    print("loaded, products of 4-bit weights by torch" if by_torch else "loaded", flush=True)
+
+
+by_torch = vllm_products.use_where_missing()
+with open(sys.argv[2], encoding="utf-8") as stream:
+    windows = [json.loads(line)["ids"] for line in stream][:2]
+with open(os.path.join(sys.argv[1], "config.json"), encoding="utf-8") as stream:
+    config = json.load(stream)
+values = load_file(sys.argv[3])
+decoder = config["architectures"][0].endswith(("ForCausalLM", "ForConditionalGeneration"))
+same = (predict(sys.argv[1], config, windows, values["logits"]) if decoder
+        else embed(sys.argv[1], config, windows, rows(values)))  # fmt: skip
+sys.exit(0 if same else 1)

@@ -177,9 +177,11 @@ static const char *gemma3n_text(const tiny_model *model)
     {L "self_attn.o_proj.weight", 'D', 'Q', ODD}, {L "shared_mlp.input_linear.weight", 'u', 'D', ALWAYS},    \
     {L "shared_mlp.output_linear.weight", 'D', 's', ALWAYS}
 static const tensor_row granite_hybrid[] = {GRANITE_HYBRID, HEAD, {0}};
-static const tensor_row granitemoehybrid[] = {GRANITE_HYBRID,
-                                              {L "block_sparse_moe.router.layer.weight", 'E', 'D', ALWAYS},
-                                              GATED("block_sparse_moe.experts.@", 'M', ALWAYS), HEAD, {0}};
+#define GRANITE_EXPERTS                                                                                      \
+    {L "block_sparse_moe.router.layer.weight", 'E', 'D', ALWAYS},                                            \
+    GATED("block_sparse_moe.experts.@", 'M', ALWAYS)
+static const tensor_row granitemoehybrid[] = {GRANITE_HYBRID, GRANITE_EXPERTS, HEAD, {0}};
+static const tensor_row granitemoe[] = {EMBED, NORMS, ATTENTION, GRANITE_EXPERTS, HEAD, {0}};
 
 #define N "backbone.layers.#."
 #define NEMOTRON(...)                                                                                        \

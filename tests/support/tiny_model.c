@@ -89,22 +89,21 @@ static const tensor_row qwen2_moe[] = {EMBED, NORMS, QKV(ALWAYS), O, MLP(DENSE),
                                        GATED("mlp.shared_expert", 's', SPARSE),
                                        {L "mlp.shared_expert_gate.weight", '1', 'D', SPARSE}, HEAD, {0}};
 static const tensor_row qwen3_moe[] = {EMBED, NORMS, QK_NORMS('d', 'd'), ATTENTION, MLP(DENSE), EXPERTS, HEAD, {0}};
-#define SPARSE_MOE(router)                                                                                   \
-    {L "block_sparse_moe." router ".weight", 'E', 'D', ALWAYS},                                              \
+#define SPARSE_MOE                                                                                           \
+    {L "block_sparse_moe.gate.weight", 'E', 'D', ALWAYS},                                                    \
     {L "block_sparse_moe.experts.@.w1.weight", 'M', 'D', ALWAYS},                                            \
     {L "block_sparse_moe.experts.@.w2.weight", 'D', 'M', ALWAYS},                                            \
     {L "block_sparse_moe.experts.@.w3.weight", 'M', 'D', ALWAYS}
 
-static const tensor_row mixtral[] = {EMBED, NORMS, QKV(BIASED), O, SPARSE_MOE("gate"), HEAD, {0}};
-static const tensor_row granitemoe[] = {EMBED, NORMS, ATTENTION, SPARSE_MOE("router.layer"), HEAD, {0}};
+static const tensor_row mixtral[] = {EMBED, NORMS, QKV(BIASED), O, SPARSE_MOE, HEAD, {0}};
 static const tensor_row phimoe[] = {EMBED, NORMS, {L "input_layernorm.bias", 'D', 0, ALWAYS},
                                     {L "post_attention_layernorm.bias", 'D', 0, ALWAYS}, ATTENTION,
-                                    SPARSE_MOE("gate"), HEAD, {"model.norm.bias", 'D', 0, ALWAYS},
+                                    SPARSE_MOE, HEAD, {"model.norm.bias", 'D', 0, ALWAYS},
                                     {"lm_head.bias", 'V', 0, ALWAYS}, {0}};
 static const tensor_row ernie4_5_moe[] = {EMBED, NORMS, QKV(BIASED), O, MLP(DENSE), EXPERTS,
                                           GATED("mlp.shared_experts", 'e', SPARSE),
                                           {L "mlp.moe_statics.e_score_correction_bias", '1', 'E', SPARSE}, HEAD, {0}};
-static const tensor_row minimax_m2[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), QKV(BIASED), O, SPARSE_MOE("gate"),
+static const tensor_row minimax_m2[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), QKV(BIASED), O, SPARSE_MOE,
                                         {L "block_sparse_moe.e_score_correction_bias", 'E', 0, ALWAYS}, HEAD, {0}};
 static const tensor_row olmoe[] = {EMBED, NORMS, QK_NORMS('Q', 'K'), ATTENTION,
                                    {L "mlp.gate.weight", 'E', 'D', ALWAYS}, GATED("mlp.experts.@", 'M', ALWAYS), HEAD,
