@@ -42,7 +42,7 @@ FLOAT = {"gte": (r"re:.*\.up_gate_proj", "up and gate float")}
 # Architectures as published, where transformers 5 writes another name that vLLM does not have.
 PUBLISHED = {"PhimoeForCausalLM": "PhiMoEForCausalLM"}
 # vLLM's words, and the cell's.
-REASONS = {r'scoring_func == "softmax"': "loads, experts float: no kernel for its router",
+REASONS = {r'scoring_func == "softmax"': "no kernel for its router",
            r"no kernel for MoE": "no kernel for its experts"}
 COLUMNS = ["logits", "hidden", "router", "W4 read back", "check", "GGUF", "vLLM"]
 
