@@ -13,7 +13,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return calm_config_multipliers(ctx, path, root, config);
 }
 
-/* Experts that are written one by one have the words that vLLM looks for; it passes over others. */
+/* Experts that are written one by one have the words that vLLM 0.32 looks for; it passes over others without a message,
+ * and their weights stay as they were made. */
 static const calm_names names = {
     CALM_USUAL_ENDS,
     .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",

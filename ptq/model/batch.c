@@ -109,7 +109,8 @@ size_t calm_batch_share_bytes(const calm_config *config, size_t rows)
     return config->arch->parallel ? calm_row_store_bytes(rows, config->hidden) : 0;
 }
 
-/* The first row of the window that has this one. */
+/* The first row of the window that has this one, by halves: windows are in the order of their rows, and an expert asks
+ * for each of its tokens. */
 static size_t window_row(const calm_batch *batch, size_t row)
 {
     size_t i = 0;

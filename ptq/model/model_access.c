@@ -114,6 +114,7 @@ size_t calm_model_n_params(const calm_model *model)
     return n;
 }
 
+/* Linears alone: norms, routers and tables are no jobs. */
 double calm_model_weights(const calm_model *model, size_t first, size_t end, bool active)
 {
     const calm_layout *layout = calm_model_layout(model);
