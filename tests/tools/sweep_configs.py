@@ -325,7 +325,7 @@ class Family:
 
     def sets_part(self):
         for change in SETS:
-            if all(key in self.known for key in change):
+            if all(key in self.known or value is ABSENT for key, value in change.items()):
                 text = ", ".join(f"{key} {'absent' if value is ABSENT else value}" for key, value in change.items())
                 self.built("sets", text, change)
 
