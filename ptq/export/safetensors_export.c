@@ -77,17 +77,39 @@ static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, 
     return CALM_OK;
 }
 
-/* The tensor that this one is a part of, if that is written as it is in the file; NULL: it is not. */
-static const calm_tensor *written_whole(const calm_export_input *input, const calm_export_form *form, const entry *e)
+/* Are the weights of this expert a part of a tensor of floats? */
+static calm_status is_part_of_floats(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, bool *out)
+{
+    char *name;
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", calm_model_layout(model)->linears[job->first].module));
+    const calm_tensor *weight = calm_safetensors_find(calm_model_tensors(model), name);
+    *out = weight && weight->whole && !weight->whole->source;
+    return CALM_OK;
+}
+
+/* *out: the tensor that this one is a part of, if that is written as it is in the file; NULL: it is not.  Where weights
+ * are codes their biases are floats, and yet are written as the weights are, expert by expert. */
+static calm_status find_whole(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
+                              const entry *e, const calm_tensor **out)
 {
     const calm_layout *of_model = calm_model_layout(input->model);
-    const calm_tensor *whole = e->of.source->whole;
-    if (!form->whole || !whole || whole->source)
-        return NULL;
-    for (size_t j = of_model->block_begin[e->of.block]; j < of_model->block_begin[e->of.block + 1]; j++)
-        if (of_model->jobs[j].expert >= 0 && input->plan->jobs[j].quantized)
-            return NULL;
-    return whole;
+    const calm_job_ref *expert = NULL;
+    bool floats = false;
+    CALM_SCOPED_SCRATCH(ctx);
+    *out = NULL;
+    if (!form->whole || !e->of.source->whole)
+        return CALM_OK;
+    for (size_t j = of_model->block_begin[e->of.block]; j < of_model->block_begin[e->of.block + 1]; j++) {
+        if (of_model->jobs[j].expert < 0)
+            continue;
+        if (input->plan->jobs[j].quantized)
+            return CALM_OK;
+        expert = expert ? expert : &of_model->jobs[j];
+    }
+    if (expert)
+        CALM_TRY(is_part_of_floats(ctx, input->model, expert, &floats));
+    *out = floats ? e->of.source->whole : NULL;
+    return CALM_OK;
 }
 
 static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form, entry e,
@@ -95,7 +117,8 @@ static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, con
 {
     const calm_job_ref *jobs = calm_model_layout(input->model)->jobs;
     const calm_plan_job *planned = e.of.job ? &input->plan->jobs[e.of.job - jobs] : NULL;
-    const calm_tensor *whole = written_whole(input, form, &e);
+    const calm_tensor *whole;
+    CALM_TRY(find_whole(ctx, input, form, &e, &whole));
     if (whole) {
         /* In the place of its first part. */
         if (e.of.source->data == whole->data)

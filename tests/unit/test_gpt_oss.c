@@ -189,17 +189,22 @@ END_OF_TEST
 
 /* ---- to compressed-tensors and back ---- */
 
-static const char *export_as(tiny_plan *p, const char *scheme)
+static const char *export_plan(const tiny_plan *p)
 {
     const char *dir = test_directory();
     const calm_export_options options = {0};
     const calm_export_input input = {.model = p->model, .plan = &p->plan, .options = &options};
-    tiny_plan_quantize_all(p, &scheme, 1, TINY_UNSCALED);
     const calm_exporter *exporter;
     ck_ok(calm_exporter_find(ctx, "compressed_tensors", &exporter));
     ck_ok(exporter->check(ctx, &input));
     ck_ok(calm_exporter_write(ctx, exporter, &input, dir));
     return dir;
+}
+
+static const char *export_as(tiny_plan *p, const char *scheme)
+{
+    tiny_plan_quantize_all(p, &scheme, 1, TINY_UNSCALED);
+    return export_plan(p);
 }
 
 /* Nibbles and exponents of one linear in the file are those of the source. */
@@ -242,6 +247,33 @@ TEST(mxfp4_stays_bit_for_bit)
 END_OF_TEST
 
 /* A number that was changed is not put back, nor are the others of its group. */
+/* Experts that stay float are written one by one, their biases, which were floats in one tensor, as well: what is
+ * written opens again. */
+TEST(float_experts_of_mxfp4)
+{
+    fixture f;
+    tiny_plan p;
+    calm_model *model;
+    calm_block block;
+    calm_weight w[CALM_N_ROLES] = {{0}};
+    new_fixture(&f);
+    tiny_plan_open(&p, write_list(&f, true));
+    const calm_layout *layout = calm_model_layout(p.model);
+    for (size_t j = 0; j < layout->n_jobs; j++)
+        tiny_plan_quantize(&p, j, layout->jobs[j].expert < 0 ? "w4a16_g32" : "float", TINY_UNSCALED);
+    ck_ok(calm_model_open(ctx, export_plan(&p), &model));
+    ck_ok(calm_model_load_block(ctx, model, 1, &block));
+    ck_ok(block.moe.load(block.moe.user, ctx, 1, 2, w));
+    const calm_tensor *bias = find(&f, "model.layers.1.mlp.experts.2.up_proj.bias");
+    const float *expected = values_of(bias);
+    for (size_t i = 0; i < bias->n_elements; i++)
+        ck_assert(w[CALM_ROLE_UP].bias[i] == expected[i]);
+    calm_model_close(model);
+    calm_model_close(p.model);
+    calm_model_close(f.model);
+}
+END_OF_TEST
+
 TEST(changed_groups_stay_changed)
 {
     fixture f;
@@ -379,5 +411,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("gpt_oss", (const TTest *[]){mxfp4_is_the_float_model, mxfp4_stays_bit_for_bit,
-                                                  changed_groups_stay_changed, clamped_expert, refusals, NULL});
+                                                  float_experts_of_mxfp4, changed_groups_stay_changed,
+                                                  clamped_expert, refusals, NULL});
 }
