@@ -23,8 +23,8 @@
 #include "ptq/base/simd.h"
 
 #define SHRINK_MOST 1.1
-#define COLUMNS     64                /* whose codes are found together */
-#define N_WIDE      CALM_LANE_STEP /* spans that are measured before any is left out */
+#define COLUMNS 64                 /* whose codes are found together */
+#define N_WIDE  CALM_LANE_STEP     /* spans that are measured before any is left out */
 
 #define SIGNED_OPTION                                                                                                  \
     {.name = "signed", .help = "try negative scales too", .offset = offsetof(calm_search, both_signs),                 \

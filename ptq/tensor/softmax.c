@@ -24,7 +24,7 @@ static inline void raise_each(size_t n, const float *x, float *most)
         most[k] = x[k] > most[k] ? x[k] : most[k];
 }
 
-/* What is left of a long row is taken with some before it, which count as often as one likes. */
+/* The last numbers of a long row are compared together with some before them: to compare one twice changes nothing. */
 CALM_VECTORIZE static float max_plain(size_t n, const float *x)
 {
     float most[ACROSS];
