@@ -1,9 +1,11 @@
-"""llm-compressor on the calibration text that calm takes: rounding to nearest or GPTQ, a compressed-tensors checkpoint written.
+"""llm-compressor on the calibration text that calm takes: rounding to nearest, GPTQ or AWQ, a compressed-tensors checkpoint written.
 
-peer_llm_compressor.py MODEL TEXT OUTPUT rtn|gptq SCHEME [SENTENCES], in an environment with llmcompressor.  SCHEME: W4A16, NVFP4A16,
+peer_llm_compressor.py MODEL TEXT OUTPUT rtn|gptq|awq SCHEME [SENTENCES], in an environment with llmcompressor.  SCHEME: W4A16, NVFP4A16,
 MXFP4A16, FP8_DYNAMIC, or BITS[gGROUP][aBITS]: symmetric weights in groups or by row, asymmetric activations per token (3g128, 8a8, 4g128a4).
-The text is cut into windows; with SENTENCES, that many first lines of it are a sample each."""
+The text is cut into windows of 512 tokens, special tokens that begin a text (BOS) included; the first 128, or WINDOWS in the environment, are
+taken.  With SENTENCES, that many first lines of it are a sample each."""
 
+import os
 import re
 import sys
 
@@ -12,9 +14,15 @@ from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from datasets import Dataset
 from llmcompressor import oneshot
 from llmcompressor.modifiers.quantization import GPTQModifier, QuantizationModifier
+from llmcompressor.modifiers.transform.awq import AWQModifier
+from llmcompressor.pipelines.cache import IntermediatesCache
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 
-SEQLEN, WINDOWS = 512, 128
+if not torch.accelerator.is_available():
+    # AWQ (0.14) asks for pinned memory, which torch has with an accelerator alone; it changes no number.
+    IntermediatesCache.pin_memory = lambda *_: None
+
+SEQLEN, WINDOWS = 512, int(os.environ.get("WINDOWS", 128))
 SENTENCE = 128  # the longest, in tokens; calm's --seqlen
 
 
@@ -34,21 +42,22 @@ def samples(tokenizer, text, sentences):
     if sentences:
         lines = text.splitlines()[:sentences]
         return [tokenizer(line, truncation=True, max_length=SENTENCE)["input_ids"] for line in lines]
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return [ids[i * SEQLEN : (i + 1) * SEQLEN] for i in range(WINDOWS)]
+    ids, head = tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer("")["input_ids"]
+    step = SEQLEN - len(head)
+    return [head + ids[i * step : (i + 1) * step] for i in range(WINDOWS)]
 
 
 def main(model_dir, text, output, how, scheme, sentences=0):
     encoder = AutoConfig.from_pretrained(model_dir).architectures[0].endswith("Model")
     model = (AutoModel if encoder else AutoModelForCausalLM).from_pretrained(model_dir, dtype=torch.float32)
-    modifier = {"rtn": QuantizationModifier, "gptq": GPTQModifier}[how]
+    before, modifier = {"rtn": ([], QuantizationModifier), "gptq": ([], GPTQModifier), "awq": ([AWQModifier()], QuantizationModifier)}[how]
     own = integers(scheme)
     what = {"config_groups": {"all": own}} if own else {"targets": "Linear", "scheme": scheme}
     with open(text, encoding="utf-8") as stream:
         rows = samples(AutoTokenizer.from_pretrained(model_dir), stream.read(), int(sentences))
     data = Dataset.from_list([{"input_ids": row, "attention_mask": [1] * len(row)} for row in rows])
     oneshot(model=model, dataset=data, max_seq_length=SEQLEN, num_calibration_samples=len(rows),
-            recipe=modifier(ignore=["lm_head", "re:.*pooler.*"], **what))
+            recipe=before + [modifier(ignore=["lm_head", "re:.*pooler.*"], **what)])
     model.save_pretrained(output, save_compressed=True)
 
 

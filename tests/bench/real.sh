@@ -4,18 +4,20 @@
 #
 #   real.sh FOLDER choices [MODEL SCHEME]...    every rule by some scores next to the uniform runs, of the same candidates
 #   real.sh FOLDER results [MODEL OPTIONS]...   KL, or 1 - cosine, and CPU time of what `calm quantize MODEL OPTIONS` writes
+#   real.sh FOLDER peers [MODEL HOW SCHEME]     the same of llm-compressor on those windows (HOW, SCHEME: peer_llm_compressor.py)
 #
 #   FOLDER   models, stores and reports; what is there is not made again
 #   MODEL    gemma3-270m, embeddinggemma, minilm, qwen (the bundled demo); without one, the rows of docs/evidence
 #   TOOLS    in the environment: the folder of real_models.py; ../shared/tools by default
 #   PYTHON   in the environment: a python with pip and gguf; python3 by default
+#   PEER     in the environment, of peers: the Python of an environment with llmcompressor
 #   CALM     in the environment: the program; build/release/calm by default
 #   SEEDS    in the environment: of the calibration windows, "first 1 2"; first: the first of the text, by default alone
 #   WINDOWS  in the environment: test windows (of encoders sentences); by default 8 (200) of choices, 40 (200) of results
 #
 # Gemma's weights are under the Gemma terms of use, and stay out of every repository.  One scheme of Gemma takes about 10 minutes of one core.
 set -eu
-[ $# -ge 2 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
 folder=$(cd "$1" && pwd) what=$2
 shift 2
@@ -100,9 +102,33 @@ result()    # result MODEL OPTION...
             --quiet >"$out.txt"
         mv "$out.new" "$out.time"
     fi
+    row "$model" "$*"
+}
+
+# The loss of $out to the float model $dir, and what $out.time says of making it.
+row()    # row MODEL OPTIONS
+{
     value=$(WINDOWS=$samples loss "$out" "$dir")
-    awk -v OFS=, -v model="$model" -v options="$*" -v windows="$samples" -v loss="$value" '
+    awk -v OFS=, -v model="$1" -v options="$2" -v windows="$samples" -v loss="$value" '
         { print model, options, windows, sprintf("%.5f", loss), sprintf("%.0f", $1 + $2), int($3 / 1024) }' "$out.time"
+}
+
+peer()    # peer MODEL HOW SCHEME
+{
+    dir=$(fetch "$1") options=$(calibration "$1") samples=$(windows "$1" 40) out=$folder/peers/$1-$2-$3
+    case $options in
+    *seqlen*) echo "real.sh: embedding.sh measures llm-compressor on encoders" >&2; return 2 ;;
+    esac
+    mkdir -p "$folder/peers"
+    if [ ! -f "$out.time" ]; then
+        rm -rf "$out"
+        WINDOWS=${options#--samples } HF_HUB_OFFLINE=1 /usr/bin/time -o "$out.new" -f "%U %S %M" "${PEER:?the Python of an environment with llmcompressor}" \
+            "$CALM_HOME/tests/bench/peer_llm_compressor.py" "$dir" "$CALM_HOME/recipes/text/wikitext2-valid.txt" "$out" "$2" "$3" >"$out.txt" 2>&1 ||
+            { tail -n 5 "$out.txt" >&2; return 1; }
+        cp "$dir"/tokenizer* "$out"
+        mv "$out.new" "$out.time"
+    fi
+    row "$1" "llm-compressor $2 $3"
 }
 
 case $what in
@@ -133,6 +159,16 @@ results)
         result gemma3-270m --bits 4 --learn blocks
         result gemma3-270m --scheme w8a8
     fi ;;
-*)  echo "real.sh: \"$what\"; expected choices or results" >&2
+peers)
+    echo "model,options,windows,loss,cpu_seconds,peak_mib"
+    if [ $# -gt 0 ]; then
+        peer "$@"
+    else
+        for pair in "gptq 4g128" "awq 4g128" "gptq 3g128" "gptq 4g128a4" "rtn 8a8"; do
+            # shellcheck disable=SC2086
+            peer gemma3-270m $pair
+        done
+    fi ;;
+*)  echo "real.sh: \"$what\"; expected choices, results or peers" >&2
     exit 2 ;;
 esac
