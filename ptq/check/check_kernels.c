@@ -2,6 +2,7 @@
  * and the checkpoint written from it are judged by the same rules.  Said only to those who name the engine. */
 #include "ptq/check/check_state.h"
 #include "ptq/plan/engine_family.h"
+#include "ptq/quant/act_levels.h"
 
 /* The rule of the check for a rule of the engine. */
 static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, const calm_engine_linear *linear,
@@ -17,13 +18,33 @@ static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, 
     return broken == CALM_ENGINE_GROUP ? CALM_CHECK_RULE_KERNEL_GROUP : CALM_CHECK_RULE_TARGET_SCHEME;
 }
 
+static const calm_json *text_config(const calm_checking *c)
+{
+    const calm_json *text = calm_json_get(c->config, "text_config");
+    return calm_json_typeof(text) == CALM_JSON_OBJECT ? text : c->config;
+}
+
+static calm_engine_experts held_experts(const calm_checking *c)
+{
+    return calm_engine_holds_experts(c->model_known ? c->model.arch->name : "",
+                                     calm_json_string(calm_json_get(text_config(c), "model_type"), ""));
+}
+
+/* Does the engine compute a module as an expert?  Modules of their own are linears; only scales of each token are not
+ * theirs, since compressed-tensors takes one for all rows of inputs in two dimensions. */
+static bool is_expert(const calm_checking *c, const calm_check_module *module, const calm_scheme *scheme)
+{
+    const bool own = c->asked == CALM_CHECK_TRANSFORMERS && held_experts(c) == CALM_ENGINE_EXPERTS_MODULES;
+    return calm_check_is_expert(module) && !(own && (!scheme->act_bits || calm_act_rule_is_static(scheme->act_rule)));
+}
+
 static calm_status check_module(calm_checking *c, const calm_check_module *module)
 {
     const calm_scheme scheme = calm_qformat_as_scheme(&module->scheme, CALM_BF16);
     const char *format = c->report->format;
     const bool fuses = c->asked >= CALM_CHECK_VLLM && c->asked <= CALM_CHECK_SGLANG;    /* vLLM's are between */
     calm_engine_linear linear = {.name = module->name, .out = module->out, .in = module->in,
-                                 .expert = calm_check_is_expert(module),
+                                 .expert = is_expert(c, module, &scheme),
                                  .head = calm_text_ends_with(module->name, "lm_head")};
     char text[96], *why;
     if (fuses)
@@ -118,6 +139,44 @@ static calm_status check_unread_parts(calm_checking *c)
     return CALM_OK;
 }
 
+/* Are the weights of the first group, by which transformers reads experts that no group names, FP8? */
+static bool is_fp8(const calm_checking *c)
+{
+    const calm_json *group;
+    const char *name;
+    void *first = NULL;
+    if (!calm_json_next(calm_json_get(c->entry, "config_groups"), &first, &name, &group))
+        return false;
+    const calm_json *weights = calm_json_get(group, "weights");
+    return strcmp(calm_json_string(calm_json_get(weights, "type"), ""), "float") == 0 &&
+           calm_json_int(calm_json_get(weights, "num_bits"), 0) == 8;
+}
+
+/* The same of experts that transformers does not read: the first. */
+static calm_status check_unread_experts(calm_checking *c)
+{
+    static const char *const found[] = {"float, one by one, next to quantized linears",
+                                        "one by one; its class reads one tensor of all experts",
+                                        "float, in one tensor; its class reads them one by one"};
+    if (c->asked != CALM_CHECK_TRANSFORMERS || !c->model_known || !c->entry ||
+        strcmp(c->report->format, "compressed-tensors") != 0)
+        return CALM_OK;
+    const calm_engine_experts held = held_experts(c);
+    const bool joins_floats = held == CALM_ENGINE_EXPERTS_JOINED && is_fp8(c);
+    for (size_t i = 0; i < c->n_modules; i++) {
+        const calm_check_module *at = &c->modules[i];
+        const calm_tensor *weight = calm_check_part(c, at, "weight");
+        if (!calm_check_is_expert(at) || !(at->quantized || weight))
+            continue;
+        const bool single = at->quantized || !weight->whole;
+        const bool read = held == CALM_ENGINE_EXPERTS_JOINED    ? at->quantized || !single || joins_floats
+                          : held == CALM_ENGINE_EXPERTS_MODULES ? single : !single;
+        if (!read)
+            return calm_check_say(c, CALM_CHECK_RULE_UNREAD_EXPERTS, at->name, "%s", found[held]);
+    }
+    return CALM_OK;
+}
+
 calm_status calm_check_kernels(calm_checking *c)
 {
     if (calm_engine_is_any(c->engine))
@@ -125,6 +184,7 @@ calm_status calm_check_kernels(calm_checking *c)
     CALM_TRY(check_expert_names(c));
     CALM_TRY(check_moved_rows(c));
     CALM_TRY(check_unread_parts(c));
+    CALM_TRY(check_unread_experts(c));
     for (size_t i = 0; i < c->n_modules; i++)
         if (c->modules[i].quantized && c->modules[i].out && c->modules[i].in)
             CALM_TRY(check_module(c, &c->modules[i]));

@@ -30,6 +30,15 @@ const char *const *calm_engine_unread_parts(const char *family, const char *modu
                ? of_all_rows : NULL;
 }
 
+calm_engine_experts calm_engine_holds_experts(const char *family, const char *model_type)
+{
+    if (strcmp(family, "llama4") == 0)
+        return CALM_ENGINE_EXPERTS_MODULES;
+    return calm_text_listed("gpt_oss|gemma4|granitemoe|granitemoehybrid", '|', family) ||
+                   strcmp(model_type, "qwen3_vl_moe_text") == 0
+               ? CALM_ENGINE_EXPERTS_WHOLE : CALM_ENGINE_EXPERTS_JOINED;
+}
+
 /* Does compressed-tensors have this tensor of a linear in a scheme? */
 static bool has_part(const calm_scheme *scheme, const char *part)
 {
@@ -46,6 +55,10 @@ static bool has_part(const calm_scheme *scheme, const char *part)
 static calm_status check_transformers(calm_ctx *ctx, const char *format, const char *family, const calm_engine_own *own)
 {
     const char *const *part = calm_engine_unread_parts(family, own->name);
+    if (own->expert && calm_engine_holds_experts(family, "") == CALM_ENGINE_EXPERTS_WHOLE &&
+        strcmp(format, "compressed-tensors") == 0)
+        return calm_fail(ctx, CALM_EARG, "`target` transformers does not read %s of %s: its class reads experts in one "
+                         "tensor; leave them float (`keep_float` re:.*experts.*)", own->name, family);
     for (; part && *part && strcmp(format, "compressed-tensors") == 0; part++)
         if (has_part(own->scheme, *part))
             return calm_fail(ctx, CALM_EARG, "`target` transformers does not read %s.%s of %s; take w8a8 or fp8, or "

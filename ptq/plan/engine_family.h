@@ -18,6 +18,15 @@ bool calm_engine_moves_rows(const char *family, const char *format, bool symmetr
  * stays with the first part; ModernBERT's initialization wants a `weight` of each linear, which packed ones lack. */
 const char *const *calm_engine_unread_parts(const char *family, const char *module);
 
+/* How transformers 5.23 holds the experts of a model (calm_arch.name, model_type of the text) in compressed-tensors. */
+typedef enum calm_engine_experts {
+    CALM_ENGINE_EXPERTS_JOINED,    /* those of the files are put into one tensor: of codes packed words and FP8 alone,
+                                    * floats next to FP8 alone (integrations/compressed_tensors.py) */
+    CALM_ENGINE_EXPERTS_WHOLE,     /* the files have them in one tensor (conversion_mapping.py joins none)           */
+    CALM_ENGINE_EXPERTS_MODULES    /* a module each, once anything is quantized (quantizers/base.py)                 */
+} calm_engine_experts;
+calm_engine_experts calm_engine_holds_experts(const char *family, const char *model_type);
+
 /* A quantized job of a plan. */
 typedef struct calm_engine_own {
     const char *name;

@@ -262,7 +262,7 @@ static const struct {
               {"GG018", one_of_three, NULL}, {"TG011", gpt_oss, "vllm"},
               {"TG013", zeros_of_llama4, "vllm"}, {"TG014", saved_deepseek, "vllm"},
               {"TG015", bounded_olmoe, "vllm"}, {"TG015", bounded_olmoe, "mlx"},
-              {"TG016", static_gte, "transformers"}};
+              {"TG016", static_gte, "transformers"}, {"TG017", gpt_oss, "transformers"}};
 
 TEST(every_other_fault_is_found)
 {
@@ -321,6 +321,40 @@ TEST(encoders_in_transformers)
                       cases[i].scheme, text);
         ck_assert(!is_found(&vllm, dir, &text) && !is_found(&any, dir, &text));
     }
+}
+END_OF_TEST
+
+/* Experts as transformers 5.23 reads them or not, by what it did (TG017): of families whose experts it puts together, of
+ * those that it reads in one tensor alone, and of Llama 4; schemes of the experts and of the rest. */
+TEST(experts_in_transformers)
+{
+    static const struct {
+        const char *family, *schemes[2];
+        bool found;
+    } cases[] = {{"mixtral", {"w4a16_g32", "w4a16_g32"}, false},   {"mixtral", {"float", "w4a16_g32"}, true},
+                 {"mixtral", {"float", "fp8"}, false},             {"qwen3_moe", {"float", "w8a8"}, true},
+                 {"gpt_oss", {"w4a16_g32", "w4a16_g32"}, true},    {"granitemoe", {"w4a16_g32", "w4a16_g32"}, true},
+                 {"granitemoehybrid", {"w4a16_g32", "fp8"}, true}, {"llama4", {"w4a16_g32", "w4a16_g32"}, false},
+                 {"llama4", {"float", "w4a16_g32"}, false},        {"olmoe", {"w8a16", "w8a8"}, false}};
+    const break_fault transformers = {.rule = "TG017", .where = "experts", .target = "transformers"},
+                      vllm = {.rule = "TG017", .where = "", .target = "vllm"}, any = {.rule = "TG017", .where = ""};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tiny_model spec = tiny_wide(cases[i].family);
+        const char *text, *dir = good_export(&spec, "compressed-tensors", cases[i].schemes, 2, 0);
+        ck_assert_msg(is_found(&transformers, dir, &text) == cases[i].found, "%s %s %s: %s", cases[i].family,
+                      cases[i].schemes[0], cases[i].schemes[1], text);
+        ck_assert(!is_found(&vllm, dir, &text) && !is_found(&any, dir, &text));
+    }
+}
+END_OF_TEST
+
+/* Llama 4's experts are linears there, whose static scales are read; of a token's only one for all of them (TG009). */
+TEST(llama4_in_transformers)
+{
+    const break_fault transformers = {.rule = "TG009", .where = "experts", .target = "transformers"};
+    const char *text;
+    ck_assert(is_found(&transformers, llama4("w8a8"), &text));
+    ck_assert_msg(!is_found(&transformers, llama4("w8a8_static"), &text), "%s", text);
 }
 END_OF_TEST
 
@@ -429,7 +463,8 @@ int main(void)
     return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, cache_of_a_hybrid,
                                                 biases_in_mlx, every_fault_is_found, rows_of_zeros,
                                                 every_other_fault_is_found, gpt_oss_in_engines, llama4_in_engines,
-                                                encoders_in_transformers,
+                                                encoders_in_transformers, experts_in_transformers,
+                                                llama4_in_transformers,
                                                 keys_that_vllm_needs, keys_that_engines_do_not_read,
                                                 every_rule_has_its_fault, cannot_be_read_at_all,
                                                 a_directory_with_a_gguf_file,

@@ -111,6 +111,7 @@ TEST(floats_stay_in_their_tensor)
     for (size_t i = 0; i < calm_safetensors_count(after); i++)
         ck_assert(!strstr(calm_safetensors_at(after, i)->name, ".experts."));
     check_findings(dir, CALM_CHECK_VLLM, 0);
+    check_findings(dir, CALM_CHECK_TRANSFORMERS, 0);
     calm_safetensors_close(before);
     calm_safetensors_close(after);
 }
@@ -125,6 +126,7 @@ TEST(quantized_ones_have_their_own)
     ck_assert(!calm_safetensors_find(set, "model.layers.0.block_sparse_moe.input_linear.weight"));
     calm_safetensors_close(set);
     check_findings(dir, CALM_CHECK_ANY, 0);
+    check_findings(dir, CALM_CHECK_TRANSFORMERS, 1);
 }
 END_OF_TEST
 

@@ -59,7 +59,14 @@ TEST(experts_without_names)
                  test_format("`target` %s does not read a.module of gpt_oss", engines[i]));
     ck_ok(check("vllm", "compressed-tensors", "gpt_oss", false, true, "w4a16_g32"));
     ck_ok(check("vllm", "compressed-tensors", "mixtral", true, false, "w4a16_g32"));
-    ck_ok(check("transformers", "compressed-tensors", "gpt_oss", true, false, "w4a16_g32"));
+    static const char *const whole[] = {"gpt_oss", "gemma4", "granitemoe", "granitemoehybrid"};
+    for (int i = 0; i < 4; i++) {
+        ck_fails(check("transformers", "compressed-tensors", whole[i], true, false, "w4a16_g32"), CALM_EARG,
+                 test_format("`target` transformers does not read a.module of %s", whole[i]));
+        ck_ok(check("transformers", "compressed-tensors", whole[i], false, true, "w4a16_g32"));
+        ck_ok(check("sglang", "compressed-tensors", whole[i], true, false, "w4a16_g32"));
+    }
+    ck_ok(check("transformers", "compressed-tensors", "mixtral", true, false, "w4a16_g32"));
 }
 END_OF_TEST
 
