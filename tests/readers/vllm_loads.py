@@ -8,10 +8,13 @@ Where the CPU has no AVX-512, for which alone vLLM's kernel of 4-bit weights is 
 (vllm_products.py): then "loaded" says so.
 """
 
+import importlib.machinery
+import importlib.util
 import json
 import math
 import os
 import sys
+import types
 
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -32,6 +35,21 @@ from vllm.config import PoolerConfig
 BOUNDS = {"loss": 0.05, "cosine": 0.998}
 # The model without the head, whose class vLLM has, of those with one for masked tokens.
 HEADLESS = {"ModernBertForMaskedLM": "ModernBertModel"}
+
+
+def do_without_torchvision():
+    """vLLM's class of Llama 4 imports it, for images alone; setup_vllm.sh takes it away."""
+    import transformers.utils
+    from vllm.model_executor.models import registry
+
+    if importlib.util.find_spec("torchvision"):
+        return
+    transformers.utils.is_torchvision_available()  # remembers that there is none
+    for name in ("torchvision", "torchvision.transforms", "torchvision.transforms.v2"):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__spec__ = importlib.machinery.ModuleSpec(name, None)
+    sys.modules[name].functional = None
+    registry._run_in_subprocess = lambda look: look()
 
 
 def rows(values):
@@ -83,6 +101,8 @@ with open(sys.argv[2], encoding="utf-8") as stream:
     windows = [json.loads(line)["ids"] for line in stream][:2]
 with open(os.path.join(sys.argv[1], "config.json"), encoding="utf-8") as stream:
     config = json.load(stream)
+if config["architectures"][0].startswith("Llama4"):
+    do_without_torchvision()
 values = load_file(sys.argv[3])
 decoder = config["architectures"][0].endswith(("ForCausalLM", "ForConditionalGeneration"))
 same = (predict(sys.argv[1], config, windows, values["logits"]) if decoder
