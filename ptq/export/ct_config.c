@@ -164,6 +164,24 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_export_input *input, c
     return CALM_OK;
 }
 
+/* The scheme of routed experts before the others: transformers 5.23 reads all of them by the first group whose targets
+ * have "experts" in them, and shared experts have, too (integrations/compressed_tensors.py). */
+static void put_experts_first(const calm_export_input *input, calm_scheme *schemes, size_t n)
+{
+    const calm_layout *layout = calm_model_layout(input->model);
+    for (size_t j = 0; j < input->plan->n_jobs; j++) {
+        const calm_plan_job *job = &input->plan->jobs[j];
+        if (layout->jobs[j].expert < 0 || !job->quantized)
+            continue;
+        for (size_t s = n; s-- > 1;)
+            if (calm_scheme_same(&schemes[s], &job->scheme)) {
+                memmove(schemes + 1, schemes, s * sizeof *schemes);
+                schemes[0] = job->scheme;
+            }
+        return;
+    }
+}
+
 /* What stays float, by name, and modules below the roots that the model does not have. */
 static calm_status add_ignored(calm_ctx *ctx, const calm_export_input *input, calm_json *ignore)
 {
@@ -191,6 +209,7 @@ calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_j
     calm_scheme *schemes;
     size_t n;
     CALM_TRY(list_schemes(ctx, input, &schemes, &n));
+    put_experts_first(input, schemes, n);
     const char *format = n ? format_of(&schemes[0]) : "pack-quantized";
     calm_json *groups = calm_json_new_object(), *ignore = calm_json_new_array();
     for (size_t s = 0; s < n; s++) {

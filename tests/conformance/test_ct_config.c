@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "ptq/text/regex.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/arch.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
@@ -280,6 +281,34 @@ TEST(experts_of_different_schemes)
 }
 END_OF_TEST
 
+/* The group of routed experts is the first, although blocks before them and shared experts are quantized, too: transformers
+ * 5.23 takes the first whose targets have "experts" in them. */
+TEST(experts_come_first)
+{
+    static const char *const families[] = {"deepseek_v3", "glm4_moe", "ernie4_5_moe", "qwen3_moe"};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        const tiny_model spec = tiny_wide(families[f]);
+        calm_json *entry = calm_json_new_object();
+        const calm_json *group;
+        const char *name;
+        void *iter = NULL;
+        tiny_plan p;
+        tiny_plan_open(&p, tiny_model_write(&spec));
+        const calm_layout *layout = calm_model_layout(p.model);
+        for (size_t j = 0; j < p.plan.n_jobs; j++)
+            tiny_plan_quantize(&p, j, layout->jobs[j].traits->stays_float ? "float"
+                                      : layout->jobs[j].expert >= 0       ? "w8a16" : "w8a8", TINY_UNSCALED);
+        const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
+        ck_ok(calm_ct_config(ctx, &input, entry));
+        ck_assert(calm_json_next(calm_json_get(entry, "config_groups"), &iter, &name, &group));
+        ck_assert_str_eq(calm_json_string(calm_json_get(group, "format"), ""), "pack-quantized");
+        check_modules(&p, entry);
+        calm_json_free(entry);
+        calm_model_close(p.model);
+    }
+}
+END_OF_TEST
+
 static void keep_lines(void *user, calm_log_level level, const char *line)
 {
     char *said = user;
@@ -315,6 +344,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("ct_config", (const TTest *[]){every_linear_is_matched_once_or_ignored, head_of_a_wrapper,
-                                                    head_without_a_parent, experts_of_different_schemes,
+                                                    head_without_a_parent, experts_of_different_schemes, experts_come_first,
                                                     warned_of_experts, NULL});
 }
