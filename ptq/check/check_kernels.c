@@ -30,12 +30,17 @@ static calm_engine_experts held_experts(const calm_checking *c)
                                      calm_json_string(calm_json_get(text_config(c), "model_type"), ""));
 }
 
-/* Does the engine compute a module as an expert?  Modules of their own are linears; only scales of each token are not
- * theirs, since compressed-tensors takes one for all rows of inputs in two dimensions. */
+/* Does the engine compute a module as an expert?  transformers has modules of some families' experts, which are linears,
+ * but for scales of each token: one for all of them is taken, of some shared experts, too. */
 static bool is_expert(const calm_checking *c, const calm_check_module *module, const calm_scheme *scheme)
 {
-    const bool own = c->asked == CALM_CHECK_TRANSFORMERS && held_experts(c) == CALM_ENGINE_EXPERTS_MODULES;
-    return calm_check_is_expert(module) && !(own && (!scheme->act_bits || calm_act_rule_is_static(scheme->act_rule)));
+    const bool expert = calm_check_is_expert(module), by_token = scheme->act_bits &&
+                        !calm_act_rule_is_static(scheme->act_rule);
+    if (c->asked != CALM_CHECK_TRANSFORMERS || !c->model_known)
+        return expert;
+    if (strstr(module->name, ".shared_expert"))
+        return by_token && calm_engine_flattens_shared(c->model.arch->name);
+    return expert && (by_token || held_experts(c) != CALM_ENGINE_EXPERTS_MODULES);
 }
 
 static calm_status check_module(calm_checking *c, const calm_check_module *module)

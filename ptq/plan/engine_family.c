@@ -39,6 +39,11 @@ calm_engine_experts calm_engine_holds_experts(const char *family, const char *mo
                ? CALM_ENGINE_EXPERTS_WHOLE : CALM_ENGINE_EXPERTS_JOINED;
 }
 
+bool calm_engine_flattens_shared(const char *family)
+{
+    return calm_text_listed("ernie4_5_moe|llama4|qwen2_moe|qwen3_5_moe|qwen3_next", '|', family);
+}
+
 /* Does compressed-tensors have this tensor of a linear in a scheme? */
 static bool has_part(const calm_scheme *scheme, const char *part)
 {

@@ -27,6 +27,10 @@ typedef enum calm_engine_experts {
 } calm_engine_experts;
 calm_engine_experts calm_engine_holds_experts(const char *family, const char *model_type);
 
+/* Does transformers' class run shared experts of a family on tokens in one row after the other, [tokens, width]?
+ * compressed-tensors 0.20 takes one scale for all of these, where others take one for each token. */
+bool calm_engine_flattens_shared(const char *family);
+
 /* A quantized job of a plan. */
 typedef struct calm_engine_own {
     const char *name;

@@ -348,13 +348,25 @@ TEST(experts_in_transformers)
 }
 END_OF_TEST
 
-/* Llama 4's experts are linears there, whose static scales are read; of a token's only one for all of them (TG009). */
-TEST(llama4_in_transformers)
+/* Of a token's scales transformers takes one for all tokens where rows come in two dimensions (TG009): Llama 4's experts,
+ * which are linears there, and shared experts of some families; static ones are read. */
+TEST(scales_of_tokens_in_transformers)
 {
-    const break_fault transformers = {.rule = "TG009", .where = "experts", .target = "transformers"};
-    const char *text;
-    ck_assert(is_found(&transformers, llama4("w8a8"), &text));
-    ck_assert_msg(!is_found(&transformers, llama4("w8a8_static"), &text), "%s", text);
+    static const struct {
+        const char *family, *scheme, *where;
+        bool found;
+    } cases[] = {{"llama4", "w8a8", ".experts.", true},           {"llama4", "w8a8_static", "experts", false},
+                 {"qwen3_next", "w8a8", ".shared_expert.", true}, {"qwen3_next", "w8a8_static", ".shared_", false},
+                 {"ernie4_5_moe", "w8a8", ".shared_experts.", true}, {"glm4_moe", "w8a8", ".shared_", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tiny_model spec = tiny_wide(cases[i].family);
+        const char *const schemes[] = {"w8a16", cases[i].scheme}, *text;
+        const bool routed = strcmp(cases[i].family, "llama4") == 0;
+        const char *dir = good_export(&spec, "compressed-tensors", schemes + routed, 2 - routed, 0);
+        const break_fault fault = {.rule = "TG009", .where = cases[i].where, .target = "transformers"};
+        ck_assert_msg(is_found(&fault, dir, &text) == cases[i].found, "%s %s: %s", cases[i].family, cases[i].scheme,
+                      text);
+    }
 }
 END_OF_TEST
 
@@ -464,7 +476,7 @@ int main(void)
                                                 biases_in_mlx, every_fault_is_found, rows_of_zeros,
                                                 every_other_fault_is_found, gpt_oss_in_engines, llama4_in_engines,
                                                 encoders_in_transformers, experts_in_transformers,
-                                                llama4_in_transformers,
+                                                scales_of_tokens_in_transformers,
                                                 keys_that_vllm_needs, keys_that_engines_do_not_read,
                                                 every_rule_has_its_fault, cannot_be_read_at_all,
                                                 a_directory_with_a_gguf_file,
