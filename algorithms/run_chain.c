@@ -76,7 +76,7 @@ static calm_status check_statistics(calm_ctx *ctx, const calm_algorithm *algorit
     CALM_TRY(check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_SUMS, stats->sumabs, "sums"));
     CALM_TRY(check_statistic(ctx, algorithm, job, job->scheme.act_order, stats->sumsq, "sums of squares"));
     CALM_TRY(check_statistic(ctx, algorithm, job, corrects, stats->sum, "sums"));
-    return check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_SAMPLES, stats->samples, "kept rows");
+    return check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_SAMPLES && stats->rows, stats->samples, "kept rows");
 }
 
 /* What can be seen without reading weights or statistics. */
