@@ -137,14 +137,17 @@ static calm_status open_as(calm_ctx *ctx, calm_store *store, const calm_store_ho
 
 calm_status calm_store_open(calm_ctx *ctx, const char *path, const calm_store_how *how, calm_store **out)
 {
+    char *end;
     CALM_SCOPED_SCRATCH(ctx);
     *out = NULL;
+    /* One store has one lock and one folder of blobs, by whichever link it is opened. */
+    CALM_TRY(calm_path_target(ctx, path, &end));
     calm_store *store = calloc(1, sizeof *store);
     if (!store)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
     store->lock = -1;
-    store->path = strdup(path);
-    if (asprintf(&store->blobs, "%s.blobs", path) < 0)
+    store->path = strdup(end);
+    if (asprintf(&store->blobs, "%s.blobs", end) < 0)
         store->blobs = NULL;
     const calm_status status = !store->path || !store->blobs ? calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path)
                                                              : open_as(ctx, store, how);

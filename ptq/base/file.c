@@ -11,6 +11,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#define MOST_LINKS 40    /* as many as Linux follows */
+
 /* For scopes. */
 static void close_fd(const int *fd)
 {
@@ -104,7 +106,9 @@ calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer)
 {
     if (!writer->stream)
         return ctx->status;
-    if (ctx->status == CALM_OK && (fflush(writer->stream) != 0 || fsync(fileno(writer->stream)) != 0))
+    /* EINVAL: a device or a pipe, which keeps nothing. */
+    if (ctx->status == CALM_OK &&
+        (fflush(writer->stream) != 0 || (fsync(fileno(writer->stream)) != 0 && errno != EINVAL)))
         calm_fail_errno(ctx, errno, "%s: cannot write", writer->path);
     if (fclose(writer->stream) != 0 && ctx->status == CALM_OK)
         calm_fail_errno(ctx, errno, "%s: cannot write", writer->path);
@@ -136,21 +140,57 @@ bool calm_disk_free(const char *path, double *bytes)
     return true;
 }
 
-calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes)
+calm_status calm_path_target(calm_ctx *ctx, const char *path, char **out)
 {
-    char *temporary, *parent;
-    calm_writer writer;
-    CALM_TRY(calm_path_parent(ctx, path, &parent));
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.tmp.%ld", path, (long)getpid()));
-    CALM_TRY(calm_writer_open(ctx, &writer, temporary));
-    calm_writer_put(ctx, &writer, bytes, n_bytes);
-    if (calm_writer_close(ctx, &writer) == CALM_OK && rename(temporary, path) != 0)
-        calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
+    char link[PATH_MAX];
+    CALM_TRY(calm_strf(ctx, ctx->scratch, out, "%s", path));
+    if (calm_path_is_special(path))
+        return CALM_OK;
+    for (int i = 0; i < MOST_LINKS; i++) {
+        char *parent;
+        const ssize_t n = readlink(*out, link, sizeof link - 1);
+        if (n < 0)
+            return CALM_OK;
+        link[n] = '\0';
+        CALM_TRY(calm_path_parent(ctx, *out, &parent));
+        CALM_TRY(*link == '/' ? calm_strf(ctx, ctx->scratch, out, "%s", link)
+                              : calm_path_join(ctx, ctx->scratch, out, parent, link));
+    }
+    return calm_fail(ctx, CALM_EARG, "%s: a link that leads to itself", path);
+}
+
+calm_status calm_new_file_begin(calm_ctx *ctx, const char *path, const char *ending, calm_new_file *out)
+{
+    CALM_TRY(calm_path_target(ctx, path, &out->target));
+    CALM_TRY(calm_path_parent(ctx, out->target, &out->folder));
+    return calm_strf(ctx, ctx->scratch, &out->temporary, "%s%s", out->target,
+                     calm_path_is_special(out->target) ? "" : ending);
+}
+
+calm_status calm_new_file_end(calm_ctx *ctx, const calm_new_file *file)
+{
+    if (calm_path_is_special(file->target))
+        return ctx->status;
+    if (ctx->status == CALM_OK && rename(file->temporary, file->target) != 0)
+        calm_fail_errno(ctx, errno, "%s: cannot rename to it", file->target);
     if (ctx->status != CALM_OK) {
-        unlink(temporary);
+        unlink(file->temporary);
         return ctx->status;
     }
-    return calm_sync_directory(ctx, parent);
+    return calm_sync_directory(ctx, file->folder);
+}
+
+calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes)
+{
+    char ending[32];
+    calm_new_file file;
+    calm_writer writer;
+    snprintf(ending, sizeof ending, ".tmp.%ld", (long)getpid());
+    CALM_TRY(calm_new_file_begin(ctx, path, ending, &file));
+    CALM_TRY(calm_writer_open(ctx, &writer, file.temporary));
+    calm_writer_put(ctx, &writer, bytes, n_bytes);
+    calm_writer_close(ctx, &writer);
+    return calm_new_file_end(ctx, &file);
 }
 
 bool calm_path_exists(const char *path)
@@ -169,6 +209,12 @@ bool calm_is_directory(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+bool calm_path_is_special(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
 bool calm_is_file(const char *path)

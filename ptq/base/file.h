@@ -34,6 +34,17 @@ calm_status calm_read_file(calm_ctx *ctx, const char *path, size_t limit, char *
  * on failure the temporary file is removed. */
 calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes);
 
+/* A file that gets its name when it is complete.  A link stays and its end is written; into a device or a pipe
+ * (/dev/stdout, /dev/null) one writes at once, since a rename would put a file in its place. */
+typedef struct calm_new_file {
+    char *target;       /* `path` without links; all three in ctx->scratch */
+    char *folder;       /* that it is in */
+    char *temporary;    /* where to write: the target and `ending`, or the device */
+} calm_new_file;
+calm_status calm_new_file_begin(calm_ctx *ctx, const char *path, const char *ending, calm_new_file *out);
+/* Also after a failure: it then removes the temporary file, and returns the failure in ctx. */
+calm_status calm_new_file_end(calm_ctx *ctx, const calm_new_file *file);
+
 /* A file being written front to back.  Not atomic: its directory is temporary and is renamed as a whole. */
 typedef struct calm_writer {
     FILE *stream;
@@ -49,6 +60,13 @@ calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer);
 bool calm_path_exists(const char *path);
 bool calm_is_directory(const char *path);
 bool calm_is_file(const char *path);
+
+/* Is it, or does it link to, a device, a pipe or a socket? */
+bool calm_path_is_special(const char *path);
+
+/* Where something written under this name goes: the end of its links, even if nothing is there yet; in ctx->scratch.
+ * A special file keeps its name. */
+calm_status calm_path_target(calm_ctx *ctx, const char *path, char **out);
 
 /* CALM_EARG: it is a directory, where a file is to be read. */
 calm_status calm_path_refuse_directory(calm_ctx *ctx, const char *path);

@@ -238,6 +238,8 @@ static calm_status add_file(calm_ctx *ctx, const calm_option *option, void *fiel
                             const char *value)
 {
     calm_words *files = field;
+    if (!*value)
+        return no_item(ctx, option, owner, value);
     if (strlen(value) > FILE_BYTES)
         return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %d bytes", owner, option->name, FILE_BYTES);
     CALM_TRY(check_room(ctx, option, owner, files->n));
@@ -278,6 +280,8 @@ static calm_status set_range(calm_ctx *ctx, const calm_option *option, void *fie
 static calm_status set_string(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
                               const char *value)
 {
+    if (!*value && option->metavar)    /* --store "$STORE" of a shell that has no such variable */
+        return wrong(ctx, option, owner, option->metavar, value);
     if (option->max > 0 && (double)strlen(value) > option->max)
         return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f bytes", owner, option->name,
                          option->max);

@@ -259,14 +259,17 @@ static calm_status check_name(calm_ctx *ctx, const char *target)
 
 calm_status calm_output_folder(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs)
 {
+    char *end;
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(check_name(ctx, target));
     CALM_TRY(calm_output_apart(ctx, target, inputs));
-    if (!calm_path_exists(target))
-        return check_parent(ctx, target);
-    if (!calm_is_directory(target))
+    CALM_TRY(calm_path_target(ctx, target, &end));
+    if (!calm_path_exists(end))
+        return check_parent(ctx, end);
+    if (!calm_is_directory(end))
         return calm_fail(ctx, CALM_EARG, "%s: is no folder; give another `output`", target);
     CALM_TRY(all_ours(ctx, target));
-    return force ? check_parent(ctx, target)
+    return force ? check_parent(ctx, end)
                  : calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another `output`, or `force` to replace it",
                              target);
 }
@@ -303,17 +306,19 @@ calm_status calm_output_file(calm_ctx *ctx, const char *target, bool force, cons
 {
     if (calm_is_directory(target))
         return calm_fail(ctx, CALM_EARG, "%s: a directory; expected the name of a file", target);
+    char *end;
+    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_output_apart(ctx, target, inputs));
-    if (!calm_path_exists(target))
-        return check_parent(ctx, target);
+    CALM_TRY(calm_path_target(ctx, target, &end));
+    if (!calm_path_exists(end))
+        return check_parent(ctx, end);
     CALM_TRY(outside_of(ctx, target, inputs));
-    struct stat info;
-    if (stat(target, &info) == 0 && !S_ISREG(info.st_mode))    /* /dev/null, a pipe: there is nothing to lose */
+    if (calm_path_is_special(end))    /* /dev/null, a pipe: there is nothing to lose */
         return CALM_OK;
     if (!force)
         return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another name, or `force` to replace it", target);
     if (begins && !begins_with(target, begins))
         return calm_fail(ctx, CALM_EARG, "%s: exists and is no such file of calm's, so `force` does not replace it; "
                          "give another name", target);
-    return check_parent(ctx, target);
+    return check_parent(ctx, end);
 }

@@ -1,7 +1,6 @@
 /* The forward pass of given tokens, written as it goes. */
 #include "ptq/eval/forward_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -271,17 +270,15 @@ calm_status calm_forward_write(calm_ctx *ctx, const calm_forward_request *reques
 {
     CALM_SCOPED_ARENA(arena);
     run r = {.request = request, .result = out, .arena = &arena};
-    char *temporary;
+    char ending[32];
+    calm_new_file file;
     *out = (calm_forward_result){0};
     if (calm_is_directory(path))
         return calm_fail(ctx, CALM_EARG, "%s: expected the name of a file, found a directory", path);
-    CALM_TRY(calm_strf(ctx, ctx->out, &temporary, "%s.tmp.%ld", path, (long)getpid()));
+    snprintf(ending, sizeof ending, ".tmp.%ld", (long)getpid());
+    CALM_TRY(calm_new_file_begin(ctx, path, ending, &file));
     CALM_TRY(prepare(ctx, &r));
-    CALM_TRY(calm_make_parent(ctx, path));
-    calm_status status = write_all(ctx, &r, temporary);
-    if (status == CALM_OK && rename(temporary, path) != 0)
-        status = calm_fail_errno(ctx, errno, "%s: cannot rename %s to it", path, temporary);
-    if (status != CALM_OK)
-        unlink(temporary);
-    return status;
+    CALM_TRY(calm_make_parent(ctx, file.target));
+    write_all(ctx, &r, file.temporary);
+    return calm_new_file_end(ctx, &file);
 }

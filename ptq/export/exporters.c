@@ -126,7 +126,7 @@ calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input
 }
 
 /* Remove the slashes at the end: the temporary name goes next to the target. */
-static calm_status clean_target(calm_ctx *ctx, const char *target, char **out)
+static calm_status without_slashes(calm_ctx *ctx, const char *target, char **out)
 {
     size_t length = strlen(target);
     while (length > 1 && target[length - 1] == '/')
@@ -136,10 +136,20 @@ static calm_status clean_target(calm_ctx *ctx, const char *target, char **out)
     return calm_strf(ctx, ctx->out, out, "%.*s", (int)length, target);
 }
 
+/* The same behind links: a link to a folder on another disk stays, and the folder is written. */
+static calm_status clean_target(calm_ctx *ctx, const char *target, char **out)
+{
+    char *clean, *end;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(without_slashes(ctx, target, &clean));
+    CALM_TRY(calm_path_target(ctx, clean, &end));
+    return without_slashes(ctx, end, out);
+}
+
 calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs)
 {
     char *clean;
-    CALM_TRY(clean_target(ctx, target, &clean));
+    CALM_TRY(without_slashes(ctx, target, &clean));
     return calm_output_folder(ctx, clean, force, inputs);
 }
 

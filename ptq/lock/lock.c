@@ -4,10 +4,8 @@
  * every part is checked before a run is started from it. */
 #include "ptq/lock/lock.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ptq/state/environment.h"
 #include "ptq/recipe/document.h"
@@ -104,15 +102,12 @@ calm_status calm_lock_new(calm_ctx *ctx, const calm_result *r, const calm_json *
 static calm_status write_text(calm_ctx *ctx, const char *path, const calm_text *text)
 {
     calm_writer writer;
-    char *temporary;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s.tmp", path));
-    CALM_TRY(calm_writer_open(ctx, &writer, temporary));
+    calm_new_file file;
+    CALM_TRY(calm_new_file_begin(ctx, path, ".tmp", &file));
+    CALM_TRY(calm_writer_open(ctx, &writer, file.temporary));
     calm_writer_put(ctx, &writer, text->data, text->length);
-    if (calm_writer_close(ctx, &writer) == CALM_OK && rename(temporary, path) != 0)
-        calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
-    if (ctx->status != CALM_OK)
-        unlink(temporary);
-    return ctx->status;
+    calm_writer_close(ctx, &writer);
+    return calm_new_file_end(ctx, &file);
 }
 
 /* A lock may be in a folder that does not exist yet, next to the output. */

@@ -2,6 +2,7 @@
 #include "ptq/base/file.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdint.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -153,6 +154,43 @@ TEST(a_full_disk_leaves_nothing_half_written)
 }
 END_OF_TEST
 
+/* A file in the place of a device would take it from the whole machine: calm report -o /dev/null, as root. */
+TEST(devices_and_pipes_are_written_not_replaced)
+{
+    const char *pipe = test_format("%s/pipe", test_directory()), *link = test_format("%s.link", pipe);
+    char text[8] = "";
+    struct stat info;
+    ck_assert_int_eq(mkfifo(pipe, 0600), 0);
+    ck_assert_int_eq(symlink("pipe", link), 0);
+    ck_assert(calm_path_is_special(pipe) && calm_path_is_special(link));
+    const int fd = open(pipe, O_RDONLY | O_NONBLOCK);
+    ck_assert_int_ge(fd, 0);
+    put(pipe, "one");
+    put(link, "two");
+    ck_assert(lstat(pipe, &info) == 0 && S_ISFIFO(info.st_mode));
+    ck_assert(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+    ck_assert_int_eq(read(fd, text, sizeof text), 6);
+    ck_assert_str_eq(text, "onetwo");
+    close(fd);
+}
+END_OF_TEST
+
+TEST(links_stay_and_their_ends_are_written)
+{
+    const char *dir = test_directory(), *link = test_format("%s/link", dir);
+    struct stat info;
+    ck_ok(calm_make_directories(ctx, test_format("%s/far", dir)));
+    ck_assert_int_eq(symlink("far/a", link), 0);
+    put(link, "new");    /* nothing is there yet */
+    put(link, "newer");
+    ck_assert(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
+    ck_assert_str_eq(get(test_format("%s/far/a", dir)), "newer");
+    ck_assert_int_eq(count_entries(test_format("%s/far", dir)), 1);
+    ck_assert_int_eq(symlink("circle", test_format("%s/circle", dir)), 0);
+    ck_fails(calm_write_file(ctx, test_format("%s/circle", dir), "x", 1), CALM_EARG, "a link that leads to itself");
+}
+END_OF_TEST
+
 TEST(directories_are_made_with_their_parents)
 {
     const char *dir = test_directory();
@@ -260,7 +298,9 @@ int main(void)
                      (const TTest *[]){what_is_written_is_read, reading_checks_kind_and_size,
                                        a_mapping_shows_the_bytes, a_failed_write_keeps_the_old_file,
                                        a_writer_counts_and_reports_a_full_device,
-                                       a_full_disk_leaves_nothing_half_written, directories_are_made_with_their_parents,
+                                       a_full_disk_leaves_nothing_half_written,
+                                       devices_and_pipes_are_written_not_replaced,
+                                       links_stay_and_their_ends_are_written, directories_are_made_with_their_parents,
                                        removing_a_tree_does_not_follow_links, paths_are_joined_with_one_slash,
                                        a_copy_has_the_same_bytes, memory_that_runs_out_is_reported_and_leaves_no_file,
                                        what_exists_and_how_much_fits, NULL});

@@ -19,7 +19,8 @@ static const calm_option table[] = {
     {.name = "damp", .offset = offsetof(settings, damp), .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .max = 1},
     {.name = "order", .offset = offsetof(settings, order), .type = CALM_OPTION_ENUM, .fallback = "activation",
      .values = "none|activation|diag"},
-    {.name = "text", .offset = offsetof(settings, text), .type = CALM_OPTION_STRING, .max = 40},
+    {.name = "text", .offset = offsetof(settings, text), .type = CALM_OPTION_STRING, .max = 40,
+     .metavar = "TEXT"},
     {.name = "unset", .offset = offsetof(settings, unset), .type = CALM_OPTION_INT, .fallback = "-1", .min = 1,
      .max = 9},
     {0},
@@ -117,7 +118,8 @@ TEST(bad_values_name_owner_option_and_value)
                 {"rounds", "1.5"},    {"rounds", "0"},      {"rounds", "101"}, {"rounds", "99999999999999999999"},
                 {"damp", "abc"},      {"damp", "nan"},      {"damp", "inf"},   {"damp", "-0.1"},
                 {"damp", "1.0001"},   {"damp", "1e999"},    {"order", "diago"}, {"order", ""},
-                {"order", "none|activation"},               {"unset", "0"}};
+                {"order", "none|activation"},               {"unset", "0"},
+                {"text", ""}};
     settings s = defaults();
     const char *before = canonical(&s);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -218,7 +220,7 @@ TEST(bad_items_are_named)
     static const struct {
         const char *name, *value, *message;
     } rows[] = {{"words", "a,b,c,d", "at most 3 items"},      {"words", "", "expected a list, found \"\""},
-                     {"colours", "red,green", "expected red|blue, found \"green\""},
+                     {"colours", "red,green", "expected red|blue, found \"green\""}, {"files", "", "expected"},
                 {"pairs", "gptq", "expected UNIT=NAME"},       {"pairs", "", "expected UNIT=NAME"},
                       {"pairs", "=gptq", "expected UNIT=NAME"},
                 {"pairs", "a=", "expected UNIT=NAME"},         {"pairs", "a=1,b=2,c=3", "at most 2 items"},

@@ -212,6 +212,22 @@ TEST(a_second_writer_waits_or_is_told_who_writes)
 }
 END_OF_TEST
 
+/* Two links to one store are one store: one lock, one folder of blobs. */
+TEST(a_link_is_the_store_it_leads_to)
+{
+    const char *path = sample_path(), *link = test_format("%s.link", path);
+    calm_store_how how = sample_writing;
+    calm_store *second;
+    ck_assert_int_eq(symlink(calm_path_name(path), link), 0);
+    calm_store *store = sample_open(link, CALM_STORE_WRITE);    /* makes it, too */
+    ck_assert(!calm_path_exists(test_format("%s.lock", link)));
+    ck_assert_str_eq(calm_store_blobs(store), test_format("%s.blobs", path));
+    ck_fails(calm_store_open(ctx, path, &how, &second), CALM_EBUSY, "calm test");
+    calm_store_close(store);
+    calm_store_close(sample_open(path, CALM_STORE_READ));
+}
+END_OF_TEST
+
 TEST(a_killed_writer_holds_nothing)
 {
     const char *path = sample_path();
@@ -260,6 +276,6 @@ int main(void)
 {
     return run_tests("store_open", (const TTest *[]){
         foreign_and_newer_files_are_refused, truncated_store_is_refused, empty_files_become_stores,
-        reading_writes_nothing, a_second_writer_waits_or_is_told_who_writes, a_killed_writer_holds_nothing,
-        version_8_keeps_its_times, NULL});
+        reading_writes_nothing, a_second_writer_waits_or_is_told_who_writes, a_link_is_the_store_it_leads_to,
+        a_killed_writer_holds_nothing, version_8_keeps_its_times, NULL});
 }
