@@ -239,6 +239,15 @@ bool calm_file_begins(const char *path, const char *magic)
     return n == length && memcmp(head, magic, length) == 0;
 }
 
+calm_status calm_refuse_pointer(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes)
+{
+    static const char pointer[] = "version https://git-lfs";
+    const size_t length = sizeof pointer - 1;
+    if (n_bytes < length || memcmp(bytes, pointer, length) != 0)
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EFORMAT, "%s: a pointer of Git LFS, not the file itself: git lfs pull fetches it", path);
+}
+
 calm_status calm_make_directories(calm_ctx *ctx, const char *path)
 {
     char *copy;

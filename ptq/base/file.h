@@ -74,6 +74,9 @@ calm_status calm_path_refuse_directory(calm_ctx *ctx, const char *path);
 /* Does the file begin with these characters?  false where it cannot be read. */
 bool calm_file_begins(const char *path, const char *magic);
 
+/* CALM_EFORMAT: the bytes are what Git LFS leaves in the place of a file that it has not fetched. */
+calm_status calm_refuse_pointer(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes);
+
 /* Is there anything of this name in the directory? */
 bool calm_path_has(const char *dir, const char *name);
 

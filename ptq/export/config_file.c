@@ -54,12 +54,17 @@ static void append_open(const char *text, size_t n, calm_text *out)
     calm_text_append(out, text, n);
 }
 
+static void append_value(calm_text *out, const char *value)
+{
+    for (const char *at = value; *at; at++)
+        calm_text_printf(out, *at == '\n' ? "\n  " : "%c", *at);
+}
+
 /* Append a member to an object that is open. */
 static void append_member(calm_text *out, const char *key, const char *value)
 {
     calm_text_printf(out, "%s\n  \"%s\": ", out->length && out->data[out->length - 1] == '{' ? "" : ",", key);
-    for (const char *at = value; *at; at++)
-        calm_text_printf(out, *at == '\n' ? "\n  " : "%c", *at);
+    append_value(out, value);
 }
 
 void calm_export_set_member(const char *text, size_t n, const char *key, const char *value, calm_text *out)
@@ -72,7 +77,7 @@ void calm_export_set_member(const char *text, size_t n, const char *key, const c
         depth += (text[at] == '{' || text[at] == '[') - (text[at] == '}' || text[at] == ']');
         if (text[at] == '"' && depth == 1 && is_key(text, n, at, end, key, &of)) {
             calm_text_append(out, text + copied, of - copied);
-            calm_text_printf(out, "%s", value);
+            append_value(out, value);
             for (at = of; at < n && !strchr(",}" SPACES, text[at]);)    /* true, false or null */
                 at++;
             copied = at;
@@ -113,14 +118,16 @@ calm_status calm_export_write_config(calm_ctx *ctx, const calm_model *model, con
                               size_t n, const char *value)
 {
     CALM_SCOPED_TEXT(text);
-    CALM_SCOPED_TEXT(out);
     char *to;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &to, dir, "config.json"));
     CALM_TRY(read_text(ctx, model, to, &text));
-    append_open(text.data ? text.data : "", text.length, &out);
-    for (size_t i = 0; i < n; i++)
-        append_member(&out, keys[i], value);
-    calm_text_printf(&out, "\n}\n");
-    CALM_TRY(calm_text_check(ctx, &out));
-    return calm_write_file(ctx, to, out.data, out.length);
+    for (size_t i = 0; i < n; i++) {    /* a float model may have the key, as null */
+        CALM_SCOPED_TEXT(out);
+        calm_export_set_member(text.data ? text.data : "", text.length, keys[i], value, &out);
+        CALM_TRY(calm_text_check(ctx, &out));
+        const calm_text before = text;
+        text = out;
+        out = before;
+    }
+    return calm_write_file(ctx, to, text.data, text.length);
 }

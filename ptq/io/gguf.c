@@ -265,6 +265,7 @@ static const name_entry *find_name(const name_entry *entries, size_t n, const ch
 static calm_status read_head(calm_ctx *ctx, cursor *in, calm_gguf *file)
 {
     uint64_t version, n_tensors, n_keys;
+    CALM_TRY(calm_refuse_pointer(ctx, in->path, in->data, in->bytes));
     if (in->bytes < 24 || memcmp(in->data, CALM_GGUF_MAGIC, 4) != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: it does not begin with \"GGUF\" and 20 more bytes", in->path);
     in->at = 4;

@@ -25,6 +25,8 @@ calm_status calm_json_parse(calm_ctx *ctx, const char *name, const char *bytes, 
     json_error_t error;
     *out = wrap(json_loadb(bytes, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &error));
     if (!*out)
+        CALM_TRY(calm_refuse_pointer(ctx, name, bytes, n));
+    if (!*out)
         return calm_fail(ctx, CALM_EFORMAT, "%s: not valid JSON: %s (line %d, column %d)", name, error.text,
                          error.line, error.column);
     return CALM_OK;

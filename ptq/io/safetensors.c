@@ -122,6 +122,7 @@ static calm_status check_tiling(calm_ctx *ctx, calm_safetensors *set, const calm
 static calm_status read_header(calm_ctx *ctx, calm_shard *file, size_t *data_begin)
 {
     uint64_t length = 0;
+    CALM_TRY(calm_refuse_pointer(ctx, file->path, file->map.data, file->map.bytes));
     if (file->map.bytes < 8)
         return calm_fail(ctx, CALM_EFORMAT, "%s: %zu bytes, too short for a safetensors file", file->path,
                          file->map.bytes);
