@@ -30,8 +30,8 @@ static calm_engine_experts held_experts(const calm_checking *c)
                                      calm_json_string(calm_json_get(text_config(c), "model_type"), ""));
 }
 
-/* Does the engine compute a module as an expert?  transformers has modules of some families' experts, which are linears,
- * but for scales of each token: one for all of them is taken, of some shared experts, too. */
+/* Does the engine compute a module as an expert?  transformers has modules of some families' experts, which are
+ * linears, but for scales of each token: one for all of them is taken, of some shared experts, too. */
 static bool is_expert(const calm_checking *c, const calm_check_module *module, const calm_scheme *scheme)
 {
     const bool expert = calm_check_is_expert(module), by_token = scheme->act_bits &&

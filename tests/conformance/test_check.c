@@ -324,8 +324,8 @@ TEST(encoders_in_transformers)
 }
 END_OF_TEST
 
-/* Experts as transformers 5.23 reads them or not, by what it did (TG017): of families whose experts it puts together, of
- * those that it reads in one tensor alone, and of Llama 4; schemes of the experts and of the rest. */
+/* Experts as transformers 5.23 reads them or not, by what it did (TG017): of families whose experts it puts together,
+ * of those that it reads in one tensor alone, and of Llama 4; schemes of the experts and of the rest. */
 TEST(experts_in_transformers)
 {
     static const struct {
@@ -348,8 +348,8 @@ TEST(experts_in_transformers)
 }
 END_OF_TEST
 
-/* Of a token's scales transformers takes one for all tokens where rows come in two dimensions (TG009): Llama 4's experts,
- * which are linears there, and shared experts of some families; static ones are read. */
+/* Of a token's scales transformers takes one for all tokens where rows come in two dimensions (TG009): Llama 4's
+ * experts, which are linears there, and shared experts of some families; static ones are read. */
 TEST(scales_of_tokens_in_transformers)
 {
     static const struct {

@@ -281,8 +281,8 @@ TEST(experts_of_different_schemes)
 }
 END_OF_TEST
 
-/* The group of routed experts is the first, although blocks before them and shared experts are quantized, too: transformers
- * 5.23 takes the first whose targets have "experts" in them. */
+/* The group of routed experts is the first, although blocks before them and shared experts are quantized, too:
+ * transformers 5.23 takes the first whose targets have "experts" in them. */
 TEST(experts_come_first)
 {
     static const char *const families[] = {"deepseek_v3", "glm4_moe", "ernie4_5_moe", "qwen3_moe"};
@@ -344,6 +344,7 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("ct_config", (const TTest *[]){every_linear_is_matched_once_or_ignored, head_of_a_wrapper,
-                                                    head_without_a_parent, experts_of_different_schemes, experts_come_first,
+                                                    head_without_a_parent, experts_of_different_schemes,
+                                                    experts_come_first,
                                                     warned_of_experts, NULL});
 }
