@@ -16,9 +16,11 @@
  * where (3 + 4 blocks) e is more than 1e-4, that is the tolerance; with two blocks it takes an e of 9e-6, and the
  * shipped set has 3e-6.
  *
- * The other logits of the divergence are these with .3 of noise, so q - p is about .3 q.  Logits that are off by e move
- * q by up to 2 e q, 2 e / .3 of that, and sums on the way back at most as much again: in addition to 1e-4 of the way
- * back itself 4 e / .3 are allowed, e as found (long rows of some families of torch_gradients.py have 1e-5). */
+ * The other logits of the divergence are these with .3 of noise, so q - p is about .3 q.  Logits of a token that are
+ * off by a row d move q by up to 2 d q.  All of d comes of one row of h, so that on the way back its terms add up where
+ * those of the noise do not: in addition to 1e-4 of the way back itself 2 |d| / .3 are allowed, |d| as found.  It is
+ * 7e-5 of most fixtures, of another set's wrapper_qwen3_5_moe 1.1e-4, whose gradient is then off by 5.9e-4; torch has
+ * the delta rule in float32, too, so that the arithmetic in double leaves 2e-4 there. */
 #include "tests/support/model_fixture.h"
 
 #include <stdio.h>
@@ -33,9 +35,11 @@
 
 #define RELATIVE 1e-4
 #define DOUBLED (sizeof(float) == sizeof(double))
-#define KL_RELATIVE (DOUBLED ? 1e-4 : 2e-4)
 #define KL_NOISE .3
-#define KL_RELATIVE_YARN (DOUBLED ? 1e-4 : 8e-4)
+
+/* Inputs of products that are one tile; above, float32 sums of some hundred products in another order. */
+#define NARROW 96
+#define ANOTHER_ORDER 1e-5
 
 enum { MOST_BLOCKS = 8 };
 
@@ -99,6 +103,17 @@ static calm_span span_of(const run *r, size_t w)
 
 /* ---- one window through the blocks ---- */
 
+/* Largest difference, as a share of the largest value. */
+static double apart(const float *a, const float *b, size_t n)
+{
+    double largest = 0, worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        largest = fmax(largest, fabs((double)a[i]));
+        worst = test_worse(worst, fabs((double)a[i] - (double)b[i]));
+    }
+    return worst / largest;
+}
+
 /* x [T, D] = the last block's output, with the tapes of all; everything is in ctx->scratch. */
 static float *forward(run *r, size_t w, const calm_span *span, calm_block_tape **tapes)
 {
@@ -111,12 +126,15 @@ static float *forward(run *r, size_t w, const calm_span *span, calm_block_tape *
         const calm_block *block = &r->blocks[k].block;
         ck_ok(CALM_NEW(ctx, ctx->scratch, z, n * width));
         ck_ok(calm_block_forward_tape(ctx, block, &r->rope, x, span, z, &tapes[k]));
-        /* Products of these sizes are one tile: the same bytes as the forward pass that has no tape. */
+        /* The same as the forward pass that has no tape: byte by byte where products are one tile, as of the shipped
+         * sizes; wider ones add up in another order. */
         memcpy(check, x, n * width * sizeof *x);
         if (block->moe.router)
             continue;
         ck_ok(calm_block_run(ctx, block, &r->rope, check, span, NULL));
-        ck_assert_msg(memcmp(check, z, n * width * sizeof *z) == 0, "%s: block %zu", r->fixture.name, k);
+        ck_assert_msg(memcmp(check, z, n * width * sizeof *z) == 0 ||
+                          (width > NARROW && apart(check, z, n * width) < ANOTHER_ORDER),
+                      "%s: block %zu is %g apart", r->fixture.name, k, apart(check, z, n * width));
     }
     return x;
 }
@@ -455,8 +473,8 @@ static double kl_back(const run *r, calm_predictors *set, size_t begin, size_t n
     return sum / (double)total;
 }
 
-/* The largest difference of a window's logits from the stored ones. */
-static double logits_off(const run *r, size_t begin, size_t n, const float *h, const float *stored)
+/* The largest difference of a window's logits from the stored ones; *row: that of all logits of a token, if larger. */
+static double logits_off(const run *r, size_t begin, size_t n, const float *h, const float *stored, double *row)
 {
     const size_t vocab = r->head.vocab;
     double worst = 0;
@@ -464,8 +482,15 @@ static double logits_off(const run *r, size_t begin, size_t n, const float *h, c
     CALM_SCOPED_SCRATCH(ctx);
     ck_ok(CALM_NEW(ctx, ctx->scratch, logits, n * vocab));
     ck_ok(calm_head_multiply(ctx, &r->head, r->table, h, n, 0, vocab, logits, vocab));
-    for (size_t i = 0; i < n * vocab; i++)
-        worst = test_worse(worst, fabs((double)logits[i] - (double)stored[begin * vocab + i]));
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (size_t v = 0; v < vocab; v++) {
+            const double d = (double)logits[i * vocab + v] - (double)stored[(begin + i) * vocab + v];
+            worst = test_worse(worst, fabs(d));
+            sum += d * d;
+        }
+        *row = test_worse(*row, sqrt(sum));
+    }
     return worst;
 }
 
@@ -479,7 +504,7 @@ static void check_kl(run *r)
     const float *stored = model_fixture_tensor(&r->fixture, r->fixture.set, "logits",
                                                windows->n * r->fixture.length * vocab);
     calm_predictors set;
-    double kl = 0, off = 0;
+    double kl = 0, off = 0, row = 0;
     ck_assert(windows->begin[windows->n] == windows->n * r->fixture.length); /* decoders have no padding */
     ck_ok(calm_predictors_open(ctx, &subject, &subject, 1, calm_windows_reach(windows), &set));
     identity_head(r, &set);
@@ -492,7 +517,7 @@ static void check_kl(run *r)
         ck_ok(CALM_NEW(ctx, ctx->scratch, h, span.n_tokens * width));
         ck_ok(CALM_NEW(ctx, ctx->scratch, dh, span.n_tokens * width));
         calm_norm_rows(&r->head.norm, x, span.n_tokens, h);
-        off = fmax(off, logits_off(r, windows->begin[w], span.n_tokens, h, stored));
+        off = fmax(off, logits_off(r, windows->begin[w], span.n_tokens, h, stored, &row));
         kl += kl_back(r, &set, windows->begin[w], span.n_tokens, h, logits, dh);
         ck_ok(calm_norm_back(ctx, &r->head.norm, (calm_norm_rows_of){span.n_tokens, 1, width}, x, dh, NULL, NULL, dh));
         backward(r, tapes, false, dh);
@@ -505,8 +530,7 @@ static void check_kl(run *r)
     const double expected = stored_double(r, "kl_loss");
     ck_assert_msg(fabs(kl - expected) <= RELATIVE * expected, "%s: KL %.9g, expected %.9g", r->fixture.name, kl,
                   expected);
-    const double least = strcmp(r->fixture.name, "qwen2_yarn") == 0 ? KL_RELATIVE_YARN : KL_RELATIVE;
-    compare_embed(r, "kl.hidden.embed", r->dembed, fmax(least, RELATIVE + 4 * off / KL_NOISE));
+    compare_embed(r, "kl.hidden.embed", r->dembed, RELATIVE + 2 * row / KL_NOISE);
     calm_safetensors_close((calm_safetensors *)(uintptr_t)set.models[0].head.set);
 }
 
