@@ -49,8 +49,7 @@ static const calm_option table[] = {
     CALM_OPT("head-dim", head_dim, INT, "width of a head", .fallback = "128", .min = 2, .max = 1024, .metavar = "N"),
     CALM_OPT("kind", kind, STRING, "the mixing sublayer of the block: attention, delta (with --kv-heads heads for "
              "keys and --heads for values), conv", .fallback = "attention", .metavar = "NAME"),
-    CALM_OPT("repeats", repeats, INT, "measured runs of each, after one to warm up; 3 are enough if a run takes 10 "
-             "s",
+    CALM_OPT("repeats", repeats, INT, "most measured runs of each, after one to warm up; after 10 s 3 are enough",
              .fallback = "10", .min = CALM_BENCH_RUNS, .max = 1000, .metavar = "N", .basic = true),
     CALM_OPT("input", input, STRING, "code: a safetensors file, or a folder of such files (default: --hidden x "
              "--inner Gaussian numbers)", .metavar = "FILE"),

@@ -120,6 +120,20 @@ static size_t whole_characters(const char *text, size_t n)
     return n;
 }
 
+/* Vocabularies are padded: a model may choose an id that no token has.  Such an id has no text. */
+static calm_status decode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const uint32_t *ids, size_t n, char **text,
+                          size_t *n_bytes)
+{
+    uint32_t *known;
+    size_t n_known = 0;
+    CALM_SCOPED_SCRATCH(ctx);
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, known, n));
+    for (size_t i = 0; i < n; i++)
+        if (calm_tokenizer_token(tokenizer, ids[i])[0])
+            known[n_known++] = ids[i];
+    return calm_tokenizer_decode(ctx, tokenizer, known, n_known, false, text, n_bytes);
+}
+
 /* calm_token_fn: print what the last token adds. */
 static calm_status print_token(calm_ctx *ctx, void *user, const uint32_t *ids, size_t n)
 {
@@ -133,7 +147,7 @@ static calm_status print_token(calm_ctx *ctx, void *user, const uint32_t *ids, s
         return CALM_OK;
     }
     /* All of them again: what a token is may depend on those before it. */
-    CALM_TRY(calm_tokenizer_decode(ctx, s->tokenizer, ids, n, false, &text, &n_bytes));
+    CALM_TRY(decode(ctx, s->tokenizer, ids, n, &text, &n_bytes));
     n_bytes = whole_characters(text, n_bytes);
     if (n_bytes > s->printed)
         fwrite(text + s->printed, 1, n_bytes - s->printed, stdout);
@@ -148,7 +162,7 @@ static calm_status answer_text(calm_ctx *ctx, const calm_tokenizer *tokenizer, c
 {
     *text = NULL;
     *n = 0;
-    return tokenizer ? calm_tokenizer_decode(ctx, tokenizer, answer->ids, answer->n, false, text, n) : CALM_OK;
+    return tokenizer ? decode(ctx, tokenizer, answer->ids, answer->n, text, n) : CALM_OK;
 }
 
 static double rate(size_t n, double seconds)

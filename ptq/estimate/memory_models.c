@@ -111,7 +111,8 @@ void calm_memory_plan_add_evaluations(const estimate *e, calm_memory_plan *out)
     const size_t probed = calm_inputs_probe_windows(&e->p->in);
     const size_t n_probes = calm_size_min(e->layout->n_jobs * recipe->n_pool, CALM_SUBJECTS_AT_ONCE);
     const size_t n_trials = calm_size_min(recipe->n_pool + 1, CALM_SUBJECTS_AT_ONCE);
-    const size_t text = recipe->eval_windows > 0 ? (size_t)recipe->eval_windows : UNKNOWN_WINDOWS;
+    const size_t asked = recipe->eval_windows > 0 ? (size_t)recipe->eval_windows : UNKNOWN_WINDOWS;
+    const size_t text = calm_size_min(asked, UNKNOWN_WINDOWS);    /* texts have fewer than people ask for */
     const size_t longest = calm_size_max(e->longest, (size_t)recipe->seqlen);
     if (recipe->guard_windows)
         out->evaluate = measured_bytes(e, n_trials, e->p->in.guard.n, e->p->in.guard.longest, 1, false);

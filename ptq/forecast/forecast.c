@@ -423,25 +423,18 @@ static calm_replay_parts parts_of(const forecast *f, double operations, size_t n
                                (encodes ? calm_encode_step : calm_evaluation_batch)(config, n, longest)};
 }
 
-/* The evaluation's text is as long as it is: without a limit its windows are counted by tokenizing it, the one thing
- * that is done as in the run. */
+/* The evaluation's text has as many windows as it has, however many are asked for: they are counted by tokenizing it,
+ * the one thing that is done as in the run. */
 static calm_status test_costs(calm_ctx *ctx, const forecast *f, calm_replay_parts *out)
 {
-    const calm_recipe *recipe = f->p->in.recipe;
     calm_windows windows;
-    size_t n = (size_t)recipe->eval_windows, longest = (size_t)recipe->seqlen;
-    double tokens = (double)recipe->eval_windows * (double)recipe->seqlen;
     *out = (calm_replay_parts){.seconds = 0};
     if (!f->p->result.evaluates)
         return CALM_OK;
-    if (recipe->eval_windows <= 0) {
-        CALM_TRY(calm_run_work_read_eval(ctx, &f->p->in, &windows));
-        n = windows.n;
-        longest = windows.longest;
-        tokens = (double)windows.begin[windows.n];
-    }
+    CALM_TRY(calm_run_work_read_eval(ctx, &f->p->in, &windows));
     /* The float model and the result. */
-    *out = parts_of(f, 2 * calm_run_work_token(&f->p->in) * tokens, n, longest);
+    const double operations = 2 * calm_run_work_token(&f->p->in) * (double)windows.begin[windows.n];
+    *out = parts_of(f, operations, windows.n, windows.longest);
     return CALM_OK;
 }
 
