@@ -39,7 +39,8 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
 /* Does one of the formats quantize a head, which may be the embedding? */
 calm_status calm_outputs_quantize_head(calm_ctx *ctx, const calm_inputs *in, const calm_plan *plan, bool *out);
 
-/* The folder of the first checkpoint among what was written to `dir`, in ctx->scratch; NULL: there is none. */
+/* The folder of the first checkpoint among what was written to `dir`, else the file of a model, in ctx->scratch; NULL:
+ * there is none. */
 calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, const char *dir, char **out);
 
 /* The format that is evaluated as it was written: the first checkpoint, else a model in one file whose embedding or

@@ -26,16 +26,6 @@ static calm_status folder_of(calm_ctx *ctx, const calm_formats *formats, const c
     return calm_path_join(ctx, ctx->scratch, out, dir, name);
 }
 
-calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, const char *dir, char **out)
-{
-    *out = NULL;
-    for (size_t i = 0; i < calm_formats_count(formats); i++)
-        /* An exporter of a single file (GGUF) writes no directory. */
-        if (!calm_formats_at(formats, i)->file)
-            return folder_of(ctx, formats, dir, i, out);
-    return CALM_OK;
-}
-
 calm_status calm_outputs_measured(calm_ctx *ctx, const calm_inputs *in, const calm_plan *plan,
                                   const calm_exporter **exporter, calm_outer_plan *outer)
 {
@@ -80,6 +70,20 @@ calm_status calm_outputs_place(calm_ctx *ctx, const calm_formats *formats, const
         return CALM_OK;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &folder, folder, exporter->file));
     return calm_gguf_split_find(ctx, folder, out);    /* of several files the first */
+}
+
+calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, const char *dir, char **out)
+{
+    *out = NULL;
+    for (int files = 0; files < 2; files++)
+        for (size_t i = 0; i < calm_formats_count(formats); i++) {
+            const calm_exporter *at = calm_formats_at(formats, i);
+            if (!at->file && !files)
+                return folder_of(ctx, formats, dir, i, out);
+            if (at->file && files && at->serve)    /* a model, and no list of types */
+                return calm_outputs_place(ctx, formats, at, dir, out);
+        }
+    return CALM_OK;
 }
 
 /* Bytes of the one file of a format, or of all its parts. */
