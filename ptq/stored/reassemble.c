@@ -555,25 +555,6 @@ static calm_status judge(calm_ctx *ctx, void *user, const char *dir)
     return calm_gates_measure(ctx, user);
 }
 
-/* The rows of what was written.  The store is opened again, for writing, only now: while a checkpoint is assembled a
- * run may write to it.  A run that wrote nothing yet gets its size. */
-static calm_status record(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
-{
-    const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};
-    calm_store_close(a->in.store);
-    CALM_TRY(calm_store_open(ctx, o->store, &how, &a->in.store));
-    a->result.store = a->in.store;
-    CALM_TRY(calm_checkpoint_put(ctx, &a->result));
-    if (a->run.bytes_after || strcmp(a->run.status, "finished") != 0 || !a->run.result ||
-        strcmp(a->run.result, a->result.name) != 0)
-        return CALM_OK;
-    const calm_store_outcome outcome = {.status = a->run.status, .result = a->run.result, .reason = a->run.reason,
-                                        .bits_per_weight = a->run.bits_per_weight,
-                                        .bytes_before = a->result.bytes_before,
-                                        .bytes_after = a->result.bytes_after};
-    return calm_store_run_end(ctx, a->in.store, a->run.id, &outcome);
-}
-
 calm_status calm_reassemble(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *out)
 {
     *out = (calm_assembly){.in.recipe = &out->recipe, .result.recipe = &out->recipe};
@@ -585,7 +566,7 @@ calm_status calm_reassemble(calm_ctx *ctx, const calm_assemble_options *o, calm_
                                         .fit = &out->head,
                                         .recipe = out->document, .written = judge, .user = &out->result};
     CALM_TRY(calm_checkpoint_write(ctx, &checkpoint));
-    return record(ctx, o, out);
+    return calm_assembly_record(ctx, o, out);
 }
 
 void calm_assembly_close(calm_assembly *assembly)

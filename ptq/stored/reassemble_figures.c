@@ -1,7 +1,9 @@
-/* The figures of a run that is taken up again, as its card shows them. */
+/* The rows of a run that is taken up again: its figures, as its card shows them, and what was written. */
 #include "ptq/stored/stored_impl.h"
 
 #include <string.h>
+
+#include "ptq/finish/finish.h"
 
 /* The figures of an evaluation, without its windows: nothing is compared again. */
 static void take_measure(const calm_value *v, calm_measure *out)
@@ -101,4 +103,40 @@ calm_status calm_assembly_figures(calm_ctx *ctx, calm_assembly *a)
                              " FROM run_evaluation v JOIN evaluation e ON e.id = v.evaluation_id"
                              " WHERE v.run_id = ?1", &run, 1, take_evaluation, &a->result));
     return restore_windows(ctx, a);
+}
+
+/* ---- what was written ---- */
+
+/* The store is opened again, for writing, only now: while a checkpoint is assembled a run may write to it.  *kept: one
+ * that nobody may write to, as on a read-only disk, stays open for reading; what was written is there all the same. */
+static calm_status open_to_record(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a, bool *kept)
+{
+    const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};
+    calm_store_close(a->in.store);
+    const calm_status status = calm_store_open(ctx, o->store, &how, &a->in.store);
+    *kept = status == CALM_EIO;
+    if (*kept) {
+        calm_log(ctx, CALM_LOG_WARNING, "%s is written, but the store does not list it: %s", o->output, ctx->message);
+        calm_ctx_forgive(ctx);
+        CALM_TRY(calm_store_open(ctx, o->store, NULL, &a->in.store));
+    }
+    a->result.store = a->in.store;
+    return ctx->status;
+}
+
+calm_status calm_assembly_record(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
+{
+    bool kept;
+    CALM_TRY(open_to_record(ctx, o, a, &kept));
+    if (kept)
+        return CALM_OK;
+    CALM_TRY(calm_checkpoint_put(ctx, &a->result));
+    if (a->run.bytes_after || strcmp(a->run.status, "finished") != 0 || !a->run.result ||
+        strcmp(a->run.result, a->result.name) != 0)
+        return CALM_OK;
+    const calm_store_outcome outcome = {.status = a->run.status, .result = a->run.result, .reason = a->run.reason,
+                                        .bits_per_weight = a->run.bits_per_weight,
+                                        .bytes_before = a->result.bytes_before,
+                                        .bytes_after = a->result.bytes_after};
+    return calm_store_run_end(ctx, a->in.store, a->run.id, &outcome);
 }

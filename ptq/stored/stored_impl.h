@@ -20,6 +20,9 @@ calm_status calm_stored_run_windows(calm_ctx *ctx, calm_store *store, const calm
 /* What the run measured, from the store's rows into the result: the trials that it lists, the test text's figures. */
 calm_status calm_assembly_figures(calm_ctx *ctx, calm_assembly *a);
 
+/* The rows of what was written.  A run that wrote nothing yet gets its size. */
+calm_status calm_assembly_record(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a);
+
 /* Codes that the plan asks for and the store has dropped are computed again, which takes the run's texts and the time
  * of quantizing.  Where that cannot be, the message says of which job and candidate, why, and what to run. */
 calm_status calm_assembly_recompute(calm_ctx *ctx, const calm_assemble_options *o, const calm_assembly *a);
