@@ -11,12 +11,13 @@
 #              default choice, learned adds `--learn blocks`, tuned `--learn kl`, peer-* is llm-compressor
 #   PEER       in the environment: the Python of an environment with llmcompressor, for peer-*
 #   SENTENCES  in the environment: of the WikiText-2 test text, 5 to 30 words each; 2000 by default
-#   SAMPLES    in the environment: sentences of the validation text to calibrate with, 512 by default
+#   SAMPLES    in the environment: sentences of the validation text to calibrate with, 512 by default; the row's method then says
+#              them ("tuned-of-256")
 #   STEPS      in the environment: of learning per block, 200 by default; the row's method then says them ("learned-50")
 #   THREADS    in the environment: 0, all cores, by default; figures do not depend on it
 #   BUILD      in the environment: where calm is, build/release by default
 set -eu
-[ $# -ge 2 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 model=$1 folder=$2
 shift 2
 [ $# -gt 0 ] || set -- w4a16_g128 w8a8 w4a4_g128
@@ -74,6 +75,7 @@ for scheme; do
     for method in ${METHODS:-rtn gptq calm learned}; do
         row=$method
         case $method in learned) row=learned${STEPS:+-$STEPS} ;; esac
+        row=$row${SAMPLES:+-of-$SAMPLES}
         out=$folder/$scheme-$row
         if [ ! -s "$out.json" ]; then
             quantize "$scheme" "$method" "$out" >"$out.report" 2>&1 || { cat "$out.report" >&2; exit 1; }

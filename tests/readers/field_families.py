@@ -16,11 +16,11 @@ Both compute in float32 from the same numbers in another order, which gives some
 so the median over tokens has its own bound.  Where every token sees every other (encoders) one such code moves all tokens of
 a line: there the line with the least difference counts.  A matrix in the wrong place moves every token by its whole size.
 
-Where FOLDER.float is there, what `calm dequantize --dtype f32` makes of FOLDER, experts are compared without that noise: calm
-with transformers' run of FOLDER.float, and this one, its experts rounded to bfloat16, with FOLDER, its products in float32.
+Where FOLDER.float is there, what `calm dequantize --dtype f32` makes of FOLDER, experts are compared without that noise: each
+weight that transformers has read with the one in FOLDER.float, to the rounding to bfloat16; then those take their place.
 
-compressed-tensors 0.20 takes one scale for all rows of an input in two dimensions, where engines take one for each: the
-experts of a mixture with dynamic codes are not compared.
+transformers has no place for what quantizes an expert's inputs: with quantized activations it reads no experts, but those of
+Llama 4, and of these with one scale for all tokens where codes are dynamic.
 
 transformers 5.23 does not read (`CANNOT`): packed weights of ModernBERT, whose initialization wants a `weight` of each linear; and
 packed weights that are one matrix in the checkpoint and several modules (GTE, Nomic's BERT), since it divides their shape too.
@@ -41,7 +41,8 @@ import transformers
 from safetensors.torch import load_file
 
 # Of the largest value: the median over tokens, and the worst of them.
-BOUNDS = {"weights": (1e-5, 1e-4), "activations": (1e-5, 3e-2), "encoders": (1e-5, 0.3), "experts": (2**-9, 0.3)}
+BOUNDS = {"weights": (1e-5, 1e-4), "activations": (1e-5, 3e-2), "encoders": (1e-5, 0.3), "experts": (2**-9, 0.3),
+          "routed": (1e-5, 0.3)}  # activations of a mixture: a code more or less, and another expert
 
 
 # Families whose quantized experts transformers does not read: its run of FOLDER.float is what calm's is compared with.
@@ -107,10 +108,13 @@ def kind_of(folder):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
         config = json.load(stream)
     groups = config["quantization_config"]["config_groups"].values()
-    if any("experts" in key and value for key, value in {**config, **config.get("text_config", {})}.items()):
+    mixture = any("experts" in key and value for key, value in {**config, **config.get("text_config", {})}.items())
+    if mixture and not os.path.isdir(folder + ".float"):
         return "experts"
     if not any(group["input_activations"] for group in groups):
         return "weights"
+    if mixture:
+        return "routed"
     return "activations" if config["architectures"][0].endswith("LM") else "encoders"
 
 
@@ -119,11 +123,16 @@ def outputs(model, name, lines):
         return torch.cat([getattr(model(torch.tensor([ids])), name).float() for ids in lines])
 
 
-def widen(model, rounded):
-    """Experts as float32 numbers, with `rounded` rounded to bfloat16 before."""
+def use_exact_experts(model, exact):
+    """Experts of `exact` in place of the model's, which are these rounded once or twice to bfloat16 (2^-8 of each)."""
+    values = dict(exact.named_parameters())
     for key, parameter in model.named_parameters():
-        if ".experts." in key and parameter.is_floating_point():
-            parameter.data = (parameter.data.bfloat16() if rounded else parameter.data).float()
+        if ".experts." not in key or not parameter.is_floating_point():
+            continue
+        wanted = values[key].data
+        if ((parameter.data.float() - wanted).abs() > wanted.abs() * 2**-8).any():
+            raise ValueError(f"{key} is not what calm wrote")
+        parameter.data = wanted
     return model
 
 
@@ -136,12 +145,8 @@ def compare(folder, lines):
         return errors.median().item(), errors.max().item(), 1
     model = load(folder)
     if os.path.isdir(twin) and text_config(folder)["model_type"] not in SINGLE:
-        exact = load(twin)
-        pairs = [(ours[name], outputs(exact, name, lines))]
-        pairs.append((outputs(widen(exact, True), name, lines), outputs(widen(model, False), name, lines)))
-    else:
-        pairs = [(ours[name], outputs(model, name, lines))]
-    errors = torch.stack([(a - b).abs().amax(-1) / a.abs().max() for a, b in pairs]).amax(0)
+        use_exact_experts(model, load(twin))
+    errors = (ours[name] - outputs(model, name, lines)).abs().amax(-1) / ours[name].abs().max()
     usual = errors.amax(1).min() if name == "last_hidden_state" else errors.median()
     return usual.item(), errors.max().item(), count_quantized(model)
 
@@ -155,7 +160,7 @@ def main():
             print(f"{os.path.basename(folder)}: transformers does not read it", flush=True)
             continue
         try:
-            kind = "weights" if os.path.isdir(folder + ".float") else kind_of(folder)
+            kind = kind_of(folder)
             median, worst, quantized = compare(folder, lines)
             same = quantized > 0 and median < BOUNDS[kind][0] and worst < BOUNDS[kind][1]
             print(f"{os.path.basename(folder)}: {'same' if same else 'DIFFERENT'}, {median:.1e} of the largest value, "

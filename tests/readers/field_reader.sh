@@ -69,25 +69,45 @@ check_rotated() {    # check_rotated SCHEME LIMIT-OF-PERPLEXITY median|least: th
 check_rotated w4a16_g128 1e-4 median
 check_rotated w4a4_g128 2e-2 least
 
-# Every family; experts only as packed weights: transformers 5.23 reads no others (docs/formats.md section 3.4).
+quantize_family() {    # quantize_family SCHEMES: $model to $out
+    schemes_of=$1
+    shift
+    calm quantize --model "$model" --scheme "$schemes_of" "$@" --algorithms rtn,smoothquant --tokens "$work/families/tokens.jsonl" \
+        --samples 8 --seqlen 32 --guard-samples 0 --expert-tokens 1 --no-eval --quiet --output "$out" --store "$work/families.db"
+}
+
+# Every family.  Experts are packed weights, since transformers has no place for what quantizes their inputs: in W8A8 of a
+# mixture they have 8 bits, by --target, and the least --act-budget gives the rest 8-bit activations.
 write_families "$work/families" >/dev/null
 folders=
 for model in "$work"/families/*/; do
     family=$(basename "$model")
     for scheme in w4a16_g32 w8a8_symact w8a8_asymact w8a8_static; do
-        # Granite's experts are read of one tensor alone; Llama 4's are single modules, of which dynamic codes have one scale
-        # for all tokens in compressed-tensors.
-        case $family-$scheme in *moe-w8a8_* | mixtral-w8a8_* | minimax_m2-w8a8_* | deepseek_v?-w8a8_* | glm4_moe_lite-w8a8_* | granitemoe-*) continue ;; esac
+        schemes=$scheme mixture=
+        case $family in *moe* | mixtral | minimax_m2 | deepseek_v? | gpt_oss | nemotron_[hl]* | qwen3_next) mixture=yes ;; esac
+        case $family-$scheme in
+        *-w8a8_symact) [ -z "$mixture" ] || continue ;;
+        esac
+        case $family-$scheme in
+        # Read of one tensor alone, which these are not written in.
+        granitemoe-* | granitemoehybrid-w8a8_* | gpt_oss-w8a8_*) continue ;;
         # GTE's and Nomic's q, k and v are split when they are read, the one scale of their inputs is not.
-        case $family-$scheme in gte-w8a8_static | nomic_bert-w8a8_static) continue ;; esac
-        case $family-$scheme in llama4-w8a8_*act | gpt_oss-w8a8_* | granitemoehybrid-w8a8_* | nemotron_[hl]*-w8a8_* | qwen3_next-w8a8_*) continue ;; esac
+        gte-w8a8_static | nomic_bert-w8a8_static) continue ;;
+        # Dynamic codes have one scale for all tokens of Llama 4's experts and of these shared experts in compressed-tensors.
+        llama4-w8a8_*act | *qwen*moe*-w8a8_*act | qwen3_next-w8a8_*act | ernie4_5_moe-w8a8_*act) continue ;;
+        esac
         out=$work/read/$family-$scheme
-        calm quantize --model "$model" --scheme $scheme --algorithms rtn,smoothquant --tokens "$work/families/tokens.jsonl" \
-            --samples 8 --seqlen 32 --guard-samples 0 --expert-tokens 1 --no-eval --quiet --output "$out" \
-            --store "$work/families.db" >/dev/null
+        if [ -n "$mixture" ] && [ "$scheme" != w4a16_g32 ]; then
+            schemes="$scheme,w8a16 --target transformers --act-budget"
+            # shellcheck disable=SC2086
+            schemes="$schemes $(quantize_family $schemes 1 2>&1 | sed -n 's/.* take from \([0-9.]*\) to .*/\1/p' |
+                awk '{ print $1 + .0001 }')"
+        fi
+        # shellcheck disable=SC2086
+        quantize_family $schemes >/dev/null
         calm forward --model "$out" --tokens "$work/families/tokens.jsonl" --output "$out/calm.safetensors" --quiet >/dev/null
         # Experts are compared without transformers' rounding of them.
-        case $family in gpt_oss | granitemoehybrid | qwen3_next) calm dequantize "$out" -o "$out.float" --dtype f32 --quiet >/dev/null ;; esac
+        case $mixture in yes) calm dequantize "$out" -o "$out.float" --dtype f32 --quiet >/dev/null ;; esac
         folders="$folders $out"
     done
 done

@@ -25,7 +25,7 @@ if(NOT CALM_SANITIZE)    # most of it is Python
   set_tests_properties(readers.ct_packer PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
   add_test(NAME readers.field_reader
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/field_reader.sh ${PROJECT_BINARY_DIR})
-  set_tests_properties(readers.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 600 SKIP_RETURN_CODE 77)
+  set_tests_properties(readers.field_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 1200 SKIP_RETURN_CODE 77)
   add_test(NAME readers.adapter_reader COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/adapter_reader.sh ${PROJECT_BINARY_DIR})
   set_tests_properties(readers.adapter_reader PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300 SKIP_RETURN_CODE 77)
   add_test(NAME readers.gradients COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/readers/gradients.sh ${PROJECT_BINARY_DIR})
