@@ -9,7 +9,8 @@ PROGRAMS: the build folder.  WORK: a folder for what is written.  Fixtures are t
   logits, hidden   largest difference from transformers' (tests/golden/test_model_fixtures.c), as a share of the largest value
   router           the same experts for every token
   W4 read back     calm quantize, 4 bits in groups of 8; transformers with compressed-tensors loads it, and its logits
-                   differ from calm's by this share of the largest, at the median token (field_families.py)
+                   differ from calm's by this share of the largest, at the median token (field_families.py);
+                   "dequantized": it reads experts in one tensor alone, and so what calm dequantize makes of it
   check            calm check finds nothing
   GGUF             llama.cpp loads the float model's file; logits differ from transformers' by this share of their
                    standard deviation (gguf_reader.py), or why there is none; of encoders their rows
@@ -113,7 +114,10 @@ class Family:
             return "not read: experts in one tensor alone"
         if "transformers does not read it" in line:
             return "not read: packed"
-        return f"{found[2]}{'' if found[1] == 'same' else ' DIFFERENT'}" if found else short(line.split(": ", 1)[-1])
+        if not found:
+            return short(line.split(": ", 1)[-1])
+        dequantized = " (dequantized)" if "; dequantized)" in line else ""
+        return f"{found[2]}{'' if found[1] == 'same' else ' DIFFERENT'}{dequantized}"
 
     def check(self):
         if not os.path.isdir(self.out):

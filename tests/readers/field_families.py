@@ -163,8 +163,9 @@ def main():
             kind = kind_of(folder)
             median, worst, quantized = compare(folder, lines)
             same = quantized > 0 and median < BOUNDS[kind][0] and worst < BOUNDS[kind][1]
+            read = "dequantized" if experts_alone(folder) else f"{quantized} quantized modules"
             print(f"{os.path.basename(folder)}: {'same' if same else 'DIFFERENT'}, {median:.1e} of the largest value, "
-                  f"at worst {worst:.1e} ({kind}; {quantized} quantized modules)", flush=True)
+                  f"at worst {worst:.1e} ({kind}; {read})", flush=True)
         except Exception as problem:
             same = False
             print(f"{os.path.basename(folder)}: NOT READ: {type(problem).__name__}: {problem}"[:400], flush=True)
