@@ -7,7 +7,7 @@
 
 /* Longer cards are not searched for their license. */
 #define CARD_MAX ((size_t)1 << 20)
-#define LICENSE_MAX 64
+#define LICENSE_MAX 200
 
 /* Characters that need no quotes in YAML and are all that names on the hub have. */
 static bool plain(const char *text, size_t n)
@@ -15,37 +15,102 @@ static bool plain(const char *text, size_t n)
     return n && strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-") >= n;
 }
 
-/* The value of "license:" in the front matter of the float model's card, [*n] bytes; NULL: there is none. */
-static const char *license_of(const char *card, size_t *n)
+/* The scalar at the start of text [n], without quotes, comment and spaces: *value [length]; 0: none that calm copies,
+ * as null.  In a name there may be spaces, in a link colons. */
+static size_t scalar(const char *text, size_t n, bool wide, const char **value)
 {
-    if (strncmp(card, "---\n", 4) != 0)
-        return NULL;
-    for (const char *line = card + 4; *line && strncmp(line, "---", 3) != 0; line++) {
-        if (strncmp(line, "license: ", 9) == 0) {
-            *n = strcspn(line + 9, " \r\n");
-            return *n <= LICENSE_MAX && plain(line + 9, *n) ? line + 9 : NULL;
-        }
-        line += strcspn(line, "\n");
-        if (!*line)
-            return NULL;
-    }
+    while (n && *text == ' ')
+        text++, n--;
+    const char quote = n && (*text == '"' || *text == '\'') ? *text : '\0';
+    size_t length = 0;
+    *value = text + (quote != '\0');
+    while (length + (quote != '\0') < n && (quote ? (*value)[length] != quote : (*value)[length] != '#'))
+        length++;
+    while (!quote && length && strchr(" \r", (*value)[length - 1]))
+        length--;
+    size_t taken = 0;
+    while (taken < length && (plain(*value + taken, 1) || (wide && strchr(" :~%?=&+", (*value)[taken]))))
+        taken++;
+    const bool none = length == 4 && strncmp(*value, "null", 4) == 0;
+    return length == taken && length <= LICENSE_MAX && !none ? length : 0;
+}
+
+/* The first line behind "KEY:" in the front matter of a card; NULL: there is none. */
+static const char *find_key(const char *card, const char *key)
+{
+    const size_t n = strlen(key);
+    for (const char *line = strchr(card, '\n'); line && strncmp(line + 1, "---", 3) != 0; line = strchr(line + 1, '\n'))
+        if (strncmp(line + 1, key, n) == 0 && line[1 + n] == ':')
+            return line + 1 + n + 1;
     return NULL;
 }
 
+static void append_item(const char *text, size_t n, calm_text *out)
+{
+    const char *value;
+    const size_t length = scalar(text, n, false, &value);
+    if (length)
+        calm_text_printf(out, "- %.*s\n", (int)length, value);
+}
+
+/* The items of "[mit, apache-2.0]", or of the lines "- mit" that follow. */
+static void append_items(const char *line, calm_text *out)
+{
+    if (*line == '[') {
+        for (size_t n; *line && !strchr("]\n", *line); line += n) {
+            n = strcspn(++line, ",]\n");
+            append_item(line, n, out);
+        }
+        return;
+    }
+    for (line = strchr(line, '\n'); line; line = strchr(line, '\n')) {
+        line += 1 + strspn(line + 1, " ");
+        if (strncmp(line, "- ", 2) != 0)
+            return;
+        append_item(line + 2, strcspn(line + 2, "\n"), out);
+    }
+}
+
+/* The license of the card, one or several, and what a license without a name on the hub is called. */
+static calm_status copy_license(calm_ctx *ctx, const char *card, const char *base, calm_text *out)
+{
+    CALM_SCOPED_TEXT(items);
+    const char *line = find_key(card, "license"), *value;
+    line = line ? line + strspn(line, " \r") : "";
+    size_t n = strcspn(line, "\n");
+    if (*line == '[' || *line == '\n')
+        append_items(line, &items);
+    if (items.length)
+        calm_text_printf(out, "license:\n%s", items.data);
+    else if ((n = scalar(line, n, false, &value)) > 0)
+        calm_text_printf(out, "license: %.*s\n", (int)n, value);
+    line = find_key(card, "license_link");
+    n = line ? scalar(line, strcspn(line, "\n"), true, &value) : 0;
+    if (n && strncmp(value, "http", 4) == 0)
+        calm_text_printf(out, "license_link: \"%.*s\"\n", (int)n, value);
+    else if (n && base)    /* a file of that repository */
+        calm_text_printf(out, "license_link: \"https://huggingface.co/%.*s/blob/main/%.*s\"\n", (int)strcspn(base, "@"),
+                         base, (int)n, value);
+    line = find_key(card, "license_name");
+    n = line ? scalar(line, strcspn(line, "\n"), true, &value) : 0;
+    if (n)
+        calm_text_printf(out, "license_name: \"%.*s\"\n", (int)n, value);
+    return calm_text_check(ctx, &items);
+}
+
 /* A card that cannot be read says nothing of the license; the run does not fail for it. */
-static calm_status write_license(calm_ctx *ctx, const char *dir, calm_text *out)
+static calm_status write_license(calm_ctx *ctx, const calm_recipe *recipe, calm_text *out)
 {
     char *path, *card;
-    size_t n_bytes, n;
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "README.md"));
+    size_t n_bytes;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "README.md"));
     if (!calm_is_file(path) || calm_read_file(ctx, path, CARD_MAX, &card, &n_bytes) != CALM_OK) {
         calm_ctx_forgive(ctx);
         return CALM_OK;
     }
-    const char *license = license_of(card, &n);
-    if (license)
-        calm_text_printf(out, "license: %.*s\n", (int)n, license);
-    return CALM_OK;
+    if (strncmp(card, "---\n", 4) != 0 && strncmp(card, "---\r\n", 5) != 0)
+        return CALM_OK;
+    return copy_license(ctx, card, calm_is_hub_model(recipe->model.name) ? recipe->model.name : NULL, out);
 }
 
 /* The library whose files the first format writes. */
@@ -62,7 +127,7 @@ calm_status calm_card_front(calm_ctx *ctx, const calm_result *r, calm_text *out)
     if (calm_is_hub_model(model))    /* without its revision */
         calm_text_printf(out, "base_model: %.*s\nbase_model_relation: quantized\n", (int)strcspn(model, "@"), model);
     calm_text_printf(out, "library_name: %s\n", library_of(&r->recipe->formats));
-    CALM_TRY(write_license(ctx, r->recipe->model.dir, out));
+    CALM_TRY(write_license(ctx, r->recipe, out));
     calm_text_printf(out, "pipeline_tag: %s\nquantized_by: calm\ntags:\n",
                      r->encoder ? "sentence-similarity" : "text-generation");
     /* Tags are the formats: the hub's search finds a checkpoint by them. */
