@@ -135,13 +135,22 @@ static calm_status open_as(calm_ctx *ctx, calm_store *store, const calm_store_ho
     return how && how->mode == CALM_STORE_WRITE ? open_for_writing(ctx, store, how) : open_for_reading(ctx, store);
 }
 
+/* The file of a store: one store has one lock and one folder of blobs, by whichever link it is opened.  A device would
+ * be replaced by a file.  SQLite takes ":memory:" and "file:..." for something else than files of these names. */
+static calm_status find_file(calm_ctx *ctx, const char *path, char **out)
+{
+    CALM_TRY(calm_path_target(ctx, path, out));
+    if (calm_path_is_special(*out))
+        return calm_fail(ctx, CALM_EARG, "%s: a device or a pipe; expected the file of a store, calm.db", path);
+    return **out == ':' || strncmp(*out, "file:", 5) == 0 ? calm_strf(ctx, ctx->scratch, out, "./%s", *out) : CALM_OK;
+}
+
 calm_status calm_store_open(calm_ctx *ctx, const char *path, const calm_store_how *how, calm_store **out)
 {
     char *end;
     CALM_SCOPED_SCRATCH(ctx);
     *out = NULL;
-    /* One store has one lock and one folder of blobs, by whichever link it is opened. */
-    CALM_TRY(calm_path_target(ctx, path, &end));
+    CALM_TRY(find_file(ctx, path, &end));
     calm_store *store = calloc(1, sizeof *store);
     if (!store)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -228,6 +229,28 @@ TEST(a_link_is_the_store_it_leads_to)
 }
 END_OF_TEST
 
+/* SQLite would keep ":memory:" in memory, and read options in "file:a?mode=ro". */
+TEST(any_name_is_a_file)
+{
+    static const char *const names[] = {":memory:", "file:a?mode=ro", "a%20b?c#d"};
+    calm_store *store;
+    ck_assert_int_eq(chdir(test_directory()), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        store = sample_open(names[i], CALM_STORE_WRITE);
+        sample_fill(store);
+        calm_store_close(store);
+        store = sample_open(names[i], CALM_STORE_READ);
+        ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM run"), 1);
+        calm_store_close(store);
+        ck_assert(calm_is_file(names[i]));
+    }
+    ck_assert_int_eq(mkfifo("pipe", 0600), 0);
+    ck_fails(calm_store_open(ctx, "pipe", &sample_writing, &store), CALM_EARG, "pipe: a device or a pipe");
+    ck_fails(calm_store_open(ctx, "pipe", NULL, &store), CALM_EARG, "pipe: a device or a pipe");
+    ck_assert(!calm_path_exists("pipe.lock"));
+}
+END_OF_TEST
+
 TEST(a_killed_writer_holds_nothing)
 {
     const char *path = sample_path();
@@ -277,5 +300,5 @@ int main(void)
     return run_tests("store_open", (const TTest *[]){
         foreign_and_newer_files_are_refused, truncated_store_is_refused, empty_files_become_stores,
         reading_writes_nothing, a_second_writer_waits_or_is_told_who_writes, a_link_is_the_store_it_leads_to,
-        a_killed_writer_holds_nothing, version_8_keeps_its_times, NULL});
+        any_name_is_a_file, a_killed_writer_holds_nothing, version_8_keeps_its_times, NULL});
 }
