@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "cli/print.h"
 #include "cli/progress.h"
+#include "ptq/base/output.h"
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
 #include "ptq/recipe/shipped.h"
@@ -44,11 +45,10 @@ static calm_status init(calm_ctx *ctx, const options *o)
         return calm_fail(ctx, CALM_EARG, "%s", faults.of[0].message);
     CALM_TRY(calm_spec_write(ctx, &spec, &document));
     CALM_TRY(calm_document_check(ctx, "the recipe of these flags", document));
-    if (o->output && calm_path_exists(o->output) && !o->force)
-        return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another --output, or --force to replace it",
-                         o->output);
     if (!o->output)
         return calm_print_json(ctx, calm_json_copy(document));
+    const calm_words inputs = {(const char *[]){recipe.model.dir}, 1};
+    CALM_TRY(calm_output_file(ctx, o->output, o->force, "{\n  \"calm_recipe\"", &inputs));
     CALM_TRY(calm_make_parent(ctx, o->output));
     return calm_json_save(ctx, o->output, document);
 }
