@@ -154,12 +154,14 @@ void calm_report_assembly(const calm_assembly *a, calm_text *out)
     calm_text_printf(out, ", %.4f bits per weight\n", a->result.bits_per_weight);
 }
 
-/* Does vLLM have kernels for what was written?  Other engines read all that calm writes for them. */
-static bool is_served(const calm_result *r, const char *format)
+/* Text of a decoder by transformers. */
+#define PIPELINE                                                                                                       \
+    "python3 -c 'import sys, transformers as t; "                                                                      \
+    "print(t.pipeline(\"text-generation\", sys.argv[1])(\"Hello\", max_new_tokens=16))'"
+
+/* Does the engine compute with what was written? */
+static bool is_taken(const calm_result *r, const calm_engine *engine, const char *format)
 {
-    const calm_engine *engine = calm_engine_find("vllm");
-    if (!calm_engine_reads(engine, format))
-        return true;
     for (size_t i = 0; i < r->plan.n_jobs; i++) {
         const calm_job_ref *job = &r->layout->jobs[i];
         const calm_engine_linear linear = {.out = job->out, .in = job->in, .expert = job->expert >= 0};
@@ -170,21 +172,51 @@ static bool is_served(const calm_result *r, const char *format)
     return true;
 }
 
-/* Append a line for each format: the command that runs it in its engine, "vllm serve DIR". */
+/* vLLM may lack kernels; other engines read all that calm writes for them. */
+static bool is_served(const calm_result *r, const char *format)
+{
+    const calm_engine *engine = calm_engine_find("vllm");
+    return !calm_engine_reads(engine, format) || is_taken(r, engine, format);
+}
+
+/* Which experts transformers reads depends on the family; `calm check` says it. */
+static bool is_in_transformers(const calm_result *r, const char *format)
+{
+    const calm_engine *engine = calm_engine_find("transformers");
+    for (size_t i = 0; i < r->plan.n_jobs; i++)
+        if (r->layout->jobs[i].expert >= 0)
+            return false;
+    return calm_engine_reads(engine, format) && is_taken(r, engine, format);
+}
+
+static void add_line(const char *command, const char *place, const char *behind, calm_text *out)
+{
+    calm_text_printf(out, "        %s ", command);
+    calm_print_word(out, place);
+    calm_text_printf(out, "%s\n", behind);
+}
+
+/* Append lines for each format that holds a model: its check, and for a decoder the commands that run it in engines. */
 static calm_status print_engines(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     const calm_recipe *recipe = r->recipe;
     const calm_formats *formats = &recipe->formats;
+    char *check, *target = "";
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &check, "%s check", calm_program()));
+    if (!calm_engine_is_any(recipe->engine))
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &target, " --target %s", calm_engine_name(recipe->engine)));
     for (size_t i = 0; i < calm_formats_count(formats); i++) {
         const calm_exporter *exporter = calm_formats_at(formats, i);
         char *place, *name;
         CALM_TRY(calm_format_name(ctx, exporter, &name));
-        if (!exporter->serve || !is_served(r, name))
+        if (!exporter->serve)
             continue;
         CALM_TRY(calm_outputs_place(ctx, formats, exporter, recipe->output, &place));
-        calm_text_printf(out, "        %s ", exporter->serve);
-        calm_print_word(out, place);
-        calm_text_printf(out, "\n");
+        add_line(check, place, calm_engine_reads(recipe->engine, name) ? target : "", out);
+        if (!r->encoder && is_served(r, name))
+            add_line(exporter->serve, place, "", out);
+        if (!r->encoder && is_in_transformers(r, name))
+            add_line(PIPELINE, place, "", out);
     }
     return CALM_OK;
 }
@@ -239,7 +271,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const calm_fo
     calm_print_word(&text, recipe->store);
     calm_text_printf(&text, "\n");
     calm_report_evaluation(ctx, &recipe->formats, recipe->output, recipe->model.name, "        ", &text);
-    if (ctx->status == CALM_OK && !r->encoder)
+    if (ctx->status == CALM_OK)
         print_engines(ctx, r, &text);
     if (calm_text_check(ctx, &text) == CALM_OK)
         calm_text_printf(&folded, "%s", text.data);

@@ -89,8 +89,7 @@ static calm_status copy_license(calm_ctx *ctx, const char *card, const char *bas
     if (n && strncmp(value, "http", 4) == 0)
         calm_text_printf(out, "license_link: \"%.*s\"\n", (int)n, value);
     else if (n && base)    /* a file of that repository */
-        calm_text_printf(out, "license_link: \"https://huggingface.co/%.*s/blob/main/%.*s\"\n", (int)strcspn(base, "@"),
-                         base, (int)n, value);
+        calm_text_printf(out, "license_link: \"https://huggingface.co/%s/blob/main/%.*s\"\n", base, (int)n, value);
     line = find_key(card, "license_name");
     n = line ? scalar(line, strcspn(line, "\n"), true, &value) : 0;
     if (n)
@@ -99,7 +98,7 @@ static calm_status copy_license(calm_ctx *ctx, const char *card, const char *bas
 }
 
 /* A card that cannot be read says nothing of the license; the run does not fail for it. */
-static calm_status write_license(calm_ctx *ctx, const calm_recipe *recipe, calm_text *out)
+static calm_status write_license(calm_ctx *ctx, const calm_recipe *recipe, const char *base, calm_text *out)
 {
     char *path, *card;
     size_t n_bytes;
@@ -110,7 +109,7 @@ static calm_status write_license(calm_ctx *ctx, const calm_recipe *recipe, calm_
     }
     if (strncmp(card, "---\n", 4) != 0 && strncmp(card, "---\r\n", 5) != 0)
         return CALM_OK;
-    return copy_license(ctx, card, calm_is_hub_model(recipe->model.name) ? recipe->model.name : NULL, out);
+    return copy_license(ctx, card, base, out);
 }
 
 /* The library whose files the first format writes. */
@@ -122,12 +121,13 @@ static const char *library_of(const calm_formats *formats)
 
 calm_status calm_card_front(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
-    const char *model = r->recipe->model.name;
+    char *base;
+    CALM_TRY(calm_model_repo(ctx, r->recipe->model.name, &base));
     calm_text_printf(out, "---\n");
-    if (calm_is_hub_model(model))    /* without its revision */
-        calm_text_printf(out, "base_model: %.*s\nbase_model_relation: quantized\n", (int)strcspn(model, "@"), model);
+    if (base)
+        calm_text_printf(out, "base_model: %s\nbase_model_relation: quantized\n", base);
     calm_text_printf(out, "library_name: %s\n", library_of(&r->recipe->formats));
-    CALM_TRY(write_license(ctx, r->recipe, out));
+    CALM_TRY(write_license(ctx, r->recipe, base, out));
     calm_text_printf(out, "pipeline_tag: %s\nquantized_by: calm\ntags:\n",
                      r->encoder ? "sentence-similarity" : "text-generation");
     /* Tags are the formats: the hub's search finds a checkpoint by them. */

@@ -168,9 +168,27 @@ bool calm_is_path(const char *word)
            calm_text_ends_with(word, ".gguf") || calm_path_exists(word);
 }
 
-bool calm_is_hub_model(const char *word)
+static bool is_hub_model(const char *word)
 {
     return !calm_is_path(word) && calm_hub_is_name(word);
+}
+
+calm_status calm_model_repo(calm_ctx *ctx, const char *word, char **out)
+{
+    static const char begin[] = "models--", parts[] = "--", end[] = "/snapshots/";
+    const char *org = strstr(word, begin), *name = org ? strstr(org + strlen(begin), parts) : NULL;
+    const char *rest = name ? strstr(name, end) : NULL;
+    *out = NULL;
+    if (is_hub_model(word))
+        return calm_strf(ctx, ctx->scratch, out, "%.*s", (int)strcspn(word, "@"), word);
+    if (!rest || (org > word && org[-1] != '/'))
+        return CALM_OK;
+    org += strlen(begin);
+    CALM_TRY(calm_strf(ctx, ctx->scratch, out, "%.*s/%.*s", (int)(name - org), org,
+                       (int)(rest - name - (ptrdiff_t)strlen(parts)), name + strlen(parts)));
+    if (!calm_hub_is_name(*out))
+        *out = NULL;
+    return CALM_OK;
 }
 
 static calm_status hub_name(calm_ctx *ctx, const calm_alias *alias, const char *word, const char **out)
@@ -243,7 +261,7 @@ static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tic
     /* A slash: a path or ORG/NAME, never an alias.  A directory that exists counts more than the hub. */
     if (strchr(name, '/')) {
         CALM_TRY(calm_recipe_refuse_address(ctx, name));
-        if (calm_is_hub_model(name))
+        if (is_hub_model(name))
             return path_or_hub(ctx, name, tick, user, out);
         return calm_strf(ctx, ctx->out, &out->dir, "%s", name);
     }

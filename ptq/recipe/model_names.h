@@ -36,8 +36,9 @@ bool calm_is_path(const char *word);
 /* CALM_EARG, with the name in it: "https://huggingface.co/ORG/NAME/tree/main", as browsers have it. */
 calm_status calm_recipe_refuse_address(calm_ctx *ctx, const char *word);
 
-/* Is it ORG/NAME[@REVISION] of the hub, and no path? */
-bool calm_is_hub_model(const char *word);
+/* The repository that a model is from, ORG/NAME, in ctx->scratch: of such a name, with or without @REVISION, or of a
+ * folder of the hub's cache, models--ORG--NAME/snapshots/REVISION.  NULL: none is known. */
+calm_status calm_model_repo(calm_ctx *ctx, const char *word, char **out);
 
 /* In this order: a path; an alias of recipes/models/aliases.json; ORG/NAME[@REVISION] on the hub; a directory.  An
  * alias wins over a directory of the same name in the working folder, so that a name means one model everywhere; a

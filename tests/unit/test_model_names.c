@@ -119,9 +119,30 @@ TEST(a_model_of_the_hub_is_fetched_once)
 }
 END_OF_TEST
 
+TEST(repositories_of_names_and_of_the_cache)
+{
+    static const char *const cases[][2] = {{"test/tiny", "test/tiny"},
+                                           {"test/tiny@v1", "test/tiny"},
+                                           {"/a/models--test--tiny/snapshots/0", "test/tiny"},
+                                           {"models--test--tiny/snapshots/0/", "test/tiny"},
+                                           {"/a/models--test--tiny", NULL},
+                                           {"/a/models--tiny/snapshots/0", NULL},
+                                           {"/a/xmodels--test--tiny/snapshots/0", NULL},
+                                           {"/models--/snapshots/--a/snapshots/", NULL},
+                                           {"./test/tiny", NULL},
+                                           {"qwen", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *repo;
+        ck_ok(calm_model_repo(ctx, cases[i][0], &repo));
+        ck_assert_msg(cases[i][1] ? repo && strcmp(repo, cases[i][1]) == 0 : !repo, "%s: %s", cases[i][0], repo);
+    }
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("resolve",
                      (const TTest *[]){every_alias_names_a_repository, hub_names, unknown_names_get_the_nearest,
-                                       paths_win, a_model_of_the_hub_is_fetched_once, NULL});
+                                       paths_win, a_model_of_the_hub_is_fetched_once,
+                                       repositories_of_names_and_of_the_cache, NULL});
 }
