@@ -29,6 +29,7 @@ calm_status calm_start(calm_ctx **out)
     /* Also what is allocated without calm_alloc is counted. */
     library->ctx.memory = library->out.memory = library->scratch.memory = &library->memory;
     library->ctx.n_threads = calm_n_cores();
+    library->ctx.stop = &library->stop;
     calm_linalg_cap(&library->ctx);
     calm_linalg_setup();
     return CALM_OK;
@@ -99,6 +100,12 @@ calm_status calm_set_events(calm_ctx *ctx, calm_event_fn *fn, void *user)
     CALM_ENTER(ctx, true);
     ((calm_library *)ctx)->events = (calm_events){.fn = fn, .user = user};
     return CALM_OK;
+}
+
+void calm_interrupt(calm_ctx *ctx)
+{
+    if (ctx)
+        atomic_store(&((calm_library *)ctx)->stop, true);
 }
 
 const calm_events *calm_library_events(const calm_ctx *ctx)

@@ -8,6 +8,7 @@ typedef struct calm_library {
     calm_arena out, scratch;
     calm_memory memory;
     calm_events events;
+    atomic_bool stop;
 } calm_library;
 
 /* Where the context's progress goes. */

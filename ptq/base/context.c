@@ -34,6 +34,13 @@ calm_status calm_fail(calm_ctx *ctx, calm_status status, const char *format, ...
     return status;
 }
 
+calm_status calm_go_on(calm_ctx *ctx)
+{
+    if (!ctx->stop || !atomic_load(ctx->stop) || !atomic_exchange(ctx->stop, false))
+        return CALM_OK;
+    return calm_fail(ctx, CALM_EINTERRUPTED, "interrupted: the same call continues from what the store has");
+}
+
 static calm_status errno_status(int error_number)
 {
     return error_number == ENOSPC || error_number == EDQUOT ? CALM_ENOSPC

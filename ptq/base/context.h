@@ -3,6 +3,8 @@
  * One context belongs to one thread.  calm_parallel_for (threads.h) makes child contexts for its workers. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "ptq/base/arena.h"
 #include "ptq/base/status.h"
 
@@ -34,6 +36,7 @@ struct calm_ctx {
     bool int_attention;                /* so is the attention between them: ptq/model/int_attention.c */
     bool decode;                       /* weights stay as they are stored, for few rows: ptq/model/row_linear.h */
     bool resident;                     /* mapped pages that were read stay: there is memory for the whole model */
+    atomic_bool *stop;                 /* calm_interrupt sets it; NULL: nobody can                 */
     size_t columns;                    /* of lines of text for people; 0: as wide as they come      */
     calm_log_fn *log;                  /* NULL: silent                                              */
     void *log_user;
@@ -65,6 +68,9 @@ calm_status calm_fail(calm_ctx *ctx, calm_status status, const char *format, ...
  * CALM_ENOSPC, ENOENT CALM_ENOTFOUND, ENOMEM CALM_ENOMEM, everything else CALM_EIO. */
 calm_status calm_fail_errno(calm_ctx *ctx, int error_number, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* CALM_EINTERRUPTED where somebody asked that the work ends.  For the beginning of what takes a second and can fail. */
+calm_status calm_go_on(calm_ctx *ctx);
 
 /* Log one line; does nothing without a log function. */
 void calm_log(calm_ctx *ctx, calm_log_level level, const char *format, ...)

@@ -46,6 +46,7 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     ctx.int_attention = parent->int_attention;
     ctx.decode = parent->decode;
     ctx.resident = parent->resident;
+    ctx.stop = parent->stop;
     ctx.log = parent->log;
     ctx.log_user = parent->log_user;
     for (;;) {

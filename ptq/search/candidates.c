@@ -133,7 +133,9 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     calm_job job;
     /* The result outlives the task, whose scratch the thread uses again. */
     ctx->out = &item->arena;
-    calm_status status = describe_job(ctx, work, item, &job);
+    calm_status status = calm_go_on(ctx);
+    if (status == CALM_OK)
+        status = describe_job(ctx, work, item, &job);
     if (status == CALM_OK)
         status = calm_run_share_enter(ctx, work, item, &shared);
     if (status == CALM_OK && !job.scheme.bits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as c
 import logging
 import os
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Optional
@@ -105,7 +106,7 @@ def _load() -> c.CDLL:
     library = c.CDLL(path)
     library.calm_error_text.restype = c.c_char_p
     library.calm_version.restype = c.c_char_p
-    for name in ("calm_stop", "calm_qjob_effective"):
+    for name in ("calm_stop", "calm_interrupt", "calm_qjob_effective"):
         getattr(library, name).restype = None
     return library
 
@@ -126,9 +127,15 @@ class Context:
             _log.log((logging.DEBUG, logging.INFO, logging.WARNING)[level], "%s", spoken(line.decode(errors="replace")))
 
         def event(_: Any, stage: int, done: int, total: int) -> None:
-            if progress:
-                progress(STAGES[stage], done, total)
+            try:
+                if progress:
+                    progress(STAGES[stage], done, total)
+            except BaseException as error:    # which would be lost on its way through C
+                self._raised = error
+                library.calm_interrupt(self.pointer)
 
+        self._raised: Optional[BaseException] = None
+        self._done: Optional[threading.Event] = None    # of the last call
         self._callbacks = _LOG(log), _EVENT(event)    # as long as calm may call them
         self.call("calm_set_log", self._callbacks[0], None)
         if progress:
@@ -141,13 +148,41 @@ class Context:
 
     def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
+        if self._done:
+            self._done.wait()
         if self._close:
             self._close()
         library.calm_stop(c.byref(self.pointer))
 
     def call(self, name: str, *arguments: Any) -> None:
         """A function that returns a status; CalmError with the sentence of the failure."""
-        status = getattr(library, name)(self.pointer, *arguments)
+        status = self._run(getattr(library, name), arguments)
+        if self._raised:
+            raise self._raised
         if status:
             message: bytes = library.calm_error_text(self.pointer)
             raise CalmError(STATUSES[status], spoken(message.decode(errors="replace")))
+
+    def _run(self, function: Any, arguments: tuple[Any, ...]) -> int:
+        """In another thread: Ctrl-C and a notebook's stop reach the main thread alone, and not while it is in C."""
+        if threading.current_thread() is not threading.main_thread():
+            return int(function(self.pointer, *arguments))
+        came: list[int] = []
+        done = self._done = threading.Event()    # Thread.join() of Python 3.11 takes an interrupted wait for the end
+
+        def work() -> None:
+            try:
+                came.append(function(self.pointer, *arguments))
+            except BaseException as error:
+                self._raised = error
+            finally:
+                done.set()
+
+        threading.Thread(target=work).start()
+        while not done.is_set():
+            try:
+                done.wait()
+            except KeyboardInterrupt as error:
+                self._raised = error
+                library.calm_interrupt(self.pointer)
+        return came[0] if came else 0

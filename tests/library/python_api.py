@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import signal
 import sys
 import tempfile
 
@@ -121,6 +122,34 @@ def progress():
     assert not _progress._in_notebook()
 
 
+def interrupts():
+    """What a callback raises, and Ctrl-C, end a run; the same call continues to the same bytes (results() has made "out")."""
+    class Refusal(Exception):
+        pass
+
+    def refuse(stage, done, total):
+        if stage == "quantize" and done:
+            raise Refusal
+
+    pressed = []
+
+    def press(stage, done, total):
+        if stage == "score" and done and not pressed:
+            pressed.append(done)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    for progress, error in ((refuse, Refusal), (press, KeyboardInterrupt)):
+        try:
+            calm_ptq.quantize(model="qwen", output="ended", store="ended.db", progress=progress, **SMALL)
+        except error:
+            assert not os.path.exists("ended"), error
+        else:
+            raise AssertionError(f"no {error}")
+    calm_ptq.quantize(model="qwen", output="ended", store="ended.db", **SMALL)
+    with open("out/model.safetensors", "rb") as whole, open("ended/model.safetensors", "rb") as ended:
+        assert whole.read() == ended.read()
+
+
 def notebooks():
     with open(notebook, encoding="utf-8") as stream:
         book = nbformat.read(stream, 4)
@@ -137,7 +166,7 @@ def notebooks():
 
 with tempfile.TemporaryDirectory() as work:
     os.chdir(work)
-    for part in [notebooks] if notebook else [progress, results, keywords]:
+    for part in [notebooks] if notebook else [progress, results, interrupts, keywords]:
         part()
         print(f"{part.__name__}: ok", flush=True)
     os.chdir("/")

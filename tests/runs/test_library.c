@@ -3,6 +3,7 @@
 #include "calm.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -102,6 +103,44 @@ TEST(a_run_from_spec_to_verified_checkpoint)
     ck_assert_ptr_nonnull(play_digest(assemble.output));
     calm_stop(&lib);
     ck_assert_ptr_null(lib);
+}
+END_OF_TEST
+
+/* calm_event_fn: interrupts the run at the first event of a stage. */
+static void interrupt_once(void *user, calm_stage stage, size_t done, size_t total)
+{
+    atomic_int *at = user;
+    int wanted = (int)stage;
+    (void)done;
+    (void)total;
+    if (atomic_compare_exchange_strong(at, &wanted, -1))
+        calm_interrupt(lib);
+}
+
+/* Whatever it did when it was told to stop, the same call continues to the same bytes. */
+TEST(an_interrupted_run_continues)
+{
+    static const calm_stage stages[] = {CALM_STAGE_CALIBRATE, CALM_STAGE_QUANTIZE, CALM_STAGE_SCORE,
+                                        CALM_STAGE_CHOOSE};
+    const char *digest = NULL;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        const play run = play_new(NULL, "w4a16_g16", "rtn,gptq");
+        atomic_int at = (int)stages[i];
+        calm_outcome came;
+        begin();
+        lib_ok(calm_set_events(lib, interrupt_once, &at));
+        calm_recipe_spec *spec = spec_of(lib, &run);
+        ck_assert_int_eq(calm_quantize(lib, spec, NULL, &came), CALM_EINTERRUPTED);
+        ck_assert_ptr_nonnull(strstr(calm_error_text(lib), "continues"));
+        ck_assert_int_eq(atomic_load(&at), -1);
+        set(lib, spec, "force", "true");
+        lib_ok(calm_quantize(lib, spec, NULL, &came));
+        const char *files = strstr(play_digest(run.recipe.output), "config.json");    /* others have paths in them */
+        ck_assert_ptr_nonnull(files);
+        digest = digest ? digest : files;
+        ck_assert_str_eq(files, digest);
+        calm_stop(&lib);
+    }
 }
 END_OF_TEST
 
@@ -472,6 +511,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("library", (const TTest *[]){
-        a_run_from_spec_to_verified_checkpoint, locks_and_stores, evaluations, matrices,
+        a_run_from_spec_to_verified_checkpoint, an_interrupted_run_continues, locks_and_stores, evaluations, matrices,
         contexts_do_not_disturb_each_other, null_is_refused, bad_recipes, bad_requests, bad_matrices, NULL});
 }
