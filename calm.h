@@ -123,7 +123,7 @@ typedef void calm_event_fn(void *user, calm_stage stage, size_t done, size_t tot
 CALM_API calm_status calm_set_events(calm_ctx *ctx, calm_event_fn *fn, void *user);
 
 /* From any thread or a signal handler: the call that runs with this context, or else the next one, fails with
- * CALM_EINTERRUPTED before its next candidate or batch of windows.  A run that is repeated continues from its store. */
+ * CALM_EINTERRUPTED before its next candidate or sublayer.  A run that is repeated continues from its store. */
 CALM_API void calm_interrupt(calm_ctx *ctx);
 
 /* ---- recipes ---- */

@@ -178,7 +178,11 @@ class Context:
             finally:
                 done.set()
 
-        threading.Thread(target=work).start()
+        try:
+            threading.Thread(target=work).start()
+        except RuntimeError:    # the system gives no more threads: __exit__ would wait for one that never ran
+            done.set()
+            raise
         while not done.is_set():
             try:
                 done.wait()

@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 import tempfile
+import threading
 
 library, program, folder = (os.path.abspath(path) for path in sys.argv[1:4])
 notebook = os.path.abspath(sys.argv[4]) if len(sys.argv) > 4 and sys.argv[4] else None
@@ -148,6 +149,19 @@ def interrupts():
     calm_ptq.quantize(model="qwen", output="ended", store="ended.db", **SMALL)
     with open("out/model.safetensors", "rb") as whole, open("ended/model.safetensors", "rb") as ended:
         assert whole.read() == ended.read()
+    # Where the system gives no thread the call fails, and the context closes.
+    def start(_):
+        raise RuntimeError("can't start new thread")
+
+    real, threading.Thread.start = threading.Thread.start, start
+    try:
+        calm_ptq.quantize(model="qwen", output="none", store="none.db", **SMALL)
+    except RuntimeError as error:
+        assert "new thread" in str(error), error
+    else:
+        raise AssertionError("a call without a thread")
+    finally:
+        threading.Thread.start = real
 
 
 def notebooks():
