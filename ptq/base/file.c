@@ -169,7 +169,7 @@ calm_status calm_new_file_begin(calm_ctx *ctx, const char *path, const char *end
 
 calm_status calm_new_file_end(calm_ctx *ctx, const calm_new_file *file)
 {
-    if (calm_path_is_special(file->target))
+    if (strcmp(file->temporary, file->target) == 0)    /* a device, which is written already */
         return ctx->status;
     if (ctx->status == CALM_OK && rename(file->temporary, file->target) != 0)
         calm_fail_errno(ctx, errno, "%s: cannot rename to it", file->target);

@@ -54,8 +54,13 @@ static calm_status check_keys(calm_checking *c, const calm_json *root)
     return check_unread(c, root, type);
 }
 
-calm_status calm_check_config_keys(calm_checking *c)
+const calm_json *calm_check_text_config(const calm_checking *c)
 {
     const calm_json *text = calm_json_get(c->config, "text_config");
-    return c->model_known ? check_keys(c, calm_json_typeof(text) == CALM_JSON_OBJECT ? text : c->config) : CALM_OK;
+    return calm_json_typeof(text) == CALM_JSON_OBJECT ? text : c->config;
+}
+
+calm_status calm_check_config_keys(calm_checking *c)
+{
+    return c->model_known ? check_keys(c, calm_check_text_config(c)) : CALM_OK;
 }

@@ -18,16 +18,10 @@ static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, 
     return broken == CALM_ENGINE_GROUP ? CALM_CHECK_RULE_KERNEL_GROUP : CALM_CHECK_RULE_TARGET_SCHEME;
 }
 
-static const calm_json *text_config(const calm_checking *c)
-{
-    const calm_json *text = calm_json_get(c->config, "text_config");
-    return calm_json_typeof(text) == CALM_JSON_OBJECT ? text : c->config;
-}
-
 static calm_engine_experts held_experts(const calm_checking *c)
 {
     return calm_engine_holds_experts(c->model_known ? c->model.arch->name : "",
-                                     calm_json_string(calm_json_get(text_config(c), "model_type"), ""));
+                                     calm_json_string(calm_json_get(calm_check_text_config(c), "model_type"), ""));
 }
 
 /* Does the engine compute a module as an expert?  transformers has modules of some families' experts, which are

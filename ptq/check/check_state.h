@@ -128,6 +128,8 @@ typedef calm_status calm_check_fused_fn(calm_checking *c, const void *user, cons
 /* Findings about modules that engines fuse.  A fused name with another scheme than its parts is a finding of `rule`;
  * `fused` NULL: names of fused modules are not compared. */
 calm_status calm_check_fusion(calm_checking *c, calm_check_rule rule, calm_check_fused_fn *fused, const void *user);
+/* The part of config.json that describes the text model: of a wrapper its text_config, else the whole file. */
+const calm_json *calm_check_text_config(const calm_checking *c);
 /* Findings about keys of config.json that the requested engine's class needs. */
 calm_status calm_check_config_keys(calm_checking *c);
 /* Findings about what the kernels of the requested engine take. */
