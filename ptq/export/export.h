@@ -107,6 +107,7 @@ calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool forc
 typedef struct calm_export_place {
     char *temporary;    /* its name, in ctx->out                                             */
     int lock;           /* its descriptor, locked as long as it is written; -1: nothing open */
+    bool replaces;      /* the target existed at the start, and the caller may replace it    */
 } calm_export_place;
 
 /* Open a fresh temporary directory next to `target`, after removing those of processes that have died.  CALM_EBUSY: too
@@ -114,8 +115,9 @@ typedef struct calm_export_place {
 calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_place *out);
 
 /* Move it to `target` when it is complete, with the list of its files (calm_output_list): a target that exists is
- * exchanged in one step where the file system can.  CALM_EARG: somebody has put their own files there since.  After
- * a failure the place is still to be abandoned. */
+ * exchanged in one step where the file system can.  CALM_EARG: somebody has put their own files there since.
+ * CALM_EEXIST: there was no target at the start, and another process has written one since.  After a failure the
+ * place is still to be abandoned. */
 calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const char *target);
 
 /* Remove it after a failure, which stays the one that ctx reports. */

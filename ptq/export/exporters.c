@@ -244,6 +244,7 @@ calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_pla
     *out = (calm_export_place){.lock = -1};
     CALM_TRY(clean_target(ctx, target, &clean));
     CALM_TRY(sweep(ctx, clean));
+    out->replaces = calm_path_exists(clean);
     for (int i = 1; i <= MOST_NAMES; i++) {
         if (i == 1)
             CALM_TRY(calm_strf(ctx, ctx->out, &out->temporary, "%s.tmp.%ld", clean, (long)getpid()));
@@ -295,17 +296,28 @@ static calm_status replace(calm_ctx *ctx, const char *temporary, const char *cle
     return calm_fail_errno(ctx, errno, "%s: cannot rename to it", clean);
 }
 
-/* Give the temporary directory the target's name; *old is what has to be removed then, or NULL. */
-static calm_status move(calm_ctx *ctx, const char *temporary, const char *clean, char **old)
+/* rename(2) replaces an empty directory at most, so two runs that began without a target cannot both take its name. */
+static calm_status take_name(calm_ctx *ctx, const char *temporary, const char *clean)
+{
+    if (rename(temporary, clean) == 0)
+        return CALM_OK;
+    if (errno != ENOTEMPTY && errno != EEXIST)
+        return calm_fail_errno(ctx, errno, "%s: cannot rename to it", clean);
+    return calm_fail(ctx, CALM_EEXIST, "%s: another process has written it since this one started; it stays as it is. "
+                     "Write this result to another --output", clean);
+}
+
+/* Give the place's directory the target's name; *old is what has to be removed then, or NULL. */
+static calm_status move(calm_ctx *ctx, const calm_export_place *place, const char *clean, char **old)
 {
     char *parent;
     *old = NULL;
     CALM_TRY(calm_path_parent(ctx, clean, &parent));
-    CALM_TRY(calm_sync_directory(ctx, temporary));
-    if (calm_path_exists(clean))
-        CALM_TRY(replace(ctx, temporary, clean, old));
-    else if (rename(temporary, clean) != 0)
-        return calm_fail_errno(ctx, errno, "%s: cannot rename to it", clean);
+    CALM_TRY(calm_sync_directory(ctx, place->temporary));
+    if (place->replaces && calm_path_exists(clean))
+        CALM_TRY(replace(ctx, place->temporary, clean, old));
+    else
+        CALM_TRY(take_name(ctx, place->temporary, clean));
     return calm_sync_directory(ctx, parent);
 }
 
@@ -318,7 +330,7 @@ calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const ch
     /* Again: since it was asked at the start somebody may have put files there. */
     CALM_TRY(calm_output_folder(ctx, clean, true, NULL));
     take(clean, &old_lock);    /* it gets a temporary name */
-    CALM_TRY(move(ctx, place->temporary, clean, &old));
+    CALM_TRY(move(ctx, place, clean, &old));
     release(&place->lock);
     return old ? calm_remove_tree(ctx, old) : CALM_OK;
 }

@@ -101,6 +101,14 @@ TEST(locked_is_not_stale)
 }
 END_OF_TEST
 
+static const char *config_of(const char *dir)
+{
+    char *text;
+    size_t n;
+    ck_ok(calm_read_file(ctx, path_of(dir, "config.json"), 9, &text, &n));
+    return text;
+}
+
 /* Two containers, both of whose calm is process 7. */
 TEST(one_number_twice)
 {
@@ -113,13 +121,15 @@ TEST(one_number_twice)
     ck_assert(calm_path_exists(path_of(a.temporary, "config.json")));
     ck_ok(calm_write_file(ctx, path_of(b.temporary, "config.json"), "b", 1));
     ck_ok(calm_export_commit(ctx, &a, target));
-    ck_ok(calm_export_commit(ctx, &b, target));    /* in the place of the first */
-    char *text;
-    size_t n;
-    ck_ok(calm_read_file(ctx, path_of(target, "config.json"), 9, &text, &n));
-    ck_assert_str_eq(text, "b");
+    ck_assert_str_eq(config_of(target), "a");
+    /* Neither began with a target that it may replace: the first result stays. */
+    ck_fails(calm_export_commit(ctx, &b, target), CALM_EEXIST, "another process has written it");
+    ck_assert_str_eq(config_of(target), "a");
+    b.replaces = true;
+    ck_ok(calm_export_commit(ctx, &b, target));
+    ck_assert_str_eq(config_of(target), "b");
     ck_assert(!calm_path_exists(a.temporary) && !calm_path_exists(b.temporary));
-    /* What was written is nobody's any more. */
+    /* No process holds a lock on the written directory. */
     const int fd = open(target, O_RDONLY | O_DIRECTORY);
     ck_assert_int_eq(flock(fd, LOCK_EX | LOCK_NB), 0);
     close(fd);
