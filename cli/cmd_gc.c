@@ -22,7 +22,7 @@ typedef struct options {
 static const calm_option table[] = {
     CALM_OPT_STORE,
     CALM_OPT("keep", keep, INT, "keep only the newest N runs, interrupted ones included (default: all)",
-             .fallback = "-1", .min = -1, .max = 1e9, .metavar = "N"),
+             .fallback = "-1", .min = 0, .max = 1e9, .metavar = "N"),
     CALM_OPT("drop", drop, WORDS, "runs to drop: 1,4,7", .max = MOST_RUNS, .metavar = "RUN,RUN"),
     CALM_OPT("dry-run", dry_run, BOOL, "say what calm would remove, and change nothing"),
     CALM_OPT("json", json, BOOL, "print {store, dry_run, dropped: [run], kept: [run], freed: [{kind, rows, bytes}], "
