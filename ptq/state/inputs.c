@@ -6,6 +6,7 @@
 #include "ptq/data/token_file.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/pooling.h"
+#include "ptq/state/eval_text.h"
 #include "ptq/tokenizer/gguf_vocab.h"
 
 /* Of sensitivities, where none are held out. */
@@ -383,6 +384,7 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
         in->calib = *calib;
         in->guard_all = *guard;
     }
+    calm_eval_text_warn_positions(ctx, in->model, &in->calib, "calibration");
     /* Of several texts, too: one that gives less than its share has nothing behind it, so that windows in turn begin
      * with the first ones of all. */
     return calm_windows_slice(ctx, &in->guard_all, 0, n_guard, &in->guard);
