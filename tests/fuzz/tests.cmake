@@ -3,7 +3,7 @@
 # What a mutation breaks is seen with sanitizers: the other builds try a few.
 set(mutations 400)
 if(CALM_SANITIZE)
-  set(mutations 2000)
+  set(mutations 800)
 endif()
 set(CALM_FUZZ_MUTATIONS ${mutations} CACHE STRING "mutations of each corpus file that a fuzz test runs")
 add_library(calm_test_fuzz STATIC fuzz/harness_files.c)

@@ -11,7 +11,7 @@
 #define REDZONES ((size_t)1024 * 1024)    /* arenas put 64 bytes behind each of thousands of small allocations */
 #else
 #define REDZONES ((size_t)0)
-#define KNOB_STEP 3    /* all of them take minutes; step 1 by hand after a change of the knobs */
+#define KNOB_STEP 7    /* all of them take minutes; step 1 by hand after a change of the knobs */
 #endif
 
 static const fault none = {0};
