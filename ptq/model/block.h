@@ -1,4 +1,4 @@
-/* One transformer block: its weights in float32 and its computation over one window of tokens.
+/* One transformer block: its weights in float32 and its forward pass over one window of tokens.
  *
  *   T tokens of the window   D hidden size   h heads of width d (h_kv for keys and values)   M inner width
  *
@@ -16,21 +16,21 @@
 #include "ptq/model/rope.h"
 #include "ptq/model/weight.h"
 
-/* Read expert `expert` of a block: weight[GATE], weight[UP], weight[DOWN], into ctx->out. */
+/* Reads the weights of an expert, weight[GATE], weight[UP] and weight[DOWN], into ctx->out. */
 typedef calm_status calm_expert_fn(void *user, calm_ctx *ctx, size_t block, size_t expert,
                                    calm_weight weight[CALM_N_ROLES]);
 
 /* The MLP of a sparse block.  Experts are read when they are needed. */
 typedef struct calm_mixture {
     const float *router;                /* [n_experts, D]; NULL: the block is dense             */
-    calm_weight shared[CALM_N_ROLES];   /* the expert that sees every token; w NULL: none       */
+    calm_weight shared[CALM_N_ROLES];   /* the shared expert; w NULL: none                      */
     const float *shared_gate;           /* [D] or NULL                                          */
     const float *choice_bias;           /* [n_experts] or NULL (router.h)                       */
     calm_expert_fn *load;
     void *user;                         /* of `load` */
 } calm_mixture;
 
-/* What follows the sublayers of a block (tail.h); w NULL: there are no per-layer inputs. */
+/* The tail of a block (tail.h); gate.w NULL: it has no per-layer input. */
 typedef struct calm_tail {
     float scale;                          /* s                                                    */
     calm_weight gate, projection, context;    /* [P, D], [D, P], C_b [P, D]                       */
@@ -38,14 +38,14 @@ typedef struct calm_tail {
     const calm_tensor *embed, *table;     /* [V, D], [V, n_blocks P], as they are stored; borrowed */
 } calm_tail;
 
-/* What a block does between its streams (streams.h); of either sublayer its own part alone. */
+/* Weights of a block's residual streams (streams.h); a block loaded for one sublayer has only that sublayer's. */
 typedef struct calm_streams {
     calm_norm router_norm, laurel_norm;
     const float *router;                  /* [n, D]                                                */
     const float *predict, *correct;       /* [n^2, n], [n, n]                                      */
-    const float *scale;                   /* [D]; NULL: there is none                              */
+    const float *scale;                   /* [D]; NULL: none                                       */
     calm_weight left, right;              /* [R, D], [D, R]                                        */
-    calm_weight *split, *merge;           /* [n - 1] of [D, D], of the first and the last block; NULL elsewhere */
+    calm_weight *split, *merge;           /* [n - 1] linears [D, D] in the first and the last block; else NULL */
 } calm_streams;
 
 typedef struct calm_block {
@@ -53,12 +53,12 @@ typedef struct calm_block {
     const calm_config *config;
     calm_weight weight[CALM_N_ROLES];
     calm_norm norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];
-    calm_norm plain[CALM_N_PLAINS];    /* of a norm all; else w alone counts; w NULL: there is none (kind.h) */
-    const float *distance;       /* added to scores (distance.h), or NULL */
-    calm_kv_scales kv;           /* of the cache of keys and values */
-    calm_kv_peaks *kv_peaks;     /* that calibrates one; NULL: nobody asks */
+    calm_norm plain[CALM_N_PLAINS];    /* norms; of other tensors only w is set; w NULL: none (kind.h) */
+    const float *distance;       /* relative position bias of scores (distance.h), or NULL */
+    calm_kv_scales kv;           /* scales of the 8-bit KV cache (kv_cache.h) */
+    calm_kv_peaks *kv_peaks;     /* gets the largest |k| and |v|, to calibrate such a cache; or NULL */
     calm_mixture moe;
-    calm_tail tail;              /* what follows the sublayers */
+    calm_tail tail;
     calm_streams streams;
 } calm_block;
 
@@ -66,69 +66,67 @@ struct calm_past;
 
 /* The tokens of one window. */
 typedef struct calm_span {
-    size_t window;                /* its number, for observers                           */
+    size_t window;                /* the window's number, for observers                  */
     size_t n_tokens;              /* T                                                   */
-    const uint32_t *positions;    /* [T] rising; NULL = 0, 1, ...                        */
-    const uint32_t *ids;          /* [T] of families whose blocks read them (tail.h); others: may be NULL */
-    float *carried;               /* [T, config.carried] keys and values that blocks share: written by the one, read
-                                   * by others; streams; NULL: nobody reads what a block would write */
-    float *shared;                /* [T, D] of a family whose MLP reads what its attention reads: written by the one
-                                   * sublayer, read by the other; others: NULL           */
-    struct calm_past *past;       /* what tokens before these have left (past.h), whose positions are those of
-                                   * `positions`, from past->n on; `carried` begins at the first of them; NULL: these
-                                   * are all tokens                                      */
+    const uint32_t *positions;    /* [T] increasing; NULL = 0, 1, ...                    */
+    const uint32_t *ids;          /* [T] token ids, for families whose blocks read them (tail.h); else may be NULL */
+    float *carried;               /* [T, config.carried] keys and values that one block writes and later ones read, and
+                                   * residual streams; NULL: nothing reads what a block would write */
+    float *shared;                /* [T, D] normalised rows that attention writes and the MLP reads, in families where
+                                   * both have the same input (calm_arch.parallel); else NULL */
+    struct calm_past *past;       /* state of earlier tokens (past.h): the span's tokens follow its past->n tokens, and
+                                   * `carried` begins at the first of those; NULL: there are no earlier tokens */
 } calm_span;
 
-/* f of the attention sublayer, without norms and residual: out [T, D] from h [T, D]. */
+/* Computes f of the attention sublayer, without norms and residual: out [T, D] from h [T, D]. */
 calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                                  const calm_span *span, float *out, const calm_observer *observer);
 
-/* What that holds of ctx->scratch at most, for T tokens.  `prepared`: the inputs of its linears are scaled or
- * quantized. */
+/* Returns its peak bytes of ctx->scratch for T tokens.  `prepared`: inputs of its linears are scaled or quantized. */
 size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared);
 
-/* Of that what a thread holds that helps with the heads of another's window. */
+/* Returns the bytes of ctx->scratch that each additional thread holds when several share the heads of a window. */
 size_t calm_heads_attend_bytes(const calm_config *config, size_t n_tokens);
 
-/* The activation function in place over n values. */
+/* Applies the activation function in place to n values. */
 void calm_activate(calm_activation activation, size_t n, float *x);
 
-/* That function. */
+/* Returns that function. */
 typedef void calm_activate_fn(size_t n, float *x);
 calm_activate_fn *calm_activation_of(calm_activation activation);
 
-/* A gated or plain MLP: out [n, D] from h [n, D].  `seen` names the window or
- * expert of the rows; hook, x, n_rows and width are filled in. */
+/* Runs a gated or plain MLP: out [n, D] from h [n, D].  `seen` names the window or expert of the rows for the observer;
+ * its hook, x, n_rows and width are ignored. */
 calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
                          const float *h, size_t n, float *out, const calm_observer *observer,
                          const calm_observation *seen);
 
-/* What that holds of ctx->scratch at most; `expert`: of which MLP, that of the block or an expert (roles.h). */
+/* Returns its peak bytes of ctx->scratch.  `expert`: number of an expert, or CALM_NO_EXPERT for the block's MLP. */
 size_t calm_mlp_run_scratch_bytes(const calm_config *config, long expert, size_t n, bool prepared);
 
-/* Output [T, D] of a dense job's sublayer as it is added to x, from the input [T, in] of calm_job_scored_from: the
- * score point. */
+/* Computes from the input [T, in] of calm_job_scored_from the output [T, D] of a dense job's sublayer as it is added to
+ * the residual: the point at which candidates are scored. */
 calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_job_kind job,
                                 const float *input, const calm_span *span, float *out);
 
-/* One sublayer of a dense block, or the attention of any, in place: x [T, D]. */
+/* Runs one sublayer of a dense block, or the attention of any block, in place: x [T, D]. */
 calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                 float *x, const calm_span *span, const calm_observer *observer);
 
-/* What that holds of ctx->scratch at most, by a block's config or for any block by a model's; the MLP is the dense
- * one. */
+/* Returns its peak bytes of ctx->scratch, for one block by its own config or for any block by the model's; the MLP
+ * counts as a dense one. */
 size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens,
                                          bool prepared);
 
-/* Of that what a thread holds that helps with another's window; of the block that takes most, where they are not
- * alike. */
+/* Returns the bytes of ctx->scratch that each additional thread holds when several run one window; the maximum over
+ * blocks, where they differ. */
 size_t calm_block_sublayer_helper_bytes(const calm_config *config, calm_sublayer sublayer, size_t n_tokens);
 
-/* What a sublayer adds, y [T, D] (changed by the OUT norm), added to x [T, D] and normalised; observed as its output
- * and, after the MLP, as the block's. */
+/* Ends a sublayer: applies the OUT norm and the residual scale to its output y [T, D] in place, adds y to x [T, D], and
+ * applies the RESIDUAL norm and, after the last sublayer, the tail.  Observed: y, and after the last sublayer x. */
 calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *y, float *x,
                            const calm_span *span, const calm_observer *observer);
 
-/* Both sublayers of a dense block in place: x [T, D]. */
+/* Runs both sublayers of a dense block in place: x [T, D]. */
 calm_status calm_block_run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, float *x,
                            const calm_span *span, const calm_observer *observer);

@@ -1,8 +1,8 @@
-/* Decoding: the hidden rows and logits of a text that grows, with all weights of the model in memory.
+/* Decoding: logits of a growing text, with all weights of the model in memory.
  *
- * Tokens run behind those before them (past.h), so the rows are those of one window over the whole text but for the
- * order of sums.  A window that leaves the original length of longrope, or the trained one of dynamic tables, is run
- * again from its first token: its keys turn otherwise. */
+ * New tokens use the state that earlier ones left (past.h), so their hidden states equal those of one window over the
+ * whole text up to the order of sums.  A text that grows beyond the original length of longrope, or the trained length
+ * of dynamic tables, is run again from its first token, since its keys rotate by other angles. */
 #pragma once
 
 #include "ptq/model/head.h"
@@ -10,23 +10,24 @@
 
 typedef struct calm_decoder calm_decoder;
 
-/* Load a decoder for texts of `room` tokens; the model stays open as long.  Where ctx->decode weights stay as they are
- * stored (row_linear.h), and so they are to be applied.  CALM_EUNSUPPORTED: an encoder.  CALM_ENOMEM. */
+/* Opens a decoder for texts of up to `room` tokens; the model must stay open as long.  If ctx->decode is set, weights
+ * stay as they are stored (row_linear.h), and it must also be set in calm_decoder_run.  CALM_EUNSUPPORTED: an encoder.
+ * CALM_ENOMEM. */
 calm_status calm_decoder_open(calm_ctx *ctx, const calm_model *model, size_t room, calm_decoder **out);
 void calm_decoder_close(calm_decoder *decoder);
 
-/* Run n >= 1 more tokens: logits [V] of the last.  CALM_EARG: no room; an id outside the vocabulary.  After any other
- * failure close the decoder: the states of recurrences may have advanced. */
+/* Runs n >= 1 more tokens and computes the logits [V] of the last.  CALM_EARG: more than `room` tokens; an id outside
+ * of the vocabulary.  After any other failure close the decoder: recurrent states may have advanced. */
 calm_status calm_decoder_run(calm_ctx *ctx, calm_decoder *decoder, const uint32_t *ids, size_t n, float *logits);
 
-/* The token of the largest logit, of equal ones the lowest.  CALM_ENUMERIC: none is a number. */
+/* Finds the token of the largest logit, the lowest id of equal ones.  CALM_ENUMERIC: all logits are NaN. */
 calm_status calm_decoder_best(calm_ctx *ctx, const float *logits, size_t vocab, uint32_t *out);
 
-/* Bytes of weights that each token reads: those of all blocks, of experts those that a token is given, and of the head,
- * each as it is in memory. */
+/* Returns the bytes of weights that each token reads: all blocks with top_k experts each, and the head, as they are in
+ * memory. */
 double calm_decoder_token_bytes(const calm_decoder *decoder);
 
-/* For scopes: `calm_decoder *name = NULL` that is closed at their end. */
+/* Declares `calm_decoder *name = NULL`, which is closed at the end of its scope. */
 #define CALM_SCOPED_DECODER(name) CALM_SCOPED(calm_decoder, calm_decoder_release) *name = NULL
 static inline void calm_decoder_release(calm_decoder **decoder)
 {

@@ -1,8 +1,8 @@
-/* What is added to attention scores for the distance of two tokens (MPNet, T5): one number a head and bucket of
- * distances, the same in all blocks.
+/* Relative position bias of attention scores (MPNet, T5): one number for each head and bucket of distances, the same in
+ * all blocks.
  *
- *   d = position_t - position_j     32 buckets, 16 for keys behind the query and 16 for keys after it:
- *   |d| < 8: |d| itself;  else min(15, 8 + 8 ln(|d| / 8) / ln(128 / 8)) without its fraction
+ *   d = position_t - position_j     32 buckets, 16 for keys before the query and 16 for keys after it:
+ *   |d| < 8: |d|;  else min(15, floor(8 + 8 ln(|d| / 8) / ln(128 / 8)))
  *
  * Reference: arXiv 2004.09297; transformers' modeling_mpnet.py, which takes 32 buckets whatever
  * "relative_attention_num_buckets" says. */
@@ -11,12 +11,13 @@
 #include "ptq/model/model.h"
 
 #define CALM_DISTANCE_BUCKETS 32
-/* From here on all distances are one. */
+/* All distances from here on share a bucket. */
 #define CALM_DISTANCE_FAR ((size_t)128)
-/* Numbers of one head: distances -FAR .. FAR. */
+/* Biases of one head: for distances -FAR .. FAR. */
 #define CALM_DISTANCE_WIDTH (2 * CALM_DISTANCE_FAR + 1)
 
-/* What `table` [n_heads, CALM_DISTANCE_WIDTH] of calm_distance_load adds to a score. */
+/* Returns the bias from `table` [n_heads, CALM_DISTANCE_WIDTH] of calm_distance_load for the score of a query at
+ * position `from` and a key at `to`. */
 static inline float calm_distance_at(const float *table, size_t head, size_t from, size_t to)
 {
     const size_t near = to > from ? CALM_DISTANCE_FAR + calm_size_min(to - from, CALM_DISTANCE_FAR)
@@ -24,11 +25,11 @@ static inline float calm_distance_at(const float *table, size_t head, size_t fro
     return table[head * CALM_DISTANCE_WIDTH + near];
 }
 
-/* Is the model's table there, with a row for each bucket? */
+/* Checks that the model has the table, with a row for each bucket. */
 calm_status calm_distance_check(calm_ctx *ctx, const calm_model *model);
 
-/* What is added, by distance, in ctx->out. */
+/* Computes the biases by distance, [n_heads, CALM_DISTANCE_WIDTH], in ctx->out. */
 calm_status calm_distance_load(calm_ctx *ctx, const calm_model *model, const float **out);
 
-/* What that leaves. */
+/* Returns the bytes that this allocates in ctx->out. */
 size_t calm_distance_bytes(const calm_config *config);

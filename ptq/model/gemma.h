@@ -11,38 +11,38 @@
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "pre_feedforward_layernorm",                            \
                                     [CALM_NORM_OUT] = "post_feedforward_layernorm"}}
 
-/* Inputs of blocks of Gemma 3n and 4 (tail.h). */
+/* Names of the per-layer inputs of Gemma 3n and 4 (tail.h). */
 #define CALM_GEMMA_INPUTS                                                                                    \
     .gate = "per_layer_input_gate", .projection = "per_layer_projection",                                    \
     .norm = "post_per_layer_input_norm", .table = "embed_tokens_per_layer",                                  \
     .context = "per_layer_model_projection", .context_norm = "per_layer_projection_norm"
 
-/* Embedding scale sqrt(D), attention scale query_pre_attn_scalar^-1/2 (256 when absent), biases, and both soft caps:
- * the given ones when their keys are absent, none when they are null. */
+/* Sets the embedding scale sqrt(D), the attention scale query_pre_attn_scalar^-1/2 (256 when absent), biases, and both
+ * soft caps: the given values when their keys are absent, no cap when they are null. */
 calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *root, double attention_cap,
                             double logit_cap, calm_config *config);
 
-/* Where Gemma 3n and 4 have their sizes. */
+/* Keys of the sizes of Gemma 3n and 4. */
 extern const calm_size_keys calm_gemma_sizes;
 
-/* A soft cap: the key absent is `usual`, null is none (0). */
+/* Reads a soft cap: `usual` when the key is absent, none (0) when it is null. */
 calm_status calm_gemma_read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
                                 float *out);
 
-/* The last "num_kv_shared_layers" blocks (`usual` when absent) read the keys and values of the last block of their
- * type before them, which are carried with the hidden rows (batch.h).  After the windows are read.  CALM_EFORMAT:
- * there is no such block. */
+/* Makes the last "num_kv_shared_layers" blocks (`usual` when absent) read the keys and values of the last block of
+ * their type before them, which are carried with the hidden states (batch.h).  Call it after the windows are read.
+ * CALM_EFORMAT: there is no such block. */
 calm_status calm_gemma_read_sharing(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
                                     calm_config *config);
 
-/* Width of per-layer inputs (0: none) and rows of their table, `usual_rows` when that key is absent. */
+/* Reads the width of per-layer inputs (0: none) and the rows of their table, `usual_rows` when that key is absent. */
 calm_status calm_gemma_read_inputs(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual_rows,
                                    calm_config *config);
 
-/* sqrt(D). */
+/* Returns sqrt(D). */
 float calm_gemma_embedding_scale(const calm_config *config);
 
-/* Gemma 3, with its head and without. */
+/* Settings of Gemma 3 with and without its head. */
 #define CALM_GEMMA3_KEYS                                                                                     \
     "attention_bias hidden_activation query_pre_attn_scalar final_logit_softcapping "                        \
     "sliding_window sliding_window_pattern layer_types"

@@ -1,4 +1,4 @@
-/* Makes a config.json from a GGUF file's keys and tensors, for the families that calm knows. */
+/* Makes config.json from a GGUF file's keys and tensors, for the families that calm knows. */
 #pragma once
 
 #include "ptq/io/json.h"
@@ -7,8 +7,8 @@
 /* Receives each fault: the key that is missing or wrong, and what is wrong with it. */
 typedef void calm_gguf_report_fn(void *user, const char *key, const char *text);
 
-/* Build it from the keys of `list`; freed by the caller.  Every key that is missing or has a wrong value is reported
- * to `report`, and the rest is built.  `report` NULL: the first fault is a failure, CALM_EFORMAT; CALM_EUNSUPPORTED:
- * rotary embeddings with separate factors (rope_freqs.weight, longrope), which keys do not explain. */
+/* Builds it from the keys of `list`; the caller frees it.  Every key that is missing or has a wrong value is passed to
+ * `report`, and the rest is built.  `report` NULL: the first fault is a failure, CALM_EFORMAT; CALM_EUNSUPPORTED:
+ * rotary embeddings with separate factors (rope_freqs.weight, longrope), which keys do not describe. */
 calm_status calm_gguf_config(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_report_fn *report, void *user,
                              calm_json **out);

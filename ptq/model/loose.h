@@ -1,22 +1,22 @@
-/* Tensors of a block that belong to no sublayer: those of streams (streams.h) and of the block's tail (tail.h).
+/* Tensors of a block outside of its sublayers: those of residual streams (streams.h) and of the tail (tail.h).
  *
- * They stay float.  Published recipes of llm-compressor for Gemma 3n leave them (re:.*altup.*, re:.*laurel.*, the gate
- * and projection of per-layer inputs), engines take that, most have too few columns for a group (4 streams, 64 of the
- * branch), and of the linears in a block of Gemma 3n E2B they are 2 %. */
+ * They stay float.  llm-compressor's published recipes for Gemma 3n do not quantize them (re:.*altup.*, re:.*laurel.*,
+ * the gate and projection of per-layer inputs), engines expect that, most have too few columns for a group (4 streams,
+ * rank 64 of the branch), and they are only 2 % of the linears in a block of Gemma 3n E2B. */
 #pragma once
 
 #include "ptq/model/config.h"
 
-/* A linear or norm NAME.weight, or a tensor NAME. */
+/* One of these: a linear or norm NAME.weight, or a tensor NAME. */
 typedef struct calm_loose_part {
     enum { CALM_LOOSE_TENSOR, CALM_LOOSE_LINEAR, CALM_LOOSE_NORM } form;
     const char *name;
-    bool outer;              /* of the whole model, behind the prefix; else within each block */
+    bool outer;              /* true: of the model, after the prefix; false: within each block */
     size_t rows, cols;       /* cols 0: a vector */
-    size_t copies;           /* NAME.0 .. NAME.copies - 1; 0: NAME alone */
+    size_t copies;           /* names NAME.0 .. NAME.copies - 1; 0: only NAME */
 } calm_loose_part;
 
 #define CALM_LOOSE_PARTS 17
 
-/* All that the model has; their number. */
+/* Lists all that the model has, and returns their number. */
 size_t calm_loose_parts(const calm_config *config, calm_loose_part list[CALM_LOOSE_PARTS]);

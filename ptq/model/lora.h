@@ -1,20 +1,19 @@
-/* A tensor that an adapter changes: the source (ptq/io/safetensors.h) that merges it as it is read. */
+/* A tensor that an adapter changes: its source (ptq/io/safetensors.h) merges it when it is read. */
 #pragma once
 
 #include "ptq/io/safetensors.h"
 
-/* Where a tensor that is read lies: its set releases its pages. */
+/* A tensor and the set that releases its pages. */
 typedef struct calm_lora_part {
     const calm_safetensors *set;
-    calm_tensor tensor;    /* name NULL: there is none */
+    calm_tensor tensor;    /* name NULL: no tensor */
 } calm_lora_part;
 
-/* base + scale * (left right), rounded to the merged tensor's dtype; without `left` base + scale * right, element by
- * element; without both the base alone, of another dtype.  left [rows, r] and right [r, columns], each turned: stored
- * with its two dimensions exchanged. */
+/* base + scale * (left right), left [rows, r] and right [r, columns], rounded to the merged tensor's dtype; without
+ * `left` base + scale * right, element by element; without both the base converted to another dtype. */
 typedef struct calm_lora {
     calm_lora_part base, left, right;
-    bool turned;
+    bool turned;           /* left and right are stored transposed */
     float scale;
 } calm_lora;
 

@@ -1,21 +1,21 @@
-/* config.json of families whose blocks mix tokens in more than one way. */
+/* Readers of config.json for families whose blocks have different mixers. */
 #pragma once
 
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
 
-/* What Qwen3-Next and Qwen3.5 have in common: blocks of gated delta nets, and attention with a gate on its output. */
+/* Reads the keys that Qwen3-Next and Qwen3.5 share: blocks of gated delta nets, attention with an output gate. */
 #define CALM_DELTA_KEYS                                                                                                \
     "layer_types full_attention_interval linear_conv_kernel_dim linear_key_head_dim linear_value_head_dim "            \
     "linear_num_key_heads linear_num_value_heads attention_bias attn_output_gate"
 calm_status calm_config_delta(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* What both LFM2 have in common: blocks of short convolutions, a head whose tie has two names, silu. */
+/* Reads the keys that both LFM2 families share: blocks of short convolutions, two names of the tied head, silu. */
 #define CALM_CONV_KEYS "layer_types conv_L_cache conv_bias tie_embedding norm_eps"
 calm_status calm_config_conv(calm_ctx *ctx, const char *path, const calm_json *root, const bool *otherwise,
                              calm_config *config);
 
-/* Sizes of Mamba-2 by a family's keys; steps have no limits. */
+/* Reads the sizes of Mamba-2 by a family's keys; time steps get no limits. */
 typedef struct calm_mamba_keys {
     const char *heads, *head_dim, *groups, *state, *taps, *conv_bias, *bias;
     int64_t usual_head_dim, usual_groups, usual_state;    /* when absent */
@@ -23,20 +23,20 @@ typedef struct calm_mamba_keys {
 calm_status calm_config_mamba_sizes(calm_ctx *ctx, const char *path, const calm_json *root,
                                     const calm_mamba_keys *keys, calm_config *config);
 
-/* Blocks that "layer_types" calls "linear_attention" or, in older files, "mamba" have it as their mixer; without the
- * list all. */
+/* Makes Mamba-2 the mixer of the blocks that "layer_types" calls "linear_attention" or, in older files, "mamba"; of all
+ * blocks where the list is absent. */
 calm_status calm_config_mamba(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* What steps are clamped to, by "time_step_limit". */
+/* Reads the range of time steps, "time_step_limit". */
 calm_status calm_config_step_limits(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* Nemotron-H's blocks, of which each holds one sublayer: "layers_block_type" lists "linear_attention",
- * "full_attention", "mlp" and "moe", or "hybrid_override_pattern" has their letters M * - E.  Fills moe.sparse. */
+/* Reads Nemotron-H's blocks, each of one sublayer: "layers_block_type" lists "linear_attention", "full_attention",
+ * "mlp" and "moe", or "hybrid_override_pattern" has their letters M * - E.  Fills moe.sparse. */
 #define CALM_SINGLE_LIST "layers_block_type"
 #define CALM_SINGLE_WORD "hybrid_override_pattern"
 calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* Modules of Mamba-2 below `m` ("mamba."), for the initialisers of roles and of plain tensors. */
+/* Modules of Mamba-2 with the prefix `m` ("mamba."), for the initialisers of roles and of plain tensors. */
 #define CALM_MAMBA_ROLES(m) [CALM_ROLE_MAMBA_IN] = m "in_proj", [CALM_ROLE_MAMBA_OUT] = m "out_proj"
 #define CALM_MAMBA_PLAINS(m)                                                                                           \
     [CALM_PLAIN_MAMBA_CONV] = m "conv1d.weight", [CALM_PLAIN_MAMBA_CONV_BIAS] = m "conv1d.bias",                       \

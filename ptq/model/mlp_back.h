@@ -5,26 +5,26 @@
 
 typedef struct calm_mlp_tape {
     size_t n;       /* rows                                                          */
-    const float *h; /* [n, D] what it read                                           */
-    float *a, *b;   /* [n, M] what the activation function reads; the other factor   */
+    const float *h; /* [n, D] input                                                  */
+    float *a, *b;   /* [n, M] input of the activation function; factor of its output */
     float *g;       /* [n, M] input of down                                          */
 } calm_mlp_tape;
 
-/* out [n, D] from h [n, D], on ctx's threads; the tape is in ctx->scratch. */
+/* Computes out [n, D] from h [n, D], on ctx's threads; the tape is in ctx->scratch. */
 calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
                                   const float *h, size_t n, float *out, calm_mlp_tape *tape);
 
-/* From dy [n, D] of that: gradients of the linears (CALM_N_ROLES each, NULL: not wanted) are added to, dh [n, D] is
- * written, and lengths [n] (NULL: not wanted) of the gradient of a and b together. */
+/* Backward pass from dy [n, D]: adds to the gradients of the linears (NULL: not wanted), and writes dh [n, D] and
+ * lengths [n] (NULL: not wanted), the norm of each row of the gradient of a and b together. */
 calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
                           const calm_mlp_tape *tape, const float *dy, float *const dweight[CALM_N_ROLES],
                           float *const dbias[CALM_N_ROLES], float *lengths, float *dh);
 
-/* What the tape takes of ctx->scratch for n rows, and the most that each of the two holds besides; `expert`: of which
- * MLP (roles.h). */
+/* Return the bytes of ctx->scratch of the tape for n rows, and the peak of each pass in addition; `expert`: number of
+ * the expert, or CALM_NO_EXPERT (roles.h). */
 size_t calm_mlp_tape_bytes(const calm_config *config, long expert, size_t n);
 size_t calm_mlp_forward_tape_bytes(const calm_config *config, long expert, size_t n);
 size_t calm_mlp_back_bytes(const calm_config *config, long expert, size_t n);
 
-/* In place from the gradient of y = f(x) to that of x, over n values. */
+/* Turns dy [n], the gradient of y = f(x), into that of x, in place. */
 void calm_activate_back(calm_activation activation, size_t n, const float *x, float *dy);

@@ -1,12 +1,13 @@
 /* Mixture of experts: routing, and the MLP of a sparse block over a whole batch, expert by expert.
  *
- *   w = the weights of the experts that the router chooses (router.h)
- *   y = sum_e w_e expert_e(h), by rising e, + sigmoid(h . g) shared(h), without a gate g + shared(h)
- *   of some families sum_e expert_e(w_e h) instead, of some C sum_e w_e expert_e(B h), B [W, D] and C [D, W] of the
- *   block: experts as wide as a latent (moe.latent); else W = D
+ *   y = sum_e w_e expert_e(h) + sigmoid(h . g) shared(h)       w_e the weights of the chosen experts (router.h)
  *
- * Experts are read wave by wave, and released: memory holds one wave of them.  Neither the size of a wave nor
- * the number of threads changes a bit. */
+ * The sum runs by increasing e.  Without a gate g the shared expert's factor is 1.  With moe.weighs_input the sum is
+ * sum_e expert_e(w_e h); with moe.latent it is C sum_e w_e expert_e(B h), B [W, D] and C [D, W] linears of the block
+ * and W the width of the experts' inputs and outputs; else W = D.
+ *
+ * Experts are loaded in waves, and each wave is released before the next.  Neither the size of a wave nor the number of
+ * threads changes a bit of the result. */
 #pragma once
 
 #include "ptq/model/batch.h"
@@ -18,31 +19,31 @@ typedef struct calm_route {
     float weight;
 } calm_route;
 
-/* Tokens of a batch by expert. */
+/* The routes of a batch's tokens, by token and by expert; `rows` tokens in all. */
 typedef struct calm_routing {
     calm_route *routes;    /* [rows, top_k]                                                  */
-    size_t *begin;         /* [n_experts + 1] tokens of expert e are token[begin[e]] ..      */
-    uint32_t *token;       /* [rows top_k] rows of the batch, rising within an expert        */
-    float *weight;         /* [rows top_k] what their outputs are multiplied by              */
-    float *input;          /* [rows top_k] what experts' rows are multiplied by; NULL: 1     */
-    float *latent;         /* [rows, W] what experts read; NULL: the normalised rows         */
-    float *sum;            /* [rows, W] of the experts, where the backward pass reads it   */
-    float *given;          /* [rows, D] what the norm behind the experts reads, likewise        */
-    size_t *window;        /* [n_experts][batch->n + 1] where each window's tokens begin     */
+    size_t *begin;         /* [n_experts + 1] tokens of expert e: token[begin[e]] .. token[begin[e + 1] - 1] */
+    uint32_t *token;       /* [rows top_k] rows of the batch, increasing within an expert    */
+    float *weight;         /* [rows top_k] factors of the experts' outputs                   */
+    float *input;          /* [rows top_k] factors of the experts' inputs; NULL: 1           */
+    float *latent;         /* [rows, W] input of the experts; NULL: the normalised rows      */
+    float *sum;            /* [rows, W] sum over experts, kept for the backward pass; or NULL */
+    float *given;          /* [rows, D] input of the norm after the experts, kept likewise; or NULL */
+    size_t *window;        /* [n_experts][batch->n + 1] first token of each window, per expert */
     size_t n_windows;
 } calm_routing;
 
-/* What a tensor of a block, by its name there, is to the latent space of the block's experts: B, C or neither. */
+/* Returns whether a block's tensor, by its name in the block, is the linear B (IN), C (OUT) or neither. */
 typedef enum calm_latent_side { CALM_LATENT_NONE, CALM_LATENT_IN, CALM_LATENT_OUT } calm_latent_side;
 calm_latent_side calm_moe_latent_side(const calm_names *names, const char *tensor);
 
-/* Route every row of the batch (hidden rows as they enter the MLP sublayer), into ctx->out.  Observers see what the
- * router reads as the block's gate_up_in. */
+/* Routes every row of the batch (hidden states before the MLP sublayer), into ctx->out.  Observers see the router's
+ * input as the block's gate_up_in. */
 calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
                            const calm_observer *observer, calm_routing *out);
 
-/* What it leaves in ctx->out, for this many rows of this many windows; and what a worker holds of ctx->scratch at most,
- * with a window of T tokens. */
+/* Return the bytes that this allocates in ctx->out for `rows` rows in n_windows windows, and a worker's peak bytes of
+ * ctx->scratch with a window of T tokens. */
 size_t calm_moe_route_bytes(const calm_config *config, size_t rows, size_t n_windows);
 size_t calm_moe_route_scratch_bytes(const calm_config *config, size_t n_tokens);
 
@@ -51,60 +52,60 @@ typedef struct calm_moe_sum {
     calm_row_store rows;        /* [rows, W] */
 } calm_moe_sum;
 
-/* For scopes: a sum that is not begun, and closed at their end. */
+/* Declares a sum that is not begun yet, and is closed at the end of its scope. */
 #define CALM_SCOPED_MOE_SUM(name) CALM_SCOPED(calm_moe_sum, calm_moe_sum_release) name = {.rows.file = -1}
 static inline void calm_moe_sum_release(calm_moe_sum *sum)
 {
     calm_row_store_close(&sum->rows);
 }
 
-/* Zeroed; where the batch's hidden rows are (memory or file).  `config` is the block's. */
+/* Allocates the sum, zeroed, in `arena` or in a file, like the batch's hidden states.  `config` is the block's. */
 calm_status calm_moe_begin(calm_ctx *ctx, const calm_config *config, const calm_batch *batch, calm_arena *arena,
                            calm_moe_sum *out);
 
-/* Run experts first .. first + n - 1 over their tokens, in parallel over experts, and add their weighted outputs, by
- * rising expert, to the sum.  Observers see each expert's rows in pieces of at most CALM_MOE_ROWS, in order. */
+/* Runs experts first .. first + n - 1 over their tokens, in parallel over experts, and adds their weighted outputs, by
+ * increasing expert, to the sum.  Observers see each expert's rows in pieces of at most CALM_MOE_ROWS, in order. */
 #define CALM_MOE_ROWS ((size_t)2048)
 calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch,
                              const calm_routing *routing, size_t first, size_t n, const calm_observer *observer,
                              calm_moe_sum *sum);
 
-/* What it holds of ctx->scratch for n experts with this many tokens each; and each worker besides, while it runs one
- * expert, not counting its weights, which the loader allocates. */
+/* Return its bytes of ctx->scratch for n experts with `tokens` tokens each; and those of each worker in addition while
+ * it runs one expert, without the expert's weights, which the loader allocates. */
 size_t calm_moe_experts_scratch_bytes(const calm_config *config, size_t n, size_t tokens);
 size_t calm_moe_expert_scratch_bytes(const calm_config *config, size_t tokens);
 
-/* Outputs of the experts of a wave, when a batch is run for itself. */
+/* Limit of the outputs of a wave's experts in calm_moe_run. */
 #define CALM_MOE_WAVE_BYTES ((size_t)64 * 1024 * 1024)
 
-/* Tokens of the expert that most of this many rows are routed to, as estimates have it: eight times an even share. */
+/* Returns an estimate of the tokens of the busiest expert, of `rows` rows: eight times an even share. */
 size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows);
 
-/* How many experts from `first` on make a wave whose outputs take at most `most_bytes`; at least one. */
+/* Returns how many experts from `first` on form a wave whose outputs take at most `most_bytes`; at least 1. */
 size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes);
 
-/* y [n, D] = the shared expert's output for a window's rows x before its gate, and h [n, D] what it and the gate read,
- * both in ctx->scratch. */
+/* Computes for a window's rows x [n, D] the shared expert's output y [n, D] before its gate, and h [n, D], the input of
+ * the expert and of the gate; both in ctx->scratch. */
 calm_status calm_moe_shared(calm_ctx *ctx, const calm_block *block, const float *x, const calm_span *span,
                             const calm_observer *observer, float **h, float **y);
 
-/* gate [n] = what the shared expert's output is multiplied by, of rows x [n, D]; 1 without a gate. */
+/* Computes gate [n], the factors of the shared expert's output for rows x [n, D]; 1 without a gate. */
 calm_status calm_moe_shared_gate(calm_ctx *ctx, const calm_block *block, const float *x, size_t n, float *gate);
 
-/* Add the shared expert and the sum to the hidden rows, in parallel over windows: the end of the sublayer. */
+/* Ends the sublayer: adds the shared expert and the sum to the hidden states, in parallel over windows. */
 calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer,
                          calm_moe_sum *sum);
 
-/* What a worker holds of ctx->scratch there, with a window of T tokens. */
+/* Returns a worker's bytes of ctx->scratch in calm_moe_end with a window of T tokens. */
 size_t calm_moe_end_scratch_bytes(const calm_config *config, size_t n_tokens);
 
-/* All of that: the MLP sublayer of a sparse block over a batch. */
+/* Runs the MLP sublayer of a sparse block over a batch: all of the steps above. */
 calm_status calm_moe_run(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_observer *observer);
 
-/* The most that holds for windows of the same length in memory, its workers together; `expert_bytes`: what the
- * loader leaves of an expert. */
+/* Returns its peak bytes of ctx->scratch, all workers together, for windows of the same length in memory;
+ * `expert_bytes`: size of a loaded expert. */
 size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, size_t longest, size_t expert_bytes,
                                   size_t n_threads);
 
-/* Has a block an expert that sees every token? */
+/* Does the block have a shared expert? */
 bool calm_moe_has_shared(const calm_block *block);

@@ -11,13 +11,14 @@
 typedef struct calm_observation {
     calm_hook hook;
     long expert;                  /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number     */
-    size_t window;                /* of no meaning for an expert's rows                   */
+    size_t window;                /* number of the window; undefined for an expert's rows */
     const float *x;               /* [n_rows, width] borrowed                             */
     size_t n_rows, width;
     const uint32_t *rows;         /* experts: [n_rows] rows of the batch; else NULL       */
 } calm_observation;
 
-/* Called by several threads at once, for different windows or experts.  A failure ends the forward pass. */
+/* Sees one observation.  Several threads call it at once, for different windows or experts.  A failure ends the forward
+ * pass. */
 typedef calm_status calm_hook_fn(void *user, calm_ctx *ctx, const calm_observation *seen);
 
 typedef struct calm_observer {
@@ -25,5 +26,5 @@ typedef struct calm_observer {
     void *user;
 } calm_observer;
 
-/* Call observer->fn and return its status; CALM_OK if the observer or its fn is NULL. */
+/* Calls observer->fn and returns its status; CALM_OK if the observer or its fn is NULL. */
 calm_status calm_observe(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen);

@@ -1,32 +1,32 @@
-/* Past: the state that earlier tokens leave (keys and values, or a recurrent state), so that generation runs only new
+/* Past: the state that earlier tokens leave (a KV cache, or a recurrent state), so that generation only runs new
  * tokens.
  *
- * A block of attention keeps keys and values (of latent attention those of all heads, and the shared key).  A
- * recurrence or a convolution keeps its state (calm_kind.state), which is as large after any number of tokens. */
+ * A block of attention keeps keys and values (latent attention those of all heads, and the shared key).  A recurrence
+ * or a convolution keeps a state (calm_kind.state) whose size does not depend on the number of tokens. */
 #pragma once
 
 #include "ptq/model/block.h"
 #include "ptq/model/kind.h"
 
-/* Of one block, rows by token; what its mixer does not keep is NULL. */
+/* State of one block, by token; arrays that its mixer does not keep are NULL. */
 typedef struct calm_past_block {
-    float *k, *v;      /* [room, width] as the product with queries and with their weights reads them; latent attention
-                          has both in k, side by side                                                               */
-    float *shared;     /* [room, rope] the part of the key that all heads have */
-    float *state;      /* [calm_kind.state] as the kind lays it out            */
+    float *k, *v;      /* [room, width] keys after norm and rotation, and values; latent attention has both in k, side
+                          by side                                                                                   */
+    float *shared;     /* [room, rope] the part of the key that heads share    */
+    float *state;      /* [calm_kind.state] in the layout of the kind          */
 } calm_past_block;
 
-/* Of a model. */
+/* State of all blocks of a model. */
 typedef struct calm_past {
-    size_t n, room;             /* tokens that it has, and may have          */
+    size_t n, room;             /* number of tokens, and its maximum         */
     float *carried;             /* [room, C] (calm_span); NULL: C is 0       */
     calm_past_block *blocks;    /* [n_blocks]                                */
 } calm_past;
 
-/* Room for `room` tokens in ctx->out, of which it has none; and what that takes. */
+/* Allocates an empty state for up to `room` tokens in ctx->out; and returns the bytes that this takes. */
 calm_status calm_past_init(calm_ctx *ctx, const calm_config *config, size_t room, calm_past *out);
 size_t calm_past_bytes(const calm_config *config, size_t room);
 
-/* The state that the tokens before those of a span have left in a block, for its mixer to read and to replace: zeros
- * where there are none before.  NULL: the span is a whole window, or the state has no element. */
+/* Returns the recurrent state that the tokens before a span left in a block, for its mixer to read and to replace;
+ * zeros if there are none before.  NULL: the span is a whole window, or the state is empty. */
 float *calm_past_state(const calm_block *block, const calm_span *span);

@@ -1,17 +1,18 @@
-/* Code for config.json that the Qwen families share: blocks from max_window_layers on slide, if use_sliding_window. */
+/* Readers of config.json that the Qwen families share.  With use_sliding_window, blocks from max_window_layers on have
+ * sliding-window attention. */
 #pragma once
 
 #include "ptq/model/mixers.h"
 
-/* Fill config->window; `slides` receives max_window_layers (28 when absent) as its pattern. */
+/* Fills config->window; `slides` gets max_window_layers (28 when absent) as its pattern. */
 calm_status calm_qwen_windows(calm_ctx *ctx, const char *path, const calm_json *root, calm_slides_fn *slides,
                               calm_config *config);
 
-/* Block >= max_window_layers: Qwen2 and Qwen3. */
+/* For `slides` of Qwen2 and Qwen3: is block >= max_window_layers? */
 bool calm_qwen_slides(size_t block, int64_t max_window_layers);
 
-/* Of families with gated delta nets: modules of attention, MLP and mixture, which are Qwen3's, with what both kinds of
- * delta nets have; the matrices that q, k, v, z, b and a are in differ. */
+/* Names of modules in families with gated delta nets: attention, MLP and mixture are Qwen3's; the families differ in
+ * how q, k, v, z, b and a are stored in matrices. */
 #define CALM_QWEN_ROLES                                                                                                \
     [CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj", [CALM_ROLE_V] = "self_attn.v_proj",        \
     [CALM_ROLE_O] = "self_attn.o_proj", [CALM_ROLE_GATE] = "mlp.gate_proj", [CALM_ROLE_UP] = "mlp.up_proj",            \

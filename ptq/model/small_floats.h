@@ -1,4 +1,4 @@
-/* Weights that a file holds as small floats with scales, as the floats that they encode.
+/* Reads weights that are stored as small floats with scales as floats.
  *
  *   E4M3   a byte each                                  value = code * scale, in float32, then rounded to the dtype
  *   E2M1   two in a byte, the lower nibble first        (as transformers and compressed-tensors do)
@@ -9,13 +9,13 @@
 #include "ptq/io/safetensors.h"
 
 typedef struct calm_small_floats {
-    calm_tensor codes;                    /* as the file has them                                             */
+    calm_tensor codes;                    /* as stored                                                        */
     calm_tensor scales;                   /* F32, F16, BF16, F8_E4M3, or exponents of two as F8_E8M0 or U8    */
-    bool packed;                          /* E2M1; `columns` is even                                          */
-    size_t rows, columns;                 /* of a matrix                                                      */
-    size_t block_rows, block_columns;     /* that share a scale, at most: the last ones may be smaller        */
-    size_t grid_rows, grid_columns;       /* scales of a matrix                                               */
-    float divisor;                        /* of all scales: 1, or the global scale of NVFP4                   */
+    bool packed;                          /* true: E2M1, `columns` is even; false: E4M3                       */
+    size_t rows, columns;                 /* shape of one matrix                                              */
+    size_t block_rows, block_columns;     /* shape of a block with one scale; the last ones may be smaller    */
+    size_t grid_rows, grid_columns;       /* shape of the scales of one matrix                                */
+    float divisor;                        /* divisor of all scales: 1, or the global scale of NVFP4           */
 } calm_small_floats;
 
 /* The source of a tensor whose `entry` is a calm_small_floats and whose dtype is F32, F16 or BF16.  It allocates

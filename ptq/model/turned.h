@@ -1,10 +1,9 @@
-/* Reads a matrix from a part of a stored tensor: transposed, or every second line; or every second number of a vector.
- * */
+/* Reads a strided part of a stored tensor as a matrix or vector: transposed, or every second row or element. */
 #pragma once
 
 #include "ptq/io/safetensors.h"
 
-/* Element [r, c] is number first + r row_step + c column_step of `whole`, which outlives it; column_step is 1, or else
+/* Element [r, c] is element first + r row_step + c column_step of `whole`, which outlives it; column_step is 1, or else
  * row_step is 1 or 2. */
 typedef struct calm_turned {
     const calm_tensor *whole;
