@@ -64,7 +64,7 @@ struct calm_names {
     const char *norm[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES];  /* "input_layernorm"           */
     const calm_names *readers;    /* names in transformers, where they differ from those of checkpoints; or NULL */
     const calm_names *engine;     /* names in vLLM, of families that have `readers`         */
-    const char *parent, *engine_parent;    /* a module and vLLM's name of it: "conv", "short_conv"; NULL: the same */
+    const char *parent, *engine_parent;    /* a module and vLLM's name for it: "conv", "short_conv"; NULL: the same */
     bool parent_listed;       /* vLLM does not map names in lists of modules: they need its name too */
     const char *plain[CALM_N_PLAINS];                        /* "self_attn.q_norm", by its form (kind.h) */
     bool bare_start;          /* block 0 has no norm before its attention                      */

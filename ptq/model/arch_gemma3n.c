@@ -124,25 +124,16 @@ static const calm_names names = {CALM_GEMMA_NAMES, CALM_QK_NORMS("self_attn.q_no
                                  .tail = &tail, .streams = &streams};
 
 const calm_arch calm_arch_gemma3n = {
+    CALM_GEMMA_VARIED,
     .name = "gemma3n",
     .classes = "Gemma3nForCausalLM",
     .stem = "Gemma3nText",
     .model_types = "gemma3n_text",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
-    .sizes = &calm_gemma_sizes,
-    .norm = CALM_NORM_RMS,
-    .qk_norm = CALM_QK_NORM_HEAD,
-    .varies = true,
     .inner_list = true,
-    .default_tied = true,
     .default_kv_heads = 2,
-    .default_head_dim = 256,
     .default_positions = 32768,
-    .default_activation = "gelu_pytorch_tanh",
-    .default_rope_theta = 1000000.0,
     .local_theta_key = "rope_local_base_freq",
-    .default_local_theta = 10000.0,
     /* Published files have query_pre_attn_scalar, which no code of the family reads: scores are not scaled. */
     .keys = "query_pre_attn_scalar attention_bias final_logit_softcapping sliding_window layer_types "
             "num_kv_shared_layers hidden_size_per_layer_input vocab_size_per_layer_input altup_num_inputs "

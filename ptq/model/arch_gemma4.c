@@ -253,23 +253,14 @@ static const calm_names names = {
 };
 
 const calm_arch calm_arch_gemma4 = {
+    CALM_GEMMA_VARIED,
     .name = "gemma4",
     .classes = "Gemma4ForCausalLM",
     .stem = "Gemma4Text",
     .model_types = "gemma4_text",
-    .prefixes = CALM_DECODER_PREFIXES,
     .names = &names,
-    .sizes = &calm_gemma_sizes,
-    .norm = CALM_NORM_RMS,
-    .qk_norm = CALM_QK_NORM_HEAD,
-    .varies = true,
-    .default_tied = true,
     .default_kv_heads = 4,
-    .default_head_dim = 256,
     .default_positions = 131072,
-    .default_activation = "gelu_pytorch_tanh",
-    .default_rope_theta = 1000000.0,
-    .default_local_theta = 10000.0,
     .proportional_rope = true,
     .keys = "attention_bias final_logit_softcapping sliding_window layer_types per_layer_config global_head_dim "
             "num_global_key_value_heads attention_k_eq_v num_kv_shared_layers use_double_wide_mlp "

@@ -36,16 +36,17 @@ static calm_status keep_and_norm(calm_ctx *ctx, const calm_block *block, calm_at
     return calm_heads_norm(ctx, block, a);
 }
 
-calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
-                                        const calm_span *span, float *out, calm_attention_tape *tape)
+calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *user)
 {
+    const calm_block *block = pass->block;
     const calm_config *config = block->config;
-    const size_t n = span->n_tokens;
-    *tape = (calm_attention_tape){.heads = calm_heads_of(block, span)};
+    const size_t n = pass->span->n_tokens;
+    calm_attention_tape *tape = user;
+    *tape = (calm_attention_tape){.heads = calm_heads_of(block, pass->span)};
     if (config->value_norm && config->kv != CALM_KV_SHARED)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_v, n * config->n_kv * config->head_dim));
     tape->heads.raw_v = tape->raw_v;
-    CALM_TRY(calm_heads_project(ctx, block, h, calm_weight_apply_tiled, &tape->heads));
+    CALM_TRY(calm_heads_project(ctx, block, pass->h, calm_weight_apply_tiled, &tape->heads));
     CALM_TRY(new_raw(ctx, block, tape));
     /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->context, n * config->n_heads * config->head_dim));
@@ -55,14 +56,14 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, 
     if (!config->arch->late_qk_norm)
         CALM_TRY(keep_and_norm(ctx, block, tape));
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_heads_rotate(ctx, block, rope, &tape->heads, calm_rope_rotate));
+    CALM_TRY(calm_heads_rotate(ctx, block, pass->rope, &tape->heads, calm_rope_rotate));
     if (config->arch->late_qk_norm)
         CALM_TRY(keep_and_norm(ctx, block, tape));
     CALM_TRY(calm_heads_attend_all(ctx, &tape->heads, &tape->kept, tape->context));
     if (tape->raw_context)
         memcpy(tape->raw_context, tape->context, n * config->n_heads * config->head_dim * sizeof *tape->context);
     calm_heads_gate(ctx, &tape->heads, tape->context);
-    return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, out);
+    return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, y);
 }
 
 /* ---- backward ---- */
@@ -142,15 +143,18 @@ static calm_status relations_back(calm_ctx *ctx, const calm_relations *relations
     return calm_heads_relate(ctx, a, &of->heads, relations->scale, d, relations->loss);
 }
 
-calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
-                                const calm_attention_tape *tape, const float *dy, const calm_block_grads *grads,
-                                float *dh)
+calm_status calm_attention_back(calm_ctx *ctx, const calm_kind_pass *pass, const void *user, const float *dy,
+                                const calm_block_grads *grads, float *dh, float *dx)
 {
+    const calm_block *block = pass->block;
+    const float *h = pass->h;
+    const calm_attention_tape *tape = user;
     const calm_heads *a = &tape->heads;
     const size_t n = a->span->n_tokens;
     const calm_weight *weight = block->weight;
     float *dcontext;
     calm_heads d;
+    (void)dx;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(new_like(ctx, block, a, &d));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dcontext, n * block->config->n_heads * block->config->head_dim));
@@ -162,7 +166,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const ca
     CALM_TRY(relations_back(ctx, grads->relations, a, &d));
     if (block->config->arch->late_qk_norm)
         CALM_TRY(norms_back(ctx, block, tape, grads, &d));
-    CALM_TRY(calm_heads_rotate(ctx, block, rope, &d, calm_rope_rotate_back));
+    CALM_TRY(calm_heads_rotate(ctx, block, pass->rope, &d, calm_rope_rotate_back));
     if (!block->config->arch->late_qk_norm)
         CALM_TRY(norms_back(ctx, block, tape, grads, &d));
     CALM_TRY(calm_heads_values_back(ctx, block->config, a, tape->raw_v, &d));

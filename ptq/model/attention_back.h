@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ptq/model/attention_impl.h"
-#include "ptq/model/block_back.h"
+#include "ptq/model/kind.h"
 
 typedef struct calm_attention_tape {
     calm_heads heads;           /* q, k and v after norms and rotation                                */
@@ -13,16 +13,11 @@ typedef struct calm_attention_tape {
     calm_heads_kept kept;       /* probabilities, for short windows                                   */
 } calm_attention_tape;
 
-/* Computes out [T, D] = f(h) of the attention sublayer from h [T, D], on ctx's threads; the tape, which refers to
- * `span`, is in ctx->scratch. */
-calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
-                                        const calm_span *span, float *out, calm_attention_tape *tape);
-
-/* Backward pass from dy [T, D]: adds to the gradients of the linears and of the norms of q and k, and writes dh [T, D]
- * (NULL: not wanted). */
-calm_status calm_attention_back(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
-                                const calm_attention_tape *tape, const float *dy, const calm_block_grads *grads,
-                                float *dh);
+/* Members of calm_kind_back: the forward pass, and the backward pass with dx ignored, on ctx's threads.  `tape`: a
+ * calm_attention_tape, which refers to the span, with arrays in ctx->scratch. */
+calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape);
+calm_status calm_attention_back(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
+                                const calm_block_grads *grads, float *dh, float *dx);
 
 /* Return the bytes of ctx->scratch of the tape for T tokens, and the peak of each pass in addition, workers
  * included. */

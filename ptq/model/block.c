@@ -47,7 +47,7 @@ void calm_mlp_combine(const calm_config *config, size_t n, float *a, const float
         calm_vec_clamped_glu(n, config->glu_limit, config->glu_alpha, a, b);
         return;
     }
-    /* The usual case in one pass over both; silu(a) b rounds the same in one loop or two. */
+    /* The usual case in one pass over both arrays; silu(a) b rounds the same in one loop or two. */
     if (b && config->activation == CALM_ACTIVATION_SILU) {
         calm_vec_silu_mul(n, a, b);
         return;
@@ -57,7 +57,7 @@ void calm_mlp_combine(const calm_config *config, size_t n, float *a, const float
         calm_vec_mul(n, b, a);
 }
 
-/* What gate and up make of each other; rows are shared among threads, also where a window runs alone. */
+/* The elementwise product of gate and up; threads share its rows, also where a window runs alone. */
 typedef struct combine_task {
     const calm_config *config;
     size_t inner;
@@ -74,7 +74,7 @@ static void combine_rows(size_t first, size_t n, void *user)
 
 calm_status calm_mlp_transform(calm_ctx *ctx, const calm_config *config, size_t n, size_t inner, float *g)
 {
-    /* In blocks of the largest power of two that divides the width, as compressed-tensors' head_dim has it. */
+    /* Blocks of the largest power of two that divides the width, like compressed-tensors' head_dim. */
     const calm_rotation hadamard = calm_rotation_hadamard(config->down_hadamard);
     return hadamard.n ? calm_rotation_apply_rows(ctx, &hadamard, n, inner, g) : CALM_OK;
 }
@@ -90,16 +90,16 @@ size_t calm_mlp_run_scratch_bytes(const calm_config *config, long expert, size_t
     const bool gated = fused || calm_expert_has_role(config, CALM_ROLE_GATE, expert);
     size_t width, inner;
     calm_role_shape(config, CALM_ROLE_DOWN, expert, &width, &inner);
-    /* `both` and the prepared input of the first product are released before down prepares its own. */
+    /* `both` and the prepared input of the first product are released before down prepares its input. */
     const size_t one = CALM_BYTES(float, n * inner), row = calm_mlp_transform_bytes(config, inner);
     const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(width, n) : 0;
-    /* Neither the transform's row nor that input is there while the other is. */
+    /* The transform's row and the prepared input are never allocated at the same time. */
     const size_t last = calm_size_max(row, prepared ? calm_weight_apply_scratch_bytes(inner, n) : 0);
     return (gated ? 2 : 1) * one + calm_size_max(both + first, last);
 }
 
-/* Observe x [n_rows, width] at a hook point, of the window or expert that `seen` describes. */
+/* Shows the observer x [n_rows, width] at a hook point, for the window or expert of `seen`. */
 static calm_status observe_as(const calm_observer *observer, calm_ctx *ctx, const calm_observation *seen,
                               calm_hook hook, const float *x, size_t n_rows, size_t width)
 {
@@ -128,7 +128,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
 
 /* ---- sublayers ---- */
 
-/* f of a dense sublayer, between its IN norm and its OUT norm. */
+/* Computes f of a dense sublayer, between its IN norm and its OUT norm. */
 static calm_status sublayer_function(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer,
                                      const calm_rope *rope, const float *h, const calm_span *span, float *out,
                                      const calm_observer *observer)
@@ -139,7 +139,7 @@ static calm_status sublayer_function(calm_ctx *ctx, const calm_block *block, cal
 calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_job_kind job,
                                 const float *input, const calm_span *span, float *out)
 {
-    /* The input is either what f reads, all of which runs, or what its last product does. */
+    /* The input is either that of f, which runs as a whole, or that of its last product. */
     const calm_sublayer sublayer = calm_job_sublayer(job);
     calm_role last;
     if (calm_job_is_last(block->config, job, &last)) {
@@ -152,7 +152,7 @@ calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const ca
     return CALM_OK;
 }
 
-/* A residual. */
+/* Operands of a residual addition. */
 typedef struct add_task {
     size_t width;
     const float *x;
@@ -198,7 +198,7 @@ calm_status calm_block_add(calm_ctx *ctx, const calm_block *block, calm_sublayer
     CALM_TRY(calm_streams_after(ctx, block, sublayer, x, span, observer));
     if (sublayer != calm_block_last_slot(block->config))
         return CALM_OK;
-    /* Of streams the tail is part of what follows. */
+    /* With residual streams the tail is part of calm_streams_after. */
     if (!block->config->streams.n)
         CALM_TRY(calm_tail_run(ctx, block, x, span, observer, NULL));
     return observe_as(observer, ctx, &seen, CALM_HOOK_BLOCK_OUT, x, span->n_tokens, width);
@@ -226,7 +226,7 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     if (in->w)
         calm_norm_all(ctx, in, x, span->n_tokens, h);
     CALM_TRY(sublayer_function(ctx, block, sublayer, rope, h, span, out, observer));
-    /* Next to attention, of the same normalised rows. */
+    /* The low-rank branch reads the same normalised rows as attention. */
     CALM_TRY(calm_streams_branch(ctx, block, sublayer, h, x, span));
     return calm_block_add(ctx, block, sublayer, out, x, span, observer);
 }
@@ -237,13 +237,13 @@ size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublaye
     const size_t rows = CALM_BYTES(float, n_tokens * config->hidden);
     const bool own = config->arch->names->norm[sublayer][CALM_NORM_IN] && !config->arch->parallel;
     size_t most = 0;
-    /* Of the block that takes most, where they are not alike. */
+    /* The maximum over blocks, where they differ. */
     for (size_t i = 0; i < (config->blocks ? config->n_blocks : 1); i++) {
         const calm_config *block = calm_config_at(config, i);
         const calm_kind *kind = calm_kind_dense(block, sublayer);
         most = calm_size_max(most, kind ? kind->scratch_bytes(block, n_tokens, prepared) : 0);
     }
-    /* The rows of both are there while the tail runs; what f holds is not. */
+    /* h and out are still allocated while the tail runs; f's buffers are not. */
     const size_t tail = calm_tail_scratch_bytes(config, n_tokens), streams = calm_streams_bytes(config, n_tokens);
     return (own ? 2 : 1) * rows + calm_size_max(most, calm_size_max(tail, streams));
 }

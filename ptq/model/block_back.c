@@ -1,5 +1,5 @@
-/* Forward pass of a block with a tape, and its backward pass: norms and residuals here, what stands between them is the
- * kinds' (calm_kind_back). */
+/* Forward pass of a block with a tape, and its backward pass: norms and residuals.  The kinds' functions in between are
+ * in calm_kind_back. */
 #include "ptq/model/block_back.h"
 
 #include <string.h>
@@ -14,11 +14,11 @@
 #include "ptq/tensor/dtype.h"
 #include "ptq/tensor/vector_back.h"
 
-/* x' = RESIDUAL(x + OUT(f(IN(x)))): what its norms and f read. */
+/* Inputs of the norms and of f in x' = RESIDUAL(x + OUT(f(IN(x)))). */
 typedef struct sublayer_tape {
     const calm_kind *kind; /* NULL: the block has no such sublayer */
     const float *x, *h;
-    void *function; /* what f keeps */
+    void *function; /* the tape of f */
     float *y, *sum; /* NULL without an OUT or a RESIDUAL norm */
 } sublayer_tape;
 
@@ -30,7 +30,7 @@ struct calm_block_tape {
 
 /* ---- forward ---- */
 
-/* f of a sublayer: y [T, D] from h [T, D]. */
+/* Runs f of a sublayer: y [T, D] from h [T, D]. */
 static calm_status function(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                             calm_block_tape *tape, float *y)
 {
@@ -38,7 +38,7 @@ static calm_status function(calm_ctx *ctx, const calm_block *block, calm_sublaye
     return s->kind->back->forward(ctx, &(calm_kind_pass){block, rope, s->x, s->h, &tape->span}, y, s->function);
 }
 
-/* The kind of a block's sublayer, which has a way back; *out NULL: there is no such sublayer. */
+/* Finds the kind of a block's sublayer, which must have a backward pass; *out NULL: the slot is empty. */
 static calm_status find_kind(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_kind **out)
 {
     *out = calm_block_kind(block, sublayer);
@@ -50,7 +50,7 @@ static calm_status find_kind(calm_ctx *ctx, const calm_block *block, calm_sublay
     return CALM_OK;
 }
 
-/* Room for what f keeps. */
+/* Allocates the tape of f. */
 static calm_status new_tape(calm_ctx *ctx, const calm_kind *kind, void **out)
 {
     unsigned char *bytes;
@@ -59,7 +59,7 @@ static calm_status new_tape(calm_ctx *ctx, const calm_kind *kind, void **out)
     return CALM_OK;
 }
 
-/* out [T, D] = one sublayer of x [T, D]. */
+/* Runs one sublayer: out [T, D] from x [T, D]. */
 static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                 const float *x, calm_block_tape *tape, float *out)
 {
@@ -84,7 +84,7 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
         calm_norm_all(ctx, &norms[CALM_NORM_IN], x, n, h);
         s->h = h;
     }
-    /* A norm's input is kept; without one the next step's result takes its place. */
+    /* A norm's input is kept; without a norm the next step overwrites it. */
     if (norms[CALM_NORM_RESIDUAL].w) {
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s->sum, count));
         y = sum = s->sum;
@@ -94,7 +94,7 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
         y = s->y;
     }
     CALM_TRY(function(ctx, block, sublayer, rope, tape, y));
-    /* The order of calm_block_add: what f gives is normalised, added to x, and the sum normalised. */
+    /* The order of calm_block_add: OUT norm of f's output, addition to x, RESIDUAL norm of the sum. */
     calm_norm_all(ctx, &norms[CALM_NORM_OUT], y, n, sum);
     calm_block_scale(ctx, block->config, n, sum);
     calm_block_rows_add(ctx, n, block->config->hidden, x, sum);
@@ -102,7 +102,7 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     return CALM_OK;
 }
 
-/* The first value of x [n, width] that is not finite ends the pass. */
+/* Fails at the first value of x [n, width] that is not finite. */
 static calm_status check_rows(calm_ctx *ctx, const calm_block *block, const char *what, const float *x, size_t n)
 {
     const size_t width = block->config->hidden, at = calm_find_nonfinite(x, n * width);
@@ -125,8 +125,8 @@ calm_status calm_block_forward_tape(calm_ctx *ctx, const calm_block *block, cons
     CALM_TRY(run_sublayer(ctx, block, CALM_SUBLAYER_ATTENTION, rope, x, tape, between));
     CALM_TRY(run_sublayer(ctx, block, CALM_SUBLAYER_MLP, rope, between, tape, z));
     CALM_TRY(calm_tail_forward_tape(ctx, block, z, span, &tape->tail));
-    /* One look at the end finds whatever went wrong on the way: a NaN does not go away in sums, and one pass over T D
-     * values is nothing next to the products. */
+    /* One check at the end finds every fault before it: a NaN does not vanish in sums, and one pass over T D values
+     * costs little compared with the products. */
     CALM_TRY(check_rows(ctx, block, "the output", z, span->n_tokens));
     *out = tape;
     return CALM_OK;
@@ -134,20 +134,20 @@ calm_status calm_block_forward_tape(calm_ctx *ctx, const calm_block *block, cons
 
 /* ---- backward ---- */
 
-/* Lengths of rows where what a job gives is what f gives, from dy [T, D] of f; those of the other jobs come on the way
- * back.  Experts read their rows of both jobs out of one sum, so both have its length. */
+/* Writes the row lengths of dy [T, D] for jobs whose output is f's output; those of the other jobs are written by their
+ * backward pass.  Both jobs of experts get the length of the gradient of the experts' sum. */
 static void write_lengths(const calm_block *block, calm_sublayer sublayer, const float *dy, size_t n,
                           const calm_block_grads *grads)
 {
     const calm_kind *kind = calm_block_kind(block, sublayer);
     const size_t width = block->config->hidden;
-    /* Of a mixture all jobs, of others the last. */
+    /* In a mixture all jobs, else the last. */
     for (size_t i = kind->routed ? 0 : kind->n_jobs - 1; i < kind->n_jobs; i++)
         if (grads->lengths[kind->jobs[i].job])
             calm_vec_lengths(n, width, width, dy, false, grads->lengths[kind->jobs[i].job]);
 }
 
-/* dh [T, D] from dy [T, D] of f; dx [T, D] added to. */
+/* Computes dh [T, D] from dy [T, D], and adds to dx [T, D]. */
 static calm_status function_back(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                  const calm_block_tape *tape, const float *dy, const calm_block_grads *grads, float *dh,
                                  float *dx)
@@ -158,7 +158,7 @@ static calm_status function_back(calm_ctx *ctx, const calm_block *block, calm_su
                                dx);
 }
 
-/* dy [T, D] of what f gives, from d of the sum: d itself, or in ctx->scratch. */
+/* Computes dy [T, D], the gradient of f's output, from d, that of the sum: d itself, or an array in ctx->scratch. */
 static calm_status output_back(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer,
                                const calm_block_tape *tape, const calm_block_grads *grads, float *d, float **dy)
 {
@@ -174,9 +174,9 @@ static calm_status output_back(calm_ctx *ctx, const calm_block *block, calm_subl
                           grads->norm[sublayer][CALM_NORM_OUT], grads->norm_bias[sublayer][CALM_NORM_OUT], *dy);
 }
 
-/* d [T, D] in place from d loss / d x' to d loss / d x; with `needed` false it is left as it is when gradients of the
- * parameters are done.  `shared` [T, D]: where both sublayers read the same rows the MLP writes what goes to those, and
- * attention adds it; else NULL. */
+/* Turns d [T, D] in place from the gradient of x' into that of x; with `needed` false only computes gradients of
+ * parameters.  `shared` [T, D], where both sublayers read the same rows (else NULL): the MLP writes the gradient of
+ * those rows, and attention adds its own. */
 static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                  const calm_block_tape *tape, const calm_block_grads *grads, bool needed, float *shared,
                                  float *d)
@@ -187,14 +187,15 @@ static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_su
     const sublayer_tape *s = &tape->sublayer[sublayer];
     float *const *dnorm = grads->norm[sublayer], *const *dbias = grads->norm_bias[sublayer], *dy, *dh = NULL;
     CALM_SCOPED_SCRATCH(ctx);
-    if (!s->kind)    /* what passed it by is in d already */
+    if (!s->kind)    /* d already holds the residual's gradient */
         return CALM_OK;
     CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_RESIDUAL], rows, s->sum, d, dnorm[CALM_NORM_RESIDUAL],
                             dbias[CALM_NORM_RESIDUAL], d));
     CALM_TRY(output_back(ctx, block, sublayer, tape, grads, d, &dy));
     if (shared && sublayer == CALM_SUBLAYER_MLP)
         return function_back(ctx, block, sublayer, rope, tape, dy, grads, shared, d);
-    /* The product with q, k and v's weights is a tenth of a step; where a block is learned its input is given. */
+    /* The product with q, k and v's weights is a tenth of a step, and is not needed where the block's input is
+     * constant. */
     needed = needed || dnorm[CALM_NORM_IN] || dbias[CALM_NORM_IN];
     if (needed)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dh, n * width));
@@ -203,13 +204,13 @@ static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_su
         return CALM_OK;
     if (shared)
         calm_block_rows_add(ctx, n, width, shared, dh);
-    /* x goes into the sum twice: as it is, which d has already, and through f. */
+    /* x enters the sum twice: directly, which d already has, and through f. */
     CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_IN], rows, s->x, dh, dnorm[CALM_NORM_IN], dbias[CALM_NORM_IN], dh));
     calm_block_rows_add(ctx, n, width, dh, d);
     return CALM_OK;
 }
 
-/* A vector of gradients that is not finite, by its parameter's name. */
+/* Fails where a vector of gradients is not finite, with its parameter's name. */
 static calm_status check_vector(calm_ctx *ctx, const char *name, const char *suffix, const float *x, size_t n)
 {
     const size_t at = x ? calm_find_nonfinite(x, n) : n;
@@ -218,7 +219,7 @@ static calm_status check_vector(calm_ctx *ctx, const char *name, const char *suf
     return calm_fail(ctx, CALM_ENUMERIC, "the gradient of %s.%s is not finite (element %zu)", name, suffix, at);
 }
 
-/* All but linears, which are checked where they are added to. */
+/* Checks all gradients except those of linears, which are checked where they are added. */
 static calm_status check_vectors(calm_ctx *ctx, const calm_block *block, const calm_block_grads *grads)
 {
     const calm_names *names = block->config->arch->names;
@@ -263,7 +264,7 @@ calm_status calm_block_back(calm_ctx *ctx, const calm_block *block, const calm_r
     float *d = dx;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(check_rows(ctx, block, "the gradient of the output", dz, n));
-    /* dx is worked on in place all the way; a caller who needs none gets a copy of dz to be worked on. */
+    /* The gradient is computed in place in dx; without dx in a copy of dz. */
     if (!dx)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, d, count));
     if (d != dz)
@@ -287,16 +288,16 @@ size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, si
 {
     config = calm_config_at(config, index);
     const size_t rows = CALM_BYTES(float, n_tokens * config->hidden);
-    /* The tape: what enters and leaves the sublayers, norms' inputs and outputs, and what each function keeps. */
+    /* The tape: inputs and outputs of the sublayers and of norms, and the tapes of f. */
     size_t tape = CALM_BYTES(calm_block_tape, 1) + rows, kept[CALM_N_SUBLAYERS] = {0};
     size_t forward[CALM_N_SUBLAYERS] = {0}, back[CALM_N_SUBLAYERS] = {0};
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        /* A kind without a way back is refused before anything is held. */
+        /* A kind without a backward pass is refused before anything is allocated. */
         const calm_kind *kind = calm_kind_at(config, index, s);
         const char *const *norm = config->arch->names->norm[s];
         if (!kind || !kind->back)
             continue;
-        /* One allocation for what it fills in; what that points to is in kept_bytes. */
+        /* One allocation for the tape of f; its arrays are in kept_bytes. */
         tape += CALM_BYTES(unsigned char, kind->back->tape_bytes);
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
             tape += norm[place] ? rows : 0;
@@ -309,7 +310,7 @@ size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, si
                   + (way->back_bytes ? way->back_bytes(config, n_tokens, n_threads)
                                      : way->routed_back_bytes(config, n_tokens, expert_bytes, n_threads));
     }
-    /* The first sublayer runs before the second has kept anything; d is the caller's dx or, without one, a copy. */
+    /* The first sublayer runs before the second has kept anything; d is the caller's dx or a copy. */
     const size_t first = forward[CALM_SUBLAYER_ATTENTION] > kept[CALM_SUBLAYER_MLP]
                              ? forward[CALM_SUBLAYER_ATTENTION] - kept[CALM_SUBLAYER_MLP] : 0;
     const size_t tail = calm_tail_back_bytes(config, n_tokens);

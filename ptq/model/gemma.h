@@ -35,6 +35,12 @@ calm_status calm_gemma_read_cap(calm_ctx *ctx, const char *path, const calm_json
 calm_status calm_gemma_read_sharing(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
                                     calm_config *config);
 
+/* Members of a calm_arch that Gemma 3n and 4 share. */
+#define CALM_GEMMA_VARIED                                                                                    \
+    .prefixes = CALM_DECODER_PREFIXES, .sizes = &calm_gemma_sizes, .norm = CALM_NORM_RMS,                    \
+    .qk_norm = CALM_QK_NORM_HEAD, .varies = true, .default_tied = true, .default_head_dim = 256,             \
+    .default_activation = "gelu_pytorch_tanh", .default_rope_theta = 1000000.0, .default_local_theta = 10000.0
+
 /* Reads the width of per-layer inputs (0: none) and the rows of their table, `usual_rows` when that key is absent. */
 calm_status calm_gemma_read_inputs(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual_rows,
                                    calm_config *config);

@@ -1,4 +1,4 @@
-/* The registry of kinds, from kinds.def, and what is asked of its tables. */
+/* The registry of kinds, from kinds.def, and queries of its tables. */
 #include "ptq/model/kind.h"
 
 
@@ -21,14 +21,14 @@ const calm_fusion *calm_fusion_at(size_t i)
 {
     size_t n;
     const calm_kind *const *all = calm_kinds(&n);
-    /* Kinds one after the other. */
+    /* All fusions of a kind before those of the next. */
     for (size_t k = 0; k < n; i -= all[k++]->n_fusions)
         if (i < all[k]->n_fusions)
             return &all[k]->fusions[i];
     return NULL;
 }
 
-/* The first kind in the list for a slot, a mixture or not: what families have whose blocks are alike. */
+/* Returns the first kind in the list for a slot, a mixture or not: the usual sublayer. */
 static const calm_kind *usual_kind(calm_sublayer slot, bool routed)
 {
     size_t n;
@@ -44,7 +44,7 @@ const calm_kind *calm_kind_dense(const calm_config *config, calm_sublayer slot)
     return config->varied ? config->kind[slot] : usual_kind(slot, false);
 }
 
-/* A sparse block has the mixture in place of the MLP. */
+/* Returns the mixture instead of the MLP in a sparse block. */
 static const calm_kind *mixture_or(const calm_kind *kind, calm_sublayer slot, bool sparse)
 {
     return kind && slot == CALM_SUBLAYER_MLP && sparse ? usual_kind(slot, true) : kind;
@@ -60,7 +60,7 @@ const calm_kind *calm_block_kind(const calm_block *block, calm_sublayer slot)
     return mixture_or(calm_kind_dense(block->config, slot), slot, block->moe.router != NULL);
 }
 
-/* The job in a kind's list; NULL: it has none such. */
+/* Finds a job in a kind's list; NULL: the kind does not have it. */
 static const calm_kind_job *find_job(const calm_kind *kind, calm_job_kind job)
 {
     for (size_t i = 0; kind && i < kind->n_jobs; i++)
@@ -69,7 +69,7 @@ static const calm_kind_job *find_job(const calm_kind *kind, calm_job_kind job)
     return NULL;
 }
 
-/* The kind that a job belongs to: that of the block's slot, or where it has another the first in the list. */
+/* Returns the kind of a job: that of the block's slot if it has the job, else the first in the list that has it. */
 static const calm_kind *kind_of_job(const calm_config *config, calm_job_kind job)
 {
     const calm_kind *kind = calm_kind_dense(config, calm_job_sublayer(job));
@@ -96,7 +96,7 @@ calm_status calm_config_vary(calm_ctx *ctx, calm_config *config)
         calm_block_shape *shape = &config->shapes[i];
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
             shape->kind[s] = calm_kind_dense(config, s);
-        /* The config's own widths, which a family changes where a block has others. */
+        /* A family changes these widths in blocks that differ. */
         shape->n_heads = config->n_heads;
         shape->n_kv = config->n_kv;
         shape->head_dim = config->head_dim;
@@ -124,7 +124,7 @@ calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const
     if (config->streams.n)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of %s's blocks, which hand on "
                          "streams of rows", option, config->arch->name);
-    /* Gradients would have to go from block to block next to the rows. */
+    /* Gradients would have to pass from block to block in addition to the hidden states. */
     if (config->carried)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of blocks that read the keys "
                          "and values of others (\"num_kv_shared_layers\")", option);
@@ -145,7 +145,7 @@ calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const
 
 const calm_kind_job *calm_job_traits(const calm_config *config, calm_job_kind job)
 {
-    /* A job may be of two kinds that say different things about it. */
+    /* Two kinds may have the same job with different properties. */
     return find_job(kind_of_job(config, job), job);
 }
 
@@ -153,7 +153,7 @@ bool calm_job_is_last(const calm_config *config, calm_job_kind job, calm_role *r
 {
     const calm_kind *kind = kind_of_job(config, job);
     calm_role own = 0;
-    /* Of one linear (kind.h), which is the first that there is. */
+    /* The last job has one linear (kind.h), the first role that exists. */
     while (calm_role_job(own) != job || !calm_has_role(config, own))
         if (++own == CALM_N_ROLES)
             return false;
@@ -189,24 +189,24 @@ calm_job_kind calm_job_scored_from(const calm_config *config, calm_job_kind job)
 
 calm_job_kind calm_slot_last_job(const calm_config *config, calm_sublayer slot)
 {
-    /* Its product leads back to the residual. */
+    /* The product of the last job is added to the residual. */
     const calm_kind *kind = calm_kind_dense(config, slot);
     return kind->jobs[kind->n_jobs - 1].job;
 }
 
 unsigned calm_scored_inputs(const calm_config *config, calm_sublayer sublayer, unsigned jobs, bool unit)
 {
-    /* The unit's own score runs the sublayer from the input of its first job, whichever jobs are computed. */
+    /* The score of the unit runs the sublayer from the input of its first job, whichever jobs are computed. */
     unsigned inputs = unit ? 1u << calm_slot_first_job(config, sublayer) : 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
         inputs |= jobs & 1u << kind ? 1u << calm_job_scored_from(config, kind) : 0;
     return inputs;
 }
 
-/* What the first kind that has a job says about it. */
+/* Returns the descriptor of a job in the first kind that has it. */
 static const calm_kind_job *find_traits(calm_job_kind job)
 {
-    /* Names alone are known here, no block. */
+    /* Only names are known here, no block. */
     size_t n;
     const calm_kind *const *all = calm_kinds(&n);
     const calm_kind_job *found = NULL;
@@ -225,13 +225,13 @@ const char *calm_job_fused(const calm_names *names, calm_job_kind job)
             last = names->role[role];
             n++;
         }
-    /* Engines know their own names for it: where a family's are others, they have other fused modules too. */
+    /* Engines expect their own names of the parts: a family with other names has other fused modules too. */
     return n > 1 && (!traits->fused_last || calm_text_listed(traits->fused_last, '|', last)) ? traits->fused : NULL;
 }
 
 bool calm_job_biased(const calm_config *config, calm_job_kind job)
 {
-    /* By the config: of roles that the family has not there is none. */
+    /* The config has no bias for roles that the family does not have. */
     bool any = false;
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         any |= calm_role_job(role) == job && config->bias[role];
@@ -240,7 +240,7 @@ bool calm_job_biased(const calm_config *config, calm_job_kind job)
 
 calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, long expert, calm_feed *feed)
 {
-    /* By the kind alone: whether the norm is there, and who else reads it, is the layout's to say. */
+    /* Only the kind decides here; the layout checks that the norm exists and has no other reader. */
     const calm_kind *kind = kind_of_job(config, job);
     const calm_fold fold = find_job(kind, job)->fold;
     if (fold != CALM_FOLD_ROWS)
@@ -250,25 +250,25 @@ calm_fold calm_job_fold(const calm_config *config, calm_job_kind job, long exper
 
 size_t calm_feed_rows(const calm_feed *feed)
 {
-    /* Fewer than the input has channels, where heads are shared. */
+    /* Fewer than the input's channels where readers share heads. */
     return feed->heads * feed->width;
 }
 
 size_t calm_feed_row(const calm_feed *feed, size_t k)
 {
-    /* Heads may have rows between them that feed something else. */
+    /* Rows between two heads may feed something else. */
     return feed->first + k / feed->width * feed->stride + k % feed->width;
 }
 
 size_t calm_feed_channel(const calm_feed *feed, size_t k)
 {
-    /* The first of the readers, which stand side by side. */
+    /* The channel of the first reader; readers are adjacent. */
     return k / feed->width * feed->readers * feed->width + k % feed->width;
 }
 
 size_t calm_feed_number(const calm_feed *feed, size_t channel)
 {
-    /* The head that serves the reader, same place within it. */
+    /* The head that serves the reader, at the same position in the head. */
     return channel / feed->width / feed->readers * feed->width + channel % feed->width;
 }
 
@@ -276,11 +276,11 @@ size_t calm_feed_number(const calm_feed *feed, size_t channel)
 
 bool calm_has_role(const calm_config *config, calm_role role)
 {
-    /* Of a fused matrix and its parts a family names either. */
+    /* A family names either a fused matrix or its parts. */
     const calm_kind *kind = calm_kind_dense(config, calm_job_sublayer(calm_role_job(role)));
     if (!config->arch->names->role[role])
         return false;
-    /* A block's own kind decides; of a model whose blocks differ the family's names do. */
+    /* In a model whose blocks differ, the block's kind decides too. */
     if (config->varied && !find_job(kind, calm_role_job(role)))
         return false;
     return !kind || !kind->has || kind->has(config, role);
@@ -288,26 +288,26 @@ bool calm_has_role(const calm_config *config, calm_role role)
 
 bool calm_expert_has_role(const calm_config *config, calm_role role, long expert)
 {
-    /* The shared one is like the MLP of a dense block. */
+    /* The shared expert is like the MLP of a dense block. */
     const calm_names *names = config->arch->names;
     return expert >= 0 && names->moe.words ? names->moe.words[role] != NULL : calm_has_role(config, role);
 }
 
 size_t calm_expert_width(const calm_config *config, long expert)
 {
-    /* The shared one reads what the router reads. */
+    /* The shared expert has the width of the model. */
     return expert >= 0 && config->moe.latent ? config->moe.latent : config->hidden;
 }
 
 void calm_role_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
-    /* The same role may have another width in another kind. */
+    /* A role may have another width in another kind. */
     kind_of_job(config, calm_role_job(role))->shape(config, role, expert, out, in);
 }
 
 /* ---- hook points ---- */
 
-/* A job that reads what is observed there, and a role of it that the family has. */
+/* Finds a role of the family whose linear reads the hook point's activations. */
 static bool find_reader(const calm_config *config, calm_hook hook, calm_role *role)
 {
     for (*role = 0; *role < CALM_N_ROLES; ++*role)
@@ -316,7 +316,7 @@ static bool find_reader(const calm_config *config, calm_hook hook, calm_role *ro
     return false;
 }
 
-/* Is it one of a kind's own? */
+/* Is the hook point one of the kind's own? */
 static bool lists_hook(const calm_kind *kind, calm_hook hook)
 {
     for (size_t i = 0; i < kind->n_hooks; i++)
@@ -330,7 +330,7 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
     size_t n, out, in;
     calm_role role;
     const calm_kind *const *all = calm_kinds(&n);
-    /* The input of a job is as wide as any of its linears. */
+    /* All linears of a job have the same input width. */
     if (find_reader(config, hook, &role)) {
         calm_role_shape(config, role, expert, &out, &in);
         return in;
@@ -340,7 +340,7 @@ size_t calm_hook_width(const calm_config *config, calm_hook hook, long expert)
             return all[i]->hook_width(config, hook, expert);
     if (hook == CALM_HOOK_LAYER_INPUT)
         return config->per_layer;
-    /* What sublayers, experts and blocks give, and whatever the family has not. */
+    /* Outputs of sublayers, experts and blocks. */
     return calm_expert_width(config, expert);
 }
 
@@ -349,7 +349,7 @@ bool calm_hook_in_slot(const calm_config *config, calm_sublayer slot, long exper
     const calm_kind *kind = calm_kind_dense(config, slot);
     if (!kind)
         return false;
-    /* Of the sublayer that completes the block, and of no expert; of a mixture its own hook points are observed. */
+    /* The tail follows the last sublayer of a block, not experts; mixtures observe only their own hook points. */
     if (hook == CALM_HOOK_LAYER_INPUT && (!config->per_layer || config->moe.n_experts))
         return false;
     if (hook == CALM_HOOK_BLOCK_OUT || hook == CALM_HOOK_LAYER_INPUT)
@@ -370,7 +370,7 @@ bool calm_plain_shape(const calm_config *config, const calm_kind *kind, calm_pla
                       size_t shape[CALM_PLAIN_DIMS], int *n_dims)
 {
     *n_dims = 0;
-    /* Without a name there is no tensor, whatever its shape would be. */
+    /* A tensor without a name does not exist in this family. */
     if (config->arch->names->plain[plain])
         kind->plain_shape(config, plain, shape, n_dims);
     return *n_dims > 0;

@@ -170,6 +170,11 @@ struct calm_kind {
 /* Initialises a list of a calm_kind and its length from the array of the same name. */
 #define CALM_KIND_LIST(list) .list = list, .n_##list = sizeof list / sizeof *list
 
+/* Initialises the members that most kinds of mixers share from static objects of the same names. */
+#define CALM_KIND_MIXER                                                                                                \
+    .slot = CALM_SUBLAYER_ATTENTION, CALM_KIND_LIST(jobs), CALM_KIND_LIST(words), CALM_KIND_LIST(plains),              \
+    .shape = shape, .plain_shape = plain_shape, .run = run, .scratch_bytes = scratch_bytes, .back = &back
+
 /* The kind that families with latent attention put into calm_block_shape. */
 extern const calm_kind calm_kind_mla;
 

@@ -1,4 +1,4 @@
-/* Attention: softmax(q k^T) v over heads, of which several may share a k and v (attention.c). */
+/* Attention: softmax(q k^T) v over heads; several query heads may share a head of k and v (attention.c). */
 #include "ptq/model/kind.h"
 
 #include <string.h>
@@ -6,21 +6,22 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/attention_back.h"
 
-/* q, k and v read one norm's output; v's rows reach o through a weighted sum, which keeps their factors. */
+/* q, k and v read the output of one norm; a weighted sum keeps factors of v's rows, so o's scale can be folded into
+ * them. */
 static const calm_kind_job jobs[] = {
     {.job = CALM_JOB_QKV, .outer = true, .fold = CALM_FOLD_NORM, .turns = true, .splits = true, .apart = CALM_ROLE_V,
      .fused = "qkv_proj", .fused_last = "self_attn.v_proj|mixer.v_proj"},
     {.job = CALM_JOB_O, .fold = CALM_FOLD_ROWS, .place = CALM_PLACE_O},
 };
 
-/* llama.cpp rotates neighbouring channels for some families, so its writers permute rows of q and k. */
+/* llama.cpp rotates neighbouring channels in some families, for which its files permute rows of q and k. */
 static const calm_kind_word words[] = {{.role = CALM_ROLE_Q, .form = CALM_GGUF_Q, .bias = true, .word = "attn_q"},
                                        {.role = CALM_ROLE_K, .form = CALM_GGUF_K, .bias = true, .word = "attn_k"},
                                        {.role = CALM_ROLE_V, .bias = true, .word = "attn_v"},
                                        {.role = CALM_ROLE_FUSED_QKV, .word = "attn_qkv"},
                                        {.role = CALM_ROLE_O, .word = "attn_output"}};
 
-/* Decoders' names, and those of BERT, whose engines name no fused module. */
+/* The names of decoders, and of BERT, whose fused module has no name in engines. */
 static const calm_fusion fusions[] = {{{"q_proj", "k_proj", "v_proj"}, "qkv_proj"},
                                       {{"query", "key", "value"}, NULL}};
 
@@ -36,18 +37,18 @@ static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     (void)hook;
     (void)expert;
-    /* Families without sinks have not the hook point either. */
+    /* Families without sinks do not have the hook point either. */
     return config->arch->names->plain[CALM_PLAIN_SINKS] ? config->n_heads : 0;
 }
 
-/* A block may have its values from its keys, or both from another block. */
+/* A block may take its values from its keys, or both from another block. */
 static bool has(const calm_config *config, calm_role role)
 {
     const bool shared = config->kv == CALM_KV_SHARED;
     return !(shared && (role == CALM_ROLE_K || role == CALM_ROLE_V)) && !(config->k_is_v && role == CALM_ROLE_V);
 }
 
-/* Queries are as wide as all heads together, keys and values as those that several may share. */
+/* Gives the shape of a role. */
 static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
@@ -68,26 +69,28 @@ static void shape(const calm_config *config, calm_role role, long expert, size_t
     }
 }
 
-/* Families share tables of names, so that a name alone does not make a norm of q and k. */
+/* Gives the shapes of norms and sinks; families share tables of names, so a name alone does not mean that a norm
+ * exists. */
 static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
 {
     const size_t heads = plain == CALM_PLAIN_K_NORM ? config->n_kv : config->n_heads;
     if (plain == CALM_PLAIN_SINKS) {
-        /* A logit of each. */
+        /* One logit per head. */
         dims[0] = heads;
         *n_dims = 1;
         return;
     }
-    /* A norm of keys that another block has made is not read. */
+    /* The norm of keys is not read where another block computes the keys. */
     if (plain == CALM_PLAIN_K_NORM && config->kv == CALM_KV_SHARED)
         return;
-    /* Over a head every head has the same weights; over the whole projection each channel has its own. */
+    /* A norm over heads has the same weights for every head; a norm over the whole projection has one for each
+     * channel. */
     dims[0] = (config->qk_norm == CALM_QK_NORM_HEAD ? 1 : heads) * config->head_dim;
-    /* Some families switch it in their config. */
+    /* In some families config.json switches the norms off. */
     *n_dims = config->qk_norm == CALM_QK_NORM_HEAD || config->qk_norm == CALM_QK_NORM_WHOLE;
 }
 
-/* o reads the heads' weighted sums of v.  Of a fused matrix the rows of v are the last. */
+/* Gives the rows of v, of a fused matrix the last ones: o reads the heads' weighted sums of v. */
 static bool feed(const calm_config *config, calm_job_kind job, long expert, calm_feed *out)
 {
     const bool fused = calm_has_role(config, CALM_ROLE_FUSED_QKV);
@@ -100,36 +103,22 @@ static bool feed(const calm_config *config, calm_job_kind job, long expert, calm
                        .heads = config->n_kv,
                        .width = d,
                        .readers = config->n_heads / config->n_kv,
-                       .rotates = !config->output_gate,    /* which counts by channel */
+                       .rotates = !config->output_gate,    /* the gate is not linear in a head's channels */
                        .groups = true};
-    /* A norm of v keeps no scale, nor does a limit; of a block without v's linear the rows are those of k, too. */
+    /* A norm or a limit of v does not keep a scale; with k_is_v the rows would be those of k, too. */
     return !config->value_norm && !(config->qkv_limit > 0) && !config->k_is_v && config->kv != CALM_KV_SHARED;
 }
 
 /* ---- learning ---- */
 
-/* What f keeps does not depend on the residual. */
-static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape)
-{
-    return calm_attention_forward_tape(ctx, pass->block, pass->rope, pass->h, pass->span, y, tape);
-}
-
-/* The tape has the span. */
-static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
-                            const calm_block_grads *grads, float *dh, float *dx)
-{
-    (void)dx;
-    return calm_attention_back(ctx, pass->block, pass->rope, pass->h, tape, dy, grads, dh);
-}
-
 static const calm_kind_back back = {.tape_bytes = sizeof(calm_attention_tape),
-                                    .forward = forward,
-                                    .back = backward,
+                                    .forward = calm_attention_forward_tape,
+                                    .back = calm_attention_back,
                                     .kept_bytes = calm_attention_tape_bytes,
                                     .forward_bytes = calm_attention_forward_tape_bytes,
                                     .back_bytes = calm_attention_back_bytes};
 
-/* Scores and sums of values, half of the square where a token sees those before it alone. */
+/* Returns the operations per token of scores and weighted sums; causal attention sees half of the window on average. */
 static double operations(const calm_config *config, double window)
 {
     return (config->both_ways ? 4 : 2) * window * (double)(config->n_heads * config->head_dim);

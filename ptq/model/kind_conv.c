@@ -20,7 +20,7 @@ typedef struct rows {
     float *y;        /* [n, D]   */
 } rows;
 
-/* x of a row times its B, in place: what the convolution reads. */
+/* Multiplies x by B in place, row by row: the convolution's input. */
 static void open_rows(size_t first, size_t n, void *user)
 {
     const rows *r = user;
@@ -28,7 +28,7 @@ static void open_rows(size_t first, size_t n, void *user)
         calm_vec_mul(r->width, r->bcx + 3 * t * r->width, r->bcx + (3 * t + 2) * r->width);
 }
 
-/* The result times its C, in place: what out reads. */
+/* Multiplies the convolution's output by C in place, row by row: the input of out. */
 static void close_rows(size_t first, size_t n, void *user)
 {
     const rows *r = user;
@@ -36,20 +36,20 @@ static void close_rows(size_t first, size_t n, void *user)
         calm_vec_mul(r->width, r->bcx + (3 * t + 1) * r->width, r->y + t * r->width);
 }
 
-/* Of a block; some checkpoints have a bias. */
+/* Returns the block's convolution; some checkpoints have a bias. */
 static calm_convolution convolution(const calm_block *block)
 {
     return (calm_convolution){.n_channels = block->config->hidden, .width = block->config->conv_width,
                               .w = block->plain[CALM_PLAIN_CONV].w, .bias = block->plain[CALM_PLAIN_CONV_BIAS].w};
 }
 
-/* The convolution's tail. */
+/* Returns the elements of the state: the convolution's tail. */
 static size_t state(const calm_config *config)
 {
     return calm_convolution_tail(config->hidden, config->conv_width);
 }
 
-/* The whole sublayer, in two buffers. */
+/* Runs the sublayer with two buffers. */
 static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                        const calm_span *span, float *out, const calm_observer *observer)
 {
@@ -65,7 +65,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r.y, n * width));
     CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_CONV_IN], h, n, r.bcx));
     calm_parallel_each_rows(ctx, n, open_rows, &r);
-    /* What the convolution reads is x times B, so that is what it keeps. */
+    /* The convolution keeps its input B x as the state. */
     conv.tail = calm_past_state(block, span);
     CALM_TRY(calm_convolution_run(ctx, &conv, r.bcx + 2 * width, 3 * width, n, r.y));
     calm_parallel_each_rows(ctx, n, close_rows, &r);
@@ -75,7 +75,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     return calm_weight_apply(ctx, &block->weight[CALM_ROLE_CONV_OUT], r.y, n, out);
 }
 
-/* Both buffers, and the larger of a prepared input and the taps. */
+/* Returns the bytes of both buffers, and of the larger of a prepared input and the convolution's scratch. */
 static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
 {
     const size_t width = config->hidden;
@@ -87,18 +87,18 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
 /* ---- gradients ---- */
 
 typedef struct conv_tape {
-    float *bcx;          /* [n, 3 D] as W_in gives it                       */
-    float *bx, *conv;    /* [n, D]: B x, and what the convolution makes of it */
+    float *bcx;          /* [n, 3 D] output of W_in */
+    float *bx, *conv;    /* [n, D]: B x, and the convolution's output */
     float *y;            /* [n, D] input of out                             */
 } conv_tape;
 
 typedef struct back_rows_task {
     size_t width;
     const conv_tape *tape;
-    float *dbcx, *dy;    /* [n, 3 D]; of y, and behind the convolution of B x */
+    float *dbcx, *dy;    /* [n, 3 D]; [n, D] of y, then of the convolution's output */
 } back_rows_task;
 
-/* B x apart from its operands, which the way back reads. */
+/* Computes B x in a separate array, since the backward pass reads B and x. */
 static void multiply_rows(size_t first, size_t n, void *user)
 {
     const back_rows_task *task = user;
@@ -109,7 +109,7 @@ static void multiply_rows(size_t first, size_t n, void *user)
     }
 }
 
-/* As `run`, keeping what the way back reads. */
+/* Runs the sublayer and keeps the inputs of the backward pass. */
 static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *user)
 {
     const size_t n = pass->span->n_tokens, width = pass->block->config->hidden;
@@ -127,7 +127,7 @@ static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, 
     return calm_weight_apply_tiled(ctx, &pass->block->weight[CALM_ROLE_CONV_OUT], t->y, n, y);
 }
 
-/* dC, and in place what goes back to the convolution. */
+/* Computes dC, and turns dy in place into the gradient of the convolution's output. */
 static void open_back(size_t first, size_t n, void *user)
 {
     const back_rows_task *task = user;
@@ -140,7 +140,7 @@ static void open_back(size_t first, size_t n, void *user)
     }
 }
 
-/* dB and dx from the gradient of B x, which stands where dx will. */
+/* Computes dB and dx from the gradient of B x, which is stored in dx's place. */
 static void close_back(size_t first, size_t n, void *user)
 {
     const back_rows_task *task = user;
@@ -153,7 +153,7 @@ static void close_back(size_t first, size_t n, void *user)
     }
 }
 
-/* The steps of `forward` from the last to the first. */
+/* Runs the backward pass of `forward`'s steps in reverse order. */
 static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *user, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
@@ -211,7 +211,7 @@ static const calm_kind_back back = {.tape_bytes = sizeof(conv_tape),
 
 /* ---- table ---- */
 
-/* B, C and x are as wide as the hidden rows. */
+/* Gives the shape of a role: B, C and x have the width of the hidden states. */
 static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     (void)expert;
@@ -219,7 +219,7 @@ static void shape(const calm_config *config, calm_role role, long expert, size_t
     *in = config->hidden;
 }
 
-/* The taps; a bias where the linears have one, too. */
+/* Gives the shapes of the kernel and of its bias, which exists where the linears have one. */
 static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
 {
     dims[0] = config->hidden;
@@ -228,7 +228,7 @@ static void plain_shape(const calm_config *config, calm_plain plain, size_t dims
     *n_dims = plain == CALM_PLAIN_CONV ? 3 : config->bias[CALM_ROLE_CONV_IN] ? 1 : 0;
 }
 
-/* A channel of what out reads is one of C times something that C does not go into. */
+/* Gives the rows of C: each channel of out's input is a channel of C times a factor that does not depend on C. */
 static bool feed(const calm_config *config, calm_job_kind job, long expert, calm_feed *out)
 {
     (void)job;
@@ -253,15 +253,7 @@ static const calm_kind_plain plains[] = {
 
 const calm_kind calm_kind_conv = {
     .name = "conv",
-    .slot = CALM_SUBLAYER_ATTENTION,
-    CALM_KIND_LIST(jobs),
-    CALM_KIND_LIST(words),
-    CALM_KIND_LIST(plains),
-    .shape = shape,
-    .plain_shape = plain_shape,
+    CALM_KIND_MIXER,
     .feed = feed,
-    .run = run,
     .state = state,
-    .scratch_bytes = scratch_bytes,
-    .back = &back,
 };

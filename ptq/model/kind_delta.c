@@ -20,13 +20,13 @@
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
-/* Widths of what is made of a token. */
+/* Widths of a token's rows, over all heads. */
 typedef struct widths {
-    size_t key, value;    /* all keys, which is all queries; all values, which is all of z and o */
-    size_t conv;          /* q, k and v together                                                 */
+    size_t key, value;    /* of q, and of k; of v, of z, and of o */
+    size_t conv;          /* of q, k and v together */
 } widths;
 
-/* Of all heads together. */
+/* Returns the widths of a block's rows. */
 static widths widths_of(const calm_config *config)
 {
     const calm_delta_shape *shape = &config->delta;
@@ -34,21 +34,21 @@ static widths widths_of(const calm_config *config)
     return (widths){key, value, 2 * key + value};
 }
 
-/* Rows of one window on their way, or their gradients; all in ctx->scratch. */
+/* Values of one window between the steps, or their gradients; all in ctx->scratch. */
 typedef struct rows {
     const calm_config *config;
     size_t n;
-    float *z;                  /* [n, value], which becomes the input of out   */
+    float *z;                  /* [n, value], replaced by the input of out */
     float *beta, *decay;       /* [n, n_value_heads]                           */
     float *mixed;              /* [n, conv]: q, k and v before the convolution */
-    float *qkvz, *ba;          /* products of fused matrices                   */
-    bool back;                 /* they are gradients, which go into these      */
+    float *qkvz, *ba;          /* outputs of fused matrices */
+    bool back;                 /* they are gradients: copy from the parts into qkvz and ba */
 } rows;
 
 /* ---- fused projections ---- */
 
-/* Copy `parts` pieces of `width` values, which lie `stride` apart in `fused`, to one behind the other, or with `back`
- * from there; returns where they end. */
+/* Copies `parts` pieces of `width` values, `stride` apart in `fused`, to contiguous ones in `apart`, or with `back`
+ * from there; returns the end of `apart`. */
 static float *gather(float *fused, size_t stride, size_t parts, size_t width, bool back, float *apart)
 {
     for (size_t i = 0; i < parts; i++) {
@@ -58,7 +58,7 @@ static float *gather(float *fused, size_t stride, size_t parts, size_t width, bo
     return apart + parts * width;
 }
 
-/* Between a fused row and its six parts, in either direction; tokens are independent. */
+/* Copies between fused rows and their six parts, in either direction. */
 static void part_rows(size_t first, size_t n, void *user)
 {
     const rows *r = user;
@@ -78,14 +78,14 @@ static void part_rows(size_t first, size_t n, void *user)
     }
 }
 
-/* Room for rows as fused matrices have them. */
+/* Allocates the rows of the fused matrices. */
 static calm_status new_fused(calm_ctx *ctx, const calm_block *block, rows *r)
 {
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->qkvz, r->n * block->weight[CALM_ROLE_DELTA_QKVZ].out));
     return CALM_NEW_RAW(ctx, ctx->scratch, r->ba, r->n * block->weight[CALM_ROLE_DELTA_BA].out);
 }
 
-/* Two products, taken apart; they are gone afterwards. */
+/* Computes the two fused products and separates them; releases the fused rows. */
 static calm_status project_fused(calm_ctx *ctx, const calm_block *block, const float *h, calm_apply_fn *apply, rows *r)
 {
     const calm_weight *const weights[] = {&block->weight[CALM_ROLE_DELTA_QKVZ], &block->weight[CALM_ROLE_DELTA_BA]};
@@ -96,13 +96,13 @@ static calm_status project_fused(calm_ctx *ctx, const calm_block *block, const f
     return CALM_OK;
 }
 
-/* Whether q, k, v and z are one matrix, and then b and a are one, too. */
+/* Are q, k, v and z stored in one matrix, and b and a in another? */
 static bool is_fused(const calm_config *config)
 {
     return calm_has_role(config, CALM_ROLE_DELTA_QKVZ);
 }
 
-/* What the linears make of h: mixed, z, and beta and decay before their functions. */
+/* Applies the linears to h: mixed, z, and beta and decay before their functions. */
 static calm_status project(calm_ctx *ctx, const calm_block *block, const float *h, calm_apply_fn *apply, rows *r)
 {
     const calm_weight *const weights[] = {&block->weight[CALM_ROLE_DELTA_QKV], &block->weight[CALM_ROLE_DELTA_Z],
@@ -112,7 +112,7 @@ static calm_status project(calm_ctx *ctx, const calm_block *block, const float *
     return calm_weight_apply_each(ctx, apply, 4, weights, h, r->n, (float *[]){r->mixed, r->z, r->beta, r->decay});
 }
 
-/* The convolution of a block, with `activated` its function. */
+/* Returns the block's convolution, with its activation function if `activated`. */
 static calm_convolution convolution(const calm_block *block, bool activated)
 {
     const calm_config *config = block->config;
@@ -121,7 +121,7 @@ static calm_convolution convolution(const calm_block *block, bool activated)
                               .activate = activated ? calm_activation_of(config->activation) : NULL};
 }
 
-/* The memories of all value heads, and behind them the convolution's tail. */
+/* Returns the elements of the state: the memories of all value heads, then the convolution's tail. */
 static size_t state(const calm_config *config)
 {
     return calm_delta_memory(&config->delta) + calm_convolution_tail(widths_of(config).conv, config->conv_width);
@@ -129,7 +129,7 @@ static size_t state(const calm_config *config)
 
 /* ---- run ---- */
 
-/* x [n, width] at one of this kind's hook points. */
+/* Shows the observer x [n, width] at one of this kind's hook points. */
 static calm_status observe(calm_ctx *ctx, const calm_observer *observer, const calm_span *span, calm_hook hook,
                            const float *x, size_t width)
 {
@@ -137,7 +137,8 @@ static calm_status observe(calm_ctx *ctx, const calm_observer *observer, const c
     return calm_observe(observer, ctx, &seen);
 }
 
-/* q, k and v behind the convolution, [n, conv]; z, decay and beta of the window.  `memory` NULL: it is a whole one. */
+/* Computes the inputs of the rule: q, k and v after the convolution, [n, conv]; z, decay and beta.  `memory` NULL: the
+ * span is a whole window. */
 static calm_status prepare(calm_ctx *ctx, const calm_block *block, const float *h, const calm_span *span,
                            const calm_observer *observer, rows *r, float *memory, float *convolved)
 {
@@ -157,7 +158,7 @@ static calm_status prepare(calm_ctx *ctx, const calm_block *block, const float *
     return observe(ctx, observer, span, CALM_HOOK_DELTA_BETA, r->beta, heads);
 }
 
-/* The whole sublayer: it has no rotary embedding, positions are the order of tokens. */
+/* Runs the sublayer; the order of tokens replaces a position embedding. */
 static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                        const calm_span *span, float *out, const calm_observer *observer)
 {
@@ -178,7 +179,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, o, n * w.value));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, norms, n * heads));
     const calm_delta_rows in = {convolved, convolved + w.key, convolved + 2 * w.key, w.conv, n, r.decay, r.beta};
-    /* The norms of the memory cost a few products of vectors, and nobody else asks for them. */
+    /* The norms of the memory cost a few products of vectors, and only an observer reads them. */
     CALM_TRY(calm_delta_rule(ctx, shape, &in, CALM_DELTA_CHUNK, o, observer && observer->fn ? norms : NULL, NULL,
                              memory));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_DELTA_STATE, norms, heads));
@@ -187,7 +188,8 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     return calm_weight_apply(ctx, &block->weight[CALM_ROLE_DELTA_OUT], r.z, n, out);
 }
 
-/* Products with the memory, three of a token; those of a chunk with each other; the convolution. */
+/* Returns the operations per token: three products with the memory, those between the tokens of a chunk, the
+ * convolution. */
 static double operations(const calm_config *config, double window)
 {
     const calm_delta_shape *shape = &config->delta;
@@ -203,7 +205,7 @@ static size_t helper_bytes(const calm_config *config, size_t n_tokens)
     return calm_delta_rule_bytes(&config->delta, n_tokens, CALM_DELTA_CHUNK);
 }
 
-/* Products of fused matrices. */
+/* Returns the bytes of the fused products. */
 static size_t fused_bytes(const calm_config *config, size_t n_tokens)
 {
     const widths w = widths_of(config);
@@ -212,7 +214,7 @@ static size_t fused_bytes(const calm_config *config, size_t n_tokens)
                                    + CALM_BYTES(float, 2 * n_tokens * config->delta.n_value_heads);
 }
 
-/* The larger of what stands before the rule, with the products it reads, and behind it. */
+/* Returns the larger of the bytes before the rule, with the linears' products, and those after. */
 static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
 {
     const widths w = widths_of(config);
@@ -222,7 +224,7 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
     const size_t inputs = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n_tokens) : 0;
     const size_t first = conv + calm_size_max(fused + inputs, calm_convolution_bytes(w.conv, config->conv_width));
     const size_t last = prepared ? calm_weight_apply_scratch_bytes(w.value, n_tokens) : 0;
-    /* What goes into the rule is gone before it begins. */
+    /* The rule's inputs are released before the norm begins. */
     const size_t second = value + gates + calm_size_max(helper_bytes(config, n_tokens), last);
     return value + 2 * gates + conv + calm_size_max(first, second);
 }
@@ -230,13 +232,13 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
 /* ---- gradients ---- */
 
 typedef struct delta_tape {
-    rows rows;           /* z as silu reads it                                    */
+    rows rows;           /* z before silu */
     float *convolved;    /* [n, conv]                                             */
-    float *states;       /* of the delta rule, before each chunk                  */
-    float *o, *y;        /* [n, value]: what the rule gives, and what out reads   */
+    float *states;       /* states of the delta rule, before each chunk */
+    float *o, *y;        /* [n, value]: output of the rule; input of out */
 } delta_tape;
 
-/* The operands of the rule, as columns of what the convolution gives. */
+/* Returns the operands of the rule: columns of the convolution's output. */
 static calm_delta_rows rule_rows(const delta_tape *tape)
 {
     const widths w = widths_of(tape->rows.config);
@@ -244,7 +246,7 @@ static calm_delta_rows rule_rows(const delta_tape *tape)
                              tape->rows.n, tape->rows.decay, tape->rows.beta};
 }
 
-/* All of a tape, before the marks that release the rest. */
+/* Allocates the tape, before the marks that release everything else. */
 static calm_status new_tape(calm_ctx *ctx, const calm_config *config, size_t n, delta_tape *tape)
 {
     const widths w = widths_of(config);
@@ -260,7 +262,7 @@ static calm_status new_tape(calm_ctx *ctx, const calm_config *config, size_t n, 
     return CALM_NEW_RAW(ctx, ctx->scratch, tape->y, n * w.value);
 }
 
-/* As `run`, keeping what the way back reads. */
+/* Runs the sublayer and keeps the inputs of the backward pass. */
 static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *user)
 {
     const calm_config *config = pass->block->config;
@@ -276,7 +278,7 @@ static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, 
                      pass->block->plain[CALM_PLAIN_DELTA_DT].w, t->rows.decay, t->rows.beta);
     const calm_delta_rows in = rule_rows(t);
     CALM_TRY(calm_delta_rule(ctx, &config->delta, &in, CALM_DELTA_CHUNK, t->o, NULL, t->states, NULL));
-    /* The norm works in place, and both of its operands are read again. */
+    /* The norm works in place, and both of its operands are needed later. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, normed, n_value));
     memcpy(normed, t->o, n_value * sizeof *normed);
     memcpy(t->y, t->rows.z, n_value * sizeof *t->y);
@@ -291,7 +293,7 @@ typedef struct norm_task {
     float *dy, *dz;    /* dy becomes the gradient of the norm's output */
 } norm_task;
 
-/* Through y = norm(o) silu(z). */
+/* Backward of y = norm(o) silu(z), row by row. */
 static calm_status gate_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const norm_task *task = user;
@@ -308,26 +310,26 @@ static calm_status gate_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
-/* Through the convolution and its function: dconvolved is changed, r->mixed written. */
+/* Backward of the convolution and its activation function: overwrites dconvolved, writes r->mixed. */
 static calm_status convolution_back(calm_ctx *ctx, const calm_block *block, const delta_tape *tape, float *dconvolved,
                                     float *dw, rows *r)
 {
     const calm_convolution conv = convolution(block, false);
     const size_t n = r->n;
-    /* The derivative is taken at what the function read. */
+    /* The derivative needs the input of the activation function. */
     CALM_TRY(calm_convolution_run(ctx, &conv, tape->rows.mixed, conv.n_channels, n, r->mixed));
     calm_activate_back(block->config->activation, n * conv.n_channels, r->mixed, dconvolved);
     return calm_convolution_back(ctx, &conv, tape->rows.mixed, conv.n_channels, n, dconvolved, dw, NULL, r->mixed);
 }
 
-/* The linear of `role`, from dy. */
+/* Backward of the linear of `role`, from dy. */
 static calm_status linear_back(calm_ctx *ctx, const calm_block *block, calm_role role, const float *x, size_t n,
                                const float *dy, const calm_block_grads *grads, bool add, float *dx)
 {
     return calm_weight_back(ctx, &block->weight[role], x, n, dy, grads->weight[role], grads->bias[role], add, dx);
 }
 
-/* Through the linears that read h. */
+/* Backward of the linears that read h. */
 static calm_status projections_back(calm_ctx *ctx, const calm_block *block, const float *h, rows *r,
                                     const calm_block_grads *grads, float *dh)
 {
@@ -343,7 +345,7 @@ static calm_status projections_back(calm_ctx *ctx, const calm_block *block, cons
     return linear_back(ctx, block, CALM_ROLE_DELTA_BA, h, r->n, r->ba, grads, true, dh);
 }
 
-/* Of the gradients of a token's outputs, job by job. */
+/* Writes the row lengths of the gradients of each job's outputs. */
 static void write_lengths(const rows *r, const calm_block_grads *grads)
 {
     const widths w = widths_of(r->config);
@@ -359,7 +361,7 @@ static void write_lengths(const rows *r, const calm_block_grads *grads)
     }
 }
 
-/* The steps of `forward` from the last to the first. */
+/* Runs the backward pass of `forward`'s steps in reverse order. */
 static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *user, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
@@ -392,7 +394,7 @@ static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const voi
     return projections_back(ctx, pass->block, pass->h, &r, grads, dh);
 }
 
-/* new_tape. */
+/* Returns the bytes of new_tape(). */
 static size_t kept_bytes(const calm_config *config, size_t n_tokens)
 {
     const widths w = widths_of(config);
@@ -401,7 +403,7 @@ static size_t kept_bytes(const calm_config *config, size_t n_tokens)
            + CALM_BYTES(float, calm_delta_states(&config->delta, n_tokens, CALM_DELTA_CHUNK));
 }
 
-/* The most of what its steps hold one after the other; each worker of the rule has separate room. */
+/* Returns the peak of the steps, which run one after the other; each worker of the rule has its own buffers. */
 static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
     const widths w = widths_of(config);
@@ -412,7 +414,7 @@ static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t n
                          calm_size_max(rule, normed + calm_weight_apply_scratch_bytes(w.value, n_tokens)));
 }
 
-/* Gradients of all that the tape has but the states, and the step that holds most. */
+/* Returns the bytes of gradients of everything in the tape except the states, and of the step that takes most. */
 static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
     const widths w = widths_of(config);
@@ -438,7 +440,7 @@ static const calm_kind_back back = {.tape_bytes = sizeof(delta_tape),
 
 /* ---- table ---- */
 
-/* Rows of each matrix; the gates have one for each value head. */
+/* Gives the rows and columns of each matrix; b and a have one row for each value head. */
 static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     const widths w = widths_of(config);
@@ -466,31 +468,31 @@ static void shape(const calm_config *config, calm_role role, long expert, size_t
     }
 }
 
-/* Vectors of a head or over heads, and the taps of the convolution. */
+/* Gives the shapes of vectors over heads or a head, and of the convolution's kernel. */
 static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
 {
     *n_dims = 1;
     dims[0] = plain == CALM_PLAIN_DELTA_NORM ? config->delta.value_dim : config->delta.n_value_heads;
     if (plain != CALM_PLAIN_DELTA_CONV)
         return;
-    /* As torch has a convolution by channels: [channels, 1, width]. */
+    /* The shape of a depthwise convolution in torch: [channels, 1, width]. */
     *n_dims = 3;
     dims[0] = widths_of(config).conv;
     dims[1] = 1;
     dims[2] = config->conv_width;
 }
 
-/* z has a channel for each value; the others a number for each head. */
+/* z has a channel for each value; the other hook points one value for each head. */
 static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     (void)expert;
     return hook == CALM_HOOK_DELTA_GATE ? widths_of(config).value : config->delta.n_value_heads;
 }
 
-/* The input scale of in would have to be taken off b and a, too; out reads a product of two functions. */
+/* No scale can be folded: that of in's input would also change b and a; out reads a product of two functions. */
 static const calm_kind_job jobs[] = {
     {.job = CALM_JOB_DELTA_IN, .outer = true, .fused = "in_proj_qkvz", .fused_last = "linear_attn.in_proj_z"},
-    /* A few rows, of which a decay over thousands of tokens is made: published recipes leave them. */
+    /* Published recipes leave these few rows float, since decays over thousands of tokens depend on them. */
     {.job = CALM_JOB_DELTA_BA, .outer = true, .fused = "in_proj_ba", .fused_last = "linear_attn.in_proj_a",
      .stays_float = "the gates of a gated delta net are a few rows that act on every later token"},
     {.job = CALM_JOB_DELTA_OUT},
@@ -507,7 +509,7 @@ static const calm_kind_word words[] = {
     {.role = CALM_ROLE_DELTA_OUT, .form = CALM_GGUF_VALUE_COLUMNS, .word = "ssm_out"},
 };
 
-/* vLLM stacks them, so both of a pair need one scheme. */
+/* vLLM fuses both of a pair, so they need one scheme. */
 static const calm_fusion fusions[] = {{{"in_proj_qkv", "in_proj_z", NULL}, "in_proj_qkvz"},
                                       {{"in_proj_b", "in_proj_a", NULL}, "in_proj_ba"}};
 
@@ -520,25 +522,17 @@ static const calm_kind_plain plains[] = {
     {.plain = CALM_PLAIN_DELTA_NORM, .form = CALM_PLAIN_RMS_NORM, .word = "ssm_norm"},
 };
 
-/* In the order in which they are seen. */
+/* In the order in which a pass reaches them. */
 static const calm_hook hooks[] = {CALM_HOOK_DELTA_GATE, CALM_HOOK_DELTA_DECAY, CALM_HOOK_DELTA_BETA,
                                   CALM_HOOK_DELTA_STATE};
 
 const calm_kind calm_kind_delta = {
     .name = "delta",
-    .slot = CALM_SUBLAYER_ATTENTION,
-    CALM_KIND_LIST(jobs),
-    CALM_KIND_LIST(words),
-    CALM_KIND_LIST(plains),
+    CALM_KIND_MIXER,
     CALM_KIND_LIST(hooks),
-    .shape = shape,
-    .plain_shape = plain_shape,
     .hook_width = hook_width,
-    .run = run,
     .state = state,
-    .scratch_bytes = scratch_bytes,
     .operations = operations,
     .helper_bytes = helper_bytes,
-    .back = &back,
     CALM_KIND_LIST(fusions),
 };

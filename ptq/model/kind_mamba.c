@@ -17,12 +17,12 @@
 #include "ptq/model/past.h"
 #include "ptq/tensor/vector_back.h"
 
-/* Widths of what is made of a token. */
+/* Widths of a token's rows. */
 typedef struct widths {
-    size_t value;    /* all of z, of x and of o               */
-    size_t group;    /* all of B, which is all of C           */
+    size_t value;    /* of z, of x and of o */
+    size_t group;    /* of B over all groups, and of C */
     size_t conv;     /* x, B and C together                   */
-    size_t all;      /* rows of the first linear              */
+    size_t all;      /* rows of the first linear */
 } widths;
 
 static widths widths_of(const calm_config *config)
@@ -32,9 +32,9 @@ static widths widths_of(const calm_config *config)
     return (widths){value, group, value + 2 * group, 2 * value + 2 * group + shape->n_heads};
 }
 
-/* Rows of one window on their way; all in ctx->scratch. */
+/* Values of one window between the steps; all in ctx->scratch. */
 typedef struct rows {
-    float *all;               /* [n, all]: what the first linear gives   */
+    float *all;               /* [n, all]: output of the first linear */
     float *convolved;         /* [n, conv]                               */
     float *step, *decay;      /* [n, n_heads]                            */
     float *y, *norms;         /* [n, value]; [n, n_heads]                */
@@ -52,7 +52,7 @@ static calm_status new_rows(calm_ctx *ctx, const calm_config *config, size_t n, 
     return CALM_NEW_RAW(ctx, ctx->scratch, r->y, n * w.value);
 }
 
-/* x [n, width] at one of this kind's hook points. */
+/* Shows the observer x [n, width] at one of this kind's hook points. */
 static calm_status observe(calm_ctx *ctx, const calm_observer *observer, const calm_span *span, calm_hook hook,
                            const float *x, size_t width)
 {
@@ -60,7 +60,7 @@ static calm_status observe(calm_ctx *ctx, const calm_observer *observer, const c
     return calm_observe(observer, ctx, &seen);
 }
 
-/* Columns of z as separate rows, which observers read. */
+/* Shows the observer the columns of z, copied to contiguous rows. */
 static calm_status observe_gate(calm_ctx *ctx, const calm_observer *observer, const calm_span *span, const rows *r,
                                 const widths *w)
 {
@@ -83,13 +83,14 @@ static calm_convolution convolution(const calm_block *block, bool activated)
                               .activate = activated ? calm_activation_of(config->mamba.activation) : NULL};
 }
 
-/* The memories of all heads, and behind them the convolution's tail. */
+/* Returns the elements of the state: the memories of all heads, then the convolution's tail. */
 static size_t state(const calm_config *config)
 {
     return calm_mamba_memory(&config->mamba.shape) + calm_convolution_tail(widths_of(config).conv, config->conv_width);
 }
 
-/* What the scan reads: x, B and C behind the convolution, steps and decays.  `memory` NULL: of a whole window. */
+/* Computes the scan's inputs: x, B and C after the convolution, steps and decays.  `memory` NULL: the span is a whole
+ * window. */
 static calm_status prepare(calm_ctx *ctx, const calm_block *block, const calm_span *span,
                            const calm_observer *observer, float *memory, const rows *r)
 {
@@ -107,7 +108,7 @@ static calm_status prepare(calm_ctx *ctx, const calm_block *block, const calm_sp
     return observe(ctx, observer, span, CALM_HOOK_MAMBA_DECAY, r->decay, heads);
 }
 
-/* The operands of the scan, as columns of what the convolution gives. */
+/* Returns the operands of the scan: columns of the convolution's output. */
 static calm_mamba_rows scan_rows(const calm_block *block, const rows *r, size_t n)
 {
     const widths w = widths_of(block->config);
@@ -115,7 +116,7 @@ static calm_mamba_rows scan_rows(const calm_block *block, const rows *r, size_t 
                              r->decay, block->plain[CALM_PLAIN_MAMBA_SKIP].w};
 }
 
-/* The whole sublayer: it has no rotary embedding, positions are the order of tokens. */
+/* Runs the sublayer; the order of tokens replaces a position embedding. */
 static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                        const calm_span *span, float *out, const calm_observer *observer)
 {
@@ -132,7 +133,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     CALM_TRY(calm_weight_apply(ctx, &block->weight[CALM_ROLE_MAMBA_IN], h, n, r.all));
     CALM_TRY(prepare(ctx, block, span, observer, memory, &r));
     const calm_mamba_rows in = scan_rows(block, &r, n);
-    /* The norms of the memory cost some products of vectors, and nobody else asks for them. */
+    /* The norms of the memory cost a few products of vectors, and only an observer reads them. */
     CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, r.y, observer && observer->fn ? r.norms : NULL, NULL,
                              memory));
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_MAMBA_STATE, r.norms, shape->n_heads));
@@ -142,7 +143,8 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     return calm_weight_apply(ctx, &block->weight[CALM_ROLE_MAMBA_OUT], r.y, n, out);
 }
 
-/* Products with the memory, two of a token; those of a chunk with each other; the convolution. */
+/* Returns the operations per token: two products with the memory, those between the tokens of a chunk, the
+ * convolution. */
 static double operations(const calm_config *config, double window)
 {
     const calm_mamba_shape *shape = &config->mamba.shape;
@@ -157,7 +159,7 @@ static size_t helper_bytes(const calm_config *config, size_t n_tokens)
     return calm_mamba_head_bytes(&config->mamba.shape, n_tokens, CALM_MAMBA_CHUNK);
 }
 
-/* new_rows. */
+/* Returns the bytes of new_rows(). */
 static size_t rows_bytes(const calm_config *config, size_t n_tokens)
 {
     const widths w = widths_of(config);
@@ -165,7 +167,7 @@ static size_t rows_bytes(const calm_config *config, size_t n_tokens)
            + CALM_BYTES(float, n_tokens * w.value) + 3 * CALM_BYTES(float, n_tokens * config->mamba.shape.n_heads);
 }
 
-/* All rows, and the largest of what the steps hold one after the other. */
+/* Returns the bytes of all rows and of the step that takes most. */
 static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
 {
     const widths w = widths_of(config);
@@ -183,12 +185,12 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
 /* ---- gradients ---- */
 
 typedef struct mamba_tape {
-    rows rows;        /* y is what out reads               */
-    float *o;         /* [n, value]: what the scan gives   */
-    float *states;    /* of the scan, before each chunk    */
+    rows rows;        /* y is the input of out */
+    float *o;         /* [n, value]: output of the scan */
+    float *states;    /* states of the scan, before each chunk */
 } mamba_tape;
 
-/* All of a tape, before the marks that release the rest. */
+/* Allocates the tape, before the marks that release everything else. */
 static calm_status new_tape(calm_ctx *ctx, const calm_config *config, size_t n, mamba_tape *tape)
 {
     CALM_TRY(new_rows(ctx, config, n, &tape->rows));
@@ -197,7 +199,7 @@ static calm_status new_tape(calm_ctx *ctx, const calm_config *config, size_t n, 
                         calm_mamba_states(&config->mamba.shape, n, CALM_MAMBA_CHUNK));
 }
 
-/* As `run`, keeping what the way back reads. */
+/* Runs the sublayer and keeps the inputs of the backward pass. */
 static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *user)
 {
     const calm_config *config = pass->block->config;
@@ -212,7 +214,7 @@ static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, 
     CALM_TRY(prepare(ctx, pass->block, pass->span, NULL, NULL, &t->rows));
     const calm_mamba_rows in = scan_rows(pass->block, &t->rows, n);
     CALM_TRY(calm_mamba_scan(ctx, shape, &in, CALM_MAMBA_CHUNK, t->o, NULL, t->states, NULL));
-    /* The norm overwrites both of its operands, which are read again. */
+    /* The norm overwrites both of its operands, which are needed later. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, n * w.value));
     for (size_t i = 0; i < n; i++)
         memcpy(z + i * w.value, t->rows.all + i * w.all, w.value * sizeof *z);
@@ -222,7 +224,7 @@ static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, 
     return calm_weight_apply_tiled(ctx, &pass->block->weight[CALM_ROLE_MAMBA_OUT], t->rows.y, n, y);
 }
 
-/* Through the convolution and its function: dconvolved is changed, columns of dall written. */
+/* Backward of the convolution and its activation function: overwrites dconvolved, writes columns of dall. */
 static calm_status convolution_back(calm_ctx *ctx, const calm_block *block, const mamba_tape *tape, size_t n,
                                     const calm_block_grads *grads, float *dconvolved, float *dall)
 {
@@ -232,14 +234,14 @@ static calm_status convolution_back(calm_ctx *ctx, const calm_block *block, cons
     float *before;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, before, n * w.conv));
-    /* The derivative is taken at what the function read. */
+    /* The derivative needs the input of the activation function. */
     CALM_TRY(calm_convolution_run(ctx, &conv, x, w.all, n, before));
     calm_activate_back(block->config->mamba.activation, n * w.conv, before, dconvolved);
     return calm_convolution_back(ctx, &conv, x, w.all, n, dconvolved, grads->plain[CALM_PLAIN_MAMBA_CONV],
                                  grads->plain[CALM_PLAIN_MAMBA_CONV_BIAS], dall + w.value);
 }
 
-/* From the gradient of what out reads to that of what in gives, dall [n, all]. */
+/* Computes dall [n, all], the gradient of the first linear's output, from dout, that of the last linear's input. */
 static calm_status inner_back(calm_ctx *ctx, const calm_block *block, const mamba_tape *t, size_t n,
                               const calm_block_grads *grads, float *dout, float *dall)
 {
@@ -265,7 +267,7 @@ static calm_status inner_back(calm_ctx *ctx, const calm_block *block, const mamb
     return convolution_back(ctx, block, t, n, grads, dconvolved, dall);
 }
 
-/* The steps of `forward` from the last to the first. */
+/* Runs the backward pass of `forward`'s steps in reverse order. */
 static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *user, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
@@ -286,14 +288,14 @@ static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const voi
                             grads->weight[CALM_ROLE_MAMBA_IN], grads->bias[CALM_ROLE_MAMBA_IN], false, dh);
 }
 
-/* new_tape. */
+/* Returns the bytes of new_tape(). */
 static size_t kept_bytes(const calm_config *config, size_t n_tokens)
 {
     return rows_bytes(config, n_tokens) + CALM_BYTES(float, n_tokens * widths_of(config).value)
            + CALM_BYTES(float, calm_mamba_states(&config->mamba.shape, n_tokens, CALM_MAMBA_CHUNK));
 }
 
-/* The most of what its steps hold one after the other; each worker of the scan has separate room. */
+/* Returns the peak of the steps, which run one after the other; each worker of the scan has its own buffers. */
 static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
     const calm_mamba_shape *shape = &config->mamba.shape;
@@ -307,7 +309,7 @@ static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t n
                          calm_size_max(scan, last));
 }
 
-/* Gradients of what linears give and read, and the step that holds most. */
+/* Returns the bytes of the gradients of linears' outputs and inputs, and of the step that takes most. */
 static size_t back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
     const calm_mamba_shape *shape = &config->mamba.shape;
@@ -341,7 +343,7 @@ static void shape(const calm_config *config, calm_role role, long expert, size_t
     *in = role == CALM_ROLE_MAMBA_IN ? config->hidden : w.value;
 }
 
-/* Keys of either family. */
+/* Returns the keys of both families. */
 static const char *keys(calm_role role)
 {
     return role == CALM_ROLE_MAMBA_IN
@@ -350,7 +352,7 @@ static const char *keys(calm_role role)
                : "mamba_n_heads (mamba_num_heads) and mamba_d_head (mamba_head_dim)";
 }
 
-/* The taps with their bias, the norm, and numbers of heads. */
+/* Gives the shapes of the convolution's kernel and bias, of the norm, and of vectors over heads. */
 static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
 {
     const widths w = widths_of(config);
@@ -360,7 +362,7 @@ static void plain_shape(const calm_config *config, calm_plain plain, size_t dims
         dims[0] = w.conv;
         *n_dims = config->mamba.conv_bias;
     } else if (plain == CALM_PLAIN_MAMBA_CONV) {
-        /* As torch has a convolution by channels: [channels, 1, width]. */
+        /* The shape of a depthwise convolution in torch: [channels, 1, width]. */
         dims[0] = w.conv;
         dims[1] = 1;
         dims[2] = config->conv_width;
@@ -368,7 +370,7 @@ static void plain_shape(const calm_config *config, calm_plain plain, size_t dims
     }
 }
 
-/* z has a channel for each of the output; the others a number for each head. */
+/* z has a channel for each one of the output; the other hook points one value for each head. */
 static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     (void)expert;
@@ -377,7 +379,7 @@ static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
 
 static const calm_kind_job jobs[] = {
     {.job = CALM_JOB_MAMBA_IN, .outer = true, .fold = CALM_FOLD_NORM},
-    /* Behind a norm over groups of channels, whose weight could take a scale. */
+    /* The norm before it is over groups of channels, and its weight could take a scale. */
     {.job = CALM_JOB_MAMBA_OUT,
      .stays_float = "fused kernels of Mamba-2 read the weight of its last linear as floats"},
 };
@@ -395,25 +397,17 @@ static const calm_kind_plain plains[] = {
     {.plain = CALM_PLAIN_MAMBA_NORM, .form = CALM_PLAIN_RMS_NORM, .word = "ssm_norm", .order = CALM_GGUF_GROUPS},
 };
 
-/* In the order in which they are seen. */
+/* In the order in which a pass reaches them. */
 static const calm_hook hooks[] = {CALM_HOOK_MAMBA_GATE, CALM_HOOK_MAMBA_STEP, CALM_HOOK_MAMBA_DECAY,
                                   CALM_HOOK_MAMBA_STATE};
 
 const calm_kind calm_kind_mamba = {
     .name = "mamba",
-    .slot = CALM_SUBLAYER_ATTENTION,
-    CALM_KIND_LIST(jobs),
-    CALM_KIND_LIST(words),
-    CALM_KIND_LIST(plains),
+    CALM_KIND_MIXER,
     CALM_KIND_LIST(hooks),
-    .shape = shape,
     .keys = keys,
-    .plain_shape = plain_shape,
     .hook_width = hook_width,
-    .run = run,
     .state = state,
-    .scratch_bytes = scratch_bytes,
     .operations = operations,
     .helper_bytes = helper_bytes,
-    .back = &back,
 };

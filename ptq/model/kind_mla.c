@@ -1,10 +1,10 @@
-/* Multi-head latent attention: keys and values of all heads are made from one narrow row a token, and so may queries be
- * (latent.c). */
+/* Multi-head latent attention (latent.c): one narrow row per token determines the keys and values of all heads, and in
+ * most models another one the queries. */
 #include "ptq/model/kind.h"
 
 #include "ptq/model/latent_back.h"
 
-/* q_a and kv_a read one input, q_b and kv_b each its own.  Engines multiply kv_b into q and o, and read its floats. */
+/* q_a and kv_a read the same input.  Engines absorb kv_b into q and o, and read its floats. */
 static const calm_kind_job jobs[] = {
     {.job = CALM_JOB_QKV_A, .outer = true, .fold = CALM_FOLD_NORM, .fused = "fused_qkv_a_proj"},
     {.job = CALM_JOB_Q_B},
@@ -20,10 +20,10 @@ static const calm_kind_word words[] = {{.role = CALM_ROLE_Q_FULL, .word = "attn_
                                        {.role = CALM_ROLE_KV_B, .form = CALM_GGUF_KV_VALUES, .word = "attn_v_b"},
                                        {.role = CALM_ROLE_O, .word = "attn_output"}};
 
-/* Where queries are one product, engines leave the two apart. */
+/* Engines do not fuse kv_a with q_proj of models without q_a. */
 static const calm_fusion fusions[] = {{{"q_a_proj", "kv_a_proj_with_mqa"}, "fused_qkv_a_proj"}};
 
-/* The reference gives these two norms a separate epsilon, whatever rms_norm_eps says. */
+/* transformers gives these two norms a fixed epsilon, independent of rms_norm_eps. */
 static const calm_kind_plain plains[] = {
     {.plain = CALM_PLAIN_Q_A_NORM, .form = CALM_PLAIN_RMS_NORM, .eps = 1e-6, .word = "attn_q_a_norm"},
     {.plain = CALM_PLAIN_KV_A_NORM, .form = CALM_PLAIN_RMS_NORM, .eps = 1e-6, .word = "attn_kv_a_norm"},
@@ -31,14 +31,14 @@ static const calm_kind_plain plains[] = {
 
 static const calm_hook hooks[] = {CALM_HOOK_LATENT};
 
-/* Queries are one product, or two with a narrow row between them. */
+/* Queries come from one linear, or from two with a latent in between. */
 static bool has(const calm_config *config, calm_role role)
 {
     const bool narrow = config->latent.q_rank > 0;
     return role == CALM_ROLE_Q_FULL ? !narrow : role == CALM_ROLE_Q_A || role == CALM_ROLE_Q_B ? narrow : true;
 }
 
-/* Everything is as wide as a rank, as all heads together, or as the residual. */
+/* Gives the shape of a role; its rows and columns are ranks, widths of all heads, or the hidden size. */
 static void shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     const calm_latent_config *latent = &config->latent;
@@ -73,14 +73,14 @@ static const char *keys(calm_role role)
     }
 }
 
-/* Norms of the narrow rows; without q_a there is one. */
+/* Gives the width of the latents' norms; without q_a there is only one norm. */
 static void plain_shape(const calm_config *config, calm_plain plain, size_t dims[CALM_PLAIN_DIMS], int *n_dims)
 {
     dims[0] = plain == CALM_PLAIN_Q_A_NORM ? config->latent.q_rank : config->latent.kv_rank;
     *n_dims = dims[0] > 0;
 }
 
-/* The latent and the shared key, as engines cache them (but for the norm and the rotation). */
+/* Returns the width of the latent and the shared key, which engines cache after norm and rotation. */
 static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     (void)hook;
@@ -88,7 +88,7 @@ static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
     return config->latent.kv_rank + config->latent.rope;
 }
 
-/* o reads the heads' weighted sums of v, whose rows follow those of the head's key. */
+/* Gives the rows of v in kv_b, which follow those of each head's key: o reads the heads' weighted sums of v. */
 static bool feed(const calm_config *config, calm_job_kind job, long expert, calm_feed *out)
 {
     const calm_latent_config *latent = &config->latent;
@@ -114,9 +114,9 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     float *context;
     calm_observation seen = {CALM_HOOK_O_IN, CALM_NO_EXPERT, span->window, NULL, n, width, NULL};
     CALM_TRY(calm_latent_project(ctx, block, h, span, calm_weight_apply, observer, &rows));
-    /* Of keys and queries only the channels of positions turn: they have no norm, and do not pass through kv_b. */
+    /* Only the rope parts of keys and queries are rotated: they have no norm, and do not come from kv_b. */
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &rows.heads, calm_rope_rotate));
-    /* Turned keys: those of later tokens need not turn them again. */
+    /* Keys are stored after the rotation, so that later calls need not rotate them again. */
     calm_heads_remember(block, &rows.heads);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
     CALM_TRY(calm_heads_attend_all(ctx, &rows.heads, &(calm_heads_kept){NULL, NULL}, context));
@@ -129,7 +129,7 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
 {
     const size_t width = calm_latent_context_width(config), first = calm_latent_prepared_bytes(config, n_tokens);
     const size_t last = prepared ? calm_weight_apply_scratch_bytes(width, n_tokens) : 0;
-    /* The prepared inputs of the first products are gone before scores are made; that of o comes on top of all. */
+    /* The prepared inputs of the first linears are released before scores are computed; that of o is allocated last. */
     return calm_latent_project_bytes(config, n_tokens)
            + calm_size_max(prepared ? first : 0, calm_rope_scratch_bytes(config, n_tokens)
                                                      + CALM_BYTES(float, n_tokens * width)
@@ -138,23 +138,9 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
 
 /* ---- learning ---- */
 
-/* What f keeps does not depend on the residual. */
-static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape)
-{
-    return calm_latent_forward_tape(ctx, pass->block, pass->rope, pass->h, pass->span, y, tape);
-}
-
-/* The tape has the span. */
-static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
-                            const calm_block_grads *grads, float *dh, float *dx)
-{
-    (void)dx;
-    return calm_latent_back(ctx, pass->block, pass->rope, pass->h, tape, dy, grads, dh);
-}
-
 static const calm_kind_back back = {.tape_bytes = sizeof(calm_latent_tape),
-                                    .forward = forward,
-                                    .back = backward,
+                                    .forward = calm_latent_forward_tape,
+                                    .back = calm_latent_back,
                                     .kept_bytes = calm_latent_tape_bytes,
                                     .forward_bytes = calm_latent_forward_tape_bytes,
                                     .back_bytes = calm_latent_back_bytes};
@@ -163,20 +149,12 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_latent_tape),
 
 const calm_kind calm_kind_mla = {
     .name = "mla",
-    .slot = CALM_SUBLAYER_ATTENTION,
-    CALM_KIND_LIST(jobs),
-    CALM_KIND_LIST(words),
+    CALM_KIND_MIXER,
     CALM_KIND_LIST(fusions),
-    CALM_KIND_LIST(plains),
     CALM_KIND_LIST(hooks),
     .has = has,
-    .shape = shape,
     .keys = keys,
-    .plain_shape = plain_shape,
     .hook_width = hook_width,
     .feed = feed,
-    .run = run,
-    .scratch_bytes = scratch_bytes,
     .helper_bytes = calm_heads_attend_bytes,
-    .back = &back,
 };

@@ -5,13 +5,13 @@
 #include "ptq/model/block_impl.h"
 #include "ptq/model/mlp_back.h"
 
-/* gate and up read one norm's output; up's rows are factors of down's channels. */
+/* gate and up read the output of one norm; rows of up scale channels of down's input. */
 const calm_kind_job calm_mlp_jobs[CALM_MLP_JOBS] = {
     {.job = CALM_JOB_GATE_UP, .outer = true, .fold = CALM_FOLD_NORM, .fused = "gate_up_proj"},
     {.job = CALM_JOB_DOWN, .fold = CALM_FOLD_ROWS, .place = CALM_PLACE_DOWN},
 };
 
-/* llama.cpp has the fused matrix under up's name. */
+/* llama.cpp stores the fused matrix under up's name. */
 static const calm_kind_word words[] = {
     {.role = CALM_ROLE_GATE, .word = "ffn_gate", .many = "ffn_gate_exps", .shared = "ffn_gate_shexp"},
     {.role = CALM_ROLE_FUSED_GATE_UP, .word = "ffn_up"},
@@ -26,7 +26,7 @@ static const calm_fusion fusions[] = {{{"gate_proj", "up_proj", NULL}, "gate_up_
 
 static const calm_hook hooks[] = {CALM_HOOK_GATE};
 
-/* An expert and the shared one have separate widths, of some families also outside. */
+/* Gives the shape of a role; experts, the shared expert and the block's MLP may have different widths. */
 void calm_mlp_shape(const calm_config *config, calm_role role, long expert, size_t *out, size_t *in)
 {
     const size_t inner = expert == CALM_NO_EXPERT       ? config->inner
@@ -37,7 +37,7 @@ void calm_mlp_shape(const calm_config *config, calm_role role, long expert, size
     *in = role == CALM_ROLE_DOWN ? inner : width;
 }
 
-/* The activation function reads as many channels as down does: a fused gate_up is multiplied into one half. */
+/* Returns the width of the activation function's input, which is that of down's input, also with a fused gate_up. */
 size_t calm_mlp_hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     size_t out, in;
@@ -46,15 +46,14 @@ size_t calm_mlp_hook_width(const calm_config *config, calm_hook hook, long exper
     return in;
 }
 
-/* down reads what the gate multiplies; without a gate the activation function stands between, and a clamp keeps no
- * scale. */
+/* Gives the rows of up, which the gate multiplies.  Without a gate, or with a clamp, no scale can be folded. */
 bool calm_mlp_feed(const calm_config *config, calm_job_kind job, long expert, calm_feed *out)
 {
     const bool fused = calm_expert_has_role(config, CALM_ROLE_FUSED_GATE_UP, expert);
     size_t hidden, inner;
     (void)job;
     calm_mlp_shape(config, CALM_ROLE_DOWN, expert, &hidden, &inner);
-    /* Rows of up are the second half of a fused matrix, of some families the first. */
+    /* Rows of up are the second half of a fused matrix, in some families the first. */
     *out = (calm_feed){.role = fused ? CALM_ROLE_FUSED_GATE_UP : CALM_ROLE_UP,
                        .first = fused && !config->arch->names->up_first ? inner : 0,
                        .stride = inner,
@@ -64,7 +63,7 @@ bool calm_mlp_feed(const calm_config *config, calm_job_kind job, long expert, ca
     return (fused || calm_expert_has_role(config, CALM_ROLE_GATE, expert)) && config->glu_limit == 0;
 }
 
-/* Every token passes: rows of a window, not those of an expert. */
+/* Runs the MLP over the rows of a window. */
 static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
                        const calm_span *span, float *out, const calm_observer *observer)
 {
@@ -73,7 +72,7 @@ static calm_status run(calm_ctx *ctx, const calm_block *block, const calm_rope *
     return calm_mlp_run(ctx, block->config, block->weight, h, span->n_tokens, out, observer, &seen);
 }
 
-/* As wide as the dense one of this block. */
+/* Returns the peak bytes of the block's dense MLP. */
 static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool prepared)
 {
     return calm_mlp_run_scratch_bytes(config, CALM_NO_EXPERT, n_tokens, prepared);
@@ -81,13 +80,13 @@ static size_t scratch_bytes(const calm_config *config, size_t n_tokens, bool pre
 
 /* ---- learning ---- */
 
-/* Rows do not see each other, so that no rotary embedding is needed. */
+/* Runs the MLP and keeps the inputs of the backward pass. */
 static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape)
 {
     return calm_mlp_forward_tape(ctx, pass->block->config, pass->block->weight, pass->h, pass->span->n_tokens, y, tape);
 }
 
-/* The tape has h and the number of rows. */
+/* Runs the backward pass; the tape has h and the number of rows. */
 static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
@@ -96,13 +95,13 @@ static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const voi
                          grads->lengths[CALM_JOB_GATE_UP], dh);
 }
 
-/* What the activation function reads, the other factor, and the input of down. */
+/* Returns the bytes of the tape. */
 static size_t kept_bytes(const calm_config *config, size_t n_tokens)
 {
     return calm_mlp_tape_bytes(config, CALM_NO_EXPERT, n_tokens);
 }
 
-/* Each thread that transforms rows holds one. */
+/* Returns the bytes of a transform's row in each thread. */
 static size_t workers_bytes(const calm_config *config, size_t n_threads)
 {
     return n_threads * calm_mlp_transform_bytes(config, config->inner);

@@ -1,15 +1,15 @@
-/* A mixture of experts: each is an MLP, and so may be one that sees every token (moe.c). */
+/* A mixture of experts: each expert is an MLP, and so is the shared expert (moe.c). */
 #include "ptq/model/kind_impl.h"
 
 #include "ptq/model/arch.h"
 #include "ptq/model/moe_back.h"
 
-/* The router's, of the mixture as a whole; the other is an expert's. */
+/* The router's hook point is that of the whole mixture; the other one is an expert's. */
 static const calm_hook hooks[] = {CALM_HOOK_GATE, CALM_HOOK_ROUTER_LOGITS};
 
-/* llama.cpp's word of the first is the router's.  Those up to the last two are Gemma 4's: its router has a norm with a
- * separate weight, its experts one before and one behind all of them, and the MLP next to them one behind it (moe.c).
- * The last are Nemotron 3's linears that lead to its experts and from their sum. */
+/* The first tensor's name in llama.cpp follows from the router's.  The next five are Gemma 4's: its router has a norm
+ * with a separate weight, experts have a factor each and norms before and after all of them, and the MLP next to them a
+ * norm after it (moe.c).  The last two are Nemotron 3's linears into and out of the experts' latent space. */
 static const calm_kind_plain plains[] = {{.plain = CALM_PLAIN_ROUTER_BIAS, .form = CALM_PLAIN_TENSOR},
                                          {.plain = CALM_PLAIN_ROUTER_SCALE, .form = CALM_PLAIN_TENSOR,
                                           .word = "ffn_gate_inp.scale"},
@@ -31,7 +31,7 @@ static void plain_shape(const calm_config *config, calm_plain plain, size_t dims
     const bool by_expert = plain == CALM_PLAIN_ROUTER_BIAS || plain == CALM_PLAIN_EXPERT_SCALE;
     const size_t latent = config->moe.latent;
     if (plain == CALM_PLAIN_EXPERTS_IN || plain == CALM_PLAIN_EXPERTS_OUT) {
-        /* [out, in], where the experts have another width than the model. */
+        /* [out, in] of a linear between the model's width and the experts'. */
         dims[0] = plain == CALM_PLAIN_EXPERTS_IN ? latent : config->hidden;
         dims[1] = plain == CALM_PLAIN_EXPERTS_IN ? config->hidden : latent;
         *n_dims = latent ? 2 : 0;
@@ -41,19 +41,19 @@ static void plain_shape(const calm_config *config, calm_plain plain, size_t dims
     *n_dims = 1;
 }
 
-/* One value per expert. */
+/* Returns the width of a hook point: router logits have one value per expert. */
 static size_t hook_width(const calm_config *config, calm_hook hook, long expert)
 {
     return hook == CALM_HOOK_ROUTER_LOGITS ? config->moe.n_experts : calm_mlp_hook_width(config, hook, expert);
 }
 
-/* The choice of experts reads the residual too. */
+/* Runs the mixture and keeps the inputs of the backward pass; the choice of experts also reads the residual. */
 static calm_status forward(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape)
 {
     return calm_moe_forward_tape(ctx, pass->block, pass->x, pass->h, pass->span, y, tape);
 }
 
-/* The choice is held fixed. */
+/* Runs the backward pass; the choice is held fixed. */
 static calm_status backward(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
                             const calm_block_grads *grads, float *dh, float *dx)
 {
@@ -67,7 +67,7 @@ static const calm_kind_back back = {.tape_bytes = sizeof(calm_routing),
                                     .routed_forward_bytes = calm_moe_forward_tape_bytes,
                                     .routed_back_bytes = calm_moe_back_bytes};
 
-/* Runs over all windows together (moe.h): no `run`. */
+/* A mixture runs over all windows together (moe.h), and has no `run`. */
 const calm_kind calm_kind_moe = {
     .name = "moe",
     .slot = CALM_SUBLAYER_MLP,

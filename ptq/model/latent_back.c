@@ -6,18 +6,19 @@
 #include "ptq/model/norm_back.h"
 #include "ptq/tensor/vector_back.h"
 
-calm_status calm_latent_forward_tape(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
-                                     const calm_span *span, float *y, calm_latent_tape *tape)
+calm_status calm_latent_forward_tape(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *user)
 {
+    const calm_block *block = pass->block;
     const calm_config *config = block->config;
-    const size_t n = span->n_tokens;
+    const size_t n = pass->span->n_tokens;
+    calm_latent_tape *tape = user;
     *tape = (calm_latent_tape){.context = NULL};
-    CALM_TRY(calm_latent_project(ctx, block, h, span, calm_weight_apply_tiled, NULL, &tape->rows));
+    CALM_TRY(calm_latent_project(ctx, block, pass->h, pass->span, calm_weight_apply_tiled, NULL, &tape->rows));
     /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->context, n * calm_latent_context_width(config)));
     CALM_TRY(calm_heads_keep(ctx, config, n, &tape->kept));
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_heads_rotate(ctx, block, rope, &tape->rows.heads, calm_rope_rotate));
+    CALM_TRY(calm_heads_rotate(ctx, block, pass->rope, &tape->rows.heads, calm_rope_rotate));
     CALM_TRY(calm_heads_attend_all(ctx, &tape->rows.heads, &tape->kept, tape->context));
     return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, y);
 }
@@ -107,20 +108,23 @@ static void write_lengths(const calm_latent *rows, const grads_of *d, const calm
     calm_vec_lengths(n, a->shared_stride, a->shared_stride, d->kv_a, true, down);
 }
 
-calm_status calm_latent_back(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
-                             const calm_latent_tape *tape, const float *dy, const calm_block_grads *grads, float *dh)
+calm_status calm_latent_back(calm_ctx *ctx, const calm_kind_pass *pass, const void *user, const float *dy,
+                             const calm_block_grads *grads, float *dh, float *dx)
 {
+    const calm_block *block = pass->block;
+    const calm_latent_tape *tape = user;
     const calm_latent *rows = &tape->rows;
     const size_t n = rows->heads.span->n_tokens;
     grads_of d;
+    (void)dx;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(new_grads(ctx, block->config, &rows->heads, &d));
     CALM_TRY(linear_back(ctx, block, CALM_ROLE_O, tape->context, n, dy, grads, false, d.context));
     /* The steps of the forward pass in reverse. */
     CALM_TRY(calm_heads_back(ctx, &rows->heads, &tape->kept, d.context, &d.heads, NULL));
-    CALM_TRY(calm_heads_rotate(ctx, block, rope, &d.heads, calm_rope_rotate_back));
-    CALM_TRY(queries_back(ctx, block, h, rows, grads, &d, dh));
-    CALM_TRY(keys_back(ctx, block, h, rows, grads, &d, dh));
+    CALM_TRY(calm_heads_rotate(ctx, block, pass->rope, &d.heads, calm_rope_rotate_back));
+    CALM_TRY(queries_back(ctx, block, pass->h, rows, grads, &d, dh));
+    CALM_TRY(keys_back(ctx, block, pass->h, rows, grads, &d, dh));
     write_lengths(rows, &d, grads);
     return CALM_OK;
 }

@@ -1,7 +1,7 @@
 /* Forward and backward pass of latent attention (MLA) over one window. */
 #pragma once
 
-#include "ptq/model/block_back.h"
+#include "ptq/model/kind.h"
 #include "ptq/model/latent.h"
 
 typedef struct calm_latent_tape {
@@ -10,15 +10,11 @@ typedef struct calm_latent_tape {
     calm_heads_kept kept;    /* probabilities, for short windows  */
 } calm_latent_tape;
 
-/* Computes y [T, D] = f(h) of the sublayer from h [T, D], on ctx's threads; the tape, which refers to `span`, is in
- * ctx->scratch. */
-calm_status calm_latent_forward_tape(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
-                                     const calm_span *span, float *y, calm_latent_tape *tape);
-
-/* Backward pass from dy [T, D]: adds to the gradients of the linears and of both norms, and writes dh [T, D] (NULL: not
- * wanted). */
-calm_status calm_latent_back(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, const float *h,
-                             const calm_latent_tape *tape, const float *dy, const calm_block_grads *grads, float *dh);
+/* Members of calm_kind_back: the forward pass, and the backward pass with dx ignored, on ctx's threads.  `tape`: a
+ * calm_latent_tape, which refers to the span, with arrays in ctx->scratch. */
+calm_status calm_latent_forward_tape(calm_ctx *ctx, const calm_kind_pass *pass, float *y, void *tape);
+calm_status calm_latent_back(calm_ctx *ctx, const calm_kind_pass *pass, const void *tape, const float *dy,
+                             const calm_block_grads *grads, float *dh, float *dx);
 
 /* Return the bytes of ctx->scratch of the tape for T tokens, and the peak of each pass in addition, workers
  * included. */

@@ -16,7 +16,7 @@ typedef struct mlp_task {
     const calm_config *config;
     const calm_mlp_tape *tape;
     size_t inner;
-    float *da, *db, *both; /* da holds dg at first; both [n, 2 M]: rows of the fused product, NULL without one */
+    float *da, *db, *both; /* da holds dg at first; both [n, 2 M]: rows of the fused product, or NULL */
 } mlp_task;
 
 /* ---- forward ---- */
@@ -26,7 +26,7 @@ static calm_status combine_rows(calm_ctx *ctx, size_t first, size_t n, void *use
     const mlp_task *task = user;
     const size_t at = first * task->inner, count = n * task->inner;
     float *g = task->tape->g + at;
-    /* A copy: a is what the derivative is taken at. */
+    /* A copy, since the derivative needs a. */
     memcpy(g, task->tape->a + at, count * sizeof *g);
     calm_mlp_combine(task->config, count, g, task->tape->b ? task->tape->b + at : NULL);
     return calm_mlp_transform(ctx, task->config, n, task->inner, g);
@@ -38,7 +38,7 @@ calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, cons
     const size_t inner = weight[CALM_ROLE_DOWN].in;
     *tape = (calm_mlp_tape){.n = n, .h = h};
     CALM_TRY(calm_mlp_project(ctx, config, weight, h, n, calm_weight_apply_tiled, &tape->a, &tape->b));
-    /* Kept though act(a) b gives it again: down's gradient and the forward product both read it. */
+    /* g is kept, since down's gradient and the forward product both read it. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->g, n * inner));
     CALM_TRY(calm_parallel_rows(ctx, n, combine_rows, &(mlp_task){.config = config, .tape = tape, .inner = inner}));
     return calm_weight_apply_tiled(ctx, &weight[CALM_ROLE_DOWN], tape->g, n, out);
@@ -58,14 +58,14 @@ void calm_activate_back(calm_activation activation, size_t n, const float *x, fl
     functions[activation](n, x, dy);
 }
 
-/* From dg [n] in da: da and, with a gate, db (mlp_combine). */
+/* Computes from dg [n], stored in da, the gradients da and, with a gate, db (calm_mlp_combine). */
 static void uncombine(const calm_config *config, size_t n, const float *a, const float *b, float *da, float *db)
 {
     if (b && config->glu_limit > 0) {
         calm_vec_clamped_glu_back(n, config->glu_limit, config->glu_alpha, a, b, da, db);
         return;
     }
-    /* da holds dg until db is done. */
+    /* da holds dg until db is computed. */
     if (b) {
         memcpy(db, a, n * sizeof *db);
         calm_activate(config->activation, n, db);
@@ -103,13 +103,13 @@ calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_w
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.da, n * down->in));
     if (tape->b)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.db, n * down->in));
-    /* Rows [da | db] as the fused product gave [a | b]: one product with its weight instead of two with its halves. */
+    /* Rows [da | db] in the layout of the fused product: one product with its weight instead of two with its halves. */
     if (fused->w)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.both, n * 2 * down->in));
     CALM_TRY(
         calm_weight_back(ctx, down, tape->g, n, dy, dweight[CALM_ROLE_DOWN], dbias[CALM_ROLE_DOWN], false, task.da));
     CALM_TRY(calm_parallel_rows(ctx, n, combine_back, &task));
-    /* Before the products with the weights: this is what leaves gate and up. */
+    /* The lengths are those of the gradient of gate's and up's outputs. */
     if (lengths)
         calm_vec_lengths(n, down->in, down->in, task.da, false, lengths);
     if (lengths && task.db)
@@ -117,7 +117,7 @@ calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_w
     if (fused->w)
         return calm_weight_back(ctx, fused, tape->h, n, task.both, dweight[CALM_ROLE_FUSED_GATE_UP],
                                 dbias[CALM_ROLE_FUSED_GATE_UP], false, dh);
-    /* Without a gate the activation function reads what `up` gives. */
+    /* Without a gate the activation function reads the output of `up`. */
     if (!gate->w)
         return calm_weight_back(ctx, up, tape->h, n, task.da, dweight[CALM_ROLE_UP], dbias[CALM_ROLE_UP], false, dh);
     CALM_TRY(
@@ -127,7 +127,7 @@ calm_status calm_mlp_back(calm_ctx *ctx, const calm_config *config, const calm_w
 
 /* ---- memory ---- */
 
-/* Columns of down, and whether gate and up are one matrix. */
+/* Returns the columns of down, and whether gate and up are one matrix. */
 static size_t inner_of(const calm_config *config, long expert, bool *fused)
 {
     size_t out, inner;
@@ -136,7 +136,7 @@ static size_t inner_of(const calm_config *config, long expert, bool *fused)
     return inner;
 }
 
-/* a and b, or a alone. */
+/* Returns the bytes of a and b, or of a alone. */
 static size_t projected_bytes(const calm_config *config, long expert, size_t n)
 {
     bool fused;
@@ -155,7 +155,7 @@ size_t calm_mlp_forward_tape_bytes(const calm_config *config, long expert, size_
     bool fused;
     const size_t inner = inner_of(config, expert, &fused);
     const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0, g = CALM_BYTES(float, n * inner);
-    /* The fused product and its prepared input are gone before g is there. */
+    /* The fused product and its prepared input are released before g is allocated. */
     const size_t first = both + calm_weight_apply_scratch_bytes(calm_expert_width(config, expert), n);
     const size_t last = calm_weight_apply_scratch_bytes(inner, n);
     return calm_size_max(first > g ? first - g : 0, last);
@@ -166,7 +166,7 @@ size_t calm_mlp_back_bytes(const calm_config *config, long expert, size_t n)
     bool fused;
     const size_t inner = inner_of(config, expert, &fused);
     const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
-    /* da and db are of the size of a and b; on top of them at most one product's input is prepared at a time. */
+    /* da and db have the sizes of a and b; in addition at most one product's input is prepared at a time. */
     return projected_bytes(config, expert, n) + both
            + calm_weight_back_scratch_bytes(calm_size_max(inner, calm_expert_width(config, expert)), n);
 }

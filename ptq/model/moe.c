@@ -18,10 +18,10 @@ typedef struct route_task {
     const calm_batch *batch;
     const calm_observer *observer;
     calm_route *routes;
-    float *latent;    /* [rows, L] or NULL */
+    float *latent;    /* [rows, W] input of the experts, or NULL */
 } route_task;
 
-/* h [n, D] = what the router and the experts read, in ctx->scratch. */
+/* Computes h [n, D] = IN norm of x, the input of the router and the experts, in ctx->scratch. */
 static calm_status normalised(calm_ctx *ctx, const calm_block *block, const float *x, size_t n, float **h)
 {
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *h, n * block->config->hidden));
@@ -43,7 +43,7 @@ bool calm_moe_has_router_norm(const calm_block *block)
 calm_norm calm_moe_router_norm(const calm_block *block, float *scale)
 {
     const size_t width = block->config->hidden;
-    /* Of Gemma 4 RMSNorm(x) times its own weight and D^-1/2. */
+    /* Gemma 4: RMSNorm(x) times the router's weight and D^-1/2. */
     *scale = (float)(1 / sqrt((double)width));
     return (calm_norm){CALM_NORM_RMS, block->config->norm_eps, width, block->plain[CALM_PLAIN_ROUTER_SCALE].w, NULL};
 }
@@ -53,7 +53,7 @@ calm_status calm_moe_router_rows(calm_ctx *ctx, const calm_block *block, const f
     const size_t width = block->config->hidden;
     float scale;
     const calm_norm norm = calm_moe_router_norm(block, &scale);
-    /* Mostly what the shared expert reads, too. */
+    /* In most families the router shares the IN norm. */
     if (!calm_moe_has_router_norm(block))
         return normalised(ctx, block, x, n, h);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *h, n * width));
@@ -87,8 +87,7 @@ static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
     const size_t row = calm_batch_row(task->batch, i), n = calm_batch_tokens(task->batch, i);
     float *x, *h, *logits;
     CALM_TRY(calm_row_store_get(ctx, &task->batch->hidden, row, n, &x));
-    /* The router and the experts read the same normalised rows; they are made again for each expert rather than kept
-     * for all tokens. */
+    /* The normalised rows are computed again for each expert rather than kept for all tokens. */
     CALM_TRY(calm_moe_router_rows(ctx, task->block, x, n, &h));
     if (task->latent) {
         const calm_weight in = calm_moe_latent_linear(task->block, CALM_PLAIN_EXPERTS_IN);
@@ -106,7 +105,7 @@ static calm_status route_window(calm_ctx *ctx, size_t i, void *user)
     return calm_router_choose(ctx, task->block, logits, n, task->routes + row * moe->top_k);
 }
 
-/* Counting sort of all routes by expert; rows rise within an expert. */
+/* Sorts all routes by expert (counting sort); rows increase within an expert. */
 static void sort_routes(const calm_moe_config *moe, const calm_batch *batch, calm_routing *out)
 {
     const size_t n = batch->rows * moe->top_k, stride = out->n_windows + 1;
@@ -114,7 +113,7 @@ static void sort_routes(const calm_moe_config *moe, const calm_batch *batch, cal
         out->begin[out->routes[i].expert + 1]++;
     for (size_t e = 0; e < moe->n_experts; e++)
         out->begin[e + 1] += out->begin[e];
-    /* window[e][w + 1] counts up while window w is filled in; window[e][w] is where it began. */
+    /* window[e][w + 1] counts up while window w is filled in; window[e][w] is its first route. */
     for (size_t e = 0; e < moe->n_experts; e++)
         out->window[e * stride] = out->begin[e];
     /* A second pass in the order of rows makes the sort stable: an expert sees its tokens in the order of windows and
@@ -128,7 +127,7 @@ static void sort_routes(const calm_moe_config *moe, const calm_batch *batch, cal
                 const calm_route *route = &out->routes[row * moe->top_k + k];
                 const size_t at = out->window[route->expert * stride + w + 1]++;
                 out->token[at] = (uint32_t)row;
-                /* The weight counts once: for what the expert reads, or for what it gives. */
+                /* The weight is applied once: to the expert's input, or to its output. */
                 out->weight[at] = out->input ? 1 : route->weight;
                 if (out->input)
                     out->input[at] = route->weight;
@@ -168,7 +167,7 @@ calm_status calm_moe_route(calm_ctx *ctx, const calm_block *block, const calm_ba
     if (moe->weighs_input)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->input, batch->rows * moe->top_k));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->window, moe->n_experts * (batch->n + 1)));
-    /* Once for each row, not once per expert. */
+    /* The latent is computed once per row, not once per expert. */
     if (moe->latent)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->latent, batch->rows * moe->latent));
     task.latent = out->latent;
@@ -188,15 +187,15 @@ typedef struct wave {
     const calm_observer *observer;
     calm_moe_sum *sum;
     size_t first, n;
-    float **outputs;    /* [n] of each expert: [its tokens, W], W as wide as it */
+    float **outputs;    /* [n] each expert's output [its tokens, W] */
 } wave;
 
-/* h [W] of a token as experts read it: its latent, or its normalised row of the batch. */
+/* Computes h [W], the experts' input for a token: its latent, or its normalised row of the batch. */
 static calm_status expert_row(calm_ctx *ctx, const wave *w, size_t token, size_t width, float *h)
 {
     CALM_SCOPED_SCRATCH(ctx);
     float *x;
-    /* Made for all tokens with their routes. */
+    /* Routing has computed the latents of all tokens. */
     if (w->routing->latent) {
         memcpy(h, w->routing->latent + token * width, width * sizeof *h);
         return CALM_OK;
@@ -206,7 +205,7 @@ static calm_status expert_row(calm_ctx *ctx, const wave *w, size_t token, size_t
     return CALM_OK;
 }
 
-/* Rows of n routed tokens from `first` on, as their expert reads them: h [n, W]. */
+/* Computes the expert's input h [n, W] for n routed tokens from `first` on. */
 static calm_status gather(calm_ctx *ctx, const wave *w, size_t first, size_t n, float *h)
 {
     const size_t width = calm_expert_width(w->block->config, 0);
@@ -219,10 +218,10 @@ static calm_status gather(calm_ctx *ctx, const wave *w, size_t first, size_t n, 
     return CALM_OK;
 }
 
-/* out [tokens, W] = the expert's output for all tokens routed to it, unweighted. */
+/* Computes out [tokens, W], the expert's unweighted output for all tokens routed to it. */
 static calm_status run_rows(calm_ctx *ctx, const wave *w, size_t expert, const calm_weight *weight, float *out)
 {
-    /* A popular expert may have most tokens of the batch; pieces bound what its MLP holds. */
+    /* A popular expert may have most tokens of the batch; pieces bound the memory of its MLP. */
     const size_t begin = w->routing->begin[expert], total = w->routing->begin[expert + 1] - begin;
     const size_t width = calm_expert_width(w->block->config, 0);
     for (size_t at = 0; at < total; at += CALM_MOE_ROWS) {
@@ -241,7 +240,7 @@ static calm_status run_rows(calm_ctx *ctx, const wave *w, size_t expert, const c
     return CALM_OK;
 }
 
-/* Load one expert of the wave, run it over its tokens, release it. */
+/* Loads one expert of the wave, runs it over its tokens, releases it. */
 static calm_status run_expert(calm_ctx *ctx, size_t index, void *user)
 {
     const wave *w = user;
@@ -249,20 +248,20 @@ static calm_status run_expert(calm_ctx *ctx, size_t index, void *user)
     calm_weight weight[CALM_N_ROLES] = {{0}};
     if (w->routing->begin[expert + 1] == w->routing->begin[expert])
         return CALM_OK;    /* no token was routed to it */
-    /* The loader writes to ctx->out: an arena of this task, so that the weights go when the expert is done. */
+    /* The loader writes to ctx->out: an arena of this task, which releases the weights at its end. */
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
     CALM_TRY(w->block->moe.load(w->block->moe.user, ctx, w->block->index, expert, weight));
     return run_rows(ctx, w, expert, weight, w->outputs[index]);
 }
 
-/* Add the outputs of the wave to the sum, for the tokens of one window. */
+/* Adds the outputs of the wave to the sum, for the tokens of one window. */
 static calm_status add_window(calm_ctx *ctx, size_t i, void *user)
 {
     const wave *w = user;
     const size_t width = w->sum->rows.width, stride = w->routing->n_windows + 1;
     const size_t row = calm_batch_row(w->batch, i), n = calm_batch_tokens(w->batch, i);
-    /* Each window has its own rows of the sum, so windows are independent; within one, experts rise, which fixes the
+    /* Each window has its own rows of the sum, so windows are independent; within one, the order of experts fixes the
      * order of additions. */
     float *sum;
     CALM_TRY(calm_row_store_get(ctx, &w->sum->rows, row, n, &sum));
@@ -291,8 +290,8 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
                              const calm_routing *routing, size_t first, size_t n, const calm_observer *observer,
                              calm_moe_sum *sum)
 {
-    /* Outputs are kept for the whole wave and added afterwards: adding while experts run would order the sum by which
-     * of them ends first. */
+    /* Outputs are kept for the whole wave and added afterwards: adding while experts run would make the order of
+     * additions depend on which expert ends first. */
     wave w = {block, batch, routing, observer, sum, first, n, NULL};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.outputs, n));
@@ -312,7 +311,7 @@ size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows)
 size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes)
 {
     const size_t row_bytes = calm_expert_width(block->config, 0) * sizeof(float);
-    /* At least one, however many tokens it has: the limit bounds waves, it must not stop them. */
+    /* A wave has at least one expert, even above the limit: the limit must not stop the run. */
     size_t n = 1;
     while (first + n < block->config->moe.n_experts &&
            (routing->begin[first + n + 1] - routing->begin[first]) * row_bytes <= most_bytes)
@@ -322,7 +321,7 @@ size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_
 
 /* ---- the sublayer ---- */
 
-/* Zero the sum of one window; in a file there is no memset for the whole. */
+/* Zeroes the sum of one window: a sum in a file has no memory to clear at once. */
 static calm_status clear_window(calm_ctx *ctx, size_t i, void *user)
 {
     const wave *w = user;
@@ -337,7 +336,7 @@ calm_status calm_moe_begin(calm_ctx *ctx, const calm_config *config, const calm_
                            calm_moe_sum *out)
 {
     wave w = {.batch = batch, .sum = out};
-    /* Where the hidden rows did not fit in memory the sum, which is as large, does not either. */
+    /* The sum is as large as the hidden states: if those are in a file, so is the sum. */
     CALM_TRY(calm_row_store_open(ctx, arena, batch->rows, calm_expert_width(config, 0),
                                  batch->hidden.file < 0 ? NULL : batch->spill_dir, &out->rows));
     const calm_status status = calm_parallel_for(ctx, batch->n, clear_window, &w);
@@ -396,11 +395,11 @@ static calm_status add_shared(calm_ctx *ctx, const calm_block *block, const floa
     return CALM_OK;
 }
 
-/* The sum of the experts as wide as the model, where they are not: *sum [T, D] in ctx->scratch. */
+/* Applies the linear C (moe.h) where experts have another width than the model: *sum [T, D] in ctx->scratch. */
 static calm_status leave_latent(calm_ctx *ctx, const calm_block *block, size_t n, float **sum)
 {
     const calm_weight out = calm_moe_latent_linear(block, CALM_PLAIN_EXPERTS_OUT);
-    /* What the row store has is left alone. */
+    /* The row store's rows are not changed. */
     const float *narrow = *sum;
     if (!block->config->moe.latent)
         return CALM_OK;
@@ -429,7 +428,7 @@ size_t calm_moe_end_scratch_bytes(const calm_config *config, size_t n_tokens)
 {
     const size_t tail = calm_tail_scratch_bytes(config, n_tokens);
     const size_t wide = config->moe.latent ? CALM_BYTES(float, n_tokens * config->hidden) : 0;
-    /* What the shared expert holds stays while the tail runs. */
+    /* The shared expert's buffers are still allocated while the tail runs. */
     return tail + wide + (config->moe.shared_inner
                        ? 2 * CALM_BYTES(float, n_tokens * config->hidden) +
                              calm_mlp_run_scratch_bytes(config, CALM_SHARED_EXPERT, n_tokens, false)
@@ -449,7 +448,7 @@ size_t calm_moe_all_experts_bytes(const calm_config *config, size_t rows, size_t
 {
     const calm_moe_config *moe = &config->moe;
     const size_t most = calm_moe_most_tokens(moe, rows), width = calm_expert_width(config, 0);
-    /* A wave stops at the limit unless one expert alone is above it; all routes together bound both. */
+    /* A wave stays below the limit unless a single expert exceeds it; all routes together bound both. */
     const size_t outputs = calm_size_min(CALM_BYTES(float, rows * moe->top_k * width),
                                          calm_size_max(CALM_BYTES(float, most * width), CALM_MOE_WAVE_BYTES));
     return CALM_BYTES(float *, moe->n_experts) + outputs + calm_size_min(moe->n_experts, n_threads) * worker_bytes;

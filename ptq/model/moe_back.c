@@ -1,16 +1,16 @@
 /* Backward pass of a mixture over one window.
  *
  *   y_t = sum_k w_tk E_k(h_t) + s_t E_s(h_t)      dw_tk = dy_t . E_k(h_t),  dE_k = w_tk dy_t
- *   y_t = sum_k E_k(w_tk h_t), of some            dw_tk = h_t . dE_k,  dh_t += w_tk dE_k, dE_k of the expert's rows
- *   y_t = C sum_k w_tk E_k(B h_t), of some        C^T dy_t and B h_t in place of dy_t and h_t; dh_t += B^T of what
- *                                                 comes back
- *   w_k of the router's rules                        router.h
- *   s_t = sigmoid(h_t . g)                           d(h_t . g) = s_t (1 - s_t) dy_t . E_s(h_t)
+ *   y_t = sum_k E_k(w_tk h_t), weighs_input       dw_tk = h_t . dE_k,  dh_t += w_tk dE_k, dE_k of the expert's input
+ *   y_t = C sum_k w_tk E_k(B h_t), latent         C^T dy_t and B h_t replace dy_t and h_t; dh_t += B^T times the
+ *                                                 gradient of B h_t
+ *   w_k                                           router.h
+ *   s_t = sigmoid(h_t . g)                        d(h_t . g) = s_t (1 - s_t) dy_t . E_s(h_t)
  *
- * Norms of Gemma 4's mixture - before the router, before and behind the experts, behind the shared one - stand between
- * these and x: what they give back goes to x, past the norm of the sublayer.
+ * Gemma 4's mixture has norms before the router, before and after the experts, and after the shared expert.  Those
+ * before the router and the experts read x: their gradients bypass the norm of the sublayer.
  *
- * What an expert computes is computed again: its weights are read again anyway. */
+ * Activations of experts are recomputed, since their weights must be read again anyway. */
 #include "ptq/model/moe_back.h"
 
 #include <string.h>
@@ -38,7 +38,7 @@ static calm_status run_shared(calm_ctx *ctx, const calm_block *block, const floa
     return calm_mlp_forward_tape(ctx, block->config, block->moe.shared, h, n, out->y, &out->mlp);
 }
 
-/* The norm behind it; NULL: there is none. */
+/* Returns the norm of the shared expert's output; NULL: none. */
 static const calm_norm *shared_norm(const calm_block *block)
 {
     const calm_norm *norm = &block->plain[CALM_PLAIN_SHARED_OUT_NORM];
@@ -47,14 +47,14 @@ static const calm_norm *shared_norm(const calm_block *block)
 
 /* ---- forward ---- */
 
-/* y [T, D] = the weighted sum of the experts, in all rows of the batch. */
+/* Computes y [T, D], the weighted sum of the experts, for all rows of the batch. */
 static calm_status sum_experts(calm_ctx *ctx, const calm_block *block, const calm_batch *batch, calm_routing *routing,
                                float *y)
 {
     const size_t width = calm_expert_width(block->config, 0);
     const calm_weight out = calm_moe_latent_linear(block, CALM_PLAIN_EXPERTS_OUT);
     float *narrow = y;
-    /* The sum of the experts is made where it is wanted: no copy of it is closed and released. */
+    /* The experts add directly to y, or to routing->sum, which the backward pass reads. */
     if (block->config->moe.latent) {
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, narrow, batch->rows * width));
         routing->sum = narrow;
@@ -66,14 +66,14 @@ static calm_status sum_experts(calm_ctx *ctx, const calm_block *block, const cal
     return narrow == y ? CALM_OK : calm_weight_apply(ctx, &out, narrow, batch->rows, y);
 }
 
-/* The norm behind the experts, in place; what it reads is kept. */
+/* Applies the norm after the experts in place, and keeps its input. */
 static calm_status norm_sum(calm_ctx *ctx, const calm_block *block, size_t n, float *y, calm_routing *routing)
 {
     const calm_norm *norm = &block->plain[CALM_PLAIN_EXPERTS_OUT_NORM];
     if (!norm->w)
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, routing->given, n * norm->width));
-    /* A copy: y is the sublayer's result. */
+    /* A copy, since the caller's y is overwritten. */
     memcpy(routing->given, y, n * norm->width * sizeof *y);
     calm_norm_all(ctx, norm, y, n, y);
     return CALM_OK;
@@ -85,7 +85,7 @@ calm_status calm_moe_forward_tape(calm_ctx *ctx, const calm_block *block, const 
     const size_t n = span->n_tokens, width = block->config->hidden;
     size_t begin[2] = {0, n};
     const calm_windows windows = {.begin = begin, .n = 1, .longest = n};
-    /* Routing and experts read the hidden rows and write none. */
+    /* Routing and experts only read the hidden states. */
     const calm_row_store rows = {n, width, (float *)(uintptr_t)x, -1};
     const calm_batch batch = {.windows = &windows, .n = 1, .rows = n, .width = width, .hidden = rows};
     CALM_SCOPED_OUT(ctx, ctx->scratch);
@@ -111,23 +111,23 @@ typedef struct moe_task {
     const calm_routing *routing;
     const float *x, *h, *dy;
     const calm_block_grads *grads;
-    size_t width;         /* W of experts                                            */
-    const float *read;    /* [T, W] what they read                                   */
-    const float *dsum;    /* [T, W] of their sum                                     */
-    float *dread;         /* [T, W] what goes back to what they read                 */
+    size_t width;         /* W: width of experts' inputs and outputs */
+    const float *read;    /* [T, W] input of the experts */
+    const float *dsum;    /* [T, W] gradient of their sum */
+    float *dread;         /* [T, W] gradient of `read` */
     size_t first, n;      /* experts of the wave                                     */
-    float **rows;         /* [n] of each: what goes back to its rows [its tokens, W] */
-    float *dweight;       /* [T top_k] of the weights, experts one after the other   */
+    float **rows;         /* [n] gradient of each expert's rows [its tokens, W] */
+    float *dweight;       /* [T top_k] gradient of the weights, by expert */
     float *dh;
-    float *past;          /* [T, D] what goes back to x, but by h; NULL: nothing does     */
+    float *past;          /* [T, D] gradient that reaches x past h; NULL: none */
 } moe_task;
 
-/* Gradients of one expert over its tokens. */
+/* Computes the gradients of one expert over its tokens. */
 static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t expert, const calm_weight *weight,
                                     float *rows)
 {
     static const calm_expert_grads none = {.weight = {NULL}};
-    /* All of them at once: one window has at most a few hundred. */
+    /* All tokens at once: one window has at most a few hundred. */
     const size_t begin = task->routing->begin[expert], n = task->routing->begin[expert + 1] - begin;
     const size_t width = task->width;
     const calm_expert_grads *grads = task->grads->experts ? &task->grads->experts[expert] : &none;
@@ -137,7 +137,7 @@ static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t 
     calm_mlp_tape tape;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, n * width));
-    /* An expert's tokens lie anywhere in the window; its products want them one after the other. */
+    /* An expert's tokens are scattered over the window; products need contiguous rows. */
     for (size_t i = 0; i < n; i++) {
         memcpy(h + i * width, task->read + token[i] * width, width * sizeof *h);
         if (input)
@@ -147,7 +147,7 @@ static calm_status expert_rows_back(calm_ctx *ctx, const moe_task *task, size_t 
     for (size_t i = 0; i < n; i++) {
         const float *dy = task->dsum + token[i] * width;
         task->dweight[begin + i] = (float)calm_vec_dot(width, dy, y + i * width);
-        /* From here on y holds what goes back to the expert's output. */
+        /* From here on y holds the gradient of the expert's output. */
         memcpy(y + i * width, dy, width * sizeof *y);
         calm_vec_scale(width, task->routing->weight[begin + i], y + i * width);
     }
@@ -167,14 +167,14 @@ static calm_status expert_back(calm_ctx *ctx, size_t index, void *user)
     calm_weight weight[CALM_N_ROLES] = {{0}};
     if (task->routing->begin[expert + 1] == task->routing->begin[expert])
         return CALM_OK; /* no token was routed to it */
-    /* The loader writes to ctx->out: an arena of this task, so that the weights go when the expert is done. */
+    /* The loader writes to ctx->out: an arena of this task, which releases the weights at its end. */
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_OUT(ctx, &arena);
     CALM_TRY(moe->load(moe->user, ctx, task->block->index, expert, weight));
     return expert_rows_back(ctx, task, expert, weight, task->rows[index]);
 }
 
-/* What the experts of the wave give back to these rows, by rising expert. */
+/* Adds the gradients of the wave's experts to these rows, by increasing expert. */
 static void add_experts(size_t first, size_t n, void *user)
 {
     const moe_task *task = user;
@@ -198,8 +198,8 @@ static calm_status wave_back(calm_ctx *ctx, moe_task *task)
         const size_t tokens = routing->begin[task->first + i + 1] - routing->begin[task->first + i];
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task->rows[i], tokens * task->width));
     }
-    /* Kept for the whole wave and added afterwards, as in the forward pass: the order of the sum must not be that in
-     * which experts end. */
+    /* Rows are kept for the whole wave and added afterwards, as in the forward pass: the order of additions must not
+     * depend on which expert ends first. */
     CALM_TRY(calm_parallel_for(ctx, task->n, expert_back, task));
     calm_parallel_each_rows(ctx, routing->begin[task->block->config->moe.n_experts] / task->block->config->moe.top_k,
                             add_experts, task);
@@ -224,7 +224,7 @@ static void route_back(size_t first, size_t n, void *user)
                          task->p + t * moe->n_experts, task->dlogits + t * moe->n_experts);
 }
 
-/* From the order of experts back to that of the routes, in which a row's weights stand together. */
+/* Reorders dweight from the order of experts to that of routes, where a row's weights are contiguous. */
 static void sort_back(const moe_task *moe, float *dweight)
 {
     const calm_routing *routing = moe->routing;
@@ -239,8 +239,8 @@ static void sort_back(const moe_task *moe, float *dweight)
         }
 }
 
-/* Through the factors of experts, which weights are multiplied by last: dweight [T, top_k] of the weights before them,
- * and *routes with these.  `logits` [T, E] stays. */
+/* Backward of the experts' factors, which multiply the weights last: turns dweight [T, top_k] into the gradient of the
+ * weights before the factors, and *routes into routes with those weights.  Does not change `logits` [T, E]. */
 static calm_status factors_back(calm_ctx *ctx, const moe_task *moe, size_t n, const float *logits, float *dweight,
                                 const calm_route **routes)
 {
@@ -256,7 +256,7 @@ static calm_status factors_back(calm_ctx *ctx, const moe_task *moe, size_t n, co
         memcpy(s, logits + t * config->n_experts, config->n_experts * sizeof *s);
         calm_router_unscaled(config, *routes + t * config->top_k, s, plain + t * config->top_k);
     }
-    /* Row by row on this thread: a factor's sum has one order. */
+    /* Row by row on this thread: the order of each factor's sum is fixed. */
     for (size_t i = 0; i < n * config->top_k; i++) {
         if (dfactor)
             dfactor[plain[i].expert] += dweight[i] * plain[i].weight;
@@ -266,7 +266,7 @@ static calm_status factors_back(calm_ctx *ctx, const moe_task *moe, size_t n, co
     return CALM_OK;
 }
 
-/* dlogits [T, E] to the router and what it reads. */
+/* Backward of the router's linear: from dlogits [T, E] to the router's weights and its input. */
 static calm_status logits_back(calm_ctx *ctx, const moe_task *moe, size_t n, const float *reads, const float *dlogits)
 {
     const calm_block *block = moe->block;
@@ -279,7 +279,7 @@ static calm_status logits_back(calm_ctx *ctx, const moe_task *moe, size_t n, con
     if (moe->grads->router)
         CALM_TRY(calm_product(ctx, CALM_PRODUCT_TN, n_experts, width, n, dlogits, n_experts, reads, width, 1,
                               moe->grads->router, width));
-    /* Behind a norm the rows are the router's alone, else those of all. */
+    /* With a separate norm the rows are only the router's input, else also the experts'. */
     if (own)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, drows, n * width));
     CALM_TRY(calm_product(ctx, CALM_PRODUCT_NN, n, width, n_experts, dlogits, n_experts, block->moe.router, width,
@@ -293,8 +293,8 @@ static calm_status logits_back(calm_ctx *ctx, const moe_task *moe, size_t n, con
     return CALM_OK;
 }
 
-/* Gradients through the weights of the chosen experts: those of the router are added to, and dh, or what goes back past
- * it. */
+/* Backward of routing, through the weights of the chosen experts: adds to the router's gradients, and to dh or
+ * `past`. */
 static calm_status router_back(calm_ctx *ctx, const moe_task *moe, size_t n)
 {
     const calm_block *block = moe->block;
@@ -312,7 +312,7 @@ static calm_status router_back(calm_ctx *ctx, const moe_task *moe, size_t n)
     }
     sort_back(moe, dweight);
     task.dweight = dweight;
-    /* Again rather than kept: 2 E of the 6 top_k M operations of a channel. */
+    /* Recomputed rather than kept: 2 E of the 6 top_k M operations of a channel. */
     calm_router_logits(block, h, n, task.p);
     CALM_TRY(factors_back(ctx, moe, n, task.p, dweight, &task.routes));
     calm_parallel_each_rows(ctx, n, route_back, &task);
@@ -334,7 +334,7 @@ static calm_status shared_back(calm_ctx *ctx, const moe_task *task, size_t n)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, normed, norm ? width : 0));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dlogit, n));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dh, n * width));
-    /* Without a gate it is 1, whose slope gate (1 - gate) is 0. */
+    /* Without a gate the factor is 1, and gate (1 - gate) is 0. */
     for (size_t t = 0; t < n; t++) {
         const float gate = shared.gate[t], *dy = task->dy + t * width;
         float *y = shared.y + t * width;
@@ -347,12 +347,12 @@ static calm_status shared_back(calm_ctx *ctx, const moe_task *task, size_t n)
     if (norm)
         CALM_TRY(calm_norm_back(ctx, norm, (calm_norm_rows_of){n, 1, width}, shared.y, dh,
                                 task->grads->plain[CALM_PLAIN_SHARED_OUT_NORM], NULL, dh));
-    /* From here on y holds what goes back to the shared expert's output. */
+    /* From here on y holds the gradient of the shared expert's output. */
     memcpy(shared.y, dh, n * width * sizeof *dh);
     CALM_TRY(
         calm_mlp_back(ctx, block->config, block->moe.shared, &shared.mlp, shared.y, grads->weight, grads->bias, NULL,
                       dh));
-    /* Behind the experts and the router, as the forward pass adds it last. */
+    /* Added after the experts and the router, like in the forward pass. */
     calm_vec_add(n * width, dh, task->dh);
     for (size_t t = 0; block->moe.shared_gate && t < n; t++) {
         calm_vec_axpy(width, dlogit[t], block->moe.shared_gate, task->dh + t * width);
@@ -362,7 +362,7 @@ static calm_status shared_back(calm_ctx *ctx, const moe_task *task, size_t n)
     return CALM_OK;
 }
 
-/* All waves, from task->dsum to task->dread. */
+/* Runs the backward pass of all waves, from task->dsum to task->dread. */
 static calm_status waves_back(calm_ctx *ctx, moe_task *task, size_t n)
 {
     const calm_moe_config *moe = &task->block->config->moe;
@@ -375,7 +375,8 @@ static calm_status waves_back(calm_ctx *ctx, moe_task *task, size_t n)
     return CALM_OK;
 }
 
-/* Experts between the two linears of a latent, from dsum [T, D] to dread [T, D] of what the first one reads. */
+/* Backward of the experts and the linears around their latent space: from dsum [T, D] to dread [T, D], the gradient of
+ * B's input. */
 static calm_status latents_back(calm_ctx *ctx, moe_task *task, size_t n)
 {
     const calm_weight in = calm_moe_latent_linear(task->block, CALM_PLAIN_EXPERTS_IN);
@@ -389,7 +390,7 @@ static calm_status latents_back(calm_ctx *ctx, moe_task *task, size_t n)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task->dread, n * task->width));
     CALM_TRY(calm_weight_back(ctx, &out, task->routing->sum, n, task->dsum, task->grads->plain[CALM_PLAIN_EXPERTS_OUT],
                               NULL, false, dsum));
-    /* From here on the experts are as wide as the latent. */
+    /* From here on rows are as wide as the latent. */
     task->dsum = dsum;
     task->read = task->routing->latent;
     CALM_TRY(waves_back(ctx, task, n));
@@ -397,7 +398,7 @@ static calm_status latents_back(calm_ctx *ctx, moe_task *task, size_t n)
                             dwide);
 }
 
-/* The experts and the norms around them: dh is written, and gradients of what they have added to. */
+/* Backward of the experts and the norms around them: writes dh, and adds to the gradients of their parameters. */
 static calm_status experts_back(calm_ctx *ctx, moe_task *task, size_t n)
 {
     const calm_norm *before = &task->block->plain[CALM_PLAIN_EXPERTS_NORM],
@@ -427,12 +428,12 @@ static calm_status experts_back(calm_ctx *ctx, moe_task *task, size_t n)
     CALM_TRY(calm_norm_back(ctx, before, rows, task->x, dread, task->grads->plain[CALM_PLAIN_EXPERTS_NORM], NULL,
                             dread));
     calm_vec_add(n * width, dread, task->past);
-    /* Nothing goes back by what the shared expert reads. */
+    /* With a separate norm the experts do not read h. */
     memset(task->dh, 0, n * width * sizeof *task->dh);
     return CALM_OK;
 }
 
-/* Does a norm of the mixture's read x? */
+/* Does a norm of the mixture read x? */
 static bool has_past(const calm_block *block)
 {
     return calm_moe_has_router_norm(block) || block->plain[CALM_PLAIN_EXPERTS_NORM].w;
@@ -452,7 +453,7 @@ calm_status calm_moe_back(calm_ctx *ctx, const calm_block *block, const calm_rou
     CALM_TRY(router_back(ctx, &task, n_tokens));
     if (block->moe.shared[CALM_ROLE_DOWN].w)
         CALM_TRY(shared_back(ctx, &task, n_tokens));
-    /* Last: dx may be dy. */
+    /* dx is written last, since it may be dy. */
     if (task.past)
         calm_vec_add(count, task.past, dx);
     return CALM_OK;
@@ -460,7 +461,7 @@ calm_status calm_moe_back(calm_ctx *ctx, const calm_block *block, const calm_rou
 
 /* ---- memory ---- */
 
-/* Has the family this norm or factor? */
+/* Does the family have this norm or factor? */
 static bool names_plain(const calm_config *config, calm_plain plain)
 {
     return config->arch->names->plain[plain] != NULL;
@@ -473,7 +474,8 @@ size_t calm_moe_tape_bytes(const calm_config *config, size_t n_tokens)
            + (names_plain(config, CALM_PLAIN_EXPERTS_OUT_NORM) ? CALM_BYTES(float, n_tokens * config->hidden) : 0);
 }
 
-/* The shared expert's output, gate and tape, and what making them holds besides. */
+/* Returns the bytes of the shared expert's output, gate and tape, and of the larger of its forward pass and
+ * `besides`. */
 static size_t shared_bytes(const calm_config *config, size_t n, size_t besides)
 {
     if (!config->moe.shared_inner)
@@ -509,7 +511,7 @@ size_t calm_moe_back_bytes(const calm_config *config, size_t n_tokens, size_t ex
     const size_t router = weights + 2 * CALM_BYTES(float, n_tokens * moe->n_experts)
                           + (factors ? CALM_BYTES(calm_route, n_tokens * moe->top_k) : 0)
                           + (factors ? CALM_BYTES(float, moe->n_experts) : 0) + (own ? 2 * rows + norm : 0);
-    /* Norms around the experts, and what goes back past the sublayer's. */
+    /* Norms around the experts, and the gradient that bypasses the sublayer's norm. */
     const bool before = names_plain(config, CALM_PLAIN_EXPERTS_NORM),
                behind = names_plain(config, CALM_PLAIN_EXPERTS_OUT_NORM);
     const size_t around = (before ? 2 : 0) * rows + (behind ? rows : 0), past = own || before ? rows : 0;

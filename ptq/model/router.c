@@ -9,14 +9,14 @@
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
-/* Below every score, bias included: not chosen again. */
+/* Lower than every score with bias: the expert is not chosen again. */
 #define NEVER (-INFINITY)
 
 void calm_router_logits(const calm_block *block, const float *h, size_t n, float *logits)
 {
     const size_t width = block->config->hidden, experts = block->config->moe.n_experts;
     const float *bias = block->plain[CALM_PLAIN_ROUTER_BIAS].w;
-    /* The bias is what the product adds to. */
+    /* The product adds to the bias. */
     for (size_t t = 0; bias && t < n; t++)
         memcpy(logits + t * experts, bias, experts * sizeof *logits);
     calm_sgemm_nt(n, experts, width, 1.0f, h, width, block->moe.router, width, bias ? 1.0f : 0.0f, logits, experts);
@@ -24,13 +24,13 @@ void calm_router_logits(const calm_block *block, const float *h, size_t n, float
 
 /* ---- scores ---- */
 
-/* Is the choice by the softmax's numerators alone?  Then only those of the chosen are divided. */
+/* Can the choice use the softmax's numerators?  Then only those of chosen experts are divided by the sum. */
 static bool is_plain(const calm_moe_config *moe)
 {
     return moe->score == CALM_ROUTER_SOFTMAX && !moe->choice_bias && moe->n_groups <= 1;
 }
 
-/* In place from logits. */
+/* Turns logits into scores in place. */
 static void to_scores(const calm_moe_config *moe, float *s)
 {
     if (moe->score == CALM_ROUTER_SOFTMAX) {
@@ -43,7 +43,7 @@ static void to_scores(const calm_moe_config *moe, float *s)
 
 /* ---- the choice ---- */
 
-/* A group's score: the sum of its two largest, or its largest. */
+/* Returns a group's score: the sum of its two largest c, or its largest. */
 static float group_score(const calm_moe_config *moe, const float *c, size_t n)
 {
     float first = NEVER, second = NEVER;
@@ -54,7 +54,7 @@ static float group_score(const calm_moe_config *moe, const float *c, size_t n)
     return moe->group_by_max || n == 1 ? first : first + second;
 }
 
-/* Take the experts of all but the best groups out of c. */
+/* Excludes the experts of all but the best groups. */
 static void keep_groups(const calm_moe_config *moe, float *c)
 {
     const size_t n = moe->n_experts / moe->n_groups;
@@ -63,7 +63,7 @@ static void keep_groups(const calm_moe_config *moe, float *c)
         scores[g] = group_score(moe, c + g * n, n);
     for (size_t dropped = moe->n_groups - moe->top_groups; dropped > 0; dropped--) {
         size_t worst = 0;
-        /* Of two equal ones the higher number goes. */
+        /* Of two equal groups the one with the higher number is excluded. */
         for (size_t g = 1; g < moe->n_groups; g++)
             worst = scores[g] <= scores[worst] ? g : worst;
         scores[worst] = INFINITY;
@@ -72,8 +72,8 @@ static void keep_groups(const calm_moe_config *moe, float *c)
     }
 }
 
-/* Divide by the sum `chosen` where the family does, in float32 and after the choice as the references do, and multiply.
- */
+/* Divides the weights by `chosen`, their sum, where the family does, and multiplies them by moe->scale; in float32 and
+ * after the choice, like transformers. */
 static void finish_weights(const calm_moe_config *moe, float chosen, calm_route *out)
 {
     const float sum = fmaxf(chosen + moe->sum_plus, moe->sum_min);
@@ -88,12 +88,12 @@ static calm_status not_finite(calm_ctx *ctx, const calm_block *block)
     return calm_fail(ctx, CALM_ENUMERIC, "block %zu: a router logit is not finite", block->index);
 }
 
-/* By the numerators p, which are changed. */
+/* Chooses by the numerators p, which are overwritten. */
 static calm_status choose_plain(calm_ctx *ctx, const calm_block *block, float *p, calm_route *out)
 {
     const calm_moe_config *moe = &block->config->moe;
     float chosen = 0;
-    /* Divided only where one is chosen: of 128 experts 8 are. */
+    /* Only chosen experts are divided by the sum: 8 of 128, say. */
     const float total = calm_vec_softmax_numerators(moe->n_experts, 1, p);
     /* A NaN among the logits makes every comparison below false and would choose expert 0 silently. */
     if (!isfinite(total))
@@ -102,14 +102,15 @@ static calm_status choose_plain(calm_ctx *ctx, const calm_block *block, float *p
         const size_t best = calm_vec_argmax(moe->n_experts, p);
         out[k] = (calm_route){(uint32_t)best, p[best] / total};
         chosen += p[best] / total;
-        /* Below every probability, so that it is not chosen again; argmax gives the lower number of two equal ones. */
+        /* Lower than every probability, so that it is not chosen again; argmax returns the lower number of two equal
+         * ones. */
         p[best] = -1;
     }
     finish_weights(moe, chosen, out);
     return CALM_OK;
 }
 
-/* By scores s, room for what the choice is by c. */
+/* Chooses by c, computed from the logits in s; s becomes the scores. */
 static void choose_scored(const calm_block *block, float *s, float *c, calm_route *out)
 {
     const calm_moe_config *moe = &block->config->moe;
@@ -117,7 +118,7 @@ static void choose_scored(const calm_block *block, float *s, float *c, calm_rout
     if (moe->by_logit)
         memcpy(c, s, moe->n_experts * sizeof *c);
     to_scores(moe, s);
-    /* The bias moves the choice; weights are of the scores without it. */
+    /* The bias affects the choice only; weights are scores without it. */
     if (!moe->by_logit)
         memcpy(c, s, moe->n_experts * sizeof *c);
     if (block->moe.choice_bias)
@@ -135,12 +136,13 @@ static void choose_scored(const calm_block *block, float *s, float *c, calm_rout
 
 /* ---- sparsemixer ---- */
 
-/* p [E] = the softmax over what is near the largest of c, 0 elsewhere and where c is NEVER; returns its number. */
+/* Computes p [E], the softmax over the logits near the largest of c, 0 elsewhere and where c is NEVER; returns the
+ * number of the largest. */
 static size_t mix_round(const calm_moe_config *moe, const float *r, const float *c, float *p)
 {
     const size_t best = calm_vec_argmax(moe->n_experts, c);
     float sum = 0;
-    /* An expert that is taken keeps its logit in r, as in the reference, but has no share. */
+    /* A chosen expert keeps its logit in r, like in transformers, but gets no share. */
     for (size_t e = 0; e < moe->n_experts; e++) {
         const bool far = (c[best] - r[e]) / fmaxf(fabsf(r[e]), c[best]) > 2 * moe->jitter;
         p[e] = far || c[e] == NEVER ? 0 : expf(c[e] - c[best]);
@@ -163,7 +165,7 @@ static void choose_mixed(const calm_moe_config *moe, const float *r, float *c, f
 
 /* ---- rows ---- */
 
-/* Vectors [E] that a row needs: the plain choice one. */
+/* Returns the number of vectors [E] that a row needs. */
 static size_t vectors(const calm_moe_config *moe)
 {
     return is_plain(moe) ? 1 : moe->score == CALM_ROUTER_SPARSEMIXER ? 3 : 2;
@@ -174,7 +176,7 @@ size_t calm_router_choose_bytes(const calm_moe_config *moe)
     return CALM_BYTES(float, vectors(moe) * moe->n_experts);
 }
 
-/* By a factor of each expert, last (Gemma 4). */
+/* Multiplies weights by the factors of experts, as the last step (Gemma 4). */
 static void scale_weights(const calm_block *block, size_t n, calm_route *routes)
 {
     const float *scale = block->plain[CALM_PLAIN_EXPERT_SCALE].w;
@@ -196,7 +198,7 @@ calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const flo
             CALM_TRY(choose_plain(ctx, block, s, row));
             continue;
         }
-        /* A sigmoid of infinity is finite, and a NaN would lose every comparison. */
+        /* Checked here, since a sigmoid of infinity is finite, and a NaN would lose every comparison. */
         if (calm_find_nonfinite(s, experts) < experts)
             return not_finite(ctx, block);
         if (moe->score == CALM_ROUTER_SPARSEMIXER)
@@ -210,14 +212,14 @@ calm_status calm_router_choose(calm_ctx *ctx, const calm_block *block, const flo
 
 /* ---- backward ---- */
 
-/* Round by round, each softmax over what was near its largest: dlogits is added to. */
+/* Adds the gradients of all rounds to dlogits, each of a softmax over the logits near its largest. */
 static void mixed_back(const calm_moe_config *moe, const calm_route *routes, const float *dweight, const float *r,
                        float *dlogits)
 {
     for (size_t k = 0; k < moe->top_k; k++) {
         const float top = r[routes[k].expert];
         float sum = 0;
-        /* Twice over the experts: the sum first. */
+        /* Two passes over the experts: the first computes the sum. */
         for (int pass = 0; pass < 2; pass++)
             for (size_t e = 0; e < moe->n_experts; e++) {
                 bool gone = (top - r[e]) / fmaxf(fabsf(r[e]), top) > 2 * moe->jitter;
@@ -235,7 +237,7 @@ static void mixed_back(const calm_moe_config *moe, const calm_route *routes, con
 void calm_router_unscaled(const calm_moe_config *moe, const calm_route *routes, float *s, calm_route *u)
 {
     float chosen = 0;
-    /* As the forward pass has it: dividing by a factor could divide by 0. */
+    /* Recomputed as in the forward pass: dividing the weights by a factor could divide by 0. */
     to_scores(moe, s);
     for (size_t k = 0; k < moe->top_k; k++) {
         u[k] = (calm_route){routes[k].expert, s[routes[k].expert]};
@@ -258,12 +260,11 @@ void calm_router_back(const calm_moe_config *moe, const calm_route *routes, cons
         sum += s[routes[k].expert];
         mean += dweight[k] * routes[k].weight;
     }
-    /* A sum that is below the least one is a constant. */
+    /* A sum below sum_min is replaced by a constant, whose gradient is 0. */
     const float divisor = fmaxf(sum + moe->sum_plus, moe->sum_min);
     if (sum + moe->sum_plus < moe->sum_min)
         mean = 0;
-    /* The choice is held fixed: an expert that was not chosen has no separate gradient, and one through the softmax's
-     * sum. */
+    /* The choice is held fixed: an expert that was not chosen only has a gradient through the softmax's sum. */
     for (size_t k = 0; k < moe->top_k; k++) {
         float *ds = &dlogits[routes[k].expert];
         *ds = moe->norm_top_k ? (dweight[k] * moe->scale - mean) / divisor : dweight[k] * moe->scale;
@@ -272,7 +273,7 @@ void calm_router_back(const calm_moe_config *moe, const calm_route *routes, cons
         calm_vec_softmax_back(moe->n_experts, s, dlogits);
         return;
     }
-    /* Expert by expert: no sum ties them together. */
+    /* Sigmoids are independent of each other. */
     for (size_t e = 0; e < moe->n_experts; e++)
         dlogits[e] *= s[e] * (1 - s[e]);
 }

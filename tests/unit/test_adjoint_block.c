@@ -185,7 +185,8 @@ TEST(attention_of_a_long_window)
     double *y;
     open_with("llama", 1, LONG, NULL, &f);
     ck_ok(CALM_NEW(ctx, ctx->scratch, y, f.n));
-    ck_ok(calm_attention_forward_tape(ctx, &f.params.block, &f.rope, f.x, &f.span, y, &tape));
+    const calm_kind_pass pass = {&f.params.block, &f.rope, f.x, f.x, &f.span};
+    ck_ok(calm_attention_forward_tape(ctx, &pass, y, &tape));
     ck_assert(tape.kept.numerators == NULL);
     attention_back(&f);
     adjoint_check("attention of a long window: x", attention_value, &f, f.x, f.dx, f.n);
