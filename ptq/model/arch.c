@@ -23,7 +23,7 @@ const calm_names calm_names_qk_norm = {USUAL_NAMES, CALM_QK_NORMS("self_attn.q_n
 const char *calm_expert_word(const calm_names *names, calm_role role)
 {
     const char *module = names->role[role], *dot = module ? strrchr(module, '.') : NULL;
-    /* Of the dense module's name only the last word is left: "up_proj" of "mlp.up_proj". */
+    /* The last word of the dense module's name: "up_proj" of "mlp.up_proj". */
     return names->moe.words ? names->moe.words[role] : dot ? dot + 1 : module;
 }
 
@@ -37,7 +37,7 @@ calm_status calm_head_module(calm_ctx *ctx, const calm_names *names, const char 
 {
     static const char model[] = "model.";
     const size_t n = strlen(prefix), last = sizeof model - 1;
-    /* The part before a separate "model.": not that at the end of "language_model.". */
+    /* Finds a separate "model." at the end of the prefix, not the one within "language_model.". */
     const bool within = n > last && prefix[n - last - 1] == '.' && strcmp(prefix + n - last, model) == 0;
     char *text;
     *out = NULL;
@@ -86,11 +86,11 @@ const char *calm_arch_in_block(const calm_arch *arch, const char *prefix, const 
 bool calm_arch_take_number(const char **text, size_t *out)
 {
     char *end;
-    /* A zero in front ("layers.01.") would give two names for one block. */
+    /* A leading zero ("layers.01.") would give two names for one block. */
     if (**text < '0' || **text > '9' || (**text == '0' && (*text)[1] != '.'))
         return false;
     *out = strtoul(*text, &end, 10);
-    /* Nine digits fit any size_t, and strtoul has not overflowed. */
+    /* A number of nine digits fits into any size_t, so strtoul did not overflow. */
     if (*end != '.' || end - *text > 9)
         return false;
     *text = end + 1;
@@ -116,7 +116,7 @@ bool calm_arch_is_headless(const calm_arch *arch, const char *class_name)
         const size_t n = strcspn(stem, "|");
         if (strncmp(class_name, stem, n) == 0 && calm_text_listed(ends, '|', class_name + n))
             return true;
-        /* Behind the separator, or at the end. */
+        /* The next stem, or the end. */
         stem += n + (stem[n] == '|');
     }
     return false;
@@ -128,7 +128,7 @@ calm_status calm_arch_without_head(calm_ctx *ctx, const calm_arch *arch, const c
     calm_arch *copy;
     CALM_TRY(CALM_NEW(ctx, ctx->out, names, 1));
     CALM_TRY(CALM_NEW(ctx, ctx->out, copy, 1));
-    /* Everything that reads the registry's rows reads these two the same way. */
+    /* The copies are read like rows of the registry. */
     *names = *arch->names;
     *copy = *arch;
     names->head = NULL;
@@ -142,7 +142,7 @@ const calm_arch *calm_arch_find(const char *class_name, const char *model_type)
 {
     size_t n;
     const calm_arch *const *all = calm_architectures(&n);
-    /* The class decides where there is one: families share model types (gemma3 with and without images). */
+    /* The class name decides where it is given, since families share model types (gemma3 with and without images). */
     for (size_t i = 0; i < n; i++)
         if (class_name ? calm_text_listed(all[i]->classes, '|', class_name) || calm_arch_is_headless(all[i], class_name)
                        : model_type && calm_text_listed(calm_arch_model_types(all[i]), '|', model_type))

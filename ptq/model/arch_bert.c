@@ -1,5 +1,5 @@
-/* BERT: encoder, LayerNorm after each residual add, biases everywhere, GELU MLP without a gate, embeddings of word,
- * position and type.
+/* BERT: an encoder with LayerNorm after each residual addition, biases everywhere, a GELU MLP without a gate, and
+ * embeddings of word, position and token type.
  *
  *   x = LayerNorm(word + position + type)
  *   x = LayerNorm(x + o(attn(q(x), k(x), v(x))));  x = LayerNorm(x + down(gelu(up(x))))

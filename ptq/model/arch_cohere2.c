@@ -1,18 +1,18 @@
-/* Command R7B, Command A: attention and MLP read one LayerNorm, and both are added to x; sliding blocks have a rotary
- * embedding of neighbouring channels, full ones none; logits are scaled.
+/* Command R7B, Command A: attention and MLP read the output of one LayerNorm, and both are added to x; sliding blocks
+ * have a rotary embedding of neighbouring channels, full blocks none; logits are scaled.
  *
  *   h = input_layernorm(x);  x += attn(h) + mlp(h)
  *
  * Reference: arXiv 2504.00698; transformers' modeling_cohere2.py. */
 #include "ptq/model/arch.h"
 
-/* Settings of the published files that transformers' code has no choice for. */
+/* Settings of published files for which transformers has only one implementation. */
 static const calm_fixed_key fixed[] = {
     {"position_embedding_type", "rope_gptj"}, {"rotary_pct", "1"}, {"use_qk_norm", "false"},
     {"use_parallel_block", "true"}, {"use_gated_activation", "true"}, {"use_parallel_embedding", "false"},
     {"order_of_interleaved_layers", "local_attn_first"}};
 
-/* Windows by the pattern; blocks without one have no rotary embedding. */
+/* Windows follow the pattern; blocks without a window have no rotary embedding. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     int64_t pattern;

@@ -5,10 +5,10 @@
 
 #include "ptq/model/arch.h"
 
-/* The router's choice is by one of two methods. */
+/* Reads the mixture, whose router has one of two methods ("topk_method"). */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* transformers does not divide by the sum, whatever norm_topk_prob says; vLLM does what it says. */
+    /* transformers ignores norm_topk_prob and does not divide by the sum; vLLM obeys it. */
     static const calm_fixed_key fixed[] = {
         {"scoring_func", "softmax"}, {"norm_topk_prob", "false"}, {"rope_interleave", "true"}};
     static const calm_grouped_defaults defaults = {2, 0, 1, 1, 1};
@@ -24,11 +24,11 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     moe->choice_bias = false;
     moe->sum_plus = 0;
     moe->group_by_max = true;
-    /* n_group counts with its method alone. */
+    /* n_group only counts with the method "group_limited_greedy". */
     if (strcmp(method, "greedy") == 0)
         moe->n_groups = moe->top_groups = 1;
     CALM_TRY(calm_config_latent(ctx, path, root, config));
-    /* Of the MLPs of the first blocks and of the shared expert; routed ones have none. */
+    /* Biases of the MLPs of the first blocks and of the shared expert; routed experts have none. */
     CALM_TRY(calm_config_mlp_biases(ctx, path, root, config));
     moe->shared_bias = config->bias[CALM_ROLE_DOWN];
     return CALM_OK;

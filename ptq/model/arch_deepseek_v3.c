@@ -1,10 +1,10 @@
-/* DeepSeek-V3 and R1, Kimi-K2, Moonlight: latent attention; behind the first blocks the MLP is a mixture whose experts
- * are chosen by groups, with a bias, next to a shared expert.
+/* DeepSeek-V3 and R1, Kimi-K2, Moonlight: latent attention; after the first blocks the MLP is a mixture with a shared
+ * expert, whose experts are chosen by groups, with a bias.
  *
  * Reference: arXiv 2412.19437; transformers' modeling_deepseek_v3.py. */
 #include "ptq/model/arch.h"
 
-/* Keys of the published code with one value: transformers has no choice there. */
+/* Keys of the published code for which transformers implements one value. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};

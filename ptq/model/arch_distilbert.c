@@ -1,4 +1,4 @@
-/* DistilBERT: BERT without types of tokens, with other names.
+/* DistilBERT: BERT without token types, with other names.
  *
  * Reference: arXiv 1910.01108; transformers' modeling_distilbert.py. */
 #include "ptq/model/bert.h"
@@ -12,7 +12,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-/* As the files have them, behind the prefix. */
+/* Names in checkpoints, after the prefix. */
 static const calm_names names = {
     .blocks = "transformer.layer",
     .embed = "embeddings.word_embeddings",
@@ -23,7 +23,7 @@ static const calm_names names = {
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "output_layer_norm"}},
 };
 
-/* Around the blocks. */
+/* Modules before and after the blocks. */
 static const calm_ends ends = {
     .positions = "embeddings.position_embeddings",
     .norm = "embeddings.LayerNorm",
@@ -35,7 +35,7 @@ static const calm_ends ends = {
 static const calm_size_keys sizes = {"dim", "hidden_dim", "n_layers", "n_heads", "max_position_embeddings", NULL,
                                      "activation", NULL};
 
-/* Its norms have no key for eps. */
+/* config.json has no key for the norms' eps. */
 const calm_arch calm_arch_distilbert = {
     .name = "distilbert",
     .classes = "DistilBertForMaskedLM",

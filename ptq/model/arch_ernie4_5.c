@@ -3,7 +3,7 @@
  * Reference: ERNIE 4.5 technical report; transformers' modeling_ernie4_5.py. */
 #include "ptq/model/arch.h"
 
-/* Biases by one key. */
+/* One key sets all biases. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     return calm_config_use_bias(ctx, path, root, false, config);

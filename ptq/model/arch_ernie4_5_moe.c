@@ -1,10 +1,10 @@
-/* ERNIE 4.5 mixtures: Llama's block with a rotary embedding of neighbouring channels; behind the first blocks the MLP
- * is a mixture whose choice has a bias, next to shared experts.
+/* ERNIE 4.5 mixtures: Llama's block with a rotary embedding of neighbouring channels; after the first blocks the MLP is
+ * a mixture with shared experts, whose router chooses with a bias.
  *
  * Reference: ERNIE 4.5 technical report; transformers' modeling_ernie4_5_moe.py. */
 #include "ptq/model/arch.h"
 
-/* Blocks from moe_layer_start_index to moe_layer_end_index (-1: the last), every moe_layer_interval-th of all. */
+/* Sparse blocks: every moe_layer_interval-th from moe_layer_start_index to moe_layer_end_index (-1: the last). */
 static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const int64_t last = (int64_t)config->n_blocks - 1;
@@ -25,12 +25,12 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "moe_num_shared_experts", &(int64_t){2}, 0, 1 << 10, &shared));
     CALM_TRY(calm_json_need_number(ctx, path, root, "moe_norm_min", &(double){1e-12}, 0, 1, &least));
-    /* Several shared experts are stored as one of their widths together. */
+    /* Several shared experts are stored as one, of the sum of their widths. */
     config->moe.shared_inner = (size_t)shared * config->moe.inner;
     config->moe.choice_bias = true;
-    /* The sum of the chosen probabilities counts as at least this. */
+    /* The divisor of weights is at least this. */
     config->moe.sum_min = (float)least;
-    /* Of all linears but the routed experts', and of the head. */
+    /* "use_bias" sets the biases of the head and of all linears except those of routed experts. */
     CALM_TRY(calm_config_use_bias(ctx, path, root, false, config));
     config->moe.shared_bias = config->bias[CALM_ROLE_DOWN];
     config->head_bias = config->moe.shared_bias && config->arch->names->head;

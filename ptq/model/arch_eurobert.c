@@ -1,20 +1,20 @@
-/* EuroBERT: Llama's block in which every token sees every other.
+/* EuroBERT: Llama's block with bidirectional attention.
  *
  * Reference: arXiv 2503.05500; transformers' modeling_eurobert.py. */
 #include "ptq/model/arch.h"
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Two switches, as Llama's. */
+    /* Two switches, like Llama's. */
     bool mlp;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &mlp));
     config->bias[CALM_ROLE_GATE] = config->bias[CALM_ROLE_UP] = config->bias[CALM_ROLE_DOWN] = mlp;
-    /* The switch is the head's too. */
+    /* "mlp_bias" also sets the head's bias. */
     config->head_bias = mlp && config->arch->names->head;
     return calm_config_attention_biases(ctx, path, root, config);
 }
 
-/* A class without a head is one of the stem. */
+/* The class without a head is found by the stem. */
 const calm_arch calm_arch_eurobert = {
     .name = "eurobert",
     .classes = "EuroBertForMaskedLM",

@@ -1,12 +1,12 @@
-/* EXAONE 4: norms after each sublayer, RMSNorm over heads of q and k; where blocks slide, full ones have no rotary
- * embedding.
+/* EXAONE 4: norms after each sublayer, RMSNorm over heads of q and k; in models with sliding blocks the full blocks
+ * have no rotary embedding.
  *
  *   x += post_attention_layernorm(attn(x));  x += post_feedforward_layernorm(mlp(x))
  *
  * Reference: arXiv 2507.11407; transformers' modeling_exaone4.py. */
 #include "ptq/model/arch.h"
 
-/* "LLLG" comes with "layer_types", which then says the same; null where nothing slides. */
+/* "LLLG" occurs next to an equivalent "layer_types"; null where no block slides. */
 static calm_status read_pattern(calm_ctx *ctx, const char *path, const calm_json *root, int64_t *out)
 {
     const calm_json_type listed = calm_json_typeof(calm_json_get(root, "layer_types"));
@@ -16,7 +16,7 @@ static calm_status read_pattern(calm_ctx *ctx, const char *path, const calm_json
                : CALM_OK;
 }
 
-/* Full blocks of a model with sliding ones have no rotary embedding. */
+/* Full blocks of a model with sliding blocks have no rotary embedding. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *window = calm_json_get(root, "sliding_window");

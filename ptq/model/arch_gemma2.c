@@ -10,7 +10,7 @@
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     CALM_TRY(calm_gemma_read(ctx, path, root, 50, 30, config));
-    /* The list of layer types, which newer configs have, wins over the pattern. */
+    /* The list of layer types, which newer configs have, takes precedence over the pattern. */
     return calm_config_windows(ctx, path, root, 4096, calm_slides_every_other, 0, config);
 }
 

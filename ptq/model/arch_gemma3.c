@@ -1,5 +1,5 @@
-/* Gemma 3 (text): Gemma 2 without soft caps, with RMSNorm over heads of q and k, five sliding blocks to a full one, and
- * a separate rotary embedding for the sliding ones.
+/* Gemma 3 (text): Gemma 2 without soft caps, with RMSNorm over heads of q and k, a full block after every five sliding
+ * ones, and a separate rotary embedding for sliding blocks.
  *
  * Reference: arXiv 2503.19786; transformers' modeling_gemma3.py. */
 #include "ptq/model/gemma.h"

@@ -1,19 +1,19 @@
-/* Gemma 3n (text): the windows and rotary embeddings of Gemma 3 with plain RMSNorms, unscaled scores, normalised
- * values, shared keys and per-layer inputs as Gemma 4 has them.  A block updates several streams of rows, of which its
- * sublayers see one, with a low-rank branch next to attention (streams.h); widths of MLPs, and what share of the gate's
- * values is cut off (gaussian_top_k.h), are lists over blocks.
+/* Gemma 3n (text): windows and rotary embeddings of Gemma 3 with plain RMSNorms, unscaled scores, normalised values,
+ * and shared keys and per-layer inputs like Gemma 4.  A block updates several residual streams, of which its sublayers
+ * read one, with a low-rank branch next to attention (streams.h).  Widths of MLPs, and shares of zeros in gates
+ * (gaussian_top_k.h), are lists over blocks.
  *
  * Reference: transformers' modeling_gemma3n.py. */
 #include "ptq/model/gemma.h"
 #include "ptq/model/streams.h"
 
-/* Where config.json is, for the functions below. */
+/* The open config.json. */
 typedef struct source {
     const char *path;
     const calm_json *root;
 } source;
 
-/* A list with an entry for each block. */
+/* Checks that a key has a list with an entry for each block. */
 static calm_status need_list(calm_ctx *ctx, const source *from, const char *key, const calm_config *config,
                              const calm_json **list)
 {
@@ -22,7 +22,7 @@ static calm_status need_list(calm_ctx *ctx, const source *from, const char *key,
     return calm_config_one_per_block(ctx, from->path, key, *list, config);
 }
 
-/* Widths of MLPs, where they are listed. */
+/* Reads the widths of MLPs, where they are a list. */
 static calm_status read_inner(calm_ctx *ctx, const source *from, calm_config *config)
 {
     static const char key[] = "intermediate_size";
@@ -37,18 +37,18 @@ static calm_status read_inner(calm_ctx *ctx, const source *from, calm_config *co
             return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\"[%zu]: expected a whole number from 1 to %lld, found %g",
                              from->path, key, i, (long long)CALM_SIZE_LIMIT, width);
         config->shapes[i].inner = (size_t)width;
-        /* Of the model the widest counts. */
+        /* The model's own width is the largest. */
         config->inner = calm_size_max(config->inner, (size_t)width);
     }
     return CALM_OK;
 }
 
-/* Shares that are cut off. */
+/* Reads the shares of zeros in gates. */
 static calm_status read_sparsity(calm_ctx *ctx, const source *from, calm_config *config)
 {
     static const char key[] = "activation_sparsity_pattern";
     const calm_json *list;
-    /* As the class fills it in. */
+    /* The default of transformers' class. */
     if (calm_json_typeof(calm_json_get(from->root, key)) == CALM_JSON_NULL) {
         for (size_t i = 0; config->n_blocks > 10 && i < 10; i++)
             config->shapes[i].gate_sparsity = 0.95F;
@@ -57,7 +57,7 @@ static calm_status read_sparsity(calm_ctx *ctx, const source *from, calm_config 
     CALM_TRY(need_list(ctx, from, key, config, &list));
     for (size_t i = 0; i < config->n_blocks; i++) {
         const float share = (float)calm_json_number(calm_json_at(list, i), -1);
-        /* As a float32, whose quantile the reference takes: that of 1 is infinite. */
+        /* Checked after rounding to float32: the quantile of 1 would be infinite. */
         if (!(share >= 0 && share < 1))
             return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\"[%zu]: expected a number from 0 to less than 1, found %g",
                              from->path, key, i, (double)share);
@@ -66,7 +66,7 @@ static calm_status read_sparsity(calm_ctx *ctx, const source *from, calm_config 
     return CALM_OK;
 }
 
-/* Streams; they are carried behind the keys that blocks share. */
+/* Reads the residual streams, which are carried after the shared keys and values. */
 static calm_status read_streams(calm_ctx *ctx, const source *from, calm_config *config)
 {
     calm_stream_config *streams = &config->streams;
@@ -76,7 +76,7 @@ static calm_status read_streams(calm_ctx *ctx, const source *from, calm_config *
     CALM_TRY(calm_json_need_int(ctx, from->path, from->root, "altup_active_idx", &(int64_t){0}, 0, n - 1, &active));
     CALM_TRY(calm_config_switch(ctx, from->path, from->root, "altup_correct_scale", true, &streams->scale));
     CALM_TRY(calm_config_size(ctx, from->path, from->root, "laurel_rank", &(int64_t){64}, &streams->rank));
-    /* Columns of a token's carried row: no dimension is beyond its limit, and the streams are few. */
+    /* The columns of a carried row cannot overflow: each dimension has a limit, and the streams are few. */
     streams->n = (size_t)n;
     streams->active = (size_t)active;
     streams->at = config->carried;
@@ -90,7 +90,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_gemma_read_cap(ctx, path, root, "final_logit_softcapping", 30, &config->logit_cap));
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     config->embedding_scale = calm_gemma_embedding_scale(config);
-    /* The norms of q and k make another one needless. */
+    /* Norms of q and k replace the scale of scores. */
     config->attention_scale = 1;
     config->value_norm = true;
     CALM_TRY(calm_config_windows(ctx, path, root, 512, calm_slides_between, 5, config));
@@ -104,7 +104,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return read_streams(ctx, &from, config);
 }
 
-/* Inputs of blocks (tail.h); there is no factor behind them. */
+/* Names of per-layer inputs (tail.h); there is no factor after them. */
 static const calm_tail_names tail = {CALM_GEMMA_INPUTS};
 
 static const calm_stream_names streams = {

@@ -1,8 +1,8 @@
-/* Gemma 4 (text): Gemma 3's blocks and windows with plain RMSNorms; heads of full blocks are wider (global_head_dim),
- * and their rotary embedding turns a part of the pairs; scores are not scaled; values are normalised, in full blocks
- * of some models made of the keys (attention_k_eq_v); the last num_kv_shared_layers blocks read the keys and values of
- * the last block of their type before them; each block ends in an input of the token's id and a factor (tail.h).  With
- * enable_moe_block experts stand next to the MLP, of which each has a norm behind it.
+/* Gemma 4 (text): Gemma 3's blocks and windows with plain RMSNorms.  Heads of full blocks are wider (global_head_dim),
+ * and their rotary embedding rotates a part of the pairs; scores are not scaled; values are normalised, and in full
+ * blocks of some models computed from the keys' linear (attention_k_eq_v).  The last num_kv_shared_layers blocks read
+ * the keys and values of the last block of their type before them.  Each block ends with a per-layer input and a factor
+ * (tail.h).  With enable_moe_block experts run next to the MLP, and their sum and the MLP's output each have a norm.
  *
  * Reference: transformers' modeling_gemma4.py. */
 #include <string.h>
@@ -10,19 +10,19 @@
 #include "ptq/base/scope.h"
 #include "ptq/model/gemma.h"
 
-/* Where config.json is, for the functions below. */
+/* The open config.json. */
 typedef struct source {
     const char *path;
     const calm_json *root;
 } source;
 
-/* Known once the windows are read. */
+/* Does the block slide?  Call it after the windows are read. */
 static bool slides(const calm_config *config, size_t block)
 {
     return config->window[block] != 0;
 }
 
-/* The last block has full attention, whatever the list says: transformers and vLLM make it so. */
+/* The last block has full attention even if the list says otherwise, as in transformers and vLLM. */
 static calm_status read_windows(calm_ctx *ctx, const source *from, calm_config *config)
 {
     const size_t last = config->n_blocks - 1;
@@ -37,13 +37,13 @@ static calm_status read_windows(calm_ctx *ctx, const source *from, calm_config *
 
 /* ---- widths of heads ---- */
 
-/* One block's entry of per_layer_config. */
+/* Reads one block's entry of per_layer_config. */
 static calm_status read_entry(calm_ctx *ctx, const source *from, const char *number, const calm_json *entry,
                               calm_block_shape *shape)
 {
     const char *key;
     const calm_json *value;
-    /* Both start as the model's own. */
+    /* Both default to the model's own values. */
     size_t *const out[] = {&shape->head_dim, &shape->n_kv};
     for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);) {
         const int which = strcmp(key, "head_dim") == 0 ? 0 : strcmp(key, "num_key_value_heads") == 0 ? 1 : -1;
@@ -55,7 +55,7 @@ static calm_status read_entry(calm_ctx *ctx, const source *from, const char *num
     return CALM_OK;
 }
 
-/* As transformers 5 writes it: {"5": {"head_dim": 512}}. */
+/* Reads per_layer_config, the spelling of transformers 5: {"5": {"head_dim": 512}}. */
 static calm_status read_entries(calm_ctx *ctx, const source *from, const calm_json *entries, calm_config *config)
 {
     const char *key;
@@ -64,7 +64,7 @@ static calm_status read_entries(calm_ctx *ctx, const source *from, const calm_js
     for (void *iter = NULL; calm_json_next(entries, &iter, &key, &value);) {
         const size_t n = strlen(key);
         size_t block = 0;
-        /* Digits, which end as soon as the number is too large. */
+        /* Parses digits until the number exceeds the blocks. */
         for (size_t i = 0; i < n && block < config->n_blocks; i++)
             block = key[i] >= '0' && key[i] <= '9' ? 10 * block + (size_t)(key[i] - '0') : config->n_blocks;
         if (n == 0 || block >= config->n_blocks)
@@ -76,7 +76,7 @@ static calm_status read_entries(calm_ctx *ctx, const source *from, const calm_js
     return CALM_OK;
 }
 
-/* As published files have it: one width and number for all full blocks. */
+/* Reads the spelling of published files: one width and number of heads for all full blocks. */
 static calm_status read_global(calm_ctx *ctx, const source *from, bool k_is_v, calm_config *config)
 {
     size_t width, n_kv;
@@ -87,13 +87,13 @@ static calm_status read_global(calm_ctx *ctx, const source *from, bool k_is_v, c
         if (slides(config, i))
             continue;
         config->shapes[i].head_dim = width;
-        /* The reference reads the number there alone. */
+        /* transformers reads the number only with attention_k_eq_v. */
         config->shapes[i].n_kv = k_is_v ? n_kv : config->n_kv;
     }
     return CALM_OK;
 }
 
-/* Blocks of a type are alike: they have one rotary embedding, and share keys. */
+/* Checks that blocks of a type are alike: they share a rotary embedding, and may share keys. */
 static calm_status check_heads(calm_ctx *ctx, const source *from, const calm_config *config)
 {
     const calm_block_shape *first[2] = {NULL, NULL};
@@ -117,13 +117,13 @@ static calm_status check_heads(calm_ctx *ctx, const source *from, const calm_con
     return CALM_OK;
 }
 
-/* Either spelling; where both stand the newer one counts. */
+/* Reads either spelling; the newer one takes precedence. */
 static calm_status read_widths(calm_ctx *ctx, const source *from, calm_config *config)
 {
     const calm_json *entries = calm_json_get(from->root, "per_layer_config");
     bool k_is_v;
     CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "attention_k_eq_v", &(bool){false}, &k_is_v));
-    /* Of blocks that slide each has its own linear of v. */
+    /* Sliding blocks always have a linear of v. */
     for (size_t i = 0; i < config->n_blocks; i++)
         config->shapes[i].k_is_v = k_is_v && !slides(config, i);
     if (calm_json_typeof(entries) != CALM_JSON_NULL)
@@ -135,18 +135,18 @@ static calm_status read_widths(calm_ctx *ctx, const source *from, calm_config *c
 
 /* ---- rotary embeddings ---- */
 
-/* Without an object the two are those of the published models. */
+/* Reads the rotary embeddings; without "rope_parameters" they are those of the published models. */
 static calm_status read_ropes(calm_ctx *ctx, const source *from, calm_config *config)
 {
     const calm_json *parameters = calm_json_get(from->root, "rope_parameters");
     const bool none = calm_json_typeof(parameters) == CALM_JSON_NULL;
     static const char *const classic[] = {"rope_scaling", "rope_theta"};
-    /* The class has no older spelling; a theta next to the objects, which have theirs, says nothing. */
+    /* The class has no older spelling; a theta next to the objects, which have their own, is ignored. */
     for (size_t i = 0; i < (none ? 2 : 1); i++)
         if (calm_json_typeof(calm_json_get(from->root, classic[i])) != CALM_JSON_NULL)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is not known for gemma4; expected "
                              "\"rope_parameters\"", from->path, classic[i]);
-    /* As the class fills it in. */
+    /* The defaults of transformers' class. */
     if (none) {
         config->rope[CALM_ROPE_GLOBAL].kind = CALM_ROPE_PROPORTIONAL;
         config->rope[CALM_ROPE_GLOBAL].share = 0.25;
@@ -158,7 +158,8 @@ static calm_status read_ropes(calm_ctx *ctx, const source *from, calm_config *co
         if (!none && calm_json_typeof(calm_json_get(parameters, type)) != CALM_JSON_OBJECT)
             return calm_fail(ctx, CALM_EFORMAT, "%s: \"rope_parameters\": expected an object \"%s\", which block %zu "
                              "has", from->path, type, i);
-        /* It was read by the width of the model's usual heads, which lists of factors are as long as. */
+        /* The settings were read by the model's usual head width, which also determines the length of lists of
+         * factors. */
         if (rope->kind == CALM_ROPE_LONGROPE || rope->kind == CALM_ROPE_DYNAMIC)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_parameters\": \"%s\": rope_type longrope or dynamic "
                              "is not supported for gemma4", from->path, type);
@@ -169,7 +170,7 @@ static calm_status read_ropes(calm_ctx *ctx, const source *from, calm_config *co
 
 /* ---- keys and values that blocks share ---- */
 
-/* A block that shares may have an MLP twice as wide in return. */
+/* Reads which blocks share keys and values; these may have MLPs of twice the width. */
 static calm_status read_sharing(calm_ctx *ctx, const source *from, calm_config *config)
 {
     bool wide;
@@ -182,18 +183,18 @@ static calm_status read_sharing(calm_ctx *ctx, const source *from, calm_config *
 
 /* ---- the rest ---- */
 
-/* Per-layer inputs. */
+/* Reads the per-layer inputs. */
 static calm_status read_inputs(calm_ctx *ctx, const source *from, calm_config *config)
 {
     CALM_TRY(calm_gemma_read_inputs(ctx, from->path, from->root, (int64_t)config->vocab, config));
-    /* For an id beyond its table the class has no row, where Gemma 3n's takes the first. */
+    /* The class has no row for an id beyond its table, unlike Gemma 3n, which takes the first row. */
     if (config->per_layer && config->per_layer_rows < config->vocab)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"vocab_size_per_layer_input\": found %zu, expected at least "
                          "%zu (vocab_size)", from->path, config->per_layer_rows, config->vocab);
     return CALM_OK;
 }
 
-/* Experts next to the MLP, which is the one that sees every token. */
+/* Reads the experts next to the MLP, which is the shared expert. */
 static calm_status read_experts(calm_ctx *ctx, const source *from, calm_config *config)
 {
     static const calm_moe_keys keys = {"num_experts", "top_k_experts", "moe_intermediate_size", true};
@@ -201,7 +202,7 @@ static calm_status read_experts(calm_ctx *ctx, const source *from, calm_config *
     CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "enable_moe_block", &(bool){false}, &experts));
     if (!experts)
         return CALM_OK;
-    /* By its width it counts as the shared expert, whose modules are those of the MLP, in all blocks alike. */
+    /* The MLP counts as the shared expert, with one width for all blocks. */
     for (size_t i = 0; i < config->n_blocks; i++)
         if (config->shapes[i].inner != config->inner)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"use_double_wide_mlp\": expected false with "
@@ -214,14 +215,14 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     const source from = {path, root};
     const calm_json *both = calm_json_get(root, "use_bidirectional_attention");
-    /* Of images alone: text is read forwards. */
+    /* "vision" concerns only images: text stays causal. */
     if (calm_json_typeof(both) != CALM_JSON_NULL && strcmp(calm_json_string(both, ""), "vision") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"use_bidirectional_attention\": expected null or \"vision\", "
                          "found \"%s\"", path, calm_json_string(both, "(no text)"));
     CALM_TRY(calm_gemma_read_cap(ctx, path, root, "final_logit_softcapping", 0, &config->logit_cap));
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     config->embedding_scale = calm_gemma_embedding_scale(config);
-    /* The norms of q and k make another one needless. */
+    /* Norms of q and k replace the scale of scores. */
     config->attention_scale = 1;
     config->value_norm = true;
     CALM_TRY(read_windows(ctx, &from, config));
@@ -232,7 +233,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return read_experts(ctx, &from, config);
 }
 
-/* Behind each block (tail.h). */
+/* Names of the tail of a block (tail.h). */
 static const calm_tail_names tail = {
     .scale = "layer_scalar",
     CALM_GEMMA_INPUTS,

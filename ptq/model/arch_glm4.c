@@ -7,11 +7,11 @@
  * Reference: arXiv 2406.12793; transformers' modeling_glm4.py. */
 #include "ptq/model/arch.h"
 
-/* Biases of q, k and v. */
+/* Sets the biases of q, k and v. */
 static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     bool bias;
-    /* Never one on o. */
+    /* o never has a bias. */
     CALM_TRY(calm_config_switch(ctx, path, root, "attention_bias", true, &bias));
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = bias;
     return CALM_OK;

@@ -1,5 +1,5 @@
-/* GLM-4.5, GLM-4.6, GLM-4.7: Llama's block with a rotary embedding of half of each head and, by a switch, RMSNorm over
- * heads of q and k; behind the first blocks the MLP is DeepSeek's mixture.
+/* GLM-4.5, GLM-4.6, GLM-4.7: Llama's block with a rotary embedding of half of each head and, if use_qk_norm is set,
+ * RMSNorm over heads of q and k; after the first blocks the MLP is DeepSeek's mixture.
  *
  * Reference: arXiv 2508.06471; transformers' modeling_glm4_moe.py. */
 #include "ptq/model/arch.h"
@@ -8,12 +8,12 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
     bool norm;
-    /* GLM-4.5-Air has none. */
+    /* GLM-4.5-Air has no norms of q and k. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "use_qk_norm", &(bool){false}, &norm));
     if (!norm)
         config->qk_norm = CALM_QK_NORM_NONE;
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
-    config->bias[CALM_ROLE_O] = false;    /* its switch is for q, k and v alone */
+    config->bias[CALM_ROLE_O] = false;    /* the switch only concerns q, k and v */
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     return calm_config_grouped(ctx, path, root, &(calm_grouped_defaults){1, 1, 1, 1, 1}, config);
 }

@@ -5,7 +5,7 @@
 
 #include "ptq/model/arch.h"
 
-/* "mlp_layer_types" says of each block whether its MLP is a mixture; without it all but the first are. */
+/* "mlp_layer_types" lists which blocks are mixtures; without it all but the first block are. */
 static calm_status read_types(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *types = calm_json_get(root, "mlp_layer_types");

@@ -1,5 +1,5 @@
-/* gpt-oss: every other block slides; each head of attention has a sink, a learned logit in the softmax's sum; the MLP
- * of every block is a mixture of experts with biases and a clamped gate.
+/* gpt-oss: every other block slides; each head of attention has a sink, an additional learned logit of its softmax; the
+ * MLP of every block is a mixture of experts with biases and a clamped gate.
  *
  * Reference: arXiv 2508.10925; transformers' modeling_gpt_oss.py. */
 #include "ptq/model/arch.h"
@@ -8,14 +8,14 @@ static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json 
 {
     bool bias;
     CALM_TRY(calm_config_switch(ctx, path, root, "attention_bias", true, &bias));
-    /* Of the linears of attention; experts and the router always have them. */
+    /* Biases of attention's linears; experts and the router always have biases. */
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = config->bias[CALM_ROLE_O] =
         bias;
     config->moe.bias = true;
     return CALM_OK;
 }
 
-/* The class has a default embedding for a silent config, which no published file leaves to it. */
+/* Refuses a config without rope settings: the class has a default, but published files never rely on it. */
 static calm_status check_rope(calm_ctx *ctx, const char *path, const calm_json *root)
 {
     const calm_json *scaling = calm_json_get(root, "rope_scaling");
@@ -25,10 +25,10 @@ static calm_status check_rope(calm_ctx *ctx, const char *path, const calm_json *
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* The softmax of the chosen logits is that of all of them, divided by the sum of the chosen. */
+    /* The softmax over the chosen logits equals that over all, divided by the sum of the chosen. */
     const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
     double limit, alpha;
-    /* Older files leave the second out, which code had as a number. */
+    /* Older files lack swiglu_alpha, which was a constant of the code. */
     CALM_TRY(calm_json_need_number(ctx, path, root, "swiglu_limit", &(double){7}, 1e-3, 1e6, &limit));
     CALM_TRY(calm_json_need_number(ctx, path, root, "swiglu_alpha", &(double){1.702}, 1e-3, 1e6, &alpha));
     CALM_TRY(read_biases(ctx, path, root, config));

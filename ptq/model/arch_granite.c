@@ -5,7 +5,7 @@
  * Reference: Granite 3.0 language models (IBM, 2024); transformers' modeling_granite.py. */
 #include "ptq/model/arch.h"
 
-/* Biases of either sublayer, then the four multipliers. */
+/* Reads biases of both sublayers, then the four multipliers. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));

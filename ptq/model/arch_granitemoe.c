@@ -5,16 +5,16 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Every block is sparse, so that intermediate_size is an expert's.  The softmax of the chosen logits is that of all
-     * of them, divided by the sum of the chosen. */
+    /* Every block is sparse, so intermediate_size is the width of an expert.  The softmax over the chosen logits equals
+     * that over all, divided by the sum of the chosen. */
     const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     return calm_config_multipliers(ctx, path, root, config);
 }
 
-/* Experts that are written one by one have the words that vLLM 0.32 looks for; it passes over others without a message,
- * and their weights stay as they were made. */
+/* vLLM 0.32 expects these names of experts that are stored one by one; it ignores weights of other names without a
+ * message. */
 static const calm_names names = {
     CALM_USUAL_ENDS,
     .role = {[CALM_ROLE_Q] = "self_attn.q_proj", [CALM_ROLE_K] = "self_attn.k_proj",

@@ -1,5 +1,5 @@
 /* Granite 4: Granite's multipliers; blocks of Mamba-2 (kind_mamba.c) and some of attention, mostly without rotary
- * embedding; an MLP, next to which the larger models have experts, stored in two tensors.
+ * embedding; an MLP, in larger models in addition to experts, which are stored in two tensors.
  *
  * Reference: transformers' modeling_granitemoehybrid.py. */
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "ptq/base/scope.h"
 #include "ptq/model/mixers.h"
 
-/* "rope" turns all blocks with attention, null and "nope" none. */
+/* "rope" rotates all blocks with attention, null and "nope" none. */
 static calm_status read_positions(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const char *type;
@@ -22,7 +22,7 @@ static calm_status read_positions(calm_ctx *ctx, const char *path, const calm_js
     return CALM_OK;
 }
 
-/* The MLP that every token passes, and the experts, of which a model may have none. */
+/* Reads the MLP, which is the shared expert, and the experts, which a model may lack. */
 static calm_status read_mlps(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
@@ -36,7 +36,7 @@ static calm_status read_mlps(calm_ctx *ctx, const char *path, const calm_json *r
     return CALM_OK;
 }
 
-/* Where there is Mamba-2, its heads together are as wide as the expanded rows. */
+/* Reads Mamba-2's sizes: the heads together must have the expanded width. */
 static calm_status read_mamba(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     calm_mamba_keys keys = {"mamba_n_heads", "mamba_d_head", "mamba_n_groups", "mamba_d_state", "mamba_d_conv",
@@ -50,7 +50,7 @@ static calm_status read_mamba(calm_ctx *ctx, const char *path, const calm_json *
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected a divisor of mamba_expand hidden_size (%zu), found "
                          "%zu", path, keys.heads, expand * config->hidden, heads);
     keys.usual_head_dim = (int64_t)(expand * config->hidden / heads);
-    /* "auto" is what is absent. */
+    /* "auto" is read like an absent key. */
     if (strcmp(calm_json_string(head, ""), "auto") == 0)
         keys.head_dim = "";
     CALM_TRY(calm_config_mamba_sizes(ctx, path, root, &keys, config));
@@ -64,7 +64,7 @@ static calm_status read_mamba(calm_ctx *ctx, const char *path, const calm_json *
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Published files name it, the library has no choice. */
+    /* Published files have the key; transformers implements one value. */
     static const calm_fixed_key fixed[] = {{"normalization_function", "rmsnorm"}};
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, 1));
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
@@ -74,7 +74,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return read_mamba(ctx, path, root, config);
 }
 
-/* Of experts, as vLLM reads those that are written one by one. */
+/* vLLM's names of experts that are stored one by one. */
 static const char *const experts[CALM_N_ROLES] = {[CALM_ROLE_GATE] = "gate_proj", [CALM_ROLE_UP] = "up_proj",
                                                   [CALM_ROLE_DOWN] = "down_proj"};
 

@@ -1,5 +1,5 @@
 /* GTE (gte-base-en-v1.5, gte-multilingual-base): BERT with a rotary embedding instead of positions, q, k, v in one
- * matrix, and a gated MLP whose up and gate are in one, up first, without a bias.
+ * matrix, and a gated MLP without a bias whose up and gate are in one matrix, up first.
  *
  *   x = attn_ln(x + o_proj(attn(qkv_proj(x))));  x = mlp_ln(x + down_proj(act(b) a)), [a | b] = up_gate_proj(x)
  *
@@ -8,7 +8,7 @@
 
 #include "ptq/model/bert.h"
 
-/* Keys of the code that came with published files, whose classes are "NewModel" and others. */
+/* Checks keys of the code that published files came with, whose classes are "NewModel" and others. */
 static calm_status check_published(calm_ctx *ctx, const char *path, const calm_json *root)
 {
     const char *norm;
@@ -27,11 +27,11 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(check_published(ctx, path, root));
     config->bias[CALM_ROLE_FUSED_QKV] = config->bias[CALM_ROLE_O] = config->bias[CALM_ROLE_DOWN] = true;
     config->head_activation = CALM_ACTIVATION_GELU;
-    /* Without types there is no table of them. */
+    /* A model without token types has no table of them. */
     return calm_bert_types(ctx, path, root, 1, 0, config);
 }
 
-/* As the files have them, behind the prefix. */
+/* Names in checkpoints, after the prefix. */
 static const calm_names names = {
     .blocks = "encoder.layer",
     .embed = "embeddings.word_embeddings",
@@ -41,11 +41,11 @@ static const calm_names names = {
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "attn_ln"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "mlp_ln"}},
     .up_first = true,
-    .readers = &calm_names_llama,    /* the fused matrices in parts */
+    .readers = &calm_names_llama,    /* separate linears instead of fused matrices */
     .engine = &calm_names_rotary_bert,
 };
 
-/* Around the blocks. */
+/* Modules before and after the blocks. */
 static const calm_ends ends = {
     .types = "embeddings.token_type_embeddings",
     .norm = "embeddings.LayerNorm",
@@ -55,7 +55,7 @@ static const calm_ends ends = {
     .bias = "lm_head.decoder.bias",
 };
 
-/* Also the classes of the code that came with the files. */
+/* `classes` includes those of the code that published files came with. */
 const calm_arch calm_arch_gte = {
     .name = "gte",
     .classes = "GteForMaskedLM|NewModel|NewForMaskedLM|NewForSequenceClassification|NewForTokenClassification",

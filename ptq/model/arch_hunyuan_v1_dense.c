@@ -1,4 +1,4 @@
-/* Hunyuan (dense, V1): Llama's block with RMSNorm over each head of q and k behind the rotary embedding.
+/* Hunyuan (dense, V1): Llama's block with RMSNorm over each head of q and k after the rotary embedding.
  *
  *   x += o(attn(norm(rope(q(h))), norm(rope(k(h))), v(h))),  h = input_layernorm(x)
  *
@@ -7,7 +7,7 @@
 
 #include "ptq/model/arch.h"
 
-/* "dynamic" with "alpha": theta is stretched once, whatever the length of a window. */
+/* "dynamic" with "alpha" stretches theta once, independent of the window's length. */
 static calm_status read_alpha(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *scaling = calm_json_get(root, "rope_scaling");

@@ -7,7 +7,8 @@
 #include "ptq/base/scope.h"
 #include "ptq/model/mixers.h"
 
-/* The width of the MLP: 2/3 of what the config says, times a factor, rounded up, unless that is switched off. */
+/* Reads the width of the MLP: 2/3 of the given width, times a factor, rounded up; or the given width if
+ * block_auto_adjust_ff_dim is false. */
 static calm_status read_inner(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const bool plain = calm_json_get(root, "block_ffn_dim_multiplier") &&
@@ -21,7 +22,7 @@ static calm_status read_inner(calm_ctx *ctx, const char *path, const calm_json *
     if (!adjust)
         return CALM_OK;
     config->inner = 2 * config->inner / 3;
-    /* null: neither the factor nor the rounding. */
+    /* null switches off both the factor and the rounding. */
     if (!plain)
         config->inner = ((size_t)floor(factor * (double)config->inner) + step - 1) / step * step;
     if (config->inner == 0 || config->inner > (size_t)CALM_SIZE_LIMIT)
@@ -30,7 +31,7 @@ static calm_status read_inner(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
-/* Older files list the blocks with attention; without either list all have it. */
+/* Older files list the blocks with attention; without either list all blocks have it. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *full = calm_json_get(root, "full_attn_idxs");
@@ -53,7 +54,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return calm_config_conv(ctx, path, root, conv, config);
 }
 
-/* Published files have the first, and transformers takes it before the second. */
+/* Published files have block_ff_dim, which transformers prefers to intermediate_size. */
 static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers",
                                      "num_attention_heads", "max_position_embeddings", NULL, NULL, "block_ff_dim"};
 

@@ -1,4 +1,4 @@
-/* LFM2 with mixtures of experts: the MLP of all but the first blocks is a mixture whose router takes sigmoids, with a
+/* LFM2 with mixtures of experts: after the first blocks the MLP is a mixture whose router's scores are sigmoids, with a
  * bias for the choice; weights are divided by their sum.
  *
  * Reference: transformers' modeling_lfm2_moe.py. */
@@ -19,7 +19,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     moe->scale = (float)scale;
     for (size_t i = 0; i < config->n_blocks; i++)
         moe->sparse[i] = (int64_t)i >= dense;
-    /* This class has no default for "layer_types". */
+    /* The class has no default for "layer_types". */
     return calm_config_conv(ctx, path, root, NULL, config);
 }
 

@@ -1,7 +1,7 @@
-/* Llama 4: Llama's block with neighbouring rotary channels.  Blocks that are rotated attend within chunks, and their
- * heads of q and k are normalised behind the rotation without a weight; the others see everything, and their queries
- * grow with the position.  In some blocks or all the MLP is a mixture whose weights multiply what experts read, next to
- * a shared expert.
+/* Llama 4: Llama's block with neighbouring rotary channels.  Rotated blocks attend within chunks, and normalise heads
+ * of q and k after the rotation, without a weight; the other blocks see all tokens, and scale their queries by
+ * position.  In some or all blocks the MLP is a mixture with a shared expert, whose weights multiply the experts'
+ * inputs.
  *
  *   q, k = rms(rope(q)), rms(rope(k)), or without rope q *= 1 + attn_scale ln(1 + floor((p + 1) / floor_scale))
  *   w = sigmoid(r) of the largest logits r,  y = sum_e expert_e(w_e h) + shared(h)
@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Blocks within chunks, by "layer_types", else those that are rotated. */
+/* Reads which blocks attend within chunks: by "layer_types", else the rotated ones. */
 static calm_status read_chunks(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *types = calm_json_get(root, "layer_types");
@@ -19,7 +19,7 @@ static calm_status read_chunks(calm_ctx *ctx, const char *path, const calm_json 
     int64_t size;
     if (listed)
         CALM_TRY(calm_config_one_per_block(ctx, path, "layer_types", types, config));
-    /* null is no size, but for the class no chunks either: it refuses to run. */
+    /* The class refuses to run with null. */
     CALM_TRY(calm_json_need_int(ctx, path, root, "attention_chunk_size", &(int64_t){8192}, 1, 1 << 30, &size));
     config->chunked = true;
     for (size_t i = 0; i < config->n_blocks; i++) {
@@ -33,7 +33,7 @@ static calm_status read_chunks(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-/* On by default; the first published files have a number. */
+/* Reads the scale of queries, which is on by default; the first published files have a number instead of a boolean. */
 static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *tuned = calm_json_get(root, "attn_temperature_tuning");
@@ -50,7 +50,8 @@ static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-/* Which blocks are mixtures: "moe_layers" lists their numbers, else every "interleave_moe_layer_step"-th is one. */
+/* Reads which blocks are mixtures: "moe_layers" lists their numbers, else every "interleave_moe_layer_step"-th is
+ * one. */
 static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *list = calm_json_get(root, "moe_layers");
@@ -66,7 +67,7 @@ static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json 
         const int64_t block = calm_json_int(calm_json_at(list, i), -1);
         if (block < 0)
             return calm_fail(ctx, CALM_EFORMAT, "%s: \"moe_layers\"[%zu]: expected the number of a block", path, i);
-        /* Numbers beyond the last block say nothing: a config may be cut down from a larger model. */
+        /* Numbers beyond the last block are ignored: a config may be shortened from a larger model's. */
         if ((size_t)block < config->n_blocks)
             config->moe.sparse[block] = true;
     }
@@ -75,7 +76,7 @@ static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json 
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* intermediate_size is an expert's; dense blocks have another key. */
+    /* intermediate_size is the width of an expert; dense blocks have another key. */
     const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", false};
     bool norm;
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));

@@ -1,5 +1,5 @@
-/* Ministral 3: Mistral's block; q grows with the logarithm of the position behind the length that the model was first
- * trained on.
+/* Ministral 3: Mistral's block; beyond the length of the first training queries are scaled by the logarithm of the
+ * position.
  *
  *   q *= 1 + beta ln(1 + floor(position / original_max_position_embeddings))
  *
@@ -11,7 +11,7 @@ static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json 
     const calm_json *scaling = calm_json_get(root, "rope_scaling");
     const calm_json *described = calm_json_size(scaling) ? scaling : calm_json_get(root, "rope_parameters");
     double beta, original;
-    /* The class has a default embedding for a silent config, which no published file leaves to it. */
+    /* The class has a default, but published files never rely on it. */
     CALM_TRY(calm_json_expect(ctx, described, CALM_JSON_OBJECT, "%s: \"rope_parameters\"", path));
     CALM_TRY(calm_json_need_number(ctx, path, described, "llama_4_scaling_beta", NULL, 0, 1e3, &beta));
     CALM_TRY(calm_json_need_number(ctx, path, described, "original_max_position_embeddings", NULL, 1, 1e9, &original));
@@ -22,7 +22,7 @@ static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     CALM_TRY(read_growth(ctx, path, root, config));
-    /* Absent: none, unlike Mistral. */
+    /* When absent there is no window, unlike Mistral. */
     return calm_config_windows(ctx, path, root, 0, calm_slides_always, 0, config);
 }
 

@@ -5,7 +5,7 @@
 
 static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* The first Mistral has the window, later ones null. */
+    /* The first Mistral has a window, later ones have null. */
     return calm_config_windows(ctx, path, root, 4096, calm_slides_always, 0, config);
 }
 

@@ -5,10 +5,10 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Every block is sparse, so that intermediate_size is an expert's. */
+    /* Every block is sparse, so intermediate_size is the width of an expert. */
     const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    /* Absent: none, unlike Mistral. */
+    /* When absent there is no window, unlike Mistral. */
     return calm_config_windows(ctx, path, root, 0, calm_slides_always, 0, config);
 }
 

@@ -1,5 +1,5 @@
-/* ModernBERT: pre-norm LayerNorm, rotary embedding, q, k, v in one matrix, a gated MLP whose gate and input are in one,
- * biases by switches; blocks that slide see half a window on either side and have a second rotary embedding.
+/* ModernBERT: pre-norm LayerNorm, rotary embedding, q, k, v in one matrix, a gated MLP whose gate and input are in one
+ * matrix, biases by switches; sliding blocks see half a window on either side and have a second rotary embedding.
  *
  *   x = norm(embedding);  x += Wo(attn(Wqkv(h))), h = attn_norm(x), of block 0 x itself
  *   x += Wo(gelu(a) b),   [a | b] = Wi(mlp_norm(x))
@@ -7,7 +7,7 @@
  * Reference: arXiv 2412.13663; transformers' modeling_modernbert.py. */
 #include "ptq/model/bert.h"
 
-/* Blocks 0, n, 2 n, ... see everything. */
+/* For `slides`: blocks 0, n, 2 n, ... do not slide. */
 static bool between(size_t block, int64_t every)
 {
     return block % (size_t)every != 0;
@@ -39,9 +39,9 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     const double theta = config->rope[CALM_ROPE_GLOBAL].theta;
     double ignored;
-    CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));    /* of the first files; nothing reads it */
+    CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));    /* in the first files; nothing reads it */
     CALM_TRY(calm_config_activation(ctx, path, root, "classifier_activation", "gelu", &config->head_activation));
-    /* Its code reads no "rope_theta": one that says something else is a fault. */
+    /* The code reads no "rope_theta": a contradicting value is refused. */
     CALM_TRY(calm_json_need_number(ctx, path, root, "rope_theta", &theta, 1, 1e12, &ignored));
     if (ignored < theta || ignored > theta)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_theta\": found %g, expected the %g of "
@@ -50,7 +50,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return read_windows(ctx, path, root, config);
 }
 
-/* As the files have them, behind the prefix. */
+/* Names in checkpoints, after the prefix. */
 static const calm_names names = {
     .blocks = "layers",
     .embed = "embeddings.tok_embeddings",
@@ -63,7 +63,7 @@ static const calm_names names = {
     .bare_start = true,
 };
 
-/* Around the blocks. */
+/* Modules before and after the blocks. */
 static const calm_ends ends = {
     .norm = "embeddings.norm",
     .transform = "head.dense",
@@ -73,7 +73,7 @@ static const calm_ends ends = {
 static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                                      "max_position_embeddings", "norm_eps", "hidden_activation", NULL};
 
-/* Both rotary embeddings have their own key. */
+/* Each rotary embedding has its own key. */
 const calm_arch calm_arch_modernbert = {
     .name = "modernbert",
     .classes = "ModernBertForMaskedLM",

@@ -1,5 +1,5 @@
-/* MPNet: BERT without types of tokens, positions begin behind the row of the padding token, and scores of all blocks
- * get a number for the distance of two tokens (distance.h).
+/* MPNet: BERT without token types; positions begin after the row of the padding token, and scores of all blocks get a
+ * relative position bias (distance.h).
  *
  * Reference: arXiv 2004.09297; transformers' modeling_mpnet.py. */
 #include "ptq/model/distance.h"
@@ -7,18 +7,18 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* More rows than buckets may be stored. */
+    /* The table may have more rows than buckets. */
     int64_t n;
     CALM_TRY(calm_json_need_int(ctx, path, root, "relative_attention_num_buckets",
                                 &(int64_t){CALM_DISTANCE_BUCKETS}, CALM_DISTANCE_BUCKETS, CALM_SIZE_LIMIT, &n));
     config->n_distances = (size_t)n;
     calm_bert_biases(config);
     config->head_activation = CALM_ACTIVATION_GELU;
-    /* Its code has this padding, whatever "pad_token_id" says. */
+    /* The code has this padding id, and ignores "pad_token_id". */
     return calm_bert_padding(ctx, path, 1, config);
 }
 
-/* As the files have them, behind the prefix. */
+/* Names in checkpoints, after the prefix. */
 static const calm_names names = {
     .blocks = "encoder.layer",
     .embed = "embeddings.word_embeddings",
@@ -31,7 +31,7 @@ static const calm_names names = {
     .distance = "encoder.relative_attention_bias",
 };
 
-/* Around the blocks. */
+/* Modules before and after the blocks. */
 static const calm_ends ends = {
     .positions = "embeddings.position_embeddings",
     .norm = "embeddings.LayerNorm",
@@ -39,7 +39,7 @@ static const calm_ends ends = {
     CALM_ROBERTA_HEAD,
 };
 
-/* Its code writes no layer for types. */
+/* config.json has no key for token types. */
 const calm_arch calm_arch_mpnet = {
     .name = "mpnet",
     .classes = "MPNetForMaskedLM",

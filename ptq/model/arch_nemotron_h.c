@@ -1,13 +1,13 @@
 /* Nemotron-H, Nemotron-Nano 2 and 3: blocks of one sublayer, x += f(norm(x)), which is Mamba-2 (kind_mamba.c),
- * attention without rotary embedding, an MLP down(relu(up(h))^2), or a mixture of such with DeepSeek's router, which
- * with moe_latent_size stands between two linears.
+ * attention without rotary embedding, an MLP down(relu(up(h))^2), or a mixture of such MLPs with DeepSeek's router,
+ * with moe_latent_size in a latent space.
  *
  * References: arXiv 2504.03624; transformers' modeling_nemotron_h.py. */
 #include <math.h>
 
 #include "ptq/model/mixers.h"
 
-/* Of a model that has such blocks. */
+/* Reads the experts of a model with such blocks. */
 static calm_status read_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
@@ -15,15 +15,16 @@ static calm_status read_experts(calm_ctx *ctx, const char *path, const calm_json
     CALM_TRY(calm_config_grouped(ctx, path, root, &(calm_grouped_defaults){1, 1, 1, 1, 1}, config));
     if (calm_json_typeof(calm_json_get(root, "moe_latent_size")) != CALM_JSON_NULL)
         CALM_TRY(calm_config_size(ctx, path, root, "moe_latent_size", NULL, &config->moe.latent));
-    /* Of the shared expert, one of a separate width whatever "n_shared_experts" says; routed ones have none. */
+    /* Biases of the shared expert, which is one of a separate width even if "n_shared_experts" says otherwise; routed
+     * experts have none. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &config->moe.shared_bias));
-    if (config->moe.shared_bias && config->moe.latent)    /* not computed: biases of the linears around the latent */
+    if (config->moe.shared_bias && config->moe.latent)    /* biases of the linears B and C are not implemented */
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"mlp_bias\": found true, expected false with "
                          "\"moe_latent_size\"", path);
     return calm_config_size(ctx, path, root, "moe_shared_expert_intermediate_size", NULL, &config->moe.shared_inner);
 }
 
-/* Steps have a least value, whatever "time_step_limit" says. */
+/* Reads Mamba-2's sizes; the code clamps steps from below and ignores "time_step_limit". */
 static calm_status read_mamba(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_mamba_keys keys = {"mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel",
@@ -47,14 +48,14 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
         any |= config->moe.sparse[i];
     if (any)
         CALM_TRY(read_experts(ctx, path, root, config));
-    /* The mixture's keys make every block sparse. */
+    /* calm_config_mixture has made every block sparse; this reads the actual list. */
     return calm_config_single(ctx, path, root, config);
 }
 
 static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                                      "max_position_embeddings", "layer_norm_epsilon", "mlp_hidden_act", NULL};
 
-/* Checkpoints say "backbone." where transformers has "model.". */
+/* Checkpoints use the prefix "backbone." where transformers uses "model.". */
 static const calm_names names = {
     .blocks = "layers", .embed = "embeddings", .final_norm = "norm_f", .head = "lm_head",
     .role = {[CALM_ROLE_Q] = "mixer.q_proj", [CALM_ROLE_K] = "mixer.k_proj", [CALM_ROLE_V] = "mixer.v_proj",
@@ -82,8 +83,8 @@ const calm_arch calm_arch_nemotron_h = {
     .default_positions = 4096,
     .default_activation = "relu2",
     .default_eps = 1e-5,
-    /* Files also name what the library does not read: a rotary embedding, limits of steps, an expanded width, another
-     * epsilon, how many logits are returned; and the blocks of heads for further tokens. */
+    /* Files also have keys that transformers does not read: a rotary embedding, limits of steps, an expanded width,
+     * another epsilon, how many logits are returned; and the blocks of heads for further tokens. */
     .keys = CALM_SINGLE_LIST " " CALM_SINGLE_WORD " attention_bias mlp_bias use_bias use_conv_bias mamba_num_heads "
             "mamba_head_dim n_groups ssm_state_size conv_kernel mamba_hidden_act time_step_min n_routed_experts "
             "num_experts_per_tok moe_intermediate_size moe_shared_expert_intermediate_size n_shared_experts "

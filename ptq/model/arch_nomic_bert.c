@@ -7,7 +7,7 @@
  * Reference: arXiv 2402.01613; transformers' modeling_nomic_bert.py. */
 #include "ptq/model/bert.h"
 
-/* Keys of the published code, at the values at which it is the model above. */
+/* Checks keys of the published code: only values that give the model above are accepted. */
 static calm_status check_published(calm_ctx *ctx, const char *path, const calm_json *root)
 {
     static const char *const off[] = {"prenorm",       "causal",        "parallel_block", "use_rms_norm",
@@ -32,7 +32,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return calm_bert_types(ctx, path, root, 2, 0, config);
 }
 
-/* As the files have them, behind the prefix. */
+/* Names in checkpoints, after the prefix. */
 static const calm_names names = {
     .blocks = "encoder.layers",
     .embed = "embeddings.word_embeddings",
@@ -41,11 +41,11 @@ static const calm_names names = {
              [CALM_ROLE_UP] = "mlp.fc11", [CALM_ROLE_DOWN] = "mlp.fc2"},
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "norm1"},
              [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "norm2"}},
-    .readers = &calm_names_llama,    /* the fused matrices in parts */
+    .readers = &calm_names_llama,    /* separate linears instead of fused matrices */
     .engine = &calm_names_rotary_bert,
 };
 
-/* Around the blocks. */
+/* Modules before and after the blocks. */
 static const calm_ends ends = {
     .types = "embeddings.token_type_embeddings",
     .norm = "emb_ln",
@@ -58,7 +58,7 @@ static const calm_ends ends = {
 static const calm_size_keys published = {"n_embd", "n_inner", "n_layer", "n_head", "n_positions",
                                          "layer_norm_epsilon", "activation_function", NULL};
 
-/* GPT-2's keys where the file has them. */
+/* GPT-2's keys count where the file has them. */
 const calm_arch calm_arch_nomic_bert = {
     .name = "nomic_bert",
     .classes = "NomicBertForMaskedLM|NomicBertForPreTraining",

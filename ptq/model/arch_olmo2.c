@@ -1,4 +1,4 @@
-/* OLMo 2: norms after each sublayer only, RMSNorm over the whole projection of q and k.
+/* OLMo 2: norms only after each sublayer, RMSNorm over the whole projection of q and k.
  *
  *   x += post_attention_layernorm(attn(x));  x += post_feedforward_layernorm(mlp(x))
  *

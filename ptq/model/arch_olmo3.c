@@ -1,5 +1,4 @@
-/* OLMo 3: OLMo 2's block; three sliding blocks to a full one, of which the full ones alone have a scaled rotary
- * embedding.
+/* OLMo 3: OLMo 2's block; a full block after every three sliding ones; only full blocks have a scaled rotary embedding.
  *
  * Reference: OLMo 3 (Allen AI, 2025); transformers' modeling_olmo3.py. */
 #include "ptq/model/arch.h"

@@ -1,12 +1,12 @@
-/* OLMoE: RMSNorm over the whole q and k, which like v may have a limit behind it; the MLP of every block is a mixture
- * of experts.
+/* OLMoE: RMSNorm over the whole q and k, after which q, k and v may be clamped; the MLP of every block is a mixture of
+ * experts.
  *
  * Reference: arXiv 2409.02060; transformers' modeling_olmoe.py. */
 #include "ptq/model/arch.h"
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Every block is sparse, so that intermediate_size is an expert's; norm_topk_prob is false when absent. */
+    /* Every block is sparse, so intermediate_size is the width of an expert; norm_topk_prob is false when absent. */
     const calm_moe_keys keys = {"num_experts", "num_experts_per_tok", "intermediate_size", false};
     double limit;
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));

@@ -1,4 +1,4 @@
-/* Phi-3, Phi-3.5 and Phi-4-mini: Llama's block with q, k, v in one matrix and gate, up in another, partial rotary
+/* Phi-3, Phi-3.5 and Phi-4-mini: Llama's block with q, k, v in one matrix and gate, up in another, a partial rotary
  * embedding, longrope.
  *
  * Reference: arXiv 2404.14219; transformers' modeling_phi3.py. */
@@ -6,7 +6,7 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Without the key there is no window, where the code of Mistral assumes 4096. */
+    /* When absent there is no window; Mistral's code assumes 4096. */
     return calm_config_windows(ctx, path, root, 0, calm_slides_always, 0, config);
 }
 

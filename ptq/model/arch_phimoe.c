@@ -4,20 +4,20 @@
  * Reference: arXiv 2404.14219, 2409.12136; transformers' modeling_phimoe.py. */
 #include "ptq/model/arch.h"
 
-/* longrope with a separate scale of cos and sin, for short texts and for long ones.  The class of transformers 5 asks
- * for frequencies without the length of the text, and so takes the short factors for all. */
+/* Reads longrope's separate factors of cos and sin for short and for long texts.  transformers 5 computes frequencies
+ * without the length of the text, and so uses the short factors for all texts. */
 static calm_status read_scales(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_json *scaling = calm_json_get(root, "rope_scaling");
-    /* Classic, or as transformers 5 writes it. */
+    /* The older spelling, or that of transformers 5. */
     const calm_json *described = scaling ? scaling : calm_json_get(root, "rope_parameters");
     calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     double of_short, of_long;
-    if (rope->kind == CALM_ROPE_DEFAULT)    /* whatever the two say */
+    if (rope->kind == CALM_ROPE_DEFAULT)    /* the two factors are ignored */
         return CALM_OK;
     CALM_TRY(calm_json_need_number(ctx, path, described, "short_mscale", &rope->m, 1e-6, 1e6, &of_short));
     CALM_TRY(calm_json_need_number(ctx, path, described, "long_mscale", &of_short, 1e-6, 1e6, &of_long));
-    /* Tables of the other kinds do not know the length of the text. */
+    /* Tables of the other kinds do not depend on the length of the text. */
     if (of_short != of_long && rope->kind != CALM_ROPE_LONGROPE)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope settings: \"short_mscale\" %g, \"long_mscale\" %g: "
                          "expected the same number, as rope_type is not longrope", path, of_short, of_long);
@@ -29,17 +29,17 @@ static calm_status read_scales(calm_ctx *ctx, const char *path, const calm_json 
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Every block is sparse, so that intermediate_size is an expert's. */
+    /* Every block is sparse, so intermediate_size is the width of an expert. */
     const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", false};
     double jitter;
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    /* The router's two rounds give an expert each, whatever the key says. */
+    /* Each of the router's two rounds chooses one expert, independent of num_experts_per_tok. */
     config->moe.top_k = config->moe.n_experts < 2 ? 1 : 2;
     CALM_TRY(calm_json_need_number(ctx, path, root, "router_jitter_noise", &(double){0.01}, 0, 1e3, &jitter));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "lm_head_bias", &(bool){false}, &config->head_bias));
     config->head_bias &= config->arch->names->head != NULL;
-    /* Each round has its own sum; the weights together have none. */
+    /* Each round has its own sum; the weights of both are not divided by a sum. */
     config->moe.score = CALM_ROUTER_SPARSEMIXER;
     config->moe.norm_top_k = false;
     config->moe.jitter = (float)jitter;

@@ -5,7 +5,7 @@
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Not a setting: the class always has them, and never one on o. */
+    /* No setting: the class always has biases of q, k and v, and never one of o. */
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = true;
     return calm_qwen_windows(ctx, path, root, calm_qwen_slides, config);
 }

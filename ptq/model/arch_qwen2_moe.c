@@ -1,5 +1,5 @@
-/* Qwen1.5-MoE and Qwen2-MoE: Qwen2's attention; the MLP of sparse blocks is a mixture of experts next to a shared
- * expert behind its own gate.
+/* Qwen1.5-MoE and Qwen2-MoE: Qwen2's attention; the MLP of sparse blocks is a mixture of experts with a gated shared
+ * expert.
  *
  *   x += sum_e p_e down_e(silu(gate_e(h)) * up_e(h)) + sigmoid(shared_expert_gate(h)) shared_expert(h)
  *
@@ -14,7 +14,7 @@ static bool slides(size_t block, int64_t max_window_layers)
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     bool bias;
-    /* A switch in this class, on by default, where the dense one has no choice. */
+    /* The biases have a switch in this class, on by default; the dense class always has them. */
     CALM_TRY(calm_config_switch(ctx, path, root, "qkv_bias", true, &bias));
     config->bias[CALM_ROLE_Q] = config->bias[CALM_ROLE_K] = config->bias[CALM_ROLE_V] = bias;
     CALM_TRY(calm_config_experts(ctx, path, root, config));

@@ -1,5 +1,5 @@
-/* Qwen3.5 and Qwen3.6: blocks of gated delta nets (kind_delta.c), every fourth one of attention whose output has a
- * gate, with RMSNorm (1 + w) over each head of q and k before a rotary embedding of a part of the head.
+/* Qwen3.5 and Qwen3.6: blocks of gated delta nets (kind_delta.c); every fourth block has attention with an output gate,
+ * with RMSNorm (1 + w) over each head of q and k before a partial rotary embedding.
  *
  * Reference: transformers' modeling_qwen3_5.py. */
 #include "ptq/model/qwen.h"

@@ -1,5 +1,5 @@
 /* Qwen3.5 and Qwen3.6 with mixtures of experts: Qwen3.5's mixers; the MLP of every block is a mixture, whose weights
- * are divided by their sum, next to a shared expert behind its own gate.
+ * are divided by their sum, with a gated shared expert.
  *
  * Reference: transformers' modeling_qwen3_5_moe.py. */
 #include "ptq/model/qwen.h"
@@ -12,7 +12,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     return calm_config_delta(ctx, path, root, config);
 }
 
-/* No block has a dense MLP, nor the config a width for one. */
+/* No block has a dense MLP, and config.json has no width for one. */
 static const calm_size_keys sizes = {"hidden_size", "moe_intermediate_size", "num_hidden_layers", "num_attention_heads",
                                      "max_position_embeddings", NULL, "hidden_act", NULL};
 

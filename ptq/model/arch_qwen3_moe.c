@@ -13,9 +13,9 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     const char *type = calm_json_string(calm_json_get(root, "model_type"), "");
     CALM_TRY(calm_config_experts(ctx, path, root, config));
-    /* The text model of Qwen3-VL always divides, and its configuration has no key for it. */
+    /* The text model of Qwen3-VL always divides by the sum, and its configuration has no key for that. */
     config->moe.norm_top_k |= strcmp(type, "qwen3_vl_moe_text") == 0;
-    /* Unlike the dense class: max_window_layers does not count here. */
+    /* Unlike the dense class, this one ignores max_window_layers. */
     return calm_qwen_windows(ctx, path, root, calm_slides_always, config);
 }
 

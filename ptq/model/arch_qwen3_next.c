@@ -6,7 +6,7 @@
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     CALM_TRY(calm_config_experts(ctx, path, root, config));
-    /* Unlike its relatives it divides where the config is silent. */
+    /* norm_topk_prob is true when absent, unlike in related families. */
     CALM_TRY(calm_config_switch(ctx, path, root, "norm_topk_prob", true, &config->moe.norm_top_k));
     CALM_TRY(calm_config_size(ctx, path, root, "shared_expert_intermediate_size", NULL, &config->moe.shared_inner));
     return calm_config_delta(ctx, path, root, config);

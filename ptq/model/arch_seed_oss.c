@@ -1,4 +1,4 @@
-/* Seed-OSS: Llama's block with a width of heads that config.json says, biases on q, k and v, by another switch on o.
+/* Seed-OSS: Llama's block with head_dim from config.json, biases on q, k and v, and a separate switch for that of o.
  *
  * Reference: transformers' modeling_seed_oss.py. */
 #include "ptq/model/arch.h"

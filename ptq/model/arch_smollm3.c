@@ -1,4 +1,4 @@
-/* SmolLM3: Llama's block; some blocks have no rotary embedding, every fourth when the config is silent.
+/* SmolLM3: Llama's block; some blocks have no rotary embedding, by default every fourth.
  *
  * Reference: transformers' modeling_smollm3.py. */
 #include "ptq/model/arch.h"
@@ -14,7 +14,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_json_need_bool(ctx, path, root, "use_sliding_window", &(bool){false}, &sliding));
     CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window", &(int64_t){0}, 0, 1 << 30, &width));
     CALM_TRY(calm_config_windows(ctx, path, root, 0, NULL, 0, config));
-    /* Without a list the blocks without rope are those that slide. */
+    /* Without "layer_types" the blocks without rotary embedding slide. */
     for (size_t i = 0; i < config->n_blocks && sliding && !listed; i++)
         config->window[i] = config->no_rope[i] ? (size_t)width : 0;
     return CALM_OK;

@@ -5,7 +5,7 @@
  * Reference: arXiv 2402.19173; transformers' modeling_starcoder2.py. */
 #include "ptq/model/arch.h"
 
-/* One switch for all biases. */
+/* One switch sets all biases. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     static const calm_fixed_key fixed[] = {{"norm_type", "layer_norm"}, {"mlp_type", "default"},

@@ -3,7 +3,7 @@
  * Reference: arXiv 1911.02116; transformers' modeling_xlm_roberta.py. */
 #include "ptq/model/bert.h"
 
-/* As RoBERTa's; only classes and model type differ. */
+/* Only classes and model type differ from RoBERTa's. */
 const calm_arch calm_arch_xlm_roberta = {
     .name = "xlm_roberta",
     .classes = "XLMRobertaForMaskedLM|XLMRobertaForCausalLM",

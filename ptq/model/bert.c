@@ -1,9 +1,9 @@
-/* What the families around BERT have in common. */
+/* Code that the families around BERT share. */
 #include "ptq/model/bert.h"
 
 #include <string.h>
 
-/* Blocks are BERT's; the head is not. */
+/* The blocks are BERT's; the head differs. */
 const calm_names calm_names_roberta = {CALM_BERT_MODULES, .head = "lm_head.decoder"};
 const calm_names calm_names_rotary_bert = {
     .blocks = "encoder.layer",
@@ -15,7 +15,7 @@ calm_status calm_bert_types(calm_ctx *ctx, const char *path, const calm_json *ro
                                calm_config *config)
 {
     int64_t n;
-    /* A family without a table of them allows 0. */
+    /* A family without a table of token types allows 0. */
     CALM_TRY(calm_json_need_int(ctx, path, root, "type_vocab_size", &fallback, least, CALM_SIZE_LIMIT, &n));
     config->n_types = (size_t)n;
     return CALM_OK;
@@ -25,7 +25,7 @@ calm_status calm_bert_positions(calm_ctx *ctx, const char *path, const calm_json
 {
     const char *found;
     CALM_TRY(calm_json_need_string(ctx, path, root, "position_embedding_type", only, &found));
-    /* Relative positions add terms to the scores that the attention here does not have. */
+    /* Relative positions would add terms to the scores, which attention here does not compute. */
     if (strcmp(found, only) != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: \"position_embedding_type\": \"%s\" is not supported, only \"%s\"", path, found, only);
@@ -46,14 +46,14 @@ calm_status calm_bert_padding(calm_ctx *ctx, const char *path, int64_t padding, 
         return calm_fail(ctx, CALM_EFORMAT,
                          "%s: \"max_position_embeddings\": found %zu, expected more than \"pad_token_id\" %lld + 1, "
                          "since positions begin behind it", path, config->max_positions, (long long)padding);
-    /* The padding's own row is the one before. */
+    /* The row before is the padding's. */
     config->position_base = (size_t)padding + 1;
     return CALM_OK;
 }
 
 void calm_bert_biases(calm_config *config)
 {
-    /* Roles that the family has not are never asked. */
+    /* Roles that the family does not have are never queried. */
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         config->bias[role] = true;
 }
@@ -75,6 +75,6 @@ calm_status calm_roberta_read(calm_ctx *ctx, const char *path, const calm_json *
     CALM_TRY(calm_bert_order(ctx, path, root, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "pad_token_id", &(int64_t){1}, 0, CALM_SIZE_LIMIT, &padding));
     calm_bert_biases(config);
-    config->head_activation = CALM_ACTIVATION_GELU;    /* whatever "hidden_act" says */
+    config->head_activation = CALM_ACTIVATION_GELU;    /* independent of "hidden_act" */
     return calm_bert_padding(ctx, path, padding, config);
 }

@@ -1,4 +1,4 @@
-/* What the Gemma families have in common. */
+/* Code that the Gemma families share. */
 #include "ptq/model/gemma.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@ const calm_size_keys calm_gemma_sizes = {"hidden_size", "intermediate_size", "nu
 calm_status calm_gemma_read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
                                 float *out)
 {
-    /* calm_json_need_number takes null for absent, so the difference is made here. */
+    /* calm_json_need_number() treats null as absent, so null is handled here. */
     const double fallback = calm_json_get(root, key) ? 0 : usual;
     double value;
     CALM_TRY(calm_json_need_number(ctx, path, root, key, &fallback, 1e-3, 1e6, &value));
@@ -19,7 +19,7 @@ calm_status calm_gemma_read_cap(calm_ctx *ctx, const char *path, const calm_json
 
 float calm_gemma_embedding_scale(const calm_config *config)
 {
-    /* The reference rounds it to the dtype of the model; calm computes in float32 throughout. */
+    /* transformers rounds it to the model's dtype; calm computes in float32 throughout. */
     return (float)sqrt((double)config->hidden);
 }
 
@@ -38,7 +38,7 @@ calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *ro
 calm_status calm_gemma3_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     int64_t pattern;
-    /* Soft caps are off unless the config sets them. */
+    /* There are no soft caps unless the config sets them. */
     CALM_TRY(calm_gemma_read(ctx, path, root, 0, 0, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window_pattern", &(int64_t){6}, 1, 4096, &pattern));
     return calm_config_windows(ctx, path, root, 4096, calm_slides_between, pattern, config);
@@ -46,7 +46,7 @@ calm_status calm_gemma3_read(calm_ctx *ctx, const char *path, const calm_json *r
 
 /* ---- keys and values that blocks share ---- */
 
-/* The last block of a type before block `first`; n_blocks: there is none. */
+/* Returns the last block of a type before block `first`; n_blocks: there is none. */
 static size_t last_of_type(const calm_config *config, size_t first, bool slides)
 {
     for (size_t i = first; i > 0; i--)
@@ -62,11 +62,11 @@ calm_status calm_gemma_read_sharing(calm_ctx *ctx, const char *path, const calm_
     int64_t n_shared;
     CALM_TRY(calm_json_need_int(ctx, path, root, "num_kv_shared_layers", &usual, 0, (int64_t)config->n_blocks - 1,
                                 &n_shared));
-    /* A class's number, which is not in the file, is not checked by its range. */
+    /* The default of the class, which is not in the file, has not been checked against n_blocks. */
     if (n_shared >= (int64_t)config->n_blocks)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_kv_shared_layers\": expected 0 to %zu, found %lld (absent)",
                          path, config->n_blocks - 1, (long long)n_shared);
-    /* Two blocks at most hand something on: the last of each type before the first that shares. */
+    /* At most two blocks pass on keys and values: the last of each type before the first block that shares. */
     const size_t first = config->n_blocks - (size_t)n_shared;
     for (size_t i = first; i < config->n_blocks; i++) {
         const bool slides = config->window[i] != 0;
@@ -93,7 +93,7 @@ calm_status calm_gemma_read_inputs(calm_ctx *ctx, const char *path, const calm_j
                                    calm_config *config)
 {
     int64_t width;
-    /* null is none; absent is the class's width. */
+    /* null is 0; an absent key is the class's default. */
     const int64_t usual = calm_json_get(root, "hidden_size_per_layer_input") ? 0 : 256;
     CALM_TRY(calm_json_need_int(ctx, path, root, "hidden_size_per_layer_input", &usual, 0,
                                 CALM_SIZE_LIMIT / (int64_t)config->n_blocks, &width));

@@ -1,4 +1,4 @@
-/* Codes out of a GGUF file's blocks. */
+/* Reads codes and scales from a GGUF file's blocks. */
 #include "ptq/model/gguf_codes.h"
 
 #include <math.h>
@@ -18,14 +18,15 @@ typedef struct rows_task {
 static void read_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
-    /* Rows are whole blocks, one behind the other. */
+    /* Rows are whole blocks, one after the other. */
     const size_t in = task->tensor->shape[1], at = first * in;
     const size_t bytes = at / task->blocks->elements * calm_ggml_find(task->blocks->type)->bytes;
     calm_ggml_read_codes(task->blocks, task->tensor->data + bytes, n * in, task->codes + at,
                          task->scales + at / task->blocks->group);
 }
 
-/* The table of its blocks; NULL: they are no codes times scales, or not at the tensor's data in its order. */
+/* Finds the table of the tensor's block type; NULL: its values are not codes times scales, or its data differs in place
+ * or order. */
 static const calm_ggml_blocks *find_blocks(const calm_tensor *tensor)
 {
     const calm_gguf_entry *entry = tensor->entry;
@@ -37,7 +38,7 @@ static const calm_ggml_blocks *find_blocks(const calm_tensor *tensor)
     return calm_ggml_is_scaled(blocks) ? blocks : NULL;
 }
 
-/* A float matrix is refused with such a number, by its name. */
+/* Are all values finite?  calm_widen() refuses a float matrix with other values by its name. */
 static bool all_finite(const float *x, size_t n)
 {
     bool finite = true;
@@ -58,13 +59,13 @@ calm_status calm_gguf_codes_take(calm_ctx *ctx, const calm_safetensors *set, con
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.codes, out * in));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.scales, n_scales));
     calm_parallel_each_rows(ctx, out, read_rows, &task);
-    /* Of 4 bits the zero is 8 or 4; where it is larger, so are the codes. */
+    /* With 4 bits the zero is 8 or 4; codes above 15 have a larger zero. */
     const calm_int_source source = {.out = out, .in = in, .bits = task.blocks->zero > 8 ? 8 : 4,
                                     .group = task.blocks->group, .codes = task.codes, .scales = task.scales,
                                     .zero = task.blocks->zero};
     if (all_finite(task.scales, n_scales))
         calm_int_linear_take(ctx, &source, memory, weight);
-    /* As calm_widen does: the mapped pages are not read again. */
+    /* As in calm_widen(): the mapped pages are not read again. */
     if (weight->ints)
         calm_safetensors_release(set, tensor);
     return CALM_OK;

@@ -1,4 +1,4 @@
-/* config.json from a GGUF file. */
+/* Makes config.json from a GGUF file. */
 #include "ptq/model/gguf_config_impl.h"
 
 #include <math.h>
@@ -6,13 +6,13 @@
 
 typedef calm_gguf_config_builder builder;
 
-/* The first of several words that are joined by '|'. */
+/* Copies the first of several words that are joined by '|'. */
 static void first_word(const char *list, char word[64])
 {
     snprintf(word, 64, "%.*s", (int)strcspn(list, "|"), list);
 }
 
-/* With its head or without. */
+/* Is it Gemma 3, with or without its head? */
 static bool is_gemma3(const builder *b)
 {
     return calm_gguf_is_family(b, "gemma3") || calm_gguf_is_family(b, "embeddinggemma");
@@ -25,7 +25,7 @@ static bool is_gemma(const builder *b)
 
 /* ---- parts ---- */
 
-/* What yarn multiplies cos and sin by, and scores of latent attention (gguf_arch.c has the formulas). */
+/* Adds YaRN's factors of cos and sin and of the scores of latent attention (gguf_arch.c has the formulas). */
 static void add_latent_scales(builder *b, calm_json *scaling)
 {
     char name[128];
@@ -38,7 +38,8 @@ static void add_latent_scales(builder *b, calm_json *scaling)
         calm_gguf_set_number(scaling, "attention_factor", cosines);
         return;
     }
-    /* The usual pair, of which one divides the other: equal, they cancel for cos and sin. */
+    /* The usual pair mscale and mscale_all_dim: cos and sin are multiplied by their quotient, which is 1 if they are
+     * equal. */
     calm_gguf_set_number(scaling, "mscale_all_dim", (scores - 1) / (0.1 * ramp));
     if (m == 1)
         calm_gguf_set_number(scaling, "mscale", (scores - 1) / (0.1 * ramp));
@@ -46,26 +47,26 @@ static void add_latent_scales(builder *b, calm_json *scaling)
         calm_gguf_set_number(scaling, "attention_factor", cosines);
 }
 
-/* `context`: what it was trained with, as llama.cpp takes it where YaRN does not say. */
+/* Adds the rotary embedding.  `context`: length of the training where YaRN's key is absent, as in llama.cpp. */
 static void add_rope(builder *b, int64_t context)
 {
     char name[128];
     const calm_gguf_key *type = calm_gguf_find_of(b, "rope.scaling.type", name);
-    /* An encoder with a table of positions has none, ModernBERT has two bases under other keys. */
+    /* An encoder with a table of positions has no rotary embedding; ModernBERT has two bases under other keys. */
     if (b->list->as->bare && (b->list->arch->default_rope_theta == 0 || b->list->arch->theta_key))
         return;
     calm_gguf_set_number(b->config, "rope_theta", calm_gguf_take_number(b, "rope.freq_base", 10000));
-    /* llama.cpp has the theta of sliding blocks in its code, older files do not have the key. */
+    /* llama.cpp has the theta of sliding blocks in its code; older files lack the key. */
     if (is_gemma3(b))
         calm_gguf_set_number(b->config, "rope_local_base_freq", calm_gguf_take_number(b, "rope.freq_base_swa", 10000));
-    /* The factors were computed from settings that cannot be derived from them. */
+    /* The factors were computed from settings that cannot be recovered from them. */
     if (!b->report && (calm_gguf_has_tensor(b, "rope_freqs.weight") || calm_gguf_is(type, "longrope")))
         b->status = calm_fail(b->ctx, CALM_EUNSUPPORTED,
                               "%s: rotary embeddings have separate factors (rope_freqs.weight), which config.json "
                               "cannot be told from the file; bring the float model's config.json",
                               calm_gguf_path(b->list->file));
     const bool grows = b->list->as->grows, linear = calm_gguf_is(type, "linear");
-    /* Everything else is "none", or was refused above. */
+    /* Other types are "none", or were refused above. */
     const bool yarn = calm_gguf_is(type, "yarn");
     if (!linear && !yarn && !grows)
         return;
@@ -84,14 +85,14 @@ static void add_rope(builder *b, int64_t context)
         calm_gguf_set_number(scaling, "beta_slow", calm_gguf_take_number(b, "rope.scaling.yarn_beta_slow", 1));
         if (b->list->arch->latent)
             add_latent_scales(b, scaling);
-        /* As all of the family are trained, though llama.cpp rounds the ramp's ends. */
+        /* All models of the family are trained this way, though llama.cpp rounds the ramp's ends. */
         if (calm_gguf_is_family(b, "gpt_oss"))
             calm_json_set_bool(scaling, "truncate", false);
     }
     calm_json_set(b->config, "rope_scaling", scaling);
 }
 
-/* Which blocks slide, and how far. */
+/* Adds which blocks slide, and their window. */
 static void add_windows(builder *b, int64_t n_blocks)
 {
     char name[128];
@@ -107,7 +108,7 @@ static void add_windows(builder *b, int64_t n_blocks)
     calm_json *types = calm_json_new_array();
     calm_gguf_set_size(b, "sliding_window", "attention.sliding_window", is_gemma3(b) ? 1024 : 4096);
     for (int64_t i = 0; i < n_blocks && i < 4096; i++) {
-        /* Without the pattern: every other block, five of six, three of four, as llama.cpp has it. */
+        /* llama.cpp's patterns where the key is absent: every other block, five of six, three of four. */
         const bool other = calm_gguf_is_family(b, "gemma2") || calm_gguf_is_family(b, "gpt_oss");
         bool slides = other ? i % 2 == 0 : quarter ? i % 4 != 3 : i % 6 != 5;
         if (pattern && pattern->array && pattern->kind == CALM_GGUF_BOOL && (size_t)i < pattern->n)
@@ -117,7 +118,7 @@ static void add_windows(builder *b, int64_t n_blocks)
     calm_json_set(b->config, "layer_types", types);
 }
 
-/* Settings that only Gemma's configs have. */
+/* Adds settings that only Gemma's configs have. */
 static void add_gemma(builder *b, int64_t n_blocks, int64_t hidden, int64_t heads, int64_t head_dim)
 {
     static const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
@@ -127,18 +128,18 @@ static void add_gemma(builder *b, int64_t n_blocks, int64_t hidden, int64_t head
     calm_json_set_string(b->config, "hidden_activation", "gelu_pytorch_tanh");
     if (b->list->as->both_ways)
         calm_json_set_bool(b->config, "use_bidirectional_attention", true);
-    /* The largest of each generation alone divides scores by sqrt(hidden / heads); files do not say so. */
+    /* Only the largest model of each generation divides scores by sqrt(hidden / heads); files do not say so. */
     calm_json_set_int(b->config, "query_pre_attn_scalar", large ? hidden / heads : head_dim);
     for (int i = 0; i < 2; i++) {
         char name[128];
         if (calm_gguf_find_of(b, caps[i], name))
             calm_gguf_set_number(b->config, caps[i], calm_gguf_take_number(b, caps[i], 0));
-        else    /* null is "no cap"; an absent member would be the family's usual one */
+        else    /* null is "no cap"; an absent member would be the family's default */
             calm_json_set(b->config, caps[i], calm_json_new_null());
     }
 }
 
-/* Multipliers: llama.cpp divides Granite's logits, and multiplies Cohere's. */
+/* Adds multipliers: llama.cpp divides Granite's logits, and multiplies Cohere's. */
 static void add_scales(builder *b)
 {
     static const char *const keys[][2] = {{"embedding_scale", "embedding_multiplier"},
@@ -151,7 +152,7 @@ static void add_scales(builder *b)
         calm_gguf_set_number(b->config, keys[i][1], calm_gguf_take_number(b, keys[i][0], 0));
 }
 
-/* What other families' configs have a word for. */
+/* Adds settings that only some families' configs have. */
 static void add_others(builder *b, int64_t head_dim)
 {
     static const char *const biased[] = {"seed_oss", "glm4", "granite", "granitemoe", "glm4_moe", "phimoe"};
@@ -166,12 +167,12 @@ static void add_others(builder *b, int64_t head_dim)
     add_scales(b);
 }
 
-/* DeepSeek's router. */
+/* Adds DeepSeek's router. */
 static void add_grouped(builder *b, int64_t inner)
 {
     char name[128];
     double norm = 0;
-    /* llama.cpp takes a key that is missing for false. */
+    /* llama.cpp reads an absent key as false. */
     const calm_gguf_key *key = calm_gguf_find_of(b, "expert_weights_norm", name);
     if (key && key->kind == CALM_GGUF_BOOL && !key->array)
         norm = key->data[0];
@@ -186,10 +187,10 @@ static void add_grouped(builder *b, int64_t inner)
         calm_json_set_bool(b->config, "use_qk_norm", calm_gguf_has_tensor(b, "blk.0.attn_q_norm.weight"));
 }
 
-/* ERNIE's, whose shared experts have the width of one another. */
+/* Adds ERNIE's experts; each of its shared experts has the width of a routed one. */
 static void add_ernie(builder *b, int64_t inner)
 {
-    /* Of all shared experts together, which checkpoints hold as one. */
+    /* The width of all shared experts together, which checkpoints store as one. */
     const int64_t shared = calm_gguf_take_count(b, "expert_shared_feed_forward_length");
     CALM_EXTEND(b->config, CALM_KV("moe_intermediate_size", inner), CALM_KV("moe_num_shared_experts", shared / inner),
                 CALM_KV("moe_layer_start_index", calm_gguf_take_count(b, "leading_dense_block_count")),
@@ -199,9 +200,9 @@ static void add_ernie(builder *b, int64_t inner)
                  "expected a multiple of expert_feed_forward_length");
 }
 
-/* ---- other ways to mix tokens ---- */
+/* ---- mixers ---- */
 
-/* Widths of latent attention, of which llama.cpp has those of the wide heads that it makes of them too. */
+/* Adds the widths of latent attention; llama.cpp also has keys for the wide heads that it derives from them. */
 static void add_latent(builder *b)
 {
     if (!b->list->arch->latent)
@@ -217,11 +218,11 @@ static void add_latent(builder *b)
         calm_json_set(b->config, "q_lora_rank", calm_json_new_null());
 }
 
-/* Does block `block` attend: every n-th, or by a list? */
+/* Does the block attend, by a list or as every n-th block? */
 static bool attends(const builder *b, const calm_gguf_key *list, int64_t interval, int64_t block)
 {
     int64_t kv = 0;
-    /* Of short convolutions one number says that all attend. */
+    /* With short convolutions a single number means that all blocks attend. */
     if (b->list->as->convs)
         return calm_gguf_int(list, list && list->array ? (size_t)block : 0, &kv) && kv > 0;
     if (list && list->array && list->kind == CALM_GGUF_BOOL && (size_t)block < list->n)
@@ -229,7 +230,7 @@ static bool attends(const builder *b, const calm_gguf_key *list, int64_t interva
     return (block + 1) % interval == 0;
 }
 
-/* Which block mixes tokens how: of short convolutions those without heads for keys; delta nets between those that
+/* Adds each block's mixer: blocks without key heads are short convolutions; delta nets are the blocks that do not
  * attend. */
 static void add_mixers(builder *b, int64_t n_blocks)
 {
@@ -241,7 +242,7 @@ static void add_mixers(builder *b, int64_t n_blocks)
         return;
     const int64_t interval = convs ? 1 : calm_gguf_take_size(b, "full_attention_interval", 4);
     calm_json *types = calm_json_new_array();
-    /* Some writers count the blocks of a head for several tokens, too. */
+    /* Some writers also count the blocks of multi-token prediction. */
     if (list && list->array && list->n < (size_t)n_blocks)
         calm_gguf_complain(b, name, "expected at least block_count entries");
     for (int64_t i = 0; i < n_blocks && i < 4096; i++)
@@ -262,23 +263,23 @@ static void add_mixers(builder *b, int64_t n_blocks)
                 CALM_KV("linear_num_value_heads", (int64_t)b->list->widths->value_heads));
 }
 
-/* Heads for keys: of blocks that attend, where they differ. */
+/* Returns the number of key heads, of blocks that attend where blocks differ. */
 static int64_t take_kv(builder *b, int64_t heads)
 {
     char name[128];
     const calm_gguf_key *key = calm_gguf_find_of(b, "attention.head_count_kv", name);
-    /* One in llama.cpp, which makes one head of all. */
+    /* llama.cpp has 1 here, since it merges all heads into one. */
     if (b->list->arch->latent)
         return heads;
     if (!(b->list->as->convs || b->list->as->scans || b->list->as->shares) || !key || !key->array)
         return calm_gguf_take_size(b, "attention.head_count_kv", heads);
-    /* calm has one number for all blocks that attend; with Mamba-2 there may be none. */
+    /* calm has one number for all blocks that attend; with Mamba-2 it may be 0. */
     return calm_gguf_take_first(b, "attention.head_count_kv", b->list->as->scans ? heads : 0);
 }
 
 /* ---- mixtures ---- */
 
-/* LFM2's, whose first blocks have none. */
+/* Adds LFM2's mixtures, which the first blocks do not have. */
 static void add_lfm2(builder *b)
 {
     calm_gguf_set_size(b, "moe_intermediate_size", "expert_feed_forward_length", 0);
@@ -287,20 +288,20 @@ static void add_lfm2(builder *b)
     calm_json_set_bool(b->config, "use_expert_bias", true);
 }
 
-/* Llama 4's; what files do not say is what llama.cpp has in its code, and the class by default. */
+/* Adds Llama 4's mixtures; settings that files lack are constants in llama.cpp and defaults of the class. */
 static void add_llama4(builder *b, int64_t inner)
 {
     calm_gguf_set_size(b, "intermediate_size_mlp", "feed_forward_length", 0);
     calm_json_set_int(b->config, "intermediate_size", inner);
     calm_json_set_int(b->config, "interleave_moe_layer_step", calm_gguf_take_size(b, "interleave_moe_layer_step", 1));
-    /* The model with 128 experts alone has no norms of heads. */
+    /* Only the model with 128 experts has no norms of heads. */
     calm_json_set_bool(b->config, "use_qk_norm", calm_gguf_take_size(b, "expert_count", 0) != 128);
 }
 
-/* Settings of mixtures. */
+/* Adds settings of mixtures. */
 static void add_experts(builder *b)
 {
-    /* Keys of the number of experts, and of those for a token; the last row is of all others. */
+    /* Keys of the number of experts and of those of a token; the last row is for all other families. */
     static const char *const counts[][3] = {{"glm4_moe", "n_routed_experts", "num_experts_per_tok"},
                                             {"deepseek_v2", "n_routed_experts", "num_experts_per_tok"},
                                             {"deepseek_v3", "n_routed_experts", "num_experts_per_tok"},
@@ -332,7 +333,7 @@ static void add_experts(builder *b)
         add_llama4(b, calm_gguf_take_size(b, "expert_feed_forward_length", 0));
     if (calm_gguf_is_family(b, "ernie4_5_moe"))
         add_ernie(b, calm_gguf_take_size(b, "expert_feed_forward_length", 0));
-    /* Elsewhere intermediate_size is an expert's width. */
+    /* In other families intermediate_size is the width of an expert. */
     if (!shared && !calm_gguf_is_family(b, "qwen3_moe"))
         return;
     calm_gguf_set_size(b, "moe_intermediate_size", "expert_feed_forward_length", 0);
@@ -340,13 +341,13 @@ static void add_experts(builder *b)
         calm_gguf_set_size(b, "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0);
     if (calm_gguf_is_family(b, "qwen3_5_moe"))    /* all blocks are mixtures, whose weights are divided by their sum */
         return;
-    /* What files do not say is fixed in llama.cpp, by architecture. */
+    /* Settings that files lack are constants in llama.cpp, by architecture. */
     calm_json_set_bool(b->config, "norm_topk_prob", !calm_gguf_is_family(b, "qwen2_moe"));
     calm_json_set_int(b->config, "decoder_sparse_step", 1);
     calm_json_set(b->config, "mlp_only_layers", calm_json_new_array());
 }
 
-/* Ids of the tokens that begin and end a text: for the code that generates; the forward pass does not read them. */
+/* Adds the ids of the tokens that begin and end a text, for text generation; the forward pass does not read them. */
 static void add_ids(builder *b)
 {
     static const char *const keys[2][2] = {{"tokenizer.ggml.bos_token_id", "bos_token_id"},
@@ -357,7 +358,7 @@ static void add_ids(builder *b)
             calm_json_set_int(b->config, keys[i][1], id);
 }
 
-/* A family whose code has the number, which a file may contradict. */
+/* Checks the key of a family whose eps is a constant: a file may contradict it. */
 static void check_eps(builder *b)
 {
     static const char rest[] = "attention.layer_norm_epsilon";
@@ -365,7 +366,7 @@ static void check_eps(builder *b)
         calm_gguf_complain_of(b, rest, "expected 1e-12, as all models without token_types.weight have it");
 }
 
-/* All of config.json but for what calm's reader would default to the same. */
+/* Builds config.json, without members that calm's reader would default to the same values. */
 static void build(builder *b)
 {
     const calm_gguf_tensor *table = calm_gguf_find_tensor(b->list->file, "token_embd.weight");
@@ -379,24 +380,24 @@ static void build(builder *b)
     calm_json_set(config, "architectures", classes);
     first_word(calm_arch_model_types(b->list->arch), word);
     calm_json_set_string(config, "model_type", word);
-    /* Read one by one, in the order of the members, so that faults are listed in that order. */
+    /* Keys are read in the order of the members, so that faults are listed in that order. */
     const int64_t n_blocks = calm_gguf_take_size(b, "block_count", 0);
     const int64_t hidden = calm_gguf_take_size(b, "embedding_length", 0);
     const int64_t heads = calm_gguf_take_size(b, "attention.head_count", 0), kv = take_kv(b, heads);
     const bool latent = b->list->arch->latent;
     const int64_t quotient = hidden / heads ? hidden / heads : 1;
-    /* Of latent attention the part that turns. */
+    /* Of latent attention the width of the rotated part. */
     const int64_t head_dim = latent ? calm_gguf_take_size(b, "rope.dimension_count", 0)
                                     : calm_gguf_take_size(b, "attention.key_length", quotient);
-    /* Blocks of one sublayer have a list, others may. */
+    /* Models with blocks of one sublayer have a list of widths, others may. */
     const int64_t inner = b->list->as->single   ? calm_gguf_take_first(b, "feed_forward_length", 1)
                           : b->list->as->shares ? calm_gguf_take_first(b, "feed_forward_length", 0)
                                                 : calm_gguf_take_size(b, "feed_forward_length", 0);
     const int64_t context = calm_gguf_take_size(b, "context_length", 0);
-    /* The size of the table, not of the token list: checkpoints pad their tables. */
+    /* The vocabulary is the size of the table, not of the token list: checkpoints pad their tables. */
     const int64_t vocab = table ? (int64_t)table->dims[1] : 1;
     const calm_size_keys *sizes = b->list->arch->sizes;
-    /* Of encoders: llama.cpp needs the keys where the families fix what they say. */
+    /* Encoders have their own member names; llama.cpp needs keys for values that their families fix. */
     const calm_size_keys *own = b->list->as->bare ? sizes : NULL;
     CALM_EXTEND(config, CALM_KV(own ? own->blocks : "num_hidden_layers", n_blocks),
                 CALM_KV(own ? own->hidden : "hidden_size", hidden),
@@ -422,7 +423,7 @@ static void build(builder *b)
     /* A file without output.weight uses the embedding. */
     calm_json_set_bool(config, "tie_word_embeddings",
                        b->list->as->fixed_head || !calm_gguf_has_tensor(b, "output.weight"));
-    /* The first block decides whether there are biases; a block without them would be a missing tensor later. */
+    /* The first block decides whether there are biases; a later block without them would be a missing tensor. */
     if (b->list->as->biases && !b->list->as->needs_bias && !b->list->as->bare) {
         calm_json_set_bool(config, "attention_bias", calm_gguf_has_tensor(b, "blk.0.attn_q.bias"));
         if (calm_gguf_is_family(b, "llama"))

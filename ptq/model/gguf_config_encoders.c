@@ -1,19 +1,19 @@
-/* Settings of encoders from a GGUF file. */
+/* Adds settings of encoders from a GGUF file. */
 #include "ptq/model/gguf_config_impl.h"
 
-/* Of llama.cpp's llama_pooling_type the last that makes one row of a sentence's. */
+/* The last value of llama.cpp's llama_pooling_type that makes one row per sentence. */
 #define MOST_POOLING 3
 
 typedef calm_gguf_config_builder builder;
 
-/* Rows of a table of the embeddings; 0: there is none. */
+/* Returns the rows of a table of the embeddings; 0: there is none. */
 static int64_t rows_of(const builder *b, const char *name)
 {
     const calm_gguf_tensor *table = calm_gguf_find_tensor(b->list->file, name);
     return table && table->n_dims == 2 ? (int64_t)table->dims[1] : 0;
 }
 
-/* Blocks between 0, n, 2 n, ... slide; the file has n, or a switch for each block. */
+/* Adds windows: blocks 0, n, 2 n, ... do not slide; the file has n, or a boolean for each block. */
 static void add_windows(builder *b, int64_t n_blocks)
 {
     char name[128];
@@ -35,14 +35,14 @@ static void add_windows(builder *b, int64_t n_blocks)
         calm_gguf_set_size(b, "local_attention", "attention.sliding_window", 0);
 }
 
-/* ModernBERT, whose keys for both rotary embeddings are its own. */
+/* Adds ModernBERT's settings, which has its own keys for both rotary embeddings. */
 static void add_modern(builder *b, int64_t n_blocks)
 {
     char name[128];
     const calm_gguf_key *act = calm_gguf_find_of(b, "hidden_activation", name);
     const double theta = calm_gguf_take_number(b, "rope.freq_base", 10000);
     calm_gguf_set_number(b->config, "global_rope_theta", theta);
-    /* Where a file has one base, it is for all blocks. */
+    /* A file with one base uses it for all blocks. */
     calm_gguf_set_number(b->config, "local_rope_theta", calm_gguf_take_number(b, "rope.freq_base_swa", theta));
     calm_json_set_string(b->config, "hidden_activation",
                          calm_gguf_is(act, "silu") || calm_gguf_is(act, "swish") || calm_gguf_is(act, "swiglu") ? "silu"
@@ -66,7 +66,7 @@ void calm_gguf_add_encoder(builder *b, int64_t n_blocks, int64_t context)
         calm_gguf_complain_of(b, "context_length", "expected the rows of position_embd.weight");
     if (calm_gguf_is_family(b, "bert") || calm_gguf_is_family(b, "nomic_bert"))
         calm_json_set_int(b->config, "type_vocab_size", rows_of(b, "token_types.weight"));
-    /* GELU by tanh is what llama.cpp computes, by erf what the models were trained with. */
+    /* llama.cpp computes GELU by tanh; the models were trained with erf. */
     if (bert)
         calm_json_set_string(b->config, calm_gguf_is_family(b, "distilbert") ? "activation" : "hidden_act", "gelu");
 }

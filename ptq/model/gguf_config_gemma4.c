@@ -1,4 +1,4 @@
-/* config.json of Gemma 3n and 4 from a GGUF file: widths that differ between blocks, and what blocks share.
+/* Makes config.json of Gemma 3n and 4 from a GGUF file: widths that differ between blocks, and shared keys and values.
  *
  * Source: llama.cpp's src/models/gemma3n.cpp and gemma4.cpp. */
 #include <math.h>
@@ -10,7 +10,7 @@ typedef calm_gguf_config_builder builder;
 
 #define FACTORS "rope_freqs.weight"
 
-/* Is this block one of those that slide?  By the pattern, which llama.cpp needs; the last block is none of them. */
+/* Does the block slide?  By the pattern, which llama.cpp needs; the last block never slides. */
 static bool slides(const calm_gguf_key *pattern, int64_t n_blocks, int64_t block)
 {
     return block + 1 < n_blocks && pattern && pattern->array && pattern->kind == CALM_GGUF_BOOL
@@ -28,21 +28,21 @@ static calm_json *new_rope(const char *type, double theta)
     return rope;
 }
 
-/* The share of pairs that turn: n of `half`, which a reader rounds down. */
+/* Returns the share of rotated pairs, n of `half`, which a reader of config.json rounds down. */
 static double share_of(size_t n, size_t half)
 {
     const double share = (double)n / (double)half;
     return floor(share * (double)half) == (double)n ? share : ((double)n + 0.5) / (double)half;
 }
 
-/* Of blocks that do not slide: the first pairs turn, all by the same factor, and the others stand. */
+/* Adds the rotary embedding of full blocks: the first pairs rotate, all with the same factor, the others do not. */
 static void add_proportional(builder *b, calm_json *rope, int64_t head_dim)
 {
     const calm_gguf_tensor *tensor = calm_gguf_find_tensor(b->list->file, FACTORS);
     const size_t half = (size_t)head_dim / 2;
     size_t n = 0, bad = 0;
     float first = 1, value;
-    /* Its size is untrusted, and so are the factors. */
+    /* The tensor's size and values are untrusted. */
     if (!tensor || tensor->type != CALM_GGML_F32 || tensor->n_dims != 1 || tensor->dims[0] != half || !half) {
         calm_gguf_complain(b, FACTORS, "expected half of attention.key_length numbers of F32");
         return;
@@ -76,7 +76,7 @@ static void add_ropes(builder *b, int64_t head_dim)
 
 /* ---- heads ---- */
 
-/* The heads for keys of a block; llama.cpp takes those for queries where the key is missing. */
+/* Returns a block's number of key heads; llama.cpp uses that of query heads where the key is absent. */
 static int64_t kv_of(builder *b, int64_t block)
 {
     char name[128];
@@ -84,7 +84,7 @@ static int64_t kv_of(builder *b, int64_t block)
     return n ? n : calm_gguf_take_size(b, "attention.head_count", 1);
 }
 
-/* As transformers 5 has it, for each block that does not slide. */
+/* Adds per_layer_config, as transformers 5 writes it, with an entry for each full block. */
 static void add_entries(builder *b, const calm_gguf_key *pattern, int64_t n_blocks, int64_t head_dim)
 {
     calm_json *entries = calm_json_new_object();
@@ -98,7 +98,7 @@ static void add_entries(builder *b, const calm_gguf_key *pattern, int64_t n_bloc
     calm_json_set(b->config, "per_layer_config", entries);
 }
 
-/* Of a block without a linear of v the values are made of the keys. */
+/* Are values computed from the keys, since a full block has no linear of v? */
 static bool k_is_v(const builder *b, const calm_gguf_key *pattern, int64_t n_blocks, int64_t n_own)
 {
     char name[64];
@@ -115,7 +115,7 @@ static void add_heads(builder *b, const calm_gguf_key *pattern, int64_t n_blocks
     calm_gguf_set_size(b, "head_dim", "attention.key_length_swa", full);
     while (first + 1 < n_blocks && !slides(pattern, n_blocks, first))
         first++;
-    /* Without blocks that slide the number is that of any. */
+    /* Without sliding blocks the number is that of any block. */
     calm_json_set_int(b->config, "num_key_value_heads", kv_of(b, first));
     calm_json_set_bool(b->config, "attention_k_eq_v", k_is_v(b, pattern, n_blocks, n_own));
     add_entries(b, pattern, n_blocks, full);
@@ -124,7 +124,7 @@ static void add_heads(builder *b, const calm_gguf_key *pattern, int64_t n_blocks
 
 /* ---- the rest ---- */
 
-/* Streams; llama.cpp has all of it in its code. */
+/* Adds the residual streams; their settings are constants in llama.cpp. */
 static void add_streams(builder *b, int64_t n_blocks)
 {
     const calm_gguf_tensor *left = calm_gguf_find_tensor(b->list->file, "blk.0.laurel_l.weight");
@@ -145,7 +145,7 @@ static void add_cap(builder *b)
     double cap = 0;
     const calm_gguf_key *key = calm_gguf_find_of(b, "final_logit_softcapping", name);
     const bool zero = key && calm_gguf_number(key, 0, &cap) && cap == 0;
-    /* llama.cpp caps at 30 where the key is missing. */
+    /* llama.cpp caps at 30 where the key is absent. */
     if (zero)
         calm_json_set(b->config, "final_logit_softcapping", calm_json_new_null());
     else
@@ -172,7 +172,7 @@ void calm_gguf_add_sharing(builder *b, int64_t n_blocks, int64_t inner)
         add_streams(b, n_blocks);
         return;
     }
-    /* Of other sizes a tensor's shape does not fit. */
+    /* With other widths a tensor's shape would not match. */
     calm_json_set_bool(b->config, "use_double_wide_mlp",
                        n_shared > 0 && calm_gguf_of_block(widths, n_blocks - 1) == 2 * inner);
     add_heads(b, pattern, n_blocks, n_blocks - n_shared);

@@ -1,4 +1,4 @@
-/* Keys of a GGUF file as members of config.json. */
+/* Reads keys of a GGUF file as members of config.json. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 typedef calm_gguf_config_builder builder;
 
-/* A caller that lists all faults has a function for them; others get the first one. */
+/* A caller that lists all faults passes `report`; without it the first fault is the failure. */
 void calm_gguf_complain(builder *b, const char *key, const char *text)
 {
     if (b->report)
@@ -35,7 +35,7 @@ int64_t calm_gguf_take_size(builder *b, const char *rest, int64_t fallback)
     int64_t value = 0;
     const char *fault = NULL;
     const calm_gguf_key *key = calm_gguf_find_of(b, rest, name);
-    /* Writers leave out what an architecture has by default. */
+    /* Writers leave out an architecture's defaults. */
     if (!key && fallback)
         return fallback;
     if (!calm_gguf_int(key, 0, &value) || (key->array && key->n > 1))
@@ -52,7 +52,7 @@ void calm_gguf_set_size(builder *b, const char *member, const char *rest, int64_
     calm_json_set_int(b->config, member, calm_gguf_take_size(b, rest, fallback));
 }
 
-/* Unlike a size it may be 0, as of shared experts or of leading dense blocks. */
+/* Unlike a size it may be 0: the number of shared experts, or of leading dense blocks. */
 int64_t calm_gguf_take_count(builder *b, const char *rest)
 {
     char name[128];
@@ -82,7 +82,7 @@ double calm_gguf_take_number(builder *b, const char *rest, double fallback)
 void calm_gguf_set_number(calm_json *object, const char *name, double value)
 {
     char text[32];
-    /* Nine digits distinguish any two floats, so the loop always ends at one that reads back. */
+    /* Nine digits distinguish any two floats, so the loop always finds one that reads back. */
     for (int digits = 1; digits <= 9; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
         if (strtof(text, NULL) == (float)value)
@@ -103,7 +103,7 @@ bool calm_gguf_take_bool(builder *b, const char *rest, bool usual)
 int64_t calm_gguf_of_block(const calm_gguf_key *key, int64_t block)
 {
     int64_t value = 0;
-    /* One number is every block's. */
+    /* A single number is for every block. */
     const bool found = calm_gguf_int(key, key && key->array ? (size_t)block : 0, &value);
     return found && value > 0 && value <= CALM_SIZE_LIMIT ? value : 0;
 }
@@ -115,7 +115,7 @@ int64_t calm_gguf_take_first(builder *b, const char *rest, int64_t fallback)
     int64_t value = 0;
     for (size_t i = 0; key && i < (key->array ? key->n : 1) && !value; i++)
         value = calm_gguf_of_block(key, (int64_t)i);
-    /* Blocks of the kind may be none. */
+    /* There may be no block of the kind. */
     if (!value && fallback)
         return fallback;
     if (!value)

@@ -1,4 +1,4 @@
-/* The tensors of a GGUF file as a checkpoint has them. */
+/* Lists the tensors of a GGUF file under their names in a checkpoint. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "ptq/model/gguf_names_impl.h"
 #include "ptq/model/kind.h"
 
-/* No mixture comes near; bounds what a small file makes us list. */
+/* Far above the number of experts of any model; bounds the list that a small file causes. */
 #define MOST_EXPERTS ((size_t)1 << 16)
 
 /* llama_expert_gating_func_type */
@@ -16,7 +16,7 @@
 
 /* ---- keys ---- */
 
-/* A key's whole number, 0 where it is missing or none.  Of two families under one name it tells which it is. */
+/* Returns a key's whole number, 0 where it is absent or another type; it distinguishes families with the same name. */
 static int64_t number_of(const calm_gguf *file, const calm_gguf_key *arch, const char *rest)
 {
     const char *text = NULL;
@@ -25,12 +25,12 @@ static int64_t number_of(const calm_gguf *file, const calm_gguf_key *arch, const
     int64_t count = 0;
     if (!calm_gguf_next_string(arch, &at, &text, &n))
         return 0;
-    /* Cut where no architecture's name ends: such a key is not there. */
+    /* Longer names are cut: no architecture has one, so such a key does not exist. */
     snprintf(name, sizeof name, "%.*s.%s", (int)calm_size_min(n, 64), text, rest);
     return calm_gguf_int(calm_gguf_find_key(file, name), 0, &count) ? count : 0;
 }
 
-/* The family of "general.architecture". */
+/* Finds the family of "general.architecture". */
 static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_list *out)
 {
     const calm_gguf_key *key = calm_gguf_find_key(file, "general.architecture");
@@ -39,7 +39,7 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
     const bool experts = number_of(file, key, "expert_count") > 0;
     /* OLMo 3 has OLMo 2's name, and windows; DeepSeek-V3 has V2's, and sigmoids. */
     const bool windows = calm_gguf_is(key, "olmo2") && number_of(file, key, "attention.sliding_window") > 0;
-    /* DistilBERT is BERT without types of tokens. */
+    /* DistilBERT has BERT's name, and no token types. */
     const bool untyped = calm_gguf_is(key, "bert") && !calm_gguf_find_tensor(file, "token_types.weight");
     const bool sigmoid = calm_gguf_is(key, "deepseek2")
                          && number_of(file, key, "expert_gating_func") == GATING_SIGMOID;
@@ -50,14 +50,14 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
             continue;
         out->as = as;
         out->arch = families[i];
-        return CALM_OK;    /* the first of those that share a name: llama before mistral */
+        return CALM_OK;    /* the first of those with the same name: llama before mistral */
     }
     const char *text = "none", *last = "";
     size_t at = 0, n = 4;
     CALM_SCOPED_TEXT(known);
     calm_gguf_next_string(key, &at, &text, &n);
     for (size_t i = 0; calm_gguf_arch_at(i); last = calm_gguf_arch_at(i++)->name)
-        /* Families under one name stand together. */
+        /* Families with the same name are next to each other. */
         if (strcmp(calm_gguf_arch_at(i)->name, last) != 0)
             calm_text_printf(&known, " %s", calm_gguf_arch_at(i)->name);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
@@ -65,7 +65,7 @@ static calm_status find_arch(calm_ctx *ctx, const calm_gguf *file, calm_gguf_lis
                      known.data);
 }
 
-/* A whole number from 1 to CALM_SIZE_LIMIT. */
+/* Reads a whole number from 1 to CALM_SIZE_LIMIT. */
 static calm_status need_width(calm_ctx *ctx, const calm_gguf_list *list, const char *rest, size_t *out)
 {
     char name[96];
@@ -78,7 +78,7 @@ static calm_status need_width(calm_ctx *ctx, const calm_gguf_list *list, const c
     return CALM_OK;
 }
 
-/* Heads of latent attention. */
+/* Reads the widths of latent attention's heads. */
 static calm_status read_latent(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_widths *out)
 {
     size_t key, rope;
@@ -86,16 +86,16 @@ static calm_status read_latent(calm_ctx *ctx, const calm_gguf_list *list, calm_g
     CALM_TRY(need_width(ctx, list, "attention.key_length_mla", &key));
     CALM_TRY(need_width(ctx, list, "attention.value_length_mla", &out->value));
     CALM_TRY(need_width(ctx, list, "rope.dimension_count", &rope));
-    /* The length of a whole key has both of its parts. */
+    /* The length of a whole key includes both of its parts. */
     if (rope >= key)
         return calm_fail(ctx, CALM_EFORMAT, "%s: key %s.attention.key_length_mla: expected more than the %zu of "
                          "rope.dimension_count, found %zu", calm_gguf_path(list->file), list->as->name, rope, key);
-    /* What is left turns with the position, and all heads share it. */
+    /* The other part is rotated, and heads share it. */
     out->nope = key - rope;
     return CALM_OK;
 }
 
-/* Heads of delta nets. */
+/* Reads numbers and widths of delta nets' heads. */
 static calm_status read_delta(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_widths *out)
 {
     size_t inner;
@@ -110,12 +110,12 @@ static calm_status read_delta(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
     if (inner % out->value_heads)
         return calm_fail(ctx, CALM_EFORMAT, "%s: key %s.ssm.inner_size: expected a multiple of ssm.time_step_rank "
                          "(%zu), found %zu", calm_gguf_path(list->file), list->as->name, out->value_heads, inner);
-    /* llama.cpp takes state_size for it; other files say what they have. */
+    /* llama.cpp uses state_size instead; the file's own width also covers other models. */
     out->value_dim = inner / out->value_heads;
     return CALM_OK;
 }
 
-/* Groups of Mamba-2. */
+/* Reads the number of Mamba-2's groups. */
 static calm_status read_scan(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_widths *out)
 {
     return need_width(ctx, list, "ssm.group_count", &out->groups);
@@ -123,7 +123,7 @@ static calm_status read_scan(calm_ctx *ctx, const calm_gguf_list *list, calm_ggu
 
 /* ---- entries ---- */
 
-/* Rows of a head of a permuted tensor. */
+/* Computes the rows of a head of a permuted tensor. */
 static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
     const char *which = entry->spot.form == CALM_GGUF_Q ? "head_count" : "head_count_kv";
@@ -132,7 +132,7 @@ static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm
     char name[64];
     snprintf(name, sizeof name, "%s.attention.%s", list->as->name, which);
     const calm_gguf_key *key = calm_gguf_find_key(list->file, name);
-    /* Of a list the first that has any: other blocks have none, or as many. */
+    /* Of a list the first positive number: other blocks have 0 or the same number. */
     for (size_t i = 0; key && i < (key->array ? key->n : 1) && heads <= 0; i++)
         calm_gguf_int(key, i, &heads);
     if (heads <= 0)
@@ -146,7 +146,7 @@ static calm_status find_head_dim(calm_ctx *ctx, const calm_gguf_list *list, calm
     return CALM_OK;
 }
 
-/* What llama.cpp multiplies a matrix by, besides: NVFP4 has it. */
+/* Finds a tensor with an additional factor of the matrix; NVFP4 has one. */
 static calm_status find_factor(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_tensor *stored,
                                const calm_gguf_tensor **out)
 {
@@ -156,7 +156,7 @@ static calm_status find_factor(calm_ctx *ctx, const calm_gguf_list *list, const 
     if (stored->n_dims < 2 || !dot || strcmp(dot, ".weight") != 0)
         return CALM_OK;
     snprintf(name, sizeof name, "%.*s.scale", (int)(dot - stored->name), stored->name);
-    /* A tensor of checkpoints in some families. */
+    /* In some families it is a tensor of checkpoints. */
     CALM_TRY(calm_gguf_name_of(ctx, list->arch, list->as, "", &(calm_gguf_spot){.name = name, .expert = CALM_NO_EXPERT},
                                &own));
     if (own)
@@ -170,7 +170,7 @@ static calm_status find_factor(calm_ctx *ctx, const calm_gguf_list *list, const 
     return CALM_OK;
 }
 
-/* Has a part the sizes that it has by those of the whole matrix, [rows, cols]? */
+/* Checks that a part has the sizes that follow from the whole matrix [rows, cols]. */
 static calm_status check_part(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_tensor *part,
                               calm_gguf_form form, size_t rows, size_t cols)
 {
@@ -184,13 +184,13 @@ static calm_status check_part(calm_ctx *ctx, const calm_gguf_list *list, const c
                      part->dims[1], part->dims[2]);
 }
 
-/* What the names of tensors begin with. */
+/* Returns the prefix of tensor names. */
 static const char *prefix_of(const calm_gguf_list *list)
 {
     return list->as->bare ? "" : "model.";
 }
 
-/* Join the two parts of a tensor: the first becomes the whole. */
+/* Joins the two parts of a tensor: the entry of the first part becomes the whole. */
 static calm_status join(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
     const calm_gguf_widths *w = list->widths;
@@ -203,9 +203,9 @@ static calm_status join(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_ent
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: no %s next to it, which holds the rest of %s",
                          calm_gguf_path(list->file), entry->stored->name, known && spot.rest ? spot.rest : "tensor",
                          entry->name);
-    /* Of gate and up each is half of the rows. */
+    /* gate and up each have half of the rows. */
     entry->order.half = entry->stored->dims[1];
-    /* Each factor is at most 2^24: no product of two overflows. */
+    /* Each factor is at most 2^24, so no product of two overflows. */
     entry->shape[0] = half     ? 2 * entry->order.half
                       : latent ? w->heads * (w->nope + w->value)
                              : 2 * (w->key_heads * w->key_dim + w->value_heads * w->value_dim);
@@ -215,7 +215,7 @@ static calm_status join(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_ent
     return check_part(ctx, list, entry->rest, spot.rest_form, entry->shape[0], entry->shape[1]);
 }
 
-/* Has a tensor whose value heads take turns as many rows, or columns, as they have by the keys? */
+/* Checks that rows or columns of value heads match the file's keys. */
 static calm_status check_heads(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry)
 {
     const calm_gguf_widths *w = list->widths;
@@ -230,7 +230,7 @@ static calm_status check_heads(calm_ctx *ctx, const calm_gguf_list *list, const 
                      calm_gguf_path(list->file), entry->stored->name, expected, columns ? "columns" : "rows", found);
 }
 
-/* What follows from the order of rows. */
+/* Fills in the order and what depends on it. */
 static calm_status fill_order(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
     bool first;
@@ -250,20 +250,20 @@ static calm_status fill_order(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
         return check_heads(ctx, list, entry);
     if (first)
         return join(ctx, list, entry);
-    /* The first one represents both. */
+    /* The entry of the first part stands for both. */
     entry->is_rest = true;
     entry->name = NULL;
     return CALM_OK;
 }
 
-/* Name, shape as a checkpoint has it, and the order of rows. */
+/* Fills in name, shape in the checkpoint, and order. */
 static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gguf_entry *entry)
 {
     const calm_gguf_tensor *stored = entry->stored;
     char *name;
     CALM_TRY(calm_gguf_name_of(ctx, list->arch, list->as, prefix_of(list), &entry->spot, &name));
     entry->name = name;
-    /* GGUF has the fastest dimension first, checkpoints the slowest; of three dimensions an entry is one matrix. */
+    /* GGUF stores the fastest dimension first, checkpoints the slowest; of three dimensions an entry is one matrix. */
     const bool bias = entry->spot.expert >= 0 && stored->n_dims == 2;    /* a row for each expert */
     entry->n_dims = stored->n_dims < 2 || bias ? 1 : 2;
     entry->shape[0] = entry->n_dims == 1 ? stored->dims[0] : stored->dims[1];
@@ -273,19 +273,19 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
     const bool row = gate && name && strstr(name, gate);
     const bool flat = list->as->flat_bias && calm_text_ends_with(stored->name, CALM_GGUF_CHOICE_BIAS);
     if (entry->n_dims == 1 && (row || flat)) {
-        /* checkpoints have [1, n] */
+        /* Checkpoints store [1, n]. */
         entry->n_dims = 2;
         entry->shape[1] = entry->shape[0];
         entry->shape[0] = 1;
     }
-    /* A vector in checkpoints, whatever its sizes here. */
+    /* A vector in checkpoints, of any sizes in the file. */
     if (calm_gguf_order_is_vector(entry->spot.form) && entry->n_dims == 2) {
         entry->n_dims = 1;
-        /* As many elements as the file has. */
+        /* It has as many elements as in the file. */
         entry->shape[0] *= entry->shape[1];
         entry->shape[1] = 1;
     }
-    /* torch has a convolution by channels in three dimensions. */
+    /* torch stores a depthwise convolution in three dimensions. */
     if (entry->spot.taps && entry->n_dims == 2) {
         entry->n_dims = 3;
         entry->shape[2] = entry->shape[1];
@@ -306,7 +306,7 @@ calm_status calm_gguf_list_tensors(calm_ctx *ctx, const calm_gguf *file, calm_gg
         CALM_TRY(read_delta(ctx, out, out->widths));
     if (out->as->scans)
         CALM_TRY(read_scan(ctx, out, out->widths));
-    /* Counted first: one tensor of experts becomes many entries, and its size is untrusted. */
+    /* Entries are counted first: one tensor of experts becomes many entries, and its size is untrusted. */
     for (size_t i = 0; i < calm_gguf_n_tensors(file); i++) {
         const calm_gguf_tensor *stored = calm_gguf_tensor_at(file, i);
         const size_t experts = calm_gguf_experts_in(stored);
@@ -339,11 +339,11 @@ size_t calm_gguf_entry_columns(const calm_gguf_entry *entry)
     return entry->n_dims < 2 ? 1 : entry->shape[1] * entry->shape[2];
 }
 
-/* Take back what was done to an element. */
+/* Undoes the change of an element's value. */
 static calm_status restore(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, float *value)
 {
     if (!entry->spot.minus_exp) {
-        /* Norm weights: llama.cpp multiplies by them as they are, so its files hold 1 + w. */
+        /* Norm weights: llama.cpp multiplies by them directly, so its files store 1 + w. */
         *value -= entry->spot.plus_one ? 1 : 0;
         return CALM_OK;
     }
@@ -354,11 +354,11 @@ static calm_status restore(calm_ctx *ctx, const calm_gguf_list *list, const calm
     return CALM_OK;
 }
 
-/* Elements first .. first + n - 1 of what is one row in the file, or the whole of a small matrix. */
+/* Reads elements first .. first + n - 1 of one row of the file, or of a small matrix. */
 static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
                                  size_t n, float *out)
 {
-    const size_t at = entry->spot.expert > 0 ? (size_t)entry->spot.expert : 0;    /* of the biases of all experts */
+    const size_t at = entry->spot.expert > 0 ? (size_t)entry->spot.expert : 0;    /* an expert's row of biases */
     const size_t rows = calm_gguf_order_is_vector(entry->spot.form) ? entry->stored->dims[1] : 1;
     bool other;
     CALM_SCOPED_SCRATCH(ctx);
@@ -372,14 +372,14 @@ static calm_status vector_to_f32(calm_ctx *ctx, const calm_gguf_list *list, cons
     return CALM_OK;
 }
 
-/* Multiply rows by the number that stands next to a matrix. */
+/* Multiplies rows by the additional factor of their matrix. */
 static calm_status apply_factor(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
                                 const calm_gguf_tensor *stored, size_t n, float *values)
 {
     const calm_gguf_tensor *of = entry->factor;
     const size_t expert = entry->spot.expert > 0 ? (size_t)entry->spot.expert : 0;
     float factor;
-    /* Each part has a separate one. */
+    /* Each part has its own factor. */
     if (stored == entry->rest)
         CALM_TRY(find_factor(ctx, list, stored, &of));
     if (!of)
@@ -393,23 +393,23 @@ static calm_status apply_factor(calm_ctx *ctx, const calm_gguf_list *list, const
     return CALM_OK;
 }
 
-/* n rows of a tensor as they are in the file. */
+/* Reads n rows of a tensor in the file's order. */
 static calm_status stored_rows(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry,
                                const calm_gguf_tensor *stored, size_t first, size_t n, float *out)
 {
-    /* Factors multiply what the file holds, so before the order is changed or parts are joined. */
+    /* Factors multiply stored values, so they are applied before rows are reordered or parts are joined. */
     CALM_TRY(calm_gguf_to_f32(ctx, list->file, stored, first, n, out));
     return apply_factor(ctx, list, entry, stored, n * stored->dims[0], out);
 }
 
-/* Rows of keys, first .. first + n - 1 of head `head`, out of columns. */
+/* Reads rows first .. first + n - 1 of the keys of head `head`, which are columns in the file. */
 static calm_status keys_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t head,
                                size_t first, size_t n, float *out)
 {
     const size_t rank = entry->shape[1], nope = entry->stored->dims[0];
     CALM_SCOPED_SCRATCH(ctx);
     float *block;
-    /* A row is a column of the whole head, which is read at once. */
+    /* A row is a column of the head's matrix, which is read as a whole. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, block, rank * nope));
     CALM_TRY(stored_rows(ctx, list, entry, entry->stored, head * rank, rank, block));
     for (size_t i = 0; i < n; i++)
@@ -418,7 +418,7 @@ static calm_status keys_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const 
     return CALM_OK;
 }
 
-/* Rows of latent attention's keys and values, of one head after the other. */
+/* Reads rows of latent attention's keys and values, head by head. */
 static calm_status latent_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
                                  size_t n, float *out)
 {
@@ -427,7 +427,7 @@ static calm_status latent_to_f32(calm_ctx *ctx, const calm_gguf_list *list, cons
     for (size_t done = 0, step; done < n; done += step) {
         const size_t row = first + done, in_head = row % head_rows, head = row / head_rows;
         const bool keys = in_head < w->nope;
-        /* Up to where keys end, or values. */
+        /* Up to the end of the head's keys, or of its values. */
         step = calm_size_min(n - done, (keys ? w->nope : head_rows) - in_head);
         CALM_TRY(keys ? keys_to_f32(ctx, list, entry, head, in_head, step, out + done * entry->shape[1])
                       : stored_rows(ctx, list, entry, entry->rest, head * w->value + in_head - w->nope, step,
@@ -436,7 +436,7 @@ static calm_status latent_to_f32(calm_ctx *ctx, const calm_gguf_list *list, cons
     return CALM_OK;
 }
 
-/* Put the columns of value heads where a checkpoint has them. */
+/* Moves the columns of value heads to a checkpoint's order. */
 static calm_status order_columns(calm_ctx *ctx, const calm_gguf_entry *entry, size_t n, float *values)
 {
     const size_t cols = entry->shape[1];
@@ -445,7 +445,7 @@ static calm_status order_columns(calm_ctx *ctx, const calm_gguf_entry *entry, si
     if (entry->order.form != CALM_GGUF_VALUE_COLUMNS)
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, cols));
-    /* A row at a time, so that a copy of one is enough. */
+    /* Row by row, so that a copy of one row is enough. */
     for (size_t i = 0; i < n; i++) {
         memcpy(row, values + i * cols, cols * sizeof *row);
         for (size_t c = 0; c < cols; c++)
@@ -454,16 +454,16 @@ static calm_status order_columns(calm_ctx *ctx, const calm_gguf_entry *entry, si
     return CALM_OK;
 }
 
-/* Rows as they are stored, in a checkpoint's order. */
+/* Reads rows in a checkpoint's order. */
 static calm_status rows_to_f32(calm_ctx *ctx, const calm_gguf_list *list, const calm_gguf_entry *entry, size_t first,
                                size_t n, float *out)
 {
-    /* The experts' rows follow each other: those of expert e start at e times rows. */
+    /* The rows of expert e start at e times the rows of an expert. */
     const size_t base = entry->spot.expert > 0 ? (size_t)entry->spot.expert * entry->shape[0] : 0;
     const bool in_order = entry->order.form == CALM_GGUF_AS_IS || entry->order.form == CALM_GGUF_VALUE_COLUMNS;
     if (in_order)
         CALM_TRY(stored_rows(ctx, list, entry, entry->stored, base + first, n, out));
-    /* One by one: neighbours in a checkpoint may be anywhere in the file. */
+    /* Row by row: neighbours in a checkpoint may be far apart in the file. */
     for (size_t i = 0; i < n && !in_order; i++) {
         bool other;
         const size_t row = calm_gguf_order_find(&entry->order, first + i, &other);

@@ -1,4 +1,4 @@
-/* A GGUF file as a model. */
+/* Opens a GGUF file as a model. */
 #include "ptq/io/gguf_split.h"
 #include "ptq/model/gguf_model.h"
 
@@ -13,7 +13,7 @@
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
-/* What the tensors of a set are read from. */
+/* The file and the list from which the set's tensors are read. */
 typedef struct opened {
     calm_gguf *file;
     calm_gguf_list list;
@@ -21,7 +21,7 @@ typedef struct opened {
 
 /* ---- tensors ---- */
 
-/* A calm_tensor_source: rows of a matrix, or elements of a vector. */
+/* Reads rows of a matrix, or elements of a vector (calm_tensor_source). */
 static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n, float *out)
 {
     const opened *from = self;
@@ -30,8 +30,8 @@ static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *ten
     float *rows;
     if (first % cols == 0 && n % cols == 0)
         return calm_gguf_entry_to_f32(ctx, &from->list, entry, first / cols, n / cols, out);
-    /* Parts of rows: all of those that they are in. */
-    /* A block is widened whole, and so is a row: an embedding is looked up by rows, so that this is rare. */
+    /* Parts of rows need whole rows, and blocks are decoded as a whole; this is rare, since embeddings are looked up by
+     * rows. */
     const size_t begin = first / cols, end = (first + n + cols - 1) / cols;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, (end - begin) * cols));
@@ -57,13 +57,13 @@ static void close_file(void *self)
     free(from);
 }
 
-/* An entry as a tensor.  Floats in a checkpoint's order are taken as they are there. */
+/* Describes an entry as a tensor.  Floats in a checkpoint's order need no source. */
 static void fill_tensor(const opened *from, const calm_gguf_entry *entry, const calm_tensor_source *source,
                         calm_tensor *out)
 {
     const calm_gguf_tensor *stored = entry->stored;
     const calm_dtype dtype = calm_ggml_dtype(stored->type);
-    /* Blocks have no separate dtype: they are read as float32. */
+    /* Quantized blocks have no dtype in checkpoints: they are read as float32. */
     const bool experts = entry->spot.expert >= 0;
     const size_t bytes = experts ? stored->bytes / calm_gguf_experts_in(stored) : stored->bytes;
     /* The experts of a projection share a tensor; each has an equal part of its bytes. */
@@ -76,13 +76,13 @@ static void fill_tensor(const opened *from, const calm_gguf_entry *entry, const 
                          .n_elements = entry->shape[0] * entry->shape[1] * entry->shape[2],
                          .file = calm_gguf_path(from->file),
                          .entry = entry};
-    /* Exporters copy what has no source byte by byte. */
+    /* Exporters copy tensors without a source byte by byte. */
     if (dtype == CALM_N_DTYPES || entry->order.form != CALM_GGUF_AS_IS || entry->spot.plus_one || entry->spot.minus_exp
         || entry->factor)
         out->source = source;
 }
 
-/* A float file's dtype, as checkpoints state it: that of the embedding. */
+/* States a float file's dtype in config.json: that of the embedding. */
 static void add_dtype(const opened *from, calm_gguf_opened *out)
 {
     const calm_gguf_tensor *table = calm_gguf_find_tensor(from->file, "token_embd.weight");
@@ -97,14 +97,14 @@ static calm_status make_set(calm_ctx *ctx, opened *from, calm_gguf_opened *out)
     calm_tensor *tensors = NULL;
     size_t n = 0;
     CALM_SCOPED_SCRATCH(ctx);
-    /* From here on the set owns the file; until it is there, this function does. */
+    /* From here on the set owns the file; if the set cannot be made, this function closes it. */
     if (CALM_NEW(ctx, ctx->scratch, tensors, from->list.n + 1) != CALM_OK) {
         close_file(from);
         return ctx->status;
     }
     for (size_t i = 0; i < from->list.n; i++) {
         const calm_gguf_entry *entry = &from->list.entries[i];
-        if (!entry->name)    /* rope_freqs.weight, scales of activations: not of a checkpoint */
+        if (!entry->name)    /* rope_freqs.weight, scales of activations: no tensors of a checkpoint */
             continue;
         fill_tensor(from, entry, &source, &tensors[n]);
         out->quantized |= calm_gguf_is_in_blocks(&tensors[n++]);
@@ -113,7 +113,7 @@ static calm_status make_set(calm_ctx *ctx, opened *from, calm_gguf_opened *out)
     return calm_safetensors_of(ctx, tensors, n, &source, &out->tensors);
 }
 
-/* Of a tensor that this file made: its entry is there. */
+/* Returns the block type of a tensor that this file made. */
 static const calm_ggml_info *info_of(const calm_tensor *tensor)
 {
     const calm_gguf_entry *entry = tensor->entry;
@@ -132,13 +132,13 @@ bool calm_gguf_is_in_blocks(const calm_tensor *tensor)
 
 /* ---- the file ---- */
 
-/* From the keys; where they do not say enough, from a config.json next to the file. */
+/* Builds the configuration from the keys, or where they are incomplete reads a config.json next to the file. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_gguf_list *list, calm_json **out)
 {
     char *beside;
     if (calm_gguf_config(ctx, list, NULL, NULL, out) != CALM_EUNSUPPORTED)
         return ctx->status;
-    /* The message of the keys stays in the context unless there is such a file. */
+    /* The message about the keys stays in the context unless there is such a file. */
     CALM_SCOPED_ARENA(arena);
     calm_ctx look;
     calm_ctx_init(&look, &arena, &arena);
@@ -149,7 +149,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_gguf_
     return calm_json_read(ctx, beside, CONFIG_MAX, out);
 }
 
-/* dense_2.weight and dense_3.weight, which lead from a row to a row. */
+/* Reads the dense layers dense_2.weight and dense_3.weight. */
 static calm_status read_dense(calm_ctx *ctx, const opened *from, calm_gguf_opened *out)
 {
     static const char *const names[2] = {"dense_2.weight", "dense_3.weight"};
@@ -182,7 +182,7 @@ static calm_status read_file(calm_ctx *ctx, const char *path, opened *from, calm
     CALM_TRY(calm_gguf_open_split(ctx, path, &from->file));
     CALM_TRY(calm_gguf_list_tensors(ctx, from->file, &from->list));
     snprintf(name, sizeof name, "%s.pooling_type", from->list.as->name);
-    /* Checked with the other keys. */
+    /* Its value is checked with the other keys. */
     calm_gguf_int(calm_gguf_find_key(from->file, name), 0, &out->pooling);
     CALM_TRY(read_dense(ctx, from, out));
     return read_config(ctx, path, &from->list, &out->config);
@@ -194,7 +194,7 @@ calm_status calm_gguf_open_model(calm_ctx *ctx, const char *path, calm_gguf_open
     *out = (calm_gguf_opened){0};
     if (!from)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
-    /* The code that fails closes the file: read_file leaves it to this function, make_set does it itself. */
+    /* Each failing function closes the file: read_file leaves that to this one, make_set does it itself. */
     if (read_file(ctx, path, from, out) == CALM_OK)
         make_set(ctx, from, out);
     else

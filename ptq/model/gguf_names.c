@@ -1,4 +1,4 @@
-/* llama.cpp's names for families and tensors. */
+/* Maps names of families and tensors to llama.cpp's and back. */
 #include "ptq/model/gguf_names_impl.h"
 
 #include <stdlib.h>
@@ -7,11 +7,11 @@
 #include "ptq/base/text.h"
 #include "ptq/model/kind.h"
 
-/* Words of a block: three for a role, which two kinds may list, one for a norm or another tensor, two of a router, four
- * of what follows the sublayers, eight of streams. */
+/* Upper bound of a block's words: three per role, which two kinds may list, one per norm or plain tensor, two of a
+ * router, four of the tail, eight of residual streams. */
 #define MOST_WORDS (6 * CALM_N_ROLES + CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + 14)
 
-/* Quirks are those of llama.cpp's convert_hf_to_gguf.py and of its loaders. */
+/* Deviations between families follow llama.cpp's convert_hf_to_gguf.py and its loaders. */
 static const calm_gguf_arch all[] = {
     {.name = "llama", .family = "llama", .permuted = true, .divided = true, .biases = true},
     {.name = "llama", .family = "mistral", .permuted = true, .divided = true, .biases = true},
@@ -88,7 +88,7 @@ static const calm_gguf_arch all[] = {
 const calm_gguf_arch *calm_gguf_arch_of(const calm_arch *arch, bool experts)
 {
     const calm_gguf_arch *found = NULL;
-    /* The first of a family, or a later row that fits better. */
+    /* The first row of a family, or a later one that matches better. */
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (strcmp(all[i].family, arch->name) == 0 && (!found || all[i].experts == experts))
             found = &all[i];
@@ -109,7 +109,7 @@ bool calm_gguf_takes_bias(const calm_gguf_arch *as, calm_role role)
 {
     size_t n;
     const calm_kind *const *kinds = calm_kinds(&n);
-    /* Of all linears, or of those that have one in every architecture. */
+    /* Biases of all linears, or of those that have one in every architecture. */
     bool takes = as->biases;
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < kinds[k]->n_words; i++)
@@ -124,13 +124,13 @@ typedef struct word {
     const char *parent; /* "mlp.shared_expert", "mlp.experts": the module is parent + "." + its last word; NULL: none */
     const char *module;    /* "self_attn.q_proj" */
     const char *word;      /* "attn_q" */
-    bool experts;          /* there is a number between parent and module */
+    bool experts;          /* a number follows the parent */
     calm_gguf_form form;
-    bool whole;            /* both are names of a tensor, with its ending: "self_attn.sinks", "attn_sinks.weight" */
+    bool whole;            /* module and word are full tensor names: "self_attn.sinks", "attn_sinks.weight" */
     bool minus_exp, taps;
 } word;
 
-/* Orders that some families have and others have not. */
+/* Returns the form, or AS_IS in families that do not have the order. */
 static calm_gguf_form form_in(const calm_gguf_arch *as, calm_gguf_form form)
 {
     const bool turns = form == CALM_GGUF_Q || form == CALM_GGUF_K;
@@ -139,30 +139,30 @@ static calm_gguf_form form_in(const calm_gguf_arch *as, calm_gguf_form form)
     return (turns && !(as && as->permuted)) || (tiles && !(as && as->tiled)) ? CALM_GGUF_AS_IS : form;
 }
 
-/* Nothing to add for a module that the family has not. */
+/* Adds a word, unless the family does not have the module. */
 static void add(word *words, size_t *n, const char *module, const char *name)
 {
     if (module)
         words[(*n)++] = (word){.module = module, .word = name};
 }
 
-/* Gate and up of one matrix have a word, or each has one. */
+/* Does the family's spelling of gate and up (one word for the fused matrix, or one for each half) match the entry? */
 static bool is_spelled_so(const calm_gguf_arch *as, const calm_kind_word *role)
 {
     const bool half = role->form == CALM_GGUF_FIRST_HALF || role->form == CALM_GGUF_LAST_HALF;
     return role->role != CALM_ROLE_FUSED_GATE_UP || half == (as && as->halves);
 }
 
-/* A role as a linear, in one tensor with that of all experts, and of the shared one. */
+/* Adds the words of a role: as a linear, as the tensor of all experts, and of the shared expert. */
 static void add_role(const calm_arch *arch, const calm_gguf_arch *as, const calm_kind_word *role, word *words,
                      size_t *n)
 {
     const calm_names *names = arch->names;
     const char *module = names->role[role->role], *own = calm_expert_word(names, role->role);
-    /* Of the three spellings of gate and up a family has one. */
+    /* A family has one of three spellings of gate and up. */
     if (!is_spelled_so(as, role))
         return;
-    /* llama.cpp rotates neighbouring channels for these families, so its writers permute rows of q and k. */
+    /* llama.cpp rotates neighbouring channels in these families, for which files permute rows of q and k. */
     if (module && !(as && as->shared_alone && role->shared))
         words[(*n)++] = (word){.module = module, .word = role->word, .form = form_in(as, role->form)};
     if (own && role->many && names->moe.experts)
@@ -172,7 +172,7 @@ static void add_role(const calm_arch *arch, const calm_gguf_arch *as, const calm
                                .form = form_in(as, role->form)};
 }
 
-/* What follows the sublayers. */
+/* Adds the words of the tail. */
 static void add_tail(const calm_tail_names *tail, word *words, size_t *n)
 {
     if (!tail)
@@ -184,7 +184,7 @@ static void add_tail(const calm_tail_names *tail, word *words, size_t *n)
     add(words, n, tail->norm, "post_norm");
 }
 
-/* Of streams (streams.h), what is in a block. */
+/* Adds the words of residual streams (streams.h) within a block. */
 static void add_streams(const calm_stream_names *names, word *words, size_t *n)
 {
     if (!names)
@@ -199,7 +199,7 @@ static void add_streams(const calm_stream_names *names, word *words, size_t *n)
     add(words, n, names->laurel_norm, "laurel_post_norm");
 }
 
-/* All of a family's; their number. */
+/* Lists all words of a family; returns their number. */
 static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word words[MOST_WORDS])
 {
     static const char *const norms[CALM_N_SUBLAYERS][CALM_N_NORM_PLACES] = {
@@ -224,7 +224,7 @@ static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word w
                                     .minus_exp = kinds[k]->plains[i].minus_exp,
                                     .taps = kinds[k]->plains[i].taps,
                                     .whole = kinds[k]->plains[i].form == CALM_PLAIN_TENSOR};
-    /* Its name in checkpoints ends in the word itself. */
+    /* The checkpoint's name already ends with the tensor's word. */
     if (names->moe.choice_bias)
         words[n++] = (word){.module = names->moe.choice_bias, .word = CALM_GGUF_CHOICE_BIAS, .whole = true};
     add(words, &n, names->moe.router, "ffn_gate_inp");
@@ -234,12 +234,12 @@ static size_t list_words(const calm_arch *arch, const calm_gguf_arch *as, word w
     return n;
 }
 
-/* A module outside of the blocks, behind the prefix, NULL where the family has none; and llama.cpp's word for it. */
+/* A module outside of the blocks, after the prefix, NULL where the family has none; and llama.cpp's word for it. */
 typedef struct outer_word {
     const char *module, *word;
     calm_gguf_form form;
-    bool bias;      /* it may have one */
-    bool copies;    /* MODULE.0, MODULE.1 and so on, which are one tensor of three dimensions there */
+    bool bias;      /* it may have a bias */
+    bool copies;    /* MODULE.0, MODULE.1 and so on are one tensor of three dimensions in the file */
 } outer_word;
 
 #define OUTER_WORDS 10
@@ -269,20 +269,20 @@ static void list_outer(const calm_arch *arch, const calm_gguf_arch *as, outer_wo
     memcpy(words, list, sizeof list);
 }
 
-/* ".weight" or ".bias" at the end of a name; NULL for another end. */
+/* Returns the ending ".weight" or ".bias" of a name; NULL: another ending. */
 static const char *ending(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot && (strcmp(dot, ".weight") == 0 || strcmp(dot, ".bias") == 0) ? dot : NULL;
 }
 
-/* Is text [n] what is expected?  NULL: it is not. */
+/* Is text [n] equal to `expected`?  NULL: no. */
 static bool is_word(const char *text, size_t n, const char *expected)
 {
     return expected && strlen(expected) == n && memcmp(text, expected, n) == 0;
 }
 
-/* Is it one of the norms whose weight is the factor, whatever the family adds to others? */
+/* Is it a norm of CALM_PLAIN_RMS_NORM, whose weight multiplies directly? */
 static bool is_bare_norm(const calm_arch *arch, const char *name)
 {
     const char *dot = ending(name);
@@ -299,7 +299,7 @@ static bool is_bare_norm(const calm_arch *arch, const char *name)
     return false;
 }
 
-/* Norms of a family that multiplies by 1 + w are stored as 1 + w. */
+/* Does the file store 1 + w, because the family's norms multiply by 1 + w? */
 static bool adds_one(const calm_arch *arch, const char *name)
 {
     return arch->norm == CALM_NORM_RMS_PLUS_ONE && calm_text_ends_with(name, "norm.weight")
@@ -308,13 +308,13 @@ static bool adds_one(const calm_arch *arch, const char *name)
 
 /* ---- from a checkpoint ---- */
 
-/* Does `rest` [n], the module within a block, have this word?  Then *expert is its number, if it has one. */
+/* Does the word match `rest` [n], the module within a block?  *expert gets its number, if it has one. */
 static bool has_word(const word *w, const char *rest, size_t n, long *expert)
 {
     size_t number;
     const char *at = rest;
     *expert = CALM_NO_EXPERT;
-    /* "mlp.experts.7.up_proj": the parent, for experts a number, and the word. */
+    /* "mlp.experts.7.up_proj": the parent, for experts a number, and the last word. */
     if (w->parent) {
         const size_t length = strlen(w->parent);
         if (n <= length || strncmp(rest, w->parent, length) != 0 || rest[length] != '.')
@@ -329,7 +329,7 @@ static bool has_word(const word *w, const char *rest, size_t n, long *expert)
     return is_word(at, (size_t)(rest + n - at), w->module);
 }
 
-/* How a tensor is stored under its word. */
+/* Fills in the form of a tensor with this word. */
 static void take_form(const word *w, calm_gguf_spot *out)
 {
     out->form = w->form;
@@ -337,16 +337,16 @@ static void take_form(const word *w, calm_gguf_spot *out)
     out->taps = w->taps;
 }
 
-/* Word of a module of block `block`; `rest` is the name behind the number. */
+/* Finds the spot of a module of block `block`; `rest`: its name after the number. */
 static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *rest,
                                  size_t block, calm_gguf_spot *out, bool *known)
 {
     word words[MOST_WORDS];
-    /* Made anew for each tensor: some twenty rows, against reading the tensor itself. */
+    /* The list is built for each tensor: some twenty rows cost little compared with reading the tensor. */
     const size_t n = list_words(arch, as, words);
     const char *dot = ending(rest);
     bool first;
-    /* A tensor by its full name; only modules have an ending to be taken off. */
+    /* A plain tensor matches with its full name; only modules have an ending to remove. */
     for (size_t i = 0; i < n && !*known; i++) {
         *known = words[i].whole && strcmp(rest, words[i].module) == 0;
         if (*known)
@@ -358,7 +358,7 @@ static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const cal
         long expert;
         if (words[i].whole || !has_word(&words[i], rest, (size_t)(dot - rest), &expert))
             continue;
-        /* A second word is that of its other part. */
+        /* A second word is that of the other part. */
         if (*known) {
             out->rest_form = words[i].form;
             CALM_TRY(calm_strf(ctx, ctx->out, &out->rest, "blk.%zu.%s%s", block, words[i].word, dot));
@@ -374,7 +374,7 @@ static calm_status spot_in_block(calm_ctx *ctx, const calm_arch *arch, const cal
     return CALM_OK;
 }
 
-/* Is text [n] the module, or one of its copies, whose number is *expert then? */
+/* Is text [n] the module, or one of its copies, whose number *expert gets? */
 static bool is_outer(const outer_word *w, const char *text, size_t n, long *expert)
 {
     const size_t length = w->module && w->copies ? strlen(w->module) : 0;
@@ -401,7 +401,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
     size_t block;
     *out = (calm_gguf_spot){.expert = CALM_NO_EXPERT, .plus_one = adds_one(arch, tensor)};
     *known = false;
-    /* Within a block; a number that is no number has no place. */
+    /* Within a block; a tensor whose block number is invalid has no place. */
     if (within)
         return calm_arch_take_number(&within, &block) ? spot_in_block(ctx, arch, as, within, block, out, known)
                                                       : CALM_OK;
@@ -411,7 +411,7 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
             out->form = words[i].form;
             CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "%s%s", words[i].word, dot));
         }
-    /* The head alone stands outside of the prefix; files of encoders have none. */
+    /* Only the head is outside of the prefix; files of encoders have none. */
     CALM_TRY(calm_head_module(ctx, names, prefix, &head));
     if (!out->name && !(as && as->both_ways) && dot && is_word(tensor, (size_t)(dot - tensor), head))
         CALM_TRY(calm_strf(ctx, ctx->out, &out->name, "output%s", dot));
@@ -433,11 +433,11 @@ size_t calm_gguf_experts_in(const calm_gguf_tensor *tensor)
                                                                 : 0;
 }
 
-/* The way back: the module of block N that has this word. */
+/* Makes the name of the module of block N that has this word. */
 static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const calm_gguf_arch *as, const char *prefix,
                                  calm_gguf_spot *spot, char **out)
 {
-    /* Suffixes other than weight and bias (".scale") are not known. */
+    /* Endings other than weight and bias (".scale") are unknown. */
     const char *at = spot->name + strlen("blk."), *dot = ending(spot->name);
     word words[MOST_WORDS];
     const size_t n = list_words(arch, as, words);
@@ -453,8 +453,8 @@ static calm_status name_in_block(calm_ctx *ctx, const calm_arch *arch, const cal
         const word *w = &words[i];
         if (w->whole)
             continue;
-        /* A word of experts names one slice; the whole, or a dense word with a number, is no tensor of a
-         * checkpoint. */
+        /* An experts' word names one matrix of a tensor; the whole tensor, or a dense word with a number, is no tensor
+         * of a checkpoint. */
         if (!is_word(at, (size_t)(dot - at), w->word) || w->experts != (spot->expert >= 0))
             continue;
         take_form(w, spot);

@@ -5,33 +5,33 @@
 
 /* ---- heads ---- */
 
-/* Value heads served by one key head. */
+/* Returns the number of value heads that a key head serves. */
 static size_t per_key(const calm_gguf_widths *w)
 {
     return w->value_heads / w->key_heads;
 }
 
-/* In position `at` of heads of `width` rows that take turns: the checkpoint's. */
+/* Returns the checkpoint's position of row `at` in the file, whose heads of `width` rows are ordered round robin. */
 static size_t tiled(const calm_gguf_widths *w, size_t width, size_t at)
 {
     const size_t head = at / width, key = head % w->key_heads, turn = head / w->key_heads;
     return (key * per_key(w) + turn) * width + at % width;
 }
 
-/* The inverse. */
+/* The inverse of tiled(). */
 static size_t untiled(const calm_gguf_widths *w, size_t width, size_t at)
 {
     const size_t head = at / width, key = head / per_key(w), turn = head % per_key(w);
     return (turn * w->key_heads + key) * width + at % width;
 }
 
-/* Rows of queries and keys in front of those of values. */
+/* Returns the rows of queries and keys before those of values. */
 static size_t keys_rows(const calm_gguf_widths *w)
 {
     return 2 * w->key_heads * w->key_dim;
 }
 
-/* Rows of v, and of z, of one key head; and all of its rows in a fused matrix. */
+/* Returns the rows of v, and of z, of one key head; and all of its rows in a fused matrix. */
 static size_t group_rows(const calm_gguf_widths *w)
 {
     return per_key(w) * w->value_dim;
@@ -49,7 +49,7 @@ static size_t turned(size_t row, size_t head_dim)
     return row - in_head + in_head % 2 * (head_dim / 2) + in_head / 2;
 }
 
-/* The inverse. */
+/* The inverse of turned(). */
 static size_t unturned(size_t row, size_t head_dim)
 {
     const size_t half = head_dim / 2, in_head = row % head_dim;
@@ -58,23 +58,23 @@ static size_t unturned(size_t row, size_t head_dim)
 
 /* ---- fused matrices ---- */
 
-/* The fused matrix's row of row `row` of q, k and v apart: of all q, of all k, of all v. */
+/* Returns the row of a fused matrix that row `row` of the file's q, k and v holds. */
 static size_t row_of_mixed(const calm_gguf_widths *w, size_t row)
 {
     const size_t all = w->key_heads * w->key_dim, group = group_rows(w);
-    /* Of the file.  q and k of all heads come first, each as wide as the other. */
+    /* q and k of all heads come first, both of the same width. */
     if (row < 2 * all)
         return row % all / w->key_dim * fused_rows(w) + row / all * w->key_dim + row % w->key_dim;
     return (row - 2 * all) / group * fused_rows(w) + 2 * w->key_dim + (row - 2 * all) % group;
 }
 
-/* The way back of a fused matrix's row. */
+/* Returns the file's row that holds a row of a fused matrix. */
 static size_t find_in_fused(const calm_gguf_widths *w, size_t row, bool *gate)
 {
     const size_t head = row / fused_rows(w), in_head = row % fused_rows(w), group = group_rows(w);
-    /* Of a head the order is q, k, v, z. */
+    /* The order in a head is q, k, v, z. */
     *gate = in_head >= 2 * w->key_dim + group;
-    /* All of q stand before all of k. */
+    /* All of q precede all of k. */
     if (in_head < 2 * w->key_dim)
         return in_head / w->key_dim * w->key_heads * w->key_dim + head * w->key_dim + in_head % w->key_dim;
     return (*gate ? 0 : keys_rows(w)) + head * group + (in_head - 2 * w->key_dim) % group;
@@ -84,7 +84,7 @@ static size_t find_in_fused(const calm_gguf_widths *w, size_t row, bool *gate)
 
 calm_gguf_order calm_gguf_order_of(calm_gguf_form form, size_t head_dim, const calm_gguf_widths *widths)
 {
-    /* One of one, taking turns, stays where it is; parts of a fused matrix are parts all the same. */
+    /* With one value head per key head no row moves; parts of a fused matrix are separate all the same. */
     const bool tiles = form == CALM_GGUF_MIXED || form == CALM_GGUF_VALUES || form == CALM_GGUF_GATES
                        || form == CALM_GGUF_VALUE_COLUMNS;
     if (tiles && widths->value_heads == widths->key_heads)
@@ -140,7 +140,7 @@ size_t calm_gguf_order_row(const calm_gguf_order *order, size_t row)
     case CALM_GGUF_KV_VALUES:
         return row / w->value * (w->nope + w->value) + w->nope + row % w->value;
     case CALM_GGUF_LAST_HALF:
-        /* up stands behind gate */
+        /* Rows of up follow those of gate. */
         return order->half + row;
     case CALM_GGUF_LATER_ROWS:
         return order->skipped + row;
@@ -168,7 +168,7 @@ size_t calm_gguf_order_find(const calm_gguf_order *order, size_t row, bool *othe
         return find_in_fused(w, row, other);
     case CALM_GGUF_KV_KEYS:
     case CALM_GGUF_KV_VALUES:
-        /* Of keys the column of the transposed head. */
+        /* For keys it is the column of the transposed head. */
         *other = row % (w->nope + w->value) >= w->nope;
         return *other ? row / (w->nope + w->value) * w->value + row % (w->nope + w->value) - w->nope
                       : row % (w->nope + w->value);

@@ -1,4 +1,4 @@
-/* Quantized checkpoints: the registry of formats, and what they share. */
+/* Quantized checkpoints: the registry of formats, and code that they share. */
 #include "ptq/model/qformat.h"
 
 #include <math.h>
@@ -13,8 +13,8 @@
 
 struct calm_qformat_reader {
     const calm_qformat *format;
-    calm_arena arena;     /* of what the format read */
-    max_align_t self[];   /* its own structure       */
+    calm_arena arena;     /* memory of the format's reader */
+    max_align_t self[];   /* the format's own structure */
 };
 
 #define CALM_QFORMAT(name) extern const calm_qformat calm_qformat_##name;
@@ -47,11 +47,11 @@ bool calm_qformat_suffix_part(const calm_qformat *format, const char *suffix, ca
     return false;
 }
 
-/* Number of columns that a tensor next to the codes states, of a weight with `rows` rows: its shape, or the length of
- * its index; 0: none. */
+/* Returns the columns of a weight with `rows` rows that a tensor next to the codes states: by its shape, or the length
+ * of its index; 0: none. */
 static size_t stated_columns(const calm_tensor *tensor, calm_qformat_part part, size_t rows)
 {
-    /* The data of a mapped tensor may be at any alignment: copied, not cast. */
+    /* Data of a mapped tensor may have any alignment: it is copied, not cast. */
     int64_t shape[2] = {0, 0};
     if (part == CALM_QFORMAT_INDEX)
         return tensor->n_dims == 1 ? tensor->n_elements : 0;
@@ -64,7 +64,7 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
                                const char *module, const calm_qformat_scheme *scheme, const calm_tensor *codes,
                                size_t *out, size_t *in)
 {
-    /* MLX may keep the experts of a block in one tensor [E, rows, words]. */
+    /* MLX may store the experts of a block in one tensor [E, rows, words]. */
     const bool stacked = codes->n_dims == 3;
     char *name;
     *out = *in = 0;
@@ -77,8 +77,8 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
     const bool bytes = format->plain_bytes && (codes->dtype == CALM_I8 || codes->dtype == CALM_F8_E4M3);
     if (!bytes)
         *packed = *packed * (codes->dtype == CALM_U8 ? 8 : 32) / (size_t)scheme->bits;
-    /* Packed codes give the columns only up to a whole word (of 2 bits, up to 15 columns too many).  What the file says
-     * itself is believed only if it needs the same number of words; bytes have no such doubt. */
+    /* Packed codes give the columns only up to a whole word (2 bits: up to 15 columns too many).  The stated shape
+     * counts only if it needs the same number of words; codes in bytes are exact. */
     for (const calm_qformat_suffix *at = format->suffixes; at->suffix && !bytes && codes->dtype != CALM_U8; at++) {
         if (at->part != CALM_QFORMAT_SHAPE && at->part != CALM_QFORMAT_INDEX)
             continue;
@@ -95,12 +95,12 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
 
 /* ---- opening ---- */
 
-/* A config with an entry that is no known format's. */
+/* Fails for a config whose entry is of no known format. */
 static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *config)
 {
     const calm_json *entry = calm_json_get(config, "quantization_config");
     const char *method = calm_json_string(calm_json_get(entry, "quant_method"), "(none)");
-    /* Only MLX writes "quantization", and its detect() has found neither group_size nor bits there. */
+    /* Only MLX writes "quantization", and its detect() found neither group_size nor bits. */
     if (calm_json_typeof(entry) == CALM_JSON_NULL)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"quantization\" without group_size and bits, as MLX has", path);
     return calm_fail(ctx, CALM_EUNSUPPORTED,
@@ -108,7 +108,7 @@ static calm_status unknown(calm_ctx *ctx, const char *path, const calm_json *con
                      "own entry, fp8 and mxfp4; give it the float checkpoint, or one in such a format", path, method);
 }
 
-/* The member of config.json that describes the format. */
+/* Returns the member of config.json that describes the format. */
 static const calm_json *entry_of(const calm_qformat *format, const calm_json *config)
 {
     return calm_json_get(config, format->entry ? format->entry : "quantization_config");
@@ -119,7 +119,7 @@ bool calm_qformat_detect(const calm_qformat *format, const calm_json *config)
     if (format->detect)
         return format->detect(config);
     const char *method = calm_json_string(calm_json_get(entry_of(format, config), "quant_method"), "");
-    /* vLLM loads files that have the library's name in the place of the method's. */
+    /* vLLM accepts files with the library's name instead of the method's. */
     if (strcmp(method, "compressed_tensors") == 0)
         method = "compressed-tensors";
     return strcmp(method, format->label) == 0;
@@ -132,13 +132,13 @@ calm_status calm_qformat_open(calm_ctx *ctx, const char *path, const calm_json *
     *out = NULL;
     for (size_t i = 0; i < n && !format; i++)
         format = calm_qformat_detect(formats[i], config) ? formats[i] : NULL;
-    /* Neither entry: a float checkpoint, which is not an error. */
+    /* Without either entry it is a float checkpoint, which is no error. */
     if (!format && calm_json_typeof(calm_json_get(config, "quantization_config")) == CALM_JSON_NULL &&
         calm_json_typeof(calm_json_get(config, "quantization")) == CALM_JSON_NULL)
         return CALM_OK;
     if (!format)
         return unknown(ctx, path, config);
-    /* On the heap: the reader is closed with the model, whenever that is, and owns regexes next to its arena. */
+    /* On the heap: the reader lives until the model is closed, and owns regexes in addition to its arena. */
     calm_qformat_reader *reader = calloc(1, sizeof *reader + format->bytes);
     if (!reader)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
@@ -187,14 +187,14 @@ calm_status calm_qformat_tensors(calm_ctx *ctx, const calm_qformat_reader *reade
 
 /* ---- a module's tensors ---- */
 
-/* The expert's part of a tensor of all experts, as a tensor in ctx->scratch; *out NULL: there is none. */
+/* Finds the expert's part of a tensor of all experts, as a tensor in ctx->scratch; *out NULL: there is none. */
 static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
                                 const char *module, const calm_qformat_tensor *expected, const calm_tensor **out)
 {
     char *stack = NULL, *name, text[128];
     size_t expert = 0;
     const size_t *shape = expected->shape;
-    /* The expert is a slice of the mapped tensor, described as its own tensor: nothing is copied. */
+    /* The part is a slice of the mapped tensor: nothing is copied. */
     calm_tensor *part;
     if (format->stack)
         CALM_TRY(format->stack(ctx, module, &stack, &expert));
@@ -204,7 +204,7 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     const calm_tensor *all = calm_safetensors_find(set, name);
     if (!all)
         return CALM_OK;
-    /* More experts than this one are no fault: the layout lists each of them. */
+    /* The tensor may have further experts: the layout lists each of them. */
     if (all->n_dims != 3 || expected->n_dims != 2 || all->shape[1] != shape[0] || all->shape[2] != shape[1] ||
         expert >= all->shape[0])
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s: shape %s, expected [more than %zu, %zu, %zu]", all->file,
@@ -221,21 +221,20 @@ static calm_status find_stacked(calm_ctx *ctx, const calm_qformat *format, const
     return CALM_OK;
 }
 
-/* The tensor of this name where one number for all is expected and it has one, in whatever shape: [1], [] or [1, 1];
- * else NULL. */
+/* Finds a tensor with a single number, where one is expected, in any shape: [1], [] or [1, 1]; else returns NULL. */
 static const calm_tensor *find_one(const calm_safetensors *set, const char *name, int n_dims, const size_t *shape)
 {
     const calm_tensor *found = calm_safetensors_find(set, name);
     return n_dims == 1 && shape[0] == 1 && found && found->n_elements == 1 ? found : NULL;
 }
 
-/* *out = the tensor that is expected, checked; NULL for an optional one that is absent. */
+/* Gets the expected tensor, checked; NULL for an optional one that is absent. */
 static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_safetensors *set,
                         const char *module, const calm_qformat_tensor *expected, const calm_tensor **out)
 {
     char *name;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.%s", module, expected->suffix));
-    /* A tensor under the module's own name wins over its slice of a stacked one. */
+    /* A tensor under the module's own name takes precedence over a slice of a stacked one. */
     const bool own = calm_safetensors_find(set, name) != NULL;
     *out = NULL;
     if (!own)
@@ -246,7 +245,7 @@ static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_sa
     if (!*out)
         CALM_TRY(calm_safetensors_need(ctx, set, name, one ? one->n_dims : expected->n_dims,
                                        one ? one->shape : expected->shape, out));
-    /* Scales come in whatever float type the exporter liked; codes have the one type of their format. */
+    /* Scales may have any float type; codes have the one type of their format. */
     const bool any = expected->dtype == CALM_N_DTYPES;
     const calm_dtype dtype = (*out)->dtype;
     if (any ? dtype != CALM_BF16 && dtype != CALM_F16 && dtype != CALM_F32 : dtype != expected->dtype)
@@ -255,7 +254,7 @@ static calm_status need(calm_ctx *ctx, const calm_qformat *format, const calm_sa
     return CALM_OK;
 }
 
-/* All tensors that a linear of this scheme has, checked; by part, absent optional ones NULL. */
+/* Gets all tensors of a linear of this scheme, checked; by part, NULL: an optional one is absent. */
 static calm_status need_all(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                             const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in,
                             const calm_tensor *found[CALM_N_QFORMAT_PARTS])
@@ -276,13 +275,13 @@ calm_status calm_qformat_check(calm_ctx *ctx, const calm_qformat_reader *reader,
     return need_all(ctx, reader, set, module, scheme, out, in, found);
 }
 
-/* Rows of a tensor as a separate tensor: nothing is copied. */
+/* Makes a view of rows of a tensor: nothing is copied. */
 static calm_status slice_rows(calm_ctx *ctx, size_t first, size_t n, const calm_tensor **tensor)
 {
     calm_tensor *part;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, part, 1));
     *part = **tensor;
-    /* Rows of packed words end at whole words, so that every row begins at a byte. */
+    /* Rows of packed codes are whole words, so every row begins at a byte. */
     const size_t bytes = part->bytes / part->shape[0];
     part->n_elements = part->n_elements / part->shape[0] * n;
     part->data += first * bytes;
@@ -292,7 +291,7 @@ static calm_status slice_rows(calm_ctx *ctx, size_t first, size_t n, const calm_
     return CALM_OK;
 }
 
-/* Columns of a matrix, copied. */
+/* Copies columns of a matrix. */
 static calm_status slice_columns(calm_ctx *ctx, size_t first, size_t n, const calm_tensor **tensor)
 {
     const size_t each = calm_dtype_bytes((*tensor)->dtype), rows = (*tensor)->shape[0], cols = (*tensor)->shape[1];
@@ -311,13 +310,13 @@ static calm_status slice_columns(calm_ctx *ctx, size_t first, size_t n, const ca
     return CALM_OK;
 }
 
-/* What is about the whole weight, whichever rows are read. */
+/* Does the part describe the whole weight, whichever rows are read? */
 static bool is_whole(size_t part)
 {
     return part == CALM_QFORMAT_SHAPE || part == CALM_QFORMAT_INDEX;
 }
 
-/* Has every tensor of the weight a row for each row of it? */
+/* Does every tensor of the weight have one row for each of its rows? */
 static bool is_by_rows(const calm_tensor *const found[CALM_N_QFORMAT_PARTS], size_t out)
 {
     bool all = true;
@@ -326,14 +325,14 @@ static bool is_by_rows(const calm_tensor *const found[CALM_N_QFORMAT_PARTS], siz
     return all;
 }
 
-/* Has every tensor columns for them, of which words that rows share begin and end with these? */
+/* Are the rows columns of every tensor, and do packed words begin and end with them? */
 static bool is_by_columns(const calm_qformat *format, const calm_qformat_scheme *scheme, size_t first, size_t n)
 {
     return format->inputs_first && !format->packs_outputs && first * (size_t)scheme->bits % 32 == 0 &&
            n * (size_t)scheme->bits % 32 == 0;
 }
 
-/* The tensors of some rows: views, or where rows are columns copies. */
+/* Restricts the tensors to some rows: views, or copies where rows are stored as columns. */
 static calm_status slice(calm_ctx *ctx, const calm_qformat_scheme *scheme, bool columns, size_t first, size_t n,
                          const calm_tensor *found[CALM_N_QFORMAT_PARTS])
 {
@@ -351,12 +350,13 @@ static calm_status slice(calm_ctx *ctx, const calm_qformat_scheme *scheme, bool 
     return CALM_OK;
 }
 
-/* Codes, zeros or biases, and scales of rows first .. first + n - 1 of `out` of a quantized module, in ctx->scratch. */
+/* Unpacks codes, zeros or biases, and scales of rows first .. first + n - 1 of `out` of a quantized module into
+ * ctx->scratch. */
 static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, const calm_safetensors *set,
                           const char *module, const calm_qformat_scheme *scheme, size_t out, size_t in, size_t first,
                           size_t *n, calm_qformat_values *values)
 {
-    /* `whole`: as the file has them, whose pages are dropped. */
+    /* `whole`: the file's tensors, whose pages are released. */
     const calm_tensor *found[CALM_N_QFORMAT_PARTS], *whole[CALM_N_QFORMAT_PARTS];
     CALM_TRY(need_all(ctx, reader, set, module, scheme, out, in, found));
     memcpy(whole, found, sizeof whole);
@@ -374,7 +374,7 @@ static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, cons
     memset(values->zeros, 1 << (scheme->bits - 1), *n * values->n_groups);
     values->levels = calm_scheme_levels(&(calm_scheme){.family = scheme->family});
     CALM_TRY(reader->format->unpack(ctx, module, scheme, found, values));
-    /* All of them are copied by now; keeping their pages would hold the checkpoint in memory twice. */
+    /* Everything is copied by now; keeping the pages would hold the checkpoint in memory twice. */
     for (size_t i = 0; i < CALM_N_QFORMAT_PARTS; i++)
         /* Copies have no pages of the file. */
         if (found[i])
@@ -382,15 +382,15 @@ static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, cons
     return CALM_OK;
 }
 
-/* One row; its groups are runs of columns. */
+/* Decodes one row whose groups are contiguous columns. */
 static void row_in_runs(const calm_qformat_values *v, size_t row, float *w)
 {
     for (size_t g = 0, i = 0; g < v->n_groups; g++) {
         const size_t at = row * v->n_groups + g, end = v->in - i < v->group ? v->in : i + v->group;
         const float scale = v->scales[at], bias = v->biases ? v->biases[at] : 0;
         const int zero = v->zeros[at];
-        /* MLX adds a bias in float32; the others subtract an integer zero first.  The order matters: these are the bits
-         * the format's own readers get. */
+        /* MLX adds a bias in float32; other formats subtract an integer zero first.  The order matters: the format's
+         * own readers get the same bits. */
         if (v->levels)
             for (; i < end; i++)
                 w[i] = v->levels->value[v->codes[row * v->in + i]] * scale;
@@ -403,7 +403,7 @@ static void row_in_runs(const calm_qformat_values *v, size_t row, float *w)
     }
 }
 
-/* One row; the group of each column stands in group_of. */
+/* Decodes one row with the groups of group_of. */
 static void row_by_index(const calm_qformat_values *v, size_t row, float *w)
 {
     for (size_t i = 0; i < v->in; i++) {
@@ -431,7 +431,7 @@ calm_status calm_qformat_load_rows(calm_ctx *ctx, const calm_qformat_reader *rea
     return CALM_OK;
 }
 
-/* As kernels have them.  Codes of bytes may be anything, whatever the scheme says. */
+/* Returns the bits that kernels need.  Codes stored in bytes may exceed the scheme's bits. */
 static int code_bits(const uint8_t *codes, size_t n)
 {
     uint8_t all = 0;
@@ -458,7 +458,7 @@ calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, 
     return CALM_OK;
 }
 
-/* A file's layout is no part of the scheme. */
+/* The layout in the file is no part of the scheme. */
 calm_scheme calm_qformat_as_scheme(const calm_qformat_scheme *scheme, calm_dtype scales)
 {
     return (calm_scheme){.bits = scheme->bits, .group = scheme->group, .symmetric = scheme->symmetric,
@@ -481,10 +481,10 @@ calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *re
     const bool fixed = calm_act_rule_is_static(scheme->act_rule);
     if (scheme->act_rule != CALM_ACT_RULE_NVFP4 && !fixed)
         return CALM_OK;
-    /* Either is a number of the whole linear, under its own name. */
+    /* Both are numbers of the whole linear, with different names. */
     const calm_qformat_part part = fixed ? CALM_QFORMAT_ACT_SCALE : CALM_QFORMAT_ACT_GLOBAL;
     CALM_SCOPED_SCRATCH(ctx);
-    /* Under the name that the format has for it. */
+    /* The format's name of the tensor. */
     const char *suffix = NULL;
     for (const calm_qformat_suffix *at = reader->format->suffixes; at->suffix; at++)
         suffix = at->part == part ? at->suffix : suffix;
@@ -493,7 +493,7 @@ calm_status calm_qformat_act_global(calm_ctx *ctx, const calm_qformat_reader *re
     CALM_TRY(calm_safetensors_need_floats(ctx, set, name, found ? found->n_dims : 1, found ? found->shape : &one,
                                           &tensor));
     CALM_TRY(calm_tensor_to_f32(ctx, tensor, out));
-    /* Scales, or inputs, are divided by it. */
+    /* It is a divisor of scales, or of inputs. */
     if (!(*out > 0) || !isfinite(*out))
         return calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: %g, expected a positive number", tensor->file, name,
                          (double)*out);
@@ -523,7 +523,7 @@ calm_status calm_qformat_floats(calm_ctx *ctx, const calm_tensor *tensor, bool t
     return CALM_OK;
 }
 
-/* out [rows, cols] = in [cols, rows], by tiles of lines of `in` that stay in the cache. */
+/* Transposes in [cols, rows] to out [rows, cols], in tiles that stay in the cache. */
 static void transpose(const uint8_t *in, size_t rows, size_t cols, uint8_t *out)
 {
     const size_t tile = 64;
@@ -560,7 +560,7 @@ calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *
     const int64_t usual = fallback;
     int64_t bits = 0;
     CALM_TRY(calm_json_need_int(ctx, path, entry, key, fallback ? &usual : NULL, 1, 64, &bits));
-    /* 5 and 6 bits exist in MLX files; no scheme of calm has them. */
+    /* MLX files may have 5 and 6 bits; no scheme of calm has them. */
     if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is %lld: weights of 2, 3, 4 and 8 bits are read", path,
                          key, (long long)bits);
@@ -571,7 +571,7 @@ calm_status calm_qformat_bits(calm_ctx *ctx, const char *path, const calm_json *
 calm_status calm_qformat_group(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key,
                                size_t fallback, size_t *out)
 {
-    /* Formats write "one scale per row" as -1 or null; here that is 0, so that a fallback of 0 is passed on as -1. */
+    /* Formats write "one scale per row" as -1 or null, which is 0 here, so a fallback of 0 is passed on as -1. */
     const int64_t usual = fallback ? (int64_t)fallback : -1;
     int64_t group = 0;
     CALM_TRY(calm_json_need_int(ctx, path, entry, key, &usual, -1, 1 << 24, &group));

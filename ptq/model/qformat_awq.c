@@ -15,7 +15,7 @@ typedef struct awq {
     size_t n_floats;
 } awq;
 
-/* Copies of the names: the document may be closed before the reader. */
+/* Copies the names, since the document may be closed before the reader. */
 static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json *list, calm_arena *arena, awq *out)
 {
     CALM_TRY(CALM_NEW(ctx, arena, out->floats, calm_json_size(list)));
@@ -32,7 +32,7 @@ static calm_status read_floats(calm_ctx *ctx, const char *path, const calm_json 
 static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry, calm_arena *arena, void *self)
 {
     awq *out = self;
-    /* The names of older files (llm-awq) and of newer ones (AutoAWQ). */
+    /* Names of older files (llm-awq) and of newer ones (AutoAWQ). */
     const char *bits = calm_json_get(entry, "bits") ? "bits" : "w_bit";
     const char *group = calm_json_get(entry, "group_size") ? "group_size" : "q_group_size", *version;
     bool zero_point;
@@ -43,7 +43,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
     CALM_TRY(calm_json_need_string(ctx, path, entry, "version", "gemm", &version));
     if (out->scheme.bits != 4)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: AWQ weights of %d bits: 4 are read", path, out->scheme.bits);
-    /* "gemv" and "exllama" order the nibbles differently; files write GEMM in either case. */
+    /* "gemv" and "exllama" order the nibbles differently; the case of "GEMM" varies. */
     if (strcasecmp(version, "gemm") != 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.version \"%.64s\": AWQ's gemm layout is read",
                          path, version);
@@ -64,7 +64,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     *out = from->scheme;
     *quantized = true;
     for (size_t i = 0; i < from->n_floats && *quantized; i++)
-        /* A part of the name, as readers take it: "lm_head" also leaves out "model.lm_head". */
+        /* A part of the name is enough: "lm_head" also leaves "model.lm_head" float. */
         *quantized = !strstr(module, from->floats[i]);
     return CALM_OK;
 }
@@ -73,7 +73,7 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
                            calm_qformat_tensor *list, size_t *n)
 {
     const size_t group = scheme->group ? scheme->group : in, groups = (in + group - 1) / group;
-    /* Eight nibbles in a word run along the outputs; a row more would have no place. */
+    /* A word packs eight outputs. */
     if (out % 8 != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s has %zu rows: AWQ packs eight in a word", module, out);
     list[0] = (calm_qformat_tensor){CALM_QFORMAT_CODES, "qweight", CALM_I32, 2, {in, out / 8}, false};
@@ -88,7 +88,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
 {
     const size_t out = values->out, groups = values->n_groups;
     (void)module;
-    /* All three tensors have inputs first; the form that formats share has outputs first. */
+    /* All three tensors are stored with inputs first; the common form has outputs first. */
     CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_CODES], CALM_QFORMAT_AWQ_ORDER, scheme->bits, true, out,
                                 values->in, values->codes));
     CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_ZEROS], CALM_QFORMAT_AWQ_ORDER, scheme->bits, true, out, groups,

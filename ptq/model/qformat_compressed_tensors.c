@@ -43,13 +43,13 @@ static calm_status unsupported(calm_ctx *ctx, const char *path, const char *grou
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: quantization_config.config_groups.%s: %s", path, group, what);
 }
 
-/* One byte a weight, scales of any float type. */
+/* Is it one byte per weight, with scales of any float type? */
 static bool is_fp8(int family)
 {
     return calm_scheme_is_fp8(&(calm_scheme){.family = family});
 }
 
-/* One scale. */
+/* Does the whole weight have one scale? */
 static bool is_whole(int family)
 {
     return calm_scheme_is_whole(&(calm_scheme){.family = family});
@@ -57,7 +57,7 @@ static bool is_whole(int family)
 
 /* ---- the configuration ---- */
 
-/* Rows and columns of a block of FP8 weights. */
+/* Are these the sides of a block of FP8 weights? */
 static bool is_fp8_block(const calm_json *sides)
 {
     const calm_family *family = calm_scheme_family(&(calm_scheme){.family = CALM_FAMILY_FP8_BLOCK});
@@ -65,7 +65,7 @@ static bool is_fp8_block(const calm_json *sides)
            calm_json_int(calm_json_at(sides, 1), 0) == (int64_t)family->group;
 }
 
-/* Weights of type float: those that are a family.  `sides`: block_structure. */
+/* Reads weights of type float, which must be a known family.  `sides`: block_structure. */
 static calm_status read_floats(calm_ctx *ctx, const char *path, const char *group, int64_t bits, int64_t width,
                                const char *strategy, const calm_json *sides, calm_qformat_scheme *out)
 {
@@ -85,13 +85,13 @@ static calm_status read_floats(calm_ctx *ctx, const char *path, const char *grou
         return unsupported(ctx, path, group, "weights of type float that are neither of 8 bits by tensor, by channel "
                                              "or in blocks of 128 x 128, nor of 4 bits in groups of 32, nor of 4 bits "
                                              "in tensor_groups of 16");
-    /* One scale per row has no width in the file, or -1; that of a block stands in its sides. */
+    /* For one scale per row the file has no group size, or -1; a block's sizes are its sides. */
     out->bits = (int)bits;
     out->group = calm_scheme_family(&(calm_scheme){.family = out->family})->group;
     return CALM_OK;
 }
 
-/* "weights" of a group; what the grids of calm cannot say is refused. */
+/* Reads "weights" of a group; refuses what calm's grids cannot express. */
 static calm_status read_weights(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                 calm_qformat_scheme *out)
 {
@@ -101,7 +101,7 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     CALM_TRY(calm_json_need_int(ctx, path, args, "group_size", &(int64_t){0}, -1, 1 << 24, &width));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &(bool){true}, &out->symmetric));
     CALM_TRY(calm_json_need_string(ctx, path, args, "type", "int", &type));
-    /* Older files leave the strategy out; it follows from the group size. */
+    /* Older files lack the strategy; it follows from the group size. */
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", width > 0 ? "group" : "channel", &strategy));
     if (strcmp(type, "float") == 0)
         return read_floats(ctx, path, group, bits, width, strategy, calm_json_get(args, "block_structure"), out);
@@ -117,7 +117,7 @@ static calm_status read_weights(calm_ctx *ctx, const char *path, const char *gro
     return CALM_OK;
 }
 
-/* Activations of type float: those that go with the weights. */
+/* Reads activations of type float, which must match the weights. */
 static calm_status read_float_inputs(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                      calm_qformat_scheme *out)
 {
@@ -143,8 +143,8 @@ static calm_status read_float_inputs(calm_ctx *ctx, const char *path, const char
     CALM_TRY(calm_json_need_int(ctx, path, args, "group_size", &(int64_t){0}, -1, 1 << 24, &width));
     CALM_TRY(calm_json_need_bool(ctx, path, args, "symmetric", &(bool){true}, &symmetric));
     CALM_TRY(calm_json_need_string(ctx, path, args, "strategy", "", &strategy));
-    /* Readers quantize inputs in the groups of the weights alone: each family has one form.  Scales are found
-     * while the model runs, but for the number that NVFP4's are multiples of. */
+    /* Readers quantize inputs only in the groups of the weights: each family has one form.  Scales are computed at run
+     * time, except NVFP4's global scale. */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].family == out->family && symmetric && bits == known[i].bits &&
             strcmp(strategy, known[i].strategy) == 0 && (width > 0 ? width : 0) == known[i].width &&
@@ -157,7 +157,7 @@ static calm_status read_float_inputs(calm_ctx *ctx, const char *path, const char
                                          "dynamic, per token or in the same groups, and of FP8 static per tensor");
 }
 
-/* "input_activations" of a group; absent or null: they stay float. */
+/* Reads "input_activations" of a group; absent or null: they stay float. */
 static calm_status read_activations(calm_ctx *ctx, const char *path, const char *group, const calm_json *args,
                                     calm_qformat_scheme *out)
 {
@@ -185,7 +185,7 @@ static calm_status read_activations(calm_ctx *ctx, const char *path, const char 
     return CALM_OK;
 }
 
-/* The format must be that of the family. */
+/* Checks that the format is that of the family. */
 static calm_status read_float_format(calm_ctx *ctx, const char *path, const char *group, const char *format,
                                      calm_qformat_scheme *out)
 {
@@ -200,7 +200,7 @@ static calm_status read_float_format(calm_ctx *ctx, const char *path, const char
                                          "nvfp4-pack-quantized of its weights");
 }
 
-/* Weights first: what activations may be depends on their family, and the format on both. */
+/* Weights are read first: allowed activations depend on their family, and the format on both. */
 calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
                                   const char *global_format, calm_qformat_scheme *out)
 {
@@ -223,7 +223,8 @@ calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *n
     return CALM_OK;
 }
 
-/* A module name, a pattern after "re:", or a class, behind list [*n]; `group` is n_groups for what is ignored. */
+/* Appends a target to list [*n]: a module name, a pattern after "re:", or a class; `group` is n_groups for ignored
+ * ones. */
 static calm_status add_target(calm_ctx *ctx, const char *path, const calm_json *value, size_t group,
                               calm_arena *arena, target *list, size_t *n)
 {
@@ -242,7 +243,7 @@ static calm_status add_target(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
-/* Targets of "ignore" and of all groups in one list. */
+/* Reads the targets of "ignore" and of all groups into one list. */
 static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json *root, calm_arena *arena,
                                 compressed *out)
 {
@@ -256,7 +257,7 @@ static calm_status read_targets(calm_ctx *ctx, const char *path, const calm_json
         CALM_TRY(add_target(ctx, path, calm_json_at(ignore, i), out->n_groups, arena, out->targets,
                             &out->n_targets));
     for (void *iter = NULL; calm_json_next(groups, &iter, &name, &group); index++) {
-        /* Numbered like the schemes: the loop that reads groups and this loop walk the groups in the same order. */
+        /* Groups are numbered like the schemes, since both loops visit them in the same order. */
         const calm_json *targets = calm_json_get(group, "targets");
         for (size_t i = 0; i < calm_json_size(targets); i++)
             CALM_TRY(add_target(ctx, path, calm_json_at(targets, i), index, arena, out->targets,
@@ -273,13 +274,13 @@ static calm_status no_transform(calm_ctx *ctx, const char *path, const char *nam
                      name, what);
 }
 
-/* Where one transform of a scheme is applied. */
+/* Reads one place where a transform of a scheme is applied. */
 static calm_status read_place(calm_ctx *ctx, const char *path, const char *name, const calm_json *place, size_t width,
                               calm_arena *arena, compressed *out)
 {
     const calm_json *targets = calm_json_get(place, "targets");
     const char *location = calm_json_string(calm_json_get(place, "location"), "");
-    /* Folded into the weights that are in the file. */
+    /* The file's weights already contain it. */
     if (strcmp(location, "weight_input") == 0 || strcmp(location, "weight_output") == 0)
         return CALM_OK;
     if (strcmp(location, "input") != 0)
@@ -296,7 +297,8 @@ static calm_status read_place(calm_ctx *ctx, const char *path, const char *name,
     return CALM_OK;
 }
 
-/* A Hadamard matrix is symmetric, so that "inverse" says nothing; its size is that of a head, which readers need. */
+/* Reads the transforms.  A Hadamard matrix is symmetric, so "inverse" changes nothing; its size is that of a head,
+ * which readers need. */
 static calm_status read_transforms(calm_ctx *ctx, const char *path, const calm_json *root, calm_arena *arena,
                                    compressed *out)
 {
@@ -354,7 +356,7 @@ static void release(void *self)
 
 /* ---- modules ---- */
 
-/* A module without a target stays float. */
+/* Finds a module's scheme; a module without a target stays float. */
 static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors *set, const char *module,
                         bool *quantized, calm_qformat_scheme *out)
 {
@@ -365,7 +367,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     for (size_t i = 0; i < from->n_targets; i++) {
         const target *at = &from->targets[i];
         bool hit = at->name && strcmp(at->name, module) == 0;
-        /* A name may hit several targets: the one of the lowest rank decides, the first of equal ones. */
+        /* Of several matching targets the one of the lowest rank decides, the first of equal ones. */
         int rank = at->group == from->n_groups ? 0 : at->regex ? 2 : 1;
         if (at->regex)
             CALM_TRY(calm_regex_matches_prefix(ctx, at->regex, module, &hit));
@@ -384,7 +386,7 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     return CALM_OK;
 }
 
-/* The first target that names it. */
+/* Finds the first target that names the module. */
 static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module, size_t *width)
 {
     const compressed *from = self;
@@ -398,11 +400,11 @@ static calm_status hadamard(calm_ctx *ctx, const void *self, const char *module,
     return CALM_OK;
 }
 
-/* Tensors of a weight of a family, and of its input. */
+/* Lists the tensors of a weight of a float family, and of its input. */
 static void float_tensors(const calm_qformat_scheme *scheme, size_t out, size_t in, size_t groups,
                           calm_qformat_tensor *list, size_t *n)
 {
-    /* All that the family alone says. */
+    /* Properties that follow from the family. */
     const calm_scheme plain = {.family = scheme->family};
     const bool bytes = is_fp8(scheme->family), global = calm_scheme_has_global(&plain) && !bytes;
     const size_t rows = calm_scheme_row_blocks(&plain, out);
@@ -416,7 +418,7 @@ static void float_tensors(const calm_qformat_scheme *scheme, size_t out, size_t 
     *n = 2;
     if (scheme->act_rule == CALM_ACT_RULE_FP8_STATIC)
         list[(*n)++] = (calm_qformat_tensor){CALM_QFORMAT_ACT_SCALE, "input_scale", scale, 1, {1, 0}, false};
-    /* Numbers of the whole tensor, which the library writes as vectors of one. */
+    /* Numbers of the whole tensor, which the library writes as vectors of one element. */
     if (global)
         list[(*n)++] =
             (calm_qformat_tensor){CALM_QFORMAT_GLOBAL, "weight_global_scale", CALM_F32, 1, {1, 0}, false};
@@ -433,7 +435,7 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
         float_tensors(scheme, out, in, groups, list, n);
         return CALM_OK;
     }
-    /* Bytes have their zero in the middle of the signed range; a zero point next to them is unknown to readers. */
+    /* Bytes have their zero in the middle of the signed range; readers know no zero point next to them. */
     const bool packed = scheme->layout == CALM_CT_PACK;
     if (!packed && !scheme->symmetric)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: asymmetric int-quantized weights", module);
@@ -453,10 +455,10 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
     return CALM_OK;
 }
 
-/* Signed bytes to codes. */
+/* Converts signed bytes to codes. */
 static calm_status unpack_bytes(calm_ctx *ctx, const char *module, int bits, const calm_tensor *tensor, uint8_t *codes)
 {
-    /* Fewer bits may be stored in a byte each: the value must still be one of theirs. */
+    /* Codes of fewer bits may be stored in a byte each: the value must be in their range. */
     const int zero = 1 << (bits - 1);
     for (size_t i = 0; i < tensor->bytes; i++) {
         const int value = (int8_t)tensor->data[i];
@@ -468,11 +470,11 @@ static calm_status unpack_bytes(calm_ctx *ctx, const char *module, int bits, con
     return CALM_OK;
 }
 
-/* All ones is NaN in F8_E4M3; of four bits every pattern is a number. */
+/* Unpacks small floats.  All ones is NaN in F8_E4M3; every 4-bit pattern is a number. */
 static calm_status unpack_bits(calm_ctx *ctx, const char *module, const calm_levels *levels, const calm_tensor *tensor,
                                size_t n, uint8_t *codes)
 {
-    /* Of packed codes the lower nibble is the first. */
+    /* The lower nibble of packed codes is the first. */
     const bool bytes = tensor->dtype == CALM_F8_E4M3;
     for (size_t i = 0; i < n; i++) {
         const uint8_t bits = bytes ? tensor->data[i] : tensor->data[i / 2] >> (i % 2 * 4) & 15;

@@ -31,10 +31,10 @@ static void release(void *self)
         calm_regex_free(from->rules[i].regex);
 }
 
-/* Bits, group, sym and desc_act, each as in `scheme` where absent. */
+/* Reads bits, group, sym and desc_act; absent ones keep their value in `scheme`. */
 static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json *entry, calm_qformat_scheme *scheme)
 {
-    /* Members that an override does not name are those of the base, which `scheme` holds on entry. */
+    /* An override keeps the base's members that it does not name; `scheme` holds those on entry. */
     const bool symmetric = scheme->symmetric, reordered = scheme->layout & CALM_GPTQ_ORDERED;
     bool desc_act;
     CALM_TRY(calm_qformat_bits(ctx, path, entry, "bits", scheme->bits, &scheme->bits));
@@ -45,7 +45,7 @@ static calm_status read_scheme(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-/* "dynamic": rules in the order of the file, which is the order in which they are tried. */
+/* Reads "dynamic": rules in the order of the file, in which they are tried. */
 static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *dynamic, calm_arena *arena,
                               gptq *out)
 {
@@ -58,30 +58,30 @@ static calm_status read_rules(calm_ctx *ctx, const char *path, const calm_json *
                          calm_json_type_name(calm_json_typeof(dynamic)));
     CALM_TRY(CALM_NEW(ctx, arena, out->rules, calm_json_size(dynamic)));
     for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &values);) {
-        /* "+:" includes, as a pattern without a prefix does. */
+        /* "+:" includes modules, like a pattern without a prefix. */
         const bool prefixed = strncmp(key, "+:", 2) == 0 || strncmp(key, "-:", 2) == 0;
         const char *pattern = prefixed ? key + 2 : key;
         rule *at = &out->rules[out->n_rules];
         *at = (rule){.stays_float = prefixed && key[0] == '-', .scheme = out->base};
-        /* Other members of a "-:" rule are not read: the module stays float. */
+        /* Other members of a "-:" rule are ignored: the module stays float. */
         if (!at->stays_float && calm_json_typeof(values) != CALM_JSON_OBJECT)
             return calm_fail(ctx, CALM_EFORMAT, "%s: quantization_config.dynamic: \"%.64s\" is %s, expected an object",
                              path, key, calm_json_type_name(calm_json_typeof(values)));
         if (!at->stays_float)
             CALM_TRY(read_scheme(ctx, path, values, &at->scheme));
         CALM_TRY(calm_regex_new(ctx, path, pattern, strlen(pattern), &at->regex));
-        /* Patterns are untrusted: a bound on backtracking, or a crafted one would never end. */
+        /* Patterns are untrusted: backtracking is bounded, since a crafted pattern would never end. */
         calm_regex_limit(at->regex, CALM_NAME_STEPS);
         out->n_rules++;
     }
     return CALM_OK;
 }
 
-/* Names, or lists of names. */
+/* Reads names, or lists of names. */
 static calm_status read_only(calm_ctx *ctx, const char *path, const calm_json *list, calm_arena *arena, gptq *out)
 {
     size_t n = 0;
-    /* Room first: names may stand one by one or in lists of lists. */
+    /* An upper bound: names may be single or in lists. */
     for (size_t i = 0; i < calm_json_size(list); i++)
         n += 1 + calm_json_size(calm_json_at(list, i));
     CALM_TRY(CALM_NEW(ctx, arena, out->only, n));
@@ -128,13 +128,13 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     (void)set;
     *out = from->base;
     *quantized = false;
-    /* The list of modules comes first: a rule cannot bring back what it leaves out. */
+    /* The list of modules takes precedence: a rule cannot add a module that it excludes. */
     for (size_t i = 0; i < from->n_only && !listed; i++)
         listed = strstr(module, from->only[i]) != NULL;
     if (!listed)
         return CALM_OK;
     for (size_t i = 0; i < from->n_rules && !hit; i++) {
-        /* Anchored at the beginning alone, as Python re.match, which writers of these files use. */
+        /* Anchored only at the beginning, like Python's re.match, which writers of these files use. */
         CALM_TRY(calm_regex_matches_prefix(ctx, from->rules[i].regex, module, &hit));
         if (hit && from->rules[i].stays_float)
             return CALM_OK;
@@ -156,23 +156,22 @@ static calm_status tensors(calm_ctx *ctx, const char *module, const calm_qformat
     list[1] = (calm_qformat_tensor){
         CALM_QFORMAT_ZEROS, "qzeros", CALM_I32, 2, {groups, calm_pack_words(out, scheme->bits)}, false};
     list[2] = (calm_qformat_tensor){CALM_QFORMAT_SCALES, "scales", CALM_N_DTYPES, 2, {groups, out}, false};
-    /* The index may be left out unless columns are reordered; files of the same group size often have it all the
-     * same. */
+    /* The index is optional unless columns are reordered; many files have it nevertheless. */
     list[3] = (calm_qformat_tensor){
         CALM_QFORMAT_INDEX, "g_idx", CALM_I32, 1, {in, 0}, !(scheme->layout & CALM_GPTQ_ORDERED)};
     *n = 4;
     return CALM_OK;
 }
 
-/* Columns in order need no index; others only where the configuration says that they are reordered: engines that
- * believe it do not look. */
+/* Reads the index.  An index out of order is accepted only where the configuration says that columns are reordered:
+ * engines do not read it otherwise. */
 static calm_status read_index(calm_ctx *ctx, const char *module, const calm_qformat_scheme *scheme,
                               const calm_tensor *tensor, calm_qformat_values *values)
 {
     bool in_order = true;
     CALM_TRY(calm_qformat_words(ctx, tensor, &values->group_of));
     for (size_t i = 0; i < values->in; i++) {
-        /* Negative numbers of the I32 come out above G here and are refused with the rest. */
+        /* Negative I32 numbers are above G here, and refused with the others. */
         const uint32_t group = values->group_of[i];
         if (group >= values->n_groups)
             return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: column %zu is of group %d; there are %zu", tensor->file,
@@ -182,7 +181,7 @@ static calm_status read_index(calm_ctx *ctx, const char *module, const calm_qfor
     if (!in_order && !(scheme->layout & CALM_GPTQ_ORDERED))
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s.g_idx: columns are not in order, as they must be without desc_act",
                          tensor->file, module);
-    /* In order the groups are runs of columns, which are multiplied faster. */
+    /* In order the groups are contiguous columns, which are decoded faster. */
     values->group_of = in_order ? NULL : values->group_of;
     return CALM_OK;
 }
@@ -191,7 +190,7 @@ static calm_status unpack(calm_ctx *ctx, const char *module, const calm_qformat_
                           const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     const size_t out = values->out, groups = values->n_groups;
-    /* The first version stores zeros less one, modulo 2^bits: a stored 15 of 4 bits is zero 0. */
+    /* The first version stores zeros less one, modulo 2^bits: a stored 15 of 4 bits means zero 0. */
     const unsigned mask = (1u << scheme->bits) - 1, less = scheme->layout & CALM_GPTQ_V2 ? 0 : 1;
     CALM_TRY(calm_qformat_codes(ctx, found[CALM_QFORMAT_CODES], CALM_QFORMAT_BY_COLUMNS, scheme->bits, true, out,
                                 values->in, values->codes));

@@ -23,14 +23,14 @@ typedef struct mlx {
     size_t n_modules;
 } mlx;
 
-/* MLX names no method; other tools write other things under "quantization". */
+/* MLX names no method; other tools use "quantization" for other settings. */
 static bool detect(const calm_json *config)
 {
     const calm_json *entry = calm_json_get(config, "quantization");
     return calm_json_get(entry, "group_size") && calm_json_get(entry, "bits");
 }
 
-/* Bits and group of all modules (`module` NULL) or of one, whose absent members are those of all. */
+/* Reads bits and group of all modules (`module` NULL) or of one, which keeps absent members of the common entry. */
 static calm_status read_scheme(calm_ctx *ctx, const char *path, const char *module, const calm_json *entry,
                                calm_qformat_scheme *scheme)
 {
@@ -64,7 +64,7 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
         const calm_json_type type = calm_json_typeof(value);
         module_entry *at = &out->modules[out->n_modules];
         if (type != CALM_JSON_BOOL && type != CALM_JSON_OBJECT)
-            continue;    /* the settings of all, and what others add */
+            continue;    /* common settings, and members of other tools */
         *at =
             (module_entry){.stays_float = type == CALM_JSON_BOOL && !calm_json_bool(value, true), .scheme = out->base};
         if (type == CALM_JSON_OBJECT)
@@ -72,21 +72,21 @@ static calm_status read(calm_ctx *ctx, const char *path, const calm_json *entry,
         CALM_TRY(calm_strf(ctx, arena, &at->name, "%s", key));
         out->n_modules++;
     }
-    /* A large model has an entry for each of its modules, and each is looked up: searched by halves. */
+    /* A large model has an entry for each module, and each is looked up by binary search. */
     qsort(out->modules, out->n_modules, sizeof *out->modules, compare);
     return CALM_OK;
 }
 
 /* ---- modules ---- */
 
-/* "a.mlp.experts.3.up_proj" -> "a.mlp.switch_mlp.up_proj" and 3 */
+/* Maps "a.mlp.experts.3.up_proj" to "a.mlp.switch_mlp.up_proj" and 3. */
 static calm_status stack(calm_ctx *ctx, const char *module, char **name, size_t *expert)
 {
     static const char word[] = ".experts.";
     const char *at = strstr(module, word), *digits = at ? at + strlen(word) : NULL;
     const size_t n = digits ? strspn(digits, "0123456789") : 0;
     *name = NULL;
-    /* strtoul cannot overflow on nine digits, and no model has more. */
+    /* Nine digits cannot overflow strtoul, and no model has more experts. */
     if (n == 0 || n > 9 || digits[n] != '.')
         return CALM_OK;
     *expert = strtoul(digits, NULL, 10);
@@ -108,12 +108,12 @@ static calm_status find(calm_ctx *ctx, const void *self, const calm_safetensors 
     size_t expert;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(stack(ctx, module, &shared, &expert));
-    /* An entry of the stack holds for all of its experts. */
+    /* An entry of the shared module applies to all of its experts. */
     if (!found && shared)
         found = find_entry(from, shared);
     *out = found ? found->scheme : from->base;
     *quantized = found && !found->stays_float;
-    /* Without an entry the tensors decide, as in mlx-lm: a module that has scales is quantized. */
+    /* Without an entry the tensors decide, as in mlx-lm: a module with scales is quantized. */
     for (int i = 0; !found && set && i < (shared ? 2 : 1) && !*quantized; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.scales", i ? shared : module));
         *quantized = calm_safetensors_find(set, name) != NULL;

@@ -1,4 +1,4 @@
-/* What the Qwen families' configs have in common. */
+/* Readers of config.json that the Qwen families share. */
 #include "ptq/model/qwen.h"
 
 #include "ptq/base/text.h"
@@ -16,9 +16,9 @@ calm_status calm_qwen_windows(calm_ctx *ctx, const char *path, const calm_json *
     int64_t first;
     CALM_TRY(calm_json_need_bool(ctx, path, root, "use_sliding_window", &(bool){false}, &sliding));
     CALM_TRY(calm_json_need_int(ctx, path, root, "max_window_layers", &(int64_t){28}, 0, 1 << 30, &first));
-    /* The other two keys are read, and so checked, also when nothing slides. */
+    /* The other two keys are read, and so checked, even if no block slides. */
     CALM_TRY(calm_config_windows(ctx, path, root, 4096, sliding ? slides : NULL, first, config));
-    /* In Qwen3-VL nothing does, whatever its keys say. */
+    /* In Qwen3-VL no block slides, independent of its keys. */
     for (size_t i = 0; i < config->n_blocks && calm_text_listed("qwen3_vl_text|qwen3_vl_moe_text", '|', type); i++)
         config->window[i] = 0;
     return CALM_OK;
