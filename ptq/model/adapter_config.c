@@ -14,15 +14,15 @@
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 #define RANK_MAX ((int64_t)1 << 20)
 
-/* Read here; or about training, places, and which modules there are, which the tensors themselves say.  A linear is
- * never stored the other way round (fan_in_fan_out) in the families that calm knows, and PEFT corrects it. */
+/* Keys that are read here, or that only concern training and the choice of modules, which the tensors show.  No family
+ * here stores linears transposed (fan_in_fan_out), and PEFT corrects that key. */
 static const char known[] =
     "peft_type r lora_alpha use_rslora rank_pattern alpha_pattern init_lora_weights base_model_name_or_path lora_bias "
     "fan_in_fan_out bias target_modules modules_to_save task_type inference_mode auto_mapping revision lora_dropout "
     "layers_to_transform layers_pattern exclude_modules megatron_config megatron_core eva_config peft_version "
     "runtime_config qalora_group_size ensure_weight_tying loftq_config corda_config";
 
-/* Settings of other methods: what they are called. */
+/* Settings of other methods, and the methods' names. */
 static const struct {
     const char *key, *method;
 } others[] = {{"use_dora", "DoRA"}, {"use_qalora", "QALoRA"}, {"use_bdlora", "BD-LoRA"},
@@ -30,7 +30,7 @@ static const struct {
               {"trainable_token_indices", "trainable tokens"}, {"alora_invocation_tokens", "activated LoRA"},
               {"arrow_config", "Arrow"}, {"lora_parameters", "an adapter of mlx-lm (mlx_lm.fuse merges it)"}};
 
-/* A value at which a setting does nothing. */
+/* Is it a value at which a setting does nothing? */
 static bool is_off(const calm_json *value)
 {
     const calm_json_type type = calm_json_typeof(value);
@@ -38,14 +38,14 @@ static bool is_off(const calm_json *value)
            ((type == CALM_JSON_ARRAY || type == CALM_JSON_OBJECT) && calm_json_size(value) == 0);
 }
 
-/* Another method than plain LoRA. */
+/* Fails for another method than plain LoRA. */
 static calm_status refuse(calm_ctx *ctx, const calm_adapter_config *config, const char *method)
 {
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: calm merges plain LoRA alone; merge the adapter with the library "
                      "that made it (peft: merge_and_unload) and give the merged model", config->path, method);
 }
 
-/* A setting that is not off: read, harmless, of another method, or accepted. */
+/* Checks a setting that is not off: it is read, harmless, of another method, or accepted. */
 static calm_status check_key(calm_ctx *ctx, const calm_adapter_config *config, const char *key,
                              const calm_words *accepted)
 {
@@ -58,7 +58,7 @@ static calm_status check_key(calm_ctx *ctx, const calm_adapter_config *config, c
                              "nothing in what is merged: `accept_keys` %s", config->path, key, key);
 }
 
-/* Ways to begin that change the base too: the adapter alone is then no difference to it. */
+/* Refuses initialisations that also change the base: the adapter alone then does not hold the difference. */
 static calm_status check_start(calm_ctx *ctx, const calm_adapter_config *config)
 {
     const char *start = calm_json_string(calm_json_get(config->json, "init_lora_weights"), "true");
@@ -70,7 +70,7 @@ static calm_status check_start(calm_ctx *ctx, const calm_adapter_config *config)
     return refuse(ctx, config, method);
 }
 
-/* The kind first: settings of other kinds would be called unknown. */
+/* Checks the kind first: otherwise settings of other kinds would be called unknown. */
 static calm_status check(calm_ctx *ctx, calm_adapter_config *config, const calm_words *accepted)
 {
     const calm_json *root = config->json, *value;
@@ -120,19 +120,19 @@ void calm_adapter_config_close(calm_adapter_config *config)
 
 /* ---- patterns ---- */
 
-/* The module's name, or the end of it behind a dot, as PEFT's get_pattern_key. */
+/* Does the key match the module's name, or the end of it after a dot, like PEFT's get_pattern_key? */
 static calm_status matches(calm_ctx *ctx, const char *path, const char *key, const char *module, bool *found)
 {
     CALM_SCOPED_REGEX(regex);
     char *pattern;
-    /* Limited: the file is of somebody else. */
+    /* The steps are limited, since the file is untrusted. */
     CALM_TRY(calm_strf(ctx, ctx->scratch, &pattern, "^(.*\\.)?(%s)$", key));
     CALM_TRY(calm_regex_new(ctx, path, pattern, strlen(pattern), &regex));
     calm_regex_limit(regex, CALM_NAME_STEPS);
     return calm_regex_matches_prefix(ctx, regex, module, found);
 }
 
-/* The number of the first pattern that matches; *out stays where none does. */
+/* Finds the number of the first pattern that matches; *out does not change where none does. */
 static calm_status find_pattern(calm_ctx *ctx, const calm_adapter_config *config, const char *member,
                                 const char *module, double *out)
 {
@@ -155,7 +155,7 @@ static calm_status find_pattern(calm_ctx *ctx, const calm_adapter_config *config
 calm_status calm_adapter_config_module(calm_ctx *ctx, const calm_adapter_config *config, const char *module,
                                        size_t *rank, float *scale)
 {
-    /* The scale divides by the rank of the module, not of the adapter. */
+    /* The scale divides by the module's rank, which may differ from the adapter's. */
     double r = (double)config->rank, alpha = config->alpha;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(find_pattern(ctx, config, "rank_pattern", module, &r));

@@ -42,8 +42,8 @@ calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first)
 {
     const calm_config *config = a->config;
     const size_t n_tokens = a->span->n_tokens, n = calm_size_min(n_tokens - first, CALM_QUERY_ROWS);
-    /* A block of query rows needs the keys from the first that its first query sees; query heads share a key head in
-     * groups of n_heads / n_kv. */
+    /* The block needs keys from the first one that its first query sees; n_heads / n_kv query heads share a key
+     * head. */
     const size_t key = calm_heads_first_key(a, first), end = calm_heads_end_key(a, first + n - 1);
     const size_t kv_head = head / (config->n_heads / config->n_kv);
     return (calm_query_rows){.head = head,
@@ -56,11 +56,11 @@ calm_query_rows calm_heads_rows(const calm_heads *a, size_t head, size_t first)
                              .context = (first * config->n_heads + head) * a->v_width};
 }
 
-/* By the products of the calibration where a run has others: ctx->operands. */
+/* Uses ctx->operands, so that a run may compute products in another precision. */
 calm_status calm_heads_scores(calm_ctx *ctx, const calm_heads *a, const calm_query_rows *rows, float *scores)
 {
     const float *q = a->q + rows->q;
-    /* Unscaled: the scale is applied where the softmax reads the scores anyway. */
+    /* Scores are unscaled: the softmax reads them anyway, and applies the scale. */
     CALM_TRY(calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, rows->n_keys, a->k_width, q, a->q_stride, a->k + rows->kv,
                            a->kv_stride, 0.0f, scores, rows->n_keys));
     if (!a->shared)
@@ -69,7 +69,7 @@ calm_status calm_heads_scores(calm_ctx *ctx, const calm_heads *a, const calm_que
                          a->shared + rows->key * a->shared_stride, a->shared_stride, 1.0f, scores, rows->n_keys);
 }
 
-/* row [n] of query t and keys first .. of the block: scaled, with what is added for the distance. */
+/* Scales row [n] of query t, whose keys begin at `first` in the block, and adds the relative position bias. */
 static void add_distances(const calm_heads *a, const calm_query_rows *rows, size_t t, size_t first, size_t n,
                           float *row)
 {
@@ -79,12 +79,12 @@ static void add_distances(const calm_heads *a, const calm_query_rows *rows, size
                  + calm_distance_at(a->distance, rows->head, from, calm_heads_position(a, rows->key + first + j));
 }
 
-/* What the head's sink adds to the sum of a row's numerators, whose largest scaled score is `most`. */
+/* Adds the head's sink to the sum of a row's numerators, whose largest scaled score is `most`. */
 static void add_sink(const calm_heads *a, size_t head, size_t t, float most, float *sum)
 {
     const float sink = expf(a->sinks[head] - most);
     *sum += sink;
-    /* Far above the scores it is infinite, and takes all. */
+    /* A sink far above the scores is infinite, and its probability is 1. */
     if (a->shares)
         a->shares[t * a->config->n_heads + head] = isinf(sink) ? 1 : sink / *sum;
 }
@@ -94,13 +94,14 @@ void calm_heads_exponentiate(const calm_heads *a, const calm_query_rows *rows, f
     const calm_config *config = a->config;
     const size_t n_keys = rows->n_keys;
     for (size_t r = 0; r < rows->n; r++) {
-        /* Later queries of the block may see fewer of its first keys. */
+        /* Later queries of the block may not see some of its first keys. */
         const size_t t = rows->first + r;
         const size_t first = calm_heads_first_key(a, t) - rows->key, end = calm_heads_end_key(a, t) - rows->key;
         const size_t n = end - first;
         float *row = scores + r * n_keys;
         memset(row, 0, first * sizeof *row);
-        /* The cap is on scaled scores, so it applies the scale; else the softmax does, which saves a pass. */
+        /* The cap applies to scaled scores, so it includes the scale; otherwise the softmax does, which saves a
+         * pass. */
         if (config->attention_cap > 0)
             calm_vec_soft_cap(n, config->attention_scale, config->attention_cap, row + first);
         if (a->distance)
@@ -134,7 +135,7 @@ typedef struct attend_task {
     const calm_heads *heads;
     const calm_heads_kept *kept;
     float *context;
-    size_t n_blocks; /* of query rows in a head */
+    size_t n_blocks; /* blocks of query rows in a head */
 } attend_task;
 
 size_t calm_heads_query_blocks(size_t n_tokens)
@@ -145,10 +146,10 @@ size_t calm_heads_query_blocks(size_t n_tokens)
 static calm_status attend_rows(calm_ctx *ctx, size_t index, void *user)
 {
     const attend_task *task = user;
-    /* The last blocks of a head see the most keys: first. */
+    /* The last blocks of a head see the most keys, so they run first. */
     const size_t block = task->n_blocks - 1 - index % task->n_blocks;
     const calm_query_rows rows = calm_heads_rows(task->heads, index / task->n_blocks, block * CALM_QUERY_ROWS);
-    /* Of the worker: it is rewound after each task, so a worker holds one block's scores. */
+    /* The worker's scratch memory is rewound after each task, so it holds one block's scores. */
     const size_t n_tokens = task->heads->span->n_tokens, row = rows.head * n_tokens + rows.first;
     float *scores, *sums;
     if (task->kept->numerators) {
@@ -169,7 +170,7 @@ calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, const calm
 
 size_t calm_heads_attend_bytes(const calm_config *config, size_t n_tokens)
 {
-    (void)config;    /* one block of query rows, however many heads there are */
+    (void)config;    /* one block of query rows, independent of the number of heads */
     const size_t rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
     return CALM_BYTES(float, rows * n_tokens) + CALM_BYTES(float, rows);
 }
@@ -231,7 +232,7 @@ calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const flo
     const size_t n_tokens = a->span->n_tokens, q_width = config->n_heads * config->head_dim,
                  kv_width = config->n_kv * config->head_dim;
     const calm_weight *fused = &block->weight[CALM_ROLE_FUSED_QKV];
-    /* The three parts stay where the fused product put them, as columns of one matrix with a common stride. */
+    /* The three parts stay columns of the fused product, with a common stride. */
     if (fused->w) {
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->q, n_tokens * fused->out));
         a->k = a->q + q_width;
@@ -259,17 +260,17 @@ calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const flo
     return calm_heads_part(ctx, a, false);
 }
 
-/* ---- norms and rotation: over rows and over heads, in parallel where one window runs alone ---- */
+/* ---- norms and rotation: parallel over rows and heads where one window runs alone ---- */
 
 typedef struct heads_task {
     const calm_block *block;
     const calm_heads *a;
-    calm_norm q_norm, k_norm;    /* calm_heads_norms */
+    calm_norm q_norm, k_norm;    /* from calm_heads_norms */
     calm_rope_table table;
-    calm_rotate_fn *rotate;    /* NULL: nothing turns, queries grow */
+    calm_rotate_fn *rotate;    /* NULL: no rotation, only the scale of queries */
 } heads_task;
 
-/* RMSNorm over each head, or over all of them together; x [n, stride], heads of d from its first column. */
+/* Applies an RMSNorm to x [n, stride]: to each of `parts` rows of its width, from the first column on. */
 static void norm_rows(const calm_norm *norm, float *x, size_t stride, size_t n, size_t parts)
 {
     for (size_t t = 0; norm->w && t < n; t++)
@@ -277,7 +278,7 @@ static void norm_rows(const calm_norm *norm, float *x, size_t stride, size_t n, 
             calm_norm_rows(norm, x + t * stride + part * norm->width, 1, x + t * stride + part * norm->width);
 }
 
-/* x [n, stride], of which `width` columns count, into -limit .. limit; not a number stays what it is. */
+/* Clamps the first `width` columns of x [n, stride] to -limit .. limit; NaN stays NaN. */
 static void limit_rows(float limit, float *x, size_t stride, size_t n, size_t width)
 {
     for (size_t t = 0; limit > 0 && t < n; t++)
@@ -329,14 +330,14 @@ calm_status calm_heads_norm(calm_ctx *ctx, const calm_block *block, const calm_h
     return CALM_OK;
 }
 
-/* What a cache of keys and values makes of them, or what it would have to hold. */
+/* Rounds keys and values as an 8-bit KV cache does, or records their largest magnitudes. */
 static void cache_tokens(size_t first, size_t n, void *user)
 {
     const heads_task *task = user;
     const calm_heads *a = task->a;
     const calm_block *block = task->block;
     const size_t width = a->config->n_kv * a->config->head_dim, at = first * a->kv_stride;
-    /* Shared ones are rounded where they are made; here they have the same peaks. */
+    /* Shared keys and values are rounded by the block that computes them; here they have the same peaks. */
     if (block->kv_peaks) {
         calm_kv_watch(&block->kv_peaks->k, a->k + at, n, a->kv_stride, width);
         calm_kv_watch(&block->kv_peaks->v, a->v + at, n, a->kv_stride, width);
@@ -353,19 +354,20 @@ static void cache_heads(calm_ctx *ctx, const calm_block *block, const calm_heads
         calm_parallel_each_rows(ctx, a->span->n_tokens, cache_tokens, &(heads_task){.block = block, .a = a});
 }
 
-/* A head of q grows with the logarithm of its position, which is the same forward and, for gradients, backward. */
+/* Multiplies a head of q by its position-dependent scale; gradients are multiplied likewise. */
 static void grow_head(const calm_heads *a, float *q)
 {
     const calm_growth_config *growth = &a->config->query_growth;
     for (size_t t = 0; t < a->span->n_tokens; t++) {
         const double turns = floor((double)(calm_heads_position(a, t) + growth->from_one) / growth->length);
-        /* Most texts lie within the first length, where the factor is 1. */
+        /* In most texts all positions are below `length`, where the factor is 1. */
         if (turns > 0)
             calm_vec_scale(a->config->head_dim, (float)(1 + (double)growth->beta * log1p(turns)), q + t * a->q_stride);
     }
 }
 
-/* One head of q, or behind those one of k; of keys with a shared part that part alone turns, with what meets it. */
+/* Rotates head `index` of q, or after those of k; where keys have a shared part, only that part and the matching
+ * channels of q. */
 static void rotate_head(size_t index, void *user)
 {
     const heads_task *task = user;
@@ -388,7 +390,7 @@ static void rotate_head(size_t index, void *user)
 bool calm_heads_rotated(const calm_block *block)
 {
     const calm_config *config = block->config;
-    /* Encoders add positions to the embedding instead. */
+    /* Encoders add position embeddings instead. */
     return config->rope[CALM_ROPE_GLOBAL].rotary && !(config->no_rope && config->no_rope[block->index]);
 }
 
@@ -404,7 +406,7 @@ calm_status calm_heads_rotate(calm_ctx *ctx, const calm_block *block, const calm
             calm_parallel_each(ctx, config->n_heads, rotate_head, &task);
         return CALM_OK;
     }
-    /* The table depends on the block and on how far the window reaches. */
+    /* The table depends on the block and on the window's last position. */
     CALM_TRY(calm_rope_find(ctx, rope, config, block->index, n ? calm_heads_position(a, n - 1) + 1 : 0, &task.table));
     const size_t keys = config->kv == CALM_KV_SHARED ? 0 : a->shared ? 1 : config->n_kv;
     calm_parallel_each(ctx, config->n_heads + keys, rotate_head, &task);
@@ -418,7 +420,7 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
                                  ? CALM_BYTES(float, n_tokens * (q_width + 2 * kv_width))
                                  : CALM_BYTES(float, (config->output_gate ? 2 : 1) * n_tokens * q_width)
                                        + calm_heads_values_bytes(config, n_tokens);
-    /* The prepared input of q, k and v is gone before scores are made; that of o comes on top of all. */
+    /* The prepared input of q, k and v is released before scores are computed; that of o is allocated last. */
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n_tokens) : 0;
     const size_t last = prepared ? calm_weight_apply_scratch_bytes(q_width, n_tokens) : 0;
     const size_t context = CALM_BYTES(float, n_tokens * q_width);
@@ -439,7 +441,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     calm_observation seen = {CALM_HOOK_QKV_IN, CALM_NO_EXPERT, span->window, h, n, config->hidden, NULL};
     CALM_TRY(calm_observe(observer, ctx, &seen));
     CALM_TRY(calm_heads_project(ctx, block, h, calm_weight_apply, &a));
-    /* The order matters: rotation does not change lengths, but the weights of a norm are per channel. */
+    /* The order matters: rotation keeps lengths, but a norm's weights are per channel. */
     if (!config->arch->late_qk_norm)
         CALM_TRY(calm_heads_norm(ctx, block, &a));
     CALM_TRY(calm_heads_rotate(ctx, block, rope, &a, calm_rope_rotate));

@@ -11,7 +11,7 @@
 
 /* ---- forward ---- */
 
-/* Room for q and k, or the matrix that they are columns of, as they are before their norms. */
+/* Allocates copies of q and k, or of the fused matrix, as they are before their norms. */
 static calm_status new_raw(calm_ctx *ctx, const calm_block *block, calm_attention_tape *tape)
 {
     const calm_heads *a = &tape->heads;
@@ -24,7 +24,7 @@ static calm_status new_raw(calm_ctx *ctx, const calm_block *block, calm_attentio
                                                 : CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_k, n * a->kv_stride);
 }
 
-/* The norms of q and k, whose input is kept. */
+/* Copies q and k, then applies their norms. */
 static calm_status keep_and_norm(calm_ctx *ctx, const calm_block *block, calm_attention_tape *tape)
 {
     const calm_heads *a = &tape->heads;
@@ -48,7 +48,7 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_kind_pass *pas
     tape->heads.raw_v = tape->raw_v;
     CALM_TRY(calm_heads_project(ctx, block, pass->h, calm_weight_apply_tiled, &tape->heads));
     CALM_TRY(new_raw(ctx, block, tape));
-    /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
+    /* The tape is allocated before the mark below, which releases a rotary table of this window. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->context, n * config->n_heads * config->head_dim));
     if (tape->heads.gate)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_context, n * config->n_heads * config->head_dim));
@@ -68,7 +68,7 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_kind_pass *pas
 
 /* ---- backward ---- */
 
-/* Room for dq, dk and dv in the layout of the projected matrices. */
+/* Allocates dq, dk and dv in the layout of the projected matrices. */
 static calm_status new_like(calm_ctx *ctx, const calm_block *block, const calm_heads *a, calm_heads *out)
 {
     const size_t n = a->span->n_tokens;
@@ -100,7 +100,7 @@ static void gate_rows(size_t first, size_t n, void *user)
                                   task->dcontext + t * width, task->d->gate + t * task->d->q_stride);
 }
 
-/* Through the gate of the context, in place. */
+/* Backward of the context's gate, in place. */
 static void gate_back(calm_ctx *ctx, const calm_attention_tape *tape, const calm_heads *d, float *dcontext)
 {
     if (!tape->raw_context)
@@ -108,7 +108,7 @@ static void gate_back(calm_ctx *ctx, const calm_attention_tape *tape, const calm
     calm_parallel_each_rows(ctx, d->span->n_tokens, gate_rows, &(gate_task){tape, d, dcontext});
 }
 
-/* Through the norms of q and k, in place. */
+/* Backward of the norms of q and k, in place. */
 static calm_status norms_back(calm_ctx *ctx, const calm_block *block, const calm_attention_tape *tape,
                               const calm_block_grads *grads, const calm_heads *d)
 {
@@ -123,7 +123,7 @@ static calm_status norms_back(calm_ctx *ctx, const calm_block *block, const calm
     return calm_norm_back(ctx, &k_norm, k, tape->raw_k, d->k, grads->plain[CALM_PLAIN_K_NORM], NULL, d->k);
 }
 
-/* Of the gradients of q, with its gate, k and v of a token together. */
+/* Writes the length of the gradient of each token's q (with its gate), k and v together. */
 static void write_lengths(const calm_heads *d, float *lengths)
 {
     const size_t n = d->span->n_tokens, head = d->config->head_dim;
@@ -133,7 +133,7 @@ static void write_lengths(const calm_heads *d, float *lengths)
         calm_vec_lengths(n, d->config->n_kv * head, d->kv_stride, d->v, true, lengths);
 }
 
-/* What the loss of the attention's relations adds to d. */
+/* Adds the gradient of the loss of attention's relations to d. */
 static calm_status relations_back(calm_ctx *ctx, const calm_relations *relations, const calm_heads *a,
                                   const calm_heads *d)
 {
@@ -170,7 +170,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_kind_pass *pass, const
     if (!block->config->arch->late_qk_norm)
         CALM_TRY(norms_back(ctx, block, tape, grads, &d));
     CALM_TRY(calm_heads_values_back(ctx, block->config, a, tape->raw_v, &d));
-    /* Of q, k and v as their linears give them: before norms and rotation. */
+    /* Gradients of the linears' outputs, before norms and rotation. */
     if (grads->lengths[CALM_JOB_QKV])
         write_lengths(&d, grads->lengths[CALM_JOB_QKV]);
     if (d.gate)
@@ -190,7 +190,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_kind_pass *pass, const
 
 /* ---- memory ---- */
 
-/* q, k and v, or their gradients. */
+/* Returns the bytes of q, k and v, or of their gradients. */
 static size_t projected_bytes(const calm_config *config, size_t n_tokens)
 {
     const size_t q_width = config->n_heads * config->head_dim, kv_width = config->n_kv * config->head_dim;
@@ -207,12 +207,12 @@ static size_t context_bytes(const calm_config *config, size_t n_tokens)
 
 size_t calm_attention_tape_bytes(const calm_config *config, size_t n_tokens)
 {
-    /* Before their norms only q and k are kept, but a fused product whole. */
+    /* Of separate linears only q and k are kept before their norms, of a fused one the whole output. */
     const size_t raw = config->qk_norm == CALM_QK_NORM_NONE ? 0 : projected_bytes(config, n_tokens);
     const size_t no_v = calm_has_role(config, CALM_ROLE_FUSED_QKV) || !raw
                             ? 0
                             : CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim);
-    /* A gate reads the context, and o the gated context. */
+    /* The gate needs the context, and o the gated context. */
     const size_t contexts = (config->output_gate ? 2 : 1) * context_bytes(config, n_tokens);
     const size_t raw_v = config->value_norm ? CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim) : 0;
     return projected_bytes(config, n_tokens) + raw - no_v + raw_v + contexts + calm_heads_keep_bytes(config, n_tokens);
@@ -241,7 +241,7 @@ size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, siz
                              : calm_norm_back_scratch_bytes(d, n_tokens) + CALM_BYTES(float, d);
     const size_t o = calm_weight_back_scratch_bytes(config->n_heads * d, n_tokens);
     const size_t qkv = calm_weight_back_scratch_bytes(config->hidden, n_tokens);
-    /* A rotary table of the window's own stays until the end. */
+    /* A rotary table of this window stays until the end. */
     return projected_bytes(config, n_tokens) + context_bytes(config, n_tokens)
            + calm_size_max(calm_size_max(o, scores),
                            calm_rope_scratch_bytes(config, n_tokens) + calm_size_max(norms, qkv));

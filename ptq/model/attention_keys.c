@@ -1,4 +1,4 @@
-/* Keys that a query sees. */
+/* Which keys a query sees. */
 #include "ptq/model/attention_impl.h"
 #include "ptq/model/past.h"
 
@@ -13,11 +13,11 @@ size_t calm_heads_first_key(const calm_heads *a, size_t t)
     const size_t here = calm_heads_position(a, t);
     if (!a->window || here + 1 <= a->window)
         return 0;
-    /* A window slides with the token, a chunk stays where it is. */
+    /* A sliding window ends at the query; a chunk has fixed bounds. */
     const size_t least = a->config->chunked ? here - here % a->window : here + 1 - a->window;
     if (!a->span->positions || a->span->past)
         return least;
-    /* Positions rise but may skip, where padding was dropped: the distance counts, not the index. */
+    /* Positions increase but may skip numbers where padding was dropped: windows count positions, not indices. */
     while (a->span->positions[j] < least)
         j++;
     return j;
@@ -27,7 +27,7 @@ size_t calm_heads_end_key(const calm_heads *a, size_t t)
 {
     const size_t n = a->span->n_tokens;
     size_t j = a->before + t + 1;
-    /* The future is hidden from decoders. */
+    /* A decoder's query sees no later keys. */
     if (!a->config->both_ways)
         return j;
     if (!a->window)

@@ -1,11 +1,11 @@
-/* Keys and values of tokens before those of a span (past.h). */
+/* Appends keys and values to those of earlier tokens (past.h). */
 #include "ptq/model/attention_impl.h"
 
 #include <string.h>
 
 #include "ptq/model/past.h"
 
-/* The first `width` columns of x [n, stride] as rows behind those that are there. */
+/* Appends the first `width` columns of x [n, stride] to `rows`, after `before` rows. */
 static void append(const float *x, size_t n, size_t stride, size_t width, size_t before, float *rows)
 {
     for (size_t t = 0; t < n; t++)
@@ -16,12 +16,12 @@ void calm_heads_remember(const calm_block *block, calm_heads *a)
 {
     const calm_past *past = a->span->past;
     const size_t n = a->span->n_tokens;
-    /* Keys that another block has made are in what is carried, from the first token on. */
+    /* Keys of another block are in the carried rows, from the first token on. */
     if (!past || a->config->kv == CALM_KV_SHARED)
         return;
     const calm_past_block *kept = &past->blocks[block->index];
     if (a->shared) {
-        /* A head's value stays behind its key: one copy is of both. */
+        /* A head's value follows its key: one copy moves both. */
         append(a->k, n, a->kv_stride, a->kv_stride, past->n, kept->k);
         append(a->shared, n, a->shared_stride, a->shared_width, past->n, kept->shared);
         a->v = kept->k + a->k_width;

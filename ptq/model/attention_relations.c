@@ -19,18 +19,18 @@ typedef struct relating {
     double scale, *losses;    /* [n_kv] */
 } relating;
 
-/* Room for scores of a block of query rows, of both models. */
+/* Scores of a block of query rows, of both models. */
 typedef struct room {
     float *own, *other, *sums, *other_sums;
-    float *raw;    /* those of `own` before the softmax, whose numerators may be 0 where a logarithm is wanted */
+    float *raw;    /* `own` before the softmax: logarithms need them where numerators are 0 */
 } room;
 
-/* KL(p' || p) of a row: numerators p of this sum, from raw scores times `scale`; `other` is p'. */
+/* Returns KL(p' || p) of a row: p from numerators and their sum, log p from raw scores times `scale`; `other` is p'. */
 static double divergence(size_t width, const float *p, float sum, const float *raw, double scale, const float *other)
 {
     size_t most = 0;
     double loss = 0;
-    for (size_t j = 1; j < width; j++)    /* of keys that are seen: of others p is 0 */
+    for (size_t j = 1; j < width; j++)    /* of keys that are seen, since p is 0 for the others */
         most = p[j] > p[most] ? j : most;
     for (size_t j = 0; j < width; j++) {
         const double own = scale * ((double)raw[j] - (double)raw[most]) - log((double)sum);
@@ -39,7 +39,7 @@ static double divergence(size_t width, const float *p, float sum, const float *r
     return loss;
 }
 
-/* In place of the numerators `own` [n, width] weight (p - p'); the sum of weight KL(p' || p) of the rows. */
+/* Replaces the numerators `own` [n, width] by weight (p - p'); returns the sum of weight KL(p' || p) over the rows. */
 static double compare(const room *of, size_t n, size_t width, double scale, double weight)
 {
     double loss = 0;
@@ -54,7 +54,8 @@ static double compare(const room *of, size_t n, size_t width, double scale, doub
     return loss;
 }
 
-/* raw [n, n_keys] as the softmax reads them, whatever keys a query sees; what they have to be scaled by. */
+/* Copies scores to raw [n, n_keys] as the softmax reads them, without the mask; returns the scale that is still to be
+ * applied. */
 static float keep_raw(const calm_heads *a, const calm_query_rows *rows, const float *scores, float *raw)
 {
     const uint32_t *at = a->span->positions;
@@ -69,7 +70,7 @@ static float keep_raw(const calm_heads *a, const calm_query_rows *rows, const fl
     return a->distance ? 1 : scale;
 }
 
-/* Queries `first` and on of a head. */
+/* Adds loss and gradient of the query block that begins with query `first` of a head. */
 static calm_status relate_queries(calm_ctx *ctx, const relating *r, size_t head, size_t first, const room *of,
                                   double *loss)
 {
@@ -90,7 +91,8 @@ static calm_status relate_queries(calm_ctx *ctx, const relating *r, size_t head,
     return CALM_OK;
 }
 
-/* Numerators of n rows of R from `first` on, and what they are made from (NULL: not wanted); v: the head's values. */
+/* Computes the numerators of n rows of R from `first` on, and their raw scores (NULL: not wanted); v: the head's
+ * values. */
 static void relate_rows(const calm_heads *a, const float *v, size_t first, size_t n, float scale, float *scores,
                         float *raw, float *sums)
 {
@@ -102,7 +104,7 @@ static void relate_rows(const calm_heads *a, const float *v, size_t first, size_
         sums[r] = calm_vec_softmax_numerators(all, scale, scores + r * all);
 }
 
-/* Tokens `first` and on of a head of values. */
+/* Adds loss and gradient of the tokens from `first` on of a head of values. */
 static void relate_values(const relating *r, size_t kv_head, size_t first, const room *of, double *loss)
 {
     const calm_heads *a = r->a;
@@ -118,7 +120,7 @@ static void relate_values(const relating *r, size_t kv_head, size_t first, const
     calm_sgemm_tn(all, a->v_width, n, scale, of->own, all, v + row, a->kv_stride, 1, dv, a->kv_stride);
 }
 
-/* Task: a head of keys and values, and the query heads that read it, one after the other: they add to its keys. */
+/* Task: a head of keys and values, with the query heads that share it in order, since they add to its keys. */
 static calm_status relate_head(calm_ctx *ctx, size_t kv_head, void *user)
 {
     const relating *r = user;

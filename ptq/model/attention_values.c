@@ -19,7 +19,7 @@ calm_status calm_heads_shared(calm_ctx *ctx, const calm_block *block, calm_heads
     if (!a->span->carried)
         return calm_fail(ctx, CALM_EARG, "block %zu reads the keys and values of a block before it, and has none",
                          block->index);
-    /* Columns of what is carried, which are read alone. */
+    /* The columns in the carried rows are only read. */
     a->k = a->span->carried + config->kv_at;
     a->v = a->k + config->n_kv * config->head_dim;
     a->kv_stride = config->carried;
@@ -29,10 +29,10 @@ calm_status calm_heads_shared(calm_ctx *ctx, const calm_block *block, calm_heads
 typedef struct values_task {
     const calm_config *config;
     const calm_heads *a;
-    calm_norm norm;    /* w NULL: there is none */
+    calm_norm norm;    /* w NULL: no norm */
 } values_task;
 
-/* Rows first .. first + n - 1 of v. */
+/* Computes rows first .. first + n - 1 of v. */
 static void value_rows(size_t first, size_t n, void *user)
 {
     const values_task *task = user;
@@ -82,7 +82,7 @@ calm_status calm_heads_values_back(calm_ctx *ctx, const calm_config *config, con
         CALM_TRY(calm_heads_bare_norm(ctx, config, &norm));
         CALM_TRY(calm_norm_back(ctx, &norm, rows, raw_v, d->v, NULL, NULL, d->v));
     }
-    /* The keys' product is read twice: before k's norm, and here. */
+    /* The keys' linear has two readers: k's norm, and v. */
     if (config->k_is_v)
         calm_vec_add(rows.n * a->kv_stride, d->v, d->k);
     return CALM_OK;
@@ -93,7 +93,7 @@ void calm_heads_keep_kv(const calm_heads *a)
     const calm_config *config = a->config;
     const size_t width = config->n_kv * config->head_dim;
     float *carried = a->span->carried;
-    /* Of a candidate's run nobody reads them. */
+    /* Without carried rows, as in runs of candidates, nothing reads them. */
     if (config->kv != CALM_KV_KEPT || !carried)
         return;
     for (size_t t = 0; t < a->span->n_tokens; t++) {
@@ -105,6 +105,6 @@ void calm_heads_keep_kv(const calm_heads *a)
 
 size_t calm_heads_values_bytes(const calm_config *config, size_t n_tokens)
 {
-    /* The weight of ones is gone before scores are made, which take more. */
+    /* The weight of ones is released before scores, which take more, are computed. */
     return config->kv == CALM_KV_SHARED ? 0 : 2 * CALM_BYTES(float, n_tokens * config->n_kv * config->head_dim);
 }

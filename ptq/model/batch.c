@@ -1,4 +1,4 @@
-/* A batch of windows: where its rows are, filling and copying them. */
+/* A batch of windows: positions of its rows, filling and copying them. */
 #include "ptq/model/batch.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/past.h"
 
-/* Rows of windows follow one another, as their tokens do. */
+/* Rows of windows are stored one after the other, like their tokens. */
 size_t calm_batch_row(const calm_batch *batch, size_t i)
 {
     return batch->windows->begin[batch->first + i] - batch->windows->begin[batch->first];
@@ -34,7 +34,7 @@ size_t calm_batch_width(const calm_config *config)
 
 size_t calm_batch_count(size_t n_windows, size_t longest, size_t width, size_t most_bytes)
 {
-    /* All windows are taken to be as long as the longest, so the number does not depend on which windows come first. */
+    /* All windows count as long as the longest, so that the result does not depend on their order. */
     size_t per_window = longest * width * sizeof(float);
     size_t n = per_window ? most_bytes / per_window : n_windows;
     return n < 1 ? 1 : n;
@@ -47,13 +47,13 @@ size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t most
 
 /* ---- embedding ---- */
 
-/* Windows that are embedded, one a task. */
+/* Windows to embed, one per task. */
 typedef struct embed_task {
     const calm_model *model;
     const calm_batch *batch;
 } embed_task;
 
-/* Fill the rows of window i; a task writes those alone. */
+/* Fills the rows of window i; each task writes only its own. */
 static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
 {
     const embed_task *task = user;
@@ -62,7 +62,7 @@ static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
     const calm_span span = calm_batch_span(batch, i);
     const size_t at = windows->begin[span.window], row = calm_batch_row(batch, i);
     float *x;
-    /* In memory x is the matrix itself and put does nothing; in a file x is a copy in scratch. */
+    /* In memory x points into the matrix, and put does nothing; for a file x is a copy in scratch memory. */
     CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span.n_tokens, &x));
     CALM_TRY(
         calm_model_embed(ctx, task->model, windows->ids + at, windows->types ? windows->types + at : NULL, &span, x));
@@ -84,7 +84,7 @@ calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_
     embed_task task = {model, out};
     CALM_TRY(calm_batch_open(ctx, model, windows, first, n, arena, spill_dir, out));
     const calm_status status = calm_parallel_for(ctx, n, embed_window, &task);
-    /* The caller has no batch to close after a failure. */
+    /* The caller need not close the batch after a failure. */
     if (status != CALM_OK)
         calm_batch_close(out);
     return status;
@@ -109,8 +109,8 @@ size_t calm_batch_share_bytes(const calm_config *config, size_t rows)
     return config->arch->parallel ? calm_row_store_bytes(rows, config->hidden) : 0;
 }
 
-/* The first row of the window that has this one, by halves: windows are in the order of their rows, and an expert asks
- * for each of its tokens. */
+/* Returns the first row of the window that contains `row`, by binary search, since an expert asks for each of its
+ * tokens. */
 static size_t window_row(const calm_batch *batch, size_t row)
 {
     size_t i = 0;
@@ -127,7 +127,7 @@ calm_status calm_batch_get_row(calm_ctx *ctx, const calm_batch *batch, size_t ro
 {
     if (!batch->carried)
         return calm_row_store_get(ctx, &batch->hidden, row, 1, x);
-    /* Behind the rows of each window is what is carried with them. */
+    /* The carried floats follow the rows of each window. */
     const size_t begin = window_row(batch, row), hidden = batch->width - batch->carried;
     calm_row_store numbers = batch->hidden;
     numbers.width = 1;
@@ -154,7 +154,7 @@ calm_status calm_batch_drop_carried(calm_ctx *ctx, calm_batch *batch)
         memmove(y, x, n * hidden * sizeof *x);
         CALM_TRY(calm_row_store_put(ctx, &narrow, row, n, y));
     }
-    /* The room behind them stays unused. */
+    /* The memory after them stays unused. */
     batch->hidden = narrow;
     batch->width = hidden;
     batch->carried = 0;
@@ -186,7 +186,7 @@ calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, cal
 {
     *out = *from;
     out->n = n;
-    /* Windows lie one after the other: those of the first n end with the last of them. */
+    /* Windows are contiguous: the first n end with the last row of window n - 1. */
     out->rows = n ? calm_batch_row(from, n - 1) + calm_batch_tokens(from, n - 1) : 0;
     out->spill_dir = spill_dir;
     /* *out still has the file of `from`: closing the copy after a failure must not close that. */
@@ -198,7 +198,7 @@ calm_status calm_batch_copy(calm_ctx *ctx, const calm_batch *from, size_t n, cal
 
 calm_status calm_batch_assign(calm_ctx *ctx, const calm_batch *from, const calm_batch *to)
 {
-    /* Window by window: both may be files, and a copy of all rows would not fit. */
+    /* Window by window, since both may be files, and a copy of all rows would not fit into memory. */
     for (size_t i = 0; i < to->n; i++) {
         const size_t row = calm_batch_row(to, i), n = calm_batch_tokens(to, i);
         CALM_SCOPED_SCRATCH(ctx);
@@ -219,7 +219,7 @@ calm_status calm_batch_cut(calm_ctx *ctx, const calm_batch *from, const calm_win
                         .carried = carried, .hidden = {.file = -1}};
     CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, NULL, &out->hidden));
     for (size_t i = 0; i < out->n; i++) {
-        /* Windows of both begin alike: the rows are its first ones. */
+        /* Windows of both have the same beginning, so the rows are the first ones. */
         const size_t n = calm_batch_tokens(out, i), all = calm_batch_tokens(from, i);
         CALM_SCOPED_SCRATCH(ctx);
         float *x, *y = out->hidden.data + calm_batch_row(out, i) * out->width;

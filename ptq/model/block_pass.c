@@ -1,4 +1,4 @@
-/* A window through a block and back, and what that takes. */
+/* Runs a window through a block and back, and counts its operations. */
 #include "ptq/model/block_pass.h"
 
 #include "ptq/base/scope.h"
@@ -11,7 +11,7 @@ double calm_block_operations(const calm_config *config, double weights, double w
     return 2 * weights + (mixer && mixer->operations ? mixer->operations(config, window) : 0);
 }
 
-/* Of the weights that are there: experts are not loaded. */
+/* Counts loaded weights: experts are not loaded. */
 double calm_block_window_operations(const calm_block *block, size_t n_tokens)
 {
     double weights = 0;
@@ -21,7 +21,7 @@ double calm_block_window_operations(const calm_block *block, size_t n_tokens)
     return (double)n_tokens * calm_block_operations(block->config, weights, (double)n_tokens);
 }
 
-/* A norm that the block has not has no gradient. */
+/* Allocates a norm's gradient; a norm that the block does not have has none. */
 static calm_status new_norm(calm_ctx *ctx, const calm_norm *norm, float **out)
 {
     return norm->w ? CALM_NEW(ctx, ctx->out, *out, norm->width) : CALM_OK;
@@ -32,7 +32,7 @@ calm_status calm_block_pass_new(calm_ctx *ctx, const calm_block *block, const ca
 {
     calm_block_grads *grads = &out->grads;
     *out = (calm_block_pass){.block = block, .rope = rope};
-    /* Gradients of what learning moves: weights and norms. */
+    /* Gradients of the trained parameters: weights and norms. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->z, longest * block->config->hidden));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->ids, longest));
     for (calm_role role = 0; role < CALM_N_ROLES; role++)

@@ -1,4 +1,4 @@
-/* The short causal convolution, rows of tokens on the workers and channels along the vectors. */
+/* The short causal convolution: workers share the tokens, vectors run along channels. */
 #include "ptq/model/convolution.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct convolve_task {
     float *out;
 } convolve_task;
 
-/* All channels of one token: a tap at a time, so that the loops run along memory. */
+/* Computes all channels of one token, one tap at a time, so that loops run along memory. */
 static void convolve_token(const convolve_task *task, size_t t)
 {
     const calm_convolution *conv = task->conv;
@@ -25,7 +25,7 @@ static void convolve_token(const convolve_task *task, size_t t)
         memcpy(out, conv->bias, n * sizeof *out);
     else
         memset(out, 0, n * sizeof *out);
-    /* Inputs before the first token, of which row t + j of the tail is that of tap j. */
+    /* Inputs before the first token: row t + j of the tail belongs to tap j. */
     for (size_t j = 0; conv->tail && t + j < before; j++)
         calm_vec_mul_add(n, conv->tail + (t + j) * n, task->taps + j * n, out);
     for (size_t j = t < before ? before - t : 0; j < conv->width; j++)
@@ -40,13 +40,13 @@ static void convolve_rows(size_t first, size_t n, void *user)
         convolve_token(user, t);
 }
 
-/* The inputs of the last tokens, for those that follow. */
+/* Keeps the inputs of the last tokens for later ones. */
 static void keep_tail(const calm_convolution *conv, const float *x, size_t stride, size_t n_tokens)
 {
     const size_t n = conv->n_channels, rows = conv->width - 1, old = n_tokens < rows ? rows - n_tokens : 0;
     if (!conv->tail)
         return;
-    /* A span shorter than the tail leaves the younger of the rows that were there. */
+    /* A span shorter than the tail keeps the newest of the old rows. */
     memmove(conv->tail, conv->tail + (rows - old) * n, old * n * sizeof *x);
     for (size_t i = old; i < rows; i++)
         memcpy(conv->tail + i * n, x + (n_tokens + i - rows) * stride, n * sizeof *x);
@@ -57,7 +57,7 @@ calm_status calm_convolution_run(calm_ctx *ctx, const calm_convolution *conv, co
 {
     CALM_SCOPED_SCRATCH(ctx);
     float *taps;
-    /* Checkpoints have a channel's taps side by side; the loops over channels want a tap of all channels. */
+    /* Checkpoints store a channel's taps next to each other; the loops over channels need one tap of all channels. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, taps, conv->width * conv->n_channels));
     for (size_t c = 0; c < conv->n_channels; c++)
         for (size_t j = 0; j < conv->width; j++)

@@ -16,20 +16,20 @@ typedef struct experts {
 } experts;
 
 struct calm_decoder {
-    calm_arena arena;        /* all of it */
+    calm_arena arena;        /* owns all memory below */
     const calm_model *model;
     calm_block *blocks;      /* [n_blocks] */
     experts *experts;        /* [n_blocks] */
     calm_rope rope;
     calm_head head;
-    calm_weight table;       /* the head's matrix as a linear, without the head's bias */
+    calm_weight table;       /* the head's matrix as a linear without bias */
     calm_past past;
-    uint32_t *ids, *positions;    /* [room] of all tokens; 0, 1, ... */
+    uint32_t *ids, *positions;    /* [room] ids of all tokens; 0, 1, ... */
 };
 
 /* ---- weights ---- */
 
-/* calm_expert_fn of blocks whose experts are in memory. */
+/* A calm_expert_fn for blocks whose experts are in memory. */
 static calm_status find_expert(void *user, calm_ctx *ctx, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
 {
     const experts *of = user;
@@ -60,7 +60,7 @@ static calm_status load(calm_ctx *ctx, calm_decoder *d, size_t room)
     CALM_TRY(CALM_NEW(ctx, ctx->out, d->experts, config->n_blocks));
     CALM_TRY(CALM_NEW(ctx, ctx->out, d->ids, room));
     CALM_TRY(CALM_NEW(ctx, ctx->out, d->positions, room));
-    /* Not those of a window that begins at 0: tokens follow others. */
+    /* Explicit positions, since a span of new tokens does not begin at position 0. */
     for (size_t t = 0; t < room; t++)
         d->positions[t] = (uint32_t)t;
     for (size_t i = 0; i < config->n_blocks; i++) {
@@ -101,7 +101,7 @@ void calm_decoder_close(calm_decoder *decoder)
 
 /* ---- a step ---- */
 
-/* The hidden rows of tokens past.n .. past.n + n - 1, normalised; their last one is copied. */
+/* Runs tokens past.n .. past.n + n - 1 through all blocks and the final norm; copies the row of the last one. */
 static calm_status run_rows(calm_ctx *ctx, calm_decoder *d, size_t n, float *last)
 {
     size_t begin[2] = {0, n};
@@ -121,7 +121,7 @@ static calm_status run_rows(calm_ctx *ctx, calm_decoder *d, size_t n, float *las
     return CALM_OK;
 }
 
-/* As calm_head_multiply, from the matrix in memory. */
+/* Does the same as calm_head_multiply(), with the matrix in memory. */
 static calm_status multiply_table(calm_ctx *ctx, const calm_decoder *d, float *x, float *logits)
 {
     const calm_head *head = &d->head;
@@ -146,7 +146,7 @@ calm_status calm_decoder_run(calm_ctx *ctx, calm_decoder *decoder, const uint32_
                          decoder->past.room);
     memcpy(decoder->ids + before, ids, n * sizeof *ids);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, last, decoder->head.hidden));
-    /* Keys that were turned by other tables would not fit. */
+    /* Keys that were rotated with other tables are invalid. */
     if (before && calm_rope_differs(config, before, before + n))
         decoder->past.n = 0;
     CALM_TRY(run_rows(ctx, decoder, before + n - decoder->past.n, last));
@@ -157,7 +157,7 @@ calm_status calm_decoder_best(calm_ctx *ctx, const float *logits, size_t vocab, 
 {
     size_t best = vocab;
     for (size_t v = 0; v < vocab; v++)
-        /* What is no number is larger than nothing. */
+        /* NaN is never chosen. */
         if (best == vocab ? !isnan(logits[v]) : logits[v] > logits[best])
             best = v;
     if (best == vocab)
@@ -168,7 +168,7 @@ calm_status calm_decoder_best(calm_ctx *ctx, const float *logits, size_t vocab, 
 
 /* ---- what a token reads ---- */
 
-/* Of the linears that are there. */
+/* Returns the bytes of the linears that exist. */
 static double weights_bytes(const calm_weight weight[CALM_N_ROLES])
 {
     double bytes = 0;
@@ -184,7 +184,7 @@ double calm_decoder_token_bytes(const calm_decoder *decoder)
     const calm_config *config = calm_model_config(decoder->model);
     const calm_gemv_matrix table = calm_row_linear_matrix(&decoder->table);
     double bytes = (double)calm_gemv_bytes(&table);
-    /* Of a mixture as many experts as a token is sent to; all of a block are alike. */
+    /* A token uses top_k experts; all experts of a block have the same size. */
     for (size_t i = 0; i < config->n_blocks; i++) {
         bytes += weights_bytes(decoder->blocks[i].weight) + weights_bytes(decoder->blocks[i].moe.shared);
         if (decoder->experts[i].weight)

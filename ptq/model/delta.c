@@ -15,7 +15,7 @@
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 
-/* Rows of the triangular system between two products: one BLAS call pays from about here on. */
+/* Rows of the triangular system between two products: from about here on a BLAS call pays off. */
 #define SOLVE_ROWS ((size_t)16)
 
 /* Added to the sum of squares of q and k, in all families. */
@@ -31,7 +31,7 @@ typedef struct delta_task {
     float *out, *norms, *states, *memory;
 } delta_task;
 
-/* ---- room ---- */
+/* ---- buffers ---- */
 
 calm_status calm_delta_room_new(calm_ctx *ctx, const calm_delta_shape *shape, size_t c, float *memory,
                                 calm_delta_room *r)
@@ -68,7 +68,7 @@ double calm_delta_length(size_t d, const float *x)
     return sqrt(calm_vec_dot(d, x, x) + LENGTH_EPS);
 }
 
-/* Rows x [n, stride] of one head, each of length `length`, into out [n, d]. */
+/* Normalises rows x [n, stride] of one head to length `length`, into out [n, d]. */
 static void normalise(const float *x, size_t stride, size_t n, size_t d, double length, float *out)
 {
     for (size_t i = 0; i < n; i++) {
@@ -91,7 +91,7 @@ const float *calm_delta_value_row(const calm_delta_piece *p, size_t i)
     return p->rows->v + (p->begin + i) * p->rows->stride + p->head * p->shape->value_dim;
 }
 
-/* Where o of token i of the piece goes. */
+/* Returns o of token i of the piece. */
 static float *out_row(const calm_delta_piece *p, float *out, size_t i)
 {
     return out + ((p->begin + i) * p->shape->n_value_heads + p->head) * p->shape->value_dim;
@@ -102,7 +102,7 @@ size_t calm_delta_gate_at(const calm_delta_piece *p, size_t i)
     return (p->begin + i) * p->shape->n_value_heads + p->head;
 }
 
-/* G, in double. */
+/* Computes G, in double. */
 static void sum_decays(const calm_delta_piece *p)
 {
     double sum = 0;
@@ -113,7 +113,7 @@ static void sum_decays(const calm_delta_piece *p)
     }
 }
 
-/* Row i of both halves of `mixed`. */
+/* Computes row i of both halves of `mixed`. */
 static void mix_row(const calm_delta_piece *p, size_t i)
 {
     const calm_delta_room *r = p->room;
@@ -126,7 +126,7 @@ static void mix_row(const calm_delta_piece *p, size_t i)
     calm_vec_mul(i, fading, system);
     calm_vec_scale(i, p->rows->beta[calm_delta_gate_at(p, i)], system);
     calm_vec_mul(i + 1, fading, reads);
-    /* A token does not read what later ones write. */
+    /* A token does not read what later tokens write. */
     memset(reads + i + 1, 0, (p->n - i - 1) * sizeof *reads);
 }
 
@@ -147,7 +147,7 @@ void calm_delta_right_side(const calm_delta_piece *p, float *u)
     }
 }
 
-/* The triangular system, its diagonal being 1: rows of a few at once by a product, within those one by one. */
+/* Solves the triangular system, whose diagonal is 1: blocks of rows by a product, rows in a block one by one. */
 void calm_delta_solve(const calm_delta_piece *p, float *u)
 {
     const size_t d = p->shape->value_dim, n = p->n;
@@ -162,7 +162,7 @@ void calm_delta_solve(const calm_delta_piece *p, float *u)
     }
 }
 
-/* What the old memory says: to k into the first half of `seen`, which becomes u; to q, faded, into `out`. */
+/* Reads the old memory: S^T k into the first half of `seen`, which becomes u; the decayed S^T q into `out`. */
 static void read_memory(const calm_delta_piece *p, float *out)
 {
     const size_t d = p->shape->value_dim;
@@ -183,7 +183,7 @@ void calm_delta_fade_keys(const calm_delta_piece *p)
         calm_vec_scale(d, (float)exp(r->log[p->n - 1] - r->log[i]), r->faded + i * d);
 }
 
-/* S behind the chunk, in place. */
+/* Computes S after the chunk, in place. */
 static void write_memory(const calm_delta_piece *p)
 {
     const calm_delta_shape *shape = p->shape;
@@ -194,8 +194,8 @@ static void write_memory(const calm_delta_piece *p)
                   p->memory, shape->value_dim);
 }
 
-/* Norms of S after each token, `square` being that before the chunk, squared: |S~ + k u^T|^2 =
- * |S~|^2 + 2 (S~^T k) . u + |k|^2 |u|^2, in which S~^T k = v - u / beta. */
+/* Computes the norms of S after each token from `square`, the squared norm before the chunk: |S~ + k u^T|^2 = |S~|^2 +
+ * 2 (S~^T k) . u + |k|^2 |u|^2, where S~^T k = v - u / beta. */
 static void measure(const calm_delta_piece *p, double square, float *norms)
 {
     const size_t d_k = p->shape->key_dim, d = p->shape->value_dim;
@@ -213,7 +213,7 @@ static void measure(const calm_delta_piece *p, double square, float *norms)
     }
 }
 
-/* All of a chunk for one value head, whose memory passes to the next. */
+/* Runs a chunk of one value head, and leaves its memory for the next chunk. */
 static void run_piece(const delta_task *task, const calm_delta_piece *p)
 {
     const calm_delta_shape *shape = p->shape;
@@ -231,7 +231,7 @@ static void run_piece(const delta_task *task, const calm_delta_piece *p)
     write_memory(p);
 }
 
-/* All tokens of one key head and of the value heads that it serves, which share the products of its keys. */
+/* Runs all tokens of one key head and of the value heads that it serves, which share the products of its keys. */
 static calm_status run_key_head(calm_ctx *ctx, size_t index, void *user)
 {
     const delta_task *task = user;
@@ -281,7 +281,7 @@ typedef struct rows_task {
     float eps, *a, *b;     /* gates: decay, beta; norm: o, z          */
 } rows_task;
 
-/* In double: a decay counts to the power of thousands of tokens. */
+/* In double, since a decay acts to the power of thousands of tokens. */
 static void gate_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
@@ -302,7 +302,7 @@ void calm_delta_gates(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const floa
     calm_parallel_each_rows(ctx, n_tokens, gate_rows, &task);
 }
 
-/* Each head has the same weights. */
+/* All heads share the weights. */
 static void norm_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;

@@ -26,21 +26,21 @@ typedef struct back_task {
     const calm_delta_grads *grads;
 } back_task;
 
-/* What a key head works in besides a calm_delta_room, whose `memory` holds dS. */
+/* Buffers of a key head in addition to a calm_delta_room, whose `memory` holds dS. */
 typedef struct back_room {
     calm_delta_room forward;
     float *u;         /* [C, d_v]                                                        */
-    float *dseen;     /* [2 C, d_v]: of S^T k, which is du and r on the way; of S^T q: do */
+    float *dseen;     /* [2 C, d_v]: gradient of S^T k, with du and r in between; of S^T q: do */
     float *dpairs;    /* [2 C, C]: dL and dA, then of k . k and q . k                     */
-    float *dkq;       /* [2 C, d_k]: of k, then q, at length 1                            */
+    float *dkq;       /* [2 C, d_k]: of the normalised k, then q */
     float *dfaded;    /* [C, d_k]                                                         */
-    double *dlog;     /* [C]: of G                                                        */
+    double *dlog;     /* [C]: gradient of G */
     double *dbeta;    /* [C]                                                              */
 } back_room;
 
-/* ---- room ---- */
+/* ---- buffers ---- */
 
-/* Of one worker. */
+/* Allocates the buffers of one worker. */
 static calm_status new_room(calm_ctx *ctx, const calm_delta_shape *shape, size_t c, back_room *r)
 {
     CALM_TRY(calm_delta_room_new(ctx, shape, c, NULL, &r->forward));
@@ -64,7 +64,7 @@ size_t calm_delta_rule_back_bytes(const calm_delta_shape *shape, size_t n_tokens
 
 /* ---- one chunk of one value head ---- */
 
-/* u, and in `seen` what S says to k and to q. */
+/* Recomputes u, and S^T k and S^T q in `seen`. */
 static void forward_again(const calm_delta_piece *p, const back_room *r, const float *state)
 {
     const size_t d = p->shape->value_dim, d_k = p->shape->key_dim;
@@ -75,7 +75,7 @@ static void forward_again(const calm_delta_piece *p, const back_room *r, const f
     calm_delta_solve(p, r->u);
 }
 
-/* Through S' = exp(G_n) S + faded^T u: du begins, dS' becomes its part of dS. */
+/* Backward of S' = exp(G_n) S + faded^T u: starts du, and turns dS' into its part of dS. */
 static void memory_back(const calm_delta_piece *p, const back_room *r, const float *state, float *du)
 {
     const size_t d = p->shape->value_dim, d_k = p->shape->key_dim, n = p->n;
@@ -95,7 +95,7 @@ static void memory_back(const calm_delta_piece *p, const back_room *r, const flo
     calm_vec_scale(d_k * d, (float)last, dstate);
 }
 
-/* From du to the gradient of the right side: the transposed system, from the last row. */
+/* Turns du into the gradient of the right side: solves the transposed system, from the last row. */
 static void solve_back(const calm_delta_piece *p, float *du)
 {
     const size_t d = p->shape->value_dim;
@@ -104,7 +104,7 @@ static void solve_back(const calm_delta_piece *p, float *du)
             calm_vec_axpy(d, -p->room->mixed[i * p->n + j], du + i * d, du + j * d);
 }
 
-/* Of the right side beta (v - exp(G) S^T k), r [n, d_v]: dv, dbeta, and in place the gradient of S^T k. */
+/* Backward of the right side beta (v - exp(G) S^T k), r [n, d_v]: dv, dbeta, and in place the gradient of S^T k. */
 static void right_side_back(const calm_delta_piece *p, const back_room *r, float *right, float *dv, size_t stride)
 {
     const size_t d = p->shape->value_dim;
@@ -119,7 +119,7 @@ static void right_side_back(const calm_delta_piece *p, const back_room *r, float
     }
 }
 
-/* From dL and dA to the gradients of the products k . k and q . k, in place. */
+/* Turns dL and dA into the gradients of the products k . k and q . k, in place. */
 static void pairs_back(const calm_delta_piece *p, const back_room *r)
 {
     const size_t n = p->n;
@@ -137,13 +137,13 @@ static void pairs_back(const calm_delta_piece *p, const back_room *r)
         calm_vec_mul(i, fading, dsystem);
         calm_vec_scale(i, beta, dsystem);
         calm_vec_mul(i + 1, fading, dreads);
-        /* What the forward pass has as zeros has no gradient. */
+        /* Zeros of the forward pass have no gradient. */
         memset(dsystem + i, 0, (n - i) * sizeof *dsystem);
         memset(dreads + i + 1, 0, (n - i - 1) * sizeof *dreads);
     }
 }
 
-/* do of the piece, dense, into the second half of dseen. */
+/* Copies do of the piece to the second half of dseen, contiguously. */
 static float *gather_dout(const calm_delta_piece *p, const back_room *r, const float *dout)
 {
     const size_t d = p->shape->value_dim;
@@ -153,7 +153,7 @@ static float *gather_dout(const calm_delta_piece *p, const back_room *r, const f
     return to;
 }
 
-/* Sums of what comes behind in the chunk: G_i is g_1 + .. + g_i. */
+/* Writes dbeta and ddecay; since G_i is g_1 + .. + g_i, the gradient of g_i sums those of later G. */
 static void write_gates(const calm_delta_piece *p, const back_room *r, const calm_delta_grads *grads)
 {
     double sum = 0;
@@ -164,7 +164,7 @@ static void write_gates(const calm_delta_piece *p, const back_room *r, const cal
     }
 }
 
-/* All of a chunk for one value head: p->memory is dS behind it, and becomes dS before it. */
+/* Backward of a chunk of one value head: p->memory is dS after it, and becomes dS before it. */
 static void piece_back(const back_task *task, const calm_delta_piece *p, const back_room *r)
 {
     const size_t d = p->shape->value_dim, d_k = p->shape->key_dim, n = p->n, stride = p->rows->stride;
@@ -184,7 +184,7 @@ static void piece_back(const back_task *task, const calm_delta_piece *p, const b
     solve_back(p, du);
     calm_sgemm_nt(n, n, d, -1, du, d, r->u, d, 0, r->dpairs, n);
     right_side_back(p, r, du, task->grads->v + p->begin * stride + p->head * d, stride);
-    /* Both halves at once: what S said to k and to q. */
+    /* Both halves at once: gradients of S^T k and S^T q. */
     calm_sgemm_nt(2 * n, d_k, d, 1, r->dseen, d, state, d, 1, r->dkq, d_k);
     calm_sgemm_tn(d_k, d, 2 * n, 1, r->forward.kq, d_k, r->dseen, d, 1, p->memory, d);
     pairs_back(p, r);
@@ -195,7 +195,7 @@ static void piece_back(const back_task *task, const calm_delta_piece *p, const b
 
 /* ---- a key head ---- */
 
-/* From dx^ of x^ = length x / |x|: dx = length / |x| (dx^ - e (e . dx^)), e = x / |x|. */
+/* Computes from the gradient dx^ of x^ = length x / |x|: dx = length / |x| (dx^ - e (e . dx^)), e = x / |x|. */
 static void normalise_back(const float *x, size_t stride, size_t n, size_t d, double length, float *dunit, float *dx)
 {
     for (size_t i = 0; i < n; i++) {
@@ -207,7 +207,7 @@ static void normalise_back(const float *x, size_t stride, size_t n, size_t d, do
     }
 }
 
-/* From the last chunk; dq and dk are sums over the value heads, in their order. */
+/* Backward of a key head from the last chunk on; dq and dk are sums over its value heads, in order. */
 static calm_status back_key_head(calm_ctx *ctx, size_t index, void *user)
 {
     const back_task *task = user;
@@ -271,7 +271,7 @@ typedef struct convolve_task {
     float *dtaps, *dx;
 } convolve_task;
 
-/* dx of some tokens: what they gave to themselves and to those behind. */
+/* Computes dx of some tokens from the dy of those tokens and of later ones. */
 static void tokens_back(size_t first, size_t n, void *user)
 {
     const convolve_task *task = user;
@@ -285,7 +285,7 @@ static void tokens_back(size_t first, size_t n, void *user)
     }
 }
 
-/* One tap of all channels, over all tokens in order. */
+/* Computes the gradient of one tap of all channels, over all tokens in order. */
 static void tap_back(size_t j, void *user)
 {
     const convolve_task *task = user;

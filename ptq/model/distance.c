@@ -1,4 +1,4 @@
-/* Numbers that are added to scores by distance. */
+/* Relative position biases of scores. */
 #include "ptq/model/distance.h"
 
 #include <math.h>
@@ -6,20 +6,21 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/widen.h"
 
-/* The bucket of a key at `to` for a query at `from`. */
+/* Returns the bucket of a key at `to` for a query at `from`. */
 static size_t bucket(size_t from, size_t to)
 {
-    /* Half of the buckets are for keys behind the query, half of those for one distance each. */
+    /* Half of the buckets are for keys before the query; half of those hold a single distance each. */
     const size_t half = CALM_DISTANCE_BUCKETS / 2, exact = half / 2, after = to > from ? half : 0;
     const size_t d = to > from ? to - from : from - to;
     if (d < exact)
         return after + d;
-    /* In float32 and in this order, as the reference: a whole number may come out on either side. */
+    /* In float32 and in this order, like transformers: rounding decides on which side of a bucket's bound a value
+     * is. */
     const float octaves = logf((float)d / (float)exact) / (float)log((double)CALM_DISTANCE_FAR / (double)exact);
     return after + calm_size_min(half - 1, exact + (size_t)(octaves * (float)(half - exact)));
 }
 
-/* The stored table [rows, n_heads]; its rows are as many as config.json says. */
+/* Finds the stored table [rows, n_heads]; config.json gives its rows. */
 static calm_status need_table(calm_ctx *ctx, const calm_model *model, const calm_tensor **out)
 {
     const calm_config *config = calm_model_config(model);
@@ -46,7 +47,7 @@ calm_status calm_distance_load(calm_ctx *ctx, const calm_model *model, const flo
     CALM_TRY(need_table(ctx, model, &tensor));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, stored, tensor->n_elements));
     CALM_TRY(calm_widen(ctx, calm_model_tensors(model), tensor, stored));
-    /* By head, where attention reads it; all distances from far behind to far ahead. */
+    /* In the order in which attention reads them: by head, then from the farthest key before to the farthest after. */
     for (size_t head = 0; head < n_heads; head++)
         for (size_t i = 0; i < CALM_DISTANCE_WIDTH; i++)
             table[head * CALM_DISTANCE_WIDTH + i] =

@@ -3,24 +3,24 @@
 #include "ptq/model/model.h"
 #include "ptq/tensor/vector.h"
 
-/* Rows to look up for the tokens of a window. */
+/* The tokens of a window, and the tables' row numbers for them. */
 typedef struct lookup {
     const uint32_t *ids;
     const uint8_t *types;
     const calm_span *span;
 } lookup;
 
-/* Row of the table of positions for token t, whose `counted` tokens before it are not padding. */
+/* Returns the row of the position table for token t; `counted` counts the tokens before it that are no padding. */
 static size_t position_row(const calm_config *config, const lookup *of, size_t t, size_t *counted)
 {
     if (!config->position_base)
         return of->span->positions ? of->span->positions[t] : t;
-    /* Where padding has its own row, tokens count: the reference looks at ids, not at a mask. */
+    /* Where padding has its own row, only other tokens are counted, by their ids, like in transformers. */
     const bool padding = of->ids[t] == config->position_base - 1;
     return padding ? config->position_base - 1 : config->position_base + (*counted)++;
 }
 
-/* Add a row of a table [rows, D] to each token: of its position, or else of its type. */
+/* Adds to each token a row of a table [rows, D]: that of its position, or of its type. */
 static calm_status add_rows(calm_ctx *ctx, const calm_model *model, const char *module, bool position,
                             const lookup *of, float *out)
 {
@@ -33,7 +33,7 @@ static calm_status add_rows(calm_ctx *ctx, const calm_model *model, const char *
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, width));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", calm_model_prefix(model), module));
     CALM_TRY(calm_safetensors_need(ctx, calm_model_tensors(model), name, 2, (const size_t[2]){rows, width}, &table));
-    /* Rows are looked up in the mapped tables one by one; no table is made float32 as a whole. */
+    /* Rows are read one by one from the mapped tables; no table is converted as a whole. */
     for (size_t t = 0; t < of->span->n_tokens; t++) {
         const size_t index = position ? position_row(config, of, t, &counted) : of->types ? of->types[t] : 0;
         /* Positions and types come with the tokens, which are untrusted. */
@@ -46,11 +46,11 @@ static calm_status add_rows(calm_ctx *ctx, const calm_model *model, const char *
     return CALM_OK;
 }
 
-/* Positions, types and the norm of an encoder. */
+/* Adds position and type embeddings of an encoder, and applies its norm. */
 static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const lookup *of, float *out)
 {
     const calm_config *config = calm_model_config(model);
-    /* Rotary families have no table of positions, some none of types. */
+    /* Families with a rotary embedding have no table of positions, some have none of types. */
     const calm_ends *ends = config->arch->ends;
     calm_norm norm;
     char *name;
@@ -59,7 +59,7 @@ static calm_status finish_encoder(calm_ctx *ctx, const calm_model *model, const 
     if (ends->types && config->n_types)
         CALM_TRY(add_rows(ctx, model, ends->types, false, of, out));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s", calm_model_prefix(model), ends->norm));
-    /* The norm is needed for this window alone, and workers have no ctx->out. */
+    /* The norm is only needed for this window, and workers have no ctx->out. */
     CALM_SCOPED_OUT(ctx, ctx->scratch);
     CALM_TRY(calm_model_load_norm(ctx, model, name, config->hidden, &norm));
     calm_norm_rows(&norm, out, of->span->n_tokens, out);
@@ -79,12 +79,12 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
             return calm_fail(ctx, CALM_EARG, "token id %u, but the vocabulary has %zu", ids[t], config->vocab);
         CALM_TRY(calm_tensor_part_to_f32(ctx, table, ids[t] * width, width, out + t * width));
     }
-    /* Times 1 would change no bit; this spares a pass. */
+    /* A factor of 1 would change no bit; this saves a pass. */
     if (config->embedding_scale != 1)
         calm_vec_scale(span->n_tokens * width, config->embedding_scale, out);
     if (config->arch->ends)
         CALM_TRY(finish_encoder(ctx, model, &(lookup){ids, types, span}, out));
-    /* Each row touched brings its neighbours in.  A tied head reads all of them for the next token. */
+    /* Reading a row also maps its neighbours.  A tied head reads all of them for the next token. */
     if (!ctx->decode && !ctx->resident)
         calm_safetensors_release(calm_model_tensors(model), table);
     return CALM_OK;

@@ -7,21 +7,21 @@
 
 typedef struct sublayer_task {
     const calm_block *block;
-    calm_sublayer first, end;    /* sublayers first .. end - 1, one after the other */
+    calm_sublayer first, end;    /* sublayers first .. end - 1, in order */
     const calm_rope *rope;
     calm_batch *batch;
     const calm_observer *observer;
 } sublayer_task;
 
-/* One window through one sublayer or both; windows share the weights and nothing else. */
+/* Runs one window through one sublayer or both; windows only share the weights. */
 static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 {
     const sublayer_task *task = user;
-    /* Rows in memory are worked on where they are; of rows in a file this is a copy. */
+    /* Rows in memory are changed in place; of rows in a file this is a copy. */
     calm_span span;
     float *x;
     CALM_TRY(calm_batch_get(ctx, task->batch, i, &span, &x));
-    /* Of both sublayers together nothing has to stay between them. */
+    /* With both sublayers in one call their common input need not be stored. */
     if (!span.shared && task->block->config->arch->parallel && task->end == task->first + CALM_N_SUBLAYERS)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, span.shared, span.n_tokens * task->batch->width));
     for (calm_sublayer s = task->first; s < task->end; s++)
@@ -33,7 +33,7 @@ calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
                                 calm_batch *batch, const calm_observer *observer)
 {
     sublayer_task task = {block, sublayer, sublayer + 1, rope, batch, observer};
-    /* A mixture runs over the batch, expert by expert: window by window every window would read all experts. */
+    /* A mixture runs over the batch, expert by expert: otherwise every window would load all experts. */
     if (sublayer == CALM_SUBLAYER_MLP && block->moe.router)
         return calm_moe_run(ctx, block, batch, observer);
     return calm_parallel_for(ctx, batch->n, run_window, &task);
@@ -43,7 +43,7 @@ calm_status calm_batch_block(calm_ctx *ctx, const calm_block *block, const calm_
                              const calm_observer *observer)
 {
     sublayer_task task = {block, CALM_SUBLAYER_ATTENTION, CALM_N_SUBLAYERS, rope, batch, observer};
-    /* Both sublayers while the window's rows are in the cache; rows in a file are read and written once. */
+    /* Both sublayers run while the window's rows are in the cache; rows in a file are read and written once. */
     if (!block->moe.router)
         return calm_parallel_for(ctx, batch->n, run_window, &task);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
@@ -55,7 +55,7 @@ size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, s
                                       size_t expert_bytes, bool prepared, size_t n_threads)
 {
     const size_t workers = calm_size_min(n_windows, n_threads);
-    /* The sublayers run one after the other and each gives its memory back. */
+    /* The sublayers run one after the other, and each releases its memory. */
     const calm_config *own = calm_config_at(config, index);
     const size_t attention = calm_block_sublayer_scratch_bytes(own, CALM_SUBLAYER_ATTENTION, longest, prepared);
     const size_t mlp = config->moe.sparse[index]
@@ -72,7 +72,7 @@ typedef struct norm_task {
     calm_batch *batch;
 } norm_task;
 
-/* Normalise the rows of one window in place. */
+/* Normalises the rows of one window in place. */
 static calm_status norm_window(calm_ctx *ctx, size_t i, void *user)
 {
     const norm_task *task = user;
@@ -88,7 +88,7 @@ calm_status calm_batch_norm(calm_ctx *ctx, const calm_norm *norm, calm_batch *ba
     norm_task task = {norm, batch};
     if (norm->w)
         CALM_TRY(calm_parallel_for(ctx, batch->n, norm_window, &task));
-    /* What follows reads one matrix of hidden rows. */
+    /* Later steps read one matrix of hidden states. */
     return calm_batch_drop_carried(ctx, batch);
 }
 

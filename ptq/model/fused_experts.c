@@ -1,4 +1,4 @@
-/* Experts of one tensor: each is a part, by offset and steps. */
+/* Views of single experts in a tensor of all experts, by offset and strides. */
 #include "ptq/model/fused_experts.h"
 
 
@@ -10,7 +10,7 @@
 
 /* ---- which tensors ---- */
 
-/* The tensors of a block; NULL: it has none. */
+/* The fused tensors of a block; gate_up NULL: it has none. */
 typedef struct fused {
     const calm_tensor *gate_up, *down, *gate_up_bias, *down_bias;
     bool transposed;
@@ -31,12 +31,12 @@ static calm_status wrong_shape(calm_ctx *ctx, const calm_tensor *tensor, const s
                      calm_shape_text(3, other, turned_to));
 }
 
-/* Rank, dtype and shape of both, and whether they are transposed: of the two at least one tells, as no expert is as
- * wide as the model and half as wide. */
+/* Checks rank, dtype and shape of both, and finds out whether they are transposed.  At least one of them shows that,
+ * since an expert's width cannot equal both the hidden size and half of it. */
 static calm_status check(calm_ctx *ctx, const calm_config *config, fused *of)
 {
     const size_t experts = config->moe.n_experts, inner = config->moe.inner, width = config->hidden;
-    /* gate_up, down; plain. */
+    /* Shapes of gate_up and down, not transposed. */
     const size_t shapes[2][3] = {{experts, 2 * inner, width}, {experts, width, inner}};
     const calm_tensor *const tensors[2] = {of->gate_up, of->down};
     bool plain[2], other[2];
@@ -48,7 +48,7 @@ static calm_status check(calm_ctx *ctx, const calm_config *config, fused *of)
         if (t->n_dims != 3 || !calm_dtype_is_float(t->dtype) || (!plain[i] && !other[i]))
             return wrong_shape(ctx, t, s);
     }
-    /* A square one fits both: then the other decides. */
+    /* A square tensor matches both ways: then the other one decides. */
     of->transposed = !(plain[0] && plain[1]);
     if (of->transposed && !(other[0] && other[1]))
         return calm_fail(ctx, CALM_EFORMAT, "%s: of the tensors %s and %s one is transposed; expected both or none",
@@ -56,7 +56,7 @@ static calm_status check(calm_ctx *ctx, const calm_config *config, fused *of)
     return CALM_OK;
 }
 
-/* Biases of all experts, a row for each. */
+/* Checks the biases of all experts, one row per expert. */
 static calm_status check_bias(calm_ctx *ctx, const calm_config *config, const calm_tensor *bias, size_t width)
 {
     const size_t expected[2] = {config->moe.n_experts, width};
@@ -85,7 +85,7 @@ static calm_status find(calm_ctx *ctx, const calm_config *config, const char *pr
         there = found[i] ? i : there;
     }
     *out = (fused){found[0], found[1], found[2], found[3], false};
-    /* All of them or none. */
+    /* Either all of them are present, or none. */
     for (int i = 0; there < n && i < n; i++)
         if (!found[i])
             return calm_fail(ctx, CALM_ENOTFOUND, "%s: tensor %s is missing; %s is there", found[there]->file, name[i],
@@ -101,7 +101,7 @@ static calm_status find(calm_ctx *ctx, const calm_config *config, const char *pr
 
 /* ---- views ---- */
 
-/* A list of tensors in progress, in ctx->scratch; names and views are in ctx->out. */
+/* A list of tensors under construction, in ctx->scratch; names and views are in ctx->out. */
 typedef struct listing {
     const calm_config *config;
     const char *prefix;
@@ -109,8 +109,8 @@ typedef struct listing {
     size_t n;
 } listing;
 
-/* The next tensor of the list: what a role has of the expert's part of `whole`, named MODULE.SUFFIX.  Its shape is
- * still that of `whole`. */
+/* Appends the tensor of a role in the expert's part of `whole`, named MODULE.SUFFIX; its shape is still that of
+ * `whole`. */
 static calm_status new_part(calm_ctx *ctx, listing *to, size_t block, size_t expert, calm_role role,
                             const char *suffix, const calm_tensor *whole, calm_tensor **out)
 {
@@ -120,22 +120,22 @@ static calm_status new_part(calm_ctx *ctx, listing *to, size_t block, size_t exp
     calm_tensor *next = &to->tensors[to->n++];
     CALM_TRY(calm_role_module(ctx, to->config, to->prefix, block, role, (long)expert, &module));
     CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s.%s", module, suffix));
-    /* File, shard and dtype stay. */
+    /* File, shard and dtype do not change. */
     *next = *whole;
     next->name = name;
     next->whole = whole;
-    /* gate and up share an expert's bytes half and half, so that each byte is released and hashed once. */
+    /* gate and up each get half of an expert's bytes, so that each byte is released and hashed once. */
     next->bytes = role == CALM_ROLE_DOWN ? part : part / 2;
     next->data = whole->data + expert * part + (role == CALM_ROLE_UP) * next->bytes;
     *out = next;
     return CALM_OK;
 }
 
-/* The matrix of a role in the expert's part of `whole`. */
+/* Appends the matrix of a role in the expert's part of `whole`. */
 static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t expert, calm_role role,
                             const calm_tensor *whole, bool transposed)
 {
-    /* down stands alone: only gate and up share a tensor. */
+    /* Only gate and up share a tensor. */
     const bool down = role == CALM_ROLE_DOWN, interleaved = to->config->arch->names->moe.interleaved && !down;
     const size_t experts = to->config->moe.n_experts, second = role == CALM_ROLE_UP;
     calm_tensor *out;
@@ -146,27 +146,27 @@ static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t exp
     calm_role_shape(to->config, role, (long)expert, &out->shape[0], &out->shape[1]);
     out->n_elements = out->shape[0] * out->shape[1];
     if (whole->scales && whole->scale_bytes % experts == 0) {
-        /* Shared like their codes. */
+        /* Scales are divided like codes. */
         const size_t all = whole->scale_bytes / experts, half = all / 2;
         out->scales = whole->scales + expert * all + second * half;
         out->scale_bytes = down ? all : second ? all - half : half;
     }
     if (!transposed && !interleaved && !whole->source)
         return CALM_OK;
-    /* Its elements are no one piece of the file. */
+    /* Its elements are not contiguous in the file. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, v, 1));
-    const size_t lines = down ? out->shape[0] : 2 * out->shape[0];    /* rows of the stored matrix, not transposed */
+    const size_t lines = down ? out->shape[0] : 2 * out->shape[0];    /* rows of the stored matrix, if not transposed */
     const size_t row = transposed ? 1 : out->shape[1];
     *v = (calm_turned){.whole = whole, .first = expert * (whole->n_elements / experts),
                        .row_step = row * (interleaved ? 2 : 1), .column_step = transposed ? lines : 1};
-    /* up begins at the next line, or behind all of gate's. */
+    /* up begins in the next row, or after all rows of gate. */
     v->first += second * row * (interleaved ? 1 : out->shape[0]);
     out->entry = v;
     out->source = &calm_turned_source;
     return CALM_OK;
 }
 
-/* The bias of that matrix, a part of the expert's row of `whole`. */
+/* Appends the bias of that matrix, a part of the expert's row of `whole`. */
 static calm_status add_bias(calm_ctx *ctx, listing *to, size_t block, size_t expert, calm_role role,
                             const calm_tensor *whole)
 {
@@ -216,7 +216,7 @@ calm_status calm_experts_unfuse(calm_ctx *ctx, const calm_config *config, const 
     fused *blocks;
     size_t n_fused = 0;
     CALM_SCOPED_SCRATCH(ctx);
-    /* A dense family, or one whose experts never come in one tensor. */
+    /* A dense family, or one that never stores experts in one tensor. */
     if (!config->arch->names->moe.fused_gate_up)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, blocks, n_blocks));
@@ -227,7 +227,7 @@ calm_status calm_experts_unfuse(calm_ctx *ctx, const calm_config *config, const 
     }
     if (!n_fused)
         return CALM_OK;
-    /* Three matrices an expert, and as many biases, in place of the tensors of a block. */
+    /* The tensors of a block become three matrices and three biases per expert. */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, list.tensors, n + 6 * n_fused * config->moe.n_experts));
     for (size_t i = 0; i < n; i++)
         if (!is_fused(blocks, n_blocks, calm_safetensors_at(set, i)))

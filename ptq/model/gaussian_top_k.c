@@ -5,14 +5,14 @@
 
 #include "ptq/base/threads.h"
 
-/* z of Phi(z) = share: the inverse of the normal distribution's function. */
+/* Returns z with Phi(z) = share, the quantile of the normal distribution. */
 static double quantile(double share)
 {
-    /* Beyond 40 the function is 0 or 1 in double; each step halves the interval, so that 64 leave one number. */
+    /* Beyond 40 the function is 0 or 1 in double; each step halves the interval, so 64 steps leave one number. */
     double low = -40, high = 40;
     for (int i = 0; i < 64; i++) {
         const double middle = (low + high) / 2;
-        /* erfc keeps small values where 1 + erf would not. */
+        /* erfc keeps small values that 1 + erf would lose. */
         *(erfc(-middle * sqrt(0.5)) / 2 < share ? &low : &high) = middle;
     }
     return (low + high) / 2;
@@ -35,7 +35,7 @@ static void cut_rows(size_t first, size_t n, void *user)
         mean /= (double)task->width;
         for (size_t i = 0; i < task->width; i++)
             square += ((double)x[i] - mean) * ((double)x[i] - mean);
-        /* Not of a sample: divided by the number of values. */
+        /* The standard deviation divides by the number of values, not by one less. */
         const float cut = (float)(mean + task->z * sqrt(square / (double)task->width));
         for (size_t i = 0; i < task->width; i++)
             x[i] = x[i] > cut ? x[i] - cut : 0;

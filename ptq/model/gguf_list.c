@@ -250,7 +250,7 @@ static calm_status fill_order(calm_ctx *ctx, const calm_gguf_list *list, calm_gg
         return check_heads(ctx, list, entry);
     if (first)
         return join(ctx, list, entry);
-    /* The entry of the first part stands for both. */
+    /* The entry of the first part represents both. */
     entry->is_rest = true;
     entry->name = NULL;
     return CALM_OK;

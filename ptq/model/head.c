@@ -1,4 +1,4 @@
-/* The end of the model. */
+/* The end of the model: loading, logits, pooling. */
 #include "ptq/model/head.h"
 
 #include <math.h>
@@ -10,13 +10,13 @@
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
-/* 4 MB of float32: larger than the caches' share of a product, small next to the table of a large vocabulary. */
+/* 4 MB of float32: larger than a product's share of the caches, small compared with the table of a large vocabulary. */
 #define TILE_FLOATS ((size_t)1024 * 1024)
 
 /* ---- loading ---- */
 
-/* The first of the tensors joined by '|' that is there; the last one when none is, for the message.  A head that is not
- * tied has its own bias; tied, all names mean the same one. */
+/* Finds the first existing tensor of those joined by '|', or the last one, for the message.  An untied head has its own
+ * bias; if tied, all names mean the same one. */
 static calm_status find_bias(calm_ctx *ctx, const calm_safetensors *set, const char *names, char **out)
 {
     for (const char *at = names;; at = strchr(at, '|') + 1) {
@@ -26,7 +26,7 @@ static calm_status find_bias(calm_ctx *ctx, const calm_safetensors *set, const c
     }
 }
 
-/* Heads of encoders: masked language model and pooler, each there or not. */
+/* Loads the parts of encoders that exist: the masked language model's head and the pooler. */
 static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_head *out)
 {
     const calm_config *config = calm_model_config(model);
@@ -40,7 +40,7 @@ static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_hea
         if (calm_safetensors_find(set, name))
             CALM_TRY(calm_model_load_linear(ctx, model, pooler, width, width, true, &out->pooler));
     }
-    /* A plain encoder: its result are the hidden rows. */
+    /* A plain encoder, whose results are the hidden states. */
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", ends->transform ? ends->transform : ""));
     if (!config->arch->names->head || !calm_safetensors_find(set, name))
         return CALM_OK;
@@ -115,7 +115,7 @@ calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, si
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, n * head->hidden));
     CALM_TRY(calm_weight_apply(ctx, &head->transform, x, n, y));
     calm_activate(head->activation, n * head->hidden, y);
-    /* Back into x, which the table then multiplies. */
+    /* The result replaces x, which the table then multiplies. */
     calm_norm_rows(&head->transform_norm, y, n, x);
     return CALM_OK;
 }
@@ -135,7 +135,7 @@ static float scale_of(const calm_head *head)
     return head->logit_scale == 0 ? 1 : head->logit_scale;
 }
 
-/* A scale is BLAS's alpha, which products of bfloat16 do not have. */
+/* The scale is BLAS's alpha, which products of bfloat16 do not have. */
 static calm_status multiply_scaled(calm_ctx *ctx, const calm_head *head, calm_product_form form, size_t n,
                                    size_t columns, size_t terms, const float *x, const float *w, float beta, float *out,
                                    size_t stride)
@@ -151,7 +151,7 @@ static calm_status multiply_scaled(calm_ctx *ctx, const calm_head *head, calm_pr
 calm_status calm_head_multiply(calm_ctx *ctx, const calm_head *head, const float *w, const float *x, size_t n,
                                size_t first, size_t count, float *logits, size_t stride)
 {
-    /* The bias is what the product adds to (beta = 1): no second pass over the logits. */
+    /* The product adds to the bias (beta = 1), which saves a second pass over the logits. */
     for (size_t t = 0; head->bias && t < n; t++)
         memcpy(logits + t * stride, head->bias + first, count * sizeof *logits);
     CALM_TRY(multiply_scaled(ctx, head, CALM_PRODUCT_NT, n, count, head->hidden, x, w, head->bias ? 1 : 0, logits,
@@ -181,7 +181,7 @@ calm_status calm_head_tile_logits(calm_ctx *ctx, const calm_head *head, const fl
 
 calm_status calm_head_pool(calm_ctx *ctx, const calm_head *head, const float *x, float *out)
 {
-    /* The first token is [CLS], whose row is that of the text. */
+    /* The first token is [CLS], whose row represents the text. */
     CALM_TRY(calm_weight_apply(ctx, &head->pooler, x, 1, out));
     for (size_t i = 0; i < head->hidden; i++)
         out[i] = tanhf(out[i]);

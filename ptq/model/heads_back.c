@@ -14,13 +14,13 @@
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
-/* Bytes of P that are kept of a window: a fifth of a step's time in attention, of 512 tokens and 32 heads. */
+/* Largest size of P that is kept of a window: for 512 tokens and 32 heads keeping saves a fifth of attention's time. */
 #define KEPT_MOST ((size_t)32 << 20)
 
 calm_status calm_heads_keep(calm_ctx *ctx, const calm_config *config, size_t n_tokens, calm_heads_kept *out)
 {
     const size_t bytes = CALM_BYTES(float, config->n_heads * n_tokens * n_tokens);
-    /* A cap's slope is at the scores themselves, which are not there any more. */
+    /* The cap's derivative needs the scores, which the softmax has overwritten. */
     if (config->attention_cap > 0 || bytes > KEPT_MOST)
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->numerators, config->n_heads * n_tokens * n_tokens));
@@ -35,8 +35,8 @@ size_t calm_heads_keep_bytes(const calm_config *config, size_t n_tokens)
                ? 0 : CALM_BYTES(float, config->n_heads * n_tokens) + calm_size_min(KEPT_MOST, all);
 }
 
-/* Gradients of the heads: dq is laid out as q; of keys and values, and of the shared key, every query head has
- * separate columns, `heads` times their width. */
+/* Gradients of the heads: dq in the layout of q; for keys, values and the shared key each query head has its own
+ * columns, `heads` times their width. */
 typedef struct scores {
     const calm_heads *heads;
     const calm_heads_kept *kept;
@@ -45,13 +45,13 @@ typedef struct scores {
     float *dsinks;    /* [h] added to; NULL: not wanted */
 } scores;
 
-/* A row of columns of this width for every query head. */
+/* Returns the elements of a row with `width` columns for every query head. */
 static size_t row_of(const calm_heads *a, size_t width)
 {
     return a->config->n_heads * width;
 }
 
-/* P of a block of query rows; capped (NULL: no cap) its scores, sums room. */
+/* Recomputes P of a block of query rows; copies its scores to `capped` (NULL: no cap); sums is scratch memory. */
 static calm_status softmax_again(calm_ctx *ctx, const scores *back, const calm_query_rows *rows, float *p,
                                  float *capped, float *sums)
 {
@@ -63,18 +63,18 @@ static calm_status softmax_again(calm_ctx *ctx, const scores *back, const calm_q
         memcpy(sums, back->kept->sums + row, n * sizeof *sums);
     } else {
         CALM_TRY(calm_heads_scores(ctx, a, rows, p));
-        /* The cap's slope is that at the scores, which the softmax overwrites. */
+        /* The cap's derivative needs the scores, which the softmax overwrites. */
         if (capped)
             memcpy(capped, p, n * n_keys * sizeof *p);
         calm_heads_exponentiate(a, rows, p, sums);
     }
-    /* Forward the division comes after the product with v; here p is needed itself. */
+    /* The forward pass divides after the product with v; here P itself is needed. */
     for (size_t r = 0; r < n; r++)
         calm_vec_scale(n_keys, 1.0f / sums[r], p + r * n_keys);
     return CALM_OK;
 }
 
-/* What the rows of a head give back to its sink, whose value is 0 and whose share is what the keys leave. */
+/* Adds the gradient of a head's sink, whose probability is 1 minus those of the keys and whose value is 0. */
 static void sink_back(const calm_query_rows *rows, const float *p, const float *dp, float *dsink)
 {
     for (size_t r = 0; r < rows->n; r++) {
@@ -85,7 +85,7 @@ static void sink_back(const calm_query_rows *rows, const float *p, const float *
     }
 }
 
-/* One part of the key, from `columns` of q on: k, in rows of k_stride, meets that part of q. */
+/* One part of the key, k in rows of k_stride, which is multiplied by columns `columns` .. of q. */
 typedef struct key_part {
     size_t columns, width;
     const float *k;
@@ -93,7 +93,7 @@ typedef struct key_part {
     float *dk;
 } key_part;
 
-/* dq and dk of that part from ds [n, n_keys]. */
+/* Computes dq and dk of that part from ds [n, n_keys]. */
 static void key_back(const scores *back, const calm_query_rows *rows, float scale, const float *ds,
                      const key_part *part)
 {
@@ -104,8 +104,8 @@ static void key_back(const scores *back, const calm_query_rows *rows, float scal
                   part->dk + rows->key * stride + rows->head * part->width, stride);
 }
 
-/* One block of query rows of a head: dq of those rows, and what they add to the head's dk and dv.  p, ds, capped
- * [n, n_keys] and sums [n] are room. */
+/* Backward of one block of query rows of a head: writes dq of those rows, and adds to the head's dk and dv.  p, ds,
+ * capped [n, n_keys] and sums [n] are scratch memory. */
 static calm_status back_query_rows(calm_ctx *ctx, const scores *back, const calm_query_rows *rows, float *p,
                                    float *ds, float *capped, float *sums)
 {
@@ -119,14 +119,14 @@ static calm_status back_query_rows(calm_ctx *ctx, const scores *back, const calm
     calm_sgemm_nt(n, n_keys, v, 1.0f, dcontext, width, a->v + rows->kv, a->kv_stride, 0.0f, ds, n_keys);
     if (back->dsinks)
         sink_back(rows, p, ds, &back->dsinks[rows->head]);
-    /* Keys that a query does not see have p = 0, so nothing goes back to them. */
+    /* Keys that a query does not see have p = 0, and so get no gradient. */
     for (size_t r = 0; r < n; r++) {
         calm_vec_softmax_back(n_keys, p + r * n_keys, ds + r * n_keys);
         if (capped)
             calm_vec_soft_cap_back(n_keys, config->attention_scale, config->attention_cap, capped + r * n_keys,
                                    ds + r * n_keys);
     }
-    /* The cap's slope has the scale in it. */
+    /* The cap's derivative includes the scale. */
     const float scale = capped ? 1 : config->attention_scale;
     key_back(back, rows, scale, ds, &(key_part){0, a->k_width, a->k + rows->kv, a->kv_stride, back->dk});
     if (a->shared)
@@ -136,20 +136,20 @@ static calm_status back_query_rows(calm_ctx *ctx, const scores *back, const calm
     return CALM_OK;
 }
 
-/* Columns of one head = 0, which no other task touches. */
+/* Clears one head's columns, which no other task uses. */
 static void clear_head(const calm_heads *a, size_t head, size_t width, float *d)
 {
     for (size_t t = 0; d && t < a->span->n_tokens; t++)
         memset(d + t * row_of(a, width) + head * width, 0, width * sizeof *d);
 }
 
-/* Task: a query head, block after block, since every block adds to dk and dv of the same keys. */
+/* Backward of a query head, block after block, since every block adds to dk and dv of the same keys. */
 static calm_status back_head(calm_ctx *ctx, size_t head, void *user)
 {
     const scores *back = user;
     const calm_heads *a = back->heads;
     const size_t n_tokens = a->span->n_tokens, n = calm_size_min(n_tokens, CALM_QUERY_ROWS);
-    /* For the longest block of query rows of a causal head, the last. */
+    /* Sized for the longest block of query rows, the last one of a causal head. */
     float *p, *ds, *capped = NULL, *sums;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * n_tokens));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, ds, n * n_tokens));
@@ -171,7 +171,7 @@ typedef struct group_task {
     const calm_heads *d;
 } group_task;
 
-/* to [n] = from, or with `add` added. */
+/* Copies `from` to `to` [n], or with `add` adds it. */
 static void put(size_t n, const float *from, bool add, float *to)
 {
     if (add)
@@ -180,7 +180,8 @@ static void put(size_t n, const float *from, bool add, float *to)
         memcpy(to, from, n * sizeof *to);
 }
 
-/* dk and dv of a key head: the sum over the query heads that share it, by rising head; of the shared key over all. */
+/* Computes dk and dv of a key head: the sum over the query heads that share it, in order; of the shared key over all
+ * heads. */
 static void add_groups(size_t first, size_t n, void *user)
 {
     const group_task *task = user;
@@ -192,7 +193,7 @@ static void add_groups(size_t first, size_t n, void *user)
             const size_t from = t * heads + head, at = t * to->kv_stride + head / group * to->kv_step;
             put(k, back->dk + from * k, head % group, to->k + at);
             put(v, back->dv + from * v, head % group, to->v + at);
-            /* Of every head, whichever key it has besides. */
+            /* All heads add to the shared key. */
             const size_t r = to->shared_width;
             if (to->shared)
                 put(r, back->dshared + from * r, head, to->shared + t * to->shared_stride);
@@ -203,8 +204,8 @@ calm_status calm_heads_back(calm_ctx *ctx, const calm_heads *a, const calm_heads
                             const calm_heads *d, float *dsinks)
 {
     const size_t n = a->span->n_tokens;
-    /* A head is a task and has its own dk and dv, though heads share keys: their sum has one order, whichever ends
-     * first, and there are as many tasks as query heads. */
+    /* Each query head has its own dk and dv, though heads share keys: so their sum has a fixed order, and there are as
+     * many tasks as query heads. */
     scores back = {a, kept, dcontext, d->q, NULL, NULL, NULL, dsinks};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, back.dk, n * row_of(a, a->k_width)));
@@ -218,7 +219,7 @@ calm_status calm_heads_back(calm_ctx *ctx, const calm_heads *a, const calm_heads
 
 size_t calm_heads_back_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
-    /* Every worker has the squares of one head. */
+    /* Every worker holds the scores of one head. */
     const size_t rows = calm_size_min(n_tokens, CALM_QUERY_ROWS);
     const size_t squares = (config->attention_cap > 0 ? 3 : 2) * CALM_BYTES(float, rows * n_tokens);
     return calm_size_min(n_threads, config->n_heads) * (squares + CALM_BYTES(float, rows));

@@ -1,4 +1,4 @@
-/* Attention in whole numbers (ptq/tensor/attend.h), of blocks whose linears are products of whole numbers. */
+/* Attention in integer arithmetic (ptq/tensor/attend.h), for blocks of integer linears. */
 #include "ptq/model/attention_impl.h"
 
 #include "ptq/base/threads.h"
@@ -7,8 +7,8 @@
 bool calm_heads_whole(const calm_ctx *ctx, const calm_block *block, const calm_heads *a)
 {
     const calm_weight *o = &block->weight[CALM_ROLE_O];
-    /* In float stay scores that something else changes; few queries that see a long past, whose keys would be packed
-     * for each; and windows that would mostly be padding. */
+    /* Attention stays in float where something other than the scale changes scores; for few queries after a long past,
+     * whose keys would be packed for each; and for windows that would mostly be padding. */
     return ctx->int_attention && a->span->n_tokens >= CALM_ATTEND_KEYS / 2 && o->ints && o->act_bits && !a->shared &&
            !a->distance && !a->sinks && !(a->config->attention_cap > 0) && !a->span->past;
 }
@@ -17,16 +17,16 @@ typedef struct whole_task {
     const calm_heads *a;
     calm_int_set set;
     float *context;
-    size_t parts;    /* of the queries of a key head's heads */
+    size_t parts;    /* number of parts of a key head's queries */
 } whole_task;
 
-/* Blocks of queries of one head. */
+/* Returns the number of blocks of queries in one head. */
 static size_t blocks_of(const calm_heads *a)
 {
     return (a->span->n_tokens + CALM_ATTEND_ROWS - 1) / CALM_ATTEND_ROWS;
 }
 
-/* Block `index` of the queries of a head. */
+/* Computes block `index` of a head's queries. */
 static void attend_block(const whole_task *task, const calm_attend_keys *keys, size_t head, size_t index)
 {
     const calm_heads *a = task->a;
@@ -44,7 +44,7 @@ static void attend_block(const whole_task *task, const calm_attend_keys *keys, s
     calm_attend(task->set, keys, &queries);
 }
 
-/* A part of the queries that share a key head. */
+/* Computes one part of the queries that share a key head. */
 static calm_status attend_part(calm_ctx *ctx, size_t index, void *user)
 {
     const whole_task *task = user;
@@ -65,7 +65,7 @@ static calm_status attend_part(calm_ctx *ctx, size_t index, void *user)
 calm_status calm_heads_attend_whole(calm_ctx *ctx, const calm_heads *a, float *context)
 {
     const size_t n_kv = a->config->n_kv, threads = (size_t)ctx->n_threads;
-    /* Keys are packed for each part: as few as give every thread one. */
+    /* Keys are packed for each part, so there are only as many parts as give every thread one. */
     whole_task task = {.a = a, .context = context, .parts = (threads + n_kv - 1) / n_kv};
     CALM_TRY(calm_int_choose(ctx, &task.set));
     return calm_parallel_for(ctx, n_kv * task.parts, attend_part, &task);

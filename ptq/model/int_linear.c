@@ -1,36 +1,35 @@
-/* Linears as products of whole numbers. */
+/* Linears as integer products. */
 #include "ptq/model/int_linear.h"
 
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/quant/grid.h"
 
-/* What vectors are loaded from at once. */
+/* Alignment of vector loads. */
 #define LINE ((size_t)64)
-/* With fewer columns the codes of a row and what belongs to them are larger than its floats, and there is nothing to
- * gain. */
+/* With fewer columns the codes of a row and their sums are larger than its floats, which saves nothing. */
 #define COLUMNS_LEAST ((size_t)32)
 
-/* The next address that LINE divides. */
+/* Returns the next address that LINE divides. */
 static void *align(void *memory)
 {
     char *at = memory;
     return at + (LINE - (uintptr_t)at % LINE) % LINE;
 }
 
-/* The description is stored in front of what it describes. */
+/* Size of the description, which is stored before the codes. */
 #define HEAD ((sizeof(calm_int_weight) + LINE - 1) / LINE * LINE)
 
 void calm_int_linear_take(const calm_ctx *ctx, const calm_int_source *source, float *memory, calm_weight *weight)
 {
     weight->ints = NULL;
-    /* Codes of a float input are for gemv.h. */
+    /* Codes of a weight with float input are for gemv.h. */
     const bool whole = calm_actquant_has_codes(weight->act_bits, weight->act_asymmetric, weight->act_rule);
     if (!(weight->act_bits ? ctx->ints && whole : ctx->decode) ||
         source->in < COLUMNS_LEAST || !calm_int_packs(source) ||
         LINE + HEAD + calm_int_weight_bytes(source) > source->out * source->in * sizeof *memory)
         return;
-    /* The caller has planned memory for the floats; codes take a quarter of that, or an eighth. */
+    /* The caller has planned memory for the floats; codes take a quarter or an eighth of that. */
     char *head = align(memory);
     calm_int_weight *ints = (calm_int_weight *)(void *)head;
     calm_int_pack(source, head + HEAD, ints);
@@ -39,10 +38,10 @@ void calm_int_linear_take(const calm_ctx *ctx, const calm_int_source *source, fl
 
 /* ---- the input ---- */
 
-/* Rows of one input, as calm_parallel_rows gives them out. */
+/* Rows of one input, for calm_parallel_rows(). */
 typedef struct rows_task {
     const calm_weight *weight;
-    const float *x;    /* NULL: they have codes, and get the sums of another weight's groups */
+    const float *x;    /* NULL: the rows have codes, and get the sums of another weight's groups */
     calm_int_rows rows;
 } rows_task;
 
@@ -51,8 +50,8 @@ static calm_status encode_rows(calm_ctx *ctx, size_t first, size_t n, void *user
     rows_task *task = user;
     const calm_weight *weight = task->weight;
     const size_t in = weight->in;
-    float *divided = NULL;    /* of one row at a time: codes are all that is kept */
-    /* The codes depend on the divided input, so that the weight cannot take the division. */
+    float *divided = NULL;    /* of one row at a time, since only codes are kept */
+    /* The codes depend on the scaled input, so the scale cannot be moved to the weight. */
     if (weight->in_scale && task->x)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, divided, in));
     for (size_t t = first; t < first + n; t++) {
@@ -73,7 +72,7 @@ static bool groups_alike(const calm_int_weight *a, const calm_int_weight *b)
     return a->group == b->group && a->n_groups == b->n_groups;
 }
 
-/* The codes of x, and the sums of the first weight's groups; with room for those of any. */
+/* Computes the codes of x and the sums of the first weight's groups, with space for those of any weight. */
 static calm_status encode(calm_ctx *ctx, size_t n, const calm_weight *const *weight, const float *x, size_t n_tokens,
                           calm_int_rows *out)
 {
@@ -82,7 +81,7 @@ static calm_status encode(calm_ctx *ctx, size_t n, const calm_weight *const *wei
     float *memory;
     for (size_t i = 1; i < n; i++)
         most = weight[i]->ints->n_groups > most->n_groups ? weight[i]->ints : most;
-    /* As the prepared floats of the simulation: of COLUMNS_LEAST columns and more the codes need less. */
+    /* The size of the simulation's prepared floats; with COLUMNS_LEAST or more columns the codes need less. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, memory, n_tokens * weight[0]->in));
     calm_int_rows_init(most, n_tokens, align(memory), &task.rows);
     task.rows.n_groups = weight[0]->ints->n_groups;
@@ -113,7 +112,8 @@ calm_status calm_int_linear_apply(calm_ctx *ctx, size_t n, const calm_weight *co
     product_task task = {.weight = weight, .y = y};
     rows_task sums = {.weight = weight[0]};
     CALM_SCOPED_SCRATCH(ctx);
-    /* Each time, as a library has no place to keep it; reading a variable takes far less time than a product. */
+    /* Chosen each time, since a library has no place to store it; reading a variable takes far less time than a
+     * product. */
     CALM_TRY(calm_int_choose(ctx, &task.set));
     CALM_TRY(encode(ctx, n, weight, x, n_tokens, &sums.rows));
     task.rows = &sums.rows;

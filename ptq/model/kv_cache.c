@@ -1,4 +1,4 @@
-/* The cache of keys and values: names and numbers of its scales, and its rounding. */
+/* The 8-bit KV cache: names and values of its scales, and its rounding. */
 #include "ptq/model/kv_cache.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@ void calm_kv_watch(_Atomic float *peak, const float *x, size_t n, size_t stride,
     for (size_t t = 0; t < n; t++)
         for (size_t i = 0; i < width; i++)
             most = fabsf(x[t * stride + i]) > most ? fabsf(x[t * stride + i]) : most;
-    /* Each task looks through its rows alone and meets the others here, once.
-     * A maximum is one whatever the order of the threads. */
+    /* Each task searches its own rows, and updates the common peak once.  A maximum does not depend on the order of
+     * threads. */
     float known = atomic_load(peak);
     while (known < most && !atomic_compare_exchange_weak(peak, &known, most))
         ;
@@ -31,7 +31,7 @@ void calm_kv_round(float scale, float *x, size_t n, size_t stride, size_t width)
         for (size_t first = 0, m; first < width; first += m) {
             float *row = x + t * stride + first;
             m = calm_size_min(width - first, AT_ONCE);
-            /* Divided in float, as kernels do; the quotient is then exact in double. */
+            /* Divided in float, like in kernels; the quotient is then exact in double. */
             for (size_t i = 0; i < m; i++)
                 part[i] = (double)(row[i] / scale);
             calm_levels_nearest(&calm_levels_e4m3, part, m);
@@ -42,12 +42,12 @@ void calm_kv_round(float scale, float *x, size_t n, size_t stride, size_t width)
 
 float calm_kv_scale(float peak)
 {
-    /* Engines divide by it, so it is no 0. */
+    /* Engines divide by the scale, so it must not be 0. */
     return peak > 0 ? peak / CALM_KV_LARGEST : 1;
 }
 
-/* The linear whose module is in the attention's: "self_attn.k_proj", of Phi-3 "self_attn.qkv_proj". Families name no
- * attention by itself. */
+/* Returns a linear within attention's module: "self_attn.k_proj", in Phi-3 "self_attn.qkv_proj"; families have no name
+ * for attention itself. */
 static const char *attention_word(const calm_config *config)
 {
     const calm_names *names = config->arch->names;
@@ -58,7 +58,7 @@ bool calm_kv_has(const calm_config *config, size_t block)
 {
     const calm_kind *kind = calm_kind_at(config, block, CALM_SUBLAYER_ATTENTION);
     const char *word = attention_word(config);
-    /* What sees all tokens at once keeps none. */
+    /* Bidirectional attention has no cache. */
     return kind && strcmp(kind->name, "attention") == 0 && !config->both_ways && word && strrchr(word, '.');
 }
 
@@ -72,8 +72,7 @@ calm_status calm_kv_name(calm_ctx *ctx, const calm_config *config, const char *p
 
 /* ---- reading ---- */
 
-/* The scheme that is read here.  With a scale for each head, or found while the model runs, engines compute otherwise
- * than this file does. */
+/* Is it the supported scheme?  With dynamic scales, or one per head, engines compute otherwise than this file does. */
 static bool is_known(const calm_json *scheme)
 {
     return strcmp(calm_json_string(calm_json_get(scheme, "type"), ""), "float") == 0 &&
@@ -82,7 +81,7 @@ static bool is_known(const calm_json *scheme)
            !calm_json_bool(calm_json_get(scheme, "dynamic"), false);
 }
 
-/* *found: the checkpoint has such a tensor. */
+/* Reads one scale; *found: the checkpoint has the tensor. */
 static calm_status read_scale(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block, char which,
                               const calm_safetensors *tensors, float *out, bool *found)
 {
@@ -119,7 +118,7 @@ calm_status calm_kv_read(calm_ctx *ctx, calm_arena *arena, const calm_json *json
             continue;
         CALM_TRY(read_scale(ctx, config, prefix, b, 'k', tensors, &scales[b].k, &k));
         CALM_TRY(read_scale(ctx, config, prefix, b, 'v', tensors, &scales[b].v, &v));
-        /* `calm check` names what is missing; engines take 1 or refuse. */
+        /* `calm check` reports missing scales; engines use 1 or refuse the file. */
         if (!k || !v)
             return CALM_OK;
     }

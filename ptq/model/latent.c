@@ -1,15 +1,15 @@
-/* Latent attention, the steps before the scores. */
+/* Latent attention: the steps before the scores. */
 #include "ptq/model/latent.h"
 
 #include "ptq/base/threads.h"
 
-/* Of every head what is its own and what turns. */
+/* Each head has nope and rope channels. */
 size_t calm_latent_q_width(const calm_config *config)
 {
     return config->n_heads * (config->latent.nope + config->latent.rope);
 }
 
-/* Of every head a key and a value, side by side. */
+/* Each head has a key and a value, next to each other. */
 size_t calm_latent_kv_width(const calm_config *config)
 {
     return config->n_heads * (config->latent.nope + config->latent.value);
@@ -20,7 +20,7 @@ size_t calm_latent_context_width(const calm_config *config)
     return config->n_heads * config->latent.value;
 }
 
-/* Columns of kv_a. */
+/* Returns the columns of kv_a. */
 static size_t kv_a_width(const calm_config *config)
 {
     return config->latent.kv_rank + config->latent.rope;
@@ -29,7 +29,7 @@ static size_t kv_a_width(const calm_config *config)
 size_t calm_latent_project_bytes(const calm_config *config, size_t n_tokens)
 {
     const calm_latent_config *latent = &config->latent;
-    /* As they are made, and normalised: the first are what the norms' backward pass reads. */
+    /* The latent before and after its norm: the norm's backward pass reads the first. */
     const size_t q_a = latent->q_rank ? 2 * CALM_BYTES(float, n_tokens * latent->q_rank) : 0;
     return q_a + CALM_BYTES(float, n_tokens * kv_a_width(config)) + CALM_BYTES(float, n_tokens * latent->kv_rank)
            + CALM_BYTES(float, n_tokens * calm_latent_q_width(config))
@@ -38,12 +38,12 @@ size_t calm_latent_project_bytes(const calm_config *config, size_t n_tokens)
 
 size_t calm_latent_prepared_bytes(const calm_config *config, size_t n_tokens)
 {
-    /* One at a time: of h, of the rows that q_b reads, of those that kv_b reads. */
+    /* One prepared input at a time: h, the input of q_b, or that of kv_b. */
     const size_t widest = calm_size_max(config->hidden, calm_size_max(config->latent.q_rank, config->latent.kv_rank));
     return calm_weight_apply_scratch_bytes(widest, n_tokens);
 }
 
-/* Room for everything, before anything that is released again. */
+/* Allocates all rows, before anything that is released again. */
 static calm_status new_rows(calm_ctx *ctx, const calm_block *block, size_t n, calm_latent *out)
 {
     const calm_config *config = block->config;
@@ -58,7 +58,7 @@ static calm_status new_rows(calm_ctx *ctx, const calm_block *block, size_t n, ca
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, out->kv_in, n * latent->kv_rank));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->q, n * calm_latent_q_width(config)));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, kv, n * calm_latent_kv_width(config)));
-    /* A head's key and value stay side by side, where kv_b puts them; the shared key where kv_a does. */
+    /* A head's key and value are columns of kv_b's output, the shared key of kv_a's. */
     a->k = kv;
     a->v = kv + latent->nope;
     a->q_stride = calm_latent_q_width(config);
@@ -72,7 +72,7 @@ static calm_status new_rows(calm_ctx *ctx, const calm_block *block, size_t n, ca
     return CALM_OK;
 }
 
-/* ---- the latent's norm: of the first columns of kv_a's rows ---- */
+/* ---- the latent's norm, over the first columns of kv_a's rows ---- */
 
 typedef struct latent_task {
     const calm_norm *norm;
@@ -81,7 +81,7 @@ typedef struct latent_task {
     float *to;
 } latent_task;
 
-/* Rows from `first` on; what the shared key has behind them is not normalised. */
+/* Normalises rows from `first` on; the shared key after the latent is not normalised. */
 static void norm_latent(size_t first, size_t n, void *user)
 {
     const latent_task *task = user;
@@ -91,7 +91,7 @@ static void norm_latent(size_t first, size_t n, void *user)
 
 /* ---- the products ---- */
 
-/* Of all tokens of the window. */
+/* Shows the observer x [n_tokens, width]. */
 static calm_status observe(calm_ctx *ctx, const calm_observer *observer, const calm_span *span, calm_hook hook,
                            const float *x, size_t width)
 {
@@ -99,7 +99,7 @@ static calm_status observe(calm_ctx *ctx, const calm_observer *observer, const c
     return calm_observe(observer, ctx, &seen);
 }
 
-/* q from h, through its own latent where there is one, and what kv_a gives. */
+/* Computes q from h, or its latent q_a, and the output of kv_a. */
 static calm_status project_down(calm_ctx *ctx, const calm_block *block, const float *h, size_t n,
                                 calm_apply_fn *apply, const calm_latent *rows)
 {
@@ -111,7 +111,7 @@ static calm_status project_down(calm_ctx *ctx, const calm_block *block, const fl
                                   h, n, (float *[]){direct ? rows->heads.q : rows->q_a, rows->kv_a});
 }
 
-/* The norms of the narrow rows, and what is made of these. */
+/* Applies the norms of the latents, then q_b and kv_b. */
 static calm_status project_up(calm_ctx *ctx, const calm_block *block, const calm_span *span, calm_apply_fn *apply,
                               const calm_observer *observer, const calm_latent *rows)
 {
@@ -132,7 +132,7 @@ static calm_status project_up(calm_ctx *ctx, const calm_block *block, const calm
 calm_status calm_latent_project(calm_ctx *ctx, const calm_block *block, const float *h, const calm_span *span,
                                 calm_apply_fn *apply, const calm_observer *observer, calm_latent *out)
 {
-    /* Both latents stay as they are made, next to their normalised rows. */
+    /* Both latents are kept before and after their norms. */
     *out = (calm_latent){.heads = calm_heads_of(block, span)};
     CALM_TRY(observe(ctx, observer, span, CALM_HOOK_QKV_IN, h, block->config->hidden));
     CALM_TRY(new_rows(ctx, block, span->n_tokens, out));

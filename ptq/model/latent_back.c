@@ -14,7 +14,7 @@ calm_status calm_latent_forward_tape(calm_ctx *ctx, const calm_kind_pass *pass, 
     calm_latent_tape *tape = user;
     *tape = (calm_latent_tape){.context = NULL};
     CALM_TRY(calm_latent_project(ctx, block, pass->h, pass->span, calm_weight_apply_tiled, NULL, &tape->rows));
-    /* The tape is allocated before the mark below, which releases a rotary table of the window's own. */
+    /* The tape is allocated before the mark below, which releases a rotary table of this window. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->context, n * calm_latent_context_width(config)));
     CALM_TRY(calm_heads_keep(ctx, config, n, &tape->kept));
     CALM_SCOPED_SCRATCH(ctx);
@@ -25,16 +25,16 @@ calm_status calm_latent_forward_tape(calm_ctx *ctx, const calm_kind_pass *pass, 
 
 /* ---- backward ---- */
 
-/* Gradients in the layout of what they are of. */
+/* Gradients, each in the layout of its operand. */
 typedef struct grads_of {
     calm_heads heads;    /* of q, k, v and, in kv_a, the shared key                       */
-    float *q_a;          /* [T, q_rank] of q_b's input, then of what q_a gives; NULL without q_a */
+    float *q_a;          /* [T, q_rank] of q_b's input, then of q_a's output; NULL without q_a */
     float *kv_a;         /* [T, kv_rank + rope]                                           */
     float *kv_in;        /* [T, kv_rank] of kv_b's input                                  */
     float *context;      /* [T, h value]                                                  */
 } grads_of;
 
-/* Room for them, in the order in which the forward pass has what they are of. */
+/* Allocates them in the order in which the forward pass allocates the operands. */
 static calm_status new_grads(calm_ctx *ctx, const calm_config *config, const calm_heads *a, grads_of *out)
 {
     const calm_latent_config *latent = &config->latent;
@@ -51,14 +51,14 @@ static calm_status new_grads(calm_ctx *ctx, const calm_config *config, const cal
     return CALM_NEW_RAW(ctx, ctx->scratch, out->context, n * calm_latent_context_width(config));
 }
 
-/* Through one linear: its gradients, and with `add` added to dx, else written. */
+/* Backward of one linear: adds to its gradients, and writes dx, or with `add` adds to it. */
 static calm_status linear_back(calm_ctx *ctx, const calm_block *block, calm_role role, const float *x, size_t n,
                                const float *dy, const calm_block_grads *grads, bool add, float *dx)
 {
     return calm_weight_back(ctx, &block->weight[role], x, n, dy, grads->weight[role], grads->bias[role], add, dx);
 }
 
-/* Of queries down to h: dh is written. */
+/* Backward from queries to h: writes dh. */
 static calm_status queries_back(calm_ctx *ctx, const calm_block *block, const float *h, const calm_latent *rows,
                                 const calm_block_grads *grads, const grads_of *d, float *dh)
 {
@@ -72,14 +72,14 @@ static calm_status queries_back(calm_ctx *ctx, const calm_block *block, const fl
     return linear_back(ctx, block, CALM_ROLE_Q_A, h, n, d->q_a, grads, false, dh);
 }
 
-/* Of keys and values down to h: dh is added to. */
+/* Backward from keys and values to h: adds to dh. */
 static calm_status keys_back(calm_ctx *ctx, const calm_block *block, const float *h, const calm_latent *rows,
                              const calm_block_grads *grads, const grads_of *d, float *dh)
 {
     const size_t n = rows->heads.span->n_tokens, rank = block->config->latent.kv_rank, stride = d->heads.shared_stride;
     const calm_norm_rows_of each = {n, 1, stride};
     CALM_TRY(linear_back(ctx, block, CALM_ROLE_KV_B, rows->kv_in, n, d->heads.k, grads, false, d->kv_in));
-    /* Next to the gradient of the shared key, where kv_a's rows have both. */
+    /* Copied next to the gradient of the shared key, into the layout of kv_a's rows. */
     for (size_t t = 0; t < n; t++)
         memcpy(d->kv_a + t * stride, d->kv_in + t * rank, rank * sizeof *d->kv_a);
     CALM_TRY(calm_norm_back(ctx, &block->plain[CALM_PLAIN_KV_A_NORM], each, rows->kv_a, d->kv_a,
@@ -87,14 +87,14 @@ static calm_status keys_back(calm_ctx *ctx, const calm_block *block, const float
     return linear_back(ctx, block, CALM_ROLE_KV_A, h, n, d->kv_a, grads, true, dh);
 }
 
-/* Of the gradients at each job's outputs. */
+/* Writes the row lengths of the gradients of each job's outputs. */
 static void write_lengths(const calm_latent *rows, const grads_of *d, const calm_block_grads *grads)
 {
     const calm_heads *a = &d->heads;
     const size_t n = a->span->n_tokens, q_rank = a->config->latent.q_rank;
     float *down = grads->lengths[CALM_JOB_QKV_A], *q_b = grads->lengths[CALM_JOB_Q_B],
           *kv_b = grads->lengths[CALM_JOB_KV_B];
-    /* A job's rows are the products before their norms and rotation. */
+    /* The gradients are those of the linears' outputs, before norms and rotation. */
     if (q_b)
         calm_vec_lengths(n, a->q_stride, a->q_stride, a->q, false, q_b);
     if (kv_b)
@@ -131,7 +131,7 @@ calm_status calm_latent_back(calm_ctx *ctx, const calm_kind_pass *pass, const vo
 
 /* ---- memory ---- */
 
-/* Input of o, or its gradient. */
+/* Returns the bytes of o's input, or of its gradient. */
 static size_t context_bytes(const calm_config *config, size_t n_tokens)
 {
     return CALM_BYTES(float, n_tokens * calm_latent_context_width(config));
@@ -145,7 +145,7 @@ size_t calm_latent_tape_bytes(const calm_config *config, size_t n_tokens)
 
 size_t calm_latent_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)
 {
-    /* A worker has one block of query rows of one head. */
+    /* A worker holds one block of query rows of one head. */
     const size_t workers = calm_size_min(n_threads, config->n_heads * calm_heads_query_blocks(n_tokens));
     const size_t attend = workers * calm_heads_attend_bytes(config, n_tokens);
     const size_t o = calm_weight_apply_scratch_bytes(calm_latent_context_width(config), n_tokens);
@@ -162,13 +162,13 @@ size_t calm_latent_back_bytes(const calm_config *config, size_t n_tokens, size_t
                        + CALM_BYTES(float, n_tokens * latent->kv_rank)
                        + CALM_BYTES(float, n_tokens * calm_latent_q_width(config))
                        + CALM_BYTES(float, n_tokens * calm_latent_kv_width(config)) + context_bytes(config, n_tokens);
-    /* Every query head has its own, until they are added up. */
+    /* Every query head has its own gradients, until they are added up. */
     const size_t scores = CALM_BYTES(float, heads * latent->nope) + CALM_BYTES(float, heads * latent->value)
                           + CALM_BYTES(float, heads * latent->rope)
                           + calm_heads_back_bytes(config, n_tokens, n_threads);
     const size_t o = calm_weight_back_scratch_bytes(calm_latent_context_width(config), n_tokens);
     const size_t linears = calm_weight_back_scratch_bytes(calm_size_max(config->hidden, widest), n_tokens);
-    /* A rotary table of the window's own stays until the end. */
+    /* A rotary table of this window stays until the end. */
     return own + calm_size_max(calm_size_max(o, scores),
                                calm_rope_scratch_bytes(config, n_tokens)
                                    + calm_size_max(calm_norm_back_scratch_bytes(widest, n_tokens), linears));

@@ -1,4 +1,4 @@
-/* The layer table. */
+/* Builds the layer table. */
 #include "ptq/model/layout.h"
 
 #include <stdlib.h>
@@ -25,13 +25,13 @@ calm_status calm_role_module(calm_ctx *ctx, const calm_config *config, const cha
                          expert, calm_expert_word(names, role));
     if (expert == CALM_NO_EXPERT)
         return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s", prefix, names->blocks, block, module);
-    /* Of the dense module's name only the last word is left: "up_proj" of "mlp.up_proj". */
+    /* The last word of the dense module's name: "up_proj" of "mlp.up_proj". */
     const char *dot = strrchr(module, '.');
     return calm_strf(ctx, ctx->out, out, "%s%s.%zu.%s.%s", prefix, names->blocks, block, names->moe.shared,
                      dot ? dot + 1 : module);
 }
 
-/* Where the building is: `out` holds room for everything. */
+/* State of the construction; `out` has space for everything. */
 typedef struct builder {
     const calm_config *config;
     const char *prefix;
@@ -39,7 +39,7 @@ typedef struct builder {
     calm_layout *out;
 } builder;
 
-/* "experts.3.down" within the block, and "model.layers.0.experts.3.down". */
+/* Makes the names "experts.3.down" (in the block) and "model.layers.0.experts.3.down". */
 static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
 {
     const char *kind = !job->halved                     ? calm_job_name(job->kind)
@@ -54,7 +54,8 @@ static calm_status name_job(calm_ctx *ctx, const builder *b, calm_job_ref *job)
                      job->role);
 }
 
-/* What takes a norm's scale must read what nothing else does: not the residual, not a router, not another expert. */
+/* Can the job's input scale be folded?  Into a norm only if nothing else reads its output: no residual, router or other
+ * expert. */
 static bool can_absorb(const calm_config *config, const calm_job_ref *job)
 {
     const calm_sublayer slot = calm_job_sublayer(job->kind);
@@ -63,8 +64,8 @@ static bool can_absorb(const calm_config *config, const calm_job_ref *job)
     case CALM_FOLD_ROWS:
         return true;
     case CALM_FOLD_NORM:
-        /* Where the MLP, or the branch next to attention (streams.h), reads the same rows neither has a norm for
-         * itself. */
+        /* Where the MLP, or the low-rank branch next to attention (streams.h), reads the same rows, the norm has two
+         * readers. */
         return !job->halved && job->expert == CALM_NO_EXPERT && !config->arch->parallel &&
                !(config->streams.n && slot == CALM_SUBLAYER_ATTENTION) &&
                calm_has_norm(config->arch, job->block, slot, CALM_NORM_IN);
@@ -73,10 +74,10 @@ static bool can_absorb(const calm_config *config, const calm_job_ref *job)
     }
 }
 
-/* Of a job that is halved, v or the rest; else everything. */
+/* Of a split job v or the other linears; else everything. */
 typedef enum half { WHOLE, REST, APART } half;
 
-/* The next row of the table, and a row for each of its linears that the family has. */
+/* Appends a row of the table, and one for each of its linears that the family has. */
 static calm_status add_half(calm_ctx *ctx, const builder *b, size_t block, calm_job_kind kind, long expert, half which)
 {
     const calm_config *config = calm_config_at(b->config, block);
@@ -113,19 +114,19 @@ static calm_status add_job(calm_ctx *ctx, const builder *b, size_t block, calm_j
 {
     const calm_config *config = calm_config_at(b->config, block);
     const calm_kind_job *traits = calm_job_traits(config, kind);
-    /* Of a job that some blocks have no linear of, nothing is listed. */
+    /* A job without linears in this block is not listed. */
     if (!calm_job_exists(config, kind))
         return CALM_OK;
-    /* Only v can differ, so that two jobs are enough; a fused matrix of all three has one type. */
+    /* Only v can differ, so two jobs are enough; a fused matrix of all three has one type. */
     const bool halves = b->split && traits->splits && calm_has_role(config, traits->apart);
     if (!halves)
         return add_half(ctx, b, block, kind, expert, WHOLE);
-    /* Side by side and in the order of their rows, so that linears keep the numbers that they have in one job. */
+    /* Next to each other and in the order of their rows, so that linears keep the numbers of an unsplit job. */
     CALM_TRY(add_half(ctx, b, block, kind, expert, REST));
     return add_half(ctx, b, block, kind, expert, APART);
 }
 
-/* All jobs of a sublayer or of one expert; they fold into each other and so stand side by side. */
+/* Appends all jobs of a sublayer or of one expert, contiguously, since they fold into each other. */
 static calm_status add_jobs(calm_ctx *ctx, const builder *b, size_t block, const calm_kind *kind, long expert)
 {
     for (size_t i = 0; i < kind->n_jobs; i++)
@@ -133,11 +134,11 @@ static calm_status add_jobs(calm_ctx *ctx, const builder *b, size_t block, const
     return CALM_OK;
 }
 
-/* All jobs of a block, in the order in which calibration meets their inputs. */
+/* Appends all jobs of a block, in the order in which calibration observes their inputs. */
 static calm_status add_block(calm_ctx *ctx, const builder *b, size_t block)
 {
     const calm_moe_config *moe = &b->config->moe;
-    /* The mixer first, then the shared expert, then the others: calm_layout_sublayer splits at the first MLP job. */
+    /* The mixer first, then the shared expert, then the others: calm_layout_sublayer() splits at the first MLP job. */
     b->out->block_begin[block] = b->out->n_jobs;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const calm_kind *kind = calm_kind_at(b->config, block, s);
@@ -154,14 +155,14 @@ static calm_status add_block(calm_ctx *ctx, const builder *b, size_t block)
     return CALM_OK;
 }
 
-/* Most jobs of a block. */
+/* Returns an upper bound of the jobs of a block. */
 static size_t count_jobs(const calm_config *config, size_t block, bool split)
 {
     const calm_moe_config *moe = &config->moe;
     size_t n = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
         const calm_kind *kind = calm_kind_at(config, block, s);
-        /* Split, a mixer has one more; experts are never split. */
+        /* A split mixer has one more job; experts are never split. */
         n += !kind            ? 0
              : !kind->routed  ? kind->n_jobs + (split && s == CALM_SUBLAYER_ATTENTION)
                               : kind->n_jobs * (moe->n_experts + (moe->shared_inner > 0));
@@ -174,7 +175,7 @@ static int compare_linears(const void *a, const void *b)
     return strcmp(((const calm_named_linear *)a)->linear->module, ((const calm_named_linear *)b)->linear->module);
 }
 
-/* All linears by the names of their modules, for calm_layout_find. */
+/* Sorts all linears by their modules' names, for calm_layout_find(). */
 static calm_status sort_linears(calm_ctx *ctx, calm_layout *out)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->by_name, out->n_linears));
@@ -185,7 +186,7 @@ static calm_status sort_linears(calm_ctx *ctx, calm_layout *out)
     return CALM_OK;
 }
 
-/* What is looked for: the first n characters. */
+/* The searched name: the first n characters. */
 typedef struct part_of_text {
     const char *text;
     size_t n;
@@ -209,7 +210,7 @@ calm_status calm_layout_build(calm_ctx *ctx, const calm_config *config, const ch
                               calm_layout *out)
 {
     const builder b = {config, prefix, split, out};
-    /* Counted first: the arrays are as large as a mixture of many experts needs, and do not grow. */
+    /* Counted first: the arrays have the size that many experts need, and do not grow. */
     size_t n_jobs = 0;
     *out = (calm_layout){0};
     for (size_t i = 0; i < config->n_blocks; i++)
@@ -269,7 +270,7 @@ void calm_layout_unit(const calm_layout *layout, calm_unit unit, size_t job, siz
 calm_status calm_layout_unit_name(calm_ctx *ctx, const calm_layout *layout, calm_unit unit, size_t job, char **out)
 {
     const calm_job_ref *ref = &layout->jobs[job];
-    /* A job's name ends in its role, so what is before it is the block's. */
+    /* A job's name ends with its role; the part before it is the block's name. */
     const int block = (int)(strlen(ref->name) - strlen(ref->role) - 1);    /* "model.layers.0" */
     if (unit == CALM_UNIT_BLOCK)
         return calm_strf(ctx, ctx->out, out, "%.*s", block, ref->name);

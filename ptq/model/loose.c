@@ -1,9 +1,9 @@
-/* Tensors that no sublayer has. */
+/* Lists tensors outside of sublayers. */
 #include "ptq/model/loose.h"
 
 #include "ptq/model/arch.h"
 
-/* Of streams, the last two of the whole model. */
+/* Lists those of residual streams; the last two belong to the model. */
 static size_t stream_parts(const calm_config *config, calm_loose_part *list)
 {
     const calm_stream_names *names = config->arch->names->streams;
@@ -15,7 +15,7 @@ static size_t stream_parts(const calm_config *config, calm_loose_part *list)
     list[k++] = (calm_loose_part){CALM_LOOSE_LINEAR, names->router, false, n, hidden, 0};
     list[k++] = (calm_loose_part){CALM_LOOSE_LINEAR, names->predict, false, n * n, n, 0};
     list[k++] = (calm_loose_part){CALM_LOOSE_LINEAR, names->correct, false, n, n, 0};
-    /* Checkpoints have it whether it counts or not. */
+    /* Checkpoints have the tensor even where it is not used. */
     list[k++] = (calm_loose_part){CALM_LOOSE_TENSOR, names->scale, false, hidden, 0, 0};
     list[k++] = (calm_loose_part){CALM_LOOSE_LINEAR, names->left, false, rank, hidden, 0};
     list[k++] = (calm_loose_part){CALM_LOOSE_LINEAR, names->right, false, hidden, rank, 0};
@@ -27,13 +27,13 @@ static size_t stream_parts(const calm_config *config, calm_loose_part *list)
     return k;
 }
 
-/* Of what follows the sublayers. */
+/* Lists those of the tail. */
 static size_t tail_parts(const calm_config *config, calm_loose_part *list)
 {
     const calm_tail_names *names = config->arch->names->tail;
     const size_t width = config->per_layer, all = config->n_blocks * width, hidden = config->hidden;
     size_t n = 0;
-    /* Within a block: the factor, and of its input three. */
+    /* Within a block: the factor, and three of its per-layer input. */
     if (names && names->scale)
         list[n++] = (calm_loose_part){CALM_LOOSE_TENSOR, names->scale, false, 1, 0, 0};
     if (!names || !width)
@@ -41,7 +41,7 @@ static size_t tail_parts(const calm_config *config, calm_loose_part *list)
     list[n++] = (calm_loose_part){CALM_LOOSE_LINEAR, names->gate, false, width, hidden, 0};
     list[n++] = (calm_loose_part){CALM_LOOSE_LINEAR, names->projection, false, hidden, width, 0};
     list[n++] = (calm_loose_part){CALM_LOOSE_NORM, names->norm, false, hidden, 0, 0};
-    /* Of the model: one table and one linear of all blocks. */
+    /* Of the model: one table and one linear for all blocks. */
     list[n++] = (calm_loose_part){CALM_LOOSE_LINEAR, names->table, true, config->per_layer_rows, all, 0};
     list[n++] = (calm_loose_part){CALM_LOOSE_LINEAR, names->context, true, all, hidden, 0};
     list[n++] = (calm_loose_part){CALM_LOOSE_NORM, names->context_norm, true, width, 0, 0};

@@ -12,7 +12,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/vector.h"
 
-/* Rows first .. of a merge in progress. */
+/* A merge of rows from `first` on. */
 typedef struct merge {
     const calm_lora *of;
     const float *left, *right;    /* [rows, r], [r, columns] */
@@ -21,7 +21,7 @@ typedef struct merge {
     float *out;
 } merge;
 
-/* The product's row is summed apart, so that the base is added to once. */
+/* The row of the product is summed separately, so that the base is added once. */
 static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const merge *m = user;
@@ -40,7 +40,7 @@ static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
     return CALM_OK;
 }
 
-/* Rows first .. first + n - 1 of a matrix [rows, columns] that is stored as it is or turned; in ctx->scratch. */
+/* Reads rows first .. first + n - 1 of a matrix [rows, columns], which may be stored transposed, into ctx->scratch. */
 static calm_status read_rows(calm_ctx *ctx, const calm_lora_part *part, bool turned, size_t first, size_t n,
                              size_t columns, float **out)
 {
@@ -59,7 +59,7 @@ static calm_status read_rows(calm_ctx *ctx, const calm_lora_part *part, bool tur
     return CALM_OK;
 }
 
-/* Whole rows: out [n, columns] has those of the base. */
+/* Merges whole rows: out [n, columns] holds those of the base. */
 static calm_status merge_rows(calm_ctx *ctx, const calm_lora *of, const calm_tensor *tensor, size_t first, size_t n,
                               float *out)
 {
@@ -74,7 +74,7 @@ static calm_status merge_rows(calm_ctx *ctx, const calm_lora *of, const calm_ten
     return calm_parallel_rows(ctx, n, add_rows, &m);
 }
 
-/* Elements first .. of a vector, or of a tensor that is taken whole. */
+/* Merges elements of a vector, or of a tensor that is replaced as a whole. */
 static calm_status merge_elements(calm_ctx *ctx, const calm_lora *of, const calm_tensor *tensor, size_t first, size_t n,
                                   float *out)
 {
@@ -90,14 +90,14 @@ static calm_status merge_elements(calm_ctx *ctx, const calm_lora *of, const calm
     return CALM_OK;
 }
 
-/* A part of a matrix. */
+/* Merges a part of a matrix. */
 static calm_status widen_rows(calm_ctx *ctx, const calm_lora *of, const calm_tensor *tensor, size_t first, size_t n,
                               float *out)
 {
     const size_t width = tensor->shape[1], begin = first / width, end = (first + n + width - 1) / width;
     float *rows = out;
     CALM_SCOPED_SCRATCH(ctx);
-    if (first % width || n % width)    /* rare, and then the rows that hold the part */
+    if (first % width || n % width)    /* rare: the rows that contain the part */
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, (end - begin) * width));
     CALM_TRY(calm_tensor_part_to_f32(ctx, &of->base.tensor, begin * width, (end - begin) * width, rows));
     CALM_TRY(merge_rows(ctx, of, tensor, begin, end - begin, rows));
@@ -106,7 +106,7 @@ static calm_status widen_rows(calm_ctx *ctx, const calm_lora *of, const calm_ten
     return CALM_OK;
 }
 
-/* A calm_tensor_source. */
+/* The `widen` of calm_tensor_source. */
 static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n, float *out)
 {
     const calm_lora *of = tensor->entry;
@@ -123,12 +123,12 @@ static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *ten
                                 tensor->file, tensor->name, first + bad, (double)out[bad]);
 }
 
-/* Pages of the base and, as those are read with it, of A and B. */
+/* Releases pages of the base and of A and B, which are read with it. */
 static void release(const void *self, const calm_tensor *tensor, size_t offset, size_t bytes)
 {
     const calm_lora *of = tensor->entry;
     (void)self;
-    /* A whole tensor of another dtype has other offsets. */
+    /* A replaced tensor of another dtype has other offsets. */
     if (of->base.tensor.bytes == tensor->bytes)
         calm_safetensors_release_part(of->base.set, &of->base.tensor, offset, bytes);
     else
@@ -139,7 +139,7 @@ static void release(const void *self, const calm_tensor *tensor, size_t offset, 
         calm_safetensors_release(of->right.set, &of->right.tensor);
 }
 
-/* What the tensor is made of, for its digest. */
+/* Hashes the operands of the tensor, for its digest. */
 static void hash(const void *self, const calm_tensor *tensor, calm_sha256 *sha)
 {
     const calm_lora *of = tensor->entry;

@@ -1,4 +1,4 @@
-/* What tokens leave for those after them. */
+/* The state of earlier tokens. */
 #include "ptq/model/past.h"
 
 #include <string.h>
@@ -6,16 +6,16 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/latent.h"
 
-/* Floats that a block keeps of each token. */
+/* Floats that a block keeps per token. */
 typedef struct widths {
     size_t k, v, shared;
 } widths;
 
-/* Floats that it keeps of all of them. */
+/* Returns the floats of a block's recurrent state. */
 static size_t state_of(const calm_config *model, size_t block)
 {
     const calm_kind *kind = calm_kind_at(model, block, CALM_SUBLAYER_ATTENTION);
-    /* Mixers alone have one: a feed-forward part looks at one token. */
+    /* Only mixers have a state: a feed-forward part reads one token. */
     return kind && kind->state ? kind->state(calm_config_at(model, block)) : 0;
 }
 
@@ -24,18 +24,17 @@ static widths widths_of(const calm_config *model, size_t block)
     const calm_kind *kind = calm_kind_at(model, block, CALM_SUBLAYER_ATTENTION);
     const calm_config *config = calm_config_at(model, block);
     const size_t heads = config->n_kv * config->head_dim;
-    /* Blocks of a feed-forward part alone, those with a state, and those that read what another block has carried
-     * on. */
+    /* Blocks without a mixer, with a recurrent state, or with the keys of another block keep no rows. */
     if (!kind || kind->state || config->kv == CALM_KV_SHARED)
         return (widths){0};
-    /* Keys and values of all heads, and the rotary channels that heads share, are kept in place of the latent rows: no
-     * token passes through kv_b twice. */
+    /* Keys and values of all heads, and the shared rotary channels, are kept instead of the latents, so that no token
+     * passes kv_b twice. */
     if (kind == &calm_kind_mla)
         return (widths){.k = calm_latent_kv_width(config), .shared = config->latent.rope};
     return (widths){.k = heads, .v = heads};
 }
 
-/* One matrix; of no width none. */
+/* Allocates one matrix; NULL for width 0. */
 static calm_status new_rows(calm_ctx *ctx, size_t room, size_t width, float **out)
 {
     *out = NULL;
@@ -45,7 +44,7 @@ static calm_status new_rows(calm_ctx *ctx, size_t room, size_t width, float **ou
 calm_status calm_past_init(calm_ctx *ctx, const calm_config *config, size_t room, calm_past *out)
 {
     *out = (calm_past){.room = room};
-    /* What blocks carry from one to the next lies outside them. */
+    /* Carried floats belong to no single block. */
     CALM_TRY(new_rows(ctx, room, config->carried, &out->carried));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->blocks, config->n_blocks));
     for (size_t i = 0; i < config->n_blocks; i++) {
@@ -58,7 +57,7 @@ calm_status calm_past_init(calm_ctx *ctx, const calm_config *config, size_t room
     return CALM_OK;
 }
 
-/* As new_rows allocates them. */
+/* Returns the bytes of new_rows(). */
 static size_t rows_bytes(size_t room, size_t width)
 {
     return width ? CALM_BYTES(float, room * width) : 0;
@@ -80,7 +79,7 @@ float *calm_past_state(const calm_block *block, const calm_span *span)
     if (!span->past)
         return NULL;
     float *state = span->past->blocks[block->index].state;
-    /* A text that begins, or begins again; a convolution of one tap has no state. */
+    /* At the first token of a text; a convolution of one tap has no state. */
     if (state && span->past->n == 0)
         memset(state, 0, calm_block_kind(block, CALM_SUBLAYER_ATTENTION)->state(block->config) * sizeof *state);
     return state;
