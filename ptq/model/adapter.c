@@ -1,4 +1,4 @@
-/* An adapter's tensors are sorted to those of the model: first those that are taken whole, then the pairs A and B. */
+/* Assigns an adapter's tensors to those of the model: first tensors that replace whole ones, then the pairs A and B. */
 #include "ptq/model/adapter.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct calm_adapter {
     calm_safetensors *tensors;
 };
 
-/* What a tensor of the file is, by the end of its name. */
+/* The function of a tensor of the file, by the end of its name. */
 typedef enum part_kind { WHOLE, LEFT, RIGHT, EMBED_LEFT, EMBED_RIGHT, BIAS } part_kind;
 
 static const struct {
@@ -35,19 +35,19 @@ static const struct {
               {".ia3_", "IA3"}, {".hada_", "LoHa"}, {".lokr_", "LoKr"}, {".vera_", "VeRA"}, {".oft_", "OFT"},
               {".lora_a", "an adapter of mlx-lm"}, {".lora_b", "an adapter of mlx-lm"}};
 
-/* A tensor of the model that the adapter names: its place in the list, and that of its partner in the file. */
+/* State of a merge. */
 typedef struct work {
     const calm_adapter_base *base;
     const calm_adapter_config *config;
     const calm_safetensors *file;
-    calm_tensor *tensors;    /* [n], the first of them those of the base in their order */
+    calm_tensor *tensors;    /* [n], beginning with those of the base in their order */
     size_t n;
-    bool embedding;          /* is changed */
+    bool embedding;          /* the adapter changes the embedding */
 } work;
 
 /* ---- names ---- */
 
-/* The kind; *module is what stands before its end, in ctx->scratch. */
+/* Finds the kind of a tensor; *module is the part of its name before the ending, in ctx->scratch. */
 static calm_status split(calm_ctx *ctx, const calm_tensor *tensor, part_kind *kind, char **module)
 {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -68,7 +68,7 @@ static calm_status split(calm_ctx *ctx, const calm_tensor *tensor, part_kind *ki
     return calm_strf(ctx, ctx->scratch, module, "%s", name);
 }
 
-/* Take out a piece of a name. */
+/* Removes a piece from a name. */
 static void drop(char *name, const char *piece)
 {
     char *at = strstr(name, piece);
@@ -76,20 +76,20 @@ static void drop(char *name, const char *piece)
         memmove(at, at + strlen(piece), strlen(at + strlen(piece)) + 1);
 }
 
-/* By its whole name; NULL: there is none. */
+/* Finds a tensor by its full name; NULL: there is none. */
 static calm_tensor *find(const work *w, const char *name)
 {
     const calm_tensor *found = calm_safetensors_find(w->base->set, name);
     if (found)
         return &w->tensors[found - calm_safetensors_at(w->base->set, 0)];
-    for (size_t i = calm_safetensors_count(w->base->set); i < w->n; i++)    /* added before */
+    for (size_t i = calm_safetensors_count(w->base->set); i < w->n; i++)    /* tensors that were added before */
         if (strcmp(w->tensors[i].name, name) == 0)
             return &w->tensors[i];
     return NULL;
 }
 
-/* The model's tensor of this name, also where the file of the model has another prefix than the class that the adapter
- * was made with; *out NULL: none. */
+/* Finds the model's tensor of this name, also where the model's file has another prefix than the class with which the
+ * adapter was made; *out NULL: none. */
 static calm_status find_base(calm_ctx *ctx, const work *w, const char *name, calm_tensor **out)
 {
     const calm_arch *arch = w->base->config->arch;
@@ -105,7 +105,7 @@ static calm_status find_base(calm_ctx *ctx, const work *w, const char *name, cal
     return CALM_OK;
 }
 
-/* The same; what an adapter changes must be there. */
+/* Finds it, and fails where the model does not have it. */
 static calm_status need_base(calm_ctx *ctx, const work *w, const calm_tensor *from, const char *module,
                              const char *suffix, calm_tensor **out)
 {
@@ -119,7 +119,7 @@ static calm_status need_base(calm_ctx *ctx, const work *w, const calm_tensor *fr
 
 /* ---- shapes ---- */
 
-/* Both shapes, and what the expected one follows from. */
+/* Fails with both shapes, and what the expected one follows from. */
 static calm_status wrong(calm_ctx *ctx, const calm_tensor *tensor, int n_dims, const size_t *shape, const char *why)
 {
     char found[128], expected[128];
@@ -128,11 +128,11 @@ static calm_status wrong(calm_ctx *ctx, const calm_tensor *tensor, int n_dims, c
                      calm_shape_text(n_dims, shape, expected), why);
 }
 
-/* A float tensor of this shape; `why` says what asks for it. */
+/* Checks that it is a float tensor of this shape; `why` says what requires it. */
 static calm_status need_shape(calm_ctx *ctx, const calm_tensor *tensor, int n_dims, const size_t *shape,
                               const char *why)
 {
-    /* The dtype is of no matter: products are of float32. */
+    /* Any float dtype is allowed, since products are computed in float32. */
     if (calm_dtype_is_float(tensor->dtype) && tensor->n_dims == n_dims &&
         memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) == 0)
         return CALM_OK;
@@ -141,7 +141,7 @@ static calm_status need_shape(calm_ctx *ctx, const calm_tensor *tensor, int n_di
 
 /* ---- the list ---- */
 
-/* Put `of` in the place of a tensor, whose name, shape and dtype stay. */
+/* Gives a tensor the source `of`; its name, shape and dtype do not change. */
 static calm_status change(calm_ctx *ctx, work *w, calm_tensor *tensor, const calm_lora *of)
 {
     calm_lora *entry;
@@ -149,7 +149,7 @@ static calm_status change(calm_ctx *ctx, work *w, calm_tensor *tensor, const cal
     char *embed;
     CALM_TRY(CALM_NEW(ctx, ctx->out, entry, 1));
     *entry = *of;
-    /* The data is for digests and pages alone: what is read comes from the source. */
+    /* The data is only for digests and pages; values are read through the source. */
     tensor->source = &calm_lora_source;
     tensor->entry = entry;
     tensor->data = of->base.tensor.data;
@@ -159,7 +159,7 @@ static calm_status change(calm_ctx *ctx, work *w, calm_tensor *tensor, const cal
     return CALM_OK;
 }
 
-/* The head of a model whose head is the embedding, which the adapter has apart: a tensor more. */
+/* Adds a head to a tied model if the adapter has a separate one. */
 static calm_status add_head(calm_ctx *ctx, work *w, const calm_tensor *from, const char *name, calm_tensor **out)
 {
     const calm_config *config = w->base->config;
@@ -173,7 +173,7 @@ static calm_status add_head(calm_ctx *ctx, work *w, const calm_tensor *from, con
     CALM_TRY(calm_strf(ctx, ctx->out, &full, "%s.weight", head));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &embed, "%s%s.weight", w->base->prefix, names->embed));
     const calm_tensor *table = calm_safetensors_find(w->base->set, embed);
-    /* Of a model without the class's head, or whose embedding is missing, nothing is added. */
+    /* Nothing is added to a model without the class's head, or without an embedding. */
     if (strcmp(name, "lm_head.weight") != 0 || !table)
         return CALM_OK;
     *out = &w->tensors[w->n++];
@@ -183,12 +183,12 @@ static calm_status add_head(calm_ctx *ctx, work *w, const calm_tensor *from, con
     return CALM_OK;
 }
 
-/* A tensor of the adapter that takes the place of the model's. */
+/* Replaces the model's tensor by one of the adapter. */
 static calm_status take_whole(calm_ctx *ctx, work *w, const calm_tensor *from, char *name)
 {
     static const char *const pieces[] = {".modules_to_save.default", ".modules_to_save", ".base_layer"};
     calm_tensor *to;
-    /* PEFT wraps the modules that it trains; older releases kept the words of the wrapper. */
+    /* PEFT wraps the modules that it trains; older releases kept the wrapper's words in names. */
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         drop(name, pieces[i]);
     CALM_TRY(find_base(ctx, w, name, &to));
@@ -201,7 +201,7 @@ static calm_status take_whole(calm_ctx *ctx, work *w, const calm_tensor *from, c
     return change(ctx, w, to, &(calm_lora){.base = {w->file, *from}});
 }
 
-/* The other of A and B. */
+/* Finds the other one of A and B. */
 static calm_status find_partner(calm_ctx *ctx, const work *w, const calm_tensor *tensor, const char *from,
                                 const char *to, const calm_tensor **out)
 {
@@ -215,7 +215,7 @@ static calm_status find_partner(calm_ctx *ctx, const work *w, const calm_tensor 
                             tensor->name, name);
 }
 
-/* `left` and its partner: matrices, whose product has the shape of the model's. */
+/* Merges `left` and its partner, matrices whose product has the shape of the model's tensor. */
 static calm_status take_pair(calm_ctx *ctx, work *w, const calm_tensor *left, const char *module, bool turned)
 {
     const calm_tensor *right;
@@ -229,7 +229,7 @@ static calm_status take_pair(calm_ctx *ctx, work *w, const calm_tensor *left, co
     if (to->n_dims != 2 || !calm_dtype_is_float(to->dtype))
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tensor %s: %s, expected a matrix of floats that an adapter can "
                          "be added to", to->file, to->name, calm_dtype_name(to->dtype));
-    /* An embedding looks rows up, so that its A and B are stored as columns of what they add. */
+    /* An embedding looks up rows, so its A and B are stored transposed. */
     const size_t l[2] = {turned ? rank : to->shape[0], turned ? to->shape[0] : rank},
                  r[2] = {turned ? to->shape[1] : rank, turned ? rank : to->shape[1]};
     CALM_TRY(need_shape(ctx, left, 2, l, "from its rank in " CALM_ADAPTER_CONFIG " and the model's tensor"));
@@ -238,7 +238,7 @@ static calm_status take_pair(calm_ctx *ctx, work *w, const calm_tensor *left, co
                                            .right = {w->file, *right}, .turned = turned, .scale = scale});
 }
 
-/* lora_bias: a vector that is added to the linear's bias. */
+/* Merges a vector of lora_bias, which is added to the linear's bias. */
 static calm_status take_bias(calm_ctx *ctx, work *w, const calm_tensor *from, const char *module)
 {
     calm_tensor *to;
@@ -250,7 +250,7 @@ static calm_status take_bias(calm_ctx *ctx, work *w, const calm_tensor *from, co
     return change(ctx, w, to, &(calm_lora){.base = {w->base->set, *to}, .right = {w->file, *from}, .scale = scale});
 }
 
-/* One tensor of the file; with `whole` those that are taken whole alone, else the others. */
+/* Merges one tensor of the file; with `whole` only those that replace whole tensors, else only others. */
 static calm_status take(calm_ctx *ctx, work *w, const calm_tensor *tensor, bool whole)
 {
     const calm_tensor *partner;
@@ -258,7 +258,7 @@ static calm_status take(calm_ctx *ctx, work *w, const calm_tensor *tensor, bool 
     char *module = NULL;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(split(ctx, tensor, &kind, &module));
-    /* First those, since an adapter may save an embedding and add to it. */
+    /* These come first, since an adapter may replace an embedding and also add to it. */
     if (whole)
         return kind == WHOLE ? take_whole(ctx, w, tensor, module) : CALM_OK;
     switch (kind) {
@@ -276,7 +276,7 @@ static calm_status take(calm_ctx *ctx, work *w, const calm_tensor *tensor, bool 
     }
 }
 
-/* Two passes over the file, and what only both together show. */
+/* Merges all tensors in two passes over the file, then checks what depends on all of them. */
 static calm_status take_all(calm_ctx *ctx, work *w)
 {
     const size_t n = calm_safetensors_count(w->file);
@@ -286,7 +286,7 @@ static calm_status take_all(calm_ctx *ctx, work *w)
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < n; i++)
             CALM_TRY(take(ctx, w, calm_safetensors_at(w->file, i), pass == 0));
-    /* Of a tied pair the embedding alone changes in one library and both in another. */
+    /* For a tied embedding some libraries change only the embedding, others also the head. */
     const bool own_head = w->n > calm_safetensors_count(w->base->set) || find(w, "lm_head.weight");
     return !w->embedding || !w->base->config->tied || own_head
                ? CALM_OK
@@ -296,7 +296,7 @@ static calm_status take_all(calm_ctx *ctx, work *w)
 
 /* ---- opening ---- */
 
-/* Pickles are not read. */
+/* Opens the tensors; pickles are not read. */
 static calm_status open_tensors(calm_ctx *ctx, const char *dir, calm_safetensors **out)
 {
     char *path;
@@ -309,14 +309,14 @@ static calm_status open_tensors(calm_ctx *ctx, const char *dir, calm_safetensors
     return calm_safetensors_open(ctx, path, out);
 }
 
-/* The list of the base's tensors, changed where the adapter says so, in place of the base's. */
+/* Replaces the base's list of tensors by the merged one. */
 static calm_status merge(calm_ctx *ctx, const calm_adapter_config *config, const calm_adapter_base *base,
                          const calm_safetensors *file)
 {
     const size_t n = calm_safetensors_count(base->set);
     work w = {.base = base, .config = config, .file = file, .n = n};
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.tensors, n + 1));    /* and a head */
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, w.tensors, n + 1));    /* one more for a head */
     for (size_t i = 0; i < n; i++)
         w.tensors[i] = *calm_safetensors_at(base->set, i);
     CALM_TRY(take_all(ctx, &w));
@@ -352,7 +352,7 @@ calm_status calm_adapter_is_no_model(calm_ctx *ctx, const char *dir)
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, CALM_ADAPTER_CONFIG));
     CALM_TRY(calm_json_read(ctx, path, (size_t)16 << 20, &json));
-    /* Nothing is checked here: the message is the better for what can be read. */
+    /* Unchecked, since the message shows whatever can be read. */
     const char *type = calm_json_string(calm_json_get(json, "peft_type"), "of unknown kind");
     const char *base = calm_json_string(calm_json_get(json, "base_model_name_or_path"), NULL);
     const long long rank = (long long)calm_json_int(calm_json_get(json, "r"), 0);

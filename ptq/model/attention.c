@@ -2,11 +2,11 @@
  *
  *   s[t, j] = scale q_t . k_j, capped if the family caps,  p = softmax(s),  context_t = sum_j p[t, j] v_j
  *   causal: keys j <= t, and of those position_t - position_j < window, or those of one chunk of `window` positions
- *   of families with sinks: p = exp(s) / (sum exp(s) + exp(sink_h)), a learned logit of each head
- *   both ways: all keys, or those with |position_t - position_j| < window; some families add a number for the distance
+ *   with sinks: p = exp(s) / (sum exp(s) + exp(sink_h)), sink_h a learned logit of each head
+ *   bidirectional: all keys, or those with |position_t - position_j| < window; some families add a position bias
  *
- * A block of query rows needs the keys up to its last row alone: about half of the causal square is never computed. The
- * division by the softmax's sum comes after the product with v, on d values instead of T. */
+ * A block of query rows only needs keys up to its last row, so about half of the causal square is never computed.  The
+ * division by the softmax's sum follows the product with v, on d values instead of T. */
 #include "ptq/model/attention_impl.h"
 
 #include <math.h>

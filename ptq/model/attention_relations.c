@@ -1,10 +1,10 @@
-/* What tokens are to each other in attention, as a loss (MiniLM, 2002.10957; the last layer of MKQ-BERT, 2203.13483):
+/* A loss of the relations between tokens in attention (MiniLM, 2002.10957; the last layer of MKQ-BERT, 2203.13483):
  *
  *   P = softmax(scale Q K^T) of each head       R = softmax(V V^T / sqrt(d)) of each head of values
  *   L = mean over heads and tokens of KL(P' || P)  +  the same of KL(R' || R),  ' of the reference
  *   dL/dscores = (P - P') / (heads T)           dQ = scale dS K   dK = scale dS^T Q   dV = (dS V + dS^T V) / sqrt(d)
  *
- * P is that of the context, with the keys that each query sees; R is of all tokens. */
+ * P covers the keys that each query sees; R covers all tokens. */
 #include <math.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* Values that are no plain product: normalised ones, those of a block without a linear for them, and keys and values
- * that blocks share (Gemma 4, transformers' modeling_gemma4.py).
+/* Values that are not just the output of v's linear: normalised ones, those computed from k's linear, and keys and
+ * values of another block (Gemma 4, transformers' modeling_gemma4.py).
  *
  *   v = RMSNorm(v_proj h) or RMSNorm(k_proj h), without a weight, over each head
- *   a block that shares has neither k nor v: it reads those of the last block like it that has, normalised and turned
+ *   a sharing block has no linears of k and v: it reads normalised and rotated ones of the last block of its type
  */
 #include "ptq/model/attention_impl.h"
 

@@ -1,4 +1,4 @@
-/* config.json, the part that the families share. */
+/* Reads the settings of config.json that the families share. */
 #include "ptq/model/config.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/wrapper.h"
 
-/* The failure names what was found and every family that is known: their classes are more than a message holds. */
+/* The failure names the class found and all known families, since their classes do not fit into a message. */
 static calm_status unknown_architecture(calm_ctx *ctx, const char *path, const char *class_name, const char *model_type)
 {
     size_t n;
@@ -29,7 +29,7 @@ calm_status calm_config_size(calm_ctx *ctx, const char *path, const calm_json *r
     return CALM_OK;
 }
 
-/* Under which keys the sizes are. */
+/* Returns the keys of the sizes. */
 static const calm_size_keys *size_keys(const calm_arch *arch, const calm_json *root)
 {
     static const calm_size_keys usual = {"hidden_size", "intermediate_size", "num_hidden_layers",
@@ -39,7 +39,7 @@ static const calm_size_keys *size_keys(const calm_arch *arch, const calm_json *r
     return arch->sizes ? arch->sizes : &usual;
 }
 
-/* Numbers of heads and their width, and the scale 1 / sqrt(d) of the scores, which Gemma overrides. */
+/* Reads the numbers and widths of heads; sets the scale 1 / sqrt(d) of the scores, which Gemma overrides. */
 static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_arch *arch = config->arch;
@@ -47,9 +47,9 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
     CALM_TRY(calm_config_size(ctx, path, root, keys->heads, NULL, &config->n_heads));
     if (arch->latent)
         return calm_config_latent_heads(ctx, path, root, config);
-    /* null is the quotient too, where a class has a separate number. */
+    /* null also means the quotient in classes with a separate default. */
     const bool quotient = !arch->default_head_dim || calm_json_get(root, "head_dim");
-    /* Only then is the width of a head the quotient; elsewhere heads * head_dim may differ from the hidden size. */
+    /* Only here is the width of a head the quotient; otherwise heads * head_dim may differ from the hidden size. */
     if (quotient && calm_json_typeof(calm_json_get(root, "head_dim")) == CALM_JSON_NULL &&
         config->hidden % config->n_heads != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: %s %zu is not a multiple of %s %zu", path, keys->hidden,
@@ -63,7 +63,7 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
     if (config->n_heads % config->n_kv != 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: num_attention_heads %zu is not a multiple of num_key_value_heads %zu",
                          path, config->n_heads, config->n_kv);
-    /* Each factor is below 2^24; the width of q is a dimension like others and has their limit. */
+    /* Each factor is below 2^24; their product, the width of q, has the same limit. */
     if (config->n_heads * config->head_dim > (size_t)CALM_SIZE_LIMIT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: %zu heads of %zu: expected at most %lld in all", path, config->n_heads,
                          config->head_dim, (long long)CALM_SIZE_LIMIT);
@@ -71,14 +71,14 @@ static calm_status read_heads(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
-/* "torch_dtype" or "dtype": the type that exporters write floats in. */
+/* Reads "torch_dtype" or "dtype", the type in which exporters write floats. */
 static calm_status read_dtype(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* The newer key is read second and so wins where both are present. */
+    /* The newer key is read second, so it takes precedence. */
     const char *name = "bfloat16";
     CALM_TRY(calm_json_need_string(ctx, path, root, "torch_dtype", name, &name));
     CALM_TRY(calm_json_need_string(ctx, path, root, "dtype", name, &name));
-    /* What is assumed for a config without either key is corrected when the tensors are open. */
+    /* The assumed dtype of a config without either key is corrected when the tensors are open. */
     config->dtype_known = calm_json_typeof(calm_json_get(root, "torch_dtype")) != CALM_JSON_NULL ||
                           calm_json_typeof(calm_json_get(root, "dtype")) != CALM_JSON_NULL;
     config->dtype = calm_dtype_of_word(name);
@@ -99,7 +99,7 @@ calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_j
                                             CALM_ACTIVATION_RELU, CALM_ACTIVATION_RELU2};
     const char *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, key, usual, &name));
-    /* The published code of Nomic's BERT names the function with its gate. */
+    /* The published code of Nomic's BERT names the function together with its gate. */
     const int index = calm_option_value_index(names, strcmp(name, "swiglu") == 0 ? "silu" : name);
     if (index < 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": \"%s\" is not supported; expected silu, gelu, "
@@ -108,10 +108,10 @@ calm_status calm_config_activation(calm_ctx *ctx, const char *path, const calm_j
     return CALM_OK;
 }
 
-/* "hidden_activation" (gemma) wins over "hidden_act". */
+/* Reads the activation function; "hidden_activation" (Gemma) takes precedence over "hidden_act". */
 static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Gemma configs may carry a hidden_act too, which their own code does not read. */
+    /* Gemma's configs may also have a hidden_act, which Gemma's own code does not read. */
     const bool gemma = config->arch->norm == CALM_NORM_RMS_PLUS_ONE && !config->arch->default_activation;
     const char *usual = config->arch->default_activation ? config->arch->default_activation
                         : gemma                          ? "gelu_pytorch_tanh"
@@ -121,8 +121,8 @@ static calm_status read_activation(calm_ctx *ctx, const char *path, const calm_j
     return calm_config_activation(ctx, path, root, key, usual, &config->activation);
 }
 
-/* Their number, of some families that of the entries of a list or of the letters of a word, which "num_hidden_layers"
- * then repeats or leaves out.  CALM_EFORMAT: they differ. */
+/* Reads the number of blocks; in some families it is the number of entries of a list or of letters of a word, and
+ * "num_hidden_layers" is absent or equal.  CALM_EFORMAT: they differ. */
 static calm_status read_n_blocks(calm_ctx *ctx, const char *path, const calm_json *root, const calm_size_keys *keys,
                                  calm_config *config)
 {
@@ -140,7 +140,7 @@ static calm_status read_n_blocks(calm_ctx *ctx, const char *path, const calm_jso
     return CALM_OK;
 }
 
-/* What every family has, with its defaults where the config is silent; also room for what differs by block. */
+/* Reads the settings of every family, with its defaults for absent keys, and allocates arrays over blocks. */
 static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const bool tied = config->arch->default_tied;
@@ -159,14 +159,14 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(read_n_blocks(ctx, path, root, keys, config));
     CALM_TRY(calm_config_size(ctx, path, root, "vocab_size", NULL, &config->vocab));
     CALM_TRY(calm_config_size(ctx, path, root, keys->positions, &positions, &config->max_positions));
-    /* Arrays over blocks are allocated below; no real model comes near. */
+    /* Bounds the arrays over blocks that are allocated below; real models have far fewer blocks. */
     if (config->n_blocks > 4096)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected 1 to 4096, found %zu", path, keys->blocks,
                          config->n_blocks);
     CALM_TRY(read_heads(ctx, path, root, config));
     CALM_TRY(calm_json_need_number(ctx, path, root, eps_key, &eps, 0, 1, &value));
     config->norm_eps = (float)value;
-    /* What families change: their read_config runs last. */
+    /* Values that families change: their read_config runs last. */
     config->embedding_scale = 1;
     config->both_ways = config->arch->both_ways;
     config->norm_bias = calm_arch_norm_biased(config->arch);
@@ -180,7 +180,7 @@ static calm_status read_common(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_NEW(ctx, ctx->out, config->moe.sparse, config->n_blocks);
 }
 
-/* Of one further name OTHER=KEY: what it says becomes the key's, in *own, a copy of `root` that the first one makes. */
+/* Applies one alias OTHER=KEY: OTHER's value becomes KEY's in *own, a copy of `root` that the first alias makes. */
 static calm_status rename_one(calm_ctx *ctx, const char *path, const calm_json *root, const char *alias, size_t n,
                               calm_json **own)
 {
@@ -209,7 +209,7 @@ static calm_status rename_one(calm_ctx *ctx, const char *path, const calm_json *
     return CALM_OK;
 }
 
-/* The same of all of the family's; *own stays NULL where none is used. */
+/* Applies all of the family's aliases; *own stays NULL where none is used. */
 static calm_status rename_keys(calm_ctx *ctx, const char *path, const calm_json *root, const calm_arch *arch,
                                calm_json **own)
 {
@@ -235,10 +235,10 @@ static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *r
     CALM_TRY(rename_keys(ctx, path, root, out->arch, &own));
     if (own)
         root = own;
-    /* First: a setting that is not known is a better message than what it leads to. */
+    /* Checked first, since an unknown setting is a better message than its consequences. */
     CALM_TRY(calm_config_check_keys(ctx, path, root, out->arch, accepted));
     CALM_TRY(read_common(ctx, path, root, out));
-    /* After head_dim and max_positions, which rotary embeddings are measured in. */
+    /* After head_dim and max_positions, which rotary embeddings depend on. */
     if (out->arch->default_rope_theta > 0)
         CALM_TRY(calm_config_rope(ctx, path, root, out));
     CALM_TRY(read_dtype(ctx, path, root, out));
@@ -275,7 +275,7 @@ calm_status calm_config_read_accepting(calm_ctx *ctx, const char *path, const ca
 calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback,
                                 calm_slides_fn *slides, int64_t pattern, calm_config *config)
 {
-    const int64_t none = calm_json_get(root, "sliding_window") ? 0 : fallback;    /* null means that there is none */
+    const int64_t none = calm_json_get(root, "sliding_window") ? 0 : fallback;    /* null means no window */
     int64_t width;
     CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window", &none, 0, 1 << 30, &width));
     const calm_json *types = calm_json_get(root, "layer_types");
@@ -284,19 +284,18 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
     if (types)
         CALM_TRY(calm_config_one_per_block(ctx, path, "layer_types", types, config));
     for (size_t i = 0; i < config->n_blocks; i++) {
-        /* The explicit list wins over the pattern: files may give both. */
+        /* The explicit list takes precedence over the pattern: files may have both. */
         const char *type = types ? calm_json_string(calm_json_at(types, i), "") : NULL;
         const bool slide = type ? strcmp(type, "sliding_attention") == 0 : slides && slides(i, pattern);
         if (type && !slide && strcmp(type, "full_attention") != 0)
             return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported; expected "
                              "full_attention or sliding_attention", path, i, type);
-        /* A width that is left to null is a decision (Mistral 0.2); one that is missing for a block said to slide is a
-         * fault. */
+        /* A width of null is a choice (Mistral 0.2); a missing width for a block that slides by the list is a fault. */
         if (slide && width == 0 && (type || calm_json_typeof(calm_json_get(root, "sliding_window")) != CALM_JSON_NULL))
             return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu slides, but \"sliding_window\" is 0 or missing", path,
                              i);
         config->window[i] = slide ? (size_t)width : 0;
-        /* Only gemma3 has a second embedding; elsewhere its theta is 0. */
+        /* Only Gemma 3 has a second embedding; in other families its theta is 0. */
         config->local_rope[i] = slide && config->rope[CALM_ROPE_LOCAL].theta > 0;
     }
     return CALM_OK;
@@ -315,7 +314,7 @@ bool calm_slides_between(size_t block, int64_t pattern)
 
 void calm_config_windows_both_ways(calm_config *config)
 {
-    /* Whole division, as the reference's. */
+    /* Integer division, like in transformers. */
     for (size_t i = 0; i < config->n_blocks; i++)
         config->window[i] = config->window[i] ? config->window[i] / 2 + 1 : 0;
 }

@@ -1,4 +1,4 @@
-/* Configs of single blocks, where those of a model are not alike. */
+/* Configs of single blocks, where blocks differ. */
 #include "ptq/model/config.h"
 
 void calm_config_share(calm_config *config)
@@ -7,13 +7,13 @@ void calm_config_share(calm_config *config)
         const calm_block_shape *shape = &config->shapes[i];
         calm_config *block = &config->blocks[i];
         *block = *config;
-        /* Not to be divided again: it is one already. */
+        /* A block's config has no blocks. */
         block->shapes = NULL;
         block->blocks = NULL;
         block->varied = true;
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
             block->kind[s] = shape->kind[s];
-        /* And the widths, in place of the model's usual ones. */
+        /* The block's own widths replace the model's usual ones. */
         block->n_heads = shape->n_heads;
         block->n_kv = shape->n_kv;
         block->head_dim = shape->head_dim;
@@ -27,7 +27,7 @@ void calm_config_share(calm_config *config)
 
 calm_status calm_config_divide(calm_ctx *ctx, calm_config *config)
 {
-    /* Blocks are alike: each has the model's. */
+    /* All blocks are alike and use the model's config. */
     if (!config->shapes)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, config->blocks, config->n_blocks));

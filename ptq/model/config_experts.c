@@ -1,8 +1,8 @@
-/* config.json: mixtures of experts. */
+/* Reads mixtures of experts from config.json. */
 #include "ptq/base/text.h"
 #include "ptq/model/arch.h"
 
-/* A bound on n_blocks * n_experts, which a config of a few bytes could make as large as it likes. */
+/* Bounds n_blocks * n_experts, which a config of a few bytes could make arbitrarily large. */
 #define EXPERTS_MAX ((size_t)1 << 18)
 
 bool calm_config_is_mixture(const calm_config *config)
@@ -13,7 +13,7 @@ bool calm_config_is_mixture(const calm_config *config)
     return any;
 }
 
-/* Blocks i with (i + 1) % step == 0 are sparse, but for those that mlp_only_layers lists. */
+/* Makes blocks i with (i + 1) % step == 0 sparse, except those in mlp_only_layers. */
 static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     int64_t step;
@@ -28,7 +28,7 @@ static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json 
         if (block < 0)
             return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\"[%zu]: expected the number of a block", path,
                              i);
-        /* Numbers beyond the last block say nothing: a config may be cut down from a larger model. */
+        /* Numbers beyond the last block are ignored: a config may be shortened from a larger model's. */
         if ((size_t)block < config->n_blocks)
             config->moe.sparse[block] = false;
     }
@@ -42,16 +42,16 @@ calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json
     calm_moe_config *moe = &config->moe;
     int64_t n, k;
     CALM_TRY(calm_json_need_int(ctx, path, root, keys->experts, NULL, 1, experts_limit, &n));
-    /* Not more than there are. */
+    /* A token cannot use more experts than there are. */
     CALM_TRY(calm_json_need_int(ctx, path, root, keys->top_k, NULL, 1, n, &k));
     CALM_TRY(calm_config_size(ctx, path, root, keys->inner, NULL, &moe->inner));
     moe->norm_top_k = keys->norm;
-    /* Code of the other families does not read it, and an unread key may be off. */
+    /* Code of the other families does not read the key, which may contradict it. */
     if (calm_text_listed(config->arch->keys, ' ', "norm_topk_prob"))
         CALM_TRY(calm_config_switch(ctx, path, root, "norm_topk_prob", keys->norm, &moe->norm_top_k));
     moe->n_experts = (size_t)n;
     moe->top_k = (size_t)k;
-    /* Families with dense blocks among them change it. */
+    /* Families with some dense blocks change this afterwards. */
     for (size_t i = 0; i < config->n_blocks; i++)
         moe->sparse[i] = true;
     if (config->n_blocks * moe->n_experts > EXPERTS_MAX)    /* the layer table has rows for each */
@@ -60,7 +60,7 @@ calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json
     return CALM_OK;
 }
 
-/* Groups of experts, of which the best count. */
+/* Reads the groups of experts, and how many of them a token uses. */
 static calm_status read_groups(calm_ctx *ctx, const char *path, const calm_json *root,
                                const calm_grouped_defaults *defaults, calm_config *config)
 {
@@ -89,15 +89,15 @@ calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json
     CALM_TRY(calm_json_need_int(ctx, path, root, "first_k_dense_replace", &defaults->dense, 0, 1 << 20, &dense));
     CALM_TRY(calm_json_need_number(ctx, path, root, "routed_scaling_factor", &defaults->scale, 1e-6, 1e6, &scale));
     CALM_TRY(read_groups(ctx, path, root, defaults, config));
-    /* Several shared experts are stored as one of their widths together. */
+    /* Several shared experts are stored as one, of the sum of their widths. */
     moe->shared_inner = (size_t)shared * moe->inner;
-    /* The bias moves the choice alone; weights are of the plain sigmoids. */
+    /* The bias affects only the choice; weights are the sigmoids without it. */
     moe->score = CALM_ROUTER_SIGMOID;
     moe->choice_bias = true;
-    /* Against a sum of zero. */
+    /* Avoids division by a sum of zero. */
     moe->sum_plus = 1e-20f;
     moe->scale = (float)scale;
-    /* The first blocks have an MLP of intermediate_size. */
+    /* The first blocks have an MLP of width intermediate_size. */
     for (size_t i = 0; i < config->n_blocks; i++)
         moe->sparse[i] = (int64_t)i >= dense;
     return CALM_OK;
@@ -114,7 +114,7 @@ calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const 
 
 calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Mixtral's name of the key; newer files of other families have it too. */
+    /* Mixtral's name of the key, which newer files of other families use too. */
     const bool local = calm_json_typeof(calm_json_get(root, "num_local_experts")) != CALM_JSON_NULL;
     const calm_moe_keys keys = {local ? "num_local_experts" : "num_experts", "num_experts_per_tok",
                                 "moe_intermediate_size", false};

@@ -1,24 +1,24 @@
 /* Keys of config.json: read, harmless, or refused.
  *
- * A key that nothing reads may change the computation in a way calm does not know.  It is refused unless it is off -
- * null, false or empty - or in the table (config_keys.def) as one that no logit depends on, or the caller accepts it.
- * What the table says to change logits, and what transformers' code of the family reads (config_reads.def), a caller
- * cannot accept. */
+ * A key that nothing reads may change the computation in an unknown way.  It is refused unless it is off (null, false
+ * or empty), or the table (config_keys.def) says that no logit depends on it, or the caller accepts it.  A caller
+ * cannot accept keys that change logits by the table, or that transformers' code of the family reads
+ * (config_reads.def). */
 #include <string.h>
 
 #include "ptq/model/arch.h"
 
-/* Read by config.c and config_rope.c for every family, and the entry of quantized checkpoints. */
+/* Keys that config.c and config_rope.c read for every family, and the entry of quantized checkpoints. */
 static const char common[] =
     "architectures model_type hidden_size intermediate_size num_hidden_layers vocab_size max_position_embeddings "
     "num_attention_heads num_key_value_heads head_dim tie_word_embeddings torch_dtype dtype quantization_config "
     "quantization is_causal";
 
-/* Read where there is a rotary embedding; where there is RMSNorm; where there is LayerNorm. */
+/* Keys that are read where there is a rotary embedding, RMSNorm, LayerNorm. */
 static const char rotary[] =
     "rope_theta rope_scaling rope_parameters partial_rotary_factor original_max_position_embeddings";
 
-/* Read of the families that have them; files of the others name them too. */
+/* Keys that some families read, and that files of all families may have. */
 static const char some[] = "hidden_act layer_norm_eps rms_norm_eps";
 
 typedef enum key_kind { UNREAD, INERT, CHANGES } key_kind;
@@ -26,7 +26,7 @@ typedef enum key_kind { UNREAD, INERT, CHANGES } key_kind;
 typedef struct table_key {
     const char *name;
     key_kind kind;
-    const char *usual, *effect;    /* of CHANGES: the value at which it does nothing, and what it does */
+    const char *usual, *effect;    /* CHANGES: the value without effect, and the effect of others */
 } table_key;
 
 static const table_key table[] = {
@@ -46,7 +46,7 @@ static const family_reads reads[] = {
 #include "ptq/model/config_reads.def"
 };
 
-/* NULL: the table does not have it. */
+/* Finds a key in the table; NULL: it is not there. */
 static const table_key *find(const char *key)
 {
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
@@ -55,7 +55,7 @@ static const table_key *find(const char *key)
     return NULL;
 }
 
-/* Does transformers' code of the family read it? */
+/* Does transformers' code of the family read the key? */
 static bool family_reads_key(const calm_arch *arch, const char *key)
 {
     for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
@@ -70,7 +70,7 @@ static bool is(const char *name, const char *key)
     return name && strcmp(name, key) == 0;
 }
 
-/* Is it the family's own key of a size? */
+/* Is it one of the family's own keys of sizes? */
 static bool is_size(const calm_size_keys *sizes, const char *key)
 {
     return sizes && (is(sizes->hidden, key) || is(sizes->inner, key) || is(sizes->blocks, key) ||
@@ -78,7 +78,7 @@ static bool is_size(const calm_size_keys *sizes, const char *key)
                      is(sizes->activation, key) || is(sizes->inner_first, key));
 }
 
-/* Does calm read it? */
+/* Does calm read the key? */
 static bool calm_reads_key(const calm_arch *arch, const char *key)
 {
     return calm_text_listed(common, ' ', key) || calm_text_listed(some, ' ', key) ||
@@ -87,17 +87,17 @@ static bool calm_reads_key(const calm_arch *arch, const char *key)
            (arch->default_rope_theta > 0 && calm_text_listed(rotary, ' ', key));
 }
 
-/* A value at which an unknown setting does nothing. */
+/* Is it a value at which an unknown setting has no effect? */
 static bool is_off(const calm_json *value)
 {
     const calm_json_type type = calm_json_typeof(value);
-    /* Zero is not "off": as a number it is a value like any other. */
+    /* Zero is not "off": it is a number like any other. */
     return type == CALM_JSON_NULL || (type == CALM_JSON_BOOL && !calm_json_bool(value, true)) ||
            (type == CALM_JSON_STRING && calm_json_string_length(value) == 0) ||
            ((type == CALM_JSON_ARRAY || type == CALM_JSON_OBJECT) && calm_json_size(value) == 0);
 }
 
-/* The value at which a key of kind CHANGES does nothing: off, or the table's word for it. */
+/* Is it the value at which a key of kind CHANGES has no effect: off, or the table's value? */
 static bool is_usual(const table_key *key, const calm_json *value)
 {
     if (strcmp(key->usual, "true") == 0)
@@ -106,13 +106,13 @@ static bool is_usual(const table_key *key, const calm_json *value)
     return number || is_off(value);
 }
 
-/* Written by models whose code can run both ways: what it must say for this family. */
+/* Does "is_causal", which models with bidirectional and causal code write, agree with the family? */
 static bool sees_as_family(const calm_arch *arch, const char *key, const calm_json *value)
 {
     return strcmp(key, "is_causal") != 0 || calm_json_bool(value, !arch->both_ways) == !arch->both_ways;
 }
 
-/* Nothing lifts it: what the key does is known. */
+/* Refuses a key with a known effect; a caller cannot accept it. */
 static calm_status refuse_known(calm_ctx *ctx, const char *path, const char *key, const char *value,
                                 const calm_arch *arch, const char *effect)
 {
@@ -121,7 +121,7 @@ static calm_status refuse_known(calm_ctx *ctx, const char *path, const char *key
                      effect ? effect : "a setting that transformers' code of the family reads", arch->name);
 }
 
-/* What a caller may accept, with how. */
+/* Refuses an unknown key, and says how a caller can accept it. */
 static calm_status refuse(calm_ctx *ctx, const char *path, const char *key, const char *value, const calm_arch *arch)
 {
     return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": %.80s: not a setting that calm knows for %s, and calm does "
@@ -129,19 +129,19 @@ static calm_status refuse(calm_ctx *ctx, const char *path, const char *key, cons
                      path, key, value, arch->name, key);
 }
 
-/* One key that calm does not read. */
+/* Checks one key that calm does not read. */
 static calm_status judge(calm_ctx *ctx, const char *path, const char *key, const calm_json *value,
                          const calm_arch *arch, const calm_words *accepted)
 {
     const table_key *known = find(key);
     const bool changes = known && known->kind == CHANGES, inert = known && known->kind == INERT;
     CALM_SCOPED_TEXT(text);
-    /* What is off is no setting; what the table says to be inert is read and changes nothing. */
+    /* A key that is off, or inert by the table, changes nothing. */
     if (changes ? is_usual(known, value) : is_off(value) || inert)
         return CALM_OK;
     if (known && !changes && !family_reads_key(arch, key))
         return CALM_OK;
-    /* From here on messages show the value. */
+    /* The messages below show the value. */
     CALM_TRY(calm_json_write(ctx, value, 0, &text));
     if (changes)
         return refuse_known(ctx, path, key, text.data, arch, known->effect);

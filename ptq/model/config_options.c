@@ -1,4 +1,4 @@
-/* config.json: options that several families have. */
+/* Reads options of config.json that several families have. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config)
     return CALM_NEW(ctx, ctx->out, config->no_rope, config->n_blocks);
 }
 
-/* A list of 1 for a block that is rotated and 0 for one that is not. */
+/* Reads a list with 1 for a rotated block and 0 for any other. */
 static calm_status read_rotated(calm_ctx *ctx, const char *path, const calm_json *list, calm_config *config)
 {
     CALM_TRY(calm_json_expect(ctx, list, CALM_JSON_ARRAY, "%s: \"no_rope_layers\"", path));
@@ -39,13 +39,13 @@ calm_status calm_config_no_rope(calm_ctx *ctx, const char *path, const calm_json
                                 calm_config *config)
 {
     const calm_json *list = calm_json_get(root, "no_rope_layers");
-    const calm_json_type type = calm_json_typeof(list);    /* `empty`: a list of nothing is as good as none */
+    const calm_json_type type = calm_json_typeof(list);    /* `empty`: an empty list counts as absent */
     int64_t interval;
     CALM_TRY(calm_config_new_no_rope(ctx, config));
     CALM_TRY(calm_json_need_int(ctx, path, root, "no_rope_layer_interval", &(int64_t){4}, 1, 4096, &interval));
     if (type != CALM_JSON_NULL && !(empty && type == CALM_JSON_ARRAY && calm_json_size(list) == 0))
         return read_rotated(ctx, path, list, config);
-    /* Without a list the last block of every interval. */
+    /* Without a list it is the last block of every interval. */
     for (size_t i = 0; i < config->n_blocks; i++)
         config->no_rope[i] = (i + 1) % (size_t)interval == 0;
     return CALM_OK;
@@ -61,7 +61,7 @@ calm_status calm_config_switch(calm_ctx *ctx, const char *path, const calm_json 
 
 /* ---- biases ---- */
 
-/* Of the linears of one sublayer, or of the other, as most families have them: attention and an MLP. */
+/* Sets the biases of the usual linears of one sublayer, attention or MLP. */
 static void set_biases(calm_config *config, calm_sublayer sublayer, bool bias)
 {
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
@@ -72,7 +72,7 @@ static void set_biases(calm_config *config, calm_sublayer sublayer, bool bias)
 calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     bool bias;
-    /* Also o: the reference gives all four the same switch. */
+    /* Also o: in transformers all four have one switch. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_bias", &(bool){false}, &bias));
     set_biases(config, CALM_SUBLAYER_ATTENTION, bias);
     return CALM_OK;
@@ -81,7 +81,7 @@ calm_status calm_config_attention_biases(calm_ctx *ctx, const char *path, const 
 calm_status calm_config_mlp_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     bool bias;
-    /* One switch for all three, as in the reference. */
+    /* One switch for all three, like in transformers. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &bias));
     set_biases(config, CALM_SUBLAYER_MLP, bias);
     return CALM_OK;
@@ -101,7 +101,7 @@ calm_status calm_config_use_bias(calm_ctx *ctx, const char *path, const calm_jso
 
 calm_status calm_config_multipliers(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Division makes the last the inverse of what it says. */
+    /* logits_scaling divides logits, so its inverse is the factor. */
     static const char *const keys[] = {"embedding_multiplier", "attention_multiplier", "residual_multiplier",
                                        "logits_scaling"};
     double value[4];

@@ -1,11 +1,11 @@
 /* The gated delta rule in chunks of n tokens, so that nearly all of its work is in products of matrices.
  *
- * With G_i = g_1 + .. + g_i within the chunk and S the memory before it, the recurrence says of all its tokens
+ * With G_i = g_1 + .. + g_i within the chunk and S the memory before it, the recurrence for all tokens of the chunk is
  *   u_i + sum_{j<i} beta_i exp(G_i - G_j) (k_i . k_j) u_j = beta_i (v_i - exp(G_i) S^T k_i)
  *   o_i = exp(G_i) S^T q_i + sum_{j<=i} exp(G_i - G_j) (q_i . k_j) u_j
  *   S'  = exp(G_n) S + sum_j exp(G_n - G_j) k_j u_j^T
  * a triangular system for u, solved forwards.  Every exponent is <= 0, so nothing overflows; G is summed in double,
- * because differences of long sums would lose what a slow decay is made of. */
+ * because differences of long float sums would lose slow decays. */
 #include "ptq/model/delta_impl.h"
 
 #include <math.h>

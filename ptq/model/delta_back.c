@@ -1,12 +1,12 @@
-/* Backward pass of the gated delta rule, chunk by chunk from the last one, of the formulas of delta.c.
+/* Backward pass of the gated delta rule, chunk by chunk from the last one, by the formulas of delta.c.
  *
- * With W_ij = exp(G_i - G_j), L_ij = beta_i W_ij (k_i . k_j), A_ij = W_ij (q_i . k_j) and S' the memory behind the
+ * With W_ij = exp(G_i - G_j), L_ij = beta_i W_ij (k_i . k_j), A_ij = W_ij (q_i . k_j) and S' the memory after the
  * chunk:
  *   du  = A^T do + (exp(G_n - G) k) dS'          r = (1 + L)^-T du, the gradient of the right side
  *   dA  = do u^T, j <= i                         dL = -r u^T, j < i
  *   dv  = beta r                                 dS = exp(G_n) dS' + (exp(G) q)^T do - (beta exp(G) k)^T r
- * and what S, A, L and the faded keys give back to q, k, beta and G.  S before each chunk was kept; the rest is
- * computed again. */
+ * and S, A, L and the decayed keys add to the gradients of q, k, beta and G.  S before each chunk was kept; the rest is
+ * recomputed. */
 #include "ptq/model/delta_back.h"
 
 #include <math.h>

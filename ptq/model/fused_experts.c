@@ -32,7 +32,7 @@ static calm_status wrong_shape(calm_ctx *ctx, const calm_tensor *tensor, const s
 }
 
 /* Checks rank, dtype and shape of both, and finds out whether they are transposed.  At least one of them shows that,
- * since an expert's width cannot equal both the hidden size and half of it. */
+ * since an expert's width cannot be both the hidden size and half the hidden size. */
 static calm_status check(calm_ctx *ctx, const calm_config *config, fused *of)
 {
     const size_t experts = config->moe.n_experts, inner = config->moe.inner, width = config->hidden;

@@ -5,7 +5,7 @@
  *   S = cap tanh(scale Q K^T / cap)     dS (1 - tanh^2) instead of dS there
  *   P with a sink of share s            dsink = - sum of s rowsum(P dP)
  *
- * P of a long window is computed again from q and k: T^2 / 2 values of every head would be most of the tape. */
+ * P of a long window is recomputed from q and k: T^2 / 2 values of every head would be most of the tape. */
 #include <string.h>
 
 #include "ptq/base/threads.h"

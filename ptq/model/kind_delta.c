@@ -3,8 +3,8 @@
  *   [q | k | v] = act(conv(W_qkv h))    z = W_z h    beta = sigmoid(W_b h)    g = -exp(A_log) softplus(W_a h + dt_bias)
  *   y = W_out (RMSNorm(o) w silu(z)),    o the gated delta rule of q, k, v, g and beta (delta.h)
  *
- * Qwen3-Next has one matrix for q, k, v and z and one for b and a, whose rows are in the order of key heads: of each
- * its q and k, and v and z (b and a) of the value heads that it serves.
+ * Qwen3-Next has one matrix for q, k, v and z and one for b and a, with rows in the order of key heads: for each its q
+ * and k, then v and z (b and a) of the value heads that it serves.
  *
  * References: arXiv 2412.06464; transformers' modeling_qwen3_next.py, modeling_qwen3_5.py. */
 #include <string.h>

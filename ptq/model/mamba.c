@@ -1,10 +1,10 @@
 /* The scan of Mamba-2 in chunks of n tokens, so that nearly all of its work is in products of matrices.
  *
- * With G_i = decay_1 + .. + decay_i within the chunk and S the memory before it, the recurrence says of all its tokens
+ * With G_i = decay_1 + .. + decay_i within the chunk and S the memory before it, for all tokens of the chunk
  *   y_i = exp(G_i) S^T C_i + sum_{j<=i} exp(G_i - G_j) (C_i . B_j) step_j x_j + D x_i
  *   S'  = exp(G_n) S + sum_j exp(G_n - G_j) step_j B_j x_j^T
- * Every exponent is <= 0, so nothing overflows; G is summed in double, because differences of long sums would lose what
- * a slow decay is made of.  C_i . B_j is one product for all heads of a group. */
+ * Every exponent is <= 0, so nothing overflows; G is summed in double, because differences of long float sums would
+ * lose slow decays.  C_i . B_j is one product for all heads of a group. */
 #include "ptq/model/mamba_impl.h"
 
 #include <math.h>
@@ -26,21 +26,21 @@ typedef struct scan_task {
     float *out, *norms, *states, *memory;
 } scan_task;
 
-/* What a head works in, for chunks of C tokens. */
+/* Buffers of a head for chunks of C tokens. */
 typedef struct room {
-    float *mixed;     /* [C, C]: products with decays, steps and zeros         */
+    float *mixed;     /* [C, C]: products with decays and steps, masked */
     float *fading;    /* [C]: exp(G_i - G_j) step_j of a token i               */
     float *faded;     /* [C, state_dim]: exp(G_n - G_j) step_j B_j             */
-    float *seen;      /* [C, head_dim]: S^T B, faded                           */
+    float *seen;      /* [C, head_dim]: S^T B, decayed */
     double *log;      /* [C]: G_i                                              */
     float *memory;    /* [state_dim, head_dim]: S                              */
 } room;
 
-/* One chunk of one head. */
+/* One chunk of tokens of one head. */
 typedef struct piece {
     const scan_task *task;
     const room *room;
-    size_t head, begin, n;    /* its tokens */
+    size_t head, begin, n;    /* head; first token, number of tokens */
 } piece;
 
 static calm_status room_new(calm_ctx *ctx, const scan_task *task, size_t head, room *r)
@@ -72,7 +72,7 @@ static size_t group_of(const piece *p)
     return p->head / (p->task->shape->n_heads / p->task->shape->n_groups);
 }
 
-/* Rows of B, or of C, of the head's group. */
+/* Returns the rows of B, or of C, of the head's group. */
 static const float *group_rows(const piece *p, const float *all)
 {
     return all + p->begin * p->task->rows->stride + group_of(p) * p->task->shape->state_dim;
@@ -88,13 +88,13 @@ static float *out_rows(const piece *p)
     return p->task->out + (p->begin * p->task->shape->n_heads + p->head) * p->task->shape->head_dim;
 }
 
-/* Entry of token i in step, decay and norms. */
+/* Returns the index of token i in step, decay and norms. */
 static size_t gate_at(const piece *p, size_t i)
 {
     return (p->begin + i) * p->task->shape->n_heads + p->head;
 }
 
-/* Where the products of a chunk of a group begin. */
+/* Returns the offset of the products of a chunk of a group. */
 static size_t products_at(const scan_task *task, size_t group, size_t begin)
 {
     return (group * task->n_chunks + begin / task->chunk) * task->chunk * task->chunk;
@@ -113,7 +113,7 @@ void calm_mamba_sum_decays(const calm_mamba_shape *shape, const calm_mamba_rows 
     }
 }
 
-/* Row i of `mixed`: exp(G_i - G_j) step_j times `products` [n], for the tokens j < end.  In place allowed. */
+/* Computes row i of `mixed`: exp(G_i - G_j) step_j times `products` [n], for tokens j < end.  In place is allowed. */
 static void mix_row(const piece *p, const float *products, size_t i, size_t end)
 {
     float *row = p->room->mixed + i * p->n, *fading = p->room->fading;
@@ -122,11 +122,11 @@ static void mix_row(const piece *p, const float *products, size_t i, size_t end)
     calm_vec_exp_sum(end, 0, fading, fading);
     for (size_t j = 0; j < end; j++)
         row[j] = products[j] * fading[j] * p->task->rows->step[gate_at(p, j)];
-    /* A token does not read what later ones write. */
+    /* A token does not read what later tokens write. */
     memset(row + end, 0, (p->n - end) * sizeof *row);
 }
 
-/* y of the chunk. */
+/* Computes y of the chunk. */
 static void read_chunk(const piece *p)
 {
     const calm_mamba_shape *shape = p->task->shape;
@@ -143,9 +143,8 @@ static void read_chunk(const piece *p)
     calm_sgemm_nn(p->n, d, p->n, 1, p->room->mixed, p->n, x_rows(p), stride, 1, out, width);
 }
 
-/* Norms of S after each token, S being what it is before the chunk: |S~ + s B x^T|^2 =
- * |S~|^2 + 2 s (S~^T B) . x + s^2 |B|^2 |x|^2, in which S~^T B is what a token would read that asks for what it
- * writes, before it does. */
+/* Computes the norms of S after each token, from S before the chunk: |S~ + s B x^T|^2 = |S~|^2 + 2 s (S~^T B) . x + s^2
+ * |B|^2 |x|^2. */
 static void measure(const piece *p)
 {
     const calm_mamba_shape *shape = p->task->shape;
@@ -170,7 +169,7 @@ static void measure(const piece *p)
     }
 }
 
-/* S behind the chunk, in place. */
+/* Computes S after the chunk, in place. */
 static void write_memory(const piece *p)
 {
     const calm_mamba_shape *shape = p->task->shape;
@@ -186,9 +185,9 @@ static void write_memory(const piece *p)
     calm_sgemm_tn(d, shape->head_dim, p->n, 1, r->faded, d, x_rows(p), stride, 1, r->memory, shape->head_dim);
 }
 
-/* ---- all of them ---- */
+/* ---- all chunks and heads ---- */
 
-/* Products of one chunk of one group. */
+/* Computes the products of one chunk of one group. */
 static void run_products(size_t index, void *user)
 {
     const scan_task *task = user;
@@ -200,7 +199,7 @@ static void run_products(size_t index, void *user)
                   task->chunk);
 }
 
-/* All tokens of one head. */
+/* Runs all tokens of one head. */
 static calm_status run_head(calm_ctx *ctx, size_t head, void *user)
 {
     const scan_task *task = user;
@@ -221,7 +220,7 @@ static calm_status run_head(calm_ctx *ctx, size_t head, void *user)
     return CALM_OK;
 }
 
-/* Tokens of a chunk, of which a short window has one, and how many chunks there are. */
+/* Returns the tokens of a chunk, at most those of the window, and the number of chunks. */
 static size_t cut(size_t n_tokens, size_t chunk, size_t *n_chunks)
 {
     const size_t c = calm_size_min(chunk, n_tokens);
@@ -270,7 +269,7 @@ typedef struct rows_task {
     float eps, *a, *b;              /* steps: step, decay; norm: z, y          */
 } rows_task;
 
-/* In double: a decay counts to the power of thousands of tokens. */
+/* In double, since a decay acts to the power of thousands of tokens. */
 static void step_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;
@@ -294,7 +293,7 @@ void calm_mamba_steps(calm_ctx *ctx, size_t n_tokens, size_t n_heads, const floa
     calm_parallel_each_rows(ctx, n_tokens, step_rows, &task);
 }
 
-/* Each group has its weights. */
+/* Each group is normalised separately, with its own weights. */
 static void norm_rows(size_t first, size_t n, void *user)
 {
     const rows_task *task = user;

@@ -1,13 +1,13 @@
-/* Backward pass of the scan of Mamba-2, chunk by chunk from the last one, of the formulas of mamba.c.
+/* Backward pass of Mamba-2's scan, chunk by chunk from the last one, by the formulas of mamba.c.
  *
- * With F_ij = exp(G_i - G_j), P_ij = C_i . B_j, M_ij = F_ij P_ij s_j for j <= i, s the steps, and S' the memory behind
+ * With F_ij = exp(G_i - G_j), P_ij = C_i . B_j, M_ij = F_ij P_ij s_j for j <= i, s the steps, and S' the memory after
  * the chunk:
  *   dM  = dy x^T, j <= i                             dP_ij = dM_ij F_ij s_j
  *   dx_j = sum_i M_ij dy_i + D dy_j + k_j s_j dS'^T B_j           k_j = exp(G_n - G_j)
  *   dB  = dP^T C + (k s x) dS'^T                     dC  = dP B + (exp(G) dy) S^T
  *   ds_j = sum_i dM_ij F_ij P_ij + k_j B_j . dS' x_j
  *   dS  = exp(G_n) dS' + C^T (exp(G) dy)
- * and what S, M and k give back to G.  S before each chunk was kept; the rest is computed again.  B and C are of
+ * and S, M and k add to the gradient of G.  S before each chunk was kept; the rest is recomputed.  B and C belong to
  * groups: their gradients are sums over the heads of one, in order. */
 #include "ptq/model/mamba_back.h"
 
@@ -28,13 +28,13 @@ typedef struct back_task {
     const calm_mamba_rows *rows;
     const calm_mamba_grads *grads;
     const float *states, *dout;    /* S before the chunk: [n_heads, state_dim, head_dim] */
-    size_t begin, n, most;         /* its tokens; those of the longest chunk             */
+    size_t begin, n, most;         /* first token, number of tokens; number in the longest chunk */
     float *products;               /* [n_groups, n, n]: P                                */
     float *dstates;                /* [n_heads, state_dim, head_dim]: dS', becomes dS    */
     float *db, *dc;                /* [n_heads, n, state_dim]                            */
 } back_task;
 
-/* What a head works in, for chunks of C tokens. */
+/* Buffers of a head for chunks of C tokens. */
 typedef struct room {
     float *fading;    /* [C, C]: F                                                    */
     float *dmixed;    /* [C, C]: dM, which becomes dP                                 */
@@ -74,9 +74,9 @@ size_t calm_mamba_scan_back_bytes(const calm_mamba_shape *shape, size_t n_tokens
 
 /* ---- a chunk of a head ---- */
 
-/* Where its rows are. */
+/* Offsets of a head's rows in a chunk. */
 typedef struct place {
-    size_t x, group, out;    /* in rows of x; of B and C; of out   */
+    size_t x, group, out;    /* in rows of x; of B and C; of out */
     size_t state;            /* in states                          */
 } place;
 
@@ -89,13 +89,13 @@ static place place_of(const back_task *task, size_t head)
                    (task->begin * shape->n_heads + head) * d, head * shape->state_dim * d};
 }
 
-/* Entry of token i in step and decay. */
+/* Returns the index of token i in step and decay. */
 static size_t gate_at(const back_task *task, size_t head, size_t i)
 {
     return (task->begin + i) * task->shape->n_heads + head;
 }
 
-/* F and M; dM becomes dP; what M gives back to the steps and to G. */
+/* Computes F and M, turns dM into dP, and starts the gradients of the steps and of G. */
 static void mixed_back(const back_task *task, size_t head, const room *r)
 {
     const size_t n = task->n, group = head / (task->shape->n_heads / task->shape->n_groups);
@@ -114,13 +114,14 @@ static void mixed_back(const back_task *task, size_t head, const room *r)
             r->dstep[j] += (double)dmixed[j] * (double)fading[j] * (double)products[j];
             dmixed[j] *= fading[j] * step;
         }
-        /* A token does not read what later ones write. */
+        /* A token does not read what later tokens write. */
         memset(mixed + i + 1, 0, (n - i - 1) * sizeof *mixed);
         memset(dmixed + i + 1, 0, (n - i - 1) * sizeof *dmixed);
     }
 }
 
-/* Through S' = exp(G_n) S + sum_j k_j s_j B_j x_j^T: dx and dB of the head are added to, dS' becomes its part of dS. */
+/* Backward of S' = exp(G_n) S + sum_j k_j s_j B_j x_j^T: adds to dx and dB of the head, and turns dS' into its part of
+ * dS. */
 static void memory_back(const back_task *task, size_t head, const place *at, const room *r)
 {
     const calm_mamba_rows *rows = task->rows;
@@ -145,7 +146,8 @@ static void memory_back(const back_task *task, size_t head, const place *at, con
     calm_vec_scale(d_state * d, (float)last, dstate);
 }
 
-/* Sums of what comes behind in the chunk: G_i is decay_1 + .. + decay_i. */
+/* Writes the gradients of decays and steps; since G_i is decay_1 + .. + decay_i, a decay's gradient sums those of later
+ * G. */
 static void write_gates(const back_task *task, size_t head, const room *r)
 {
     double sum = 0;
@@ -156,7 +158,7 @@ static void write_gates(const back_task *task, size_t head, const room *r)
     }
 }
 
-/* All of a chunk for one head. */
+/* Backward of a chunk of one head. */
 static calm_status back_head(calm_ctx *ctx, size_t head, void *user)
 {
     const back_task *task = user;
@@ -193,9 +195,9 @@ static calm_status back_head(calm_ctx *ctx, size_t head, void *user)
     return CALM_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- all chunks and heads ---- */
 
-/* P of a group. */
+/* Computes P of a group. */
 static void run_products(size_t group, void *user)
 {
     const back_task *task = user;
@@ -205,7 +207,7 @@ static void run_products(size_t group, void *user)
                   task->products + group * n * n, n);
 }
 
-/* dB and dC of a group: over its heads, in their order. */
+/* Computes dB and dC of a group: sums over its heads, in order. */
 static void sum_heads(size_t group, void *user)
 {
     const back_task *task = user;
@@ -230,7 +232,7 @@ calm_status calm_mamba_scan_back(calm_ctx *ctx, const calm_mamba_shape *shape, c
     back_task task = {.shape = shape, .rows = rows, .grads = grads, .dout = dout};
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.products, shape->n_groups * c * c));
-    /* Nothing reads the memory behind the last token. */
+    /* Nothing reads the memory after the last token. */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.dstates, shape->n_heads * n_state));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.db, shape->n_heads * c * shape->state_dim));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, task.dc, shape->n_heads * c * shape->state_dim));
@@ -292,7 +294,7 @@ static void gate_rows(size_t first, size_t n, void *user)
     }
 }
 
-/* dz = d y silu'(z), and d silu(z) in place. */
+/* Computes dz = d y silu'(z), and multiplies d by silu(z) in place. */
 static calm_status gate_rows_back(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const gate_task *task = user;

@@ -1,4 +1,4 @@
-/* config.json: which block mixes tokens how, and the sizes of what is not attention. */
+/* Reads from config.json which mixer each block has, and the sizes of mixers other than attention. */
 #include "ptq/model/mixers.h"
 
 #include <math.h>
@@ -8,8 +8,8 @@
 
 extern const calm_kind calm_kind_attention, calm_kind_delta, calm_kind_conv, calm_kind_mamba;
 
-/* What "layer_types" calls a block with the family's own mixer, and one with attention, as older files do, too (NULL:
- * there is no other word). */
+/* Words of "layer_types" for the family's own mixer and for attention, with those of older files (NULL: there is no
+ * other word). */
 typedef struct mixer_words {
     const char *own, *old_own, *old_attention;
 } mixer_words;
@@ -19,9 +19,9 @@ static bool is_word(const char *found, const char *word, const char *old)
     return strcmp(found, word) == 0 || (old && strcmp(found, old) == 0);
 }
 
-/* Make `kind` the mixer of the blocks that "layer_types" calls by its words; "full_attention" has attention.  Without
- * the list those of which `otherwise` [n_blocks] is true; NULL: the list must be there.  CALM_EFORMAT: it has not an
- * entry for each block; CALM_EUNSUPPORTED: an entry that is neither. */
+/* Makes `kind` the mixer of the blocks to which "layer_types" gives its words; "full_attention" is attention.  Without
+ * the list `otherwise` [n_blocks] is true for them; NULL: the list must be present.  CALM_EFORMAT: it does not have an
+ * entry for each block; CALM_EUNSUPPORTED: another word. */
 static calm_status read_mixers(calm_ctx *ctx, const char *path, const calm_json *root, const mixer_words *words,
                                const calm_kind *kind, const bool *otherwise, calm_config *config)
 {
@@ -44,7 +44,7 @@ static calm_status read_mixers(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-/* Numbers and widths of heads; the defaults are those of the published models. */
+/* Reads numbers and widths of heads; the defaults are those of the published models. */
 static calm_status read_delta_sizes(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     calm_delta_shape *shape = &config->delta;
@@ -57,7 +57,7 @@ static calm_status read_delta_sizes(calm_ctx *ctx, const char *path, const calm_
         return calm_fail(ctx, CALM_EFORMAT,
                          "%s: \"linear_num_value_heads\": expected a multiple of linear_num_key_heads (%zu), found %zu",
                          path, shape->n_key_heads, shape->n_value_heads);
-    /* Each factor is below 2^24, so that neither product overflows; their sum is a dimension, and has its limit. */
+    /* Each factor is below 2^24, so no product overflows; their sum is a dimension, with its limit. */
     const size_t key = shape->n_key_heads * shape->key_dim, value = shape->n_value_heads * shape->value_dim;
     if (2 * key + 2 * value > (size_t)CALM_SIZE_LIMIT)
         return calm_fail(ctx, CALM_EFORMAT, "%s: \"linear_num_key_heads\" and its like: q, k, v and z have %zu rows, "
@@ -67,7 +67,7 @@ static calm_status read_delta_sizes(calm_ctx *ctx, const char *path, const calm_
 
 calm_status calm_config_delta(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    /* Published files have the key, transformers' attention has no choice. */
+    /* Published files have the key; transformers implements one value. */
     static const calm_fixed_key fixed[] = {{"attn_output_gate", "true"}};
     int64_t interval;
     bool *linear;
@@ -87,9 +87,9 @@ calm_status calm_config_conv(calm_ctx *ctx, const char *path, const calm_json *r
                              calm_config *config)
 {
     bool bias;
-    /* Published files have the first name, and transformers takes it before the second. */
+    /* Published files have the first name, which transformers prefers to the second. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "tie_embedding", &config->tied, &config->tied));
-    /* Its code has no choice, and the files no key. */
+    /* transformers implements one function, and files have no key. */
     config->activation = CALM_ACTIVATION_SILU;
     CALM_TRY(calm_config_size(ctx, path, root, "conv_L_cache", &(int64_t){3}, &config->conv_width));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "conv_bias", &(bool){false}, &bias));
@@ -99,7 +99,7 @@ calm_status calm_config_conv(calm_ctx *ctx, const char *path, const calm_json *r
 
 /* ---- Mamba-2 ---- */
 
-/* Its widths, which are dimensions: each factor is below 2^24, so that no product overflows. */
+/* Checks the widths, which are dimensions; each factor is below 2^24, so no product overflows. */
 static calm_status check_widths(calm_ctx *ctx, const char *path, const calm_mamba_keys *keys,
                                 const calm_mamba_shape *shape)
 {
@@ -137,13 +137,13 @@ calm_status calm_config_mamba(calm_ctx *ctx, const char *path, const calm_json *
     bool *all;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all, config->n_blocks));
-    /* Without the list no block has attention. */
+    /* Without the list all blocks have Mamba-2. */
     for (size_t i = 0; i < config->n_blocks; i++)
         all[i] = true;
     return read_mixers(ctx, path, root, &words, &calm_kind_mamba, all, config);
 }
 
-/* A number, or an infinite one as transformers writes it. */
+/* Returns a number, which transformers may write as an infinite one. */
 static double limit_of(const calm_json *value)
 {
     const char *text = calm_json_string(calm_json_get(value, "__float__"), "");
@@ -165,7 +165,7 @@ calm_status calm_config_step_limits(calm_ctx *ctx, const char *path, const calm_
 
 /* ---- blocks of one sublayer ---- */
 
-/* What a block holds, by the words for it and by its letter. */
+/* The sublayer of a block, by its words in the list and by its letter. */
 static const struct single {
     char letter;
     mixer_words words;    /* `own` and `old_own` */
@@ -176,7 +176,7 @@ static const struct single {
                {'-', {.own = "mlp"}, NULL, true, false},
                {'E', {.own = "moe"}, NULL, true, true}};
 
-/* What the list or the word has of block i; NULL: nothing that is known. */
+/* Finds the sublayer of block i in the list or the pattern; NULL: unknown. */
 static const struct single *find_single(const calm_json *list, const char *pattern, size_t i)
 {
     const char *type = calm_json_string(calm_json_at(list, i), "");
@@ -193,7 +193,7 @@ calm_status calm_config_single(calm_ctx *ctx, const char *path, const calm_json 
     const char *pattern = calm_json_string(calm_json_get(root, CALM_SINGLE_WORD), "");
     if (list || !pattern[0])
         CALM_TRY(calm_json_expect(ctx, list, CALM_JSON_ARRAY, "%s: \"" CALM_SINGLE_LIST "\"", path));
-    /* As many as there are blocks (calm_size_keys). */
+    /* There is an entry for each block (calm_size_keys). */
     for (size_t i = 0; i < config->n_blocks; i++) {
         const struct single *found = find_single(list, pattern, i);
         if (!found)

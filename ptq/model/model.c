@@ -1,4 +1,4 @@
-/* Model: opening a checkpoint directory, and its parts as float32. */
+/* Model: opens a checkpoint directory, and loads its parts as float32. */
 #include "ptq/model/model_impl.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #include "ptq/model/widen.h"
 #include "ptq/tensor/dtype.h"
 
-/* Bounds what a wrong file makes us read; entries per module make some files large. */
+/* Bounds what a wrong file makes us read; an entry for each module makes some files large. */
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
 /* ---- names ---- */
@@ -32,7 +32,7 @@ calm_status calm_model_block_name(calm_ctx *ctx, const calm_model *model, size_t
 
 /* ---- opening ---- */
 
-/* PREFIX MODULE.weight, a matrix of floats. */
+/* Finds PREFIX MODULE.weight, a matrix of floats. */
 static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const char *prefix, const char *module,
                                size_t rows, size_t cols, const calm_tensor **out)
 {
@@ -41,7 +41,7 @@ static calm_status need_matrix(calm_ctx *ctx, const calm_model *model, const cha
     return calm_safetensors_need_floats(ctx, model->tensors, name, 2, (const size_t[2]){rows, cols}, out);
 }
 
-/* Find out whether embedding and head are quantized. */
+/* Finds out whether embedding and head are quantized. */
 static calm_status find_tables(calm_ctx *ctx, calm_model *model)
 {
     /* The head's module has its own prefix. */
@@ -49,7 +49,7 @@ static calm_status find_tables(calm_ctx *ctx, calm_model *model)
     for (int head = 0; model->stored && head < 2; head++) {
         const char *module = head ? model->layout.head : names->embed;
         char *name;
-        /* GPTQ says of no head that it stays float, and a tied one has no tensors. */
+        /* GPTQ's files do not list the head among float modules, and a tied head has no tensors. */
         if (!module || (head && model->config.tied))
             continue;
         CALM_TRY(calm_strf(ctx, &model->arena, &name, "%s%s", head ? "" : model->prefix, module));
@@ -70,7 +70,7 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
                        config->hidden, out);
 }
 
-/* A float matrix into w, or as it is stored where `weight` (NULL: no) is to be of that. */
+/* Reads a float matrix into w, or makes `weight` (may be NULL) refer to it as it is stored. */
 static calm_status read_matrix(calm_ctx *ctx, const calm_model *model, const calm_tensor *tensor, float *w,
                                calm_weight *weight)
 {
@@ -89,7 +89,7 @@ calm_status calm_model_load_table(calm_ctx *ctx, const calm_model *model, bool h
     CALM_TRY(calm_model_table(ctx, model, head, &tensor));
     *out = (calm_weight){.name = tensor->name, .out = tensor->shape[0], .in = tensor->shape[1]};
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, tensor->n_elements));
-    /* A view (calm_model_view) has other floats in its place. */
+    /* The tables of a view (calm_model_view) have other sources. */
     if (tensor->source == &model->tables[head].source)
         return calm_quantized_table_load(ctx, &model->tables[head], w, out);
     CALM_TRY(read_matrix(ctx, model, tensor, w, out));
@@ -97,8 +97,8 @@ calm_status calm_model_load_table(calm_ctx *ctx, const calm_model *model, bool h
     return CALM_OK;
 }
 
-/* One linear: find its scheme and check its tensors; with `w` also read it; with `weight` say how it quantizes
- * its input. */
+/* Finds the scheme of a linear and checks its tensors; with `w` also reads it; with `weight` sets how its input is
+ * quantized. */
 static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
                                float *w, calm_weight *weight)
 {
@@ -107,18 +107,18 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     const calm_tensor *tensor;
     if (model->stored)
         CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, module, &quantized, &scheme));
-    /* How a linear quantizes its input belongs to the stored scheme, not to the architecture. */
+    /* Quantization of the input belongs to the stored scheme, not to the architecture. */
     if (weight) {
         weight->act_bits = quantized ? scheme.act_bits : 0;
         weight->act_asymmetric = quantized && scheme.act_asymmetric;
         weight->act_rule = quantized && calm_qformat_says_rule(&scheme) ? scheme.act_rule : model->act_rule;
         weight->act_global = 0;
-        /* A number next to the weight, which only quantized inputs need. */
+        /* A scale next to the weight, which only quantized inputs have. */
         if (quantized)
             CALM_TRY(calm_qformat_act_global(ctx, model->stored, model->tensors, module, &scheme,
                                              &weight->act_global));
     }
-    /* Checking reads no element: opening a checkpoint touches headers and names alone. */
+    /* Checking reads no element: opening a checkpoint only touches headers and names. */
     if (quantized)
         return w ? calm_qformat_load(ctx, model->stored, model->tensors, module, &scheme, out, in, w, weight)
                  : calm_qformat_check(ctx, model->stored, model->tensors, module, &scheme, out, in);
@@ -126,7 +126,7 @@ static calm_status read_linear(calm_ctx *ctx, const calm_model *model, const cha
     return w ? read_matrix(ctx, model, tensor, w, weight) : CALM_OK;
 }
 
-/* The failure of a linear, with the keys of config.json that its shape follows from. */
+/* Adds the keys of config.json that define a linear's shape to its failure. */
 static calm_status name_keys(calm_ctx *ctx, const calm_model *model, size_t linear, calm_status status)
 {
     const calm_layout *layout = &model->layout;
@@ -141,7 +141,8 @@ static calm_status name_keys(calm_ctx *ctx, const calm_model *model, size_t line
     return calm_fail_prefix(ctx, "%s: %s", model->dir, kind->keys(layout->linears[linear].role));
 }
 
-/* Presence, shape and dtype of every linear and its bias; names are rewound one by one, there may be 10^5. */
+/* Checks presence, shape and dtype of every linear and its bias; scratch memory is rewound for each, since there may be
+ * 10^5. */
 static calm_status check_linears(calm_ctx *ctx, const calm_model *model)
 {
     for (size_t i = 0; i < model->layout.n_linears; i++) {
@@ -156,7 +157,7 @@ static calm_status check_linears(calm_ctx *ctx, const calm_model *model)
     return CALM_OK;
 }
 
-/* Embeddings of position and type and their norm. */
+/* Checks the embeddings of position and type and their norm. */
 static calm_status check_ends(calm_ctx *ctx, const calm_model *model)
 {
     const calm_config *config = &model->config;
@@ -172,13 +173,13 @@ static calm_status check_ends(calm_ctx *ctx, const calm_model *model)
     return calm_model_load_norm(ctx, model, name, config->hidden, NULL);
 }
 
-/* Every tensor that the forward pass will read, so that a run of hours does not fail on the last block. */
+/* Checks every tensor that the forward pass will read, so that a run of hours does not fail at the last block. */
 static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
 {
     const calm_config *config = &model->config;
     const calm_tensor *tensor;
     CALM_TRY(calm_model_table(ctx, model, false, &tensor));
-    /* A config that states no dtype: exporters write floats as the embedding is stored. */
+    /* Without a dtype in config.json exporters write floats in the embedding's dtype. */
     if (!config->dtype_known)
         model->config.dtype = tensor->dtype;
     CALM_TRY(check_linears(ctx, model));
@@ -208,7 +209,7 @@ static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
     return config->tied || !model->layout.head ? CALM_OK : calm_model_table(ctx, model, true, &tensor);
 }
 
-/* The first of the family's prefixes with which the embedding is there; the usual one when it is with none. */
+/* Finds the first of the family's prefixes with which the embedding exists, or else the usual one. */
 static calm_status find_prefix(calm_ctx *ctx, calm_model *model)
 {
     const calm_arch *arch = model->config.arch;
@@ -219,7 +220,7 @@ static calm_status find_prefix(calm_ctx *ctx, calm_model *model)
         CALM_TRY(calm_strf(ctx, &model->arena, &prefix, "%.*s", (int)n, at));
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", prefix, arch->names->embed));
         if (!model->prefix || calm_safetensors_find(model->tensors, name))
-            /* Also without a hit: messages about missing tensors then say the usual name. */
+            /* Set even without a hit, so that messages about missing tensors have the usual name. */
             model->prefix = prefix;
         if (calm_safetensors_find(model->tensors, name))
             return CALM_OK;
@@ -227,7 +228,7 @@ static calm_status find_prefix(calm_ctx *ctx, calm_model *model)
     return CALM_OK;
 }
 
-/* Are elements first .. first + n - 1 of two tensors of floats the same numbers? */
+/* Are elements first .. first + n - 1 of two float tensors the same numbers? */
 static calm_status same_numbers(calm_ctx *ctx, const calm_tensor *a, const calm_tensor *b, size_t first, size_t n,
                                 bool *same)
 {
@@ -245,15 +246,15 @@ static calm_status same_numbers(calm_ctx *ctx, const calm_tensor *a, const calm_
     return CALM_OK;
 }
 
-/* config.json may tie the head to the embedding although the file holds both.  Where they differ both are meant; the
- * same numbers in another dtype are one table. */
+/* Checks a head that config.json ties to the embedding although the file has both: if they differ the head is untied;
+ * the same numbers in another dtype are one table. */
 static calm_status check_tie(calm_ctx *ctx, calm_model *model)
 {
-    /* By pieces that are released at once: the two tables of a large model are some GB. */
+    /* In pieces that are released at once, since the two tables of a large model are some GB. */
     const size_t piece = (size_t)4 * 1024 * 1024;
     const calm_names *names = model->config.arch->names;
     char *name;
-    /* A class without one, whose embedding nothing is compared with. */
+    /* A class without a head has nothing to compare. */
     if (!model->layout.head)
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", model->layout.head));
@@ -280,7 +281,7 @@ calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model)
     return calm_transforms_use_hadamard(ctx, model->dir, &model->config, &model->layout);
 }
 
-/* Weights that were published as small floats become float tensors, and config.json names them no more. */
+/* Replaces weights that were published as small floats by float tensors, and removes the format from config.json. */
 static calm_status widen_published(calm_ctx *ctx, calm_model *model)
 {
     const calm_dtype dtype = model->config.dtype_known ? model->config.dtype : CALM_BF16;
@@ -295,8 +296,7 @@ static calm_status widen_published(calm_ctx *ctx, calm_model *model)
     return CALM_OK;
 }
 
-/* Configuration and tensors of a directory, in this order: config.json gives the expected tensors, the shards those
- * that exist. */
+/* Opens a directory: first config.json, which defines the expected tensors, then the shards. */
 static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *dir, const calm_model_how *how)
 {
     char *path;
@@ -315,10 +315,10 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
     return model->published.kind ? widen_published(ctx, model) : CALM_OK;
 }
 
-/* How an encoder's file pools, which it says by a number, and the products behind that. */
+/* Sets an encoder's pooling from a GGUF file's number, and the dense layers after it. */
 static calm_status set_pooling(calm_ctx *ctx, calm_config *config, const calm_gguf_opened *file)
 {
-    /* llama.cpp counts from 1, and 0 is no pooling: then the mean, as without modules.json. */
+    /* llama.cpp counts modes from 1, and 0 is no pooling: then the mean, as without modules.json. */
     const int64_t type = file->pooling;
     calm_pooling *pooling;
     if (!config->arch->encoder || type < 1 || type > CALM_POOLING_LAST + 1)
@@ -345,7 +345,7 @@ static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
     return set_pooling(ctx, &model->config, &file);
 }
 
-/* Experts of one tensor are matrices by then: an adapter names them one by one. */
+/* Fused experts are separate matrices by now, since an adapter names them one by one. */
 static calm_status merge_adapter(calm_ctx *ctx, calm_model *model, const calm_model_how *how)
 {
     const calm_adapter_base base = {&model->config, model->dir, model->prefix, model->tensors};
@@ -388,7 +388,7 @@ calm_status calm_model_open_as(calm_ctx *ctx, const char *dir, const calm_model_
     model = calloc(1, sizeof *model);
     if (!model)
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", dir);
-    /* Readers of parts put their results into ctx->out: what the config owns lives as long as the model. */
+    /* Readers put their results into ctx->out, and those of the config live as long as the model. */
     CALM_SCOPED_OUT(ctx, &model->arena);
     CALM_TRY(open_parts(ctx, model, dir, how));
     calm_safetensors_log_index(ctx, model->tensors);
@@ -421,7 +421,7 @@ void calm_model_close(calm_model *model)
 
 calm_status calm_model_split(calm_ctx *ctx, calm_model *model)
 {
-    /* The arena lives as long as the model; the layout before stays in it, for what still borrows its names. */
+    /* The arena lives as long as the model; the old layout stays in it for code that borrows its names. */
     CALM_SCOPED_OUT(ctx, &model->arena);
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, true, &model->layout));
     return calm_transforms_read(ctx, model->dir, model->stored, &model->config, &model->layout);
@@ -429,7 +429,7 @@ calm_status calm_model_split(calm_ctx *ctx, calm_model *model)
 
 /* ---- parts in float32 ---- */
 
-/* Into w [out, in], which NULL leaves off. */
+/* Loads a linear into w [out, in]; NULL: without its weight. */
 static calm_status load_linear(calm_ctx *ctx, const calm_model *model, const char *module, size_t out, size_t in,
                                bool bias, float *w, calm_weight *weight)
 {
@@ -448,7 +448,7 @@ calm_status calm_model_load_linear(calm_ctx *ctx, const calm_model *model, const
     return load_linear(ctx, model, module, out, in, bias, w, weight);
 }
 
-/* The linears of a job, with `floats` their weights as the rows of one matrix. */
+/* Loads the linears of a job, with `floats` their weights as the rows of one matrix. */
 static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, bool floats,
                             calm_weight weight[CALM_N_ROLES])
 {
@@ -474,7 +474,7 @@ calm_status calm_model_load_job(calm_ctx *ctx, const calm_model *model, const ca
 /* The expert loader of a block (block.h). */
 static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
 {
-    /* Called by the workers of a wave at the same time: the model is only read. */
+    /* Workers of a wave call it at the same time: the model is only read. */
     const calm_model *model = user;
     size_t begin, end;
     calm_layout_fold_set(&model->layout, block, CALM_SUBLAYER_MLP, (long)expert, &begin, &end);
@@ -483,8 +483,8 @@ static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t e
     return CALM_OK;
 }
 
-/* One sublayer but for its experts, with `floats` the weights of its linears; what the other sublayer has in *out
- * stays. */
+/* Loads one sublayer without its experts, with `floats` the weights of its linears; does not change the other sublayer
+ * in *out. */
 static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t index, calm_sublayer sublayer,
                                  bool floats, calm_block *out)
 {
@@ -492,7 +492,7 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
     calm_layout_sublayer(&model->layout, index, sublayer, &begin, &end);
     for (size_t job = begin; job < end; job++) {
         const calm_job_ref *ref = &model->layout.jobs[job];
-        /* The shared expert is loaded with its block; the others when their wave comes. */
+        /* The shared expert is loaded with its block, the other experts with their wave. */
         if (ref->expert < 0)
             CALM_TRY(load_job(ctx, model, ref, floats,
                               ref->expert == CALM_SHARED_EXPERT ? out->moe.shared : out->weight));
@@ -500,7 +500,7 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
     if (sublayer == CALM_SUBLAYER_MLP && model->config.moe.sparse[index]) {
         CALM_TRY(calm_model_read_router(ctx, model, index, &out->moe));
         out->moe.load = load_expert;
-        /* The loader takes a const model out of it again. */
+        /* The loader restores the const. */
         out->moe.user = (void *)(uintptr_t)model;
     }
     if (sublayer == CALM_SUBLAYER_ATTENTION && model->config.arch->names->distance)
@@ -509,13 +509,13 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
         CALM_TRY(calm_model_read_tail(ctx, model, index, &out->tail));
     if (model->config.streams.n)
         CALM_TRY(calm_model_read_streams(ctx, model, index, sublayer, &out->streams));
-    /* Its per-layer inputs are made of the embedding, which is that of block 0. */
+    /* Per-layer inputs are computed from the embedding of block 0. */
     if (out->tail.table)
         CALM_TRY(calm_model_table(ctx, model, false, &out->tail.embed));
     return calm_model_read_norms(ctx, model, index, sublayer, out);
 }
 
-/* A block without weights. */
+/* Initialises a block without weights. */
 static void begin_block(const calm_model *model, size_t index, calm_block *out)
 {
     *out = (calm_block){.index = index, .config = calm_config_at(&model->config, index)};
@@ -523,7 +523,7 @@ static void begin_block(const calm_model *model, size_t index, calm_block *out)
         out->kv = model->kv[index];
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         for (calm_norm_place place = 0; place < CALM_N_NORM_PLACES; place++)
-            /* Absent norms need it too: copying rows through one has a width. */
+            /* Absent norms also need the width, to copy rows. */
             out->norm[s][place].width = model->config.hidden;
 }
 
@@ -535,7 +535,7 @@ calm_status calm_model_load_sublayer(calm_ctx *ctx, const calm_model *model, siz
     return load_sublayer(ctx, model, index, sublayer, true, out);
 }
 
-/* Both sublayers. */
+/* Loads both sublayers. */
 static calm_status load_block(calm_ctx *ctx, const calm_model *model, size_t index, bool floats, calm_block *out)
 {
     CALM_SCOPED_SCRATCH(ctx);

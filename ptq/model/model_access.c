@@ -1,4 +1,4 @@
-/* What is known of an open model without reading a weight. */
+/* Properties of an open model that need no weights. */
 #include "ptq/model/model_impl.h"
 
 #include "ptq/base/file.h"
@@ -30,7 +30,7 @@ const calm_json *calm_model_json(const calm_model *model)
     return model->json;
 }
 
-/* Of a wrapper the text model has a part of config.json, else all. */
+/* A wrapper's text model has a part of config.json. */
 const calm_json *calm_model_text_json(const calm_model *model)
 {
     return model->text ? model->text : model->json;
@@ -41,7 +41,7 @@ bool calm_model_is_wrapped(const calm_model *model)
     return model->text != NULL;
 }
 
-/* A GGUF file names no class, but a family. */
+/* A GGUF file names a family instead of a class. */
 const char *calm_model_class(const calm_model *model)
 {
     const char *first = calm_json_string(calm_json_at(calm_json_get(model->json, "architectures"), 0), NULL);
@@ -53,7 +53,7 @@ const calm_safetensors *calm_model_tensors(const calm_model *model)
     return model->tensors;
 }
 
-/* Directories hold safetensors alone. */
+/* Directories only hold safetensors. */
 bool calm_model_is_file(const calm_model *model)
 {
     return calm_is_file(model->dir);
@@ -66,7 +66,7 @@ bool calm_model_has_kv_scales(const calm_model *model)
 
 bool calm_model_is_quantized(const calm_model *model)
 {
-    /* Codes of compressed-tensors, GPTQ and their like, or blocks of a GGUF file. */
+    /* Codes of compressed-tensors, GPTQ and similar formats, or blocks of a GGUF file. */
     return model->stored || model->in_blocks;
 }
 
@@ -94,7 +94,7 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
         return CALM_OK;
     for (size_t i = 0; model->stored && i < layout->n_linears; i++) {
         CALM_TRY(calm_qformat_find(ctx, model->stored, model->tensors, layout->linears[i].module, &quantized, &scheme));
-        /* What says its rule keeps it: readers agree on that. */
+        /* A scheme with its own rule keeps it: readers agree on that. */
         if (quantized && scheme.act_bits) {
             model->act_rule = rule;
             return CALM_OK;
@@ -114,7 +114,7 @@ size_t calm_model_n_params(const calm_model *model)
     return n;
 }
 
-/* Linears alone: norms, routers and tables are no jobs. */
+/* Counts only linears: norms, routers and tables are no jobs. */
 double calm_model_weights(const calm_model *model, size_t first, size_t end, bool active)
 {
     const calm_layout *layout = calm_model_layout(model);
@@ -122,7 +122,7 @@ double calm_model_weights(const calm_model *model, size_t first, size_t end, boo
     double total = 0;
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
-        /* Of E experts a token meets top_k. */
+        /* A token uses top_k of n_experts experts. */
         const double share = active && job->expert >= 0 ? (double)moe->top_k / (double)moe->n_experts : 1;
         total += share * (double)job->out * (double)job->in;
     }

@@ -1,11 +1,11 @@
-/* What a block has in addition to its linears: norms, vectors and other tensors of floats, the router of a mixture. */
+/* Loads tensors of a block that are no linears: norms, vectors and other floats, the router of a mixture. */
 #include "ptq/model/model_impl.h"
 
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/widen.h"
 
-/* "model.layers.3.MODULE" in ctx->scratch. */
+/* Makes "model.layers.3.MODULE" in ctx->scratch. */
 static calm_status block_module(calm_ctx *ctx, const calm_model *model, size_t index, const char *module, char **out)
 {
     return calm_strf(ctx, ctx->scratch, out, "%s%s.%zu.%s", model->prefix, model->config.arch->names->blocks, index,
@@ -34,13 +34,13 @@ calm_status calm_model_read_part(calm_ctx *ctx, const calm_model *model, const c
     return calm_model_load_vector(ctx, model, name, n, out);
 }
 
-/* A norm, `out` NULL: check it alone.  Weights that are stored less one get it here. */
+/* Loads a norm, `out` NULL: only checks it.  Adds 1 to weights that are stored as w - 1. */
 calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const char *module, size_t width,
                                  calm_norm *out)
 {
     const calm_norm_kind kind = model->config.arch->norm;
     const float *w, *b = NULL;
-    bool old = false;    /* the first BERT checkpoints say gamma and beta */
+    bool old = false;    /* the first BERT checkpoints use gamma and beta */
     /* RMSNorms have no bias, so only LayerNorms are searched for one. */
     if (kind == CALM_NORM_LAYER) {
         char *name;
@@ -52,7 +52,7 @@ calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const c
     CALM_TRY(calm_model_read_part(ctx, model, module, old ? "gamma" : "weight", width, out ? &w : NULL));
     if (!out)
         return CALM_OK;
-    /* Added in float32 as the reference does, (1.0 + weight.float()); load_vector has just made w, so it may be
+    /* Added in float32 like in transformers, (1.0 + weight.float()); load_vector() has just allocated w, so it may be
      * changed. */
     for (size_t i = 0; kind == CALM_NORM_RMS_PLUS_ONE && i < width; i++)
         ((float *)(uintptr_t)w)[i] += 1;
@@ -60,7 +60,7 @@ calm_status calm_model_load_norm(calm_ctx *ctx, const calm_model *model, const c
     return CALM_OK;
 }
 
-/* A plain tensor of a sublayer; `out` NULL: check it alone. */
+/* Reads a plain tensor of a sublayer; `out` NULL: only checks it. */
 static calm_status read_plain(calm_ctx *ctx, const calm_model *model, const calm_kind_plain *plain, const char *name,
                               int n_dims, const size_t *shape, calm_norm *out)
 {
@@ -68,7 +68,7 @@ static calm_status read_plain(calm_ctx *ctx, const calm_model *model, const calm
     float *values;
     if (plain->form == CALM_PLAIN_FAMILY_NORM)
         CALM_TRY(calm_model_load_norm(ctx, model, name, shape[0], out));
-    /* The family's own adds 1 to it, or has a bias: this one does not. */
+    /* calm_model_load_norm() would add 1, or look for a bias, in some families. */
     if (plain->form == CALM_PLAIN_RMS_NORM && !out)
         return calm_model_read_part(ctx, model, name, "weight", shape[0], NULL);
     if (plain->form == CALM_PLAIN_RMS_NORM) {
@@ -79,7 +79,7 @@ static calm_status read_plain(calm_ctx *ctx, const calm_model *model, const calm
         out->eps = (float)plain->eps;
     if (plain->form != CALM_PLAIN_TENSOR)
         return CALM_OK;
-    /* Of any shape that the kind says: vectors, kernels of convolutions. */
+    /* Shapes are those of the kind: vectors, kernels of convolutions. */
     CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, n_dims, shape, &tensor));
     if (!out)
         return CALM_OK;
@@ -115,7 +115,7 @@ calm_status calm_model_read_norms(calm_ctx *ctx, const calm_model *model, size_t
     return CALM_OK;
 }
 
-/* What is added to scores for the choice, [E] or [1, E]. */
+/* Reads the choice bias, [E] or [1, E]. */
 static calm_status read_choice_bias(calm_ctx *ctx, const calm_model *model, size_t index, calm_mixture *moe)
 {
     const size_t shape[2] = {1, model->config.moe.n_experts};
@@ -144,7 +144,7 @@ calm_status calm_model_read_router(calm_ctx *ctx, const calm_model *model, size_
         const calm_tensor *tensor;
         char *module;
         float *w;
-        /* A family without a shared expert, or whose shared expert has no gate. */
+        /* The family has no shared expert, or its shared expert has no gate. */
         if (!modules[i])
             continue;
         CALM_TRY(block_module(ctx, model, index, modules[i], &module));

@@ -8,7 +8,7 @@
 #include "ptq/model/distance.h"
 #include "ptq/model/kind.h"
 
-/* One allocation per linear that has a bias. */
+/* One allocation for each linear with a bias. */
 static size_t biases_bytes(const calm_model *model, const calm_job_ref *job)
 {
     size_t bytes = 0;
@@ -37,7 +37,7 @@ size_t calm_model_load_expert_bytes(const calm_model *model, size_t index)
     return calm_model_load_jobs_bytes(model, begin, end);
 }
 
-/* A norm or another tensor within a sublayer. */
+/* Returns the bytes of a norm or another plain tensor of a sublayer. */
 static size_t plain_bytes(const calm_config *config, const calm_kind *kind, const calm_kind_plain *plain)
 {
     size_t shape[CALM_PLAIN_DIMS], n = 1;
@@ -49,7 +49,7 @@ static size_t plain_bytes(const calm_config *config, const calm_kind *kind, cons
     return n_dims ? vectors * CALM_BYTES(float, n) : 0;
 }
 
-/* The norms of a sublayer, and of a mixture the router and the shared expert's gate. */
+/* Returns the bytes of a sublayer's norms, and of a mixture's router and shared gate. */
 static size_t small_parts_bytes(const calm_model *model, size_t index, calm_sublayer sublayer)
 {
     const calm_config *config = calm_config_at(&model->config, index);

@@ -1,9 +1,9 @@
-/* Streams of a block's residual (streams.h): their tensors found, checked and loaded. */
+/* Checks and loads the tensors of residual streams (streams.h). */
 #include "ptq/model/model_impl.h"
 
 #include "ptq/model/arch.h"
 
-/* MODULE.weight [out, in] of a block, or with `block` NULL of the whole model; `weight` NULL: check it alone. */
+/* Reads MODULE.weight [out, in] of a block, or with `block` NULL of the model; `weight` NULL: only checks it. */
 static calm_status read_matrix(calm_ctx *ctx, const calm_model *model, const size_t *block, const char *module,
                                size_t out, size_t in, calm_weight *weight)
 {
@@ -12,7 +12,7 @@ static calm_status read_matrix(calm_ctx *ctx, const calm_model *model, const siz
     return calm_model_read_rows(ctx, model, name, (const size_t[2]){out, in}, 0, out, weight);
 }
 
-/* The norm MODULE of a block; `norm` NULL: check it alone. */
+/* Reads the norm MODULE of a block; `norm` NULL: only checks it. */
 static calm_status read_norm(calm_ctx *ctx, const calm_model *model, size_t block, const char *module, calm_norm *norm)
 {
     char *name;
@@ -20,13 +20,13 @@ static calm_status read_norm(calm_ctx *ctx, const calm_model *model, size_t bloc
     return calm_model_load_norm(ctx, model, name, model->config.hidden, norm);
 }
 
-/* NAME.0 .. of the whole model, one for each stream but the first. */
+/* Reads NAME.0, NAME.1, ... of the model, one for each stream except the first. */
 static calm_status read_square(calm_ctx *ctx, const calm_model *model, const char *name, calm_weight **out)
 {
     const size_t n = model->config.streams.n - 1, hidden = model->config.hidden;
     if (out)
         CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n));
-    /* Numbered from 0, as the second stream has the first. */
+    /* Numbered from 0, which belongs to the second stream. */
     for (size_t i = 0; i < n; i++) {
         char *module;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &module, "%s.%zu", name, i));
@@ -35,7 +35,7 @@ static calm_status read_square(calm_ctx *ctx, const calm_model *model, const cha
     return CALM_OK;
 }
 
-/* Before attention and next to it. */
+/* Reads the weights before attention and of the low-rank branch. */
 static calm_status read_begin(calm_ctx *ctx, const calm_model *model, size_t index, calm_streams *streams)
 {
     const calm_config *config = &model->config;
@@ -51,7 +51,7 @@ static calm_status read_begin(calm_ctx *ctx, const calm_model *model, size_t ind
     return index == 0 ? read_square(ctx, model, names->split, streams ? &streams->split : NULL) : CALM_OK;
 }
 
-/* After the MLP. */
+/* Reads the weights after the MLP. */
 static calm_status read_end(calm_ctx *ctx, const calm_model *model, size_t index, calm_streams *streams)
 {
     const calm_config *config = &model->config;
@@ -63,7 +63,7 @@ static calm_status read_end(calm_ctx *ctx, const calm_model *model, size_t index
     if (streams)
         streams->correct = correct.w;
     CALM_TRY(calm_model_part_name(ctx, model, &index, names->scale, "", &name));
-    /* Checkpoints have it also where it does not count. */
+    /* Checkpoints have the tensor even where it is not used. */
     CALM_TRY(calm_model_load_vector(ctx, model, name, config->hidden,
                                     streams && config->streams.scale ? &streams->scale : NULL));
     return index + 1 == config->n_blocks ? read_square(ctx, model, names->merge, streams ? &streams->merge : NULL)
@@ -77,7 +77,7 @@ calm_status calm_model_read_streams(calm_ctx *ctx, const calm_model *model, size
     const calm_stream_names *names = config->arch->names->streams;
     calm_weight router;
     CALM_SCOPED_SCRATCH(ctx);
-    /* Both sides have it: a sublayer may be loaded alone. */
+    /* Both sublayers use it, and each may be loaded alone. */
     CALM_TRY(read_norm(ctx, model, index, names->router_norm, streams ? &streams->router_norm : NULL));
     CALM_TRY(read_matrix(ctx, model, &index, names->router, config->streams.n, config->hidden,
                          streams ? &router : NULL));
@@ -94,7 +94,7 @@ size_t calm_model_streams_bytes(const calm_config *config, size_t index, calm_su
         return 0;
     const bool begin = sublayer == CALM_SUBLAYER_ATTENTION;
     const bool squares = begin ? index == 0 : index + 1 == config->n_blocks;
-    /* Allocation by allocation, as they are read: router and its norm, then those of the side. */
+    /* In the order of the allocations: router and its norm, then the sublayer's weights. */
     size_t bytes = row + CALM_BYTES(float, n * hidden);
     if (begin)
         bytes += CALM_BYTES(float, n * n * n) + 2 * CALM_BYTES(float, config->streams.rank * hidden) + row;

@@ -1,4 +1,4 @@
-/* What follows the sublayers of a block (tail.h): found, checked and loaded. */
+/* Checks and loads the tail of a block (tail.h). */
 #include "ptq/model/model_impl.h"
 
 #include "ptq/model/arch.h"
@@ -21,7 +21,7 @@ calm_status calm_model_read_rows(calm_ctx *ctx, const calm_model *model, const c
     CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, 2, shape, &tensor));
     if (!weight)
         return CALM_OK;
-    /* A part of the rows, where the linear is that of all blocks. */
+    /* Only some rows, since the linear is that of all blocks. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, out * in));
     CALM_TRY(calm_tensor_part_to_f32(ctx, tensor, first * in, out * in, w));
     calm_safetensors_release(model->tensors, tensor);
@@ -29,7 +29,7 @@ calm_status calm_model_read_rows(calm_ctx *ctx, const calm_model *model, const c
     return CALM_OK;
 }
 
-/* The model's table and linear of all blocks. */
+/* Reads the model's table and linear of all blocks. */
 static calm_status read_inputs(calm_ctx *ctx, const calm_model *model, size_t index, calm_tail *tail)
 {
     const calm_config *config = &model->config;
@@ -44,7 +44,7 @@ static calm_status read_inputs(calm_ctx *ctx, const calm_model *model, size_t in
     CALM_TRY(calm_model_read_rows(ctx, model, name, (const size_t[2]){all, config->hidden}, index * width, width,
                        tail ? &tail->context : NULL));
     CALM_TRY(calm_model_part_name(ctx, model, NULL, names->context_norm, "", &name));
-    /* Looked up token by token, as the embedding is: it may be larger than all blocks together. */
+    /* Looked up by token like the embedding, since it may be larger than all blocks together. */
     if (tail)
         tail->table = table;
     return calm_model_load_norm(ctx, model, name, width, tail ? &tail->context_norm : NULL);
@@ -61,7 +61,7 @@ calm_status calm_model_read_tail(calm_ctx *ctx, const calm_model *model, size_t 
         return CALM_OK;
     if (tail)
         *tail = (calm_tail){.scale = 1};
-    /* Every block has the factor; inputs are for models small enough to need them. */
+    /* Every block has the factor; only small models have per-layer inputs. */
     if (names->scale) {
         CALM_TRY(calm_model_part_name(ctx, model, &index, names->scale, "", &name));
         CALM_TRY(calm_model_load_vector(ctx, model, name, 1, tail ? &scale : NULL));
@@ -76,7 +76,7 @@ calm_status calm_model_read_tail(calm_ctx *ctx, const calm_model *model, size_t 
     CALM_TRY(calm_model_part_name(ctx, model, &index, names->projection, ".weight", &name));
     CALM_TRY(calm_model_read_rows(ctx, model, name, (const size_t[2]){config->hidden, width}, 0, config->hidden,
                        tail ? &tail->projection : NULL));
-    /* What the projection gives is normalised before it is added. */
+    /* The norm of the projection's output. */
     CALM_TRY(calm_model_part_name(ctx, model, &index, names->norm, "", &name));
     CALM_TRY(calm_model_load_norm(ctx, model, name, config->hidden, tail ? &tail->norm : NULL));
     return read_inputs(ctx, model, index, tail);
@@ -88,7 +88,7 @@ size_t calm_model_tail_bytes(const calm_config *config)
     const size_t width = config->per_layer, matrix = CALM_BYTES(float, width * config->hidden);
     if (!names)
         return 0;
-    /* Allocation by allocation, as they are read: the factor, three matrices, two norms. */
+    /* In the order of the allocations: the factor, three matrices, two norms. */
     return (names->scale ? CALM_BYTES(float, 1) : 0) +
            (width ? 3 * matrix + CALM_BYTES(float, config->hidden) + CALM_BYTES(float, width) : 0);
 }

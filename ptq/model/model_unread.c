@@ -1,4 +1,4 @@
-/* Unread: what the readers of model.c pass over within the model. */
+/* Finds tensors within the model that the readers of model.c ignore. */
 #include "ptq/model/model_unread.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "ptq/model/qformat.h"
 #include "ptq/model/tensor_use.h"
 
-/* Keys of config.json that switch a tensor, in the order in which a family's own is looked for. */
+/* Keys of config.json that switch a tensor on, in the order in which the family's key is searched. */
 static const char attention_keys[] = "attention_bias qkv_bias use_bias mamba_proj_bias conv_bias",
                   output_keys[] = "attention_out_bias attention_bias use_bias mamba_proj_bias conv_bias",
                   inner_keys[] = "mlp_bias use_bias", head_keys[] = "lm_head_bias use_bias",
@@ -24,7 +24,7 @@ static bool is_part(const char *name, const char *module, const char *suffix)
     return module && strncmp(name, module, n) == 0 && name[n] == '.' && strcmp(name + n + 1, suffix) == 0;
 }
 
-/* The linear that `name` is the bias of; NULL: none. */
+/* Returns the linear whose bias is `name`; NULL: none. */
 static const calm_linear_ref *linear_of_bias(const calm_layout *layout, const char *name)
 {
     for (size_t i = 0; i < layout->n_linears; i++)
@@ -35,7 +35,7 @@ static const calm_linear_ref *linear_of_bias(const calm_layout *layout, const ch
 
 /* ---- which ---- */
 
-/* Is it a bias of 0, which GPTQ's first tools wrote of every linear? */
+/* Is it a bias of zeros, which GPTQ's first tools wrote for every linear? */
 static calm_status is_nothing(calm_ctx *ctx, const calm_tensor *tensor, bool *out)
 {
     float *values;
@@ -51,7 +51,7 @@ static calm_status is_nothing(calm_ctx *ctx, const calm_tensor *tensor, bool *ou
     return CALM_OK;
 }
 
-/* Is it a part of a quantized weight or a scale of the cache, which other readers take? */
+/* Is it a part of a quantized weight or a scale of the KV cache, which other readers use? */
 static bool is_of_format(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -61,7 +61,7 @@ static bool is_of_format(const char *name)
             calm_text_ends_with(dot, "_scale_inv") || calm_text_ends_with(dot, "_zero_point"));
 }
 
-/* Of a block that shares another one's keys: those that published files keep. */
+/* Is it a left-over tensor (calm_kv_is_left_over) of a block that reads another block's keys? */
 static bool is_left_over(const calm_config *config, size_t block, const char *rest)
 {
     const char *dot = strrchr(rest, '.');
@@ -80,7 +80,8 @@ calm_status calm_model_is_unread(calm_ctx *ctx, const calm_config *config, const
     bool nothing;
     *out = false;
     if (!calm_arch_in_block(config->arch, prefix, tensor->name)) {
-        /* Outside of the blocks other models stand next to this one: only what has a module of this one counts. */
+        /* Outside of the blocks other models may exist next to this one, so only tensors of this model's modules
+         * count. */
         const size_t n = strlen(prefix);
         const bool is_norm = strncmp(tensor->name, prefix, n) == 0 && is_part(tensor->name + n, norm, "bias");
         if (!is_norm && !is_part(tensor->name, layout->head, "bias"))
@@ -107,7 +108,7 @@ static bool has_word(const char *name, const char *const *words)
     return false;
 }
 
-/* The keys that may switch the tensor; NULL: none that is known. */
+/* Returns the keys that may switch the tensor on; NULL: unknown. */
 static const char *keys_of(const calm_config *config, const calm_layout *layout, const char *name)
 {
     static const char *const qk[] = {"q_norm.", "k_norm.", "q_layernorm.", "k_layernorm.", "query_layernorm.",
@@ -129,7 +130,7 @@ static const char *keys_of(const calm_config *config, const calm_layout *layout,
                                                  : NULL;
 }
 
-/* The first word of `list` that is one of the family's keys, [*n] characters; NULL: none. */
+/* Returns the first word of `list` that is one of the family's keys, *n characters; NULL: none. */
 static const char *find_key(const calm_arch *arch, const char *list, size_t *n)
 {
     for (; list && *list; list += *n + (list[*n] == ' ')) {
@@ -168,7 +169,7 @@ calm_status calm_model_unread_reason(calm_ctx *ctx, const calm_config *config, c
 
 /* ---- all of a model ---- */
 
-/* Is it MODULE.weight of a linear?  Of a large mixture nearly all tensors are found here at once. */
+/* Is it MODULE.weight of a linear?  In a large mixture nearly all tensors are recognised here. */
 static bool is_weight(const calm_layout *layout, const char *name)
 {
     return calm_text_ends_with(name, ".weight") && calm_layout_find(layout, name, strlen(name) - strlen(".weight"));

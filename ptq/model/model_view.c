@@ -1,4 +1,4 @@
-/* A model whose embedding or head reads otherwise. */
+/* A view of a model with another embedding or head. */
 #include "ptq/model/model_impl.h"
 
 calm_status calm_model_view(calm_ctx *ctx, const calm_model *model, const calm_tensor *const tables[2],
@@ -7,7 +7,7 @@ calm_status calm_model_view(calm_ctx *ctx, const calm_model *model, const calm_t
     calm_model *view;
     CALM_TRY(CALM_NEW(ctx, ctx->out, view, 1));
     *view = *model;
-    /* As quantized tables are found: the name tells that there is one. */
+    /* Like for quantized tables, a name marks that there is one. */
     for (int head = 0; head < 2; head++)
         if (tables[head])
             view->tables[head].floats = *tables[head];

@@ -9,7 +9,7 @@
 void calm_norm_rows(const calm_norm *norm, const float *x, size_t n, float *out)
 {
     const size_t width = norm->width;
-    /* No norm at this place of the family. */
+    /* The family has no norm in this place. */
     if (!norm->w && x != out)
         memcpy(out, x, n * width * sizeof *out);
     for (size_t t = 0; t < n && norm->w; t++) {
@@ -33,7 +33,7 @@ static void norm_some(size_t first, size_t n, void *user)
     calm_norm_rows(task->norm, task->x + at, n, task->out + at);
 }
 
-/* In place nothing is to be done where the family has no norm here. */
+/* Without a norm nothing is to be done in place. */
 void calm_norm_all(calm_ctx *ctx, const calm_norm *norm, const float *x, size_t n, float *out)
 {
     if (norm->w || x != out)

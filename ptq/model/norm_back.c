@@ -13,7 +13,7 @@ typedef struct norm_task {
     calm_norm_rows_of rows;
     const float *x, *dy;
     float *dx;
-    float *dweight, *dbias; /* [tasks, width] of each task's rows alone; NULL: not wanted */
+    float *dweight, *dbias; /* [tasks, width] sums over each task's own rows; NULL: not wanted */
 } norm_task;
 
 static void back_rows(size_t first, size_t n, void *user)
@@ -27,7 +27,7 @@ static void back_rows(size_t first, size_t n, void *user)
             const size_t at = t * task->rows.stride + part * width;
             const float *x = task->x + at, *dy = task->dy + at;
             float *dx = task->dx ? task->dx + at : NULL;
-            /* No norm here: the gradient passes through. */
+            /* Without a norm the gradient passes through. */
             if (!norm->w && dx != dy)
                 memcpy(dx, dy, width * sizeof *dx);
             else if (norm->w && norm->kind == CALM_NORM_LAYER)
@@ -45,10 +45,10 @@ static size_t n_tasks(size_t n)
 calm_status calm_norm_back(calm_ctx *ctx, const calm_norm *norm, calm_norm_rows_of rows, const float *x,
                            const float *dy, float *dweight, float *dbias, float *dx)
 {
-    /* Weights' gradients are sums over rows: a task adds up its own rows in its own part. */
+    /* Gradients of weights are sums over rows: each task sums its own rows. */
     norm_task task = {norm, rows, x, dy, dx, NULL, NULL};
     const size_t tasks = n_tasks(rows.n), width = norm->width;
-    /* Where a family has no norm the rows went through unchanged. */
+    /* Without a norm the rows were not changed. */
     if (!norm->w && (!dx || dx == dy))
         return CALM_OK;
     CALM_SCOPED_SCRATCH(ctx);
@@ -57,7 +57,7 @@ calm_status calm_norm_back(calm_ctx *ctx, const calm_norm *norm, calm_norm_rows_
     if (norm->w && dbias)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.dbias, tasks * width));
     calm_parallel_each_rows(ctx, rows.n, back_rows, &task);
-    /* The tasks' sums are added by rising rows, the code that made them. */
+    /* The tasks' sums are added in the order of rows. */
     for (size_t i = 0; i < tasks; i++) {
         if (task.dweight)
             calm_vec_add(width, task.dweight + i * width, dweight);

@@ -1,4 +1,4 @@
-/* Pooling, and the dense layers behind it. */
+/* Pooling, and the dense layers after it. */
 #include "ptq/model/pooling.h"
 
 #include <math.h>
@@ -13,14 +13,15 @@
 
 /* ---- reading ---- */
 
-/* The part of "sentence_transformers.models.Pooling" or "torch.nn.modules.linear.Identity" behind the last dot. */
+/* Returns the part of "sentence_transformers.models.Pooling" or "torch.nn.modules.linear.Identity" after the last
+ * dot. */
 static const char *last_word(const char *name)
 {
     const char *dot = strrchr(name, '.');
     return dot ? dot + 1 : name;
 }
 
-/* One of the reader's files. */
+/* Reads one of the reader's files. */
 static calm_status read_json(calm_ctx *ctx, const char *dir, const char *folder, const char *name, char **path,
                              calm_json **out)
 {
@@ -29,7 +30,7 @@ static calm_status read_json(calm_ctx *ctx, const char *dir, const char *folder,
     return calm_json_expect(ctx, *out, CALM_JSON_OBJECT, "%s", *path);
 }
 
-/* The switches of older files: exactly one is on; none is the mean. */
+/* Reads the switches of older files: exactly one is on; none means the mean. */
 static calm_status read_switches(calm_ctx *ctx, const char *path, const calm_json *root, const char **mode)
 {
     static const char *const keys[][2] = {{"pooling_mode_cls_token", "cls"},
@@ -62,10 +63,10 @@ static calm_status read_switches(calm_ctx *ctx, const char *path, const calm_jso
 
 static calm_status read_mode(calm_ctx *ctx, const char *path, const calm_json *root, calm_pooling_mode *out)
 {
-    /* Newer files have one key, older ones a switch each. */
+    /* Newer files have one key, older ones a switch for each mode. */
     const calm_json *value = calm_json_get(root, "pooling_mode");
     const char *mode = "mean";
-    /* A list of one is that one. */
+    /* A list with one element means that element. */
     if (calm_json_typeof(value) == CALM_JSON_ARRAY && calm_json_size(value) == 1)
         value = calm_json_at(value, 0);
     if (calm_json_typeof(value) == CALM_JSON_ARRAY)
@@ -83,8 +84,8 @@ static calm_status read_mode(calm_ctx *ctx, const char *path, const calm_json *r
     return CALM_OK;
 }
 
-/* The prompt that the library's `encode` puts before each sentence when it is not told another; it has two names
- * without a text, "query" and "document".  `counts`: do its tokens count in the pooling? */
+/* Reads the prompt that the library's `encode` puts before each sentence by default; "query" and "document" are names
+ * without a text.  `counts`: its tokens are included in the pooling. */
 static calm_status read_prompt(calm_ctx *ctx, const char *dir, bool counts, calm_pooling *to)
 {
     CALM_SCOPED_JSON(root);
@@ -110,7 +111,7 @@ static calm_status read_prompt(calm_ctx *ctx, const char *dir, bool counts, calm
     return CALM_OK;
 }
 
-/* The module that makes one row of all. */
+/* Reads the module that makes one row of all. */
 static calm_status read_pooling(calm_ctx *ctx, const char *dir, const char *folder, calm_pooling *to)
 {
     CALM_SCOPED_JSON(root);
@@ -129,7 +130,7 @@ static calm_status read_pooling(calm_ctx *ctx, const char *dir, const char *fold
     return read_mode(ctx, path, root, &to->mode);
 }
 
-/* By the class of torch that the file names. */
+/* Reads the function by the torch class that the file names. */
 static calm_status read_function(calm_ctx *ctx, const char *path, const calm_json *root, calm_dense_function *out)
 {
     const char *name;
@@ -143,7 +144,7 @@ static calm_status read_function(calm_ctx *ctx, const char *path, const calm_jso
     return CALM_OK;
 }
 
-/* Does the module read and write the sentence's embedding? */
+/* Checks that the module reads and writes the sentence embedding. */
 static calm_status check_names(calm_ctx *ctx, const char *path, const calm_json *root)
 {
     static const char *const keys[] = {"module_input_name", "module_output_name"};
@@ -157,7 +158,7 @@ static calm_status check_names(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-/* The layer's tensors, checked; with `load` read into ctx->out. */
+/* Checks the layer's tensors; with `load` reads them into ctx->out. */
 static calm_status open_dense(calm_ctx *ctx, calm_pooling_step *step, bool load)
 {
     const size_t shape[2] = {step->out, step->in};
@@ -177,7 +178,7 @@ static calm_status open_dense(calm_ctx *ctx, calm_pooling_step *step, bool load)
     return CALM_OK;
 }
 
-/* A layer: its sizes follow from those before it and from its tensors. */
+/* Reads a layer; its sizes follow from the steps before it and from its tensors. */
 static calm_status read_dense(calm_ctx *ctx, const char *dir, const char *folder, size_t in, calm_pooling_step *to)
 {
     CALM_SCOPED_JSON(root);
@@ -201,13 +202,13 @@ static calm_status read_dense(calm_ctx *ctx, const char *dir, const char *folder
     return open_dense(ctx, to, false);
 }
 
-/* Of a path in modules.json, which strangers write: below the model's directory. */
+/* Is the path, from untrusted modules.json, below the model's directory? */
 static bool is_below(const char *path)
 {
     return path[0] != '/' && !strstr(path, "..");
 }
 
-/* One module; *pools: one that pools was among those before it. */
+/* Reads one module; *pools: a pooling module was among those before it. */
 static calm_status read_module(calm_ctx *ctx, const char *dir, const char *path, const calm_json *module, bool *pools,
                                calm_pooling *to)
 {
@@ -240,7 +241,7 @@ static calm_status read_module(calm_ctx *ctx, const char *dir, const char *path,
     return CALM_OK;
 }
 
-/* Is there a module that pools?  Rerankers list others. */
+/* Is there a pooling module?  Rerankers list only others. */
 static bool has_pooling(const calm_json *list)
 {
     for (size_t i = 0; i < calm_json_size(list); i++)
@@ -282,7 +283,7 @@ const char *calm_pooling_prompt(const calm_config *config)
     return config->pooling ? config->pooling->prompt : NULL;
 }
 
-/* A division before a dense layer does not count. */
+/* Only the last step counts, not a division before a dense layer. */
 bool calm_pooling_is_unit(const calm_config *config)
 {
     const calm_pooling *how = config->pooling;
@@ -302,7 +303,7 @@ calm_status calm_pooling_load(calm_ctx *ctx, const calm_config *config, calm_poo
 calm_status calm_pooling_load_step(calm_ctx *ctx, calm_pooling_step *step)
 {
     CALM_SCOPED_SCRATCH(ctx);
-    /* Those of a file of one are in memory. */
+    /* A loaded layer's weights are in memory already. */
     return step->dense && !step->w ? open_dense(ctx, step, true) : CALM_OK;
 }
 
@@ -343,7 +344,7 @@ double calm_pooling_weight(calm_pooling_mode mode, size_t n, size_t t)
     }
 }
 
-/* The sum first and one division at the end, which rounds less than a product for each row. */
+/* One division of the sum rounds less than a product for each row. */
 static void pool_mean(const float *x, size_t n, size_t width, double divisor, double *out)
 {
     for (size_t t = 0; t < n; t++)
@@ -353,7 +354,7 @@ static void pool_mean(const float *x, size_t n, size_t width, double divisor, do
         out[j] /= divisor;
 }
 
-/* Weighted sums of rows; of those that count nothing none is read. */
+/* Computes weighted sums of rows; rows of weight 0 are not read. */
 static void pool_rows(calm_pooling_mode mode, const float *x, size_t n, size_t width, double *out)
 {
     memset(out, 0, width * sizeof *out);
@@ -368,7 +369,7 @@ static void pool_rows(calm_pooling_mode mode, const float *x, size_t n, size_t w
     }
 }
 
-/* y = f(x). */
+/* Returns y = f(x). */
 static double apply(calm_dense_function function, double x)
 {
     return function == CALM_DENSE_TANH      ? tanh(x)
@@ -377,7 +378,7 @@ static double apply(calm_dense_function function, double x)
                                             : x;
 }
 
-/* Of y = f(x), from y. */
+/* Returns the derivative of y = f(x), from y. */
 static double slope(calm_dense_function function, double y)
 {
     return function == CALM_DENSE_TANH      ? 1 - y * y
@@ -386,7 +387,7 @@ static double slope(calm_dense_function function, double y)
                                             : 1;
 }
 
-/* The reference divides by no less. */
+/* Returns the length, at least the smallest divisor of the reference. */
 static double length_of(size_t n, const double *x)
 {
     double square = 0;
@@ -395,7 +396,7 @@ static double length_of(size_t n, const double *x)
     return fmax(sqrt(square), 1e-12);
 }
 
-/* y [out] of one step from x [in]. */
+/* Computes y [out] of one step from x [in]. */
 static void run_step(const calm_pooling_step *step, const double *x, double *y)
 {
     const double length = step->dense ? 1 : length_of(step->in, x);
@@ -411,7 +412,7 @@ static void run_step(const calm_pooling_step *step, const double *x, double *y)
 
 const double *calm_pooling_run(const calm_pooling *pooling, const float *x, size_t n, double *room)
 {
-    /* Stages stand behind each other, so that the way back finds what each read. */
+    /* Stages are contiguous, so that the backward pass finds the input of each. */
     double *at = room;
     pool_rows(pooling->mode, x, n, pooling->hidden, at);
     for (size_t i = 0; i < pooling->n_steps; i++) {
@@ -424,7 +425,7 @@ const double *calm_pooling_run(const calm_pooling *pooling, const float *x, size
 
 /* ---- backward ---- */
 
-/* dx [in] from dy [out] of a step that read x and gave y. */
+/* Computes dx [in] from dy [out] of a step with input x and output y. */
 static void step_back(const calm_pooling_step *step, const double *x, const double *y, const double *dy, double *dx)
 {
     double along = 0;
@@ -442,7 +443,7 @@ static void step_back(const calm_pooling_step *step, const double *x, const doub
 
 void calm_pooling_back(const calm_pooling *pooling, const double *room, const double *dy, double *d_room, double *dx)
 {
-    /* From the last stage to the first, each in its place of d_room. */
+    /* From the last stage to the first, each in its part of d_room. */
     const double *y = room + calm_pooling_room(pooling) - pooling->width;
     double *d = d_room + calm_pooling_room(pooling) - pooling->width;
     memcpy(d, dy, pooling->width * sizeof *d);

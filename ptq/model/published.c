@@ -1,4 +1,4 @@
-/* Published sources: which weights, and where their scales are. */
+/* Finds published small floats and their scales, and replaces them by float tensors. */
 #include "ptq/model/published.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 /* ---- the configuration ---- */
 
-/* Some wrappers have it within their text model's configuration. */
+/* Some wrappers have the entry in their text model's configuration. */
 static const calm_json *entry_of(const calm_json *config)
 {
     const calm_json *entry = calm_json_get(config, ENTRY);
@@ -30,13 +30,13 @@ void calm_published_drop_entry(calm_json *config)
     calm_json_remove(config, ENTRY);
     if (!calm_json_get(inner, ENTRY))
         return;
-    /* Members are read only where they are; a copy takes its place. */
+    /* Members are read-only, so a copy replaces the member. */
     calm_json *copy = calm_json_copy(inner);
     calm_json_remove(copy, ENTRY);
     calm_json_set(config, "text_config", copy);
 }
 
-/* [rows, columns] of a key; absent: *known false; null: one scale for all. */
+/* Reads [rows, columns] of a key; absent: *known false; null: one scale for all. */
 static calm_status read_block(calm_ctx *ctx, const char *path, const char *key, const calm_json *sides, size_t block[2],
                               bool *known)
 {
@@ -56,7 +56,7 @@ static calm_status read_block(calm_ctx *ctx, const char *path, const char *key, 
     return CALM_OK;
 }
 
-/* One of the words that a key may have, joined by " or "; absent is none of them. */
+/* Checks that a key is absent or one of the words, which are joined by " or ". */
 static calm_status need_word(calm_ctx *ctx, const char *path, const calm_json *entry, const char *key,
                              const char *words)
 {
@@ -68,7 +68,7 @@ static calm_status need_word(calm_ctx *ctx, const char *path, const calm_json *e
                            words);
 }
 
-/* How inputs are quantized while the published model runs is of no float model, but must be known. */
+/* Reads the settings of fp8.  Quantization of inputs does not matter to a float model, but must be known. */
 static calm_status read_fp8(calm_ctx *ctx, const char *path, const calm_json *entry, calm_published *out)
 {
     out->kind = CALM_PUBLISHED_FP8;
@@ -81,14 +81,14 @@ static calm_status read_fp8(calm_ctx *ctx, const char *path, const calm_json *en
         snprintf(out->text, sizeof out->text, "fp8 in blocks of %zu x %zu", out->block[0], out->block[1]);
     else
         snprintf(out->text, sizeof out->text, "fp8");
-    /* What transformers takes where the file does not say. */
+    /* The default of transformers. */
     if (!out->block_known)
         out->block[0] = out->block[1] = 128;
     return CALM_OK;
 }
 
-/* Is a group of compressed-tensors of floats that this file reads?  *other: calm computes with none of its kind, blocks
- * of other sizes than its own and inputs with scales that are neither of tokens nor fixed ones of the whole. */
+/* Is it a group of compressed-tensors of floats that this file reads?  *other: calm cannot compute with it as it is:
+ * blocks of other sizes, or scales of inputs that are neither per token nor static. */
 static bool is_float_group(const calm_json *group, bool *other)
 {
     const calm_json *weights = calm_json_get(group, "weights"), *inputs = calm_json_get(group, "input_activations");
@@ -106,7 +106,8 @@ static bool is_float_group(const calm_json *group, bool *other)
     return strcmp(calm_json_string(calm_json_get(weights, "type"), ""), "float") == 0 && (bits == 8 || bits == 4);
 }
 
-/* compressed-tensors; what has a transform is no source, as its weights are not those of the float model. */
+/* Reads compressed-tensors.  Files with transforms are refused, since their weights are not those of the float
+ * model. */
 static calm_status read_compressed(calm_ctx *ctx, const char *path, const calm_json *entry, bool floats,
                                    calm_published *out)
 {
@@ -142,7 +143,7 @@ calm_status calm_published_read(calm_ctx *ctx, const char *path, const calm_json
         return read_compressed(ctx, path, entry, floats, out);
     if (strcmp(method, "mxfp4") != 0)
         return CALM_OK;
-    /* It has no settings: groups are of 32, exponents of a byte. */
+    /* The format has no settings: groups of 32, exponents in bytes. */
     out->kind = CALM_PUBLISHED_MXFP4;
     snprintf(out->text, sizeof out->text, "mxfp4");
     return CALM_OK;
@@ -150,11 +151,11 @@ calm_status calm_published_read(calm_ctx *ctx, const char *path, const calm_json
 
 /* ---- names ---- */
 
-/* How a weight and its scales are called: STEM and these. */
+/* Names of a weight and its scales: STEM and these endings. */
 typedef struct pair {
-    calm_published_kind kind;    /* CALM_PUBLISHED_NOT: of all but mxfp4 */
+    calm_published_kind kind;    /* CALM_PUBLISHED_NOT: all kinds except mxfp4 */
     const char *codes, *scales;
-    calm_dtype dtype;            /* of the codes */
+    calm_dtype dtype;            /* dtype of the codes */
 } pair;
 
 static const pair pairs[] = {
@@ -186,13 +187,13 @@ typedef struct widening {
     size_t n, n_weights;
 } widening;
 
-/* compressed-tensors may have both of its kinds in one file. */
+/* A file of compressed-tensors may have both of its kinds. */
 static bool is_of_kind(const widening *w, const pair *p)
 {
     return p->kind == w->from->kind || (p->kind == CALM_PUBLISHED_NOT && w->from->kind != CALM_PUBLISHED_MXFP4);
 }
 
-/* The tensor STEM END, where `name` is STEM and `off` more characters; NULL: there is none. */
+/* Finds the tensor STEM END, where `name` is STEM and `off`; NULL: there is none. */
 static calm_status find(calm_ctx *ctx, const widening *w, const char *name, const char *off, const char *end,
                         const char **wanted, const calm_tensor **out)
 {
@@ -203,7 +204,7 @@ static calm_status find(calm_ctx *ctx, const widening *w, const char *name, cons
     return CALM_OK;
 }
 
-/* Does the name say that it is a scale of a weight? */
+/* Does the name denote a scale of a weight? */
 static const pair *scale_of(const widening *w, const char *name)
 {
     static const char *const scales[N_PAIRS] = {"_scales", ".weight_scale", "_scale_inv", ".weight_scale"};
@@ -213,7 +214,7 @@ static const pair *scale_of(const widening *w, const char *name)
     return NULL;
 }
 
-/* The pair that a tensor is the codes of, by dtype and name; NULL: none. */
+/* Returns the pair whose codes the tensor holds, by dtype and name; NULL: none. */
 static const pair *codes_of(const widening *w, const calm_tensor *tensor)
 {
     /* Scales of NVFP4 have the dtype of codes. */
@@ -226,7 +227,7 @@ static const pair *codes_of(const widening *w, const calm_tensor *tensor)
 
 /* ---- shapes ---- */
 
-/* The widened tensor of codes: its shape; rows and columns of its matrices. */
+/* Sets the shape of the float tensor of some codes, and the rows and columns of its matrices. */
 static calm_status read_codes(calm_ctx *ctx, const pair *p, const calm_tensor *codes, calm_small_floats *out,
                               calm_tensor *to)
 {
@@ -248,12 +249,12 @@ static calm_status read_codes(calm_ctx *ctx, const pair *p, const calm_tensor *c
     return CALM_OK;
 }
 
-/* Do the scales have the sizes of the weight, the last two of them replaced? */
+/* Do the scales have the weight's shape, with the last two sizes replaced? */
 static bool has_grid(const calm_tensor *scales, const calm_tensor *weight, size_t rows, size_t columns)
 {
     const size_t grid[2] = {rows, columns};
     const int lead = weight->n_dims - 2;
-    /* Sizes before them number matrices: experts. */
+    /* Leading sizes count matrices: experts. */
     return scales->n_dims == weight->n_dims
            && memcmp(scales->shape, weight->shape, (size_t)lead * sizeof *grid) == 0
            && memcmp(scales->shape + lead, grid, sizeof grid) == 0;
@@ -268,14 +269,14 @@ static void set_grid(calm_small_floats *out, size_t block_rows, size_t block_col
     out->grid_columns = (out->columns + block_columns - 1) / block_columns;
 }
 
-/* One scale for each matrix, [] or [1] or [E] or [E, 1, 1]. */
+/* Is there one scale for each matrix, [] or [1] or [E] or [E, 1, 1]? */
 static bool is_of_matrices(const calm_tensor *scales, const calm_tensor *weight, size_t n_matrices)
 {
     return scales->n_elements == n_matrices
            && (n_matrices == 1 || (scales->n_dims && scales->shape[0] == weight->shape[0]));
 }
 
-/* *out: what of the weight shares a scale; *expected: what the shape should be. */
+/* Finds out which part of the weight shares a scale; *expected: the shape that scales should have. */
 static bool place_scales(const widening *w, const calm_tensor *weight, calm_small_floats *out, size_t expected[2])
 {
     const calm_tensor *scales = &out->scales;
@@ -286,14 +287,14 @@ static bool place_scales(const widening *w, const calm_tensor *weight, calm_smal
     expected[1] = out->grid_columns;
     if (has_grid(scales, weight, expected[0], expected[1]))
         return true;
-    /* A block that is said is of all weights; one scale is then that of a weight within one block. */
+    /* A stated block size applies to all weights; a single scale then means a weight within one block. */
     const bool one = !out->packed && out->grid_rows * out->grid_columns == 1;
     const bool free = !out->packed && (!w->from->block_known || !block[0]);
     if ((free || one) && is_of_matrices(scales, weight, weight->n_elements / (rows * columns))) {
         set_grid(out, rows, columns);
         return true;
     }
-    /* One scale a row, [out] or [out, 1]. */
+    /* One scale per row, [out] or [out, 1]. */
     const bool vector = scales->n_dims == 1 && weight->n_dims == 2 && scales->shape[0] == rows;
     if (!free || (!vector && !has_grid(scales, weight, rows, 1)))
         return false;
@@ -324,13 +325,13 @@ static calm_status check_scales(calm_ctx *ctx, const widening *w, const calm_ten
 
 /* ---- the tensors ---- */
 
-/* The number that all scales of NVFP4 are divided by. */
+/* Reads the number that divides all scales of NVFP4. */
 static calm_status read_divisor(calm_ctx *ctx, const widening *w, const calm_tensor *codes, calm_small_floats *out)
 {
     const calm_tensor *global;
     const char *name;
     CALM_TRY(find(ctx, w, codes->name, "_packed", "_global_scale", &name, &global));
-    /* Exponents need none. */
+    /* Exponents have no such number. */
     if (out->scales.dtype != CALM_F8_E4M3)
         return CALM_OK;
     if (!global || global->n_elements != 1)
@@ -343,7 +344,7 @@ static calm_status read_divisor(calm_ctx *ctx, const widening *w, const calm_ten
                                         global->file, name, (double)out->divisor);
 }
 
-/* The scales of some codes; exactly one of the names that they may have is there. */
+/* Finds the scales of some codes; exactly one of their possible names must exist. */
 static calm_status find_scales(calm_ctx *ctx, const widening *w, const pair *p, const calm_tensor *codes,
                                const calm_tensor **out)
 {
@@ -365,7 +366,7 @@ static calm_status find_scales(calm_ctx *ctx, const widening *w, const pair *p, 
     return CALM_OK;
 }
 
-/* The float tensor that takes the place of codes and scales; bytes are those of the file, for hashing and releasing. */
+/* Adds the float tensor that replaces codes and scales; its bytes are those of the file, for hashing and releasing. */
 static calm_status add_weight(calm_ctx *ctx, widening *w, const pair *p, const calm_tensor *codes)
 {
     calm_tensor *to = &w->tensors[w->n];
@@ -390,14 +391,14 @@ static calm_status add_weight(calm_ctx *ctx, widening *w, const pair *p, const c
     return CALM_OK;
 }
 
-/* A scale is left out where its weight is there. */
+/* Drops a scale whose weight exists. */
 static calm_status check_weight(calm_ctx *ctx, const widening *w, const pair *p, const calm_tensor *scales)
 {
-    /* Two spellings of FP8, of which ".weight_scale" is compressed-tensors' too. */
+    /* Two spellings of FP8, of which ".weight_scale" is also compressed-tensors'. */
     const char *suffix = calm_text_ends_with(scales->name, "_scale_inv") ? "_scale_inv" : p->scales, *name, *packed;
     const calm_tensor *weight, *other = NULL;
     CALM_TRY(find(ctx, w, scales->name, suffix, p->codes, &name, &weight));
-    /* A weight that is there as floats has no scales.  A file of compressed-tensors may hold both kinds. */
+    /* A float weight has no scales.  A file of compressed-tensors may hold both kinds. */
     if (w->from->kind == CALM_PUBLISHED_COMPRESSED)
         CALM_TRY(find(ctx, w, scales->name, suffix, *p->codes ? "" : "_packed", &packed, &other));
     weight = weight ? weight : other;
@@ -411,7 +412,7 @@ static calm_status check_weight(calm_ctx *ctx, const widening *w, const pair *p,
                                            calm_dtype_name(p->dtype), scales->name);
 }
 
-/* A weight, or what is no float model's, or a tensor that stays as it is. */
+/* Adds a tensor: widened if it holds codes, dropped if it is a scale, else unchanged. */
 static calm_status add_tensor(calm_ctx *ctx, widening *w, const calm_tensor *tensor)
 {
     const pair *codes = codes_of(w, tensor), *scales = scale_of(w, tensor->name);

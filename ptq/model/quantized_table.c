@@ -1,9 +1,9 @@
-/* Rows are widened when they are asked for: a table as float32 may be larger than the rest of the file. */
+/* Rows are decoded when they are read: a table as float32 may be larger than the rest of the file. */
 #include "ptq/model/quantized_table.h"
 
 #include <string.h>
 
-/* Part of a calm_tensor_source: whole rows. */
+/* Decodes whole rows, for a calm_tensor_source. */
 static calm_status widen_rows(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n,
                               float *out)
 {
@@ -13,7 +13,7 @@ static calm_status widen_rows(calm_ctx *ctx, const void *self, const calm_tensor
                                   first / in, n / in, out);
 }
 
-/* Reading has released the pages that it read. */
+/* Does nothing: reading has released the pages. */
 static void release_rows(const void *self, const calm_tensor *tensor, size_t offset, size_t bytes)
 {
     (void)self;
@@ -22,7 +22,7 @@ static void release_rows(const void *self, const calm_tensor *tensor, size_t off
     (void)bytes;
 }
 
-/* The first of the tensors that hold a weight under other names; NULL: there is none. */
+/* Finds the first tensor that holds the weight under another name; NULL: there is none. */
 static const calm_tensor *find_part(const calm_safetensors *set, const char *module)
 {
     const size_t n = strlen(module);
@@ -46,15 +46,15 @@ calm_status calm_quantized_table_find(calm_ctx *ctx, calm_arena *arena, const ca
     /* Formats with their own names: "lm_head.qweight". */
     if (!weight)
         weight = find_part(set, module);
-    /* A format may speak of a table that is there as floats; those count. */
+    /* A configuration may list a table that is stored as floats; then the floats count. */
     if (weight && (!calm_dtype_is_float(weight->dtype) || strcmp(weight->name, name) != 0))
         CALM_TRY(calm_qformat_find(ctx, stored, set, module, &quantized, &out->scheme));
     if (!quantized)
         return CALM_OK;
-    /* Now, not at the first token: a run of hours would end there. */
+    /* Checked now, so that a run does not fail at its first token. */
     CALM_TRY(calm_qformat_check(ctx, stored, set, module, &out->scheme, rows, in));
     out->source = (calm_tensor_source){.self = out, .widen = widen_rows, .release = release_rows};
-    /* `data` is never read as floats; it tells where the codes lie, for messages. */
+    /* `data` is never read as floats; it shows messages where the codes are. */
     out->floats = (calm_tensor){.name = name, .dtype = CALM_F32, .n_dims = 2, .shape = {rows, in},
                                 .n_elements = rows * in, .bytes = rows * in * sizeof(float), .data = weight->data,
                                 .file = weight->file, .shard = weight->shard, .source = &out->source};
@@ -64,7 +64,7 @@ calm_status calm_quantized_table_find(calm_ctx *ctx, calm_arena *arena, const ca
 calm_status calm_quantized_table_load(calm_ctx *ctx, const calm_quantized_table *table, float *w, calm_weight *weight)
 {
     const calm_tensor *floats = &table->floats;
-    /* The scheme may quantize inputs of linears; the rows that a head reads stay float everywhere. */
+    /* The scheme may quantize inputs of linears, but all engines keep the head's input float. */
     *weight = (calm_weight){.name = floats->name, .out = floats->shape[0], .in = floats->shape[1], .w = w};
     return calm_qformat_load(ctx, table->stored, table->set, table->module, &table->scheme, weight->out, weight->in, w,
                              weight);

@@ -3,7 +3,7 @@
 
 calm_job_kind calm_role_job(calm_role role)
 {
-    /* By calm_role. */
+    /* Indexed by calm_role. */
     static const calm_job_kind jobs[] = {
 #define CALM_ROLE(role, name, job) CALM_JOB_##job,
 #include "ptq/model/kinds.def"
@@ -11,7 +11,7 @@ calm_job_kind calm_role_job(calm_role role)
     return jobs[role];
 }
 
-/* By calm_job_kind. */
+/* Indexed by calm_job_kind. */
 static const struct {
     const char *name;
     calm_sublayer sublayer;
@@ -48,7 +48,7 @@ calm_hook calm_job_input(calm_job_kind job)
 
 const char *calm_hook_name(calm_hook hook)
 {
-    /* By calm_hook: the first and the last three belong to no kind. */
+    /* Indexed by calm_hook: the first and the last three belong to no kind. */
     static const char *const names[] = {
         "embed",
 #define CALM_HOOK(hook, name, help) name,

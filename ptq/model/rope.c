@@ -1,4 +1,4 @@
-/* Rotary embedding. */
+/* Rotary position embedding. */
 #include "ptq/model/rope.h"
 
 #include <math.h>
@@ -9,42 +9,42 @@
 
 /* ---- frequencies ----
  *
- * In float32, in the order of operations of the code that the models were trained with: over some thousand positions a
- * frequency off by one unit in the last place rotates a head visibly wrong. */
+ * In float32, in the order of operations of the code that the models were trained with: after some thousand positions
+ * an error of one unit in the last place of a frequency visibly changes the rotation. */
 
-/* The number of channels that angles are counted by. */
+/* Returns the number of channels by which exponents are divided. */
 static size_t counted(const calm_rope_config *rope)
 {
     return rope->rotary - rope->odd;
 }
 
-/* The frequency f of one pair, stretched if its wavelength is long. */
+/* Returns the frequency of a pair with llama3's scaling, which stretches long wavelengths. */
 static float llama3(const calm_rope_config *rope, float f)
 {
-    /* Single precision and this order of operations are those of modeling_rope_utils.py; algebra that looks simpler
-     * moves last places. */
+    /* Single precision and this order of operations are those of modeling_rope_utils.py; a simpler formula would change
+     * last places. */
     const float wavelength = 1.0f / f * (float)(2 * PI), original = (float)rope->original, factor = (float)rope->factor;
     const float low = (float)rope->low_freq, width = (float)(rope->high_freq - rope->low_freq);
     if (wavelength > (float)(rope->original / rope->low_freq))
         return f / factor;
     if (wavelength < (float)(rope->original / rope->high_freq))
         return f;
-    /* Between the two wavelengths the frequency goes over from stretched to kept; Llama 4 has one where it changes. */
+    /* Between the two wavelengths frequencies are interpolated; in Llama 4 the two are equal. */
     const float s = width > 0 ? (1.0f / wavelength * original - low) / width : 1;
     return (1 - s) * f / factor + s * f;
 }
 
-/* The (fractional) pair of channels that makes `turns` full rotations within the original length. */
+/* Returns the (fractional) pair of channels that makes `turns` full rotations within the original length. */
 static double yarn_bound(const calm_rope_config *rope, double turns)
 {
     return (double)rope->rotary * log(rope->original / (turns * 2 * PI)) / (2 * log(rope->theta));
 }
 
-/* The frequency of pair c, whose plain one is 1 / power. */
+/* Returns the YaRN frequency of pair c, whose plain frequency is 1 / power. */
 static float yarn(const calm_rope_config *rope, float power, size_t c)
 {
     double lo = yarn_bound(rope, rope->beta_fast), hi = yarn_bound(rope, rope->beta_slow);
-    /* gpt-oss switched the rounding to whole pairs off; everything else has it. */
+    /* Only gpt-oss switches the rounding to whole pairs off. */
     if (rope->truncate) {
         lo = floor(lo);
         hi = ceil(hi);
@@ -59,11 +59,12 @@ static float yarn(const calm_rope_config *rope, float power, size_t c)
     return 1.0f / ((float)rope->factor * power) * (1 - kept) + 1.0f / power * kept;
 }
 
-/* Frequency of pair c in a window of the given length; `beyond` the length the model was first trained on. */
+/* Returns the frequency of pair c in a window of the given length; `beyond`: it exceeds the length of the first
+ * training. */
 static float frequency(const calm_rope_config *rope, size_t c, bool beyond, size_t length, size_t max_positions)
 {
     const double r = (double)counted(rope);
-    /* Frequencies are those of a head that turns as a whole; the last pairs stand. */
+    /* Frequencies are those of a fully rotated head; the last pairs are not rotated. */
     if (rope->kind == CALM_ROPE_PROPORTIONAL && (double)c >= floor(rope->share * r / 2))
         return 0;
     float theta = (float)rope->theta;
@@ -91,19 +92,19 @@ static size_t table_bytes(const calm_rope_config *rope, size_t n_positions)
     return 2 * CALM_BYTES(float, n_positions * (rope->rotary / 2));
 }
 
-/* Is there a second table, for positions beyond the original ones? */
+/* Is there a second table, for windows beyond the original length? */
 static bool has_beyond(const calm_rope_config *rope, size_t n_positions)
 {
     return rope->kind == CALM_ROPE_LONGROPE && (double)n_positions > rope->original;
 }
 
-/* Is the table of a window of this length its own? */
+/* Does the window's length define its own table? */
 static bool is_dynamic(const calm_rope_config *rope, size_t length, size_t max_positions)
 {
     return rope->kind == CALM_ROPE_DYNAMIC && length > max_positions;
 }
 
-/* cos and sin of all positions, both times m. */
+/* Computes cos and sin of all positions, both times m. */
 static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_config *rope, size_t n_positions,
                               bool beyond, size_t length, size_t max_positions, calm_rope_table *out)
 {
@@ -116,12 +117,12 @@ static calm_status fill_table(calm_ctx *ctx, calm_arena *arena, const calm_rope_
         return calm_fail(ctx, CALM_EARG, "%zu positions are too many", n_positions);
     CALM_TRY(CALM_NEW_RAW(ctx, arena, cosines, n));
     CALM_TRY(CALM_NEW_RAW(ctx, arena, sines, n));
-    /* Pairs outside, positions inside: a frequency costs a pow and serves all positions. */
+    /* Pairs in the outer loop: a frequency costs a pow and serves all positions. */
     for (size_t c = 0; c < half; c++) {
         const float f = frequency(rope, c, beyond, length, max_positions);
         for (size_t t = 0; t < n_positions; t++) {
-            /* A float32 angle, as in the reference: at position 30000 it is good to 0.002, which the model has learnt
-             * with. */
+            /* A float32 angle, like in transformers: at position 30000 its error is 0.002, with which the model was
+             * trained. */
             const float angle = (float)t * f;
             cosines[t * half + c] = (float)(cos((double)angle) * m);
             sines[t * half + c] = (float)(sin((double)angle) * m);
@@ -170,7 +171,7 @@ size_t calm_rope_bytes(const calm_config *config, size_t n_positions)
 
 size_t calm_rope_scratch_bytes(const calm_config *config, size_t length)
 {
-    /* Only windows beyond the trained length make a separate table; all others read the shared ones. */
+    /* Only windows beyond the trained length compute a table; all others read the shared ones. */
     size_t most = 0;
     for (calm_rope_set set = 0; set < CALM_N_ROPES; set++)
         if (is_dynamic(&config->rope[set], length, config->max_positions))
@@ -185,19 +186,19 @@ calm_status calm_rope_find(calm_ctx *ctx, const calm_rope *rope, const calm_conf
     const calm_rope_config *kind = &config->rope[set];
     if (length > rope->n_positions)
         return calm_fail(ctx, CALM_EARG, "a window of %zu positions, rotary tables for %zu", length, rope->n_positions);
-    /* longrope takes the long factors for the whole window once it is longer than the original one. */
+    /* longrope uses the long factors for the whole window once it exceeds the original length. */
     *out = rope->table[set][has_beyond(kind, length)];
     if (is_dynamic(kind, length, config->max_positions))
         return fill_table(ctx, ctx->scratch, kind, length, true, length, config->max_positions, out);
     return CALM_OK;
 }
 
-/* (a, b) [half] of one head by the angles of its position, or with sign -1 back by them. */
+/* Rotates the pairs (a, b) [half] of one head by the angles of its position, or with sign -1 back. */
 CALM_VECTORIZE
 static void rotate_head(size_t half, const float *restrict cosines, const float *restrict sines, float sign,
                         float *restrict a, float *restrict b)
 {
-    /* Without restrict the compiler would leave it to single numbers: a table might are among the rows. */
+    /* restrict tells the compiler that tables and rows do not overlap, so that it vectorizes the loop. */
     for (size_t c = 0; c < half; c++) {
         const float u = a[c], v = b[c], sine = sign * sines[c];
         a[c] = u * cosines[c] - v * sine;
@@ -205,10 +206,10 @@ static void rotate_head(size_t half, const float *restrict cosines, const float 
     }
 }
 
-/* The same for pairs of neighbours, x [2 half]. */
+/* Rotates pairs of neighbours, x [2 half]. */
 static void rotate_neighbours(size_t half, const float *cosines, const float *sines, float sign, float *x)
 {
-    /* Few families have it: their blocks are not vectorized. */
+    /* Not vectorized, since few families have this order. */
     for (size_t c = 0; c < half; c++) {
         const float u = x[2 * c], v = x[2 * c + 1], sine = sign * sines[c];
         x[2 * c] = u * cosines[c] - v * sine;
@@ -224,8 +225,8 @@ static void rotate(const calm_rope_table *table, float sign, float *x, size_t st
         const size_t position = positions ? positions[t] : t;
         const float *cosines = table->cos + position * half, *sines = table->sin + position * half;
         for (size_t head = 0; head < n_heads; head++) {
-            /* Channel c with c + half, not with its neighbour: the layout of most Hugging Face checkpoints (GGUF files
-             * permute rows). */
+            /* Channel c is paired with c + half, not with its neighbour, as in most Hugging Face checkpoints (GGUF
+             * files permute rows). */
             float *a = x + t * stride + head * head_dim;
             if (table->neighbours)
                 rotate_neighbours(half, cosines, sines, sign, a);

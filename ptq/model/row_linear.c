@@ -7,9 +7,9 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/product.h"
 
-/* Up to here rows take less time one after the other than a tile takes to be widened and packed. */
+/* Up to this many rows run faster one after the other than a tile is converted and packed. */
 #define FEW_ROWS ((size_t)4)
-/* Rows of a weight that are widened for one product: some 100 kB to a few MB. */
+/* Rows of a weight that are converted for one product: some 100 kB to a few MB. */
 #define TILE_ROWS ((size_t)192)
 
 bool calm_row_linear_take(const calm_ctx *ctx, const calm_tensor *tensor, calm_weight *weight)
@@ -19,7 +19,7 @@ bool calm_row_linear_take(const calm_ctx *ctx, const calm_tensor *tensor, calm_w
     if (!ctx->decode || tensor->source || (!bf16 && (tensor->dtype != CALM_F32 || (uintptr_t)tensor->data % 4)))
         return false;
     weight->bf16 = bf16 ? tensor->data : NULL;
-    /* Of bfloat16 it says that there is a linear, and is not read. */
+    /* With bfloat16 this only marks that the linear exists, and is not read. */
     weight->w = (const float *)(const void *)tensor->data;
     return true;
 }
@@ -33,7 +33,7 @@ calm_gemv_matrix calm_row_linear_matrix(const calm_weight *weight)
                               .codes = weight->ints};
 }
 
-/* A product that is divided into tiles of the weight: each gives some columns of y for all tokens. */
+/* A product divided into tiles of the weight, each of which computes some columns of y for all tokens. */
 typedef struct tile_task {
     const calm_weight *weight;
     calm_gemv_matrix matrix;
@@ -42,7 +42,7 @@ typedef struct tile_task {
     float *y;
 } tile_task;
 
-/* The columns of y that one tile of the weight gives. */
+/* Computes the columns of y for one tile of the weight. */
 static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
 {
     const tile_task *task = user;

@@ -11,24 +11,24 @@
 
 #include "ptq/base/file.h"
 
-/* A file that has no name, so that nothing is left behind when the process is killed. */
+/* Opens a file without a name, so that nothing remains when the process is killed. */
 static calm_status open_nameless(calm_ctx *ctx, const char *dir, int *out)
 {
     int file = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (file < 0) {    /* a file system without nameless files */
+    if (file < 0) {    /* the file system has no nameless files */
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s/calm-spill-XXXXXX", dir));
         file = mkostemp(name, O_CLOEXEC);
         if (file < 0)
             return calm_fail_errno(ctx, errno, "%s: cannot make a temporary file", dir);
-        /* The name existed for a moment only. */
+        /* The name existed only for a moment. */
         unlink(name);
     }
     *out = file;
     return CALM_OK;
 }
 
-/* A full disk is reported now and not in the middle of a block. */
+/* Reserves space, so that a full disk is reported now and not in the middle of a block. */
 static calm_status reserve(calm_ctx *ctx, const char *where, size_t bytes, calm_row_store *rows)
 {
     const int reserved = bytes ? posix_fallocate(rows->file, 0, (off_t)bytes) : 0;
@@ -38,7 +38,7 @@ static calm_status reserve(calm_ctx *ctx, const char *where, size_t bytes, calm_
     return calm_fail_errno(ctx, reserved, "%s: cannot reserve %zu bytes for hidden rows", where, bytes);
 }
 
-/* No rows yet, and the bytes that they will take. */
+/* Initialises a store without rows, and computes the bytes of its rows. */
 static calm_status begin(calm_ctx *ctx, size_t n, size_t width, calm_row_store *out, size_t *bytes)
 {
     *out = (calm_row_store){.n = n, .width = width, .file = -1};
@@ -57,7 +57,7 @@ calm_status calm_row_store_open(calm_ctx *ctx, calm_arena *arena, size_t n, size
 {
     size_t bytes;
     CALM_TRY(begin(ctx, n, width, out, &bytes));
-    /* A file of no bytes cannot be reserved. */
+    /* A file of 0 bytes cannot be reserved. */
     if (!spill_dir || !bytes)
         return CALM_NEW_RAW(ctx, arena, out->data, n * width);
     CALM_TRY(open_nameless(ctx, spill_dir, &out->file));
@@ -68,7 +68,7 @@ calm_status calm_row_store_create(calm_ctx *ctx, const char *path, size_t n, siz
 {
     size_t bytes;
     CALM_TRY(begin(ctx, n, width, out, &bytes));
-    /* What a killed process left of it is overwritten. */
+    /* Leftovers of a killed process are overwritten. */
     out->file = open(path, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0666);
     if (out->file < 0)
         return calm_fail_errno(ctx, errno, "%s: cannot create", path);
@@ -78,11 +78,11 @@ calm_status calm_row_store_create(calm_ctx *ctx, const char *path, size_t n, siz
 calm_status calm_row_store_reopen(calm_ctx *ctx, const char *path, size_t width, calm_row_store *out)
 {
     struct stat info;
-    /* To read: who has more rows writes another file. */
+    /* Read-only: a caller with more rows creates another file. */
     *out = (calm_row_store){.width = width, .file = open(path, O_RDONLY | O_CLOEXEC)};
     if (out->file < 0)
         return calm_fail_errno(ctx, errno, "%s: cannot open", path);
-    /* A part of a row behind the last one is none: it was cut off. */
+    /* An incomplete row at the end was cut off, and is ignored. */
     if (fstat(out->file, &info) == 0 && S_ISREG(info.st_mode)) {
         out->n = (size_t)info.st_size / (width * sizeof(float));
         return CALM_OK;
@@ -94,7 +94,7 @@ calm_status calm_row_store_reopen(calm_ctx *ctx, const char *path, size_t width,
 calm_status calm_row_store_publish(calm_ctx *ctx, const calm_row_store *rows, const char *path, const char *name)
 {
     char *dir;
-    /* Rows before the name: after a power cut there must be no file with half of them. */
+    /* Rows before the name: after a power failure no file must have half of them. */
     if (fsync(rows->file) != 0)
         return calm_fail_errno(ctx, errno, "%s: cannot flush", path);
     if (rename(path, name) != 0)
@@ -122,7 +122,7 @@ calm_status calm_row_store_read(calm_ctx *ctx, const calm_row_store *rows, size_
         /* A signal (the progress timer) may interrupt a long read. */
         if (n < 0 && errno == EINTR)
             continue;
-        /* 0 is the end of a file that was reserved in full: something has truncated it. */
+        /* 0 means the end of a fully reserved file: something has truncated it. */
         if (n <= 0)
             return calm_fail_errno(ctx, n < 0 ? errno : EIO, "cannot read hidden rows back from their file");
         done += (size_t)n;
@@ -132,7 +132,7 @@ calm_status calm_row_store_read(calm_ctx *ctx, const calm_row_store *rows, size_
 
 calm_status calm_row_store_get(calm_ctx *ctx, const calm_row_store *rows, size_t first, size_t count, float **x)
 {
-    /* The rows themselves, not a copy: what is written to x is in the store. */
+    /* A pointer to the rows, not a copy: changes of x are in the store. */
     if (rows->file < 0) {
         *x = rows->data + first * rows->width;
         return CALM_OK;
@@ -145,7 +145,7 @@ calm_status calm_row_store_put(calm_ctx *ctx, const calm_row_store *rows, size_t
 {
     const size_t bytes = count * rows->width * sizeof(float);
     size_t done = 0;
-    /* pread and pwrite have no common position: workers share the descriptor. */
+    /* pread and pwrite use no common position, so workers share the descriptor. */
     while (rows->file >= 0 && done < bytes) {
         const ssize_t n = pwrite(rows->file, (const char *)x + done, bytes - done,
                                  (off_t)(first * rows->width * sizeof(float) + done));

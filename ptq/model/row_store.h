@@ -21,8 +21,8 @@ void calm_row_store_close(calm_row_store *rows);
 /* Creates or truncates the file `path`, which stays, for n x width floats.  Fails as calm_row_store_open. */
 calm_status calm_row_store_create(calm_ctx *ctx, const char *path, size_t n, size_t width, calm_row_store *out);
 
-/* Opens all rows of an existing file for reading.  CALM_ENOTFOUND, CALM_EIO; CALM_EFORMAT: it is no file of whole
- * rows. */
+/* Opens all rows of an existing file for reading; an incomplete row at its end is ignored.  CALM_ENOTFOUND, CALM_EIO;
+ * CALM_EFORMAT: it is no regular file. */
 calm_status calm_row_store_reopen(calm_ctx *ctx, const char *path, size_t width, calm_row_store *out);
 
 /* Flushes the file `path` to the disk and renames it atomically to `name`, replacing an existing file. */

@@ -1,4 +1,4 @@
-/* Small floats, widened run by run: what of a row has one scale. */
+/* Decodes small floats in runs of a row that share a scale. */
 #include "ptq/model/small_floats.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "ptq/base/simd.h"
 #include "ptq/tensor/dtype.h"
 
-/* The numbers of all codes.  2^-9 is the least E4M3 number above 0; it has no infinity, all ones is NaN. */
+/* The values of all codes.  2^-9 is the smallest E4M3 number above 0; E4M3 has no infinity, and all ones is NaN. */
 #define SIGN(code, bit) ((code) & (bit) ? -1.0f : 1.0f)
 #define E4M3_SIZE(e, m) ((e) ? (float)((8 + (m)) << (e)) / 1024 : (float)(m) / 512)
 #define E4M3(code)                                                                                                     \
@@ -21,12 +21,12 @@
 #define ALL256(X) ALL64(X, 0), ALL64(X, 64), ALL64(X, 128), ALL64(X, 192)
 
 static const float e4m3[256] = {ALL256(E4M3)};
-static const float e2m1[256][2] = {ALL256(PAIR)};    /* both numbers of a byte */
+static const float e2m1[256][2] = {ALL256(PAIR)};    /* the two values of a byte */
 
 /* ---- a run ---- */
 
-/* As the table has them, by arithmetic that runs in lanes: bits move to where float32 has them, whose exponents are
- * larger by 120; those below 2^-6 are whole numbers of 2^-9. */
+/* Computes the values of the table with vectorizable arithmetic: bits are moved to their place in float32, whose
+ * exponents are larger by 120; values below 2^-6 are integer multiples of 2^-9. */
 CALM_VECTORIZE static void widen_bytes(const uint8_t *codes, size_t n, float scale, float *out)
 {
     for (size_t i = 0; i < n; i++) {
@@ -38,11 +38,11 @@ CALM_VECTORIZE static void widen_bytes(const uint8_t *codes, size_t n, float sca
     }
 }
 
-/* Numbers first .. first + n - 1 behind `codes`. */
+/* Decodes numbers first .. first + n - 1 of `codes`. */
 static void widen_nibbles(const uint8_t *codes, size_t first, size_t n, float scale, float *out)
 {
     size_t i = 0;
-    /* Odd ends are half a byte. */
+    /* A run may begin or end in the middle of a byte. */
     if (n && first % 2)
         out[i++] = e2m1[codes[first / 2]][1] * scale;
     for (; i + 2 <= n; i += 2) {
@@ -56,7 +56,7 @@ static void widen_nibbles(const uint8_t *codes, size_t first, size_t n, float sc
 
 /* ---- scales ---- */
 
-/* Number `at` of the scales before the division; NaN where its bits are no number. */
+/* Returns scale `at` before the division; NaN where its bits are NaN. */
 static float scale_at(const calm_tensor *scales, size_t at)
 {
     const uint8_t *data = scales->data + at * calm_dtype_bytes(scales->dtype);
@@ -75,12 +75,12 @@ static float scale_at(const calm_tensor *scales, size_t at)
     case CALM_F8_E4M3:
         return e4m3[*data];
     default:
-        /* Exponents, of which 255 is NaN; 2^-127 is the one that float32 has no normal bits for. */
+        /* Exponents: 255 is NaN; 2^-127 is subnormal in float32. */
         return *data == 255 ? NAN : *data ? calm_float_of_bits((uint32_t)*data << 23) : 0x1p-127f;
     }
 }
 
-/* Number `at` of the scales. */
+/* Returns scale `at`. */
 static calm_status read_scale(calm_ctx *ctx, const calm_small_floats *from, size_t at, float *out)
 {
     *out = scale_at(&from->scales, at) / from->divisor;
@@ -91,10 +91,10 @@ static calm_status read_scale(calm_ctx *ctx, const calm_small_floats *from, size
 
 /* ---- the source ---- */
 
-/* Columns c .. c + n - 1 of a row; rows are counted through all matrices. */
+/* Decodes columns c .. c + n - 1 of a row; rows are counted through all matrices. */
 static calm_status widen_row(calm_ctx *ctx, const calm_small_floats *from, size_t row, size_t c, size_t n, float *out)
 {
-    /* Divisions are slow compared with a short run: once a row. */
+    /* Divisions are slow compared with a short run, so there is one per row. */
     const size_t matrix = row / from->rows, grid_row = row % from->rows / from->block_rows;
     size_t block = c / from->block_columns, edge = block * from->block_columns;
     const size_t scales = (matrix * from->grid_rows + grid_row) * from->grid_columns;
@@ -112,7 +112,7 @@ static calm_status widen_row(calm_ctx *ctx, const calm_small_floats *from, size_
     return CALM_OK;
 }
 
-/* Part of a calm_tensor_source: any elements. */
+/* Decodes any elements, for a calm_tensor_source. */
 static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n, float *out)
 {
     const calm_small_floats *from = tensor->entry;
@@ -121,10 +121,10 @@ static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *ten
         const size_t row = (first + done) / from->columns, c = (first + done) % from->columns;
         run = calm_size_min(n - done, from->columns - c);
         CALM_TRY(widen_row(ctx, from, row, c, run, out + done));
-        /* While the row is in the cache. */
+        /* Rounded while the row is in the cache. */
         calm_dtype_round_all(tensor->dtype, out + done, run);
     }
-    /* Codes that are NaN, and products beyond the dtype. */
+    /* Codes that are NaN, and products that overflow the dtype. */
     const size_t bad = calm_find_nonfinite(out, n);
     return bad == n ? CALM_OK
                     : calm_fail(ctx, CALM_ENUMERIC, "%s: tensor %s: element %zu is %g; the checkpoint is damaged",

@@ -1,4 +1,4 @@
-/* Codes of MXFP4 sources, through the views that experts are of them. */
+/* Restores codes of MXFP4 sources, through the views of single experts. */
 #include "ptq/model/source_codes.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 #define GROUP ((size_t)32)
 
-/* Where row 0 of a matrix begins in the source, and how far the next one is. */
+/* The first element of a matrix's row 0 in the source, and the distance of rows. */
 typedef struct place {
     const calm_small_floats *from;
     size_t first, step;
@@ -23,26 +23,27 @@ static bool find_place(const calm_tensor *tensor, place *out)
         const calm_turned *view = tensor->entry;
         whole = view->whole;
         out->first = view->first;
-        /* Transposed, a row would be no run of codes. */
+        /* In a transposed view a row is no run of codes. */
         out->step = view->column_step == 1 ? view->row_step : 0;
     }
     if (whole->source != &calm_small_floats_source || !out->step)
         return false;
     out->from = whole->entry;
-    /* Of NVFP4 scales are no powers of two. */
+    /* NVFP4's scales are no powers of two. */
     const calm_dtype dtype = out->from->scales.dtype;
     return out->from->packed && out->from->block_rows == 1 && out->from->block_columns == GROUP
            && out->from->columns % GROUP == 0 && (dtype == CALM_U8 || dtype == CALM_F8_E8M0);
 }
 
-/* 2 |x| of a nibble. */
+/* Returns 2 x of a nibble. */
 static double twice(uint8_t nibble)
 {
     static const double sizes[8] = {0, 1, 2, 3, 4, 6, 8, 12};
     return nibble & 8 ? -sizes[nibble & 7] : sizes[nibble & 7];
 }
 
-/* Are 32 codes the same numbers?  Exponents of a byte differ by at most 255, which a double holds. */
+/* Do two groups of 32 codes encode the same numbers?  Exponents of a byte differ by at most 255, which a double can
+ * represent. */
 static bool same_numbers(const uint8_t *a, int exponent_a, const uint8_t *b, int exponent_b)
 {
     const double factor = ldexp(1, exponent_b - exponent_a);

@@ -1,4 +1,4 @@
-/* Streams of a block's residual. */
+/* Parallel residual streams. */
 #include "ptq/model/streams.h"
 
 #include <math.h>
@@ -8,10 +8,10 @@
 #include "ptq/model/arch.h"
 #include "ptq/tensor/vector.h"
 
-/* Channels that are mixed together: of all streams they fit the first cache. */
+/* Channels that are mixed together: those of all streams fit into the first-level cache. */
 #define CHANNELS ((size_t)64)
 
-/* Least mean square that a projected row is divided by the root of. */
+/* Lower bound of the mean square that divides a projected row. */
 #define LEAST_SQUARE 1e-5
 
 size_t calm_streams_bytes(const calm_config *config, size_t n_tokens)
@@ -20,29 +20,29 @@ size_t calm_streams_bytes(const calm_config *config, size_t n_tokens)
     const size_t branch = CALM_BYTES(float, n_tokens * config->streams.rank) + rows;
     if (!config->streams.n)
         return 0;
-    /* After the block: rows, and what the block's own input takes or one more of them. */
+    /* After the block: rows, and either the per-layer input's buffers or further rows. */
     return calm_size_max(branch, rows + calm_size_max(rows, rows + calm_tail_scratch_bytes(config, n_tokens)));
 }
 
-/* ---- what every step has ---- */
+/* ---- state of a step ---- */
 
 typedef struct step {
     const calm_block *block;
     const calm_span *span;
-    float *x;              /* [T, D] of the sublayers                   */
-    float *rows, *more;    /* [T, D] each: what the step needs          */
-    const float *terms;    /* [T, D] that are added to x                */
-    size_t stream;         /* which one a step is about, where it is about one */
+    float *x;              /* [T, D] residual of the sublayers */
+    float *rows, *more;    /* [T, D] each: buffers of the step */
+    const float *terms;    /* [T, D] terms to add to x */
+    size_t stream;         /* the stream that a step is about, if it is one */
 } step;
 
-/* Stream i of token t, [D]. */
+/* Returns stream i of token t, [D]. */
 static float *stream_of(const step *s, size_t t, size_t i)
 {
     const calm_config *config = s->block->config;
     return s->span->carried + t * config->carried + config->streams.at + i * config->hidden;
 }
 
-/* m(v) of a row; `room` [D]. */
+/* Computes m(v) of a row; `room` [D] is scratch memory. */
 static void modalities(const calm_block *block, const float *v, float *room, float m[CALM_STREAMS])
 {
     const size_t hidden = block->config->hidden;
@@ -56,7 +56,7 @@ static double mean_square(size_t n, const float *x)
     return calm_vec_dot(n, x, x) / (double)n;
 }
 
-/* What U y is multiplied by, so that it is as long as x. */
+/* Returns the factor that gives y the root mean square of x. */
 static float as_long_as(size_t n, const float *x, const float *y)
 {
     return (float)(sqrt(mean_square(n, x)) / sqrt(fmax(mean_square(n, y), LEAST_SQUARE)));
@@ -64,7 +64,7 @@ static float as_long_as(size_t n, const float *x, const float *y)
 
 /* ---- before attention ---- */
 
-/* Stream 0 is what enters block 0. */
+/* Sets stream 0 to the input of block 0. */
 static void first_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
@@ -73,7 +73,7 @@ static void first_rows(size_t first, size_t n, void *user)
         memcpy(stream_of(s, t, 0), s->x + t * hidden, hidden * sizeof(float));
 }
 
-/* Another one is its projection, in s->rows, as long as itself. */
+/* Sets another stream to its projection, s->rows, scaled to the length of the input. */
 static void split_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
@@ -98,7 +98,7 @@ static calm_status split(calm_ctx *ctx, step *s)
     return CALM_OK;
 }
 
-/* P_b of some channels in place, coefficients [n, n]: each reads all S_a. */
+/* Computes P_b of some channels in place, with coefficients [n, n]; each reads all S_a. */
 static void mix_channels(const step *s, size_t t, size_t first, size_t n, const float *coefficients)
 {
     const size_t streams = s->block->config->streams.n;
@@ -110,7 +110,7 @@ static void mix_channels(const step *s, size_t t, size_t first, size_t n, const 
             calm_vec_axpy(n, coefficients[b * streams + a], old[a], stream_of(s, t, b) + first);
 }
 
-/* P of all streams in place of S, and x = P_k. */
+/* Replaces S of all streams by P, and sets x = P_k. */
 static void predict_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
@@ -147,7 +147,7 @@ calm_status calm_streams_before(calm_ctx *ctx, const calm_block *block, calm_sub
 
 /* ---- next to attention ---- */
 
-/* x += s->terms. */
+/* Adds s->terms to x. */
 static void add_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
@@ -168,13 +168,13 @@ calm_status calm_streams_branch(calm_ctx *ctx, const calm_block *block, calm_sub
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, narrow, n * config->streams.rank));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s.rows, n * config->hidden));
-    /* Two narrow products in place of one square one. */
+    /* Two narrow products instead of one square one. */
     CALM_TRY(calm_weight_apply(ctx, &streams->left, h, n, narrow));
     CALM_TRY(calm_weight_apply(ctx, &streams->right, narrow, n, s.rows));
     calm_norm_all(ctx, &streams->laurel_norm, s.rows, n, s.rows);
     s.terms = s.rows;
     calm_parallel_each_rows(ctx, n, add_rows, &s);
-    /* And h itself. */
+    /* h itself is added, too. */
     s.terms = h;
     calm_parallel_each_rows(ctx, n, add_rows, &s);
     return CALM_OK;
@@ -182,7 +182,7 @@ calm_status calm_streams_branch(calm_ctx *ctx, const calm_block *block, calm_sub
 
 /* ---- after a sublayer ---- */
 
-/* The sum of three terms is divided by the root of two. */
+/* Divides the sum of the terms by the root of two. */
 static void halve_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
@@ -190,7 +190,7 @@ static void halve_rows(size_t first, size_t n, void *user)
     calm_vec_scale(n * hidden, (float)sqrt(0.5), s->x + first * hidden);
 }
 
-/* All streams by what the sublayers made of one; s->rows what the gate of the block's own input reads. */
+/* Corrects all streams by the sublayers' change of one; writes the per-layer input's gate rows to s->rows. */
 static void correct_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
@@ -201,20 +201,21 @@ static void correct_rows(size_t first, size_t n, void *user)
         const float *active = stream_of(s, t, config->streams.active);
         float m[CALM_STREAMS], *x = s->x + t * hidden, *rows = s->rows + t * hidden;
         modalities(s->block, x, rows, m);
-        /* The difference is kept: the stream that it is from changes too. */
+        /* The difference is kept, since its stream changes too. */
         memcpy(rows, x, hidden * sizeof *rows);
         calm_vec_axpy(hidden, -1, active, rows);
         for (size_t i = 0; i < streams; i++)
             calm_vec_axpy(hidden, (float)(1 + calm_vec_dot(streams, own->correct + i * streams, m)), rows,
                           stream_of(s, t, i));
-        /* From here on the row is what the gate reads. */
+        /* From here on the row is the input of the gate. */
         memcpy(rows, active, hidden * sizeof *rows);
         if (own->scale)
             calm_vec_mul(hidden, own->scale, rows);
     }
 }
 
-/* What that input gives, s->more, to all streams but the first; and x is the one that the next block sees. */
+/* Adds the per-layer input's output, s->more, to all streams except the first; sets x to the stream that the next block
+ * reads. */
 static void input_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
@@ -227,7 +228,7 @@ static void input_rows(size_t first, size_t n, void *user)
     }
 }
 
-/* One stream as a matrix: s->rows. */
+/* Copies one stream to the matrix s->rows. */
 static void gather_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;
@@ -236,7 +237,7 @@ static void gather_rows(size_t first, size_t n, void *user)
         memcpy(s->rows + t * hidden, stream_of(s, t, s->stream), hidden * sizeof(float));
 }
 
-/* x is the first stream, or its share of another's projection, s->more, is added to it. */
+/* Sets x to the first stream, or adds another one's projection, s->more. */
 static void merge_rows(size_t first, size_t n, void *user)
 {
     const step *s = user;

@@ -1,4 +1,4 @@
-/* What follows the sublayers of a block. */
+/* The tail of a block. */
 #include "ptq/model/tail.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/tensor/vector.h"
 
-/* The rows e [T, D] that enter block 0. */
+/* Computes the rows e [T, D], the input of block 0. */
 static calm_status read_rows(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *e)
 {
     const size_t width = block->config->hidden;
@@ -16,18 +16,18 @@ static calm_status read_rows(calm_ctx *ctx, const calm_block *block, const calm_
     if (!span->ids)
         return calm_fail(ctx, CALM_EARG, "block %zu reads the ids of tokens, and has none", block->index);
     for (size_t t = 0; t < span->n_tokens; t++) {
-        /* Of token files, which are untrusted. */
+        /* Ids come from token files, which are untrusted. */
         if (span->ids[t] >= block->config->vocab)
             return calm_fail(ctx, CALM_EARG, "token id %u, but the vocabulary has %zu", span->ids[t],
                              block->config->vocab);
         CALM_TRY(calm_tensor_part_to_f32(ctx, tail->embed, span->ids[t] * width, width, e + t * width));
     }
-    /* Times sqrt(D), as it enters block 0. */
+    /* Times sqrt(D), like the input of block 0. */
     calm_vec_scale(span->n_tokens * width, block->config->embedding_scale, e);
     return CALM_OK;
 }
 
-/* p [T, P] from what C_b makes of those rows. */
+/* Computes p [T, P] from the output of C_b. */
 static calm_status add_table(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *p)
 {
     const calm_config *config = block->config;
@@ -37,7 +37,7 @@ static calm_status add_table(calm_ctx *ctx, const calm_block *block, const calm_
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, row, width));
     calm_vec_scale(n * width, (float)(1 / sqrt((double)config->hidden)), p);
     calm_norm_all(ctx, &tail->context_norm, p, n, p);
-    /* The columns of this block in the row of the token. */
+    /* The columns of this block in the token's row. */
     for (size_t t = 0; t < n; t++) {
         const size_t id = span->ids[t] < config->per_layer_rows ? span->ids[t] : 0;
         CALM_TRY(calm_tensor_part_to_f32(ctx, tail->table, id * all + block->index * width, width, row));
@@ -51,11 +51,11 @@ static calm_status add_table(calm_ctx *ctx, const calm_block *block, const calm_
 typedef struct end_task {
     size_t width;
     float scale;
-    const float *y;    /* NULL: there is nothing to add */
+    const float *y;    /* NULL: nothing to add */
     float *x;
 } end_task;
 
-/* x = s (x + y); rows are shared among threads, also where a window runs alone. */
+/* Computes x = s (x + y); threads share the rows, also where a window runs alone. */
 static void end_rows(size_t first, size_t n, void *user)
 {
     const end_task *task = user;
@@ -66,7 +66,7 @@ static void end_rows(size_t first, size_t n, void *user)
         calm_vec_scale(n * task->width, task->scale, task->x + at);
 }
 
-/* p [T, P] of the span's tokens; `rows` [T, D] is room. */
+/* Computes p [T, P] of the span's tokens; `rows` [T, D] is scratch memory. */
 static calm_status make_table(calm_ctx *ctx, const calm_block *block, const calm_span *span, float *rows, float *p)
 {
     CALM_SCOPED_SCRATCH(ctx);
@@ -88,7 +88,7 @@ calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float 
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, g, n * width));
     CALM_TRY(make_table(ctx, block, span, out, p));
     CALM_TRY(calm_weight_apply(ctx, &tail->gate, x, n, g));
-    /* The way back reads what the activation function does. */
+    /* The backward pass needs the input of the activation function. */
     if (tape)
         memcpy(tape->gate, g, n * width * sizeof *g);
     calm_activate(config->activation, n * width, g);
@@ -101,7 +101,7 @@ calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float 
     return CALM_OK;
 }
 
-/* x += what the block's own input gives. */
+/* Adds the output of the per-layer input to x. */
 static calm_status add_input(calm_ctx *ctx, const calm_block *block, float *x, const calm_span *span,
                              const calm_observer *observer, const calm_tail_tape *tape)
 {

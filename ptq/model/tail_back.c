@@ -1,4 +1,4 @@
-/* What follows the sublayers of a block, with a tape and backwards. */
+/* Forward pass with a tape, and backward pass, of the tail of a block. */
 #include "ptq/model/tail_back.h"
 
 #include "ptq/base/scope.h"
@@ -28,7 +28,7 @@ calm_status calm_tail_back(calm_ctx *ctx, const calm_block *block, const calm_ta
     CALM_SCOPED_SCRATCH(ctx);
     if (!block->config->arch->names->tail)
         return CALM_OK;
-    /* Both terms of the sum have the factor. */
+    /* The factor multiplies both terms of the sum. */
     calm_vec_scale(n * hidden, tail->scale, d);
     if (!tape->gate)
         return CALM_OK;
@@ -39,7 +39,7 @@ calm_status calm_tail_back(calm_ctx *ctx, const calm_block *block, const calm_ta
     /* The forward steps in reverse, each in place. */
     calm_vec_mul(n * width, tape->p, a);
     calm_activate_back(block->config->activation, n * width, tape->gate, a);
-    /* x is read as it is, too: that way is in d. */
+    /* x also has a direct path, whose gradient is in d. */
     return calm_weight_back(ctx, &tail->gate, NULL, n, a, NULL, NULL, true, d);
 }
 
@@ -52,7 +52,7 @@ size_t calm_tail_tape_bytes(const calm_config *config, size_t n_tokens)
 size_t calm_tail_back_bytes(const calm_config *config, size_t n_tokens)
 {
     const size_t width = config->per_layer;
-    /* rows, a, and forwards a row of the table; backwards what a norm holds. */
+    /* rows, a, and in the forward pass a row of the table; in the backward pass the norm's buffers. */
     return width ? CALM_BYTES(float, n_tokens * config->hidden) + CALM_BYTES(float, n_tokens * width) +
                        calm_size_max(CALM_BYTES(float, width), calm_norm_back_scratch_bytes(config->hidden, n_tokens))
                  : 0;

@@ -1,4 +1,4 @@
-/* Tensor use: names are taken apart as the readers of model.c and head.c put them together. */
+/* Finds the use of tensors: parses names like model.c and head.c construct them. */
 #include "ptq/model/tensor_use.h"
 
 #include <ctype.h>
@@ -14,7 +14,7 @@ typedef struct names {
     const char *prefix;
 } names;
 
-/* What follows `head` in `text`; NULL: it does not begin so, or `head` is NULL. */
+/* Returns the part of `text` after `head`; NULL: it does not begin with `head`, or `head` is NULL. */
 static const char *behind(const char *text, const char *head)
 {
     const size_t n = head ? strlen(head) : 0;
@@ -32,7 +32,7 @@ static bool is_weight(const char *text, const char *module)
     return is(behind(text, module), ".weight");
 }
 
-/* Is `text` a weight or, of LayerNorm, a bias of the norm `module`?  The first BERT checkpoints say gamma and beta. */
+/* Is `text` a weight, or a LayerNorm's bias, of the norm `module`?  The first BERT checkpoints use gamma and beta. */
 static bool is_norm(const names *of, const char *text, const char *module)
 {
     const char *end = behind(text, module);
@@ -50,7 +50,7 @@ static bool is_linear(const char *text, const char *module, bool bias)
 
 /* ---- blocks ---- */
 
-/* Has a sublayer a plain tensor of this name? */
+/* Does a sublayer have a plain tensor of this name? */
 static bool is_plain(const names *of, const calm_config *config, const calm_kind *kind, const char *rest)
 {
     size_t shape[CALM_PLAIN_DIMS];
@@ -67,14 +67,14 @@ static bool is_plain(const names *of, const calm_config *config, const calm_kind
     return false;
 }
 
-/* What follows NAME, or of several copies NAME.0 .. NAME.copies - 1; NULL: it is none of them. */
+/* Returns the part after NAME, or after one of NAME.0 .. NAME.copies - 1; NULL: it is none of them. */
 static const char *behind_copy(const char *text, const calm_loose_part *part)
 {
     const char *rest = behind(text, part->name);
     size_t number = 0;
     if (!part->copies || !rest)
         return rest;
-    /* Written without zeros in front; digits end as soon as the number is too large. */
+    /* A number without leading zeros; parsing stops when it is too large. */
     if (*rest != '.' || !isdigit((unsigned char)rest[1]) || (rest[1] == '0' && isdigit((unsigned char)rest[2])))
         return NULL;
     for (rest++; isdigit((unsigned char)*rest) && number < part->copies; rest++)
@@ -82,7 +82,7 @@ static const char *behind_copy(const char *text, const calm_loose_part *part)
     return number < part->copies ? rest : NULL;
 }
 
-/* Is it of what follows the sublayers, within a block or outside? */
+/* Does it belong to the tail or to residual streams, within a block or outside? */
 static bool is_of_tail(const names *of, bool outer, const char *rest)
 {
     calm_loose_part list[CALM_LOOSE_PARTS];
@@ -94,7 +94,7 @@ static bool is_of_tail(const names *of, bool outer, const char *rest)
     return false;
 }
 
-/* Has the block a norm, a router or a gate of this name? */
+/* Does the block have a norm, a router or a gate of this name? */
 static bool is_beside_linears(const names *of, size_t block, const char *rest)
 {
     const calm_config *config = of->config;
@@ -108,13 +108,13 @@ static bool is_beside_linears(const names *of, size_t block, const char *rest)
             return true;
     if (is_of_tail(of, false, rest))
         return true;
-    /* A dense block has no router, also where others have one. */
+    /* A dense block has no router, even where other blocks have one. */
     return config->moe.sparse[block]
            && (is_weight(rest, words->moe.router) || (config->moe.choice_bias && is(rest, words->moe.choice_bias))
                || (config->moe.shared_inner && is_weight(rest, words->moe.shared_gate)));
 }
 
-/* Is the tensor one of a linear of the block? */
+/* Does the tensor belong to a linear of the block? */
 static bool is_of_linears(const names *of, size_t block, const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -124,7 +124,7 @@ static bool is_of_linears(const names *of, size_t block, const char *name)
 
 /* ---- outside of them ---- */
 
-/* The heads of encoders and their embeddings (head.c, embed.c). */
+/* Is it one of the heads of encoders, or of their embeddings (head.c, embed.c)? */
 static bool is_of_encoder(const names *of, const char *name)
 {
     const calm_ends *ends = of->config->arch->ends;
@@ -139,15 +139,15 @@ static bool is_outside(const names *of, const char *name)
 {
     const calm_names *words = of->config->arch->names;
     const char *rest = behind(name, of->prefix);
-    /* The head stands outside of the prefix. */
+    /* The head is outside of the prefix. */
     return is_weight(rest, words->embed) || is_weight(rest, words->distance) || is_norm(of, rest, words->final_norm)
            || is_of_tail(of, true, rest)
            || is_linear(name, of->layout->head, of->config->head_bias)
            || (of->config->arch->ends && is_of_encoder(of, name));
 }
 
-/* Does config.json or the position say all that is in it?  The names are those that llama.cpp's converter and
- * transformers' loaders pass over. */
+/* Do config.json or positions determine the tensor's values?  These are names that llama.cpp's converter and
+ * transformers' loaders ignore. */
 static bool is_buffer(const char *name)
 {
     static const char *const ends[] = {"rotary_emb.inv_freq",   "rotary_pos_emb.inv_freq", "rotary_emb.cos_cached",
@@ -166,7 +166,7 @@ calm_tensor_use calm_tensor_use_of(const calm_config *config, const calm_layout 
     const names of = {config, layout, prefix};
     const char *rest = NULL;
     const long block = calm_arch_block_of(config->arch, prefix, name, &rest);
-    /* Buffers of such a block too: the block is what is wrong. */
+    /* Buffers of such a block count too, since the whole block is surplus. */
     if (block >= (long)config->n_blocks)
         return CALM_TENSOR_BEYOND;
     if (block < 0 && config->tied && is_weight(name, layout->head))
@@ -189,7 +189,7 @@ bool calm_tensor_mlx_has_biases(const calm_arch *arch)
 
 /* ---- lists ---- */
 
-/* Do two names differ in their numbers alone? */
+/* Do two names differ only in their numbers? */
 static bool are_alike(const char *a, const char *b)
 {
     while (*a && *b) {

@@ -1,9 +1,9 @@
-/* Transforms are checked linear by linear, since compressed-tensors names the modules of each. */
+/* Reads transforms linear by linear, since compressed-tensors lists the modules of each. */
 #include "ptq/model/transforms.h"
 
 #include "ptq/model/arch.h"
 
-/* An input scale of down cannot be folded into up any more: the transform is between them. */
+/* Sets the transform; an input scale of down cannot be folded into up, since the transform is between them. */
 static void set_hadamard(calm_config *config, calm_layout *layout, size_t width)
 {
     config->down_hadamard = width;
@@ -21,7 +21,7 @@ calm_status calm_transforms_read(calm_ctx *ctx, const char *dir, const calm_qfor
         const calm_linear_ref *linear = &layout->linears[i];
         const bool down = linear->role == CALM_ROLE_DOWN;
         CALM_TRY(calm_qformat_hadamard(ctx, stored, linear->module, &width));
-        /* The first down says what all others must have; before it, and at other linears, none is known. */
+        /* All downs must have the transform of the first one; other linears must have none. */
         expected = down && first ? width : expected;
         first &= !down;
         if (width != (down ? expected : 0) || (width && linear->in % width))
@@ -35,7 +35,7 @@ calm_status calm_transforms_read(calm_ctx *ctx, const char *dir, const calm_qfor
 
 calm_status calm_transforms_use_hadamard(calm_ctx *ctx, const char *dir, calm_config *config, calm_layout *layout)
 {
-    /* Sylvester's matrices have powers of two: the largest that divides the channels, block by block. */
+    /* Hadamard matrices have powers of two: the largest that divides the channels, block by block. */
     const size_t inner = config->inner, width = inner & (~inner + 1);
     if (config->moe.n_experts)
         return calm_fail(ctx, CALM_EUNSUPPORTED,

@@ -1,4 +1,4 @@
-/* Matrices whose elements are steps apart, by tiles. */
+/* Reads strided matrices, in tiles. */
 #include "ptq/model/turned.h"
 
 #include <string.h>
@@ -6,11 +6,11 @@
 #include "ptq/base/scope.h"
 #include "ptq/tensor/dtype.h"
 
-/* Rows and columns that are turned at a time: their floats are on the stack. */
+/* Rows and columns that are transposed at a time: their floats are on the stack. */
 #define TILE_ROWS ((size_t)128)
 #define TILE_COLUMNS ((size_t)16)
 
-/* Numbers at .. at + n - 1 behind the first one, which of plain floats may be none: the caller looks at what it got. */
+/* Reads n elements from `at` on; plain floats may be NaN here, and the caller checks the result. */
 static calm_status read_run(calm_ctx *ctx, const calm_turned *v, size_t at, size_t n, float *out)
 {
     const calm_tensor *whole = v->whole;
@@ -19,7 +19,7 @@ static calm_status read_run(calm_ctx *ctx, const calm_turned *v, size_t at, size
                                        whole->data + (v->first + at) * calm_dtype_bytes(whole->dtype), n, out);
 }
 
-/* Rows r0 .. r0 + rows - 1 and columns c0 .. of a transposed view, into out, whose lines are `width` apart. */
+/* Transposes rows r0 .. r0 + rows - 1 and columns c0 .. of a view into out, whose rows are `width` apart. */
 static calm_status turn(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, size_t rows, size_t c0, size_t columns,
                         size_t width, float *out)
 {
@@ -34,13 +34,13 @@ static calm_status turn(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, siz
     return CALM_OK;
 }
 
-/* A vector is rows of one number. */
+/* A vector has rows of one element. */
 static size_t row_width(const calm_tensor *tensor)
 {
     return tensor->n_dims == 1 ? 1 : tensor->shape[1];
 }
 
-/* Whole rows r0 .. r0 + rows - 1. */
+/* Reads whole rows r0 .. r0 + rows - 1. */
 static calm_status widen_rows(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, size_t rows, float *out)
 {
     const calm_turned *v = tensor->entry;
@@ -55,7 +55,7 @@ static calm_status widen_rows(calm_ctx *ctx, const calm_tensor *tensor, size_t r
     return CALM_OK;
 }
 
-/* A calm_tensor_source.  Parts of rows are rare: all of those that they are in are read. */
+/* The `widen` of calm_tensor_source.  For parts of rows, which are rare, it reads the whole rows. */
 static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n, float *out)
 {
     const size_t width = row_width(tensor), begin = first / width, end = (first + n + width - 1) / width;

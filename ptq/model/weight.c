@@ -1,4 +1,4 @@
-/* One linear as the forward pass applies it. */
+/* Applies one linear. */
 #include "ptq/model/weight.h"
 
 #include <assert.h>
@@ -13,25 +13,25 @@
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
 
-/* Rows of x as the product reads them: x / in_scale, then quantized per token. */
+/* Prepares rows of x for the product: x / in_scale, then quantization per token. */
 static void prepare_rows(const calm_weight *weight, const float *x, size_t n_tokens, float *out)
 {
     const size_t n = n_tokens * weight->in;
     memcpy(out, x, n * sizeof *out);
     for (size_t t = 0; weight->in_scale && t < n_tokens; t++)
         for (size_t i = 0; i < weight->in; i++)
-            /* A division, as the folded norm divides: a product with the inverse would round differently. */
+            /* Divided like in a folded norm: a product with the inverse would round differently. */
             out[t * weight->in + i] /= weight->in_scale[i];
     if (weight->act_bits)
         calm_actquant_rows(out, n_tokens, weight->in, weight->act_bits, weight->act_asymmetric, weight->act_rule,
                            weight->act_global, out);
 }
 
-/* Rows of one linear. */
+/* Operands of one linear. */
 typedef struct linear_task {
     const calm_weight *weight;
     const float *x, *dy;
-    float *y;     /* what is written: prepared rows, dx, or dw whose rows are checked (NULL: not wanted) */
+    float *y;     /* output: prepared rows, dx, or dw whose rows are checked (NULL: not wanted) */
     float *dbias; /* NULL: not wanted */
     size_t n_tokens;
     bool add;
@@ -44,7 +44,7 @@ static void prepare_part(size_t first, size_t n, void *user)
     prepare_rows(task->weight, task->x + at, n, task->y + at);
 }
 
-/* The input that the product reads: prepared rows, or x itself in the usual case that nothing is done to it. */
+/* Returns the input of the product: prepared rows, or x itself in the usual case that it is not changed. */
 static calm_status prepare_input(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens,
                                  const float **out)
 {
@@ -71,7 +71,7 @@ size_t calm_weight_apply_scratch_bytes(size_t in, size_t n_tokens)
     return CALM_BYTES(float, n_tokens * in);
 }
 
-/* calm_product or calm_product_rows. */
+/* Type of calm_product() and calm_product_rows(). */
 typedef calm_status product_fn(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                                size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 
@@ -110,11 +110,11 @@ typedef struct each_task {
     size_t n_tokens;
     calm_apply_fn *apply;
     float *const *y;
-    bool prepared;    /* x is what the products read */
+    bool prepared;    /* x is prepared */
 } each_task;
 
-/* Products of a few thousand rows have few pieces, and each ends when its last one does: those of several linears fill
- * the threads better than one linear after the other. */
+/* Products of a few thousand rows have few pieces, and each waits for its last one: several linears together use the
+ * threads better than one after the other. */
 static calm_status apply_one(calm_ctx *ctx, size_t i, void *user)
 {
     const each_task *task = user;
@@ -126,7 +126,7 @@ static calm_status apply_one(calm_ctx *ctx, size_t i, void *user)
     return task->apply(ctx, &weight, task->x, task->n_tokens, task->y[i]);
 }
 
-/* Do both read the same numbers of one input? */
+/* Do both linears prepare the same input alike? */
 static bool prepares_alike(const calm_weight *a, const calm_weight *b)
 {
     const bool scaled = a->in_scale && b->in_scale;
@@ -138,7 +138,7 @@ static bool prepares_alike(const calm_weight *a, const calm_weight *b)
                             a->act_global == b->act_global);
 }
 
-/* Several that do. */
+/* Applies several linears that do. */
 static calm_status apply_alike(calm_ctx *ctx, const each_task *all, size_t first, size_t n)
 {
     each_task task = *all;
@@ -147,7 +147,7 @@ static calm_status apply_alike(calm_ctx *ctx, const each_task *all, size_t first
     task.y += first;
     if (weight->ints && weight->act_bits)
         return calm_int_linear_apply(ctx, n, task.weight, task.x, task.n_tokens, task.y);
-    /* The memory of a forward pass is planned with one prepared input at a time. */
+    /* The memory plan of a forward pass has one prepared input at a time. */
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(prepare_input(ctx, weight, all->x, all->n_tokens, &task.x));
     task.prepared = true;
@@ -168,7 +168,7 @@ calm_status calm_weight_apply_each(calm_ctx *ctx, calm_apply_fn *apply, size_t n
 
 /* ---- backward ---- */
 
-/* dx from what goes back to the prepared input: straight through the rounding, divided as the input was. */
+/* Turns the gradient of the prepared input into dx: straight through the rounding, divided like the input. */
 static void unscale_rows(size_t first, size_t n, void *user)
 {
     const linear_task *task = user;
@@ -197,12 +197,12 @@ static calm_status input_back(calm_ctx *ctx, const calm_weight *weight, size_t n
     return CALM_OK;
 }
 
-/* Rows of dw are finite, and so is their bias' gradient, which is added up here. */
+/* Checks that rows of dw are finite, and adds up the gradient of the bias. */
 static calm_status finish_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const linear_task *task = user;
     const calm_weight *weight = task->weight;
-    /* Token by token over this task's outputs: one order, and no partial sums to keep. */
+    /* Token by token over this task's outputs: a fixed order, and no partial sums to keep. */
     for (size_t t = 0; task->dbias && t < task->n_tokens; t++)
         calm_vec_add(n, task->dy + t * weight->out + first, task->dbias + first);
     const size_t bad = task->dbias ? calm_find_nonfinite(task->dbias + first, n) : n;
@@ -220,12 +220,12 @@ static calm_status finish_rows(calm_ctx *ctx, size_t first, size_t n, void *user
 calm_status calm_weight_back(calm_ctx *ctx, const calm_weight *weight, const float *x, size_t n_tokens, const float *dy,
                              float *dw, float *dbias, bool add, float *dx)
 {
-    assert(!weight->ints && !weight->bf16);    /* gradients are of float weights */
+    assert(!weight->ints && !weight->bf16);    /* gradients exist only for float weights */
     if (dx)
         CALM_TRY(input_back(ctx, weight, n_tokens, dy, add, dx));
     if (!dw && !dbias)
         return CALM_OK;
-    /* The prepared input again, as quantized inputs are not kept: a pass over x next to a product with it. */
+    /* The prepared input is recomputed, as it was not kept: a pass over x costs little compared with a product. */
     if (dw) {
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));

@@ -13,13 +13,13 @@
 
 typedef struct wrapper {
     const char *class_name, *model_type;
-    const char *inner;          /* model_type of the text model where "text_config" names none */
-    bool flat;                  /* the first files have the text model's keys at the top level      */
-    const char *usual;          /* members that the text model has when they are absent, where its class has other
-                                   defaults than the family, or the family none; NULL: none such    */
-    bool inner_head;            /* the head is the text model's, and so is the word on its tie       */
-    bool tied;                  /* its head is the embedding where no file says whether it is        */
-    bool uncapped;              /* its head has no soft cap, whatever the text model's config says   */
+    const char *inner;          /* model_type of the text model where "text_config" has none */
+    bool flat;                  /* the first files have the text model's keys at the top level */
+    const char *usual;          /* default members of the text model, where its class has other defaults than the
+                                   family, or the family none; or NULL                              */
+    bool inner_head;            /* the head, and the key that ties it, belong to the text model      */
+    bool tied;                  /* the head is tied where no key says whether it is                  */
+    bool uncapped;              /* the head has no soft cap, even if the text model's config has one */
 } wrapper;
 
 #define USUAL_SIZES(heads, words) "{\"num_attention_heads\": " heads ", \"vocab_size\": " words "}"
@@ -48,7 +48,7 @@ static const wrapper wrappers[] = {
     {"Lfm2VlForConditionalGeneration", "lfm2_vl", .inner = "lfm2", .tied = true},
 };
 
-/* By class; without one by model type. */
+/* Finds a wrapper by class, or without a class by model type. */
 static const wrapper *find_wrapper(const char *class_name, const char *model_type)
 {
     for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
@@ -58,7 +58,7 @@ static const wrapper *find_wrapper(const char *class_name, const char *model_typ
     return NULL;
 }
 
-/* Keys of older files that have no "text_config" and belong to the wrapper alone. */
+/* Is it a key of older files without "text_config" that only concerns the wrapper? */
 static bool is_outer_key(const char *key)
 {
     return calm_text_listed("vision_config image_token_id video_token_id vision_start_token_id vision_end_token_id "
@@ -66,7 +66,7 @@ static bool is_outer_key(const char *key)
                             ' ', key);
 }
 
-/* The members of `root` that belong to the text model. */
+/* Copies the members of `root` that belong to the text model. */
 static calm_json *flat_text(const calm_json *root)
 {
     calm_json *text = calm_json_new_object();
@@ -78,8 +78,8 @@ static calm_json *flat_text(const calm_json *root)
     return text;
 }
 
-/* What the wrapper's top level says for the text model: the tied head where it is the wrapper's own, the others where
- * the text model is silent. */
+/* Copies members of the wrapper's top level to the text model: the key of the tied head where the head is the
+ * wrapper's, others where the text model lacks them. */
 static void take_outer(const calm_json *root, const wrapper *row, calm_json *text)
 {
     static const char *const silent[] = {"dtype", "torch_dtype", "bos_token_id", "eos_token_id"};
@@ -94,19 +94,19 @@ static void take_outer(const calm_json *root, const wrapper *row, calm_json *tex
             calm_json_set(text, silent[i], calm_json_copy(calm_json_get(root, silent[i])));
 }
 
-/* The class of the text model in place of the wrapper's. */
+/* Replaces the wrapper's class by that of the text model. */
 static void name_class(const calm_arch *arch, calm_json *text)
 {
     const char *end = strchr(arch->classes, '|');
     calm_json *list = calm_json_new_array();
     CALM_SCOPED_TEXT(word);
-    /* The first of several: those of a family have one text model. */
+    /* The first one: all classes of a family have the same text model. */
     calm_text_append(&word, arch->classes, end ? (size_t)(end - arch->classes) : strlen(arch->classes));
     calm_json_add_string(list, word.data);
     calm_json_set(text, "architectures", list);
 }
 
-/* A class that is not in the table although there is a text model within. */
+/* Fails for an unknown class that contains a text model. */
 static calm_status refuse(calm_ctx *ctx, const char *path, const char *class_name, const calm_json *inner)
 {
     const char *type = calm_json_string(calm_json_get(inner, "model_type"), NULL);
@@ -122,7 +122,7 @@ static calm_status refuse(calm_ctx *ctx, const char *path, const char *class_nam
                      known.data ? known.data : "");
 }
 
-/* What the wrapper's class has when the file is silent. */
+/* Adds the defaults of the wrapper's class. */
 static calm_status add_usual(calm_ctx *ctx, const char *usual, calm_json *text)
 {
     CALM_SCOPED_JSON(members);
@@ -147,11 +147,11 @@ static calm_status unwrap(calm_ctx *ctx, const char *path, const calm_json *root
                          "%s: \"" TEXT "\": model_type \"%s\" is not known; expected that of a family that calm knows, "
                          "such as \"%s\"", path, type, row->inner);
     calm_json *text = inner ? calm_json_copy(inner) : flat_text(root);
-    /* The caller's from here on, also after a failure. */
+    /* From here on the caller owns it, also after a failure. */
     *out = text;
     take_outer(root, row, text);
     name_class(arch, text);
-    /* Families that share a class with another one ask for it. */
+    /* Families that share a class with another one need the model type. */
     if (!calm_json_get(text, "model_type"))
         calm_json_set_string(text, "model_type", row->inner);
     if (row->uncapped)
@@ -165,7 +165,7 @@ calm_status calm_config_text(calm_ctx *ctx, const char *path, const calm_json *r
     const char *model_type = calm_json_string(calm_json_get(root, "model_type"), NULL);
     const calm_json *inner = calm_json_get(root, TEXT);
     *out = NULL;
-    /* A text model's own class; its file may have a stray "text_config". */
+    /* It is a text model's own class; its file may have a stray "text_config". */
     if (calm_arch_find(class_name, model_type))
         return CALM_OK;
     const wrapper *row = find_wrapper(class_name, model_type);
