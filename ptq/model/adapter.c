@@ -52,7 +52,7 @@ static calm_status split(calm_ctx *ctx, const calm_tensor *tensor, part_kind *ki
 {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strstr(tensor->name, others[i].piece))
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tensor %s: %s: calm merges plain LoRA alone; merge it with "
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: tensor %s: %s: calm only merges plain LoRA; merge it with "
                              "the library that made it and give the merged model", tensor->file, tensor->name,
                              others[i].method);
     if (strncmp(tensor->name, STEM, strlen(STEM)) != 0)
@@ -113,8 +113,8 @@ static calm_status need_base(calm_ctx *ctx, const work *w, const calm_tensor *fr
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s", module, suffix));
     CALM_TRY(find_base(ctx, w, name, out));
     return *out ? CALM_OK
-                : calm_fail(ctx, CALM_ENOTFOUND, "%s: tensor %s adapts %s, which %s has not; is it the adapter's base?",
-                            from->file, from->name, name, w->base->dir);
+                : calm_fail(ctx, CALM_ENOTFOUND, "%s: tensor %s adapts %s, which %s does not have; is it the "
+                            "adapter's base?", from->file, from->name, name, w->base->dir);
 }
 
 /* ---- shapes ---- */
@@ -211,7 +211,7 @@ static calm_status find_partner(calm_ctx *ctx, const work *w, const calm_tensor 
                        at + strlen(from)));
     *out = calm_safetensors_find(w->file, name);
     return *out ? CALM_OK
-                : calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s is there, and %s is not; LoRA has both", tensor->file,
+                : calm_fail(ctx, CALM_EFORMAT, "%s: tensor %s exists, but %s does not; LoRA needs both", tensor->file,
                             tensor->name, name);
 }
 

@@ -41,7 +41,7 @@ static bool is_off(const calm_json *value)
 /* Fails for another method than plain LoRA. */
 static calm_status refuse(calm_ctx *ctx, const calm_adapter_config *config, const char *method)
 {
-    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: calm merges plain LoRA alone; merge the adapter with the library "
+    return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: %s: calm only merges plain LoRA; merge the adapter with the library "
                      "that made it (peft: merge_and_unload) and give the merged model", config->path, method);
 }
 

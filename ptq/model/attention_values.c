@@ -17,8 +17,8 @@ calm_status calm_heads_shared(calm_ctx *ctx, const calm_block *block, calm_heads
 {
     const calm_config *config = block->config;
     if (!a->span->carried)
-        return calm_fail(ctx, CALM_EARG, "block %zu reads the keys and values of a block before it, and has none",
-                         block->index);
+        return calm_fail(ctx, CALM_EARG, "block %zu reads the keys and values of an earlier block, and the span has "
+                         "none", block->index);
     /* The columns in the carried rows are only read. */
     a->k = a->span->carried + config->kv_at;
     a->v = a->k + config->n_kv * config->head_dim;

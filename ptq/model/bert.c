@@ -45,7 +45,7 @@ calm_status calm_bert_padding(calm_ctx *ctx, const char *path, int64_t padding, 
     if (padding + 1 >= (int64_t)config->max_positions)
         return calm_fail(ctx, CALM_EFORMAT,
                          "%s: \"max_position_embeddings\": found %zu, expected more than \"pad_token_id\" %lld + 1, "
-                         "since positions begin behind it", path, config->max_positions, (long long)padding);
+                         "since positions begin after it", path, config->max_positions, (long long)padding);
     /* The row before is the padding's. */
     config->position_base = (size_t)padding + 1;
     return CALM_OK;

@@ -43,9 +43,10 @@ static calm_status find_kind(calm_ctx *ctx, const calm_block *block, calm_sublay
 {
     *out = calm_block_kind(block, sublayer);
     if (*out && block->config->streams.n)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "block %zu: calm has no gradients of streams", block->index);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "block %zu: calm does not compute gradients of residual streams",
+                         block->index);
     if (*out && !(*out)->back)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "block %zu: calm has no gradients of its %s", block->index,
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "block %zu: calm does not compute gradients of kind %s", block->index,
                          (*out)->name);
     return CALM_OK;
 }

@@ -149,7 +149,7 @@ static calm_status judge(calm_ctx *ctx, const char *path, const char *key, const
         return refuse_known(ctx, path, key, text.data, arch, NULL);
     if (!calm_words_have(accepted, key))
         return refuse(ctx, path, key, text.data, arch);
-    calm_log(ctx, CALM_LOG_INFO, "%s: \"%s\": %.80s is taken to change nothing (`accept_keys`)", path, key, text.data);
+    calm_log(ctx, CALM_LOG_INFO, "%s: \"%s\": %.80s is ignored (`accept_keys`)", path, key, text.data);
     return CALM_OK;
 }
 

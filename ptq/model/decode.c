@@ -142,7 +142,7 @@ calm_status calm_decoder_run(calm_ctx *ctx, calm_decoder *decoder, const uint32_
     float *last;
     CALM_SCOPED_SCRATCH(ctx);
     if (n == 0 || n > decoder->past.room - before)
-        return calm_fail(ctx, CALM_EARG, "%zu tokens behind %zu: there is room for %zu", n, before,
+        return calm_fail(ctx, CALM_EARG, "%zu tokens after %zu: expected at most %zu in all", n, before,
                          decoder->past.room);
     memcpy(decoder->ids + before, ids, n * sizeof *ids);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, last, decoder->head.hidden));

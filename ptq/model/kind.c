@@ -122,21 +122,21 @@ bool calm_kinds_have_back(const calm_config *config)
 calm_status calm_kinds_need_back(calm_ctx *ctx, const calm_config *config, const char *option)
 {
     if (config->streams.n)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of %s's blocks, which hand on "
-                         "streams of rows", option, config->arch->name);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s needs gradients, and calm does not compute those of %s's parallel "
+                         "residual streams", option, config->arch->name);
     /* Gradients would have to pass from block to block in addition to the hidden states. */
     if (config->carried)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of blocks that read the keys "
-                         "and values of others (\"num_kv_shared_layers\")", option);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s needs gradients, and calm does not compute those of keys and "
+                         "values that blocks share (\"num_kv_shared_layers\")", option);
     if (config->qkv_limit > 0)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of q, k and v behind a limit "
-                         "(\"clip_qkv\")", option);
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s needs gradients, and calm does not compute those of clamped q, k "
+                         "and v (\"clip_qkv\")", option);
     for (size_t i = 0; i < config->n_blocks; i++)
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
             const calm_kind *kind = calm_kind_at(config, i, s);
             if (kind && !kind->back)
-                return calm_fail(ctx, CALM_EUNSUPPORTED, "%s takes gradients, and calm has none of a sublayer of kind "
-                                 "%s, which block %zu has", option, kind->name, i);
+                return calm_fail(ctx, CALM_EUNSUPPORTED, "%s needs gradients, and calm does not compute those of "
+                                 "sublayers of kind %s, as in block %zu", option, kind->name, i);
         }
     return CALM_OK;
 }

@@ -97,7 +97,7 @@ static calm_status read_scale(calm_ctx *ctx, const calm_config *config, const ch
         if (isfinite(*out) && *out > 0)
             return CALM_OK;
     }
-    return calm_fail(ctx, CALM_EFORMAT, "%s: expected one number above 0, the scale of a cache of 8 bits", name);
+    return calm_fail(ctx, CALM_EFORMAT, "%s: expected one number above 0, the scale of an 8-bit KV cache", name);
 }
 
 calm_status calm_kv_read(calm_ctx *ctx, calm_arena *arena, const calm_json *json, const calm_config *config,

@@ -288,7 +288,7 @@ static calm_status widen_published(calm_ctx *ctx, calm_model *model)
     size_t n = 0;
     CALM_TRY(calm_published_widen(ctx, &model->published, dtype, model->tensors, &n));
     if (!n)
-        calm_log(ctx, CALM_LOG_WARNING, "%s: config.json says %s, but no weight is stored so", model->dir,
+        calm_log(ctx, CALM_LOG_WARNING, "%s: config.json says %s, but no weight has that format", model->dir,
                  model->published.text);
     calm_published_drop_entry(model->json);
     if (model->text)

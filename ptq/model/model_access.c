@@ -100,7 +100,7 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
             return CALM_OK;
         }
     }
-    return calm_fail(ctx, CALM_EARG, "%s quantizes no activations: there are no scales that a rule could be about; "
+    return calm_fail(ctx, CALM_EARG, "%s does not quantize activations, so no rounding rule applies; "
                      "leave it out", model->dir);
 }
 

@@ -231,7 +231,7 @@ static calm_status read_module(calm_ctx *ctx, const char *dir, const char *path,
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"type\": found \"%s\"%s, expected Transformer, then Pooling, "
                          "then Dense and Normalize", path, type, *pools ? "" : " before Pooling");
     if (to->n_steps == CALM_POOLING_STEPS)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: expected at most %zu modules behind Pooling", path,
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: expected at most %zu modules after Pooling", path,
                          CALM_POOLING_STEPS);
     calm_pooling_step *step = &to->steps[to->n_steps++];
     *step = (calm_pooling_step){.in = to->width, .out = to->width};

@@ -136,7 +136,8 @@ calm_status calm_streams_before(calm_ctx *ctx, const calm_block *block, calm_sub
     if (!config->streams.n || sublayer != CALM_SUBLAYER_ATTENTION)
         return CALM_OK;
     if (!span->carried)
-        return calm_fail(ctx, CALM_EARG, "block %zu reads %zu streams, and has none", block->index, config->streams.n);
+        return calm_fail(ctx, CALM_EARG, "block %zu reads %zu residual streams, and the span has none", block->index,
+                         config->streams.n);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s.rows, span->n_tokens * config->hidden));
     if (block->index == 0)

@@ -14,7 +14,7 @@ static calm_status read_rows(calm_ctx *ctx, const calm_block *block, const calm_
     const size_t width = block->config->hidden;
     const calm_tail *tail = &block->tail;
     if (!span->ids)
-        return calm_fail(ctx, CALM_EARG, "block %zu reads the ids of tokens, and has none", block->index);
+        return calm_fail(ctx, CALM_EARG, "block %zu reads token ids, and the span has none", block->index);
     for (size_t t = 0; t < span->n_tokens; t++) {
         /* Ids come from token files, which are untrusted. */
         if (span->ids[t] >= block->config->vocab)

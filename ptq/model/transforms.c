@@ -26,8 +26,8 @@ calm_status calm_transforms_read(calm_ctx *ctx, const char *dir, const calm_qfor
         first &= !down;
         if (width != (down ? expected : 0) || (width && linear->in % width))
             return calm_fail(ctx, CALM_EUNSUPPORTED,
-                             "%s: transform_config has a transform of %zu channels at %s: calm computes one before the "
-                             "last product of every MLP alone", dir, width, linear->module);
+                             "%s: transform_config has a transform of %zu channels at %s: calm only computes one "
+                             "before the last linear of every MLP", dir, width, linear->module);
     }
     set_hadamard(config, layout, expected);
     return CALM_OK;

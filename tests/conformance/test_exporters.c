@@ -166,7 +166,7 @@ static void check_rule(const tiny_plan *p, calm_model *written)
     for (size_t j = 0; j < calm_model_layout(p->model)->n_jobs; j++)
         quantizes |= p->plan.jobs[j].quantized && p->plan.jobs[j].scheme.act_bits;
     if (!quantizes) {
-        ck_fails(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM), CALM_EARG, "quantizes no activations");
+        ck_fails(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM), CALM_EARG, "does not quantize activations");
         return;
     }
     ck_ok(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM));

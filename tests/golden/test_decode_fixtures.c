@@ -48,8 +48,13 @@ static void grow(const calm_model *model, const calm_windows *windows, size_t vo
     const size_t n = windows->longest;
     ck_ok(calm_decoder_open(ctx, model, n, &decoder));
     ck_ok(calm_decoder_run(ctx, decoder, windows->ids, n_first, logits + (n_first - 1) * vocab));
-    for (size_t t = n_first; t < n; t++)
+    for (size_t t = n_first; t < n; t++) {
+        /* A refused id leaves the text as it was, also where its tokens would rotate by other angles. */
+        const uint32_t none = (uint32_t)vocab;
+        ck_assert_int_eq(calm_decoder_run(ctx, decoder, &none, 1, logits + t * vocab), CALM_EARG);
+        calm_ctx_forgive(ctx);
         ck_ok(calm_decoder_run(ctx, decoder, windows->ids + t, 1, logits + t * vocab));
+    }
     ck_assert(calm_decoder_token_bytes(decoder) > 0);
     /* It is full. */
     ck_assert_int_eq(calm_decoder_run(ctx, decoder, windows->ids, 1, logits), CALM_EARG);

@@ -390,7 +390,7 @@ TEST(without_a_way_back)
     float *x, *z;
     config.qkv_limit = 8;
     ck_assert(!calm_kinds_have_back(&config));
-    ck_fails(calm_kinds_need_back(ctx, &config, "`learn`"), CALM_EUNSUPPORTED, "behind a limit (\"clip_qkv\")");
+    ck_fails(calm_kinds_need_back(ctx, &config, "`learn`"), CALM_EUNSUPPORTED, "of clamped q, k and v (\"clip_qkv\")");
     config.qkv_limit = 0;
     one_way.name = "one_way";
     one_way.back = NULL;
@@ -399,14 +399,14 @@ TEST(without_a_way_back)
     config.shapes[1].kind[CALM_SUBLAYER_ATTENTION] = &one_way;
     ck_ok(calm_config_divide(ctx, &config));
     ck_fails(calm_kinds_need_back(ctx, &config, "`learn`"), CALM_EUNSUPPORTED,
-             "`learn` takes gradients, and calm has none of a sublayer of kind one_way, which block 1 has");
+             "`learn` needs gradients, and calm does not compute those of sublayers of kind one_way, as in block 1");
     ck_ok(calm_model_load_block(ctx, model, 1, &block));
     block.config = calm_config_at(&config, 1);
     ck_ok(calm_rope_init(ctx, &config, TOKENS, &rope));
     ck_ok(CALM_NEW(ctx, ctx->out, x, TOKENS * config.hidden));
     ck_ok(CALM_NEW(ctx, ctx->out, z, TOKENS * config.hidden));
     ck_fails(calm_block_forward_tape(ctx, &block, &rope, x, &span, z, &tape), CALM_EUNSUPPORTED,
-             "block 1: calm has no gradients of its one_way");
+             "block 1: calm does not compute gradients of kind one_way");
 }
 END_OF_TEST
 

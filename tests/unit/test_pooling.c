@@ -255,7 +255,7 @@ TEST(layers_that_do_not_fit)
     for (int i = 0; i < 9; i++)
         modules_of_many = (char *)(uintptr_t)test_format("%s, " MODULE("Normalize", ""), modules_of_many);
     begin(test_format("%s]", modules_of_many), "{}");
-    refuse(CALM_EUNSUPPORTED, "expected at most 8 modules behind Pooling");
+    refuse(CALM_EUNSUPPORTED, "expected at most 8 modules after Pooling");
 }
 END_OF_TEST
 
