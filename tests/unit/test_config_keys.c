@@ -138,8 +138,8 @@ TEST(accepting)
     ck_fails(judge("llama", "warp_drive", "1", "warp"), CALM_EUNSUPPORTED, "warp_drive");
     ck_ok(judge("llama", "warp_drive", "1", "warp_drive"));
     ck_fails(judge("llama", "residual_multiplier", "0.22", "residual_multiplier"), CALM_EUNSUPPORTED,
-             "\"residual_multiplier\": 0.22: multiplies what a block adds, which calm does not compute for llama; "
-             "`accept_keys` cannot lift this");
+             "\"residual_multiplier\": 0.22: multiplies what sublayers add to the residual, which calm does not "
+             "compute for llama; `accept_keys` cannot lift this");
 }
 END_OF_TEST
 
