@@ -19,14 +19,14 @@
 #include "ptq/base/rng_impl.h"
 
 #define SEED 20240229u
-#define INPUT_MAX ((size_t)1 << 16)    /* mutations do not grow beyond; larger corpus files run unchanged */
-#define CPU_SECONDS_MAX 5              /* of one input, on a busy machine too */
-#define WAIT_SECONDS_MAX 60            /* an input that makes the parser wait */
+#define INPUT_MAX ((size_t)1 << 16)    /* mutations do not grow beyond it; larger corpus files run unchanged */
+#define CPU_SECONDS_MAX 5              /* for one input, also on a busy machine */
+#define WAIT_SECONDS_MAX 60            /* for an input that makes the parser wait */
 
-/* What the child works on, for the parent's report; shared memory. */
+/* The child's current input, for the parent's report; in shared memory. */
 typedef struct progress {
     char file[4096];
-    long mutation;    /* -1: the file as it is */
+    long mutation;    /* -1: the unchanged file */
     size_t size;
     uint8_t bytes[INPUT_MAX];
 } progress;
@@ -46,7 +46,7 @@ static void give_up(const char *what)
 
 /* ---- mutations ---- */
 
-/* Draws of one mutation: file and mutation number choose the stream, `next` counts. */
+/* Draws of one mutation: file and mutation number select the stream, `next` counts its draws. */
 typedef struct draws {
     uint64_t stream, next;
 } draws;
@@ -56,7 +56,7 @@ static size_t draw(draws *from, size_t below)
     return below ? (size_t)(calm_rng_u64(SEED, from->stream, from->next++) % below) : 0;
 }
 
-/* Replace `n_old` bytes at `at` by n_new bytes; nothing when it would grow too large. */
+/* Replaces `n_old` bytes at `at` by n_new bytes, unless the input would grow too large. */
 static void replace(uint8_t *data, size_t *size, size_t at, size_t n_old, const uint8_t *with, size_t n_new)
 {
     if (*size - n_old + n_new > INPUT_MAX)
@@ -66,7 +66,7 @@ static void replace(uint8_t *data, size_t *size, size_t at, size_t n_old, const 
     *size = *size - n_old + n_new;
 }
 
-/* A number in the text becomes one at the edge of some type. */
+/* Replaces a number in the text by one at the limit of some type. */
 static void change_number(uint8_t *data, size_t *size, draws *from)
 {
     static const char *const edges[] = {"0", "-1", "1e308", "1e-320", "2147483648", "4294967295", "4294967296",
@@ -94,7 +94,7 @@ static void change_bytes(uint8_t *data, size_t *size, draws *from)
         data[at] = edges[draw(from, sizeof edges)];
 }
 
-/* Cut a piece out, or insert a piece of this or another file of the corpus. */
+/* Removes a piece, or inserts a piece of this or another file of the corpus. */
 static void move_piece(uint8_t *data, size_t *size, const corpus *from_files, draws *from)
 {
     size_t at = draw(from, *size + 1);
@@ -135,7 +135,7 @@ static size_t mutate(uint8_t *data, const corpus *files, size_t file, long mutat
 
 /* ---- running ---- */
 
-/* The target sees a block of exactly this size, so that AddressSanitizer sees a read past its end. */
+/* The target gets a block of exactly this size, so that AddressSanitizer sees reads beyond its end. */
 static void run_one(const uint8_t *data, size_t size)
 {
     uint8_t *exact = malloc(size ? size : 1);
@@ -163,7 +163,7 @@ static void run_all(const corpus *files, long n_mutations, progress *now)
             run_one(now->bytes, now->size);
         }
     }
-    fuzz_context();    /* frees what the last input left, for the leak check */
+    fuzz_context();    /* frees memory of the last input, for the leak check */
 }
 
 static corpus read_corpus(const char *folder)
@@ -223,13 +223,13 @@ int main(int argc, char **argv)
     progress *now = mmap(NULL, sizeof *now, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (now == MAP_FAILED)
         give_up("fuzz");
-    static corpus files;    /* static: still reachable when leaks are looked for */
+    static corpus files;    /* static: still reachable during the leak check */
     files = read_corpus(argv[1]);
     if (files.n == 0) {
         fprintf(stderr, "%s: no files\n", argv[1]);
         return 2;
     }
-    fuzz_make_folder();    /* before the fork: the parent removes it */
+    fuzz_make_folder();    /* before the fork, since the parent removes it */
     pid_t child = fork();
     if (child == 0) {
         run_all(&files, atol(argv[2]), now);

@@ -16,7 +16,7 @@ static const char *const names[] = {"config.json",         "model.safetensors", 
                                     "tokenizer.json",      "model.gguf"};
 #define N_NAMES (sizeof names / sizeof *names)
 
-/* Where the next "=== NAME\n" begins, or the end. */
+/* Finds the next "=== NAME\n", or the end. */
 static const uint8_t *next_file(const uint8_t *at, const uint8_t *end, const char **name, const uint8_t **content)
 {
     *name = NULL;
@@ -32,7 +32,7 @@ static const uint8_t *next_file(const uint8_t *at, const uint8_t *end, const cha
     return end;
 }
 
-/* Write the files; the folder that they are in. */
+/* Writes the files; returns their folder. */
 static const char *write_files(const uint8_t *data, size_t size)
 {
     static char folder[4096];

@@ -1,4 +1,4 @@
-/* config.json: what is accepted is in range, so that every product of sizes fits and the layer table stays small. */
+/* config.json: accepted values are in range, so that every product of sizes fits and the layer table stays small. */
 #include <stdlib.h>
 
 #include "ptq/model/arch.h"
@@ -60,7 +60,7 @@ static void check_config(calm_ctx *ctx, const calm_config *config)
             abort();
 }
 
-/* What a quantization entry says of some modules. */
+/* Checks what a quantization entry says about some modules. */
 static void check_quantization(calm_ctx *ctx, const calm_json *config)
 {
     static const char *const modules[] = {"model.layers.0.self_attn.q_proj", "lm_head", ""};

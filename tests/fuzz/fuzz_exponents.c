@@ -1,4 +1,4 @@
-/* Codes of exponents: words that come out encode to a code that gives the same words. */
+/* Codes of exponents: decoded words encode to a code that decodes to the same words. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* GGUF files: what opens is consistent - every value and tensor is in the file and can be read, names are unique. */
+/* GGUF files: an opened file is consistent: every value and tensor is in the file and can be read, names are unique. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,11 +7,11 @@
 #include "ptq/model/gguf_names.h"
 #include "tests/fuzz/fuzz.h"
 
-/* What a small file may make the reader hold, and the largest tensor that is widened at once. */
+/* Limits of the reader's memory for a small file, and of a tensor that is decoded at once. */
 #define MOST_BYTES ((size_t)64 << 20)
 #define MOST_ELEMENTS ((size_t)1 << 20)
 
-/* A volatile sink, so that every byte is really read. */
+/* A volatile sink, so that every byte is actually read. */
 static volatile unsigned sink;
 
 static void read_bytes(const uint8_t *data, size_t n)
@@ -44,7 +44,7 @@ static void check_key(const calm_gguf *file, const calm_gguf_key *key)
         abort();
 }
 
-/* Blocks come apart into numbers within their bits, and together again into the same bytes. */
+/* Blocks decode to codes within their bits, which encode to the same bytes. */
 static void check_blocks(const calm_gguf_tensor *tensor)
 {
     const calm_ggml_blocks *b = calm_ggml_blocks_find(tensor->type);
@@ -80,7 +80,7 @@ static void check_tensor(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_t
     calm_gguf_release_part(file, tensor, 0, tensor->bytes);
 }
 
-/* As a checkpoint: every entry can be read, the last row by itself too. */
+/* As a checkpoint: every entry can be read, and so can its last row alone. */
 static void check_list(calm_ctx *ctx, const calm_gguf *file)
 {
     calm_gguf_list list;
@@ -124,7 +124,7 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
         bytes += tensor->bytes;
     }
     check_list(ctx, file);
-    if (bytes > size || calm_gguf_spare(file) > size || ctx->out->used_bytes > MOST_BYTES)    /* they do not overlap */
+    if (bytes > size || calm_gguf_spare(file) > size || ctx->out->used_bytes > MOST_BYTES) /* tensors do not overlap */
         abort();
     calm_gguf_close(file);
     return 0;

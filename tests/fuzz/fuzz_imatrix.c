@@ -1,5 +1,5 @@
-/* Importance matrices: what opens is consistent - every value lies in the file and is finite, names are unique, and
- * means are taken of the shape that the file has alone. */
+/* Importance matrices: an opened file is consistent: every value is in the file and finite, names are unique, and means
+ * exist only for the file's own shape. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "ptq/io/imatrix.h"
 #include "tests/fuzz/fuzz.h"
 
-/* What a small file may make the reader hold. */
+/* Limit of the reader's memory for a small file. */
 #define MOST_BYTES ((size_t)64 << 20)
 
 static void check_means(calm_ctx *ctx, const calm_imatrix *file, const calm_imatrix_entry *entry, size_t part,
@@ -48,7 +48,7 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
         check_means(ctx, file, entry, entry->n_counts - 1, entry->n_counts);
     }
     if (!calm_imatrix_count(file) || values > size / sizeof(float) || ctx->out->used_bytes > MOST_BYTES)
-        abort();    /* they do not overlap */
+        abort();    /* entries do not overlap */
     calm_imatrix_close(file);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Templates: what parses renders or fails with a message, and twice the same. */
+/* Templates: a parsed template renders, or fails with a message, the same twice. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static const char variables[] =
     "{\"role\": \"assistant\", \"content\": null,"
     "\"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": {\"k\": [1, true]}}}]}]}";
 
-/* The text, or the message of the failure. */
+/* Renders to the text, or to the message of the failure. */
 static void render(calm_ctx *ctx, const calm_jinja *jinja, const calm_json *json, calm_text *out)
 {
     CALM_SCOPED_TEXT(text);

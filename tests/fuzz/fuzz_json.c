@@ -1,11 +1,11 @@
-/* JSON documents: what parses can be walked and written, and what is written parses to the same text. */
+/* JSON documents: a parsed document can be walked and written, and its text parses to the same document. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/io/json.h"
 #include "tests/fuzz/fuzz.h"
 
-/* Touch every value with every accessor; returns how many there are. */
+/* Reads every value with every accessor; returns the number of values. */
 static size_t walk(const calm_json *value)
 {
     size_t n = 1, n_members = 0;

@@ -1,4 +1,4 @@
-/* Answers of a hub: whatever parses has plain relative names, sizes that can be, and etags that may be file names. */
+/* Answers of a hub: parsed files have plain relative names, possible sizes, and etags that are valid file names. */
 #include <stdlib.h>
 #include <string.h>
 

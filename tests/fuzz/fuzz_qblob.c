@@ -1,4 +1,4 @@
-/* Blobs of quantized jobs: what is decoded is in range and encodes to the same bytes, but for the padding. */
+/* Blobs of quantized jobs: decoded values are in range and encode to the same bytes, except the padding. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

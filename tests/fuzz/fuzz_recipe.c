@@ -1,5 +1,4 @@
-/* Recipes: what the table takes can be read into a spec or is refused with a reason, and what was read is written as a
- * recipe. */
+/* Recipes: an accepted table becomes a spec or is refused with a reason, and the spec is written as a recipe. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
-/* safetensors files: what opens is consistent - every tensor is in the file and can be read. */
+/* safetensors files: an opened file is consistent: every tensor is in the file and can be read. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/io/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
-/* A volatile sink, so that every byte is really read. */
+/* A volatile sink, so that every byte is actually read. */
 static volatile unsigned sink;
 
 static void check_tensor(calm_ctx *ctx, const calm_safetensors *set, const calm_tensor *tensor)
@@ -41,7 +41,7 @@ int calm_fuzz_one(const uint8_t *data, size_t size)
         bytes += tensor->bytes;
         calm_safetensors_release(set, tensor);
     }
-    if (bytes > size)    /* they do not overlap */
+    if (bytes > size)    /* tensors do not overlap */
         abort();
     calm_safetensors_close(set);
     return 0;

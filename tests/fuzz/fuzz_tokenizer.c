@@ -1,4 +1,5 @@
-/* tokenizer.json and text: what opens encodes and decodes any text, and the bundled tokenizer gives every text back. */
+/* tokenizer.json and text: an opened tokenizer encodes and decodes any text, and the bundled one restores every
+ * text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "ptq/text/unicode.h"
 #include "tests/fuzz/fuzz.h"
 
-/* An error has a message; success has ids below the size, and they decode to well-formed text. */
+/* A failure has a message; a success has ids below the vocabulary size, which decode to well-formed text. */
 static void check_text(calm_ctx *ctx, const calm_tokenizer *tok, const char *text, size_t n, char **back,
                        size_t *n_back)
 {
@@ -43,7 +44,7 @@ static void check_file(const uint8_t *data, size_t size)
     calm_tokenizer_close(tok);
 }
 
-/* Text without added tokens comes back as its NFC. */
+/* Text without added tokens is restored as its NFC. */
 static void check_bundled(const uint8_t *data, size_t size)
 {
     static calm_tokenizer *tok;    /* opened once, still reachable at the end */

@@ -1,4 +1,4 @@
-/* Blobs of named vectors: what is decoded is finite and encodes to a blob that decodes to the same. */
+/* Blobs of named vectors: decoded values are finite and encode to a blob that decodes to the same values. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What every fuzz target uses, under the driver and under libFuzzer: a context, and files for parsers that
- * read paths. */
+/* Code that every fuzz target uses, with the driver and with libFuzzer: a context, and files for parsers that read
+ * paths. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -19,14 +19,14 @@ calm_ctx *fuzz_context(void)
     return &context;
 }
 
-/* At exit: the folder, and what the last context held, for the leak check. */
+/* At exit: removes the folder, and frees memory of the last context, for the leak check. */
 static void remove_files(void)
 {
     calm_remove_tree(fuzz_context(), work_folder);
     fuzz_context();
 }
 
-/* In memory where the machine has such a folder: a target may write several files per input. */
+/* In memory where the machine has such a folder, since a target may write several files per input. */
 void fuzz_make_folder(void)
 {
     if (work_folder[0])

@@ -1,4 +1,4 @@
-/* Attention against a slow one in double: every score by itself, no blocks of rows, no vector kernels.
+/* Attention against a slow reference in double: every score separately, no blocks of rows, no vector kernels.
  *
  *   T tokens   h heads of width d over h_kv for keys and values   D hidden size
  *
@@ -19,26 +19,26 @@
 typedef struct setting {
     size_t hidden, n_heads, n_kv, head_dim, window;
     bool norm, bias;
-    bool whole;        /* the norm is over the whole projection      */
+    bool whole;        /* norms of q and k cover the whole projection */
     bool fused;        /* q, k and v in one matrix                   */
-    bool encoder;      /* every token sees every other               */
-    double cap;        /* of the scores; 0: none                     */
-    size_t rotary;     /* channels that turn; 0: all, NO_ROTARY: none */
-    bool distance;     /* a number for the distance is added         */
-    bool gaps;         /* positions rise by 1, 2, 3, 1, 2, 3, ...    */
-    double sinks;      /* heads have sinks of about this; 0: none    */
-    bool chunked;      /* windows stand still                        */
-    bool bare;         /* the norm is of each head, has no weight and stands behind the rotation */
-    double limit;      /* of q, k and v behind their norms; 0: none */
-    double growth;     /* beta of queries without rotation; 0: none  */
+    bool encoder;      /* bidirectional attention */
+    double cap;        /* soft cap of scores; 0: none */
+    size_t rotary;     /* rotated channels; 0: all, NO_ROTARY: none */
+    bool distance;     /* with a relative position bias */
+    bool gaps;         /* positions increase by 1, 2, 3, 1, 2, 3, ... */
+    double sinks;      /* sinks of about this value; 0: none */
+    bool chunked;      /* attention within chunks */
+    bool bare;         /* norms are per head, without a weight, after the rotation */
+    double limit;      /* limit of q, k and v after their norms; 0: none */
+    double growth;     /* beta of the scale of unrotated queries; 0: none */
 } setting;
 
 #define NO_ROTARY ((size_t)-1)
 
-/* The longest test in positions with gaps. */
+/* The length of the longest test, in positions with gaps. */
 #define MAX_POSITIONS ((size_t)601)
 
-/* What a block points to. */
+/* Arrays that a block refers to. */
 typedef struct fixture {
     calm_arch arch;
     calm_config config;
@@ -56,7 +56,7 @@ static calm_norm draw_norm(const setting *s, size_t heads, uint64_t stream)
                        .w = s->norm ? draw(width, 1, 0.2, stream) : NULL};
 }
 
-/* Rows of q, k and v in one matrix, for the block; the three as they are, for the slow version. */
+/* Rows of q, k and v: fused in one matrix for the block, separate for the reference. */
 static calm_weight stack(const calm_weight *parts, size_t in, bool bias)
 {
     calm_weight all = {.name = "w", .out = parts[0].out + parts[1].out + parts[2].out, .in = in};
@@ -110,7 +110,7 @@ static void new_block(const setting *s, fixture *f)
     f->block.plain[CALM_PLAIN_K_NORM] = draw_norm(s, s->n_kv, 6);
 }
 
-/* ---- the slow one ---- */
+/* ---- the slow reference ---- */
 
 static double *new_doubles(size_t n)
 {
@@ -155,7 +155,7 @@ static void turn(const calm_config *config, double *x, size_t position)
     }
 }
 
-/* Each of n numbers into -limit .. limit. */
+/* Clamps n numbers to -limit .. limit. */
 static void bound(const calm_config *config, double *x, size_t n)
 {
     const double limit = (double)config->qkv_limit;
@@ -163,7 +163,7 @@ static void bound(const calm_config *config, double *x, size_t n)
         x[i] = fmax(-limit, fmin(limit, x[i]));
 }
 
-/* Norms, limit and rotation of all heads of a projection [T, n d]. */
+/* Applies norms, limit and rotation to all heads of a projection [T, n d]. */
 static void place(const calm_config *config, const calm_norm *weights, double *x, const calm_span *span, size_t n)
 {
     const size_t d = config->head_dim;
@@ -179,7 +179,7 @@ static void place(const calm_config *config, const calm_norm *weights, double *x
     }
 }
 
-/* Of a block without rotation: longer by the position. */
+/* Scales unrotated queries by position. */
 static void grow(const calm_config *config, double *q, const calm_span *span)
 {
     const size_t width = config->n_heads * config->head_dim;
@@ -200,7 +200,7 @@ static bool sees(const calm_config *config, const calm_span *span, size_t t, siz
     return !window || (to + window > from && from + window > to);
 }
 
-/* What is added for the distance: that of a key far away is that of the farthest. */
+/* Returns the relative position bias; all distances from the farthest on share one. */
 static double added(const calm_block *block, const calm_span *span, size_t head, size_t t, size_t j)
 {
     const long from = span->positions ? span->positions[t] : (long)t;
@@ -327,7 +327,7 @@ TEST(sliding_windows)
 }
 END_OF_TEST
 
-/* A query sees the keys of its own chunk alone. */
+/* A query only sees keys of its own chunk. */
 TEST(chunks)
 {
     static const size_t sizes[] = {1, 7, 127, 128, 129, 300};
@@ -337,7 +337,7 @@ TEST(chunks)
 }
 END_OF_TEST
 
-/* Llama 4: a norm without a weight behind the rotation; without one queries that grow. */
+/* Llama 4: a norm without a weight after the rotation; without rotation scaled queries. */
 TEST(bare_norms_and_growth)
 {
     compare_all((setting){.hidden = 20, .n_heads = 4, .n_kv = 2, .head_dim = 6, .bare = true, .window = 50,
@@ -399,7 +399,7 @@ TEST(capped_scores)
 }
 END_OF_TEST
 
-/* A limit within the values, whose mean square is 1, bounds a good part of q, k and v; alone and behind norms. */
+/* The limit is within the range of values of mean square 1, so it clamps many of q, k and v; with and without norms. */
 TEST(limited_values)
 {
     compare_all((setting){.hidden = 24, .n_heads = 4, .n_kv = 2, .head_dim = 8, .limit = 0.5});
@@ -409,7 +409,7 @@ TEST(limited_values)
 }
 END_OF_TEST
 
-/* Of a sink that is far above all scores nothing but the bias is left, of one far below all. */
+/* With a sink far above all scores only the bias remains; a sink far below has no effect. */
 TEST(learned_sinks)
 {
     static const double sizes[] = {-150, -3, 1, 6, 150};
@@ -421,7 +421,7 @@ TEST(learned_sinks)
 }
 END_OF_TEST
 
-/* What was observed of the sinks. */
+/* Values observed at the sinks' hook point. */
 typedef struct seen_shares {
     float values[3 * 2];
     size_t n;
@@ -439,7 +439,8 @@ static calm_status keep_shares(void *user, calm_ctx *task, const calm_observatio
     return CALM_OK;
 }
 
-/* With equal scores a query of t + 1 keys gives its sink e^s / (e^s + t + 1), all of it where e^s is not finite. */
+/* With equal scores a query of t + 1 keys gives its sink the probability e^s / (e^s + t + 1), or 1 where e^s is not
+ * finite. */
 TEST(shares_of_sinks)
 {
     const float sinks[] = {0.5f, 200};

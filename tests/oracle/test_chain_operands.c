@@ -7,7 +7,7 @@
 #include "ptq/tensor/bf16_product.h"
 #include "tests/support/slow_parts.h"
 
-/* What a term of a product of two parts is off by, of its size. */
+/* Relative error of a term of a product of two bfloat16 parts. */
 #define TERM (3 * 0x1p-18)
 
 enum { OUT = 160, IN = 320, ROWS = 900 };
@@ -29,7 +29,7 @@ static calm_status keep_losses(calm_ctx *to, calm_rows *rows, const void *opts)
     return CALM_OK;
 }
 
-/* e_j = w_j - s q_j of row r. */
+/* Computes e_j = w_j - s q_j of row r. */
 static void errors_of(const slow_problem *p, const calm_qjob *q, size_t r, double *e)
 {
     for (size_t j = 0; j < p->in; j++) {
@@ -80,8 +80,8 @@ END_OF_TEST
 
 /* ---- decisions ---- */
 
-/* Where descent ends, no code within its range is more than half a step from its best value, but for what the product
- * that says so is off by. */
+/* Where descent ends, no code within its range is more than half a step from its best value, up to the error of the
+ * product that decides. */
 static void check_end(calm_operands operands, const char *scheme)
 {
     slow_problem p;
@@ -117,7 +117,7 @@ TEST(ends_of_descent)
 }
 END_OF_TEST
 
-/* Loss of row r, in double. */
+/* Returns the loss of row r, in double. */
 static double loss_of(const slow_problem *p, const calm_qjob *q, const double *h, size_t r, double *e)
 {
     double loss = 0;
@@ -148,7 +148,7 @@ static size_t compare_chains(const char *scheme, const char *chain)
     ck_assert_msg(mean <= 3 * error, "%s, %s: mean %g, standard error %g", scheme, chain, mean, error);
     for (size_t i = 0; i < OUT * IN; i++)
         moved += two.codes[i] != plain.codes[i];
-    /* One bfloat16 is for calibrations alone. */
+    /* A single bfloat16 is only for calibrations. */
     ck_assert_mem_eq(one.codes, plain.codes, OUT * IN);
     ck_assert_mem_eq(one.scales, plain.scales, OUT * plain.n_groups * sizeof *plain.scales);
     return moved;

@@ -1,5 +1,5 @@
-/* Latent attention against a slow one in double, from the formulas of arXiv 2405.04434: every score by itself, keys and
- * values of all heads written out, no blocks of rows.
+/* Latent attention against a slow reference in double, by the formulas of arXiv 2405.04434: every score separately,
+ * keys and values of all heads explicit, no blocks of rows.
  *
  * Tolerance: as test_attention_oracle.c derives it, with up to seven float32 sums behind one another (two of q, two of
  * k, scores, context, output) and two norms, each within n 2^-24: 32 n 2^-24 of the largest output, and for angles
@@ -14,9 +14,9 @@
 
 typedef struct setting {
     size_t hidden, n_heads, q_rank, kv_rank, nope, rope, value;
-    bool bias, halves;    /* halves: channel c turns with c + r / 2 */
+    bool bias, halves;    /* halves: channel c is paired with c + r / 2 */
     bool gaps;
-    double scale;         /* of scores beside 1 / sqrt(d); 0: 1     */
+    double scale;         /* additional factor of scores; 0: 1 */
 } setting;
 
 #define MAX_POSITIONS ((size_t)601)
@@ -26,7 +26,7 @@ static calm_norm draw_norm(size_t width, uint64_t stream)
     return (calm_norm){.kind = CALM_NORM_RMS, .eps = 1e-6f, .width = width, .w = draw(width, 1, 0.2, stream)};
 }
 
-/* What a block points to. */
+/* Arrays that a block refers to. */
 typedef struct fixture {
     calm_arch arch;
     calm_config config;
@@ -61,7 +61,7 @@ static void new_block(const setting *s, fixture *f)
     f->block.plain[CALM_PLAIN_KV_A_NORM] = draw_norm(s->kv_rank, 8);
 }
 
-/* ---- the slow one ---- */
+/* ---- the slow reference ---- */
 
 static double *new_doubles(size_t n)
 {
@@ -101,7 +101,7 @@ static void turn(const setting *s, double *x, size_t position)
     }
 }
 
-/* q and k [h, nope + rope] and v [h, value] of one token, from h [D]. */
+/* Computes q and k [h, nope + rope] and v [h, value] of one token from h [D]. */
 static void heads_of(const setting *s, const calm_block *block, const double *h, size_t position, double *q, double *k,
                      double *v)
 {
@@ -128,7 +128,7 @@ static void heads_of(const setting *s, const calm_block *block, const double *h,
     }
 }
 
-/* The context [value] of query t of one head. */
+/* Computes the context [value] of query t of one head. */
 static void attend(const setting *s, const double *q, const double *k, const double *v, size_t t, size_t head,
                    double scale, double *context)
 {

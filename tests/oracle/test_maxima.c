@@ -1,4 +1,4 @@
-/* INT8 errors against rounding value by value, and maxima of subsets against all subsets and against drawn ones. */
+/* INT8 errors against rounding value by value; maxima of subsets against all subsets and against random ones. */
 #include "ptq/calib/maxima.h"
 
 #include "ptq/base/rng.h"
@@ -6,7 +6,7 @@
 
 /* ---- INT8 ---- */
 
-/* The definition, value by value. */
+/* Computes the errors by definition, value by value. */
 static calm_int8_error plain(const double *x, size_t n, double limit)
 {
     const double s = limit / 127;
@@ -86,7 +86,7 @@ TEST(a_single_value)
     const calm_magnitudes tensor = measure(x, 1, histogram);
     calm_int8_error found;
     calm_int8_check(&tensor, 0.375, &found);
-    /* The bin reaches from its edge to 0.75: all of it is clipped, and loses 0.375 at its top. */
+    /* The bin reaches from its lower bound to 0.75: all of it is clipped, with an error of 0.375 at its top. */
     ck_near(found.clipped, 1, 1e-12);
     ck_assert_msg(found.rel_mae <= 0.5 && found.rel_mae > 0.5 - 0.075, "%g", found.rel_mae);
 }
@@ -94,7 +94,7 @@ END_OF_TEST
 
 /* ---- subsets ---- */
 
-/* Per window its maximum; mean and deviation over all subsets, one by one. */
+/* Computes the maximum per window; mean and deviation over all subsets, one by one. */
 static calm_subset_maximum every_subset(const double *max_of, size_t n_windows, size_t m)
 {
     double sum = 0, squares = 0, n = 0;
@@ -127,7 +127,7 @@ TEST(subsets_one_by_one)
         ck_near(found.cv, expected.cv, 1e-7);
         ck_near(found.unknown, 0, 1e-15);
     }
-    /* Of the two largest windows alone: the others are at most 8, and with one window drawn 6 of 8 are unknown. */
+    /* Only the two largest windows: the others are at most 8, and with one window drawn 6 of 8 are unknown. */
     calm_subset_maximum found;
     calm_subset_maximum_of(values, windows, 3, 8, 1, &found);
     ck_near(found.unknown, 6.0 / 8, 1e-15);

@@ -1,12 +1,12 @@
-/* bias from its definition: with the correction the mean error of every output is zero on the rows that it was measured
- * on, and stays what it was for a linear without a bias. */
+/* bias by its definition: with the correction the mean error of every output is zero on the rows of the measurement,
+ * and unchanged for a linear without a bias. */
 #include "tests/support/slow_parts.h"
 
 #define OUT 37
 #define IN 40
-#define ROWS 1100    /* more than a chunk of kept rows, twice */
+#define ROWS 1100    /* more than twice a chunk of kept rows */
 
-/* Inputs far from zero in the mean, or there would be nothing to correct. */
+/* Inputs whose mean is far from zero: otherwise there is nothing to correct. */
 static void new_problem(slow_problem *p, const char *scheme)
 {
     slow_problem_new(p, OUT, IN, ROWS, scheme);
@@ -17,7 +17,7 @@ static void new_problem(slow_problem *p, const char *scheme)
     p->job.can_absorb = true;
 }
 
-/* Mean over the rows of W x - W^ xq - delta of output r, and in *size that of the terms' magnitudes. */
+/* Returns the mean over the rows of W x - W^ xq - delta of output r, and in *size the mean of the terms' magnitudes. */
 static double mean_error(const slow_problem *p, const calm_qjob *q, size_t r, double *size)
 {
     double error = 0;
@@ -92,7 +92,7 @@ TEST(linears_without_a_bias_stay)
 }
 END_OF_TEST
 
-/* Without a bias there is nothing to correct, and nothing is asked of calibration. */
+/* Without a bias there is nothing to correct, and calibration measures nothing. */
 TEST(jobs_without_biases_are_left_alone)
 {
     slow_problem p;

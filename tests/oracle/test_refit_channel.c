@@ -1,5 +1,5 @@
-/* channel from its definition: for the codes as they are the factors per input are those of least damped loss, and what
- * follows in a chain works on the weights and inputs that they leave. */
+/* channel by its definition: for fixed codes the factors per input minimise the damped loss, and later steps of a chain
+ * work on the resulting weights and inputs. */
 #include "tests/support/slow_parts.h"
 
 #define OUT 300    /* more than a chunk of rows */
@@ -12,7 +12,7 @@ static void new_problem(slow_problem *p, const char *scheme)
     p->job.can_absorb = true;
 }
 
-/* What the codes represent, in the weights' own frame: W^ / in_scale [O, I]. */
+/* Returns the weights that the codes represent, in the original frame: W^ / in_scale [O, I]. */
 static float *effective(const calm_qjob *q)
 {
     float *w;
@@ -35,8 +35,8 @@ static double loss_of(const slow_problem *p, const double *h, const float *v, co
     return loss;
 }
 
-/* The factors of least loss for the weights v as they are read, inputs of one number of `share` [I] together, with 1e-6
- * of the mean diagonal as a pull towards 1. */
+/* Computes the factors of least loss for the weights v, one for each `share` [I] of inputs, with a pull towards 1 of
+ * 1e-6 of the mean diagonal. */
 static double *slow_factors(const slow_problem *p, const double *h, const float *v, const uint32_t *share, size_t n)
 {
     double *a = slow_doubles(n * n), *b = slow_doubles(n);
@@ -61,7 +61,7 @@ static double *slow_factors(const slow_problem *p, const double *h, const float 
     return b;
 }
 
-/* in_scale of the chain with channel against 1 / factor; the codes and scales are those without. */
+/* Compares in_scale of the chain with 1 / factor; codes and scales are those without channel. */
 static void check_factors(const char *scheme, const char *chain, size_t n)
 {
     slow_problem p;
@@ -104,7 +104,7 @@ TEST(factors_of_least_loss)
 }
 END_OF_TEST
 
-/* Nearest codes of 2 bits would have factors down to .2: those stay 1, and the loss falls all the same. */
+/* Nearest codes of 2 bits would have factors down to .2: those stay 1, and the loss decreases all the same. */
 TEST(factors_have_a_range)
 {
     slow_problem p;
@@ -122,8 +122,8 @@ TEST(factors_have_a_range)
 }
 END_OF_TEST
 
-/* Behind a transform the factors change its scale, and a refit behind them sees W diag(in_scale) and H as they are now:
- * its damped loss in that frame does not rise. */
+/* After a transform the factors change its scale, and a later refit uses W diag(in_scale) and the new H: its damped
+ * loss in that frame does not increase. */
 TEST(other_steps_follow)
 {
     slow_problem p;
@@ -138,7 +138,7 @@ TEST(other_steps_follow)
     }
     ck_assert_uint_gt(n_changed, IN / 2);
     ck_assert_mem_eq(smooth.codes, found.codes, OUT * IN);
-    /* mkq and restarts behind it: the inverse must be that of the new H. */
+    /* mkq and restarts after it: the inverse must be that of the new H. */
     const calm_qjob more = slow_run(&p, "absmax+gptq+channel+mkq+restarts(n=2)");
     const calm_qjob less = slow_run(&p, "absmax+gptq+channel");
     ck_assert_mem_eq(more.in_scale, less.in_scale, IN * sizeof *more.in_scale);
@@ -146,7 +146,7 @@ TEST(other_steps_follow)
 }
 END_OF_TEST
 
-/* Where nothing can take an input scale the chain is the one without it. */
+/* Where no weights can absorb an input scale, the chain equals the one without channel. */
 TEST(left_out_where_nothing_absorbs)
 {
     slow_problem p;
@@ -158,7 +158,7 @@ TEST(left_out_where_nothing_absorbs)
 }
 END_OF_TEST
 
-/* Inputs whose weights are zero keep 1, and so does all of a job without weights. */
+/* Inputs with zero weights keep factor 1, and so do all inputs of a job without weights. */
 TEST(dead_inputs_keep_one)
 {
     slow_problem p;

@@ -1,4 +1,4 @@
-/* Restarts, row by row, by slow versions of GPTQ and of descent in orders and with rules written from the head of
+/* Restarts, row by row, against slow versions of GPTQ and of descent, whose orders and rules follow the head of
  * refit_restarts.c. */
 #include "ptq/base/array.h"
 #include "ptq/base/rng.h"
@@ -6,8 +6,8 @@
 
 enum { OUT = 20, IN = 96 };
 
-/* Codes of one row on scales that are given, columns in this order: errors go to the columns that are left by the
- * inverse of what is left of H. */
+/* Rounds one row on given scales, columns in this order: errors move to the remaining columns by the inverse of the
+ * remaining H. */
 static void slow_feedback(const calm_qjob *qjob, size_t r, const slow_problem *p, const size_t *order,
                           const float *scale, double *q)
 {
@@ -29,7 +29,7 @@ static void slow_feedback(const calm_qjob *qjob, size_t r, const slow_problem *p
     }
 }
 
-/* Columns by falling H_jj exp(jitter z_j). */
+/* Orders columns by decreasing H_jj exp(jitter z_j). */
 static void slow_order(const slow_problem *p, double jitter, uint64_t k, size_t *order)
 {
     for (size_t j = 0; j < p->in; j++) {
@@ -45,12 +45,12 @@ static void slow_order(const slow_problem *p, double jitter, uint64_t k, size_t 
     }
 }
 
-/* What is kept of each row. */
+/* The kept result of each row. */
 typedef struct kept_rows {
     calm_qjob qjob;
     double *h, *q;        /* [I, I], [O, I] codes less zeros */
     bool taken[OUT];      /* a restart was better */
-    size_t n_stopped;     /* descents that stopped for want of hope */
+    size_t n_stopped;     /* descents that stopped because they could not win */
 } kept_rows;
 
 static void keep_start(const slow_problem *p, kept_rows *kept)
@@ -60,8 +60,8 @@ static void keep_start(const slow_problem *p, kept_rows *kept)
         kept->q[i] = (double)qjob->codes[i] - (double)slow_zero(qjob, i / p->in, i % p->in / qjob->group);
 }
 
-/* Row r by GPTQ in this order and descent, in place of what is kept if it loses less; fall: NULL, or how far it may
- * hope to fall from each step. */
+/* Runs GPTQ in this order and descent on row r, and keeps the result if its loss is lower; fall: NULL, or the largest
+ * decrease to expect from each step. */
 static void restart_row(const slow_problem *p, size_t r, const size_t *order, int rounds, kept_rows *kept,
                         slow_path *path, const double *fall)
 {
@@ -87,14 +87,14 @@ static void restart_row(const slow_problem *p, size_t r, const size_t *order, in
         memcpy(zero, zeros, best->n_groups);
 }
 
-/* Steps that have a fall of their own: later ones have that of the last. */
+/* Steps with a separate fall; later ones use the last. */
 #define FALLS 9
 
-/* In the first order one row of four goes to its end. */
+/* In the first order one row in four runs to its end. */
 #define EXPLORERS 4
 
-/* fall of a step: the share `leave` of rows whose loss fell further from there on; rows that did not get there do not
- * count. */
+/* Returns the fall of a step: the share `leave` of rows whose loss decreased more after it; rows that did not reach the
+ * step do not count. */
 static double slow_fall(const slow_path *path, int step, double leave)
 {
     double end[OUT];
@@ -106,9 +106,9 @@ static double slow_fall(const slow_path *path, int step, double leave)
     return n ? end[(size_t)(leave * (double)n)] : 0;
 }
 
-/* Row by row the best of what is there and of GPTQ and descent in other orders, each from the best scales so far.  The
- * product does not say which it took: some rows must be of each kind, or this would test nothing; with `leave` some
- * must stop. */
+/* Checks row by row the best of the existing result and of GPTQ and descent in other orders, each from the best scales
+ * so far.  The product does not report its choice: some rows must be of each kind, or this would test nothing; with
+ * `leave` some must stop. */
 static void check_restarts(const char *scheme, double jitter, int n, int rounds, double leave)
 {
     slow_problem p;
@@ -153,15 +153,15 @@ TEST(rows_stop_without_hope)
     check_restarts("w3a16_g32", 0.5, 3, 2, 0.1);
     check_restarts("w4a16", 0.5, 4, 2, 0.3);
     check_restarts("w2a16_g32_asym", 1, 3, 2, 0.5);
-    /* Rows of a chunk are swapped as others stop between scales and codes. */
+    /* Rows of a chunk are swapped when others stop between scales and codes. */
     check_restarts("w3a16_g32", 0.3, 4, 2, 0.1);
     check_restarts("w4a16_g32", 1, 4, 4, 0.1);
-    check_restarts("w2a16_g16", 2, 4, 8, 0.3);      /* more rounds than steps that are told apart */
+    check_restarts("w2a16_g16", 2, 4, 8, 0.3);      /* more rounds than steps with a separate fall */
     check_restarts("w3a16_g32", 0.5, 1, 2, 0.1);    /* some rows of the first order stop, too */
 }
 END_OF_TEST
 
-/* Powers of two change neither codes nor scales: GPTQ's factor is of H in float, whose range H may leave. */
+/* Powers of two change neither codes nor scales; GPTQ's factor is of a float32 H, whose range they may exceed. */
 TEST(any_size_of_inputs)
 {
     static const int exponents[] = {-70, -20, 60};    /* of inputs; twice that of H */

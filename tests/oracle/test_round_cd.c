@@ -1,5 +1,5 @@
-/* cd by the sum over all other columns at every step, from codes rounded one by one.  The weights are random, so no
- * value is within 1e-9 of a rounding tie and codes must be equal. */
+/* cd against the sum over all other columns at every step, from codes rounded one by one.  The weights are random, so
+ * no value is within 1e-9 of a rounding tie and codes must be equal. */
 #include "tests/support/slow_parts.h"
 
 /* O crosses a chunk of 128 rows and a tile of 32, I a block of 128 columns. */

@@ -1,4 +1,4 @@
-/* What refits read of H in float32, and what descent knows of a loss that nobody has measured. */
+/* H in float32 as refits read it, and losses that descent computes without measuring them. */
 #include <float.h>
 
 #include "algorithms/rows.h"
@@ -9,7 +9,7 @@
 #define OUT 40
 #define ROWS 400
 
-/* Kept whole or rounded a few rows at a time, rows of H are the same numbers, of any size of H. */
+/* Kept whole or rounded a few rows at a time, rows of H are the same numbers, for any size of H. */
 TEST(rows_of_h_are_the_same_kept_or_not)
 {
     static const double sizes[] = {1, 0x1p-200, 0x1p180};
@@ -44,7 +44,7 @@ TEST(rows_of_h_are_the_same_kept_or_not)
 }
 END_OF_TEST
 
-/* Either all of H in float32 is counted, or a few rows for each worker. */
+/* Either all of H in float32 counts, or a few rows for each worker. */
 TEST(memory_is_counted_kept_or_not)
 {
     ck_assert(calm_rows_keeps(14336) && !calm_rows_keeps(14337));
@@ -56,7 +56,7 @@ TEST(memory_is_counted_kept_or_not)
 }
 END_OF_TEST
 
-/* What is known of each row of a job after two rounds. */
+/* The state of each row of a job after two rounds. */
 typedef struct known {
     double least[OUT], loss[OUT];
 } known;
@@ -139,8 +139,8 @@ static calm_status descend_and_measure(calm_ctx *to, calm_rows *rows, const void
     return CALM_OK;
 }
 
-/* Operands that are packed for all products, by chunks of any size and on several threads, have the bytes of products
- * that pack. */
+/* Operands packed once for all products, by chunks of any size and on several threads, give the bytes of products that
+ * pack their operands. */
 static void check_packed(const char *scheme, size_t group)
 {
     enum { MANY = 150 };

@@ -52,7 +52,7 @@ static double loss_of(const slow_system *s, const double *x)
     return loss;
 }
 
-/* x [U] of least loss. */
+/* Computes x [U] of least loss. */
 static void solve(const slow_system *s, double *x)
 {
     double a[U * U];
@@ -61,7 +61,7 @@ static void solve(const slow_system *s, double *x)
     slow_solve(a, x, U, 1);
 }
 
-/* The same with the minima as they are: scales alone. */
+/* Computes scales of least loss for fixed minima. */
 static double scales_alone(const slow_system *s, const double *now)
 {
     double a[G * G], x[U];
@@ -77,7 +77,7 @@ static double scales_alone(const slow_system *s, const double *now)
     return loss_of(s, x);
 }
 
-/* The most that storing and the ridge may cost above the optimum x. */
+/* Returns the largest loss that storing and the ridge may add to that of the optimum x. */
 static double allowed(const slow_system *s, const double *x, const double *before)
 {
     double moved = 0, ridge = 0, mean[2] = {0, 0};
@@ -86,7 +86,7 @@ static double allowed(const slow_system *s, const double *x, const double *befor
         mean[u >= G] += s->a[u * U + u] / G;
     }
     for (size_t u = 0; u < U; u++) {
-        const double from = u < G ? 0 : before[u];    /* of a minimum its move */
+        const double from = u < G ? 0 : before[u];    /* of a minimum its change */
         ridge += 1e-6 * mean[u >= G] * (x[u] - from) * (x[u] - from);
     }
     return (moved + sqrt(ridge)) * (moved + sqrt(ridge));
@@ -104,7 +104,7 @@ TEST(refits_find_scales_and_minima_together)
 {
     slow_problem p;
     slow_problem_new(&p, OUT, IN, ROWS, "q4_1");
-    /* Weights far from zero, so that minima count. */
+    /* Weights far from zero, so that minima matter. */
     for (size_t i = 0; i < OUT * IN; i++)
         p.w[i] += 0.02F * (float)(i % 5);
     const double *h = slow_damped(&p);
@@ -123,13 +123,13 @@ TEST(refits_find_scales_and_minima_together)
         ck_assert_msg(found <= bound + 1e-10 * s.ww, "row %zu: loss %g, least %g, allowed %g", r, found, least, bound);
         more_than_scales += scales_alone(&s, before) > bound;
     }
-    /* Otherwise minima that stay would pass. */
+    /* Otherwise unchanged minima would pass. */
     ck_assert_uint_ge(more_than_scales, OUT / 2);
 }
 END_OF_TEST
 
-/* A grid sees a diagonal H, so each group by itself: where its rounds have ended, least squares on the codes that it
- * has gains nothing that storing would keep. */
+/* A grid sees a diagonal H, so each group separately: after its last round, least squares on its codes improves nothing
+ * beyond storing. */
 TEST(grids_end_at_their_own_least_squares)
 {
     slow_problem p;
@@ -158,7 +158,8 @@ TEST(grids_end_at_their_own_least_squares)
 END_OF_TEST
 
 /* Brute force: scale and minimum on a mesh finer than the steps of a search, each with the nearest codes.  A search
- * tries spans that shrink evenly, so the mesh may find more, of a group by chance, but of many not a tenth. */
+ * tries evenly shrinking spans, so the mesh may be better, for a group by chance, but over many groups by less than a
+ * tenth. */
 TEST(grids_beside_brute_force)
 {
     enum { MESH = 120 };

@@ -3,7 +3,7 @@
  * both ways no value is near enough to a rounding tie for codes to differ. */
 #include "tests/support/slow_parts.h"
 
-/* W* [O, I] in place of the weights, and Hq in place of the Gram matrix; the input scale is taken out of p. */
+/* Replaces the weights by W* [O, I] and the Gram matrix by Hq; removes the input scale from p. */
 static void slow_fit(slow_problem *p, const float *in_scale, double lambda)
 {
     size_t in = p->in;
@@ -42,7 +42,7 @@ static void slow_fit(slow_problem *p, const float *in_scale, double lambda)
     p->stats.gram = hq;
 }
 
-/* `smooth` or "", and what comes after actfit. */
+/* Chains: `smooth` or "", and the steps after actfit. */
 static void check_fit(size_t in, size_t rows, const char *scheme, const char *smooth, double lambda, const char *rest)
 {
     slow_problem p;
@@ -74,7 +74,7 @@ TEST(of_the_smoothed_input)
 }
 END_OF_TEST
 
-/* What it is for: the output from quantized activations is nearer to the float one than without the fit.  Weights of 8
+/* The purpose: the output from quantized activations is closer to the float one than without the fit.  Weights of 8
  * bits hardly add to the error. */
 static double output_error(const slow_problem *p, const char *chain)
 {
@@ -104,7 +104,7 @@ TEST(the_fit_lowers_the_error)
 }
 END_OF_TEST
 
-/* Rows of zeros say nothing: the weights stay as they are. */
+/* Rows of zeros carry no information: the weights do not change. */
 TEST(nothing_to_fit_to)
 {
     slow_problem p;

@@ -8,7 +8,7 @@
 #define IN 40
 #define ROWS 700    /* more than 16 per input */
 
-static float exact[ROWS * IN];    /* what the input is behind float blocks */
+static float exact[ROWS * IN];    /* the input after float blocks */
 
 static void new_problem(slow_problem *p, const char *scheme)
 {
@@ -24,7 +24,7 @@ static void new_problem(slow_problem *p, const char *scheme)
     p->job.can_absorb = true;
 }
 
-/* W* in place of the weights. */
+/* Replaces the weights by W*. */
 static void slow_fit(slow_problem *p, double alpha, double lambda)
 {
     double *h = slow_doubles(IN * IN), *c = slow_doubles(IN * IN), mean = 0;
@@ -73,7 +73,7 @@ TEST(weights_for_the_input_as_it_is)
 }
 END_OF_TEST
 
-/* E|W y - W^ x|^2, y the exact input. */
+/* Returns E|W y - W^ x|^2, y the exact input. */
 static double output_error(const slow_problem *p, const calm_qjob *q)
 {
     double sum = 0;
@@ -91,7 +91,7 @@ static double output_error(const slow_problem *p, const calm_qjob *q)
     return sum;
 }
 
-/* What it is for, also behind a transform that rescales the input: of 8 bits, which hardly add to the error. */
+/* The purpose, also after a transform that rescales the input: 8 bits hardly add to the error. */
 TEST(outputs_come_nearer_to_the_float_ones)
 {
     static const char *const before[] = {"", "smooth+"};
@@ -125,7 +125,7 @@ TEST(too_few_rows_and_missing_products)
     p.stats.cross = NULL;
     ck_fails(calm_algorithm_run(ctx, algorithm, &p.job, &q), CALM_EARG,
              "needs the inputs' products with those behind float blocks, which calibration did not collect");
-    p.stats.rows = 0;    /* no input at all: nothing to fit to, as everywhere */
+    p.stats.rows = 0;    /* no input: nothing to fit to */
     ck_ok(calm_algorithm_run(ctx, algorithm, &p.job, &q));
     ck_fails(calm_algorithm_parse(ctx, "asym+smooth+absmax+nearest", &algorithm), CALM_EARG,
              "must be the last transform");

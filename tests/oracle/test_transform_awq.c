@@ -10,8 +10,8 @@
 
 typedef enum which_grid { ABSMAX, MSE, HMSE } which_grid;
 
-/* s of an exponent: shared over absorb groups by the geometric mean, then divided by what makes the product of all 1;
- * both of the channels with input, the others have 1. */
+/* Computes s of an exponent: shared over absorb groups by the geometric mean, then divided so that the product of all
+ * is 1; both over channels with input, the others have 1. */
 static void slow_scale(const slow_problem *p, double exponent, double *s)
 {
     double *raw = slow_doubles(p->in);
@@ -21,7 +21,7 @@ static void slow_scale(const slow_problem *p, double exponent, double *s)
     slow_channel_scales(p, raw, s);
 }
 
-/* Codes less zeros of W diag(s) on a grid, and its scales [O, G]. */
+/* Computes codes less zeros of W diag(s) on a grid, and its scales [O, G]. */
 static void slow_nearest(const slow_problem *p, const double *s, which_grid grid, double *q, float *scale)
 {
     const calm_scheme *scheme = &p->job.scheme;
@@ -64,7 +64,7 @@ static double slow_error(const slow_problem *p, const double *s, which_grid grid
     return sum;
 }
 
-/* Compare with the chain; returns the exponent's number. */
+/* Compares with the chain; returns the exponent's number. */
 static size_t check_awq(const slow_problem *p, which_grid grid)
 {
     static const char *const names[] = {"absmax", "mse", "hmse"};
@@ -115,7 +115,7 @@ TEST(exponent_of_least_error)
 }
 END_OF_TEST
 
-/* Weights that have taken over the input's size already leave nothing to move. */
+/* Weights that already have absorbed the input's size leave nothing to move. */
 TEST(no_exponent_where_weights_are_large_with_the_input)
 {
     slow_problem p;
@@ -126,7 +126,7 @@ TEST(no_exponent_where_weights_are_large_with_the_input)
 }
 END_OF_TEST
 
-/* Channels without input have no part in the scales of others, those of one group share. */
+/* Channels without input do not affect the scales of others; those of one group share. */
 TEST(shared_and_dead_channels)
 {
     slow_problem p;
@@ -145,7 +145,7 @@ TEST(shared_and_dead_channels)
 }
 END_OF_TEST
 
-/* With few rows and coarse codes the error is rough in the exponent, so any slip in it changes some choice. */
+/* With few rows and coarse codes the error is a rough function of the exponent, so any mistake changes some choice. */
 TEST(many_small_problems)
 {
     slow_problem p;
