@@ -119,7 +119,7 @@ static calm_status need_base(calm_ctx *ctx, const work *w, const calm_tensor *fr
 
 /* ---- shapes ---- */
 
-/* Fails with both shapes, and what the expected one follows from. */
+/* Fails with both shapes, and the reason for the expected one. */
 static calm_status wrong(calm_ctx *ctx, const calm_tensor *tensor, int n_dims, const size_t *shape, const char *why)
 {
     char found[128], expected[128];

@@ -21,7 +21,7 @@ typedef struct calm_gguf_arch {
     const char *family;    /* calm's name: "qwen3_moe"                                                        */
     bool permuted;           /* rows of q and k are permuted for interleaved rotary embeddings                  */
     bool tiled;              /* value heads of delta nets are ordered round robin over key heads               */
-    bool biases;           /* o, gate, up and down may have biases; else q, k and v alone                     */
+    bool biases;           /* o, gate, up and down may have biases; else only q, k and v                      */
     bool own_head;         /* output.weight is present even when the head is the embedding                    */
     bool fixed_head;       /* output.weight is absent: the head is always the embedding                       */
     bool square;           /* heads * head_dim must equal the hidden size                                     */

@@ -1,6 +1,6 @@
 /* Short convolution: the mixer of LFM2's blocks of "conv".
  *
- *   [B | C | x] = W_in h    y = W_out (C * conv(B * x)),    conv causal, each channel by itself (convolution.h)
+ *   [B | C | x] = W_in h    y = W_out (C * conv(B * x)),    conv causal and depthwise (convolution.h)
  *
  * Reference: transformers' modeling_lfm2.py. */
 #include <string.h>

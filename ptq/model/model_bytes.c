@@ -1,7 +1,7 @@
-/* Bytes that the parts of a model take in float32.
+/* Computes the bytes of a model's parts in float32.
  *
- * Allocation by allocation, as model.c makes them, since each is rounded up by itself.  What is quantized in the
- * checkpoint takes the same: it is widened when it is loaded. */
+ * Counted by allocation, as model.c makes them, since each is rounded up.  Quantized weights take the same memory,
+ * since they are converted when they are loaded. */
 #include "ptq/model/model_impl.h"
 
 #include "ptq/model/arch.h"

@@ -1,9 +1,9 @@
-/* AWQ in the GEMM layout, reading (docs/formats.md section 5a).
+/* Reads AWQ in the GEMM layout (docs/formats.md section 5a).
  *
  *   m.qweight I32 [in, out / 8]   m.qzeros I32 [G, out / 8]   m.scales [G, out]      nibbles in AWQ's order (pack.h)
  *
- * "modules_to_not_convert" has parts of module names, as all readers take it.  Older files say w_bit
- * and q_group_size. */
+ * All readers treat "modules_to_not_convert" as parts of module names.  Older files use the keys w_bit and
+ * q_group_size. */
 #include <string.h>
 #include <strings.h>
 

@@ -1,4 +1,4 @@
-/* compressed-tensors, reading (docs/formats.md section 3).
+/* Reads compressed-tensors (docs/formats.md section 3).
  *
  *   pack-quantized   m.weight_packed I32 [out, ceil(in b / 32)]   m.weight_scale [out, G]   m.weight_shape I64 [2]
  *                    m.weight_zero_point I32 [ceil(out b / 32), G] when asymmetric
@@ -11,10 +11,9 @@
  *   nvfp4-pack-quantized   the same, m.weight_scale F8_E4M3 [out, G], m.weight_global_scale F32 [1], and with quantized
  *                          activations m.input_global_scale F32 [1]
  *
- * transform_config: Hadamard matrices that inputs are multiplied by while the model runs; those of weights are folded
- * into what the file holds.
+ * transform_config lists Hadamard matrices that multiply inputs at run time; the file's weights already contain theirs.
  *
- * Targets resolve as the library does: exact names, then regexes, then the class name Linear. */
+ * Targets are resolved like in the library: exact names, then regexes, then the class name Linear. */
 #include <math.h>
 #include <string.h>
 
@@ -485,14 +484,14 @@ static calm_status unpack_bits(calm_ctx *ctx, const char *module, const calm_lev
     return CALM_OK;
 }
 
-/* Scales as readers multiply by them: powers of two, or quotients in float32. */
+/* Computes the scales that readers use: powers of two, or quotients in float32. */
 static calm_status small_scales(calm_ctx *ctx, const char *module, const calm_tensor *tensor,
                                 const calm_tensor *global, float *scales)
 {
     float divisor = 1;
     if (global)
         CALM_TRY(calm_tensor_to_f32(ctx, global, &divisor));
-    /* The library multiplies scales by this number before it rounds them: readers divide, in float32. */
+    /* The library multiplies scales by this number before it rounds them, so readers divide by it, in float32. */
     if (!(divisor > 0))
         return calm_fail(ctx, CALM_ENUMERIC, "%s: %s.weight_global_scale is %g, expected a positive number",
                          tensor->file, module, (double)divisor);
@@ -507,8 +506,8 @@ static calm_status small_scales(calm_ctx *ctx, const char *module, const calm_te
     return CALM_OK;
 }
 
-/* Scales of blocks of rows, which stand in the front, to each of their rows: from the last down, so that none is
- * overwritten before it is copied. */
+/* Copies the scales of blocks of rows, which come first, to each row of a block; from the last row down, so that none
+ * is overwritten before it is copied. */
 static void repeat_scales(const calm_qformat_scheme *scheme, calm_qformat_values *values)
 {
     const size_t groups = values->n_groups;
@@ -522,7 +521,7 @@ static calm_status unpack_floats(calm_ctx *ctx, const char *module, const calm_q
                                  const calm_tensor *const found[CALM_N_QFORMAT_PARTS], calm_qformat_values *values)
 {
     const calm_tensor *scales = found[CALM_QFORMAT_SCALES];
-    /* One per row or block, of whatever float type. */
+    /* One per row or block, of any float type. */
     if (is_fp8(scheme->family)) {
         CALM_TRY(calm_qformat_floats(ctx, scales, false, 0, 0, values->scales));
         repeat_scales(scheme, values);

@@ -1,9 +1,9 @@
-/* GPTQ, reading: "gptq" (zeros stored less one) and "gptq_v2" (docs/formats.md section 4).
+/* Reads GPTQ: "gptq" (zeros stored less one) and "gptq_v2" (docs/formats.md section 4).
  *
  *   m.qweight I32 [in b / 32, out]   m.qzeros I32 [G, out b / 32]   m.scales [G, out]   m.g_idx I32 [in]
  *
- * "dynamic" overrides bits, group_size, sym and desc_act by regex, or leaves modules float ("-:"); the first that hits
- * decides. "modules_in_block_to_quantize" names parts of module names. */
+ * "dynamic" overrides bits, group_size, sym and desc_act by regex, or leaves modules float ("-:"); the first match
+ * decides.  "modules_in_block_to_quantize" lists parts of module names. */
 #include <string.h>
 
 #include "ptq/text/regex.h"
@@ -12,7 +12,7 @@
 
 typedef struct rule {
     calm_regex *regex;
-    bool stays_float;    /* "-:" in front of its pattern */
+    bool stays_float;    /* its pattern begins with "-:" */
     calm_qformat_scheme scheme;
 } rule;
 

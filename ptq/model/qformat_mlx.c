@@ -1,10 +1,10 @@
-/* MLX affine, reading (docs/formats.md section 5).
+/* Reads MLX's affine format (docs/formats.md section 5).
  *
  *   m.weight U32 [out, in b / 32]   m.scales, m.biases [out, G]      value = code * scale + bias
  *
- * "quantization" has group_size and bits of all, and members that are modules: an object with its own, or false for one
- * that stays float.  A module that it does not name is quantized when it has scales.  The experts of a block may be one
- * module, switch_mlp, with tensors [E, ...]. */
+ * "quantization" has group_size and bits of all modules, and members named after modules: an object with other values,
+ * or false for a float module.  A module that it does not name is quantized if it has scales.  The experts of a block
+ * may be one module, switch_mlp, with tensors [E, ...]. */
 #include <stdlib.h>
 #include <string.h>
 

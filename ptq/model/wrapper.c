@@ -1,7 +1,7 @@
 /* The table of wrappers, and the text part of their config.json.
  *
- * Reference: transformers' configuration_<family>.py and modeling_<family>.py; "text_config" of published files leaves
- * out what is the class's default, which the table therefore has. */
+ * Reference: transformers' configuration_<family>.py and modeling_<family>.py; "text_config" of published files omits
+ * the class's defaults, so the table has them. */
 #include "ptq/model/wrapper.h"
 
 #include <string.h>
