@@ -3,21 +3,21 @@
 
 #include "ptq/base/context.h"
 
-/* Make room for `need` items in an array of which `used` are kept.
+/* Makes room for `need` items in an array of which the first `used` are kept.
  *
- *   array     a pointer to the first item, NULL to begin with; replaced when the room is too small
- *   capacity  items it has room for, 0 to begin with; at least doubled, so that n items cost n copies altogether
+ *   array     address of the pointer to the first item (NULL at first), which is replaced when the array moves
+ *   capacity  items that fit, 0 at first; at least doubled, so that appending n items copies O(n) items altogether
  *   size      bytes of an item
- *   what      the items, for the message
+ *   what      name of the items, for the message
  *
- * New room is not initialised.  The arena keeps the smaller arrays too until it is rewound: together as much again.
- * CALM_ENOMEM; the array is then unchanged. */
+ * New items are not initialised.  The arena keeps the smaller arrays until it is rewound: together at most as much
+ * again. CALM_ENOMEM: the array is unchanged. */
 calm_status calm_array_grow(calm_ctx *ctx, calm_arena *arena, void *array, size_t used, size_t *capacity, size_t need,
                             size_t size, const char *what);
 
-/* The same for the pointer variable `ptr`. */
+/* Does the same for the pointer variable `ptr`. */
 #define CALM_GROW(ctx, arena, ptr, used, capacity, need)                                                               \
     calm_array_grow((ctx), (arena), &(ptr), (used), (capacity), (need), sizeof *(ptr), #ptr)
 
-/* For qsort: doubles in rising order. */
+/* Compares two doubles for qsort, in rising order. */
 int calm_compare_doubles(const void *a, const void *b);

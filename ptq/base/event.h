@@ -3,7 +3,7 @@
 
 #include "ptq/base/context.h"
 
-/* What a stage has come to so far, next to its progress: learning the loss of its last step. */
+/* Receives a measured value of a stage next to its progress: for learning, the loss of the last step. */
 typedef void calm_figure_fn(void *user, calm_stage stage, double value);
 
 /* The receiver of events.  fn NULL, or a NULL calm_events: events are dropped. */
@@ -19,22 +19,22 @@ typedef struct calm_stage_events {
     calm_stage stage;
 } calm_stage_events;
 
-/* A calm_tick_fn that reports ticks as progress of a stage. */
+/* A calm_tick_fn that reports progress of a stage; `user` is a calm_stage_events. */
 void calm_stage_tick(void *user, size_t done, size_t total);
 
-/* Progress of several tasks as that of one: `before` of `total` units were done when this task began. */
+/* Reports the progress of several tasks as one: `before` of `total` units were complete when this task began. */
 typedef struct calm_shared_tick {
     calm_tick_fn *fn;    /* NULL: nothing is reported */
     void *user;
     size_t before, total;
 } calm_shared_tick;
 
-/* A calm_tick_fn; `user` is a calm_shared_tick. */
+/* A calm_tick_fn that adds `before`; `user` is a calm_shared_tick. */
 void calm_tick_shared(void *user, size_t done, size_t total);
 
-/* Report progress of a stage (nothing for total 0); report that it is complete. */
+/* calm_event reports progress of a stage (nothing for total 0); calm_event_complete reports that it is complete. */
 void calm_event(const calm_events *events, calm_stage stage, size_t done, size_t total);
 void calm_event_complete(const calm_events *events, calm_stage stage);
 
-/* Report a figure, before the progress that it belongs to. */
+/* Reports a measured value of a stage; called before the progress that it belongs to. */
 void calm_event_figure(const calm_events *events, calm_stage stage, double value);

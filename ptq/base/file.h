@@ -1,4 +1,4 @@
-/* Files: whole reads, mappings, and writing so that a reader sees either the old file or the new one. */
+/* Files: whole reads, mappings, and writes after which a reader sees either the old file or the new one. */
 #pragma once
 
 #include "ptq/base/scope.h"
@@ -7,45 +7,47 @@
 
 #include "ptq/base/context.h"
 
-/* A file mapped read-only.  Reading it after another process has shortened the file ends this process (SIGBUS). */
+/* A file mapped read-only.  If another process shortens the file, reading beyond its new end kills this process
+ * (SIGBUS). */
 typedef struct calm_mapping {
-    const uint8_t *data;    /* never NULL while mapped, also of an empty file */
+    const uint8_t *data;    /* never NULL while mapped, even for an empty file */
     size_t bytes;
 } calm_mapping;
 
-/* Map a regular file.  CALM_ENOTFOUND, CALM_EIO; CALM_EARG when it is a directory or another special file. */
+/* Maps a regular file.  CALM_ENOTFOUND, CALM_EIO; CALM_EARG: a directory or another special file. */
 calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out);
 
-/* The same for a file of at most `limit` bytes.  CALM_EFORMAT when it is larger. */
+/* Maps a file of at most `limit` bytes.  CALM_EFORMAT: it is larger; else as calm_map_file. */
 calm_status calm_map_file_within(calm_ctx *ctx, const char *path, size_t limit, calm_mapping *out);
 
-/* Safe to call again, and on a mapping that failed. */
+/* Unmaps a file.  Calling it again, or for a mapping that failed, does nothing. */
 void calm_unmap_file(calm_mapping *map);
 
-/* Drop a range of a mapping from resident memory, with what the system maps around it.  Safe while others read there:
- * the pages are read from the file again. */
+/* Drops a range of a mapping from resident memory, and the pages that the system maps around it.  Safe while other
+ * threads read the range: their next access reads the pages from the file. */
 void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes);
 
-/* Read a whole file into ctx->out, with a NUL after the last byte.
- * CALM_EFORMAT when it is larger than `limit` bytes. */
+/* Reads a whole file into ctx->out and appends a NUL.  CALM_EFORMAT: the file is larger than `limit` bytes. */
 calm_status calm_read_file(calm_ctx *ctx, const char *path, size_t limit, char **out, size_t *n_bytes);
 
-/* Write `bytes` to a temporary name next to `path`, fsync, rename.  Nothing half-written stays under `path`;
- * on failure the temporary file is removed. */
+/* Writes `bytes` to a temporary file next to `path`, syncs it and renames it to `path`.  On failure `path` is
+ * unchanged and the temporary file is removed. */
 calm_status calm_write_file(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes);
 
-/* A file that gets its name when it is complete.  A link stays and its end is written; into a device or a pipe
- * (/dev/stdout, /dev/null) one writes at once, since a rename would put a file in its place. */
+/* A file that gets its name when it is complete.  If `path` is a link, its target is replaced and the link stays.
+ * A device or pipe (/dev/stdout, /dev/null) is written directly, since a rename would replace it by a file. */
 typedef struct calm_new_file {
-    char *target;       /* `path` without links; all three in ctx->scratch */
-    char *folder;       /* that it is in */
-    char *temporary;    /* where to write: the target and `ending`, or the device */
+    char *target;       /* `path` with links resolved; all three strings are in ctx->scratch */
+    char *folder;       /* directory of `target` */
+    char *temporary;    /* path to write to: `target` with `ending` appended, or the device */
 } calm_new_file;
 calm_status calm_new_file_begin(calm_ctx *ctx, const char *path, const char *ending, calm_new_file *out);
-/* Also after a failure: it then removes the temporary file, and returns the failure in ctx. */
+/* Renames the temporary file to its target.  After a failure in ctx: removes the temporary file and returns the
+ * failure. */
 calm_status calm_new_file_end(calm_ctx *ctx, const calm_new_file *file);
 
-/* A file being written front to back.  Not atomic: its directory is temporary and is renamed as a whole. */
+/* A file that is written front to back, under its final name: callers write into a temporary directory that they
+ * rename as a whole. */
 typedef struct calm_writer {
     FILE *stream;
     const char *path;    /* borrowed */
@@ -53,66 +55,68 @@ typedef struct calm_writer {
 } calm_writer;
 calm_status calm_writer_open(calm_ctx *ctx, calm_writer *writer, const char *path);
 calm_status calm_writer_put(calm_ctx *ctx, calm_writer *writer, const void *bytes, size_t n_bytes);
-/* Flush, fsync, close.  Also after a failure: it then closes only, and returns the failure in ctx. */
+/* Flushes, syncs and closes the file.  After a failure in ctx: only closes it and returns the failure. */
 calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer);
 
-/* Is there anything under this name, a broken link too?  Is it a directory, or a link to one?  Is it something else? */
+/* calm_path_exists: something exists at `path`, even a broken link.  calm_is_directory: a directory or a link to
+ * one. calm_is_file: something that is not a directory. */
 bool calm_path_exists(const char *path);
 bool calm_is_directory(const char *path);
 bool calm_is_file(const char *path);
 
-/* Is it, or does it link to, a device, a pipe or a socket? */
+/* Returns whether `path` is, or links to, a device, a pipe or a socket. */
 bool calm_path_is_special(const char *path);
 
-/* Where something written under this name goes: the end of its links, even if nothing is there yet; in ctx->scratch.
- * A special file keeps its name. */
+/* Returns the path that a write to `path` reaches: the end of its links, even if nothing exists there; in
+ * ctx->scratch. The path of a special file stays. */
 calm_status calm_path_target(calm_ctx *ctx, const char *path, char **out);
 
-/* CALM_EARG: it is a directory, where a file is to be read. */
+/* Fails with CALM_EARG if `path`, which is to be read as a file, is a directory. */
 calm_status calm_path_refuse_directory(calm_ctx *ctx, const char *path);
 
-/* Does the file begin with these characters?  false where it cannot be read. */
+/* Returns whether the file begins with these characters; false if it cannot be read. */
 bool calm_file_begins(const char *path, const char *magic);
 
-/* CALM_EFORMAT: the bytes are what Git LFS leaves in the place of a file that it has not fetched. */
+/* Fails with CALM_EFORMAT if the bytes are a pointer that Git LFS leaves in place of a file that it has not
+ * fetched. */
 calm_status calm_refuse_pointer(calm_ctx *ctx, const char *path, const void *bytes, size_t n_bytes);
 
-/* Is there anything of this name in the directory? */
+/* Returns whether the directory has an entry of this name. */
 bool calm_path_has(const char *dir, const char *name);
 
-/* Create a directory and its parents; no error when it is there. */
+/* Creates a directory and its parents; no error if it exists. */
 calm_status calm_make_directories(calm_ctx *ctx, const char *path);
 
-/* Create the directory part of `path`, and its parents. */
+/* Creates the directory part of `path`, and its parents. */
 calm_status calm_make_parent(calm_ctx *ctx, const char *path);
 
-/* Remove a file or a directory with all below it; no error when it is not there.  Links are not followed. */
+/* Removes a file or a directory tree; no error if it does not exist.  Links are not followed. */
 calm_status calm_remove_tree(calm_ctx *ctx, const char *path);
 
-/* The part of a path behind its last slash. */
+/* Returns the part of a path behind its last slash. */
 const char *calm_path_name(const char *path);
 
-/* The directory part of a path, "." when it has none; in ctx->scratch. */
+/* Returns the directory part of a path, "." if it has none; in ctx->scratch. */
 calm_status calm_path_parent(calm_ctx *ctx, const char *path, char **out);
 
-/* The path where there is something, else the nearest folder above it that exists; in ctx->scratch. */
+/* Returns the path itself if it exists, else the nearest folder above it that exists; in ctx->scratch. */
 calm_status calm_path_existing(calm_ctx *ctx, const char *path, char **out);
 
-/* Bytes that may still be written to the disk of an existing path; false, with errno: the system does not say. */
+/* Computes the free bytes of the disk that an existing path is on; false, with errno: the system does not say. */
 bool calm_disk_free(const char *path, double *bytes);
 
-/* dir + "/" + name in `arena`. */
+/* Joins dir + "/" + name in `arena`. */
 calm_status calm_path_join(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *dir, const char *name);
 
-/* `name` in the directory `place`, or where `place` is a file next to it; in `arena`. */
+/* Returns the path of `name` in the directory `place`, or next to `place` if that is a file; in `arena`. */
 calm_status calm_path_beside(calm_ctx *ctx, calm_arena *arena, calm_string_out out, const char *place,
                              const char *name);
 
-/* fsync a directory, so that a rename in it survives a power cut. */
+/* Syncs a directory, so that a rename in it survives a power cut. */
 calm_status calm_sync_directory(calm_ctx *ctx, const char *path);
 
-/* Copy the bytes of a file, without owner, mode and times. */
+/* Copies the bytes of a file, without owner, mode and times. */
 calm_status calm_copy_file(calm_ctx *ctx, const char *from, const char *to);
 
-/* A mapping of nothing yet that is unmapped at the end of its scope. */
+/* An empty mapping that is unmapped at the end of its scope. */
 #define CALM_SCOPED_MAPPING(name) CALM_SCOPED(calm_mapping, calm_unmap_file) name = {0}

@@ -1,31 +1,31 @@
-/* Resources that end with their scope: released at every return, so that a function can use CALM_TRY although it owns
- * something.  By the cleanup attribute of gcc and clang.
+/* Resources that are released at the end of their scope, whichever way control leaves it, so that a function that
+ * owns something can use CALM_TRY.  Uses the cleanup attribute of gcc and clang.
  *
- *     CALM_SCOPED_SCRATCH(ctx);                  rewinds ctx->scratch to where it is now
- *     CALM_SCOPED_ARENA(own);                    calm_arena own, without memory
- *     CALM_SCOPED_OUT(ctx, &own);                results go to `own` instead of ctx->out
- *     CALM_SCOPED_RESULTS(ctx);                  results go to an arena of the scope instead of ctx->out
- *     CALM_SCOPED_OPERANDS(ctx, operands);       ctx->operands is `operands`
- *     CALM_SCOPED_INTS(ctx, ints);               ctx->ints is `ints`
- *     CALM_SCOPED_RESIDENT(ctx, on);             ctx->resident is `on`
- *     CALM_SCOPED_COLUMNS(ctx, n);               ctx->columns is `n`
- *     CALM_SCOPED_LOG(ctx, fn, user);            ctx logs by fn
- *     CALM_SCOPED_SILENCE(ctx);                  ctx logs nothing
- *     CALM_SCOPED_TEXT(text);                    calm_text text, empty
- *     CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
+ *       CALM_SCOPED_SCRATCH(ctx);                  rewinds ctx->scratch to its current position
+ *       CALM_SCOPED_ARENA(own);                    declares an empty calm_arena own
+ *       CALM_SCOPED_OUT(ctx, &own);                redirects ctx->out to `own`
+ *       CALM_SCOPED_RESULTS(ctx);                  redirects ctx->out to an arena of the scope
+ *       CALM_SCOPED_OPERANDS(ctx, operands);       sets ctx->operands
+ *       CALM_SCOPED_INTS(ctx, ints);               sets ctx->ints
+ *       CALM_SCOPED_RESIDENT(ctx, on);             sets ctx->resident
+ *       CALM_SCOPED_COLUMNS(ctx, n);               sets ctx->columns
+ *       CALM_SCOPED_LOG(ctx, fn, user);            sets the log function of ctx
+ *       CALM_SCOPED_SILENCE(ctx);                  removes the log function of ctx
+ *       CALM_SCOPED_TEXT(text);                    declares an empty calm_text text
+ *       CALM_SCOPED(calm_json *, calm_json_release) json = NULL;
  *
- * What is returned must not be in what is released.  Release runs in the reverse order of declaration. */
+ * A function must not return memory that its scope releases.  Releases run in the reverse order of declaration. */
 #pragma once
 
 #include "ptq/base/text.h"
 
-/* Begin the declaration of a variable of `type` that `release`, a function of its address, ends. */
+/* Begins the declaration of a variable of `type`; `release` is called with its address at the end of the scope. */
 #define CALM_SCOPED(type, release) __attribute__((cleanup(release))) type
 
 #define CALM_SCOPED_ARENA(name) CALM_SCOPED(calm_arena, calm_arena_clear) name = {0}
 #define CALM_SCOPED_TEXT(name)  CALM_SCOPED(calm_text, calm_text_clear) name = {0}
 
-/* One of each in a scope. */
+/* At most one of each kind in a scope. */
 #define CALM_SCOPED_OUT(ctx, arena)                                                                                    \
     CALM_SCOPED(calm_out_scope, calm_out_leave) out_scope_ = calm_out_enter(&(ctx)->out, (arena))
 #define CALM_SCOPED_RESULTS(ctx)                                                                                       \
@@ -46,26 +46,26 @@
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave)                                                                \
     scratch_scope_ = {(ctx)->scratch, calm_arena_save((ctx)->scratch)}
 
-/* Where scratch stood. */
+/* Position of scratch at the beginning of a scope. */
 typedef struct calm_scratch_scope {
     calm_arena *arena;
     calm_arena_mark mark;
 } calm_scratch_scope;
 
-/* Rewind it. */
+/* Rewinds scratch to that position. */
 static inline void calm_scratch_leave(calm_scratch_scope *scope)
 {
     calm_arena_rewind(scope->arena, scope->mark);
 }
 
-/* Who had the log before. */
+/* Log function to restore. */
 typedef struct calm_log_scope {
     calm_ctx *ctx;
     calm_log_fn *caller;
     void *user;
 } calm_log_scope;
 
-/* `fn` has it, NULL: nobody; back to who had it. */
+/* calm_log_enter sets the log function (NULL: none); calm_log_leave restores the previous one. */
 static inline calm_log_scope calm_log_enter(calm_ctx *of, calm_log_fn *fn, void *user)
 {
     const calm_log_scope scope = {of, of->log, of->log_user};
@@ -79,7 +79,8 @@ static inline void calm_log_leave(calm_log_scope *scope)
     scope->ctx->log_user = scope->user;
 }
 
-/* NAME_scope: a field has another value, given by NAME_enter; NAME_leave: it has what it had again. */
+/* Defines NAME_enter, which sets a field of the context and returns a NAME_scope with the previous value, and
+ * NAME_leave, which restores it. */
 #define CALM_FIELD_SCOPE(name, type)                                                                                   \
     typedef struct name##_scope {                                                                                      \
         type *field;                                                                                                   \
@@ -96,11 +97,11 @@ static inline void calm_log_leave(calm_log_scope *scope)
         *scope->field = scope->caller;                                                                                 \
     }
 
-/* Where results go. */
+/* ctx->out. */
 CALM_FIELD_SCOPE(calm_out, calm_arena *)
-/* How wide lines are. */
+/* ctx->columns. */
 CALM_FIELD_SCOPE(calm_columns, size_t)
-/* What operands of products are. */
+/* ctx->operands. */
 CALM_FIELD_SCOPE(calm_operands, calm_operands)
-/* A flag. */
+/* A flag of the context. */
 CALM_FIELD_SCOPE(calm_flag, bool)

@@ -1,7 +1,7 @@
-/* CALM_VECTORIZE: compile a hot loop for several vector widths and pick one at start.
+/* CALM_VECTORIZE compiles a hot loop for several vector widths, of which the loader selects one for the CPU.
  *
- * The loops it marks have no sums of unspecified order, and contraction to fused multiply-add is off in the
- * whole build, so every clone computes the same bits: the choice is about speed alone. */
+ * Marked loops have no sums of unspecified order, and the whole build contracts nothing to fused multiply-add, so
+ * every clone computes the same bits: the selection affects speed only. */
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(CALM_SANITIZED)
@@ -10,6 +10,6 @@
 #define CALM_VECTORIZE
 #endif
 
-/* Which variant of the system's exp, log and tanh runs here ("x86-64 avx2 fma"): glibc has some with and some without
- * fused multiply-add, and they give other last bits.  Static storage. */
+/* Returns the variant of the system's exp, log and tanh that this CPU runs ("x86-64 avx2 fma"): glibc's variants
+ * with and without fused multiply-add differ in the last bits.  Static storage. */
 const char *calm_instructions(void);

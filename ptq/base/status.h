@@ -1,13 +1,13 @@
 /* Status codes: the result type of everything that can fail.
  *
- * A function that can fail returns a calm_status and writes one sentence about the first failure into the
- * context (ptq/base/context.h).  The sentence says which file, which tensor, what was expected and what was
- * found.  Nothing below cli/ prints or exits. */
+ * A function that can fail returns a calm_status and writes one sentence about the first failure into the context
+ * (ptq/base/context.h).  The sentence names the file and tensor, what was expected and what was found.  Nothing
+ * below cli/ prints or exits. */
 #pragma once
 
 #include "calm.h"
 
-/* Return early when `expr` fails; for functions that own nothing (arenas own the memory). */
+/* Returns from the function when `expr` fails.  For functions that own nothing: arenas own their memory. */
 #define CALM_TRY(expr)                                                                                       \
     do {                                                                                                     \
         calm_status try_status_ = (expr);                                                                    \

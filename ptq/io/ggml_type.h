@@ -41,16 +41,16 @@ typedef enum calm_ggml_type {
 #define CALM_GGML_ENUM(name, number, elements, bytes) CALM_GGML_##name = (number),
     CALM_GGML_TYPE_LIST(CALM_GGML_ENUM)
 #undef CALM_GGML_ENUM
-    CALM_GGML_END    /* above all numbers, which rise */
+    CALM_GGML_END    /* larger than all numbers, which rise in the list */
 } calm_ggml_type;
 
 typedef struct calm_ggml_info {
     const char *name;           /* "Q4_0" */
-    size_t elements, bytes;     /* of a block */
+    size_t elements, bytes;     /* elements and bytes of a block */
 } calm_ggml_info;
 
-/* The type with this number; NULL for one that is not in the list. */
+/* Returns the type with this number; NULL: it is not in the list. */
 const calm_ggml_info *calm_ggml_find(uint32_t number);
 
-/* The dtype of a type of single floats; CALM_N_DTYPES for the others. */
+/* Returns the dtype of a type of single numbers; CALM_N_DTYPES for block types. */
 calm_dtype calm_ggml_dtype(calm_ggml_type type);

@@ -39,65 +39,65 @@ typedef enum calm_gguf_kind {
 
 typedef struct calm_gguf_key {
     const char *name;
-    calm_gguf_kind kind;     /* of the value; of an array: of its elements */
+    calm_gguf_kind kind;     /* of the value, or of an array's elements    */
     bool array;
     size_t n;                /* elements; 1 for a single value */
-    const uint8_t *data;     /* the first of them as it is in the file, any alignment */
-    size_t bytes;            /* all of them */
+    const uint8_t *data;     /* first element as stored in the file, any alignment    */
+    size_t bytes;            /* of all elements */
 } calm_gguf_key;
 
 typedef struct calm_gguf_tensor {
     const char *name;
     calm_ggml_type type;
     int n_dims;
-    size_t dims[CALM_GGUF_MAX_DIMS];    /* the fastest first; 1 beyond n_dims */
+    size_t dims[CALM_GGUF_MAX_DIMS];    /* fastest-varying dimension first; 1 beyond n_dims */
     const uint8_t *data;                /* borrowed from the mapping */
     size_t n_elements, bytes;
 } calm_gguf_tensor;
 
 typedef struct calm_gguf calm_gguf;
 
-/* Open a file; close releases all that it owns.  CALM_ENOTFOUND, CALM_EIO; CALM_EFORMAT: file, key or tensor,
- * expected, found; CALM_EUNSUPPORTED: another version or byte order, a tensor type that is not known, an array of
- * arrays. */
+/* Opens a file; calm_gguf_close releases all that it owns.  CALM_ENOTFOUND, CALM_EIO; CALM_EFORMAT: the message
+ * names file, key or tensor, expected and found; CALM_EUNSUPPORTED: another version or byte order, an unknown
+ * tensor type, an array of arrays. */
 calm_status calm_gguf_open(calm_ctx *ctx, const char *path, calm_gguf **out);
 void calm_gguf_close(calm_gguf *file);
 
-/* The path it was opened under. */
+/* Returns the path that the file was opened with. */
 const char *calm_gguf_path(const calm_gguf *file);
 
 /* Tensors in the order of the file. */
 size_t calm_gguf_n_tensors(const calm_gguf *file);
 const calm_gguf_tensor *calm_gguf_tensor_at(const calm_gguf *file, size_t index);
 
-/* By name; NULL when absent. */
+/* Find a key or a tensor by name; NULL when absent. */
 const calm_gguf_key *calm_gguf_find_key(const calm_gguf *file, const char *name);
 const calm_gguf_tensor *calm_gguf_find_tensor(const calm_gguf *file, const char *name);
 
-/* Bytes behind the padding of the last tensor, which llama.cpp ignores. */
+/* Returns the bytes behind the padding of the last tensor, which llama.cpp ignores. */
 size_t calm_gguf_spare(const calm_gguf *file);
 
 /* ---- values ---- */
 
-/* Element `index` of a key: any integer kind within int64; any number.  False when `key` is NULL, holds another kind,
- * or has fewer elements. */
+/* Read element `index` of a key: an integer of any kind that fits int64; a number of any kind.  False when `key` is
+ * NULL, has another kind, or has fewer elements. */
 bool calm_gguf_int(const calm_gguf_key *key, size_t index, int64_t *out);
 bool calm_gguf_number(const calm_gguf_key *key, size_t index, double *out);
 
-/* Walk the strings of a key: start with *at = 0; false at the end, and for other kinds.  `text` [*n] is borrowed from
- * the file, without a NUL, and of any bytes. */
+/* Reads the next string of a key: starts with *at = 0; false at the end, and for other kinds.  `text` [*n] is
+ * borrowed from the file, may contain any bytes, and is not NUL-terminated. */
 bool calm_gguf_next_string(const calm_gguf_key *key, size_t *at, const char **text, size_t *n);
 
-/* Is the value of `key` this one string? */
+/* Returns whether the value of `key` is this one string. */
 bool calm_gguf_is(const calm_gguf_key *key, const char *text);
 
 /* ---- tensors ---- */
 
-/* Widen rows first .. first + n - 1 into out [n, dims[0]]; the number of rows is the product of all sizes but the
- * first. CALM_EUNSUPPORTED: a type that is not readable.  CALM_ENUMERIC: a value that is NaN or infinite, with tensor
- * and index. */
+/* Dequantizes rows first .. first + n - 1 to out [n, dims[0]]; a tensor has dims[1] dims[2] ... rows.
+ * CALM_EUNSUPPORTED: the type is not readable.  CALM_ENUMERIC: a value is NaN or infinite, with tensor and index. */
 calm_status calm_gguf_to_f32(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, size_t first,
                              size_t n, float *out);
 
-/* Drop the pages of `bytes` of a tensor, from byte `offset` on, from resident memory.  Access reads them again. */
+/* Drops `bytes` of a tensor's pages, from byte `offset` on, from resident memory.  The next access reads them
+ * again. */
 void calm_gguf_release_part(const calm_gguf *file, const calm_gguf_tensor *tensor, size_t offset, size_t bytes);
