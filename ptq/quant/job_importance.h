@@ -6,16 +6,16 @@
 
 #include <stddef.h>
 
-/* Of one job. */
+/* Sums of one job. */
 typedef struct calm_job_importance {
-    size_t rows;            /* tokens that were seen                    */
-    size_t width;           /* I                                        */
-    const double *sumsq;    /* [I] sum of x^2 over them; NULL: no token */
+    size_t rows;            /* tokens that reached the job              */
+    size_t width;           /* I, input features                        */
+    const double *sumsq;    /* [I] sum of x^2 over the tokens; NULL: no token */
 } calm_job_importance;
 
 typedef struct calm_importance {
     size_t n_jobs;
-    const calm_job_importance *jobs;    /* [n_jobs] numbered as in the layout   */
-    const char *dataset;                /* name of the text, for the file; "" for none */
-    size_t n_windows, window;           /* how many windows, and tokens of the longest */
+    const calm_job_importance *jobs;    /* [n_jobs] in the order of the layout  */
+    const char *dataset;                /* name of the text, which the file states; "" for none */
+    size_t n_windows, window;           /* number of windows; tokens of the longest    */
 } calm_importance;

@@ -1,6 +1,6 @@
-/* Calibration statistics of the input that the linears of a job share.
+/* Calibration statistics of the input that the linear layers of a job share (calm_stats): N rows (tokens), I
+ * features.
  *
- *   N rows (tokens)   I input features
  * Collected by ptq/calib/capture.c, read by algorithms/. */
 #pragma once
 

@@ -1,13 +1,13 @@
-/* Integer attention for one set of vector instructions.  The file that includes this defines
+/* Integer attention for one set of vector instructions.  The including file defines
  *
- *   TARGET          the attribute of the set
- *   LANES           words of a vector: 4, 8 or 16
- *   TILE_ROWS       queries that are summed at once, of two vectors each: as registers allow
- *   dot(s, a, b)    s + the two signed products of 16 bits in each word
- *   greater(a, b)   a where it is greater, else b, of floats
- *   KERNEL          the function to define
+ *   TARGET          target attribute of the instruction set
+ *   LANES           32-bit words per vector: 4, 8 or 16
+ *   TILE_ROWS       queries that are computed together, with two vectors of sums each: as many as registers allow
+ *   dot(s, a, b)    s + the two products of signed 16-bit halves of each word
+ *   greater(a, b)   per lane of floats, a if a > b, else b
+ *   KERNEL          name of the function to define
  *
- * In vectors of gcc and clang, as gemv_tile.h. */
+ * Uses vector types of gcc and clang, as gemv_tile.h does. */
 #pragma once
 
 #include <math.h>
@@ -19,7 +19,7 @@
 typedef int32_t signed_words __attribute__((vector_size(4 * LANES)));
 typedef int16_t halves __attribute__((vector_size(2 * LANES)));
 
-/* 1.5 2^23: what is added to it is rounded to a whole number, in its last bits. */
+/* 1.5 * 2^23: adding it to a float rounds the float to an integer, which is then in the low mantissa bits. */
 #define MAGIC 12582912.0f
 
 #define TO_REAL(sum) __builtin_convertvector((signed_words)(sum), real)
@@ -28,7 +28,7 @@ typedef int16_t halves __attribute__((vector_size(2 * LANES)));
 
 #define EACH_OF_4 _Pragma("GCC unroll 4") for (size_t v = 0; v < 4; v++)
 
-/* Two codes as one word. */
+/* Loads two codes as one word. */
 static inline int32_t word_at(const int16_t *codes)
 {
     int32_t word;
@@ -36,13 +36,13 @@ static inline int32_t word_at(const int16_t *codes)
     return word;
 }
 
-/* Where vector w begins among panels of 16 words with `words` words in each of 16 lines. */
+/* Returns the address of vector w in panels of 16 keys (or channels) with `words` words each. */
 static inline const int16_t *vector_at(const int16_t *panels, size_t words, size_t w)
 {
     return panels + w / PARTS * 32 * words + w % PARTS * 2 * LANES;
 }
 
-/* sum[r][v] = the sum over words i of n of word i of row r [TILE_ROWS, stride] and line i of vector v of two. */
+/* Computes the sums over n words: sum[r][v] adds up dot products of row r [TILE_ROWS, stride] with vector v of two. */
 #define SUM_WORDS(n, rows, stride, vector0, vector1)                                                                   \
     EACH_ROW sum[r][0] = sum[r][1] = (whole){0};                                                                       \
     for (size_t i = 0; i < (n); i++) {                                                                                 \
@@ -55,7 +55,7 @@ static inline const int16_t *vector_at(const int16_t *panels, size_t words, size
         }                                                                                                              \
     }
 
-/* z of queries first .. first + TILE_ROWS - 1 and of all keys of the block. */
+/* Computes z of queries first .. first + TILE_ROWS - 1 and all keys of the block. */
 TARGET static void multiply_keys(const calm_attend_block *block, size_t first)
 {
     const calm_attend_keys *keys = block->keys;
@@ -75,7 +75,7 @@ TARGET static void multiply_keys(const calm_attend_block *block, size_t first)
     }
 }
 
-/* The largest of z [n], n a multiple of four vectors. */
+/* Returns the maximum of z [n]; n is a multiple of four vectors. */
 TARGET static float largest(size_t n, const float *z)
 {
     real a = LOAD_REAL(z), b = a, c = a, d = a;
@@ -92,9 +92,9 @@ TARGET static float largest(size_t n, const float *z)
     return most;
 }
 
-/* p [n] = round(P 2^(z - most)), n a multiple of four vectors; returns their sum.  2^z = 2^whole 2^rest, of which a
- * polynomial in |rest| <= 1/2 is within 4e-6, far below half a code; below 2^-16 all codes are 0.  Four vectors side by
- * side, since each operation waits for the one before it. */
+/* Computes p [n] = round(P 2^(z - most)), n a multiple of four vectors; returns their sum.  2^z = 2^integer 2^rest:
+ * the polynomial in |rest| <= 1/2 has an error of 4e-6, far below half a code; below 2^-16 all codes are 0.
+ * Interleaves four vectors to hide the latency of dependent operations. */
 TARGET static int64_t numerators(size_t n, float most, const float *z, int16_t *p)
 {
     const real least = (real){0} - 16.0f;
@@ -110,7 +110,7 @@ TARGET static int64_t numerators(size_t n, float most, const float *z, int16_t *
         EACH_OF_4 power[v] = power[v] * rest[v] + 2.4022651e-1f * CALM_ATTEND_P;
         EACH_OF_4 power[v] = power[v] * rest[v] + 6.9314718e-1f * CALM_ATTEND_P;
         EACH_OF_4 power[v] = power[v] * rest[v] + CALM_ATTEND_P;
-        /* The whole part, in the last bits, becomes an exponent. */
+        /* Adds the integer part, which is in the low bits, to the exponent. */
         EACH_OF_4 power[v] = (real)((whole)power[v] + ((whole)rounded[v] << 23));
         EACH_OF_4 code[v] = (whole)(power[v] + MAGIC) & 0xffff;
         EACH_OF_4
@@ -125,7 +125,7 @@ TARGET static int64_t numerators(size_t n, float most, const float *z, int16_t *
     return total;
 }
 
-/* Numerators of query r, and what their products with values are multiplied by. */
+/* Computes the numerators p of query r; returns the reciprocal of their sum. */
 TARGET static float exponentiate(const calm_attend_block *block, size_t r)
 {
     const calm_attend_keys *keys = block->keys;
@@ -139,7 +139,7 @@ TARGET static float exponentiate(const calm_attend_block *block, size_t r)
     return 1.0f / (float)numerators(n, largest(n, z), z, keys->p + r * keys->n_padded + block->begin);
 }
 
-/* The context of queries first .. first + TILE_ROWS - 1. */
+/* Computes the context of queries first .. first + TILE_ROWS - 1. */
 TARGET static void multiply_values(const calm_attend_block *block, size_t first, const float *factor)
 {
     const calm_attend_keys *keys = block->keys;
@@ -168,7 +168,7 @@ TARGET static void multiply_values(const calm_attend_block *block, size_t first,
     }
 }
 
-/* calm_attend_kernel. */
+/* Implements calm_attend_kernel. */
 void KERNEL(const calm_attend_block *block)
 {
     float factor[CALM_ATTEND_ROWS];

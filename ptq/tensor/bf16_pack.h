@@ -1,8 +1,8 @@
 /* Packing of bfloat16 operands with AVX-512, for bf16_native.c and bf16_amx.c.
  *
- * Two neighbouring terms of a sum, a pair, are one word of 32 bits.  A block of B is packed in panels of 32 columns,
- * [pairs][32] words.  What is missing at the edges is packed as zeros.  A value has one part, its nearest bfloat16, or
- * a second one, the bfloat16 nearest to what the first leaves (`rest`). */
+ * Two neighbouring terms (k) form a pair, one 32-bit word.  A block of B is packed in panels of 32 columns,
+ * [pairs][32] words.  Edges are padded with zeros.  A value has one part, its nearest bfloat16, or also a second
+ * one, the bfloat16 nearest to the remainder (`rest`). */
 #pragma once
 
 #include <immintrin.h>
@@ -18,37 +18,37 @@
 
 typedef uint32_t pair;
 
-/* The first n of sixteen lanes. */
+/* Mask of the first n of sixteen lanes. */
 INLINE __mmask16 lanes(size_t n)
 {
     return n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1);
 }
 
-/* Both parts of 32 values; `any`: of the second parts so far, all of them or-ed. */
+/* Both parts of 32 values; `any`: bitwise or of all second parts so far. */
 typedef struct parts {
     __m512i first, rest, any;
 } parts;
 
-/* Ask for n values, which are packed later: there may be none. */
+/* Prefetches n values that are packed later; the addresses need not be valid. */
 INLINE void fetch_values(const float *x, size_t n)
 {
     for (size_t i = 0; i < n; i += LANES)
         _mm_prefetch((const char *)(x + i), _MM_HINT_T0);
 }
 
-/* Of sixteen values, the first parts of which are `held`: what these leave, 0 where they are infinite or NaN. */
+/* Returns x - held for sixteen values with first parts `held`; 0 where that is infinite or NaN. */
 INLINE __m512i left(__m512 x, __m512i held)
 {
     const __m512 rest = _mm512_sub_ps(x, _mm512_castsi512_ps(held));
-    /* Eight, a positive zero, in place of either NaN and either infinity. */
+    /* Fixup table: +0 (response 8) for both kinds of NaN and both infinities. */
     const __m512i zero = _mm512_set1_epi32(0x880088);
     return _mm512_castps_si512(_mm512_fixupimm_ps(rest, rest, zero, 0));
 }
 
-/* Thirty-two values, `low` in front. */
+/* Splits thirty-two values into parts; the values of `low` come first. */
 INLINE void round_parts(__m512 low, __m512 high, bool two, parts *out)
 {
-    /* Word i of one half behind zeros: a float32. */
+    /* Word i of one half above a zero word: the bfloat16 as a float32. */
     const __m512i one_word = _mm512_set_epi16(15, 0, 14, 0, 13, 0, 12, 0, 11, 0, 10, 0, 9, 0, 8, 0, 7, 0, 6, 0, 5, 0, 4,
                                               0, 3, 0, 2, 0, 1, 0, 0, 0),
                   high_word = _mm512_add_epi16(one_word, _mm512_set1_epi16(LANES));
@@ -62,22 +62,22 @@ INLINE void round_parts(__m512 low, __m512 high, bool two, parts *out)
     }
 }
 
-/* A second part that is not zero: -0 is. */
+/* Returns whether any second part is nonzero; -0 counts as zero. */
 INLINE bool any_rest(const parts *of)
 {
     return _mm512_test_epi16_mask(of->any, _mm512_set1_epi16(0x7fff)) != 0;
 }
 
-/* n <= 32 values as sixteen pairs, zeros behind them. */
+/* Splits n <= 32 values into sixteen pairs, padded with zeros. */
 INLINE void round_pairs(const float *x, size_t n, bool two, parts *out)
 {
     round_parts(_mm512_maskz_loadu_ps(lanes(n), x),
                 n > LANES ? _mm512_maskz_loadu_ps(lanes(n - LANES), x + LANES) : _mm512_setzero_ps(), two, out);
 }
 
-/* ---- operands whose rows are terms: pairs are of two rows ---- */
+/* ---- operands with terms in rows: a pair joins two rows ---- */
 
-/* Words 0, 16, 1, 17, ... of both behind each other. */
+/* Interleaves the two halves: words 0, 16, 1, 17, ... */
 INLINE __m512i weave(__m512i x)
 {
     const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
@@ -85,7 +85,7 @@ INLINE __m512i weave(__m512i x)
     return _mm512_permutexvar_epi16(order, x);
 }
 
-/* Sixteen columns, n of them there, of pair p of x [terms, ...]. */
+/* Splits pair p of sixteen columns of x [terms, ...], of which n exist. */
 INLINE void round_columns(const float *x, size_t stride, size_t terms, size_t p, size_t n, bool two, parts *out)
 {
     const __m512 zero = _mm512_setzero_ps();
@@ -97,11 +97,11 @@ INLINE void round_columns(const float *x, size_t stride, size_t terms, size_t p,
         out->rest = weave(out->rest);
 }
 
-/* Rows of x that are read side by side: where they are a multiple of 4 KiB apart, all of them share one set of the
- * first level of the cache, which has 8 lines at least. */
+/* Row pairs of x that are read in turn: if rows are a multiple of 4 KiB apart, all of them map to one set of the
+ * first-level cache, which has at least 8 ways. */
 #define TOGETHER ((size_t)4)
 
-/* Panels of `side` columns, [pairs][side], from x [terms, n]; a panel has room for `across` pairs. */
+/* Packs panels of `side` columns, [pairs][side], from x [terms, n]; a panel has room for `across` pairs. */
 INLINE bool pack_terms(size_t n, size_t terms, size_t pairs, size_t across, const float *x, size_t stride, size_t side,
                        pair *out, pair *rest)
 {
@@ -121,9 +121,9 @@ INLINE bool pack_terms(size_t n, size_t terms, size_t pairs, size_t across, cons
     return any_rest(&both);
 }
 
-/* ---- operands whose columns are terms ---- */
+/* ---- operands with terms in columns ---- */
 
-/* Transpose sixteen vectors of sixteen words. */
+/* Transposes sixteen vectors of sixteen words. */
 INLINE void transpose(__m512i x[LANES])
 {
     __m512i y[LANES];
@@ -137,7 +137,7 @@ INLINE void transpose(__m512i x[LANES])
         x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
         x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
     }
-    /* x[4 q + c]: words c, c + 4, c + 8, c + 12 of rows 4 q .. 4 q + 3, in its four quarters. */
+    /* x[4 q + c]: words c, c + 4, c + 8, c + 12 of rows 4 q .. 4 q + 3, one per quarter. */
     for (size_t c = 0; c < 4; c++) {
         const __m512i a = _mm512_shuffle_i32x4(x[c], x[4 + c], 0x88), d = _mm512_shuffle_i32x4(x[c], x[4 + c], 0xdd);
         const __m512i b = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0x88),
@@ -150,7 +150,7 @@ INLINE void transpose(__m512i x[LANES])
     memcpy(x, y, sizeof y);
 }
 
-/* Transpose sixteen vectors of sixteen words and store the first n of the transposed, `stride` words apart. */
+/* Transposes sixteen vectors of sixteen words and stores the first n results, `stride` words apart. */
 INLINE void put_transposed(__m512i x[LANES], size_t n, pair *out, size_t stride)
 {
     transpose(x);
@@ -158,7 +158,7 @@ INLINE void put_transposed(__m512i x[LANES], size_t n, pair *out, size_t stride)
         _mm512_storeu_si512(out + i * stride, x[i]);
 }
 
-/* Panels of 32 columns from b [n, terms]. */
+/* Packs panels of 32 columns from b [n, terms]. */
 INLINE bool pack_columns(size_t n, size_t terms, size_t pairs, size_t across, const float *b, size_t ldb, pair *out,
                          pair *rest)
 {
@@ -184,7 +184,7 @@ INLINE bool pack_columns(size_t n, size_t terms, size_t pairs, size_t across, co
     return any_rest(&both);
 }
 
-/* Columns of B, whichever way they lie. */
+/* Packs columns of op(B) in either layout. */
 INLINE bool pack_panels(calm_product_form form, size_t cols, size_t terms, size_t pairs, size_t across, const float *b,
                         size_t ldb, pair *out, pair *rest)
 {
@@ -192,7 +192,7 @@ INLINE bool pack_panels(calm_product_form form, size_t cols, size_t terms, size_
                                    : pack_terms(cols, terms, pairs, across, b, ldb, COLS, out, rest);
 }
 
-/* A line of C = sixteen sums + beta C, n of them. */
+/* Stores n of sixteen sums as c = sums + beta c. */
 INLINE void put_line(__m512 sum, size_t n, float beta, float *c)
 {
     if (beta != 0)

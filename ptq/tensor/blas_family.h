@@ -1,15 +1,15 @@
-/* Kernel families of OpenBLAS: what each needs of the CPU, and which one this process should compute with.
+/* Kernel families of OpenBLAS: the CPU features that each requires, and the family that this process should use.
  *
- * OpenBLAS picks a family by the type of CPU.  A CPU that is newer than it gets the oldest one (Prescott, SSE3), at a
- * fifth of the rate that the CPU can reach; then calm asks for a family by what the CPU can do. */
+ * OpenBLAS selects a family by the CPU model.  If it does not know the model, it selects the oldest family
+ * (Prescott, SSE3) at a fifth of the CPU's rate; calm then requests a family by CPU features. */
 #pragma once
 
 #include <stdbool.h>
 
-/* The variable that OpenBLAS reads while it is loaded: the family to take. */
+/* Environment variable that OpenBLAS reads when it is loaded: the family to use. */
 #define CALM_BLAS_VARIABLE "OPENBLAS_CORETYPE"
 
-/* What decides about a CPU: bits of a set. */
+/* CPU features that the selection depends on, as bits of a set. */
 typedef enum calm_cpu_feature {
     CALM_CPU_AMD = 1 << 0,
     CALM_CPU_SSE42 = 1 << 1,
@@ -25,19 +25,19 @@ typedef enum calm_cpu_feature {
     CALM_CPU_AMX_BF16 = 1 << 11,
 } calm_cpu_feature;
 
-/* The set of this CPU, as far as the system lets programs use it; 0 where it is no x86-64. */
+/* Returns the features of this CPU that the operating system supports; 0 if it is not an x86-64. */
 unsigned calm_cpu_features(void);
 
-/* Has a CPU of these features the instructions of the family `name`, in either case?  true for a name that is not in
- * the table. */
+/* Returns whether a CPU with these features can run the family `name` (upper or lower case); true for a name that
+ * is not in the table. */
 bool calm_blas_runs(unsigned features, const char *name);
 
-/* Has each sum of a product the same bytes with the kernels `name`, whichever columns of C are computed with it?  That
- * is known of those with AVX-512.  Haswell's and Zen's add otherwise at the end of a block of columns, and where blocks
- * end follows from how many columns there are. */
+/* Returns whether the bytes of each sum of a product are independent of the columns of C that are computed with it,
+ * in family `name`.  Known for the families with AVX-512; Haswell and Zen add in another order at the end of a
+ * block of columns, whose position depends on the number of columns. */
 bool calm_blas_any_columns(const char *name);
 
-/* The family to compute with.  `loaded` is what OpenBLAS has taken, `wish` what the user asks for, `variable` the value
- * of CALM_BLAS_VARIABLE (NULL: not given).  In this order: the wish; what is loaded, where the variable is set; the
- * family that these features allow, where it is above the loaded one; what is loaded. */
+/* Chooses the family to use.  `loaded` is OpenBLAS's choice, `wish` the user's, `variable` the value of
+ * CALM_BLAS_VARIABLE (NULL: not set).  In this order: the wish; the loaded family if the variable is set; the best
+ * family for these features if it is better than the loaded one; the loaded family. */
 const char *calm_blas_choose(unsigned features, const char *loaded, const char *wish, const char *variable);

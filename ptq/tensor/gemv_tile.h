@@ -1,12 +1,12 @@
-/* Products with one row for one set of vector instructions.  The file that includes this defines
+/* Matrix-vector products for one set of vector instructions.  The including file defines
  *
- *   TARGET    the attribute of the set
- *   LANES     floats of a vector: 4, 8 or 16
- *   KERNEL    the function to define
+ *   TARGET    target attribute of the instruction set
+ *   LANES     floats per vector: 4, 8 or 16
+ *   KERNEL    name of the function to define
  *
- * In vectors of gcc and clang: all operations are by lane, so that every width gives the same bytes.  A code becomes a
- * float without being converted: as the last bits of 2^23, from which 2^23 + zero is subtracted, both exact.  It stays
- * where it is in its word, s bits up, and so do its sums, which 2^-s scales in the end. */
+ * Uses vector types of gcc and clang: all operations are per lane, so that every width gives the same bytes.  A
+ * code is placed in the low mantissa bits of the float 2^23, and 2^23 + zero is subtracted, both exact: no
+ * conversion is needed. A code that is s bits up in its word stays there, and 2^-s scales its sum at the end. */
 #pragma once
 
 #include <string.h>
@@ -15,12 +15,12 @@
 #include "ptq/tensor/int_kernel.h"
 #include "ptq/tensor/lanes.h"
 
-/* 2^23 as a float. */
+/* The bits of 2^23 as a float. */
 #define MAGIC 0x4B000000u
 
 /* ---- floats ---- */
 
-/* The sum of 32 lanes, by halves. */
+/* Returns the sum of 32 lanes, added by halves. */
 static inline float add_lanes(float lane[CALM_GEMV_COLUMNS])
 {
     for (size_t half = CALM_GEMV_COLUMNS / 2; half; half /= 2)
@@ -29,7 +29,7 @@ static inline float add_lanes(float lane[CALM_GEMV_COLUMNS])
     return lane[0];
 }
 
-/* 32 columns of float32, and of bfloat16, whose words have an even column in their low half. */
+/* Adds 32 columns of float32; of bfloat16, where the low half of a word is an even column. */
 #define ADD_F32(from, x)                                                                                               \
     _Pragma("GCC unroll 8") for (size_t p = 0; p < PARTS; p++)                                                         \
     {                                                                                                                  \
@@ -44,7 +44,7 @@ static inline float add_lanes(float lane[CALM_GEMV_COLUMNS])
         high[p] += (real)(pair & 0xffff0000u) * LOAD_REAL((x) + 16 + LANES * p);                                       \
     }
 
-/* One row.  What is left of it behind the last 32 columns is copied, with zeros. */
+/* Defines the dot product of one row.  Copies the columns after the last whole 32, padded with zeros. */
 #define DEFINE_ROW(name, ADD, BYTES)                                                                                   \
     TARGET static float name(const uint8_t *row, size_t in, const float *x)                                            \
     {                                                                                                                  \
@@ -65,18 +65,18 @@ static inline float add_lanes(float lane[CALM_GEMV_COLUMNS])
         return add_lanes(lane);                                                                                        \
     }
 
-/* A row of float32, and of bfloat16. */
+/* Rows of float32. */
 DEFINE_ROW(row_of_f32, ADD_F32, 4)
-/* The latter. */
+/* Rows of bfloat16. */
 DEFINE_ROW(row_of_bf16, ADD_BF16, 2)
 
 /* ---- codes: LANES rows of a panel ---- */
 
-/* acc += x (code - zero) 2^s, of the code `bits` wide that is s bits up in each word. */
+/* acc += x (code - zero) 2^s, for a code of `bits` bits at bit s of each word. */
 #define ADD_CODE(acc, word, bits, s, zero, x)                                                                          \
     acc += ((real)(((word) & (((1u << (bits)) - 1) << (s))) | MAGIC) - (zero)) * (x);
 
-/* Eight columns of 4 bits: the low halves of the bytes of a word are the first four. */
+/* Eight columns of 4-bit codes: the low halves of a word's bytes are the first four. */
 #define EIGHT_4                                                                                                        \
     {                                                                                                                  \
         const whole word = LOAD_WHOLE(code), above = word >> 16;                                                       \
@@ -90,7 +90,7 @@ DEFINE_ROW(row_of_bf16, ADD_BF16, 2)
         ADD_CODE(sum12, above, 4, 12, zero12, x[7])                                                                    \
         code += 4 * CALM_INT_PANEL;                                                                                    \
     }
-/* The same of 8 bits: two words. */
+/* Four columns of 8-bit codes: one word. */
 #define FOUR_8(at)                                                                                                     \
     {                                                                                                                  \
         const whole word = LOAD_WHOLE(code), above = word >> 16;                                                       \
@@ -102,10 +102,10 @@ DEFINE_ROW(row_of_bf16, ADD_BF16, 2)
     }
 #define EIGHT_8 FOUR_8(0) FOUR_8(4)
 
-/* The zeros of a group, as what is subtracted. */
+/* The number to subtract for a group's zeros at bit s. */
 #define ZERO(s) ((real)((zeros << (s)) | MAGIC))
 
-/* `at`: the first of the lanes in the panel; down4, down8, down12 scale the sums. */
+/* Defines the product with LANES rows of a panel, the first at row `at`; down4, down8, down12 scale the sums. */
 #define DEFINE_PANEL(name, EIGHT, down4, down8, down12)                                                                \
     TARGET static void name(const calm_int_weight *weight, size_t panel, size_t at, const float *x, float *out)        \
     {                                                                                                                  \
@@ -129,12 +129,12 @@ DEFINE_ROW(row_of_bf16, ADD_BF16, 2)
         memcpy(out, &total, sizeof total);                                                                             \
     }
 
-/* Of codes of 4 bits, and of 8. */
+/* 4-bit codes. */
 DEFINE_PANEL(panel_of_4, EIGHT_4, 0x1p-4f, 0x1p-8f, 0x1p-12f)
-/* The latter. */
+/* 8-bit codes. */
 DEFINE_PANEL(panel_of_8, { EIGHT_8 }, 1.0f, 0x1p-8f, 0x1p-8f)
 
-/* Panel by panel; below the last row a panel has nothing to write. */
+/* Multiplies panel by panel; rows beyond the last are not written. */
 static void multiply_codes(const calm_gemv_piece *piece)
 {
     const calm_int_weight *weight = piece->matrix->codes;
@@ -148,7 +148,7 @@ static void multiply_codes(const calm_gemv_piece *piece)
     }
 }
 
-/* calm_gemv_kernel. */
+/* Implements calm_gemv_kernel. */
 void KERNEL(const calm_gemv_piece *piece)
 {
     const calm_gemv_matrix *matrix = piece->matrix;

@@ -1,10 +1,11 @@
-/* Numbers of 16 bits, IEEE 754 binary16 and bfloat16, from and to float32.  Here, so that loops over them vectorise. */
+/* 16-bit floats, IEEE 754 binary16 and bfloat16: conversion from and to float32.  Inline, so that loops over them
+ * are vectorised. */
 #pragma once
 
 #include <stdint.h>
 #include <string.h>
 
-/* The float32 that has these bits. */
+/* Returns the float32 with these bits. */
 static inline float calm_float_of_bits(uint32_t bits)
 {
     float value;
@@ -12,7 +13,7 @@ static inline float calm_float_of_bits(uint32_t bits)
     return value;
 }
 
-/* The bits of a float32. */
+/* Returns the bits of a float32. */
 static inline uint32_t calm_bits_of_float(float value)
 {
     uint32_t bits;
@@ -22,7 +23,7 @@ static inline uint32_t calm_bits_of_float(float value)
 
 /* ---- rounding to nearest, ties to even, overflow to infinity; NaN stays NaN, quiet ---- */
 
-/* The nearest bfloat16: seven bits of mantissa are kept. */
+/* Rounds to bfloat16, which has seven explicit mantissa bits. */
 static inline float calm_round_bf16(float value)
 {
     const uint32_t bits = calm_bits_of_float(value), kept = bits + 0x7fffu + (bits >> 16 & 1u);
@@ -30,8 +31,8 @@ static inline float calm_round_bf16(float value)
     return calm_float_of_bits(number & 0xffff0000u);
 }
 
-/* The nearest binary16: ten bits of mantissa are kept.  Below 2^-14 adding 0.5 aligns the unit of the last place to
- * 2^-24.  65,520 is rounded up to 2^16, which is infinity. */
+/* Rounds to binary16, which has ten explicit mantissa bits.  Below 2^-14, adding and subtracting 0.5 rounds to a
+ * multiple of 2^-24.  From 65,520 on the result is infinity. */
 static inline float calm_round_f16(float value)
 {
     const uint32_t bits = calm_bits_of_float(value), magnitude = bits & 0x7fffffffu;
@@ -45,19 +46,19 @@ static inline float calm_round_f16(float value)
 
 /* ---- conversion ---- */
 
-/* Exact. */
+/* Converts exactly. */
 static inline float calm_bf16_to_f32(uint16_t bits)
 {
     return calm_float_of_bits((uint32_t)bits << 16);
 }
 
-/* Rounded as above. */
+/* Converts with the rounding above. */
 static inline uint16_t calm_f32_to_bf16(float value)
 {
     return (uint16_t)(calm_bits_of_float(calm_round_bf16(value)) >> 16);
 }
 
-/* Exact; infinity and NaN keep their payload. */
+/* Converts exactly; infinity and NaN keep their payload. */
 static inline float calm_f16_to_f32(uint16_t bits)
 {
     const uint32_t sign = (uint32_t)(bits & 0x8000u) << 16, magnitude = bits & 0x7fffu;
@@ -70,7 +71,7 @@ static inline float calm_f16_to_f32(uint16_t bits)
     return calm_float_of_bits(sign | ((magnitude << 13) + (112u << 23)));
 }
 
-/* Rounded as above. */
+/* Converts with the rounding above. */
 static inline uint16_t calm_f32_to_f16(float value)
 {
     const uint32_t bits = calm_bits_of_float(calm_round_f16(value)), magnitude = bits & 0x7fffffffu;

@@ -1,27 +1,26 @@
-/* Tiles of integer matrix products, for one set of vector instructions.  The file that includes this defines
+/* Tiles of integer matrix products, for one set of vector instructions.  The including file defines
  *
- *   TARGET          the attribute of the set
+ *   TARGET          target attribute of the instruction set
  *   LANES           words of a vector: 8 or 16; whole, real: a vector of int32, of float
- *   load_bytes      LANES words of codes from any address             spread(n)          one int32 in all words
+ *   load_bytes      loads LANES words of codes, any alignment         spread(n)          one int32 in all words
  *   load_floats, store_floats       LANES floats                      load_words         LANES int32
  *   low, high       the halves of every byte                          dot(s, w, a)       s + four products of unsigned
  *   add, subtract, multiply_words   of int32                                             w and signed a, per word
- *   to_real, times, plus            of floats, each rounded           dot_small          the same for w below 16
+ *   to_real, times, plus            of floats, each rounded           dot_small          dot for w below 16
  *   spread_float    one float in all LANES
  *
- * A tile is as many rows by as many vectors of columns as its name says.  Bounds of arrays are literals: gcc 12 keeps
- * their vectors in registers then, and only then.  Totals over several groups are in memory, as sums take the
- * registers. */
+ * A tile's name says how many rows by vectors of columns it has.  Array bounds are literals: gcc 12 keeps the
+ * vectors in registers only then.  Totals over several groups are in memory, since the sums occupy the registers. */
 #pragma once
 
 #include <string.h>
 
 #include "ptq/tensor/int_kernel.h"
 
-/* Vectors of a panel. */
+/* Vectors per panel. */
 #define PARTS (CALM_INT_PANEL / LANES)
 
-/* Four codes of a row as one word. */
+/* Loads four codes of a row as one word. */
 static inline int32_t word_at(const int8_t *a)
 {
     int32_t word;
@@ -29,7 +28,7 @@ static inline int32_t word_at(const int8_t *a)
     return word;
 }
 
-/* A tile of totals [rows, columns] to y, but for what is past the end of the piece or of y. */
+/* Stores a tile of totals [rows, columns] to y, except rows and columns beyond the end of the piece or of y. */
 static void put_edge(const calm_int_piece *piece, size_t first_column, size_t first_row, size_t rows, size_t columns,
                      const float *total)
 {
@@ -42,7 +41,7 @@ static void put_edge(const calm_int_piece *piece, size_t first_column, size_t fi
         }
 }
 
-/* Sums of one group, from what zeros take away: one number for a row, where all codes have one zero. */
+/* Initialises the sums of one group with the terms of zeros: one number per row if all codes have the same zero. */
 #define START(ROWS, VECTORS)                                                                                           \
     _Pragma("GCC unroll 8") for (size_t r = 0; r < ROWS; r++)                                                          \
     {                                                                                                                  \
@@ -62,11 +61,11 @@ static void put_edge(const calm_int_piece *piece, size_t first_column, size_t fi
             }                                                                                                          \
         }
 
-/* The sums of a group times their scales, on top of `before`. */
+/* Returns the sums of a group times their scales, plus `before`. */
 #define TOTAL(before, r, v)                                                                                            \
     plus(before, times(to_real(sum[r][v]), load_floats(weight->scales + cell[v] + g * CALM_INT_PANEL)))
 
-/* All of a tile to y, from totals as TOTAL_OF(r, v); with BIAS(x, v) on top. */
+/* Stores a whole tile to y: TOTAL_OF(r, v) times the row's scale, plus BIAS(x, v). */
 #define PUT(ROWS, VECTORS, TOTAL_OF, BIAS)                                                                             \
     _Pragma("GCC unroll 8") for (size_t r = 0; r < ROWS; r++)                                                          \
     {                                                                                                                  \
@@ -76,7 +75,7 @@ static void put_edge(const calm_int_piece *piece, size_t first_column, size_t fi
             store_floats(to + v * LANES, BIAS(times(TOTAL_OF(r, v), of_row), v));                                      \
     }
 
-/* Four columns of all rows. */
+/* Adds four columns for all rows. */
 #define QUAD(ROWS, VECTORS, DOT, HALF, OFFSET)                                                                         \
     {                                                                                                                  \
         whole w[VECTORS];                                                                                              \
@@ -92,7 +91,7 @@ static void put_edge(const calm_int_piece *piece, size_t first_column, size_t fi
 
 #define ALL_OF(byte) (byte)
 
-/* Eight columns: two words of codes of 8 bits, or both halves of one. */
+/* Adds eight columns: two words of 8-bit codes, or both halves of one word of 4-bit codes. */
 #define EIGHT_8(ROWS, VECTORS)                                                                                         \
     QUAD(ROWS, VECTORS, dot, ALL_OF, 0)                                                                                \
     NEXT(VECTORS)                                                                                                      \
@@ -114,7 +113,7 @@ static void put_edge(const calm_int_piece *piece, size_t first_column, size_t fi
         _Pragma("GCC unroll 8") for (size_t r = 0; r < ROWS; r++) store_floats(total[r][v], TOTAL_OF(r, v));           \
     }
 
-/* Rows and panels past the end of the piece are those of the last one, computed again and not stored. */
+/* Rows and panels beyond the end of the piece repeat the last one; their results are not stored. */
 #define DEFINE_TILE(name, ROWS, VECTORS, EIGHT)                                                                        \
     TARGET static void name(const calm_int_piece *piece, size_t first_vector, size_t first_row)                        \
     {                                                                                                                  \

@@ -1,24 +1,23 @@
-/* Address space of OpenBLAS: its buffers, one per thread that multiplies, where the process may not have all it needs.
- */
+/* Address space for OpenBLAS's buffers, one per thread that multiplies, in a process with a limit. */
 #pragma once
 
 #include "ptq/base/context.h"
 
-/* Is there a limit on address space or data? */
+/* Returns whether the process has a limit on address space or data. */
 bool calm_linalg_is_limited(void);
 
-/* The sentence of calm_linalg_reserve into text [n] where OpenBLAS could not even be loaded: newer ones (0.3.29) take
- * their first buffer before main, and ask for it without end.  False, and nothing written: there is room for it. */
+/* Writes the message of calm_linalg_reserve into text [n] if OpenBLAS cannot even be loaded: newer versions
+ * (0.3.29) allocate their first buffer before main, and retry forever.  Returns false, and writes nothing, if there
+ * is room. */
 bool calm_linalg_cannot_load(char *text, size_t n);
 
-/* Lower ctx->n_threads to those that OpenBLAS has buffers for. */
+/* Lowers ctx->n_threads to the number of buffers of OpenBLAS. */
 void calm_linalg_cap(calm_ctx *ctx);
 
-/* The same, and make sure, once per process, that OpenBLAS has a buffer for each of ctx->n_threads threads: it asks
- * again without end when its 128 MiB are refused.  Under a limit on address space or data (ulimit -v, ulimit -d)
- * ctx->n_threads is lowered to what fits.  Without a limit nothing more is done.  CALM_ENOMEM: not one thread fits; the
- * message says what is missing. */
+/* Does the same, and makes sure, once per process, that OpenBLAS has a buffer for each of ctx->n_threads threads:
+ * it retries forever when its 128 MiB are refused.  Under a limit on address space or data (ulimit -v, ulimit -d)
+ * it lowers ctx->n_threads to what fits.  CALM_ENOMEM: not one thread fits; the message says what is missing. */
 calm_status calm_linalg_reserve(calm_ctx *ctx);
 
-/* Log, once, that it was lowered. */
+/* Logs, once, that the number of threads was lowered. */
 void calm_linalg_note_limit(calm_ctx *ctx);

@@ -1,12 +1,12 @@
-/* Rotations: orthogonal matrices that spread every channel over all of them.
+/* Rotations: orthogonal matrices that spread every channel over all channels.
  *
  *   x' = x Q,  Q = diag(s) (H kron C) / norm
  *   s   signs drawn from a seed, or none
  *   H   Sylvester's Hadamard matrix of 2^a rows
- *   C   of what is left of the width: nothing (1), a Hadamard matrix by Paley's first or second construction, or where
- *       no multiple has one, a random orthogonal matrix
+ *   C   core for the remaining factor of the width: 1, a Hadamard matrix by Paley's first or second construction, or,
+ *       if no multiple of the factor has one, a random orthogonal matrix
  *
- * All of it is computed in double in one order: a width and a seed have the same bits everywhere. */
+ * All of it is computed in double precision in one order: a width and a seed give the same bits everywhere. */
 #pragma once
 
 #include <stddef.h>
@@ -23,18 +23,18 @@ typedef struct calm_rotation {
     double scale;          /* 1 / norm                                                */
 } calm_rotation;
 
-/* Q of a width, in ctx->out.  C is drawn from `seed` alone and the signs from (seed, stream), so that rotations of one
- * seed and width differ in their signs. */
+/* Makes Q for a width, in ctx->out.  C is drawn from `seed` alone and the signs from (seed, stream), so that
+ * rotations with the same seed and width differ only in their signs. */
 calm_status calm_rotation_init(calm_ctx *ctx, size_t n, uint64_t seed, uint64_t stream, calm_rotation *out);
 
-/* H alone, of a power of two, which the field's readers have under the name "hadamard". */
+/* Returns H alone, for n a power of two: the transform that other tools call "hadamard". */
 calm_rotation calm_rotation_hadamard(size_t n);
 
-/* Multiply in place along the middle axis of x [outer, n, inner]: rows with inner 1, columns with outer 1.  Of
- * ctx->scratch it takes order * inner doubles. */
+/* Multiplies x [outer, n, inner] in place along the middle axis: rows with inner = 1, columns with outer = 1.  Uses
+ * order * inner doubles of ctx->scratch. */
 calm_status calm_rotation_apply(calm_ctx *ctx, const calm_rotation *rotation, size_t outer, size_t inner, double *x);
 
-/* The same of float32 rows x [rows, columns], each of several blocks of n side by side; computed in double and rounded
- * once.  Of ctx->scratch it takes `columns` doubles besides. */
+/* Multiplies float32 rows x [rows, columns] in place, each divided into consecutive blocks of n; computes in double
+ * and rounds once.  Uses another `columns` doubles of ctx->scratch. */
 calm_status calm_rotation_apply_rows(calm_ctx *ctx, const calm_rotation *rotation, size_t rows, size_t columns,
                                      float *x);

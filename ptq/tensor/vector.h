@@ -15,22 +15,22 @@ void calm_vec_axpy(size_t n, float a, const float *x, float *y);
 /* y[i] *= a. */
 void calm_vec_scale(size_t n, float a, float *y);
 
-/* x[i] = exp(scale * (x[i] - max x)) over n >= 1 values; returns their sum.  Row of a softmax that is not yet
- * divided. */
+/* Computes x[i] = exp(scale * (x[i] - max x)) for n >= 1 values and returns their sum: a softmax row before the
+ * division. */
 float calm_vec_softmax_numerators(size_t n, float scale, float *x);
 
-/* max over i of x[i], n >= 1; and the first index that has it. */
+/* Return the maximum of x [n], n >= 1, and the first index of the maximum. */
 float calm_vec_max(size_t n, const float *x);
 size_t calm_vec_argmax(size_t n, const float *x);
 
-/* out[i] = exp(x[i] - shift) within 2 units in the last place; returns their sum in double.  Below -87.3 the result is
- * 0, from 88 on it is exp(88); a NaN stays one.  In place allowed. */
+/* Computes out[i] = exp(x[i] - shift) within 2 units in the last place; returns the sum in double.  Below -87.3 the
+ * result is 0, from 88 on exp(88); NaN stays NaN.  In place allowed. */
 double calm_vec_exp_sum(size_t n, float shift, const float *x, float *out);
 
-/* sum of a[i] b[i] in double; every product is exact. */
+/* Returns the sum of a[i] b[i] in double; every product is exact. */
 double calm_vec_dot(size_t n, const float *a, const float *b);
 
-/* sum of a[i] b[i] of doubles, in eight lanes that are added pairwise. */
+/* Returns the sum of a[i] b[i] of doubles, in eight lanes that are added pairwise. */
 double calm_vec_ddot(size_t n, const double *a, const double *b);
 
 /* gate[i] = silu(gate[i]) * up[i], silu(x) = x / (1 + exp(-x)). */
@@ -40,11 +40,11 @@ void calm_vec_silu_mul(size_t n, float *gate, const float *up);
  * s(x) = 1 / (1 + exp(-x)). */
 void calm_vec_clamped_glu(size_t n, float limit, float alpha, float *gate, const float *up);
 
-/* y[i] /= 1 + exp(-gate[i]): times the sigmoid of gate. */
+/* y[i] *= sigmoid(gate[i]), computed as y[i] / (1 + exp(-gate[i])). */
 void calm_vec_sigmoid_mul(size_t n, const float *gate, float *y);
 
-/* In place: x / (1 + exp(-x)); x/2 (1 + erf(x / sqrt 2)); x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)));
- * x / (1 + exp(-1.702 x)); max(x, 0); max(x, 0)^2. */
+/* Activation functions in place, in this order: x / (1 + exp(-x)); x/2 (1 + erf(x / sqrt 2)); x/2 (1 +
+ * tanh(sqrt(2/pi) (x + 0.044715 x^3))); x / (1 + exp(-1.702 x)); max(x, 0); max(x, 0)^2. */
 void calm_vec_silu(size_t n, float *x);
 void calm_vec_gelu(size_t n, float *x);
 void calm_vec_gelu_tanh(size_t n, float *x);
@@ -61,9 +61,9 @@ void calm_vec_mul_add(size_t n, const float *x, const float *y, float *sum);
 /* x[i] = cap tanh(scale x[i] / cap), cap > 0. */
 void calm_vec_soft_cap(size_t n, float scale, float cap, float *x);
 
-/* out [d] = (x - mean) / sqrt(var + eps) * weight + bias: LayerNorm of one row, the variance divided by d; `bias` NULL:
- * none.  In place allowed. */
+/* LayerNorm of one row: out [d] = (x - mean) / sqrt(var + eps) * weight + bias, var the biased variance; `bias`
+ * NULL: none.  In place allowed. */
 void calm_vec_layernorm(size_t d, const float *x, const float *weight, const float *bias, float eps, float *out);
 
-/* out [d] = x / sqrt(mean(x^2) + eps) * weight: RMSNorm of one row.  In place allowed. */
+/* RMSNorm of one row: out [d] = x / sqrt(mean(x^2) + eps) * weight.  In place allowed. */
 void calm_vec_rmsnorm(size_t d, const float *x, const float *weight, float eps, float *out);

@@ -1,6 +1,7 @@
-/* Derivatives of the kernels of vector.h, in float32, vectorised by the compiler.
+/* Gradients of the kernels of vector.h, in float32, vectorised by the compiler.
  *
- * dy is d loss / d y of the result y, dx of the operand x.  Sums run over lanes in a fixed order, as there. */
+ * dy is the gradient of the loss with respect to the result y, dx with respect to the operand x.  Sums run over
+ * lanes in a fixed order, as in vector.h. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,30 +15,30 @@ void calm_vec_gelu_quick_back(size_t n, const float *x, float *dy);
 void calm_vec_relu_back(size_t n, const float *x, float *dy);
 void calm_vec_relu2_back(size_t n, const float *x, float *dy);
 
-/* Of y = calm_vec_clamped_glu from the operands gate and up: dup, and dgate in place of dy.  What is cut off has no
- * gradient. */
+/* Gradients of calm_vec_clamped_glu with the operands gate and up: writes dup, and replaces dy by dgate.  Clamped
+ * values have gradient 0. */
 void calm_vec_clamped_glu_back(size_t n, float limit, float alpha, const float *gate, const float *up, float *dy,
                                float *dup);
 
-/* Through y[i] = x[i] sigmoid(gate[i]): dgate[i] written, dy[i] becomes dx[i]. */
+/* Gradients of y[i] = x[i] sigmoid(gate[i]): writes dgate[i], and replaces dy[i] by dx[i]. */
 void calm_vec_sigmoid_mul_back(size_t n, const float *gate, const float *x, float *dy, float *dgate);
 
 /* dy[i] *= f'(x[i]) for f = cap tanh(scale x / cap). */
 void calm_vec_soft_cap_back(size_t n, float scale, float cap, const float *x, float *dy);
 
-/* The same with scale 1 from its result y: dy[i] *= 1 - (y[i] / cap)^2. */
+/* The same for scale 1, from the result y: dy[i] *= 1 - (y[i] / cap)^2. */
 void calm_vec_soft_capped_back(size_t n, float cap, const float *y, float *dy);
 
-/* dy[i] = p[i] (dy[i] - sum_j p[j] dy[j]): through a softmax whose row is p. */
+/* dy[i] = p[i] (dy[i] - sum_j p[j] dy[j]): gradient of a softmax with the result p. */
 void calm_vec_softmax_back(size_t n, const float *p, float *dy);
 
-/* RMSNorm and LayerNorm of one row x [d]: dx from dy, in place allowed, and what the row adds to dweight and dbias [d].
- * Each of the three may be NULL: not wanted. */
+/* Gradients of RMSNorm and LayerNorm for one row x [d]: writes dx (may be dy), and adds the row's share to dweight
+ * and dbias [d].  Each of the three may be NULL. */
 void calm_vec_rmsnorm_back(size_t d, const float *x, const float *weight, float eps, const float *dy, float *dweight,
                            float *dx);
 void calm_vec_layernorm_back(size_t d, const float *x, const float *weight, float eps, const float *dy, float *dweight,
                              float *dbias, float *dx);
 
-/* lengths [n] = |x_t|, the root of the sum of squares, of n rows of `width` values that lie `stride` values apart; with
- * `add` each row continues the one that lengths has already, as one longer row. */
+/* Computes lengths [n] = |x_t|, the Euclidean norm, of n rows of `width` values with a stride of `stride` values;
+ * with `add`, each row continues the row whose length is in lengths. */
 void calm_vec_lengths(size_t n, size_t width, size_t stride, const float *x, bool add, float *lengths);
