@@ -10,20 +10,20 @@
 #include "ptq/base/context.h"
 
 typedef struct calm_token_file {
-    uint32_t *ids;      /* all sequences one after the other, as they stand in the file          */
-    uint8_t *mask;      /* of every id 1, or 0 for padding; NULL: no line has a mask             */
-    uint8_t *types;     /* of every id; NULL: no line has types                                  */
+    uint32_t *ids;      /* ids of all sequences, as in the file                                  */
+    uint8_t *mask;      /* [same length] 1, or 0 for padding; NULL: no line has a mask           */
+    uint8_t *types;     /* [same length] token types; NULL: no line has types                    */
     size_t *begin;      /* [n + 1] sequence s is ids[begin[s]] .. ids[begin[s + 1]] - 1          */
-    size_t *line;       /* [n] number of its line, for messages                                  */
-    size_t n, longest;  /* sequences; ids of the longest                                         */
+    size_t *line;       /* [n] line number of a sequence, for messages                           */
+    size_t n, longest;  /* sequences; ids of the longest sequence                                */
     const char *path;
 } calm_token_file;
 
-/* Read `path` into ctx->out.
+/* Reads `path` into ctx->out.
  *
- *   vocab  ids at or above it are an error; 0: not checked
+ *   vocab  exclusive upper bound of ids; 0: not checked
  *
- * CALM_EARG: no sequence in the file.  CALM_EFORMAT, with the number of the line: not JSON, no ids or an empty list,
- * an id that is not a whole number below `vocab`, a mask or types of another length or with other values than 0 and 1
- * (types: 0 to 255), a mask without a 1.  CALM_ENOTFOUND, CALM_EIO, CALM_ENOMEM. */
+ * CALM_EARG: no sequence in the file.  CALM_EFORMAT, with the line number: not JSON, no ids or an empty list, an id
+ * that is not an integer below `vocab`, a mask or types of another length or with other values than 0 and 1 (types:
+ * 0 to 255), a mask without a 1.  CALM_ENOTFOUND, CALM_EIO, CALM_ENOMEM. */
 calm_status calm_token_file_read(calm_ctx *ctx, const char *path, size_t vocab, calm_token_file *out);

@@ -3,26 +3,26 @@
 
 #include "ptq/jinja/jinja_run.h"
 
-/* Append str(v): what {{ v }} prints. */
+/* Appends str(v), which {{ v }} prints. */
 calm_status calm_jinja_print(calm_jinja_run *run, calm_jinja_buffer *to, calm_jinja_value v);
 
-/* The same as a string value; a string is itself. */
+/* Returns str(v) as a string value; a string is returned unchanged. */
 calm_status calm_jinja_str(calm_jinja_run *run, calm_jinja_value v, calm_jinja_value *out);
 
-/* Append repr(v), as lists and dicts print what they hold. */
+/* Appends repr(v), the form in which lists and dicts print their elements. */
 calm_status calm_jinja_repr(calm_jinja_run *run, calm_jinja_buffer *to, calm_jinja_value v);
 
-/* How JSON is written, as the options of Python's json.dumps say. */
+/* Options of Python's json.dumps. */
 typedef struct calm_jinja_json_style {
     bool ascii, sorted;
     bool indented;
-    calm_jinja_string indent;                /* of one level */
+    calm_jinja_string indent;                /* indentation per level */
     calm_jinja_string comma, colon;
 } calm_jinja_json_style;
 
-/* Append json.dumps(v). */
+/* Appends json.dumps(v). */
 calm_status calm_jinja_dump(calm_jinja_run *run, calm_jinja_buffer *to, const calm_jinja_json_style *style,
                             calm_jinja_value v);
 
-/* Sort pairs [n] by their keys in the order of Python; equal ones stay as they are. */
+/* Sorts pairs [n] by their keys in Python's order; stable. */
 calm_status calm_jinja_sort(calm_jinja_run *run, calm_jinja_pair *pairs, size_t n, bool reverse);

@@ -1,16 +1,16 @@
-/* One rendering: memory, limits, output, names, and how its parts call each other. */
+/* One rendering: memory, limits, output, names, and the callbacks between layers. */
 #pragma once
 
 #include "ptq/jinja/jinja_syntax.h"
 
-/* Limits of one rendering.  A chat of a thousand messages takes a million steps. */
+/* Limits of one rendering.  A chat of a thousand messages needs a million steps. */
 #define CALM_JINJA_STEPS_MAX  ((size_t)10 * 1000 * 1000)
 #define CALM_JINJA_MEMORY_MAX ((size_t)512 * 1024 * 1024)
-#define CALM_JINJA_LEVELS_MAX 400     /* nested evaluations and bodies, those of macros too */
+#define CALM_JINJA_LEVELS_MAX 400     /* nested evaluations and bodies, macros included     */
 
 typedef struct calm_jinja_run calm_jinja_run;
 
-/* Names of a body; those of the bodies around it follow. */
+/* Names of a body; `parent` has those of the enclosing body. */
 typedef struct calm_jinja_scope calm_jinja_scope;
 struct calm_jinja_scope {
     calm_jinja_scope *parent;
@@ -21,17 +21,17 @@ struct calm_jinja_scope {
 
 struct calm_jinja_loop {
     const calm_jinja_list *items;
-    size_t index;                 /* from 0 */
-    calm_jinja_value changed;     /* what loop.changed was given last; not given: nothing */
+    size_t index;                 /* index of the current item, from 0 */
+    calm_jinja_value changed;     /* last argument of loop.changed; not given: no call yet */
 };
 
-/* Bytes that grow in the arena of the rendering. */
+/* A byte buffer that grows in the arena of the rendering. */
 typedef struct calm_jinja_buffer {
     char *data;
     size_t n, capacity;
 } calm_jinja_buffer;
 
-/* What a call is given: values in order, then those with names. */
+/* Arguments of a call: positional values, then named ones. */
 typedef struct calm_jinja_args {
     const calm_jinja_value *of;         /* [n] */
     const calm_jinja_value *named;      /* [n_named] */
@@ -39,13 +39,14 @@ typedef struct calm_jinja_args {
     size_t n, n_named;
 } calm_jinja_args;
 
-/* A function of the tables.  `a` has what `parameters` of its row names, in that order, not given (calm_jinja_given)
- * where the call leaves it out; a filter, test or method has its subject first.  `args` is the call as it was made. */
+/* A function of the tables.  a[i] is the value of the i-th name in the row's `parameters`, not given
+ * (calm_jinja_given) if the call omits it; the first is the subject of a filter, test or method.  `args` are the
+ * arguments of the call. */
 typedef calm_status calm_jinja_function(calm_jinja_run *run, const calm_jinja_value *a, const calm_jinja_args *args,
                                         calm_jinja_value *out);
 
-/* A row; a table ends with a row without a name.  parameters: names with blanks between them, '?' behind one that may
- * be left out; "*" behind all: any arguments may follow.  call NULL: Python has it, calm has not. */
+/* A table row; a table ends with a row without a name.  parameters: names separated by blanks, '?' behind an
+ * optional one; a final "*" allows any further arguments.  call NULL: Python has the function, calm does not. */
 struct calm_jinja_builtin {
     const char *name, *parameters;
     calm_jinja_function *call;
@@ -56,28 +57,28 @@ struct calm_jinja_run {
     calm_ctx *ctx;
     calm_arena *arena;
     const char *where;
-    size_t line;                  /* of what is evaluated */
+    size_t line;                  /* line of the node that is evaluated */
     size_t steps, levels;
     calm_jinja_scope *scope;
     calm_jinja_buffer *out;
-    /* Functions of the layers above, for map, select and macros. */
+    /* Functions of higher layers, for map, select and macros. */
     calm_status (*filter)(calm_jinja_run *run, const char *name, const calm_jinja_args *args, calm_jinja_value *out);
     calm_status (*test)(calm_jinja_run *run, const char *name, const calm_jinja_args *args, calm_jinja_value *out);
     calm_status (*body)(calm_jinja_run *run, const calm_jinja_node *body);
 };
 
-/* Record a failure with file and line: CALM_EFORMAT, and CALM_EUNSUPPORTED for what calm does not have. */
+/* Record a failure with file and line: CALM_EFORMAT; CALM_EUNSUPPORTED for features that calm does not have. */
 calm_status calm_jinja_fail(calm_jinja_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 calm_status calm_jinja_refuse(calm_jinja_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Count the steps of `n` values, of `n` bytes.  CALM_EFORMAT at a limit. */
+/* Count the steps of `n` values; of `n` bytes.  CALM_EFORMAT at a limit. */
 calm_status calm_jinja_step(calm_jinja_run *run, size_t n);
 calm_status calm_jinja_step_bytes(calm_jinja_run *run, size_t n);
 
-/* One level deeper, which the caller takes back from run->levels.  CALM_EFORMAT at the limit. */
+/* Increments run->levels, which the caller restores.  CALM_EFORMAT at the limit. */
 calm_status calm_jinja_level(calm_jinja_run *run);
 
-/* Memory of the rendering, not initialised.  CALM_EFORMAT at its limit. */
+/* Allocates uninitialised memory of the rendering.  CALM_EFORMAT at its limit. */
 calm_status calm_jinja_new_bytes(calm_jinja_run *run, size_t count, size_t size, void *out);
 #define CALM_JINJA_NEW(run, ptr, count) calm_jinja_new_bytes((run), (count), sizeof *(ptr), &(ptr))
 
@@ -93,18 +94,19 @@ static inline calm_jinja_value calm_jinja_of_buffer(const calm_jinja_buffer *b)
     return calm_jinja_text(b->n ? b->data : "", b->n);
 }
 
-/* A new list (or tuple), a new dict (or namespace), empty. */
+/* Create an empty list (or tuple); an empty dict (or namespace). */
 calm_status calm_jinja_new_list(calm_jinja_run *run, calm_jinja_kind kind, calm_jinja_value *out);
 calm_status calm_jinja_new_dict(calm_jinja_run *run, calm_jinja_kind kind, calm_jinja_value *out);
 
-/* Append to a list; append a member that the dict does not have yet. */
+/* Append an element to a list; a member to a dict that does not have its key. */
 calm_status calm_jinja_append(calm_jinja_run *run, calm_jinja_list *list, calm_jinja_value value);
 calm_status calm_jinja_put_pair(calm_jinja_run *run, calm_jinja_dict *dict, calm_jinja_value key,
                                 calm_jinja_value value);
 
-/* A new tuple of two. */
+/* Creates a tuple of two. */
 calm_status calm_jinja_new_pair(calm_jinja_run *run, calm_jinja_value a, calm_jinja_value b, calm_jinja_value *out);
 
-/* Set a name in a scope; the value of a name in it or around it, NULL when it has none. */
+/* calm_jinja_set_name sets a name in a scope; calm_jinja_find_name returns the value of a name in the scope or its
+ * parents, NULL if it has none. */
 calm_status calm_jinja_set_name(calm_jinja_run *run, calm_jinja_scope *scope, const char *name, calm_jinja_value value);
 const calm_jinja_value *calm_jinja_find_name(const calm_jinja_scope *scope, const char *name);

@@ -3,7 +3,7 @@
 
 #include "ptq/jinja/jinja_value.h"
 
-/* Deepest nesting of expressions and statements. */
+/* Largest nesting depth of expressions and statements. */
 #define CALM_JINJA_DEPTH_MAX 200
 
 typedef enum calm_jinja_type {
@@ -15,7 +15,7 @@ typedef enum calm_jinja_type {
     CALM_JINJA_DICT_OF,       /* items: keys and values in turn */
     CALM_JINJA_ATTRIBUTE,     /* a . name */
     CALM_JINJA_ITEM,          /* a [ b ] */
-    CALM_JINJA_SLICE,         /* a [ items ]: start, stop, step, each maybe CALM_JINJA_NOTHING */
+    CALM_JINJA_SLICE,         /* a [ items ]: start, stop, step; CALM_JINJA_NOTHING if omitted */
     CALM_JINJA_NOTHING,
     CALM_JINJA_CALL,          /* a ( items ) */
     CALM_JINJA_FILTER,        /* a | name ( items ); a NULL: the body of a block */
@@ -28,9 +28,9 @@ typedef enum calm_jinja_type {
     CALM_JINJA_OPERAND,       /* op a */
     CALM_JINJA_CONCAT,        /* items */
     CALM_JINJA_CHOICE,        /* a if b else c; c may be NULL */
-    CALM_JINJA_KEYWORD,       /* name = a, of a call */
-    CALM_JINJA_SPREAD,        /* *a, or with op '*' **a, of a call */
-    CALM_JINJA_MEMBER,        /* name . text: a member of a namespace that is set */
+    CALM_JINJA_KEYWORD,       /* name = a, in a call */
+    CALM_JINJA_SPREAD,        /* *a, or with op '*' **a, in a call */
+    CALM_JINJA_MEMBER,        /* name . text: assignment to a member of a namespace */
     /* statements */
     CALM_JINJA_TEXT,          /* constant */
     CALM_JINJA_PRINT,         /* a */
@@ -46,7 +46,7 @@ typedef enum calm_jinja_type {
     CALM_JINJA_FILTER_BLOCK,  /* items through the filters b */
 } calm_jinja_type;
 
-/* Operators of one character are themselves. */
+/* Operators of one character are that character. */
 typedef enum calm_jinja_op {
     CALM_JINJA_EQ = 256, CALM_JINJA_NE, CALM_JINJA_LE, CALM_JINJA_GE, CALM_JINJA_FLOOR, CALM_JINJA_POWER,
     CALM_JINJA_IN, CALM_JINJA_NOT_IN, CALM_JINJA_NOT,
@@ -60,11 +60,11 @@ struct calm_jinja_node {
     const char *name, *text;
     calm_jinja_value constant;
     calm_jinja_node *a, *b, *c;
-    calm_jinja_node *items, *more;    /* lists by `next` */
+    calm_jinja_node *items, *more;    /* linked lists by `next` */
     calm_jinja_node *next;
 };
 
 struct calm_jinja_macro {
     const calm_jinja_node *node;
-    struct calm_jinja_scope *scope;    /* that it was defined in */
+    struct calm_jinja_scope *scope;    /* scope of its definition */
 };

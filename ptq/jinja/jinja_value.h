@@ -1,4 +1,4 @@
-/* Values of templates: those of Python that a chat template meets. */
+/* Values of templates: the Python types that chat templates use. */
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +14,7 @@ typedef enum calm_jinja_kind {
     CALM_JINJA_STRING,
     CALM_JINJA_LIST,
     CALM_JINJA_TUPLE,        /* list */
-    CALM_JINJA_GENERATOR,    /* list: what map, select and the like give; it can be run over once, and has no length */
+    CALM_JINJA_GENERATOR,    /* list: result of map, select and similar; iterates once, and has no length            */
     CALM_JINJA_DICT,
     CALM_JINJA_NAMESPACE,    /* dict */
     CALM_JINJA_MACRO,
@@ -36,10 +36,10 @@ typedef struct calm_jinja_string {
     size_t n;
 } calm_jinja_string;
 
-/* Lists and dicts are shared by the values that point to them. */
+/* A value.  Lists and dicts are shared by all values that point to them. */
 typedef struct calm_jinja_value {
     calm_jinja_kind kind;
-    bool markup;             /* of a string: what the filter safe gives; what is added to it is escaped */
+    bool markup;             /* of a string: result of the filter safe; strings appended to it are escaped */
     union {
         int64_t integer;
         double real;
@@ -62,7 +62,7 @@ typedef struct calm_jinja_pair {
     calm_jinja_value key, value;
 } calm_jinja_pair;
 
-/* In the order of insertion. */
+/* Members in the order of insertion. */
 struct calm_jinja_dict {
     calm_jinja_pair *of;    /* [n] */
     size_t n, capacity;
@@ -73,7 +73,7 @@ struct calm_jinja_method {
     calm_jinja_value subject;
 };
 
-/* Plain values. */
+/* Make a plain value. */
 static inline calm_jinja_value calm_jinja_none(void)
 {
     return (calm_jinja_value){.kind = CALM_JINJA_NONE};
@@ -95,7 +95,8 @@ static inline calm_jinja_value calm_jinja_text(const char *bytes, size_t n)
     return (calm_jinja_value){.kind = CALM_JINJA_STRING, .text = {bytes, n}};
 }
 
-/* Is it an argument that was given?  A string, a list or a tuple, a whole number (also a bool), a number? */
+/* Return whether an argument was given; whether a value is a string, a list or tuple, an integer (or bool), a
+ * number; and calm_jinja_number the value of a number. */
 static inline bool calm_jinja_given(calm_jinja_value v)
 {
     return v.kind != CALM_JINJA_UNDEFINED || v.text.bytes;

@@ -1,7 +1,7 @@
-/* Patterns of Oniguruma, rewritten for PCRE2 (regex.h lists the differences). */
+/* Translation of Oniguruma patterns to PCRE2 (regex.h lists the differences). */
 #pragma once
 
 #include "ptq/base/text.h"
 
-/* Append the pattern for PCRE2 that matches as `pattern` [n] does in Oniguruma; false when PCRE2 has no equivalent. */
+/* Appends the PCRE2 pattern that is equivalent to `pattern` [n] in Oniguruma; false: there is none. */
 bool calm_regex_translate(const char *pattern, size_t n, calm_text *out);

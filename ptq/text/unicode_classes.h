@@ -1,7 +1,7 @@
-/* Classes of characters in the versions of Unicode that the Hugging Face tokenizers library was built from.
+/* Character classes in the Unicode versions that the Hugging Face tokenizers library was built with.
  *
- * The library draws on several Rust packages whose tables are of Unicode 8, 9 and 16; a character that is newer than a
- * table is unassigned to it.  Token ids depend on those tables, so they are kept here. */
+ * The library uses several Rust packages with tables of Unicode 8, 9 and 16, in which newer characters are
+ * unassigned. Token ids depend on those tables, so calm has copies. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,24 +9,27 @@
 
 #define CALM_UNICODE_FIRST_MARK 0x300    /* no character below is a combining mark */
 
-/* Punctuation (P*), and the ASCII symbols that BERT counts as such: $ + < = > ^ ` | ~ (Unicode 8). */
+/* Returns whether the character is punctuation (P*), or one of the ASCII symbols that BERT counts as such: $ + < =
+ * > ^ ` | ~ (Unicode 8). */
 bool calm_unicode_is_punctuation(uint32_t character);
 
-/* Control, format and private use but for tab, newline and carriage return; U+0000 and U+FFFD (Unicode 8). */
+/* Returns whether the character is control, format or private use, except tab, newline and carriage return; or
+ * U+0000 or U+FFFD (Unicode 8). */
 bool calm_unicode_is_other(uint32_t character);
 
-/* A nonspacing mark, Mn (Unicode 8), and the few characters that decompose to nothing else. */
+/* Returns whether the character is a nonspacing mark, Mn (Unicode 8), or one of the few that decompose to nothing
+ * else. */
 bool calm_unicode_is_nonspacing(uint32_t character);
 
-/* A mark, M* (Unicode 9). */
+/* Returns whether the character is a mark, M* (Unicode 9). */
 bool calm_unicode_is_mark(uint32_t character);
 
-/* A word character, or a number, since Unicode 15.1 or 16. */
+/* Return whether the character is a word character, or a number, since Unicode 15.1 or 16. */
 bool calm_unicode_is_late_word(uint32_t character);
 bool calm_unicode_is_late_number(uint32_t character);
 
-/* Has a decomposition that is newer than the library's tables. */
+/* Returns whether the character has a decomposition that is newer than the library's tables. */
 bool calm_unicode_stays_whole(uint32_t character);
 
-/* An ideograph to BERT: put on its own between spaces. */
+/* Returns whether BERT counts the character as an ideograph, which it puts between spaces. */
 bool calm_unicode_is_ideograph(uint32_t character);

@@ -10,12 +10,12 @@
 
 #include "ptq/base/context.h"
 
-/* No character of the alphabet is at or above this one, and none takes more than two bytes in UTF-8. */
+/* All characters of the alphabet are below this one, and take at most two bytes in UTF-8. */
 #define CALM_BYTELEVEL_END 0x144
 
-/* Spell bytes `in` [n] in the alphabet into out [2 n]; the bytes written. */
+/* Encodes bytes `in` [n] in the alphabet into out [2 n]; returns the bytes written. */
 size_t calm_bytelevel_spell(const char *in, size_t n, char *out);
 
-/* The bytes that well-formed `in` [n] spells into out [n]; the bytes written.  A text with any character outside
- * the alphabet is not spelled in it: it is copied as it stands. */
+/* Decodes well-formed UTF-8 `in` [n] into the bytes that it represents, out [n]; returns the bytes written.  A text
+ * with any character outside the alphabet is copied unchanged. */
 size_t calm_bytelevel_read(const char *in, size_t n, char *out);

@@ -1,11 +1,11 @@
-/* Tokens of a GGUF file, for tokenizer.json. */
+/* Tokens of a GGUF file, converted to members of tokenizer.json. */
 #pragma once
 
 #include "ptq/io/gguf.h"
 #include "ptq/io/json.h"
 #include "ptq/tokenizer/vocab.h"
 
-/* tokenizer.ggml.token_type */
+/* Values of tokenizer.ggml.token_type. */
 typedef enum calm_gguf_piece_kind {
     CALM_GGUF_PIECE_NORMAL = 1,
     CALM_GGUF_PIECE_UNKNOWN = 2,
@@ -18,7 +18,7 @@ typedef enum calm_gguf_piece_kind {
 typedef struct calm_gguf_piece {
     const char *text;    /* UTF-8 without U+0000 */
     uint32_t n;
-    float score;         /* 0 without scores */
+    float score;         /* 0 if the file has no scores */
     calm_gguf_piece_kind kind;
 } calm_gguf_piece;
 
@@ -26,18 +26,19 @@ typedef struct calm_gguf_pieces {
     const calm_gguf *file;
     calm_gguf_piece *of;      /* [n], by id */
     size_t n;
-    calm_vocab ids;      /* of their texts */
+    calm_vocab ids;      /* from texts to ids */
 } calm_gguf_pieces;
 
-/* Read tokens, types and, where `scored`, scores; everything is in ctx->out. */
+/* Reads tokens, types and, if `scored`, scores into ctx->out. */
 calm_status calm_gguf_pieces_read(calm_ctx *ctx, const calm_gguf *file, bool scored, calm_gguf_pieces *out);
 
-/* {"text": id, ...} */
+/* Returns the member "vocab": {"text": id, ...}. */
 calm_json *calm_gguf_pieces_vocab(const calm_gguf_pieces *pieces);
 
-/* "added_tokens": those that are neither normal, unused nor bytes. */
+/* Returns the member "added_tokens": all tokens that are neither normal, unused nor bytes. */
 calm_json *calm_gguf_pieces_added(const calm_gguf_pieces *pieces);
 
-/* "merges": every pair of normal tokens that are a normal token together.  Those that make the token of the highest
- * score come first, as llama.cpp merges; of one score, by the id made, then by the length of the left one. */
+/* Computes the member "merges": every pair of normal tokens whose concatenation is a normal token.  Merges are
+ * sorted by falling score of the merged token, in llama.cpp's order; equal scores by its id, then by the length of
+ * the left token. */
 calm_status calm_gguf_pieces_merges(calm_ctx *ctx, const calm_gguf_pieces *pieces, calm_json **out);
