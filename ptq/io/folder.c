@@ -1,4 +1,4 @@
-/* Files below a directory, by name. */
+/* Lists the files below a directory by name. */
 #include "ptq/io/folder.h"
 
 #include <dirent.h>
@@ -14,7 +14,7 @@
 #define DEPTH_MAX  4
 
 typedef struct listing {
-    calm_folder_file *files;    /* [n] in ctx->out, of `room` */
+    calm_folder_file *files;    /* [n] in ctx->out, with capacity `room` */
     size_t n, room;
     int take;
 } listing;

@@ -1,4 +1,4 @@
-/* What people give as a model and is none that calm reads, and what to give instead. */
+/* Recognises paths that are not a model calm can read, and says what to give instead. */
 #include "ptq/io/folder.h"
 
 #include <dirent.h>
@@ -13,14 +13,14 @@
 
 #define CONVERT "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW) of transformers writes safetensors"
 
-/* torch.save's: loading one runs code that stands in the file. */
+/* Pickles of torch.save: loading one runs code from the file. */
 static bool is_pickle(const char *name)
 {
     return calm_text_ends_with(name, ".bin") || calm_text_ends_with(name, ".pt") || calm_text_ends_with(name, ".pth") ||
            calm_text_ends_with(name, ".ckpt");
 }
 
-/* Of weights: what a trainer keeps besides is pickled too (training_args.bin, optimizer.pt). */
+/* Only weights: trainers also pickle other state (training_args.bin, optimizer.pt). */
 static int takes_pickles(const struct dirent *entry)
 {
     static const char *const names[] = {"pytorch_model", "consolidated", "model"};
@@ -35,7 +35,8 @@ static int takes_ggufs(const struct dirent *entry)
     return entry->d_name[0] != '.' && calm_text_ends_with(entry->d_name, ".gguf");
 }
 
-/* The first file of a directory that `filter` takes, by name, in ctx->scratch; NULL: none, or it cannot be read. */
+/* Finds the first file of a directory, by name, that `filter` accepts, in ctx->scratch; NULL: none, or the
+ * directory cannot be read. */
 static calm_status first_of(calm_ctx *ctx, const char *dir, int (*filter)(const struct dirent *), char **out)
 {
     struct dirent **entries;
@@ -93,7 +94,8 @@ calm_status calm_folder_gguf(calm_ctx *ctx, const char **path)
     return CALM_OK;
 }
 
-/* A folder of models: one that holds what several formats have written, or the working folder. */
+/* Suggests the first subfolder with a config.json: `path` may contain several exported formats, or be the working
+ * folder. */
 static calm_status refuse_parent(calm_ctx *ctx, const char *path)
 {
     struct dirent **entries;

@@ -1,4 +1,4 @@
-/* The blocks of ggml's types: one table, one reader, one packer. */
+/* Block layouts of ggml's types: one table, one reader, one packer. */
 #include "ptq/io/ggml_blocks_impl.h"
 
 #include <assert.h>
@@ -61,7 +61,7 @@ int calm_ggml_level(const calm_ggml_blocks *blocks, uint8_t code)
     return blocks->levels ? blocks->levels[code] : code - blocks->zero;
 }
 
-/* As ggml reads it: the sign is not looked at, and 0x7f, the NaN, is 0. */
+/* As in ggml, the sign bit is ignored, and the NaN 0x7f is 0. */
 static float half_e4m3(uint8_t bits)
 {
     const int exponent = bits >> 3 & 15, mantissa = bits & 7;
@@ -76,7 +76,7 @@ float calm_ggml_scale_value(const calm_ggml_blocks *blocks, uint16_t bits)
         return calm_f16_to_f32(bits);
     if (blocks->scale == CALM_GGML_SCALE_E4M3)
         return half_e4m3((uint8_t)bits);
-    /* 2^-128 and 2^-127 are subnormal; their bits are a shifted one, the others' an exponent. */
+    /* 2^-128 and 2^-127 are subnormal: a shifted one bit; the others have the exponent bits - 1. */
     const uint32_t word = bits < 2 ? UINT32_C(0x00200000) << bits : (uint32_t)(bits - 1) << 23;
     float value;
     memcpy(&value, &word, sizeof value);
@@ -85,7 +85,7 @@ float calm_ggml_scale_value(const calm_ggml_blocks *blocks, uint16_t bits)
 
 /* ---- planes ---- */
 
-/* numbers [n] |= the plane's bits, shifted left by `above`; n is a multiple of what `span` bytes hold. */
+/* numbers [n] |= the plane's bits, shifted left by `above`; n is a multiple of the numbers in `span` bytes. */
 static void read_plane(const calm_ggml_plane *plane, const uint8_t *block, size_t n, int above, uint8_t *numbers)
 {
     const size_t span = plane->span, per_byte = 8u / plane->bits;
@@ -106,7 +106,7 @@ static void write_bits(const uint8_t *restrict numbers, size_t n, int above, uns
         out[i] |= (uint8_t)((numbers[i] >> above & mask) << shift);
 }
 
-/* The reverse: the plane's bytes, which were 0, get bits `above` and up of numbers [n]. */
+/* Inverse of read_plane: stores bits from `above` on of numbers [n] in the plane's bytes, which were 0. */
 static void write_plane(const calm_ggml_plane *plane, const uint8_t *numbers, size_t n, int above, uint8_t *block)
 {
     const size_t span = plane->span, per_byte = 8u / plane->bits;
@@ -137,8 +137,8 @@ static void flip(uint8_t *numbers, size_t n, uint8_t bits)
         numbers[i] ^= bits;
 }
 
-/* ---- Q4_K's scales: s[0..3] and m[0..3] are in the low 6 bits of 4 bytes each; s[4..7] and m[4..7] have their low 4
- * bits in 4 more bytes, their upper 2 in the top of the first eight ---- */
+/* ---- Q4_K's scales: s[0..3] and m[0..3] are the low 6 bits of 4 bytes each; s[4..7] and m[4..7] have their low 4
+ * bits in 4 more bytes, their upper 2 at the top of the first eight ---- */
 
 static void read_packed(const uint8_t *in, uint8_t *scales, uint8_t *minima)
 {
@@ -172,7 +172,7 @@ static void put_half(uint8_t *at, uint16_t bits)
     at[1] = (uint8_t)(bits >> 8);
 }
 
-/* Integer scales and minima of a block, [groups] each. */
+/* Reads integer scales and minima of a block, [groups] each. */
 static void read_scales(const calm_ggml_blocks *b, const uint8_t *in, uint8_t *scales, uint8_t *minima)
 {
     const size_t groups = b->elements / b->group, n = b->minimum == CALM_GGML_MINIMUM_TAKEN ? 2 * groups : groups;
@@ -233,7 +233,7 @@ void calm_ggml_pack(const calm_ggml_blocks *b, const calm_ggml_parts *parts, uin
         put_half(out + b->dmin, parts->dmin);
 }
 
-/* The factor of group g. */
+/* Returns the factor of the levels of group g. */
 static float group_scale(const calm_ggml_blocks *b, const calm_ggml_parts *parts, size_t g)
 {
     if (b->scale == CALM_GGML_SCALE_E4M3)
@@ -242,7 +242,8 @@ static float group_scale(const calm_ggml_blocks *b, const calm_ggml_parts *parts
     return calm_ggml_scale_bits(b) > 0 ? d * (float)(parts->scales[g] - b->scale_zero) : d;
 }
 
-/* Every product is exact in float32, so that all readers get the same bits; only a minimum rounds, once. */
+/* Dequantizes one block.  Products are exact in float32, so that all readers get the same bits; only a minimum
+ * rounds, once. */
 static void widen(const calm_ggml_blocks *b, const uint8_t *in, float *out)
 {
     calm_ggml_parts parts;

@@ -14,18 +14,18 @@
 #define ALIGNMENT_MAX ((size_t)1 << 30)
 #define KEY_NAME_MAX 65535
 
-/* The least that a key (length, one character, type, one byte) and a tensor (length, one character, dimensions, type,
- * offset) take: what bounds their counts by the bytes that are there. */
+/* Smallest size of a key (length, one character, type, one byte) and of a tensor (length, one character,
+ * dimensions, type, offset): the file's size bounds their counts. */
 #define KEY_LEAST 14
 #define TENSOR_LEAST 25
 
-/* A name as it is in the file, until all of them are copied at once. */
+/* A name in the file, until all names are copied at once. */
 typedef struct raw_name {
     const uint8_t *text;
     size_t n;
 } raw_name;
 
-/* A key's or a tensor's name, and its number in the file. */
+/* Name of a key or a tensor, and its index in the file. */
 typedef struct name_entry {
     const char *name;
     size_t index;
@@ -37,13 +37,13 @@ struct calm_gguf {
     calm_mapping map;
     calm_gguf_key *keys;
     calm_gguf_tensor *tensors;
-    name_entry *sorted_keys, *sorted_tensors;    /* by name, in one array */
+    name_entry *sorted_keys, *sorted_tensors;    /* sorted by name, in one array */
     size_t n_keys, n_tensors;
-    calm_gguf *next;                            /* another file, whose tensors are here, too; NULL: none */
-    size_t end;                                 /* of the last tensor with its padding, in bytes of the file */
+    calm_gguf *next;                            /* next part, whose tensors are also in `tensors`; NULL: none */
+    size_t end;                                 /* file offset of the end of the last tensor and its padding */
 };
 
-/* Where reading stands. */
+/* Read position in a file. */
 typedef struct cursor {
     const char *path;
     const uint8_t *data;
@@ -70,7 +70,7 @@ static uint64_t little_endian(const uint8_t *at, size_t n)
     return value;
 }
 
-/* ---- the cursor: messages begin with what is wrong; read_all puts file and place before them ---- */
+/* ---- the cursor: read_all puts file and place before these messages ---- */
 
 static calm_status need(calm_ctx *ctx, const cursor *in, uint64_t bytes, const char *what)
 {
@@ -184,7 +184,7 @@ static calm_status measure(calm_ctx *ctx, calm_gguf_tensor *tensor)
     return CALM_OK;
 }
 
-/* A tensor of the table; *offset is where it says its data begin. */
+/* Reads a row of the tensor table; *offset is the offset of its data. */
 static calm_status read_tensor(calm_ctx *ctx, cursor *in, size_t index, raw_name *name, calm_gguf_tensor *tensor,
                                uint64_t *offset)
 {
@@ -231,7 +231,7 @@ static calm_status sort_names(calm_ctx *ctx, const calm_gguf *file, name_entry *
     return CALM_OK;
 }
 
-/* Copies of all names, each with a NUL, in one piece: names[0 .. n_keys - 1] are the keys'. */
+/* Copies all names, NUL-terminated, to one allocation; names[0 .. n_keys - 1] are the keys'. */
 static calm_status keep_names(calm_ctx *ctx, calm_gguf *file, const raw_name *names)
 {
     const size_t n_keys = file->n_keys, n = n_keys + file->n_tensors;
@@ -253,7 +253,7 @@ static calm_status keep_names(calm_ctx *ctx, calm_gguf *file, const raw_name *na
     return sort_names(ctx, file, file->sorted_tensors, file->n_tensors, "tensor");
 }
 
-/* NULL when absent. */
+/* Returns NULL when absent. */
 static const name_entry *find_name(const name_entry *entries, size_t n, const char *name)
 {
     const name_entry wanted = {.name = name};
@@ -311,7 +311,7 @@ static bool pad(size_t *at, size_t alignment)
     return true;
 }
 
-/* Put the tensors where the table says, which must be one after the other. */
+/* Computes the addresses of all tensors; their offsets must be consecutive. */
 static calm_status place_tensors(calm_ctx *ctx, calm_gguf *file, const cursor *in, const uint64_t *offsets)
 {
     size_t alignment, begin = in->at, at = 0;
@@ -387,7 +387,7 @@ void calm_gguf_close(calm_gguf *file)
     free(file);
 }
 
-/* ---- looking things up ---- */
+/* ---- lookup ---- */
 
 const char *calm_gguf_path(const calm_gguf *file)
 {
@@ -439,7 +439,7 @@ bool calm_gguf_int(const calm_gguf_key *key, size_t index, int64_t *out)
         return false;
     const size_t size = kinds[key->kind].bytes, unused = 64 - 8 * size;
     const uint64_t value = little_endian(key->data + index * size, size);
-    /* The sign bit goes to the top, and the shift back spreads it. */
+    /* Moves the sign bit to the top; the shift back extends it. */
     *out = kinds[key->kind].is_signed ? (int64_t)(value << unused) >> unused : (int64_t)value;
     return kinds[key->kind].is_signed || value <= INT64_MAX;
 }
@@ -479,7 +479,7 @@ bool calm_gguf_is(const calm_gguf_key *key, const char *text)
 
 /* ---- tensors ---- */
 
-/* A type that calm does not widen, with all that it does. */
+/* Fails for a type that calm cannot dequantize; the message lists the types that it can. */
 static calm_status refuse_type(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_tensor *tensor, const char *type)
 {
     char readable[256] = "";

@@ -1,4 +1,4 @@
-/* Several files of GGUF as one. */
+/* GGUF models in several files. */
 #include "ptq/io/gguf_split.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ calm_status calm_gguf_split_path(calm_ctx *ctx, const char *path, size_t index, 
                      index + 1, n);
 }
 
-/* Does the name end in "-00001-of-00003.gguf"?  *index counts from 0. */
+/* Parses a name that ends in "-00001-of-00003.gguf"; *index counts from 0. */
 static bool parse_name(const char *name, size_t *index, size_t *n)
 {
     const size_t length = strlen(name);
@@ -73,7 +73,7 @@ static calm_status need_key(calm_ctx *ctx, const calm_gguf *file, const char *ke
                                                  calm_gguf_path(file), key, (long long)found, (long long)wanted);
 }
 
-/* Open the parts after the first, and let the first have their tensors. */
+/* Opens the parts after the first, and adds their tensors to the first. */
 static calm_status join(calm_ctx *ctx, const char *stem, size_t n, calm_gguf *first)
 {
     CALM_SCOPED_RESULTS(ctx);
@@ -92,7 +92,7 @@ static calm_status join(calm_ctx *ctx, const char *stem, size_t n, calm_gguf *fi
     return need_key(ctx, first, "split.tensors.count", (int64_t)calm_gguf_n_tensors(first));
 }
 
-/* The parts of a set, of which `path` is number `index` by its name. */
+/* Opens all parts of a set; the name of `path` has part number `index`. */
 static calm_status open_parts(calm_ctx *ctx, const char *path, size_t index, size_t n, calm_gguf **out)
 {
     calm_gguf *first;

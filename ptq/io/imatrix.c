@@ -1,4 +1,4 @@
-/* Importance matrices, both forms. */
+/* Importance matrices in both formats. */
 #include "ptq/io/imatrix.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "ptq/base/text.h"
 #include "ptq/io/gguf.h"
 
-/* The least that an entry of a .dat file takes: what bounds their number by the bytes that are there. */
+/* Smallest size of an entry of a .dat file: the file's size bounds their number. */
 #define ENTRY_LEAST 17
 #define NAME_MAX_BYTES 1024
 
@@ -17,7 +17,7 @@ struct calm_imatrix {
     calm_arena arena;
     const char *path;
     calm_gguf *gguf;         /* NULL: a .dat file */
-    calm_mapping map;        /* of that           */
+    calm_mapping map;        /* of a .dat file    */
     calm_imatrix_entry *entries;
     size_t n;
 };
@@ -29,7 +29,7 @@ static float number_at(const void *numbers, size_t index)
     return value;
 }
 
-/* ---- what holds of both forms ---- */
+/* ---- both formats ---- */
 
 static calm_status check_numbers(calm_ctx *ctx, const calm_imatrix *file, const char *name, const char *what,
                                  const void *numbers, size_t n)
@@ -122,7 +122,7 @@ static calm_status need(calm_ctx *ctx, const cursor *in, const char *where, cons
                     "matrix)", in->path, where, what, bytes, in->bytes - in->at);
 }
 
-/* A positive number of 32 bits. */
+/* Reads a positive 32-bit integer. */
 static calm_status read_count(calm_ctx *ctx, cursor *in, const char *where, const char *what, int32_t *out)
 {
     CALM_TRY(need(ctx, in, where, what, sizeof *out));

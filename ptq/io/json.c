@@ -32,7 +32,7 @@ calm_status calm_json_parse(calm_ctx *ctx, const char *name, const char *bytes, 
     return CALM_OK;
 }
 
-/* The word at the start of text [n] for a number that JSON has not; NULL: none. */
+/* Returns the word at the start of text [n] for a number that JSON lacks; NULL: none. */
 static const char *find_float(const char *text, size_t n)
 {
     static const char *const words[] = {"Infinity", "-Infinity", "NaN"};
@@ -42,7 +42,7 @@ static const char *find_float(const char *text, size_t n)
     return NULL;
 }
 
-/* The same text with those outside of strings as transformers 5 writes them; false: there are none. */
+/* Replaces such words outside strings by the spelling of transformers 5; false: there are none. */
 static bool spell_floats(const char *text, size_t n, calm_text *out)
 {
     bool quoted = false, found = false;
@@ -54,7 +54,7 @@ static bool spell_floats(const char *text, size_t n, calm_text *out)
             found = true;
             continue;
         }
-        /* What a backslash stands before is part of the string. */
+        /* The character after a backslash belongs to the string. */
         const size_t length = quoted && text[i] == '\\' && i + 1 < n ? 2 : 1;
         quoted ^= length == 1 && text[i] == '"';
         calm_text_append(out, text + i, length);
@@ -69,7 +69,7 @@ calm_status calm_json_read(calm_ctx *ctx, const char *path, size_t limit, calm_j
     CALM_SCOPED_TEXT(text);
     *out = NULL;
     CALM_TRY(calm_map_file_within(ctx, path, limit, &map));
-    /* Python writes what no other reader takes: only then is the file gone through. */
+    /* Python writes NaN and infinities, which JSON does not allow: search for them only after a failure. */
     const calm_status status = calm_json_parse(ctx, path, (const char *)map.data, map.bytes, out);
     if (status != CALM_EFORMAT || !spell_floats((const char *)map.data, map.bytes, &text))
         return status;
@@ -167,7 +167,7 @@ calm_status calm_json_expect(calm_ctx *ctx, const calm_json *value, calm_json_ty
                      calm_json_type_name(found));
 }
 
-/* The member in *out, which must be of the type; NULL when it is absent or null and may be. */
+/* Finds a member and checks its type; NULL if it is optional and absent or null. */
 static calm_status member(calm_ctx *ctx, const char *where, const calm_json *object, const char *key,
                           calm_json_type type, bool optional, const calm_json **out)
 {
@@ -222,7 +222,7 @@ calm_status calm_json_need_string(calm_ctx *ctx, const char *where, const calm_j
     return CALM_OK;
 }
 
-/* ---- building: running out of memory leaves a NULL behind, which calm_json_write reports ---- */
+/* ---- building: a failed allocation leaves a NULL, which calm_json_write reports ---- */
 
 calm_json *calm_json_new_object(void)
 {
@@ -334,8 +334,8 @@ static int append(const char *bytes, size_t n, void *user)
     return 0;
 }
 
-/* The fewest digits, 15 to 17, from which every number of the document reads back the same: a document of decimal
- * numbers (0.05) does not come out as 0.050000000000000003. */
+/* Returns the fewest digits, 15 to 17, from which every number of the document reads back the same, so that 0.05 is
+ * not written as 0.050000000000000003. */
 static int digits_needed(const json_t *value)
 {
     int most = 15;

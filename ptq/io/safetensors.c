@@ -1,4 +1,4 @@
-/* safetensors, reading: one file or shards with an index, every figure checked. */
+/* safetensors, reading: one file or shards with an index; every number is checked. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/io/safetensors_impl.h"
 
-/* The reference implementation's limit on a header; also bounds what a hostile file makes us parse. */
+/* Header limit of the reference implementation; it also bounds the parsing of a hostile file. */
 #define HEADER_MAX ((size_t)100 * 1000 * 1000)
 #define INDEX_MAX ((size_t)256 * 1024 * 1024)
 
@@ -85,7 +85,7 @@ static int by_place(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* One tensor against the end of those before it. */
+/* Compares the start of one tensor with the end of those before it. */
 static calm_status check_place(calm_ctx *ctx, calm_safetensors *set, const calm_shard *file, const calm_tensor *tensors,
                                size_t index, const uint8_t *expected)
 {
@@ -100,7 +100,7 @@ static calm_status check_place(calm_ctx *ctx, calm_safetensors *set, const calm_
     return CALM_OK;
 }
 
-/* Tensors must tile the data section: no overlap, no hole, nothing after the last. */
+/* Checks that tensors tile the data section: no overlap, no hole, nothing after the last. */
 static calm_status check_tiling(calm_ctx *ctx, calm_safetensors *set, const calm_shard *file, size_t data_begin,
                                 calm_tensor *tensors, size_t n)
 {
@@ -141,7 +141,7 @@ static calm_status read_header(calm_ctx *ctx, calm_shard *file, size_t *data_beg
     return CALM_OK;
 }
 
-/* Append the shard's tensors to those of the set. */
+/* Opens a shard and appends its tensors to those of the set. */
 static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index)
 {
     calm_shard *file = &set->shards[index];
@@ -172,7 +172,7 @@ static calm_status open_shard(calm_ctx *ctx, calm_safetensors *set, size_t index
 
 /* ---- a set ---- */
 
-/* By name, and those of one name in the order of their files. */
+/* Orders by name, and equal names by their files. */
 static int by_name_and_file(const void *a, const void *b)
 {
     const calm_tensor *x = a, *y = b;
@@ -180,7 +180,8 @@ static int by_name_and_file(const void *a, const void *b)
     return order ? order : (x->shard > y->shard) - (x->shard < y->shard);
 }
 
-/* Of tensors [n] of one name in several files the one that the index names, else the last, as in the engines. */
+/* Of tensors [n] with one name in several files, returns the one that the index names, else the last, as engines
+ * do. */
 static const calm_tensor *choose_copy(calm_safetensors *set, const calm_json *map, const calm_tensor *copies, size_t n)
 {
     const char *file = calm_json_string(calm_json_get(map, copies->name), "");
@@ -188,7 +189,7 @@ static const calm_tensor *choose_copy(calm_safetensors *set, const calm_json *ma
     for (size_t i = 0; i < n; i++)
         if (strcmp(calm_path_name(copies[i].file), file) == 0)
             taken = &copies[i];
-    /* The first is an example for all, unless a later one is a disagreement. */
+    /* The first pair is the example in messages, unless in a later one the index and the last file disagree. */
     if (!set->gaps.n_twice++ || (taken != last && strcmp(set->gaps.twice_taken, set->gaps.twice_last) == 0)) {
         set->gaps.twice = copies->name;
         set->gaps.twice_taken = calm_path_name(taken->file);
@@ -197,7 +198,7 @@ static const calm_tensor *choose_copy(calm_safetensors *set, const calm_json *ma
     return taken;
 }
 
-/* `map` NULL: a name that stands twice is a fault. */
+/* Sorts and removes duplicates; with `map` NULL a duplicate name is a fault. */
 static calm_status sort_by_name(calm_ctx *ctx, calm_safetensors *set, const calm_json *map)
 {
     size_t n = 0;
@@ -218,13 +219,13 @@ static calm_status sort_by_name(calm_ctx *ctx, calm_safetensors *set, const calm
     return CALM_OK;
 }
 
-/* `map`: of the index; NULL: there is none, or faults are reported. */
+/* `map`: weight_map of the index; NULL: there is no index, or faults are reported. */
 static calm_status open_files(calm_ctx *ctx, calm_safetensors *set, const calm_json *map)
 {
     size_t opened = 0;
     for (size_t i = 0; i < set->n_shards; i++) {
         if (map && !calm_path_exists(set->shards[i].path))
-            continue;    /* a failure for who needs what it holds: calm_safetensors_need */
+            continue;    /* fails later, in calm_safetensors_need, if a tensor of this file is needed */
         CALM_TRY(calm_safetensors_survive(ctx, set, NULL, open_shard(ctx, set, i), NULL));
         opened++;
     }
@@ -248,7 +249,7 @@ static calm_status open_indexed(calm_ctx *ctx, calm_safetensors *set, const char
     if (bad)
         return CALM_OK;
     const calm_json *map = calm_json_get(index, "weight_map");
-    /* As transformers, which looks for the one file first.  `calm check` judges for engines, which follow the index. */
+    /* transformers looks for the single file first.  `calm check` judges for engines, which follow the index. */
     set->gaps.passed_over =
         !set->report && calm_path_exists(single) && !calm_shard_index_names(map, calm_path_name(single));
     if (set->gaps.passed_over)
@@ -273,7 +274,7 @@ static calm_status open_directory(calm_ctx *ctx, calm_safetensors *set, const ch
     return open_one(ctx, set, single);
 }
 
-/* NULL: out of memory. */
+/* Returns NULL when out of memory. */
 static calm_safetensors *new_set(void)
 {
     calm_safetensors *set = calloc(1, sizeof *set);
@@ -401,13 +402,13 @@ void calm_safetensors_release(const calm_safetensors *set, const calm_tensor *te
 
 /* ---- digests ---- */
 
-/* Tasks of hash_tensor: one per tensor. */
+/* Input of hash_tensor, which runs once per tensor. */
 typedef struct hash_work {
     const calm_safetensors *set;
     char (*digests)[CALM_SHA256_HEX];
 } hash_work;
 
-/* Pages are released as it goes, so that a large tensor is never resident whole. */
+/* Releases pages as it proceeds, so that a large tensor is never fully resident. */
 void calm_safetensors_hash_tensor(const calm_safetensors *set, const calm_tensor *tensor, calm_sha256 *sha)
 {
     if (tensor->source && tensor->source->hash) {

@@ -1,4 +1,4 @@
-/* safetensors, writing: header first, then the data in the same order, nothing held in memory. */
+/* safetensors, writing: header first, then the data in the same order; no data is held in memory. */
 #include "ptq/io/safetensors.h"
 
 #include <assert.h>
@@ -41,7 +41,7 @@ calm_status calm_safetensors_header_bytes(calm_ctx *ctx, const calm_tensor *tens
     root = tensor ? CALM_OBJECT(CALM_KV(tensor->name, header_entry(tensor, most, most)))
                   : CALM_OBJECT(CALM_KV("__metadata__", CALM_OBJECT(CALM_KV("format", "pt"))));
     CALM_TRY(calm_json_write(ctx, root, 0, &text));
-    /* Of a tensor a comma for two braces; else its length before it, spaces behind it. */
+    /* An entry adds a comma but not the two braces; the file adds the header's length and padding. */
     *out = tensor ? text.length + 1 - 2 : text.length + 8 + 7;
     return CALM_OK;
 }

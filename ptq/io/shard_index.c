@@ -1,7 +1,7 @@
 /* safetensors in shards, reading: model.safetensors.index.json next to the files that it names.
  *
- * Only what is read has to be there, as in the engines: transformers takes every tensor of the files that the index
- * names, wherever it is, and vLLM the tensors of those files that exist. */
+ * Only tensors that are read must exist, as in engines: transformers loads every tensor of the files that the index
+ * names, whatever the index says about the tensor, and vLLM the tensors of those files that exist. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ static int compare_file(const void *name, const void *file)
     return strcmp(name, calm_path_name(((const calm_shard *)file)->path));
 }
 
-/* Was the shard with this name opened?  The tensors of one that was not are not reported one by one. */
+/* Returns whether the shard with this name was opened.  Tensors of a missing shard are not reported one by one. */
 static bool is_open(const calm_safetensors *set, const char *file)
 {
     const calm_shard *found =
@@ -89,7 +89,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const calm_absent *)a)->name, ((const calm_absent *)b)->name);
 }
 
-/* One entry of the index, whose tensor (NULL: none) is not in the file that it names. */
+/* Handles one entry of the index whose tensor (NULL: none) is not in the file that it names. */
 static calm_status check_entry(calm_ctx *ctx, calm_safetensors *set, const char *index_path, const char *name,
                                const char *file, const calm_tensor *tensor, size_t room)
 {
@@ -125,7 +125,7 @@ static calm_status check_map(calm_ctx *ctx, calm_safetensors *set, const char *i
     return CALM_OK;
 }
 
-/* Tensors that are missing from the index, and its total: no reader needs them, so they are only reported. */
+/* Reports tensors that are missing from the index, and a wrong total size; no reader needs these. */
 static calm_status check_completeness(calm_ctx *ctx, calm_safetensors *set, const char *index_path,
                                       const calm_json *index)
 {
@@ -160,7 +160,7 @@ calm_status calm_shard_index_check(calm_ctx *ctx, calm_safetensors *set, const c
                : CALM_OK;
 }
 
-/* ---- what is said of them ---- */
+/* ---- messages about differences ---- */
 
 calm_status calm_safetensors_missing(calm_ctx *ctx, const calm_safetensors *set, const char *name, int n_dims,
                                      const size_t *shape)
@@ -188,7 +188,7 @@ calm_status calm_safetensors_need_files(calm_ctx *ctx, const calm_safetensors *s
     return CALM_OK;
 }
 
-/* "INDEX: 3 tensors that it names (first, ...) are WHERE and are left out". */
+/* Logs "INDEX: 3 tensors that it names (first, ...) are WHERE and are left out". */
 static void log_absent(calm_ctx *ctx, const calm_index_gaps *gaps, bool no_file)
 {
     const calm_absent *first = NULL;

@@ -16,7 +16,7 @@ static calm_status tensor_bytes(calm_ctx *ctx, const calm_tensor *tensor, size_t
     return CALM_OK;
 }
 
-/* Where each file begins: a tensor that would pass the limit begins the next one. */
+/* Computes the first tensor of each file: a tensor that would exceed the limit begins the next file. */
 static calm_status cut(calm_ctx *ctx, calm_shards_writer *writer, size_t limit)
 {
     size_t held = 0, bytes;

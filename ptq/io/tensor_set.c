@@ -1,4 +1,4 @@
-/* A set of tensors: what its readers share. */
+/* A set of tensors: functions that its readers share. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
