@@ -1,9 +1,9 @@
-/* Arena: a list of chunks, allocation by bumping a cursor in the newest one.
+/* Arena: a list of chunks; allocation advances a cursor in the newest one.
  *
- * A chunk has 64 KiB; a request larger than a quarter of that gets its own chunk, in a second list: so a large
- * request between two small ones does not end the chunk that they share.  What an arena takes from the system is what
- * was asked for, a third more for small requests at most, and one chunk.  Rewinding frees the chunks begun since, so
- * that a task's peak is given back. */
+ * A chunk has 64 KiB; a request larger than a quarter of that gets a separate chunk in a second list, so that a
+ * large request between two small ones does not end their chunk.  An arena requests from the system the allocated
+ * bytes, at most a third more for small requests, and one chunk.  Rewinding frees the chunks that were added since,
+ * which returns a task's peak memory. */
 #include "ptq/base/arena.h"
 
 #include <stdint.h>
@@ -15,25 +15,25 @@
 #define POISON(p, n) ASAN_POISON_MEMORY_REGION((p), (n))
 #define UNPOISON(p, n) ASAN_UNPOISON_MEMORY_REGION((p), (n))
 #define REDZONE 64
-#define MAPPED  SIZE_MAX    /* the sanitizer sees what comes from the heap alone */
+#define MAPPED  SIZE_MAX    /* the sanitizer only tracks the heap                */
 #else
 #define POISON(p, n) ((void)(p), (void)(n))
 #define UNPOISON(p, n) ((void)(p), (void)(n))
 #define REDZONE 0
-/* Chunks from this size on are their own pages, huge ones where the system has them (one fault for 2 MiB instead of
- * 512), which leave no holes in the heap; what is mapped anew is zero already. */
+/* Chunks from this size on are separate mappings, with huge pages if the system has them (one page fault per 2 MiB
+ * instead of 512): they leave no holes in the heap, and new ones are zeroed. */
 #define MAPPED ((size_t)1 << 20)
 #endif
 
 #define ALIGNMENT ((size_t)64)
-#define LARGE     (CALM_ARENA_CHUNK / 4)    /* requests above it have a separate chunk */
+#define LARGE     (CALM_ARENA_CHUNK / 4)    /* larger requests get a separate chunk    */
 
 struct calm_arena_chunk {
     calm_arena_chunk *older;
-    calm_memory *memory;      /* account that it was taken from, which the arena's may have followed */
-    size_t mapped;            /* bytes of the mapping; 0: from the heap */
-    bool zero;                /* data is as the system gave it          */
-    size_t used, capacity;    /* of data [capacity], which begins ALIGNMENT bytes after the chunk */
+    calm_memory *memory;      /* account that it is charged to; the arena's may be set later         */
+    size_t mapped;            /* bytes of the mapping; 0: allocated on the heap */
+    bool zero;                /* data is new and zeroed                 */
+    size_t used, capacity;    /* bytes of the data, which begins ALIGNMENT bytes after the chunk  */
 };
 
 static unsigned char *chunk_data(calm_arena_chunk *chunk)
@@ -92,7 +92,7 @@ void calm_arena_rewind(calm_arena *arena, calm_arena_mark mark)
     arena->used_bytes = mark.used_bytes;
 }
 
-/* As large as asked for, from the heap. */
+/* Allocates a chunk of exactly this size on the heap. */
 static calm_arena_chunk *heap_chunk(calm_memory *memory, size_t bytes)
 {
     calm_memory_trim(memory);
@@ -106,7 +106,7 @@ static calm_arena_chunk *push_chunk(calm_memory *memory, calm_arena_chunk **list
     if (!calm_size_add(&bytes, capacity, 2 * ALIGNMENT))
         return NULL;
     const bool mapped = capacity >= MAPPED;
-    bytes = mapped ? calm_memory_whole_pages(bytes) : bytes;    /* what is spare later is in pages */
+    bytes = mapped ? calm_memory_whole_pages(bytes) : bytes;    /* spare pages are whole pages     */
     const size_t counted = mapped ? bytes : capacity;
     if (!calm_memory_take(memory, counted))
         return NULL;
@@ -155,7 +155,7 @@ void *calm_arena_alloc(calm_arena *arena, size_t count, size_t size)
 void *calm_arena_zalloc(calm_arena *arena, size_t count, size_t size)
 {
     void *block = calm_arena_alloc(arena, count, size);
-    /* A large request has its chunk for itself. */
+    /* A large request has a chunk of its own. */
     const bool zero = block && calm_arena_bytes(count, size) > LARGE && arena->large->zero;
     if (block && !zero)
         memset(block, 0, count * size);

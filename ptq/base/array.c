@@ -10,11 +10,11 @@ calm_status calm_array_grow(calm_ctx *ctx, calm_arena *arena, void *array, size_
     size_t wanted;
     if (need <= *capacity)
         return CALM_OK;
-    /* A product that overflows is more than any arena has: calm_alloc_raw reports `need`. */
+    /* If the product overflows, no arena has the memory: calm_alloc_raw reports `need`. */
     if (!calm_size_mul(&wanted, *capacity, 2) || wanted < need)
         wanted = need;
     CALM_TRY(calm_alloc_raw(ctx, arena, &grown, wanted, size, what));
-    /* `array` points to a pointer of a type that is not known here: its bytes are copied, not its value. */
+    /* `array` points to a pointer of unknown type: its bytes are copied, not its value. */
     memcpy(&old, array, sizeof old);
     if (used)
         memcpy(grown, old, used * size);

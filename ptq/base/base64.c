@@ -1,4 +1,4 @@
-/* Three bytes become four letters; what is left at the end is padded. */
+/* Three bytes become four characters; the end is padded. */
 #include "ptq/base/base64.h"
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/* The letters of one to three bytes. */
+/* Encodes one to three bytes. */
 static void encode(const uint8_t *bytes, size_t n, char out[4])
 {
     const uint32_t word = (uint32_t)bytes[0] << 16 | (n > 1 ? (uint32_t)bytes[1] << 8 : 0) | (n > 2 ? bytes[2] : 0u);

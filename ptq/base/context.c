@@ -72,7 +72,8 @@ void calm_log(calm_ctx *ctx, calm_log_level level, const char *format, ...)
     ctx->log(ctx->log_user, level, line);
 }
 
-/* Is it the limit that refuses a block?  Arenas ask for whole chunks, and a little more than the block. */
+/* Returns whether the limit refuses an allocation.  Arenas request whole chunks, and slightly more than the
+ * allocation. */
 static bool passes_limit(const calm_memory *memory, size_t count, size_t size)
 {
     const size_t limit = calm_memory_limit(memory), used = calm_memory_used(memory);
@@ -81,7 +82,8 @@ static bool passes_limit(const calm_memory *memory, size_t count, size_t size)
            (used > limit || bytes > limit - used);
 }
 
-/* The arena with the account of the context that uses it first: its later chunks count there. */
+/* Returns the arena after assigning the account of the first context that uses it, to which later chunks are
+ * charged. */
 static calm_arena *counted(const calm_ctx *ctx, calm_arena *arena)
 {
     if (!arena->memory)
@@ -89,7 +91,7 @@ static calm_arena *counted(const calm_ctx *ctx, calm_arena *arena)
     return arena;
 }
 
-/* Hand a block over, or say what there was no memory for. */
+/* Stores an allocation in *out, or fails with its size and purpose. */
 static calm_status deliver(calm_ctx *ctx, void *block, void *out, size_t count, size_t size, const char *what)
 {
     memcpy(out, &block, sizeof block);

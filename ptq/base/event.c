@@ -1,4 +1,4 @@
-/* Events: passed on to their receiver. */
+/* Events: calls of their receivers. */
 #include "ptq/base/event.h"
 
 void calm_event(const calm_events *events, calm_stage stage, size_t done, size_t total)

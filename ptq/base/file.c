@@ -11,9 +11,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define MOST_LINKS 40    /* as many as Linux follows */
+#define MOST_LINKS 40    /* the limit of Linux       */
 
-/* For scopes. */
+/* Closes a file descriptor at the end of a scope. */
 static void close_fd(const int *fd)
 {
     if (*fd >= 0)
@@ -59,7 +59,7 @@ void calm_unmap_file(calm_mapping *map)
     *map = (calm_mapping){NULL, 0};
 }
 
-/* Linux maps the pages around one that is read, in windows of 64 KiB: those of the neighbours, too. */
+/* Linux maps pages around an accessed page, in windows of 64 KiB, which may belong to neighbouring ranges. */
 #define AROUND ((uintptr_t)64 * 1024)
 
 void calm_mapping_release(const calm_mapping *map, size_t offset, size_t bytes)
@@ -106,7 +106,7 @@ calm_status calm_writer_close(calm_ctx *ctx, calm_writer *writer)
 {
     if (!writer->stream)
         return ctx->status;
-    /* EINVAL: a device or a pipe, which keeps nothing. */
+    /* EINVAL: a device or a pipe, which cannot be synced. */
     if (ctx->status == CALM_OK &&
         (fflush(writer->stream) != 0 || (fsync(fileno(writer->stream)) != 0 && errno != EINVAL)))
         calm_fail_errno(ctx, errno, "%s: cannot write", writer->path);
@@ -169,7 +169,7 @@ calm_status calm_new_file_begin(calm_ctx *ctx, const char *path, const char *end
 
 calm_status calm_new_file_end(calm_ctx *ctx, const calm_new_file *file)
 {
-    if (strcmp(file->temporary, file->target) == 0)    /* a device, which is written already */
+    if (strcmp(file->temporary, file->target) == 0)    /* a device or pipe, which was written directly */
         return ctx->status;
     if (ctx->status == CALM_OK && rename(file->temporary, file->target) != 0)
         calm_fail_errno(ctx, errno, "%s: cannot rename to it", file->target);
@@ -201,7 +201,7 @@ bool calm_path_exists(const char *path)
 
 bool calm_path_has(const char *dir, const char *name)
 {
-    char path[PATH_MAX];    /* longer ones are refused by the system */
+    char path[PATH_MAX];    /* the system refuses longer paths       */
     return snprintf(path, sizeof path, "%s/%s", dir, name) < (int)sizeof path && calm_path_exists(path);
 }
 
@@ -272,7 +272,7 @@ calm_status calm_make_parent(calm_ctx *ctx, const char *path)
     return calm_make_directories(ctx, parent);
 }
 
-/* Remove what the open directory holds; closes it. */
+/* Removes the entries of an open directory and closes it. */
 static calm_status remove_entries(calm_ctx *ctx, int fd, const char *path)
 {
     DIR *dir = fdopendir(fd);
@@ -333,7 +333,7 @@ calm_status calm_sync_directory(calm_ctx *ctx, const char *path)
     CALM_SCOPED(const int, close_fd) fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return calm_fail_errno(ctx, errno, "%s: cannot open the directory", path);
-    /* EINVAL: a file system that cannot sync directories has nothing to lose here. */
+    /* EINVAL: the file system cannot sync directories. */
     if (fsync(fd) != 0 && errno != EINVAL)
         return calm_fail_errno(ctx, errno, "%s: cannot sync the directory", path);
     return CALM_OK;

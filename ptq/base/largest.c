@@ -1,4 +1,4 @@
-/* The largest of many sizes, by insertion: there are few, and most are equal. */
+/* Keeps the largest sizes by insertion sort: there are few, and most are equal. */
 #include "ptq/base/largest.h"
 
 #include "ptq/base/arena.h"
@@ -21,6 +21,6 @@ size_t calm_largest_sum(const calm_largest *from, size_t times, size_t count)
         sum += taken * from->bytes[i];
         count -= taken;
     }
-    /* The smallest size of a full table bounds those that it dropped. */
+    /* The smallest size of a full table is an upper bound of the sizes that were dropped. */
     return sum + (from->n == CALM_LARGEST_KEPT ? count * from->bytes[CALM_LARGEST_KEPT - 1] : 0);
 }

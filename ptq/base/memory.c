@@ -1,4 +1,4 @@
-/* Accounts of memory, and what the system says. */
+/* Memory accounts, and the system's memory figures. */
 #include "ptq/base/memory.h"
 
 #include <malloc.h>
@@ -9,15 +9,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Blocks from this size on are mapped one by one.  Fixed, or the C library would raise it. */
+/* malloc threshold of separate mappings.  Set explicitly, since the C library would raise it dynamically. */
 #define MAPPED_BYTES (16 * 1024 * 1024)
-/* What may lie free in a heap, where arenas have chunks below a megabyte alone: tasks take and give back the same few
- * over and over.  At most a fifth of what was taken, as measured. */
+/* Free memory that the C library keeps in a heap, where arenas only have chunks below a megabyte: tasks allocate
+ * and free the same few chunks repeatedly.  At most a fifth of the allocated bytes, as measured. */
 #define TRIM_BYTES (8 * 1024 * 1024)
 #define HOLES      5
-/* What spare pages may add to the most that arenas held: requests of other sizes than what was given back leave pieces
- * that fit none of them, and without room for those each window of a forward pass faults its pages in anew (4 % of its
- * time). */
+/* Spare pages in addition to the most that arenas held: requests of other sizes leave fragments that no request
+ * fits, and without this room each window of a forward pass causes its page faults again (4 % of its time). */
 #define ROOM_BYTES ((size_t)32 * 1024 * 1024)
 #define ROOM       8
 
@@ -26,7 +25,7 @@ void calm_memory_set_limit(calm_memory *memory, size_t bytes)
     if (!memory)
         return;
     atomic_store(&memory->limit, bytes);
-    /* The peak of what came before may be above it. */
+    /* Spare pages of the time before may exceed the new limit. */
     calm_memory_release(memory);
 }
 
@@ -64,7 +63,7 @@ bool calm_memory_take(calm_memory *memory, size_t bytes)
         return true;
     const size_t limit = atomic_load(&memory->limit);
     size_t used = atomic_load(&memory->used), now;
-    do {    /* in one step: a request that is refused must not be seen by another that would fit */
+    do {    /* one atomic step: a concurrent request that fits must not see one that is refused  */
         now = used + bytes;
         if (now < used || (limit && now > limit))
             return false;
@@ -87,7 +86,7 @@ size_t calm_memory_room(size_t bytes)
     return bytes / ROOM < ROOM_BYTES ? bytes / ROOM : ROOM_BYTES;
 }
 
-/* What arenas and spare pages may hold together. */
+/* Returns the most bytes that arenas and spare pages may hold together. */
 static size_t most_held(const calm_memory *memory)
 {
     const size_t limit = atomic_load(&memory->limit), most = atomic_load(&memory->most),
@@ -95,13 +94,13 @@ static size_t most_held(const calm_memory *memory)
     return !limit || held < limit ? held : limit;
 }
 
-/* At the beginning of the pages that it is about. */
+/* Header at the beginning of spare pages. */
 struct calm_spare_pages {
     calm_spare_pages *older;
     size_t bytes;
 };
 
-/* A handful of instructions each time: threads that meet here are not worth a mutex. */
+/* Spin lock: each critical section has a handful of instructions, which are not worth a mutex. */
 static void enter(calm_memory *memory)
 {
     while (atomic_exchange_explicit(&memory->busy, true, memory_order_acquire))
@@ -113,7 +112,7 @@ static void leave(calm_memory *memory)
     atomic_store_explicit(&memory->busy, false, memory_order_release);
 }
 
-/* Take one out of the list.  Within enter, as the functions below. */
+/* Removes an entry from the list.  The caller holds the lock, as for the functions below. */
 static calm_spare_pages *unlink_spare(calm_memory *memory, calm_spare_pages **at)
 {
     calm_spare_pages *found = *at;
@@ -130,7 +129,7 @@ static void link_spare(calm_memory *memory, void *pages, size_t bytes)
     memory->spare_bytes += bytes;
 }
 
-/* This many bytes of the smallest spare pages that have them; what is left of those stays.  NULL: none has. */
+/* Takes `bytes` from the smallest spare pages that are large enough; the rest stays spare.  NULL: none are. */
 static void *take_spare(calm_memory *memory, size_t bytes)
 {
     calm_spare_pages **best = NULL;
@@ -145,7 +144,7 @@ static void *take_spare(calm_memory *memory, size_t bytes)
     return found;
 }
 
-/* Pages join the spare ones that they touch, so that many small ones serve a large request. */
+/* Adds spare pages and merges them with adjacent ones, so that many small ones can serve a large request. */
 static void put_spare(calm_memory *memory, char *pages, size_t bytes)
 {
     for (calm_spare_pages **at = &memory->spare; *at;) {
@@ -211,7 +210,7 @@ void *calm_memory_map(calm_memory *memory, size_t bytes, bool *zero)
     pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED)
         return NULL;
-    madvise(pages, bytes, MADV_HUGEPAGE);    /* advice: small pages serve as well */
+    madvise(pages, bytes, MADV_HUGEPAGE);    /* best effort: small pages work, too */
     return pages;
 }
 
@@ -241,9 +240,9 @@ size_t calm_memory_kept(size_t bytes, size_t n_threads)
     return bytes / HOLES < most ? bytes / HOLES : most;
 }
 
-/* ---- what the system says ---- */
+/* ---- figures of the system ---- */
 
-/* The number after `key` in a file of lines, times `unit`; 0 when it is not there. */
+/* Returns the number after `key` in a text file, times `unit`; 0 if it is missing. */
 static size_t read_number(const char *path, const char *key, size_t unit)
 {
     char line[256];
@@ -269,7 +268,7 @@ size_t calm_memory_available(void)
     const char *option;
     const size_t here = read_number("/proc/meminfo", "MemAvailable:", 1024), left = calm_memory_left(&limit, &option);
     const size_t system = here && left < here ? left : here;
-    const size_t group_limit = read_number("/sys/fs/cgroup/memory.max", "", 1);    /* "max" is no number: 0 */
+    const size_t group_limit = read_number("/sys/fs/cgroup/memory.max", "", 1);    /* "max" is not a number: 0 */
     const size_t group_used = read_number("/sys/fs/cgroup/memory.current", "", 1);
     if (group_limit == 0)
         return system;

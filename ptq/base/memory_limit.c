@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Address space that the process has now, or its data; 0: the system does not say. */
+/* Returns the size of the address space of the process, or of its data; 0: the system does not say. */
 static size_t used_bytes(bool data)
 {
     size_t pages[6] = {0};

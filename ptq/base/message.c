@@ -1,4 +1,4 @@
-/* Messages of failures, and lines that are said once. */
+/* Messages of failures, and lines that are logged once. */
 #include "ptq/base/message.h"
 
 #include <stdarg.h>
@@ -15,7 +15,7 @@ calm_status calm_fail_prefix(calm_ctx *ctx, const char *format, ...)
     va_start(args, format);
     vsnprintf(prefix, sizeof prefix, format, args);
     va_end(args);
-    /* A context keeps its first failure: it must forget it before it takes the longer message. */
+    /* A context keeps its first failure: clear it before recording the longer message. */
     memcpy(reason, ctx->message, sizeof reason);
     calm_ctx_forgive(ctx);
     return calm_fail(ctx, status, "%s: %s", prefix, reason);

@@ -65,7 +65,7 @@ static calm_status check_range(calm_ctx *ctx, const calm_option *option, const c
                      option->min, option->max);
 }
 
-/* The only number in a value like 4bit or int4; 0: there is none, or several. */
+/* Returns the only number in a value like 4bit or int4; 0: there is none, or several. */
 static long long number_within(const char *value)
 {
     static const char digits[] = "0123456789";
@@ -128,8 +128,8 @@ static calm_status set_enum(calm_ctx *ctx, const calm_option *option, void *fiel
 
 /* ---- lists ---- */
 
-/* Room for one more item.  The structs of lists are part of option values, without a capacity: they have room up to the
- * next power of two. */
+/* Makes room for one more item.  List structs are part of option values and have no capacity: their arrays have
+ * room up to the next power of two. */
 static calm_status grow(calm_ctx *ctx, void *array, size_t n, size_t size)
 {
     size_t capacity = n & (n - 1) ? n + 1 : n;
@@ -197,7 +197,7 @@ static calm_status add_word(calm_ctx *ctx, const calm_option *option, void *list
     return calm_words_add(ctx, list, item);
 }
 
-/* `item` is written to. */
+/* Parses NAME=VALUE; modifies `item`. */
 static calm_status add_pair(calm_ctx *ctx, const calm_option *option, void *list, const char *owner, char *item)
 {
     char *sign = strchr(item, '=');
@@ -207,7 +207,7 @@ static calm_status add_pair(calm_ctx *ctx, const calm_option *option, void *list
     return calm_pairs_add(ctx, list, item, sign + 1);
 }
 
-/* Too many already? */
+/* Fails if the list is full. */
 static calm_status check_room(calm_ctx *ctx, const calm_option *option, const char *owner, size_t n)
 {
     if (option->max > 0 && n >= (size_t)option->max)
@@ -216,7 +216,7 @@ static calm_status check_room(calm_ctx *ctx, const calm_option *option, const ch
     return CALM_OK;
 }
 
-/* Items of a comma list, one by one. */
+/* Adds the items of a comma list. */
 static calm_status add_items(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
                              const char *value)
 {
@@ -233,7 +233,7 @@ static calm_status add_items(calm_ctx *ctx, const calm_option *option, void *fie
     }
 }
 
-/* One name of a file, as it is: names may have commas. */
+/* Adds one file name unchanged: names may contain commas. */
 static calm_status add_file(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
                             const char *value)
 {
@@ -246,7 +246,7 @@ static calm_status add_file(calm_ctx *ctx, const calm_option *option, void *fiel
     return calm_words_add(ctx, files, value);
 }
 
-/* NUMBERS have no bound on their count but the length of the argument. */
+/* Adds numbers of a comma list; only the length of the argument bounds their count. */
 static calm_status add_numbers(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
                                const char *value)
 {
@@ -280,7 +280,7 @@ static calm_status set_range(calm_ctx *ctx, const calm_option *option, void *fie
 static calm_status set_string(calm_ctx *ctx, const calm_option *option, void *field, const char *owner,
                               const char *value)
 {
-    if (!*value && option->metavar)    /* --store "$STORE" of a shell that has no such variable */
+    if (!*value && option->metavar)    /* `--store "$STORE"` with an unset variable             */
         return wrong(ctx, option, owner, option->metavar, value);
     if (option->max > 0 && (double)strlen(value) > option->max)
         return calm_fail(ctx, CALM_EARG, "%s: option %s: expected at most %.0f bytes", owner, option->name,
@@ -326,7 +326,7 @@ const calm_option *calm_option_find(const calm_option *table, const char *name)
 calm_status calm_options_init(calm_ctx *ctx, const calm_option *table, void *opts)
 {
     for (const calm_option *option = table; option && option->name; option++) {
-        /* A default may be outside the range a user may give: -1 for "not set". */
+        /* A default may be outside the range of user values: -1 for "not set". */
         calm_option unbounded = *option;
         unbounded.min = unbounded.max = 0;
         memset((char *)opts + option->offset, 0, kinds[option->type].size);
@@ -407,7 +407,7 @@ void calm_options_canonical(const calm_option *table, const void *opts, calm_tex
     }
 }
 
-/* Bytes before the first comma that is not within parentheses, or before the end. */
+/* Returns the bytes before the first comma outside parentheses, or before the end. */
 static size_t item_length(const char *list)
 {
     size_t i = 0;

@@ -1,4 +1,4 @@
-/* What an output may replace. */
+/* Checks of output paths. */
 #include "ptq/base/output.h"
 
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 
-#define LIST_BYTES ((size_t)16 << 20)    /* a longer list was not written by calm */
+#define LIST_BYTES ((size_t)16 << 20)    /* calm writes no longer list            */
 #define MOST_DEPTH 4                     /* folders below an output: formats, templates */
 
 static bool is_same(const struct stat *a, const struct stat *b)
@@ -19,9 +19,10 @@ static bool is_same(const struct stat *a, const struct stat *b)
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* ---- paths, whether they exist or not ---- */
+/* ---- paths, existing or not ---- */
 
-/* Append the parts of a path below a folder that exists to its real path: "." is left out, ".." takes one away. */
+/* Appends the components of a path to the real path of its existing part: skips ".", and removes one component for
+ * "..". */
 static void append_parts(calm_text *out, const char *rest)
 {
     for (const char *at = rest; *at;) {
@@ -37,7 +38,7 @@ static void append_parts(calm_text *out, const char *rest)
     }
 }
 
-/* The absolute path without links: of the part that exists as the system says, of the rest by its names. */
+/* Computes the absolute path without links: the existing part as the system resolves it, the rest by name. */
 static calm_status absolute(calm_ctx *ctx, const char *path, calm_text *out)
 {
     char *begin, *real = NULL;
@@ -58,7 +59,8 @@ static calm_status absolute(calm_ctx *ctx, const char *path, calm_text *out)
     return calm_text_check(ctx, out);
 }
 
-/* Does the folder `target`, if it exists, hold the absolute path, or is it that?  By identities, up to the root. */
+/* Returns whether the folder `target` is or contains the absolute path: compares device and inode with every
+ * parent. */
 static bool holds(const struct stat *target, const char *path)
 {
     char step[4096];
@@ -76,14 +78,14 @@ static bool holds(const struct stat *target, const char *path)
     }
 }
 
-/* The same by names. */
+/* Does the same by names. */
 static bool is_below(const char *path, const char *folder)
 {
     const size_t length = strlen(folder);
     return strncmp(path, folder, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-/* Refuse a target that is or holds `path`, which the message calls `what`. */
+/* Fails if the target is or contains `path`, which the message calls `what`. */
 static calm_status keep_apart(calm_ctx *ctx, const char *target, const calm_text *place, const char *what,
                               const char *path)
 {
@@ -108,7 +110,7 @@ static calm_status keep_input_apart(calm_ctx *ctx, const char *target, const cal
     return keep_apart(ctx, target, place, what, path);
 }
 
-/* A snapshot of the hub's cache is links: refuse a target that holds what they point to, too. */
+/* A snapshot of the hub's cache consists of links: refuses a target that contains what they point to. */
 static calm_status keep_links_apart(calm_ctx *ctx, const char *target, const calm_text *place, const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -144,9 +146,9 @@ calm_status calm_output_apart(calm_ctx *ctx, const char *target, const calm_word
     return CALM_OK;
 }
 
-/* ---- what calm wrote ---- */
+/* ---- files that calm wrote ---- */
 
-/* Append the files below a folder, a line each; `prefix` is the folder's name in the list. */
+/* Appends the files below a folder; `prefix` is the folder's name in the list. */
 static calm_status list_files(calm_ctx *ctx, const char *folder, const char *prefix, int depth, calm_words *out)
 {
     DIR *dir = opendir(folder);
@@ -197,7 +199,7 @@ calm_status calm_output_list(calm_ctx *ctx, const char *folder)
     return calm_write_file(ctx, path, text.data ? text.data : "", text.length);
 }
 
-/* Does the list, lines of names, have this one? */
+/* Returns whether the list has a line with this name. */
 static bool has_line(const char *list, const char *name)
 {
     const size_t length = strlen(name);
@@ -210,7 +212,7 @@ static bool has_line(const char *list, const char *name)
     return false;
 }
 
-/* Every file of an existing folder is in its list, or it has none at all. */
+/* Fails if an existing folder contains a file that its list does not name. */
 static calm_status all_ours(calm_ctx *ctx, const char *target)
 {
     char *path, *list = NULL;
@@ -229,10 +231,10 @@ static calm_status all_ours(calm_ctx *ctx, const char *target)
     return CALM_OK;
 }
 
-/* ---- may it be written ---- */
+/* ---- checks ---- */
 
-/* Can something be made at `target`: may files be made in the nearest folder above that is there?  What is there is
- * replaced by a new file.  Asked before a run, which may take hours. */
+/* Fails if no file can be created in the nearest existing folder above `target`: existing files are replaced by new
+ * ones. Checked before a run, which may take hours. */
 static calm_status check_parent(calm_ctx *ctx, const char *target)
 {
     char *folder;
@@ -246,7 +248,7 @@ static calm_status check_parent(calm_ctx *ctx, const char *target)
     return CALM_OK;
 }
 
-/* A folder's name that promises a file: what comes would not be found under it. */
+/* Refuses a new folder with the name of a file, under which users would look for the output. */
 static calm_status check_name(calm_ctx *ctx, const char *target)
 {
     static const char *const ends[] = {".gguf", ".safetensors"};
@@ -274,7 +276,7 @@ calm_status calm_output_folder(calm_ctx *ctx, const char *target, bool force, co
                              target);
 }
 
-/* Does the file begin with this text, or is it empty? */
+/* Returns whether the file begins with this text, or is empty. */
 static bool begins_with(const char *path, const char *text)
 {
     char start[64];
@@ -287,7 +289,7 @@ static bool begins_with(const char *path, const char *text)
     return readable && (n == 0 || (n == length && memcmp(start, text, length) == 0));
 }
 
-/* An existing file in an input's folder is a file of the input. */
+/* An existing file in an input's folder belongs to the input. */
 static calm_status outside_of(calm_ctx *ctx, const char *target, const calm_words *inputs)
 {
     CALM_SCOPED_TEXT(place);
@@ -313,12 +315,12 @@ calm_status calm_output_file(calm_ctx *ctx, const char *target, bool force, cons
     if (!calm_path_exists(end))
         return check_parent(ctx, end);
     CALM_TRY(outside_of(ctx, target, inputs));
-    if (calm_path_is_special(end))    /* /dev/null, a pipe: there is nothing to lose */
+    if (calm_path_is_special(end))    /* /dev/null or a pipe: no contents to lose    */
         return CALM_OK;
     if (!force)
         return calm_fail(ctx, CALM_EEXIST, "%s: exists already; give another name, or `force` to replace it", target);
     if (begins && !begins_with(target, begins))
-        return calm_fail(ctx, CALM_EARG, "%s: exists and is no such file of calm's, so `force` does not replace it; "
-                         "give another name", target);
+        return calm_fail(ctx, CALM_EARG, "%s: exists and is not a file that calm wrote, so `force` does not replace "
+                         "it; give another name", target);
     return check_parent(ctx, end);
 }

@@ -1,4 +1,4 @@
-/* Philox4x32-10 and what is drawn from it. */
+/* Philox4x32-10 and the distributions of rng.h. */
 #include "ptq/base/rng_impl.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ void calm_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t 
     out[3] = c3;
 }
 
-/* One block: the index is the low half of the counter, the stream the high half. */
+/* Computes one block: the index is the low half of the counter, the stream the high half. */
 static void block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])
 {
     const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
@@ -60,13 +60,13 @@ double calm_rng_normal(uint64_t seed, uint64_t stream, uint64_t index)
     return radius * cos(6.283185307179586476925 * unit(out[2], out[3]));
 }
 
-/* A place of the virtual array 0 .. n-1 whose content is not its own number. */
+/* An entry of the virtual array 0 .. n-1 whose content differs from its index. */
 typedef struct moved {
     size_t place, content;
     bool used;
 } moved;
 
-/* Open addressing with at most half of the slots in use. */
+/* Finds an entry of a hash table with open addressing, at most half full. */
 static moved *find_place(moved *table, size_t mask, size_t place)
 {
     size_t slot = (size_t)(place * 0x9E3779B97F4A7C15u) & mask;

@@ -40,7 +40,7 @@ bool calm_is_hex(const char *text, size_t n)
     return strlen(text) == n && strspn(text, "0123456789abcdef") == n;
 }
 
-/* Frees the state; `hex` receives two digits per byte and a NUL. */
+/* Finishes a digest and frees the state; `hex` receives two digits per byte and a NUL. */
 static calm_status finish(calm_ctx *ctx, calm_sha256 *sha, const char *name, unsigned n_bytes, char *hex)
 {
     static const char digits[] = "0123456789abcdef";
@@ -73,7 +73,7 @@ calm_status calm_sha256_bytes(calm_ctx *ctx, const void *bytes, size_t n_bytes, 
     return calm_sha256_finish(ctx, &sha, hex);
 }
 
-/* Feed what is left of the stream; errno of a failed read, else 0. */
+/* Feeds the rest of the stream; returns errno of a failed read, else 0. */
 static int feed(calm_sha256 *sha, FILE *stream)
 {
     unsigned char piece[1 << 16];
@@ -83,7 +83,7 @@ static int feed(calm_sha256 *sha, FILE *stream)
     return ferror(stream) ? errno : 0;
 }
 
-/* SHA-256 of a file or, with `git`, the SHA-1 of it behind git's head, which has the file's size. */
+/* Computes the SHA-256 of a file or, with `git`, the SHA-1 of git's header and the file. */
 static calm_status digest_file(calm_ctx *ctx, const char *path, bool git, char *hex)
 {
     FILE *stream = fopen(path, "rb");
@@ -102,7 +102,7 @@ static calm_status digest_file(calm_ctx *ctx, const char *path, bool git, char *
     if (!broken)
         broken = feed(&sha, stream);
     fclose(stream);
-    /* Also after a failed read: it frees the state. */
+    /* Also after a failed read: finish frees the state. */
     const calm_status status = git ? finish(ctx, &sha, "SHA-1", CALM_SHA1_HEX / 2, hex)
                                    : calm_sha256_finish(ctx, &sha, hex);
     return broken ? calm_fail_errno(ctx, broken, "%s: cannot read", path) : status;

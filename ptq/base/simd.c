@@ -1,4 +1,4 @@
-/* What this CPU can do, as far as it decides bits. */
+/* CPU features that determine the bits of results. */
 #include "ptq/base/simd.h"
 
 const char *calm_instructions(void)

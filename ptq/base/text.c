@@ -116,7 +116,7 @@ bool calm_text_listed(const char *list, char separator, const char *word)
         const size_t n = end ? (size_t)(end - at) : strlen(at);
         if (n == length && strncmp(at, word, n) == 0)
             return true;
-        /* Behind the separator, or at the end. */
+        /* Skip the separator, if there is one. */
         at += n + (end != NULL);
     }
     return false;
@@ -124,7 +124,7 @@ bool calm_text_listed(const char *list, char separator, const char *word)
 
 #define WORD_MAX ((size_t)63)
 
-/* Levenshtein distance; GPTQ is gptq. */
+/* Computes the Levenshtein distance, ignoring case. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t n_a = strnlen(a, WORD_MAX), n_b = strnlen(b, WORD_MAX);
@@ -160,7 +160,7 @@ const char *calm_nearest(const char *word, const char *const *names, size_t n)
     return best;
 }
 
-/* Bytes of a text; false: it is no size, or out of bounds. */
+/* Parses a size in bytes; false: not a size, or out of bounds. */
 static bool parse_size(const char *text, double least, size_t *out)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Task loops over OpenMP with one context per worker; loops inside tasks are tasks of the same team. */
+/* Parallel loops over OpenMP with one context per worker; loops inside tasks run as tasks of the same team. */
 #include "ptq/base/threads.h"
 
 #include <omp.h>
@@ -27,8 +27,8 @@ static void note_failure(first_failure *first, size_t index, const calm_ctx *wor
     }
 }
 
-/* Threads for the loops inside task `index` of n: one where all have a task, of the tasks left over behind such rounds
- * each an equal part of them. */
+/* Returns the threads for loops inside task `index` of n: one while every thread has a task; tasks of the last,
+ * incomplete round share all threads equally. */
 static int share_of_task(const calm_ctx *parent, size_t n, size_t index)
 {
     const size_t threads = (size_t)parent->n_threads, rounds = n / threads * threads;
@@ -56,7 +56,7 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
         index = (*next)++;
 #pragma omp atomic read
         failed = first->index;
-        /* Tasks before the failed one still run: the lowest failure is reported, whatever the timing. */
+        /* Tasks before the failed one still run, so that the lowest failure is reported whatever the timing. */
         if (index >= n || index > failed)
             break;
         ctx.n_threads = share_of_task(parent, n, index);
@@ -67,17 +67,17 @@ static void work(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first
     }
 }
 
-/* A loop inside a task: its indices are there for any thread of the team that has nothing else to do.  A thread that
- * waits for the others at its end runs none of another task (OpenMP ties tasks to threads), so it never holds the
- * scratch of two tasks of the outermost loop.
+/* Runs a loop inside a task: idle threads of the team can take its indices.  A thread that waits at the end of this
+ * loop runs no other task meanwhile (OpenMP ties tasks to threads), so it never holds the scratch memory of two
+ * tasks of the outermost loop.
  *
- * ThreadSanitizer does not look at this function: LLVM's OpenMP takes the memory of an ended task again for the next
- * one, under its own locks that the sanitizer cannot see, and the arguments written here would be called a race. */
+ * ThreadSanitizer ignores this function: LLVM's OpenMP reuses the memory of an ended task for the next one, under
+ * locks that the sanitizer does not see, and it would report the arguments written here as a race. */
 __attribute__((no_sanitize("thread")))
 static void share(calm_ctx *parent, size_t n, calm_task_fn *fn, void *user, first_failure *first, size_t *next)
 {
     const size_t helpers = calm_size_min(n ? n - 1 : 0, (size_t)omp_get_num_threads() - 1);
-    /* A group: the end of this loop waits for its own helpers, not for those of a loop around it. */
+    /* The group makes this loop wait for its own helpers only, not for those of an enclosing loop. */
 #pragma omp taskgroup
     {
         for (size_t i = 0; i < helpers; i++) {
@@ -95,9 +95,9 @@ calm_status calm_parallel_for(calm_ctx *ctx, size_t n, calm_task_fn *fn, void *u
     if (omp_in_parallel()) {
         share(ctx, n, fn, user, &first, &next);
     } else if (ctx->n_threads == 1) {
-        work(ctx, n, fn, user, &first, &next);    /* the end of a team of one is a call of the system, too */
+        work(ctx, n, fn, user, &first, &next);    /* ending an OpenMP team of one costs a system call, too */
     } else {
-        /* The whole team, also for fewer indices than threads: those without one help with the loops inside. */
+        /* Starts the whole team even for fewer indices than threads: idle threads help with inner loops. */
 #pragma omp parallel num_threads(ctx->n_threads)
         work(ctx, n, fn, user, &first, &next);
     }
@@ -191,7 +191,7 @@ void calm_parallel_unbind(void)
 
 int calm_n_cores(void)
 {
-    /* Not this thread's cores, which OMP_PROC_BIND makes one. */
+    /* Not the cores of this thread, which OMP_PROC_BIND reduces to one. */
     const int n = omp_get_num_procs();
     return n > 0 ? n : 1;
 }

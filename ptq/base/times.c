@@ -1,4 +1,4 @@
-/* Where the time of a run goes. */
+/* Times of the stages of a run. */
 #include "ptq/base/times.h"
 
 #include <time.h>
@@ -32,7 +32,7 @@ calm_time calm_time_now(void)
 double calm_time_busy(int n_threads)
 {
     const int n_cores = calm_n_cores();
-    /* More threads than cores take turns. */
+    /* More threads than cores take turns on them. */
     return n_threads < 2 ? cpu_seconds(CLOCK_THREAD_CPUTIME_ID)
                          : cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) / (n_threads < n_cores ? n_threads : n_cores);
 }
