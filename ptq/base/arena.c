@@ -155,7 +155,7 @@ void *calm_arena_alloc(calm_arena *arena, size_t count, size_t size)
 void *calm_arena_zalloc(calm_arena *arena, size_t count, size_t size)
 {
     void *block = calm_arena_alloc(arena, count, size);
-    /* A large request has a chunk of its own. */
+    /* A large request has its own chunk. */
     const bool zero = block && calm_arena_bytes(count, size) > LARGE && arena->large->zero;
     if (block && !zero)
         memset(block, 0, count * size);

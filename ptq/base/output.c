@@ -11,7 +11,7 @@
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 
-#define LIST_BYTES ((size_t)16 << 20)    /* calm writes no longer list            */
+#define LIST_BYTES ((size_t)16 << 20)    /* lists of calm are shorter             */
 #define MOST_DEPTH 4                     /* folders below an output: formats, templates */
 
 static bool is_same(const struct stat *a, const struct stat *b)

@@ -5,12 +5,12 @@
 
 #include "ptq/text/unicode.h"
 
-/* The bytes without a separate character: 00-20, 7F-A0 and AD. */
+/* Bytes 00-20, 7F-A0 and AD have no printable character: they are mapped from U+0100 on. */
 #define FIRST_STAND_IN 0x100
 #define N_LOW 0x21
 #define N_MIDDLE (0xA1 - 0x7F)
 
-/* The character of a byte. */
+/* Returns the character of a byte. */
 static uint32_t character_of(uint8_t byte)
 {
     if (byte < N_LOW)
@@ -22,7 +22,7 @@ static uint32_t character_of(uint8_t byte)
     return byte;
 }
 
-/* The byte of a character, or -1. */
+/* Returns the byte of a character, or -1. */
 static int byte_of(uint32_t character)
 {
     if (character >= CALM_BYTELEVEL_END)

@@ -1,4 +1,4 @@
-/* Tokens of a GGUF file, for tokenizer.json. */
+/* Tokens of a GGUF file, converted to members of tokenizer.json. */
 #include "ptq/tokenizer/gguf_pieces.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@
 
 #include "ptq/text/unicode.h"
 
-#define LONGEST 512       /* bytes of a token that merges make: the time to look for them grows with its square */
-#define NO_SCORE (-1e8f)  /* scores below it are of tokens that no merge makes */
+#define LONGEST 512       /* longest merged token in bytes: the search time grows with its square               */
+#define NO_SCORE (-1e8f)  /* tokens with lower scores are not merged from others */
 
 /* ---- reading ---- */
 
@@ -21,7 +21,7 @@ static calm_status read_text(calm_ctx *ctx, calm_gguf_pieces *in, size_t id, con
     if (n)
         CALM_TRY(calm_strf(ctx, ctx->out, &copy, "%.*s", (int)n, text));
     else
-        CALM_TRY(calm_strf(ctx, ctx->out, &copy, "[EMPTY_%zu]", id));    /* as llama.cpp names it */
+        CALM_TRY(calm_strf(ctx, ctx->out, &copy, "[EMPTY_%zu]", id));    /* llama.cpp's name      */
     in->of[id] = (calm_gguf_piece){copy, (uint32_t)strlen(copy), 0, CALM_GGUF_PIECE_NORMAL};
     if (!calm_vocab_add(&in->ids, copy, in->of[id].n, (uint32_t)id))
         return calm_fail(ctx, CALM_EFORMAT, "%s: tokenizer.ggml.tokens: tokens %u and %zu are both \"%.60s\"",
@@ -112,11 +112,11 @@ calm_json *calm_gguf_pieces_added(const calm_gguf_pieces *pieces)
     return added;
 }
 
-/* ---- merges of scores ---- */
+/* ---- merges from scores ---- */
 
 typedef struct merge {
     uint32_t made, left, right;
-    uint32_t at;    /* bytes of the left one */
+    uint32_t at;    /* bytes of the left token */
     float score;
 } merge;
 
@@ -125,7 +125,7 @@ static bool may_merge(const calm_gguf_pieces *pieces, uint32_t id)
     return id != CALM_NO_TOKEN && pieces->of[id].kind == CALM_GGUF_PIECE_NORMAL;
 }
 
-/* The ways to make token `made` of two others, at most one less than its bytes, in out; how many. */
+/* Finds all pairs of tokens that make up token `made`, fewer than its bytes; returns their number. */
 static size_t find_splits(const calm_gguf_pieces *pieces, uint32_t made, merge out[LONGEST])
 {
     const calm_gguf_piece *piece = &pieces->of[made];

@@ -1,8 +1,8 @@
-/* llama.cpp's names of pre-tokenizers, found from what they do.
+/* llama.cpp's names of pre-tokenizers, identified by their patterns.
  *
- * The patterns are those that llama.cpp's src/llama-vocab.cpp computes or says it adapted ("original regex from
- * tokenizer.json"), and of tokenizer.json files in use.  Several names do the same; the first that llama.cpp had is
- * given. */
+ * The patterns are those that llama.cpp's src/llama-vocab.cpp implements or cites ("original regex from
+ * tokenizer.json"), and those of common tokenizer.json files.  Of several names with the same pattern, the oldest
+ * is used. */
 #include "ptq/tokenizer/gguf_pre.h"
 
 #include <string.h>
@@ -17,11 +17,11 @@
 #define BEFORE "[^\\r\\n\\p{L}\\p{N}]?"
 #define CASED(end) BEFORE UPPER "*" LOWER "+" end "|" BEFORE UPPER "+" LOWER "*" end
 
-/* Lines of a pattern: "split REGEX", "digits", "digit" (one by one), "punctuation BEHAVIOR", "gpt-2" (ByteLevel's own
- * regex); ByteLevel without its regex splits nothing. */
+/* Lines of a pattern: "split REGEX", "digits", "digit" (individual digits), "punctuation BEHAVIOR", "gpt-2"
+ * (ByteLevel's own regex); ByteLevel without its regex splits nothing. */
 static const struct {
     const char *pattern;
-    const char *name, *whole_words;    /* the latter with "ignore_merges"; NULL: the same */
+    const char *name, *whole_words;    /* name with "ignore_merges"; NULL: `name`         */
 } known[] = {
     {"split " ENGLISH "|" BEFORE "\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" SPACES "\n", "qwen2", NULL},
     {"split " ENGLISH "|" BEFORE "\\p{L}+|\\p{N}{1,3}|" OTHERS "\n", "dbrx", "llama-bpe"},
@@ -51,7 +51,7 @@ const char *calm_gguf_find_pre(const char *pattern, bool whole_words)
     return NULL;
 }
 
-/* Names that do what another does, of the same file. */
+/* Names that have the same pre-tokenizer as another name. */
 static const struct {
     const char *name, *same;
 } aliases[] = {
@@ -79,7 +79,7 @@ const char *calm_gguf_pre_of(const char *name, bool *whole_words)
 
 /* ---- the pattern of a tokenizer.json ---- */
 
-/* A regex with carriage returns and newlines as escapes, as some files write them themselves. */
+/* Appends a regex with carriage returns and newlines as escapes, as some files write them. */
 static void add_regex(calm_text *text, const char *regex)
 {
     calm_text_append(text, "split ", 6);
@@ -91,8 +91,8 @@ static void add_regex(calm_text *text, const char *regex)
     calm_text_append(text, "\n", 1);
 }
 
-/* A Split keeps what it finds and what is between: "Isolated", or, where everything is found, "Removed"
- * and inverted. */
+/* A supported Split keeps both matches and the text between: behavior "Isolated", or "Removed" with invert, if
+ * matches cover everything. */
 static void add_split(calm_text *text, const calm_json *part)
 {
     const char *behavior = calm_json_string(calm_json_get(part, "behavior"), "");
@@ -112,7 +112,7 @@ static void add_part(calm_text *text, const calm_json *part)
         for (size_t i = 0; i < calm_json_size(parts) && i < 64; i++) {
             const calm_json *inner = calm_json_at(parts, i);
             if (strcmp(calm_json_string(calm_json_get(inner, "type"), ""), "Sequence") == 0)
-                calm_text_append(text, "Sequence\n", 9);    /* none is known */
+                calm_text_append(text, "Sequence\n", 9);    /* no known pattern has one */
             else
                 add_part(text, inner);
         }
@@ -152,7 +152,7 @@ static calm_json *split(const char *regex, size_t n)
                        CALM_KV("invert", (bool)false));
 }
 
-/* The part that a line [n] of a pattern says. */
+/* Returns the pre-tokenizer part for a line [n] of a pattern. */
 static calm_json *part_of(const char *line, size_t n)
 {
     static const char is_split[] = "split ", is_punctuation[] = "punctuation ";

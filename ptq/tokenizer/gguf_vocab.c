@@ -1,4 +1,4 @@
-/* The tokenizer in a GGUF file as a tokenizer.json. */
+/* Converts the tokenizer of a GGUF file to a tokenizer.json. */
 #include "ptq/tokenizer/gguf_vocab.h"
 
 #include <string.h>
@@ -11,12 +11,12 @@
 #include "ptq/tokenizer/gguf_pieces.h"
 #include "ptq/tokenizer/gguf_pre.h"
 
-#define SPACE "\xe2\x96\x81"    /* U+2581, a space in SentencePiece's vocabularies */
+#define SPACE "\xe2\x96\x81"    /* U+2581, the space in SentencePiece vocabularies */
 
-/* The unknown token's id in BERT's vocabularies; the ones that begin and end a text follow. */
+/* Default id of the unknown token in BERT vocabularies; those of [CLS] and [SEP] follow. */
 #define FIRST_OF_BERT 100
 
-/* A part of tokenizer.json of this type, with more members. */
+/* A part of tokenizer.json with this type and further members. */
 #define PART(type, ...) CALM_OBJECT(CALM_KV("type", type), __VA_ARGS__)
 
 typedef struct writer {
@@ -41,13 +41,13 @@ static bool truth(const calm_gguf *file, const char *name, bool fallback)
     return key && key->kind == CALM_GGUF_BOOL && !key->array ? key->data[0] != 0 : fallback;
 }
 
-/* Can a JSON string be made of it? */
+/* Returns whether the bytes can become a JSON string. */
 static bool is_text(const char *text, size_t n)
 {
     return n <= INT32_MAX && calm_utf8_invalid_at(text, n) == n && (!n || !memchr(text, 0, n));
 }
 
-/* A string as a copy in ctx->out; NULL when the key is not there, not a string or not UTF-8. */
+/* Copies a string value to ctx->out; NULL if the key is missing, not a string or not UTF-8. */
 static calm_status string_of(calm_ctx *ctx, const calm_gguf_key *key, char **out)
 {
     const char *text;
@@ -58,8 +58,8 @@ static calm_status string_of(calm_ctx *ctx, const calm_gguf_key *key, char **out
     return calm_strf(ctx, ctx->out, out, "%.*s", (int)n, text);
 }
 
-/* The text of the special token "bos", NULL: none.  SentencePiece's files may leave theirs out, 0, 1, 2 then, and
- * BERT's, 100, 101, 102. */
+/* Returns the text of a special token such as "bos", NULL: none.  If the file lacks its id, SentencePiece
+ * vocabularies have the default ids 0, 1, 2, and BERT's 100, 101, 102. */
 static const char *special(const writer *w, const char *which)
 {
     static const char *const names[2][3] = {{"unknown", "bos", "eos"}, {"unknown", "bos", "seperator"}};
@@ -112,12 +112,12 @@ static void add_sequence(calm_json *list, const char *id, size_t type)
     calm_json_add(list, CALM_OBJECT(CALM_KV("Sequence", CALM_OBJECT(CALM_KV("id", id), CALM_KV("type_id", type)))));
 }
 
-/* The tokens before and behind a text. */
+/* Sets the post-processor that adds special tokens before and after a text. */
 static void set_template(writer *w, bool begins)
 {
     const char *bos = special(w, "bos"), *eos = special(w, w->wordpiece ? "seperator" : "eos");
     calm_json *single, *pair, *tokens;
-    /* Of a WordPiece llama.cpp adds both, whatever else is said. */
+    /* llama.cpp always adds both to WordPiece texts. */
     if (!w->wordpiece && !truth(w->file, "add_bos_token", begins))
         bos = NULL;
     if (!w->wordpiece && !truth(w->file, "add_eos_token", false))
@@ -138,7 +138,7 @@ static void set_template(writer *w, bool begins)
                        CALM_KV("special_tokens", tokens)));
 }
 
-/* ---- kinds ---- */
+/* ---- tokenizer models ---- */
 
 static calm_status add_merge_strings(calm_ctx *ctx, const writer *w, calm_json *model)
 {
@@ -182,7 +182,7 @@ static calm_status set_byte_level(calm_ctx *ctx, writer *w)
     return add_merge_strings(ctx, w, model);
 }
 
-/* Spaces as U+2581 and back, one before the text where the file says so. */
+/* Replaces spaces by U+2581 and back; with `prefix`, adds one in front of the text. */
 static void set_spaces(writer *w, bool prefix)
 {
     calm_json *const before[] = {PART("Prepend", CALM_KV("prepend", SPACE)), replace(" ", SPACE)};
@@ -210,7 +210,7 @@ static calm_status set_sentencepiece(calm_ctx *ctx, writer *w)
     return CALM_OK;
 }
 
-/* The bytes of SentencePiece's character map in base64. */
+/* Sets SentencePiece's character map, in base64. */
 static calm_status set_charsmap(calm_ctx *ctx, writer *w)
 {
     const calm_gguf_key *key = find(w->file, "precompiled_charsmap");
@@ -255,7 +255,7 @@ static calm_status set_unigram(calm_ctx *ctx, writer *w)
     return CALM_OK;
 }
 
-/* Tokens as WordPiece spells them: "play", and "##ing" where it continues a word. */
+/* Converts tokens to WordPiece spelling: "play", and "##ing" for the continuation of a word. */
 static calm_status spell_words(calm_ctx *ctx, writer *w)
 {
     const size_t mark = strlen(SPACE);
@@ -288,7 +288,7 @@ static calm_status set_wordpiece(calm_ctx *ctx, writer *w)
                        CALM_KV("lowercase", lower)));
     calm_json_set(w->root, "pre_tokenizer", only("BertPreTokenizer"));
     calm_json_set(w->root, "decoder", PART("WordPiece", CALM_KV("prefix", "##"), CALM_KV("cleanup", (bool)true)));
-    /* llama.cpp divides words of any length. */
+    /* llama.cpp divides words of any length; 100 characters are the library's default. */
     calm_json_set(w->root, "model",
                   PART("WordPiece", CALM_KV("unk_token", unknown), CALM_KV("continuing_subword_prefix", "##"),
                        CALM_KV("max_input_chars_per_word", (size_t)100),
@@ -314,7 +314,7 @@ static calm_status set_by_kind(calm_ctx *ctx, writer *w)
                      name ? name : "");
 }
 
-/* ---- outside ---- */
+/* ---- public functions ---- */
 
 calm_status calm_gguf_tokenizer_json(calm_ctx *ctx, const calm_gguf *file, calm_json **out)
 {

@@ -1,4 +1,4 @@
-/* Chat templates and special tokens of a model's files. */
+/* Chat templates and special tokens in the files of a model. */
 #include "ptq/tokenizer/template_files.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static calm_status add_named(calm_ctx *ctx, calm_template_files *to, const char 
     return calm_strf(ctx, ctx->scratch, &to->named[to->n++].name, "%.*s", (int)n, name);
 }
 
-/* Of an array of {"name", "template"} the default one, and all others. */
+/* Adds the templates of an array of {"name", "template"}; the one called "default" becomes the default. */
 static calm_status add_list(calm_ctx *ctx, calm_template_files *to, const calm_json *list)
 {
     for (size_t i = 0; i < calm_json_size(list); i++) {
@@ -37,7 +37,7 @@ static calm_status add_entry(calm_ctx *ctx, calm_template_files *to, const calm_
     return calm_json_typeof(entry) == CALM_JSON_ARRAY ? add_list(ctx, to, entry) : CALM_OK;
 }
 
-/* Those of files NAME.jinja. */
+/* Adds the templates of files NAME.jinja. */
 static calm_status add_files(calm_ctx *ctx, calm_template_files *to, const char *dir, const calm_words *files)
 {
     for (size_t i = 0; i < files->n; i++) {

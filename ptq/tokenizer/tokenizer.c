@@ -1,4 +1,4 @@
-/* Opening tokenizer.json: its members in the order in which they need each other. */
+/* Opens tokenizer.json: reads its members in the order of their dependencies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +11,10 @@
 #include "ptq/tokenizer/tokenizer_parts.h"
 #include "ptq/text/unicode.h"
 
-/* Twice the largest of today (Gemma 3: 33 MB); a parsed document takes some ten times its size. */
+/* Twice the largest file of today (Gemma 3: 33 MB); a parsed document needs about ten times the memory. */
 #define FILE_MAX ((size_t)64 * 1024 * 1024)
 
-/* ---- human-readable tokens ---- */
+/* ---- printable tokens ---- */
 
 static void show_character(const char *text, size_t length, calm_text *out)
 {
@@ -82,7 +82,7 @@ static calm_status read_model(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
                                                 {"WordPiece", {0}, NULL, calm_tokenizer_read_wordpiece},
                                                 {NULL, {0}, NULL, NULL}};
     CALM_TRY(calm_json_expect(ctx, json, CALM_JSON_OBJECT, "%s", where));
-    /* Files of 2019 and 2020 (gpt2) do not name the type; only BPE has merges. */
+    /* Files of 2019 and 2020 (gpt2) lack the type; only BPE has merges. */
     if (!calm_json_get(json, "type") && calm_json_get(json, "merges"))
         return calm_tokenizer_read_bpe(ctx, tok, where, json);
     return calm_tokenizer_read_parts(ctx, tok, where, json, NULL, types, NULL);
@@ -112,7 +112,7 @@ static calm_status read_file(calm_ctx *ctx, calm_tokenizer *tok, const calm_json
     return show_tokens(ctx, tok);
 }
 
-/* tokenizer.json, or what a GGUF file says in its place. */
+/* Reads a tokenizer.json, or converts the tokenizer of a GGUF file. */
 static calm_status read_json(calm_ctx *ctx, const char *path, calm_json **out)
 {
     calm_gguf *file;

@@ -1,16 +1,17 @@
-/* Added tokens: texts that become one id wherever they stand, cut out before anything else happens.
+/* Added tokens: texts that become one id wherever they occur; they are cut out before normalization.
  *
- * The leftmost token wins, and the longest of those that begin there.  Candidates are narrowed down byte by
- * byte in a sorted list, which costs nothing where no token begins. */
+ * The leftmost token wins, and the longest of those that begin there.  The search narrows the candidates byte by
+ * byte in a sorted list, and costs nothing where no token begins. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ptq/tokenizer/tokenizer_parts.h"
 #include "ptq/text/unicode.h"
 
-/* ---- finding ---- */
+/* ---- search ---- */
 
-/* First of tokens [lo, hi) whose byte `depth` is >= (or, with `above`, >) `byte`; all are longer than depth. */
+/* Returns the first of tokens [lo, hi) whose byte `depth` is >= (or, with `above`, >) `byte`; all are longer than
+ * depth. */
 static size_t bound(const calm_added *tokens, size_t lo, size_t hi, size_t depth, unsigned char byte, bool above)
 {
     while (lo < hi) {
@@ -24,7 +25,7 @@ static size_t bound(const calm_added *tokens, size_t lo, size_t hi, size_t depth
     return lo;
 }
 
-/* The longest token that `text` [n] begins with, or NULL. */
+/* Returns the longest token that `text` [n] begins with, or NULL. */
 static const calm_added *longest_at(const calm_added_set *set, const char *text, size_t n)
 {
     const calm_added *best = NULL;
@@ -72,12 +73,12 @@ bool calm_added_next(calm_added_cursor *cursor, calm_piece *gap, uint32_t *id)
             begin = begin < cursor->done ? cursor->done : calm_skip_spaces_back(text, begin, cursor->done);
         if (token->rstrip)
             end = calm_skip_spaces(text, end);
-        /* What the token before took leaves nothing of this one, which looks at its left side. */
+        /* The previous token's rstrip consumed this token. */
         if (begin >= end) {
             cursor->done = end;
             continue;
         }
-        /* What a token took to its right may hold another token: then nothing is between. */
+        /* The text that the previous token's rstrip consumed may contain this token: then nothing is between them. */
         *gap = (calm_piece){text.text + cursor->done, begin > cursor->done ? begin - cursor->done : 0};
         *id = token->id;
         cursor->done = end;
@@ -98,7 +99,7 @@ static int compare_tokens(const void *left, const void *right)
     return order != 0 ? order : (a->id > b->id) - (a->id < b->id);
 }
 
-/* Sort, and drop tokens that look the same (two normalized ones may): the first id stays. */
+/* Sorts the tokens, and removes duplicates (normalization may make texts equal): the lowest id stays. */
 static void finish_set(calm_added_set *set)
 {
     size_t kept = 0;
@@ -113,19 +114,19 @@ static void finish_set(calm_added_set *set)
     set->n = kept;
 }
 
-/* Added tokens as the file lists them, each text once. */
+/* An entry of added_tokens; each text occurs once. */
 typedef struct listed {
-    calm_added token;      /* its piece as it is written                            */
+    calm_added token;      /* piece as written in the file                          */
     bool normalized, special;
 } listed;
 
 typedef struct listing {
     listed *of;            /* [n]                                                   */
     size_t n;
-    calm_vocab seen;       /* texts with their places in `of`                       */
-    size_t n_model;        /* tokens of the model                                   */
-    uint32_t highest;      /* id of an added token; CALM_NO_TOKEN: there is none    */
-    bool renumbered;       /* an id was other than the file says: said once         */
+    calm_vocab seen;       /* texts with their indices in `of`                      */
+    size_t n_model;        /* number of tokens of the model                         */
+    uint32_t highest;      /* highest id of an added token; CALM_NO_TOKEN: none     */
+    bool renumbered;       /* an id differs from the file's; logged once            */
 } listing;
 
 static bool is_taken(const calm_tokenizer *tok, uint32_t id)
@@ -133,8 +134,8 @@ static bool is_taken(const calm_tokenizer *tok, uint32_t id)
     return id < tok->n_ids && tok->tokens[id].piece.text;
 }
 
-/* The id of a text that is listed for the first time.  The library takes the model's, else the next one, whatever the
- * file says.  Here the file's counts as long as it can: until one is taken, or an entry before had another. */
+/* Returns the id of a text at its first occurrence.  The tokenizers library assigns the model's id, else the next
+ * free one, and ignores the file's.  Here the file's id counts while it is free and all earlier entries had theirs. */
 static uint32_t new_id(const calm_tokenizer *tok, const listing *list, calm_piece piece, uint32_t said)
 {
     const uint32_t known = calm_vocab_find(&tok->vocab, piece.text, piece.n);
@@ -147,7 +148,7 @@ static uint32_t new_id(const calm_tokenizer *tok, const listing *list, calm_piec
     return is_taken(tok, next) ? said : next;
 }
 
-/* Where the text belongs in the list: the place that it has already, or a new one, with its id. */
+/* Finds the entry of the text in the list, or adds one with an id. */
 static calm_status find_place(calm_ctx *ctx, calm_tokenizer *tok, const char *where, listing *list, calm_piece piece,
                               uint32_t said, listed **out)
 {
@@ -168,7 +169,7 @@ static calm_status find_place(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
     return CALM_OK;
 }
 
-/* One more entry.  Of a text that is listed again the library takes what the last entry says; special it stays. */
+/* Reads one entry.  If a text occurs again, the last entry counts, as in the library, but `special` stays set. */
 static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                               listing *list)
 {
@@ -190,7 +191,7 @@ static calm_status read_token(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
     return CALM_OK;
 }
 
-/* Enter the token in the table of ids, and among those that are looked for. */
+/* Enters the token in the table of ids, and in its search set. */
 static calm_status enter_token(calm_ctx *ctx, calm_tokenizer *tok, const listed *from)
 {
     calm_added token = from->token;
@@ -203,20 +204,20 @@ static calm_status enter_token(calm_ctx *ctx, calm_tokenizer *tok, const listed 
         CALM_TRY(calm_tokenizer_normalize(ctx, tok, &found));
         CALM_TRY(CALM_NEW(ctx, &tok->arena, kept, found.piece.n + 1));
         memcpy(kept, found.piece.text, found.piece.n);
-        /* The library decodes such a token as what it looks for, and what is special is the text as written. */
+        /* The library decodes such a token as its normalized text; the special token is the text as written. */
         if (!calm_piece_equal(found.piece, token.piece))
             entry->special = false;
         token.piece = (calm_piece){kept, found.piece.n};
         entry->piece = token.piece;
     }
-    /* Nothing can be found by an empty text. */
+    /* An empty text matches nothing. */
     calm_added_set *set = from->normalized ? &tok->normalized : &tok->raw;
     if (token.piece.n > 0)
         set->tokens[set->n++] = token;
     return CALM_OK;
 }
 
-/* An empty list with room for n. */
+/* Makes an empty list with capacity n. */
 static calm_status begin_list(calm_ctx *ctx, const calm_tokenizer *tok, size_t n, listing *list)
 {
     *list = (listing){.highest = CALM_NO_TOKEN};
@@ -244,7 +245,7 @@ calm_status calm_tokenizer_read_added(calm_ctx *ctx, calm_tokenizer *tok, const 
         CALM_TRY(enter_token(ctx, tok, &list.of[i]));
     finish_set(&tok->raw);
     finish_set(&tok->normalized);
-    /* A list of pieces may have the text of a special token twice; what is special is the text. */
+    /* A vocabulary may contain the text of a special token twice: every token with that text is special. */
     for (size_t id = 0; n > 0 && id < tok->n_ids; id++) {
         const calm_piece piece = tok->tokens[id].piece;
         const uint32_t known = piece.text ? calm_vocab_find(&tok->vocab, piece.text, piece.n) : CALM_NO_TOKEN;

@@ -1,8 +1,8 @@
-/* Byte-pair encoding: characters are merged pair by pair, the pair of the lowest rank first and of equal ones the
- * leftmost, until no pair is in the list of merges.
+/* Byte-pair encoding: merges pairs of symbols, that of the lowest rank first and of equal ranks the leftmost, until
+ * no pair is in the list of merges.
  *
- * Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units", ACL 2016.  A heap of
- * candidate pairs over a linked list of symbols makes a piece of n characters cost n log n. */
+ * Sennrich, Haddow, Birch, "Neural Machine Translation of Rare Words with Subword Units", ACL 2016.  With a heap of
+ * candidate pairs over a linked list of symbols, a piece of n characters costs O(n log n). */
 #include "ptq/tokenizer/tokenizer_bpe.h"
 
 #include <assert.h>
@@ -10,17 +10,17 @@
 
 #include "ptq/tokenizer/tokenizer_encoder.h"
 
-/* A symbol of the piece in work, first a character, later what it merged to. */
+/* A symbol of the current piece: a character, or the token that it was merged to. */
 typedef struct symbol {
-    uint32_t id;             /* CALM_NO_TOKEN: merged into the one before */
+    uint32_t id;             /* CALM_NO_TOKEN: merged into the previous symbol */
     uint32_t previous, next; /* NOWHERE at the ends */
 } symbol;
 
 #define NOWHERE UINT32_MAX
 
 typedef struct candidate {
-    uint64_t priority;     /* order << 32 | position of the left symbol: the least is next */
-    const calm_merge *merge;    /* stale when other symbols are there now */
+    uint64_t priority;     /* order << 32 | index of the left symbol: the smallest is next */
+    const calm_merge *merge;    /* stale if the symbols have changed      */
 } candidate;
 
 typedef struct workspace {
@@ -28,7 +28,7 @@ typedef struct workspace {
     size_t n_heap, heap_max;
     symbol *symbols;
     size_t n_symbols;
-    char *room;            /* for a character with its prefix and suffix */
+    char *room;            /* buffer for a character with prefix and suffix */
 } workspace;
 
 /* ---- merges ---- */
@@ -52,7 +52,7 @@ static uint64_t pair_of(uint32_t left, uint32_t right)
     return (uint64_t)left << 32 | right;
 }
 
-/* ---- the heap, least first ---- */
+/* ---- min-heap ---- */
 
 static void push(workspace *work, candidate entry)
 {
@@ -81,7 +81,7 @@ static candidate pop(workspace *work)
 
 /* ---- encoding ---- */
 
-/* Enter the pair that begins at symbol `left`, if it is one that merges. */
+/* Adds the pair that begins at symbol `left` to the heap, if it can merge. */
 static void consider(const calm_bpe *self, workspace *work, uint32_t left)
 {
     uint32_t right = left == NOWHERE ? NOWHERE : work->symbols[left].next;
@@ -100,13 +100,13 @@ static void add_symbol(workspace *work, uint32_t id)
         work->symbols[i - 1].next = i;
 }
 
-/* The id of a character by itself, or CALM_NO_TOKEN. */
+/* Returns the id of a single character, or CALM_NO_TOKEN. */
 static uint32_t id_of(const calm_bpe *self, const calm_vocab *vocab, const char *text, size_t n, uint32_t character)
 {
     return character < CALM_BYTELEVEL_END ? self->direct[character] : calm_vocab_find(vocab, text, n);
 }
 
-/* A character with its prefix and suffix in `room`, if it has any. */
+/* Returns a character with its prefix and suffix, in `room` if it has any. */
 static calm_piece dress(const calm_bpe *self, calm_piece piece, size_t at, size_t length, char *room)
 {
     const bool first = at == 0, last = at + length == piece.n;
@@ -121,7 +121,7 @@ static calm_piece dress(const calm_bpe *self, calm_piece piece, size_t at, size_
     return (calm_piece){room, (size_t)(end - room)};
 }
 
-/* Add the bytes of an unknown character, if all of them have tokens. */
+/* Adds the bytes of an unknown character, if all of them have tokens. */
 static bool add_bytes(const calm_bpe *self, calm_piece character, workspace *work)
 {
     for (size_t i = 0; i < character.n; i++)
@@ -132,8 +132,8 @@ static bool add_bytes(const calm_bpe *self, calm_piece character, workspace *wor
     return true;
 }
 
-/* An unknown token waits until the next character is known or, not fusing, unknown too.  Bytes do not wake it up:
- * that is how the library orders them. */
+/* Splits a piece into characters.  As in the library, the unknown token is added only when the next character is
+ * known or, without fusing, also unknown; byte-fallback tokens in between do not trigger it. */
 static void split_characters(const calm_bpe *self, const calm_vocab *vocab, calm_piece piece, workspace *work)
 {
     const bool plain = self->prefix.n == 0 && self->suffix.n == 0;
@@ -182,7 +182,7 @@ static void merge_all(const calm_bpe *self, workspace *work)
     }
 }
 
-/* Symbols that a piece begins as, at most. */
+/* Returns an upper bound of the initial symbols of a piece. */
 static size_t symbols_max(const calm_bpe *self, calm_piece piece)
 {
     const size_t n = calm_utf8_count(piece.text, piece.n);
@@ -197,7 +197,7 @@ calm_status calm_bpe_encode(calm_encoder *enc, calm_piece piece)
         if (whole != CALM_NO_TOKEN)
             return calm_encoder_put(enc, whole);
     }
-    /* n symbols make n - 1 pairs, and each of at most n - 1 merges takes one pair off and enters two. */
+    /* n symbols form n - 1 pairs, and each of at most n - 1 merges removes one pair and adds two. */
     const size_t n = symbols_max(self, piece), dressed = self->prefix.n + CALM_UTF8_MAX + self->suffix.n;
     workspace work = {.heap_max = 2 * n};
     char *room;
@@ -213,8 +213,8 @@ calm_status calm_bpe_encode(calm_encoder *enc, calm_piece piece)
     return CALM_OK;
 }
 
-/* No merge joins two characters of which none of its left tokens ends in one and none of its right tokens begins with
- * the other.  The right one must be known: an unknown one may fuse with what is before it. */
+/* Returns a position between two characters that no merge joins: no left token ends in the one while its right
+ * token begins with the other.  The right character must be known: an unknown one may fuse with the text before it. */
 size_t calm_bpe_cut(const calm_tokenizer *tok, calm_piece piece, size_t from)
 {
     const calm_bpe *self = tok->model;

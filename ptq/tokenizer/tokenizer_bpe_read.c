@@ -1,4 +1,4 @@
-/* Reading a BPE model: vocabulary, merges, and where pieces may be cut. */
+/* Reads a BPE model: vocabulary, merges, and positions at which pieces may be cut. */
 #include <assert.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 /* ---- merges ---- */
 
-/* The two tokens of merge number i, "left right" or ["left", "right"]. */
+/* Reads the two tokens of merge i: "left right" or ["left", "right"]. */
 static calm_status split_merge(calm_ctx *ctx, const char *where, const calm_json *json, size_t i, calm_piece *left,
                                calm_piece *right)
 {
@@ -29,8 +29,8 @@ static calm_status split_merge(calm_ctx *ctx, const char *where, const calm_json
     return CALM_OK;
 }
 
-/* Ids of the tokens of merge number i and of both together, the right one without its prefix; room [the longest
- * token twice]. */
+/* Finds the ids of both tokens of merge i and of their concatenation, in which the right one loses its prefix; room
+ * [twice the longest token]. */
 static calm_status resolve_merge(calm_ctx *ctx, const calm_tokenizer *tok, const char *where, size_t i, calm_piece left,
                                  calm_piece right, char *room, uint32_t ids[3])
 {
@@ -69,17 +69,17 @@ static calm_status read_merges(calm_ctx *ctx, calm_tokenizer *tok, const char *w
     for (size_t i = 0; i < n; i++) {
         CALM_TRY(split_merge(ctx, where, calm_json_at(merges, i), i, &left, &right));
         CALM_TRY(resolve_merge(ctx, tok, where, i, left, right, room, ids));
-        /* Of a merge that is listed twice the later rank counts, as in the library. */
+        /* A merge that is listed twice has the later rank, as in the library. */
         const uint64_t pair = (uint64_t)ids[0] << 32 | ids[1];
         *calm_bpe_locate(self, pair) = (calm_merge){pair, (uint32_t)i + 1, ids[2]};
     }
     return CALM_OK;
 }
 
-/* ---- where pieces may be cut ---- */
+/* ---- positions for cuts ---- */
 
-/* Pieces are cut only where every symbol is the text of its characters: no merge of unknown or byte tokens, no prefix
- * or suffix, no look at the whole piece first. */
+/* Computes the filter of pairs of characters that can merge.  Pieces are only cut if every symbol is the text of
+ * its characters: no merges of unknown or byte tokens, no prefix or suffix, no lookup of the whole piece. */
 static calm_status mark_seams(calm_ctx *ctx, calm_tokenizer *tok, calm_bpe *self)
 {
     bool cuts = !self->ignore_merges && self->prefix.n == 0 && self->suffix.n == 0 && !tok->byte_level;

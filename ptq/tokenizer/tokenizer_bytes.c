@@ -1,4 +1,4 @@
-/* Bytes that grow in the scratch arena, white space, and patterns found and replaced. */
+/* Growing byte buffers in the scratch arena, white space, and search and replacement of patterns. */
 #include <string.h>
 
 #include "ptq/base/array.h"
@@ -117,7 +117,7 @@ calm_status calm_pattern_next(calm_ctx *ctx, calm_pattern_walk *walk, bool *foun
             walk->any = true;
             return CALM_OK;
         }
-        /* Empty where the last match ended: searched again from the next character on. */
+        /* An empty match at the end of the last match: search again from the next character. */
         uint32_t skipped;
         walk->offset += walk->offset < text.n ? calm_utf8_decode(text.text + walk->offset, &skipped) : 1;
     }

@@ -1,4 +1,4 @@
-/* Decoding: ids to tokens, tokens through the decoders (tokenizer_decoders.c), and together. */
+/* Decoding: ids to tokens, tokens through the decoders (tokenizer_decoders.c), and concatenation. */
 #include "ptq/tokenizer/tokenizer_parts.h"
 
 static calm_status collect(calm_ctx *ctx, const calm_tokenizer *tok, const uint32_t *ids, size_t n, bool special,
@@ -20,7 +20,7 @@ static calm_status finish(calm_ctx *ctx, const calm_tokenizer *tok, const calm_p
 {
     CALM_SCOPED_TEXT(joined);
     for (size_t i = 0; i < n; i++) {
-        /* The library's own rule for a file without a decoder. */
+        /* The library's rule for a file without a decoder. */
         if (i > 0 && tok->decoders.n == 0)
             calm_text_append(&joined, " ", 1);
         calm_utf8_repair(pieces[i].text, pieces[i].n, &joined);
@@ -37,7 +37,7 @@ calm_status calm_tokenizer_decode(calm_ctx *ctx, const calm_tokenizer *tok, cons
     CALM_SCOPED_SCRATCH(ctx);
     *text = NULL;
     *n_bytes = 0;
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, pieces, n + 1));    /* Fuse makes one of none */
+    CALM_TRY(CALM_NEW(ctx, ctx->scratch, pieces, n + 1));    /* Fuse makes one piece of none */
     CALM_TRY(collect(ctx, tok, ids, n, special, pieces, &n_pieces));
     for (size_t i = 0; i < tok->decoders.n; i++)
         CALM_TRY(tok->decoders.of[i].decode(ctx, &tok->decoders.of[i], pieces, &n_pieces));

@@ -1,5 +1,5 @@
-/* Decoders: tokens as the vocabulary spells them become pieces of text.  Each sees the pieces that the one before it
- * left, and their texts are well-formed UTF-8 in between. */
+/* Decoders: convert tokens in the spelling of the vocabulary to pieces of text.  Each decoder processes the pieces
+ * of the previous one; between decoders all pieces are well-formed UTF-8. */
 #include <string.h>
 
 #include "ptq/tokenizer/bytelevel.h"
@@ -33,7 +33,7 @@ static int hex_digit(char c)
     return !at ? -1 : at - digits < 16 ? (int)(at - digits) : (int)(at - digits) - 6;
 }
 
-/* The byte of "<0x41>", or -1. */
+/* Returns the byte of "<0x41>", or -1. */
 static int byte_of(calm_piece piece)
 {
     if (piece.n != 6 || memcmp(piece.text, "<0x", 3) != 0 || piece.text[5] != '>')
@@ -42,7 +42,7 @@ static int byte_of(calm_piece piece)
     return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
-/* Bytes next to each other are one text, if they are well-formed together; else each becomes U+FFFD. */
+/* Joins consecutive byte tokens to one text if they are well-formed UTF-8; else each becomes U+FFFD. */
 static calm_status run_byte_fallback(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
     size_t kept = 0;
@@ -79,7 +79,7 @@ static calm_status run_fuse(calm_ctx *ctx, const calm_token_part *self, calm_pie
     (void)self;
     for (size_t i = 0; i < *n; i++)
         CALM_TRY(calm_bytes_add(ctx, &all, pieces[i].text, pieces[i].n));
-    /* Also of nothing one piece, which others may then change. */
+    /* Even no pieces become one, which the next decoders may change. */
     pieces[0] = calm_bytes_piece(&all);
     *n = 1;
     return CALM_OK;
@@ -134,14 +134,14 @@ static calm_status read_strip(calm_ctx *ctx, calm_tokenizer *tok, const char *wh
 
 static calm_status run_metaspace(calm_ctx *ctx, const calm_token_part *self, calm_piece *pieces, size_t *n)
 {
-    /* Where encoding puts a space in front, decoding drops the one in front. */
+    /* If encoding adds a space in front, decoding removes the first one. */
     const bool drops = self->prepend != CALM_PREPEND_NEVER;
     for (size_t i = 0; i < *n; i++)
         CALM_TRY(replace_in(ctx, &self->pattern, (calm_piece){" ", i == 0 && drops ? 0 : 1}, &pieces[i]));
     return CALM_OK;
 }
 
-/* English as it was before it was taken apart; the list and its order are the library's. */
+/* Removes spaces that tokenization put into English text; list and order are the library's. */
 static calm_status clean_up(calm_ctx *ctx, calm_piece *piece)
 {
     static const char *const pairs[][2] = {
@@ -200,7 +200,7 @@ static calm_status read_bpe(calm_ctx *ctx, calm_tokenizer *tok, const char *wher
     return CALM_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- table ---- */
 
 calm_status calm_tokenizer_read_decoder(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {

@@ -1,5 +1,5 @@
-/* Encoding a text: added tokens are cut out, the rest goes through the normalizers, and then piece by piece through
- * pre-tokenizers and model (tokenizer_encoder.c). */
+/* Encodes a text: cuts out added tokens, normalizes the rest, and passes it piece by piece through pre-tokenizers
+ * and model (tokenizer_encoder.c). */
 #include <string.h>
 
 #include "ptq/tokenizer/tokenizer_encoder.h"
@@ -39,7 +39,7 @@ static calm_status encode_text(calm_encoder *enc, calm_piece text)
 static calm_status encode_all(calm_encoder *enc, calm_piece text, bool special)
 {
     const calm_tokenizer *tok = enc->tok;
-    /* English has about four bytes to a token; where there are more tokens, the array grows. */
+    /* English has about four bytes per token; the array grows if a text has more tokens. */
     CALM_TRY(calm_encoder_reserve_ids(enc, text.n / 4));
     for (size_t i = 0; i < tok->pretokenizers.n; i++)
         if (tok->pretokenizers.of[i].pattern.regex)

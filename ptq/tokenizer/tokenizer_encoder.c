@@ -1,4 +1,4 @@
-/* The path of one piece through pre-tokenizers to the model, and the resulting ids. */
+/* Passes a piece through pre-tokenizers to the model, and collects its ids. */
 #include "ptq/tokenizer/tokenizer_encoder.h"
 
 #include <string.h>
@@ -6,13 +6,13 @@
 #include "ptq/base/array.h"
 #include "ptq/tokenizer/bytelevel.h"
 
-/* Longer pieces rarely occur twice: they are not kept, and are cut first where that does not change the ids. */
+/* Longer pieces rarely repeat: they are not cached, and are first cut where that does not change the ids. */
 #define KEPT_MAX 256
 
-/* Slots of the largest table of pieces; once half of them are taken, further pieces are encoded each time. */
+/* Largest number of slots of the cache; once half of them are used, further pieces are not cached. */
 #define CACHE_SLOTS_MAX ((size_t)1 << 22)
 
-/* Texts of the table's pieces are copied into blocks of this many bytes, not into one allocation each. */
+/* Bytes per allocation for texts of cached pieces. */
 #define KEPT_BLOCK 65536
 
 /* ---- memory and ids ---- */
@@ -22,7 +22,7 @@ calm_status calm_encoder_reserve(calm_encoder *enc, calm_room *room, size_t coun
     size_t bytes;
     if (!calm_size_mul(&bytes, count, size))
         return calm_fail(enc->ctx, CALM_ENOMEM, "out of memory: %zu x %zu bytes to tokenize", count, size);
-    /* Most pieces are words: the first room does for all of them. */
+    /* Most pieces are words, for which the first allocation suffices. */
     CALM_TRY(calm_array_grow(enc->ctx, enc->ctx->scratch, &room->data, 0, &room->bytes, calm_size_max(bytes, 4096), 1,
                              "the tokenizer"));
     memcpy(out, &room->data, sizeof room->data);
@@ -43,15 +43,15 @@ calm_status calm_encoder_put(calm_encoder *enc, uint32_t id)
     return CALM_OK;
 }
 
-/* ---- pieces seen before ---- */
+/* ---- cache ---- */
 
 struct calm_cache_slot {
-    const char *text;    /* a copy of the piece; NULL: the slot is free */
+    const char *text;    /* copy of the piece; NULL: the slot is free   */
     uint32_t n, hash;
-    uint32_t first, count;    /* its ids in calm_encoder.ids */
+    uint32_t first, count;    /* range of its ids in calm_encoder.ids */
 };
 
-/* The slot that holds the piece, or the free one where it belongs. */
+/* Returns the slot of a piece, or the free slot where it belongs. */
 static calm_cache_slot *locate(calm_cache_slot *cache, size_t mask, calm_piece piece, uint32_t hash)
 {
     for (size_t i = hash & mask;; i = (i + 1) & mask) {
@@ -88,7 +88,7 @@ static calm_status encode_new(calm_encoder *enc, calm_piece piece)
     return enc->tok->encode(enc, piece);
 }
 
-/* A copy of the piece that lasts as long as the encoder. */
+/* Copies a piece to memory that lives as long as the encoder. */
 static calm_status keep_text(calm_encoder *enc, calm_piece piece, const char **out)
 {
     if (enc->kept_left < piece.n) {
@@ -149,14 +149,14 @@ calm_status calm_encoder_pass(calm_encoder *enc, size_t index, calm_piece piece)
 
 /* ---- splitting ---- */
 
-/* Matches and the spans between them are joined as the behavior says: `begin`..`end` is held back as long as the next
- * span may still join it. */
+/* Joins matches and the text between them as the behavior says; the span begin .. end waits while the next span may
+ * still join it. */
 typedef struct splitter {
     calm_encoder *enc;
     size_t index;
     calm_piece in;
     size_t begin, end;
-    bool holding, previous;    /* a span is held back; the last span was a match */
+    bool holding, previous;    /* a span is waiting; the last span was a match   */
 } splitter;
 
 static calm_status pass(splitter *s, size_t begin, size_t end)

@@ -1,4 +1,4 @@
-/* Normalizers: what happens to a text before it is split.  BERT's and SentencePiece's have their own files. */
+/* Normalizers: change a text before it is split.  BERT's and SentencePiece's have separate files. */
 #include "ptq/tokenizer/tokenizer_parts.h"
 #include "ptq/text/unicode_classes.h"
 
@@ -29,7 +29,7 @@ static calm_status run_strip_accents(calm_ctx *ctx, const calm_token_part *self,
     return CALM_OK;
 }
 
-/* ---- the ends ---- */
+/* ---- ends of the text ---- */
 
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2 };
 
@@ -88,7 +88,7 @@ static calm_status run_replace(calm_ctx *ctx, const calm_token_part *self, calm_
     return CALM_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- table ---- */
 
 calm_status calm_tokenizer_read_normalizer(calm_ctx *ctx, calm_tokenizer *tok, const char *where,
                                            const calm_json *json)

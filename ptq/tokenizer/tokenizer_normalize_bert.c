@@ -1,8 +1,8 @@
-/* BertNormalizer: google-research/bert's BasicTokenizer as the tokenizers library has it.
+/* BertNormalizer: BasicTokenizer of google-research/bert, as the tokenizers library implements it.
  *
- *   clean_text            control characters go, every kind of white space becomes a space
- *   handle_chinese_chars  spaces around ideographs
- *   strip_accents         canonical decomposition, then nonspacing marks go; null: as lowercase says
+ *   clean_text            removes control characters; every white space becomes a space
+ *   handle_chinese_chars  puts spaces around ideographs
+ *   strip_accents         canonical decomposition, then removes nonspacing marks; null: as lowercase
  *   lowercase             character by character */
 #include "ptq/tokenizer/tokenizer_parts.h"
 #include "ptq/text/unicode_classes.h"
@@ -17,7 +17,7 @@ static void put(calm_bytes *out, uint32_t c)
         out->n += calm_utf8_encode(c, out->data + out->n);
 }
 
-/* The first two steps, which see one character at a time. */
+/* Runs the first two steps, character by character. */
 static calm_status clean(calm_ctx *ctx, unsigned flags, calm_normal *text)
 {
     const calm_piece in = text->piece;
@@ -41,7 +41,7 @@ static calm_status clean(calm_ctx *ctx, unsigned flags, calm_normal *text)
     return CALM_OK;
 }
 
-/* The last two, behind the decomposition. */
+/* Runs the last two steps, after the decomposition. */
 static calm_status simplify(calm_ctx *ctx, unsigned flags, calm_normal *text)
 {
     const calm_piece in = text->piece;
@@ -95,7 +95,7 @@ calm_status calm_tokenizer_read_bert_normalizer(calm_ctx *ctx, calm_tokenizer *t
     return CALM_OK;
 }
 
-/* Lowercase is BertNormalizer's last step alone. */
+/* Lowercase is the last step of BertNormalizer. */
 calm_status calm_tokenizer_read_lowercase(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                                           calm_token_part *part)
 {

@@ -1,4 +1,4 @@
-/* What the readers of tokenizer.json share: dispatch by "type", new parts, strings, tokens and vocabularies. */
+/* Helpers of the readers of tokenizer.json: dispatch by "type", new parts, strings, tokens and vocabularies. */
 #include "ptq/tokenizer/tokenizer_parts.h"
 
 #include <stdio.h>
@@ -24,7 +24,7 @@ calm_status calm_tokenizer_add_part(calm_ctx *ctx, calm_tokenizer *tok, const ch
     if (chain->n == CALM_TOKENIZER_MAX_PARTS)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: not supported: more than %d parts", where,
                          CALM_TOKENIZER_MAX_PARTS);
-    /* Pieces spelled in the byte-level alphabet would be split otherwise than their bytes. */
+    /* Pre-tokenizers after ByteLevel would split the spelling instead of the bytes. */
     if (chain == &tok->pretokenizers && tok->byte_level)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: not supported: a pre-tokenizer after ByteLevel", where);
     *out = &chain->of[chain->n++];

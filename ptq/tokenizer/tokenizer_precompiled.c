@@ -1,17 +1,17 @@
 /* Precompiled: the character map of a SentencePiece model (sentencepiece, src/builder.cc), base64 in the file.
  *
  *   u32le  bytes of the trie            then the trie, then the texts, each ending with a zero byte
- *   trie   u32le units of a double array (Yata, Darts-clone); what a key leads to is an offset into the texts
+ *   trie   u32le units of a double array (Yata, Darts-clone); the value of a key is an offset into the texts
  *
- * The tokenizers library looks up a grapheme cluster of less than 6 bytes, else each of its characters, and takes the
- * *shortest* key that it begins with for the whole cluster; ids follow that and not SentencePiece's longest key.
- * Every index is checked against its array: a map that leads out of them is an error. */
+ * The tokenizers library looks up a grapheme cluster of less than 6 bytes, else each of its characters, and
+ * replaces the whole cluster by the value of its *shortest* prefix in the map; ids depend on that, while
+ * SentencePiece uses the longest.  Every index is checked against its array: a map that points outside is an error. */
 #include <string.h>
 
 #include "ptq/base/base64.h"
 #include "ptq/tokenizer/tokenizer_parts.h"
 
-/* Longer grapheme clusters are taken apart. */
+/* Grapheme clusters of this many bytes or more are looked up by character. */
 #define CLUSTER_MAX 6
 
 typedef struct charsmap {
@@ -22,7 +22,7 @@ typedef struct charsmap {
     const char *where;
 } charsmap;
 
-/* ---- looking up ---- */
+/* ---- lookup ---- */
 
 static uint32_t unit_at(const charsmap *self, size_t i)
 {
@@ -41,7 +41,7 @@ static calm_status corrupt(calm_ctx *ctx, const charsmap *self, const char *what
                      what, found, limit);
 }
 
-/* The text that the shortest key at the start of `key` leads to; *found false when there is none. */
+/* Finds the text of the shortest key that `key` begins with; *found false: there is none. */
 static calm_status look_up(calm_ctx *ctx, const charsmap *self, const char *key, size_t n, bool *found, calm_piece *out)
 {
     *found = false;
@@ -73,7 +73,7 @@ static calm_status look_up(calm_ctx *ctx, const charsmap *self, const char *key,
     return CALM_OK;
 }
 
-/* The map of `text`, if there is one. */
+/* Appends the mapped text, if the map has one. */
 static calm_status put(calm_ctx *ctx, const charsmap *self, calm_bytes *out, const char *text, size_t n, bool *found)
 {
     calm_piece mapped;
@@ -135,7 +135,7 @@ calm_status calm_tokenizer_read_precompiled(calm_ctx *ctx, calm_tokenizer *tok, 
     CALM_TRY(calm_json_expect(ctx, map, CALM_JSON_STRING, "%s.precompiled_charsmap", where));
     CALM_TRY(CALM_NEW(ctx, &tok->arena, self, 1));
     CALM_TRY(calm_strf(ctx, &tok->arena, &self->where, "%s", where));
-    CALM_TRY(CALM_NEW(ctx, &tok->arena, bytes, n / 4 * 3 + 1));    /* and the zero byte behind the last text */
+    CALM_TRY(CALM_NEW(ctx, &tok->arena, bytes, n / 4 * 3 + 1));    /* plus the zero byte after the last text */
     if (!calm_base64_decode(calm_json_string(map, ""), n, bytes, &n_bytes))
         return calm_fail(ctx, CALM_EFORMAT, "%s.precompiled_charsmap: not base64", where);
     bytes[n_bytes] = 0;

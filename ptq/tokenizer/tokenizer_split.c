@@ -1,13 +1,13 @@
-/* Pre-tokenizers: a text is split into the pieces that the model sees one by one.
+/* Pre-tokenizers: split a text into the pieces that the model encodes separately.
  *
- * Each piece goes down the whole chain before the next one is cut, so a text of any length is never listed. */
+ * Each piece passes through the whole chain before the next one is cut, so the pieces of a text are never listed. */
 #include <string.h>
 
 #include "ptq/base/option.h"
 #include "ptq/tokenizer/tokenizer_encoder.h"
 #include "ptq/text/unicode_classes.h"
 
-/* The expression of GPT-2 (openai/gpt-2, src/encoder.py), which ByteLevel means by use_regex. */
+/* GPT-2's regular expression (openai/gpt-2, src/encoder.py), which ByteLevel uses with use_regex. */
 static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static calm_status run_byte_level(calm_encoder *enc, size_t index, calm_piece in)
@@ -23,7 +23,8 @@ static calm_status run_byte_level(calm_encoder *enc, size_t index, calm_piece in
     return self->whole ? calm_encoder_pass(enc, index + 1, in) : calm_encoder_split(enc, index, in);
 }
 
-/* Whitespace, which is \w+|[^\w\s]+: runs of word characters, and of what is neither that nor white space. */
+/* Whitespace, \w+|[^\w\s]+: runs of word characters, and runs of characters that are neither word characters nor
+ * white space. */
 static calm_status run_words(calm_encoder *enc, size_t index, calm_piece in)
 {
     enum { SPACE, WORD, OTHER } class, last = SPACE;
@@ -43,7 +44,7 @@ static calm_status run_words(calm_encoder *enc, size_t index, calm_piece in)
                          : calm_encoder_pass(enc, index + 1, (calm_piece){in.text + begin, in.n - begin});
 }
 
-/* Metaspace: SentencePiece's visible space, U+2581, in place of spaces; splits before each. */
+/* Metaspace: replaces spaces by SentencePiece's visible space, U+2581, and splits before each. */
 static calm_status run_metaspace(calm_encoder *enc, size_t index, calm_piece in)
 {
     const calm_token_part *self = &enc->tok->pretokenizers.of[index];
@@ -107,7 +108,7 @@ static calm_status read_punctuation(calm_ctx *ctx, calm_tokenizer *tok, const ch
 #define AT_PUNCTUATION {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_punctuation}
 #define AT_NUMBERS     {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_number}
 
-/* BertPreTokenizer is two: white space goes, and then every punctuation character is a piece. */
+/* BertPreTokenizer is two parts: the first removes white space, the second isolates punctuation characters. */
 static calm_status read_bert(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                              calm_token_part *part)
 {
@@ -122,7 +123,7 @@ calm_status calm_tokenizer_read_metaspace(calm_ctx *ctx, calm_tokenizer *tok, co
     const bool yes = true;
     const char *name;
     bool legacy, split;
-    /* Older files have a switch instead of the scheme. */
+    /* Older files have a boolean instead of the scheme. */
     CALM_TRY(calm_json_need_bool(ctx, where, json, "add_prefix_space", &yes, &legacy));
     CALM_TRY(calm_json_need_string(ctx, where, json, "prepend_scheme", legacy ? "always" : "never", &name));
     const int scheme = calm_option_value_index("never|first|always", name);

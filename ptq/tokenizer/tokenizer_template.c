@@ -1,7 +1,7 @@
-/* Post-processors: the special tokens around a text.
+/* Post-processors: add special tokens around a text.
  *
- * Of a template only "single" matters here, and in it the one place of the text: what comes before and what comes
- * after.  A Sequence puts each next template around all before it. */
+ * Only "single" of a template matters here: the special tokens before and after the one place of the text.  Each
+ * further template of a Sequence surrounds the previous ones. */
 #include <string.h>
 
 #include "ptq/base/array.h"
@@ -12,7 +12,7 @@ static bool is_token(const calm_tokenizer *tok, int64_t id)
     return id >= 0 && (uint64_t)id < tok->n_ids && tok->tokens[id].piece.text;
 }
 
-/* Append the ids of one special token of the template to `out`, in ctx->scratch. */
+/* Appends the ids of one special token of the template to `out`, in ctx->scratch. */
 static calm_status expand(calm_ctx *ctx, const calm_tokenizer *tok, const char *where, const calm_json *json,
                           const char *name, calm_token_ids *out)
 {
@@ -32,7 +32,7 @@ static calm_status expand(calm_ctx *ctx, const calm_tokenizer *tok, const char *
     return CALM_OK;
 }
 
-/* Put `before` in front of the tokenizer's special tokens before a text, and `after` behind those after it. */
+/* Puts `before` in front of the tokenizer's special tokens before a text, and `after` behind those after a text. */
 static calm_status surround(calm_ctx *ctx, calm_tokenizer *tok, calm_token_ids before, calm_token_ids after)
 {
     const calm_token_ids inner[2] = {tok->before, tok->after};
@@ -73,7 +73,7 @@ static calm_status read_template(calm_ctx *ctx, calm_tokenizer *tok, const char 
     return surround(ctx, tok, sides[0], sides[1]);
 }
 
-/* The id of ["token", id] under `key`. */
+/* Reads the id of ["token", id] under `key`. */
 static calm_status read_pair(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                              const char *key, uint32_t *out)
 {
@@ -100,7 +100,7 @@ calm_status calm_tokenizer_read_template(calm_ctx *ctx, calm_tokenizer *tok, con
 {
     static const calm_tokenizer_type types[] = {
         {"BertProcessing", {0}, NULL, read_pairs},
-        {"ByteLevel", {0}, NULL, NULL},    /* it trims offsets only, which calm has none of */
+        {"ByteLevel", {0}, NULL, NULL},    /* it only trims offsets, which calm does not have */
         {"RobertaProcessing", {0}, NULL, read_pairs},
         {"TemplateProcessing", {0}, NULL, read_template},
         {NULL, {0}, NULL, NULL},

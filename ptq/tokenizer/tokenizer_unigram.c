@@ -1,8 +1,8 @@
-/* Unigram: of all ways to put a piece together from tokens the one with the highest sum of scores.
+/* Unigram: the segmentation of a piece into tokens with the highest sum of scores.
  *
- * Kudo, "Subword Regularization", ACL 2018.  The best path to each byte is found from left to right, in double and
- * with additions in this order; of equal sums the path found first stays, which is the longest last token.  A
- * character that is no token by itself also has the edge of the unknown token, at the lowest score less 10. */
+ * Kudo, "Subword Regularization", ACL 2018.  Finds the best path to each byte from left to right, in double and
+ * with additions in this order; of equal sums the path found first stays, which has the longest last token.  A
+ * character without a token has an edge with the unknown token, whose score is the lowest score minus 10. */
 #include <math.h>
 #include <string.h>
 
@@ -13,15 +13,15 @@
 
 typedef struct unigram {
     calm_trie trie;
-    double *scores;         /* [n] by id */
+    double *scores;         /* [n] scores by id */
     double unknown_score;
     uint32_t unknown;       /* or CALM_NO_TOKEN: unknown characters are an error */
     uint32_t bytes[256];    /* ids of <0x00> ... <0xFF> */
-    bool byte_fallback;     /* and all of `bytes` are there that are needed */
+    bool byte_fallback;     /* use byte tokens for unknown characters, if all bytes have one */
     const char *where;
 } unigram;
 
-/* The best path to a place: its sum, where its last token begins, and that token. */
+/* The best path to a position: its sum, its last token and where that begins. */
 typedef struct place {
     double sum;
     uint32_t from, id;
@@ -37,7 +37,7 @@ static void offer(place *to, double sum, size_t from, uint32_t id)
         *to = (place){sum, (uint32_t)from, id};
 }
 
-/* Offer all edges that begin at `from`. */
+/* Offers all edges that begin at `from`. */
 static calm_status spread(calm_ctx *ctx, const unigram *self, calm_piece piece, size_t from, size_t length,
                           place *places)
 {
@@ -63,7 +63,8 @@ static calm_status spread(calm_ctx *ctx, const unigram *self, calm_piece piece, 
     return CALM_OK;
 }
 
-/* Tokens next to each other that are the unknown one are one text; it may have a token, or its bytes may. */
+/* Encodes the text of consecutive unknown tokens: as one token if it has one, else as bytes, else as the unknown
+ * token. */
 static calm_status put_unknown(calm_encoder *enc, const unigram *self, calm_piece text)
 {
     const uint32_t id = calm_vocab_find(&enc->tok->vocab, text.text, text.n);
@@ -77,7 +78,7 @@ static calm_status put_unknown(calm_encoder *enc, const unigram *self, calm_piec
     return CALM_OK;
 }
 
-/* Walk the path back, turning its links around, and then along it. */
+/* Reverses the links of the path from its end, then follows it from the beginning. */
 static calm_status put_path(calm_encoder *enc, const unigram *self, calm_piece piece, place *places)
 {
     uint32_t end = (uint32_t)piece.n, next = NOWHERE, unknown_from = NOWHERE;
@@ -121,7 +122,7 @@ static calm_status encode(calm_encoder *enc, calm_piece piece)
 
 /* ---- reading ---- */
 
-/* Piece number i, its text into *texts. */
+/* Reads piece i and copies its text to *texts. */
 static calm_status read_piece(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json, size_t i,
                               char **texts, calm_trie_entry *entry, double *score)
 {
@@ -161,7 +162,7 @@ static calm_status read_pieces(calm_ctx *ctx, calm_tokenizer *tok, const char *w
         lowest = self->scores[i] < lowest ? self->scores[i] : lowest;
     }
     self->unknown_score = lowest - UNKNOWN_PENALTY;
-    /* Of equal texts the last one counts; the table keeps the first that it is given. */
+    /* Of equal texts the last one counts; the table keeps the first that is added. */
     for (size_t i = n; i-- > 0;)
         calm_vocab_add(&tok->vocab, entries[i].text, entries[i].n, (uint32_t)i);
     return calm_trie_init(ctx, &tok->arena, &self->trie, entries, n);

@@ -1,5 +1,5 @@
-/* WordPiece: the longest token that a word begins with, then the longest with the prefix ("##") that continues, to the
- * end; a word that cannot be covered so, or is too long, is one unknown token.
+/* WordPiece: the longest token that a word begins with, then repeatedly the longest token with the prefix ("##")
+ * that continues it; a word that cannot be covered, or is too long, is one unknown token.
  *
  * Schuster, Nakajima, "Japanese and Korean Voice Search", ICASSP 2012; greedy as in google-research/bert. */
 #include "ptq/tokenizer/tokenizer_encoder.h"
@@ -7,12 +7,14 @@
 
 typedef struct wordpiece {
     calm_trie trie;
-    uint32_t inner;      /* node of the prefix, where all tokens but a word's first begin; or CALM_TRIE_NONE */
+    uint32_t inner;      /* node of the prefix, from which all but the first token of a word are searched; or
+                          * CALM_TRIE_NONE */
     uint32_t unknown;
-    size_t longest;      /* characters of the longest word that is taken apart */
+    size_t longest;      /* longest word that is split, in characters          */
 } wordpiece;
 
-/* The longest token from `node` on at text[at]: its id and where it ends, at when there is none. */
+/* Finds the longest token at text[at] from `node` on: returns its end and sets its id; returns `at` if there is
+ * none. */
 static size_t longest_token(const wordpiece *self, uint32_t node, calm_piece word, size_t at, uint32_t *id)
 {
     size_t end = at;

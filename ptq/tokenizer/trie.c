@@ -1,4 +1,4 @@
-/* Trie: built level by level out of the sorted strings. */
+/* Trie: built level by level from the sorted strings. */
 #include "ptq/tokenizer/trie.h"
 
 #include <stdlib.h>
@@ -14,12 +14,12 @@ static int compare(const void *left, const void *right)
     return order != 0 ? order : (a->id > b->id) - (a->id < b->id);
 }
 
-/* The strings below each node while the tree grows. */
+/* Range of the strings below a node, while the trie is built. */
 typedef struct below {
     uint32_t lo, hi, depth;
 } below;
 
-/* Append the children of node i. */
+/* Appends the children of node i. */
 static void add_children(calm_trie *trie, const calm_trie_entry *entries, below *ranges, size_t i)
 {
     below range = ranges[i];

@@ -6,10 +6,10 @@
 struct calm_vocab_slot {
     const char *text;    /* NULL: free */
     uint32_t n, id;
-    uint32_t hash;       /* upper half, so that most probes compare no text */
+    uint32_t hash;       /* upper half of the hash, so that most probes compare no text */
 };
 
-/* Fold the 128-bit product: the mixing step of wyhash (Wang Yi, "wyhash"). */
+/* Folds the 128-bit product: the mixing step of wyhash (Wang Yi, "wyhash"). */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
     __uint128_t product = (__uint128_t)a * b;
@@ -55,7 +55,7 @@ calm_status calm_vocab_init(calm_ctx *ctx, calm_arena *arena, calm_vocab *vocab,
     return CALM_NEW(ctx, arena, vocab->slots, n_slots);
 }
 
-/* The slot that holds the text, or the free one where it belongs. */
+/* Returns the slot of a text, or the free slot where it belongs. */
 static calm_vocab_slot *locate(const calm_vocab *vocab, const char *text, size_t n, uint64_t hash)
 {
     for (size_t i = hash & vocab->mask;; i = (i + 1) & vocab->mask) {
