@@ -1,4 +1,4 @@
-/* Templates: statements, and a rendering from its variables to its text. */
+/* Templates: executes statements, and renders a template with its variables. */
 #include "ptq/jinja/jinja.h"
 
 #include <stdlib.h>
@@ -15,14 +15,14 @@ struct calm_jinja {
     calm_jinja_node *body;
 };
 
-/* How a body ended. */
+/* How the execution of a body ended. */
 typedef enum jump { JUMP_NONE, JUMP_BREAK, JUMP_CONTINUE } jump;
 
 static calm_status execute(calm_jinja_run *run, const calm_jinja_node *node, jump *how);
 
 /* ---- assignments ---- */
 
-/* Set a member of a namespace; names that begin with _ are refused, as transformers does. */
+/* Sets a member of a namespace; as in transformers, refuses names that begin with _. */
 static calm_status set_member(calm_jinja_run *run, const calm_jinja_node *target, calm_jinja_value value)
 {
     const calm_jinja_value *space = calm_jinja_find_name(run->scope, target->name);
@@ -60,14 +60,14 @@ static calm_status enter(calm_jinja_run *run, calm_jinja_scope **outer)
     return CALM_OK;
 }
 
-/* The body in a separate scope: run->body. */
+/* Executes a body in a separate scope; run->body. */
 static calm_status execute_body(calm_jinja_run *run, const calm_jinja_node *body)
 {
     jump how = JUMP_NONE;
     return execute(run, body, &how);
 }
 
-/* The text that a body makes, in a separate scope. */
+/* Executes a body in a separate scope and returns its text. */
 static calm_status capture(calm_jinja_run *run, const calm_jinja_node *body, calm_jinja_value *out)
 {
     calm_jinja_buffer *const outer = run->out, *buffer;
@@ -100,7 +100,7 @@ static calm_status execute_filter_block(calm_jinja_run *run, const calm_jinja_no
     return calm_jinja_print(run, run->out, text);
 }
 
-/* with, generation: values are evaluated outside, names are set inside. */
+/* Executes with and generation: evaluates values in the outer scope, and sets names in the inner one. */
 static calm_status execute_scope(calm_jinja_run *run, const calm_jinja_node *node, jump *how)
 {
     calm_jinja_scope *outer, *inner;
@@ -134,7 +134,7 @@ static calm_status execute_if(calm_jinja_run *run, const calm_jinja_node *node, 
         CALM_TRY(calm_jinja_eval(run, node->a, &condition));
         if (calm_jinja_truth(condition))
             return execute(run, node->items, how);
-        /* elif: the only node of the other branch, on another line */
+        /* elif: the only node of the else branch */
         if (!node->more || node->more->type != CALM_JINJA_IF || node->more->next)
             return execute(run, node->more, how);
         node = node->more;
@@ -143,7 +143,7 @@ static calm_status execute_if(calm_jinja_run *run, const calm_jinja_node *node, 
 
 /* ---- loops ---- */
 
-/* Elements for which the loop's "if" holds. */
+/* Keeps the elements for which the loop's "if" is true. */
 static calm_status filter_elements(calm_jinja_run *run, const calm_jinja_node *node, const calm_jinja_list **items)
 {
     calm_jinja_value kept, condition;
@@ -225,7 +225,7 @@ static calm_status execute_node(calm_jinja_run *run, const calm_jinja_node *node
     }
 }
 
-/* Statements up to one that jumps. */
+/* Executes statements until break or continue. */
 static calm_status execute(calm_jinja_run *run, const calm_jinja_node *node, jump *how)
 {
     CALM_TRY(calm_jinja_level(run));
@@ -266,7 +266,7 @@ static calm_status of_array(calm_jinja_run *run, const calm_json *json, calm_jin
     return CALM_OK;
 }
 
-/* Strings are borrowed. */
+/* Converts a JSON value; strings are borrowed. */
 static calm_status of_json(calm_jinja_run *run, const calm_json *json, calm_jinja_value *out)
 {
     calm_status status = CALM_OK;

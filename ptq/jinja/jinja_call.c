@@ -1,4 +1,4 @@
-/* Arguments of the tables' functions. */
+/* Arguments of built-in functions. */
 #include "ptq/jinja/jinja_call.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ const calm_jinja_value *calm_jinja_named(const calm_jinja_args *args, const char
     return NULL;
 }
 
-/* The next name of a list with blanks; its length, 0 at the end. */
+/* Reads the next name of a list separated by blanks; returns its length, 0 at the end. */
 static size_t next_name(const char **at, const char **name)
 {
     *at += strspn(*at, " ");
@@ -32,7 +32,7 @@ static size_t next_name(const char **at, const char **name)
     return (size_t)(*at - *name);
 }
 
-/* Find the value of a parameter: the i-th, or the one of its name, which is then `used`. */
+/* Finds the value of a parameter: the i-th argument, or the one with its name, which it counts in *used. */
 static const calm_jinja_value *find_argument(const calm_jinja_args *args, size_t i, const char *name, size_t n,
                                              size_t *used)
 {
@@ -40,14 +40,14 @@ static const calm_jinja_value *find_argument(const calm_jinja_args *args, size_t
     for (size_t k = 0; k < args->n_named; k++)
         if (strlen(args->names[k]) == n && strncmp(args->names[k], name, n) == 0) {
             if (found)
-                return NULL;    /* twice: it counts as unused */
+                return NULL;    /* given twice: the named one stays unused */
             found = &args->named[k];
             ++*used;
         }
     return found;
 }
 
-/* Values of the parameters in their order. */
+/* Assigns arguments to the parameters, in their order. */
 static calm_status bind(calm_jinja_run *run, const char *kind, const calm_jinja_builtin *f, const calm_jinja_args *args,
                         calm_jinja_value *a)
 {

@@ -1,4 +1,4 @@
-/* Methods of dicts, lists and loops, as Python has them, and functions.  a[0] is the subject of a method. */
+/* Python's methods of dicts, lists and loops, and functions.  a[0] is the subject of a method. */
 #include <string.h>
 #include <time.h>
 
@@ -7,7 +7,7 @@
 
 #define FUNCTION CALM_JINJA_BUILTIN
 
-/* Elements that range() may have, as in the sandbox of Jinja. */
+/* Largest number of elements of range(), as in Jinja's sandbox. */
 #define RANGE_MAX 100000
 
 /* ---- dicts ---- */
@@ -42,7 +42,7 @@ static calm_status list_members(calm_jinja_run *run, const calm_jinja_dict *dict
 CALM_JINJA_BUILTIN(dict_keys) { return list_members(run, a[0].dict, true, out); }
 CALM_JINJA_BUILTIN(dict_values) { return list_members(run, a[0].dict, false, out); }
 
-/* Append or replace the members of a dict, or pairs of a list. */
+/* Stores the members of a dict, or of a list of pairs, in `to`. */
 static calm_status update(calm_jinja_run *run, calm_jinja_value from, calm_jinja_dict *to)
 {
     const calm_jinja_list *list;
@@ -61,7 +61,7 @@ static calm_status update(calm_jinja_run *run, calm_jinja_value from, calm_jinja
     return CALM_OK;
 }
 
-/* dict(from, name=value, ...), namespace(the same). */
+/* Implements dict(from, name=value, ...) and namespace(...). */
 static calm_status build(calm_jinja_run *run, const calm_jinja_args *args, calm_jinja_kind kind, calm_jinja_value *out)
 {
     if (args->n > 1)
@@ -81,7 +81,7 @@ FUNCTION(dict_copy)
     return update(run, a[0], out->dict);
 }
 
-/* The sandbox of transformers refuses what changes a list or a dict, and so does calm. */
+/* As in transformers' sandbox, methods that change a list or a dict are refused. */
 FUNCTION(changes)
 {
     (void)out;
@@ -123,7 +123,7 @@ FUNCTION(list_index)
 
 FUNCTION(list_copy)
 {
-    *out = a[0];    /* nothing changes a list */
+    *out = a[0];    /* lists never change     */
     return CALM_OK;
 }
 
@@ -197,7 +197,7 @@ FUNCTION(raise_exception)
                            text ? a[0].text.bytes : "");
 }
 
-/* A fixed day: the same text in every run.  It is the one that templates of Llama 3 fall back to. */
+/* Uses a fixed day, so that all runs render the same text: the default day of Llama 3's templates. */
 FUNCTION(strftime_now)
 {
     const struct tm day = {.tm_year = 124, .tm_mon = 6, .tm_mday = 26, .tm_hour = 12, .tm_wday = 5, .tm_yday = 207};

@@ -1,4 +1,4 @@
-/* Expressions evaluated. */
+/* Evaluates expressions. */
 #include "ptq/jinja/jinja_eval.h"
 
 #include <string.h>
@@ -9,12 +9,12 @@
 
 /* ---- arguments of calls ---- */
 
-/* Values of a call while they are collected. */
+/* Collects the arguments of a call. */
 typedef struct collector {
-    calm_jinja_value positional, named;    /* a list, a dict of names */
+    calm_jinja_value positional, named;    /* a list; a dict by name  */
 } collector;
 
-/* *value: the elements of a list follow; **value: the members of a dict. */
+/* Adds the elements of a list (*value) or the members of a dict (**value) to the arguments. */
 static calm_status spread(calm_jinja_run *run, const calm_jinja_node *node, collector *c)
 {
     calm_jinja_value value;
@@ -51,7 +51,7 @@ static calm_status collect(calm_jinja_run *run, const calm_jinja_node *node, col
     return CALM_OK;
 }
 
-/* Names of keywords as strings with a NUL, and their values. */
+/* Converts the collected arguments, with NUL-terminated names of keywords. */
 static calm_status finish(calm_jinja_run *run, const collector *c, calm_jinja_args *out)
 {
     const calm_jinja_dict *named = c->named.dict;
@@ -75,7 +75,7 @@ static calm_status finish(calm_jinja_run *run, const collector *c, calm_jinja_ar
     return CALM_OK;
 }
 
-/* Arguments of a call, behind `subject` where there is one. */
+/* Evaluates the arguments of a call; `subject`, if any, is the first. */
 static calm_status arguments(calm_jinja_run *run, const calm_jinja_value *subject, const calm_jinja_node *items,
                              calm_jinja_args *out)
 {
@@ -107,7 +107,7 @@ calm_status calm_jinja_call_test(calm_jinja_run *run, const char *name, const ca
                  : calm_jinja_refuse(run, "the test \"%.60s\"", name);
 }
 
-/* One filter or test of a value. */
+/* Applies one filter or test to a value. */
 static calm_status apply(calm_jinja_run *run, const calm_jinja_node *node, calm_jinja_value value,
                          calm_jinja_value *out)
 {
@@ -139,7 +139,7 @@ static calm_status eval_applied(calm_jinja_run *run, const calm_jinja_node *node
 
 /* ---- calls ---- */
 
-/* Set the parameters of a macro in its scope; those that are not given have their defaults. */
+/* Sets the parameters of a macro in its scope; parameters without an argument have their defaults. */
 static calm_status set_parameters(calm_jinja_run *run, const calm_jinja_macro *macro, const calm_jinja_args *args)
 {
     size_t i = 0, used = 0;
@@ -166,7 +166,7 @@ static calm_status call_macro(calm_jinja_run *run, const calm_jinja_macro *macro
     calm_jinja_scope *const caller = run->scope, *own;
     calm_jinja_buffer *const outer = run->out, *buffer;
     const size_t line = run->line;
-    CALM_TRY(CALM_JINJA_NEW(run, own, 1));    /* a macro inside may outlive the call */
+    CALM_TRY(CALM_JINJA_NEW(run, own, 1));    /* on the heap, since a macro defined inside may outlive the call */
     CALM_TRY(CALM_JINJA_NEW(run, buffer, 1));
     *own = (calm_jinja_scope){.parent = macro->scope};
     *buffer = (calm_jinja_buffer){0};
@@ -202,7 +202,7 @@ static calm_status eval_call(calm_jinja_run *run, const calm_jinja_node *node, c
 
 /* ---- names and containers ---- */
 
-/* Names that Jinja sets and calm does not. */
+/* Names that Jinja defines and calm does not. */
 static bool is_special(const char *name)
 {
     static const char *const names[] = {"varargs", "kwargs", "caller", "self"};
@@ -298,7 +298,7 @@ static calm_status eval_binary(calm_jinja_run *run, const calm_jinja_node *node,
     return calm_jinja_operate(run, node->op, a, b, out);
 }
 
-/* "and" and "or" give one of their values. */
+/* "and" and "or" return one of their operands. */
 static calm_status eval_logic(calm_jinja_run *run, const calm_jinja_node *node, calm_jinja_value *out)
 {
     CALM_TRY(calm_jinja_eval(run, node->a, out));
@@ -327,7 +327,7 @@ static calm_status compare(calm_jinja_run *run, int op, calm_jinja_value a, calm
     }
 }
 
-/* a < b < c: all of them, and the rest is not evaluated behind one that fails. */
+/* Evaluates a < b < c; stops at the first comparison that is false. */
 static calm_status eval_compare(calm_jinja_run *run, const calm_jinja_node *node, calm_jinja_value *out)
 {
     calm_jinja_value a, b;
@@ -364,7 +364,7 @@ static calm_status eval_choice(calm_jinja_run *run, const calm_jinja_node *node,
     return node->c ? calm_jinja_eval(run, node->c, out) : CALM_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- dispatch ---- */
 
 static calm_status eval_node(calm_jinja_run *run, const calm_jinja_node *node, calm_jinja_value *out)
 {

@@ -1,4 +1,4 @@
-/* Expressions.  Levels and their order: parser.py of Jinja 3.1. */
+/* Parses expressions.  The order of precedence levels is that of parser.py of Jinja 3.1. */
 #include <string.h>
 
 #include "ptq/jinja/jinja_parse.h"
@@ -90,7 +90,7 @@ static calm_status parse_string(calm_jinja_parser *p, calm_jinja_node *node)
     node->constant = first->value;
     if (p->at == first + 1)
         return CALM_OK;
-    /* Strings that follow each other are one. */
+    /* Adjacent string literals are concatenated. */
     CALM_TRY(CALM_NEW(p->ctx, p->arena, bytes, n));
     node->constant = calm_jinja_text(bytes, n);
     for (; first < p->at; bytes += first++->value.text.n)
@@ -118,7 +118,7 @@ static calm_status parse_name(calm_jinja_parser *p, bool members, calm_jinja_nod
     return CALM_OK;
 }
 
-/* Values with commas between them up to the bracket `close`, with ':' between keys and values of a dict. */
+/* Parses values separated by commas up to the bracket `close`; a dict has ':' between keys and values. */
 static calm_status parse_elements(calm_jinja_parser *p, int close, calm_jinja_node *node)
 {
     calm_jinja_node **tail = &node->items;
@@ -168,9 +168,9 @@ static calm_status parse_primary(calm_jinja_parser *p, bool members, calm_jinja_
     return CALM_OK;
 }
 
-/* ---- what follows a value ---- */
+/* ---- postfix operators ---- */
 
-/* Arguments behind '(' as the items of `call`. */
+/* Parses arguments behind '(' into the items of `call`. */
 static calm_status parse_arguments(calm_jinja_parser *p, calm_jinja_node *call)
 {
     calm_jinja_node **tail = &call->items;
@@ -201,7 +201,7 @@ static calm_status parse_arguments(calm_jinja_parser *p, calm_jinja_node *call)
     return CALM_OK;
 }
 
-/* start:stop:step behind the first part, which is NULL where ':' comes at once. */
+/* Parses start:stop:step; `first` is the part before the first ':', or NULL. */
 static calm_status parse_slice(calm_jinja_parser *p, calm_jinja_node *first, calm_jinja_node *slice)
 {
     calm_jinja_node **tail = &slice->items;
@@ -233,7 +233,7 @@ static calm_status parse_subscript(calm_jinja_parser *p, calm_jinja_node *node)
     return calm_jinja_expect_op(p, ']');
 }
 
-/* One of .name .0 [...] (...) behind *out; false in *found: none of them. */
+/* Parses one of .name .0 [...] (...) behind *out; *found: there is one. */
 static calm_status parse_follower(calm_jinja_parser *p, bool call_alone, calm_jinja_node **out, bool *found)
 {
     const int op = p->at->type == CALM_JINJA_T_OP ? p->at->op : 0;
@@ -263,7 +263,7 @@ static calm_status parse_postfix(calm_jinja_parser *p, calm_jinja_node **out)
     return CALM_OK;
 }
 
-/* A name of a filter or test, which may have dots. */
+/* Parses the name of a filter or test, which may have dots. */
 static calm_status parse_dotted(calm_jinja_parser *p, const char **name)
 {
     const char *part = NULL;
@@ -293,7 +293,7 @@ calm_status calm_jinja_parse_filters(calm_jinja_parser *p, calm_jinja_node *base
     return CALM_OK;
 }
 
-/* Does what follows the name of a test begin an argument without brackets? */
+/* Returns whether the next token begins the argument of a test without brackets. */
 static bool begins_argument(const calm_jinja_parser *p)
 {
     const calm_jinja_token *t = p->at;
@@ -304,7 +304,7 @@ static bool begins_argument(const calm_jinja_parser *p)
     return t->type == CALM_JINJA_T_STRING || t->type == CALM_JINJA_T_NUMBER;
 }
 
-/* Behind "is". */
+/* Parses a test behind "is". */
 static calm_status parse_test(calm_jinja_parser *p, calm_jinja_node **out)
 {
     calm_jinja_node *node, *negated;
@@ -330,7 +330,7 @@ static calm_status parse_test(calm_jinja_parser *p, calm_jinja_node **out)
     return CALM_OK;
 }
 
-/* Filters, tests and calls behind a value. */
+/* Parses filters, tests and calls behind a value. */
 static calm_status parse_filtered(calm_jinja_parser *p, calm_jinja_node **out)
 {
     for (bool found = true; found;) {
@@ -344,7 +344,7 @@ static calm_status parse_filtered(calm_jinja_parser *p, calm_jinja_node **out)
     return CALM_OK;
 }
 
-/* ---- operators, from tight to loose ---- */
+/* ---- operators, from the highest precedence to the lowest ---- */
 
 static calm_status parse_unary(calm_jinja_parser *p, bool filters, calm_jinja_node **out)
 {
@@ -363,7 +363,7 @@ static calm_status parse_unary(calm_jinja_parser *p, bool filters, calm_jinja_no
 
 typedef calm_status level(calm_jinja_parser *p, calm_jinja_node **out);
 
-/* next OP next OP next ..., from the left, of operators in `ops`, which ends with 0. */
+/* Parses next OP next OP next ..., left-associative, with operators in `ops`, which ends with 0. */
 static calm_status parse_left(calm_jinja_parser *p, const int *ops, level *next, calm_jinja_node **out)
 {
     CALM_TRY(next(p, out));
@@ -421,7 +421,7 @@ static calm_status parse_sum(calm_jinja_parser *p, calm_jinja_node **out)
     return parse_left(p, ops, parse_concat, out);
 }
 
-/* The operator of a comparison, skipped; 0: none. */
+/* Skips a comparison operator and returns it; 0: there is none. */
 static int skip_comparison(calm_jinja_parser *p)
 {
     static const int ops[] = {CALM_JINJA_EQ, CALM_JINJA_NE, CALM_JINJA_LE, CALM_JINJA_GE, '<', '>'};
@@ -468,7 +468,7 @@ static calm_status parse_not(calm_jinja_parser *p, calm_jinja_node **out)
     return CALM_OK;
 }
 
-/* next WORD next ... from the left. */
+/* Parses next WORD next ..., left-associative. */
 static calm_status parse_words(calm_jinja_parser *p, const char *word, calm_jinja_type type, level *next,
                                calm_jinja_node **out)
 {
@@ -526,7 +526,7 @@ static bool ends_tuple(const calm_jinja_parser *p)
            at_op(p, '=');
 }
 
-/* Behind the first element *out: those that commas divide from it. */
+/* Parses the further elements of a tuple behind its first element *out. */
 static calm_status parse_rest(calm_jinja_parser *p, bool target, bool choice, calm_jinja_node **out)
 {
     calm_jinja_node *node, **tail = &(*out)->next;
@@ -548,7 +548,7 @@ calm_status calm_jinja_parse_tuple(calm_jinja_parser *p, bool choice, calm_jinja
     return parse_rest(p, false, choice, out);
 }
 
-/* Names, members and tuples of them. */
+/* Returns whether a node can be assigned to: a name, a member, or a tuple of these. */
 static bool may_be_set(const calm_jinja_node *node)
 {
     if (node->type != CALM_JINJA_TUPLE_OF)

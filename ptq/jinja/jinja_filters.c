@@ -1,4 +1,4 @@
-/* Filters of single values, as Jinja has them.  a[0] is what is filtered. */
+/* Jinja's filters of single values.  a[0] is the filtered value. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ FILTER(filter_replace)
     return calm_jinja_replace(run, text.text, old.text, by.text, count, out);
 }
 
-/* "FORMAT"|format(values). */
+/* Implements "FORMAT"|format(values). */
 FILTER(filter_format)
 {
     calm_jinja_value text, values;
@@ -67,7 +67,7 @@ FILTER(filter_format)
     return calm_jinja_format_percent(run, text.text, values, out);
 }
 
-/* What the filter indent puts in front of lines: a string, or a number of blanks. */
+/* Appends the indentation of the filter indent: a string, or a number of blanks. */
 static calm_status indent_text(calm_jinja_run *run, calm_jinja_value width, calm_jinja_buffer *out)
 {
     int64_t n;
@@ -79,7 +79,7 @@ static calm_status indent_text(calm_jinja_run *run, calm_jinja_value width, calm
     return CALM_OK;
 }
 
-/* Lines behind the first one; blank ones only with `blank`; the first one with `first`. */
+/* Indents all lines but the first; blank ones only with `blank`, the first one with `first`. */
 FILTER(filter_indent)
 {
     calm_jinja_buffer buffer = {0}, indent = {0};
@@ -90,7 +90,7 @@ FILTER(filter_indent)
     CALM_TRY(indent_text(run, a[1], &indent));
     if (calm_jinja_truth(a[2]))
         CALM_TRY(calm_jinja_put(run, &buffer, indent.data, indent.n));
-    /* A text that ends with a newline has an empty line behind it. */
+    /* A text that ends with a newline has an empty last line. */
     const calm_jinja_string s = a[0].text;
     for (size_t at = 0; calm_jinja_next_line(s, &at, &line); begun = true) {
         CALM_TRY(calm_jinja_put_text(run, &buffer, begun ? "\n" : ""));
@@ -116,7 +116,7 @@ FILTER(filter_safe)
 
 /* ---- JSON ---- */
 
-/* The separators of a tuple (comma, colon). */
+/* Reads the separators from a tuple (comma, colon). */
 static calm_status read_separators(calm_jinja_run *run, calm_jinja_value v, calm_jinja_json_style *style)
 {
     if (!calm_jinja_given(v) || v.kind == CALM_JINJA_NONE)
@@ -145,7 +145,7 @@ FILTER(filter_tojson)
 
 /* ---- numbers ---- */
 
-/* A number that a whole string is, as int() and float() of Python read it; false: it is none. */
+/* Parses a whole string as Python's int() or float() do; false: it is not a number. */
 static bool read_number(calm_jinja_string s, bool whole, int base, calm_jinja_value *out)
 {
     char text[80], *end;
@@ -211,7 +211,7 @@ FILTER(filter_abs)
     return calm_jinja_negate(run, negative ? '-' : '+', a[0], out);
 }
 
-/* A multiple of 10^-digits near the number: half to even of what is exactly half, as round() of Python. */
+/* Rounds to a multiple of 10^-digits, exact halves to even, as Python's round(). */
 FILTER(filter_round)
 {
     int64_t digits;
@@ -258,7 +258,7 @@ FILTER(filter_attr)
 {
     calm_jinja_string name;
     CALM_TRY(calm_jinja_string_argument(run, a[1], "", &name));
-    /* Attributes alone, as of a loop: not the members of a dict. */
+    /* Only attributes, such as those of a loop, and not the members of a dict. */
     if (a[0].kind == CALM_JINJA_DICT || a[0].kind == CALM_JINJA_NAMESPACE)
         return calm_jinja_refuse(run, "the filter \"attr\" of a %s", calm_jinja_kind_name(a[0].kind));
     return calm_jinja_subscript(run, a[0], a[1], out);

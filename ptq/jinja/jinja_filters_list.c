@@ -1,4 +1,4 @@
-/* Filters of lists and dicts, as Jinja has them.  a[0] is what is filtered. */
+/* Jinja's filters of lists and dicts.  a[0] is the filtered value. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 /* ---- members by name ---- */
 
-/* The member "a.b.0" of a value; v itself where no name is given. */
+/* Returns the member "a.b.0" of a value; v itself without a name. */
 static calm_status member_of(calm_jinja_run *run, calm_jinja_value v, calm_jinja_value name, calm_jinja_value *out)
 {
     *out = v;
@@ -32,7 +32,7 @@ static calm_status member_of(calm_jinja_run *run, calm_jinja_value v, calm_jinja
     return CALM_OK;
 }
 
-/* Strings in small letters, by which Jinja sorts and compares unless told otherwise. */
+/* Converts strings to lower case, which Jinja sorts and compares by default. */
 static calm_status fold(calm_jinja_run *run, calm_jinja_value v, bool case_sensitive, calm_jinja_value *out)
 {
     *out = v;
@@ -91,7 +91,7 @@ FILTER(filter_reverse)
     calm_jinja_buffer buffer = {0};
     CALM_TRY(calm_jinja_elements(run, a[0], &list));
     const bool text = calm_jinja_is_string(a[0]);
-    /* reversed() of Python, but a list where it takes none. */
+    /* Python's reversed() does not accept generators; Jinja returns a list for them. */
     if (!text)
         CALM_TRY(calm_jinja_new_list(run, a[0].kind == CALM_JINJA_GENERATOR ? CALM_JINJA_LIST : CALM_JINJA_GENERATOR,
                                      out));
@@ -134,7 +134,7 @@ FILTER(filter_sum)
 
 /* ---- map, select, reject ---- */
 
-/* The arguments of a call behind the first `skip`, with `subject` in front of them. */
+/* Copies the arguments of a call behind the first `skip`, and leaves room for the subject in front. */
 static calm_status rest_of(calm_jinja_run *run, const calm_jinja_args *args, size_t skip, calm_jinja_value **values,
                            calm_jinja_args *out)
 {
@@ -147,13 +147,13 @@ static calm_status rest_of(calm_jinja_run *run, const calm_jinja_args *args, siz
     return CALM_OK;
 }
 
-/* What map and select run over: nothing where there is nothing, be it none. */
+/* Returns the elements that map and select iterate over; false values, such as none, have no elements. */
 static calm_status elements_of(calm_jinja_run *run, calm_jinja_value v, const calm_jinja_list **out)
 {
     return calm_jinja_elements(run, calm_jinja_truth(v) ? v : calm_jinja_undefined("nothing"), out);
 }
 
-/* A name of a filter or a test, with a NUL behind it. */
+/* Copies the name of a filter or a test, NUL-terminated. */
 static calm_status read_name(calm_jinja_run *run, calm_jinja_value v, char name[64])
 {
     if (!calm_jinja_is_string(v) || v.text.n >= 64)
@@ -163,7 +163,7 @@ static calm_status read_name(calm_jinja_run *run, calm_jinja_value v, char name[
     return CALM_OK;
 }
 
-/* map("filter", ...), map(attribute="name", default=...). */
+/* Implements map("filter", ...) and map(attribute="name", default=...). */
 FILTER(filter_map)
 {
     const calm_jinja_list *list;
@@ -194,7 +194,7 @@ FILTER(filter_map)
     return CALM_OK;
 }
 
-/* Elements that a test holds for, or does not; `by_member`: the test is of a member, whose name comes first. */
+/* Selects the elements for which a test is `keep`; `by_member`: tests a member, whose name is the first argument. */
 static calm_status choose(calm_jinja_run *run, const calm_jinja_args *args, bool keep, bool by_member,
                           calm_jinja_value *out)
 {
@@ -230,7 +230,7 @@ CALM_JINJA_BUILTIN(filter_rejectattr) { return choose(run, args, false, true, ou
 
 /* ---- order ---- */
 
-/* Elements sorted by a member: pairs of what they are sorted by and themselves. */
+/* Sorts elements by a member: returns pairs of sort key and element. */
 static calm_status sort_by(calm_jinja_run *run, const calm_jinja_list *list, calm_jinja_value attribute, bool sensitive,
                            bool reverse, calm_jinja_pair **pairs)
 {
@@ -244,7 +244,7 @@ static calm_status sort_by(calm_jinja_run *run, const calm_jinja_list *list, cal
     return calm_jinja_sort(run, *pairs, list->n, reverse);
 }
 
-/* sort(reverse, case_sensitive, attribute). */
+/* Implements sort(reverse, case_sensitive, attribute). */
 FILTER(filter_sort)
 {
     const calm_jinja_list *list;
@@ -259,7 +259,7 @@ FILTER(filter_sort)
     return CALM_OK;
 }
 
-/* The first or the last of the order. */
+/* Returns the first element in rising or falling order. */
 static calm_status extreme(calm_jinja_run *run, const calm_jinja_value *a, bool largest, calm_jinja_value *out)
 {
     const calm_jinja_list *list;
@@ -273,7 +273,7 @@ static calm_status extreme(calm_jinja_run *run, const calm_jinja_value *a, bool 
 CALM_JINJA_BUILTIN(filter_min) { return extreme(run, a, false, out); }
 CALM_JINJA_BUILTIN(filter_max) { return extreme(run, a, true, out); }
 
-/* dictsort(case_sensitive, by, reverse). */
+/* Implements dictsort(case_sensitive, by, reverse). */
 FILTER(filter_dictsort)
 {
     calm_jinja_string by;
@@ -293,7 +293,7 @@ FILTER(filter_dictsort)
     return CALM_OK;
 }
 
-/* The first of those that are equal: unique(case_sensitive, attribute). */
+/* Implements unique(case_sensitive, attribute): keeps the first of equal elements. */
 FILTER(filter_unique)
 {
     const calm_jinja_list *list;

@@ -1,4 +1,4 @@
-/* Strings filled in: the % operator and str.format. */
+/* String formatting: the % operator and str.format. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 #define WIDTH_MAX 1000
 
-/* A conversion: flags, width, precision (-1: none) and its letter. */
+/* A conversion: flags, width, precision (-1: none) and conversion letter. */
 typedef struct conversion {
     bool left, zero, plus, blank, alternate;
     int width, precision;
@@ -18,7 +18,7 @@ typedef struct conversion {
 
 /* ---- % ---- */
 
-/* A number of at most WIDTH_MAX. */
+/* Reads a number up to WIDTH_MAX. */
 static calm_status read_size(calm_jinja_run *run, calm_jinja_string f, size_t *at, int *out)
 {
     for (*out = 0; *at < f.n && f.bytes[*at] >= '0' && f.bytes[*at] <= '9'; ++*at)
@@ -48,7 +48,7 @@ static calm_status read_conversion(calm_jinja_run *run, calm_jinja_string f, siz
     return CALM_OK;
 }
 
-/* Append text padded to the width. */
+/* Appends text padded to the width. */
 static calm_status put_padded(calm_jinja_run *run, calm_jinja_buffer *to, const conversion *c, calm_jinja_string s)
 {
     const size_t n = calm_utf8_count(s.bytes, s.n), width = (size_t)c->width;
@@ -81,7 +81,7 @@ static calm_status put_number(calm_jinja_run *run, calm_jinja_buffer *to, const 
         return calm_jinja_fail(run, "a format: expected a number, found a %s", calm_jinja_kind_name(v.kind));
     if (whole && !calm_jinja_is_whole(v) && !(v.real > -9e18 && v.real < 9e18))
         return calm_jinja_fail(run, "a format: a number that is not whole");
-    /* Those of C, but for negative numbers in other bases. */
+    /* C's formats are the same, except for negative numbers in other bases. */
     if (strchr("xXo", c->letter) && (!calm_jinja_is_whole(v) || v.integer < 0))
         return calm_jinja_refuse(run, "the format %%%c of this number", c->letter);
     const long long integer = calm_jinja_is_whole(v) ? (long long)v.integer : (long long)v.real;
@@ -105,7 +105,7 @@ static calm_status put_conversion(calm_jinja_run *run, calm_jinja_buffer *to, co
     return put_number(run, to, c, v);
 }
 
-/* The value of the next conversion: of "(name)" from a dict, else the next one of a tuple. */
+/* Returns the value of the next conversion: a dict's member for "(name)", else the next one of a tuple. */
 static calm_status next_value(calm_jinja_run *run, calm_jinja_string f, size_t *at, calm_jinja_value values,
                               size_t *used, calm_jinja_value *out)
 {
@@ -146,7 +146,7 @@ calm_status calm_jinja_format_percent(calm_jinja_run *run, calm_jinja_string for
             CALM_TRY(put_conversion(run, &buffer, &c, value));
         }
     }
-    /* What has members by key may have more than the format asks for. */
+    /* Values with members may have more of them than the format uses. */
     const bool by_key = values.kind == CALM_JINJA_DICT || values.kind == CALM_JINJA_LIST ||
                         values.kind == CALM_JINJA_UNDEFINED;
     if (values.kind == CALM_JINJA_TUPLE ? used < values.list->n : !used && !by_key)
@@ -157,7 +157,7 @@ calm_status calm_jinja_format_percent(calm_jinja_run *run, calm_jinja_string for
 
 /* ---- str.format ---- */
 
-/* The value of a field: its number, its name, or the next one; members behind it are refused. */
+/* Returns the value of a field by its index, its name, or the next one; refuses members of values. */
 static calm_status field_value(calm_jinja_run *run, calm_jinja_string name, const calm_jinja_args *args, size_t *next,
                                calm_jinja_value *out)
 {
@@ -168,7 +168,7 @@ static calm_status field_value(calm_jinja_run *run, calm_jinja_string name, cons
         index = index * 10 + (size_t)(name.bytes[digits] - '0');
     if (name.n == 0)
         index = (*next)++;
-    /* Arguments begin behind the string itself. */
+    /* args->of[0] is the format string itself. */
     if (digits == name.n && index + 1 < args->n) {
         *out = args->of[index + 1];
         return CALM_OK;
@@ -181,7 +181,7 @@ static calm_status field_value(calm_jinja_run *run, calm_jinja_string name, cons
     return calm_jinja_fail(run, "format: no value for the field {%.*s}", (int)calm_size_min(name.n, 40), name.bytes);
 }
 
-/* [0][width][.precision][letter] behind ':'. */
+/* Formats a value by the specification [0][width][.precision][letter] behind ':'. */
 static calm_status put_field(calm_jinja_run *run, calm_jinja_buffer *to, calm_jinja_string spec, calm_jinja_value v)
 {
     conversion c;
@@ -192,7 +192,7 @@ static calm_status put_field(calm_jinja_run *run, calm_jinja_buffer *to, calm_ji
     if (spec.n + 2 > sizeof bytes)
         return calm_jinja_refuse(run, "a format with too many characters");
     memcpy(bytes, spec.bytes, spec.n);
-    bytes[spec.n] = 's';    /* the letter, where there is none */
+    bytes[spec.n] = 's';    /* default letter                  */
     bytes[spec.n + 1] = '\0';
     CALM_TRY(read_conversion(run, (calm_jinja_string){bytes, spec.n + 1}, &at, &c));
     const bool letter = at == spec.n, number = calm_jinja_is_number(v);
@@ -204,11 +204,11 @@ static calm_status put_field(calm_jinja_run *run, calm_jinja_buffer *to, calm_ji
         (calm_jinja_is_whole(v) && c.precision >= 0 && c.letter == 'd'))
         return calm_jinja_refuse(run, "the format {:%.*s} of a %s", (int)spec.n, spec.bytes,
                                  calm_jinja_kind_name(v.kind));
-    c.left = !number;    /* text stands on the left */
+    c.left = !number;    /* text is left-aligned    */
     return put_conversion(run, to, &c, v);
 }
 
-/* The field that begins behind '{' at `at`. */
+/* Formats the field that begins behind '{' at `at`. */
 static calm_status read_field(calm_jinja_run *run, calm_jinja_string f, size_t *at, const calm_jinja_args *args,
                               size_t *next, calm_jinja_buffer *to)
 {

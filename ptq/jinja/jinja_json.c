@@ -1,4 +1,4 @@
-/* Values as JSON, as json.dumps of Python writes it, and stable sorting. */
+/* JSON output as Python's json.dumps writes it, and stable sorting. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 /* ---- strings ---- */
 
-/* The escape of a character; false: it is written as it is. */
+/* Writes the escape of a character; false: it needs none. */
 static bool escape(uint32_t c, bool ascii, char out[16])
 {
     static const char from[] = "\"\\\n\r\t\f\b", into[] = "\"\\nrtfb";
@@ -55,7 +55,7 @@ typedef struct dumper {
 
 static calm_status dump(dumper *d, calm_jinja_value v);
 
-/* A new line with the indent of the depth; nothing where JSON is on one line. */
+/* Starts a new line with the current indentation; does nothing if JSON is on one line. */
 static calm_status new_line(dumper *d)
 {
     if (!d->style->indented)
@@ -87,7 +87,7 @@ static calm_status dump_list(dumper *d, const calm_jinja_list *list)
     return calm_jinja_put_text(d->run, d->to, "]");
 }
 
-/* A key: numbers and constants become strings. */
+/* Writes a key: numbers and constants become strings. */
 static calm_status dump_key(dumper *d, calm_jinja_value key)
 {
     if (calm_jinja_is_string(key))
@@ -99,7 +99,7 @@ static calm_status dump_key(dumper *d, calm_jinja_value key)
     return calm_jinja_put_text(d->run, d->to, "\"");
 }
 
-/* The members, sorted where that is asked for. */
+/* Returns the members, sorted if requested. */
 static calm_status members(dumper *d, const calm_jinja_dict *dict, const calm_jinja_pair **out)
 {
     calm_jinja_pair *sorted;
@@ -174,7 +174,7 @@ calm_status calm_jinja_dump(calm_jinja_run *run, calm_jinja_buffer *to, const ca
 
 /* ---- sorting ---- */
 
-/* Merge two sorted halves of `pairs` [n] into `to`. */
+/* Merges two sorted halves of `pairs` [n] into `to`. */
 static calm_status merge(calm_jinja_run *run, const calm_jinja_pair *pairs, size_t half, size_t n, bool reverse,
                          calm_jinja_pair *to)
 {

@@ -1,7 +1,7 @@
-/* Tokens of a template: text, tags, and what is in them.
+/* Splits a template into tokens: text, tags, and their contents.
  *
- * trim_blocks takes the newline behind %} and #}, lstrip_blocks the blanks before {% and {# at the start of a line; '-'
- * takes all white space on its side, '+' switches both off.  Source: lexer.py of Jinja 3.1. */
+ * trim_blocks removes the newline behind %} and #}, lstrip_blocks the blanks before {% and {# at the start of a
+ * line; '-' removes all white space on its side, '+' disables both.  Source: lexer.py of Jinja 3.1. */
 #include "ptq/jinja/jinja_lex.h"
 
 #include <ctype.h>
@@ -17,12 +17,12 @@ typedef struct lexer {
     calm_ctx *ctx;
     calm_arena *arena;
     const char *where;
-    char *text;              /* [n] with \n as the only end of a line, and a NUL behind it */
+    char *text;              /* [n] NUL-terminated, with \n as the only line end           */
     size_t n, at, line;
-    bool line_starts;        /* what was read last ended a line */
+    bool line_starts;        /* the last part read ended a line */
     calm_jinja_token *tokens;
     size_t n_tokens, capacity;
-    char brackets[BRACKETS_MAX];    /* the closing ones that are due */
+    char brackets[BRACKETS_MAX];    /* stack of closing brackets that are expected */
     size_t n_brackets;
 } lexer;
 
@@ -39,7 +39,7 @@ static calm_status fail(lexer *l, const char *what)
     return calm_fail(l->ctx, CALM_EFORMAT, "%s: line %zu: %s", l->where, l->line, what);
 }
 
-/* Move on, and count lines. */
+/* Advances and counts lines. */
 static void advance(lexer *l, size_t to)
 {
     for (; l->at < to; l->at++)
@@ -65,7 +65,7 @@ static bool has(const lexer *l, size_t at, const char *word)
 
 /* ---- text between tags ---- */
 
-/* End of `text[from .. end)` without white space at its end. */
+/* Returns the end of `text[from .. end)` without trailing white space. */
 static size_t strip_end(const lexer *l, size_t from, size_t end)
 {
     while (end > from) {
@@ -79,7 +79,7 @@ static size_t strip_end(const lexer *l, size_t from, size_t end)
     return end;
 }
 
-/* Where text ends before a tag whose sign is `sign`. */
+/* Returns the end of the text before a tag with this sign. */
 static size_t end_of_text(const lexer *l, size_t from, size_t end, char sign, bool print)
 {
     if (sign == '-')
@@ -101,7 +101,7 @@ static calm_status add_text(lexer *l, size_t end)
     return CALM_OK;
 }
 
-/* Behind a tag that closes at `at` with `n` characters and the sign before them. */
+/* Advances behind a tag whose last `n` characters are at `at`; `sign` is the character before them. */
 static void close_tag(lexer *l, size_t at, size_t n, char sign, bool trim)
 {
     size_t end = at + n;
@@ -125,7 +125,7 @@ static calm_status skip_comment(lexer *l, size_t from)
 
 /* ---- raw ---- */
 
-/* Does "{% word %}" begin at `at`?  Its length, with white space that "-%}" takes; *sign before and *last behind. */
+/* Returns the length of "{% word %}" at `at`, 0: it is not there; *first and *last are its signs. */
 static size_t match_word(const lexer *l, size_t at, const char *word, char *first, char *last)
 {
     const size_t begin = at;
@@ -141,7 +141,7 @@ static size_t match_word(const lexer *l, size_t at, const char *word, char *firs
     return has(l, at, "%}") ? at + 2 - begin : 0;
 }
 
-/* {% raw %} text {% endraw %}, whose first tag has `length` bytes. */
+/* Reads {% raw %} text {% endraw %}, whose first tag has `length` bytes. */
 static calm_status read_raw(lexer *l, size_t length, char last)
 {
     char first = ' ', end_sign = ' ';
@@ -157,7 +157,7 @@ static calm_status read_raw(lexer *l, size_t length, char last)
     return CALM_OK;
 }
 
-/* ---- what is in tags ---- */
+/* ---- contents of tags ---- */
 
 static bool begins_name(char c)
 {
@@ -177,7 +177,7 @@ static calm_status read_name(lexer *l)
     return CALM_OK;
 }
 
-/* Digits and single underscores between them. */
+/* Skips digits and single underscores between them. */
 static size_t skip_digits(const lexer *l, size_t at)
 {
     while (isdigit((unsigned char)l->text[at]) || (l->text[at] == '_' && isdigit((unsigned char)l->text[at + 1])))
@@ -216,7 +216,7 @@ static calm_status read_number(lexer *l)
     return CALM_OK;
 }
 
-/* The character of \xNN, \uNNNN or \UNNNNNNNN, whose `n` digits begin at `at`. */
+/* Reads the `n` hexadecimal digits of \xNN, \uNNNN or \UNNNNNNNN at `at`. */
 static calm_status read_code(lexer *l, size_t at, size_t n, uint32_t *out)
 {
     *out = 0;
@@ -231,7 +231,7 @@ static calm_status read_code(lexer *l, size_t at, size_t n, uint32_t *out)
     return CALM_OK;
 }
 
-/* The escape behind a backslash at `at`: its bytes to `to` [*n], and in *length how much of the text it takes. */
+/* Reads the escape at the backslash `at`: appends its bytes to `to` [*n]; *length: bytes of its source. */
 static calm_status read_escape(lexer *l, size_t at, char *to, size_t *n, size_t *length)
 {
     static const char from[] = "abfnrtv\\'\"", into[] = "\a\b\f\n\r\t\v\\'\"";
@@ -255,7 +255,7 @@ static calm_status read_escape(lexer *l, size_t at, char *to, size_t *n, size_t 
     } else if (c == 'N') {
         return calm_fail(l->ctx, CALM_EUNSUPPORTED, "%s: line %zu: \\N{...} in a string is not supported", l->where,
                          l->line);
-    } else if (c != '\n') {    /* Python leaves an escape that it does not know */
+    } else if (c != '\n') {    /* Python keeps an unknown escape as it is       */
         to[(*n)++] = '\\';
         *length = 1;
     }
@@ -271,7 +271,7 @@ static calm_status read_string(lexer *l)
         end += l->text[end] == '\\' && end + 1 < l->n ? 2 : 1;
     if (end >= l->n)
         return fail(l, "a string has no end");
-    /* No escape has more bytes than its source, but \N and octal ones have at most as many. */
+    /* No escape has more bytes than its source. */
     CALM_TRY(CALM_NEW(l->ctx, l->arena, bytes, end - l->at + CALM_UTF8_MAX));
     for (size_t at = l->at + 1; at < end; at += length) {
         length = 1;
@@ -285,7 +285,7 @@ static calm_status read_string(lexer *l)
     return CALM_OK;
 }
 
-/* An opening bracket makes its closing one due. */
+/* Pushes the closing bracket of an opening one, or pops a closing one. */
 static calm_status match_bracket(lexer *l, char c)
 {
     static const char open[] = "([{", close[] = ")]}";
@@ -319,7 +319,7 @@ static calm_status read_operator(lexer *l)
     return add(l, (calm_jinja_token){.type = CALM_JINJA_T_OP, .op = c});
 }
 
-/* Does the tag end at `at`?  Its sign. */
+/* Returns whether the tag ends at the current position, and its sign. */
 static bool ends_here(const lexer *l, const char *end, char *sign)
 {
     const char c = l->text[l->at];
@@ -328,7 +328,7 @@ static bool ends_here(const lexer *l, const char *end, char *sign)
     return !l->n_brackets && has(l, l->at + signs, end);
 }
 
-/* What is in a tag, up to `end`. */
+/* Reads the contents of a tag up to `end`. */
 static calm_status read_tag(lexer *l, const char *end)
 {
     char sign;
@@ -349,7 +349,7 @@ static calm_status read_tag(lexer *l, const char *end)
     }
 }
 
-/* The tag at `at`, with the text before it. */
+/* Reads the tag at `at`, and the text before it. */
 static calm_status read_part(lexer *l, size_t at)
 {
     const char kind = l->text[at + 1];
@@ -369,7 +369,7 @@ static calm_status read_part(lexer *l, size_t at)
     return read_tag(l, kind == '{' ? "}}" : "%}");
 }
 
-/* The first tag from `at` on; n where there is none. */
+/* Returns the position of the first tag from `at` on; n if there is none. */
 static size_t find_tag(const lexer *l, size_t at)
 {
     for (; at + 1 < l->n; at++)
@@ -378,7 +378,7 @@ static size_t find_tag(const lexer *l, size_t at)
     return l->n;
 }
 
-/* A copy with \n for \r\n and \r, without one at its very end. */
+/* Copies the template with \n for \r\n and \r, and without a final newline. */
 static calm_status copy_text(lexer *l, const char *text, size_t n)
 {
     CALM_TRY(CALM_NEW(l->ctx, l->arena, l->text, n + 4));

@@ -1,4 +1,4 @@
-/* Members of values: methods, and what Jinja finds by name or key. */
+/* Members of values: methods, and members by name or key. */
 #include <string.h>
 
 #include "ptq/jinja/jinja_call.h"
@@ -22,7 +22,7 @@ static calm_status find_method(calm_jinja_run *run, calm_jinja_value v, const ch
     return CALM_OK;
 }
 
-/* loop.NAME that is no method. */
+/* Returns loop.NAME, except methods. */
 static calm_jinja_value loop_member(const calm_jinja_loop *loop, const char *name)
 {
     const size_t i = loop->index, n = loop->items->n;
@@ -62,7 +62,7 @@ calm_status calm_jinja_subscript(calm_jinja_run *run, calm_jinja_value v, calm_j
     CALM_TRY(calm_jinja_item(run, v, key, out));
     if (out->kind != CALM_JINJA_UNDEFINED || !calm_jinja_is_string(key))
         return CALM_OK;
-    /* A copy of the key with a NUL behind it is the undefined value's name. */
+    /* The undefined value's name is a NUL-terminated copy of the key. */
     const char *name = out->text.bytes;
     CALM_TRY(find_method(run, v, name, out));
     if (v.kind == CALM_JINJA_LOOP && out->kind == CALM_JINJA_UNDEFINED)

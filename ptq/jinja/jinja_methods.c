@@ -1,4 +1,4 @@
-/* Methods of strings, lists, dicts and loops, as Python has them.  a[0] is the subject. */
+/* Python's methods of strings.  a[0] is the string. */
 #include <ctype.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ CALM_JINJA_BUILTIN(string_strip) { return strip(run, a, true, true, out); }
 CALM_JINJA_BUILTIN(string_lstrip) { return strip(run, a, true, false, out); }
 CALM_JINJA_BUILTIN(string_rstrip) { return strip(run, a, false, true, out); }
 
-/* Words between white space, at most `most` divisions (< 0: all). */
+/* Splits at white space, at most `most` times (< 0: all). */
 static calm_status split_words(calm_jinja_run *run, calm_jinja_string s, int64_t most, calm_jinja_list *to)
 {
     const calm_jinja_string space = {0};
@@ -47,7 +47,7 @@ static calm_status split_words(calm_jinja_run *run, calm_jinja_string s, int64_t
     return CALM_OK;
 }
 
-/* The last place of `part` in `s`; NULL when it has none. */
+/* Returns the last occurrence of `part` in `s`; NULL: there is none. */
 static const char *find_last(calm_jinja_string s, calm_jinja_string part)
 {
     for (size_t at = s.n - part.n + 1; part.n <= s.n && at-- > 0;)
@@ -56,7 +56,7 @@ static const char *find_last(calm_jinja_string s, calm_jinja_string part)
     return NULL;
 }
 
-/* Parts between `by`, from the left. */
+/* Splits at `by`, from the left. */
 static calm_status split_by(calm_jinja_run *run, calm_jinja_string s, calm_jinja_string by, int64_t most,
                             calm_jinja_list *to)
 {
@@ -83,7 +83,7 @@ METHOD(string_split)
     return split_by(run, a[0].text, by, most, out->list);
 }
 
-/* From the right: parts are found last to first. */
+/* Splits from the right: finds the last part first. */
 METHOD(string_rsplit)
 {
     calm_jinja_string by, s = a[0].text;
@@ -108,7 +108,8 @@ METHOD(string_rsplit)
     return CALM_OK;
 }
 
-/* Before, the separator, and behind; where it is not found all of it at one end. */
+/* Returns the text before the separator, the separator, and the text behind; without a match the whole text is at
+ * one end. */
 static calm_status partition(calm_jinja_run *run, const calm_jinja_value *a, bool last, calm_jinja_value *out)
 {
     calm_jinja_string by, s = a[0].text;
@@ -127,7 +128,7 @@ static calm_status partition(calm_jinja_run *run, const calm_jinja_value *a, boo
 CALM_JINJA_BUILTIN(string_partition) { return partition(run, a, false, out); }
 CALM_JINJA_BUILTIN(string_rpartition) { return partition(run, a, true, out); }
 
-/* Does the string begin or end with one of what may be a tuple? */
+/* Returns whether the string begins (or ends) with the argument, or one of a tuple. */
 static calm_status has_end(calm_jinja_run *run, const calm_jinja_value *a, bool first, calm_jinja_value *out)
 {
     const calm_jinja_string s = a[0].text;
@@ -177,7 +178,7 @@ CALM_JINJA_BUILTIN(string_upper) { return calm_jinja_change_case(run, a[0].text,
 CALM_JINJA_BUILTIN(string_lower) { return calm_jinja_change_case(run, a[0].text, CALM_JINJA_LOWER, out); }
 CALM_JINJA_BUILTIN(string_capitalize) { return calm_jinja_change_case(run, a[0].text, CALM_JINJA_CAPITALIZE, out); }
 
-/* str.title: unlike the filter a word begins behind every character that is no letter. */
+/* Implements str.title(): unlike in the filter, a word begins behind every character that is not a letter. */
 METHOD(string_title)
 {
     calm_jinja_buffer buffer = {0};
@@ -193,7 +194,7 @@ METHOD(string_title)
     return CALM_OK;
 }
 
-/* Where a part is, in characters; -1: nowhere. */
+/* Returns the index of a part in characters; -1: not found. */
 static calm_status find(calm_jinja_run *run, const calm_jinja_value *a, bool last, calm_jinja_value *out)
 {
     const calm_jinja_string s = a[0].text;
@@ -254,7 +255,7 @@ METHOD(string_splitlines)
     return CALM_OK;
 }
 
-/* Are all characters, at least one, of a class of ASCII? */
+/* Returns whether there are characters and all belong to an ASCII class. */
 static calm_status all_are(calm_jinja_run *run, calm_jinja_string s, const char *name, int (*is)(int),
                            calm_jinja_value *out)
 {
@@ -278,7 +279,7 @@ METHOD(string_isspace)
     return CALM_OK;
 }
 
-/* Has the string letters, and all of one case? */
+/* Returns whether the string has letters, and all of one case. */
 static calm_status one_case(calm_jinja_run *run, const calm_jinja_value *a, calm_jinja_case to, calm_jinja_value *out)
 {
     calm_jinja_value same, other;
@@ -295,7 +296,7 @@ static calm_status one_case(calm_jinja_run *run, const calm_jinja_value *a, calm
 CALM_JINJA_BUILTIN(string_isupper) { return one_case(run, a, CALM_JINJA_UPPER, out); }
 CALM_JINJA_BUILTIN(string_islower) { return one_case(run, a, CALM_JINJA_LOWER, out); }
 
-/* Padded to a width: on the left, on the right. */
+/* Pads to a width, on the left or on the right. */
 static calm_status pad(calm_jinja_run *run, const calm_jinja_value *a, bool left, calm_jinja_value *out)
 {
     calm_jinja_buffer buffer = {0};

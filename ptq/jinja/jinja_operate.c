@@ -1,4 +1,4 @@
-/* Arithmetic, as Python has it. */
+/* Python's arithmetic. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ static calm_status overflow(calm_jinja_run *run)
     return calm_jinja_refuse(run, "a whole number of more than 64 bits");
 }
 
-/* Quotient and remainder that round down. */
+/* Computes quotient or remainder, rounded down. */
 static calm_status divide(calm_jinja_run *run, int op, int64_t a, int64_t b, int64_t *out)
 {
     if (b == 0)
@@ -94,7 +94,7 @@ static calm_status operate_real(calm_jinja_run *run, int op, double a, double b,
     return CALM_OK;
 }
 
-/* A string with the characters of HTML escaped. */
+/* Appends a string with HTML characters escaped. */
 static calm_status put_escaped(calm_jinja_run *run, calm_jinja_buffer *to, calm_jinja_string s)
 {
     static const char special[] = "&<>'\"", *const escapes[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
@@ -106,7 +106,7 @@ static calm_status put_escaped(calm_jinja_run *run, calm_jinja_buffer *to, calm_
     return CALM_OK;
 }
 
-/* a + b; where one is markup the other is escaped, which nothing else of a chat template does. */
+/* Concatenates strings; if one is markup, the other is escaped, as nowhere else in a chat template. */
 static calm_status join(calm_jinja_run *run, calm_jinja_value a, calm_jinja_value b, calm_jinja_value *out)
 {
     calm_jinja_buffer buffer = {0};
@@ -125,7 +125,7 @@ static calm_status append_all(calm_jinja_run *run, const calm_jinja_list *from, 
     return CALM_OK;
 }
 
-/* A string or a list n times. */
+/* Repeats a string or a list n times. */
 static calm_status repeat(calm_jinja_run *run, calm_jinja_value v, int64_t n, calm_jinja_value *out)
 {
     calm_jinja_buffer buffer = {0};

@@ -1,4 +1,4 @@
-/* Values as Python prints them: str() and repr(). */
+/* Prints values as Python's str() and repr() do. */
 #include "ptq/jinja/jinja_print.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "ptq/jinja/jinja_value_ops.h"
 #include "ptq/text/unicode.h"
 
-/* A number with the fewest digits that read back the same, as repr(float): 0.1, 1e-05, 1e+16, 3.0. */
+/* Formats a number with the fewest digits that read back the same, as repr(float): 0.1, 1e-05, 1e+16, 3.0. */
 static void print_real(double value, char out[48])
 {
     char digits[40];
@@ -26,7 +26,7 @@ static void print_real(double value, char out[48])
         snprintf(out, 48, "%.*e", needed - 1, value);
         return;
     }
-    /* Digits behind the point: those that are needed, and one at least. */
+    /* Decimal places: as many as needed, at least one. */
     const int behind = needed - 1 - exponent;
     snprintf(out, 48, "%.*f", behind < 1 ? 1 : behind, value);
 }
@@ -68,7 +68,7 @@ static calm_status repr_string(calm_jinja_run *run, calm_jinja_buffer *to, calm_
     return calm_jinja_put(run, to, &quote, 1);
 }
 
-/* ---- repr of the others ---- */
+/* ---- repr of other kinds ---- */
 
 static calm_status repr_list(calm_jinja_run *run, calm_jinja_buffer *to, calm_jinja_value v)
 {

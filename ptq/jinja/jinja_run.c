@@ -5,12 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes that cost one step. */
+/* Bytes that count as one step. */
 #define BYTES_A_STEP 64
 
 /* ---- failures and limits ---- */
 
-/* The message, with the line that runs and what it ends with. */
+/* Fails with the current line, the message and an ending. */
 static calm_status fail_at(calm_jinja_run *run, calm_status status, const char *end, const char *format, va_list list)
 {
     char message[CALM_MESSAGE_MAX];
@@ -67,7 +67,7 @@ calm_status calm_jinja_new_bytes(calm_jinja_run *run, size_t count, size_t size,
     return calm_alloc_raw(run->ctx, run->arena, out, count, size, "values of a template");
 }
 
-/* Room for one more of `n` items: a copy of twice the size where there is none. */
+/* Makes room for `need` items, of which the first n are kept: doubles the capacity. */
 static calm_status grow(calm_jinja_run *run, void *items, size_t n, size_t need, size_t *capacity, size_t size)
 {
     void **old = items, *larger;

@@ -1,9 +1,9 @@
-/* Statements. */
+/* Parses statements. */
 #include <string.h>
 
 #include "ptq/jinja/jinja_parse.h"
 
-/* A keyword and what parses the rest of its statement, from behind the keyword to the end of its last tag. */
+/* A keyword, and the parser of the rest of its statement, to the end of its last tag. */
 typedef calm_status statement(calm_jinja_parser *p, calm_jinja_node *node);
 typedef struct keyword {
     const char *word;
@@ -13,7 +13,7 @@ typedef struct keyword {
 
 static calm_status parse_body(calm_jinja_parser *p, const char *const *ends, calm_jinja_node **out);
 
-/* The end of a tag. */
+/* Expects the end of a tag. */
 static calm_status close(calm_jinja_parser *p)
 {
     if (p->at->type != CALM_JINJA_T_CLOSE)
@@ -22,20 +22,20 @@ static calm_status close(calm_jinja_parser *p)
     return CALM_OK;
 }
 
-/* The rest of a tag, and the body up to the tag {% END. */
+/* Parses the rest of a tag, and the body up to the tag {% END %}. */
 static calm_status parse_block(calm_jinja_parser *p, const char *end, calm_jinja_node **out)
 {
     const char *const ends[] = {end, NULL};
     CALM_TRY(close(p));
     CALM_TRY(parse_body(p, ends, out));
-    p->at++;    /* the word, where a body ends */
+    p->at++;    /* the word that ended the body */
     return close(p);
 }
 
 static calm_status parse_if(calm_jinja_parser *p, calm_jinja_node *node)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
-    /* A chain of elif is a list of nested choices, but not nested here: it may be long. */
+    /* elif is a nested choice in the tree, but parsed in a loop, since a chain may be long. */
     for (;;) {
         CALM_TRY(calm_jinja_parse_tuple(p, false, &node->a));
         CALM_TRY(close(p));
@@ -85,7 +85,7 @@ static calm_status parse_set(calm_jinja_parser *p, calm_jinja_node *node)
     return parse_block(p, "endset", &node->items);
 }
 
-/* name, name=default, ...) */
+/* Parses parameters: name, name=default, ...) */
 static calm_status parse_parameters(calm_jinja_parser *p, calm_jinja_node **tail)
 {
     bool defaults = false;
@@ -106,7 +106,7 @@ static calm_status parse_parameters(calm_jinja_parser *p, calm_jinja_node **tail
     return CALM_OK;
 }
 
-/* A block that no loop around it can be left from. */
+/* Parses a block from which no surrounding loop can be left. */
 static calm_status parse_apart(calm_jinja_parser *p, const char *end, calm_jinja_node **out)
 {
     const size_t loops = p->loops;
@@ -124,7 +124,7 @@ static calm_status parse_macro(calm_jinja_parser *p, calm_jinja_node *node)
     return parse_apart(p, "endmacro", &node->more);
 }
 
-/* break, continue. */
+/* Parses break and continue. */
 static calm_status parse_jump(calm_jinja_parser *p, calm_jinja_node *node)
 {
     if (!p->loops)
@@ -133,7 +133,7 @@ static calm_status parse_jump(calm_jinja_parser *p, calm_jinja_node *node)
     return close(p);
 }
 
-/* {% generation %}: what is in it, in a separate scope, as transformers has it. */
+/* Parses {% generation %}: its body has a separate scope, as in transformers. */
 static calm_status parse_generation(calm_jinja_parser *p, calm_jinja_node *node)
 {
     return parse_apart(p, "endgeneration", &node->more);
@@ -174,7 +174,7 @@ static const keyword keywords[] = {
     {"filter", CALM_JINJA_FILTER_BLOCK, parse_filter_block},
 };
 
-/* What Jinja has and calm has not. */
+/* Refuses the statements of Jinja that calm does not have. */
 static calm_status refuse_word(calm_jinja_parser *p)
 {
     static const char *const others[] = {"include", "extends", "import", "from", "block", "call", "autoescape"};
@@ -197,7 +197,7 @@ static calm_status parse_statement(calm_jinja_parser *p, calm_jinja_node **out)
     return refuse_word(p);
 }
 
-/* Is the next tag one of those that end the body? */
+/* Returns whether the next tag ends the body. */
 static bool at_end(const calm_jinja_parser *p, const char *const *ends)
 {
     for (; *ends; ends++)
@@ -221,7 +221,8 @@ static calm_status parse_part(calm_jinja_parser *p, calm_jinja_node **out)
     return close(p);
 }
 
-/* Text and statements up to a tag whose word is in `ends`, and to that word; without `ends` up to the end. */
+/* Parses text and statements up to a tag whose word is in `ends`, and moves to that word; without `ends`, up to the
+ * end of the template. */
 static calm_status parse_body(calm_jinja_parser *p, const char *const *ends, calm_jinja_node **tail)
 {
     CALM_TRY(calm_jinja_deeper(p));

@@ -1,10 +1,10 @@
-/* Tests, as Jinja has them.  a[0] is what is tested. */
+/* Jinja's tests.  a[0] is the tested value. */
 #include "ptq/jinja/jinja_call.h"
 #include "ptq/jinja/jinja_value_ops.h"
 
 #define TEST_OF CALM_JINJA_BUILTIN
 
-/* A test that asks for nothing but the kind. */
+/* Defines a test that only depends on the kind of value. */
 #define IS(name, condition)                                                                                            \
     TEST_OF(name)                                                                                                      \
     {                                                                                                                  \
@@ -25,13 +25,13 @@ IS(is_boolean, v.kind == CALM_JINJA_BOOL)
 IS(is_true, v.kind == CALM_JINJA_BOOL && v.integer)
 IS(is_false, v.kind == CALM_JINJA_BOOL && !v.integer)
 IS(is_callable, v.kind == CALM_JINJA_MACRO || v.kind == CALM_JINJA_FUNCTION || v.kind == CALM_JINJA_METHOD)
-/* What len() and iter() of Python take; an undefined value is an empty list to both. */
+/* Kinds that Python's len() and iter() accept; an undefined value is an empty list to both. */
 IS(is_sequence, calm_jinja_is_string(v) || calm_jinja_is_list(v) || v.kind == CALM_JINJA_DICT ||
                     v.kind == CALM_JINJA_UNDEFINED)
 IS(is_iterable, calm_jinja_is_string(v) || calm_jinja_is_list(v) || v.kind == CALM_JINJA_DICT ||
                     v.kind == CALM_JINJA_UNDEFINED || v.kind == CALM_JINJA_GENERATOR)
 
-/* a OP b as comparisons have it. */
+/* Tests whether the order of a[0] and a[1] is in low .. high. */
 static calm_status compare(calm_jinja_run *run, const calm_jinja_value *a, int low, int high, calm_jinja_value *out)
 {
     int order;
@@ -68,7 +68,7 @@ TEST_OF(is_in)
     return CALM_OK;
 }
 
-/* Is the rest of a division by `by` this one? */
+/* Tests whether v % by equals `rest`. */
 static calm_status divides(calm_jinja_run *run, calm_jinja_value v, calm_jinja_value by, int64_t rest,
                            calm_jinja_value *out)
 {
@@ -84,7 +84,7 @@ CALM_JINJA_BUILTIN(is_odd) { return divides(run, a[0], calm_jinja_int(2), 1, out
 CALM_JINJA_BUILTIN(is_even) { return divides(run, a[0], calm_jinja_int(2), 0, out); }
 CALM_JINJA_BUILTIN(is_divisible) { return divides(run, a[0], a[1], 0, out); }
 
-/* str(v).islower(), isupper(): through the methods of strings. */
+/* Implements str(v).islower() and isupper() by the methods of strings. */
 static calm_status has_case(calm_jinja_run *run, const calm_jinja_value *a, const char *method, calm_jinja_value *out)
 {
     const calm_jinja_args args = {.of = a, .n = 1};

@@ -1,4 +1,4 @@
-/* Values: truth, order, members. */
+/* Values: truth, order, members, slices. */
 #include <math.h>
 #include <string.h>
 
@@ -101,7 +101,7 @@ calm_status calm_jinja_equal(calm_jinja_run *run, calm_jinja_value a, calm_jinja
         return CALM_OK;
     if (a.kind == CALM_JINJA_DICT || calm_jinja_is_list(a))
         return equal_contents(run, a, b, out);
-    /* The others are what they point to. */
+    /* Other kinds are equal if they are the same object. */
     *out = calm_jinja_is_string(a) ? equal_text(a.text, b.text) : a.dict == b.dict;
     return CALM_OK;
 }
@@ -109,7 +109,7 @@ calm_status calm_jinja_equal(calm_jinja_run *run, calm_jinja_value a, calm_jinja
 static int order_text(calm_jinja_string a, calm_jinja_string b)
 {
     const size_t n = calm_size_min(a.n, b.n);
-    const int order = n ? memcmp(a.bytes, b.bytes, n) : 0;    /* UTF-8 has the order of its characters */
+    const int order = n ? memcmp(a.bytes, b.bytes, n) : 0;    /* the byte order of UTF-8 is that of its characters */
     return order ? order : (a.n > b.n) - (a.n < b.n);
 }
 
@@ -148,7 +148,7 @@ calm_status calm_jinja_order(calm_jinja_run *run, calm_jinja_value a, calm_jinja
 
 /* ---- members ---- */
 
-/* Lists and dicts have no hash in Python. */
+/* Python's lists and dicts are not hashable. */
 static bool may_be_key(calm_jinja_value key)
 {
     return key.kind != CALM_JINJA_LIST && key.kind != CALM_JINJA_DICT;
@@ -234,7 +234,7 @@ calm_status calm_jinja_elements(calm_jinja_run *run, calm_jinja_value v, const c
         return calm_jinja_fail(run, "a %s cannot be iterated over", calm_jinja_kind_name(v.kind));
     CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, &list));
     *out = list.list;
-    if (v.kind == CALM_JINJA_GENERATOR) {    /* empty from now on */
+    if (v.kind == CALM_JINJA_GENERATOR) {    /* the generator is empty afterwards */
         *list.list = *v.list;
         *v.list = (calm_jinja_list){0};
         return CALM_OK;
@@ -262,7 +262,7 @@ calm_status calm_jinja_length(calm_jinja_run *run, calm_jinja_value v, size_t *o
     return CALM_OK;
 }
 
-/* Bytes before the character `index` of a string. */
+/* Returns the byte offset of the character `index` of a string. */
 static size_t offset_of(calm_jinja_string s, size_t index)
 {
     size_t at = 0;
@@ -272,7 +272,7 @@ static size_t offset_of(calm_jinja_string s, size_t index)
     return at;
 }
 
-/* Element `index`, from the end where it is negative, of a list or a string. */
+/* Finds element `index` (negative: from the end) of a list or a string; out of range: *out stays. */
 static calm_status item_at(calm_jinja_run *run, calm_jinja_value v, int64_t index, calm_jinja_value *out)
 {
     size_t n;
@@ -294,7 +294,7 @@ static calm_status item_at(calm_jinja_run *run, calm_jinja_value v, int64_t inde
 calm_status calm_jinja_item(calm_jinja_run *run, calm_jinja_value v, calm_jinja_value key, calm_jinja_value *out)
 {
     *out = calm_jinja_undefined("element");
-    if (calm_jinja_is_string(key)) {    /* what is not there is called by its key */
+    if (calm_jinja_is_string(key)) {    /* name of the undefined value            */
         char *name;
         CALM_TRY(CALM_JINJA_NEW(run, name, key.text.n + 1));
         memcpy(name, key.text.bytes, key.text.n);
@@ -316,7 +316,7 @@ calm_status calm_jinja_item(calm_jinja_run *run, calm_jinja_value v, calm_jinja_
 
 /* ---- slices ---- */
 
-/* A part of a slice as Python limits it to low .. high. */
+/* Clamps a part of a slice to low .. high, as Python does. */
 static calm_status slice_part(calm_jinja_run *run, calm_jinja_value v, int64_t n, int64_t low, int64_t high,
                               int64_t fallback, int64_t *out)
 {
@@ -346,13 +346,14 @@ static calm_status slice_list(calm_jinja_run *run, const calm_jinja_list *from, 
 {
     for (int64_t i = start; step > 0 ? i < stop : i > stop; i += step) {
         CALM_TRY(calm_jinja_append(run, to, from->of[i]));
-        if (step > (int64_t)from->n || -step > (int64_t)from->n)    /* the next one is outside; i must not overflow */
+        if (step > (int64_t)from->n || -step > (int64_t)from->n)    /* the next index is out of range, and i must
+                                                                     * not overflow */
             break;
     }
     return CALM_OK;
 }
 
-/* Characters of a string, joined. */
+/* Concatenates the characters of a string. */
 static calm_status join_characters(calm_jinja_run *run, const calm_jinja_list *list, calm_jinja_value *out)
 {
     calm_jinja_buffer buffer = {0};

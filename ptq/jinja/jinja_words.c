@@ -1,4 +1,4 @@
-/* Parts of strings: white space, case, replaced parts, lines. */
+/* String operations: white space, case, replacement, lines. */
 #include <string.h>
 
 #include "ptq/jinja/jinja_call.h"
@@ -6,10 +6,10 @@
 
 /* ---- strip ---- */
 
-/* Is the character of `n` bytes in the set, or white space where there is no set? */
+/* Returns whether the character of `n` bytes is in the set, or without a set is white space. */
 static bool strips(const char *bytes, size_t n, uint32_t character, calm_jinja_string set)
 {
-    /* Python strips the separators U+001C to U+001F too. */
+    /* Python also strips the separators U+001C to U+001F. */
     if (!set.bytes)
         return calm_unicode_is_space(character) || (character >= 0x1C && character <= 0x1F);
     return set.n && memmem(set.bytes, set.n, bytes, n);
@@ -37,11 +37,12 @@ calm_jinja_string calm_jinja_strip(calm_jinja_string s, calm_jinja_string set, b
 
 /* ---- case ---- */
 
-/* Characters whose upper case is several characters: Latin and Armenian ones, ligatures, and Greek ones with marks. */
+/* Returns whether the other case of a character is several characters: Latin and Armenian ones, ligatures, and
+ * Greek ones with marks. */
 static bool is_special(uint32_t c, bool upper)
 {
     if (!upper)
-        return c == 0x03A3;    /* its lower case depends on where in a word it is */
+        return c == 0x03A3;    /* its lower case depends on its position in the word */
     return c == 0xDF || c == 0x149 || c == 0x1F0 || c == 0x390 || c == 0x3B0 || c == 0x587 ||
            (c >= 0x1E96 && c <= 0x1E9A) || (c >= 0x1F50 && c <= 0x1FFC) || (c >= 0xFB00 && c <= 0xFB17);
 }
@@ -62,7 +63,7 @@ static calm_status put_case(calm_jinja_run *run, calm_jinja_buffer *to, uint32_t
     return calm_jinja_put(run, to, bytes, n);
 }
 
-/* What begins a word for the filter title: the regular expression [-\s({\[<]+. */
+/* Returns whether the next character begins a word for the filter title: the regular expression [-\s({\[<]+. */
 static bool divides(uint32_t c)
 {
     return c == '-' || c == '(' || c == '{' || c == '[' || c == '<' || calm_unicode_is_space(c);
@@ -91,7 +92,7 @@ calm_status calm_jinja_replace(calm_jinja_run *run, calm_jinja_string s, calm_ji
     calm_jinja_buffer buffer = {0};
     uint32_t character;
     size_t at = 0;
-    /* Nothing is found before every character and at the end. */
+    /* An empty `old` is found before every character and at the end. */
     for (; count != 0 && at <= s.n; count--) {
         const char *found = old.n ? memmem(s.bytes + at, s.n - at, old.bytes, old.n) : s.bytes + at;
         if (!found)
