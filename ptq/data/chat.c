@@ -1,4 +1,4 @@
-/* Chats through the chat template of their model. */
+/* Rendering of chats through the model's chat template. */
 #include "ptq/data/chat.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@
 
 /* ---- the template ---- */
 
-/* Does the tokenizer of a GGUF file come from the file itself? */
+/* Sets *out to whether the tokenizer of a GGUF file is in the file itself. */
 static calm_status is_inside(calm_ctx *ctx, const char *model, bool *out)
 {
     char *found;
@@ -37,7 +37,7 @@ static calm_status read_settings(calm_ctx *ctx, calm_chat *chat, bool inside)
     return calm_path_exists(path) ? calm_json_read(ctx, path, SETTINGS_MAX, &chat->settings) : CALM_OK;
 }
 
-/* Files of named templates that chats use. */
+/* Adds the names of the model's template files that chats use. */
 static calm_status find_files(calm_ctx *ctx, const char *model, calm_words *out)
 {
     static const char *const names[] = {CALM_TEMPLATES_DIR "/default" CALM_TEMPLATES_SUFFIX,
@@ -58,7 +58,7 @@ static calm_status parse(calm_ctx *ctx, const calm_chat *chat, const char *text,
     return text ? calm_jinja_new(ctx, where, text, strlen(text), out) : CALM_OK;
 }
 
-/* The templates of the model's files, or of `settings` alone where the GGUF file has them. */
+/* Parses the templates of the model's files; if the tokenizer is inside a GGUF file, that of `settings`. */
 static calm_status parse_templates(calm_ctx *ctx, calm_chat *chat, bool inside)
 {
     CALM_SCOPED(calm_template_files, calm_template_files_close) found = {0};
@@ -97,7 +97,7 @@ void calm_chat_close(calm_chat *chat)
 
 /* ---- variables ---- */
 
-/* A list of the document, also one that is written as a string of JSON; none where it has none. */
+/* Sets variable `key` to the document's list of that name, which may also be a string of JSON, else to null. */
 static calm_status set_list(calm_ctx *ctx, const char *where, const calm_json *document, const char *key,
                             calm_json *variables)
 {

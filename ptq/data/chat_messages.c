@@ -1,14 +1,14 @@
-/* Chats as data sets write them. */
+/* Conversion of the chat formats of data sets to lists of messages. */
 #include "ptq/data/chat_messages.h"
 
 #include <string.h>
 
-/* Keys of lists of messages; of a request and of its answer. */
+/* Keys of a list of messages, of a request, of the input of an instruction, and of the answer. */
 static const char *const lists[] = {"messages", "conversations", "conversation"},
                   *const requests[] = {"prompt", "instruction"}, *const inputs[] = {"input", "context"},
                   *const answers[] = {"completion", "output", "response"};
 
-/* The first of keys [n] that the object has. */
+/* Returns the first of keys [n] that the object has with a value other than null, and its name in *key. */
 static const calm_json *first_of(const calm_json *object, const char *const *keys, size_t n, const char **key)
 {
     for (size_t i = 0; i < n; i++) {
@@ -30,7 +30,7 @@ bool calm_chat_is(const calm_json *document)
 
 /* ---- one message ---- */
 
-/* The role of a speaker; NULL: it is none of the known names. */
+/* Returns the role of a speaker, or NULL if the name is unknown. */
 static const char *role_of(const char *speaker)
 {
     static const char *const names[][2] = {
@@ -51,7 +51,7 @@ static void add_text(calm_json *messages, const char *role, const calm_json *tex
     calm_json_add(messages, message);
 }
 
-/* {"from", "value"}. */
+/* Adds a message {"from", "value"}. */
 static calm_status add_spoken(calm_ctx *ctx, const char *where, const calm_json *from, calm_json *messages)
 {
     const char *speaker = calm_json_string(calm_json_get(from, "from"), ""), *role = role_of(speaker);
@@ -66,8 +66,8 @@ static calm_status add_spoken(calm_ctx *ctx, const char *where, const calm_json 
     return CALM_OK;
 }
 
-/* {"role", "content", ...}.  The reasoning has three names, of which templates read one or another: it gets two of
- * them, "thinking" as the first member, as transformers has it. */
+/* Adds a message {"role", "content", ...}. Templates read its reasoning by one of three names: the message gets two
+ * of them, with "thinking" as its first member, as in transformers. */
 static calm_status add_message(calm_ctx *ctx, const char *where, const calm_json *from, calm_json *messages)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
@@ -100,7 +100,7 @@ static calm_status add_list(calm_ctx *ctx, const char *where, const calm_json *l
 
 /* ---- whole chats ---- */
 
-/* A list of messages, or a text of one role, under a key. */
+/* Adds the value of `key`: a list of messages, or a text as one message of `role`. */
 static calm_status add_part(calm_ctx *ctx, const char *where, const char *key, const char *role, const calm_json *value,
                             calm_json *messages)
 {
@@ -114,7 +114,7 @@ static calm_status add_part(calm_ctx *ctx, const char *where, const char *key, c
     return CALM_OK;
 }
 
-/* An instruction, on the next line its input. */
+/* Adds an instruction, followed by its input on the next line. */
 static calm_status add_instruction(calm_ctx *ctx, const char *where, const char *key, const calm_json *request,
                                    const calm_json *input, calm_json *messages)
 {

@@ -1,12 +1,12 @@
-/* Excerpts of token windows. */
+/* Text excerpts of token windows. */
 #include "ptq/data/excerpt.h"
 
 #include <string.h>
 
 #include "ptq/base/text.h"
 
-/* Half a sequence at either end of an excerpt is U+FFFD already: decoders see to it.  A NUL is a character of theirs
- * as any other, but would end the text for its readers. */
+/* Replaces each NUL by U+FFFD: a decoder keeps NUL as any other character, but it would end the text for readers.
+ * Incomplete sequences at the ends of an excerpt are U+FFFD already. */
 static calm_status without_nul(calm_ctx *ctx, char **text, size_t n)
 {
     CALM_SCOPED_TEXT(shown);

@@ -1,11 +1,11 @@
-/* gzip: compressed texts. */
+/* Decompression of gzip texts. */
 #include "ptq/data/gunzip.h"
 
 #include <string.h>
 #include <zlib.h>
 
 #define PIECE 65536
-/* zlib's counters have 32 bits: input is passed on in parts. */
+/* Maximum bytes passed to zlib at once, whose counters have 32 bits. */
 #define INPUT_MAX ((size_t)1 << 30)
 
 bool calm_gunzip_is(const char *bytes, size_t n)
@@ -13,7 +13,7 @@ bool calm_gunzip_is(const char *bytes, size_t n)
     return n >= 2 && memcmp(bytes, "\x1F\x8B", 2) == 0;
 }
 
-/* What was read so far, and the rest. */
+/* State of a decompression: the rest of the input, the limit of the text's bytes, and the text. */
 typedef struct unzipper {
     const char *path;
     const unsigned char *rest;
@@ -32,7 +32,7 @@ static void feed(z_stream *stream, unzipper *u)
     u->n_rest -= n;
 }
 
-/* One member, or as much of it as there is. */
+/* Decompresses one gzip member; fails if the data ends before it. */
 static calm_status read_member(calm_ctx *ctx, z_stream *stream, unzipper *u)
 {
     unsigned char piece[PIECE];
@@ -69,7 +69,7 @@ calm_status calm_gunzip(calm_ctx *ctx, const char *path, const char *bytes, size
 {
     unzipper u = {.path = path, .rest = (const unsigned char *)bytes, .n_rest = n, .limit = limit, .out = out};
     z_stream stream = {0};
-    if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK)    /* with the header of gzip */
+    if (inflateInit2(&stream, MAX_WBITS + 16) != Z_OK)    /* for a gzip header       */
         return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", path);
     const calm_status status = read_members(ctx, &stream, &u);
     inflateEnd(&stream);

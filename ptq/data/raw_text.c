@@ -1,13 +1,13 @@
-/* Bytes of a file of texts before they are read. */
+/* Checks and repairs of the bytes of a text file before they are parsed. */
 #include "ptq/data/raw_text.h"
 
 #include <string.h>
 
-#define ESCAPE 6    /* bytes of \uXXXX */
+#define ESCAPE 6    /* bytes of an escape \uXXXX */
 
 /* ---- formats that are not text ---- */
 
-/* A format by its first bytes, and a command that makes text of FILE. */
+/* A format, its first bytes, and a command that converts FILE to text. */
 typedef struct format {
     const char *magic;
     size_t n;
@@ -46,7 +46,7 @@ size_t calm_raw_text_mark(const char *text, size_t n)
     return n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
 }
 
-/* Offset from `at` on of the first byte that JSON does not skip. */
+/* Returns the offset, from `at` on, of the first byte that is not white space in JSON. */
 static size_t skip_space(const char *text, size_t n, size_t at)
 {
     while (at < n && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n'))
@@ -66,7 +66,7 @@ bool calm_raw_text_begins_json(const char *text, size_t n)
 
 /* ---- surrogates ---- */
 
-/* The code unit of an escape \uXXXX at the start of `text` [n]; 0 when it is none. */
+/* Returns the code unit of an escape \uXXXX at the start of `text` [n], or 0 if there is none. */
 static unsigned code_unit(const char *text, size_t n)
 {
     unsigned unit = 0;
@@ -81,7 +81,7 @@ static unsigned code_unit(const char *text, size_t n)
     return unit;
 }
 
-/* Bytes of the escape at the start of `text` [n > 0]; *lone: it is a surrogate without its other half. */
+/* Returns the bytes of the escape at the start of `text` [n > 0]; sets *lone if it is a surrogate without its pair. */
 static size_t measure_escape(const char *text, size_t n, bool *lone)
 {
     const unsigned unit = code_unit(text, n), next = unit ? code_unit(text + ESCAPE, n - ESCAPE) : 0;
@@ -96,7 +96,7 @@ static bool is_surrogate(const char *text, size_t n)
     return n >= 3 && bytes[0] == 0xED && (bytes[1] & 0xE0) == 0xA0 && (bytes[2] & 0xC0) == 0x80;
 }
 
-/* Offset of the first lone surrogate from `at` on; n when there is none. */
+/* Returns the offset of the first lone surrogate from `at` on, or n if there is none. */
 static size_t find_surrogate(const char *text, size_t n, size_t at, bool json)
 {
     while (at < n) {
@@ -111,7 +111,7 @@ static size_t find_surrogate(const char *text, size_t n, size_t at, bool json)
     return n;
 }
 
-/* In `text` [n], from the surrogate at `at` on: U+FFFD has as many bytes as what it replaces. */
+/* Replaces the lone surrogates of `text` [n] from offset `at` on by U+FFFD, which has as many bytes. */
 static void replace_surrogates(char *text, size_t n, size_t at, bool json)
 {
     for (; at < n; at = find_surrogate(text, n, at, json)) {
@@ -130,7 +130,7 @@ static size_t find_crlf(const char *text, size_t n)
     return at ? (size_t)(at - text) : n;
 }
 
-/* Bytes of `text` [n] without the CR of each CR LF. */
+/* Removes the CR of each CR LF from `text` [n]; returns the bytes that remain. */
 static size_t drop_crlf(char *text, size_t n)
 {
     size_t kept = 0;

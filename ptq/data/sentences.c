@@ -1,4 +1,4 @@
-/* Sentences as windows. */
+/* Windows of one sentence each. */
 #include "ptq/data/sentences.h"
 
 #include <string.h>
@@ -6,16 +6,17 @@
 #include "ptq/base/array.h"
 #include "ptq/data/texts.h"
 
-/* What is read, and the ids so far, in ctx->scratch. */
+/* Texts of a file, and the ids of the sentences so far, in ctx->scratch. */
 typedef struct reader {
     const calm_tokenizer *tokenizer;
     calm_texts texts;
     calm_windows_options options;
     calm_token_file out;
-    size_t ids_capacity, capacity;    /* of out.ids; of out.begin */
+    size_t ids_capacity, capacity;    /* of out.ids and out.begin */
 } reader;
 
-/* Shorten ids [*n] to seqlen: `before` special tokens, the text's first ones, the special tokens after it. */
+/* Shortens ids [*n] to seqlen tokens: the special tokens before the text, its first tokens, the special tokens
+ * after it. */
 static calm_status shorten(calm_ctx *ctx, calm_arena *arena, const reader *r, const char *text, size_t n_bytes,
                            uint32_t *ids, size_t *n)
 {
@@ -56,7 +57,7 @@ static calm_status keep(calm_ctx *ctx, reader *r, const uint32_t *ids, size_t n)
 
 static calm_status add_sentence(calm_ctx *ctx, reader *r, const char *text, size_t n_bytes)
 {
-    /* Ids before they are shortened go to a separate arena: a file's would not fit next to the kept ones. */
+    /* Unshortened ids go to a separate arena: those of a whole file would not fit next to the kept ids. */
     CALM_SCOPED_ARENA(arena);
     uint32_t *ids;
     size_t n;
@@ -79,7 +80,7 @@ static calm_status read_sentences(calm_ctx *ctx, reader *r)
 {
     const char *text;
     size_t n_bytes;
-    /* Which are drawn, and where they are spread, depends on how many there are: then all are read. */
+    /* The choice of drawn or spread sentences depends on their number, so all are read. */
     const bool all = !r->options.n_windows || r->options.n_spread || r->options.seed >= 0;
     while (all || r->out.n < r->options.n_windows) {
         CALM_TRY(calm_texts_next(ctx, &r->texts, &text, &n_bytes));
@@ -90,7 +91,7 @@ static calm_status read_sentences(calm_ctx *ctx, reader *r)
     return r->out.n ? CALM_OK : calm_fail(ctx, CALM_EARG, "%s: no sentence in it", r->texts.path);
 }
 
-/* Copy the wanted ones of all: drawn ones are in no order in which they could move within one array. */
+/* Copies the chosen sentences to `out`: drawn sentences have no order that would allow moving them in place. */
 static calm_status keep_chosen(calm_ctx *ctx, reader *r, calm_token_file *out)
 {
     const calm_token_file *all = &r->out;

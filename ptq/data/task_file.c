@@ -1,18 +1,18 @@
-/* Task files, one line at a time. */
+/* Reading of task files, line by line. */
 #include "ptq/data/task_file.h"
 
 #include <string.h>
 
 #include "ptq/text/unicode.h"
 
-/* A line in work. */
+/* A line of a task file and the tokens of its context. */
 typedef struct line {
     const calm_task_reader *reader;
-    const char *where;                /* file and line                                       */
-    const char *text;                 /* [n_context], the context                            */
-    size_t n_context, n_stripped;     /* its bytes, and without the white space at its end   */
-    uint32_t *context;                /* [n_context_ids] tokens of that                      */
-    size_t n_context_ids;             /* 0: the prefix token stands there                    */
+    const char *where;                /* file and line number                                */
+    const char *text;                 /* [n_context] context                                 */
+    size_t n_context, n_stripped;     /* bytes of the context, with and without trailing white space */
+    uint32_t *context;                /* [n_context_ids] tokens of the context without trailing white space */
+    size_t n_context_ids;             /* 0: the prefix token replaces the context            */
 } line;
 
 calm_status calm_task_reader_open(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
@@ -29,13 +29,13 @@ void calm_task_reader_close(calm_task_reader *reader)
 
 /* ---- text ---- */
 
-/* What Python's str.rstrip() takes away: white space and the four information separators. */
+/* Returns whether Python's str.rstrip() removes the character: white space and the four information separators. */
 static bool is_space(uint32_t character)
 {
     return calm_unicode_is_space(character) || (character >= 0x1c && character <= 0x1f);
 }
 
-/* Bytes of well-formed `text` [n] up to its last character that is not white space. */
+/* Returns the bytes of well-formed `text` [n] without its trailing white space. */
 static size_t stripped(const char *text, size_t n)
 {
     while (n) {
@@ -51,7 +51,7 @@ static size_t stripped(const char *text, size_t n)
 
 /* ---- tokens ---- */
 
-/* ids in `arena`. */
+/* Tokenizes a text and checks its ids, which are in `arena`. */
 static calm_status encode(calm_ctx *ctx, calm_arena *arena, const line *l, const char *text, size_t n_bytes,
                           bool special, uint32_t **ids, size_t *n)
 {
@@ -59,7 +59,7 @@ static calm_status encode(calm_ctx *ctx, calm_arena *arena, const line *l, const
     return calm_texts_check_ids(ctx, l->where, *ids, *n, l->reader->options.vocab);
 }
 
-/* ids [*n] of context and choice in `arena`, *own of them the choice's. */
+/* Tokenizes context and choice: ids [*n] in `arena`, of which the last *own belong to the choice. */
 static calm_status encode_pair(calm_ctx *ctx, calm_arena *arena, const line *l, const char *choice, size_t n_choice,
                                uint32_t **ids, size_t *n, size_t *own)
 {
@@ -94,7 +94,7 @@ static calm_status encode_pair(calm_ctx *ctx, calm_arena *arena, const line *l, 
 
 /* ---- a line ---- */
 
-/* The tokens of a choice, cut from the left to what a model reads and predicts, in ctx->out. */
+/* Tokenizes a choice and its context, without the first tokens beyond the model's maximum length, in ctx->out. */
 static calm_status tokenize(calm_ctx *ctx, const line *l, const char *text, size_t n_bytes, size_t c,
                             calm_task_choice *out)
 {

@@ -1,4 +1,4 @@
-/* Texts of a file. */
+/* Texts of a file: lines, or documents of JSON. */
 #include "ptq/data/texts.h"
 
 #include <stdio.h>
@@ -8,10 +8,10 @@
 #include "ptq/data/gunzip.h"
 #include "ptq/data/raw_text.h"
 
-#define KEYS_MAX 8    /* keys that a message names */
+#define KEYS_MAX 8    /* maximum number of keys that a message names */
 #define UNZIPPED_MAX ((size_t)4 * 1024 * 1024 * 1024)
 
-/* Does a name end so, with something before it, and maybe ".gz" behind? */
+/* Returns whether a path ends with `ending`, or with `ending` and ".gz", behind at least one character. */
 static bool has_ending(const char *path, const char *ending)
 {
     char zipped[16];
@@ -52,7 +52,7 @@ calm_status calm_texts_open_json(calm_ctx *ctx, const char *path, size_t limit, 
     return begin(ctx, out);
 }
 
-/* Is the first line that is not blank a JSON value that is not an array, as in JSON lines? */
+/* Returns whether the first non-blank line is a JSON value other than an array, as in JSON lines. */
 static bool first_line_is_document(calm_ctx *ctx, const calm_texts *texts)
 {
     CALM_SCOPED_JSON(json);
@@ -66,7 +66,7 @@ static bool first_line_is_document(calm_ctx *ctx, const calm_texts *texts)
     return json && calm_json_typeof(json) != CALM_JSON_ARRAY;
 }
 
-/* The whole file as one JSON value. */
+/* Parses the whole file as one JSON value. */
 static calm_status parse_whole(calm_ctx *ctx, calm_texts *texts)
 {
     char message[CALM_MESSAGE_MAX];
@@ -131,7 +131,8 @@ calm_status calm_texts_next_json(calm_ctx *ctx, calm_texts *texts, size_t line_m
     return CALM_OK;
 }
 
-/* The next document in *out: of JSON lines, or of the array or object that the file is; NULL at the end. */
+/* Returns the next document in *out: a JSON line, or an element of the file's array, or the file's only value; NULL
+ * at the end. */
 static calm_status next_document(calm_ctx *ctx, calm_texts *texts, const calm_json **out)
 {
     const bool array = calm_json_typeof(texts->whole) == CALM_JSON_ARRAY;
@@ -144,7 +145,7 @@ static calm_status next_document(calm_ctx *ctx, calm_texts *texts, const calm_js
     return CALM_OK;
 }
 
-/* CALM_EFORMAT: `json` is no document; the message names its keys. */
+/* Fails with CALM_EFORMAT: `json` is not a document; the message names its keys. */
 static calm_status refuse_document(calm_ctx *ctx, const calm_texts *texts, const calm_json *json)
 {
     CALM_SCOPED_TEXT(keys);
@@ -195,7 +196,7 @@ calm_status calm_texts_encode(calm_ctx *ctx, calm_arena *arena, const calm_token
 {
     CALM_SCOPED_OUT(ctx, arena);
     calm_tokenizer_encode(ctx, tokenizer, text, n_bytes, special, ids, n);
-    return calm_fail_prefix(ctx, "%s", where);    /* the tokenizer does not know where a text comes from */
+    return calm_fail_prefix(ctx, "%s", where);    /* the tokenizer does not know the text's file         */
 }
 
 calm_status calm_texts_check_ids(calm_ctx *ctx, const char *where, const uint32_t *ids, size_t n, size_t vocab)

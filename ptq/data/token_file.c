@@ -1,20 +1,20 @@
-/* Token files: one pass counts, one fills. */
+/* Reading of token files: the first pass counts, the second fills. */
 #include "ptq/data/token_file.h"
 
 #include <string.h>
 
 #include "ptq/data/texts.h"
 
-/* Of a file, and so of each of its numbers. */
+/* Maximum bytes of a file; also limits the size of each array. */
 #define FILE_MAX ((size_t)4 * 1024 * 1024 * 1024)
 
-/* Room for what the lines hold: a number takes two bytes of the file at least. */
+/* State of reading a token file. Its arrays have room for as many ids as the text has "," and "[". */
 typedef struct reader {
     calm_token_file *out;
     calm_texts texts;
     size_t vocab;
     size_t n_ids;
-    bool masked, typed;   /* some line has a mask, types */
+    bool masked, typed;   /* whether a line has a mask, types */
 } reader;
 
 static calm_status read_number(calm_ctx *ctx, const reader *r, const char *key, const calm_json *list, size_t i,
@@ -29,7 +29,7 @@ static calm_status read_number(calm_ctx *ctx, const reader *r, const char *key, 
     return CALM_OK;
 }
 
-/* The bytes of `key`, one for each of the n ids; absent: all `fallback`. */
+/* Reads the n bytes of `key`, one per id, or sets all to `fallback` if the key is absent. */
 static calm_status read_bytes(calm_ctx *ctx, const reader *r, const calm_json *json, const char *key, size_t n,
                               int64_t limit, uint8_t fallback, bool *present, uint8_t *out)
 {

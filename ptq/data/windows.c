@@ -1,4 +1,4 @@
-/* Windows of tokens: a text or JSON lines, cut and chosen. */
+/* Windows of tokens: cut from a text or from JSON documents, and chosen. */
 #include "ptq/data/windows.h"
 
 #include <string.h>
@@ -10,14 +10,14 @@
 #define TEXT_MAX ((size_t)4 * 1024 * 1024 * 1024)
 #define RNG_STREAM_WINDOWS 1
 
-/* Windows found so far, as begin and length in one growing token stream, without their heads. */
+/* Windows found so far, without their heads, as ranges of one growing array of ids. */
 typedef struct cutter {
-    const uint32_t *head;    /* [n_head] what each window begins with */
+    const uint32_t *head;    /* [n_head] ids at the beginning of each window */
     size_t n_head;
     uint32_t *ids;
     size_t n_ids, ids_capacity;
     size_t *begin, *length;
-    bool *bare;              /* no head comes before it */
+    bool *bare;              /* whether the window has no head */
     size_t n, capacity;
 } cutter;
 
@@ -33,7 +33,7 @@ static calm_status add_window(calm_ctx *ctx, cutter *cut, size_t begin, size_t l
     return CALM_OK;
 }
 
-/* Keep a document's ids and cut them; `rest` keeps a shorter last window, `bare` puts no head before them. */
+/* Appends a document's ids and cuts them; `rest` keeps a shorter last window, `bare` means windows without a head. */
 static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, bool rest, bool bare,
                            const uint32_t *ids, size_t n, cutter *cut)
 {
@@ -41,7 +41,7 @@ static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, b
     CALM_TRY(CALM_GROW(ctx, ctx->scratch, cut->ids, cut->n_ids, &cut->ids_capacity, cut->n_ids + n));
     if (n)
         memcpy(cut->ids + cut->n_ids, ids, n * sizeof *ids);
-    /* Heads are put before the windows when these are collected: of the text each has this many tokens less. */
+    /* collect() adds the heads, so a window has this many tokens of the text. */
     const size_t own = options->seqlen - n_head;
     size_t at = 0;
     for (; at + own <= n; at += own)
@@ -52,7 +52,7 @@ static calm_status cut_ids(calm_ctx *ctx, const calm_windows_options *options, b
     return CALM_OK;
 }
 
-/* What every window of a text begins with. */
+/* Finds the ids with which every window of a text begins. */
 static calm_status find_head(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *path,
                              const calm_windows_options *options, cutter *cut)
 {
@@ -70,7 +70,7 @@ static calm_status find_head(calm_ctx *ctx, const calm_tokenizer *tokenizer, con
     return CALM_OK;
 }
 
-/* `chat`: a document that has its head already, or has none. */
+/* Tokenizes and cuts a document. The rendered text of a chat may begin with the head, or has none. */
 static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
                                 size_t n_bytes, const calm_windows_options *options, bool rest, bool chat, cutter *cut)
 {
@@ -101,17 +101,19 @@ static calm_status cut_texts(calm_ctx *ctx, const calm_tokenizer *tokenizer, cal
     }
 }
 
-/* Which of `available` windows the i-th of n <= available is, where the last n_spread lie spread over what the others,
- * the first of the text, leave: each in the middle of one of n_spread equal parts.  Rising in i. */
+/* Returns the index, among `available`, of the i-th of n windows, n <= available. The last n_spread are spread over
+ * the windows that the others, the first of the text, leave: each is in the middle of one of n_spread equal parts.
+ * The result increases with i. */
 static size_t place(size_t i, size_t n, size_t n_spread, size_t available)
 {
     const size_t n_first = n - calm_size_min(n, n_spread), rest = available - n_first;
-    /* Neighbours are of one article and would count for less than their number. */
+    /* Adjacent windows are from one article and would count less than their number. */
     return i < n_first ? i : n_first + (2 * (i - n_first) + 1) * rest / (2 * (n - n_first));
 }
 
-/* Another `add` of `available` windows behind chosen [n], spread over those not chosen, far from those before: the
- * `first` ones where the parts meet that have a chosen one in the middle, later ones between two of those. */
+/* Chooses `add` more of `available` windows, behind chosen [n], spread over the remaining windows and far from the
+ * chosen ones: the `first` additional windows at the boundaries of the parts whose middle is chosen, later ones
+ * between two of those. */
 static calm_status spread_more(calm_ctx *ctx, size_t n, size_t add, bool first, size_t available, size_t *chosen)
 {
     CALM_SCOPED_SCRATCH(ctx);
@@ -207,7 +209,7 @@ calm_status calm_windows_read(calm_ctx *ctx, const calm_tokenizer *tokenizer, co
     return collect(ctx, path, options, &cut, out);
 }
 
-/* Ids of a sequence without padding into kept [n]; their number. */
+/* Copies the ids of sequence s without padding to kept [n]; returns their number. */
 static size_t drop_padding(const calm_token_file *file, size_t s, uint32_t *kept)
 {
     size_t n = 0;

@@ -1,4 +1,4 @@
-/* Regular expressions over PCRE2, with its just-in-time compiler where the system has it. */
+/* Regular expressions through PCRE2, with its just-in-time compiler if the system allows it. */
 #include "ptq/text/regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -10,27 +10,27 @@
 #include "ptq/text/regex_syntax.h"
 #include "ptq/text/unicode.h"
 
-/* Longest pattern in bytes: 60 times that of any tokenizer seen, and compiled within milliseconds. */
+/* Bytes of the longest pattern: 60 times as many as any known tokenizer has; compiled within milliseconds. */
 #define PATTERN_MAX 65536
 
-/* PCRE2's own default for backtracking steps, about a tenth of a second; a step per byte comes on top, because
- * a greedy run over a long text gives its characters back one by one without being exponential. */
+/* PCRE2's default limit of backtracking steps, about a tenth of a second. A search adds one step per byte of its
+ * text: a greedy match over a long text gives back its characters one by one without being exponential. */
 #define BASE_MATCH_LIMIT 10000000
 
-/* Most memory the compiled code may use for backtracking, in bytes; it grows there from 32 KiB. */
+/* Maximum bytes of the stack on which the compiled code backtracks; a search starts with 32 KiB. */
 #define JIT_STACK_MAX ((size_t)16 * 1024 * 1024)
 
 struct calm_regex {
     pcre2_code *code;
-    char *where, *pattern;    /* for messages; the pattern as it was written */
-    uint32_t steps;           /* searches give up after this many; 0: BASE_MATCH_LIMIT */
+    char *where, *pattern;    /* for messages; the pattern as the caller wrote it */
+    uint32_t steps;           /* step limit of a search; 0: BASE_MATCH_LIMIT           */
 };
 
 struct calm_matcher {
     const calm_regex *regex;
     pcre2_match_data *match;
     pcre2_match_context *limits;
-    pcre2_jit_stack *stack;    /* NULL until a search needs more than the machine stack's 32 KiB */
+    pcre2_jit_stack *stack;    /* NULL until a search needs more than the 32 KiB on the machine stack */
 };
 
 /* ---- compiling ---- */
@@ -48,7 +48,7 @@ static calm_status compile(calm_ctx *ctx, calm_regex *regex, const calm_text *tr
         return calm_fail(ctx, CALM_EFORMAT, "%s: pattern \"%.300s\": %s", regex->where, regex->pattern,
                          (const char *)reason);
     }
-    /* Without the compiler (a system that forbids writable code) the interpreter gives the same matches. */
+    /* If the system forbids writable code, pcre2_jit_compile fails and the interpreter finds the same matches. */
     pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE);
     return CALM_OK;
 }
@@ -123,7 +123,7 @@ void calm_matcher_free(calm_matcher *matcher)
     free(matcher);
 }
 
-/* PCRE2's result for one search, on a larger stack when the first one did not do. */
+/* Returns PCRE2's result of one search; repeats the search on a larger stack if the first stack overflows. */
 static int search(calm_matcher *matcher, const char *text, size_t n, size_t offset, uint32_t options)
 {
     const pcre2_code *code = matcher->regex->code;
@@ -158,7 +158,7 @@ calm_status calm_matcher_find(calm_ctx *ctx, calm_matcher *matcher, const char *
     if (result == PCRE2_ERROR_NOMATCH)
         return CALM_OK;
     const PCRE2_SIZE *span = pcre2_get_ovector_pointer(matcher->match);
-    /* \K inside a look-ahead can put the begin behind the end; such a match has no text. */
+    /* With \K inside a look-ahead, a match can begin behind its end; such a match has no text. */
     if (result < 0 || span[0] > span[1] || span[0] < offset)
         return report(ctx, matcher, result);
     *found = true;

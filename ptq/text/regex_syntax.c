@@ -1,7 +1,7 @@
-/* Patterns of Oniguruma, rewritten for PCRE2.
+/* Translation of Oniguruma patterns to PCRE2.
  *
- * Oniguruma's tables are of Unicode 16, PCRE2's as old as the system (Unicode 14 in Debian 12): the characters since
- * then are added to each category. */
+ * Oniguruma's tables are those of Unicode 16, PCRE2's are as old as the system's package (Unicode 14 in Debian 12).
+ * The translation therefore adds the newer characters to each category. */
 #include "ptq/text/regex_syntax.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@
 #define LATE_P LATE_PD LATE_PO
 #define LATE_S LATE_SM LATE_SO
 
-/* Categories, and one script, to complete, by the names that patterns use. */
+/* General categories (and one script) that need newer characters, by their names in patterns. */
 static const struct category {
     const char *name, *late;
 } categories[] = {
@@ -68,7 +68,8 @@ static const struct category {
 #define NOT_SPACES                                                                                             \
     "\\x{0}-\\x{8}\\x{E}-\\x{1F}\\x{21}-\\x{84}\\x{86}-\\x{9F}\\x{A1}-\\x{167F}\\x{1681}-\\x{1FFF}"                \
     "\\x{200B}-\\x{2027}\\x{202A}-\\x{202E}\\x{2030}-\\x{205E}\\x{2060}-\\x{2FFF}\\x{3001}-\\x{10FFFF}"
-/* The circled and squared letters are alphabetic symbols; the Latin-1 digits and fractions have their own table. */
+/* Circled and squared letters are alphabetic symbols; the superscript digits and fractions of Latin-1 are in a
+ * separate table of Oniguruma. */
 #define WORDS                                                                                                     \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"                                        \
     "\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}" LATE_L LATE_M LATE_ND
@@ -77,7 +78,7 @@ static const struct category {
 #define BEHIND "(?=[" WORDS "])"
 #define NOT_BEHIND "(?![" WORDS "])"
 
-/* Escapes to rewrite: outside and inside of a set; NULL: refused there. */
+/* Replacements of escapes outside and inside a set; NULL: the escape is refused there. */
 static const struct rewrite {
     char letter;
     const char *outside, *inside;
@@ -94,7 +95,7 @@ static const struct rewrite {
     {'H', NULL, NULL},
 };
 
-/* Classes of POSIX, which stand in sets; the others need tables that PCRE2 does not have. */
+/* POSIX classes, which occur inside sets; PCRE2 has no tables for the others. */
 static const struct rewrite_class {
     const char *name, *inside;
 } classes[] = {
@@ -109,7 +110,8 @@ static void put(calm_text *out, const char *text)
     calm_text_append(out, text, strlen(text));
 }
 
-/* A category at pattern[at], "\\p{Lu}", "\\P{Lu}" or "\\p{^Lu}": where it ends, or 0 when it is not one to complete. */
+/* Translates the category at pattern[at] ("\\p{Lu}", "\\P{Lu}" or "\\p{^Lu}"); returns the offset of its end, or 0
+ * if it needs no newer characters. */
 static size_t copy_category(const char *pattern, size_t n, size_t at, bool in_set, calm_text *out)
 {
     if (at + 2 >= n || pattern[at + 2] != '{')
@@ -127,7 +129,8 @@ static size_t copy_category(const char *pattern, size_t n, size_t at, bool in_se
         const struct category *category = &categories[i];
         if (strlen(category->name) != length || memcmp(category->name, name, length) != 0)
             continue;
-        /* Long names begin with the short one.  A complement in a set cannot leave the late ones out: it stays. */
+        /* A long name begins with its short one. In a set, a negated category cannot exclude the newer characters,
+         * so it is copied unchanged. */
         const int letters = strcmp(category->name, "Han") == 0 ? 3 : length == 2 ? 2 : 1;
         const char *brackets = in_set ? "" : negative ? "[^" : "[";
         calm_text_printf(out, "%s\\%c{%.*s}%s%s", brackets, in_set && negative ? 'P' : 'p', letters, category->name,
@@ -137,7 +140,7 @@ static size_t copy_category(const char *pattern, size_t n, size_t at, bool in_se
     return 0;
 }
 
-/* Copy the escape at pattern[at] and return where it ends, or 0 when it is refused. */
+/* Copies the escape at pattern[at]; returns the offset of its end, or 0 if it is refused. */
 static size_t copy_escape(const char *pattern, size_t n, size_t at, bool in_set, calm_text *out)
 {
     if (at + 1 == n) {
@@ -175,8 +178,8 @@ static size_t copy_escape(const char *pattern, size_t n, size_t at, bool in_set,
 
 /* ---- sets ---- */
 
-/* Copy what a '[' inside a set begins and return where that ends, or 0 when it is refused: a class of POSIX, or a set
- * of which the members are as good in the outer one. */
+/* Translates what a '[' inside a set begins, a POSIX class or a nested set, whose members are added to the outer
+ * set. Returns the offset at which copying continues, or 0 if it is refused. */
 static size_t copy_bracket(const char *pattern, size_t n, size_t at, size_t *depth, calm_text *out)
 {
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
@@ -192,7 +195,7 @@ static size_t copy_bracket(const char *pattern, size_t n, size_t at, size_t *dep
     return at + 1;
 }
 
-/* Copy the set that begins at pattern[at] and return where it ends, or 0 when something in it is refused. */
+/* Copies the set that begins at pattern[at]; returns the offset of its end, or 0 if a part of it is refused. */
 static size_t copy_set(const char *pattern, size_t n, size_t at, calm_text *out)
 {
     size_t first = at + 1 < n && pattern[at + 1] == '^' ? at + 2 : at + 1, depth = 0;
@@ -220,15 +223,15 @@ static size_t copy_set(const char *pattern, size_t n, size_t at, calm_text *out)
 
 /* ---- patterns ---- */
 
-/* Deepest groups that are followed; what stands deeper is copied. */
+/* Deepest nesting of groups that is tracked; deeper groups are copied. */
 #define DEPTH_MAX 64
 
-/* What is repeated: where the last atom and the groups that are open begin in `out`. */
+/* Operand of the next repetition: offsets in `out` of the last atom and of the open groups. */
 typedef struct atoms {
     size_t last, open[DEPTH_MAX], depth;
 } atoms;
 
-/* End of the interval "{1,3}" at pattern[at], or at when it is none. */
+/* Returns the offset of the end of the interval, as "{1,3}", at pattern[at], or `at` if there is no interval. */
 static size_t interval_end(const char *pattern, size_t n, size_t at)
 {
     size_t end = at + 1, digits = 0;
@@ -237,7 +240,8 @@ static size_t interval_end(const char *pattern, size_t n, size_t at)
     return digits && end < n && pattern[end] == '}' ? end + 1 : at;
 }
 
-/* Oniguruma reads the + behind an interval as one more repetition, PCRE2 as possessive: put a group around. */
+/* Copies an interval. Oniguruma reads a + behind it as a second repetition, PCRE2 as possessive: such an operand
+ * and its interval are put into a group. */
 static size_t copy_interval(const char *pattern, size_t n, size_t at, const atoms *seen, calm_text *out)
 {
     const size_t end = interval_end(pattern, n, at);
@@ -260,7 +264,7 @@ static size_t copy_interval(const char *pattern, size_t n, size_t at, const atom
     return end + 1;
 }
 
-/* A character outside of sets; keeps track of atoms. */
+/* Copies a character outside of sets and updates the offsets of atoms and groups. */
 static void copy_character(char c, atoms *seen, calm_text *out)
 {
     if (c == '(') {

@@ -10,7 +10,7 @@
 #include "ptq/base/text.h"
 #include "ptq/text/unicode.h"
 
-#define ROOM 400    /* the largest double has 309 digits before the point */
+#define ROOM 400    /* bytes of a formatted number; the largest double has 309 digits before the point */
 
 void calm_table_clear(calm_table *table)
 {
@@ -20,7 +20,7 @@ void calm_table_clear(calm_table *table)
     *table = (calm_table){0};
 }
 
-/* Room for one more entry of `size` bytes; false when memory ran out. */
+/* Makes room for one more entry of `size` bytes; returns false if memory is exhausted. */
 static bool grow(calm_table *table, void **array, size_t used, size_t *capacity, size_t size)
 {
     size_t wanted = *capacity ? *capacity : 16, bytes;
@@ -79,7 +79,7 @@ void calm_table_printable(const char *text, calm_text *out, size_t *columns)
     out->failed = out->failed || sound.failed;
 }
 
-/* `text` as a terminal may show it, and its width there. */
+/* Copies `text` with unprintable characters escaped; sets *columns to its width on a terminal. */
 static const char *keep_printable(calm_table *table, const char *text, size_t *columns)
 {
     CALM_SCOPED_TEXT(printable);
@@ -96,7 +96,7 @@ void calm_table_column(calm_table *table, const char *name, calm_align align)
         return;
     table->headings = headings;
     heading.name = keep(table, name, strlen(name));
-    /* A heading may be untrusted too: the column of a view that is in the store. */
+    /* A heading may be untrusted text, as the name of a stored view. */
     heading.shown = keep_printable(table, name, &heading.columns);
     table->headings[table->n_columns++] = heading;
     table->rows = calm_arena_save(&table->arena);
@@ -114,7 +114,7 @@ void calm_table_columns(calm_table *table, const char *headings)
     }
 }
 
-/* What a cell shows, maybe in `room`; NULL: nothing, it is empty. */
+/* Returns the text that a cell shows, possibly formatted into `room`, or NULL if the cell is empty. */
 static const char *show(const calm_cell *cell, char room[ROOM])
 {
     if (cell->type == CALM_CELL_TEXT)
@@ -272,7 +272,7 @@ calm_status calm_table_write_csv(calm_ctx *ctx, const calm_table *table, calm_te
     return calm_table_check(ctx, table, out);
 }
 
-/* A cell of a Markdown table: what would end it is escaped. */
+/* Appends a cell of a Markdown table, with the characters that would end or change it escaped. */
 static void put_markdown(calm_text *out, const char *shown)
 {
     for (const char *at = shown; *at; at++) {

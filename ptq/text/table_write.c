@@ -1,7 +1,7 @@
 /* Tables as aligned text.
  *
- * Where lines may have this many columns (ctx->columns), columns of words become narrower and their cells get several
- * lines; where that is not enough each row becomes a list of its cells. */
+ * If ctx->columns limits the width of lines, columns of words become narrower and their cells are broken into
+ * several lines; if that is not enough, each row is written as a list of its cells. */
 #include <string.h>
 
 #include "ptq/base/sha256.h"
@@ -11,12 +11,12 @@
 
 #define GAP "  "           /* between two columns                                      */
 #define GAP_COLUMNS ((size_t)2)
-#define LEAST ((size_t)12) /* columns of words, which are not broken into less         */
-#define NAME ((size_t)24)  /* "mkq-full w4a16_g128_asym": what is longer is a sentence, or a chain */
-#define FEW ((size_t)3)    /* rows that are read better as lists than with words cut   */
-#define NARROW ((size_t)40)/* no terminal is narrower: names would be cut letter by letter */
+#define LEAST ((size_t)12) /* minimum width of a column of words                       */
+#define NAME ((size_t)24)  /* width of a name, "mkq-full w4a16_g128_asym"; longer texts are sentences or chains */
+#define FEW ((size_t)3)    /* rows up to which lists are easier to read than broken words */
+#define NARROW ((size_t)40)/* minimum width of a terminal; below it names would be broken into letters */
 
-/* Without blanks at its end. */
+/* Ends a line, without trailing blanks. */
 static void end_line(calm_text *out)
 {
     while (out->length && out->data[out->length - 1] == ' ')
@@ -43,18 +43,18 @@ static void put(calm_text *out, const char *shown, size_t n, size_t columns, siz
 
 /* A part of a text that fits into a width. */
 typedef struct piece {
-    size_t n, columns;    /* bytes, and how wide they are */
-    size_t next;          /* bytes up to the next piece   */
+    size_t n, columns;    /* bytes, and their width in columns */
+    size_t next;          /* offset of the next piece in bytes */
 } piece;
 
-/* Does the blank at text[at] stand next to the arrow of "31.52 -> 31.77"? */
+/* Returns whether the blank at text[at] is next to the arrow of "31.52 -> 31.77". */
 static bool is_joined(const char *text, size_t at)
 {
     return strncmp(text + at, " -> ", 4) == 0 || (at >= 3 && strncmp(text + at - 3, " -> ", 4) == 0);
 }
 
-/* What of the first line of `text` fits into `width` columns: it ends at the last blank where there is one, else
- * behind the last + or comma of a chain, else anywhere.  Cells have no line ends. */
+/* Returns the first line of `text` when broken to `width` columns: up to the last blank that fits, else behind the
+ * last + or comma of a chain, else behind any character. Cells contain no newlines. */
 static piece first_line(const char *text, size_t width)
 {
     piece all = {0}, words = {0}, parts = {0};
@@ -75,7 +75,7 @@ static piece first_line(const char *text, size_t width)
     return all;
 }
 
-/* The widest part of a text that is broken behind these characters alone. */
+/* Returns the width of the widest part of a text that may only be broken behind these characters. */
 static size_t widest_part(const char *text, const char *breaks)
 {
     size_t widest = 0, width = 0;
@@ -93,7 +93,7 @@ static size_t widest_part(const char *text, const char *breaks)
 /* ---- widths ---- */
 
 typedef struct layout {
-    size_t *width, *least;    /* [n_columns] of each column; what it may shrink to */
+    size_t *width, *least;    /* [n_columns] width of each column; its minimum     */
 } layout;
 
 static void measure(const calm_table *table, layout *l)
@@ -113,13 +113,13 @@ static void measure(const calm_table *table, layout *l)
     }
 }
 
-/* A digest in lines says no more than its beginning does. */
+/* Returns whether a cell is a digest; its beginning is enough, so a digest is not broken into lines. */
 static bool is_digest(const calm_table_cell *cell)
 {
     return calm_is_hex(cell->shown, CALM_SHA256_HEX - 1);
 }
 
-/* Names, and what is as short as they are, may not shrink at all, nor digests. */
+/* Sets the minimum widths such that names, other texts as short as a name, and digests are not broken. */
 static void keep_names(const calm_table *table, layout *l)
 {
     for (size_t i = 0; i < calm_table_rows(table) * table->n_columns; i++) {
@@ -129,7 +129,7 @@ static void keep_names(const calm_table *table, layout *l)
     }
 }
 
-/* Shrink the widest columns until all fit into `limit` columns; false when they cannot. */
+/* Shrinks the widest columns until all fit into `limit` columns; returns false if the minimum widths do not fit. */
 static bool shrink(const calm_table *table, size_t limit, layout *l)
 {
     size_t total = GAP_COLUMNS * (table->n_columns - 1);
@@ -150,7 +150,7 @@ static bool shrink(const calm_table *table, size_t limit, layout *l)
 
 /* ---- rows ---- */
 
-/* Headings, or the cells of a row: texts [n_columns], each in as many lines as its column's width asks for. */
+/* Writes the headings or the cells of a row: texts [n_columns], each broken into lines of its column's width. */
 static void write_lines(const calm_table *table, size_t indent, const size_t *width, const char **texts, calm_text *out)
 {
     for (bool more = true; more;) {
@@ -185,7 +185,7 @@ static void write_table(const calm_table *table, size_t indent, const size_t *wi
     }
 }
 
-/* A value behind its name, further lines below its beginning. */
+/* Writes a value behind its name, with its further lines aligned to its beginning. */
 static void write_value(const char *text, size_t at, size_t width, calm_text *out)
 {
     for (bool begun = false; *text || !begun; begun = true) {
@@ -220,7 +220,7 @@ static void write_fields(const calm_ctx *ctx, const calm_table *table, size_t in
     }
 }
 
-/* Widths in ctx->scratch; *fits: the rows have lines that are no wider than ctx->columns. */
+/* Computes the widths in ctx->scratch; sets *fits to whether the lines of rows fit into ctx->columns. */
 static calm_status lay_out(calm_ctx *ctx, const calm_table *table, size_t indent, layout *l, bool *fits)
 {
     const size_t limit = calm_size_max(ctx->columns, NARROW);
@@ -231,7 +231,7 @@ static calm_status lay_out(calm_ctx *ctx, const calm_table *table, size_t indent
     return CALM_OK;
 }
 
-/* Columns of a terminal that a line of the table has, without the columns of `names`. */
+/* Returns the width of an unbroken line of the table without the columns of `names`. */
 static size_t whole_width(const calm_table *table, size_t indent, const char *names)
 {
     size_t total = indent, before = 0;
@@ -306,7 +306,7 @@ calm_status calm_table_write_fields(calm_ctx *ctx, const calm_table *table, size
     return calm_table_check(ctx, table, out);
 }
 
-/* Where the further lines of a line begin: below what stands behind its label, or two columns in. */
+/* Returns the indent of the continuation lines of a line: the beginning of the text behind its label, or 2. */
 static size_t hang(const char *line, size_t limit)
 {
     const size_t n = strcspn(line, "\n");

@@ -1,8 +1,8 @@
-/* Unicode over utf8proc.
+/* Unicode through utf8proc.
  *
- * utf8proc composes whole strings, but sorts combining marks by exchanging neighbours, which is quadratic in
- * the length of a run of marks.  Here it only decomposes single characters and composes sorted ones; the
- * ordering in between is a stable counting sort. */
+ * utf8proc normalizes whole strings, but sorts combining marks by exchanging neighbours, which is quadratic in the
+ * length of a run of marks. Here utf8proc decomposes single characters and composes sorted ones; a stable counting
+ * sort orders the marks in between. */
 #include "ptq/text/unicode.h"
 
 #include <string.h>
@@ -11,9 +11,9 @@
 #include "ptq/base/scope.h"
 #include "ptq/text/unicode_classes.h"
 
-/* What the forms do and how far they reach.  `first`: no character below it changes, though a mark (the first is
- * U+0300) may still join the one before it.  `decomposed`: characters of the longest decomposition (U+1F82 has four,
- * U+FDFA eighteen).  `growth`: bytes in UTF-8 for one byte at most (UAX #15, section 9). */
+/* Properties of the normalization forms. `first`: first character that a form changes; a mark (the first is U+0300)
+ * may also join the character before it. `decomposed`: characters of the longest decomposition (U+1F82 has four,
+ * U+FDFA eighteen). `growth`: maximum bytes of UTF-8 per byte of the input (UAX #15, section 9). */
 static const struct form {
     bool composes;
     int options;
@@ -28,8 +28,8 @@ static const struct form {
 
 /* ---- UTF-8 ---- */
 
-/* Length of the character at `text` [n], n > 0, or 0 and in *bad how many bytes to give up.  The ranges of
- * the second byte are table 3-7 of the Unicode Standard. */
+/* Returns the length of the character at `text` [n], n > 0; or 0 if it is malformed, with the number of bytes to
+ * skip in *bad. The ranges of the second byte are those of table 3-7 of the Unicode Standard. */
 static size_t well_formed(const unsigned char *text, size_t n, size_t *bad)
 {
     unsigned char lead = text[0], low = 0x80, high = 0xBF;
@@ -57,7 +57,7 @@ static size_t well_formed(const unsigned char *text, size_t n, size_t *bad)
     return length;
 }
 
-/* Bytes of ASCII at the start of `text` [n]. */
+/* Returns the number of ASCII bytes at the start of `text` [n]. */
 static size_t ascii_run(const char *text, size_t n)
 {
     size_t at = 0;
@@ -152,19 +152,19 @@ bool calm_unicode_is_space(uint32_t c)
            c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-/* Other_Alphabetic outside the marks: the circled, squared and similar letters, which are symbols by category. */
+/* Other_Alphabetic without the marks: circled, squared and similar letters, whose category is symbol. */
 static bool is_enclosed_letter(uint32_t c)
 {
     return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) ||
            (c >= 0x1F170 && c <= 0x1F189);
 }
 
-/* Sets of general categories, one bit each. */
+/* Sets of general categories, one bit per category. */
 #define CATEGORY(name) (UINT32_C(1) << UTF8PROC_CATEGORY_##name)
 #define LETTERS        (CATEGORY(LU) | CATEGORY(LL) | CATEGORY(LT) | CATEGORY(LM) | CATEGORY(LO))
 #define MARKS          (CATEGORY(MN) | CATEGORY(MC) | CATEGORY(ME))
 #define NUMBERS        (CATEGORY(ND) | CATEGORY(NL) | CATEGORY(NO))
-#define SEPARATORS     (CATEGORY(ZL) | CATEGORY(ZP))    /* of lines; the spaces are printable */
+#define SEPARATORS     (CATEGORY(ZL) | CATEGORY(ZP))    /* of lines; spaces are printable     */
 
 static bool is_of(uint32_t c, uint32_t categories)
 {
@@ -182,7 +182,7 @@ bool calm_unicode_is_number(uint32_t c)
     return c < 0x80 ? c >= '0' && c <= '9' : is_of(c, NUMBERS) || calm_unicode_is_late_number(c);
 }
 
-/* Capital letters since Unicode 15.1, as `first` + k to `lower` + k, and irregular ones. */
+/* Capital letters since Unicode 15.1: `first` + k has the lower case `lower` + k; also irregular ones. */
 static const struct late_capital {
     uint32_t first, last, lower;
 } late_capitals[] = {
@@ -244,7 +244,7 @@ static unsigned mark_class(utf8proc_int32_t c)
     return class && calm_unicode_is_mark((uint32_t)c) ? class : 0;
 }
 
-/* Sort a run of marks by combining class, stably: insertion for the few of ordinary text, counting beyond. */
+/* Sorts a run of marks by combining class, stably: by insertion up to 16 marks, by counting beyond. */
 static void sort_marks(utf8proc_int32_t *marks, size_t n, utf8proc_int32_t *spare)
 {
     if (n <= 16) {
@@ -279,13 +279,14 @@ static void order_canonically(utf8proc_int32_t *characters, size_t n, utf8proc_i
     }
 }
 
-/* Characters that a segment of n bytes decomposes to at most: all but its first have two bytes or more. */
+/* Returns the maximum number of characters in the decomposition of a segment of n bytes: all of its characters but
+ * the first have two bytes or more. */
 static size_t decomposed_max(const struct form *form, size_t n)
 {
     return (n / 2 + 1) * form->decomposed;
 }
 
-/* The form of a segment of which nothing interacts with its neighbours.
+/* Normalizes a segment that does not interact with its neighbours; returns the bytes written to `out`.
  *   wide [2][decomposed_max(n)]  room for the characters and for sorting them */
 static size_t convert(const struct form *form, const char *text, size_t n, utf8proc_int32_t *wide, char *out)
 {
@@ -307,9 +308,9 @@ static size_t convert(const struct form *form, const char *text, size_t n, utf8p
     return written;
 }
 
-/* The next segment of `text` [n] that may change, from *begin: non-ASCII characters of which one is at or
- * above form->first, with the ASCII character before them, which a mark may join.  ASCII itself never joins
- * what precedes it.  False when there is none. */
+/* Finds the next segment of `text` [n] from *begin on that the form may change: a run of non-ASCII characters with
+ * one at or above form->first, and the ASCII character before it, which a mark may join. An ASCII character never
+ * joins what precedes it. Returns false if there is no such segment. */
 static bool next_segment(const struct form *form, const char *text, size_t n, size_t *begin, size_t *end)
 {
     size_t at = *begin;
@@ -349,7 +350,7 @@ calm_status calm_unicode_normalize(calm_ctx *ctx, calm_unicode_form name, const 
     if (!calm_size_mul(&room, changing, form->growth) || !calm_size_add(&room, room, n))
         return calm_fail(ctx, CALM_ENOMEM, "out of memory to normalize %zu bytes", n);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, result, room));
-    CALM_SCOPED_SCRATCH(ctx);    /* behind the result, which stays */
+    CALM_SCOPED_SCRATCH(ctx);    /* behind the result, which remains */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, wide, 2 * decomposed_max(form, longest)));
     size_t copied = 0, written = 0;
     for (begin = 0; next_segment(form, text, n, &begin, &end); begin = end) {

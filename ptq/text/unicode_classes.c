@@ -1,7 +1,7 @@
-/* Classes of characters in the versions of Unicode that the tokenizers library was built from.
+/* Character classes in the versions of Unicode that the tokenizers library was built with.
  *
- * The tables were read off tokenizers 0.23.3, character by character (tests/unit/test_unicode_classes.c holds their
- * digests over all characters), so that they do not move with the system's utf8proc. */
+ * The tables were obtained from tokenizers 0.23.3, character by character (tests/unit/test_unicode_classes.c has
+ * their digests over all characters), so that they do not change with the system's utf8proc. */
 #include "ptq/text/unicode_classes.h"
 
 #include "ptq/text/unicode.h"
@@ -10,7 +10,7 @@ typedef struct range {
     uint32_t first, last;
 } range;
 
-/* P* of Unicode 8.0, the version of the unicode_categories crate */
+/* P* of Unicode 8.0, the version of the unicode_categories crate. */
 static const range punctuation[] = {
     {0x21, 0x2F}, {0x3A, 0x40}, {0x5B, 0x60}, {0x7B, 0x7E}, {0xA1, 0xA1}, {0xA7, 0xA7}, {0xAB, 0xAB}, {0xB6, 0xB7},
     {0xBB, 0xBB}, {0xBF, 0xBF}, {0x37E, 0x37E}, {0x387, 0x387}, {0x55A, 0x55F}, {0x589, 0x58A}, {0x5BE, 0x5BE},
@@ -41,7 +41,7 @@ static const range punctuation[] = {
     {0x1DA87, 0x1DA8B},
 };
 
-/* Cc, Cf and Co of the same version, less tab, newline and carriage return; U+0000 and U+FFFD, which BERT drops too */
+/* Cc, Cf and Co of Unicode 8.0 without tab, newline and carriage return; with U+FFFD, which BERT also removes. */
 static const range other[] = {
     {0x0, 0x8}, {0xB, 0xC}, {0xE, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x600, 0x605}, {0x61C, 0x61C}, {0x6DD, 0x6DD},
     {0x70F, 0x70F}, {0x180E, 0x180E}, {0x200B, 0x200F}, {0x202A, 0x202E}, {0x2060, 0x2064}, {0x2066, 0x206F},
@@ -49,7 +49,7 @@ static const range other[] = {
     {0x1D173, 0x1D17A}, {0xE0001, 0xE0001}, {0xE0020, 0xE007F}, {0xF0000, 0xFFFFD}, {0x100000, 0x10FFFD},
 };
 
-/* Mn of the same version */
+/* Mn of Unicode 8.0. */
 static const range nonspacing[] = {
     {0x300, 0x36F}, {0x483, 0x487}, {0x591, 0x5BD}, {0x5BF, 0x5BF}, {0x5C1, 0x5C2}, {0x5C4, 0x5C5}, {0x5C7, 0x5C7},
     {0x610, 0x61A}, {0x64B, 0x65F}, {0x670, 0x670}, {0x6D6, 0x6DC}, {0x6DF, 0x6E4}, {0x6E7, 0x6E8}, {0x6EA, 0x6ED},
@@ -98,7 +98,7 @@ static const range nonspacing[] = {
     {0x1E8D0, 0x1E8D6}, {0xE0100, 0xE01EF},
 };
 
-/* M* of Unicode 9.0, the version of the unicode_normalization_alignments crate */
+/* M* of Unicode 9.0, the version of the unicode_normalization_alignments crate. */
 static const range marks[] = {
     {0x300, 0x36F}, {0x483, 0x489}, {0x591, 0x5BD}, {0x5BF, 0x5BF}, {0x5C1, 0x5C2}, {0x5C4, 0x5C5}, {0x5C7, 0x5C7},
     {0x610, 0x61A}, {0x64B, 0x65F}, {0x670, 0x670}, {0x6D6, 0x6DC}, {0x6DF, 0x6E4}, {0x6E7, 0x6E8}, {0x6EA, 0x6ED},
@@ -144,7 +144,7 @@ static const range marks[] = {
     {0x1E944, 0x1E94A}, {0xE0100, 0xE01EF},
 };
 
-/* \w of Unicode 16.0, the version of the regex crate, beyond Unicode 15.0 */
+/* \w of Unicode 16.0, the version of the regex crate, without the characters of Unicode 15.0. */
 static const range late_words[] = {
     {0x897, 0x897}, {0x1C89, 0x1C8A}, {0xA7CB, 0xA7CD}, {0xA7DA, 0xA7DC}, {0x105C0, 0x105F3}, {0x10D40, 0x10D65},
     {0x10D69, 0x10D6D}, {0x10D6F, 0x10D85}, {0x10EC2, 0x10EC4}, {0x10EFC, 0x10EFC}, {0x11380, 0x11389},
@@ -155,13 +155,13 @@ static const range late_words[] = {
     {0x2EBF0, 0x2EE5D},
 };
 
-/* N* of Unicode 16.0, the version of the Rust library, beyond Unicode 15.0 */
+/* N* of Unicode 16.0, the version of the Rust library, without the characters of Unicode 15.0. */
 static const range late_numbers[] = {
     {0x10D40, 0x10D49}, {0x116D0, 0x116E3}, {0x11BF0, 0x11BF9}, {0x11DE0, 0x11DE9}, {0x16130, 0x16139},
     {0x16D70, 0x16D79}, {0x16FF4, 0x16FF6}, {0x1CCF0, 0x1CCF9}, {0x1E5F1, 0x1E5FA},
 };
 
-/* Decompose since Unicode 12.0 to 17.0, and not yet in the tables of the unicode_normalization_alignments crate */
+/* Characters with a decomposition in Unicode 12.0 to 17.0 that the unicode_normalization_alignments crate lacks. */
 static const range whole[] = {
     {0x32FF, 0x32FF}, {0xA7F1, 0xA7F4}, {0xAB69, 0xAB69}, {0x105C9, 0x105C9}, {0x105E4, 0x105E4}, {0x10781, 0x10785},
     {0x10787, 0x107B0}, {0x107B2, 0x107BA}, {0x11383, 0x11383}, {0x11385, 0x11385}, {0x1138E, 0x1138E},
