@@ -270,7 +270,7 @@ static calm_status set_range(calm_ctx *ctx, const calm_option *option, void *fie
     char *end;
     range->given = true;
     range->first = range->last = strtoll(value, &end, 10);
-    if (end != value && *end == '-')
+    if (end != value && end[0] == '-' && end[1] >= '0' && end[1] <= '9')
         range->last = strtoll(end + 1, &end, 10);
     if (*end || end == value || value[0] == '-' || range->last < range->first || !in_range(option, (double)range->last))
         return wrong(ctx, option, owner, "one number, or FIRST-LAST, as 0-3", value);

@@ -41,7 +41,7 @@ static void append_parts(calm_text *out, const char *rest)
 /* Computes the absolute path without links: the existing part as the system resolves it, the rest by name. */
 static calm_status absolute(calm_ctx *ctx, const char *path, calm_text *out)
 {
-    char *begin, *real = NULL;
+    char *begin, *real;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &begin, "%s%s", *path == '/' ? "" : "./", path));
     size_t length = strlen(begin);
@@ -52,7 +52,9 @@ static calm_status absolute(calm_ctx *ctx, const char *path, calm_text *out)
             length--;
         begin[length] = '\0';
     }
-    calm_text_printf(out, "%s", real && strcmp(real, "/") != 0 ? real : "");
+    if (!real)
+        return calm_fail_errno(ctx, errno, "%s: cannot find the working directory", path);
+    calm_text_printf(out, "%s", strcmp(real, "/") != 0 ? real : "");
     free(real);
     if (calm_text_check(ctx, out) == CALM_OK)
         append_parts(out, path + (length - (*path == '/' ? 0 : 2)));

@@ -52,7 +52,9 @@ void calm_text_printf(calm_text *text, const char *format, ...)
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    if (length >= 0 && reserve(text, (size_t)length)) {
+    if (length < 0) {
+        text->failed = true;
+    } else if (reserve(text, (size_t)length)) {
         vsnprintf(text->data + text->length, (size_t)length + 1, format, again);
         text->length += (size_t)length;
     }

@@ -228,6 +228,7 @@ TEST(bad_items_are_named)
                 {"numbers", "33", "outside"},                  {"numbers", "", "expected numbers"},
                 {"range", "3-2", "FIRST-LAST"},                {"range", "-1", "FIRST-LAST"},
                 {"range", "1-100", "FIRST-LAST"},              {"range", "1-", "FIRST-LAST"},
+                {"range", "0-", "FIRST-LAST"},                 {"range", "0- 2", "FIRST-LAST"},
                 {"range", "99999999999999999999", "FIRST-LAST"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lists l;

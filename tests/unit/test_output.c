@@ -85,6 +85,22 @@ TEST(folders_that_cannot_be_written)
 }
 END_OF_TEST
 
+TEST(the_working_directory_is_removed)
+{
+    const char *dir = test_format("%s/gone", test_directory());
+    int came;
+    ck_ok(calm_make_directories(ctx, dir));
+    const pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0)
+        _exit(chdir(dir) != 0 || rmdir(dir) != 0 ||
+              !is(calm_output_apart(ctx, "x", NULL), CALM_ENOTFOUND,
+                  "x: cannot find the working directory: No such file or directory"));
+    ck_assert_int_eq(waitpid(child, &came, 0), child);
+    ck_assert(WIFEXITED(came) && WEXITSTATUS(came) == 0);
+}
+END_OF_TEST
+
 TEST(folders_are_not_called_as_files)
 {
     const char *dir = test_directory();
@@ -102,5 +118,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("output", (const TTest *[]){the_nearest_folder_decides, folders_that_cannot_be_written,
-                                                 folders_are_not_called_as_files, NULL});
+                                                 the_working_directory_is_removed, folders_are_not_called_as_files,
+                                                 NULL});
 }

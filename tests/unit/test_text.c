@@ -1,6 +1,9 @@
 /* Growing strings and the nearest word. */
 #include "ptq/base/text.h"
 
+#include <wchar.h>
+
+#include "ptq/base/scope.h"
 #include "tests/support/harness.h"
 
 TEST(text_grows_and_stays_terminated)
@@ -184,6 +187,14 @@ TEST(no_sizes)
 }
 END_OF_TEST
 
+TEST(a_failed_format_is_remembered)
+{
+    CALM_SCOPED_TEXT(text);
+    calm_text_printf(&text, "a%lc", (wint_t)0xd800);    /* no character: printf fails */
+    ck_fails(calm_text_check(ctx, &text), CALM_ENOMEM, "out of memory");
+}
+END_OF_TEST
+
 TEST(words_of_a_list)
 {
     ck_assert(calm_text_listed("a bc d", ' ', "a") && calm_text_listed("a bc d", ' ', "bc") &&
@@ -203,5 +214,5 @@ int main(void)
                                        bytes_may_hold_zeros_and_be_none, a_text_moves_to_an_arena,
                                        numbers_have_the_digits_they_need, a_failed_append_is_remembered,
                                        nearness_is_levenshteins_distance, nearest_finds_a_slip_and_nothing_far,
-                                       words_of_a_list, NULL});
+                                       a_failed_format_is_remembered, words_of_a_list, NULL});
 }
