@@ -137,8 +137,8 @@ static size_t padding(uint64_t at)
 
 void calm_gguf_sizes(const calm_gguf_tensor *tensor, size_t *data, size_t *label)
 {
-    *data = 0;
-    calm_gguf_tensor_bytes(tensor, data);
+    if (!calm_gguf_tensor_bytes(tensor, data))
+        *data = 0;
     *data += padding(*data);
     *label = 8 + strlen(tensor->name) + 4 + 8 * (size_t)tensor->n_dims + 4 + 8;
 }
@@ -163,7 +163,8 @@ static calm_status append_tensor(calm_ctx *ctx, const calm_gguf_tensor *tensor, 
     append_number(to, *offset, 8);
     if (!calm_gguf_tensor_bytes(tensor, &bytes) || !calm_size_add(offset, *offset, bytes) ||
         !calm_size_add(offset, *offset, padding(*offset)))
-        return calm_fail(ctx, CALM_EARG, "tensor %s: its size cannot be", tensor->name);
+        return calm_fail(ctx, CALM_EARG, "tensor %s: its size overflows, or its rows are not whole blocks",
+                         tensor->name);
     return CALM_OK;
 }
 

@@ -234,8 +234,8 @@ static calm_status open_files(calm_ctx *ctx, calm_safetensors *set, const calm_j
 
 static calm_status open_one(calm_ctx *ctx, calm_safetensors *set, const char *path)
 {
-    set->n_shards = 1;
     CALM_TRY(CALM_NEW(ctx, &set->arena, set->shards, 1));
+    set->n_shards = 1;
     CALM_TRY(calm_strf(ctx, &set->arena, &set->shards[0].path, "%s", path));
     return open_files(ctx, set, NULL);
 }

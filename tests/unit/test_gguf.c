@@ -397,7 +397,8 @@ TEST(writer_refuses)
         const calm_gguf_tensor *tensors;
         size_t n;
         const char *words;
-    } rows[] = {{twice, 3, "tensor z.weight is there twice"}, {&odd, 1, "tensor a.weight: its size cannot be"},
+    } rows[] = {{twice, 3, "tensor z.weight is there twice"},
+                {&odd, 1, "tensor a.weight: its size overflows, or its rows"},
                 {&nameless, 1, "a name of 0 bytes"}, {&lengthy, 1, "a name of 64 bytes; GGUF takes 1 to 63"}};
     calm_gguf_keys_init(&keys);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -405,6 +406,11 @@ TEST(writer_refuses)
         ck_fails(calm_gguf_end(ctx, &writer), CALM_EARG, rows[i].words);
         ck_assert_int_eq(status, CALM_EARG);
     }
+    size_t data, label;
+    odd.dims[0] = 32;
+    odd.dims[1] = SIZE_MAX / 2;
+    calm_gguf_sizes(&odd, &data, &label);
+    ck_assert_uint_eq(data, 0);
     calm_gguf_begin(ctx, &writer, "/nowhere/x.gguf", &keys, samples, 1);
     ck_fails(calm_gguf_end(ctx, &writer), CALM_ENOTFOUND, "/nowhere/x.gguf");
 }

@@ -446,6 +446,18 @@ TEST(faults_of_an_index_are_heard)
 }
 END_OF_TEST
 
+TEST(no_memory_for_a_set)
+{
+    calm_memory account = {0};
+    calm_safetensors *set;
+    calm_memory_set_limit(&account, 1);
+    ctx->memory = &account;
+    ck_fails(calm_safetensors_open(ctx, "/dev/null", &set), CALM_ENOMEM, "would pass the limit");
+    ctx->memory = NULL;
+    ck_assert_ptr_null(set);
+}
+END_OF_TEST
+
 TEST(sizes_that_overflow)
 {
     const calm_tensor huge = {.name = "w", .dtype = CALM_F32, .n_dims = 2, .shape = {SIZE_MAX / 2, 3}};
@@ -469,5 +481,5 @@ int main(void)
                                        a_truncated_file_at_every_length, files_that_are_not_there,
                                        need_says_what_was_expected, nan_is_named_by_tensor_and_index,
                                        integers_are_no_floats, full_disk, faults_are_heard,
-                                       faults_of_an_index_are_heard, sizes_that_overflow, NULL});
+                                       faults_of_an_index_are_heard, no_memory_for_a_set, sizes_that_overflow, NULL});
 }
