@@ -42,6 +42,9 @@ calm_status calm_jinja_subscript(calm_jinja_run *run, calm_jinja_value v, calm_j
 /* Computes str.strip(): `s` without the characters of `set` (NULL bytes: white space) at its ends. */
 calm_jinja_string calm_jinja_strip(calm_jinja_string s, calm_jinja_string set, bool left, bool right);
 
+/* Counts the steps of calm_jinja_strip(), which compares each character of `s` with those of `set`. */
+calm_status calm_jinja_step_strip(calm_jinja_run *run, calm_jinja_string s, calm_jinja_string set);
+
 /* Computes str.upper(), str.lower(), str.capitalize() or str.title().  CALM_EUNSUPPORTED: a character whose other
  * case is several characters, or depends on its position. */
 typedef enum calm_jinja_case {

@@ -20,6 +20,7 @@ FILTER(filter_trim)
     calm_jinja_string set;
     CALM_TRY(calm_jinja_str(run, a[0], &text));
     CALM_TRY(calm_jinja_string_argument(run, a[1], NULL, &set));
+    CALM_TRY(calm_jinja_step_strip(run, text.text, set));
     const calm_jinja_string s = calm_jinja_strip(text.text, set, true, true);
     *out = calm_jinja_text(s.bytes, s.n);
     out->markup = text.markup;

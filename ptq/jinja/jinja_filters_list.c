@@ -1,5 +1,4 @@
 /* Jinja's filters of lists and dicts.  a[0] is the filtered value. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "ptq/jinja/jinja_call.h"
@@ -9,6 +8,15 @@
 #define FILTER CALM_JINJA_BUILTIN
 
 /* ---- members by name ---- */
+
+/* Returns whether text [n] is a number of at most nine digits, and sets *out to it. */
+static bool is_index(const char *text, size_t n, int64_t *out)
+{
+    size_t i = 0;
+    for (*out = 0; i < n && i < 9 && text[i] >= '0' && text[i] <= '9'; i++)
+        *out = *out * 10 + (text[i] - '0');
+    return n > 0 && i == n;
+}
 
 /* Returns the member "a.b.0" of a value; v itself without a name. */
 static calm_status member_of(calm_jinja_run *run, calm_jinja_value v, calm_jinja_value name, calm_jinja_value *out)
@@ -24,9 +32,9 @@ static calm_status member_of(calm_jinja_run *run, calm_jinja_value v, calm_jinja
         const char *dot = memchr(name.text.bytes + at, '.', name.text.n - at);
         const size_t n = dot ? (size_t)(dot - name.text.bytes) - at : name.text.n - at;
         const char *part = name.text.bytes + at;
-        const bool number = n > 0 && n < 10 && strspn(part, "0123456789") >= n;
-        CALM_TRY(calm_jinja_subscript(run, *out, number ? calm_jinja_int(strtoll(part, NULL, 10))
-                                                        : calm_jinja_text(part, n), out));
+        int64_t index;
+        CALM_TRY(calm_jinja_subscript(run, *out, is_index(part, n, &index) ? calm_jinja_int(index)
+                                                                           : calm_jinja_text(part, n), out));
         at += n + 1;
     }
     return CALM_OK;

@@ -100,7 +100,7 @@ static calm_status put_conversion(calm_jinja_run *run, calm_jinja_buffer *to, co
 {
     if (c->letter == 's' || c->letter == 'r')
         return put_text(run, to, c, v);
-    if (!strchr("dixXofFeEgG", c->letter))
+    if (!c->letter || !strchr("dixXofFeEgG", c->letter))
         return calm_jinja_refuse(run, "the format %%%c", c->letter);
     return put_number(run, to, c, v);
 }

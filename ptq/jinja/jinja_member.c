@@ -59,8 +59,13 @@ calm_status calm_jinja_attribute(calm_jinja_run *run, calm_jinja_value v, const 
 
 calm_status calm_jinja_subscript(calm_jinja_run *run, calm_jinja_value v, calm_jinja_value key, calm_jinja_value *out)
 {
+    bool member = false;
     CALM_TRY(calm_jinja_item(run, v, key, out));
     if (out->kind != CALM_JINJA_UNDEFINED || !calm_jinja_is_string(key))
+        return CALM_OK;
+    if (v.kind == CALM_JINJA_DICT)
+        CALM_TRY(calm_jinja_contains(run, v, key, &member));
+    if (member)
         return CALM_OK;
     /* The undefined value's name is a NUL-terminated copy of the key. */
     const char *name = out->text.bytes;

@@ -14,6 +14,7 @@ static calm_status strip(calm_jinja_run *run, const calm_jinja_value *a, bool le
 {
     calm_jinja_string set;
     CALM_TRY(calm_jinja_string_argument(run, a[1], NULL, &set));
+    CALM_TRY(calm_jinja_step_strip(run, a[0].text, set));
     const calm_jinja_string s = calm_jinja_strip(a[0].text, set, left, right);
     *out = calm_jinja_text(s.bytes, s.n);
     return CALM_OK;
@@ -47,13 +48,17 @@ static calm_status split_words(calm_jinja_run *run, calm_jinja_string s, int64_t
     return CALM_OK;
 }
 
-/* Returns the last occurrence of `part` in `s`; NULL: there is none. */
-static const char *find_last(calm_jinja_string s, calm_jinja_string part)
+/* Sets *out to the last occurrence of `part` in `s`, or to NULL if there is none. */
+static calm_status find_last(calm_jinja_run *run, calm_jinja_string s, calm_jinja_string part, const char **out)
 {
-    for (size_t at = s.n - part.n + 1; part.n <= s.n && at-- > 0;)
-        if (memcmp(s.bytes + at, part.bytes, part.n) == 0)
-            return s.bytes + at;
-    return NULL;
+    *out = NULL;
+    for (size_t at = s.n - part.n + 1; part.n <= s.n && at-- > 0 && !*out;) {
+        if (part.n && s.bytes[at] != part.bytes[0])
+            continue;
+        CALM_TRY(calm_jinja_step_bytes(run, part.n));
+        *out = memcmp(s.bytes + at, part.bytes, part.n) == 0 ? s.bytes + at : NULL;
+    }
+    return CALM_OK;
 }
 
 /* Splits at `by`, from the left. */
@@ -95,7 +100,10 @@ METHOD(string_rsplit)
         return by.bytes ? calm_jinja_fail(run, "rsplit: an empty separator")
                         : calm_jinja_refuse(run, "rsplit at white space");
     CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_LIST, &parts));
-    for (const char *found; most-- != 0 && (found = find_last(s, by));) {
+    for (const char *found; most-- != 0;) {
+        CALM_TRY(find_last(run, s, by, &found));
+        if (!found)
+            break;
         const size_t n = (size_t)(found - s.bytes);
         CALM_TRY(calm_jinja_step_bytes(run, s.n - n));
         CALM_TRY(calm_jinja_append(run, parts.list, calm_jinja_text(found + by.n, s.n - n - by.n)));
@@ -117,7 +125,9 @@ static calm_status partition(calm_jinja_run *run, const calm_jinja_value *a, boo
     if (by.n == 0)
         return calm_jinja_fail(run, "partition: an empty separator");
     CALM_TRY(calm_jinja_step_bytes(run, s.n));
-    const char *found = last ? find_last(s, by) : memmem(s.bytes, s.n, by.bytes, by.n);
+    const char *found = last ? NULL : memmem(s.bytes, s.n, by.bytes, by.n);
+    if (last)
+        CALM_TRY(find_last(run, s, by, &found));
     const size_t n = found ? (size_t)(found - s.bytes) : last ? 0 : s.n, behind = found ? n + by.n : n;
     CALM_TRY(calm_jinja_new_list(run, CALM_JINJA_TUPLE, out));
     CALM_TRY(calm_jinja_append(run, out->list, calm_jinja_text(s.bytes, n)));
@@ -201,7 +211,9 @@ static calm_status find(calm_jinja_run *run, const calm_jinja_value *a, bool las
     calm_jinja_string part;
     CALM_TRY(calm_jinja_string_argument(run, a[1], "", &part));
     CALM_TRY(calm_jinja_step_bytes(run, s.n));
-    const char *found = last ? find_last(s, part) : part.n ? memmem(s.bytes, s.n, part.bytes, part.n) : s.bytes;
+    const char *found = last || !part.n ? s.bytes : memmem(s.bytes, s.n, part.bytes, part.n);
+    if (last)
+        CALM_TRY(find_last(run, s, part, &found));
     *out = calm_jinja_int(found ? (int64_t)calm_utf8_count(s.bytes, (size_t)(found - s.bytes)) : -1);
     return CALM_OK;
 }

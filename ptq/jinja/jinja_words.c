@@ -35,6 +35,12 @@ calm_jinja_string calm_jinja_strip(calm_jinja_string s, calm_jinja_string set, b
     return s;
 }
 
+calm_status calm_jinja_step_strip(calm_jinja_run *run, calm_jinja_string s, calm_jinja_string set)
+{
+    size_t bytes;
+    return calm_jinja_step_bytes(run, calm_size_mul(&bytes, s.n, set.n) ? bytes : SIZE_MAX);
+}
+
 /* ---- case ---- */
 
 /* Returns whether the other case of a character is several characters: Latin and Armenian ones, ligatures, and

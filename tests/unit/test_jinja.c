@@ -103,8 +103,19 @@ TEST(unknown_things_by_name)
 }
 END_OF_TEST
 
+TEST(members_and_formats)
+{
+    ck_assert_str_eq(rendered("{{ [[1, 2, 3]]|map(attribute='12'[:1])|list }}"), "[2]");
+    ck_assert_str_eq(rendered("{% set d = {'a': items} %}{{ d['a'] is defined }}"), "False");
+    fails("{{ '%\\0' % 1 }}", CALM_EUNSUPPORTED, "the format %");
+}
+END_OF_TEST
+
 TEST(limits)
 {
+    fails("{% set s = 'a' * 600000 %}{{ s.rfind(s[300000:] ~ 'b') }}", CALM_EFORMAT, "the template takes more than");
+    fails("{% set s = 'a' * 200000 %}{{ s.strip('b' * 200000 ~ 'a') }}", CALM_EFORMAT, "the template takes more than");
+    fails("{% set s = 'a' * 200000 %}{{ s|trim('b' * 200000 ~ 'a') }}", CALM_EFORMAT, "the template takes more than");
     fails("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", CALM_EFORMAT, "nests deeper than 400");
     char deep[300] = "{{ ";
     memset(deep + 3, '-', 250);
@@ -125,5 +136,5 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("jinja", (const TTest *[]){blocks_and_lines, names_and_scopes, generators, failures_have_a_line,
-                                                unknown_things_by_name, limits, NULL});
+                                                unknown_things_by_name, members_and_formats, limits, NULL});
 }
