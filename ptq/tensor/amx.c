@@ -1,4 +1,4 @@
-/* Are the tiles of AMX there?  Linux gives a process their registers when it asks:
+/* Detection and configuration of AMX tiles. Linux permits a process their use on request:
  * Documentation/arch/x86/xstate.rst. */
 #include "ptq/tensor/amx.h"
 
@@ -11,7 +11,7 @@
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #define XFEATURE_XTILEDATA 18
 
-/* 1: they are, -1: not; asking twice does no harm. */
+/* Requests the tile state once; returns 1 if Linux permits it, else -1. A repeated request is harmless. */
 static int permission(void)
 {
     static int known;
@@ -25,12 +25,12 @@ static int permission(void)
 
 bool calm_amx_is_there(unsigned features)
 {
-    /* Kernels of tiles end with vectors. */
+    /* Kernels that use tiles also use AVX-512 vectors. */
     const unsigned wanted = features | CALM_CPU_AVX512;
     return (calm_cpu_features() & wanted) == wanted && permission() > 0;
 }
 
-/* What LDTILECFG reads (Intel's manual, volume 1, chapter 18): bytes of a row and rows of each register. */
+/* Operand of LDTILECFG (Intel's manual, volume 1, chapter 18): bytes of a row, and rows, of each register. */
 typedef struct tile_shapes {
     unsigned char palette, start, reserved[14];
     unsigned short bytes[16];
@@ -44,7 +44,7 @@ __attribute__((target("amx-tile"))) void calm_amx_begin(size_t rows, size_t byte
         shapes.bytes[i] = (unsigned short)(i / 2 == 2 ? bytes : 64);
         shapes.rows[i] = (unsigned char)(i / 2 == 3 ? bytes / 4 : rows);
     }
-    /* gcc's intrinsic says that it reads the first eight bytes alone. */
+    /* gcc's intrinsic declares that it reads the first eight bytes only. */
     __asm__ volatile("" : : "r"(&shapes) : "memory");
     _tile_loadconfig(&shapes);
 }

@@ -1,4 +1,4 @@
-/* Attention in whole numbers: codes, dispatch, blocks of queries. */
+/* Integer attention: quantization of keys, values and queries, and dispatch of blocks of queries. */
 #include "ptq/tensor/attend.h"
 
 #include <math.h>
@@ -7,12 +7,13 @@
 #include "ptq/base/simd.h"
 #include "ptq/tensor/attend_kernel.h"
 
-/* Bits of a float without its sign, which have the order of its magnitude, NaN above all. */
+/* Bits of a float without its sign; as integers they are ordered by magnitude, with NaN above all numbers. */
 #define MAGNITUDE 0x7fffffffu
-/* 1.5 2^23, to which a number is added that becomes whole in its last bits. */
+/* 1.5 2^23: adding it rounds a number to an integer in the last bits of the sum. */
 #define MAGIC      12582912.0f
 #define MAGIC_BITS 0x4B400000
-/* Below it a row is all zeros: the inverse of its scale would not be finite. */
+/* Smallest maximum of a row that is quantized; a row below is zero, as the inverse of its scale would not be
+ * finite. */
 #define LEAST 1e-30f
 
 static size_t round_up(size_t n, size_t step)
@@ -28,7 +29,7 @@ static int limit_of(size_t d)
     return limit < INT16_MAX ? (int)limit : INT16_MAX;
 }
 
-/* The next `bytes` of memory, from an address that 64 divides; *at counts them. */
+/* Returns the next `bytes` of memory, aligned to 64 bytes, and adds them to *at. */
 static void *take(char *memory, size_t *at, size_t bytes)
 {
     char *const here = memory ? memory + *at : NULL;
@@ -36,7 +37,7 @@ static void *take(char *memory, size_t *at, size_t bytes)
     return here;
 }
 
-/* Sizes and places; memory NULL: the former alone.  Returns the bytes of all. */
+/* Sets the sizes and, unless memory is NULL, the arrays. Returns the total bytes. */
 static size_t place(size_t n, size_t d, char *memory, calm_attend_keys *out)
 {
     size_t at = 0;
@@ -69,7 +70,8 @@ static float magnitude(uint32_t bits)
     return x;
 }
 
-/* The inverse of the scale of numbers whose largest has these bits, for codes up to `limit`; 0 where all are 0. */
+/* Returns the inverse scale of values whose largest magnitude has these bits, for codes up to `limit`; 0 if all
+ * values are 0. */
 static float inverse_of(uint32_t most, int limit, float *scale)
 {
     const float x = magnitude(most);
@@ -82,7 +84,7 @@ static bool is_finite(uint32_t most)
     return magnitude(most) <= CALM_ATTEND_MOST;
 }
 
-/* most[c] = the larger of it and of the magnitude of x[c]. */
+/* Computes most[c] = max(most[c], |x[c]|) on the bits of the magnitudes. */
 CALM_VECTORIZE static void raise(size_t n, const float *x, uint32_t *most)
 {
     for (size_t c = 0; c < n; c++) {
@@ -119,7 +121,7 @@ CALM_VECTORIZE static void encode(size_t n, const float *x, float inverse, int16
         codes[c] = code_of(x[c] * inverse);
 }
 
-/* Codes [width] of a row [d], with zeros behind; false: it is not finite. */
+/* Quantizes a row [d] to codes [width], padded with zeros; returns false if the row is not finite. */
 static bool encode_row(size_t d, const float *x, int limit, size_t width, int16_t *codes, float *scale)
 {
     const uint32_t most = largest(d, x);
@@ -130,7 +132,7 @@ static bool encode_row(size_t d, const float *x, int limit, size_t width, int16_
     return true;
 }
 
-/* Keys j .. j + 15 into their panel. */
+/* Quantizes keys j .. j + 15 and packs them into a panel. */
 static void pack_keys(calm_attend_keys *keys, const float *k, size_t stride, size_t j)
 {
     const size_t words = keys->k_width / 2;
@@ -146,7 +148,7 @@ static void pack_keys(calm_attend_keys *keys, const float *k, size_t stride, siz
     }
 }
 
-/* 16 channels of two keys side by side. */
+/* Quantizes 16 channels of two keys and interleaves them. */
 CALM_VECTORIZE static void interleave(const float *x, const float *y, const float *inverse, int16_t *to)
 {
     for (size_t l = 0; l < 16; l++) {
@@ -155,7 +157,7 @@ CALM_VECTORIZE static void interleave(const float *x, const float *y, const floa
     }
 }
 
-/* Values of keys j .. j + 63.  The room of a block of queries holds what is needed meanwhile. */
+/* Quantizes and packs the values of keys j .. j + 63, with the buffer of a block of queries as temporary memory. */
 static void pack_values(calm_attend_keys *keys, const float *v, size_t stride, size_t j)
 {
     const size_t width = keys->v_width, n = calm_size_min(keys->n - j, CALM_ATTEND_KEYS), half = CALM_ATTEND_KEYS / 2;
@@ -192,14 +194,14 @@ void calm_attend_pack(size_t n, size_t d, const float *k, const float *v, size_t
 
 /* ---- queries ---- */
 
-/* What a block of queries sees, and the codes and scales of those that are finite. */
+/* Computes the range of keys of a block of queries, and the codes and scales of its finite queries. */
 static void open_block(const calm_attend_keys *keys, const calm_attend_queries *queries,
                        bool bad[CALM_ATTEND_ROWS], calm_attend_block *out)
 {
     size_t end = 0;
     *out = (calm_attend_block){.keys = keys, .begin = keys->n};
     for (size_t r = 0; r < CALM_ATTEND_ROWS; r++) {
-        /* What a block lacks is its first query once more. */
+        /* An incomplete block repeats its first query. */
         const size_t from = r < queries->n ? r : 0;
         int16_t *const codes = keys->q + r * keys->k_width;
         float scale = 0;

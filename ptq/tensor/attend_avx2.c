@@ -1,4 +1,4 @@
-/* Attention in whole numbers by AVX2, which multiplies words of 16 bits in pairs. */
+/* Integer attention with AVX2, which multiplies 16-bit integers in pairs. */
 #include "ptq/tensor/attend_kernel.h"
 
 #if defined(__x86_64__)

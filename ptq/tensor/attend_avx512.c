@@ -1,4 +1,4 @@
-/* Attention in whole numbers by AVX-512 with VNNI, which adds two products of 16 bits to a word at once. */
+/* Integer attention with AVX-512 VNNI, which adds two 16-bit products to a 32-bit sum in one instruction. */
 #include "ptq/tensor/attend_kernel.h"
 
 #if defined(__x86_64__)
@@ -11,7 +11,7 @@
 #define dot(s, a, b)  ((whole)dot_in_place((__m512i)(s), (__m512i)(a), (__m512i)(b)))
 #define greater(a, b) ((real)_mm512_max_ps((__m512)(a), (__m512)(b)))
 
-/* The instruction itself, as in int_avx512.c. */
+/* Uses the instruction through inline assembly, for the reason given in int_avx512.c. */
 TARGET __attribute__((always_inline)) static inline __m512i dot_in_place(__m512i sum, __m512i a, __m512i b)
 {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));

@@ -1,4 +1,4 @@
-/* Attention in whole numbers in plain C: vectors of four words, which every machine has or makes of single ones. */
+/* Integer attention in portable C with vectors of four 32-bit integers. */
 #define TARGET
 #define LANES         4
 #define TILE_ROWS     4

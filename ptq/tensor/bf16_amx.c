@@ -1,10 +1,10 @@
-/* Blocks of bfloat16 by AMX: TDPBF16PS adds the products of 16 rows of A with 16 columns of B, over 32 terms, to 256
- * float32 sums, which stay in a tile register.
+/* Products of bfloat16 with AMX: TDPBF16PS adds the products of 16 rows of A and 16 columns of B, over 32 terms, to
+ * 256 float32 sums in a tile register.
  *
- * Four registers hold 32 rows by 32 columns of sums, four their operands.  What decides the rate is where operands and
- * sums come from: packed columns and the sums of a block lie in one piece in the second level of the cache, and reach C
- * when all terms are in (rows of C a power of two apart share few sets of that cache: there, they would be lost after
- * every block of terms).  Packed rows stream by, a panel at a time: each multiplies all columns of a block. */
+ * Four registers hold 32 rows by 32 columns of sums, four hold operands. Memory traffic limits the rate: packed
+ * columns and the sums of a block are contiguous in the L2 cache, and the sums are written to C after the last term
+ * (rows of C that are a power of two apart share few cache sets, so sums in C would be evicted after every block of
+ * terms). Packed rows are streamed, one panel at a time: each multiplies all columns of a block. */
 #include "ptq/tensor/bf16_amx.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
@@ -13,8 +13,8 @@
 #include "ptq/tensor/amx.h"
 #include "ptq/tensor/bf16_pack.h"
 
-/* Most rows and columns of C, and terms, in a block; blocks of terms for which rows of A are packed at once.  Columns
- * are packed again for every block of rows, which costs a tenth of its time. */
+/* Maximum rows and columns of C, and terms, of a block; blocks of terms whose rows of A are packed together.
+ * Columns are packed again for every block of rows, which takes a tenth of the block's time. */
 #define BLOCK_ROWS  ((size_t)1024)
 #define BLOCK_COLS  ((size_t)256)
 #define BLOCK_TERMS ((size_t)512)
@@ -24,7 +24,7 @@
 #define TILE  16                  /* rows of A, columns of B, and pairs, of a register */
 #define SIDE  ((size_t)2 * TILE)
 #define CACHE_LINE ((size_t)64)
-/* Values of a row that are read while those so far before them are packed. */
+/* Distance in values at which a row is prefetched while it is packed. */
 #define ROW_AHEAD ((size_t)128)
 
 static size_t pairs_of(size_t terms)
@@ -32,7 +32,7 @@ static size_t pairs_of(size_t terms)
     return (terms + 2 * TILE - 1) / (2 * TILE) * TILE;
 }
 
-/* Lines of whole panels. */
+/* Rounds the rows or columns up to whole panels. */
 static size_t whole_panels(size_t lines)
 {
     return (lines + SIDE - 1) / SIDE * SIDE;
@@ -40,23 +40,23 @@ static size_t whole_panels(size_t lines)
 
 /* ---- packing ---- */
 
-/* Rows of A are packed in panels of 32: of every 16 pairs, one register's rows behind the other's. */
+/* Returns the offset of a row's pairs in the panels of 32 rows of A: each 16 pairs have the 16 rows of one
+ * register, then those of the other. */
 INLINE size_t place_of_row(size_t row, size_t pair_index, size_t pairs)
 {
     return row / SIDE * (SIDE * pairs) + pair_index / TILE * (SIDE * TILE) + row % SIDE * TILE;
 }
 
-/* A block of A and one of B, packed.  NULL: the second part is zero everywhere, or there is none. */
+/* Packed blocks of A and B. A second part is NULL if it is zero everywhere or does not exist. */
 typedef struct block {
     size_t rows, cols, pairs;
-    size_t a_pairs, b_pairs;    /* that a panel of either has room for: so far is the next one              */
+    size_t a_pairs, b_pairs;    /* pairs for which a panel of A, B has room: distance of panels             */
     const pair *a, *a_rest, *b, *b_rest;
-    float *sums;        /* of 32 by 32, one behind the other                                        */
-    ptrdiff_t least;    /* wanted are those where the number of the column is this + that of the row, or more */
+    float *sums;        /* [..][32][32] tiles of sums                                               */
+    ptrdiff_t least;    /* only sums with column - row >= least are needed                                    */
 } block;
 
-/* Rows from a [n, terms]: what is written of a panel, which has room for `across` pairs, is one line behind the
- * other. */
+/* Packs rows of a [n, terms]. A panel has room for `across` pairs; its written part is contiguous. */
 INLINE bool pack_rows_as_rows(size_t n, size_t terms, size_t across, const float *a, size_t lda, pair *out, pair *rest)
 {
     const size_t pairs = pairs_of(terms), rows = whole_panels(n);
@@ -77,7 +77,7 @@ INLINE bool pack_rows_as_rows(size_t n, size_t terms, size_t across, const float
     return any_rest(&both);
 }
 
-/* Rows from a [terms, n]: sixteen pairs of sixteen rows at a time, transposed. */
+/* Packs the columns of a [terms, n] as rows: sixteen pairs of sixteen rows at a time, transposed. */
 INLINE bool pack_columns_as_rows(size_t n, size_t terms, const float *a, size_t lda, pair *out, pair *rest)
 {
     const size_t pairs = pairs_of(terms), rows = whole_panels(n);
@@ -102,7 +102,7 @@ INLINE bool pack_columns_as_rows(size_t n, size_t terms, const float *a, size_t 
 
 #define TILES_INLINE TILES __attribute__((always_inline)) static inline
 
-/* Registers 0 to 3 += 32 rows in registers 4 and 5 times 32 columns in 6 and 7. */
+/* Adds the product of 32 rows in registers 4 and 5 and 32 columns in 6 and 7 to registers 0 to 3. */
 TILES_INLINE void add_tiles(void)
 {
     _tile_dpbf16ps(0, 4, 6);
@@ -127,16 +127,16 @@ TILES_INLINE void load_rows(const pair *a)
     _tile_loadd(5, a + TILE * TILE, TILE * sizeof(pair));
 }
 
-/* Columns pass by while the panel of rows stays in the first level of the cache. */
+/* Loads columns without keeping them in the L1 cache, where the panel of rows remains. */
 TILES_INLINE void load_cols(const pair *b)
 {
     _tile_stream_loadd(6, b, COLS * sizeof(pair));
     _tile_stream_loadd(7, b + TILE, COLS * sizeof(pair));
 }
 
-/* Lines of the cache that come while others are multiplied: of either part, after every 16 pairs `lines`. */
+/* Memory to prefetch during a multiplication: of each part, `lines` cache lines per 16 pairs. */
 typedef struct coming {
-    const char *part[2];    /* NULL: none */
+    const char *part[2];    /* NULL: no prefetch */
     size_t lines;
 } coming;
 
@@ -147,8 +147,8 @@ INLINE void fetch_coming(const coming *next, size_t step)
             _mm_prefetch(next->part[i] + (step * next->lines + l) * CACHE_LINE, _MM_HINT_T0);
 }
 
-/* Registers 0 to 3 += a panel of 32 rows times one of 32 columns, of as many pairs.  Of 16 pairs all products follow
- * each other, in an order that loads each part once: loading takes as long as multiplying. */
+/* Adds the product of a panel of 32 rows and one of 32 columns to registers 0 to 3. All products of 16 pairs are
+ * computed together, in an order that loads each part once: a load takes as long as a product. */
 TILES_INLINE void add_products(const pair *a, const pair *a_rest, const pair *b, const pair *b_rest, size_t pairs,
                                const coming *next)
 {
@@ -168,7 +168,7 @@ TILES_INLINE void add_products(const pair *a, const pair *a_rest, const pair *b,
     }
 }
 
-/* sums [32][32] = the panel of rows from row i on times that of columns from column j on. */
+/* Computes sums [32][32] = panel of rows from row i on times panel of columns from column j on. */
 TILES_INLINE void sum_tiles(const block *of, size_t i, size_t j, const coming *next, float *sums)
 {
     const size_t pairs = of->pairs, line = SIDE * sizeof(float), row = i * of->a_pairs, panel = j * of->b_pairs;
@@ -191,32 +191,32 @@ TILES_INLINE void sum_tiles(const block *of, size_t i, size_t j, const coming *n
     _tile_stored(3, sums + TILE * SIDE + TILE, line);
 }
 
-/* Is any of the 32 by 32 sums from this row and column one that is wanted? */
+/* Returns whether any of the 32 by 32 sums at this row and column is needed. */
 INLINE bool is_wanted(const block *of, size_t row, size_t col)
 {
     return (ptrdiff_t)(col + SIDE - 1) - (ptrdiff_t)row >= of->least;
 }
 
-/* Where the 32 by 32 sums from this row and column are. */
+/* Returns the 32 by 32 sums at this row and column. */
 INLINE float *sums_of(const block *of, size_t row, size_t col)
 {
     return of->sums + (row / SIDE * (whole_panels(of->cols) / SIDE) + col / SIDE) * (SIDE * SIDE);
 }
 
-/* Where the sums of a block go with its last terms: C = they + beta C. */
+/* Destination of a block's sums with its last terms: C = sums + beta C. */
 typedef struct target {
-    float beta, *c;    /* NULL: terms are to come */
+    float beta, *c;    /* c is NULL before the last terms */
     size_t ldc;
 } target;
 
-/* out [32][32] = a + b; out may be either. */
+/* Computes out [32][32] = a + b; out may be a or b. */
 INLINE void add_sums(const float *a, const float *b, float *out)
 {
     for (size_t i = 0; i < SIDE * SIDE; i += LANES)
         _mm512_store_ps(out + i, _mm512_add_ps(_mm512_load_ps(a + i), _mm512_load_ps(b + i)));
 }
 
-/* Where these sums go is far larger than the cache: it comes while they are made. */
+/* Prefetches the part of C that these sums are written to: C is far larger than the cache. */
 INLINE void fetch_target(const block *of, size_t row, size_t col, const target *to)
 {
     const size_t rows = calm_size_min(of->rows - row, SIDE);
@@ -227,7 +227,7 @@ INLINE void fetch_target(const block *of, size_t row, size_t col, const target *
     }
 }
 
-/* Sums [32][32] from this row and column of a block to C. */
+/* Writes the sums [32][32] at this row and column of a block to C. */
 INLINE void put_sums(const block *of, size_t row, size_t col, const float *sums, const target *to)
 {
     const size_t rows = calm_size_min(of->rows - row, SIDE), cols = calm_size_min(of->cols - col, SIDE);
@@ -239,8 +239,8 @@ INLINE void put_sums(const block *of, size_t row, size_t col, const float *sums,
     }
 }
 
-/* The sums of a block += its product, or = where its terms are the `first`: of the panel of rows from row i on with
- * that of columns from column j on.  Sums of few terms each that are added are nearer than one of all. */
+/* Adds the product of the panels of rows i and columns j to the block's sums, or sets them for the `first` terms;
+ * writes them to C with the last terms. Adding sums of few terms has a smaller rounding error than one long sum. */
 TILES_INLINE void multiply_panels(const block *of, size_t i, size_t j, const coming *next, bool first, const target *to)
 {
     _Alignas(64) float some[SIDE * SIDE];
@@ -252,7 +252,7 @@ TILES_INLINE void multiply_panels(const block *of, size_t i, size_t j, const com
         put_sums(of, i, j, some, to);
 }
 
-/* The same of all panels that are wanted. */
+/* Multiplies all panels of a block whose sums are needed. */
 TILES static void multiply(const block *of, bool first, const target *to)
 {
     static const coming nothing;
@@ -266,15 +266,15 @@ TILES static void multiply(const block *of, bool first, const target *to)
 
 /* ---- the product ---- */
 
-/* Packed operands of a product: rows with the terms of up to N_BLOCKS blocks, one behind the other, and the columns of
- * one block; and sums of a block. */
+/* Packed operands of a product: rows with the terms of up to N_BLOCKS contiguous blocks, the columns of one block,
+ * and the sums of a block. */
 typedef struct packed {
-    pair *rows, *rows_rest, *cols, *cols_rest;    /* second parts: NULL where there is one */
+    pair *rows, *rows_rest, *cols, *cols_rest;    /* second parts: NULL if operands have one part */
     bool any_rest[N_BLOCKS];
     float *sums;
 } packed;
 
-/* Room of one part: `lines` rows or columns, in whole panels. */
+/* Returns the bytes of one part of `lines` rows or columns, in whole panels. */
 static size_t part_bytes(size_t lines, size_t terms)
 {
     return whole_panels(lines) * terms * sizeof(uint16_t);
@@ -293,7 +293,7 @@ static calm_status new_room(calm_ctx *ctx, size_t n_bytes, pair **out)
     return CALM_OK;
 }
 
-/* `terms`: of a block of columns; `all_terms`: of rows. */
+/* Allocates packed operands: rows with `all_terms` terms, columns with the `terms` of a block. */
 static calm_status new_packed(calm_ctx *ctx, size_t n_parts, size_t rows, size_t all_terms, size_t cols, size_t terms,
                               packed *out)
 {
@@ -317,7 +317,7 @@ size_t calm_bf16_amx_scratch_bytes(size_t n_parts, size_t rows)
                       CALM_BYTES(char, part_bytes(BLOCK_COLS, BLOCK_TERMS)));
 }
 
-/* A product whose operands are packed bit by bit. */
+/* Arguments of a product whose operands are packed block by block. */
 typedef struct product {
     calm_product_form form;
     bool upper;
@@ -328,14 +328,14 @@ typedef struct product {
     size_t ldc;
 } product;
 
-/* Where block `at` of packed rows begins. */
+/* Returns the offset of block `at` of the packed rows. */
 static size_t place_of_block(const product *p, size_t rows, size_t at)
 {
     return at * whole_panels(rows) * pairs_of(p->terms);
 }
 
-/* Rows i to i + rows, terms from `first` on, blocks one behind the other.  Rows of A are read from end to end, a panel
- * of them at a time. */
+/* Packs rows i to i + rows with the terms from `first` on, as contiguous blocks. Rows of A are read completely, one
+ * panel of rows at a time. */
 TARGET static void pack_all_rows(const product *p, size_t i, size_t rows, size_t first, packed *to)
 {
     const size_t step = p->form == CALM_PRODUCT_TN ? rows : SIDE;
@@ -353,7 +353,7 @@ TARGET static void pack_all_rows(const product *p, size_t i, size_t rows, size_t
         }
 }
 
-/* C [i to i + rows, j to j + cols] = the terms from `first` on of rows that are packed + beta C. */
+/* Computes C [i .. i + rows, j .. j + cols] = the product over the packed terms from `first` on + beta C. */
 TARGET static void multiply_terms(const product *p, size_t i, size_t rows, size_t j, size_t cols, size_t first,
                                   packed *of)
 {
@@ -386,7 +386,7 @@ calm_status calm_bf16_amx_product(calm_ctx *ctx, size_t n_parts, calm_product_fo
     CALM_TRY(new_packed(ctx, n_parts, row_side, n_blocks * p.terms, col_side, p.terms, &room));
     for (size_t i = 0; i < m; i += row_side) {
         const size_t rows = calm_size_min(row_side, m - i);
-        /* Once also for k of 0, which leaves beta C. */
+        /* For k = 0 this runs once, to compute beta C. */
         for (size_t first = 0; first == 0 || first < k; first += N_BLOCKS * p.terms) {
             pack_all_rows(&p, i, rows, first, &room);
             for (size_t j = upper ? i / col_side * col_side : 0; j < n; j += col_side)
@@ -396,10 +396,10 @@ calm_status calm_bf16_amx_product(calm_ctx *ctx, size_t n_parts, calm_product_fo
     return CALM_OK;
 }
 
-/* ---- operands that were packed before ---- */
+/* ---- packed operands ---- */
 
-/* What comes while the panel of rows i is multiplied with that of columns j: a share of the next columns, which come
- * from far.  Behind the last ones, the terms that follow those of the first. */
+/* Returns what to prefetch while panels i and j are multiplied: a share of the next panel of columns, or, behind
+ * the last panel, of the first panel's next terms. */
 INLINE coming coming_of(const block *of, size_t i, size_t j)
 {
     const size_t panels = whole_panels(of->rows) / SIDE, lines = (2 * TILE + panels - 1) / panels,
@@ -409,8 +409,8 @@ INLINE coming coming_of(const block *of, size_t i, size_t j)
                     lines};
 }
 
-/* As `multiply`, where few rows multiply columns that are not in the cache: each panel of columns stays in its first
- * level for all rows. */
+/* Multiplies as multiply() does, but keeps each panel of columns in the L1 cache for all rows: for few rows and
+ * columns that are not in the cache. */
 TILES static void multiply_columns(const block *of, bool first, const target *to)
 {
     calm_amx_begin(TILE, TILE * sizeof(pair));
@@ -436,7 +436,7 @@ TARGET bool calm_bf16_amx_pack_cols(calm_product_form form, size_t n, size_t ter
     return pack_panels(form, n, terms, pairs_of(terms), across, x, ldx, first, rest);
 }
 
-/* Where the part of an operand's panels begins that holds line `line` and term `term`. */
+/* Returns the address of line `line` and term `term` in a part of packed panels. */
 static const pair *part_at(const pair *part, size_t across, size_t line, size_t term)
 {
     return part ? part + line * across + term / 2 * SIDE : NULL;
@@ -455,7 +455,7 @@ calm_status calm_bf16_amx_packed(calm_ctx *ctx, size_t m, size_t n, size_t k, co
     for (size_t i = 0; i < m; i += row_side)
         for (size_t j = 0; j < n; j += col_side)
             for (size_t t = 0; t < k; t += side) {
-                /* As in multiply_terms. */
+                /* The sums are written to C after N_BLOCKS blocks, as in multiply_terms. */
                 const size_t at = t / side % N_BLOCKS, terms = calm_size_min(side, k - t);
                 const bool last = at + 1 == N_BLOCKS || t + terms == k;
                 now.rows = calm_size_min(row_side, m - i);

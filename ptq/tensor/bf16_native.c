@@ -1,7 +1,7 @@
-/* Blocks of bfloat16 by AVX512-BF16: VDPBF16PS adds two products to each of sixteen float32 sums.
+/* Products of bfloat16 with AVX512-BF16: VDPBF16PS adds two products to each of sixteen float32 sums.
  *
- * 12 rows by 32 columns of sums stay in registers while a panel's pairs go by; a panel of B stays in the first level of
- * the cache while all rows of A do.  Where rows of A are terms, they are packed in panels of 12 rows, [pairs][12]. */
+ * 12 rows by 32 columns of sums stay in registers over all pairs of a panel; a panel of B stays in the L1 cache
+ * over all rows of A. If A is stored with terms as rows, it is packed in panels of 12 rows, [pairs][12]. */
 #include "ptq/tensor/bf16_kernel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -9,7 +9,7 @@
 #include "ptq/tensor/bf16_pack.h"
 
 #define ROWS 12
-/* Bytes from a row of A to the next: rows of a power of two would share few sets of the cache. */
+/* Bytes from a row of A to the next: a power of two would map the rows to few cache sets. */
 #define ROW_BYTES (CALM_BF16_TERMS * 2 + 64)
 
 static size_t pairs_of(size_t terms)
@@ -17,7 +17,7 @@ static size_t pairs_of(size_t terms)
     return (terms + 1) / 2;
 }
 
-/* Rows one after the other, up to a multiple of what is multiplied at once. */
+/* Packs rows contiguously, up to a multiple of ROWS. */
 TARGET static void pack_plain_rows(size_t n, size_t terms, const float *a, size_t lda, char *out)
 {
     parts both;
@@ -43,7 +43,7 @@ TARGET static void pack_cols(calm_product_form form, size_t cols, size_t terms, 
     pack_panels(form, cols, terms, pairs_of(terms), pairs_of(terms), b, ldb, out, NULL);
 }
 
-/* sum = 12 rows from `a`, `row` bytes apart and their pairs `step`, times a panel of B. */
+/* Computes sum = 12 rows of `a` times a panel of B; `row` and `step` are the bytes between rows and between pairs. */
 INLINE void sum_pairs(const char *a, size_t row, size_t step, size_t pairs, const pair *b, __m512 sum[ROWS][2])
 {
     for (size_t r = 0; r < ROWS; r++)
@@ -62,7 +62,7 @@ INLINE void sum_pairs(const char *a, size_t row, size_t step, size_t pairs, cons
     }
 }
 
-/* C [rows, cols] = the sums + beta C. */
+/* Computes C [rows, cols] = sums + beta C. */
 INLINE void put_sums(__m512 sum[ROWS][2], size_t rows, size_t cols, float beta, float *c, size_t ldc)
 {
 #pragma GCC unroll 12
@@ -74,7 +74,7 @@ INLINE void put_sums(__m512 sum[ROWS][2], size_t rows, size_t cols, float beta, 
         }
 }
 
-/* `tile` bytes from 12 rows to the next. */
+/* Multiplies packed rows and columns; `tile` is the bytes from 12 rows to the next. */
 INLINE void multiply_panels(size_t rows, size_t cols, size_t pairs, const char *a, size_t tile, size_t row, size_t step,
                             const pair *b, float beta, ptrdiff_t least, float *c, size_t ldc)
 {
@@ -84,7 +84,7 @@ INLINE void multiply_panels(size_t rows, size_t cols, size_t pairs, const char *
             if ((ptrdiff_t)j + COLS - 1 - (ptrdiff_t)i < least)
                 break;
             __m512 sum[ROWS][2];
-            /* C is far larger than the cache: its lines come while the sums are made. */
+            /* Prefetches C, which is far larger than the cache, while the sums are computed. */
             for (size_t r = 0; r < n_rows; r++) {
                 __builtin_prefetch(c + (i + r) * ldc + j, 1);
                 __builtin_prefetch(c + (i + r) * ldc + j + LANES, 1);
@@ -104,7 +104,7 @@ TARGET static void multiply(calm_product_form form, size_t rows, size_t cols, si
         multiply_panels(rows, cols, pairs, a, ROWS * ROW_BYTES, ROW_BYTES, sizeof(pair), b, beta, least, c, ldc);
 }
 
-/* Sixteen words are written of the last twelve: a row of A has room for that. */
+/* pack_terms() last stores sixteen words of which twelve are used: ROW_BYTES leaves room for the others. */
 static const calm_bf16_kernel native = {384, ROW_BYTES, sizeof(pair) / 2, pack_rows, pack_cols, multiply};
 
 const calm_bf16_kernel *calm_bf16_native(void)

@@ -1,4 +1,4 @@
-/* Products of bfloat16, cut into blocks; and the kernel of CPUs that have no instructions for it. */
+/* Products of bfloat16 in blocks, and their kernel for CPUs without bfloat16 instructions. */
 #include "ptq/tensor/bf16_product.h"
 
 #include <stdint.h>
@@ -12,7 +12,7 @@
 
 /* ---- rounded operands, multiplied in float32 ---- */
 
-/* A block of an operand keeps its order: `lines` of `n` values each. */
+/* Rounds a block of an operand to bfloat16 in its order: `lines` of `n` values each. */
 static void round_lines(size_t lines, size_t n, const float *in, size_t stride, float *out)
 {
     for (size_t i = 0; i < lines; i++)
@@ -39,7 +39,7 @@ static void round_cols(calm_product_form form, size_t cols, size_t terms, const 
 static void multiply_rounded(calm_product_form form, size_t rows, size_t cols, size_t terms, const void *a,
                              const void *b, float beta, ptrdiff_t least, float *c, size_t ldc)
 {
-    /* The whole of X^T X in one block: half the work. */
+    /* If the block is a whole X^T X, half of the work is enough. */
     if (least == 0 && rows == cols)
         calm_ssyrk_t(rows, terms, 1, a, rows, beta, c, ldc);
     else
@@ -47,16 +47,16 @@ static void multiply_rounded(calm_product_form form, size_t rows, size_t cols, s
                    form == CALM_PRODUCT_NT ? terms : cols, beta, c, ldc);
 }
 
-/* All rows at once: BLAS has other kernels for few rows, whose sums have another order (calm_product_rows). */
+/* All rows at once: BLAS has other kernels for few rows, which add in another order (calm_product_rows). */
 static const calm_bf16_kernel rounded = {SIZE_MAX, CALM_BF16_TERMS * sizeof(float), sizeof(float), round_rows,
                                          round_cols, multiply_rounded};
 
-/* ---- what multiplies them ---- */
+/* ---- instructions ---- */
 
 /* Instructions for products of bfloat16. */
 typedef enum instructions { NONE, AVX512_BF16, AMX } instructions;
 
-/* Those of the CPU, where OpenBLAS's kernels are of such a CPU. */
+/* Returns the CPU's instructions if OpenBLAS's kernels are those of such a CPU, else NONE. */
 static instructions instructions_here(void)
 {
     const char *family = calm_linalg_kernels();
@@ -119,7 +119,7 @@ static bool is_small(size_t n, size_t k)
     return n <= CALM_BF16_FEW_COLS || k <= CALM_BF16_FEW_TERMS;
 }
 
-/* `upper`: below the diagonal nothing is wanted. */
+/* Computes C = op(A) op(B) + beta C block by block; with `upper`, elements below the diagonal are not needed. */
 static calm_status multiply_blocks(calm_ctx *ctx, calm_product_form form, bool upper, size_t m, size_t n, size_t k,
                                    const float *a, size_t lda, const float *b, size_t ldb, float beta, float *c,
                                    size_t ldc)
@@ -142,7 +142,7 @@ static calm_status multiply_blocks(calm_ctx *ctx, calm_product_form form, bool u
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, cols, cols_bytes(use, col_side, term_side)));
     for (size_t j = 0; j < n; j += col_side) {
         const size_t n_cols = calm_size_min(col_side, n - j);
-        /* Once also for k of 0, which leaves beta C. */
+        /* For k = 0 this runs once, to compute beta C. */
         for (size_t t = 0; t == 0 || t < k; t += term_side) {
             const size_t terms = calm_size_min(term_side, k - t);
             use->pack_cols(form, n_cols, terms, form == CALM_PRODUCT_NT ? b + j * ldb + t : b + t * ldb + j, ldb, cols);

@@ -1,5 +1,6 @@
-/* The families of OpenBLAS for x86-64, by what their kernels use (driver/others/dynamic.c and kernel/x86_64 of 0.3.21
- * to 0.3.30).  Other architectures have names that are not here: nothing is chosen for them. */
+/* OpenBLAS's kernel families for x86-64, by the instructions that they use (driver/others/dynamic.c and
+ * kernel/x86_64 of 0.3.21 to 0.3.30). Families of other architectures are not in the table; calm does not choose
+ * among them. */
 #include "ptq/tensor/blas_family.h"
 
 #include <stddef.h>
@@ -8,8 +9,8 @@
 #include <cpuid.h>
 #endif
 
-/* Families of one level are about as fast on a CPU that has several of them.  AMD's between Bulldozer and Zen are taken
- * for the few CPUs that they are made for: there they stay. */
+/* Families of one level are about as fast on a CPU that runs several of them. OpenBLAS chooses AMD's families
+ * between Bulldozer and Zen only on the few CPUs that they are made for, and calm keeps them there. */
 typedef enum level { UNKNOWN, SSE3, SSE42, AVX, FMA, AVX512 } level;
 
 static const struct {
@@ -41,7 +42,7 @@ static const struct {
 };
 #define N_FAMILIES (sizeof families / sizeof *families)
 
-/* N_FAMILIES: not in the table. */
+/* Returns the index of a family, or N_FAMILIES if it is not in the table. */
 static size_t index_of(const char *name)
 {
     size_t i = 0;
@@ -57,8 +58,8 @@ static level level_of(const char *name)
 }
 
 #if defined(__x86_64__)
-/* What clang 14 has no names for, by cpuid: leaf 7.1 has AVX-VNNI, leaf 7.0 the two of AMX, whose tiles the system must
- * keep for each process (bits 17 and 18 of XCR0). */
+/* Returns the features that clang 14 has no names for, by cpuid: leaf 7.1 reports AVX-VNNI, leaf 7.0 the two of
+ * AMX, whose tiles the system must save for each process (bits 17 and 18 of XCR0). */
 static unsigned features_of_leaf_7(void)
 {
     unsigned set = 0, eax, ebx, ecx, edx, low = 0;
@@ -93,11 +94,11 @@ static unsigned ask_cpu(void)
     return set;
 }
 
-#define ASKED (1u << 31)    /* no feature: the CPU was asked */
+#define ASKED (1u << 31)    /* not a feature: the CPU was queried */
 
 unsigned calm_cpu_features(void)
 {
-    /* A virtual machine takes microseconds for each question, and products ask. */
+    /* In a virtual machine each cpuid takes microseconds, and every product asks. */
     static _Atomic unsigned known = 0;
     if (!known)
         known = ask_cpu() | ASKED;
@@ -115,7 +116,7 @@ bool calm_blas_any_columns(const char *name)
     return level_of(name) == AVX512;
 }
 
-/* The best family whose name every OpenBLAS since 0.3.0 takes from the variable. */
+/* Returns the best family whose name every OpenBLAS since 0.3.0 accepts in the variable. */
 static const char *best(unsigned features)
 {
     if (calm_blas_runs(features, "SkylakeX"))
@@ -131,7 +132,7 @@ const char *calm_blas_choose(unsigned features, const char *loaded, const char *
 {
     if (wish)
         return wish;
-    /* OpenBLAS takes an empty value for a name that it does not know, and chooses itself. */
+    /* OpenBLAS treats an empty value as an unknown name, and chooses a family itself. */
     if ((variable && *variable) || level_of(loaded) == UNKNOWN)
         return loaded;
     return level_of(best(features)) > level_of(loaded) ? best(features) : loaded;

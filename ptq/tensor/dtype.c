@@ -138,10 +138,11 @@ calm_status calm_from_f32(calm_ctx *ctx, calm_dtype dtype, const float *in, size
     return CALM_OK;
 }
 
-/* Any bit pattern with all exponent bits set, looked for in blocks so that the loop vectorises. */
+/* Returns whether a value is infinite or NaN: all bits of its exponent are set. The loop vectorizes. */
 CALM_VECTORIZE static bool any_nonfinite(const float *x, size_t n)
 {
-    /* 1 more in the lowest bit of the exponent turns the number's highest bit, sign or not. */
+    /* Adding 1 to the lowest bit of the exponent carries into the highest bit of the number if all bits of the
+     * exponent are set. */
     uint32_t carried = 0;
     for (size_t i = 0; i < n; i++)
         carried |= (calm_bits_of_float(x[i]) & 0x7fffffffu) + 0x00800000u;

@@ -1,8 +1,8 @@
-/* GELU by the error function: x / 2 (1 + erf(x / sqrt 2)).
+/* GELU with the error function: x / 2 (1 + erf(x / sqrt 2)).
  *
- * erf in float32 by the approximations of fdlibm's s_erff.c (Sun Microsystems, 1993), every operation in its order, and
- * exp by that of ARM's optimized routines (W. Dijkstra, S. Nagy; math/expf.c) in double: both are glibc's until 2.40,
- * so the bytes are those that its erff gives, in vectors and with any libc.  With z = |x|:
+ * erf in float32 uses the approximations of fdlibm's s_erff.c (Sun Microsystems, 1993), with every operation in its
+ * order, and exp in double that of ARM's optimized routines (W. Dijkstra, S. Nagy; math/expf.c): glibc uses both
+ * until 2.40, so the results equal those of its erff bit by bit, in vectors and with any libc. With z = |x|:
  *
  *   z < 27/32          x + x P(x^2) / Q(x^2)
  *   z < 5/4            +-(c + P(z - 1) / Q(z - 1)), c near erf(1)
@@ -15,7 +15,7 @@
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_impl.h"
 
-/* Numbers that are in work at once. */
+/* Numbers that are processed at once. */
 #define PART ((size_t)512)
 
 #define NEAR_END   0.84375f
@@ -25,7 +25,7 @@
 
 /* ---- z < 5/4 ---- */
 
-/* A NaN is not beyond the first end: it stays one here. */
+/* A NaN is not above the end of this range, and stays a NaN here. */
 static inline float erf_near(float x)
 {
     const float z = x * x;
@@ -64,7 +64,7 @@ CALM_VECTORIZE static void erf_inner(size_t n, const float *x, float *out)
     }
 }
 
-/* ---- exp in double, which is rounded to float ---- */
+/* ---- exp in double, rounded to float ---- */
 
 #define EXP_BITS 5
 #define EXP_STEPS (1 << EXP_BITS)
@@ -73,7 +73,7 @@ CALM_VECTORIZE static void erf_inner(size_t n, const float *x, float *out)
 #define EXP_SQUARE     (0x1.ebfce50fac4f3p-3 / EXP_STEPS / EXP_STEPS)
 #define EXP_CUBIC      (0x1.c6af84b912394p-5 / EXP_STEPS / EXP_STEPS / EXP_STEPS)
 
-/* 2^(i/32) as bits, less i at the place where the exponent's fraction of 1/32 would be. */
+/* Bits of 2^(i/32), minus i at the position of 1/32 in the exponent. */
 static const uint64_t powers[EXP_STEPS] = {
     0x3ff0000000000000, 0x3fefd9b0d3158574, 0x3fefb5586cf9890f, 0x3fef9301d0125b51, 0x3fef72b83c7d517b,
     0x3fef54873168b9aa, 0x3fef387a6e756238, 0x3fef1e9df51fdee1, 0x3fef06fe0a31b715, 0x3feef1a7373aa9cb,
@@ -83,11 +83,11 @@ static const uint64_t powers[EXP_STEPS] = {
     0x3feeff76f2fb5e47, 0x3fef199bdd85529c, 0x3fef3720dcef9069, 0x3fef5818dcfba487, 0x3fef7c97337b9b5f,
     0x3fefa4afa2a490da, 0x3fefd0765b6e4540};
 
-/* x = (k + r) ln2 / 32: 2^(k/32) by the table and the exponent field, 2^(r/32) by a polynomial. */
+/* Computes e^x with x = (k + r) ln2 / 32: 2^(k/32) by the table and the exponent field, 2^(r/32) by a polynomial. */
 static inline double exp_double(double x)
 {
     const double steps = EXP_STEPS_OF_1 * x;
-    /* Adding and taking off 1.5 2^52 rounds to the nearest whole number, whose last bits the sum holds. */
+    /* Adding and subtracting 1.5 2^52 rounds to the nearest integer, which is in the last bits of the sum. */
     const double shifted = steps + 0x1.8p+52;
     const double r = steps - (shifted - 0x1.8p+52);
     uint64_t k;
@@ -98,7 +98,7 @@ static inline double exp_double(double x)
     return ((EXP_CUBIC * r + EXP_SQUARE) * (r * r) + (EXP_LINEAR * r + 1)) * power;
 }
 
-/* In place; loops of one width each, or the compiler leaves them scalar. */
+/* Computes e^x in place; each loop has one width, else the compiler does not vectorize it. */
 CALM_VECTORIZE static void exp_floats(size_t n, double *wide, float *x)
 {
     for (size_t i = 0; i < n; i++)
@@ -111,7 +111,7 @@ CALM_VECTORIZE static void exp_floats(size_t n, double *wide, float *x)
 
 /* ---- 5/4 <= z < 6 ---- */
 
-/* Of s = 1 / z^2: R / S below 20/7 and from there on. */
+/* Returns R / S for z < 20/7, with s = 1 / z^2; ratio_far() is that for larger z. */
 static inline float ratio_outer(float s)
 {
     const float r = -9.8649440333e-03f
@@ -150,7 +150,7 @@ static inline float ratio_far(float s)
     return r / q;
 }
 
-/* z to its first bits. */
+/* Returns z with its first bits only. */
 static inline float truncate(float z)
 {
     uint32_t bits;
@@ -160,7 +160,7 @@ static inline float truncate(float z)
     return z;
 }
 
-/* The arguments of both exponentials; x is within the range. */
+/* Computes the arguments of both exponentials, for x within the range. */
 #define SPLIT(RATIO)                                                                                                   \
     for (size_t i = 0; i < n; i++) {                                                                                   \
         const float z = fabsf(x[i]), s = 1.0f / (z * z), t = truncate(z);                                              \
@@ -179,7 +179,7 @@ CALM_VECTORIZE static void join_outer(size_t n, const float *x, const float *squ
         out[i] = copysignf(1.0f - square[i] * rest[i] / fabsf(x[i]), x[i]);
 }
 
-/* ---- all ---- */
+/* ---- GELU ---- */
 
 CALM_VECTORIZE static void scale(size_t n, const float *x, float *out)
 {
@@ -193,7 +193,8 @@ CALM_VECTORIZE static void weigh(size_t n, const float *erf, float *x)
         x[i] = 0.5f * x[i] * (1.0f + erf[i]);
 }
 
-/* Numbers beyond z = 5/4 side by side, those from z = 6 on as 6; returns how many.  They are few, and fill vectors. */
+/* Gathers the numbers with z >= 5/4 in a contiguous array, those with z >= 6 as 6; returns their number. They are
+ * few, and fill vectors. */
 static size_t gather(size_t n, const float *z, float *outer)
 {
     size_t k = 0;
@@ -204,7 +205,7 @@ static size_t gather(size_t n, const float *z, float *outer)
     return k;
 }
 
-/* And back: what was found of those numbers into their places; from z = 6 on it is 1. */
+/* Scatters the results of those numbers to their positions; for z >= 6 the result is 1. */
 static void scatter(size_t n, const float *z, const float *found, float *erf)
 {
     size_t k = 0;
@@ -215,10 +216,10 @@ static void scatter(size_t n, const float *z, const float *found, float *erf)
         }
 }
 
-/* n <= PART. */
+/* Computes erf of n <= PART numbers. */
 static void erf_plain(size_t n, const float *z, float *erf)
 {
-    float outer[PART + 1], square[PART], rest[PART];    /* the number behind the last is written, too */
+    float outer[PART + 1], square[PART], rest[PART];    /* gather() also writes the element behind the last */
     double wide[PART];
     const size_t n_outer = gather(n, z, outer);
     erf_inner(n, z, erf);
@@ -229,7 +230,7 @@ static void erf_plain(size_t n, const float *z, float *erf)
     scatter(n, z, outer, erf);
 }
 
-/* ---- by AVX-512 ---- */
+/* ---- with AVX-512 ---- */
 
 #if defined(__x86_64__) && !defined(CALM_SANITIZED)
 #include <immintrin.h>
@@ -238,7 +239,8 @@ static void erf_plain(size_t n, const float *z, float *erf)
 #define AVX512 __attribute__((target("avx512f")))
 #define INLINE AVX512 __attribute__((always_inline)) static inline
 
-/* AVX-512 sorts numbers by size in few instructions, so that each approximation runs over its own alone. */
+/* With AVX-512 few instructions gather the numbers of each range, so each approximation runs over its own numbers
+ * only. */
 enum { MIDDLE, OUTER, FAR, N_RANGES };
 
 typedef struct range {
@@ -268,7 +270,7 @@ AVX512 static void split_far(size_t n, const float *x, float *square, float *res
     SPLIT(ratio_far(s))
 }
 
-/* As exp_floats, n a multiple of WIDE: the table is four registers. */
+/* Computes e^x as exp_floats() does, for n a multiple of WIDE: the table is in four registers. */
 AVX512 static void exp_wide(size_t n, float *x)
 {
     __m512i table[4];
@@ -280,7 +282,7 @@ AVX512 static void exp_wide(size_t n, float *x)
         const __m512d shifted = _mm512_add_pd(steps, _mm512_set1_pd(0x1.8p+52));
         const __m512d r = _mm512_sub_pd(steps, _mm512_sub_pd(shifted, _mm512_set1_pd(0x1.8p+52)));
         const __m512i k = _mm512_castpd_si512(shifted);
-        /* Of five bits of k the instruction takes four. */
+        /* The permutation uses four of the five bits of k. */
         const __m512i power = _mm512_mask_mov_epi64(_mm512_permutex2var_epi64(table[0], k, table[1]),
                                                     _mm512_test_epi64_mask(k, _mm512_set1_epi64(16)),
                                                     _mm512_permutex2var_epi64(table[2], k, table[3]));
@@ -292,7 +294,7 @@ AVX512 static void exp_wide(size_t n, float *x)
     }
 }
 
-/* Which lanes of x are in each range, the last from 20/7 on; those from 6 on. */
+/* Sets in[] to the lanes of x in each range, the last of which begins at 20/7; returns the lanes with z >= 6. */
 INLINE __mmask16 find_ranges(__m512 x, __mmask16 *in)
 {
     const __m512 size = _mm512_abs_ps(x);
@@ -304,14 +306,14 @@ INLINE __mmask16 find_ranges(__m512 x, __mmask16 *in)
     return _mm512_cmp_ps_mask(size, _mm512_set1_ps(ONE_FROM), _CMP_GE_OQ);
 }
 
-/* The magnitude with the sign of x. */
+/* Returns `size` with the sign of x. */
 INLINE __m512 with_sign(float size, __m512 x)
 {
     const __m512i sign = _mm512_and_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(INT32_MIN));
     return _mm512_castsi512_ps(_mm512_or_epi32(sign, _mm512_castps_si512(_mm512_set1_ps(size))));
 }
 
-/* As gather, range by range; n is a multiple of WIDE. */
+/* Gathers as gather() does, for each range; n is a multiple of WIDE. */
 AVX512 static void gather_ranges(size_t n, const float *z, range *ranges)
 {
     __mmask16 in[N_RANGES];
@@ -324,14 +326,14 @@ AVX512 static void gather_ranges(size_t n, const float *z, range *ranges)
             ranges[k].n += (size_t)__builtin_popcount(in[k]);
         }
     }
-    /* Ones fill up the last vector, or the loops over ranges would have a rest that is none. */
+    /* Ones fill up the last vector, so that loops over a range have whole vectors. */
     for (size_t k = 0; k < N_RANGES; k++) {
         _mm512_storeu_ps(ranges[k].z + ranges[k].n, _mm512_set1_ps(1));
         ranges[k].n = (ranges[k].n + WIDE - 1) / WIDE * WIDE;
     }
 }
 
-/* As scatter. */
+/* Scatters as scatter() does. */
 AVX512 static void scatter_ranges(size_t n, const float *z, const range *ranges, float *erf)
 {
     const float *found[N_RANGES] = {ranges[MIDDLE].erf, ranges[OUTER].erf, ranges[FAR].erf};
@@ -357,7 +359,7 @@ static void range_beyond(void (*split)(size_t, const float *, float *, float *),
     join_outer(of->n, of->z, square, rest, of->erf);
 }
 
-/* n <= PART, a multiple of WIDE. */
+/* Computes erf of n <= PART numbers, n a multiple of WIDE. */
 static void erf_wide(size_t n, const float *z, float *erf)
 {
     range ranges[N_RANGES];
@@ -385,7 +387,7 @@ static bool wide(size_t n)
 }
 #endif
 
-/* n <= PART. */
+/* Computes GELU of n <= PART numbers in place. */
 static void gelu_part(size_t n, float *x)
 {
     float z[PART], erf[PART];

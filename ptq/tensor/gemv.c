@@ -1,4 +1,4 @@
-/* Products with one row: its copy, dispatch, and pieces for threads. */
+/* Matrix-vector products: the copy of the vector, dispatch, and pieces for threads. */
 #include "ptq/tensor/gemv.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "ptq/tensor/gemv_kernel.h"
 #include "ptq/tensor/half.h"
 
-/* Bytes of the matrix that a piece reads about: enough for the hardware to read ahead. */
+/* Approximate bytes of the matrix that a piece reads: enough for the hardware's prefetching. */
 #define PIECE_BYTES ((size_t)128 << 10)
 
 static size_t round_up(size_t n, size_t step)
@@ -25,7 +25,7 @@ size_t calm_gemv_bytes(const calm_gemv_matrix *matrix)
     return panels * (codes->panel + codes->n_groups * CALM_INT_PANEL * (codes->zeros ? 8 : 4));
 }
 
-/* x as kernels read it. */
+/* Copies x to the order in which the kernels read it. */
 static calm_status prepare(calm_ctx *ctx, const calm_gemv_matrix *matrix, const float *x, const float **out)
 {
     const size_t half = CALM_GEMV_COLUMNS / 2, n = round_up(matrix->in, CALM_GEMV_COLUMNS);
@@ -72,9 +72,9 @@ calm_status calm_gemv(calm_ctx *ctx, const calm_gemv_matrix *matrix, const float
     return CALM_OK;
 }
 
-/* ---- widening ---- */
+/* ---- dequantization ---- */
 
-/* Code i of a row in its panel. */
+/* Returns code i of a row in its panel. */
 static int code_at(const calm_int_weight *weight, const uint8_t *row, size_t i)
 {
     if (weight->bits == 8)

@@ -1,4 +1,4 @@
-/* Products with one row in vectors of AVX2. */
+/* Matrix-vector products with AVX2. */
 #include "ptq/tensor/gemv_kernel.h"
 
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-/* Products with one row in vectors of AVX512. */
+/* Matrix-vector products with AVX-512. */
 #include "ptq/tensor/gemv_kernel.h"
 
 #if defined(__x86_64__)

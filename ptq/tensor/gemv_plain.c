@@ -1,4 +1,4 @@
-/* Products with one row in vectors that every CPU has: what the kernels of all instruction sets must equal. */
+/* Matrix-vector products in portable vectors; the kernels of all instruction sets must give the same results. */
 #define TARGET
 #define LANES  4
 #define KERNEL calm_gemv_plain

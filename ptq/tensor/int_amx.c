@@ -1,9 +1,9 @@
-/* Products of whole numbers by AMX: TDPBSUD adds the products of 16 rows of signed codes with 16 columns of unsigned
- * ones, over 64 codes, to 256 sums of int32.
+/* Integer products with AMX: TDPBSUD adds the products of 16 rows of signed codes and 16 columns of unsigned codes,
+ * over 64 codes, to 256 int32 sums.
  *
- * A register takes a panel of a weight as it stands, and rows of activations, too.  Two panels by two times 16 rows
- * are summed at once.  Columns are taken 512 at a time, for all rows of a piece: so both operands stay in the first
- * level of the cache, and codes of 4 bits are widened once.  Sums wait in memory meanwhile, without a rounding. */
+ * A register loads a panel of a weight, and rows of activations, in their layout in memory. Two panels by two times
+ * 16 rows are summed at once. Columns are processed 512 at a time, for all rows of a piece, so both operands stay
+ * in the L1 cache and 4-bit codes are unpacked once. The integer sums stay in memory meanwhile, without rounding. */
 #include "ptq/tensor/int_kernel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
@@ -16,20 +16,20 @@
 #define INLINE TARGET __attribute__((always_inline)) static inline
 
 enum { LANES = 16, SIDE = 2 * LANES, ROWS = CALM_INT_AMX_ROWS };
-/* Columns at a time; codes of a row of a register. */
+/* Columns processed at a time; codes of a row of a register. */
 #define COLUMNS ((size_t)512)
 #define CODES   ((size_t)64)
-/* Fewer rows take as long as 16 of them: vectors are faster. */
+/* AMX takes as long for fewer rows as for 16 of them, so vectors are faster. */
 #define FEWEST_ROWS ((size_t)8)
 
-/* Some rows of a piece by two panels.  A slot is 16 rows, or all where there are fewer; the last one ends with the
- * rows, so that it may share some with the slot before it. */
+/* Rows of a piece by two panels. A slot is 16 rows, or all if there are fewer; the last slot ends with the rows, so
+ * it may share some with the slot before it. */
 typedef struct part {
     const calm_int_piece *piece;
     size_t first_row, n_rows, n_slots;
     size_t panels[2];
-    size_t codes;                          /* of a row of a register, which all groups are a multiple of */
-    _Alignas(64) int32_t sums[ROWS][SIDE]; /* of the group, [slots, 16, columns of both panels]          */
+    size_t codes;                          /* codes of a row of a register; divides all groups           */
+    _Alignas(64) int32_t sums[ROWS][SIDE]; /* of the current group, [slots, 16, columns of both panels]  */
     _Alignas(64) float totals[ROWS][SIDE]; /* of the groups before it                                    */
     _Alignas(64) uint8_t wide[2][COLUMNS * LANES];
 } part;
@@ -40,7 +40,8 @@ static size_t slot_row(const part *p, size_t slot)
     return p->first_row + (row + LANES <= p->n_rows ? row : p->n_rows < LANES ? 0 : p->n_rows - LANES);
 }
 
-/* Most codes of a register's row that all groups are a multiple of; 0: fewer than half of them. */
+/* Returns the largest number of codes of a register's row that divides all groups, or 0 if it is less than half a
+ * register. */
 static size_t codes_of(const calm_int_weight *weight)
 {
     for (size_t codes = CODES; codes >= CODES / 2; codes /= 2)
@@ -51,7 +52,7 @@ static size_t codes_of(const calm_int_weight *weight)
 
 /* ---- weights ---- */
 
-/* Codes of n columns of a panel, [n / 4, 16, 4], from halves of bytes. */
+/* Unpacks the 4-bit codes of n columns of a panel to [n / 4, 16, 4]. */
 TARGET static void widen(const uint8_t *from, size_t n, uint8_t *to)
 {
     const __m512i low = _mm512_set1_epi8(15);
@@ -62,7 +63,7 @@ TARGET static void widen(const uint8_t *from, size_t n, uint8_t *to)
     }
 }
 
-/* Columns `first` to first + n of a panel as a register takes them. */
+/* Returns columns `first` to first + n of a panel in a register's layout. */
 TARGET static const uint8_t *panel_codes(part *p, size_t side, size_t first, size_t n)
 {
     const calm_int_weight *weight = p->piece->weight;
@@ -75,7 +76,7 @@ TARGET static const uint8_t *panel_codes(part *p, size_t side, size_t first, siz
 
 /* ---- sums ---- */
 
-/* Two slots by both panels: their sums over n columns from `first` on, added to what is there. */
+/* Adds the products of n columns from `first` on to the sums of two slots by both panels, or sets them if `begins`. */
 TARGET static void add_columns(part *p, size_t slot, const uint8_t *const codes[2], size_t first, size_t n, bool begins)
 {
     const calm_int_rows *rows = p->piece->rows;
@@ -110,7 +111,7 @@ TARGET static void add_columns(part *p, size_t slot, const uint8_t *const codes[
     _tile_stored(3, y + LANES, line);
 }
 
-/* What zeros take away from the sums of one row and one panel. */
+/* Returns the correction of one row's sums with one panel for the zero points. */
 INLINE __m512i less(const calm_int_piece *piece, size_t row, size_t g, size_t cell)
 {
     const calm_int_weight *weight = piece->weight;
@@ -124,7 +125,7 @@ INLINE __m512i less(const calm_int_piece *piece, size_t row, size_t g, size_t ce
     return out;
 }
 
-/* Group g of a slot is summed: its totals. */
+/* Adds group g, which is summed, to the totals of a slot. */
 TARGET static void add_group(part *p, size_t slot, size_t g)
 {
     const calm_int_piece *piece = p->piece;

@@ -1,4 +1,4 @@
-/* Products of whole numbers by AVX2, with VNNI where the CPU has it in vectors of 256 bits. */
+/* Integer products with AVX2, and with VNNI if the CPU has it for 256-bit vectors. */
 #include "ptq/tensor/int_kernel.h"
 
 #if defined(__x86_64__)
@@ -25,12 +25,12 @@ typedef __m256 real;
 
 #include "ptq/tensor/int_tile.h"
 
-/* ---- AVX2 alone: two products per instruction, of words of 16 bits ---- */
+/* ---- AVX2: two products of 16-bit integers per instruction ---- */
 
 #define TARGET __attribute__((target("avx2")))
 
-/* Bytes 0 and 2 of each word, and bytes 1 and 3: pairs of unsigned codes and of signed activations, whose products no
- * word of 32 bits is too small for.  _mm256_maddubs_epi16 would stop at 32767: 2 * 255 * 128 passes it. */
+/* Bytes 0 and 2, and bytes 1 and 3, of each word: pairs of unsigned codes and of signed activations, whose sums of
+ * products fit into 32 bits. _mm256_maddubs_epi16 would saturate at 32767: 2 * 255 * 128 exceeds it. */
 #define even_codes(w) _mm256_and_si256(w, _mm256_set1_epi32(0x00ff00ff))
 #define odd_codes(w)  _mm256_srli_epi16(w, 8)
 #define even_rows(x)  _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8)
@@ -38,7 +38,7 @@ typedef __m256 real;
 #define dot(sum, w, x)                                                                                                 \
     _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(even_codes(w), even_rows(x)),                             \
                                            _mm256_madd_epi16(odd_codes(w), odd_rows(x))))
-/* Codes below 16 have sums of two of at most 2 * 15 * 128. */
+/* For codes below 16, the sum of two products is at most 2 * 15 * 128. */
 #define dot_small(sum, w, x)                                                                                           \
     _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1)))
 
@@ -66,7 +66,7 @@ void calm_int_avx2(const calm_int_piece *piece)
 #define dot(sum, w, x) dot_in_place(sum, w, x)
 #define dot_small      dot
 
-/* The instruction itself, as in int_avx512.c. */
+/* Uses the instruction through inline assembly, for the reason given in int_avx512.c. */
 TARGET __attribute__((always_inline)) static inline whole dot_in_place(whole sum, whole w, whole x)
 {
     __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(w), "x"(x));

@@ -1,4 +1,4 @@
-/* Products of whole numbers by AVX-512 with VNNI, which adds four products to a word at once. */
+/* Integer products with AVX-512 VNNI, which adds four products to a 32-bit sum in one instruction. */
 #include "ptq/tensor/int_kernel.h"
 
 #if defined(__x86_64__)
@@ -27,7 +27,8 @@ typedef __m512 real;
 #define times(a, b)          _mm512_mul_ps(a, b)
 #define plus(a, b)           _mm512_add_ps(a, b)
 
-/* The instruction itself: of the intrinsic gcc 12 moves every sum to another register and back, and spills two. */
+/* Uses the instruction through inline assembly: with the intrinsic, gcc 12 copies every sum to another register and
+ * back, and spills two. */
 INLINE whole dot_in_place(whole sum, whole w, whole x)
 {
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "v"(x));

@@ -1,9 +1,10 @@
-/* Products of whole numbers in plain C: what the kernels of all instruction sets must equal. */
+/* Integer products in portable C; the kernels of all instruction sets must give the same results. */
 #include <string.h>
 
 #include "ptq/tensor/int_kernel.h"
 
-/* Numbers that wrap around, as vector instructions do: the sum is exact in the end (int_product.h). */
+/* Adds four products to each sum. The sums wrap around, as vector instructions do; the final sum is exact
+ * (int_product.h). */
 static void add_quad(const uint8_t *w, int shift, int mask, const int8_t *a, uint32_t sum[CALM_INT_PANEL])
 {
     for (size_t l = 0; l < CALM_INT_PANEL; l++)
@@ -11,7 +12,7 @@ static void add_quad(const uint8_t *w, int shift, int mask, const int8_t *a, uin
             sum[l] += (uint32_t)((w[4 * l + i] >> shift & mask) * a[i]);
 }
 
-/* The sums of group g of one row and one panel. */
+/* Computes the sums of group g of one row and one panel. */
 static void sum_group(const calm_int_weight *weight, size_t panel, size_t g, const calm_int_rows *rows, size_t row,
                       int32_t out[CALM_INT_PANEL])
 {

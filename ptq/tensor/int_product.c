@@ -1,4 +1,4 @@
-/* Products of whole numbers: packing, dispatch, and pieces for threads. */
+/* Integer products: packing, dispatch, and pieces for threads. */
 #include "ptq/tensor/int_product.h"
 
 #include <stdlib.h>
@@ -25,7 +25,7 @@ bool calm_int_packs(const calm_int_source *source)
            (whole || (group % CALM_INT_STEP == 0 && group <= CALM_INT_COLUMNS));
 }
 
-/* Shape of a packed weight. */
+/* Returns the shape of a packed weight. */
 static calm_int_weight shape_of(const calm_int_source *source)
 {
     calm_int_weight w = {.out = source->out, .in = source->in, .bits = source->bits, .zero = -1};
@@ -41,13 +41,13 @@ static size_t panels_of(const calm_int_weight *w)
     return (w->out + CALM_INT_PANEL - 1) / CALM_INT_PANEL;
 }
 
-/* Groups of a panel's rows, of all panels. */
+/* Returns the number of groups of all panels' rows. */
 static size_t cells_of(const calm_int_weight *w)
 {
     return panels_of(w) * w->n_groups * CALM_INT_PANEL;
 }
 
-/* The zero of all groups; -1: they differ. */
+/* Returns the zero point that all groups share, or -1 if they differ. */
 static int common_zero(const calm_int_source *source, size_t n)
 {
     if (!source->zeros)
@@ -58,7 +58,7 @@ static int common_zero(const calm_int_source *source, size_t n)
     return source->zeros[0];
 }
 
-/* Groups as the source has them: rows of one scale that are too long for one sum have one. */
+/* Returns the groups of a source's row: a row with one scale has one, even if it is summed in several groups. */
 static size_t source_groups(const calm_int_source *source, const calm_int_weight *w)
 {
     return source->group && source->group < source->in ? w->n_groups : 1;
@@ -134,11 +134,11 @@ void calm_int_rows_init(const calm_int_weight *weight, size_t n, void *memory, c
     out->sums = out->zeros + n;
 }
 
-/* Words of eight codes that are added before a field of 16 bits may overflow: each adds 2 * 255. */
+/* Words of eight codes that are added before a 16-bit field may overflow: each word adds up to 2 * 255. */
 #define WORDS_AT_ONCE ((size_t)128)
 
-/* Sum of n codes, a multiple of 8, in fields of words: the compiler does not add bytes well.  The highest bit of a code
- * turned over adds 128 to it. */
+/* Returns the sum of n codes, n a multiple of 8, added in the fields of words, as compilers do not vectorize a sum
+ * of bytes well. Flipping the highest bit of a code adds 128 to it. */
 CALM_VECTORIZE static int32_t sum_signed(const int8_t *codes, size_t n)
 {
     const uint64_t even = 0x00ff00ff00ff00ff, turn = 0x8080808080808080;
@@ -165,7 +165,7 @@ void calm_int_rows_finish(const calm_int_weight *weight, calm_int_rows *rows, si
         rows->sums[t * rows->n_groups + g] = sum_signed(codes + g * weight->group, calm_int_group_columns(weight, g));
 }
 
-/* ---- which instructions ---- */
+/* ---- instruction sets ---- */
 
 const char *const calm_int_set_names[CALM_N_INT_SETS] = {"plain", "avx2", "avxvnni", "avx512", "amx"};
 
@@ -199,17 +199,17 @@ calm_status calm_int_choose(calm_ctx *ctx, calm_int_set *out)
 
 /* ---- pieces ---- */
 
-/* Codes of a weight, and of rows, that a piece has about at most: parts of the second cache. */
+/* Approximate maximum bytes of a weight's and of the rows' codes in a piece: parts of the L2 cache. */
 #define WEIGHT_BYTES ((size_t)256 << 10)
 #define ROWS_BYTES   ((size_t)64 << 10)
-/* Panels and rows of a piece are multiples of these, as tiles need them. */
+/* Panels and rows of a piece are multiples of these, for whole tiles. */
 #define PANEL_STEP ((size_t)8)
 #define ROW_STEP   ((size_t)16)
 
 typedef struct product {
     calm_int_piece whole;
     calm_int_kernel *kernel;
-    size_t panels, rows, across;    /* of a piece; pieces side by side */
+    size_t panels, rows, across;    /* panels, rows of a piece; pieces per row of pieces */
 } product;
 
 static void multiply_piece(size_t index, void *user)

@@ -1,11 +1,11 @@
-/* The upper factor of an inverse.
+/* The upper triangular factor of an inverse.
  *
  *   a = R R^T with R upper, from the last tile to the first;  a^-1 = R^-T R^-1, so U = R^-1 is upper and a^-1 = U^T U
  *
- * Step k of the first:   R_kk from a_kk,  R_ik = a_ik R_kk^-T for i < k,  a_ij -= R_ik R_jk^T for i <= j < k
- * Step j of the second:  U_jj = R_jj^-1,  U_ij = -(sum over l = i .. j - 1 of U_il R_lj) U_jj for i < j
+ * Step k of the first:   R_kk from a_kk,  R_ik = a_ik R_kk^-T for i < k,  a_ij -= R_ik R_jk^T for i <= j < k Step j
+ * of the second:  U_jj = R_jj^-1,  U_ij = -(sum over l = i .. j - 1 of U_il R_lj) U_jj for i < j
  *
- * Tiles of a step are independent: one task each, or one for each half where the products are long. */
+ * The tiles of a step are independent: each is a task, or two tasks of half a tile if its products are long. */
 #include "ptq/tensor/inverse_root.h"
 
 #include <string.h>
@@ -16,13 +16,14 @@
 #include "ptq/tensor/linalg.h"
 
 #define TILE CALM_TRIANGLE_TILE
-/* Rows of half a tile: a multiple of what BLAS's kernels take at once, so that both have the bytes of the whole. */
+/* Rows of half a tile: a multiple of the rows of BLAS's kernels, so that the halves have the bytes of the whole
+ * tile. */
 #define HALF (TILE / 2)
 
 typedef struct matrix {
     double *a;
     size_t n, lda;
-    size_t step;      /* k of the first, j of the second  */
+    size_t step;      /* k of the first factorization, j of the second */
     double *column;   /* [step TILE, TILE] R_lj, l < j    */
 } matrix;
 
@@ -31,7 +32,7 @@ static double *tile_at(const matrix *m, size_t i, size_t j)
     return m->a + i * TILE * m->lda + j * TILE;
 }
 
-/* Rows of tile i. */
+/* Returns the rows of tile i. */
 static size_t side(const matrix *m, size_t i)
 {
     return calm_triangle_side(m->n, i);
@@ -39,7 +40,7 @@ static size_t side(const matrix *m, size_t i)
 
 /* ---- a = R R^T ---- */
 
-/* R_ik = a_ik R_kk^-T */
+/* Computes R_ik = a_ik R_kk^-T. */
 static void divide(size_t i, void *user)
 {
     const matrix *m = user;
@@ -47,7 +48,7 @@ static void divide(size_t i, void *user)
                             m->lda);
 }
 
-/* a_ij -= R_ik R_jk^T of the pair (i, j), i <= j < k, number j (j + 1) / 2 + i. */
+/* Computes a_ij -= R_ik R_jk^T for the pair (i, j), i <= j < k, of index j (j + 1) / 2 + i. */
 static void subtract(size_t index, void *user)
 {
     const matrix *m = user;
@@ -63,15 +64,15 @@ static void subtract(size_t index, void *user)
 
 /* ---- U = R^-1 ---- */
 
-/* U_ii = R_ii^-1, of which nothing else reads R_ii. */
+/* Computes U_ii = R_ii^-1 in place; no other task reads R_ii. */
 static calm_status invert_diagonal(calm_ctx *ctx, size_t i, void *user)
 {
     const matrix *m = user;
     return calm_dinvert_upper(ctx, side(m, i), i * TILE, tile_at(m, i, i), m->lda);
 }
 
-/* A copy of R_ij, which others read, and -U_ii R_ij in its place: the first term of U_ij's sum.  Of tile (i, i) the
- * upper triangle alone is U: its product is one of a triangle. */
+/* Copies R_ij, which other tasks read, and replaces it by -U_ii R_ij, the first term of U_ij's sum. Only the upper
+ * triangle of tile (i, i) is U, so this is a triangular product. */
 static void begin_tile(size_t i, void *user)
 {
     const matrix *m = user;
@@ -82,8 +83,8 @@ static void begin_tile(size_t i, void *user)
     calm_dmultiply_upper(TILE, cols, -1, tile_at(m, i, i), m->lda, out, m->lda);
 }
 
-/* The other terms from row i of the tiles to the left, which are inverted, and what all of them are multiplied with:
- * half of the rows of U_ij. */
+/* Adds the other terms, the inverted tiles in row i to the left of column j, and multiplies by U_jj, for half of
+ * the rows of U_ij. */
 static void end_half(size_t index, void *user)
 {
     const matrix *m = user;

@@ -1,4 +1,4 @@
-/* Dense linear algebra over OpenBLAS; the one user of cblas.h and lapacke.h. */
+/* Dense linear algebra with OpenBLAS; the only file that includes cblas.h and lapacke.h. */
 #include "ptq/tensor/linalg.h"
 
 #include <cblas.h>
@@ -27,7 +27,7 @@ const char *calm_linalg_kernels(void)
     return openblas_get_corename();
 }
 
-/* Was OpenBLAS built with several families, of which it takes one when it is loaded? */
+/* Returns whether OpenBLAS was built with several kernel families, of which it chooses one when it is loaded. */
 static bool has_families(void)
 {
     return strstr(openblas_get_config(), "DYNAMIC_ARCH") != NULL;
@@ -46,7 +46,7 @@ int calm_linalg_most_threads(void)
     static const char word[] = "MAX_THREADS=";
     const char *at = strstr(openblas_get_config(), word);
     const long built_for = at ? strtol(at + strlen(word), NULL, 10) : 0;
-    /* It has two buffers for each thread that it was built for, and crashes some hundred above. */
+    /* OpenBLAS has two buffers for each thread that it was built for, and crashes some hundred threads above. */
     return built_for > 0 && built_for <= INT_MAX / 2 ? 2 * (int)built_for : INT_MAX;
 }
 
@@ -59,9 +59,10 @@ const char *calm_linalg_release(void)
     return text;
 }
 
-/* Of one operand at most P rows of Q terms, of the other Q terms of every row, which take more in double than in float.
- * Measured of 0.3.21, products of up to 12,288 rows: in double Haswell and Zen take 256 terms, SkylakeX 384, and none
- * more than 768 rows of the first operand.  OpenBLAS's whole buffer has 128 MiB. */
+/* A buffer holds at most P rows of Q terms of one operand, and Q terms of every row of the other; a product in
+ * double takes more than one in float. Measured with 0.3.21 and products of up to 12,288 rows: in double, Haswell
+ * and Zen use 256 terms, SkylakeX 384, and none more than 768 rows of the first operand. OpenBLAS's buffer has 128
+ * MiB in total. */
 #define BUFFER_BYTES ((size_t)128 << 20)
 #define BUFFER_ROWS  ((size_t)768)
 #define FEW_TERMS    ((size_t)256)
@@ -75,7 +76,7 @@ size_t calm_linalg_buffer_bytes(size_t rows)
     return rows < BUFFER_BYTES / row - BUFFER_ROWS ? (BUFFER_ROWS + rows) * row : BUFFER_BYTES;
 }
 
-/* Parameters of a product C [m, n] = alpha op(A) op(B) + beta C, and what BLAS takes of them. */
+/* Parameters of a product C [m, n] = alpha op(A) op(B) + beta C, and BLAS's arguments. */
 #define PRODUCT(real)                                                                                                  \
     size_t m, size_t n, size_t k, real alpha, const real *a, size_t lda, const real *b, size_t ldb, real beta,         \
         real *c, size_t ldc
@@ -150,7 +151,7 @@ void calm_dsyrk_n(size_t n, size_t k, double alpha, const double *a, size_t lda,
     cblas_dsyrk(CblasRowMajor, CblasUpper, CblasNoTrans, (int)n, (int)k, alpha, a, (int)lda, beta, c, (int)ldc);
 }
 
-/* Tile by tile: columns of a large matrix, read one after the other, each take a line of the cache for one number. */
+/* Works in tiles: each number of a column of a large matrix is in its own cache line. */
 void calm_dsymmetrize_rows(size_t first, size_t end, double *a, size_t lda)
 {
     enum { TILE = 32 };
@@ -166,8 +167,8 @@ void calm_dsymmetrize(size_t n, double *a, size_t lda)
     calm_dsymmetrize_rows(0, n, a, lda);
 }
 
-/* A row-major upper triangle is a column-major lower one: the matrix is handed over as it is in memory, so
- * LAPACKE makes no transposed copy. */
+/* A row-major upper triangle is a column-major lower one: LAPACK gets the matrix as it is in memory, so LAPACKE
+ * makes no transposed copy. */
 calm_status calm_dcholesky_upper(calm_ctx *ctx, size_t n, double *a, size_t lda)
 {
     lapack_int info = n ? LAPACKE_dpotrf_work(LAPACK_COL_MAJOR, 'L', (lapack_int)n, a, (lapack_int)lda) : 0;
@@ -177,7 +178,8 @@ calm_status calm_dcholesky_upper(calm_ctx *ctx, size_t n, double *a, size_t lda)
     return CALM_OK;
 }
 
-/* With both orders of rows and columns reversed R becomes lower, and R R^T an ordinary factorisation. */
+/* With the order of rows and columns reversed, R is lower triangular, and R R^T is an ordinary Cholesky
+ * factorization. */
 calm_status calm_dcholesky_reverse(calm_ctx *ctx, size_t n, size_t first, double *a, size_t lda, double *work)
 {
     for (size_t i = 0; i < n; i++)
@@ -225,7 +227,7 @@ calm_status calm_dcholesky_solve(calm_ctx *ctx, size_t n, const double *u, size_
                                  size_t ldb)
 {
     (void)ctx;
-    /* U^T Y = B, then U X = Y; dtrsm takes row-major right-hand sides as they are. */
+    /* Solves U^T Y = B, then U X = Y; dtrsm accepts row-major right-hand sides. */
     cblas_dtrsm(CblasRowMajor, CblasLeft, CblasUpper, CblasTrans, CblasNonUnit, (int)n, (int)n_rhs, 1.0, u, (int)ldu,
                 b, (int)ldb);
     cblas_dtrsm(CblasRowMajor, CblasLeft, CblasUpper, CblasNoTrans, CblasNonUnit, (int)n, (int)n_rhs, 1.0, u,

@@ -1,4 +1,4 @@
-/* Buffers of OpenBLAS under a limit on address space. */
+/* Memory of OpenBLAS's buffers under a limit on address space. */
 #include "ptq/tensor/linalg_memory.h"
 
 #include <stdint.h>
@@ -10,11 +10,11 @@
 
 #define MIB ((size_t)1 << 20)
 #define BUFFER_BYTES (129 * MIB)    /* OpenBLAS's largest BUFFER_SIZE on x86-64, with its alignment       */
-#define HEAP_BYTES (64 * MIB)       /* that the C library reserves for a thread's arena                   */
-#define STACK_BYTES (8 * MIB)       /* of a thread, where RLIMIT_STACK does not say                       */
+#define HEAP_BYTES (64 * MIB)       /* reserved by the C library for a thread's arena                     */
+#define STACK_BYTES (8 * MIB)       /* of a thread, if RLIMIT_STACK is unlimited                          */
 #define SPARE_BYTES (64 * MIB)      /* for a small model, its statistics and the store                    */
 
-/* OpenBLAS's own allocation, which hands out the buffer of an earlier call again; absent in other libraries. */
+/* OpenBLAS's allocator, which reuses the buffer of an earlier call; absent in other libraries. */
 extern void *blas_memory_alloc(int position) __attribute__((weak));
 extern void blas_memory_free(void *buffer) __attribute__((weak));
 
@@ -25,13 +25,13 @@ static size_t stack_bytes(void)
     return known ? (size_t)limit.rlim_cur : STACK_BYTES;
 }
 
-/* Address space that a thread takes. */
+/* Returns the bytes of address space of a thread. */
 static size_t thread_bytes(void)
 {
     return BUFFER_BYTES + HEAP_BYTES + stack_bytes();
 }
 
-/* That threads were taken away: it is known before there is a log. */
+/* Message about a reduced number of threads, which is decided before a log exists. */
 static char note[160];
 
 void calm_linalg_note_limit(calm_ctx *ctx)
@@ -48,7 +48,7 @@ bool calm_linalg_is_limited(void)
     return calm_memory_left(&limit, &option) != SIZE_MAX;
 }
 
-/* What is missing, into text [n]. */
+/* Writes a message about the missing memory to text [n]. */
 static void say_too_little(size_t limit, const char *option, size_t left, char *text, size_t n)
 {
     const size_t need = thread_bytes() + SPARE_BYTES;
@@ -68,7 +68,7 @@ bool calm_linalg_cannot_load(char *text, size_t n)
     return true;
 }
 
-/* Let OpenBLAS make n buffers, which it keeps. */
+/* Makes OpenBLAS allocate n buffers, which it keeps. */
 static void make_buffers(size_t n)
 {
     void *buffer[1024];

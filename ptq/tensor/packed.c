@@ -1,4 +1,4 @@
-/* Operands that are packed once. */
+/* Operands of products that are packed once. */
 #include "ptq/tensor/packed.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@ _Static_assert(CALM_PACKED_STEP == CALM_BF16_AMX_SIDE, "panels");
 
 bool calm_packed_fits(calm_operands operands, size_t n)
 {
-    /* Two parts are fast by AMX alone. */
+    /* Two parts are fast with AMX only. */
     return operands != CALM_OPERANDS_F32 && calm_bf16_is_fast(CALM_OPERANDS_BF16X2) && n % CALM_PACKED_STEP == 0;
 }
 
@@ -19,7 +19,7 @@ static size_t whole_steps(size_t n)
     return (n + CALM_PACKED_STEP - 1) / CALM_PACKED_STEP * CALM_PACKED_STEP;
 }
 
-/* Words of one part: a word is two terms. */
+/* Returns the words of one part: a word has two terms. */
 static size_t part_words(size_t lines, size_t terms)
 {
     return whole_steps(lines) * whole_steps(terms) / 2;
@@ -50,14 +50,14 @@ calm_status calm_packed_new(calm_ctx *ctx, bool right, size_t lines, size_t term
     return CALM_OK;
 }
 
-/* Where line `line` and term `term` of a part are. */
+/* Returns the offset of line `line` and term `term` in a part. */
 static size_t place_of(const calm_packed *of, size_t line, size_t term)
 {
     assert(line % CALM_PACKED_STEP == 0 && term % CALM_PACKED_STEP == 0);
     return line * (of->terms / 2) + term / 2 * CALM_PACKED_STEP;
 }
 
-/* Some numbers have second parts: threads that say so at the same time say the same. */
+/* Records that some numbers have second parts; threads may store the same value concurrently. */
 static void note_rest(calm_packed *to, bool any)
 {
     if (any)

@@ -1,4 +1,4 @@
-/* Products in tiles. */
+/* Matrix products in tiles. */
 #include "ptq/tensor/product.h"
 
 #include "ptq/base/threads.h"
@@ -8,7 +8,8 @@
 
 /* ---- on this thread ---- */
 
-/* Does bf16_product.c multiply them?  Two parts that no CPU is fast with stay float32, which is nearer. */
+/* Returns whether bf16_product.c computes the product. Operands of two parts stay float32 on a CPU without fast
+ * bfloat16, which is more accurate. */
 static bool in_blocks(calm_operands operands)
 {
     return operands == CALM_OPERANDS_BF16 || calm_bf16_is_fast(operands);
@@ -38,10 +39,10 @@ size_t calm_multiply_scratch_bytes(calm_operands operands, size_t rows)
 
 /* ---- in tiles ---- */
 
-/* A tile has at most this many rows and columns: a product of tiles runs at nine tenths of the rate of a whole one, and
- * one of 512 x 1024 has enough of them for eight threads. */
+/* Maximum rows and columns of a tile: products of tiles reach nine tenths of the rate of a whole product, and a
+ * product of 512 x 1024 has enough tiles for eight threads. */
 #define TILE ((size_t)256)
-/* A multiple of what BLAS's kernels take at once. */
+/* A multiple of the rows and columns of BLAS's kernels. */
 #define TILE_STEP ((size_t)16)
 
 typedef struct product {
@@ -50,7 +51,7 @@ typedef struct product {
     const float *a, *b;
     size_t lda, ldb, ldc;
     float beta, *c;
-    size_t rows, columns, across; /* of a tile; tiles in a row of tiles */
+    size_t rows, columns, across; /* rows, columns of a tile; tiles per row of tiles */
 } product;
 
 static void multiply_tile(size_t index, void *user)
@@ -70,7 +71,7 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
                  calm_product_side(n, TILE, TILE_STEP), 0};
     if (m == 0 || n == 0)
         return CALM_OK;
-    /* Kernels of ours have the same bytes for any pieces, and pack larger ones less often. */
+    /* calm's own kernels have the same bytes for any pieces, and pack larger pieces less often. */
     if (ctx->operands == CALM_OPERANDS_BF16X2 && calm_bf16_is_fast(ctx->operands))
         return calm_product_rows(ctx, form, m, n, k, a, lda, b, ldb, beta, c, ldc);
     p.across = (n + p.columns - 1) / p.columns;
@@ -78,36 +79,36 @@ calm_status calm_product(calm_ctx *ctx, calm_product_form form, size_t m, size_t
     return CALM_OK;
 }
 
-/* ---- cut between rows and columns ---- */
+/* ---- division by rows and columns ---- */
 
-/* A piece copies its rows of A and its columns of B into BLAS's order.  Of 512 by 512 that is a tenth of its time:
- * where pieces stay that large there are two for each thread, so that all of them end together. */
+/* Each piece copies its rows of A and its columns of B into BLAS's layout, a tenth of its time for 512 by 512: if
+ * pieces stay that large, each thread gets two, so that all threads end together. */
 #define PIECE_SIDE ((size_t)512)
-/* Two threads end together with one piece for each. */
+/* Two threads end together with one piece each. */
 #define FEW ((size_t)2)
 #define DROWS_OF_PIECE ((size_t)384)
 #define UPPER_ROWS     ((size_t)192)
-/* Triangles that are cut: columns a multiple of this, of this many terms (the chunks of cka/). */
+/* Triangles that are divided have columns in multiples of this, and this many terms (the chunks of cka/). */
 #define UPPER_STEP  ((size_t)16)
 #define UPPER_TERMS ((size_t)256)
 
 typedef struct rows_product {
     calm_product_form form;
-    size_t m, n, k, rows, pieces;       /* of a piece; how many there are below each other */
-    size_t columns, across;             /* of a piece; how many side by side               */
+    size_t m, n, k, rows, pieces;       /* rows of a piece; pieces per column of pieces    */
+    size_t columns, across;             /* columns of a piece; pieces per row of pieces    */
     const void *a, *b;
     size_t lda, ldb, ldc;
     double beta;
     void *c;
 } rows_product;
 
-/* Terms that bf16_product.c gives BLAS about at least of a longer sum, and columns of a wider product: halves of what
- * it gives at most. */
+/* Approximate minimum terms and columns that bf16_product.c passes to BLAS from longer sums and wider products:
+ * half of its maximum. */
 #define BF16_TERMS (CALM_BF16_TERMS / 2)
 #define BF16_COLS  (CALM_BF16_COLS / 2)
 
-/* Cut n into about this many pieces; *side: of one, a multiple of the step.  The last takes what is left, never less
- * than a step.  Returns how many there are. */
+/* Divides n into about this many pieces; sets *side to their size, a multiple of the step. The last piece has the
+ * remainder, at least a step. Returns the number of pieces. */
 static size_t cut(size_t n, size_t pieces, size_t step, size_t *side)
 {
     *side = n;
@@ -117,13 +118,13 @@ static size_t cut(size_t n, size_t pieces, size_t step, size_t *side)
     return calm_size_max((n + *side - step) / *side, 1);
 }
 
-/* Terms of a sum that one call of BLAS adds at least. */
+/* Returns the minimum terms of a sum that one call of BLAS computes. */
 static size_t least_terms(const rows_product *p, bool bf16)
 {
     return bf16 ? calm_size_min(p->k, BF16_TERMS) : p->k;
 }
 
-/* Cut m rows into pieces of about `wanted`. */
+/* Divides m rows into pieces of about `wanted` rows. */
 static void cut_rows(rows_product *p, bool bf16, size_t wanted)
 {
     const size_t n = bf16 ? calm_size_min(p->n, BF16_COLS) : p->n;
@@ -133,7 +134,7 @@ static void cut_rows(rows_product *p, bool bf16, size_t wanted)
     p->pieces = cut(p->m, small ? 1 : (p->m + wanted / 2) / wanted, CALM_PRODUCT_ROW_STEP, &p->rows);
 }
 
-/* Sides of piece `index`, from its first row and column. */
+/* Returns the rows and columns of piece `index`. */
 static size_t piece_rows(const rows_product *p, size_t index)
 {
     return index + 1 < p->pieces ? p->rows : p->m - index * p->rows;
@@ -144,7 +145,8 @@ static size_t piece_columns(const rows_product *p, size_t index)
     return index + 1 < p->across ? p->columns : p->n - index * p->columns;
 }
 
-/* Cut a product into `pieces`, this many below each other that they copy least: each its rows of A and columns of B. */
+/* Divides a product into `pieces`, in the arrangement that copies the fewest numbers: each piece copies its rows of
+ * A and its columns of B. */
 static void cut_square(rows_product *p, bool bf16, size_t pieces)
 {
     const size_t terms = least_terms(p, bf16);
@@ -154,7 +156,7 @@ static void cut_square(rows_product *p, bool bf16, size_t pieces)
             best = d;
     p->pieces = cut(p->m, best, CALM_PRODUCT_ROW_STEP, &p->rows);
     p->across = cut(p->n, pieces / best, CALM_PRODUCT_COLUMN_STEP, &p->columns);
-    /* The last ones may be the smallest. */
+    /* The last pieces may be the smallest. */
     const size_t rows = calm_size_min(p->rows, piece_rows(p, p->pieces - 1)),
                  columns = calm_size_min(p->columns, piece_columns(p, p->across - 1));
     if (rows * columns * terms < CALM_PRODUCT_LEAST) {
@@ -166,14 +168,14 @@ static void cut_square(rows_product *p, bool bf16, size_t pieces)
 
 bool calm_product_any_columns(void)
 {
-    /* A family has a name to compare, and products ask. */
+    /* The family is compared by name, and every product asks. */
     static _Atomic int known = -1;
     if (known < 0)
         known = calm_blas_any_columns(calm_linalg_kernels());
     return known;
 }
 
-/* Cut a product for this many threads. */
+/* Divides a product for this many threads. */
 static void cut_for(rows_product *p, bool bf16, size_t threads)
 {
     const bool large = p->m * p->n / (2 * threads) >= PIECE_SIDE * PIECE_SIDE;
@@ -223,7 +225,7 @@ void calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t 
         calm_parallel_each(ctx, p.pieces, dmultiply_rows, &p);
 }
 
-/* Of rows from `first`: the triangle on the diagonal, and what is to the right. */
+/* Computes the rows of a piece: the triangle on the diagonal, and the columns to its right. */
 static void multiply_upper(size_t index, void *user)
 {
     const rows_product *p = user;
@@ -239,8 +241,8 @@ void calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double *x, siz
 {
     rows_product p = {.form = CALM_PRODUCT_TN, .m = n, .n = n, .k = k, .rows = n, .pieces = 1, .a = x, .b = x,
                       .lda = ldx, .ldb = ldx, .ldc = ldc, .beta = 1, .c = c};
-    /* Thin, since the first piece has the most columns.  At the edges of other shapes, and where it cuts long sums in
-     * two, BLAS adds a triangle in another order than a product: those are not cut. */
+    /* Pieces are thin because the first has the most columns. For other shapes, at the edges and where BLAS splits
+     * long sums, BLAS adds a triangle in another order than a product: those are not divided. */
     if (n % UPPER_STEP == 0 && k == UPPER_TERMS)
         cut_rows(&p, false, UPPER_ROWS);
     if (n)

@@ -1,7 +1,8 @@
-/* The upper root of a matrix in float, with operands of its products as ctx->operands says.
+/* The upper root of a matrix in float; ctx->operands sets the operands of its products.
  *
- * As the first half of inverse_root.c, but with products alone: a triangle in float (strsm) is a segmentation fault for
- * some sizes with the Prescott kernels of OpenBLAS 0.3.21.  A tile on the diagonal is factored and inverted in double.
+ * The algorithm is the first half of inverse_root.c, but uses products only: a triangular solve in float (strsm)
+ * crashes for some sizes with the Prescott kernels of OpenBLAS 0.3.21. A tile on the diagonal is factored and
+ * inverted in double.
  *
  * Step k:   R_kk from a_kk,  R_ik = a_ik R_kk^-T for i < k,  a_ij -= R_ik R_jk^T for i <= j < k */
 #include <string.h>
@@ -19,9 +20,9 @@ typedef struct matrix {
     float *a;
     size_t n, lda;
     size_t step;       /* k                                                */
-    float *column;     /* [step TILE, TILE] tiles (i, step), i < step, as they were; then -R_ik */
-    float *inverse;    /* [TILE, TILE] of R_kk, its whole square           */
-    /* R_ik and -R_ik, which many products of a step read, packed; NULL: not here */
+    float *column;     /* [step TILE, TILE] tiles (i, step), i < step, before the step; then -R_ik */
+    float *inverse;    /* [TILE, TILE] inverse of R_kk, as a whole square  */
+    /* R_ik and -R_ik, packed, which many products of a step read; NULL: not packed on this CPU */
     calm_packed *left, *right;
 } matrix;
 
@@ -30,13 +31,13 @@ static float *tile_at(const matrix *m, size_t i, size_t j)
     return m->a + i * TILE * m->lda + j * TILE;
 }
 
-/* Rows of tile i. */
+/* Returns the rows of tile i. */
 static size_t side(const matrix *m, size_t i)
 {
     return calm_triangle_side(m->n, i);
 }
 
-/* R_kk in place of the upper triangle of tile (k, k), and its inverse; work [2, TILE, TILE]. */
+/* Computes R_kk in place of the upper triangle of tile (k, k), and its inverse; work [2, TILE, TILE]. */
 static calm_status factor_diagonal(calm_ctx *ctx, const matrix *m, double *work)
 {
     const size_t k = m->step, n = side(m, k);
@@ -55,7 +56,7 @@ static calm_status factor_diagonal(calm_ctx *ctx, const matrix *m, double *work)
     return CALM_OK;
 }
 
-/* R_ik = a_ik R_kk^-T */
+/* Computes R_ik = a_ik R_kk^-T. */
 static calm_status divide(calm_ctx *ctx, size_t i, void *user)
 {
     const matrix *m = user;
@@ -74,7 +75,7 @@ static calm_status divide(calm_ctx *ctx, size_t i, void *user)
     return CALM_OK;
 }
 
-/* a_ij -= R_ik R_jk^T of the pair (i, j), i <= j < k, number j (j + 1) / 2 + i. */
+/* Computes a_ij -= R_ik R_jk^T for the pair (i, j), i <= j < k, of index j (j + 1) / 2 + i. */
 static calm_status subtract(calm_ctx *ctx, size_t index, void *user)
 {
     const matrix *m = user;

@@ -1,4 +1,4 @@
-/* Rotations: Hadamard matrices of Sylvester and Paley, and random orthogonal ones. */
+/* Rotations: Hadamard matrices by Sylvester's and Paley's constructions, and random orthogonal matrices. */
 #include "ptq/tensor/rotation.h"
 
 #include <math.h>
@@ -8,10 +8,10 @@
 #include "ptq/base/scope.h"
 #include "ptq/tensor/vector.h"
 
-/* Philox streams of a seed; those of signs begin behind them. */
+/* Philox streams of a seed; those of signs are the last. */
 enum { STREAM_CORE, STREAM_SIGNS };
 
-/* A larger C would cost more than what a rotation is applied to; a random one of the odd part serves as well. */
+/* Maximum rows of a Paley C; a random C with the odd part's rows is cheaper than a larger one. */
 #define PALEY_MOST ((size_t)1024)
 
 /* ---- Paley's constructions ---- */
@@ -24,7 +24,7 @@ static bool is_prime(size_t q)
     return q > 1;
 }
 
-/* The prime that a Hadamard matrix of this many rows, a multiple of 4, is made from; 0: none. */
+/* Returns the prime from which Paley's constructions make a Hadamard matrix of `order` rows, a multiple of 4, or 0. */
 static size_t paley_prime(size_t order, bool *second)
 {
     *second = false;
@@ -35,18 +35,18 @@ static size_t paley_prime(size_t order, bool *second)
     return q % 4 == 1 && is_prime(q) ? q : 0;
 }
 
-/* Legendre's symbol of a modulo the odd prime q: 0, 1 for squares, -1 for the others. */
+/* Returns the Legendre symbol of a modulo the odd prime q: 0, 1 for squares, -1 for others. */
 static int legendre(size_t a, size_t q)
 {
-    /* By Euler's criterion; q is below PALEY_MOST, so no product overflows. */
+    /* Euler's criterion; q is below PALEY_MOST, so no product overflows. */
     size_t power = 1;
     for (size_t base = a % q, e = (q - 1) / 2; e; e /= 2, base = base * base % q)
         power = e % 2 ? power * base % q : power;
     return a % q == 0 ? 0 : power == 1 ? 1 : -1;
 }
 
-/* Element (i, j) of the matrix [q + 1, q + 1] with zeros on the diagonal and orthogonal rows: a border of ones, -1 in
- * the first column for q = 3 modulo 4, around the symbols of i - j. */
+/* Returns element (i, j) of the conference matrix [q + 1, q + 1], which has zeros on the diagonal and orthogonal
+ * rows: the symbols of i - j with a border of ones, or of -1 in the first column for q = 3 modulo 4. */
 static int conference(size_t i, size_t j, size_t q)
 {
     if (i == j)
@@ -56,8 +56,8 @@ static int conference(size_t i, size_t j, size_t q)
     return legendre(i + q - j, q);
 }
 
-/* First: S + I for the skew S of q = 3 modulo 4.  Second: each element c of the symmetric one becomes c [1 1; 1 -1], a
- * zero becomes [1 -1; -1 -1]. */
+/* Fills a Hadamard matrix. The first construction is S + I for the skew S of q = 3 modulo 4; the second replaces
+ * each element c of the symmetric matrix by c [1 1; 1 -1], a zero by [1 -1; -1 -1]. */
 static void fill_paley(size_t order, double *core)
 {
     static const double block[2][2] = {{1, 1}, {1, -1}}, zero[2][2] = {{1, -1}, {-1, -1}};
@@ -72,8 +72,8 @@ static void fill_paley(size_t order, double *core)
 
 /* ---- random orthogonal matrices ---- */
 
-/* Rows of normal numbers, each made orthogonal to those before it and of length 1.  Twice: the first pass leaves what
- * cancellation lost, the second a few units in the last place. */
+/* Fills an orthogonal matrix by Gram-Schmidt on rows of normal numbers. Each row has two passes: the first leaves
+ * the errors of cancellation, the second a few units in the last place. */
 static void fill_random(size_t order, uint64_t seed, double *core)
 {
     for (size_t i = 0; i < order; i++) {
@@ -95,7 +95,7 @@ static void fill_random(size_t order, uint64_t seed, double *core)
 
 /* ---- rotations ---- */
 
-/* Rows of the C that a width gets, and whether it is a Hadamard matrix. */
+/* Returns the rows of the matrix C for a width, and whether C is a Hadamard matrix. */
 static size_t core_rows(size_t n, bool *hadamard)
 {
     size_t odd = n;
@@ -103,7 +103,7 @@ static size_t core_rows(size_t n, bool *hadamard)
     *hadamard = true;
     while (odd % 2 == 0 && odd)
         odd /= 2;
-    /* The smallest Hadamard matrix whose rows are a power of two times the odd part. */
+    /* Use the smallest Hadamard matrix whose rows are the odd part times a power of two. */
     for (size_t order = 4 * odd; odd > 1 && order <= PALEY_MOST && n % order == 0; order *= 2)
         if (paley_prime(order, &second))
             return order;
@@ -121,7 +121,7 @@ calm_status calm_rotation_init(calm_ctx *ctx, size_t n, uint64_t seed, uint64_t 
     double *core, *signs;
     *out = calm_rotation_hadamard(n);
     const size_t order = out->order = core_rows(n, &out->hadamard);
-    /* A random C has rows of length 1 already. */
+    /* The rows of a random C have length 1 already. */
     out->scale = 1 / sqrt((double)(out->hadamard ? n : n / order));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, signs, n));
     for (size_t i = 0; i < n; i++)
@@ -138,7 +138,7 @@ calm_status calm_rotation_init(calm_ctx *ctx, size_t n, uint64_t seed, uint64_t 
     return CALM_OK;
 }
 
-/* One vector of C: x [order, inner] = C^T x, with `room` of the same size. */
+/* Computes x [order, inner] = C^T x, with temporary memory of the same size. */
 static void apply_core(const calm_rotation *r, size_t inner, double *room, double *x)
 {
     memset(room, 0, r->order * inner * sizeof *room);
@@ -151,7 +151,7 @@ static void apply_core(const calm_rotation *r, size_t inner, double *room, doubl
     memcpy(x, room, r->order * inner * sizeof *room);
 }
 
-/* x [2^a, width]: the fast transform by sums and differences. */
+/* Applies the fast Hadamard transform to x [2^a, width], by sums and differences. */
 static void apply_hadamard(size_t rows, size_t width, double *x)
 {
     for (size_t half = width; half < rows * width; half *= 2)

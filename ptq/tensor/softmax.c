@@ -1,7 +1,7 @@
-/* Rows of a softmax: their largest value, exponentials and sums.
+/* Rows of a softmax: maximum, exponentials and sums.
  *
- * AVX-512 has instructions for what exp_one does in several, and for the rest of a row that fills no vector.  Each
- * rounds as those do, so that the bytes are the same. */
+ * AVX-512 has single instructions for several operations of exp_one, and masks for the end of a row. All of them
+ * round in the same way, so both versions give the same bytes. */
 #include <stdbool.h>
 
 #include "ptq/base/arena.h"
@@ -9,22 +9,23 @@
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_impl.h"
 
-/* Vectors that are compared at once, since each comparison waits for the one before it. */
+/* Vectors that are compared independently, as each comparison of one chain waits for the one before it. */
 #define AT_ONCE ((size_t)4)
 
-/* ---- in loops that the compiler vectorises ---- */
+/* ---- loops that the compiler vectorizes ---- */
 
-/* Numbers whose largest are found side by side: two vectors of each width at least. */
+/* Numbers whose maxima are found independently: at least two vectors of each width. */
 #define ACROSS ((size_t)32)
 
-/* most = x where that is greater, of n of both, n known where this is inlined. */
+/* Computes most = max(most, x) for n elements; n is constant after inlining. */
 static inline void raise_each(size_t n, const float *x, float *most)
 {
     for (size_t k = 0; k < n; k++)
         most[k] = x[k] > most[k] ? x[k] : most[k];
 }
 
-/* The last numbers of a long row are compared together with some before them: to compare one twice changes nothing. */
+/* Returns the maximum. The last numbers of a long row are compared together with some before them, which are
+ * compared twice without effect. */
 CALM_VECTORIZE static float max_plain(size_t n, const float *x)
 {
     float most[ACROSS];
@@ -48,7 +49,7 @@ CALM_VECTORIZE static void exp_shifted(size_t n, float shift, const float *x, fl
         out[i] = exp_one(x[i] - shift);
 }
 
-/* Two loops: the compiler does not vectorise one that mixes the widths of float and double. */
+/* Two loops, as the compiler does not vectorize one that mixes float and double. */
 static double exp_sum_plain(size_t n, float shift, const float *x, float *out)
 {
     exp_shifted(n, shift, x, out);
@@ -73,7 +74,7 @@ CALM_VECTORIZE static float numerators_plain(size_t n, float scale, float shift,
     return sum;
 }
 
-/* ---- by AVX-512 ---- */
+/* ---- AVX-512 ---- */
 
 #if defined(__x86_64__) && !defined(CALM_SANITIZED)
 #include <immintrin.h>
@@ -81,18 +82,18 @@ CALM_VECTORIZE static float numerators_plain(size_t n, float scale, float shift,
 #define AVX512 __attribute__((target("avx512f")))
 #define INLINE AVX512 __attribute__((always_inline)) static inline
 
-/* The lanes of a row's last vector, of which `left` numbers are there. */
+/* Returns the mask of a row's last vector with `left` numbers. */
 INLINE __mmask16 lanes_of(size_t left)
 {
     return (__mmask16)(left < LANES ? (1u << left) - 1 : UINT16_MAX);
 }
 
-/* Each of n vectors, n known where this is inlined: side by side, since an operation waits for the one before it. */
+/* Loops over n vectors, n constant after inlining, so that independent operations overlap. */
 #define EACH _Pragma("GCC unroll 4") for (size_t k = 0; k < n; k++)
 #define ALL(x) _mm512_set1_ps(x)
 
-/* exp_one, step by step, of x [n] in place, n at most AT_ONCE.  The first product with the whole number is exact, so
- * that its sum may be fused; a NaN is the operand that minimum and maximum return. */
+/* Computes exp_one of x [n] in place, n <= AT_ONCE, with the same steps. The first product with the integer is
+ * exact, so fusing its sum changes nothing; minimum and maximum return a NaN operand. */
 INLINE void exp_each(size_t n, __m512 *x)
 {
     static const float terms[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
@@ -112,20 +113,21 @@ INLINE void exp_each(size_t n, __m512 *x)
     EACH x[k] = _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x[k], least, _CMP_NLT_UQ), p[k], whole[k]);
 }
 
-/* The same of one. */
+/* Computes the same for one vector. */
 INLINE __m512 exp_wide(__m512 x)
 {
     exp_each(1, &x);
     return x;
 }
 
-/* part where that is greater, else most. */
+/* Returns `part` where it is greater, else `most`. */
 INLINE __m512 raise_wide(__m512 most, __m512 part)
 {
     return _mm512_max_ps(part, most);
 }
 
-/* Lanes are all NaN, where the first number is one, or none is: their order does not matter, but for the sign of 0. */
+/* Returns the maximum. Either all lanes are NaN, if the first number is, or none: so the order of comparisons
+ * matters only for the sign of 0. */
 AVX512 static float max_wide(size_t n, const float *x)
 {
     const __m512 first = _mm512_set1_ps(x[0]);
@@ -147,7 +149,7 @@ AVX512 static float max_wide(size_t n, const float *x)
     return _mm512_cvtss_f32(a);
 }
 
-/* e^(x - shift) of n vectors, in lanes that are there; in double they are added to [2] halves in their order. */
+/* Computes e^(x - shift) of n vectors under the mask `there`, and adds them in double to halves [2] in their order. */
 INLINE void exp_sum_each(size_t n, float shift, const float *x, __mmask16 there, float *out, __m512d halves[2])
 {
     __m512 e[AT_ONCE];
@@ -179,7 +181,7 @@ AVX512 static double exp_sum_wide(size_t n, float shift, const float *x, float *
     return total;
 }
 
-/* Numerators of n vectors in place, in lanes that are there, which are added to `lanes` in their order. */
+/* Computes the numerators of n vectors in place under the mask `there`, and adds them to `lanes` in their order. */
 INLINE __m512 numerators_each(size_t n, float scale, float shift, float *x, __mmask16 there, __m512 lanes)
 {
     __m512 e[AT_ONCE];
@@ -220,7 +222,7 @@ static bool wide(void)
 }
 #endif
 
-/* ---- either way ---- */
+/* ---- dispatch ---- */
 
 float calm_vec_max(size_t n, const float *x)
 {

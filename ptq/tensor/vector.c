@@ -73,7 +73,7 @@ CALM_VECTORIZE void calm_vec_silu_mul(size_t n, float *gate, const float *up)
 CALM_VECTORIZE void calm_vec_clamped_glu(size_t n, float limit, float alpha, float *gate, const float *up)
 {
     for (size_t i = 0; i < n; i++) {
-        /* Comparisons that a NaN loses, so that it stays one. */
+        /* Comparisons with a NaN are false, so a NaN remains. */
         const float g = gate[i] > limit ? limit : gate[i];
         const float u = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
         gate[i] = (u + 1.0f) * (g / (1.0f + exp_one(-alpha * g)));
@@ -109,7 +109,7 @@ CALM_VECTORIZE void calm_vec_silu(size_t n, float *x)
         x[i] = x[i] / (1.0f + exp_one(-x[i]));
 }
 
-/* 1 + tanh(z) = 2 / (1 + exp(-2 z)). */
+/* Uses 1 + tanh(z) = 2 / (1 + exp(-2 z)). */
 CALM_VECTORIZE void calm_vec_gelu_tanh(size_t n, float *x)
 {
     for (size_t i = 0; i < n; i++) {

@@ -38,7 +38,7 @@ void calm_vec_gelu_back(size_t n, const float *x, float *dy)
     }
 }
 
-/* x s with s = 1 / (1 + exp(-2 z)), s' = 2 s (1 - s) z'.  Beyond 12 that is 0 or 1, and the cube would overflow. */
+/* x s with s = 1 / (1 + exp(-2 z)), s' = 2 s (1 - s) z'. Beyond 12, s is 0 or 1, and the cube would overflow. */
 CALM_VECTORIZE void calm_vec_gelu_tanh_back(size_t n, const float *x, float *dy)
 {
     for (size_t i = 0; i < n; i++) {
@@ -50,7 +50,7 @@ CALM_VECTORIZE void calm_vec_gelu_tanh_back(size_t n, const float *x, float *dy)
     }
 }
 
-/* As silu, whose slope it is with a faster sigmoid. */
+/* As in silu, with the slope QUICK_SLOPE of the sigmoid's argument. */
 CALM_VECTORIZE void calm_vec_gelu_quick_back(size_t n, const float *x, float *dy)
 {
     for (size_t i = 0; i < n; i++) {
@@ -108,7 +108,7 @@ void calm_vec_softmax_back(size_t n, const float *p, float *dy)
     subtract_and_multiply(n, p, (float)calm_vec_dot(n, p, dy), dy);
 }
 
-/* sum of a[i] b[i] (c[i] - shift), in double. */
+/* Returns the sum of a[i] b[i] (c[i] - shift), in double. */
 CALM_VECTORIZE static double dot_of_three(size_t n, const float *a, const float *b, const float *c, float shift)
 {
     double lane[LANES] = {0}, total = 0;
@@ -123,7 +123,7 @@ CALM_VECTORIZE static double dot_of_three(size_t n, const float *a, const float 
     return total;
 }
 
-/* sum[i] += dy[i] (x[i] - shift) factor. */
+/* Computes sum[i] += dy[i] (x[i] - shift) factor. */
 CALM_VECTORIZE static void add_products(size_t d, const float *x, float shift, float factor, const float *dy,
                                         float *sum)
 {
@@ -131,7 +131,7 @@ CALM_VECTORIZE static void add_products(size_t d, const float *x, float shift, f
         sum[i] += dy[i] * ((x[i] - shift) * factor);
 }
 
-/* dx[i] = dy[i] weight[i] factor - (x[i] - shift) along - constant. */
+/* Computes dx[i] = dy[i] weight[i] factor - (x[i] - shift) along - constant. */
 CALM_VECTORIZE static void project_row(size_t d, const float *x, float shift, const float *weight, float factor,
                                        float along, float constant, const float *dy, float *dx)
 {
@@ -152,7 +152,7 @@ void calm_vec_rmsnorm_back(size_t d, const float *x, const float *weight, float 
     project_row(d, x, 0, weight, factor, (float)along, 0, dy, dx);
 }
 
-/* y = (x - m) f w + b: the same with x - m for x, and the mean of what goes back taken off, since m moves with x. */
+/* y = (x - m) f w + b: as RMSNorm with x - m for x, minus the mean of the gradient, since m depends on x. */
 void calm_vec_layernorm_back(size_t d, const float *x, const float *weight, float eps, const float *dy, float *dweight,
                              float *dbias, float *dx)
 {
@@ -172,7 +172,7 @@ void calm_vec_lengths(size_t n, size_t width, size_t stride, const float *x, boo
 {
     for (size_t t = 0; t < n; t++) {
         const float *row = x + t * stride;
-        /* In double: a length in float32 has a square in it, a float32 may not. */
+        /* In double, as the square of a float32 may overflow float32. */
         const double before = add ? (double)lengths[t] : 0;
         lengths[t] = (float)sqrt(before * before + calm_vec_dot(width, row, row));
     }
