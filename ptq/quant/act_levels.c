@@ -1,14 +1,14 @@
-/* Activations to small floats, a token or a group of channels at a time. */
+/* Quantization of activations to small floats, per token or per group of channels. */
 #include "ptq/quant/act_levels.h"
 
 #include <math.h>
 
 #include "ptq/quant/levels.h"
 
-#define PIECE ((size_t)128)    /* values whose levels are found at once */
+#define PIECE ((size_t)128)    /* values whose levels are computed at once */
 #define E4M3_MOST 448.0f
 #define E2M1_MOST 6.0f
-#define ZERO_SCALE 0.125f      /* of NVFP4, where the rounded scale is 0 */
+#define ZERO_SCALE 0.125f      /* scale of an NVFP4 group whose rounded scale is 0 */
 #define FP8_GROUP ((size_t)128)
 
 static bool is_fp8(calm_act_rule rule)
@@ -35,16 +35,17 @@ float calm_act_global(calm_act_rule rule, float absmax)
 {
     if (rule != CALM_ACT_RULE_NVFP4)
         return 0;
-    /* Of smaller inputs the quotient would overflow. */
+    /* For smaller inputs the quotient would overflow. */
     return absmax > 0x1p-100f ? E4M3_MOST * E2M1_MOST / absmax : 1;
 }
 
-/* Rounds up from 1.75 of a power of two on, as the library adds a quarter to the mantissa. */
+/* Returns the power-of-two scale; rounds up from 1.75 times a power of two, as the library adds a quarter to the
+ * mantissa. */
 static float power_scale(float most)
 {
     int exponent;
     const float part = frexpf(most, &exponent);    /* most = part 2^exponent, part in [1/2, 1) */
-    exponent += (part >= 0.875f) - 3;              /* floor(log2 most), or one more, less 2    */
+    exponent += (part >= 0.875f) - 3;              /* floor(log2 most), or one more, minus 2   */
     return ldexpf(1, exponent < -127 ? -127 : exponent);
 }
 
@@ -72,7 +73,7 @@ static void quantize(const float *x, size_t n, calm_act_rule rule, float global,
         most = a > most ? a : most;
         finite &= isfinite(x[j]) != 0;
     }
-    /* A group of zeros has any scale. */
+    /* A group of zeros may have any scale. */
     const float scale = !finite ? NAN : most > 0 ? scale_of(rule, most, global) : 1;
     for (size_t start = 0; start < n; start += PIECE) {
         const size_t piece = n - start < PIECE ? n - start : PIECE;

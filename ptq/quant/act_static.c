@@ -1,4 +1,4 @@
-/* Static scales of activations: a search over the range, then the fixed point of least squares. */
+/* Static scales of activations: a search over the range, then least-squares iterations. */
 #include "ptq/quant/act_static.h"
 
 #include <math.h>
@@ -6,8 +6,8 @@
 #include "ptq/quant/act_levels.h"
 #include "ptq/quant/grid.h"
 
-#define VALUES_MOST ((size_t)1 << 18)    /* that count: the error of one number is known from fewer */
-#define STEPS 33                         /* of the search, four to a factor of two */
+#define VALUES_MOST ((size_t)1 << 18)    /* maximum number of sampled values: the error of one scale needs no more */
+#define STEPS 33                         /* of the search, four per factor of two  */
 #define ROUNDS 8
 #define E4M3_MOST 448.0
 
@@ -21,7 +21,7 @@ static float value(const calm_act_rows *rows, size_t t, size_t j)
     return rows->in_scale ? x / rows->in_scale[j] : x;
 }
 
-/* Rows in their order, each summed by itself. */
+/* Sums the rows in their order, each on its own first. */
 static fit measure(const calm_scheme *scheme, const calm_act_rows *rows, size_t step, float scale)
 {
     const double lo = -ldexp(1, scheme->act_bits - 1), hi = -lo - 1;
@@ -42,7 +42,8 @@ static fit measure(const calm_scheme *scheme, const calm_act_rows *rows, size_t 
     return all;
 }
 
-/* What spans the largest of all, as compressed-tensors spans a token, or takes it to the largest float. */
+/* Returns the scale that spans the largest activation: as compressed-tensors spans a token, or up to the largest
+ * float. */
 static double spanning(const calm_scheme *scheme, const calm_act_rows *rows)
 {
     const bool floats = calm_act_rule_is_float(scheme->act_rule);
@@ -56,7 +57,7 @@ float calm_act_static_scale(const calm_scheme *scheme, const calm_act_rows *rows
 {
     const size_t values = rows->n * rows->d, step = values > VALUES_MOST ? values / VALUES_MOST : 1;
     const double widest = spanning(scheme, rows);
-    /* A scale of activations has 16 bits whatever those of weights are. */
+    /* Scales of activations have 16 bits, whatever the scheme's weights have. */
     const calm_scheme wide = {.scale_dtype = scheme->scale_dtype};
     float best = calm_scale_round(&wide, 0, widest);
     if (!isfinite(best) || rows->n == 0 || calm_act_rule_is_float(scheme->act_rule))

@@ -1,5 +1,5 @@
-/* Exponents by a prefix code, in four streams that encoder and decoder run through side by side: what one stream waits
- * for is the next one's time.  A look-up gives as many symbols as 11 bits hold, up to four. */
+/* Prefix code of exponents in four streams, which encoder and decoder process side by side: one stream's work hides
+ * the latency of another. A look-up decodes as many symbols as 11 bits hold, at most four. */
 #include "ptq/quant/exponent_code.h"
 
 #include <stdint.h>
@@ -9,7 +9,7 @@
 
 #define MAGIC "CALMEXP1"
 #define HEADER ((size_t)40)
-#define END ((size_t)8)             /* so that 8 bytes can be read at each byte of a stream */
+#define END ((size_t)8)             /* padding, so that 8 bytes can be read at each byte of a stream */
 #define BLOCK ((size_t)1 << 14)
 #define BLOCK_HEADER ((size_t)10)
 #define STREAMS 4
@@ -18,22 +18,22 @@
 #define BITS 11                     /* of the longest code word */
 #define WINDOW ((size_t)1 << BITS)
 #define AT_ONCE 4                   /* symbols of a look-up, and code words between two stores of the encoder */
-#define LOOKUPS 5                   /* 5 * 11 bits of the 57 that are there after a load at a byte */
+#define LOOKUPS 5                   /* 5 * 11 bits of the 57 that are valid after a load at a byte */
 #define STREAM_MOST (BLOCK / STREAMS * BITS / 8 + 16)
 #define SAMPLE ((size_t)1024)
-/* Symbol 0 is 3 above the exponent of the width: 8 to 16 times as large. */
+/* The exponent of symbol 0 is 3 above that of the standard deviation: 8 to 16 times as large. */
 #define ABOVE 3
 /* -(E log2 |N(0, 1)|), and the .0573 by which exponent + fraction is below log2 on average, in 128ths. */
 #define CENTRE 125
 
-/* Code lengths of P(2^(3-s-f) < |x| < 2^(4-s-f)), at least 2^-12, x of N(0, 1), f = 0, 1/8, ... 7/8; of others
- * 2^-11. */
+/* Code lengths of P(2^(3-s-f) < |x| < 2^(4-s-f)), at least 2^-12, for x of N(0, 1) and f = 0, 1/8, ... 7/8; for
+ * other exponents 2^-11. */
 static const uint64_t gaussian[8] = {0xbbaa8765532225bb, 0xbbaa8765442224bb, 0xbbba8765433223ab, 0xbbb997654332239b,
                                      0xbbbaa8865432228b, 0xbbbaa8775432227b, 0xbbbaa8766432226b, 0xbbbaa8765532225b};
 
 typedef struct words {
     const uint8_t *at;
-    size_t n, width;    /* bytes of one */
+    size_t n, width;    /* bytes of a word */
 } words;
 
 /* ---- words and their parts ---- */
@@ -88,7 +88,7 @@ CALM_VECTORIZE static size_t count_escapes(size_t n, const uint8_t *exponents, u
     return sum;
 }
 
-/* Words of quarter q of a block of n. */
+/* Returns the words of quarter q of a block of n words. */
 static size_t quarter(size_t n, size_t q)
 {
     const size_t each = (n + STREAMS - 1) / STREAMS, begin = calm_size_min(n, q * each);
@@ -97,7 +97,8 @@ static size_t quarter(size_t n, size_t q)
 
 /* ---- the code ---- */
 
-/* Canonical code words, lowest bit first: shorter ones first, equal ones by symbol.  False: no complete code. */
+/* Computes canonical code words, lowest bit first: shorter ones first, equal ones by symbol. Returns false if the
+ * lengths are no complete code. */
 static bool code_words(uint64_t lengths, uint16_t code[SYMBOLS], uint8_t length[SYMBOLS])
 {
     unsigned next = 0, sum = 0;
@@ -119,7 +120,7 @@ static bool code_words(uint64_t lengths, uint16_t code[SYMBOLS], uint8_t length[
     return sum == WINDOW;
 }
 
-/* Exponent of symbol 0 and the code of a Gaussian of the words' width, as a few of them say. */
+/* Estimates the exponent of symbol 0 and the code of a Gaussian from a sample of the words. */
 static uint64_t fit(const words *in, uint8_t *top)
 {
     const size_t step = in->n / SAMPLE + 1;
@@ -130,7 +131,7 @@ static uint64_t fit(const words *in, uint8_t *top)
         sum += v & 0x7fff;
         n += (v & 0x7fff) != 0;
     }
-    /* log2 of the width + 127 in 128ths, and in eighths. */
+    /* log2 of the standard deviation + 127, in 128ths and in eighths. */
     const size_t log2 = (n ? sum / n : 0) + CENTRE, eighths = (log2 + 8) / 16;
     *top = (uint8_t)(eighths / 8 + ABOVE);
     return gaussian[eighths % 8];
@@ -159,7 +160,7 @@ static void new_encoder(uint64_t lengths, uint8_t top, encoder *e)
     }
 }
 
-/* Bits that are not in memory yet. */
+/* Bits that are not stored yet. */
 typedef struct bits {
     uint64_t value;
     unsigned n;
@@ -172,7 +173,7 @@ static inline void put(bits *b, uint32_t word)
     b->n += word >> 16;
 }
 
-/* Whole bytes; up to 7 bits are left, so that four words and those are below 64. */
+/* Stores the whole bytes; at most 7 bits remain, so these and four code words are below 64 bits. */
 static inline void flush(bits *b)
 {
     memcpy(b->at, &b->value, 8);
@@ -208,7 +209,7 @@ static void encode_streams(encoder *e, size_t n)
     }
 }
 
-/* Places and values of exponents that have no symbol. */
+/* Writes the positions and values of the exponents without a symbol. */
 static void put_escapes(const encoder *e, size_t n, size_t n_escapes, uint8_t *out)
 {
     size_t found = 0;
@@ -220,7 +221,7 @@ static void put_escapes(const encoder *e, size_t n, size_t n_escapes, uint8_t *o
     }
 }
 
-/* One block of n words into out of `room` bytes; the bytes, or 0: they do not fit. */
+/* Encodes a block of n words into out of `room` bytes; returns its bytes, or 0 if they do not fit. */
 static size_t encode_block(encoder *e, const uint8_t *in, size_t n, size_t width, uint8_t *out, size_t room)
 {
     if (width == 2)
@@ -250,7 +251,7 @@ static size_t encode_block(encoder *e, const uint8_t *in, size_t n, size_t width
     return all;
 }
 
-/* All blocks; their bytes, or 0: they are not shorter than the words. */
+/* Encodes all blocks; returns their bytes, or 0 if they are not shorter than the words. */
 static size_t encode_blocks(const words *in, uint8_t *top, uint64_t *lengths, uint8_t *out)
 {
     const size_t room = in->n * in->width;
@@ -301,7 +302,7 @@ typedef struct decoder {
     uint8_t exponents[BLOCK];
 } decoder;
 
-/* The tables of a complete code, in which every window begins with a code word. */
+/* Builds the tables of a complete code, in which every window begins with a code word. */
 static bool new_decoder(uint64_t lengths, uint8_t top, decoder *d)
 {
     uint16_t code[SYMBOLS];
@@ -326,10 +327,10 @@ static bool new_decoder(uint64_t lengths, uint8_t top, decoder *d)
     return true;
 }
 
-/* A stream as it is read. */
+/* State of reading a stream. */
 typedef struct reading {
     const uint8_t *bytes;
-    size_t at, end;             /* bits               */
+    size_t at, end;             /* positions in bits  */
     uint8_t *out, *out_end;
 } reading;
 
@@ -340,7 +341,7 @@ static inline uint64_t bits_at(const reading *r)
     return value >> (r->at & 7);
 }
 
-/* Is there room for LOOKUPS, wherever they lead? */
+/* Returns whether LOOKUPS look-ups fit into the stream and its output, whatever they decode. */
 static inline bool has_more(const reading *r)
 {
     return r->at + LOOKUPS * BITS <= r->end && r->out_end - r->out >= LOOKUPS * AT_ONCE;
@@ -363,7 +364,7 @@ static inline void look_up(const decoder *d, reading *r)
     r->at += used;
 }
 
-/* What is left of a stream; true: it ends in its last byte. */
+/* Decodes the rest of a stream; returns whether the stream ends in its last byte. */
 static bool finish(const decoder *d, reading *r)
 {
     while (has_more(r))
@@ -376,7 +377,7 @@ static bool finish(const decoder *d, reading *r)
     return r->out == r->out_end && r->at <= r->end && r->end - r->at < 8;
 }
 
-/* Exponents of a block's n words from streams of these bytes, behind which there are 8 more. */
+/* Decodes the exponents of a block's n words from streams of these bytes, followed by at least 8 more bytes. */
 static bool decode_streams(decoder *d, const uint8_t *at, const uint16_t bytes[STREAMS], size_t n)
 {
     reading r[STREAMS];
@@ -398,7 +399,8 @@ static bool decode_streams(decoder *d, const uint8_t *at, const uint16_t bytes[S
     return good;
 }
 
-/* One block of n words from `at`, of `left` bytes before the end; the bytes it took, or 0: it is none. */
+/* Decodes a block of n words from `at`, with `left` bytes before the end; returns the bytes it read, or 0 if the
+ * block is damaged. */
 static size_t decode_block(decoder *d, const uint8_t *at, size_t left, size_t n, size_t width, uint8_t *out)
 {
     uint16_t counts[STREAMS + 1];

@@ -1,4 +1,4 @@
-/* The rows of schemes.def. */
+/* Table of the families of schemes, from schemes.def. */
 #include "ptq/quant/scheme.h"
 
 #include <assert.h>

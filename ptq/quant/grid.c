@@ -1,7 +1,7 @@
-/* Scale rounding, codes and dequantization of one group; activations per token.
+/* Scale rounding, codes and dequantization of one group; quantization of activations per token.
  *
- * Rounding adds and subtracts 1.5 * 2^(mantissa bits): in the default rounding mode that is round-half-even for
- * the magnitudes left after clipping, and it vectorizes on every processor. */
+ * Rounding adds and subtracts 1.5 * 2^(mantissa bits): in the default rounding mode this rounds half to even at the
+ * magnitudes that remain after clipping, and it vectorizes on every processor. */
 #include "ptq/quant/grid.h"
 
 #include <assert.h>
@@ -15,15 +15,15 @@
 #define ROUND_F64 0x1.8p52
 #define ROUND_F32 0x1.8p23f
 
-/* Power-of-two scales: from the least that float32 holds to what other scales reach. */
+/* Power-of-two scales: from the smallest normal float32 to the largest scale of other formats. */
 #define E8M0_MIN 0x1p-126
 #define E8M0_MAX 0x1p15
 
-/* ---- the span of a group ---- */
+/* ---- the range of a group ---- */
 
-/* *lo = min(min x, start), *hi = max(max x, start) of n values.  In lanes, so that it vectorizes: an extremum does
- * not depend on the order.  A NaN compares as neither less nor more and is passed over.  Rows of activations are long:
- * of 64 lanes no comparison waits for the one before; groups of weights may have 32. */
+/* Computes *lo = min(min x, start), *hi = max(max x, start) of n values in lanes, so that it vectorizes: an
+ * extremum does not depend on the order. Comparisons with a NaN are false, so a NaN is ignored. Rows of activations
+ * are long: with 64 lanes no comparison waits for the one before; groups of weights may have 32. */
 #define FOLD(half)                                                                                      \
     for (size_t l = 0; l < half; l++) {                                                                 \
         least[l] = least[l + half] < least[l] ? least[l + half] : least[l];                             \
@@ -66,7 +66,7 @@ static double least_of(calm_dtype dtype)
     return dtype == CALM_F16 ? CALM_SCALE_LEAST_F16 : CALM_SCALE_LEAST_BF16;
 }
 
-/* A scale whose nearest number of 16 bits is `rounded`, within the range of scales. */
+/* Returns the scale whose nearest 16-bit number is `rounded`, within the range of scales. */
 static inline float within_range(double scale, float rounded, double least)
 {
     const float inside = fabsf(rounded) > (float)CALM_SCALE_MAX ? copysignf(INFINITY, rounded) : rounded;
@@ -106,7 +106,7 @@ static float round_power(double scale)
     return (float)ldexp(1, part < 0.75 ? exponent - 1 : exponent);
 }
 
-/* Readers divide in float32. */
+/* Rounds a scale to E4M3 times the global scale, by which readers divide in float32. */
 static float round_e4m3(double scale, float global)
 {
     const calm_levels *levels = &calm_levels_e4m3;
@@ -127,7 +127,7 @@ float calm_scale_global(const calm_scheme *scheme, float absmax)
         return round_16_bits((double)absmax / (double)family->levels->value[family->levels->n - 1],
                              scheme->scale_dtype);
     const float most = calm_levels_e4m3.value[calm_levels_e4m3.n - 1] * family->levels->value[family->levels->n - 1];
-    /* Of smaller weights the quotient would overflow. */
+    /* For smaller weights the quotient would overflow. */
     return absmax > 0x1p-100f ? most / absmax : 1;
 }
 
@@ -187,7 +187,7 @@ double calm_scale_least(const calm_scheme *scheme, float absmax)
         return (double)calm_scale_global(scheme, absmax);
     case CALM_SCALE_DTYPE:
         return least_of(scheme->scale_dtype);
-    default:    /* float16, also of a super-block */
+    default:    /* float16, also in a super-block */
         return CALM_SCALE_LEAST_F16;
     }
 }
@@ -218,7 +218,7 @@ void calm_scales_round(const calm_scheme *scheme, float global, size_t n, float 
 bool calm_scale_mirrors(const calm_scheme *scheme)
 {
     const calm_levels *levels = calm_scheme_levels(scheme);
-    if (levels)    /* small floats have the same levels on both sides, and their scales no sign */
+    if (levels)    /* small floats have the same levels on both sides, and their scales have no sign */
         return !(levels->least > 0);
     return scheme->symmetric && calm_code_min(scheme) == 0 && !calm_scheme_has_mins(scheme);
 }
@@ -245,7 +245,7 @@ void calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double
 {
     const bool free = calm_scheme_family(scheme)->minimum == CALM_MINIMUM_FREE && n;
     span_f64(w, n, free ? w[0] : 0, lo, hi);
-    /* Of zeros of both signs the first: files hold the sign. */
+    /* Of zeros of both signs, take the first: files store the sign. */
     for (size_t j = 0; free && *lo == 0 && j < n; j++)
         if (w[j] == 0) {
             *lo = w[j];
@@ -253,21 +253,22 @@ void calm_grid_span(const calm_scheme *scheme, const double *w, size_t n, double
         }
 }
 
-/* Of powers of two the least under which the largest level is exceeded by less than a sixth, which rounds to it, as
- * compressed-tensors chooses it. */
+/* Returns the smallest power of two under which values exceed the largest level by less than a sixth, and so round
+ * to it, as compressed-tensors chooses it. */
 static double power_span(double scale)
 {
     int exponent;
     return frexp(scale * 6 / 7, &exponent) > 0 ? ldexp(1, exponent) : 0;
 }
 
-/* The larger side of the range, twice, over the distance of this many codes. */
+/* Returns the symmetric scale: twice the larger side of the range over this many codes. */
 static inline double even_scale(double lo, double hi, int most)
 {
     return 2 * (-lo > hi ? -lo : hi) / most;
 }
 
-/* The range [lo, hi] over the distance of this many codes, from a minimum on, or over the ends of the levels. */
+/* Returns the grid of the range [lo, hi]: from a minimum over the distance of its codes, or over the ends of the
+ * levels. */
 static calm_grid family_between(const calm_scheme *scheme, float global, double lo, double hi)
 {
     const calm_levels *levels = calm_scheme_levels(scheme);
@@ -296,7 +297,7 @@ calm_grid calm_grid_between(const calm_scheme *scheme, float global, double lo, 
     return (calm_grid){.scale = scale, .zero = (uint8_t)(zero < most ? zero : most)};
 }
 
-/* One at a time. */
+/* Computes the grids one by one. */
 static void each_between(const calm_scheme *scheme, float global, double lo, double hi, const double *p, size_t n,
                          calm_grid *out)
 {
@@ -311,7 +312,7 @@ static void even_scales(double lo, double hi, int most, const double *p, size_t 
         out[i] = even_scale(p[i] * lo, p[i] * hi, most);
 }
 
-#define PIECE ((size_t)64)    /* of weights or grids that are found at once */
+#define PIECE ((size_t)64)    /* weights or grids that are computed at once */
 
 void calm_grid_between_all(const calm_scheme *scheme, float global, double lo, double hi, const double *p, size_t n,
                            calm_grid *out)
@@ -419,13 +420,14 @@ void calm_grid_decode(const calm_scheme *scheme, calm_grid grid, const uint8_t *
 
 /* ---- activations ---- */
 
-/* max|x| from the least (<= 0) and the largest (>= 0) of x; +0 and not -0 for a row of zeros. */
+/* Returns max|x| from the minimum (<= 0) and maximum (>= 0) of x; +0, not -0, for a row of zeros. */
 static float magnitude(float least, float most)
 {
     return -least > most ? -least : most;
 }
 
-/* The quotient is rounded to float32 before the zero point is added, as the library does. */
+/* Quantizes and dequantizes a row. The quotient is rounded to float32 before the zero point is added, as in the
+ * library. */
 CALM_VECTORIZE
 static void act_quantize(const float *x, size_t d, float scale, float zero, float lo, float hi, float *y)
 {
@@ -437,7 +439,7 @@ static void act_quantize(const float *x, size_t d, float scale, float zero, floa
     }
 }
 
-/* Scale and zero of a row. */
+/* Computes scale and zero point of a row as compressed-tensors does. */
 static void row_compressed_tensors(const float *x, size_t d, float half, bool asymmetric, float *scale, float *zero)
 {
     const float lo = -half, hi = half - 1;
@@ -462,8 +464,8 @@ static void rows_compressed_tensors(const float *x, size_t n, size_t d, int bits
 
 /* ---- vLLM ---- */
 
-/* Where the range is far from zero, codes and zero point are large, so they meet in double; those of a row whose
- * numbers pass 2^31, which the kernel would let overflow, are useless in either form. */
+/* If the range is far from zero, codes and zero point are large, so they are added in double; for a row with
+ * numbers above 2^31, where the kernel would overflow, both results are useless. */
 CALM_VECTORIZE
 static void act_quantize_inverse(const float *x, size_t d, float inverse, float scale, double zero, double lo,
                                  double hi, float *y)
@@ -491,15 +493,16 @@ static void rows_vllm(const float *x, size_t n, size_t d, int bits, bool asymmet
             scale = most / hi;
             inverse = hi / most;
         }
-        if (scale == 0)    /* all that comes of it is multiplied by 0 */
+        if (scale == 0)    /* all results are multiplied by 0         */
             zero = inverse = 0;
         act_quantize_inverse(x + t * d, d, inverse, scale, zero, lo, hi, y + t * d);
     }
 }
 
-/* ---- one scale for all ---- */
+/* ---- static scale ---- */
 
-/* What is not finite must not become the end of the range: it stays NaN, which the code that reads the output finds. */
+/* A value that is not finite must not become the end of the range: it becomes NaN, which the caller finds in the
+ * output. */
 CALM_VECTORIZE
 static void act_quantize_fixed(const float *x, size_t n, float scale, float lo, float hi, float *y)
 {
@@ -527,15 +530,15 @@ void calm_actquant_rows(const float *x, size_t n, size_t d, int bits, bool asymm
         rows_compressed_tensors(x, n, d, bits, asymmetric, y);
 }
 
-/* ---- the codes of activations ---- */
+/* ---- codes of activations ---- */
 
 bool calm_actquant_has_codes(int bits, bool asymmetric, calm_act_rule rule)
 {
-    /* vLLM's zero points may be any whole number. */
+    /* vLLM's zero points may be any integer. */
     return bits >= 2 && bits <= 8 && !calm_act_rule_is_float(rule) && !(asymmetric && rule == CALM_ACT_RULE_VLLM);
 }
 
-/* As act_quantize and act_quantize_fixed, whose y is (code - zero) scale. */
+/* Computes the codes of act_quantize() and act_quantize_fixed(), whose y is (code - zero) scale. */
 CALM_VECTORIZE
 static void act_encode(const float *x, size_t d, float scale, float zero, float lo, float hi, int8_t *codes)
 {
@@ -547,7 +550,7 @@ static void act_encode(const float *x, size_t d, float scale, float zero, float 
     }
 }
 
-/* As act_quantize_inverse of a zero of 0. */
+/* Computes the codes of act_quantize_inverse() with zero point 0. */
 CALM_VECTORIZE
 static void act_encode_inverse(const float *x, size_t d, float inverse, float lo, float hi, int8_t *codes)
 {
@@ -583,7 +586,7 @@ void calm_actquant_codes(const float *x, size_t d, int bits, bool asymmetric, ca
     else
         row_compressed_tensors(x, d, half, asymmetric, scale, &middle);
     *zero = (int32_t)middle;
-    /* A range that float32 does not hold: x / s is 0, and 0 s is NaN. */
+    /* If the range overflows float32, x / scale is 0, and 0 scale is NaN. */
     if (isfinite(*scale))
         act_encode(x, d, *scale, middle, -half, half - 1, codes);
     else

@@ -1,7 +1,7 @@
-/* Tables of levels, and the nearest one.
+/* Tables of levels, and rounding to the nearest level.
  *
- * Of a small float the nearest level is found by arithmetic: what is added and taken off again is 1.5 times the power
- * of two whose last mantissa bit in double is the level's, so that the sum is rounded half to even there. */
+ * For a small float the nearest level is computed: adding and subtracting 1.5 times the power of two whose last
+ * mantissa bit in double is the level's rounds half to even at that bit. */
 #include "ptq/quant/levels.h"
 
 #include <math.h>
@@ -13,13 +13,13 @@
 
 #define E2M1 0.5f, 1, 1.5f, 2, 3, 4, 6
 
-/* Eight mantissas of one exponent, u the last bit's worth. */
+/* Eight mantissas of one exponent; u is the value of the last bit. */
 #define UP(u) 8 * (u), 9 * (u), 10 * (u), 11 * (u), 12 * (u), 13 * (u), 14 * (u), 15 * (u)
 #define DOWN(u) -15 * (u), -14 * (u), -13 * (u), -12 * (u), -11 * (u), -10 * (u), -9 * (u), -8 * (u)
 
 static const float e2m1[] = {-6, -4, -3, -2, -1.5f, -1, -0.5f, 0, E2M1};
 
-/* All ones, 480, would be next to 448: it is NaN. */
+/* The code of all ones, 480, would follow 448, but is NaN. */
 static const float e4m3[] = {
     -14 * 32, -13 * 32, -12 * 32, -11 * 32, -10 * 32, -9 * 32, -8 * 32,
     DOWN(0x1p4f), DOWN(0x1p3f), DOWN(0x1p2f), DOWN(0x1p1f), DOWN(0x1p0f), DOWN(0x1p-1f), DOWN(0x1p-2f), DOWN(0x1p-3f),
@@ -42,7 +42,7 @@ const calm_levels calm_levels_iq4_nl = {SIZE(iq4_nl), iq4_nl, 0, 0};
 
 _Static_assert(SIZE(e2m1) == 15 && SIZE(e4m3) == 253, "both signs of every magnitude, one zero");
 
-/* ---- the nearest ---- */
+/* ---- rounding ---- */
 
 CALM_VECTORIZE
 static void nearest_float(double least, double shift, double most, double *x, size_t n)
@@ -60,7 +60,7 @@ static void nearest_float(double least, double shift, double most, double *x, si
     }
 }
 
-/* Every level in turn takes what is above the middle below it. */
+/* Each level in turn replaces the result if the value is at or above the midpoint below the level. */
 CALM_VECTORIZE
 static void nearest_in_table(const float *value, size_t n_levels, double *x, size_t n)
 {
@@ -90,8 +90,8 @@ uint8_t calm_levels_code(const calm_levels *levels, double level)
             code--;
         return (uint8_t)code;
     }
-    /* Scaled so that the smallest normal value is float32's, exponent and mantissa of the small float are the upper
-     * bits of the float32's. */
+    /* Scaled such that its smallest normal value is float32's, the small float has the upper bits of the float32's
+     * exponent and mantissa. */
     const float scaled = (float)(fabs(level) * (0x1p-126 / levels->least));
     const int middle = (int)levels->n / 2;
     uint32_t bits;
@@ -100,7 +100,7 @@ uint8_t calm_levels_code(const calm_levels *levels, double level)
     return (uint8_t)(level < 0 ? middle - magnitude : middle + magnitude);
 }
 
-/* Bits of the magnitude: all that half of the codes take. */
+/* Returns the sign bit, behind the bits of the magnitude. */
 static int sign_bit(const calm_levels *levels)
 {
     return levels->n > 128 ? 128 : 8;

@@ -1,4 +1,4 @@
-/* Mixes of types, from their table. */
+/* Mixes of types, from mixes.def. */
 #include "ptq/quant/mix.h"
 
 #include <assert.h>
@@ -11,12 +11,12 @@ enum {
     CALM_MIX_SHARED
 };
 
-/* The type of some blocks. */
+/* The type of a matrix in certain blocks. */
 typedef struct mix_rule {
     int blocks, type;
 } mix_rule;
 
-#define RULES 2    /* most that a matrix has */
+#define RULES 2    /* maximum rules per matrix */
 
 typedef struct row {
     const char *name;
@@ -32,13 +32,13 @@ static const row rows[] = {
 };
 #define N_ROWS (sizeof rows / sizeof *rows)
 
-/* Blocks in which the matrices that matter most have more bits. */
+/* Returns whether the most sensitive matrices of a block have more bits. */
 static bool has_more(size_t block, size_t n)
 {
     return block < n / 8 || block >= 7 * n / 8 || (block - n / 8) % 3 == 2;
 }
 
-static bool speaks_of(const mix_rule *rule, const calm_place *place)
+static bool applies(const mix_rule *rule, const calm_place *place)
 {
     const size_t block = place->block, n = place->n_blocks;
     const bool all[] = {[CALM_MIX_NONE] = false,          [CALM_MIX_ALL] = true,
@@ -78,7 +78,7 @@ static const row *row_of(const calm_scheme *scheme)
     return &rows[scheme->mix - 1];
 }
 
-#define LARGE_BLOCKS 80    /* of models whose v is small next to the rest */
+#define LARGE_BLOCKS 80    /* blocks of the models whose v is small relative to the other matrices */
 
 static int type_of(const row *mix, const calm_place *place)
 {
@@ -90,7 +90,7 @@ static int type_of(const row *mix, const calm_place *place)
                                                          : NULL;
     int type = place->role == CALM_PLACE_HEAD ? mix->head : mix->type;
     for (size_t i = 0; rules && i < RULES; i++)
-        if (speaks_of(&rules[i], place)) {
+        if (applies(&rules[i], place)) {
             type = rules[i].type;
             break;
         }
@@ -122,7 +122,7 @@ calm_scheme calm_mix_largest(const calm_scheme *scheme)
                                : i < 3 * RULES ? &mix->down[i - 2 * RULES]
                                                : &experts;
         const calm_scheme type = rule->blocks ? calm_scheme_of_type(rule->type) : out;
-        /* A minimum takes as much as a scale. */
+        /* A minimum takes as many bits as a scale. */
         if (type.group << !calm_scheme_has_mins(&type) < out.group << !calm_scheme_has_mins(&out))
             out = type;
     }

@@ -1,5 +1,5 @@
-/* Bit streams, eight codes at a time: eight codes of b bits are b bytes of the stream whatever b is, so the
- * eight bytes of a 64-bit word are folded together in three steps (pairs, fours, eight) and b bytes stored. */
+/* Bit streams, eight codes at a time: eight codes of b bits are b bytes of the stream for any b, so the eight bytes
+ * of a 64-bit word are folded in three steps (pairs, fours, eight) and b bytes are stored. */
 #include "ptq/quant/pack.h"
 
 #include <assert.h>
@@ -15,7 +15,7 @@ size_t calm_pack_words(size_t n, int bits)
     return n / 32 * (size_t)bits + (n % 32 * (size_t)bits + 31) / 32;
 }
 
-/* Eight bytes, each below 2^b, to 8b adjacent bits. */
+/* Folds eight bytes, each below 2^b, to 8b adjacent bits. */
 static uint64_t fold(uint64_t x, int b)
 {
     uint64_t one = (1u << b) - 1, two = (1u << 2 * b) - 1, four = b == 8 ? UINT32_MAX : (1u << 4 * b) - 1;
@@ -24,7 +24,7 @@ static uint64_t fold(uint64_t x, int b)
     return (x & four) | ((x >> (32 - 4 * b)) & four << 4 * b);
 }
 
-/* The inverse. */
+/* Reverses fold(). */
 static uint64_t unfold(uint64_t x, int b)
 {
     uint64_t one = (1u << b) - 1, two = (1u << 2 * b) - 1, four = b == 8 ? UINT32_MAX : (1u << 4 * b) - 1;
@@ -33,7 +33,7 @@ static uint64_t unfold(uint64_t x, int b)
     return (x & one * EACH_16) | ((x & (one << b) * EACH_16) << (8 - b));
 }
 
-/* The same of the usual width for all whole bytes of the row, in a loop that becomes vector instructions. */
+/* Packs codes of four bits, for all whole bytes of the row, in a loop that vectorizes. */
 static void pack_fours(const uint8_t *codes, size_t n, uint8_t *stream)
 {
     for (size_t i = 0; i < n / 2; i++)

@@ -1,4 +1,4 @@
-/* Quantized jobs as blobs. */
+/* Encoding of quantized jobs as blobs. */
 #include "ptq/quant/qblob.h"
 
 #include <float.h>
@@ -24,7 +24,7 @@ typedef struct blob_head {
     double damp;
 } blob_head;
 
-/* Behind the head of a family, and of static activations, whose scale act_global is. */
+/* Follows the head for a family, and for static activations, whose scale is act_global. */
 typedef struct blob_family {
     char name[16];
     float global, act_global;
@@ -32,7 +32,7 @@ typedef struct blob_family {
 
 _Static_assert(sizeof(blob_head) == 72 && sizeof(blob_family) == 24, "the header is written as it is in memory");
 
-/* act_form of a scheme.  A family alone says whether its activations are small floats. */
+/* Returns the act_form of a scheme. For a family, the family itself says whether its activations are small floats. */
 static int32_t form_of(const calm_scheme *scheme)
 {
     return (scheme->act_asymmetric ? ASYMMETRIC : 0) | (scheme->act_rule == CALM_ACT_RULE_VLLM ? VLLM : 0) |
@@ -41,7 +41,7 @@ static int32_t form_of(const calm_scheme *scheme)
            (scheme->act_order ? ORDERED : 0);
 }
 
-/* Back. */
+/* Reverses form_of(). */
 static calm_act_rule rule_of(const blob_head *head, int family)
 {
     const calm_act_rule own = calm_scheme_family(&(calm_scheme){.family = family})->act_rule;
@@ -54,7 +54,7 @@ static calm_act_rule rule_of(const blob_head *head, int family)
                                    : CALM_ACT_RULE_COMPRESSED_TENSORS;
 }
 
-/* Bytes of each section; false on overflow. */
+/* Bytes of each section. */
 typedef struct sections {
     size_t family, scales, in_scale, bias_delta, zeros, mins, order, codes, total;
 } sections;
@@ -81,7 +81,7 @@ static bool measure(const blob_head *head, int family, sections *out)
            calm_size_add(&out->total, out->total, out->zeros) && calm_size_add(&out->total, out->total, out->codes);
 }
 
-/* Sections of a job of this shape; 0 everywhere when they overflow. */
+/* Returns the sections of a job of this shape, or all zeros if their sizes overflow. */
 static sections sections_of(const calm_scheme *scheme, size_t out, size_t in, unsigned extras)
 {
     const blob_head head = {.out = out, .in = in, .n_groups = calm_scheme_groups(scheme, in), .bits = scheme->bits,
@@ -157,7 +157,7 @@ static calm_status damaged(calm_ctx *ctx, const char *name, const char *what)
     return calm_fail(ctx, CALM_EFORMAT, "%s: not a quantized job: %s", name, what);
 }
 
-/* What stands behind the head of a family; the scheme's family, 0 for integers. */
+/* Reads the fields behind the head; sets *family to the scheme's family, 0 for integers. */
 static calm_status read_family(calm_ctx *ctx, const char *name, const uint8_t *bytes, size_t n_bytes,
                                const blob_head *head, int *family, blob_family *read)
 {
@@ -171,7 +171,7 @@ static calm_status read_family(calm_ctx *ctx, const char *name, const uint8_t *b
     memcpy(read, bytes + sizeof(blob_head), sizeof *read);
     if (head->act_form & STATIC && (!isfinite(read->act_global) || read->act_global <= 0))
         return damaged(ctx, name, "an impossible scale of activations");
-    if (head->act_form & STATIC && read->name[0] == 0)    /* whole numbers */
+    if (head->act_form & STATIC && read->name[0] == 0)    /* integers      */
         return CALM_OK;
     calm_ctx trial = *ctx;
     if (!memchr(read->name, 0, sizeof read->name) || calm_scheme_parse(&trial, read->name, &scheme) != CALM_OK ||
@@ -241,7 +241,7 @@ static calm_status check_values(calm_ctx *ctx, const char *name, const calm_qjob
     return CALM_OK;
 }
 
-/* Every input once. */
+/* Fails unless the order of columns has every input once. */
 static calm_status check_order(calm_ctx *ctx, const char *name, const calm_qjob *qjob)
 {
     bool *seen;

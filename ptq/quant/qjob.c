@@ -1,4 +1,4 @@
-/* Quantized jobs read back as float32. */
+/* Quantized jobs and their dequantization to float32. */
 #include "ptq/quant/qjob.h"
 
 
@@ -56,10 +56,10 @@ calm_qjob calm_qjob_rows(const calm_qjob *qjob, size_t first, size_t n)
     return rows;
 }
 
-/* Columns that are decoded before they go to their places. */
+/* Columns that are decoded before they are reordered. */
 #define PIECE ((size_t)64)
 
-/* Columns start .. start + n - 1 of the codes of a row, w [I]. */
+/* Decodes columns start .. start + n - 1 of the codes of a row to w [I]. */
 static void decode(const calm_qjob *qjob, calm_grid grid, const uint8_t *codes, size_t start, size_t n, float *w)
 {
     float piece[PIECE];

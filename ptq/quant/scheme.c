@@ -1,5 +1,5 @@
-/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_actorder][_asymact][_vllmact][_static][_f16s], "float",
- * or a family's. */
+/* Names of number formats: w<bits>a<bits>[_g<columns>][_asym][_actorder][_asymact][_vllmact][_static][_f16s],
+ * "float", or the name of a family. */
 #include "ptq/quant/mix.h"
 
 #include <assert.h>
@@ -27,7 +27,7 @@ static calm_status refuse(calm_ctx *ctx, const char *name, const char *why)
     return calm_fail(ctx, CALM_EARG, "scheme \"%s\": %s; " EXAMPLES, name, why);
 }
 
-/* Read decimal digits at *at into *value and move past them; false when there are none or too many. */
+/* Reads decimal digits at *at into *value and advances *at; returns false if there are none; reads at most nine. */
 static bool read_number(const char **at, unsigned long *value)
 {
     const char *start = *at;
@@ -47,7 +47,7 @@ static calm_status read_group(calm_ctx *ctx, const char *name, const char **at, 
     return CALM_OK;
 }
 
-/* What takes the place of a group that does not divide: "_or64", "_orrow". */
+/* Reads the alternative to a group size that does not divide the columns: "_or64" or "_orrow". */
 static calm_status read_else(calm_ctx *ctx, const char *name, const char **at, calm_scheme *out)
 {
     unsigned long group = 0;
@@ -65,7 +65,7 @@ static bool is_suffix(const char *at, size_t length, const char *suffix)
     return length == strlen(suffix) && strncmp(at, suffix, length) == 0;
 }
 
-/* One "_suffix" at *at. */
+/* Reads one "_suffix" at *at. */
 static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at, calm_scheme *out)
 {
     const size_t length = 1 + strcspn(*at + 1, "_");
@@ -94,7 +94,7 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
     return CALM_OK;
 }
 
-/* The bits of a name like int4, 4bit, 4-bit, q4; 0: it is none, or `bits` has no such format. */
+/* Returns the bits of a name like int4, 4bit, 4-bit or q4, or 0 if it is none, or calm has no such format. */
 static int plain_bits(const char *name)
 {
     const char *at = name + (strncmp(name, "int", 3) == 0 ? 3 : name[0] == 'q');
@@ -103,12 +103,12 @@ static int plain_bits(const char *name)
     return formed && (bits == 2 || bits == 3 || bits == 4 || bits == 8) ? (int)bits : 0;
 }
 
-/* A name that begins like none. */
+/* Refuses a name that no format begins with. */
 static calm_status refuse_name(calm_ctx *ctx, const char *name)
 {
     char why[CALM_MESSAGE_MAX] = "expected w<bits>a<bits> or one of";
     const int bits = plain_bits(name);
-    const char *of_gguf = strncasecmp(name, "gguf:", 5) == 0 ? name + 5 : name;    /* as auto-round writes it */
+    const char *of_gguf = strncasecmp(name, "gguf:", 5) == 0 ? name + 5 : name;    /* auto-round's spelling   */
     if (calm_mix_called(of_gguf))
         return calm_fail(ctx, CALM_EARG, "scheme \"%s\": that is a type of GGUF files; did you mean `gguf-type` %s?",
                          name, of_gguf);
@@ -126,13 +126,14 @@ static calm_status refuse_name(calm_ctx *ctx, const char *name)
 #define STATIC        "_static"
 #define FP8_INPUTS    "fp8"
 
-/* Has the family activations that may have one scale for all tokens as well? */
+/* Returns whether the family's activations may also have one scale for all tokens. */
 static bool has_static(const calm_family *row)
 {
     return row->act_rule == CALM_ACT_RULE_FP8;
 }
 
-/* What follows the family's name, with "a16" or "_static" behind it or not; NULL: it is not this family. */
+/* Returns the rest of the name behind the family's name and an optional "a16" or "_static", or NULL if the name is
+ * not this family's. */
 static const char *after_family(const calm_family *row, const char *name)
 {
     const size_t length = strlen(row->name), alone = strlen(WEIGHTS_ALONE);
@@ -146,7 +147,7 @@ static const char *after_family(const calm_family *row, const char *name)
     return *at == 0 || strcmp(at, "_f16s") == 0 ? at : NULL;
 }
 
-/* The family whose name stands before the suffixes; 0: none. */
+/* Returns the family whose name precedes the suffixes, or 0. */
 static int find_family(const char *name)
 {
     int family = CALM_N_FAMILIES - 1;
@@ -155,7 +156,7 @@ static int find_family(const char *name)
     return family;
 }
 
-/* Of a family, with what the scheme's name says beyond the family's. */
+/* Reads the scheme of a family and the suffixes of its name. */
 static calm_status read_family(calm_ctx *ctx, const char *name, int family, calm_scheme *out)
 {
     const calm_family *row = &calm_families[family];
@@ -174,7 +175,7 @@ static calm_status read_family(calm_ctx *ctx, const char *name, int family, calm
     return CALM_OK;
 }
 
-/* What activations are, behind "a": bits, or small floats; false: neither. */
+/* Reads the format of activations behind "a": bits, or small floats; returns false for others. */
 static bool read_inputs(const char **at, unsigned long *bits, bool *floats)
 {
     *floats = strncmp(*at, FP8_INPUTS, strlen(FP8_INPUTS)) == 0;
@@ -185,7 +186,7 @@ static bool read_inputs(const char **at, unsigned long *bits, bool *floats)
     return true;
 }
 
-/* A name as calm writes it. */
+/* Reads a name in calm's own spelling. */
 static calm_status parse_own(calm_ctx *ctx, const char *name, calm_scheme *out)
 {
     const char *at = name;
@@ -235,7 +236,7 @@ static const peer peers[] = {
 #undef CALM_SCHEME_PEER
 };
 
-/* The preset of a name that is not calm's own, whose names have no capitals; NULL: none. */
+/* Returns the preset of a name that is not calm's own (calm's names have no capitals), or NULL. */
 static const peer *find_peer(const char *name)
 {
     calm_ctx trial = {0};
@@ -282,7 +283,7 @@ const char *calm_scheme_name(const calm_scheme *scheme, char name[CALM_SCHEME_NA
         snprintf(group, sizeof group, "_g%zu", scheme->group);
     if (scheme->group_else > 0)
         snprintf(instead, sizeof instead, "_or%d", scheme->group_else);
-    /* Groups in activation order stand next to float activations. */
+    /* Groups in activation order occur with float activations only. */
     const char *acts = scheme->act_order ? ORDERED : scheme->act_asymmetric ? "_asymact" : "",
                *rule = scheme->act_rule == CALM_ACT_RULE_VLLM     ? "_vllmact"
                        : scheme->act_rule == CALM_ACT_RULE_STATIC ? STATIC
@@ -361,7 +362,7 @@ double calm_scheme_bits_per_weight(const calm_scheme *scheme, size_t out, size_t
         return FLOAT_BITS;
     const calm_scheme stored = calm_scheme_for(scheme, in);
     double per_group = calm_scheme_family(&stored)->side_bits + (stored.symmetric ? 0 : stored.bits);
-    /* Every row has its own: the quotient is that of one row, whatever `out`. */
+    /* Each row has its own scales: the ratio is that of one row, for any `out`. */
     const double blocks = (double)calm_scheme_row_blocks(&stored, out);
     const double share = calm_scheme_is_whole(&stored)      ? 1 / (double)out
                          : calm_scheme_rows(&stored) == 1 ? 1

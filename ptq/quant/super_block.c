@@ -1,4 +1,4 @@
-/* Scales of super-blocks: every d is tried that makes the largest scale a whole number. */
+/* Scales of super-blocks: a search over all d for which the largest scale is an integer multiple of d. */
 #include "ptq/quant/super_block.h"
 
 #include <math.h>
@@ -6,12 +6,12 @@
 #include "ptq/base/simd.h"
 #include "ptq/tensor/dtype.h"
 
-#define LEAST 0x1p-24        /* the smallest float16 */
+#define LEAST 0x1p-24        /* smallest positive float16 */
 #define MOST 65280.0
 #define LANES 32             /* a multiple of the widest vector */
 #define ROUND_F64 0x1.8p52
 
-/* Numbers that a code holds; least 0: no sign. */
+/* Integers that a code of a scale holds; least 0: unsigned. */
 typedef struct range {
     int least, most;
 } range;
@@ -36,7 +36,7 @@ bool calm_super_is(const calm_scheme *scheme)
     return code == CALM_SCALE_U4 || code == CALM_SCALE_U6 || code == CALM_SCALE_S6 || code == CALM_SCALE_S8;
 }
 
-/* `up`: no sign. */
+/* Limits a scale to the range that a super-block stores; with `up`, scales have no sign. */
 static inline float storable(bool up, double scale)
 {
     const double size = fabs(scale);
@@ -69,7 +69,7 @@ float calm_super_minimum(double minimum)
     return !(minimum < 0) ? (isnan(minimum) ? NAN : 0) : minimum >= -MOST ? (float)minimum : -INFINITY;
 }
 
-/* The number of d nearest to x; `nonzero`: not 0. */
+/* Returns the multiple of d nearest to x; with `nonzero`, a multiple other than 0. */
 static int nearest(range r, float d, float x, bool nonzero)
 {
     double q = (double)x / (double)d;
@@ -80,7 +80,7 @@ static int nearest(range r, float d, float x, bool nonzero)
     return (int)q;
 }
 
-/* The value of largest magnitude. */
+/* Returns the value of largest magnitude. */
 static float largest(const float *x, size_t n)
 {
     float most = 0;
@@ -89,15 +89,15 @@ static float largest(const float *x, size_t n)
     return most;
 }
 
-/* Steps side by side, each with the sum of squared errors under it in the order of the values; of steps that are none
- * infinite. */
+/* Candidate steps, each with its sum of squared errors in the order of the values; the error is infinite for an
+ * unused lane. */
 typedef struct steps {
     double d[LANES], error[LANES];
     float step[LANES];
     size_t n;
 } steps;
 
-/* Errors of n values x under all lanes; once every one has passed `most` they are only that, something above it. */
+/* Adds the errors of n values x for all lanes; stops when all exceed `most`, with errors that only mean above it. */
 CALM_VECTORIZE
 static void add_errors(steps *s, double lo, double hi, const float *x, size_t n, bool nonzero, double most)
 {
@@ -121,7 +121,7 @@ static void add_errors(steps *s, double lo, double hi, const float *x, size_t n,
     }
 }
 
-/* The steps under which `most` is k, k - 1, ..., with both signs; returns the first k that is left for later. */
+/* Sets the steps for which `most` is the multiple k, k - 1, ..., of either sign; returns the first k that remains. */
 static int fill_steps(steps *s, range r, float most, int k)
 {
     s->n = 0;
@@ -140,8 +140,8 @@ static int fill_steps(steps *s, range r, float most, int k)
     return k;
 }
 
-/* The float16 under which x [n] are nearest to whole numbers within r; 0 where all are 0.  From fine to coarse, so that
- * of equals the finest stays. */
+/* Returns the float16 step for which x [n] are nearest to its multiples within r, or 0 if all are 0. The search
+ * runs from fine to coarse, so of equal steps the finest is chosen. */
 static float best_step(range r, const float *x, size_t n, bool nonzero)
 {
     const float most = largest(x, n);
@@ -172,7 +172,7 @@ void calm_super_round(const calm_scheme *scheme, size_t n, float *scales, float 
 {
     const range r = range_of(scheme);
     if (!all_finite(scales, n) || (mins && !all_finite(mins, n)))
-        return;    /* the code that asked sees it, and says which */
+        return;    /* the caller finds the value and reports it   */
     const range up = {0, r.most};
     float d;
     for (size_t i = 0; i < n; i++)
@@ -185,7 +185,7 @@ void calm_super_round(const calm_scheme *scheme, size_t n, float *scales, float 
     for (size_t i = 0; i < n; i++)
         mins[i] = -calm_super_minimum((double)mins[i]);
     d = best_step(up, mins, n, false);
-    for (size_t i = 0; i < n; i++)    /* 0 and not -0, as minima that are none */
+    for (size_t i = 0; i < n; i++)    /* 0, not -0, as for absent minima       */
         mins[i] = d != 0 && nearest(up, d, mins[i], false) ? -(d * (float)nearest(up, d, mins[i], false)) : 0;
 }
 

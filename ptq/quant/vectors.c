@@ -1,4 +1,4 @@
-/* Named vectors as blobs. */
+/* Encoding of named vectors as blobs. */
 #include "ptq/quant/vectors.h"
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 static const char magic[8] = "CALMVEC1";
 
-/* A block has a dozen: a head that says more is damaged, and asks for no memory. */
+/* A block has a dozen; a head with more than this is damaged and must not allocate memory. */
 #define MOST_VECTORS ((uint64_t)4096)
 
 typedef struct entry {
@@ -25,7 +25,7 @@ const calm_named_vector *calm_vectors_find(const calm_vectors *vectors, const ch
     return NULL;
 }
 
-/* Bytes of names with their NULs, and of values; false: the sums overflow. */
+/* Computes the bytes of the names with their NULs, and of the values; returns false on overflow. */
 static bool add_up(const entry *entries, size_t count, size_t *names, size_t *values)
 {
     *names = *values = 0;
@@ -69,7 +69,7 @@ static calm_status damaged(calm_ctx *ctx, const char *name, const char *what)
     return calm_fail(ctx, CALM_EFORMAT, "%s: not the vectors of a block: %s", name, what);
 }
 
-/* One vector, checked. */
+/* Reads one vector and checks its name and values. */
 static calm_status take(calm_ctx *ctx, const char *blob, const entry *head, const char *name, const char *value,
                         calm_named_vector *out)
 {
