@@ -244,7 +244,7 @@ static calm_status check_parent(calm_ctx *ctx, const char *target)
     CALM_TRY(calm_path_parent(ctx, target, &folder));
     CALM_TRY(calm_path_existing(ctx, folder, &folder));
     if (!calm_is_directory(folder))
-        return calm_fail(ctx, CALM_EARG, "%s: cannot be written: %s is no directory", target, folder);
+        return calm_fail(ctx, CALM_EARG, "%s: cannot be written: %s is not a directory", target, folder);
     if (access(folder, W_OK | X_OK) != 0)
         return calm_fail_errno(ctx, errno, "%s: cannot be written in %s", target, folder);
     return CALM_OK;

@@ -45,7 +45,7 @@ static calm_status read_member(calm_ctx *ctx, z_stream *stream, unzipper *u)
         if (state == Z_MEM_ERROR)
             return calm_fail(ctx, CALM_ENOMEM, "%s: out of memory", u->path);
         if ((state != Z_OK && state != Z_STREAM_END) || (state == Z_OK && !n && !stream->avail_in && !u->n_rest))
-            return calm_fail(ctx, CALM_EFORMAT, "%s: gzip data that is %s behind %zu bytes of text", u->path,
+            return calm_fail(ctx, CALM_EFORMAT, "%s: the gzip data is %s after %zu bytes of text", u->path,
                              state == Z_DATA_ERROR || state == Z_NEED_DICT ? "broken" : "cut off", u->out->length);
         if (n > u->limit - u->out->length)
             return calm_fail(ctx, CALM_EFORMAT, "%s: expected at most %zu bytes when it is not compressed: divide the "

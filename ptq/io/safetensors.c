@@ -95,7 +95,7 @@ static calm_status check_place(calm_ctx *ctx, calm_safetensors *set, const calm_
         return calm_fail(ctx, CALM_EFORMAT, "%s: tensors %s and %s overlap", file->path, tensors[index - 1].name,
                          at->name);
     if (at->data > expected)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: a hole of %zu bytes before tensor %s", file->path,
+        return calm_fail(ctx, CALM_EFORMAT, "%s: a gap of %zu bytes before tensor %s", file->path,
                          (size_t)(at->data - expected), at->name);
     return CALM_OK;
 }

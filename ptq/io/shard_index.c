@@ -188,7 +188,7 @@ calm_status calm_safetensors_need_files(calm_ctx *ctx, const calm_safetensors *s
     return CALM_OK;
 }
 
-/* Logs "INDEX: 3 tensors that it names (first, ...) are WHERE and are left out". */
+/* Logs "INDEX: 3 tensors of the index (first, ...) are WHERE and are left out". */
 static void log_absent(calm_ctx *ctx, const calm_index_gaps *gaps, bool no_file)
 {
     const calm_absent *first = NULL;
@@ -199,26 +199,26 @@ static void log_absent(calm_ctx *ctx, const calm_index_gaps *gaps, bool no_file)
     if (!n)
         return;
     const char *more = n == 1 ? "" : ", ...", *are = n == 1 ? "is" : "are";
-    calm_log(ctx, CALM_LOG_WARNING, "%s: %zu tensor%s that it names (%s%s) %s in %s%s%s and %s left out", gaps->path, n,
+    calm_log(ctx, CALM_LOG_WARNING, "%s: %zu tensor%s of the index (%s%s) %s in %s%s%s and %s left out", gaps->path, n,
              n == 1 ? "" : "s", first->name, more, are, no_file ? first->file : "no file", no_file ? more : "",
-             no_file ? ", which is not there," : "", are);
+             no_file ? ", which is missing," : "", are);
 }
 
 void calm_safetensors_log_index(calm_ctx *ctx, const calm_safetensors *set)
 {
     const calm_index_gaps *gaps = &set->gaps;
     if (gaps->passed_over)
-        calm_log(ctx, CALM_LOG_WARNING, "%s: not read, as model.safetensors is there and it names other files; "
-                 "transformers reads model.safetensors too, vLLM what the index names", gaps->path);
+        calm_log(ctx, CALM_LOG_WARNING, "%s: not read, as model.safetensors exists and the index names other "
+                 "files; transformers reads model.safetensors too, vLLM the files of the index", gaps->path);
     log_absent(ctx, gaps, true);
     log_absent(ctx, gaps, false);
     if (gaps->n_elsewhere)
-        calm_log(ctx, CALM_LOG_WARNING, "%s: %zu tensor%s in another file than it says (%s: in %s)", gaps->path,
+        calm_log(ctx, CALM_LOG_WARNING, "%s: %zu tensor%s in another file than the index says (%s: in %s)", gaps->path,
                  gaps->n_elsewhere, gaps->n_elsewhere == 1 ? " is" : "s are", gaps->elsewhere, gaps->elsewhere_file);
     if (gaps->n_twice)
-        calm_log(ctx, CALM_LOG_WARNING, "%s: %zu tensor%s in two files; of %s the one in %s counts%s%s", gaps->path,
+        calm_log(ctx, CALM_LOG_WARNING, "%s: %zu tensor%s in two files; calm reads %s from %s%s%s", gaps->path,
                  gaps->n_twice, gaps->n_twice == 1 ? " is" : "s are", gaps->twice, gaps->twice_taken,
                  strcmp(gaps->twice_taken, gaps->twice_last) == 0 ? "" : ", as the index says; transformers and vLLM "
-                 "take the one in ",
+                 "read it from ",
                  strcmp(gaps->twice_taken, gaps->twice_last) == 0 ? "" : gaps->twice_last);
 }

@@ -452,23 +452,23 @@ calm_status calm_exponent_decode(calm_ctx *ctx, const char *name, const void *by
     uint64_t numbers[3];
     const words of = {NULL, n, word_bytes};
     if (n_bytes < HEADER + END || memcmp(at, MAGIC, 8) != 0)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: is no code of exponents, expected \"%s\" and %zu bytes or more", name,
+        return calm_fail(ctx, CALM_EFORMAT, "%s: not an exponent code, expected \"%s\" and %zu bytes or more", name,
                          MAGIC, HEADER + END);
     memcpy(numbers, at + 16, sizeof numbers);
     if (numbers[0] != n || at[9] != word_bytes)
         return calm_fail(ctx, CALM_EFORMAT, "%s: has %llu words of %u bytes, expected %zu of %zu", name,
                          (unsigned long long)numbers[0], at[9], n, word_bytes);
     if (numbers[1] < HEADER + END || numbers[1] > n_bytes)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: says that it has %llu bytes, of which %zu are there", name,
+        return calm_fail(ctx, CALM_EFORMAT, "%s: its head says %llu bytes, but it has %zu", name,
                          (unsigned long long)numbers[1], n_bytes);
     const size_t payload = (size_t)numbers[1] - HEADER - END;
     if (at[8] > 1 || (!at[8] && payload != n * word_bytes))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: is of kind %u with %zu bytes of words, expected %zu of kind 0, or 1",
+        return calm_fail(ctx, CALM_EFORMAT, "%s: kind %u with %zu bytes of words, expected kind 0 with %zu, or kind 1",
                          name, at[8], payload, n * word_bytes);
     if (at[8])
         return decode_blocks(at + HEADER, payload, numbers[2], at[10], &of, values)
                    ? CALM_OK
-                   : calm_fail(ctx, CALM_EFORMAT, "%s: its code of exponents is damaged", name);
+                   : calm_fail(ctx, CALM_EFORMAT, "%s: the exponent code is damaged", name);
     if (payload)
         memcpy(values, at + HEADER, payload);
     return CALM_OK;

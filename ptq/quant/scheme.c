@@ -55,7 +55,7 @@ static calm_status read_else(calm_ctx *ctx, const char *name, const char **at, c
     const bool row = strncmp(*at, "row", strlen("row")) == 0;
     *at += row ? strlen("row") : 0;
     if (!out->group || (!row && (!read_number(at, &group) || group == 0 || group >= out->group)))
-        return refuse(ctx, name, "_or follows a group, with a number of columns below that, or row");
+        return refuse(ctx, name, "_or follows a group, with a smaller number of columns, or row");
     out->group_else = row ? -1 : (int)group;
     return CALM_OK;
 }
@@ -76,8 +76,8 @@ static calm_status read_suffix(calm_ctx *ctx, const char *name, const char **at,
     if (strncmp(*at, "_or", 3) == 0)
         return read_else(ctx, name, at, out);
     if ((vllm || zeros || none || fixed) && !out->act_bits)
-        return refuse(ctx, name, "_asymact, _symact, _vllmact and _static are about quantized activations; this scheme "
-                                 "leaves them float");
+        return refuse(ctx, name, "_asymact, _symact, _vllmact and _static need quantized activations; this scheme "
+                                 "keeps them in float");
     if (is_suffix(*at, length, "_asym"))
         out->symmetric = false;
     else if (is_suffix(*at, length, ORDERED))
@@ -217,10 +217,10 @@ static calm_status parse_own(calm_ctx *ctx, const char *name, calm_scheme *out)
     if (floats)
         out->act_rule = CALM_ACT_RULE_FP8;
     if (out->act_order && (!out->group || out->act_bits))
-        return refuse(ctx, name, ORDERED " is about groups of columns next to float activations");
+        return refuse(ctx, name, ORDERED " needs groups of columns and float activations");
     const bool clash = out->act_bits != 8 || out->act_asymmetric || strstr(name, "_vllmact");
     if (out->act_rule == CALM_ACT_RULE_STATIC && clash)
-        return refuse(ctx, name, "_static is about symmetric activations of 8 bits, which no rule finds a scale for");
+        return refuse(ctx, name, "_static needs symmetric activations of 8 bits, without _vllmact");
     return CALM_OK;
 }
 

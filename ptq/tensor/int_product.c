@@ -189,7 +189,8 @@ calm_status calm_int_choose(calm_ctx *ctx, calm_int_set *out)
             return calm_fail(ctx, CALM_EARG,
                              CALM_INT_VARIABLE "=%.40s: expected plain, avx2, avxvnni, avx512 or amx", name);
         if (!has((calm_int_set)set))
-            return calm_fail(ctx, CALM_EUNSUPPORTED, CALM_INT_VARIABLE "=%s: this CPU lacks them; unset it", name);
+            return calm_fail(ctx, CALM_EUNSUPPORTED,
+                             CALM_INT_VARIABLE "=%s: this CPU lacks these instructions; unset it", name);
     }
     while (!has((calm_int_set)set))
         set--;

@@ -86,8 +86,8 @@ void calm_linalg_cap(calm_ctx *ctx)
     const int most = calm_linalg_most_threads();
     if (ctx->n_threads <= most)
         return;
-    snprintf(note, sizeof note, "this OpenBLAS was built for %d threads and has buffers for %d: that many of %d "
-             "compute", most / 2, most, ctx->n_threads);
+    snprintf(note, sizeof note, "this OpenBLAS was built for %d threads and has buffers for %d: calm uses %d of %d "
+             "threads", most / 2, most, most, ctx->n_threads);
     ctx->n_threads = most;
 }
 

@@ -142,7 +142,7 @@ TEST(abandoned_after_a_failure)
     const char *dir = test_directory();
     ck_ok(calm_export_begin(ctx, path_of(dir, "out"), &place));
     ck_ok(calm_write_file(ctx, path_of(dir, "file"), "x", 1));
-    ck_fails(calm_export_commit(ctx, &place, path_of(dir, "file/out")), CALM_EARG, "file is no directory");
+    ck_fails(calm_export_commit(ctx, &place, path_of(dir, "file/out")), CALM_EARG, "file is not a directory");
     calm_fail(ctx, CALM_EFORMAT, "the first");
     calm_export_abandon(ctx, &place);
     ck_assert_str_eq(ctx->message, "the first");

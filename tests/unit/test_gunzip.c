@@ -37,15 +37,15 @@ TEST(what_is_refused)
     memcpy(bytes + sizeof one, "abc", 3);
     for (size_t n = 0; n < sizeof one; n++) {
         text.length = 0;
-        ck_fails(unzip(one, n, 100, &text), CALM_EFORMAT, "a.gz: gzip data that is cut off");
+        ck_fails(unzip(one, n, 100, &text), CALM_EFORMAT, "a.gz: the gzip data is cut off");
     }
     text.length = 0;
-    ck_fails(unzip(bytes, sizeof bytes, 100, &text), CALM_EFORMAT, "a.gz: gzip data that is broken behind 4 bytes");
+    ck_fails(unzip(bytes, sizeof bytes, 100, &text), CALM_EFORMAT, "a.gz: the gzip data is broken after 4 bytes");
     text.length = 0;
     ck_fails(unzip(one, sizeof one, 3, &text), CALM_EFORMAT, "a.gz: expected at most 3 bytes");
     bytes[16] ^= 1;    /* the checksum */
     text.length = 0;
-    ck_fails(unzip(bytes, sizeof one, 100, &text), CALM_EFORMAT, "a.gz: gzip data that is broken");
+    ck_fails(unzip(bytes, sizeof one, 100, &text), CALM_EFORMAT, "a.gz: the gzip data is broken");
 }
 END_OF_TEST
 

@@ -25,8 +25,8 @@ TEST(the_nearest_folder_decides)
     ck_ok(calm_write_file(ctx, test_format("%s/file", dir), "x", 1));
     check_both(test_format("%s/new", dir), CALM_OK, "");
     check_both(test_format("%s/not/there/yet", dir), CALM_OK, "");
-    check_both(test_format("%s/file/new", dir), CALM_EARG, "file is no directory");
-    check_both(test_format("%s/file/not/there/yet", dir), CALM_EARG, "file is no directory");
+    check_both(test_format("%s/file/new", dir), CALM_EARG, "file is not a directory");
+    check_both(test_format("%s/file/not/there/yet", dir), CALM_EARG, "file is not a directory");
     ck_ok(calm_output_file(ctx, "/dev/null", false, NULL, NULL));
 }
 END_OF_TEST

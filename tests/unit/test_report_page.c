@@ -352,7 +352,7 @@ TEST(files_are_replaced_when_asked)
     ck_assert_int_eq(calm_report_page_target(ctx, test_directory(), true, true, NULL), CALM_EARG);
     calm_ctx_forgive(ctx);
     ck_assert_int_eq(calm_report_page_target(ctx, test_format("%s/below/it.html", file), true, true, NULL), CALM_EARG);
-    ck_has(calm_error_text(ctx), "r.html is no directory");
+    ck_has(calm_error_text(ctx), "r.html is not a directory");
     calm_ctx_forgive(ctx);
     const char *below = test_format("%s/new/folder/r.html", test_directory());
     CALM_SCOPED_TEXT(words);

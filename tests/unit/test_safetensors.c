@@ -231,12 +231,12 @@ TEST(of_two_copies_the_index_decides)
         const char *said;
     } cases[] = {
         {"{\"weight_map\": {\"z.weight\": \"x-1\", \"a.scalar\": \"x-1\", \"m.cube\": \"x-2\"}}", 0,
-         "1 tensor is in two files; of z.weight the one in x-1 counts, as the index says; transformers and vLLM take "
-         "the one in x-2"},
+         "1 tensor is in two files; calm reads z.weight from x-1, as the index says; transformers and vLLM read it "
+         "from x-2"},
         {"{\"weight_map\": {\"z.weight\": \"x-2\", \"a.scalar\": \"x-1\", \"m.cube\": \"x-2\"}}", 1,
-         "1 tensor is in two files; of z.weight the one in x-2 counts"},
+         "1 tensor is in two files; calm reads z.weight from x-2"},
         {"{\"weight_map\": {\"a.scalar\": \"x-1\", \"m.cube\": \"x-2\"}}", 1,
-         "of z.weight the one in x-2 counts"},
+         "calm reads z.weight from x-2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char said[1000];
@@ -261,10 +261,10 @@ TEST(what_the_index_names_and_nobody_has)
         dir, "{\"weight_map\": {\"z.weight\": \"x-1\", \"a.scalar\": \"x-2\", \"ghost\": \"x-2\", \"far\": \"x-3\", "
              "\"far.too\": \"x-3\", \"m.cube\": \"x-2\"}}", said);
     ck_assert_uint_eq(calm_safetensors_count(set), 3);
-    ck_assert_msg(strstr(said, "2 tensors that it names (far, ...) are in x-3, ..., which is not there, and are left "
+    ck_assert_msg(strstr(said, "2 tensors of the index (far, ...) are in x-3, ..., which is missing, and are left "
                                "out"), "%s", said);
-    ck_assert_msg(strstr(said, "1 tensor that it names (ghost) is in no file and is left out"), "%s", said);
-    ck_assert_msg(strstr(said, "1 tensor is in another file than it says (a.scalar: in x-1)"), "%s", said);
+    ck_assert_msg(strstr(said, "1 tensor of the index (ghost) is in no file and is left out"), "%s", said);
+    ck_assert_msg(strstr(said, "1 tensor is in another file than the index says (a.scalar: in x-1)"), "%s", said);
     /* Who needs one of them hears where it should be. */
     ck_fails(calm_safetensors_need(ctx, set, "far", 2, shape, &found), CALM_ENOTFOUND,
              "model.safetensors.index.json says that it is in x-3, which is not there; download that file again");
@@ -282,7 +282,7 @@ TEST(one_file_counts_more_than_an_index_of_others)
     write_file(test_format("%s/model.safetensors", dir), samples, 1, bytes);
     calm_safetensors *set = open_indexed(dir, "{\"weight_map\": {\"a.scalar\": \"x-1\"}}", said);
     ck_assert_uint_eq(calm_safetensors_count(set), 1);
-    ck_assert_msg(strstr(said, "not read, as model.safetensors is there"), "%s", said);
+    ck_assert_msg(strstr(said, "not read, as model.safetensors exists"), "%s", said);
     calm_safetensors_close(set);
     set = open_indexed(dir, "{\"weight_map\": {\"a.scalar\": \"x-1\", \"z.weight\": \"model.safetensors\"}}", said);
     ck_assert_uint_eq(calm_safetensors_count(set), 2);
