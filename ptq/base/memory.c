@@ -100,7 +100,7 @@ struct calm_spare_pages {
     size_t bytes;
 };
 
-/* Spin lock: each critical section has a handful of instructions, which are not worth a mutex. */
+/* Enters a critical section by a spin lock: each has a handful of instructions, which are not worth a mutex. */
 static void enter(calm_memory *memory)
 {
     while (atomic_exchange_explicit(&memory->busy, true, memory_order_acquire))

@@ -23,7 +23,7 @@ typedef struct calm_memory {
     size_t spare_bytes;
 } calm_memory;
 
-/* The limit in bytes on what all arenas of an account hold together; 0: none.  Set it only while no worker runs. */
+/* Set and return the limit in bytes on all arenas of an account; 0: none.  Set it only while no worker runs. */
 void calm_memory_set_limit(calm_memory *memory, size_t bytes);
 size_t calm_memory_limit(const calm_memory *memory);
 

@@ -291,7 +291,7 @@ static bool begins_with(const char *path, const char *text)
     return readable && (n == 0 || (n == length && memcmp(start, text, length) == 0));
 }
 
-/* An existing file in an input's folder belongs to the input. */
+/* Fails if the target is an existing file in an input's folder, and so belongs to the input. */
 static calm_status outside_of(calm_ctx *ctx, const char *target, const calm_words *inputs)
 {
     CALM_SCOPED_TEXT(place);

@@ -20,7 +20,7 @@ static bool is_pickle(const char *name)
            calm_text_ends_with(name, ".ckpt");
 }
 
-/* Only weights: trainers also pickle other state (training_args.bin, optimizer.pt). */
+/* Returns whether a file is pickled weights; trainers also pickle other state (training_args.bin, optimizer.pt). */
 static int takes_pickles(const struct dirent *entry)
 {
     static const char *const names[] = {"pytorch_model", "consolidated", "model"};

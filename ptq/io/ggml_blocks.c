@@ -106,7 +106,7 @@ static void write_bits(const uint8_t *restrict numbers, size_t n, int above, uns
         out[i] |= (uint8_t)((numbers[i] >> above & mask) << shift);
 }
 
-/* Inverse of read_plane: stores bits from `above` on of numbers [n] in the plane's bytes, which were 0. */
+/* Reverses read_plane(): stores bits from `above` on of numbers [n] in the plane's bytes, which were 0. */
 static void write_plane(const calm_ggml_plane *plane, const uint8_t *numbers, size_t n, int above, uint8_t *block)
 {
     const size_t span = plane->span, per_byte = 8u / plane->bits;

@@ -148,7 +148,7 @@ calm_status calm_jinja_order(calm_jinja_run *run, calm_jinja_value a, calm_jinja
 
 /* ---- members ---- */
 
-/* Python's lists and dicts are not hashable. */
+/* Returns whether a value may be a key: Python's lists and dicts are not hashable. */
 static bool may_be_key(calm_jinja_value key)
 {
     return key.kind != CALM_JINJA_LIST && key.kind != CALM_JINJA_DICT;

@@ -464,7 +464,7 @@ static void rows_compressed_tensors(const float *x, size_t n, size_t d, int bits
 
 /* ---- vLLM ---- */
 
-/* If the range is far from zero, codes and zero point are large, so they are added in double; for a row with
+/* Quantizes a row. If its range is far from zero, codes and zero point are large, so they are added in double; for
  * numbers above 2^31, where the kernel would overflow, both results are useless. */
 CALM_VECTORIZE
 static void act_quantize_inverse(const float *x, size_t d, float inverse, float scale, double zero, double lo,
@@ -501,8 +501,8 @@ static void rows_vllm(const float *x, size_t n, size_t d, int bits, bool asymmet
 
 /* ---- static scale ---- */
 
-/* A value that is not finite must not become the end of the range: it becomes NaN, which the caller finds in the
- * output. */
+/* Quantizes with a static scale. A value that is not finite must not become the end of the range: it becomes NaN,
+ * which the caller finds in the output. */
 CALM_VECTORIZE
 static void act_quantize_fixed(const float *x, size_t n, float scale, float lo, float hi, float *y)
 {

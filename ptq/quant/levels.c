@@ -60,7 +60,7 @@ static void nearest_float(double least, double shift, double most, double *x, si
     }
 }
 
-/* Each level in turn replaces the result if the value is at or above the midpoint below the level. */
+/* Rounds to a table: each level in turn replaces the result if the value is at or above the midpoint below it. */
 CALM_VECTORIZE
 static void nearest_in_table(const float *value, size_t n_levels, double *x, size_t n)
 {

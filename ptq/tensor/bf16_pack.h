@@ -18,7 +18,7 @@
 
 typedef uint32_t pair;
 
-/* Mask of the first n of sixteen lanes. */
+/* Returns the mask of the first n of sixteen lanes. */
 INLINE __mmask16 lanes(size_t n)
 {
     return n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1);

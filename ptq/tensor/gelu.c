@@ -25,7 +25,7 @@
 
 /* ---- z < 5/4 ---- */
 
-/* A NaN is not above the end of this range, and stays a NaN here. */
+/* Computes erf for z < 27/32; a NaN, which is not above the end of this range, stays a NaN. */
 static inline float erf_near(float x)
 {
     const float z = x * x;

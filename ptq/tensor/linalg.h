@@ -44,7 +44,7 @@ void calm_sgemm_nn(size_t m, size_t n, size_t k, float alpha, const float *a, si
 void calm_sgemm_tn(size_t m, size_t n, size_t k, float alpha, const float *a, size_t lda, const float *b,
                    size_t ldb, float beta, float *c, size_t ldc);
 
-/* The same three in double precision. */
+/* Compute the same three products in double precision. */
 void calm_dgemm_nt(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,
                    size_t ldb, double beta, double *c, size_t ldc);
 void calm_dgemm_nn(size_t m, size_t n, size_t k, double alpha, const double *a, size_t lda, const double *b,

@@ -53,7 +53,7 @@ bool calm_product_any_columns(void);
 calm_status calm_product_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                               size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 
-/* The same in double precision. */
+/* Computes the same in double precision. */
 void calm_dproduct_rows(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const double *a,
                         size_t lda, const double *b, size_t ldb, double beta, double *c, size_t ldc);
 

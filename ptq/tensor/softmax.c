@@ -49,7 +49,7 @@ CALM_VECTORIZE static void exp_shifted(size_t n, float shift, const float *x, fl
         out[i] = exp_one(x[i] - shift);
 }
 
-/* Two loops, as the compiler does not vectorize one that mixes float and double. */
+/* Uses two loops, as the compiler does not vectorize one that mixes float and double. */
 static double exp_sum_plain(size_t n, float shift, const float *x, float *out)
 {
     exp_shifted(n, shift, x, out);

@@ -61,9 +61,9 @@ void calm_vec_mul_add(size_t n, const float *x, const float *y, float *sum);
 /* x[i] = cap tanh(scale x[i] / cap), cap > 0. */
 void calm_vec_soft_cap(size_t n, float scale, float cap, float *x);
 
-/* LayerNorm of one row: out [d] = (x - mean) / sqrt(var + eps) * weight + bias, var the biased variance; `bias`
- * NULL: none.  In place allowed. */
+/* Computes the LayerNorm of a row: out [d] = (x - mean) / sqrt(var + eps) * weight + bias, var the biased variance;
+ * `bias` NULL: none.  In place allowed. */
 void calm_vec_layernorm(size_t d, const float *x, const float *weight, const float *bias, float eps, float *out);
 
-/* RMSNorm of one row: out [d] = x / sqrt(mean(x^2) + eps) * weight.  In place allowed. */
+/* Computes the RMSNorm of a row: out [d] = x / sqrt(mean(x^2) + eps) * weight.  In place allowed. */
 void calm_vec_rmsnorm(size_t d, const float *x, const float *weight, float eps, float *out);

@@ -26,7 +26,7 @@ void calm_vec_sigmoid_mul_back(size_t n, const float *gate, const float *x, floa
 /* dy[i] *= f'(x[i]) for f = cap tanh(scale x / cap). */
 void calm_vec_soft_cap_back(size_t n, float scale, float cap, const float *x, float *dy);
 
-/* The same for scale 1, from the result y: dy[i] *= 1 - (y[i] / cap)^2. */
+/* Computes the same for scale 1 from the result y: dy[i] *= 1 - (y[i] / cap)^2. */
 void calm_vec_soft_capped_back(size_t n, float cap, const float *y, float *dy);
 
 /* dy[i] = p[i] (dy[i] - sum_j p[j] dy[j]): gradient of a softmax with the result p. */

@@ -91,8 +91,8 @@ static void add_regex(calm_text *text, const char *regex)
     calm_text_append(text, "\n", 1);
 }
 
-/* A supported Split keeps both matches and the text between: behavior "Isolated", or "Removed" with invert, if
- * matches cover everything. */
+/* Adds a supported Split, which keeps both matches and the text between: behavior "Isolated", or "Removed" with
+ * invert, if matches cover everything. */
 static void add_split(calm_text *text, const calm_json *part)
 {
     const char *behavior = calm_json_string(calm_json_get(part, "behavior"), "");

@@ -23,8 +23,8 @@ static calm_status run_byte_level(calm_encoder *enc, size_t index, calm_piece in
     return self->whole ? calm_encoder_pass(enc, index + 1, in) : calm_encoder_split(enc, index, in);
 }
 
-/* Whitespace, \w+|[^\w\s]+: runs of word characters, and runs of characters that are neither word characters nor
- * white space. */
+/* Splits like Whitespace, \w+|[^\w\s]+: into runs of word characters, and runs of characters that are neither word
+ * characters nor white space. */
 static calm_status run_words(calm_encoder *enc, size_t index, calm_piece in)
 {
     enum { SPACE, WORD, OTHER } class, last = SPACE;
@@ -44,7 +44,7 @@ static calm_status run_words(calm_encoder *enc, size_t index, calm_piece in)
                          : calm_encoder_pass(enc, index + 1, (calm_piece){in.text + begin, in.n - begin});
 }
 
-/* Metaspace: replaces spaces by SentencePiece's visible space, U+2581, and splits before each. */
+/* Runs Metaspace: replaces spaces by SentencePiece's visible space, U+2581, and splits before each. */
 static calm_status run_metaspace(calm_encoder *enc, size_t index, calm_piece in)
 {
     const calm_token_part *self = &enc->tok->pretokenizers.of[index];
@@ -108,7 +108,7 @@ static calm_status read_punctuation(calm_ctx *ctx, calm_tokenizer *tok, const ch
 #define AT_PUNCTUATION {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_punctuation}
 #define AT_NUMBERS     {.split = calm_encoder_split, .pattern.is_match = calm_unicode_is_number}
 
-/* BertPreTokenizer is two parts: the first removes white space, the second isolates punctuation characters. */
+/* Reads BertPreTokenizer as two parts: the first removes white space, the second isolates punctuation characters. */
 static calm_status read_bert(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json,
                              calm_token_part *part)
 {

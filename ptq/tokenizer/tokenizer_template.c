@@ -87,7 +87,7 @@ static calm_status read_pair(calm_ctx *ctx, calm_tokenizer *tok, const char *whe
     return CALM_OK;
 }
 
-/* BertProcessing and RobertaProcessing: one token before the text and one after it. */
+/* Reads BertProcessing or RobertaProcessing: one token before the text and one after it. */
 static calm_status read_pairs(calm_ctx *ctx, calm_tokenizer *tok, const char *where, const calm_json *json)
 {
     uint32_t before = 0, after = 0;
