@@ -1,33 +1,34 @@
-/* Assembly: the memory and the work of its two halves.  Only files of this folder and their tests include it. */
+/* Assembly of one fold set and its use in the forward pass.  Only files of this folder and their tests include it. */
 #pragma once
 
 #include "ptq/plan/assemble.h"
 
-/* Which fold set of which block, and its float weights. */
+/* Names a fold set of a block. */
 typedef struct calm_fold_set_ref {
     const calm_block *block;
     calm_sublayer sublayer;
-    long expert;               /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number */
-    const calm_weight *weight; /* [CALM_N_ROLES] */
+    long expert;               /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or the expert's number */
+    const calm_weight *weight; /* [CALM_N_ROLES] float weights of the fold set */
 } calm_fold_set_ref;
 
-/* Assemble a fold set into ctx->out.
- * CALM_EFORMAT: a fetched job does not fit the block, or has an input scale that cannot be folded.  CALM_ENUMERIC: a
- * folded scale is out of range. */
+/* Assembles a fold set into ctx->out.
+ * CALM_EFORMAT: a stored candidate has another shape than its job, or an input scale that cannot be folded.
+ * CALM_ENUMERIC: a folded scale is out of range. */
 calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const calm_plan *plan,
                                 const calm_fold_set_ref *set, calm_fold_set *out);
 
-/* Bytes that calm_assemble_fold_set leaves in ctx->out at most, for jobs begin .. end - 1 that are all quantized to
- * `scheme`, with the `extras` (CALM_QJOB_SCALED, CALM_QJOB_BIASED). */
+/* Returns the most bytes that calm_assemble_fold_set allocates in ctx->out for jobs begin .. end - 1, all quantized to
+ * `scheme`, with `extras` (CALM_QJOB_SCALED, CALM_QJOB_BIASED). */
 size_t calm_assemble_fold_set_bytes(const calm_model *model, size_t begin, size_t end, const calm_scheme *scheme,
                                  unsigned extras);
 
-/* The float weights of a sublayer, and the fold set that they are: of a mixture's MLP the shared expert. */
+/* Returns the float weights of a sublayer (of a mixture's MLP: of the shared expert) and fills `set` with its name. */
 calm_weight *calm_fold_set_weights(calm_block *block, calm_sublayer sublayer, calm_fold_set_ref *set);
 
-/* Bytes of the norm that a job's input scale folds into, with its bias and the block's name; 0: it folds elsewhere. */
+/* Returns the bytes of the folded norm, its bias and the block's name, for a job whose input scale folds into a norm;
+ * 0 for other jobs. */
 size_t calm_assembled_norm_bytes(const calm_config *config, const calm_job_ref *job);
 
-/* Replace the float weights by the assembled ones, as a reader of the checkpoint computes them (ctx->out): in weight
- * [CALM_N_ROLES] and in the norm (NULL for an expert). */
+/* Replaces the float weights in weight [CALM_N_ROLES] and the norm (NULL for an expert) by the assembled ones, with the
+ * values that a reader of the checkpoint computes; memory in ctx->out. */
 calm_status calm_fold_set_apply(calm_ctx *ctx, const calm_fold_set *assembled, calm_weight *weight, calm_norm *norm);

@@ -1,4 +1,4 @@
-/* What engines take: the shape of the table (engine_table.c), which engines.c judges by.  Only these two include it. */
+/* The shape of the engine table (engine_table.c), which engines.c reads.  Only these two files include it. */
 #pragma once
 
 #include "ptq/plan/engines.h"
@@ -7,65 +7,65 @@
 #define MAX_GROUPS 8
 #define MAX_TILES 2
 
-/* Widths as a set. */
+/* Bit widths as a set of bits. */
 #define B(bits)   (1u << (bits))
 #define B_2_TO_8  (B(2) | B(3) | B(4) | B(5) | B(6) | B(7) | B(8))
 #define B_4_AND_8 (B(4) | B(8))
-#define B_STORED  (B(2) | B(3) | B(4) | B(8))    /* that calm has a layout for */
+#define B_STORED  (B(2) | B(3) | B(4) | B(8))    /* widths that calm can pack for these formats */
 
-/* What a kernel divides the shape by; 0: any. */
+/* Numbers that must divide a linear's columns and rows; 0: no condition. */
 typedef struct calm_engine_tile {
     size_t columns, rows;
 } calm_engine_tile;
 
-/* Kernels of one kind of scale. */
+/* Kernels of one kind of scale (per group, or per row). */
 typedef struct calm_engine_kernels {
-    unsigned bits, zeros;             /* widths, and those at which zero points may be                             */
-    calm_engine_tile tiles[MAX_TILES];            /* one of them must divide the shape; none: every shape */
+    unsigned bits, zeros;             /* sets: widths; widths at which zero points are allowed     */
+    calm_engine_tile tiles[MAX_TILES];            /* one tile must divide the shape; empty list: any shape */
 } calm_engine_kernels;
 
-/* Sides of the matrix along which codes must fill 32-bit words. */
+/* Sides of the matrix along which codes must fill whole 32-bit words. */
 enum { FILLS_IN = 1, FILLS_OUT = 2, FILLS_ZEROS = 4 /* the output side, where there are zero points */ };
 
-/* Kernels of whole numbers next to activations in FP8: widths, the one size of groups they take (0: any), tiles. */
+/* Kernels of integer weights with FP8 activations: widths, the only group size (0: any), tiles. */
 typedef struct calm_engine_fp8 {
     unsigned bits;
     size_t group;
     calm_engine_tile tiles[MAX_TILES];
 } calm_engine_fp8;
 
-/* What a kernel family asks. */
+/* The limits of an engine's kernels for one format. */
 typedef struct calm_engine_limits {
-    calm_engine_kernels grouped, rowwise;         /* weight-only: scales of groups, one scale per row */
-    size_t groups[MAX_GROUPS];        /* sizes that are known, ended by 0; none: every size                        */
-    size_t group_multiple;            /* that every size is a multiple of; 0: none                                 */
-    calm_engine_kernels eights;       /* those of 8 bits, of either kind, where they are others,                 */
-    size_t eights_group;              /* and the one size of their groups                                          */
+    calm_engine_kernels grouped, rowwise;         /* weight-only: one scale per group; one scale per row */
+    size_t groups[MAX_GROUPS];        /* allowed group sizes, ended by 0; empty: every size        */
+    size_t group_multiple;            /* divides every allowed group size; 0: no condition         */
+    calm_engine_kernels eights;       /* 8-bit kernels, grouped or per row, if they differ; bits 0: they do not */
+    size_t eights_group;              /* the only group size of `eights`                           */
     bool orders;                      /* groups may be of columns in any order                                     */
-    unsigned fills;
-    unsigned families;                /* rows of schemes.def next to the integers, as a set of B(CALM_FAMILY_X),    */
-    unsigned act_families;            /* and those whose activations are quantized                                 */
-    size_t nvfp4;                     /* columns of a block of NVFP4; 0: those of a group                          */
-    calm_engine_tile fp8;             /* what FP8 without blocks divides the shape by                              */
-    bool whole_parts;                 /* parts of a linear are computed by themselves: blocks may end within them  */
-    unsigned pairs;                   /* with quantized activations: widths of weights; 0: weight-only             */
-    unsigned acts;                    /* widths of those activations                                               */
-    unsigned pairs_group;             /* widths of such weights that may have groups                               */
-    bool act_zeros;                   /* activations may have zero points                                          */
-    bool act_static;                  /* activations may have one scale for all                                    */
-    bool fp8_static;                  /* and those of FP8                                                          */
-    bool fp8_alike;                   /* one scale for weights goes with one for activations, one per row with one per
-                                         token                                                                     */
-    calm_engine_fp8 fp8_inputs;
-    calm_engine_tile pair[MAX_TILES];             /* shapes with quantized activations */
-    calm_engine_tile act_zero[MAX_TILES];         /* and with zero points of those */
-    size_t head_rows;                 /* heads are padded to a multiple of this many rows, and loaded row by row */
-    bool head_whole;                  /* its words hold inputs of all rows, so that it cannot be padded            */
+    unsigned fills;                   /* set of FILLS_*                                            */
+    unsigned families;                /* set of B(CALM_FAMILY_X): weight-only families of schemes.def */
+    unsigned act_families;            /* the same for families with quantized activations          */
+    size_t nvfp4;                     /* columns that NVFP4 kernels need a multiple of; 0: the block size */
+    calm_engine_tile fp8;             /* tile of FP8 kernels with scales per row or per linear     */
+    bool whole_parts;                 /* parts of a linear run separately: row blocks may end within a part */
+    unsigned pairs;                   /* widths of weights with quantized activations; 0: weight-only */
+    unsigned acts;                    /* widths of integer activations                             */
+    unsigned pairs_group;             /* the widths of `pairs` that may have groups                */
+    bool act_zeros;                   /* activations may have zero points                          */
+    bool act_static;                  /* integer activations may have one static scale             */
+    bool fp8_static;                  /* FP8 activations may have one static scale                 */
+    bool fp8_alike;                   /* FP8: one scale per linear needs a static activation scale, one scale per
+                                         row needs one activation scale per token */
+    calm_engine_fp8 fp8_inputs;       /* integer weights with FP8 activations                      */
+    calm_engine_tile pair[MAX_TILES];             /* tiles with quantized activations              */
+    calm_engine_tile act_zero[MAX_TILES];         /* tiles with asymmetric activations             */
+    size_t head_rows;                 /* the engine pads a head to a multiple of this many rows; 0: it does not */
+    bool head_whole;                  /* packed tensors run across the rows of a head, so it cannot be padded */
 } calm_engine_limits;
 
 typedef struct calm_engine_reading {
-    const char *format;               /* NULL: no more                                                             */
-    calm_engine_limits dense, experts;            /* experts without any width: none may be quantized */
+    const char *format;               /* NULL: end of the list                                     */
+    calm_engine_limits dense, experts;            /* all widths empty: none may be quantized       */
     calm_tie tie;
 } calm_engine_reading;
 
@@ -74,5 +74,5 @@ struct calm_engine {
     calm_engine_reading readings[MAX_FORMATS];
 };
 
-/* All, `any` first, in the order of CALM_ENGINE_NAMES; *n their number. */
+/* Returns all engines, `any` first, in the order of CALM_ENGINE_NAMES; *n receives their number. */
 const calm_engine *const *calm_engine_table(size_t *n);

@@ -1,6 +1,6 @@
 /* Plan: one candidate per job of the model, and where its quantized weights come from.
  *
- * The plan knows schemes beforehand (headers and configs need them); codes are fetched one job at a time. */
+ * The plan has all schemes in memory (headers and configs need them); codes are fetched one job at a time. */
 #pragma once
 
 #include "ptq/base/context.h"
@@ -11,20 +11,20 @@
 typedef struct calm_plan_job {
     bool quantized;             /* false: the job's linears stay float        */
     calm_scheme scheme;
-    const char *entry_name;     /* "gptq", of several schemes "gptq w3a16_g128"; NULL when float */
-    const void *source;         /* the fetcher's own                          */
+    const char *entry_name;     /* "gptq", with several schemes "gptq w3a16_g128"; NULL when float */
+    const void *source;         /* belongs to the fetch function */
 } calm_plan_job;
 
-/* Codes of a job that the plan quantizes, into ctx->out. */
+/* Fetches the codes of a quantized job of the plan into ctx->out. */
 typedef calm_status calm_plan_fetch_fn(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out);
 
-/* Vectors of a block that was learned, into ctx->out; `source` is the fetcher's own. */
+/* Fetches the vectors of a learned block into ctx->out; `source` belongs to this function. */
 typedef calm_status calm_plan_vectors_fn(void *user, calm_ctx *ctx, const void *source, calm_vectors *out);
 
 typedef struct calm_plan {
     size_t n_jobs;
-    calm_plan_job *jobs;        /* [n_jobs] numbered as in the layout */
-    const void **blocks;        /* [n_blocks] sources of learned vectors, NULL of a block without; NULL: no block has */
+    calm_plan_job *jobs;        /* [n_jobs] in the layout's order */
+    const void **blocks;        /* [n_blocks] sources of learned vectors, NULL for a float block; NULL: none learned */
     calm_plan_vectors_fn *vectors;
     bool free_scales;           /* input scales that cannot be folded stay at the input: to measure, not to export */
     calm_plan_fetch_fn *fetch;

@@ -1,9 +1,9 @@
-/* Requests: what a user asks of a choice in addition to the rule - forbidden entries, pinned units, a budget of bits,
- * an engine - and the entries that remain for each unit of a pool.
+/* Requests: what a user asks of a choice in addition to the rule (forbidden entries, pinned units, a bit budget, an
+ * engine), and the entries that remain for each unit of a pool.
  *
- * A word names entries: an algorithm ("gptq"), its chain, one at a scheme ("gptq w3a16_g128"), a pattern of any of
- * these ("mkq*"), or one candidate by its number ("#123").  A unit is named in full ("model.layers.0.qkv"), without
- * what all units share ("0.qkv"), or by a pattern ("*.down"). */
+ * A word names entries: an algorithm ("gptq"), its chain, an algorithm at a scheme ("gptq w3a16_g128"), a pattern of
+ * these ("mkq*"), or one candidate by its number ("#123").  A unit is named in full ("model.layers.0.qkv"), without the
+ * prefix that all units share ("0.qkv"), or by a pattern ("*.down"). */
 #pragma once
 
 #include "ptq/plan/engines.h"
@@ -11,60 +11,59 @@
 #include "ptq/plan/pool.h"
 
 typedef struct calm_word {
-    const char *said;                  /* as typed, for messages and the store                          */
-    const char *means;                 /* the same with a chain in its canonical text; may be `said`    */
+    const char *said;                  /* as the user typed it, for messages and the store              */
+    const char *means;                 /* with a chain in its canonical text; may be `said`             */
 } calm_word;
 
 typedef struct calm_pin {
-    const char *unit;                  /* name or pattern                                               */
-    calm_word candidate;               /* entries that the unit may take                                */
-    int round;                         /* 0: of the recipe; 1, 2 ...: of later selections.  Of two rounds
-                                        * with a pin for a unit the later one counts                    */
+    const char *unit;                  /* name or pattern of units                                      */
+    calm_word candidate;               /* names the entries that these units may have                   */
+    int round;                         /* 0: from the recipe; 1, 2 ...: from later selections.  If several rounds pin
+                                        * one unit, the last round wins                                 */
 } calm_pin;
 
 typedef struct calm_requests {
     const calm_word *forbid;           /* [n_forbid]                                                    */
     size_t n_forbid;
-    const calm_pin *pins;              /* [n_pins] rounds rise                                          */
+    const calm_pin *pins;              /* [n_pins] sorted by round                                      */
     size_t n_pins;
-    double budget;                     /* bits per weight; NaN: none, infinity: limited by the next alone */
-    double act_budget;                 /* mean bits of activations; 0: none                             */
-    const calm_engine *engine;         /* engine whose kernels must take the plan; NULL: any            */
-    const char *format;                /* the one it reads; NULL: its first                             */
-    calm_tie tie;                      /* jobs that share a scheme in what is written                   */
+    double budget;                     /* bits per weight; NaN: no budget; infinity: the size of the pool's file */
+    double act_budget;                 /* mean bits of activations; 0: no budget                        */
+    const calm_engine *engine;         /* engine that must run the plan; NULL: any                      */
+    const char *format;                /* format that the engine reads; NULL: its first                 */
+    calm_tie tie;                      /* jobs that the written format ties to one scheme               */
 } calm_requests;
 
-/* What requests leave of a pool, unit by unit; everything in ctx->out. */
+/* The entries that requests leave for each unit; all memory is in ctx->out. */
 typedef struct calm_scope {
-    bool *allowed;                     /* [n_units][n_entries] neither forbidden nor pinned away         */
-    const calm_pin **pin;              /* [n_units] the pin that counts; NULL: none                      */
-    calm_limits limits;                /* schemes that the engine takes, by unit                         */
+    bool *allowed;                     /* [n_units][n_entries] neither forbidden nor excluded by a pin   */
+    const calm_pin **pin;              /* [n_units] the pin in force; NULL: none                         */
+    calm_limits limits;                /* schemes that the engine runs, by unit                          */
 } calm_scope;
 
-/* Open the scope of requests over an indexed pool.  Where the pool is not numbered, numbers of candidates are not
- * judged.
- * CALM_EARG: a word that names nothing (with the nearest name); a pin of a unit that is not there; two pins of one
- * round and one kind (exact name or pattern) that disagree; a unit to which nothing is left, by forbidding or by the
- * engine. CALM_ENUMERIC: the candidates that a pin names failed. */
+/* Computes the scope of requests over an indexed pool.  If the pool is not numbered, words like "#123" are not checked.
+ * CALM_EARG: a word names no entry (the message has the nearest name); a pin names no unit; two pins of one round and
+ * one kind (exact name or pattern) disagree; forbidden entries or the engine leave nothing for a unit.  CALM_ENUMERIC:
+ * the candidates that a pin names failed. */
 calm_status calm_scope_open(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, calm_scope *out);
 
-/* The only entry that a pin leaves to a unit; false: there is no pin, or it leaves several. */
+/* Returns true and sets *entry if the unit's pin leaves exactly one entry. */
 bool calm_scope_settles(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t *entry);
 
-/* May the unit take this entry as far as its pin goes, and is there a pin? */
+/* Returns true if the unit is pinned and its pin allows this entry. */
 bool calm_scope_pins(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t entry);
 
-/* Mark the entries [n] that a word names: marks[i] = true for those, false for the others.  `key` is what asks, for the
- * message.  CALM_EARG: none, with the nearest name and all there are.  Not for "#123", which is of one unit. */
+/* Sets marks[i] for each of the entries [n] to whether the word names it; not for "#123", which belongs to one unit.
+ * `key` is the option's name for the message.  CALM_EARG: no entry; the message has the nearest name and all names. */
 calm_status calm_word_entries(calm_ctx *ctx, const calm_pool_entry *entries, size_t n, const char *key,
                               const calm_word *word, bool *marks);
 
-/* Is a pin's unit, a name or a pattern, about this one?  By its name, which counts more than by a pattern. */
+/* How a pin's unit, a name or a pattern, matches a unit; a match by name wins over a match by pattern. */
 typedef enum calm_pin_fit { CALM_FITS_NOT, CALM_FITS_PATTERN, CALM_FITS_NAME } calm_pin_fit;
 calm_pin_fit calm_pin_fits(const char *pin, const char *unit);
 
-/* Is it "#123"? */
+/* Returns true if the word is like "#123". */
 bool calm_word_is_number(const calm_word *word);
 
-/* "model.layers.0.qkv" without what all units share: "0.qkv". */
+/* Returns a unit's name without the prefix that all units share: "0.qkv" for "model.layers.0.qkv". */
 const char *calm_unit_short_name(const char *unit);
