@@ -1,8 +1,8 @@
 /* Choice: one candidate per unit from its stored scores (docs/method.md section 5).
  *
  *   token    c* = least value of the metric (cka_token).  The shortlist has the candidates up to f c*
- *            (c* / f if c* < 0; c* + log f for a logarithmic metric), with f the shortlist's factor.  The least log_rel_mse of the
- *            shortlist wins; the first of equals
+ *            (c* / f if c* < 0; c* + log f for a logarithmic metric), f: the shortlist's factor.  Of the
+ *            shortlist the least log_rel_mse wins; the first of equals
  *   argmax   the least value of the metric wins (rel_mae; with cka it is CALM as published); the first of equals */
 #pragma once
 

@@ -1,51 +1,52 @@
 /* Recipe documents: the JSON form of a spec.
  *
- * One table (document_shape.c) says every place of a document and its shape; the option table of ptq/recipe/spec.h says
- * which option it is.  Reading, writing, checking and the published JSON Schema are made from the two. */
+ * The table of document_shape.c has every place of a document and its shape; the option table of ptq/recipe/spec.h has
+ * the option of each place.  Reading, writing, checking and the published JSON Schema use both tables. */
 #pragma once
 
 #include "ptq/io/json.h"
 #include "ptq/recipe/spec.h"
 
-/* What "calm_recipe" must be. */
+/* The value of "calm_recipe". */
 #define CALM_RECIPE_VERSION 1
 
-/* Larger files are no recipes. */
+/* Size limit of a recipe file, bytes. */
 #define CALM_RECIPE_BYTES ((size_t)1 << 20)
 
-/* At most this many faults are listed. */
+/* The most faults that are listed. */
 #define CALM_DOCUMENT_FAULTS 32
 
 typedef struct calm_document_fault {
-    const char *pointer;    /* RFC 6901, "" is the document itself: "/calibration/samples"                 */
+    const char *pointer;    /* JSON pointer (RFC 6901), "" is the document: "/calibration/samples" */
     const char *message;    /* "expected a whole number, found \"many\""                                    */
 } calm_document_fault;
 
-/* Faults as they are found. */
+/* Faults in the order in which they are found. */
 typedef struct calm_faults {
     calm_document_fault of[CALM_DOCUMENT_FAULTS];
     size_t n;
 } calm_faults;
 
-/* Compare a document with the table.  Faults come in the order of the document, texts in ctx->out; none: it is one.  An
- * unknown key is reported at its own pointer with the nearest known one.  CALM_ENOMEM. */
+/* Compares a document with the table and lists its faults in document order (texts in ctx->out); no fault: the document
+ * is a recipe.  An unknown key is reported at its pointer, with the nearest known key.  CALM_ENOMEM. */
 calm_status calm_document_faults(calm_ctx *ctx, const calm_json *document, calm_faults *faults);
 
-/* The first fault as an error, "WHERE: POINTER: MESSAGE".  CALM_EFORMAT. */
+/* Fails with CALM_EFORMAT and the first fault, "WHERE: POINTER: MESSAGE", if there is one. */
 calm_status calm_document_check(calm_ctx *ctx, const char *where, const calm_json *document);
 
-/* Read a file and check it; *out is freed by the caller.  CALM_EFORMAT: not JSON, or not a recipe. */
+/* Reads a file and checks it; the caller frees *out.  CALM_EFORMAT: not JSON, or not a recipe. */
 calm_status calm_document_read(calm_ctx *ctx, const char *path, calm_json **out);
 
-/* The JSON Schema (draft 2020-12) of documents; freed by the caller, NULL without memory. */
+/* Returns the JSON Schema (draft 2020-12) of recipes; the caller frees it; NULL: out of memory. */
 calm_json *calm_document_schema(void);
 
-/* Fill a spec from a checked document: every value that it has and that was not given (spec->given).  What was given
- * although the document has it goes to spec->overrides.  Digests go to spec->demanded, but those of a model or a text
- * that was given. `path` stands in messages.  Texts in ctx->out, the document may be freed.  CALM_EARG: options of an
- * algorithm that it has not, a word that would read as several, a revision of what is no name on the hub. */
+/* Copies the values of a checked document into a spec, except options that are given already (spec->given); of those,
+ * the ones that the document also has go to spec->overrides.  SHA-256 digests go to spec->demanded, except those of a
+ * model or a text that is given.  `path` begins messages.  Texts are in ctx->out; the document may be freed.
+ * CALM_EARG: an algorithm lacks an option, a word would be split into several, a revision of a model that is not on the
+ * hub. */
 calm_status calm_spec_read(calm_ctx *ctx, const calm_json *document, const char *path, calm_recipe_spec *spec);
 
-/* The document of a spec, in a fixed order; *out is freed by the caller.  Every number and word is written, also when
- * it is the default; texts that are not given are left out. */
+/* Writes a spec as a document, in a fixed order; the caller frees *out.  Numbers and words are written even if they are
+ * defaults; texts that are not given are left out. */
 calm_status calm_spec_write(calm_ctx *ctx, const calm_recipe_spec *spec, calm_json **out);

@@ -1,9 +1,9 @@
-/* Formats: which exporters write a result, and where each one's files lie.
+/* Formats: which exporters write a result, and where their files are.
  *
- *   one format       its files are the output's own
- *   several          each has a folder of its name (compressed-tensors/, gguf/); card and recipe are above them
+ *   one format       its files are in the output folder
+ *   several          each has a subfolder with its name (compressed-tensors/, gguf/); card and recipe are above them
  *
- * The first format that is a checkpoint is the one that is evaluated as it was written. */
+ * The final evaluation reads the first format that is a checkpoint. */
 #pragma once
 
 #include "ptq/base/option.h"
@@ -11,64 +11,67 @@
 #include "ptq/plan/engines.h"
 
 typedef struct calm_formats {
-    const calm_exporter **exporters;    /* [n] in ctx->out; n 0: compressed-tensors alone */
+    const calm_exporter **exporters;    /* [n] in ctx->out; n 0: only compressed-tensors */
     size_t n;
     calm_export_options options;
 } calm_formats;
 
-/* Parse names ("compressed-tensors", "gguf") into out->exporters; none: compressed-tensors.  CALM_EARG: an unknown name
- * (with the nearest), one named twice. */
+/* Parses names ("compressed-tensors", "gguf") into out->exporters; no name: compressed-tensors.  CALM_EARG: an unknown
+ * name (the message has the nearest), or a name twice. */
 calm_status calm_formats_parse(calm_ctx *ctx, const calm_words *names, calm_formats *out);
 
-/* Parse names of schemes of embedding and head, NULL: not asked, into ctx->out.  CALM_EARG: a bad name. */
+/* Parses the schemes of embedding and head (NULL: not given) into ctx->out.  CALM_EARG: a bad name. */
 calm_status calm_formats_ask_outer(calm_ctx *ctx, const char *embed, const char *head, calm_export_options *out);
 
-/* Number of formats, and one of them. */
+/* Return the number of formats, and one of them. */
 size_t calm_formats_count(const calm_formats *formats);
 const calm_exporter *calm_formats_at(const calm_formats *formats, size_t index);
 
-/* The name of an exporter as it is typed, with - for _; in ctx->out. */
+/* Returns the name of an exporter as users type it, with '-' instead of '_', in ctx->out. */
 calm_status calm_format_name(calm_ctx *ctx, const calm_exporter *exporter, char **out);
 
-/* The formats that a stored run's recipe names; as calm_formats_parse. */
+/* Parses the formats in a stored run's recipe, as calm_formats_parse does. */
 calm_status calm_formats_of_recipe(calm_ctx *ctx, const calm_json *recipe, calm_formats *out);
 
-/* The first of the formats that the target reads, with - for _, in ctx->out; NULL: none. */
+/* Returns the first of the formats that the engine reads, with '-' instead of '_', in ctx->out; NULL: none. */
 calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target, char **out);
 
-/* Jobs that share a scheme in what is written. */
+/* Returns which jobs share a scheme in the written files. */
 calm_tie calm_formats_tie(const calm_formats *formats);
 
-/* For a card: "compressed-tensors." or "gptq, gguf, a folder each.", and for transformers how it is loaded. */
+/* Appends a sentence for a model card, "compressed-tensors." or "gptq, gguf, a folder each.", and for transformers how
+ * to load the model. */
 calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out);
 
-/* Notes about what the model's files hold and config.json does not say: tensors that the forward pass does not read
- * and that a format leaves out, blocks beyond those that are counted, a separate head next to a tied embedding;
- * and Python modules that it names and that are not there. */
+/* Logs what the model's files contain and config.json does not say: tensors that the forward pass does not read and a
+ * format leaves out, blocks beyond the configured number, a separate head although the embedding is tied, and missing
+ * Python modules that config.json names. */
 calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, const calm_model *model);
 
-/* CALM_EARG where the engine reads one of them, but not the head as the plan's file has it, or its class of the family
- * passes over a quantized job: engine, scheme, why and what would do. */
+/* Fails with CALM_EARG if the engine reads one of the formats but cannot run the plan in it, because of the head or
+ * because its class for the family does not load a quantized job.  The message has engine, scheme, reason and
+ * remedy. */
 calm_status calm_formats_check_target(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target,
                                       const calm_model *model, const calm_plan *plan);
 
-/* As calm_formats_check, before there is a model: schemes [n] of jobs, those asked of tables, and whether inputs of
- * down are transformed (r4).  CALM_EARG: one of the formats has no such thing, and which have. */
+/* Does what calm_formats_check does, before a model is known: for schemes [n] of jobs, the schemes of embedding and
+ * head, and rotated inputs of down projections (`transforms`: r4).  CALM_EARG: a format cannot store one of them; the
+ * message says which formats can. */
 calm_status calm_formats_check_asked(calm_ctx *ctx, const calm_formats *formats, const calm_scheme *schemes, size_t n,
                                      bool transforms);
 
-/* Refuse, by name, what one of them cannot express. */
+/* Fails if one of the formats cannot store the plan; the message names the format and what it cannot store. */
 calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const calm_model *model,
                                const calm_plan *plan);
 
-/* What one of them makes of embedding and head: as asked, else the format's own of a plan that leaves no job float.
- * `rows` is the caller's.  CALM_EUNSUPPORTED, by name: a scheme that the format does not hold.  CALM_EARG: two schemes
- * for one tied table, a scheme that quantizes activations. */
+/* Computes what a format makes of embedding and head: the schemes that the user gave, else the format's own if the plan
+ * leaves no job float.  The caller fills out->rows.  CALM_EUNSUPPORTED: the format cannot store a scheme.  CALM_EARG: a
+ * tied table has two schemes, or a scheme quantizes activations. */
 calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const calm_exporter *exporter,
                                 const calm_model *model, const calm_plan *plan, calm_outer_plan *out);
 
-/* Does one of them quantize embedding or head, as asked or by default? */
+/* Returns true if a format quantizes embedding or head, by the user's options or by default. */
 bool calm_formats_have_tables(const calm_formats *formats);
 
-/* Does one of them run the model over the calibration windows? */
+/* Returns true if a format needs mean squares of activations over the calibration windows. */
 bool calm_formats_want_importance(const calm_formats *formats);

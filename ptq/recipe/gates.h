@@ -1,11 +1,11 @@
-/* Gates: conditions that a recipe sets for its result, "ppl_ratio <= 1.05". */
+/* Gates: conditions that a recipe sets for its result, such as "ppl_ratio <= 1.05". */
 #pragma once
 
 #include "ptq/base/option.h"
 
 typedef enum calm_gate_op { CALM_GATE_LE, CALM_GATE_LT, CALM_GATE_GE, CALM_GATE_GT } calm_gate_op;
 
-/* What a result is measured by, in the order of the manual. */
+/* The figures that a gate can name, in the order of the manual. */
 typedef enum calm_figure {
     CALM_FIGURE_PPL, CALM_FIGURE_PPL_FLOAT, CALM_FIGURE_PPL_RATIO, CALM_FIGURE_KL, CALM_FIGURE_TOP1, CALM_FIGURE_BITS,
     CALM_FIGURE_BYTES, CALM_FIGURE_SIZE_RATIO, CALM_FIGURE_COSINE, CALM_FIGURE_COSINE_MIN, CALM_FIGURE_SPEARMAN,
@@ -13,25 +13,25 @@ typedef enum calm_figure {
 } calm_figure;
 
 typedef struct calm_gate {
-    const char *text;    /* "ppl_ratio <= 1.05" with single blanks */
+    const char *text;    /* "ppl_ratio <= 1.05", with single spaces */
     calm_figure figure;
     calm_gate_op op;
     double bound;
 } calm_gate;
 
-/* Parse "NAME OP NUMBER" (<= < >= >), blanks anywhere between.  In ctx->out.  CALM_EARG: an unknown name, with the
- * nearest; another operator; no number. */
+/* Parses "NAME OP NUMBER" (<= < >= >), with spaces anywhere; texts in ctx->out.  CALM_EARG: an unknown name (the
+ * message has the nearest), another operator, or no number. */
 calm_status calm_gate_parse(calm_ctx *ctx, const char *text, calm_gate *out);
 
-/* Parse words into gates [*n], in ctx->out. */
+/* Parses words into gates [*n], in ctx->out. */
 calm_status calm_gates_parse(calm_ctx *ctx, const calm_words *words, calm_gate **out, size_t *n);
 
-/* Refuse a gate about something that a run does not measure.  CALM_EARG, with the gate and what to do.
- *   evaluates   the result is measured on a text
- *   encoder     1: it is one, 0: it is none, -1: not known yet
- *   several     several budgets are compared, so there is no one result */
+/* Fails with CALM_EARG if a gate needs a figure that the run does not measure; the message has the gate and a remedy.
+ *   evaluates   the result is evaluated on a text
+ *   encoder     1: the model is an encoder, 0: it is not, -1: not known yet
+ *   several     several budgets are compared, so there is no single result */
 calm_status calm_gates_check(calm_ctx *ctx, const calm_gate *gates, size_t n, bool evaluates, int encoder,
                              bool several);
 
-/* Does the value hold it?  NaN never does. */
+/* Returns true if the value satisfies the gate; false for NaN. */
 bool calm_gate_holds(const calm_gate *gate, double value);

@@ -1,11 +1,10 @@
 /* Presets: named levels of effort for a run.
  *
- *   fast      one algorithm, for 4-bit activations two, whose codes are not searched from several orders of the
- *             columns
+ *   fast      one algorithm (with 4-bit activations two), which rounds in one column order instead of several
  *   balanced  the default pool, scores and guard
- *   best      the same, then `learn` both; integer activations: `rotate` first, judged by the guard
+ *   best      balanced, then `learn` both; with integer activations `rotate` first, which the guard judges
  *
- * What is said besides counts; what leaves nothing of a preset is refused. */
+ * Other options count more than the preset; options that leave nothing of the preset are refused. */
 #pragma once
 
 #include "ptq/recipe/recipe.h"
@@ -20,16 +19,16 @@ typedef enum calm_recipe_preset {
 
 #define CALM_RECIPE_PRESET_NAMES "fast|balanced|best"    /* in the order of the values, for option tables */
 
-/* "fast"; and in a few words what it does, with what it was measured to be worth (docs/results.md). */
+/* Return "fast"; and what the preset does in a few words, with its measured effect (docs/results.md). */
 const char *calm_recipe_preset_name(calm_recipe_preset preset);
 const char *calm_recipe_preset_about(calm_recipe_preset preset);
 
-/* The pool of a preset at the recipe's schemes, a comma list; NULL: the default one. */
+/* Returns the preset's pool at the recipe's schemes, a comma list; NULL: the default pool. */
 const char *calm_recipe_preset_pool(const calm_recipe_spec *spec, const calm_recipe *recipe);
 
-/* CALM_EARG: what was said besides leaves nothing of the preset, or it nothing of that. */
+/* Fails with CALM_EARG if other options contradict the preset. */
 calm_status calm_recipe_check_preset(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
-/* recipe->rotate as the preset has it, once schemes, formats and model are known.  CALM_EARG: at these schemes the
- * preset does no more than another. */
+/* Sets recipe->rotate as the preset wants it, once schemes, formats and model are known.  CALM_EARG: at these schemes
+ * the preset does no more than another preset. */
 calm_status calm_recipe_resolve_preset(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);

@@ -1,42 +1,42 @@
-/* Resolving: a spec becomes a recipe - every value filled in, every name found. */
+/* Resolving: converts a spec to a recipe, in which every value is filled in and every name is found. */
 #pragma once
 
 #include "ptq/base/event.h"
 #include "ptq/recipe/document.h"
 #include "ptq/recipe/recipe.h"
 
-/* What the names of bundled texts begin with, in reports and stores. */
+/* The prefix of bundled texts' names in reports and stores. */
 #define CALM_BUNDLED "bundled "
 
-/* Resolve a spec, which must outlive the recipe; in ctx->out.  A model of the hub that is not in the cache is fetched,
- * with events of CALM_STAGE_PULL. CALM_EARG: what is missing, unknown or does not go together; the message has the key.
- * CALM_EMISMATCH: a file is not the one that the spec demands, with its name and both digests.  CALM_ENOTFOUND and what
- * finding a model fails with. */
+/* Resolves a spec, which must outlive the recipe; memory is in ctx->out.  A hub model that is not in the cache is
+ * downloaded, with events of CALM_STAGE_PULL.  CALM_EARG: options are missing, unknown or contradictory; the message
+ * has the key.  CALM_EMISMATCH: a file's SHA-256 differs from the spec's; the message has both.  CALM_ENOTFOUND and the
+ * other failures of calm_model_find. */
 calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_events *events,
                                 calm_recipe *out);
 
-/* Resolve the names of a spec and list every fault instead of stopping at the first; the hub is not asked, no file's
- * content is read.  `out` is complete but for what faults leave open and, without a model here, its directory.
- * CALM_ENOMEM. */
+/* Resolves the names of a spec and lists every fault instead of stopping at the first.  It neither asks the hub nor
+ * reads the content of files.  `out` is complete except for what faults leave open and, if the model is not on this
+ * machine, its directory.  CALM_ENOMEM. */
 calm_status calm_recipe_check(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *out, calm_faults *faults);
 
-/* The spec with what `calibration.dtype` auto is on this machine: bf16 where the CPU multiplies it and the kernels of
- * OpenBLAS that are loaded go with it, else f32.  Locks and recipes next to a checkpoint have that, so that they mean
- * the same on any CPU. */
+/* Returns the spec with `calibration.dtype` auto replaced by this machine's choice: bf16 if the CPU multiplies bfloat16
+ * and OpenBLAS's loaded kernels support it, else f32.  Locks and the recipes next to a checkpoint contain that value,
+ * so that they give the same result on any CPU. */
 calm_recipe_spec calm_spec_settled(const calm_recipe_spec *spec);
 
-/* Note the failure of ctx as a fault at a key of the spec ("choice.pins" is the pointer /choice/pins; NULL: the
- * document) and forgive it.  Running out of memory stays a failure. */
+/* Turns the failure in ctx into a fault at a key of the spec ("choice.pins": the pointer /choice/pins; NULL: the
+ * document) and clears it.  CALM_ENOMEM stays a failure. */
 calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, calm_faults *faults);
 
-/* Which texts and which windows of them calibrate and guard, into the recipe.  CALM_EARG: tokens next to a text, a text
- * named twice, fewer windows than texts. */
+/* Sets the texts and windows for calibration and guard in the recipe.  CALM_EARG: both tokens and a text, a text twice,
+ * or fewer windows than texts. */
 calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
-/* CALM_EARG: `calibration.weight` gradient, and no algorithm of the pool is fitted to rows, or a scheme has static
- * scales of activations. */
+/* Checks `calibration.weight` gradient.  CALM_EARG: no algorithm of the pool fits to rows, or a scheme has static
+ * activation scales. */
 calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 
-/* CALM_EARG: `calibration.imatrix`, and no algorithm of the pool is fitted to a Gram matrix, or the inputs are rotated
- * or of two kinds. */
+/* Checks `calibration.imatrix`.  CALM_EARG: no algorithm of the pool fits to a Gram matrix, or inputs are rotated or
+ * the prefix is asymmetric. */
 calm_status calm_recipe_check_imatrix(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
