@@ -1,4 +1,4 @@
-/* The compressed-tensors entry of config.json as the check has parsed it, group by group. */
+/* The compressed-tensors entry of config.json, parsed group by group for the check. */
 #pragma once
 
 #include "ptq/check/check_state.h"
@@ -9,22 +9,22 @@ typedef struct calm_ct_group {
     const char *name;
     const calm_json *json;
     calm_qformat_scheme scheme;
-    const char *format; /* its own, inferred where it has none */
-    bool usable;        /* its weights were understood */
-    bool floats;        /* weights of floats */
-    bool foreign;       /* valid, but of a scheme that calm does not read: blocks, other floats, sparse */
-    bool no_weights;    /* it quantizes activations alone: attention */
-    bool reordered;     /* columns have a group index */
+    const char *format; /* the group's format, inferred if it names none */
+    bool usable;        /* calm understands the group's weights */
+    bool floats;        /* the weights are small floats */
+    bool foreign;       /* valid, but calm does not read the scheme: blocks, other floats, sparse */
+    bool no_weights;    /* the group quantizes only activations: attention */
+    bool reordered;     /* columns have a group index (activation order) */
 } calm_ct_group;
 
 typedef struct calm_ct_target {
-    const char *text;  /* as written */
-    calm_regex *regex; /* NULL: a name or class */
-    size_t group;      /* n_groups: an ignore entry */
+    const char *text;  /* as in config.json */
+    calm_regex *regex; /* NULL: a name or a class */
+    size_t group;      /* index of its group; n_groups: an ignore entry */
     bool class_name;   /* "Linear" */
-    bool other_class;  /* "LlamaAttention": tensors do not show which modules are of it */
-    bool usable;
-    size_t hits;
+    bool other_class;  /* "LlamaAttention": tensors do not show which modules have this class */
+    bool usable;       /* the pattern is valid */
+    size_t hits;       /* number of matched modules */
 } calm_ct_target;
 
 typedef struct calm_ct_entry {
@@ -32,12 +32,12 @@ typedef struct calm_ct_entry {
     const calm_json *json;
     calm_ct_group *groups;
     size_t n_groups;
-    calm_ct_target *targets; /* ignore entries, then those of the groups in file order */
+    calm_ct_target *targets; /* [n_targets] ignore entries, then the groups' targets in file order */
     size_t n_targets;
 } calm_ct_entry;
 
-/* Resolve every module, with findings about targets and ignore, then about what engines fuse. */
+/* Finds the scheme of every module; reports findings about targets and ignore, then about fused modules. */
 calm_status calm_ct_resolve(calm_ct_entry *entry);
 
-/* Free the patterns. */
+/* Frees the patterns. */
 void calm_ct_clear(calm_ct_entry *entry);
