@@ -1,35 +1,35 @@
-/* The memory plan of a run: the knobs that make it fit, and bytes of each stage (ptq/estimate makes it). */
+/* The memory plan of a run: knobs that make the run fit, and peak bytes of each stage (computed by ptq/estimate). */
 #pragma once
 
 #include "ptq/recipe/recipe.h"
 #include "ptq/model/moe.h"
 
-/* Choices that cost time and change no result. */
+/* Choices that save memory, cost time and change no result. */
 typedef struct calm_knobs {
-    bool spill, job_by_job;
-    bool slices;                       /* results of candidates_at_once candidates are kept at once, not all */
-    size_t candidates_at_once, experts_at_once, group_bytes;
+    bool spill, job_by_job;            /* hidden states in a file; capture one job's inputs at a time  */
+    bool slices;                       /* keep results of candidates_at_once candidates at once, not of all */
+    size_t candidates_at_once, experts_at_once, group_bytes;    /* group_bytes: captured inputs; 0: no limit */
 } calm_knobs;
 
-/* Bytes of one stage's largest moment, all included. */
+/* Peak bytes of each stage, everything included. */
 typedef struct calm_memory_plan {
     calm_knobs knobs;
-    size_t limit;                                /* that was allowed                                    */
-    size_t reserved;                             /* of the limit: not for arenas, but for program and BLAS */
-    size_t kept;                                 /* of that: free lists of the C library                */
-    size_t room;                                 /* for spare pages, next to arenas, where the limit has it */
-    size_t program;                              /* of that: code, BLAS's copies, stacks                */
-    size_t base;                                 /* program, libraries, tokenizer, store: there already */
-    size_t capture, quantize, score;             /* peaks of the three steps on a block                 */
-    size_t learn, evaluate, assemble;
-    size_t peak;                                 /* of all of them                                      */
-    size_t spill_bytes;                          /* in a file, when knobs.spill                         */
+    size_t limit;                                /* the memory limit */
+    size_t reserved;                             /* part of the limit for program and BLAS, not for arenas */
+    size_t kept;                                 /* part of `reserved`: free lists of the C library */
+    size_t room;                                 /* for spare pages next to arenas, if the limit has room */
+    size_t program;                              /* part of `reserved`: code, BLAS's copies, stacks */
+    size_t base;                                 /* resident before the stages: program, libraries, tokenizer, store */
+    size_t capture, quantize, score;             /* peaks of the three steps on a block */
+    size_t learn, evaluate, assemble;            /* peaks of these stages */
+    size_t peak;                                 /* maximum of all peaks */
+    size_t spill_bytes;                          /* bytes of the file of hidden states, if knobs.spill */
 } calm_memory_plan;
 
-/* The most that arenas held in each stage of a run, and before the first. */
+/* The most bytes that arenas held in each stage of a run, and before the first stage (`open`). */
 typedef struct calm_memory_held {
     size_t open, capture, quantize, score, learn, evaluate, assemble;
 } calm_memory_held;
 
-/* A stage ends: raise `*held` to what arenas held at most since the last call. */
+/* Ends a stage: raises *held to the most bytes that arenas held since the last call. */
 void calm_memory_note(calm_ctx *ctx, size_t *held);

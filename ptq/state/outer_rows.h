@@ -1,4 +1,4 @@
-/* Rows of embeddings and heads, quantized as they are written. */
+/* Rows of embeddings and heads, quantized while they are written. */
 #pragma once
 
 #include "algorithms/algorithm.h"
@@ -7,47 +7,47 @@
 #include "ptq/export/outer.h"
 #include "ptq/recipe/formats.h"
 
-/* What the rows of a head are fitted to, or how all tables are rounded. */
+/* How the rows of embedding and head are quantized, and the data that the head is fitted to. */
 typedef struct calm_outer_fit {
-    const char *algorithm;    /* its name (calm_recipe_head_algorithm); NULL: to nothing       */
-    const char *head;         /* the tensor: the embedding's where that is the head            */
-    calm_stats stats;         /* of what it reads; gram NULL: not collected                    */
+    const char *algorithm;    /* name from calm_recipe_head_algorithm; NULL: no data, least squared error */
+    const char *head;         /* tensor of the head; for a tied head the embedding's */
+    calm_stats stats;         /* statistics of the head's inputs; gram NULL: not collected */
 } calm_outer_fit;
 
-/* Is there an algorithm that reads what the head reads? */
+/* Sets *out to whether the algorithm needs statistics of the head's inputs. */
 calm_status calm_outer_fit_reads(calm_ctx *ctx, const calm_outer_fit *fit, bool *out);
 
-/* Collect them over calibration windows, into ctx->out; nothing is done where the algorithm reads none or they are
- * there.
- * A row of a table that is embedding and head meets the head's input when it is the head, and is as a whole added to
- * the hidden rows when it is the embedding: the identity times the Gram matrix's mean diagonal is added to that matrix,
- * the share that measures best (docs/evidence/head_fit.csv). */
+/* Collects these statistics over calibration windows into ctx->out; does nothing if the algorithm needs none or they
+ * are there.
+ * A row of a table that is both embedding and head is multiplied by the head's input, and as embedding it is added as a
+ * whole to the hidden states.  For the latter, the identity times the Gram matrix's mean diagonal is added to the Gram
+ * matrix, which measures best (docs/evidence/head_fit.csv). */
 calm_status calm_outer_fit_collect(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
                                    calm_outer_fit *fit);
 
-/* A calm_outer_rows_fn: every row by itself.  `user`: a calm_outer_fit.  An algorithm that reads data is for the head
- * that it was collected for, one that does not for all tables; else scales are those of the least squared error.
- * CALM_ENUMERIC: a weight that is not finite, a scale out of range. */
+/* Quantizes n rows of a table from row `first`, each row separately (calm_outer_rows_fn; user: a calm_outer_fit).  An
+ * algorithm that reads data is used only for its head; an algorithm that reads none is used for all tables.  Otherwise
+ * scales minimize the squared error.  CALM_ENUMERIC: a weight is not finite, or a scale is out of range. */
 calm_status calm_outer_rows(void *user, calm_ctx *ctx, const calm_tensor *table, const calm_scheme *scheme,
                             size_t first, size_t n, calm_qlinear *out);
 
-/* All rows rounded so, out [V, D] in float16: what a reader multiplies by up to that.  Fails likewise. */
+/* Quantizes all rows in this way and dequantizes them: out [V, D] in float16.  Fails likewise. */
 calm_status calm_outer_rows_round(calm_ctx *ctx, const calm_outer_fit *fit, const calm_tensor *table,
                                   const calm_scheme *scheme, uint16_t *out);
 
-/* The algorithm of that name, NULL: the one that needs no data; in ctx->out. */
+/* Returns the algorithm of that name, or for NULL the one that needs no data; in ctx->out. */
 calm_status calm_outer_algorithm(calm_ctx *ctx, const char *name, calm_algorithm **out);
 
-/* calm_recipe_head_algorithm of a stored run when it is written in `formats`, valid as long as the run's `recipe`:
- * what the recipe says; where the run's own files have float tables, what it would say with these formats, so that
- * `calm export` writes what `calm quantize` does. */
+/* Returns calm_recipe_head_algorithm for a stored run that is written in `formats`; it points into `recipe`.  It is the
+ * recipe's algorithm; if the run's files have float tables, it is the one that the recipe would have with these
+ * formats, so that `calm export` writes the same as `calm quantize`. */
 calm_status calm_outer_stored_algorithm(calm_ctx *ctx, const calm_json *recipe, const calm_formats *formats,
                                         const char **out);
 
-/* Digest over what a fit depends on: its algorithm, with all options, and the calibration of this key. */
+/* Computes the digest of what a fit depends on: its algorithm with all options, and the calibration key. */
 calm_status calm_outer_fit_key(calm_ctx *ctx, const calm_outer_fit *fit, const char *calibration,
                                char key[CALM_SHA256_HEX]);
 
-/* What that takes of ctx->out and ctx->scratch for one piece of a table [vocab, width], at most. */
+/* Returns the peak bytes of ctx->out and ctx->scratch while one piece of a table [vocab, width] is quantized. */
 size_t calm_outer_rows_bytes(const calm_algorithm *algorithm, calm_operands operands, size_t vocab, size_t width,
                              size_t n_threads);

@@ -1,13 +1,13 @@
-/* Only files of this folder and their tests include it. */
+/* Rules for the number of windows and rows.  Only files of this folder and their tests include it. */
 #pragma once
 
 #include <stddef.h>
 
-/* How many of the n windows of a text are evaluated by default, where all of them, n_tokens > 0, take `whole`
- * operations and the rest of the run takes `rest`. */
+/* Returns how many of the n windows of a text are evaluated by default.  All windows, n_tokens > 0 tokens, take `whole`
+ * operations; the rest of the run takes `rest`. */
 size_t calm_run_work_share(double rest, double whole, size_t n, size_t n_tokens);
 
-/* How many rows candidates are scored on by default, at most `most`: those whose `cost` is a tenth of it and `shared`
- * together, but at least 512; all where that is little. */
+/* Returns how many rows, at most `most`, candidates are scored on by default: so many that their cost(user, rows) is at
+ * most a tenth of it and `shared` together, but at least 512; all if that cost is small. */
 size_t calm_run_work_score_rows(double shared, double (*cost)(const void *user, size_t rows), const void *user,
                                 size_t most);
