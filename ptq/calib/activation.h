@@ -1,7 +1,7 @@
 /* Activation statistics of one hook point (docs/method.md section 2; "Measuring Maximum Activations", 2605.15572).
  *
- * A window of tokens gives a partial statistic; partials are merged in window order, so that sums have one
- * fixed order whatever the number of threads. */
+ * Each window of tokens gives a partial statistic.  Partials are merged in window order, so that sums have one fixed
+ * order whatever the number of threads. */
 #pragma once
 
 #include <stdint.h>
@@ -10,22 +10,22 @@
 #include "ptq/calib/histogram.h"
 
 #define CALM_ACT_TOP 100
-#define CALM_ACT_QUANTILES 6     /* q25, median, q75, q90, q99, q99.9 of |x|, zeros apart */
+#define CALM_ACT_QUANTILES 6     /* q25, median, q75, q90, q99, q99.9 of the nonzero |x| */
 
 /* One of the largest |x|. */
 typedef struct calm_actstat_peak {
-    float value;                 /* with sign */
+    float value;                 /* signed value */
     uint32_t window, token, channel;
 } calm_actstat_peak;
 
-/* Accumulator over windows.  `peak` and `ratio` hold one value per token seen so far. */
+/* Accumulator over windows.  `peak`, `ratio` and `crest` have one value per token seen so far. */
 typedef struct calm_actstat_acc {
     size_t channels;                      /* D                                                    */
-    uint64_t count, zeros;                /* elements, and those equal to 0                       */
+    uint64_t count, zeros;                /* elements; elements that are 0 */
     double sum, sumsq, sumabs;
     float min, max;                       /* +-infinity before the first element                  */
-    uint64_t histogram[CALM_ACT_BINS];    /* of log10 |x| over [-8, 8), clipped to the ends       */
-    calm_actstat_peak top[CALM_ACT_TOP];      /* by falling |x|, ties by position                     */
+    uint64_t histogram[CALM_ACT_BINS];    /* log10 |x| over [-8, 8), clipped to the ends */
+    calm_actstat_peak top[CALM_ACT_TOP];  /* the largest |x| in falling order, ties by position */
     size_t n_top;
     size_t n_tokens, capacity;
     float *peak;                          /* [n_tokens] m_t = max |x_t|                           */
@@ -34,43 +34,43 @@ typedef struct calm_actstat_acc {
     size_t n_massive;                     /* tokens with m_t > 100 and r_t > 1000                 */
 } calm_actstat_acc;
 
-/* The figures of a finished hook point. */
+/* The statistics of a finished hook point. */
 typedef struct calm_actstat_summary {
     uint64_t count, zeros;
     size_t n_tokens, n_massive, channels;
     double mean, std, mean_abs, rms, min, max, max_abs;
     double quantile[CALM_ACT_QUANTILES];
-    double peak_median;                                       /* of m_t over tokens               */
-    double ratio_median, ratio_max, ratio_mean, ratio_std;    /* of r_t over tokens               */
-    double crest_median, crest_max;                           /* of max|x_t| / rms(x_t)           */
+    double peak_median;                                       /* over tokens, of m_t */
+    double ratio_median, ratio_max, ratio_mean, ratio_std;    /* over tokens, of r_t */
+    double crest_median, crest_max;                           /* over tokens, of max|x_t| / rms(x_t) */
 } calm_actstat_summary;
 
-/* Empty accumulator for D >= 1 channels and at most `capacity` tokens; its arrays live in `arena`, the struct is the
- * caller's.  CALM_ENOMEM. */
+/* Initializes an empty accumulator for D >= 1 channels and at most `capacity` tokens; its arrays are in `arena`, the
+ * caller owns the struct.  CALM_ENOMEM. */
 calm_status calm_actstat_init(calm_ctx *ctx, calm_arena *arena, size_t channels, size_t capacity,
                               calm_actstat_acc *acc);
 
-/* What it takes of `arena`. */
+/* Returns the bytes that calm_actstat_init() allocates from `arena`. */
 size_t calm_actstat_init_bytes(size_t capacity);
 
-/* Add X [n, D] (row stride D): tokens first_token .. of window `window`.  Tokens must come in the order of (window,
- * token), which is how ties among the largest |x| are broken.  CALM_ENUMERIC, with position, when a value is not finite
- * (`acc` is then of no use); CALM_EARG when more than `capacity` tokens would be held. */
+/* Adds X [n, D] (row stride D), the tokens first_token .. of window `window`.  Add tokens in the order of (window,
+ * token), which breaks ties among the largest |x|.  CALM_ENUMERIC: a value is not finite (the message has its position;
+ * `acc` is then unusable); CALM_EARG: more than `capacity` tokens. */
 calm_status calm_actstat_add(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n, uint32_t window,
                          uint32_t first_token);
 
-/* Where a row came from. */
+/* The position of a row in the text. */
 typedef struct calm_actstat_place {
     uint32_t window, token;
 } calm_actstat_place;
 
-/* The same for rows from here and there: row t is token places[t].token of window places[t].window. */
+/* Does the same for rows that are not neighbours: row t is token places[t].token of window places[t].window. */
 calm_status calm_actstat_add_places(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n,
                                 const calm_actstat_place *places);
 
-/* into += from; equal to having added from's rows after into's, up to the order of the double sums, which is fixed
- * by the order of the merges.  CALM_EARG when the channels differ or into's capacity is exceeded. */
+/* Adds `from` to `into`, as if from's rows were added after into's, except for the order of the double sums, which is
+ * the order of the merges.  CALM_EARG: the channels differ, or into's capacity is exceeded. */
 calm_status calm_actstat_merge(calm_ctx *ctx, calm_actstat_acc *into, const calm_actstat_acc *from);
 
-/* The figures; all are finite, and 0 when nothing was added. */
+/* Computes the statistics; all are finite, and 0 if nothing was added. */
 void calm_actstat_summarize(const calm_actstat_acc *acc, calm_actstat_summary *out);

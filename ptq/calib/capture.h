@@ -1,17 +1,17 @@
 /* Capture: runs a sublayer or an expert over the calibration windows, and collects statistics of its jobs' inputs and
  * the float outputs that candidates are scored against.
  *
- *   N calibration rows, without those of windows that are held out   I inputs of a job   D hidden size
- *   n rows of the scoring windows (the first ones, or the beginning of each)
+ *   N calibration rows (tokens), without those of held-out windows   I inputs of a job   D hidden size
+ *   n rows of the scoring windows (the first windows, or the first tokens of each)
  *
- * An expert's output is added to x times a number of each token's, its router weight or the shared expert's gate: so
- * errors count by its square, and X^T X, sums and kept rows of an expert are of rows times that number.  Rows may have
- * another such factor, which outputs have not (options->factors).  Maxima and activation statistics are of the rows as
- * they are.
+ * An expert's output is multiplied by a number per token, its router weight or the shared expert's gate, and added to
+ * x.  Errors count by the square of that number, so X^T X, sums and kept rows of an expert use rows times that number.
+ * Input rows may have a further factor (options->factors), outputs have none.  Maxima and activation statistics use the
+ * unweighted rows.
  *
- * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number; an expert's rows are
- * the tokens routed to it, in that order, in their own chunks.  Neither the number of threads nor what is handled
- * together changes a bit. */
+ * Sums have one order: rows within chunks of fixed size, chunks within windows, windows by number.  An expert's rows
+ * are the tokens routed to it, in that order, in separate chunks.  Neither the number of threads nor the windows per
+ * group change a bit. */
 #pragma once
 
 #include "ptq/base/context.h"
@@ -22,27 +22,27 @@
 #include "ptq/model/moe.h"
 #include "ptq/quant/stats.h"
 
-/* Job inputs of the windows handled together, unless the options say otherwise. */
+/* The default limit for the job inputs of one group of windows. */
 #define CALM_CAPTURE_GROUP_BYTES ((size_t)48 * 1024 * 1024)
 
 typedef struct calm_capture_options {
-    unsigned jobs;            /* bit k: collect what calm_job_kind k needs                           */
-    unsigned inputs;          /* bit k: keep the scoring rows of that job's input, though nothing else     */
+    unsigned jobs;            /* bit k: collect the statistics of calm_job_kind k */
+    unsigned inputs;          /* bit k: keep the scoring rows of job k's input, without statistics */
     bool grams;               /* collect X^T X of those jobs                                         */
-    bool samples;             /* keep rows of those jobs' inputs (calm_sample_count)                 */
-    bool activations;         /* collect the statistics of every hook point                          */
-    bool unweighted;          /* experts: rows as they are, as llama.cpp's imatrix has them          */
-    size_t score_windows;     /* keep inputs and outputs of this many first windows                    */
-    size_t score_tokens;      /* of each of these its first tokens alone; 0: all                     */
-    size_t held_windows;      /* leave this many first windows out of what jobs are fitted to          */
-    bool stay;                /* leave the batch's hidden rows as they are: they will be run again   */
-    size_t group_bytes;       /* job inputs held at once; 0: the default.  Changes no result.        */
-    calm_batch *exact;        /* the same windows behind float blocks, run in lockstep; or NULL.  No expert has it. */
-    float *const *factors;    /* [CALM_N_JOBS] of [rows of the batch]: what rows of a job's input are multiplied
-                               * by, next to the number of an expert's; one NULL or all: nothing      */
-    bool crosses;             /* with it: collect X^T Y of those jobs, Y their inputs there          */
-    calm_times *times;        /* of the caller, in its stage forward: products of Gram matrices of all rows are
-                               * counted as CALM_TIME_GRAM, loading of experts as CALM_TIME_READ; NULL: not counted */
+    bool samples;             /* keep sampled rows of those jobs' inputs (calm_sample_count) */
+    bool activations;         /* collect activation statistics of every hook point */
+    bool unweighted;          /* experts: do not multiply rows by router weights, as llama.cpp's imatrix */
+    size_t score_windows;     /* keep inputs and outputs of this many first windows */
+    size_t score_tokens;      /* only the first tokens of each of these windows; 0: all */
+    size_t held_windows;      /* leave this many first windows out of the statistics */
+    bool stay;                /* leave the batch's hidden states unchanged: they will be run again */
+    size_t group_bytes;       /* limit for job inputs of a group; 0: the default.  Changes no result. */
+    calm_batch *exact;        /* the same windows behind float blocks, run in lockstep; NULL: none.  Not for experts. */
+    float *const *factors;    /* [CALM_N_JOBS] of [rows of the batch]: factors of a job's input rows, in addition to
+                               * router weights; a NULL array: all 1 */
+    bool crosses;             /* with `exact`: collect X^T Y of those jobs, Y: their inputs in `exact` */
+    calm_times *times;        /* stage times of the caller, who is in stage forward: Gram products of whole windows
+                               * count as CALM_TIME_GRAM, loading of experts as CALM_TIME_READ; NULL: not counted */
 } calm_capture_options;
 
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)
@@ -52,14 +52,14 @@ typedef struct calm_capture_options {
  * that no place in a window is kept more often than another. */
 size_t calm_sample_count(size_t rows, size_t width);
 
-/* The most rows kept of at most N rows: of fewer rows more may be kept, since k falls with them. */
+/* Returns the most rows kept for any number of rows up to N: fewer rows may keep more, because k falls with them. */
 size_t calm_sample_most(size_t rows, size_t width);
 
-/* What was seen at the input of one job. */
+/* Statistics of the input of one job. */
 typedef struct calm_job_capture {
-    bool used;                     /* the job belongs here and is in `jobs`     */
-    size_t width;                  /* I                                         */
-    calm_stats stats;              /* of all N rows                             */
+    bool used;                     /* the job is in this sublayer and in options->jobs */
+    size_t width;                  /* I */
+    calm_stats stats;              /* over all N rows */
     float *score_input;            /* [n, I] or NULL                            */
 } calm_job_capture;
 
@@ -67,93 +67,93 @@ typedef struct calm_capture {
     calm_sublayer sublayer;
     long expert;                                 /* CALM_NO_EXPERT, CALM_SHARED_EXPERT or its number              */
     const calm_weight *weight;                   /* [CALM_N_ROLES] float weights, borrowed                        */
-    size_t rows, tokens;                         /* N; the same with those of the windows that are held out       */
+    size_t rows, tokens;                         /* N; N with the held-out windows */
     calm_job_capture job[CALM_N_JOBS];
     size_t score_rows;                           /* n                                                             */
-    float *score_output;                         /* [n, D] as it is added to x; of options->exact where there is one */
-    float *score_carried;                        /* [n, C] of a block that shares keys (calm_span), or NULL         */
-    const float *score_weight;                   /* [n] of experts: what their outputs are multiplied by; or NULL */
-    calm_actstat_acc *activations[CALM_N_HOOKS];     /* NULL where there is no such point                             */
-    calm_actstat_acc **of_text[CALM_N_HOOKS];    /* [n_texts] of each text alone; NULL: there is one, or an expert's  */
+    float *score_output;                         /* [n, D] float output before the residual; with `exact`: from there */
+    float *score_carried;                        /* [n, C] for a block with shared keys (calm_span); else NULL */
+    const float *score_weight;                   /* [n] experts: factors of their outputs; else NULL */
+    calm_actstat_acc *activations[CALM_N_HOOKS]; /* NULL: the sublayer has no such hook point */
+    calm_actstat_acc **of_text[CALM_N_HOOKS];    /* [n_texts] per text; NULL: one text, or an expert */
 } calm_capture;
 
-/* Run one sublayer of a block over the whole batch, and over options->exact, in place and collect into ctx->out.
- * `expert`: CALM_NO_EXPERT for attention and a dense MLP, CALM_SHARED_EXPERT for the shared expert of a mixture alone
- * (with options->stay). */
+/* Runs one sublayer of a block over the whole batch, and over options->exact, in place, and collects statistics into
+ * ctx->out.  expert: CALM_NO_EXPERT for attention and a dense MLP; CALM_SHARED_EXPERT for only the shared expert of a
+ * mixture (with options->stay). */
 calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, long expert,
                                   const calm_rope *rope, calm_batch *batch, const calm_capture_options *options,
                                   calm_capture *out);
 
-/* Run experts first .. first + n - 1 of a mixture over the tokens routed to them, add their outputs to `sum`, and
- * collect into ctx->out; out [n].  Their weights stay in ctx->out too, where candidates read them. */
+/* Runs experts first .. first + n - 1 of a mixture over the tokens routed to them, adds their outputs to `sum`, and
+ * collects statistics into out [n].  Statistics and the experts' weights, which candidates read, are in ctx->out. */
 calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_batch *batch, const calm_routing *routing,
                                  size_t first, size_t n, const calm_capture_options *options, calm_moe_sum *sum,
                                  calm_capture *out);
 
-/* Activation statistics of hook points that belong to a sparse block as a whole: what the router reads and its logits
- * while `route` runs, what the sublayer adds and the block's output while it ends.  The observer is for calm_moe_route
- * and calm_moe_end. */
+/* Activation statistics at the hook points of a whole mixture: router inputs and logits during calm_moe_route, the
+ * sublayer's output and the block's output during calm_moe_end.  Give the observer to these two functions; NULL: no
+ * statistics. */
 typedef struct calm_moe_watch calm_moe_watch;
 calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_config *config, const calm_batch *batch,
                                  calm_moe_watch **out);
 calm_observer calm_moe_watch_observer(calm_moe_watch *watch);
-/* Merge the windows, in order, into out->activations (in ctx->out). */
+/* Merges the windows, in order, into out->activations (in ctx->out). */
 calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_capture *out);
 
-/* Statistics of rows outside the blocks (embedding output, final norm): the batch's hidden rows as they are; of_text as
- * calm_capture has it. */
+/* Computes statistics of rows outside the blocks (embedding output, final norm) from the batch's hidden states; of_text
+ * is as in calm_capture. */
 calm_status calm_capture_rows(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc **out,
                               calm_actstat_acc ***of_text);
 
-/* In place from lengths |g_t| [n] of gradients to factors of rows, sqrt(w_t): w_t = |g_t|, within a factor of 32 of the
- * mean, divided by what their mean is then, so that X^T X has the size that damping expects.  All lengths 0: 1.
- * Returns false, with nothing changed, if one is not finite. */
+/* Converts in place lengths |g_t| [n] of gradients to factors of rows sqrt(w_t): w_t = |g_t|, clipped to a factor of 32
+ * around the mean, then divided by the mean, so that X^T X keeps the magnitude that damping expects.  If all lengths
+ * are 0, all factors are 1.  Returns false, with nothing changed, if a length is not finite. */
 bool calm_capture_factors(float *lengths, size_t n);
 
-/* Factors out [begin[n] - begin[0]] of the rows of n windows, which begin at begin [n + 1]: the first token of a window
- * of T weighs T / 16, but 1 to 32, others 1. */
+/* Computes factors out [begin[n] - begin[0]] for the rows of n windows, which begin at begin [n + 1]: the first token
+ * of a window of T tokens has weight T / 16, clipped to 1 .. 32; the others have weight 1. */
 void calm_capture_first_factors(const size_t *begin, size_t n, float *out);
 
 /* ---- memory ---- */
 
-/* What a capture's memory follows from.  Of experts that are captured together `rows` and `score_rows` are the
- * tokens that are routed to each, `most_rows` those of the one that gets the most. */
+/* The sizes that determine a capture's memory.  For experts that are captured together, rows and score_rows are the
+ * tokens of each with even routing, most_rows the tokens of the expert with the most. */
 typedef struct calm_capture_shape {
-    const calm_config *config;    /* of the block (calm_config_at) */
+    const calm_config *config;    /* configuration of the block (calm_config_at) */
     calm_sublayer sublayer;
     long expert;
-    size_t rows, score_rows;      /* with those held out; n                               */
-    size_t held_rows;             /* held out of `rows`, the first ones                   */
-    size_t most_rows;             /* experts alone                                        */
-    size_t n_windows, longest;    /* of the batch; tokens of its longest window           */
-    size_t n_texts;               /* of the batch's windows                               */
-    bool in_file;                 /* hidden rows are, so that each worker has a copy      */
+    size_t rows, score_rows;      /* rows with the held-out ones; n */
+    size_t held_rows;             /* held-out rows, the first of `rows` */
+    size_t most_rows;             /* only for experts */
+    size_t n_windows, longest;    /* windows of the batch; tokens of its longest window */
+    size_t n_texts;               /* number of texts of the batch's windows */
+    bool in_file;                 /* hidden states are in a file, so that each worker has a copy */
 } calm_capture_shape;
 
-/* What calm_capture_sublayer leaves in ctx->out.  score_windows and score_tokens of the options do not count here. */
+/* Returns the bytes of ctx->out that calm_capture_sublayer allocates; ignores score_windows and score_tokens. */
 size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_options *options);
 
-/* The most that calm_capture_sublayer holds of ctx->scratch, its workers together, with all windows as long as the
- * longest. */
+/* Returns the peak bytes of ctx->scratch in calm_capture_sublayer, of all workers together, if all windows are as long
+ * as the longest. */
 size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
                                            size_t n_threads);
 
-/* The same for n experts that are captured together, without their weights.  The shape is that of an even share: some
- * may have more rows where others have fewer. */
+/* Return the same for n experts that are captured together, without their weights.  The shape is that of an even share:
+ * some experts may have more rows if others have fewer. */
 size_t calm_capture_experts_bytes(const calm_capture_shape *shape, const calm_capture_options *options, size_t n);
 size_t calm_capture_experts_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
                                           size_t n, size_t n_threads);
 
-/* What calm_moe_watch_begin and calm_moe_watch_end leave in ctx->out together, with all windows as long as the
- * longest. */
+/* Returns the bytes of ctx->out that calm_moe_watch_begin and calm_moe_watch_end allocate together, if all windows are
+ * as long as the longest. */
 size_t calm_moe_watch_bytes(size_t rows, size_t n_windows, size_t longest, size_t n_texts);
 
-/* What calm_capture_rows holds of ctx->scratch. */
+/* Returns the peak bytes of ctx->scratch in calm_capture_rows. */
 size_t calm_capture_rows_scratch_bytes(size_t n_windows, size_t longest);
 
 /* ---- shared by the files of this folder ---- */
 
-/* out [n, width] = the rows x [n, width], times weight [n] unless that is NULL. */
+/* Computes out [n, width] = x [n, width] with row t times weight[t]; weight NULL: a copy. */
 void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *weight, float *out);
 
 /* *out [n]: what rows of a job's input are multiplied by, `weight` [n] (NULL: 1) times the options' factor of rows
@@ -161,52 +161,52 @@ void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *we
 calm_status calm_job_row_factors(calm_ctx *ctx, const calm_capture_options *options, calm_job_kind kind,
                                  const float *weight, size_t first, const uint32_t *rows, size_t n, const float **out);
 
-/* What the jobs of a capture need while it runs. */
+/* The sums of a job while its capture runs. */
 typedef struct calm_job_sums {
     double *gram, *cross;          /* [I, I] or NULL                                */
     float *samples;                /* [calm_sample_count(N, I), I] or NULL          */
-    size_t rows, step;             /* N; one of every `step` rows is kept: with samples */
+    size_t rows, step;             /* with samples: N; one row of every `step` is kept */
     calm_channel_sums total;
 } calm_job_sums;
 
-/* Keep what is to be kept of x [n, width], rows `first` .. of the N, times weight [n] unless that is NULL; does nothing
- * without samples. */
+/* Copies the sampled rows of x [n, width], which are rows first .. of the N, times weight [n] (NULL: 1), to
+ * sums->samples; does nothing if that is NULL. */
 void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float *x, size_t n, size_t width,
                            const float *weight);
 
-/* Buffers of the jobs that options ask for, and of the score rows, in ctx->out; out->sublayer, expert, rows and
- * score_rows are set.  `sums` [CALM_N_JOBS]. */
+/* Allocates the buffers of the jobs in `options` and of the scoring rows, in ctx->out; sums [CALM_N_JOBS].  The caller
+ * has set out->sublayer, expert, rows and score_rows. */
 calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, const calm_capture_options *options,
                                   calm_capture *out, calm_job_sums *sums);
 
-/* The statistics of the jobs from their finished sums; Gram matrices are made symmetric. */
+/* Fills the statistics of the jobs from their finished sums; mirrors the Gram matrices' upper triangles. */
 void calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_sums *sums);
 
-/* Accumulators of rows of `width` values, one per window of the batch (at least one window); and all of them merged in
- * order into *out, and of each text into *of_text (NULL for one text), in ctx->out. */
+/* _new allocates accumulators for rows of `width` values, one per window of the batch (at least one window).  _merge
+ * merges them in order into *out and, per text, into *of_text (NULL for one text), both in ctx->out. */
 calm_status calm_actstat_parts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, size_t width,
                                    calm_actstat_acc ***out);
 calm_status calm_actstat_parts_merge(calm_ctx *ctx, const calm_batch *batch, calm_actstat_acc *const *parts,
                                  calm_actstat_acc **out, calm_actstat_acc ***of_text);
 
-/* Empty accumulators for each text of the batch's windows, in `arena`; *out NULL: there is one text.  At most this many
- * bytes for n_texts that have `rows` tokens together. */
+/* _new allocates an empty accumulator per text of the batch's windows, in `arena`; *out NULL: there is one text.
+ * _bytes returns the most bytes for n_texts with `rows` tokens together. */
 calm_status calm_actstat_texts_new(calm_ctx *ctx, calm_arena *arena, const calm_batch *batch, size_t width,
                                    calm_actstat_acc ***out);
 size_t calm_actstat_texts_bytes(size_t n_texts, size_t rows);
 
-/* Add window `i` of the batch to its text's; of_text NULL: there is one text. */
+/* Adds the accumulator of window `i` of the batch to that of its text; of_text NULL: there is one text. */
 calm_status calm_actstat_texts_add(calm_ctx *ctx, const calm_batch *batch, size_t i, const calm_actstat_acc *part,
                                    calm_actstat_acc *const *of_text);
 
-/* An empty accumulator in `arena`, and what it takes of that. */
+/* _new allocates an empty accumulator in `arena`; _bytes returns its size. */
 calm_status calm_actstat_new(calm_ctx *ctx, calm_arena *arena, size_t width, size_t tokens, calm_actstat_acc **out);
 size_t calm_actstat_new_bytes(size_t tokens);
 
-/* Values that are observed of one token at the hook points of a block: of a mixture, at those of the experts that it is
- * routed to. */
+/* Returns how many values the hook points of a block observe per token; in a mixture, with the hook points of the
+ * experts that the token is routed to. */
 size_t calm_capture_token_values(const calm_config *model, size_t block);
 
-/* What calm_job_captures_new takes; calm_actstat_parts_new, for windows of the same length. */
+/* Return the bytes of calm_job_captures_new, and of calm_actstat_parts_new for windows of equal length. */
 size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_capture_options *options);
 size_t calm_actstat_parts_bytes(size_t n_windows, size_t tokens);

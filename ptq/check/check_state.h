@@ -20,7 +20,7 @@ typedef struct calm_check_module {
     size_t first, n; /* its tensors: members first .. first + n - 1 */
     size_t out, in;  /* shape of its weight; 0: unknown */
     size_t experts;  /* E if its tensors are [E, ...]; 0: no such dimension */
-    bool linear;     /* engines make a linear of it: it has a matrix or quantized tensors and is no embedding */
+    bool linear;     /* engines load it as a linear: it has a matrix or quantized tensors and is no embedding */
     bool transform;  /* a rotation that compressed-tensors applies at a linear: no layer of the model */
     bool stored;     /* has tensors of a quantized weight */
     bool in_layout;  /* the architecture has this module */
@@ -98,8 +98,8 @@ calm_status calm_check_first_part(calm_checking *c, const calm_check_module *mod
 /* Returns true if the module is an expert's linear, or holds the linears of all experts of a block. */
 bool calm_check_is_expert(const calm_check_module *module);
 
-/* Computes the output rows of the linear that engines make of a module, with the parts that they fuse with it; *part:
- * calm_engine_linear.part of it. */
+/* Computes the output rows of the linear that engines make of a module, with the parts that they fuse with the module;
+ * *part: calm_engine_linear.part of that linear. */
 calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *module, size_t *out, size_t *part);
 
 /* ---- the stages ---- */
