@@ -47,9 +47,9 @@ typedef struct calm_capture_options {
 
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)
 
-/* Of N rows of width I one of every k consecutive ones is kept, k = max(1, floor(N / max(8192, 8 I))): a fit has at
- * least 8 rows per input wherever N has: how many that are.  Which of the k is drawn for each k by their number, so
- * that no place in a window is kept more often than another. */
+/* Returns how many of N rows of width I are kept for fits: one of every k neighbouring rows, k = max(1, floor(N /
+ * max(8192, 8 I))), so that a fit has at least 8 rows per input if N allows.  The row within each group of k is drawn at
+ * random (fixed seed), so that no position in a window is preferred. */
 size_t calm_sample_count(size_t rows, size_t width);
 
 /* Returns the most rows kept for any number of rows up to N: fewer rows may keep more, because k falls with them. */
@@ -156,8 +156,9 @@ size_t calm_capture_rows_scratch_bytes(size_t n_windows, size_t longest);
 /* Computes out [n, width] = x [n, width] with row t times weight[t]; weight NULL: a copy. */
 void calm_job_rows_weigh(const float *x, size_t n, size_t width, const float *weight, float *out);
 
-/* *out [n]: what rows of a job's input are multiplied by, `weight` [n] (NULL: 1) times the options' factor of rows
- * first .. of the batch, or rows[i] of it where `rows` is given.  NULL, one of the two, or in ctx->scratch. */
+/* Sets *out [n] to the factors of rows of a job's input: weight [n] (NULL: 1) times the options' factors of the batch's
+ * rows first .. first + n - 1, or rows[i] if `rows` is given.  *out is NULL (all 1), one of the two arrays, or in
+ * ctx->scratch. */
 calm_status calm_job_row_factors(calm_ctx *ctx, const calm_capture_options *options, calm_job_kind kind,
                                  const float *weight, size_t first, const uint32_t *rows, size_t n, const float **out);
 
