@@ -1,19 +1,19 @@
 /* Files of sentence embeddings: NumPy's .npy, and JSON lines.
  *
  *   .npy     version 1.0, float32 in C order, shape (n, width); numpy.load reads it
- *   .jsonl   {"embedding": [...]} for each sentence; the digits read back as the same float32
+ *   .jsonl   {"embedding": [...]} per sentence; the digits read back as the same float32
  *
  * Format of .npy: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
 #pragma once
 
 #include "ptq/eval/encode.h"
 
-/* Does `path` end in a suffix that calm_embeddings_write knows? */
+/* Returns true if `path` ends in a suffix that calm_embeddings_write knows. */
 bool calm_embeddings_named(const char *path);
 
-/* Divide each embedding by its length; one of zeros stays. */
+/* Divides each embedding by its length; an embedding of zeros stays. */
 void calm_embeddings_normalize(calm_embeddings *embeddings);
 
-/* Write all of them to `path`, by its suffix, under a temporary name until the file is complete.
+/* Writes all embeddings to `path` in the format of its suffix, under a temporary name until the file is complete.
  * CALM_EARG: another suffix.  Fails as writing files does. */
 calm_status calm_embeddings_write(calm_ctx *ctx, const calm_embeddings *embeddings, const char *path);

@@ -1,36 +1,37 @@
-/* Greedy generation: the token with the largest logit, again and again. */
+/* Greedy generation: appends the token with the largest logit, one after the other. */
 #pragma once
 
 #include "ptq/model/decode.h"
 
-/* A token was chosen; `ids` [n] are all of them so far. */
+/* Called after each chosen token; ids [n] are all tokens chosen by then. */
 typedef calm_status calm_token_fn(calm_ctx *ctx, void *user, const uint32_t *ids, size_t n);
 
 typedef struct calm_generation_request {
     const uint32_t *prompt;    /* [n_prompt], at least one                      */
-    size_t n_prompt, most;     /* tokens to add at most                         */
-    const uint32_t *stops;     /* [n_stops] after each of which the text ends   */
+    size_t n_prompt, most;     /* tokens of the prompt; the most tokens to add */
+    const uint32_t *stops;     /* [n_stops] tokens that end the text */
     size_t n_stops;
-    calm_token_fn *told;       /* NULL: nobody is                               */
+    calm_token_fn *told;       /* NULL: none */
     void *user;
 } calm_generation_request;
 
 typedef struct calm_generation {
-    uint32_t *ids;             /* [n] of which the last may be one of the stops  */
+    uint32_t *ids;             /* [n] added tokens; the last may be a stop */
     size_t n;
-    bool stopped;              /* it is                                         */
-    double load_seconds;       /* until the weights were in memory              */
-    double prompt_seconds;     /* until the first token was chosen              */
-    double token_seconds;      /* of the n - 1 behind it                        */
-    double token_bytes;        /* of weights that each of those reads           */
-    size_t past_bytes;         /* of keys, values and what else tokens leave for those after them, at most */
+    bool stopped;              /* true: the last token is a stop */
+    double load_seconds;       /* until the weights were in memory */
+    double prompt_seconds;     /* from then until the first token was chosen */
+    double token_seconds;      /* for the n - 1 tokens after it */
+    double token_bytes;        /* bytes of weights that each of these tokens reads */
+    size_t past_bytes;         /* peak bytes of the KV cache and other states of past tokens */
 } calm_generation;
 
-/* Into ctx->out.  CALM_EUNSUPPORTED: an encoder.  CALM_EARG: no token in the prompt, an id outside the vocabulary, more
- * tokens than the model has positions; the answer ends where these do.  CALM_ENUMERIC: logits that are no numbers. */
+/* Generates tokens into ctx->out.  CALM_EUNSUPPORTED: an encoder.  CALM_EARG: an empty prompt, an id outside the
+ * vocabulary, or a prompt longer than the model's positions; the answer ends at the last position.  CALM_ENUMERIC: a
+ * logit is not finite. */
 calm_status calm_generate(calm_ctx *ctx, const calm_model *model, const calm_generation_request *request,
                           calm_generation *out);
 
-/* The ids of eos_token_id, in generation_config.json of the model's directory or else in config.json, in ctx->out: one
- * number or a list; none where neither has it.  CALM_EFORMAT: what is no id. */
+/* Reads the ids of eos_token_id, a number or a list, from generation_config.json of the model's directory, or else from
+ * config.json, into ctx->out; n 0: neither has them.  CALM_EFORMAT: a value is no id. */
 calm_status calm_generation_stops(calm_ctx *ctx, const calm_model *model, uint32_t **ids, size_t *n);
