@@ -48,8 +48,8 @@ typedef struct calm_capture_options {
 #define CALM_CAPTURE_ALL_JOBS ((1u << CALM_N_JOBS) - 1)
 
 /* Returns how many of N rows of width I are kept for fits: one of every k neighbouring rows, k = max(1, floor(N /
- * max(8192, 8 I))), so that a fit has at least 8 rows per input if N allows.  The row within each group of k is drawn at
- * random (fixed seed), so that no position in a window is preferred. */
+ * max(8192, 8 I))), so that a fit has at least 8 rows per input if N allows.  The row within each group of k is drawn
+ * at random (fixed seed), so that no position in a window is preferred. */
 size_t calm_sample_count(size_t rows, size_t width);
 
 /* Returns the most rows kept for any number of rows up to N: fewer rows may keep more, because k falls with them. */

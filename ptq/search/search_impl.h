@@ -45,7 +45,7 @@ typedef struct calm_work {
 typedef struct calm_block_work {
     calm_run *p;
     const calm_block *block;
-    calm_work *items;              /* [n + n_twins] candidates to compute, then their twins */
+    calm_work *items;              /* [n + n_twins] candidates to compute, then those that equal one of them */
     size_t n, n_twins;             /* candidates to compute; candidates to copy afterwards */
     size_t n_done;                 /* progress of the stage over all blocks */
     size_t n_total;
@@ -99,13 +99,13 @@ calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work);
 calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work);
 
 /* Returns the pool entry whose candidate on this job has the same bits and is stored or is the first to be computed;
- * `entry` if there is none.  Such twins take the same steps: a transform that sets input scales is skipped if the job
- * cannot absorb them, a bias correction is skipped without biases, and experts with too few tokens all use one
+ * `entry` if there is none.  Such candidates take the same steps: a transform that sets input scales is skipped if the
+ * job cannot absorb them, a bias correction is skipped without biases, and experts with too few tokens all use one
  * algorithm. */
 size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry);
 
-/* Stores the rows of twins, in order: results, failures and scores of the candidates that they equal, which are stored
- * already. */
+/* Stores the rows of equal candidates, in order: results, failures and scores of the candidates that they equal, which
+ * are stored already. */
 calm_status calm_candidate_keep_twins(calm_ctx *ctx, calm_block_work *work);
 
 /* ---- scores of whole sublayers and blocks (unit_scores.c) ---- */
