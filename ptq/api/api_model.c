@@ -13,7 +13,7 @@
 #include "ptq/tensor/bf16_product.h"
 #include "ptq/tokenizer/gguf_vocab.h"
 
-/* Tokens per window where a request says none. */
+/* Tokens per window if a request does not say. */
 #define SEQLEN 512
 
 calm_status calm_find(calm_ctx *ctx, const char *name, const char **dir)
@@ -28,7 +28,7 @@ calm_status calm_find(calm_ctx *ctx, const char *name, const char **dir)
 
 /* ---- evaluation ---- */
 
-/* Models and tokenizer of a request. */
+/* The open models and tokenizer of a request. */
 typedef struct opened {
     calm_model *model, *reference;
     calm_tokenizer *tokenizer;
@@ -58,7 +58,7 @@ static calm_status open_request(calm_ctx *ctx, const calm_measure_request *reque
     return CALM_OK;
 }
 
-/* For scopes. */
+/* Closes a request, at the end of a scope. */
 static void close_request(opened *o)
 {
     calm_tokenizer_close(o->tokenizer);
@@ -114,7 +114,7 @@ calm_status calm_measure_model(calm_ctx *ctx, const calm_measure_request *reques
     *out = (calm_figures){.nll = NAN, .ppl = NAN, .kl = NAN, .top1 = NAN, .top5 = NAN, .error = NAN, .cosine = NAN,
                           .cosine_min = NAN, .spearman = NAN};
     CALM_TRY(open_request(ctx, request, &o));
-    CALM_SCOPED_INTS(ctx, true);    /* the figures of a run, and of calm eval */
+    CALM_SCOPED_INTS(ctx, true);    /* as runs and calm eval measure */
     CALM_SCOPED_OPERANDS(ctx, calm_bf16_auto());
     CALM_TRY(read_windows(ctx, request, &o, &windows));
     out->n_windows = windows.n;

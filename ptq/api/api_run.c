@@ -33,7 +33,7 @@ calm_status calm_spec_load(calm_ctx *ctx, calm_recipe_spec *spec, const char *pa
     return calm_recipe_file_apply(ctx, path, spec);
 }
 
-/* Resolve a spec into ctx->out.  For `kernels` the command line starts the program again, which a library cannot. */
+/* Resolves a spec into ctx->out.  Refuses `kernels`, for which the command line restarts the program. */
 static calm_status resolve(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe **out)
 {
     calm_recipe *recipe;
@@ -91,7 +91,7 @@ static void take_figures(const calm_result *result, calm_outcome *out)
     out->top1 = found->top1;
 }
 
-/* The names live in ctx->out, as the run did. */
+/* Copies the result to *out; names are in ctx->out, as the run was. */
 static calm_status take_result(calm_ctx *ctx, const calm_result *result, calm_outcome *out)
 {
     CALM_TRY(calm_result_label(ctx, result, result->name, &out->result));
@@ -128,7 +128,7 @@ calm_status calm_quantize(calm_ctx *ctx, const calm_recipe_spec *spec, const cha
     return calm_gates_verdict(ctx, calm_run_result(run.run));
 }
 
-/* The place of a name that was given, or "as in the run". */
+/* Converts a given name to its index in `names`, or NULL to "as in the run". */
 static calm_status pick(calm_ctx *ctx, const char *key, const char *names, const char *name, int *out)
 {
     *out = name ? calm_option_value_index(names, name) : CALM_AS_IN_RUN;
@@ -157,7 +157,7 @@ static calm_status select_options(calm_ctx *ctx, const calm_select_request *requ
     return pick(ctx, "choice.rule", CALM_CHOICE_RULE_NAMES, request->rule, &out->rule);
 }
 
-/* What the choices are called: the entry that all units have, else "hybrid". */
+/* Returns the name of the choice: the entry of all units, or "hybrid". */
 static const char *selected_name(const calm_reselected *selected)
 {
     const calm_pool *pool = &selected->stored.pool;

@@ -26,7 +26,7 @@ calm_status calm_start(calm_ctx **out)
     calm_arena_init(&library->out);
     calm_arena_init(&library->scratch);
     calm_ctx_init(&library->ctx, &library->out, &library->scratch);
-    /* Also what is allocated without calm_alloc is counted. */
+    /* Memory that is allocated without calm_alloc is counted too. */
     library->ctx.memory = library->out.memory = library->scratch.memory = &library->memory;
     library->ctx.n_threads = calm_n_cores();
     library->ctx.stop = &library->stop;
@@ -73,7 +73,7 @@ calm_status calm_set_threads(calm_ctx *ctx, int n_threads)
     return CALM_OK;
 }
 
-/* A library cannot start its process again, as the command line does.  A process has one OpenBLAS: it is told once. */
+/* Warns, once per process, that OpenBLAS uses slow kernels: the command line restarts the program, a library cannot. */
 static void warn_of_slow_kernels(calm_ctx *ctx)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;

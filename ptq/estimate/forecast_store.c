@@ -1,4 +1,4 @@
-/* Bytes of blobs: of all candidates, or of what is chosen, block by block. */
+/* Bytes of the blobs of all candidates, or of the chosen ones, block by block. */
 #include "ptq/estimate/estimate_impl.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ double calm_forecast_blob_bytes(const calm_run *p, size_t job, size_t entry)
     return (double)calm_qblob_bytes(&scheme, ref->out, ref->in, calm_assembled_extras(layout, ref, extras));
 }
 
-/* Blobs of a job: of all entries, and of the two largest, which are as much as hybrid and uniform result may take. */
+/* Bytes of blobs of jobs: of all entries, and of the largest and second largest entry, which are the most that hybrid
+ * and uniform result need. */
 typedef struct blobs {
     double all, first, second;
 } blobs;
@@ -38,7 +39,7 @@ static void add(const calm_run *p, size_t job, blobs *sum)
     sum->second += second;
 }
 
-/* All blocks; *rejected candidates: those of the block with the most. */
+/* Sums all blocks; *rejected: bytes of the rejected candidates in the block with the most. */
 static blobs add_blocks(const calm_run *p, double *rejected)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -67,14 +68,14 @@ void calm_forecast_store(const calm_run *p, double *running, double *kept)
 {
     const calm_recipe *recipe = p->in.recipe;
     const bool follows = calm_guard_streams(p), sheds = follows || (calm_choice_is_final(p) && !p->in.guard.n);
-    /* Without guard windows, or as asked, the hybrid is the result. */
+    /* Without guard windows, or with keep_hybrid, only the hybrid is needed. */
     const bool one = !p->in.guard.n || recipe->keep_hybrid;
     double rejected;
     const blobs total = add_blocks(p, &rejected);
     const double learned = total.first * ((recipe->learner != NULL) + (recipe->tune_steps > 0));
     const double rows = follows ? calm_guard_rows_file_bytes(p) : 0;
     *kept = learned + (recipe->keep_candidates ? total.all : one ? total.first : total.first + total.second);
-    /* A block's rejected candidates go when it has chosen, and are there to the end otherwise.  Rows of the guard
-     * are gone before a uniform result is computed again, and anything is learned. */
+    /* If the run deletes rejected candidates, those of one block exist at a time, until the block has chosen.  The
+     * guard's hidden states are deleted before a uniform result is computed again and before learning. */
     *running = sheds ? fmax(*kept, total.first + rejected + rows) : total.all + learned;
 }

@@ -1,4 +1,4 @@
-/* What blocks need while they are captured, quantized and scored: what each module says of itself, added up. */
+/* Memory to capture, quantize and score blocks: the sum of what the functions *_bytes of each module return. */
 #include "ptq/estimate/estimate_impl.h"
 
 #include "algorithms/inverse.h"
@@ -21,21 +21,21 @@ static bool wants_point(const estimate *e, calm_point point)
 
 /* ---- jobs that are captured together: of attention, a dense MLP, the shared expert, or one expert ---- */
 
-/* What the jobs of one sublayer or expert need, candidate by candidate. */
+/* Bytes that the jobs of one sublayer or expert need. */
 typedef struct group_needs {
-    calm_largest codes;         /* of the candidates, each with its own arena                          */
-    calm_largest quantize;      /* while they are made                                                       */
-    calm_largest score;         /* while they are scored                                                     */
-    calm_largest factors;       /* of the jobs, that several of its candidates read                          */
-    size_t making;       /* while one of them is made                                                 */
-    size_t beside;       /* one that waits for the next candidate: they come one at a time            */
-    size_t shares;       /* what candidates of a job share besides                                    */
-    size_t reference;    /* what scores are compared with                                             */
-    size_t prepare;      /* while that is made                                                        */
-    size_t help;         /* a thread without a candidate, which helps to make another's               */
+    calm_largest codes;         /* results of the candidates, each in a separate arena                       */
+    calm_largest quantize;      /* scratch memory while candidates are quantized                             */
+    calm_largest score;         /* scratch memory while candidates are scored                                */
+    calm_largest factors;       /* factors of the jobs that several candidates read                          */
+    size_t making;       /* scratch memory while a factor is computed                                 */
+    size_t beside;       /* a factor that is kept for the next candidate, if they run one at a time   */
+    size_t shares;       /* other data that candidates of a job share                                 */
+    size_t reference;    /* references of the scores                                                  */
+    size_t prepare;      /* scratch memory while the references are computed                          */
+    size_t help;         /* scratch memory of a thread that helps another thread's candidate          */
 } group_needs;
 
-/* Candidates of a job that read one factor. */
+/* Returns how many candidates of a job read the shared factor. */
 static size_t count_readers(const calm_recipe *recipe)
 {
     size_t n = 0;
@@ -44,13 +44,13 @@ static size_t count_readers(const calm_recipe *recipe)
     return n;
 }
 
-/* Is a job's factor made before its candidates, which run at once? */
+/* Returns true if a job's factor is computed before its candidates, which run in parallel. */
 static bool shares_factor(const estimate *e)
 {
     return e->knobs->candidates_at_once != 1 && count_readers(e->p->in.recipe) > 1;
 }
 
-/* Are transforms told which channels of a job's input share a scale? */
+/* Returns true if channels of a job's input share a scale, of which transforms are told. */
 static bool has_groups(const estimate *e, const calm_job_ref *job, calm_feed *feed)
 {
     const calm_config *config = calm_config_at(e->config, job->block);
@@ -63,7 +63,7 @@ static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, cons
     shape.n_samples = job->expert < 0 ? calm_sample_count(rows, job->in) : calm_sample_most(rows, job->in);
     calm_feed feed;
     shape.n_absorb_groups = has_groups(e, job, &feed) ? calm_feed_rows(&feed) : 0;
-    /* A candidate alone has all threads for its inner loops, whose buffers are per thread. */
+    /* A candidate that runs alone uses all threads in its inner loops, which have buffers per thread. */
     shape.n_threads = e->knobs->candidates_at_once == 1 ? e->n_threads : 1;
     shape.operands = calm_recipe_operands(e->p->in.recipe);
     shape.biased = calm_layout_biased(e->layout, job);
@@ -73,7 +73,7 @@ static calm_job_shape job_shape(const estimate *e, const calm_job_ref *job, cons
     return shape;
 }
 
-/* The output of the sublayer or expert, from the job's input, for the scoring rows. */
+/* Scratch memory to compute the output of the sublayer or expert from the job's input, for the scoring rows. */
 static size_t output_bytes(const estimate *e, const calm_job_ref *job, size_t score_rows, bool prepared)
 {
     const size_t rows = job->expert == CALM_NO_EXPERT ? e->longest : score_rows;    /* window by window, or all */
@@ -85,26 +85,27 @@ static size_t output_bytes(const estimate *e, const calm_job_ref *job, size_t sc
     return calm_mlp_run_scratch_bytes(config, job->expert, rows, prepared);
 }
 
-/* What a candidate gives for the scored rows of a capture. */
+/* Bytes of a candidate's output for the scoring rows of a capture. */
 static size_t captured_output_bytes(const calm_capture_shape *captured)
 {
     return CALM_BYTES(float, captured->score_rows * calm_expert_width(captured->config, captured->expert));
 }
 
-/* Scoring the rows of a capture. */
+/* Memory of a function of scoring, bytes(n, d), for the rows of a capture. */
 static size_t score_bytes(size_t (*bytes)(size_t n, size_t d), const calm_capture_shape *captured)
 {
     const size_t n = captured->score_rows, d = calm_expert_width(captured->config, captured->expert);
     return captured->expert < 0 ? bytes(n, d) : calm_wave_score_bytes(bytes, n, d);
 }
 
-/* Weights and corrected biases in place of those of a job. */
+/* Bytes of the weights and corrected biases that replace those of a job. */
 static size_t replaced_bytes(const calm_job_ref *job, unsigned extras)
 {
     return CALM_BYTES(float, job->out * job->in) + (extras & CALM_QJOB_BIASED ? CALM_BYTES(float, job->out) : 0);
 }
 
-/* With one candidate at a time the room for a factor stays while others run that make none, and no copy of H. */
+/* Bytes of the factor that stays while a candidate without a factor and without a copy of H runs, if candidates run one
+ * at a time. */
 static size_t beside_bytes(const estimate *e, const calm_algorithm *algorithm, const calm_job_shape *shape)
 {
     const calm_recipe *recipe = e->p->in.recipe;
@@ -114,13 +115,13 @@ static size_t beside_bytes(const estimate *e, const calm_algorithm *algorithm, c
     return calm_inverse_bytes(shape->in);
 }
 
-/* Codes, and peaks while they are made and scored, of one entry on one job. */
+/* Adds one entry on one job: its result, and its scratch memory while it is quantized and scored. */
 static void add_candidate(const estimate *e, const calm_job_ref *job, const calm_entry *entry,
                           const calm_capture_shape *captured, bool linear, group_needs *out)
 {
     const calm_scheme scheme = calm_scheme_at(&entry->scheme, &job->place);
     const calm_job_shape shape = job_shape(e, job, &scheme, captured->rows - captured->held_rows);
-    /* An arena's first chunk is there however small the result. */
+    /* An arena allocates at least one chunk, however small the result is. */
     const size_t code = calm_algorithm_run_bytes(entry->algorithm, &shape) + CALM_ARENA_CHUNK;
     const unsigned extras = calm_assembled_extras(e->layout, job, e->extras);
     size_t score = output_bytes(e, job, captured->score_rows, scheme.act_bits);
@@ -142,7 +143,7 @@ static void add_candidate(const estimate *e, const calm_job_ref *job, const calm
     calm_largest_add(&out->score, score);
 }
 
-/* All candidates of a job, and what cka_linear compares them with. */
+/* Adds all candidates of a job, and the references of cka_linear. */
 static void add_job(const estimate *e, const calm_job_ref *job, const calm_capture_shape *captured, group_needs *out)
 {
     const calm_recipe *recipe = e->p->in.recipe;
@@ -164,7 +165,7 @@ static void add_job(const estimate *e, const calm_job_ref *job, const calm_captu
     calm_memory_raise(&out->prepare, calm_cka_linear_prepare_scratch_bytes(job->out, job->in));
 }
 
-/* Jobs begin .. end - 1. */
+/* Adds up jobs begin .. end - 1. */
 static group_needs measure_group(const estimate *e, size_t begin, size_t end, const calm_capture_shape *captured)
 {
     group_needs out = {.reference = score_bytes(calm_score_prepare_bytes, captured),
@@ -174,7 +175,7 @@ static group_needs measure_group(const estimate *e, size_t begin, size_t end, co
     return out;
 }
 
-/* Scores of the sublayer or expert as a whole: a worker has all its jobs from the store, and their weights. */
+/* Bytes to score the sublayer or expert as a whole: a worker reads all its jobs from the store and dequantizes them. */
 static size_t unit_bytes(const estimate *e, size_t begin, size_t end, const calm_capture_shape *captured)
 {
     const calm_recipe *recipe = e->p->in.recipe;
@@ -192,30 +193,30 @@ static size_t unit_bytes(const estimate *e, size_t begin, size_t end, const calm
         calm_memory_raise(&then, output_bytes(e, &e->layout->jobs[begin], captured->score_rows, scheme->act_bits));
         calm_memory_raise(&most, jobs + captured_output_bytes(captured) + then);
     }
-    /* A task per entry; each may be the largest. */
+    /* One task per entry; each may be the largest. */
     return calm_size_min(e->n_threads, recipe->n_pool) * most;
 }
 
-/* The steps on n such groups, for which `held` stays; `captured_bytes` are what the capture left, `capturing` what
- * it took besides. */
+/* Raises the peaks to those of n groups.  held: bytes that live through all steps; captured_bytes: results of the
+ * capture; capturing: its scratch memory; units: scores of whole units. */
 static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t held, size_t captured_bytes,
                       size_t capturing, size_t units, calm_memory_plan *out)
 {
     const size_t at_once = e->knobs->candidates_at_once ? e->knobs->candidates_at_once : e->n_threads;
     const size_t codes = e->knobs->slices ? calm_largest_sum(&g->codes, n, at_once) : n * g->codes.all;
     const size_t reference = n * g->reference, results = held + captured_bytes;
-    /* Threads that may help with another's window. */
+    /* Threads without a candidate may help with another's window. */
     const size_t spare = (e->n_threads - 1) *
                          calm_block_sublayer_helper_bytes(e->config, CALM_SUBLAYER_ATTENTION, e->longest);
-    /* Threads that no candidate is left for: fewer candidates than threads. */
+    /* Threads without a candidate, if there are fewer candidates than threads. */
     const size_t idle = at_once > n * g->quantize.n ? at_once - n * g->quantize.n : 0;
     const size_t always = results + calm_candidates_bytes(e->p->in.recipe, n) + n * g->shares;
-    /* Of a job whose candidates are in different slices the factor stays between them. */
+    /* If a job's candidates are in different slices, its factor lives from slice to slice. */
     const size_t factors = e->knobs->slices ? calm_largest_sum(&g->factors, n, at_once + 1) : n * g->factors.all;
     const size_t lasting = e->knobs->slices ? factors + g->beside : 0;
     const size_t first = CALM_BYTES(void *, n * CALM_N_JOBS * e->p->in.recipe->n_pool);
     calm_memory_raise(&out->capture, results + capturing);
-    /* What scores are compared with is made after the first slice was quantized. */
+    /* References are computed after the first slice is quantized. */
     calm_memory_raise(&out->quantize,
                       always + (e->knobs->slices ? reference : 0) + codes + factors + idle * g->help +
                           calm_size_max(calm_largest_sum(&g->quantize, n, at_once), first + e->n_threads * g->making));
@@ -227,7 +228,7 @@ static void add_steps(const estimate *e, const group_needs *g, size_t n, size_t 
 
 /* ---- the sublayers of a block ---- */
 
-/* Shapes of a capture over all calibration rows; an expert's are set by its caller. */
+/* Shape of a capture over all calibration rows; for an expert the caller sets the rows. */
 static calm_capture_shape capture_shape(const estimate *e, size_t block, calm_sublayer sublayer, long expert)
 {
     return (calm_capture_shape){.config = calm_config_at(e->config, block), .sublayer = sublayer, .expert = expert,
@@ -236,11 +237,11 @@ static calm_capture_shape capture_shape(const estimate *e, size_t block, calm_su
                                 .in_file = e->knobs->spill};
 }
 
-/* As block_run.c asks for it, at most: statistics are always counted. */
+/* The capture options of block_run.c that need the most memory: always with activation statistics. */
 static calm_capture_options capture_options(const estimate *e, size_t block, const calm_capture_shape *shape,
                                             unsigned jobs, unsigned inputs)
 {
-    static float *const any[CALM_N_JOBS];    /* only that there are factors counts */
+    static float *const any[CALM_N_JOBS];    /* only tells calm_capture_*_bytes that there are factors */
     return (calm_capture_options){.jobs = jobs, .inputs = inputs, .grams = e->caps & CALM_NEEDS_GRAM,
                                   .samples = calm_run_keeps_rows(e->p, block, shape->sublayer, shape->expert),
                                   .activations = true, .group_bytes = e->knobs->group_bytes,
@@ -248,7 +249,7 @@ static calm_capture_options capture_options(const estimate *e, size_t block, con
                                   .crosses = e->caps & CALM_NEEDS_CROSS};
 }
 
-/* Attention, a dense MLP, or a shared expert: all jobs in one pass, or one pass per job. */
+/* Adds attention, a dense MLP, or a shared expert: all jobs in one pass, or one pass per job. */
 static void add_dense(const estimate *e, size_t block, calm_sublayer sublayer, long expert, size_t held,
                       calm_memory_plan *out)
 {
@@ -264,7 +265,7 @@ static void add_dense(const estimate *e, size_t block, calm_sublayer sublayer, l
             jobs |= 1u << e->layout->jobs[i].kind;
         const unsigned inputs = calm_scored_inputs(shape.config, sublayer, jobs, unit);
         calm_capture_options options = capture_options(e, block, &shape, jobs, inputs);
-        /* Rows that stay for another pass are run on a copy. */
+        /* If rows stay for another pass, the pass runs on a copy. */
         options.stay = e->knobs->job_by_job;
         const group_needs needs = measure_group(e, j, j + step, &shape);
         add_steps(e, &needs, 1, held, calm_capture_bytes(&shape, &options),
@@ -272,7 +273,7 @@ static void add_dense(const estimate *e, size_t block, calm_sublayer sublayer, l
     }
 }
 
-/* n experts at once with this many tokens each. */
+/* Adds n experts that run together, with this many tokens each. */
 static void add_wave(const estimate *e, size_t block, size_t held, size_t n, size_t rows, size_t score_rows,
                      calm_memory_plan *out)
 {
@@ -280,7 +281,7 @@ static void add_wave(const estimate *e, size_t block, size_t held, size_t n, siz
     size_t begin, end;
     shape.rows = rows;
     shape.score_rows = score_rows;
-    shape.held_rows = 0;    /* of each expert others: none is the most */
+    shape.held_rows = 0;    /* held-out rows differ by expert; without any, a capture needs the most */
     shape.most_rows = calm_moe_most_tokens(&e->config->moe, e->rows);
     calm_layout_fold_set(e->layout, block, CALM_SUBLAYER_MLP, 0, &begin, &end);
     const calm_capture_options options = capture_options(e, block, &shape, CALM_CAPTURE_ALL_JOBS, 0);
@@ -292,7 +293,7 @@ static void add_wave(const estimate *e, size_t block, size_t held, size_t n, siz
               n * unit_bytes(e, begin, end, &shape), out);
 }
 
-/* The experts of a mixture, as many at once as the knobs say; or one alone that got more tokens than it is allowed. */
+/* Adds the experts of a mixture: a wave of the planned size, and one expert alone with the most tokens. */
 static void add_experts(const estimate *e, size_t block, size_t held, calm_memory_plan *out)
 {
     const calm_moe_config *moe = &e->config->moe;
@@ -301,7 +302,7 @@ static void add_experts(const estimate *e, size_t block, size_t held, calm_memor
     add_wave(e, block, held, 1, calm_moe_most_tokens(moe, e->rows), calm_moe_most_tokens(moe, e->score_rows), out);
 }
 
-/* Routing, shared expert, waves of experts, and the sum that they add to. */
+/* Adds routing, shared expert, waves of experts, and the sum of their outputs. */
 static void add_mixture(const estimate *e, size_t block, size_t held, calm_memory_plan *out)
 {
     const calm_config *config = e->config;
@@ -329,7 +330,7 @@ size_t calm_memory_plan_block_bytes(const estimate *e, size_t block, size_t n_wi
     size_t most = 0, outside = begin, expert_end;
     while (outside < end && e->layout->jobs[outside].expert < 0)
         outside++;
-    /* Experts of a block are alike: the first one is measured. */
+    /* All experts of a block have the same shape: the first one counts. */
     for (expert_end = outside; expert_end < end && e->layout->jobs[expert_end].expert == 0;)
         expert_end++;
     for (size_t i = 0; i < recipe->n_schemes; i++) {
@@ -351,10 +352,10 @@ size_t calm_memory_plan_block_bytes(const estimate *e, size_t block, size_t n_wi
 
 size_t calm_memory_plan_hidden_bytes(const estimate *e)
 {
-    static const size_t copies_of[] = {1, 2, 3};    /* by calm_prefix */
+    static const size_t copies_of[] = {1, 2, 3};    /* indexed by calm_prefix */
     const size_t width = calm_batch_width(e->config), copies = copies_of[e->p->in.recipe->prefix];
     const bool scored = wants_point(e, CALM_POINT_BLOCK) || wants_point(e, CALM_POINT_DELTA);
-    /* Of several ranks each has room for the rows of its next block, too, and a mixture for what leaves it. */
+    /* With several ranks each has memory for the hidden states of its next block, and in a mixture for its output. */
     const size_t flows = e->p->several && e->p->in.recipe->prefix == CALM_PREFIX_FLOAT;
     const size_t more = flows * (e->config->moe.n_experts ? 2 : 1);
     const size_t lockstep = e->p->in.recipe->prefix == CALM_PREFIX_ASYMMETRIC;
@@ -364,7 +365,7 @@ size_t calm_memory_plan_hidden_bytes(const estimate *e)
            (scored ? calm_row_store_bytes(e->score_rows, width) : 0) + calm_run_weigh_rows_bytes(e->p);
 }
 
-/* A block's output and what it adds, float and by one entry after the other. */
+/* Bytes to score a whole block: output and output minus input, float and by one entry after the other. */
 static size_t whole_bytes(const estimate *e, size_t block)
 {
     const size_t windows = calm_inputs_scored_windows(&e->p->in), n = e->score_rows;
@@ -386,7 +387,7 @@ void calm_memory_plan_add_blind(const estimate *e, size_t block, calm_memory_pla
         const calm_capture_shape shape = {.config = calm_config_at(e->config, block), .expert = CALM_NO_EXPERT};
         const size_t weights = calm_model_load_jobs_bytes(model, j, j + 1);
         const group_needs needs = measure_group(e, j, j + 1, &shape);
-        /* A tensor's mapped pages while it is widened. */
+        /* The mapped pages of a tensor while it is converted to float. */
         calm_memory_raise(&out->capture, weights + weights / 2);
         add_steps(e, &needs, 1, weights, 0, 0, 0, out);
     }
@@ -396,7 +397,7 @@ void calm_memory_plan_add_block(const estimate *e, size_t block, calm_memory_pla
 {
     const size_t hidden = calm_memory_plan_hidden_bytes(e);
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++) {
-        /* A tensor's mapped pages while it is converted, before anything else is there. */
+        /* The mapped pages of a tensor while it is converted, before other data of the block exists. */
         const size_t weights = calm_model_load_sublayer_bytes(e->p->in.model, block, s);
         calm_memory_raise(&out->capture, hidden + weights + weights / 4);
         if (s == CALM_SUBLAYER_MLP && e->config->moe.sparse[block])

@@ -1,4 +1,4 @@
-/* What evaluations and the formats of a run need: whole models, next to the blocks that memory_plan.c adds up. */
+/* Memory of evaluations and of formats: whole models, in addition to the blocks of memory_blocks.c. */
 #include "ptq/estimate/estimate_impl.h"
 
 #include "ptq/calib/head_stats.h"
@@ -12,10 +12,10 @@
 
 typedef calm_memory_estimate estimate;
 
-/* A text that is evaluated to its end has at least this many windows, or its batches are full. */
+/* The assumed number of windows of a text that is evaluated as a whole: more would not need larger batches. */
 #define UNKNOWN_WINDOWS ((size_t)8192)
 
-/* The block that takes most of such a pass. */
+/* The block with the largest peak in a pass of n_windows windows. */
 static size_t most_planned_bytes(const estimate *e, size_t n_windows, size_t longest)
 {
     size_t most = 0;
@@ -40,7 +40,8 @@ size_t calm_memory_plan_gradient_bytes(const estimate *e, size_t n_windows)
            most_planned_bytes(e, calm_gradient_pass_windows(e->p, n_windows), e->longest);
 }
 
-/* n models with their plans against the float model on this many windows.  `test`: where they differ is kept too. */
+/* Peak of comparing n models with their plans with the float model on n_windows windows; test: it also finds the tokens
+ * with the largest divergence. */
 static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size_t longest, size_t n_checkpoints,
                              bool test)
 {
@@ -59,15 +60,15 @@ static size_t measured_bytes(const estimate *e, size_t n, size_t n_windows, size
     if (!encodes)
         return calm_evaluate_bytes(&shape) + calm_size_max(calm_evaluate_scratch_bytes(&shape, e->n_threads),
                                                           calm_evaluate_detail_scratch_bytes(shape.n_kl));
-    /* Of several ranks: the parts that all embeddings are joined from. */
+    /* With several ranks: the parts that are joined to all embeddings. */
     const size_t joined = e->p->several ? calm_encode_bytes(config, n_windows) : 0;
     return joined + (n + 1) * (calm_encode_bytes(config, n_windows) + calm_embedding_compare_bytes(n_windows)) +
            calm_size_max(calm_encode_scratch_bytes(config, n_windows, longest, n + 1, shape.block_bytes),
                          calm_embedding_compare_scratch_bytes(n_windows));
 }
 
-/* A piece of the embedding in work; where a format writes its tensors one after the other also the whole embedding:
- * codes and scales, and the largest of the tensors. */
+/* Bytes of a piece of the embedding while it is quantized; whole: also of all its codes and scales and the largest of
+ * its tensors, for a format that writes its tensors one after the other. */
 static size_t outer_bytes(const estimate *e, bool whole)
 {
     const size_t n = e->config->vocab * e->config->hidden;
@@ -76,13 +77,13 @@ static size_t outer_bytes(const estimate *e, bool whole)
            (whole ? 2 * CALM_BYTES(uint8_t, n) + 3 * CALM_BYTES(float, n / 32) : 0);
 }
 
-/* Is a head fitted to what it reads? */
+/* Returns true if a head is fitted to its inputs. */
 static bool fits_head(const estimate *e)
 {
     return calm_recipe_fits_head(e->p->in.recipe) && !e->config->arch->encoder;
 }
 
-/* The Gram matrix of that, and what it takes besides to collect it. */
+/* Bytes of the head's Gram matrix; and the peak besides while it is collected. */
 static size_t head_bytes(const estimate *e)
 {
     return fits_head(e) ? calm_head_stats_bytes(e->config->hidden) : 0;
@@ -94,7 +95,7 @@ static size_t head_collect_bytes(const estimate *e)
     return fits_head(e) ? calm_head_stats_scratch_bytes(e->p->in.model, windows, e->longest, e->n_threads) : 0;
 }
 
-/* A rounded table, and either the piece of it that is being rounded or the model that has it. */
+/* Bytes of a quantized table, and of either the piece that is being quantized or the model that uses the table. */
 static size_t probed_bytes(const estimate *e, size_t windows)
 {
     const size_t table = calm_run_file_probe_bytes(e->p);
@@ -102,8 +103,8 @@ static size_t probed_bytes(const estimate *e, size_t windows)
                  : 0;
 }
 
-/* The hybrid and the uniform runs on the guard's windows, probes on the first of the calibration's, the result on
- * the text. */
+/* The hybrid and the uniform runs on the guard's windows, probes on the first calibration windows, the result on the
+ * evaluation's text. */
 void calm_memory_plan_add_evaluations(const estimate *e, calm_memory_plan *out)
 {
     const calm_recipe *recipe = e->p->in.recipe;
@@ -112,11 +113,11 @@ void calm_memory_plan_add_evaluations(const estimate *e, calm_memory_plan *out)
     const size_t n_probes = calm_size_min(e->layout->n_jobs * recipe->n_pool, CALM_SUBJECTS_AT_ONCE);
     const size_t n_trials = calm_size_min(recipe->n_pool + 1, CALM_SUBJECTS_AT_ONCE);
     const size_t asked = recipe->eval_windows > 0 ? (size_t)recipe->eval_windows : UNKNOWN_WINDOWS;
-    const size_t text = calm_size_min(asked, UNKNOWN_WINDOWS);    /* texts have fewer than people ask for */
+    const size_t text = calm_size_min(asked, UNKNOWN_WINDOWS);    /* a text may have fewer than asked for */
     const size_t longest = calm_size_max(e->longest, (size_t)recipe->seqlen);
     if (recipe->guard_windows)
         out->evaluate = measured_bytes(e, n_trials, e->p->in.guard.n, e->p->in.guard.longest, 1, false);
-    /* A tie doubles the windows: those that come to them, at most half of all, are measured alone. */
+    /* A tie doubles the windows: only the added windows, at most half of all, are measured then. */
     const size_t most = calm_size_min(e->p->in.guard_all.n - e->p->in.guard.n, (e->p->in.guard_all.n + 1) / 2);
     if (recipe->n_pool > 1 && !recipe->keep_hybrid)
         calm_memory_raise(&out->evaluate, measured_bytes(e, n_trials, most, e->p->in.guard_all.longest, 1, false));
@@ -133,7 +134,7 @@ void calm_memory_plan_add_evaluations(const estimate *e, calm_memory_plan *out)
     out->evaluate += head_bytes(e);
 }
 
-/* Pages of the largest tensor while it is copied: an embedding, when there is no block in memory. */
+/* Bytes of the largest tensor's pages while it is copied: an embedding, when no block is in memory. */
 static size_t mapped_bytes(const estimate *e)
 {
     const calm_safetensors *tensors = calm_model_tensors(e->p->in.model);
@@ -143,7 +144,7 @@ static size_t mapped_bytes(const estimate *e)
     return most;
 }
 
-/* Exporters in turn; each holds one block, and the importance matrix its own capture. */
+/* Exporters run one after the other; each holds one block, and the importance matrix also its capture. */
 void calm_memory_plan_add_formats(const estimate *e, calm_memory_plan *out)
 {
     const calm_recipe *recipe = e->p->in.recipe;

@@ -1,5 +1,5 @@
-/* What a run needs, from its shapes: that of blocks (memory_blocks.c), of learning, of whole models and of formats
- * (memory_models.c), stage by stage. */
+/* Memory of a run, from its shapes, stage by stage: blocks (memory_blocks.c), learning, whole models and formats
+ * (memory_models.c). */
 #include "ptq/estimate/estimate_impl.h"
 
 #include "ptq/base/memory.h"
@@ -11,9 +11,9 @@
 
 typedef calm_memory_estimate estimate;
 
-/* What is resident without an arena, and later than the plan: code and constants that are read for the first time (1.4
- * MB were seen), what SQLite caches (2 MB), buffers of files; of each thread its stack, and what BLAS copies, or
- * products of bfloat16 pack. */
+/* Resident memory outside of arenas that appears after the plan: code and constants at their first use (1.4 MB were
+ * measured), SQLite's cache (2 MB), buffers of files; per thread its stack, and the copies that BLAS or products of
+ * bfloat16 pack. */
 #define PROGRAM_BYTES ((size_t)6 * 1024 * 1024)
 #define STACK_BYTES   ((size_t)256 * 1024)
 
@@ -40,7 +40,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
 {
     const calm_config *config = calm_model_config(p->in.model);
     const calm_windows *calib = &p->in.calib;
-    /* Resident before the first arena: measured, since libraries and the store's cache have no formula. */
+    /* Resident before the first arena: measured, because libraries and the store's cache have no formula. */
     const size_t base = out->base;
     estimate e = {.p = p, .config = config, .layout = calm_model_layout(p->in.model), .knobs = knobs,
                   .n_threads = n_threads, .longest = calib->longest, .windows = calib->n,
@@ -51,7 +51,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     e.extras = (e.caps & CALM_SETS_IN_SCALE ? CALM_QJOB_SCALED : 0u) |
                (e.caps & CALM_SETS_BIAS ? CALM_QJOB_BIASED : 0u);
     *out = (calm_memory_plan){.base = base, .knobs = *knobs};
-    /* Blocks are computed over the calibration, or from their weights alone. */
+    /* Without a pass over the calibration, blocks are quantized from their weights alone. */
     const bool blind = !calm_inputs_read_rows(&p->in);
     estimate over = e;
     if (blind)
@@ -60,23 +60,23 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
         (blind ? calm_memory_plan_add_blind : calm_memory_plan_add_block)(&over, b, out);
         calm_memory_raise(&out->capture, calm_memory_plan_hidden_bytes(&over) + calm_memory_plan_guard_bytes(&e, b));
     }
-    /* The statistics of the embeddings, and of the final norm. */
+    /* Activation statistics of the embeddings and of the final norm. */
     calm_memory_raise(&out->capture, calm_memory_plan_hidden_bytes(&over) + calm_actstat_new_bytes(over.rows) +
                                          calm_actstat_texts_bytes(calib->n_texts, over.rows) +
                                          calm_capture_rows_scratch_bytes(over.windows, over.longest));
-    if (calm_inputs_row_weight(&p->in) == CALM_WEIGHT_GRADIENT)    /* before any hidden rows of the capture */
+    if (calm_inputs_row_weight(&p->in) == CALM_WEIGHT_GRADIENT)    /* the gradient pass precedes the capture */
         calm_memory_raise(&out->capture, calm_run_weigh_rows_bytes(p) + calm_memory_plan_gradient_bytes(&e, calib->n));
     out->learn = calm_size_max(calm_learn_bytes(p, e.extras, knobs->spill, n_threads),
                                calm_learn_model_bytes(p, e.extras, knobs->spill, n_threads));
     calm_memory_plan_add_evaluations(&e, out);
     calm_memory_plan_add_formats(&e, out);
-    const size_t chunks = (8 + 2 * n_threads) * CALM_ARENA_CHUNK;    /* begun, in arenas and their scratch */
+    const size_t chunks = (8 + 2 * n_threads) * CALM_ARENA_CHUNK;    /* partly used chunks of arenas */
     out->program = program_bytes(&e);
     const size_t always = base + out->program + chunks;
     calm_memory_plan_raise_all(out, 0);
-    /* What the C library keeps back for each thread grows with the peak of arenas, so it comes after. */
+    /* The C library's free lists per thread grow with the peak of arenas, so they are added afterwards. */
     out->kept = calm_memory_kept(out->peak, n_threads);
-    /* Nothing needs it, so it counts once a limit is known that has it. */
+    /* Spare pages are optional: calm_memory_plan_choose adds them as far as the limit allows. */
     out->room = calm_memory_room(out->peak);
     calm_memory_plan_raise_all(out, always + out->kept);
     const bool twice = p->in.recipe->prefix != CALM_PREFIX_FLOAT || p->in.recipe->learner || p->several;

@@ -20,10 +20,10 @@
 #include "ptq/model/kind.h"
 #include "ptq/plan/key.h"
 
-/* Calibration rows per input channel that come within 5 % of the limit (docs/method.md section 6). */
+/* With this many calibration rows per input channel the loss is within 5 % of its limit (docs/method.md section 6). */
 #define ROWS_PER_INPUT 16
 
-/* The blocks that the recipe names, and what replaces methods that need data where there is too little. */
+/* Finds the blocks that the recipe names, and the algorithms for experts with too little data and for the head. */
 static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
@@ -35,7 +35,7 @@ static calm_status choose_blocks(calm_ctx *ctx, calm_run *p)
         return calm_fail(ctx, CALM_EARG, "`blocks` %lld-%lld: the model has blocks 0 to %zu", p->in.recipe->first_block,
                          p->in.recipe->last_block, n_blocks - 1);
     CALM_TRY(calm_inputs_keep_float(ctx, &p->in));
-    /* Rounding to nearest needs nothing but the weights. */
+    /* Rounding to nearest needs only the weights. */
     CALM_TRY(calm_algorithm_parse(ctx, "rtn", &fallback));
     p->fallback = fallback;
     p->choosing->head.algorithm = calm_recipe_head_algorithm(p->in.recipe);
@@ -69,7 +69,7 @@ static calm_status open_inputs(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_inputs_check_prefix(ctx, &p->in));
     calm_inputs_note_row_weight(ctx, &p->in);
     calm_inputs_describe(&p->in, &p->result);
-    /* One table of rotations serves every window of the run but the evaluation's, which makes its own. */
+    /* One rotary table serves all windows except those of the evaluation, which has a separate one. */
     const size_t longest = calm_size_max(p->in.calib.longest, p->in.guard.longest);
     return calm_rope_init(ctx, calm_model_config(p->in.model), longest, &p->rope);
 }
@@ -79,13 +79,13 @@ static calm_status check_schemes(calm_ctx *ctx, calm_run *p)
     size_t *choice, first, end;
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
-        /* What a format refuses depends on scheme and shape: one entry of each scheme is enough. */
+        /* A format's limits depend on scheme and shape: checking one entry per scheme is enough. */
         if (entry && p->in.recipe->pool[entry].of_scheme == p->in.recipe->pool[entry - 1].of_scheme)
             continue;
-        if (!p->in.recipe->pool[entry].scheme.bits)    /* as a whole it is no plan */
+        if (!p->in.recipe->pool[entry].scheme.bits)    /* a float scheme in all jobs is no plan */
             continue;
         CALM_TRY(calm_choice_uniform(ctx, &p->in, entry, &choice));
-        for (size_t job = first; job < end; job++)    /* what the target keeps from a job is no plan */
+        for (size_t job = first; job < end; job++)    /* the plan lacks jobs that the target excludes */
             if (!calm_run_takes(p, job, p->in.recipe->pool[entry].of_scheme))
                 choice[job] = CALM_STAYS_FLOAT;
         CALM_TRY(calm_plan_of_choice(ctx, &p->in, choice, &p->result.plan));
@@ -96,18 +96,19 @@ static calm_status check_schemes(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
-/* Refuse before any work what the exporter would refuse at the end. */
+/* Fails, before any work, if the exporter would fail at the end. */
 static calm_status check_export(calm_ctx *ctx, calm_run *p)
 {
     CALM_SCOPED_TEXT(said);
     calm_said_once once = {ctx->log, ctx->log_user, &said};
     CALM_TRY(calm_formats_note_files(ctx, &p->in.recipe->formats, p->in.model));
-    /* The checks of several schemes find the same of tokenizer and model. */
+    /* The checks of each scheme log the same notes about tokenizer and model: log them once. */
     CALM_SCOPED_LOG(ctx, ctx->log ? calm_log_once : NULL, &once);
     return check_schemes(ctx, p);
 }
 
-/* Many weights from few rows: least squares would fit what the rows happen to be (docs/method.md section 6). */
+/* Warns if many weights are fitted to few rows: least squares would fit the noise of the rows (docs/method.md section
+ * 6). */
 static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -117,7 +118,7 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
     for (size_t job = first; job < end; job++)
         if (layout->jobs[job].in > widest && layout->jobs[job].expert < 0 && !calm_inputs_keeps(&p->in, job))
             widest = layout->jobs[job].in;
-    /* Experts are left out above: what they see depends on the routing, and few rows have a fallback. */
+    /* Experts are not counted: their rows depend on the routing, and with few rows they have a fallback. */
     if (rows / ROWS_PER_INPUT < widest && (calm_recipe_caps(p->in.recipe) & CALM_NEEDS_GRAM))
         calm_log(ctx, CALM_LOG_WARNING,
                  "%zu calibration tokens for linears with %zu inputs: with fewer than %d per input results get worse "
@@ -125,7 +126,7 @@ static void warn_of_few_rows(calm_ctx *ctx, const calm_run *p)
                  rows, widest, ROWS_PER_INPUT);
 }
 
-/* A disk that the store would fill: known now, not after hours. */
+/* Warns before the work if the store would fill the disk. */
 static calm_status warn_of_little_disk(calm_ctx *ctx, const calm_run *p)
 {
     double running, kept, left;
@@ -140,7 +141,7 @@ static calm_status warn_of_little_disk(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
-/* What is said of types that replace others: where the first one does, and "q4_k as q5_0, q6_k as q8_0". */
+/* Types that replace others in a GGUF file: the first place, and "q4_k as q5_0, q6_k as q8_0". */
 typedef struct fallbacks {
     calm_text first, pairs;
 } fallbacks;
@@ -151,13 +152,13 @@ static void clear_fallbacks(fallbacks *note)
     calm_text_clear(&note->pairs);
 }
 
-/* Note that one type replaces another, once for all places like the first. */
+/* Adds that one type replaces another; places with the same types are added once. */
 static void add_fallback(fallbacks *note, const char *where, size_t in, const calm_scheme *asked,
                          const calm_scheme *stored)
 {
     char pair[2 * CALM_SCHEME_NAME_MAX + 8], a[CALM_SCHEME_NAME_MAX], b[CALM_SCHEME_NAME_MAX];
     calm_scheme plain = *asked;
-    plain.group_else = 0;    /* its name where the groups divide */
+    plain.group_else = 0;    /* the type's name without its replacement */
     snprintf(pair, sizeof pair, " %s as %s", calm_scheme_type_name(&plain, a), calm_scheme_type_name(stored, b));
     if (calm_scheme_same(&plain, stored) || calm_text_listed(note->pairs.data, ',', pair))
         return;
@@ -167,7 +168,8 @@ static void add_fallback(fallbacks *note, const char *where, size_t in, const ca
     calm_text_printf(&note->pairs, "%s%s", note->pairs.data ? "," : "", pair);
 }
 
-/* Of embedding and head in every format.  A size chooses among tables that fit, unless they are asked for. */
+/* Adds the types of embedding and head in every format.  A size limit chooses among types that fit, unless the user
+ * gave them. */
 static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t scheme, fallbacks *note)
 {
     const calm_formats *formats = &p->in.recipe->formats;
@@ -187,7 +189,7 @@ static calm_status add_table_fallbacks(calm_ctx *ctx, const calm_run *p, size_t 
     return CALM_OK;
 }
 
-/* Types that replace others where super-blocks do not divide the rows, all in one note. */
+/* Logs, in one note, the types that replace others because super-blocks do not divide the rows. */
 static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -212,7 +214,7 @@ static calm_status note_fallbacks(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
-/* What scores and probes come to where there are few windows. */
+/* Logs how many windows scores and probes use if there are few windows. */
 static void note_held_windows(calm_ctx *ctx, const calm_run *p)
 {
     const size_t held = calm_inputs_held_windows(&p->in), n = p->in.calib.n;
@@ -243,10 +245,10 @@ static calm_status run_key(calm_ctx *ctx, const calm_run *p, char key[CALM_SHA25
 {
     CALM_SCOPED_TEXT(recipe);
     calm_sha256 sha;
-    /* Without command line and document: the same recipe said in another way is the same run. */
+    /* Command line and document are left out: the same recipe written in another way is the same run. */
     CALM_TRY(calm_run_recipe_text(ctx, p->in.recipe, false, &recipe));
     calm_sha256_init(&sha);
-    /* A run with the same key continues where it stopped. The version is in it: another calm may choose otherwise. */
+    /* A run with the same key continues a stopped run.  Another version of calm may choose otherwise, so it counts. */
     calm_sha256_field(&sha, "calm-run-1");
     calm_sha256_field(&sha, CALM_VERSION);
     calm_sha256_field(&sha, p->calib_key);
@@ -269,12 +271,12 @@ static calm_status begin_run(calm_ctx *ctx, calm_run *p)
     return calm_store_run_begin(ctx, p->in.store, &run, &p->result.run_id, &p->resumed);
 }
 
-/* A run over a recipe, in ctx->out. */
+/* Allocates a run of a recipe in ctx->out. */
 static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *options, calm_run **out)
 {
     *out = NULL;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
-    /* The bits are not known until a plan is exported; 0 would be a figure. */
+    /* NaN: the bits are unknown until a plan is exported. */
     **out = (calm_run){.in.recipe = recipe, .result.bits_per_weight = NAN, .arena = ctx->out,
                        .account = ctx->memory, .command = options->command, .events = options->events,
                        .cluster = options->cluster, .several = options->cluster != NULL};
@@ -283,7 +285,7 @@ static calm_status new_run(calm_ctx *ctx, const calm_recipe *recipe, const calm_
     return calm_choosing_open(ctx, *out);
 }
 
-/* Everything that can be refused before any work. */
+/* Opens the inputs and makes all checks that need no work. */
 static calm_status open_all(calm_ctx *ctx, calm_run *p)
 {
     /* Several budgets write no checkpoint. */
@@ -297,7 +299,8 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->in.candidates, n_jobs * p->in.recipe->n_pool));
     CALM_TRY(CALM_NEW(ctx, ctx->out, p->job_ids, n_jobs));
     CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, &p->choice));
-    /* Before the export is checked: it drops schemes that no job can have, and the recipe may be a copy afterwards. */
+    /* Before the export is checked: calm_run_restrict removes schemes that no job can have, perhaps from a copy of the
+     * recipe. */
     CALM_TRY(calm_run_restrict(ctx, p));
     CALM_TRY(calm_run_file_open(ctx, p));
     p->result.recipe = p->in.recipe;
@@ -308,7 +311,7 @@ static calm_status open_all(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_learning_estimate(ctx, p));
     CALM_TRY(calm_run_check_budgets(ctx, p));
     CALM_TRY(calm_act_budget_check(ctx, &p->pool, &p->scope, p->in.recipe->act_budget));
-    /* Only for a run that will take place: everything that refuses it is above. */
+    /* Notes come last: a run that a check above refuses has none. */
     warn_of_few_rows(ctx, p);
     CALM_TRY(note_fallbacks(ctx, p));
     note_held_windows(ctx, p);
@@ -340,10 +343,10 @@ static calm_status prepare(calm_ctx *ctx, calm_run *p)
 {
     open_and_name(ctx, p);
     CALM_SCOPED_TIME(&p->result.times, CALM_TIME_STORE);
-    CALM_TRY(calm_division_check(ctx, p));    /* its failure, or another rank's */
+    CALM_TRY(calm_division_check(ctx, p));    /* fails if this or another rank failed */
     CALM_TRY(calm_division_open_store(ctx, p));
     p->result.store = p->in.store;
-    /* The rows of model, blocks and jobs in one transaction: thousands of small ones would each wait for the disk. */
+    /* One transaction for the rows of model, blocks and jobs: thousands of small ones would each wait for the disk. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     CALM_TRY(calm_run_register(ctx, p));
     CALM_TRY(calm_store_commit(ctx, p->in.store));
@@ -353,21 +356,21 @@ static calm_status prepare(calm_ctx *ctx, calm_run *p)
 
 static calm_status choose_and_guard(calm_ctx *ctx, calm_run *p)
 {
-    /* Other scores come with the candidates; this one needs whole models and so waits for all of them. */
+    /* Other scores are computed with the candidates; probe_kl needs whole models, so it waits for all of them. */
     if (p->in.recipe->selection.score == CALM_SCORE_PROBE_KL)
         CALM_TRY(calm_run_probe_all(ctx, p, p->in.recipe->selection.unit));
     CALM_TRY(calm_run_choose(ctx, p));
     return calm_run_guard(ctx, p);
 }
 
-/* A stage, whose time counts as `time`; stages within it may take their own out. */
+/* Runs a stage, whose time counts as `time`, except for the time of stages within it. */
 static calm_status timed(calm_ctx *ctx, calm_run *p, calm_time_stage time, calm_status (*stage)(calm_ctx *, calm_run *))
 {
     CALM_SCOPED_TIME(&p->result.times, time);
     return stage(ctx, p);
 }
 
-/* A calm_stages_fn: the model as given next to one that is rotated. */
+/* A calm_stages_fn: measures the model as given, as the baseline of a rotated model. */
 static calm_status measure_baseline(calm_ctx *ctx, calm_run *p, void *user)
 {
     CALM_TRY(timed(ctx, p, CALM_TIME_GUARD, choose_and_guard));
@@ -375,18 +378,18 @@ static calm_status measure_baseline(calm_ctx *ctx, calm_run *p, void *user)
     return calm_verdict_add(ctx, "measured for the comparison with a rotated model", &p->result.verdict);
 }
 
-/* What follows the candidates; `user` is the baseline of a rotated model, or NULL. */
+/* Runs the stages after the candidates; user: the baseline of a rotated model, or NULL. */
 static calm_status run_stages(calm_ctx *ctx, calm_run *p, void *user)
 {
     calm_baseline *baseline = user;
     CALM_TRY(timed(ctx, p, CALM_TIME_GUARD, p->in.recipe->n_budgets ? calm_run_spend : choose_and_guard));
-    if (baseline && baseline->verdict)    /* it has won, and this is its run */
+    if (baseline && baseline->verdict)    /* the baseline has won, and this is its run */
         CALM_TRY(calm_verdict_add(ctx, baseline->verdict, &p->result.verdict));
     else if (baseline)
         CALM_TRY(calm_baseline_judge(ctx, p, baseline));
     if (baseline && baseline->better && p->in.recipe->rotate != CALM_ROTATE_NONE)
-        return CALM_OK;    /* nothing of it is written */
-    /* Several budgets: their results side by side, none written. */
+        return CALM_OK;    /* the rotated model has lost, and nothing is written */
+    /* Several budgets: their results are compared, none is written. */
     if (p->in.recipe->n_budgets > 1) {
         CALM_TRY(timed(ctx, p, CALM_TIME_LEARNING, calm_run_learn));
         p->result.verdict = "several budgets were compared";
@@ -403,7 +406,7 @@ static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, v
 {
     CALM_TRY(prepare(ctx, p));
     CALM_TRY(calm_run_blocks(ctx, p));
-    /* What follows needs all candidates, and is rank 0's. */
+    /* All later stages need all candidates, and rank 0 runs them. */
     if (calm_cluster_rank(p->cluster) != 0)
         return calm_division_serve(ctx, p);
     CALM_TRY(stages(ctx, p, user));
@@ -411,7 +414,7 @@ static calm_status run_all(calm_ctx *ctx, calm_run *p, calm_stages_fn *stages, v
     return calm_run_end(ctx, p, "finished");
 }
 
-/* Fails where a run of the recipe would before it works.  Without notes: the run has them. */
+/* Fails if a run of the recipe would fail before its work.  Logs nothing: the run itself does. */
 static calm_status look_at(calm_ctx *ctx, const calm_recipe *recipe)
 {
     calm_run *run;
@@ -427,7 +430,7 @@ calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const ca
     *out = NULL;
     if (!calm_rotation_is_judged(ctx, recipe, calm_cluster_ranks(options->cluster)))
         return calm_run_stages(ctx, recipe, options, run_stages, NULL, out);
-    /* What is refused of the rotation is so before the baseline takes its time. */
+    /* A rotation that is refused fails here, before the baseline takes its time. */
     CALM_TRY(look_at(ctx, recipe));
     CALM_TRY(calm_baseline_of(ctx, recipe, &baseline));
     CALM_TRY(calm_run_stages(ctx, baseline.recipe, options, measure_baseline, &baseline, out));
@@ -436,7 +439,7 @@ calm_status calm_run_quantize(calm_ctx *ctx, const calm_recipe *recipe, const ca
     if (!baseline.better)
         return CALM_OK;
     calm_run_close(out);
-    /* Its candidates and measures are in the store. */
+    /* Candidates and measurements of the baseline are in the store. */
     return calm_run_stages(ctx, baseline.recipe, options, run_stages, &baseline, out);
 }
 
@@ -457,7 +460,7 @@ calm_status calm_run_stages(calm_ctx *ctx, const calm_recipe *recipe, const calm
     return status;
 }
 
-/* As `prepare`, for the run that is there. */
+/* Does what `prepare` does, for an existing run of the store. */
 static calm_status recall(calm_ctx *ctx, calm_run *p, int64_t run_id, const char *const *keys, size_t n)
 {
     CALM_TRY(open_and_name(ctx, p));
@@ -487,7 +490,7 @@ void calm_run_close(calm_run **run)
 {
     if (!*run)
         return;
-    /* The limit is the context's, not the run's: its next run begins without one. */
+    /* The memory limit belongs to the context, whose next run must begin without one. */
     calm_memory_set_limit((*run)->account, 0);
     calm_cluster_receive((*run)->cluster, NULL);
     calm_learn_share_close(&(*run)->learn_share);

@@ -1,9 +1,9 @@
-/* Ranks other than 0, once their blocks are computed: they answer what rank 0 asks for. */
+/* Ranks other than 0 after their blocks: they answer the questions of rank 0. */
 #include "ptq/learn/learn.h"
 #include "ptq/measure/measure.h"
 #include "ptq/run/run_impl.h"
 
-/* A calm_cluster_work_fn. */
+/* A calm_cluster_work_fn: answers one question. */
 static calm_status work(calm_ctx *ctx, void *user, const char *bytes, size_t n, calm_text *answer)
 {
     static calm_status (*const kinds[])(calm_ctx *, calm_run *, calm_rank_message *, calm_text *) = {

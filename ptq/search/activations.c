@@ -3,17 +3,17 @@
 #include "ptq/data/excerpt.h"
 #include "ptq/search/search_impl.h"
 
-/* Peaks that are kept of an expert's hook points: there are many of them. */
+/* The most peaks that are stored for an expert's hook point: there are many such points. */
 #define EXPERT_PEAKS 10
 
-/* Tokens of context around a peak's: a sentence's part, and what follows in a glance. */
+/* Tokens of context before and after a peak's token. */
 #define CONTEXT_BEFORE ((size_t)8)
 #define CONTEXT_AFTER  ((size_t)4)
 
 calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, bool *out)
 {
-    /* A block's output is put after its other hook points: where it is, they are too.  Stores of earlier versions have
-     * it without the router's logits. */
+    /* A block's output is stored after its other hook points, so the output shows that all are stored.  Stores of
+     * earlier versions have the output without the router's logits. */
     static const calm_hook outside[] = {CALM_HOOK_EMBED, CALM_HOOK_FINAL_NORM},
                            inside[] = {CALM_HOOK_BLOCK_OUT, CALM_HOOK_ROUTER_LOGITS};
     const calm_hook *hooks = block < 0 ? outside : inside;
@@ -28,7 +28,7 @@ calm_status calm_activations_kept(calm_ctx *ctx, const calm_run *p, long block, 
     return CALM_OK;
 }
 
-/* The words around a peak's token: many peaks sit at the same few tokens. */
+/* Stores the words around a peak's token, once per token: many peaks are at the same few tokens. */
 static calm_status keep_context(calm_ctx *ctx, const calm_run *p, const calm_actstat_peak *peak)
 {
     const calm_windows *windows = &p->in.calib;
@@ -55,7 +55,7 @@ static calm_status keep(calm_ctx *ctx, const calm_run *p, int64_t calibration, l
     calm_actstat_summary s;
     calm_store_peak *peaks;
     char *name;
-    /* A block of a mixture has hundreds of hook points: their peaks are not all held. */
+    /* A block of a mixture has hundreds of hook points: only one point's peaks are in memory. */
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_run_hook_name(ctx, p, block, expert, hook, &name));
     calm_actstat_summarize(acc, &s);
@@ -63,15 +63,15 @@ static calm_status keep(calm_ctx *ctx, const calm_run *p, int64_t calibration, l
     const size_t n_peaks = expert >= 0 ? calm_size_min(acc->n_top, EXPERT_PEAKS) : acc->n_top;
     for (size_t i = 0; i < n_peaks; i++) {
         const calm_actstat_peak *peak = &acc->top[i];
-        /* Where a maximum sits says much about it: it is often the first token or a full stop. */
+        /* The token of a maximum is informative: often it is the first token or a full stop. */
         const uint32_t id = p->in.calib.ids[p->in.calib.begin[peak->window] + peak->token];
         peaks[i] = (calm_store_peak){(double)peak->value, peak->window, peak->token, peak->channel,
-                                     /* Windows of token ids need no tokenizer; the text is then unknown. */
+                                     /* Without a tokenizer (windows of token ids) the text is unknown. */
                                      p->in.tokenizer ? calm_tokenizer_token(p->in.tokenizer, id) : NULL};
         CALM_TRY(keep_context(ctx, p, peak));
     }
-    /* Member by member: the store knows columns, not calm_actstat_summary, since it may not include ptq/calib.
-     * Quantiles are in the order of CALM_ACT_QUANTILES. */
+    /* Member by member, because the store must not include ptq/calib.  Quantiles are in the order of
+     * CALM_ACT_QUANTILES. */
     const calm_store_activation row = {
         .model_id = p->result.model_id, .calibration_id = calibration, .hook = name,
         .point = calm_hook_name(hook), .block = block, .channels = (int64_t)s.channels, .count = (int64_t)s.count,
@@ -97,7 +97,7 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, l
 
 calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture)
 {
-    /* One transaction per sublayer: a killed run leaves none of its hook points or all. */
+    /* One transaction per sublayer: a killed run leaves either none or all of its hook points. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         if (capture->activations[hook])

@@ -1,4 +1,4 @@
-/* One block: capture its sublayers one after the other, and compute and keep the candidates of each. */
+/* One block: captures its sublayers one after the other, and computes and stores the candidates of each. */
 
 #include "ptq/base/threads.h"
 #include "ptq/base/times.h"
@@ -8,18 +8,18 @@
 #include "ptq/model/kind.h"
 #include "ptq/plan/assemble.h"
 
-/* Where a block's work stands. */
+/* The work on a block. */
 typedef struct block_run {
     calm_run *p;
     size_t index;
-    bool activations;       /* statistics are wanted */
-    calm_batch *batch, *exact;    /* the second behind float blocks, or NULL */
+    bool activations;       /* collect activation statistics */
+    calm_batch *batch, *exact;    /* hidden states; those behind float blocks, or NULL */
     calm_block block;
     const calm_missing *missing;
     size_t *done;
 } block_run;
 
-/* Does the job still have candidates to compute? */
+/* Returns true if candidates of the job are still to compute. */
 static bool wanted(const calm_run *p, size_t job)
 {
     bool todo = false;
@@ -30,7 +30,7 @@ static bool wanted(const calm_run *p, size_t job)
 
 /* ---- candidates ---- */
 
-/* The candidates of a job that are to be computed, or those that equal such or stored ones. */
+/* Lists the candidates of a job to compute, or (twins) those that equal a listed or stored one. */
 static void add_items(const calm_run *p, calm_captured *captured, size_t job, bool twins, calm_block_work *work)
 {
     calm_job_share *share = &captured->share[calm_model_layout(p->in.model)->jobs[job].kind];
@@ -46,14 +46,14 @@ static void add_items(const calm_run *p, calm_captured *captured, size_t job, bo
     }
 }
 
-/* One item per candidate to compute of what was captured, then one per equal candidate.  --effort light decides here,
- * since the crest of an input is known only after its activations were captured. */
+/* Lists the captured jobs' candidates to compute, then the candidates that equal one of them.  --effort light decides
+ * here, because the crest of an input is known only after the capture. */
 static calm_status list_items(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n,
                               calm_block_work *work)
 {
     const calm_run *p = run->p;
     CALM_TRY(CALM_NEW(ctx, ctx->out, work->items, n * CALM_N_JOBS * p->in.recipe->n_pool));
-    /* Equal candidates last: by then what they are copied from is kept, in whichever slice it was computed. */
+    /* Equal candidates come last: then the candidates that they copy are stored, whichever slice computed them. */
     for (int twins = 0; twins < 2; twins++)
         for (size_t i = 0; i < n; i++)
             for (size_t job = captured[i].begin; job < captured[i].end; job++) {
@@ -67,7 +67,7 @@ static calm_status list_items(calm_ctx *ctx, const block_run *run, calm_captured
     return CALM_OK;
 }
 
-/* Stack a job's float weights for cka_linear, which needs a Gram matrix of at least two rows. */
+/* Prepares the reference of a job's cka_linear, which needs a Gram matrix of at least two rows. */
 static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t index)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
@@ -75,26 +75,26 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
     const calm_job_capture *job = &captured->capture->job[ref->kind];
     calm_cka_linear_ref **linear = &captured->linear[index - captured->begin];
     const calm_hessian *h = &captured->share[layout->jobs[index].kind].hessian;
-    /* After its candidates were quantized H stands where the Gram matrix was. */
+    /* After the job's candidates are quantized, H has replaced the Gram matrix. */
     const calm_cka_input input = {.rows = job->stats.rows, .in = job->width, .gram = h->blind ? NULL : job->stats.gram,
                                   .diagonal = h->diagonal, .sum = job->stats.sum};
-    /* The linears of a job are rows of one matrix for the score, as they read the same input; they lie as such. */
+    /* The job's linears are stored one after the other, so they are the rows of one matrix for the score. */
     const float *w = captured->capture->weight[layout->linears[ref->first].role].w;
-    /* With slices this comes once per slice: what an earlier one prepared stays. */
+    /* Called once per slice: the reference of an earlier slice is used again. */
     if (!job->used || !job->stats.gram || input.rows < 2 || *linear ||
         !calm_recipe_scores_linear(run->p->in.recipe))
         return CALM_OK;
     const calm_status status = calm_cka_linear_prepare(ctx, w, ref->out, &input, linear);
-    if (status == CALM_ENUMERIC)    /* the candidates that need the Gram matrix say so themselves */
+    if (status == CALM_ENUMERIC)    /* candidates that need the Gram matrix report the failure */
         calm_ctx_forgive(ctx);
     return status == CALM_ENUMERIC ? CALM_OK : status;
 }
 
-/* What outputs of a sublayer or expert are compared with. */
+/* Prepares the reference that outputs of a sublayer or expert are compared with. */
 static calm_status prepare_reference(calm_ctx *ctx, const block_run *run, calm_captured *captured)
 {
     const calm_capture *capture = captured->capture;
-    /* Prepared once, also when several slices or the unit's own score ask for it. */
+    /* Once, although several slices and the unit's score ask for it. */
     if (capture->score_rows < CALM_LEAST_SCORE_ROWS || captured->reference)
         return CALM_OK;
     return calm_score_prepare_weighted(ctx, capture->score_output, capture->score_rows,
@@ -102,7 +102,8 @@ static calm_status prepare_reference(calm_ctx *ctx, const block_run *run, calm_c
                                        &captured->reference);
 }
 
-/* References of all that was captured together: an output per sublayer or expert, a Gram matrix per job. */
+/* Prepares the references of everything that was captured together: an output per sublayer or expert, and cka_linear
+ * per job. */
 static calm_status prepare_all(calm_ctx *ctx, const block_run *run, calm_captured *captured, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -113,7 +114,7 @@ static calm_status prepare_all(calm_ctx *ctx, const block_run *run, calm_capture
     return CALM_OK;
 }
 
-/* The time since then counts as that of scores: all threads are at work on their products, or wait for them. */
+/* Counts the time since `begun` as time of scores: all threads compute their products or wait for them. */
 static void count_scores(const calm_ctx *ctx, const block_run *run, double begun)
 {
     run->p->result.score_seconds += (calm_seconds() - begun) * ctx->n_threads;
@@ -128,7 +129,7 @@ static calm_status prepare_scores(calm_ctx *ctx, const block_run *run, calm_capt
     return status;
 }
 
-/* Quantize, score and keep the items of `work`; nothing of them stays in memory. */
+/* Quantizes, scores and stores the items of `work`, and frees them. */
 static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n,
                                  calm_block_work *work)
 {
@@ -139,7 +140,7 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
     calm_memory_note(ctx, &p->held.quantize);
     work->n_done = p->result.n_cached + *run->done;
     calm_event(&p->events, CALM_STAGE_SCORE, work->n_done, work->n_total);
-    /* Only after quantizing: until then the references would take memory next to what algorithms work on. */
+    /* Only after quantizing: the references would need memory together with the algorithms' scratch. */
     if (status == CALM_OK)
         status = prepare_scores(ctx, run, captured, n);
     if (status == CALM_OK)
@@ -147,7 +148,7 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
     calm_parallel_rest();    /* the store has one writer */
     if (status == CALM_OK)
         status = calm_block_keep(ctx, work);
-    /* After a failure too: the items own their arenas, and nothing else frees them. */
+    /* After a failure too: only the items own their arenas. */
     for (size_t i = 0; i < work->n; i++)
         calm_arena_clear(&work->items[i].arena);
     calm_memory_note(ctx, &p->held.score);
@@ -155,7 +156,7 @@ static calm_status compute_slice(calm_ctx *ctx, block_run *run, calm_captured *c
     return status;
 }
 
-/* Where there is an importance matrix: its mean squares in place of those that the input of a job has. */
+/* With an importance matrix: replaces the mean squares of a job's input by the matrix's. */
 static calm_status weigh_columns(calm_ctx *ctx, const block_run *run, size_t job, const calm_job_capture *captured)
 {
     const calm_stats *stats = &captured->stats;
@@ -166,32 +167,32 @@ static calm_status weigh_columns(calm_ctx *ctx, const block_run *run, size_t job
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, squares, captured->width));
     CALM_TRY(calm_inputs_column_weights(ctx, &run->p->in, job, squares, &any));
-    /* The capture's own, which no other reads yet. */
+    /* The capture owns the Gram matrix, and nothing has read it yet. */
     return any ? calm_gram_rescale(ctx, captured->width, squares, stats->rows, (double *)(uintptr_t)stats->gram)
                : CALM_OK;
 }
 
-/* What `capture` saw, with its jobs. */
+/* Describes a capture and its jobs. */
 static calm_status describe(calm_ctx *ctx, const block_run *run, const calm_capture *capture, calm_captured *out)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
     *out = (calm_captured){.capture = capture};
     calm_layout_fold_set(layout, run->index, capture->sublayer, capture->expert, &out->begin, &out->end);
-    for (size_t j = out->begin; j < out->end; j++)    /* v apart from q and k reads the same */
+    for (size_t j = out->begin; j < out->end; j++)    /* a separate job v reads the input of q and k */
         if (j == out->begin || layout->jobs[j].kind != layout->jobs[j - 1].kind)
             CALM_TRY(weigh_columns(ctx, run, j, &capture->job[layout->jobs[j].kind]));
     return CALM_OK;
 }
 
-/* All candidates of what was captured, at once or in slices. */
+/* Computes all candidates of the captures, at once or in slices. */
 static calm_status compute_all(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
 {
     calm_run *p = run->p;
     calm_block_work all = {.p = p, .block = &run->block};
     CALM_TRY(list_items(ctx, run, captured, n, &all));
-    /* What arenas held at most so far was the capture's. */
+    /* The memory peak so far belongs to the capture. */
     calm_memory_note(ctx, &p->held.capture);
-    /* Without slices all results stay until the scores are there: most tasks for the threads, most memory. */
+    /* Without slices all results stay in memory until they are scored: more parallel tasks, more memory. */
     const size_t most =
         p->memory.knobs.slices && p->memory.knobs.candidates_at_once ? p->memory.knobs.candidates_at_once : all.n;
     for (size_t first = 0; first < all.n; first += most) {
@@ -206,7 +207,7 @@ static calm_status compute_all(calm_ctx *ctx, block_run *run, calm_captured *cap
     return calm_candidate_keep_twins(ctx, &all);
 }
 
-/* The same, and nothing of what they shared is left. */
+/* Does the same, and frees what the candidates of a job share. */
 static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
 {
     const calm_status status = compute_all(ctx, run, captured, n);
@@ -214,7 +215,7 @@ static calm_status compute(calm_ctx *ctx, block_run *run, calm_captured *capture
     return status;
 }
 
-/* Scores of the sublayer or expert as a whole, of those that were captured with their first job's input. */
+/* Scores the captured sublayers or experts as a whole, if the input of their first job was kept. */
 static calm_status compute_units(calm_ctx *ctx, block_run *run, calm_captured *captured, size_t n)
 {
     CALM_SCOPED_TIME(&run->p->result.times, CALM_TIME_SCORES);
@@ -229,7 +230,7 @@ static calm_status compute_units(calm_ctx *ctx, block_run *run, calm_captured *c
     return CALM_OK;
 }
 
-/* What rows of the block's jobs are multiplied by (row_weights.h). */
+/* Returns the factors of input rows of the block's jobs (row_weights.c); NULL: all 1. */
 static float *const *factors_of(const block_run *run)
 {
     return run->p->row_factors ? run->p->row_factors + run->index * CALM_N_JOBS : NULL;
@@ -237,17 +238,17 @@ static float *const *factors_of(const block_run *run)
 
 /* ---- attention, dense MLP, shared expert ---- */
 
-/* A pass over the calibration windows. */
+/* The parameters of a pass over the calibration windows. */
 typedef struct pass {
     calm_sublayer sublayer;
     long expert;
-    unsigned jobs;        /* kinds whose candidates are computed                       */
-    bool activations;     /* statistics are wanted                                     */
-    bool units;           /* scores of the sublayer as a whole are                     */
-    bool stay;            /* the rows are run again                                    */
+    unsigned jobs;        /* kinds of jobs whose candidates are computed */
+    bool activations;     /* collect activation statistics */
+    bool units;           /* score the sublayer as a whole */
+    bool stay;            /* leave the rows unchanged for another pass */
 } pass;
 
-/* Capture the jobs of one pass, keep their statistics, and compute their candidates. */
+/* Captures the jobs of one pass, stores activation statistics, and computes the candidates. */
 static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
 {
     calm_run *p = run->p;
@@ -283,7 +284,7 @@ static calm_status run_pass(calm_ctx *ctx, block_run *run, const pass *how)
     return how->units ? compute_units(ctx, run, &captured, 1) : CALM_OK;
 }
 
-/* A sublayer of which nothing is wanted: its float output moves the rows on, of both batches. */
+/* Runs a float sublayer that has nothing to compute over the rows of both batches. */
 static calm_status move_on(calm_ctx *ctx, const block_run *run, calm_sublayer sublayer)
 {
     CALM_SCOPED_LEND(run->p->cluster);
@@ -292,7 +293,7 @@ static calm_status move_on(calm_ctx *ctx, const block_run *run, calm_sublayer su
     return calm_batch_sublayer(ctx, &run->block, sublayer, &run->p->rope, run->batch, NULL);
 }
 
-/* All passes over a sublayer that every token sees.  The last one advances the hidden rows. */
+/* Runs all passes over a sublayer that sees every token.  The last pass advances the hidden states. */
 static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublayer, long expert)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
@@ -303,30 +304,30 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
     for (size_t job = begin; job < end; job++)
         todo |= wanted(run->p, job) ? 1u << layout->jobs[job].kind : 0;
     const bool units = calm_unit_missing(run->p, begin, end, CALM_POINT_SUBLAYER);
-    /* Nothing to compute: the rows only move on. Those of a shared expert are added at the end of the mixture. */
+    /* Nothing to compute: the rows are only advanced.  A shared expert's output is added at the end of the mixture. */
     if (!todo && !run->activations && !units)
         return shared ? CALM_OK : move_on(ctx, run, sublayer);
-    /* A pass leaves its Gram matrices and inputs in ctx->out; they go before those of the next pass come. */
+    /* A pass leaves its Gram matrices and inputs in ctx->out; they are freed before the next pass. */
     CALM_SCOPED_RESULTS(ctx);
     for (bool activations = run->activations, more = true; more;) {
-        /* All at once, or the lowest that is left. */
+        /* All jobs at once, or the lowest one left. */
         const unsigned jobs = run->p->memory.knobs.job_by_job ? todo & (0u - todo) : todo;
         todo &= ~jobs;
         more = todo != 0;
-        /* The unit's score needs all of its candidates, so it comes with the last pass. Rows stay where they are
-         * until then, and for a shared expert always. */
+        /* The unit's score needs all of its candidates, so it is computed in the last pass.  Rows stay unchanged in all
+         * other passes, and for a shared expert always. */
         CALM_TRY(run_pass(ctx, run, &(pass){sublayer, expert, jobs, activations, units && !more, shared || more}));
-        /* The first pass has seen the inputs of every job. */
+        /* The first pass has observed the inputs of all jobs. */
         activations = false;
         calm_arena_clear(ctx->out);
-        calm_memory_note(ctx, &run->p->held.score);    /* what scoring left behind */
+        calm_memory_note(ctx, &run->p->held.score);    /* the peak since the capture belongs to scoring */
     }
     return CALM_OK;
 }
 
 /* ---- mixtures ---- */
 
-/* How many tokens each expert saw, into the store. */
+/* Stores how many tokens each expert got. */
 static calm_status keep_counts(calm_ctx *ctx, const block_run *run, const calm_routing *routing)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
@@ -343,7 +344,7 @@ static calm_status keep_counts(calm_ctx *ctx, const block_run *run, const calm_r
     return calm_store_commit(ctx, run->p->in.store);
 }
 
-/* Does one of the experts miss anything? */
+/* Returns true if candidates or statistics of an expert are missing. */
 static bool wave_wanted(const block_run *run, size_t first, size_t n)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
@@ -358,7 +359,7 @@ static bool wave_wanted(const block_run *run, size_t first, size_t n)
     return todo;
 }
 
-/* Capture n experts together, keep their statistics, and compute their candidates. */
+/* Captures n experts together, stores activation statistics, and computes the candidates. */
 static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *routing, size_t first, size_t n,
                             calm_moe_sum *sum)
 {
@@ -389,7 +390,7 @@ static calm_status run_wave(calm_ctx *ctx, block_run *run, const calm_routing *r
     return compute_units(ctx, run, captured, n);
 }
 
-/* All routed experts, a wave at a time; *sum gets their weighted outputs. */
+/* Runs all routed experts, a wave at a time, and adds their weighted outputs to *sum. */
 static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing *routing, calm_moe_sum *sum)
 {
     CALM_SCOPED_RESULTS(ctx);
@@ -398,7 +399,7 @@ static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing
         if (wave_wanted(run, first, n))
             CALM_TRY(run_wave(ctx, run, routing, first, n, sum));
         else
-            /* Their outputs are part of the next block's input all the same. */
+            /* Nothing to compute, but their outputs are part of the next block's input. */
             CALM_TRY(calm_moe_experts(ctx, &run->block, run->batch, routing, first, n, NULL, sum));
         calm_arena_clear(ctx->out);
         calm_memory_note(ctx, &run->p->held.score);
@@ -406,12 +407,12 @@ static calm_status run_experts(calm_ctx *ctx, block_run *run, const calm_routing
     return CALM_OK;
 }
 
-/* The MLP of a mixture. Routing comes first: it says which tokens each expert's statistics are of. */
+/* Runs the MLP of a mixture.  Routing comes first: it decides which tokens each expert's statistics contain. */
 static calm_status run_mixture(calm_ctx *ctx, block_run *run)
 {
     calm_moe_watch *watch = NULL;
     calm_routing routing;
-    /* No file yet, so that closing is safe when beginning fails. */
+    /* file -1: closing is safe even if calm_moe_begin fails. */
     calm_moe_sum sum = {.rows.file = -1};
     calm_capture whole;
     if (run->activations)
@@ -425,7 +426,7 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
     calm_status status = run_experts(ctx, run, &routing, &sum);
     if (status == CALM_OK)
         status = calm_moe_end(ctx, &run->block, run->batch, &observer, &sum);
-    /* Also after a failure: the sum may be in a file. */
+    /* After a failure too: the sum may be in a file. */
     calm_row_store_close(&sum.rows);
     CALM_TRY(status);
     if (!watch)
@@ -436,7 +437,7 @@ static calm_status run_mixture(calm_ctx *ctx, block_run *run)
 
 /* ---- the block ---- */
 
-/* Candidates of a dense block from its weights alone, of which one job's are in memory at a time. */
+/* Computes candidates of a dense block from its weights alone, with one job's candidates in memory at a time. */
 static calm_status run_blind(calm_ctx *ctx, block_run *run)
 {
     const calm_model *model = run->p->in.model;
@@ -465,7 +466,7 @@ static calm_status load_sublayer(calm_ctx *ctx, block_run *run, calm_sublayer su
     return calm_model_load_sublayer(ctx, run->p->in.model, run->index, sublayer, &run->block);
 }
 
-/* Attention, then MLP: the MLP's input is the output of the float attention, whatever was quantized there. */
+/* Runs attention, then the MLP on the output of the float attention, whatever was quantized there. */
 static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
 {
     calm_run *p = run->p;
@@ -473,14 +474,14 @@ static calm_status run_sublayers(calm_ctx *ctx, block_run *run, bool inside)
         if (!calm_kind_at(calm_model_config(p->in.model), run->index, s))
             continue;
         CALM_TRY(load_sublayer(ctx, run, s));
-        /* Blocks that the recipe leaves float are run for the hidden rows alone. */
+        /* Blocks that the recipe leaves float only advance the hidden states. */
         if (!inside)
             CALM_TRY(move_on(ctx, run, s));
         else if (s == CALM_SUBLAYER_MLP && run->block.moe.router)
             CALM_TRY(run_mixture(ctx, run));
         else
             CALM_TRY(run_dense(ctx, run, s, CALM_NO_EXPERT));
-        /* The weights of one sublayer are in memory at a time. */
+        /* Only one sublayer's weights are in memory at a time. */
         calm_arena_clear(ctx->out);
     }
     return CALM_OK;
@@ -490,7 +491,7 @@ calm_status calm_run_choose_block(calm_ctx *ctx, calm_run *p, size_t block)
 {
     calm_pool pool;
     CALM_TRY(calm_pool_of_run(ctx, p, &p->in.recipe->selection, &pool));
-    pool.pending = false;    /* of the units that are asked for */
+    pool.pending = false;    /* this block's candidates are computed */
     for (size_t u = 0; u < pool.n_units; u++) {
         const char *reason;
         size_t entry;
@@ -503,7 +504,7 @@ calm_status calm_run_choose_block(calm_ctx *ctx, calm_run *p, size_t block)
     return CALM_OK;
 }
 
-/* A quantized prefix: choose for this block, and run what was chosen on the rows before it. */
+/* With a quantized prefix: chooses for this block, and runs the chosen block on the rows before it. */
 static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batch *before)
 {
     calm_run *p = run->p;
@@ -514,7 +515,7 @@ static calm_status pass_quantized(calm_ctx *ctx, block_run *run, const calm_batc
     calm_plan_override override = {p->in.model, &plan};
     CALM_TRY(calm_model_load_block(ctx, p->in.model, run->index, &block));
     CALM_TRY(calm_plan_apply(&override, ctx, run->index, &block));
-    /* Back to the rows before the block: run_sublayers has advanced them by the float weights. */
+    /* Restores the rows before the block, because run_sublayers has advanced them by float weights. */
     CALM_TRY(calm_batch_assign(ctx, before, run->batch));
     return calm_batch_block(ctx, &block, &p->rope, run->batch, NULL);
 }
@@ -528,7 +529,7 @@ static calm_status score_whole(calm_ctx *ctx, const block_run *run, const calm_b
     return status;
 }
 
-/* The block's sublayers, its own scores, and with a quantized prefix what the next block will really see. */
+/* Runs the block's sublayers, its scores as a whole, and with a quantized prefix the chosen block for the next one. */
 static calm_status run_block(calm_ctx *ctx, block_run *run, bool inside, const calm_batch *before,
                              const calm_batch *scored)
 {
@@ -548,12 +549,13 @@ calm_status calm_block_process(calm_ctx *ctx, calm_run *p, size_t index, const c
                scores = inside && missing->blocks[index];
     CALM_SCOPED_OPERANDS(ctx, p->in.recipe->operands);
     CALM_SCOPED_ARENA(kept);
-    /* Closed at the end whether or not they were made. */
+    /* Closed at the end even if they were not made. */
     CALM_SCOPED(calm_batch, calm_batch_close) before = {.hidden.file = -1}, scored = {.hidden.file = -1};
     run.activations = inside && missing->activations[index];
     if (again)
         CALM_TRY(calm_batch_copy(ctx, batch, batch->n, &kept, p->spill_dir, &before));
-    /* In memory even when hidden rows spill: the scoring windows are few, and both runs of the block read them. */
+    /* In memory even if hidden states are in a file: the scoring windows are few, and both runs of the block read
+     * them. */
     if (scores)
         CALM_TRY(calm_batch_cut(ctx, batch, &p->in.scoring, &kept, &scored));
     return run_block(ctx, &run, inside, again ? &before : NULL, scores ? &scored : NULL);

@@ -1,4 +1,4 @@
-/* Candidates of one block: quantize, score, keep. */
+/* Candidates of one block: quantizes, scores and stores them. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "ptq/model/kind.h"
 #include "ptq/quant/qblob.h"
 
-/* Inputs of o are the query heads' contexts: heads that share a kv head read the same rows of v, so they share a
- * scale. */
+/* The inputs of o are the outputs of the query heads.  Heads that share a kv head depend on the same rows of v, so they
+ * share a scale. */
 static calm_status absorb_groups(calm_ctx *ctx, const calm_feed *feed, size_t width, uint32_t **groups, size_t *n)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *groups, width));
@@ -48,7 +48,7 @@ bool calm_run_keeps_rows(const calm_run *p, size_t block, calm_sublayer sublayer
     return any;
 }
 
-/* The job as algorithms see it, in ctx->scratch. */
+/* Describes the job for the algorithms, in ctx->scratch. */
 static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, calm_job *out)
 {
     const calm_layout *layout = calm_model_layout(work->p->in.model);
@@ -73,11 +73,11 @@ static calm_status describe_job(calm_ctx *ctx, const calm_block_work *work, cons
     return CALM_OK;
 }
 
-/* What runs: the algorithm, or for an expert that saw too few tokens one that needs none. */
+/* Returns the algorithm that runs: the entry's, or for an expert with too few tokens one that needs no data. */
 static const calm_algorithm *pick(const calm_run *p, const calm_capture *capture, size_t entry)
 {
     const calm_algorithm *algorithm = p->in.recipe->pool[entry].algorithm;
-    /* By the tokens that were routed to it, as the store counts them; of few, all may have been held out. */
+    /* The tokens routed to the expert count, as in the store; if they are few, all may have been held out. */
     const bool starved = capture->expert >= 0 &&
                          (capture->tokens < calm_recipe_least_tokens(p->in.recipe) || !capture->rows);
     /* Statistics of a handful of tokens say more about those tokens than about the expert. */
@@ -94,19 +94,19 @@ void calm_candidate_count(calm_block_work *work)
     }
 }
 
-/* A candidate's own numerical failure is remembered with it; anything else ends the run. */
+/* Stores a candidate's numerical failure in the item; other failures end the run. */
 static calm_status settle(calm_ctx *ctx, calm_work *item, calm_status status)
 {
     if (status != CALM_ENUMERIC && status != CALM_EUNSUPPORTED)
         return status;
-    /* The words move to the item: the next task of this thread overwrites the context's. */
+    /* The message is copied, because the thread's next task overwrites the context's. */
     item->failed = true;
     memcpy(item->reason, ctx->message, sizeof item->reason);
     calm_ctx_forgive(ctx);
     return CALM_OK;
 }
 
-/* Tasks finish on any thread: the count is taken atomically, so no number is reported twice. */
+/* Counts a finished task.  Tasks finish on any thread: the count is atomic, so that no number is reported twice. */
 static void tick(calm_block_work *work, calm_stage stage)
 {
     size_t done;
@@ -115,7 +115,7 @@ static void tick(calm_block_work *work, calm_stage stage)
     calm_event(&work->p->events, stage, done, work->n_total);
 }
 
-/* Nothing is made of a job that stays float. */
+/* Marks an item of a job that stays float as failed. */
 static void leave_float(const calm_block_work *work, calm_work *item)
 {
     const calm_job_ref *ref = &calm_model_layout(work->p->in.model)->jobs[item->job];
@@ -131,7 +131,7 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     const double begun = calm_seconds();
     const calm_hessian *shared;
     calm_job job;
-    /* The result outlives the task, whose scratch the thread uses again. */
+    /* The result outlives the task, whose scratch memory is used again. */
     ctx->out = &item->arena;
     calm_status status = calm_go_on(ctx);
     if (status == CALM_OK)
@@ -143,27 +143,27 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     else if (status == CALM_OK)
         status = calm_algorithm_run_shared(ctx, item->used, &job, shared, &item->qjob);
     calm_run_share_leave(item);
-    /* An arena that belongs to one item must not be found by the next task. */
+    /* The next task on this thread must not find the item's arena. */
     ctx->out = NULL;
     item->seconds = calm_seconds() - begun;
     tick(work, CALM_STAGE_QUANTIZE);
     return settle(ctx, item, status);
 }
 
-/* As many tasks at once as memory allows; a single one has all threads for itself. */
+/* Runs as many tasks at once as memory allows; a single task uses all threads. */
 static calm_status run_items(calm_ctx *ctx, calm_block_work *work, calm_task_fn *fn)
 {
-    /* A copy: the number of threads is of this step alone, and so are the two arenas of the serial case. */
+    /* A copy, because this step has another number of threads, and one task at a time has two other arenas. */
     calm_ctx fewer = *ctx;
     const size_t at_once = work->p->memory.knobs.candidates_at_once;
     calm_status status = CALM_OK;
-    CALM_SCOPED_LEND(work->p->cluster);    /* no task uses the store */
+    CALM_SCOPED_LEND(work->p->cluster);    /* tasks do not use the store */
     if (at_once != 1) {
         if (at_once)    /* 0: no limit, one per thread */
             fewer.n_threads = (int)calm_size_min((size_t)fewer.n_threads, at_once);
         status = calm_parallel_for(&fewer, work->n, fn, work);
     }
-    /* One after the other, in this thread: the algorithm's own loops then use all threads. */
+    /* One after the other, in this thread: the loops within an algorithm then use all threads. */
     for (size_t i = 0; at_once == 1 && i < work->n && status == CALM_OK; i++) {
         CALM_SCOPED_ARENA(scratch);
         fewer.scratch = &scratch;
@@ -185,7 +185,7 @@ calm_status calm_block_quantize(calm_ctx *ctx, calm_block_work *work)
 
 /* ---- scoring ---- */
 
-/* The bias of a linear, where it has one, with a correction [out]. */
+/* Adds a correction [out] to a copy of a linear's bias, if it has one. */
 static calm_status correct_bias(calm_ctx *ctx, const float *delta, calm_weight *weight)
 {
     float *bias;
@@ -206,13 +206,13 @@ calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t jo
     float *w;
     size_t row = 0;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, w, qjob->out * qjob->in));
-    /* Codes represent W diag(in_scale). Weight-only kernels divide that out of the weights beforehand; with
-     * quantized activations the input is divided at run time, since its codes depend on it. */
+    /* Codes represent W diag(in_scale).  Weight-only kernels get weights divided by the input scale; with quantized
+     * activations the input is divided at run time, because its codes depend on the scale. */
     if (act_bits)
         calm_qjob_dequantize(qjob, w);
     else
         calm_qjob_effective(qjob, w);
-    /* The rows of the stacked matrix go back to the linears in their order. */
+    /* The rows of the stacked matrix are divided among the linears in their order. */
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
         calm_weight *replaced = &weight[layout->linears[i].role];
         replaced->w = w + row * qjob->in;
@@ -228,7 +228,7 @@ calm_status calm_job_replace(calm_ctx *ctx, const calm_layout *layout, size_t jo
     return CALM_OK;
 }
 
-/* Output of an expert over its scoring rows, as it is added. */
+/* Computes the weighted output of an expert for its scoring rows. */
 static calm_status expert_output(calm_ctx *ctx, const calm_block *block, const calm_capture *capture,
                                  calm_job_kind kind, const calm_weight weight[CALM_N_ROLES], float *z)
 {
@@ -236,7 +236,7 @@ static calm_status expert_output(calm_ctx *ctx, const calm_block *block, const c
     const float *input = capture->job[kind].score_input;
     const size_t n = capture->score_rows;
     calm_role last;
-    /* Its output is the expert's: nothing of the MLP follows. */
+    /* The job's output is the expert's output. */
     if (calm_job_is_last(block->config, kind, &last))
         CALM_TRY(calm_weight_apply(ctx, &weight[last], input, n, z));
     else
@@ -254,11 +254,11 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
     const size_t width = from->width, hidden = block->config->hidden;
     const calm_batch windows = {.windows = &p->in.scoring, .n = p->in.scoring.n};
     calm_block replaced = *block;
-    /* Rows of an expert come from all windows and do not see each other: one product for all. */
+    /* Rows of an expert are independent: one product over all windows. */
     if (capture->expert != CALM_NO_EXPERT)
         return expert_output(ctx, block, capture, kind, weight, z);
     memcpy(replaced.weight, weight, sizeof replaced.weight);
-    /* Attention looks back within a window only, so windows are run one by one. */
+    /* Attention depends on earlier tokens of the window, so windows run one by one. */
     for (size_t w = 0; w < windows.n; w++) {
         calm_span span = calm_batch_span(&windows, w);
         const size_t row = calm_batch_row(&windows, w);
@@ -271,11 +271,11 @@ calm_status calm_captured_output(calm_ctx *ctx, const calm_run *p, const calm_bl
     return CALM_OK;
 }
 
-/* Output of the sublayer for all scoring windows with this candidate alone. */
+/* Computes the output of the sublayer for all scoring windows with only this candidate quantized. */
 static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, const calm_work *item, float *z)
 {
     const calm_layout *layout = calm_model_layout(work->p->in.model);
-    /* A copy of the float weights' pointers: tasks of other candidates read the same capture. */
+    /* A copy of the pointers to float weights: tasks of other candidates read the same capture. */
     calm_weight weight[CALM_N_ROLES];
     memcpy(weight, item->from->capture->weight, sizeof weight);
     if (item->qjob.scheme.bits)
@@ -283,12 +283,12 @@ static calm_status candidate_output(calm_ctx *ctx, const calm_block_work *work, 
     return calm_captured_output(ctx, work->p, work->block, item->from, layout->jobs[item->job].kind, weight, z);
 }
 
-/* In closed form, where there is a Gram matrix and the input stays float. */
+/* Computes cka_linear in closed form, if there is a Gram matrix and the input stays float. */
 static calm_status score_linear(calm_ctx *ctx, calm_work *item)
 {
     const calm_cka_linear_ref *reference = item->from->linear[item->job - item->from->begin];
     float *w;
-    /* The closed form is about a linear map of the float input: quantizing the activations is none. */
+    /* The closed form holds for a linear map of the float input, not with quantized activations. */
     item->cka_linear = NAN;
     if (!reference || item->qjob.scheme.act_bits)
         return CALM_OK;
@@ -308,8 +308,8 @@ static float absmax(const float *w, size_t n)
     return most;
 }
 
-/* Are the weights of a job so small that every candidate of the scheme is all zeros?  Such a linear is stored as zeros,
- * like one of zeros; another candidate of zeros is of no use. */
+/* Returns true if the weights of a job are so small that every candidate of the scheme is all zeros.  Such a linear is
+ * stored as zeros, like a linear of zeros; any other candidate of zeros is useless. */
 static bool rounds_to_zeros(const calm_block_work *work, const calm_work *item)
 {
     const calm_layout *layout = calm_model_layout(work->p->in.model);
@@ -322,7 +322,7 @@ static bool rounds_to_zeros(const calm_block_work *work, const calm_work *item)
     return (double)most <= calm_scale_least(&item->qjob.scheme, most);
 }
 
-/* The logarithm of no error at all: that of a float64's rounding, which the store can hold. */
+/* Replaces the logarithm of an error of 0 by that of float64's rounding, because the store has no infinities. */
 static void bound_log(calm_scores *scores)
 {
     const double least = 2 * log(DBL_EPSILON);
@@ -330,7 +330,7 @@ static void bound_log(calm_scores *scores)
     *value = fmax(*value, least);
 }
 
-/* Task: the scores of one candidate; none where too few rows were captured. */
+/* Task: scores one candidate; does nothing if too few rows were captured. */
 static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
 {
     calm_block_work *work = user;
@@ -348,14 +348,14 @@ static calm_status score_one(calm_ctx *ctx, size_t index, void *user)
             status = calm_score(ctx, item->from->reference, z, &item->scores);
         if (!item->qjob.scheme.bits)
             bound_log(&item->scores);
-        /* Every metric is undefined there, and the candidate of no use. */
+        /* Every metric is undefined for a constant output, and the candidate is useless. */
         if (status == CALM_OK && item->scores.constant && !rounds_to_zeros(work, item))
             status = calm_fail(ctx, CALM_ENUMERIC, "score: the candidate's output is the same for all rows (dead)");
     }
     if (!item->failed && status == CALM_OK)
         status = score_linear(ctx, item);
     const double spent = calm_seconds() - begun;
-/* Seconds of all threads together: the report says their share of the run. */
+/* Seconds summed over all threads: the report shows their share of the run. */
 #pragma omp atomic
     work->p->result.score_seconds += spent;
     tick(work, CALM_STAGE_SCORE);
@@ -368,12 +368,12 @@ calm_status calm_block_score(calm_ctx *ctx, calm_block_work *work)
     return run_items(ctx, work, score_one);
 }
 
-/* ---- keeping ---- */
+/* ---- storing ---- */
 
-/* Name for the store: of what ran, and instead of what. */
+/* Returns the algorithm's name for the store: the one that ran, and the one that it replaced. */
 static calm_status name_algorithm(calm_ctx *ctx, const calm_work *item, const calm_algorithm *asked, const char **name)
 {
-    /* The name says what happened; the content key is that of what was asked for, so it is found again. */
+    /* The content key is that of the requested algorithm, so that the candidate is found again. */
     *name = calm_algorithm_name(asked);
     return item->used == asked
                ? CALM_OK : calm_strf(ctx, ctx->scratch, name, "%s for %s", calm_algorithm_name(item->used), *name);
@@ -389,7 +389,8 @@ size_t calm_scores_as_rows(const calm_score_set *set, calm_point point, calm_sto
     return n;
 }
 
-/* The row, and that the run considered it, in one step: a run that is killed names what it has. */
+/* Stores the row, and that the run considered the candidate, in one transaction: a killed run then lists what it
+ * has. */
 static calm_status put_row(calm_ctx *ctx, const calm_run *p, const calm_store_candidate *row, calm_candidate *candidate)
 {
     CALM_TRY(calm_store_begin(ctx, p->in.store));
@@ -398,17 +399,17 @@ static calm_status put_row(calm_ctx *ctx, const calm_run *p, const calm_store_ca
     return calm_store_end(ctx, p->in.store);
 }
 
-/* A candidate that has no result: the row says why. */
+/* Stores a failed candidate, with the reason in its row. */
 static calm_status keep_failure(calm_ctx *ctx, calm_run *p, const calm_work *item, calm_candidate *candidate,
                                 calm_store_candidate *row)
 {
-    /* In the run's arena: it is read by the choice, long after this block. */
+    /* In the run's arena, because the choice reads it after this block. */
     CALM_TRY(calm_strf(ctx, p->arena, &candidate->failure, "%s", item->reason));
     row->failure = candidate->failure;
     return put_row(ctx, p, row, candidate);
 }
 
-/* The codes; *again: those of a row that is there, which says all else already. */
+/* Stores the codes; *again: their row is in the store and complete, and only the codes were deleted. */
 static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *item, calm_candidate *candidate,
                              calm_store_candidate *row, bool *again)
 {
@@ -419,15 +420,15 @@ static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *
     memcpy(before, candidate->blob, sizeof before);
     if (item->qjob.scheme.bits) {
         CALM_TRY(calm_qblob_encode(ctx, &item->qjob, &bytes, &n_bytes));
-    } else {    /* no codes, and nobody reads these bytes: a row without a blob would be one that was dropped */
+    } else {    /* no codes; these bytes are never read, but a row without a blob would mean deleted codes */
         bytes = (void *)(uintptr_t)CALM_FLOAT;
         n_bytes = strlen(CALM_FLOAT);
     }
-    /* The blob first: a row must never name a blob that was not on the disk. */
+    /* The blob before the row: a row must never name a blob that is not on the disk. */
     CALM_TRY(calm_run_put_blob(ctx, p, bytes, n_bytes, candidate->blob));
     calm_arena_rewind(ctx->out, mark);
     *again = candidate->dropped && strcmp(before, candidate->blob) == 0;
-    /* What was measured of it before was of other codes. */
+    /* The stored scores belong to other codes. */
     if (candidate->dropped && !*again)
         calm_log(ctx, CALM_LOG_WARNING, "%s: %s computed again has other codes than before, as of other CPU kernels; "
                  "evaluations in the store are of those",
@@ -439,7 +440,7 @@ static calm_status keep_blob(calm_ctx *ctx, const calm_run *p, const calm_work *
     return CALM_OK;
 }
 
-/* Blob and row of one item, and what the choice reads. */
+/* Stores blob and row of one item, and sets what the choice reads. */
 static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const calm_work *item)
 {
     calm_run *p = work->p;
@@ -457,7 +458,7 @@ static calm_status keep_one(calm_ctx *ctx, const calm_block_work *work, const ca
     if (item->failed)
         return keep_failure(ctx, p, item, candidate, &row);
     CALM_TRY(keep_blob(ctx, p, item, candidate, &row, &again));
-    if (again)    /* its scores may be more than this run computes */
+    if (again)    /* its row may have more scores than this run computes */
         return calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id);
     candidate->seconds = item->seconds;
     if (item->from->reference)
@@ -479,7 +480,7 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
     CALM_SCOPED_TIME(&work->p->result.times, CALM_TIME_STORE);
     for (size_t i = 0; i < work->n; i++) {
         work->p->result.pool_seconds[work->items[i].entry] += work->items[i].seconds;
-        /* One by one, in the items' order, so that ids in the store do not depend on threads. */
+        /* One by one, in the items' order, so that ids of the store do not depend on threads. */
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(keep_one(ctx, work, &work->items[i]));
     }
@@ -498,11 +499,11 @@ size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t 
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < p->in.recipe->n_pool; i++) {
         const calm_candidate *other = calm_candidate_at(&p->in, job, i);
-        /* Of one whose codes were dropped there is nothing to copy. */
+        /* If its codes were deleted, there is nothing to copy. */
         if (other->skipped || (other->dropped && !other->todo) || pool[i].of_scheme != pool[entry].of_scheme ||
             !calm_algorithm_agrees(pick(p, from->capture, i), used, absorbing, biased))
             continue;
-        /* What an earlier run has left saves the computation altogether. */
+        /* A stored candidate saves the computation. */
         if (!other->todo)
             return i;
         first = first == SIZE_MAX ? i : first;
@@ -510,7 +511,7 @@ size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t 
     return first;
 }
 
-/* The row of one equal candidate, with the name and its key: later runs find it as if it had been computed. */
+/* Stores the row of one equal candidate, with its name and key: later runs find it as if it had been computed. */
 static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_work *item)
 {
     calm_run *p = work->p;
@@ -520,10 +521,10 @@ static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_wo
     calm_store_score scores[CALM_N_SCORES];
     calm_store_candidate row;
     int64_t id;
-    /* From the store and not from memory: rows that were scored, damping and the like are there alone. */
+    /* From the store, because only its row has all fields (scored rows, damping, ...). */
     CALM_TRY(calm_store_candidate_find(ctx, p->in.store, from->key, &row, &id));
     if (candidate->dropped && strcmp(candidate->blob, from->blob) == 0) {
-        candidate->dropped = false;    /* its row is there */
+        candidate->dropped = false;    /* its row is complete */
         return calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id);
     }
     if (!id)
@@ -538,7 +539,7 @@ static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_wo
     candidate->seconds = from->seconds;
     candidate->failure = from->failure;
     if (!from->failure) {
-        /* Scores of larger units are of the entry everywhere in the unit, which need not be equal there. */
+        /* Only scores of jobs: scores of larger units depend on the entry's candidates in the other jobs. */
         memcpy(candidate->scores.value[CALM_POINT_JOB], from->scores.value[CALM_POINT_JOB],
                sizeof candidate->scores.value[CALM_POINT_JOB]);
         memcpy(candidate->blob, from->blob, sizeof candidate->blob);

@@ -1,4 +1,4 @@
-/* How many experts are captured and scored at once, once the router has said how many tokens each of them gets. */
+/* How many experts are captured and scored together, once routing has given the tokens of each. */
 #include "ptq/search/search_impl.h"
 
 #include "cka/cka.h"
@@ -14,7 +14,7 @@ size_t calm_wave_tokens(const calm_moe_config *moe, size_t rows)
     return calm_size_min(rows, 2 * rows * moe->top_k / moe->n_experts + 1);
 }
 
-/* Bytes of scoring that grow with the square of an expert's rows: of the wave, and of the candidates in work. */
+/* Memory of scoring that grows with the square of an expert's rows: of the wave, and of the parallel candidates. */
 typedef struct wave_needs {
     size_t rows, reference;
     calm_largest score;
@@ -27,7 +27,7 @@ static void add_expert(wave_needs *to, size_t rows, size_t reference, size_t sco
     calm_largest_add(&to->score, score);
 }
 
-/* Scored rows of an expert whose tokens of window w are routing->token[window[w] .. window[w + 1] - 1]. */
+/* Returns the scored rows of an expert; its tokens of window w are routing->token[window[w] .. window[w + 1] - 1]. */
 static size_t scored_rows(const calm_inputs *in, const calm_routing *routing, const size_t *window)
 {
     const size_t scored = calm_inputs_scored_windows(in);
@@ -42,7 +42,7 @@ static size_t scored_rows(const calm_inputs *in, const calm_routing *routing, co
     return rows;
 }
 
-/* Do the experts found so far need no more than the plan allowed? */
+/* Returns true if the experts found so far need no more memory than the plan allows. */
 static bool fits(const wave_needs *found, const wave_needs *allowed, size_t at_once)
 {
     return found->rows <= allowed->rows && found->reference + calm_largest_sum(&found->score, 1, at_once) <=
@@ -67,7 +67,7 @@ size_t calm_wave_experts(const calm_run *p, const calm_routing *routing, size_t 
         const size_t rows = scored_rows(&p->in, routing, window);
         add_expert(&found, window[routing->n_windows] - window[0], calm_score_prepare_bytes(rows, width),
                    calm_score_scratch_bytes(rows, width));
-        /* One expert always runs, however many tokens it got: the memory plan has counted that case. */
+        /* One expert always runs, however many tokens it has: the memory plan includes that case. */
         if (n > 0 && !fits(&found, &allowed, at_once))
             break;
     }

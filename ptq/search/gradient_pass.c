@@ -1,4 +1,4 @@
-/* Gradients of the float model, block by block from the last one on, group of windows after group. */
+/* Gradients of the float model: blocks from the last to the first, groups of windows one after the other. */
 #include "ptq/search/search_impl.h"
 
 #include "ptq/base/threads.h"
@@ -7,9 +7,9 @@
 #include "ptq/model/norm_back.h"
 #include "ptq/tensor/dtype.h"
 
-/* Of the draws. */
+/* The stream of random signs. */
 #define STREAM 1
-/* Hidden rows of all blocks that are held at once; more windows come group by group. */
+/* The most bytes of hidden states of all blocks together; more windows run group by group. */
 #define MOST_BYTES ((size_t)256 << 20)
 
 void calm_gradient_pass_tick(calm_gradient_pass *s)
@@ -17,7 +17,7 @@ void calm_gradient_pass_tick(calm_gradient_pass *s)
     calm_event(&s->run->events, s->stage, ++s->done, s->total);
 }
 
-/* What leaves a block, by whose name a value that is not finite is easier found than behind the head. */
+/* Fails if a block's output is not finite: a message with the block helps more than a failure of the head. */
 static calm_status check_rows(calm_ctx *ctx, const calm_batch *batch, size_t block)
 {
     const size_t n = batch->rows * batch->width;
@@ -30,7 +30,7 @@ static calm_status check_rows(calm_ctx *ctx, const calm_batch *batch, size_t blo
                      block, batch->windows->begin[batch->first] + at / batch->width, at % batch->width);
 }
 
-/* The windows through the float model; s->work = its normalised last rows. */
+/* Runs the windows through the float model; s->work: the normalized output of the last block. */
 static calm_status run_float(calm_ctx *ctx, calm_gradient_pass *s, size_t first, size_t n, calm_arena *arena)
 {
     const calm_model *model = s->run->in.model;
@@ -46,7 +46,7 @@ static calm_status run_float(calm_ctx *ctx, calm_gradient_pass *s, size_t first,
     return calm_batch_norm(ctx, &s->set.models[0].head.norm, &s->work);
 }
 
-/* d = the gradient of what leaves the last block, of predictions in directions drawn at random. */
+/* Computes d, the gradient of the last block's output for predictions in random directions. */
 static calm_status draw(calm_ctx *ctx, calm_gradient_pass *s)
 {
     const calm_batch *last = &s->inputs[calm_model_config(s->run->in.model)->n_blocks];
@@ -67,7 +67,7 @@ static calm_status draw(calm_ctx *ctx, calm_gradient_pass *s)
     return calm_norm_back(ctx, &model->head.norm, (calm_norm_rows_of){rows, 1, last->width}, x, s->d, NULL, NULL, s->d);
 }
 
-/* One block over all windows in work; a task writes its window's rows of d, and their lengths, alone. */
+/* One block over all windows of the group; a task writes only its window's rows of d, and their lengths. */
 typedef struct back_task {
     calm_gradient_pass *s;
     const calm_batch *in;
@@ -84,7 +84,7 @@ static calm_status back_window(calm_ctx *ctx, size_t w, void *user)
     float *x, *z, *d = s->d + row * width;
     calm_block_grads grads = {.router = NULL};
     calm_block_tape *tape;
-    /* Rows of lengths are those of all windows, not of the group in work. */
+    /* `lengths` has the rows of all windows, not only of the group. */
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS && s->lengths; kind++)
         if (s->lengths[task->block->index * CALM_N_JOBS + kind])
             grads.lengths[kind] =
@@ -95,7 +95,7 @@ static calm_status back_window(calm_ctx *ctx, size_t w, void *user)
     return calm_block_back(ctx, task->block, rope, tape, d, &grads, d);
 }
 
-/* d from what leaves block `b` to what enters it. */
+/* Computes d of the input of block `b` from d of its output. */
 static calm_status back(calm_ctx *ctx, calm_gradient_pass *s, size_t b)
 {
     calm_block block;
@@ -113,7 +113,7 @@ static calm_status run_group(calm_ctx *ctx, calm_gradient_pass *s, size_t first,
     CALM_TRY(run_float(ctx, s, first, n, &rows));
     CALM_TRY(CALM_NEW_RAW(ctx, &rows, s->d, s->work.rows * s->work.width));
     CALM_TRY(draw(ctx, s));
-    /* d is that of what leaves block b; a visit may want it though nobody needs it before that. */
+    /* d belongs to the output of block b.  The visit comes first: before first_block no gradient is computed. */
     for (size_t b = calm_model_config(s->run->in.model)->n_blocks; b-- > 0;) {
         if (s->visit)
             CALM_TRY(s->visit(ctx, s, b));
@@ -145,10 +145,10 @@ calm_status calm_gradient_pass_run(calm_ctx *ctx, calm_gradient_pass *s)
     return CALM_OK;
 }
 
-/* ---- what it takes ---- */
+/* ---- memory ---- */
 
-/* This many batches of rows are held: what enters the blocks, the one that is worked on, the gradient and its share at
- * the head. */
+/* Returns how many batches of hidden states the pass holds: the inputs of all blocks, the current one, the gradient,
+ * and the gradient's share at the head. */
 static size_t n_batches(const calm_config *config)
 {
     return config->n_blocks + 5;
@@ -171,7 +171,7 @@ size_t calm_gradient_pass_bytes(const calm_run *p, size_t n, size_t n_threads)
     for (size_t b = 0; b < config->n_blocks; b++) {
         const size_t expert = calm_model_load_expert_bytes(model, b);
         const size_t alone = calm_block_back_scratch_bytes(config, b, longest, expert, 1);
-        /* Threads without a window help with what others do. */
+        /* Threads without a window help with the windows of others. */
         block = calm_size_max(block, workers * (alone + output) - alone +
                                      calm_block_back_scratch_bytes(config, b, longest, expert, n_threads));
     }

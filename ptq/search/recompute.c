@@ -1,7 +1,7 @@
-/* Codes of rejected candidates, computed again where a plan asks for them; drop_codes.c drops them.
+/* Computes the codes of rejected candidates again when a plan needs them; drop_codes.c deletes them.
  *
- * The rows stay with scores and digests, so that choosing needs no codes.  What is computed again goes the way of what
- * was never there, block by block from the same rows, and so has the same bytes. */
+ * Their rows keep scores and digests, so that choosing needs no codes.  Candidates are computed again as missing ones
+ * are, block by block from the same rows, and so have the same bytes. */
 #include <string.h>
 
 #include "ptq/search/search_impl.h"
@@ -13,20 +13,20 @@ static size_t n_candidates(const calm_run *p)
     return calm_model_layout(p->in.model)->n_jobs * p->in.recipe->n_pool;
 }
 
-/* ---- what is asked for ---- */
+/* ---- which candidates ---- */
 
 void calm_recompute_mark(const calm_plan *plan)
 {
     for (size_t j = 0; j < plan->n_jobs; j++) {
-        /* Those of a learned block are not the pool's, and never dropped. */
+        /* Candidates of a learned block are not in the pool, and their codes are never deleted. */
         const calm_candidate *candidate = plan->jobs[j].source;
         if (plan->jobs[j].quantized && candidate->dropped)
             ((calm_candidate *)(uintptr_t)candidate)->wanted = true;
     }
 }
 
-/* What a pass has to compute: the candidates that are wanted, unless their codes came back with those of an equal
- * candidate. */
+/* Marks the wanted candidates as `todo`, unless their codes exist again because an equal candidate was computed.
+ * Returns the number of marked candidates. */
 static size_t list_wanted(calm_run *p)
 {
     size_t n = 0;
@@ -43,7 +43,7 @@ static size_t list_wanted(calm_run *p)
 
 /* ---- computing again ---- */
 
-/* Numbers of the blocks that are run, and of what is computed in them. */
+/* Fills the list of blocks to run and the number of candidates in them. */
 static calm_status count(calm_ctx *ctx, const calm_run *p, calm_missing *out)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -62,7 +62,7 @@ static calm_status count(calm_ctx *ctx, const calm_run *p, calm_missing *out)
     return CALM_OK;
 }
 
-/* Nothing of it may have failed: the plans that want it were made of results. */
+/* Fails if a candidate fails now: the plans that need it were made with its result. */
 static calm_status check(calm_ctx *ctx, const calm_run *p)
 {
     for (size_t i = 0; i < n_candidates(p); i++) {
@@ -82,7 +82,7 @@ calm_status calm_recompute_marked(calm_ctx *ctx, calm_run *p)
     size_t *choice;
     if (!list_wanted(p))
         return CALM_OK;
-    /* The blocks choose again on the way, of a part of the pool; what the run chose stays. */
+    /* With a quantized prefix blocks choose again, from a part of the pool; the run's choice is restored. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, choice, n_jobs));
     memcpy(choice, p->choice, n_jobs * sizeof *choice);
     CALM_TRY(count(ctx, p, &missing));
@@ -95,7 +95,7 @@ calm_status calm_recompute_marked(calm_ctx *ctx, calm_run *p)
     return check(ctx, p);
 }
 
-/* The candidate of a key; NULL: the recipe makes another. */
+/* Returns the candidate of a key; NULL: the recipe does not give it. */
 static calm_candidate *find(const calm_run *p, const char *key)
 {
     calm_candidate *found = NULL;
@@ -109,7 +109,7 @@ calm_status calm_recompute_keys(calm_ctx *ctx, calm_run *p, const char *const *k
     for (size_t i = 0; i < n_candidates(p); i++) {
         calm_candidate *candidate = &p->in.candidates[i];
         calm_store_candidate row = {0};
-        if (candidate->key[0])    /* blocks that the recipe leaves float have none */
+        if (candidate->key[0])    /* candidates in blocks that stay float have no key */
             CALM_TRY(calm_store_candidate_find(ctx, p->in.store, candidate->key, &row, &candidate->id));
         calm_run_adopt(candidate, &row);
         candidate->skipped = !candidate->id;

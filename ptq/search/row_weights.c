@@ -3,7 +3,7 @@
 
 #include "ptq/model/kind.h"
 
-/* Has this rank candidates of the block to compute? */
+/* Returns true if this rank has candidates of the block to compute. */
 static bool computes(const calm_run *p, const calm_missing *missing, size_t block)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -16,21 +16,21 @@ static bool computes(const calm_run *p, const calm_missing *missing, size_t bloc
     return todo;
 }
 
-/* Kinds of jobs that a block has not are written by nobody. */
+/* Returns true if a block has jobs of this kind. */
 static bool has_job(const calm_run *p, size_t block, calm_job_kind kind)
 {
     const calm_config *config = calm_config_at(calm_model_config(p->in.model), block);
     return calm_slot_has_job(config, calm_job_sublayer(kind), kind);
 }
 
-/* Room for the lengths of the blocks to compute, or the ones that all their jobs have; the first of those blocks. */
+/* Allocates the factors of all blocks to compute, or uses `common` for all their jobs; *first: the first such block. */
 static calm_status new_lengths(calm_ctx *ctx, const calm_run *p, const calm_missing *missing, calm_arena *arena,
                                float *common, float ***out, size_t *first)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
     *first = n_blocks;
     CALM_TRY(CALM_NEW(ctx, arena, *out, n_blocks * CALM_N_JOBS));
-    /* Blocks whose rows are captured by another rank, or only passed through, have none. */
+    /* Blocks that another rank captures, or that are only passed through, have no factors. */
     for (size_t b = missing->end; b-- > 0;) {
         if (!computes(p, missing, b))
             continue;
@@ -44,7 +44,7 @@ static calm_status new_lengths(calm_ctx *ctx, const calm_run *p, const calm_miss
     return CALM_OK;
 }
 
-/* Factors of the blocks from first_block on, from gradients. */
+/* Computes the factors of blocks from first_block on, from gradients. */
 static calm_status by_gradients(calm_ctx *ctx, calm_run *p, size_t first_block, float **lengths)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, rows = p->in.calib.begin[p->in.calib.n];
@@ -70,7 +70,7 @@ calm_status calm_run_weigh_rows(calm_ctx *ctx, calm_run *p, const calm_missing *
     float **lengths, *common = NULL;
     if (weight == CALM_WEIGHT_NONE)
         return CALM_OK;
-    /* The same rows weigh more whatever reads them. */
+    /* The first rows of windows have a higher weight in all jobs. */
     if (weight == CALM_WEIGHT_FIRST) {
         CALM_TRY(CALM_NEW_RAW(ctx, arena, common, p->in.calib.begin[p->in.calib.n]));
         calm_capture_first_factors(p->in.calib.begin, p->in.calib.n, common);

@@ -1,8 +1,8 @@
-/* What the candidates of a job share: H in place of its Gram matrix, and a factor of its inverse.
+/* Data that the candidates of a job share: H in place of the job's Gram matrix, and a factor of its inverse.
  *
- * Where candidates run one after the other there is room for one factor, which a chain with others (restarts) may
- * overwrite; the next that needs the first makes it anew.  Where they run at once the factor is made before them, if
- * two or more read it, and others have their own. */
+ * If candidates run one after the other, there is memory for one factor.  A chain with other factors (restarts) may
+ * overwrite it; the next candidate that needs the shared factor computes it again.  If candidates run in parallel and
+ * two or more read the factor, it is computed before them; other factors have separate memory. */
 #include "ptq/search/search_impl.h"
 
 #include "algorithms/inverse.h"
@@ -33,10 +33,10 @@ bool calm_run_reads_factor(const calm_recipe *recipe, const calm_algorithm *algo
 /* The jobs of a slice. */
 typedef struct share_job {
     const calm_block_work *work;
-    const calm_work **first;    /* of each job its first item */
+    const calm_work **first;    /* first item of each job */
 } share_job;
 
-/* Task: H of one job, and its factor. */
+/* Task: computes H of one job, and its factor. */
 static calm_status make_share(calm_ctx *ctx, size_t index, void *user)
 {
     const share_job *job = user;
@@ -48,10 +48,10 @@ static calm_status make_share(calm_ctx *ctx, size_t index, void *user)
     calm_status status = CALM_OK;
     ctx->out = &share->arena;
     if (!share->hessian.h && stats->gram)
-        /* The capture's own; from here on all read H. */
+        /* In place of the capture's matrix; from now on all read H. */
         status = calm_hessian_make(ctx, ref->name, ref->in, stats, (double *)(uintptr_t)stats->gram,
                                    calm_run_damping(p->in.recipe), &share->hessian);
-    if (status == CALM_ENUMERIC) {    /* the candidates that need it say so themselves */
+    if (status == CALM_ENUMERIC) {    /* candidates that need H report the failure */
         calm_ctx_forgive(ctx);
         status = CALM_OK;
     }
@@ -59,7 +59,7 @@ static calm_status make_share(calm_ctx *ctx, size_t index, void *user)
     if (status == CALM_OK && share->hessian.h && !share->hessian.inverse && share->n_readers > 1 &&
         p->memory.knobs.candidates_at_once != 1)
         status = calm_hessian_factor(ctx, ref->name, ref->in, calm_run_factor(p->in.recipe), &share->hessian);
-    if (!share->hessian.inverse)    /* none, or it failed: each chain then has its own room */
+    if (!share->hessian.inverse)    /* not shared, or it failed: each chain computes a factor of its own */
         calm_arena_clear(&share->factor);
     ctx->out = NULL;
     return status;
@@ -71,7 +71,7 @@ calm_status calm_run_share_make(calm_ctx *ctx, const calm_block_work *work)
     size_t n = 0;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, job.first, work->n));
-    for (size_t i = 0; i < work->n; i++)    /* items of a job stand together, those of v behind q and k */
+    for (size_t i = 0; i < work->n; i++)    /* items of a job are neighbours, and those of v follow q and k */
         if (i == 0 || work->items[i].share != work->items[i - 1].share)
             job.first[n++] = &work->items[i];
     return calm_parallel_for(ctx, n, make_share, &job);
@@ -89,7 +89,7 @@ calm_status calm_run_share_enter(calm_ctx *ctx, const calm_block_work *work, cal
     calm_hessian *hessian = &share->hessian;
     const bool alone = work->p->memory.knobs.candidates_at_once == 1;
     *out = hessian->h ? hessian : NULL;
-    /* No place for that, a copy of H and its factor. */
+    /* There is no memory for the shared factor, a copy of H and the copy's factor. */
     if (alone && calm_algorithm_copies(item->used, hessian->damp))
         drop_factor(share);
     if (!alone || !item->reads || !hessian->h || hessian->inverse)
@@ -104,7 +104,7 @@ void calm_run_share_leave(calm_work *item)
     size_t left;
     if (!item->reads)
         return;
-/* Ordered: the last one frees what the others have read. */
+/* Sequentially consistent: the last reader frees the factor after all others have read it. */
 #pragma omp atomic capture seq_cst
     left = --item->share->n_readers;
     if (left == 0)

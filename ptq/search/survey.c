@@ -1,7 +1,6 @@
-/* Block by block: find what the store has, compute what is missing.
+/* Finds what the store has, and computes what is missing, block by block.
  *
- * Hidden rows are needed up to the last block that misses something; a block that misses nothing is only run
- * forward. */
+ * Hidden states are needed up to the last block with missing candidates; blocks without any only run forward. */
 #include "ptq/base/times.h"
 #include "ptq/search/search_impl.h"
 
@@ -15,11 +14,11 @@
 
 /* ---- what the store has ---- */
 
-/* Is the blob sound?  If not, is it absent? */
+/* Returns true if the blob exists and has its digest; *absent: it does not exist. */
 static bool look(calm_ctx *ctx, const calm_run *p, const char *digest, bool *absent, char message[CALM_MESSAGE_MAX])
 {
     CALM_SCOPED_MAPPING(map);
-    /* The digest is computed over the whole file: a flipped bit would otherwise become a weight. */
+    /* The digest covers the whole file: otherwise a flipped bit would become a weight. */
     const calm_status status = calm_blob_get(ctx, calm_store_blobs(p->in.store), digest, &map);
     *absent = status == CALM_ENOTFOUND;
     if (status == CALM_OK)
@@ -39,8 +38,8 @@ bool calm_run_blob_is_sound(calm_ctx *ctx, const calm_run *p, const char *digest
     return false;
 }
 
-/* Are the codes of a candidate there, or need not be?  One that is absent was dropped when it lost, unless another rank
- * has just `sent` it. */
+/* Returns true if a candidate's codes are in the store or are not needed.  Absent codes were deleted when the candidate
+ * lost, unless another rank has just `sent` it. */
 static bool has_codes(calm_ctx *ctx, const calm_run *p, calm_candidate *candidate, bool sent)
 {
     char message[CALM_MESSAGE_MAX];
@@ -53,27 +52,27 @@ static bool has_codes(calm_ctx *ctx, const calm_run *p, calm_candidate *candidat
     return candidate->dropped && !p->in.recipe->keep_candidates;
 }
 
-/* Does a row have all scores of a job that this run needs?  Of too few rows there are none. */
+/* Returns true if a row has all scores of a job that this run needs; with too few rows there are none. */
 static bool is_scored(const calm_run *p, size_t entry, int64_t score_rows, const calm_score_set *scores)
 {
     const bool linear = p->in.recipe->pool[entry].scheme.act_bits == 0 && calm_recipe_scores_linear(p->in.recipe);
     if (p->in.recipe->unscored)
         return true;
-    if (score_rows < 0)    /* a run that needed no score left it */
+    if (score_rows < 0)    /* an earlier run that needed no score did not measure it */
         return false;
     return score_rows < CALM_LEAST_SCORE_ROWS ||
            (calm_score_set_has(scores, CALM_POINT_JOB) &&
             (!linear || !isnan(scores->value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR])));
 }
 
-/* Use a row that is complete: all scores of a job, and a sound blob or one that was dropped. */
+/* Uses a candidate's row if it is complete: all scores of a job, and a sound blob or deleted codes. */
 static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t entry)
 {
     calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
     calm_store_candidate row;
-    const bool sent = candidate->todo;    /* the survey sees it again once other ranks have computed it */
+    const bool sent = candidate->todo;    /* second survey, after other ranks have computed it */
     CALM_TRY(calm_store_candidate_find(ctx, p->in.store, candidate->key, &row, &candidate->id));
-    /* Until the store has shown a complete row. */
+    /* Missing, unless the store has a complete row. */
     candidate->todo = true;
     candidate->dropped = false;
     calm_score_set_clear(&candidate->scores);
@@ -81,15 +80,15 @@ static calm_status adopt(calm_ctx *ctx, const calm_run *p, size_t job, size_t en
         return CALM_OK;
     calm_run_adopt(candidate, &row);
     const bool complete = is_scored(p, entry, row.score_rows, &candidate->scores);
-    /* A failure is a result: the same inputs would fail again. A row without all scores, from an older calm or a
-     * killed run, is computed again as a whole; it keeps its id. */
+    /* A failure is a result: the same inputs would fail again.  A row without all scores (of an older calm or a killed
+     * run) is computed again as a whole; it keeps its id. */
     candidate->todo = !row.failure && (!complete || !has_codes(ctx, p, candidate, sent));
     if (candidate->todo && !candidate->dropped)
         candidate->blob[0] = '\0';
     return CALM_OK;
 }
 
-/* No candidate of a job that stays float is tried, whatever the store has of earlier runs. */
+/* Skips all candidates of a job that stays float, whatever the store has. */
 static void leave_float(calm_run *p, size_t job)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
@@ -100,7 +99,7 @@ static void leave_float(calm_run *p, size_t job)
     }
 }
 
-/* Use what the store has of one job. */
+/* Uses the rows that the store has of one job. */
 static calm_status adopt_job(calm_ctx *ctx, calm_run *p, size_t job)
 {
     if (calm_inputs_keeps(&p->in, job)) {
@@ -109,12 +108,12 @@ static calm_status adopt_job(calm_ctx *ctx, calm_run *p, size_t job)
     }
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
         CALM_TRY(adopt(ctx, p, job, entry));
-    /* By the crest that the store knows of an earlier run; otherwise when the block is captured. */
+    /* By the crest in the store, if there is one; otherwise after the block is captured. */
     calm_run_skip(ctx, p, job);
     return CALM_OK;
 }
 
-/* Scores of a unit as a whole need the codes of all its jobs, those too that were dropped. */
+/* Marks deleted codes of a unit's jobs as wanted if the unit still needs a score as a whole. */
 static void recall_unit(calm_run *p, size_t begin, size_t end, unsigned points)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
@@ -138,7 +137,7 @@ static void recall_block(calm_run *p, size_t block)
     }
 }
 
-/* Count what is missing of one job; the rest becomes the run's. */
+/* Counts the missing candidates of one job, and registers the others with the run. */
 static calm_status count_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *n_missing)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
@@ -146,21 +145,21 @@ static calm_status count_job(calm_ctx *ctx, calm_run *p, size_t job, size_t *n_m
         const bool adopted = !candidate->todo && !candidate->skipped;
         *n_missing += candidate->todo;
         p->result.n_cached += adopted;
-        /* Under --effort light it may be left out yet, when the crest is known: note_candidates. */
+        /* With --effort light a candidate may still be skipped when the crest is known: note_candidates. */
         if (adopted && !p->in.recipe->skip_smoothing)
             CALM_TRY(calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id));
     }
     return CALM_OK;
 }
 
-/* Candidates that are missing of a block, as their number; those that are there become the run's. */
+/* Counts the missing candidates of a block, and registers the others with the run. */
 static calm_status survey_block(calm_ctx *ctx, calm_run *p, size_t block, size_t *n_missing, bool *units)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
     *n_missing = 0;
     CALM_TRY(calm_store_begin(ctx, p->in.store));
-    /* The first failure stays in ctx; the transaction is ended either way. */
+    /* The first failure stays in ctx; the transaction is ended even so. */
     for (size_t job = begin; job < end && ctx->status == CALM_OK; job++)
         adopt_job(ctx, p, job);
     recall_block(p, block);
@@ -171,7 +170,7 @@ static calm_status survey_block(calm_ctx *ctx, calm_run *p, size_t block, size_t
     return CALM_OK;
 }
 
-/* Does a sublayer or expert of the block miss scores? */
+/* Returns true if a sublayer or expert of the block lacks scores. */
 static bool sublayers_lack(const calm_run *p, size_t block)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -184,7 +183,7 @@ static bool sublayers_lack(const calm_run *p, size_t block)
     return missing;
 }
 
-/* What every block misses, and the last block that has to be run for it. */
+/* Finds what is missing in every block, and the last block that must run for it. */
 static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
@@ -196,23 +195,23 @@ static calm_status survey(calm_ctx *ctx, calm_run *p, calm_missing *out)
         size_t n_missing;
         CALM_TRY(survey_block(ctx, p, b, &n_missing, &out->blocks[b]));
         CALM_TRY(calm_activations_kept(ctx, p, (long)b, &kept));
-        /* The block's output is stored last: where it is there, all its hook points are. */
+        /* The block's output is stored last, so it shows that all hook points are stored. */
         out->activations[b] = !kept && calm_inputs_measured(&p->in);
         out->n_candidates += n_missing;
         out->any[b] = out->activations[b] || n_missing || out->blocks[b] || sublayers_lack(p, b);
         if (out->any[b])
             out->end = b + 1;
     }
-    /* -1: embedding and final norm. */
+    /* -1: hook points of embedding and final norm. */
     CALM_TRY(calm_activations_kept(ctx, p, -1, &kept));
-    /* The final norm is seen by runs of the whole model alone. */
+    /* Only runs of the whole model reach the final norm. */
     out->outside = !kept && calm_inputs_measured(&p->in) && p->in.end_block == n_blocks;
     if (out->outside)
         out->end = n_blocks;
     return CALM_OK;
 }
 
-/* ---- what it had, and dropped ---- */
+/* ---- deleted codes of earlier blocks ---- */
 
 bool calm_run_any_dropped(const calm_run *p)
 {
@@ -237,7 +236,7 @@ calm_status calm_recompute_prefix(calm_ctx *ctx, calm_run *p, calm_missing *miss
         for (size_t job = layout->block_begin[b]; job < layout->block_begin[b + 1]; job++)
             for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
                 calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
-                /* Which one is chosen is known once the block has all scores: until then it may be any. */
+                /* The choice is known once the block has all scores: until then it may be any candidate. */
                 if (!candidate->dropped || candidate->todo || (!n_todo && p->choice[job] != entry))
                     continue;
                 candidate->todo = missing->any[b] = true;
@@ -247,7 +246,7 @@ calm_status calm_recompute_prefix(calm_ctx *ctx, calm_run *p, calm_missing *miss
     return CALM_OK;
 }
 
-/* What other ranks have computed, from the rows that they sent: as a later run would find it. */
+/* Reads the rows that other ranks have computed and sent, as a later run would. */
 static calm_status take_over(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
     const size_t n_cached = p->result.n_cached;
@@ -261,13 +260,13 @@ static calm_status take_over(calm_ctx *ctx, calm_run *p, const calm_missing *mis
             return calm_fail(ctx, CALM_EIO, "block %zu: rank %d did not deliver %zu candidates, or not their blobs", b,
                              missing->owner[b], n_missing);
     }
-    p->result.n_cached = n_cached;    /* none of them was there before */
+    p->result.n_cached = n_cached;    /* they were not in the store before this run */
     return CALM_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- the blocks ---- */
 
-/* Statistics of a hook point outside the blocks, over the batch as it is now. */
+/* Stores statistics of a hook point outside the blocks, of the batch's current hidden states. */
 static calm_status keep_outside(calm_ctx *ctx, calm_run *p, calm_hook hook, const calm_batch *batch)
 {
     calm_actstat_acc *acc, **of_text;
@@ -275,7 +274,7 @@ static calm_status keep_outside(calm_ctx *ctx, calm_run *p, calm_hook hook, cons
     return calm_activation_keep(ctx, p, -1, CALM_NO_EXPERT, hook, acc, of_text);
 }
 
-/* The last hook point; the batch holds the final norm's output afterwards. */
+/* Applies the final norm to the batch, and stores its statistics. */
 static calm_status run_final_norm(calm_ctx *ctx, calm_run *p, calm_batch *batch)
 {
     calm_head head;
@@ -284,14 +283,14 @@ static calm_status run_final_norm(calm_ctx *ctx, calm_run *p, calm_batch *batch)
     return keep_outside(ctx, p, CALM_HOOK_FINAL_NORM, batch);
 }
 
-/* A block is done: the guard's plans pass it where they run next to the blocks. */
+/* After a block: passes it to the guard, if that runs together with the blocks. */
 static calm_status tell_guard(calm_ctx *ctx, calm_run *p, size_t block)
 {
     CALM_SCOPED_TIME(&p->result.times, CALM_TIME_GUARD);
     return p->guard ? p->guard->block_done(ctx, p, block) : CALM_OK;
 }
 
-/* Nothing reads the rows: from weights to candidates without a forward pass. */
+/* Computes candidates from weights alone, without a forward pass. */
 static calm_status run_blind(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
     size_t done = 0;
@@ -308,14 +307,14 @@ static calm_status run_blind(calm_ctx *ctx, calm_run *p, const calm_missing *mis
     return CALM_OK;
 }
 
-/* Two arenas: hidden rows live from the embedding to the end, all else for one block. */
+/* Runs all blocks in one rank.  Two arenas: hidden states live from embedding to end, all else for one block. */
 static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
     CALM_SCOPED_ARENA(hidden);
     CALM_SCOPED(calm_batch, calm_batch_close) batch = {.hidden.file = -1}, exact = {.hidden.file = -1};
     const bool lockstep = p->in.recipe->prefix == CALM_PREFIX_ASYMMETRIC;
     size_t done = 0;
-    if (!calm_division_mine(p, missing, 0))    /* one rank computes all */
+    if (!calm_division_mine(p, missing, 0))    /* another rank computes all blocks */
         return CALM_OK;
     {
         CALM_SCOPED_LEND(p->cluster);
@@ -326,24 +325,24 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing 
         CALM_TRY(calm_batch_copy(ctx, &batch, batch.n, &hidden, p->spill_dir, &exact));
     if (lockstep)
         CALM_TRY(calm_batch_share(ctx, calm_model_config(p->in.model), &hidden, &exact));
-    /* The caller's arena is not written any more: the run's results stay out of what is cleared per block. */
+    /* From here on results go to another arena, which is cleared after each block. */
     CALM_SCOPED_ARENA(results);
     CALM_SCOPED_OUT(ctx, &results);
     if (missing->outside)
         CALM_TRY(keep_outside(ctx, p, CALM_HOOK_EMBED, &batch));
     for (size_t b = 0; b < missing->end; b++) {
         calm_cluster_place(p->cluster, "block %zu", b);
-        /* Blocks up to the last that misses something: the rows of a block are the output of the one before. */
+        /* All blocks up to the last one with missing candidates run, because each is the input of the next. */
         calm_event(&p->events, CALM_STAGE_CALIBRATE, b, missing->end);
         CALM_TRY(calm_block_process(ctx, p, b, missing, &batch, lockstep ? &exact : NULL, &done));
         CALM_TRY(tell_guard(ctx, p, b));
-        /* Everything of a block is gone before the next is loaded. */
+        /* All data of a block is freed before the next is loaded. */
         calm_arena_clear(ctx->out);
     }
     return missing->outside ? run_final_norm(ctx, p, &batch) : CALM_OK;
 }
 
-/* One of several ranks: its own blocks, whose rows come from the rank with the block before. */
+/* Runs the blocks of this rank, one of several; hidden states come from the rank with the block before. */
 static calm_status run_share(calm_ctx *ctx, calm_run *p, const calm_missing *missing)
 {
     CALM_SCOPED_ARENA(hidden);
@@ -368,7 +367,7 @@ static calm_status run_share(calm_ctx *ctx, calm_run *p, const calm_missing *mis
     return calm_flow_finish(ctx, flow);
 }
 
-/* --effort light: the candidates that were not left out; which ones those are is known only now. */
+/* With --effort light: registers the candidates that were not skipped, which are known only now. */
 static calm_status note_candidates(calm_ctx *ctx, calm_run *p)
 {
     size_t first, end;
@@ -395,7 +394,7 @@ calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *mis
                  "are rounded and multiplied in float32, which takes longer than f32" :
                  "`calibration.dtype` bf16x2: there is no AMX with OpenBLAS's kernels %s, so products are of float32",
                  calm_linalg_kernels());
-    /* But for what other stages take out. */
+    /* Except for the time of stages within it. */
     CALM_SCOPED_TIME(&p->result.times, CALM_TIME_FORWARD);
     CALM_SCOPED_ARENA(weights);
     CALM_TRY(calm_run_weigh_rows(ctx, p, missing, &weights));
@@ -410,14 +409,14 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
     if (calm_cluster_rank(p->cluster) == 0)
         CALM_TRY(survey(ctx, p, &missing));
     CALM_TRY(calm_division_share(ctx, p, &missing));
-    /* From here on pool and scope know the ids and failures of what is there. */
+    /* From here on pool and scope have the ids and failures of stored candidates. */
     p->surveyed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
     CALM_TRY(calm_recompute_prefix(ctx, p, &missing));
     if (p->result.n_cached)
         calm_log(ctx, CALM_LOG_INFO, "%zu of %zu candidates are in %s already", p->result.n_cached,
                  p->result.n_cached + missing.n_candidates, p->in.recipe->store);
-    /* The first event of a stage says what was there before; a receiver's rates begin behind it. */
+    /* The first event of a stage counts what the store had, so that receivers compute rates from the rest. */
     calm_event(&p->events, CALM_STAGE_SCORE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
     calm_event(&p->events, CALM_STAGE_QUANTIZE, p->result.n_cached, p->result.n_cached + missing.n_candidates);
     calm_event(&p->events, CALM_STAGE_CALIBRATE, 0, missing.end);
@@ -431,9 +430,9 @@ calm_status calm_run_blocks(calm_ctx *ctx, calm_run *p)
         calm_event_complete(&p->events, CALM_STAGE_QUANTIZE);
         calm_event_complete(&p->events, CALM_STAGE_SCORE);
     }
-    /* Every candidate is there or has failed; the second look at the pool sees the failures. */
+    /* Every candidate exists or has failed: pool and scope get the failures. */
     p->computed = true;
     CALM_TRY(calm_run_rescope(ctx, p));
-    /* The store, and with it the run's pool, is rank 0's. */
+    /* Only rank 0 has the store. */
     return p->in.recipe->skip_smoothing && calm_cluster_rank(p->cluster) == 0 ? note_candidates(ctx, p) : CALM_OK;
 }

@@ -1,6 +1,6 @@
-/* Scores of whole sublayers and blocks: every job of the unit quantized by the same entry of the pool.
+/* Scores of whole sublayers and blocks, with every job of the unit quantized by the same entry of the pool.
  *
- * They are properties of the unit and are kept with each of its candidates. */
+ * They belong to the unit, and are stored with each of its candidates. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "ptq/plan/assemble.h"
 #include "ptq/plan/plan.h"
 
-/* Does every job of the unit have a result of this entry?  Those that stay float take no part. */
+/* Returns true if every job of the unit, except jobs that stay float, has a result of this entry. */
 static bool is_whole(const calm_run *p, size_t begin, size_t end, size_t entry)
 {
     bool whole = true;
@@ -24,11 +24,11 @@ static bool is_whole(const calm_run *p, size_t begin, size_t end, size_t entry)
 bool calm_run_lacks_score(const calm_run *p, size_t begin, size_t end, size_t entry, calm_point point)
 {
     bool missing = false;
-    /* Nothing to score: nobody asks for it, or some job has no result. */
+    /* Not wanted, or a job has no result. */
     if (!(p->in.recipe->score_points & 1u << point) || !is_whole(p, begin, end, entry))
         return false;
     for (size_t job = begin; job < end; job++)
-        /* A killed run may have put the score with some of the unit's candidates. */
+        /* A killed run may have stored the score with only some of the unit's candidates. */
         missing |= !calm_inputs_keeps(&p->in, job) &&
                    !calm_score_set_has(&calm_candidate_at(&p->in, job, entry)->scores, point);
     return missing;
@@ -42,14 +42,14 @@ bool calm_unit_missing(const calm_run *p, size_t begin, size_t end, calm_point p
     return missing;
 }
 
-/* Put the scores of a point for the candidates of jobs begin .. end - 1. */
+/* Stores the scores of a point for the candidates of jobs begin .. end - 1. */
 static calm_status keep(calm_ctx *ctx, calm_run *p, size_t begin, size_t end, size_t entry, calm_point point,
                         const calm_scores *scores)
 {
     calm_store_score rows[CALM_N_SCORES];
     for (size_t job = begin; job < end; job++) {
         calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
-        /* It has no row of the store. */
+        /* A float job has no row in the store. */
         if (calm_inputs_keeps(&p->in, job))
             continue;
         calm_score_set_put(&candidate->scores, point, scores);
@@ -59,15 +59,16 @@ static calm_status keep(calm_ctx *ctx, calm_run *p, size_t begin, size_t end, si
     return CALM_OK;
 }
 
-/* An output that is dead or not finite is infinitely far off: its entry cannot be chosen for the unit. */
+/* Scores an output.  If it is constant or not finite, all scores are infinite: the entry cannot be chosen for the
+ * unit. */
 static calm_status score(calm_ctx *ctx, const calm_score_ref *reference, const float *z, calm_scores *out)
 {
     const calm_status status = calm_score(ctx, reference, z, out);
     if (status != CALM_OK && status != CALM_ENUMERIC)
         return status;
-    /* The failure is the entry's, not the run's. */
+    /* Only the entry fails, not the run. */
     calm_ctx_forgive(ctx);
-    /* Infinity and not NaN: the store takes no NaN, and a unit without a score would be scored again by every run. */
+    /* Infinity instead of NaN: the store has no NaN, and every run would score a unit without a score again. */
     for (calm_metric m = 0; m < CALM_N_METRICS && (status != CALM_OK || out->constant); m++)
         out->value[m] = INFINITY;
     return CALM_OK;
@@ -75,16 +76,16 @@ static calm_status score(calm_ctx *ctx, const calm_score_ref *reference, const f
 
 /* ---- sublayers and experts ---- */
 
-/* What the tasks of a sublayer read; each writes the scores of one entry. */
+/* The data of a sublayer's tasks; each task writes the scores of one entry. */
 typedef struct sublayer_task {
     const calm_run *p;
     const calm_block *block;
     const calm_captured *captured;
-    calm_plan *plans;          /* [n] */
-    calm_scores *scores;       /* [n] */
+    calm_plan *plans;          /* [n] plan of each entry */
+    calm_scores *scores;       /* [n] scores of each entry */
 } sublayer_task;
 
-/* Task: the sublayer or expert with all its jobs by one entry. */
+/* Task: scores the sublayer or expert with all its jobs quantized by one entry. */
 static calm_status score_sublayer(calm_ctx *ctx, size_t index, void *user)
 {
     const sublayer_task *task = user;
@@ -93,9 +94,9 @@ static calm_status score_sublayer(calm_ctx *ctx, size_t index, void *user)
     const calm_plan *plan = &task->plans[index];
     calm_weight weight[CALM_N_ROLES];
     float *z;
-    /* Roles that belong to no job of the unit keep their float weights. */
+    /* Roles outside of the unit's jobs keep their float weights. */
     memcpy(weight, captured->capture->weight, sizeof weight);
-    ctx->out = ctx->scratch;    /* codes are temporaries here */
+    ctx->out = ctx->scratch;    /* codes are temporary here */
     for (size_t job = captured->begin; job < captured->end; job++) {
         calm_qjob qjob;
         if (!plan->jobs[job].quantized)
@@ -105,14 +106,14 @@ static calm_status score_sublayer(calm_ctx *ctx, size_t index, void *user)
     }
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, z, captured->capture->score_rows *
                                              calm_expert_width(task->block->config, captured->capture->expert)));
-    /* From the input of the unit's first job: later jobs see what the quantized earlier ones give. */
+    /* From the input of the unit's first job on: later jobs get the outputs of quantized earlier jobs. */
     CALM_TRY(calm_captured_output(ctx, task->p, task->block, captured, layout->jobs[captured->begin].kind, weight, z));
     return score(ctx, captured->reference, z, &task->scores[index]);
 }
 
 calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *block, const calm_captured *captured)
 {
-    /* Plans are made here, before the tasks: ctx->out is not for several threads. */
+    /* Plans are built before the tasks, because ctx->out is not thread-safe. */
     size_t *entries, n = 0;
     sublayer_task task = {.p = p, .block = block, .captured = captured};
     if (!captured->reference)
@@ -132,7 +133,7 @@ calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *bl
         CALM_SCOPED_LEND(p->cluster);
         CALM_TRY(calm_parallel_for(ctx, n, score_sublayer, &task));
     }
-    /* The store has one writer: the rows are put after the tasks, in the pool's order. */
+    /* The store has one writer: rows are stored after the tasks, in the pool's order. */
     for (size_t i = 0; i < n; i++)
         CALM_TRY(keep(ctx, p, captured->begin, captured->end, entries[i], CALM_POINT_SUBLAYER, &task.scores[i]));
     return CALM_OK;
@@ -140,7 +141,7 @@ calm_status calm_sublayer_score(calm_ctx *ctx, calm_run *p, const calm_block *bl
 
 /* ---- blocks ---- */
 
-/* Output and output minus input of a block, float or with a plan: [n, D] each in ctx->out. */
+/* Computes output, and output minus input, of a block, float or with a plan: [n, D] each in ctx->out. */
 static calm_status run_block(calm_ctx *ctx, const calm_run *p, size_t index, const calm_plan *plan,
                              const calm_batch *rows, float **output, float **delta)
 {
@@ -149,7 +150,7 @@ static calm_status run_block(calm_ctx *ctx, const calm_run *p, size_t index, con
     calm_batch batch;
     calm_block block;
     CALM_SCOPED_LEND(p->cluster);
-    /* The block overwrites its rows, and `rows` is read by every entry. */
+    /* A copy, because the block overwrites its rows and every entry reads `rows`. */
     CALM_TRY(calm_batch_copy(ctx, rows, rows->n, ctx->out, NULL, &batch));
     CALM_TRY(calm_model_load_block(ctx, p->in.model, index, &block));
     if (plan)
@@ -158,7 +159,7 @@ static calm_status run_block(calm_ctx *ctx, const calm_run *p, size_t index, con
     CALM_TRY(calm_batch_drop_carried(ctx, &batch));
     *output = batch.hidden.data;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, *delta, rows->rows * hidden));
-    /* The delta is scored as well: next to a large residual stream an output hides what the block itself adds. */
+    /* The delta is scored too, because a large residual stream hides in the output what the block adds. */
     for (size_t w = 0; w < rows->n; w++) {
         const size_t row = calm_batch_row(rows, w), n = calm_batch_tokens(rows, w) * hidden;
         const float *before = rows->hidden.data + row * rows->width;
@@ -168,10 +169,10 @@ static calm_status run_block(calm_ctx *ctx, const calm_run *p, size_t index, con
     return CALM_OK;
 }
 
-/* Both outputs of a block against the float ones. */
+/* Tasks that compare both outputs of a block with the float ones. */
 typedef struct block_task {
-    calm_score_ref *const *references;    /* [2] output, delta */
-    float *const *found;                  /* [2]               */
+    calm_score_ref *const *references;    /* [2] of output and delta */
+    float *const *found;                  /* [2] output and delta, [n, D] */
     calm_scores scores[2];
 } block_task;
 
@@ -181,7 +182,7 @@ static calm_status score_output(calm_ctx *ctx, size_t i, void *user)
     return score(ctx, task->references[i], task->found[i], &task->scores[i]);
 }
 
-/* The block with every job by one entry, at both points. */
+/* Scores the block with every job quantized by one entry, at both points. */
 static calm_status score_entry(calm_ctx *ctx, calm_run *p, size_t index, size_t entry, const calm_batch *rows,
                                calm_score_ref *const references[2])
 {
@@ -210,7 +211,7 @@ calm_status calm_block_score_whole(calm_ctx *ctx, calm_run *p, size_t index, con
     CALM_TRY(run_block(ctx, p, index, NULL, rows, &y[0], &y[1]));
     for (int i = 0; i < 2; i++)
         CALM_TRY(calm_score_prepare(ctx, y[i], rows->rows, rows->width - rows->carried, &references[i]));
-    /* References stay in the caller's arena; each entry's block and outputs go before the next. */
+    /* References stay in the caller's arena; block and outputs of an entry are freed before the next. */
     CALM_SCOPED_RESULTS(ctx);
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         if (calm_run_lacks_score(p, begin, end, entry, CALM_POINT_BLOCK)
