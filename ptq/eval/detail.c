@@ -1,4 +1,4 @@
-/* Quantiles of the divergence, and its mean by position. */
+/* Quantiles of the KL divergence, and its mean by position. */
 #include "ptq/eval/detail.h"
 
 #include <math.h>
@@ -21,13 +21,14 @@ static calm_status find_quantiles(calm_ctx *ctx, const double *kl, size_t n, cal
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, sorted, n ? n : 1));
     memcpy(sorted, kl, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, calm_compare_doubles);
-    /* A value that occurs, not one between two: with few tokens the tail would be made up. */
+    /* A measured value, never one between two: with few tokens an interpolated tail would be invented. */
     for (size_t q = 0; q < CALM_N_EVAL_QUANTILES; q++)
         out->quantile[q] = n ? sorted[(size_t)ceil(calm_eval_shares[q] * (double)n) - 1] : NAN;
     return CALM_OK;
 }
 
-/* Bins grow twofold: the first tokens of a window differ from each other much more than the later ones. */
+/* Returns the bin of a position.  Bins double in width: the first tokens of a window differ much more than later
+ * ones. */
 static size_t bin_of(size_t position)
 {
     size_t bin = 0;
@@ -51,7 +52,7 @@ calm_status calm_evaluate_detail(calm_ctx *ctx, const calm_windows *windows, con
         calm_eval_bin *bin = &out->bins[b];
         bin->begin = (size_t)1 << b;
         bin->end = calm_size_min((size_t)2 << b, windows->longest);
-        bin->kl /= (double)bin->tokens;    /* the longest window has a token in each */
+        bin->kl /= (double)bin->tokens;    /* > 0: the longest window has a token in each bin */
     }
     return find_quantiles(ctx, kl, n, out);
 }

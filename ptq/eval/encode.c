@@ -9,7 +9,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/pooling.h"
 
-/* Hidden rows of a batch. */
+/* Limit for the hidden states of a batch. */
 #define BATCH_BYTES ((size_t)24 * 1024 * 1024)
 #define DOT_LANES 8
 
@@ -53,14 +53,14 @@ size_t calm_encode_bytes(const calm_config *config, size_t n)
 size_t calm_encode_scratch_bytes(const calm_config *config, size_t n, size_t longest, size_t n_subjects,
                                  size_t block_bytes)
 {
-    /* The first subject's rows, and those of the one that continues from them.  What a block takes is gone when rows of
-     * the last one are pooled, which takes less. */
+    /* Hidden states of the first subject, and of one subject that starts from them.  A block's memory is freed before
+     * the last hidden states are pooled, which needs less. */
     return calm_rope_bytes(config, longest) + calm_model_load_head_bytes(config) + calm_pooling_load_bytes(config) +
            calm_size_min(n_subjects, 2) *
                calm_row_store_bytes(calm_encode_batch(config, n, longest) * longest, config->hidden) + block_bytes;
 }
 
-/* Several subjects over the same windows. */
+/* The embeddings of several subjects over the same windows. */
 typedef struct encoding {
     const calm_subject *subjects;    /* [n] */
     size_t n;
@@ -68,13 +68,13 @@ typedef struct encoding {
     calm_tick_fn *tick;
     void *tick_user;
     size_t done, total;              /* windows of all subjects */
-    const calm_block *blocks;        /* of the one subject, in memory; NULL: each is loaded for a batch */
-    size_t batch;                    /* windows of a batch; 0: as many as their rows allow */
-    calm_pooling how;                /* of the subject's model */
+    const calm_block *blocks;        /* all blocks of the only subject; NULL: each is loaded per batch */
+    size_t batch;                    /* windows of a batch; 0: as many as BATCH_BYTES allows */
+    calm_pooling how;                /* pooling of the subject's model */
     calm_embeddings *out;            /* [n] */
 } encoding;
 
-/* Are the first blocks of subject s those of the first one? */
+/* Returns true if the first blocks of subject s are those of the first subject. */
 static bool follows(const encoding *e, size_t s)
 {
     const calm_subject *subject = &e->subjects[s], *ahead = &e->subjects[0];
@@ -82,7 +82,7 @@ static bool follows(const encoding *e, size_t s)
            subject->first_block < calm_model_config(subject->model)->n_blocks;
 }
 
-/* The embeddings of subject s from its last rows. */
+/* Pools the last hidden states of subject s to embeddings. */
 static calm_status pool(calm_ctx *ctx, encoding *e, size_t s, const calm_batch *batch)
 {
     pooling task = {&e->how, batch, &e->out[s]};
@@ -93,14 +93,15 @@ static calm_status pool(calm_ctx *ctx, encoding *e, size_t s, const calm_batch *
     return CALM_OK;
 }
 
-/* Subjects that differ from the first one from block `index` on, whose rows there are in `ahead`. */
+/* Runs the subjects that differ from the first one only from block `index` on; ahead: hidden states before that
+ * block. */
 static calm_status run_followers(calm_ctx *ctx, encoding *e, const calm_rope *rope, const calm_head *head, size_t index,
                                  const calm_batch *ahead)
 {
     for (size_t s = 1; s < e->n; s++) {
         if (!follows(e, s) || e->subjects[s].first_block != index)
             continue;
-        CALM_SCOPED_ARENA(arena);    /* one at a time, so that there are never more than two batches of rows */
+        CALM_SCOPED_ARENA(arena);    /* one subject at a time: at most two batches of hidden states exist */
         calm_batch batch;
         CALM_TRY(calm_batch_copy(ctx, ahead, ahead->n, &arena, NULL, &batch));
         CALM_TRY(calm_batch_finish(ctx, e->subjects[s].model, rope, head, index, e->subjects[s].override,
@@ -118,12 +119,12 @@ static calm_status run_block(calm_ctx *ctx, const encoding *e, size_t s, const c
                      : calm_batch_load_block(ctx, subject->model, rope, index, subject->override, subject->user, batch);
 }
 
-/* Subject s over windows first .. first + n - 1, and behind the first subject those that follow it. */
+/* Runs subject s over windows first .. first + n - 1, and with the first subject those that start from it. */
 static calm_status encode_batch(calm_ctx *ctx, encoding *e, size_t s, const calm_rope *rope, const calm_head *head,
                                 size_t first, size_t n)
 {
     const calm_subject *subject = &e->subjects[s];
-    CALM_SCOPED_ARENA(arena);    /* rows of a batch are gone before the next one */
+    CALM_SCOPED_ARENA(arena);    /* frees a batch's hidden states before the next batch */
     calm_batch batch;
     CALM_TRY(calm_batch_embed(ctx, subject->model, e->windows, first, n, &arena, NULL, &batch));
     for (size_t i = 0; i < calm_model_config(subject->model)->n_blocks; i++) {
@@ -135,7 +136,7 @@ static calm_status encode_batch(calm_ctx *ctx, encoding *e, size_t s, const calm
     return pool(ctx, e, s, &batch);
 }
 
-/* Subject s over all windows. */
+/* Runs subject s over all windows. */
 static calm_status encode_subject(calm_ctx *ctx, encoding *e, size_t s)
 {
     const calm_model *model = e->subjects[s].model;
@@ -143,7 +144,7 @@ static calm_status encode_subject(calm_ctx *ctx, encoding *e, size_t s)
     const size_t most = e->batch ? e->batch : calm_encode_batch(config, e->windows->n, e->windows->longest);
     calm_rope rope;
     calm_head head;
-    CALM_SCOPED_ARENA(tables);    /* which live until this call ends */
+    CALM_SCOPED_ARENA(tables);    /* heads and rotary tables, until this call ends */
     CALM_SCOPED_OUT(ctx, &tables);
     CALM_TRY(calm_rope_init(ctx, config, calm_windows_reach(e->windows), &rope));
     CALM_TRY(calm_model_load_head(ctx, model, &head));
@@ -186,7 +187,7 @@ calm_status calm_encode_in_memory(calm_ctx *ctx, const calm_model *model, const 
     e.blocks = blocks;
     *loaded = calm_time_now();
     CALM_TRY(new_embeddings(ctx, model, windows->n, out));
-    /* Rows of the table of tokens that were read are read again. */
+    /* Rows of the embedding table are read again and again, so their pages stay. */
     CALM_SCOPED_RESIDENT(ctx, true);
     return encode_subject(ctx, &e, 0);
 }
@@ -223,7 +224,7 @@ calm_status calm_encode_part(calm_ctx *ctx, const calm_config *config, const cal
 
 /* ---- distance ---- */
 
-/* In lanes of fixed number, so that equal rows give equal bits. */
+/* Sums in a fixed number of lanes, so that equal rows give equal bits. */
 CALM_VECTORIZE static double dot(size_t n, const double *a, const double *b)
 {
     double lane[DOT_LANES] = {0}, sum = 0;
@@ -240,12 +241,12 @@ CALM_VECTORIZE static double dot(size_t n, const double *a, const double *b)
 
 static double cosine(size_t width, const double *a, const double *b)
 {
-    /* The root of a square is exact: 1 for equals. */
+    /* sqrt(a^2) is exact, so equal embeddings have cosine 1. */
     const double lengths = sqrt(dot(width, a, a) * dot(width, b, b));
     return lengths > 0 ? fmin(fmax(dot(width, a, b) / lengths, -1), 1) : 0;
 }
 
-/* The figures of all sentences from those of each. */
+/* Computes the figures over all sentences from those of each. */
 static void sum_up(calm_embedding_result *out)
 {
     out->cosine_min = 1;
@@ -320,7 +321,7 @@ calm_status calm_ranks(calm_ctx *ctx, const double *values, size_t n, double *ra
 
 double calm_rank_correlation(const double *a, const double *b, size_t n)
 {
-    const double mean = ((double)n + 1) / 2;    /* of any ranks, ties or not */
+    const double mean = ((double)n + 1) / 2;    /* the mean of any ranks, with or without ties */
     double ab = 0, aa = 0, bb = 0;
     for (size_t i = 0; i < n; i++) {
         ab += (a[i] - mean) * (b[i] - mean);

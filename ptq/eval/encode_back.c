@@ -1,11 +1,11 @@
-/* 1 - cosine of sentence embeddings, with gradients. */
+/* Cosine distance of sentence embeddings, with gradients. */
 #include "ptq/eval/encode_back.h"
 
 #include <math.h>
 
 #include "ptq/base/scope.h"
 
-/* Embedding of the rows, and its length. */
+/* Computes the embedding of hidden states, and its length. */
 static calm_status pool(calm_ctx *ctx, const calm_pooling *pooling, const float *x, size_t n, double *room,
                         const double **out, double *length)
 {
@@ -39,7 +39,7 @@ calm_status calm_embedding_back(calm_ctx *ctx, const calm_pooling *pooling, cons
         return CALM_OK;
     for (size_t j = 0; j < width; j++)
         dq[j] = scale * (cosine * q[j] / of_q - f[j] / of_f) / of_q;
-    /* The reference's stages are not needed any more. */
+    /* The reference's intermediate results are overwritten. */
     calm_pooling_back(pooling, stages[0], dq, stages[1], dp);
     for (size_t t = 0; t < n; t++)
         for (size_t j = 0; j < hidden; j++)

@@ -1,36 +1,36 @@
-/* Evaluation: models run over batches of windows; predictions become sums over windows. */
+/* Evaluation: runs models over batches of windows, and sums predictions over windows. */
 #include "ptq/eval/evaluate.h"
 
 #include <math.h>
 
-/* Hidden rows of one model for one batch of windows. */
+/* Limit for the hidden states of one model for one batch. */
 #define BATCH_BYTES ((size_t)24 * 1024 * 1024)
-/* Narrow models count as so wide, since a row of sums is kept per row and model too. */
+/* The least width that a model counts as, because sums per row and model need memory too. */
 #define BATCH_WIDTH ((size_t)256)
 
-/* What was asked, and what it takes. */
+/* The request and the state of an evaluation. */
 typedef struct evaluation {
     const calm_subject *reference;  /* NULL: there is none                         */
     calm_eval_result *reference_result;
     const calm_subject *subjects;   /* [n]                                         */
     size_t n;
     calm_eval_result *subject_results;    /* [n]                                   */
-    calm_tick_fn *tick;             /* NULL: not wanted                            */
+    calm_tick_fn *tick;             /* NULL: none */
     void *tick_user;
-    size_t n_before, n_now;         /* windows of earlier batches, of the one in work */
-    double passed;                  /* weights that a token of the batch has met, of those that it meets in all */
+    size_t n_before, n_now;         /* windows of earlier batches; of the current batch */
+    double passed;                  /* weights that the batch's tokens have been multiplied by, of those of all models */
     double all;
     calm_predictors set;
-    calm_batch *batches;            /* [set.n] of the windows in work              */
-    calm_eval_result **results;     /* [set.n] each NULL when it is not wanted     */
+    calm_batch *batches;            /* [set.n] hidden states of the current windows */
+    calm_eval_result **results;     /* [set.n] NULL: not wanted */
     const calm_windows *windows;
     uint32_t *targets;              /* [rows of the batch]                         */
-    calm_eval_worst *worst;         /* of model 1; NULL: not wanted                */
+    calm_eval_worst *worst;         /* largest divergences of model 1; NULL: not wanted */
 } evaluation;
 
-/* ---- the positions that differ most ---- */
+/* ---- positions with the largest divergence ---- */
 
-/* Behind all that differ as much: positions come in rising order. */
+/* Inserts a position behind equal divergences, because positions come in rising order. */
 static void keep_worst(calm_eval_worst *worst, const calm_eval_position *position)
 {
     if (worst->n == worst->most && (!worst->most || !(position->kl > worst->each[worst->n - 1].kl)))
@@ -43,7 +43,7 @@ static void keep_worst(calm_eval_worst *worst, const calm_eval_position *positio
 
 /* ---- results ---- */
 
-/* Rows of window i of the batch, in order, into the window's sums. */
+/* Adds the predictions of window i of the batch to the window's sums. */
 static calm_status add_window(calm_ctx *ctx, const evaluation *e, size_t i, size_t m)
 {
     const calm_predictor *model = &e->set.models[m];
@@ -70,7 +70,7 @@ static calm_status add_window(calm_ctx *ctx, const evaluation *e, size_t i, size
     return CALM_OK;
 }
 
-/* The token after each row of a batch. */
+/* Finds the token after each row of a batch. */
 static calm_status find_targets(calm_ctx *ctx, evaluation *e, const calm_batch *batch, calm_arena *arena)
 {
     const uint32_t *ids = e->windows->ids + e->windows->begin[batch->first];
@@ -83,7 +83,7 @@ static calm_status find_targets(calm_ctx *ctx, evaluation *e, const calm_batch *
     return CALM_OK;
 }
 
-/* Are the first blocks of model m those of the reference? */
+/* Returns true if the first blocks of model m are those of the reference. */
 static bool follows(const evaluation *e, size_t m)
 {
     const calm_subject *subject = e->set.models[m].subject;
@@ -92,11 +92,11 @@ static bool follows(const evaluation *e, size_t m)
            subject->first_block < calm_model_config(subject->model)->n_blocks;
 }
 
-/* ---- progress: in windows times models, by the weights that their tokens meet ----
+/* ---- progress in windows times models, in proportion to the weights that tokens are multiplied by ----
  *
  * A large vocabulary has more weights than the blocks of a small model. */
 
-/* Weights of the blocks that model m runs itself. */
+/* Returns the weights of the blocks that model m runs itself. */
 static double block_weights(const evaluation *e, size_t m)
 {
     const calm_subject *subject = e->set.models[m].subject;
@@ -128,7 +128,7 @@ static void tell_progress(const evaluation *e, double passed)
                 e->windows->n * e->set.n);
 }
 
-/* A calm_tick_fn of the predictions, which come last. */
+/* A calm_tick_fn of the predictions, the last part of a batch. */
 static void predicted(void *user, size_t done, size_t total)
 {
     const evaluation *e = user;
@@ -137,8 +137,8 @@ static void predicted(void *user, size_t done, size_t total)
 
 /* ---- one batch ---- */
 
-/* The first model, the reference where there is one, over all its blocks.  Models that differ from it from some block
- * on get its rows there. */
+/* Runs the first model (the reference, if there is one) over all its blocks.  Models that differ from it only from some
+ * block on get its hidden states there. */
 static calm_status run_first(calm_ctx *ctx, evaluation *e, size_t first, size_t n, calm_arena *arena)
 {
     const calm_predictor *model = &e->set.models[0];
@@ -154,7 +154,7 @@ static calm_status run_first(calm_ctx *ctx, evaluation *e, size_t first, size_t 
     return calm_batch_norm(ctx, &model->head.norm, batch);
 }
 
-/* A model whose rows are there: what is left is the final norm. */
+/* Prepares a model whose hidden states behind the last block are given: only the final norm is computed. */
 static calm_status take_passed(calm_ctx *ctx, evaluation *e, size_t m, size_t first, size_t n, calm_arena *arena)
 {
     const calm_predictor *model = &e->set.models[m];
@@ -166,7 +166,7 @@ static calm_status take_passed(calm_ctx *ctx, evaluation *e, size_t m, size_t fi
     return calm_batch_norm(ctx, &model->head.norm, batch);
 }
 
-/* Model m over windows first .. first + n - 1, and room for what it predicts. */
+/* Runs model m over windows first .. first + n - 1, and allocates its predictions. */
 static calm_status run_model(calm_ctx *ctx, evaluation *e, size_t m, size_t first, size_t n, calm_arena *arena)
 {
     calm_predictor *model = &e->set.models[m];
@@ -187,10 +187,10 @@ static calm_status run_model(calm_ctx *ctx, evaluation *e, size_t m, size_t firs
     return e->set.has_reference && m > 0 ? CALM_NEW(ctx, arena, model->top, batch->rows) : CALM_OK;
 }
 
-/* All models over windows first .. first + n - 1. */
+/* Runs all models over windows first .. first + n - 1. */
 static calm_status run_batch(calm_ctx *ctx, evaluation *e, size_t first, size_t n)
 {
-    CALM_SCOPED_ARENA(arena);    /* rows and predictions of a batch are gone before the next one */
+    CALM_SCOPED_ARENA(arena);    /* frees a batch's hidden states and predictions before the next batch */
     begin_progress(e, first, n);
     for (size_t m = 0; m < e->set.n; m++) {
         CALM_TRY(run_model(ctx, e, m, first, n, &arena));
@@ -243,7 +243,7 @@ static calm_status evaluate(calm_ctx *ctx, evaluation *e)
         CALM_TRY(CALM_NEW(ctx, ctx->out, e->reference_result->windows, n_windows));
     for (size_t i = 0; i < e->n; i++)
         CALM_TRY(CALM_NEW(ctx, ctx->out, e->subject_results[i].windows, n_windows));
-    /* Heads and tables live until this call ends. */
+    /* Heads and rotary tables live until this call ends. */
     CALM_SCOPED_ARENA(tables);
     CALM_SCOPED_OUT(ctx, &tables);
     CALM_TRY(calm_predictors_open(ctx, e->reference, e->subjects, e->n, calm_windows_reach(e->windows), &e->set));
@@ -280,7 +280,7 @@ calm_status calm_evaluate_worst(calm_ctx *ctx, const calm_subject *reference, ca
                     .worst = worst};
     *worst = (calm_eval_worst){.most = most};
     CALM_TRY(CALM_NEW(ctx, ctx->out, worst->each, most ? most : 1));
-    /* One token a window is not predicted, so this is enough. */
+    /* An upper bound: one token per window is not predicted. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, worst->kl, windows->begin[windows->n] ? windows->begin[windows->n] : 1));
     return evaluate(ctx, &e);
 }
@@ -320,7 +320,7 @@ calm_status calm_evaluate_worst_join(calm_ctx *ctx, const calm_eval_worst *parts
     for (size_t i = 0; i < n; i++) {
         for (size_t t = 0; t < parts[i].n_kl; t++)
             out->kl[out->n_kl++] = parts[i].kl[t];
-        /* By falling kl, ties by place: inserted in this order ties stay in that of places. */
+        /* By falling divergence, ties by position: inserting in this order keeps ties in order. */
         for (size_t t = 0; t < parts[i].n; t++) {
             calm_eval_position position = parts[i].each[t];
             position.window += first;

@@ -1,4 +1,4 @@
-/* The forward pass of given tokens, written as it goes. */
+/* The forward pass of given tokens, written while it runs. */
 #include "ptq/eval/forward_file.h"
 
 #include <stdio.h>
@@ -9,14 +9,14 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
 
-/* Hidden rows kept in memory. */
+/* The default limit for hidden states in memory. */
 #define MEMORY_BYTES ((size_t)1 << 30)
-/* Hidden rows, or logits, that are handed to the writer together. */
+/* Floats of hidden states, or logits, that are written at once. */
 #define PIECE_FLOATS ((size_t)16 * 1024 * 1024)
-/* Rows of a task that computes logits. */
+/* Rows per task that computes logits. */
 #define TASK_ROWS ((size_t)256)
 
-/* One run. */
+/* The state of one run. */
 typedef struct run {
     const calm_forward_request *request;
     const calm_config *config;
@@ -24,16 +24,16 @@ typedef struct run {
     calm_rope rope;
     calm_head head;
     calm_batch batch;
-    calm_arena *arena;                 /* of the batch                                             */
-    size_t *place;                     /* [batch.rows] row of the tensors [S T] where each belongs */
+    calm_arena *arena;                 /* arena of the batch */
+    size_t *place;                     /* [batch.rows] row of the tensors [S T] that each row is written to */
     size_t length;                     /* T                                                        */
     calm_safetensors_writer writer;
-    size_t written;                    /* rows of the tensor in progress                           */
-    float *zeros;                      /* as many as the widest row has: V or D                     */
+    size_t written;                    /* rows written of the current tensor */
+    float *zeros;                      /* [max(V, D)] zeros for missing rows */
     calm_forward_result *result;
 } run;
 
-/* ---- what is to be written ---- */
+/* ---- which tensors ---- */
 
 static calm_status add_tensor(calm_ctx *ctx, run *r, const char *name, size_t width, bool per_token)
 {
@@ -85,7 +85,7 @@ calm_status calm_forward_check(calm_ctx *ctx, const calm_config *config, const c
     return CALM_OK;
 }
 
-/* Where each row of the batch belongs: rows of padding are left out. */
+/* Finds the tensor row of each row of the batch; rows of padding are left out. */
 static calm_status find_places(calm_ctx *ctx, run *r)
 {
     const calm_token_file *file = r->request->tokens;
@@ -107,7 +107,7 @@ static calm_status put_zeros(calm_ctx *ctx, run *r, size_t until, size_t width)
     return CALM_OK;
 }
 
-/* Rows first .. first + n - 1 of the batch into the tensor in progress; after its last one the rest is 0. */
+/* Writes rows first .. first + n - 1 of the batch to the current tensor; after its last row the rest is 0. */
 static calm_status put_rows(calm_ctx *ctx, run *r, size_t first, size_t n, const float *x, size_t width)
 {
     for (size_t i = 0; i < n; i++) {
@@ -122,7 +122,7 @@ static calm_status put_rows(calm_ctx *ctx, run *r, size_t first, size_t n, const
     return CALM_OK;
 }
 
-/* Rows of a piece, at least one. */
+/* Returns the rows of a piece, at least one. */
 static size_t piece_rows(const run *r, size_t first, size_t width)
 {
     return calm_size_min(r->batch.rows - first, calm_size_max(1, PIECE_FLOATS / width));
@@ -130,7 +130,7 @@ static size_t piece_rows(const run *r, size_t first, size_t width)
 
 static calm_status put_hidden(calm_ctx *ctx, run *r)
 {
-    /* Window by window: behind the hidden rows of each may be what it hands on. */
+    /* Window by window, because shared keys and values may follow the hidden states of each. */
     for (size_t i = 0; i < r->batch.n; i++) {
         const size_t row = calm_batch_row(&r->batch, i), n = calm_batch_tokens(&r->batch, i);
         CALM_SCOPED_SCRATCH(ctx);
@@ -159,10 +159,10 @@ static calm_status put_pooled(calm_ctx *ctx, run *r)
 
 /* ---- logits ---- */
 
-/* A piece of logits: tasks are tiles of the vocabulary times chunks of rows. */
+/* A piece of logits; a task is a tile of the vocabulary times a chunk of rows. */
 typedef struct piece {
     const calm_head *head;
-    const float *x;          /* [rows, D] prepared */
+    const float *x;          /* [rows, D] prepared inputs of the head */
     float *logits;           /* [rows, V]          */
     size_t rows, tile, n_tiles;
 } piece;
@@ -204,7 +204,7 @@ static void report(const run *r, size_t done)
         r->request->tick(r->request->tick_user, done, r->config->n_blocks + 2);
 }
 
-/* All parts in the order of the tensors; the batch has been embedded. */
+/* Runs all parts in the order of the tensors, after the batch is embedded. */
 static calm_status run_model(calm_ctx *ctx, run *r)
 {
     const bool hidden = r->request->hidden;
@@ -246,7 +246,7 @@ static calm_status prepare(calm_ctx *ctx, run *r)
     return list_tensors(ctx, r);
 }
 
-/* Embed, next to `path` if there are many rows, run and write. */
+/* Embeds (in a file next to `path` if there are many rows), runs and writes. */
 static calm_status write_all(calm_ctx *ctx, run *r, const char *path)
 {
     const size_t rows = r->windows.begin[r->windows.n];

@@ -5,7 +5,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
 
-/* ---- where a text ends ---- */
+/* ---- tokens that end a text ---- */
 
 #define SETTINGS_MAX ((size_t)1 << 20)
 
@@ -42,7 +42,7 @@ calm_status calm_generation_stops(calm_ctx *ctx, const calm_model *model, uint32
         if (*n)
             return CALM_OK;
     }
-    /* A wrapper's own counts, else that of its text model. */
+    /* The key of a wrapper, or else of its text model. */
     if (calm_json_typeof(own) == CALM_JSON_NULL)
         own = calm_json_get(calm_model_text_json(model), key);
     return read_ids(ctx, dir, own, ids, n);
@@ -58,7 +58,7 @@ static bool is_stop(const calm_generation_request *request, uint32_t id)
     return stop;
 }
 
-/* Tokens that prompt and answer have together at most. */
+/* Computes the most tokens of prompt and answer together. */
 static calm_status find_room(calm_ctx *ctx, const calm_model *model, const calm_generation_request *request,
                              size_t *out)
 {
@@ -74,7 +74,7 @@ static calm_status find_room(calm_ctx *ctx, const calm_model *model, const calm_
     return CALM_OK;
 }
 
-/* Choose a token, and run it where another one follows. */
+/* Appends the most probable token. */
 static calm_status choose(calm_ctx *ctx, const calm_generation_request *request, const float *logits, size_t vocab,
                           calm_generation *out)
 {

@@ -1,8 +1,8 @@
-/* Predictions: the head for a batch of rows of all models.
+/* Predictions: multiplies a batch of rows of all models by their heads.
  *
- * A tile of a head is widened once for a whole batch and shared by the models that have that table.  Rows meet the
- * tiles in one order, each with its running maximum m: s = sum exp(l - m) is multiplied by exp(m - m') when the maximum
- * rises to m'. */
+ * A tile of a head is converted to float once per batch and shared by the models with that table.  Each row goes
+ * through the tiles in one order with a running maximum m: s = sum exp(l - m) is multiplied by exp(m - m') when the
+ * maximum rises to m'. */
 #include "ptq/eval/predict_impl.h"
 
 #include <math.h>
@@ -11,12 +11,12 @@
 #include "ptq/model/arch.h"
 #include "ptq/tensor/vector.h"
 
-/* Logits of one task for one model: rows times a tile. */
+/* The most logits of one task for one model: rows times a tile. */
 #define CHUNK_FLOATS ((size_t)1024 * 1024)
 #define CHUNK_ROWS ((size_t)256)
-/* Of a tile, widened by one task. */
+/* Floats of a tile that one task converts. */
 #define SLICE_FLOATS ((size_t)64 * 1024)
-/* Logits whose maximum is looked at before each of them is. */
+/* Logits whose maximum is compared first, before each logit is. */
 #define TOP_BLOCK ((size_t)256)
 
 /* ---- rooms ---- */
@@ -61,11 +61,11 @@ typedef struct prediction {
     const calm_predictors *set;
     const uint32_t *targets;
     size_t n;
-    size_t first, count;    /* the tile in work */
+    size_t first, count;    /* the current tile */
     calm_predict_rooms rooms;
 } prediction;
 
-/* Parts of a room; with a reference the weights are behind a factor, a double, of each row. */
+/* Parts of a room.  With a reference, WEIGHTS begins with one double per row, a factor, and the weights follow. */
 enum { LOGITS, EXPONENTIALS, WEIGHTS };
 
 static size_t factor_floats(const calm_predictors *set, size_t rows)
@@ -78,8 +78,8 @@ typedef struct tile_task {
     size_t first, count;
 } tile_task;
 
-/* A tile of a row's logits joins its sums; leaves exp(l - max) in `exponentials`.  Returns what earlier sums of such
- * exponentials are to be multiplied by. */
+/* Adds a tile of a row's logits to its sums; leaves exp(l - max) in `exponentials`.  Returns the factor for earlier
+ * sums of such exponentials. */
 static double join(calm_prediction *row, size_t first, size_t count, const float *logits, uint32_t target,
                    float *exponentials)
 {
@@ -96,7 +96,7 @@ static double join(calm_prediction *row, size_t first, size_t count, const float
     return factor;
 }
 
-/* Put a logit larger than the last one in its place, behind its equals: tokens come in rising order. */
+/* Inserts a logit larger than the last one, behind equal logits, because tokens come in rising order. */
 static void insert_top(calm_top *top, float logit, uint32_t token)
 {
     size_t at = CALM_TOP - 1;
@@ -124,7 +124,7 @@ static void join_top(calm_top *top, size_t first, size_t count, const float *log
     }
 }
 
-/* Task: one model after the other, since all need the reference's exponentials alone. */
+/* Task: one model after the other; they share only the reference's exponentials. */
 static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const prediction *p = user;
@@ -133,7 +133,7 @@ static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
     float *part[CALM_PREDICT_PARTS];
     CALM_SCOPED(calm_predict_room *, calm_predict_room_give) room = NULL;
     CALM_TRY(calm_predict_room_take(ctx, &p->rooms, &room, part));
-    double *const factors = (double *)(void *)part[WEIGHTS];    /* in front of the weights, which are aligned to them */
+    double *const factors = (double *)(void *)part[WEIGHTS];    /* before the weights, which stay aligned */
     float *const weights = part[WEIGHTS] + factor_floats(set, rows);
     for (size_t m = 0; m < set->n; m++) {
         const calm_predictor *model = &set->models[m];
@@ -160,7 +160,7 @@ static calm_status score_chunk(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* Task: a slice of the tile, of one model's table. */
+/* Task: converts a slice of the tile of one model's table. */
 static calm_status read_slice(calm_ctx *ctx, size_t index, void *user)
 {
     const tile_task *p = user;
@@ -196,7 +196,7 @@ calm_status calm_predict(calm_ctx *ctx, const calm_predictors *set, const uint32
     return CALM_OK;
 }
 
-/* ---- what it says ---- */
+/* ---- figures of a prediction ---- */
 
 static double log_sum(const calm_prediction *row)
 {
@@ -223,7 +223,7 @@ bool calm_top_has(const calm_top *top, uint32_t token)
 
 /* ---- models ---- */
 
-/* Rows whose logits over a tile of the vocabulary one task holds. */
+/* Returns the rows per task, whose logits over a tile one task holds. */
 static size_t chunk_rows(size_t tile)
 {
     return calm_size_min(CHUNK_ROWS, calm_size_max(1, CHUNK_FLOATS / tile));
@@ -252,7 +252,7 @@ static calm_status add_model(calm_ctx *ctx, calm_predictors *set, const calm_sub
     return CALM_OK;
 }
 
-/* One size of tile for all models, and a place for each table's. */
+/* Sets one tile size for all models, and allocates a tile per table. */
 static calm_status prepare_tiles(calm_ctx *ctx, calm_predictors *set)
 {
     set->vocab = set->tile = set->models[0].head.vocab;

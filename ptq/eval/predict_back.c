@@ -35,7 +35,7 @@ calm_status calm_predict_pass_run(calm_ctx *ctx, calm_predict_pass *pass, size_t
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_predict_rooms_open(ctx, n_chunks, (const size_t[]){logits, logits, logits}, &pass->rooms));
     memset(pass->dhidden, 0, pass->n * width * sizeof *pass->dhidden);
-    /* Tiles one after the other add to the same rows. */
+    /* One tile after the other, because all add to the same rows. */
     for (pass->first = 0; pass->first < pass->set->vocab; pass->first += pass->count) {
         CALM_TRY(calm_predict_read_tile(ctx, pass->set, pass->first, &pass->count));
         CALM_TRY(calm_parallel_for(ctx, n_chunks, fn, task));

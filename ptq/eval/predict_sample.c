@@ -1,4 +1,4 @@
-/* Sampled square roots of the KL divergence's second derivative. */
+/* Random vectors whose covariance is the KL divergence's second derivative. */
 #include "ptq/eval/predict_sample.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "ptq/eval/predict_impl.h"
 #include "ptq/tensor/vector.h"
 
-/* Signs of one draw. */
+/* Signs per random number. */
 #define BITS ((size_t)64)
 
 typedef struct sample_task {
@@ -20,14 +20,14 @@ typedef struct sample_task {
     float *mean;               /* [n, D] J^T p             */
 } sample_task;
 
-/* signed[i] = sqrt(p[i]) s[i] of tokens first .. first + count - 1; returns their sum. */
+/* Computes signed[i] = sqrt(p[i]) s[i] of tokens first .. first + count - 1; returns their sum. */
 static double draw_signs(const sample_task *task, size_t row, const float *p, float *out)
 {
     double sum = 0;
     uint64_t bits = 0;
     for (size_t i = 0; i < task->pass.count; i++) {
         const size_t token = task->pass.first + i;
-        /* By the token's number: where tiles begin changes nothing. */
+    /* Indexed by the token's number, so that tile boundaries change nothing. */
         if (i == 0 || token % BITS == 0)
             bits = calm_rng_u64(row, task->stream, token / BITS);
         const float root = sqrtf(p[i]);
@@ -76,7 +76,7 @@ calm_status calm_predict_sample_back(calm_ctx *ctx, const calm_predictors *set, 
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.sum, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, task.mean, n * width));
     CALM_TRY(calm_predict_pass_run(ctx, &task.pass, width, sample_chunk, &task));
-    /* The sum over the whole vocabulary is known only now; J^T is linear, so that no second pass is needed. */
+    /* The sum over the whole vocabulary is known only now; J^T is linear, so a second pass is not needed. */
     for (size_t t = 0; t < n; t++)
         calm_vec_axpy(width, (float)-task.sum[t], task.mean + t * width, dhidden + t * width);
     return calm_predict_pass_check(ctx, &task.pass, width);
@@ -84,7 +84,7 @@ calm_status calm_predict_sample_back(calm_ctx *ctx, const calm_predictors *set, 
 
 size_t calm_predict_sample_back_scratch_bytes(const calm_config *config, size_t n, size_t n_threads)
 {
-    /* A task has three tiles, as one of the divergence's gradient. */
+    /* A task has three tiles, as in the divergence's gradient. */
     return n ? CALM_BYTES(double, n) + CALM_BYTES(float, n * config->hidden) +
                    calm_predict_back_scratch_bytes(config, n, n_threads) : 0;
 }

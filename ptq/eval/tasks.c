@@ -1,4 +1,4 @@
-/* Tasks: choices are windows of a batch; of their hidden rows those that predict a choice's token meet the head. */
+/* Tasks: each choice is a window of a batch; only hidden states that predict a choice's tokens go through the head. */
 #include "ptq/eval/tasks.h"
 
 #include <math.h>
@@ -8,23 +8,23 @@
 
 /* ---- reading ---- */
 
-/* A task at a time, choice after choice. */
+/* Reads tasks one at a time, choice by choice. */
 typedef struct source {
     calm_task_reader reader;
-    calm_arena arena;       /* of `task`                           */
+    calm_arena arena;       /* arena of `task` */
     calm_task task;
-    size_t index, choice;   /* of the task; next one of its choices */
+    size_t index, choice;   /* number of the task; its next choice */
     bool has_task;
 } source;
 
-/* Harmless when the reader was never opened. */
+/* Closes a source; does nothing if the reader was never opened. */
 static void source_close(source *s)
 {
     calm_arena_clear(&s->arena);
     calm_task_reader_close(&s->reader);
 }
 
-/* s->task has a choice that is not yet taken, unless s->has_task is false: the end. */
+/* Reads the next task unless s->task has further choices; at the end s->has_task is false. */
 static calm_status source_fill(calm_ctx *ctx, source *s)
 {
     if (s->has_task && s->choice < s->task.n)
@@ -37,7 +37,7 @@ static calm_status source_fill(calm_ctx *ctx, source *s)
     return calm_task_reader_next(ctx, &s->reader, &s->task, &s->has_task);
 }
 
-/* Count what the file has. */
+/* Counts the tasks, choices and tokens of the file. */
 static calm_status survey(calm_ctx *ctx, const char *path, const calm_tokenizer *tokenizer,
                           const calm_task_options *options, calm_tasks_result *out)
 {
@@ -68,12 +68,12 @@ typedef struct work {
     calm_predictors set;
     source *source;
     calm_tasks_result *out;
-    size_t capacity;         /* rows of a batch               */
-    size_t done;             /* choices before the batch      */
-    calm_windows windows;    /* what is read: a choice each   */
-    uint32_t *targets;       /* [predicted rows] of the batch */
-    size_t *row;             /* [predicted rows] their rows in the batch */
-    size_t *own;             /* [windows.n] predicted rows of each choice, which follow one another */
+    size_t capacity;         /* most rows of a batch */
+    size_t done;             /* choices before the batch */
+    calm_windows windows;    /* the batch's inputs, one window per choice */
+    uint32_t *targets;       /* [predicted rows] targets of the batch */
+    size_t *row;             /* [predicted rows] row in the batch */
+    size_t *own;             /* [windows.n] number of predicted rows of each choice, which are neighbours */
     size_t n_predicted;
 } work;
 
@@ -88,7 +88,7 @@ static calm_status new_batch(calm_ctx *ctx, work *w, calm_arena *arena)
     return CALM_NEW_RAW(ctx, arena, w->own, w->capacity);
 }
 
-/* The source's next choice: its last token is not read, and its own tokens are the targets of the rows before them. */
+/* Adds the source's next choice: all its tokens but the last are inputs, and its own tokens are targets. */
 static void add_choice(work *w)
 {
     const calm_task_choice *choice = &w->source->task.choices[w->source->choice++];
@@ -105,7 +105,7 @@ static void add_choice(work *w)
     windows->longest = n_read > windows->longest ? n_read : windows->longest;
 }
 
-/* Choices until the batch is full or the file at its end. */
+/* Adds choices until the batch is full or the file ends. */
 static calm_status fill_batch(calm_ctx *ctx, work *w)
 {
     source *s = w->source;
@@ -127,7 +127,7 @@ static calm_status fill_batch(calm_ctx *ctx, work *w)
     }
 }
 
-/* Of the hidden rows of model m those that predict, in a separate order. */
+/* Gathers the hidden states of model m that predict a choice's token. */
 static calm_status gather(calm_ctx *ctx, const work *w, const calm_batch *batch, calm_arena *arena,
                           calm_row_store **out)
 {
@@ -142,7 +142,7 @@ static calm_status gather(calm_ctx *ctx, const work *w, const calm_batch *batch,
     return CALM_OK;
 }
 
-/* The batch's rows before the head live until this call ends. */
+/* Runs a model over the batch; its hidden states before the head live until this call ends. */
 static calm_status run_model(calm_ctx *ctx, const work *w, calm_predictor *model, calm_arena *arena)
 {
     calm_row_store *hidden;
@@ -155,7 +155,7 @@ static calm_status run_model(calm_ctx *ctx, const work *w, calm_predictor *model
     return CALM_OK;
 }
 
-/* Log-probabilities of the batch's choices by model m. */
+/* Adds up the log-probabilities of the batch's choices by model m. */
 static calm_status add_batch(calm_ctx *ctx, const work *w, size_t m, calm_task_answers *answers)
 {
     const calm_predictor *model = &w->set.models[m];
@@ -187,7 +187,7 @@ static calm_status run_batch(calm_ctx *ctx, work *w, calm_arena *arena, calm_tic
 
 /* ---- answers ---- */
 
-/* The first of the greatest values, each divided by its length unless that is NULL. */
+/* Returns the index of the first of the greatest values, each divided by its length (NULL: not divided). */
 static size_t greatest(const double *values, const size_t *length, size_t n)
 {
     size_t best = 0;
@@ -247,8 +247,8 @@ static calm_status new_result(calm_ctx *ctx, bool compared, calm_tasks_result *o
     return compared ? new_answers(ctx, out, &out->reference) : CALM_OK;
 }
 
-/* All choices, with heads and tables in a separate arena.  The reference is a model like the other here: their
- * distributions are not compared. */
+/* Answers all choices, with heads and tables in a separate arena.  Here the reference is a model like the other,
+ * because distributions are not compared. */
 static calm_status answer(calm_ctx *ctx, const calm_subject *reference, const calm_subject *subject, work *w,
                           calm_tick_fn *tick, void *tick_user)
 {

@@ -1,9 +1,9 @@
-/* Where the result differs from the float model: measured with its final evaluation, and kept next to it. */
+/* The tokens where the result differs most from the float model, measured and stored with its final evaluation. */
 #include "ptq/data/excerpt.h"
 #include "ptq/eval/detail.h"
 #include "ptq/measure/measure.h"
 
-/* Most tokens of context before one of the worst. */
+/* The most tokens of context that are stored before such a token. */
 #define BEFORE ((size_t)16)
 
 calm_status calm_run_measure_test(calm_ctx *ctx, const calm_run *p, calm_measure *reference_measure,
@@ -40,7 +40,7 @@ calm_status calm_run_put_divergence(calm_ctx *ctx, const calm_run *p, const calm
     calm_store_quantile quantiles[CALM_N_EVAL_QUANTILES];
     calm_store_range *ranges;
     calm_store_token *tokens;
-    /* An encoder has no tokens that are predicted; a text may have none either. */
+    /* An encoder predicts no tokens; a text may be too short to predict any. */
     if (!worst->n_kl)
         return CALM_OK;
     const calm_arena_mark mark = calm_arena_save(ctx->out);

@@ -1,19 +1,19 @@
-/* Measuring encoders on several ranks: each embeds a part of the sentences.
+/* Measures encoders on several ranks: each embeds a part of the sentences.
  *
- * Embeddings travel, not distances: cosines between sentences of several parts are ranked, and rank 0 compares all of
- * them as on one machine. */
+ * Ranks send embeddings instead of distances, because cosines between sentences of different parts are ranked.  Rank 0
+ * compares all embeddings, as on one machine. */
 #include <string.h>
 
 #include "ptq/cluster/wire.h"
 #include "ptq/measure/measure.h"
 #include "ptq/model/pooling.h"
 
-/* Parts [n] of the sentences that have any, in order. */
+/* The parts [n] that have sentences, in order. */
 typedef struct parts {
     size_t n;
     int *rank;
     calm_windows *windows;
-    size_t *first;       /* number of its first sentence */
+    size_t *first;       /* number of a part's first sentence */
 } parts;
 
 calm_status calm_rank_encode(calm_ctx *ctx, calm_run *p, calm_rank_message *in, calm_text *out)
@@ -37,7 +37,7 @@ calm_status calm_rank_encode(calm_ctx *ctx, calm_run *p, calm_rank_message *in, 
     return CALM_OK;
 }
 
-/* Divide the sentences, and ask the other ranks for their parts. */
+/* Divides the sentences, and asks the other ranks for their parts. */
 static calm_status ask(calm_ctx *ctx, const calm_run *p, const calm_subject *subject, const calm_windows *windows,
                        parts *out)
 {
@@ -66,7 +66,7 @@ static calm_status ask(calm_ctx *ctx, const calm_run *p, const calm_subject *sub
     return CALM_OK;
 }
 
-/* The embeddings of one part into those of all. */
+/* Copies the embeddings of one part to those of all. */
 static calm_status take(calm_ctx *ctx, const calm_run *p, const calm_subject *subject, const parts *of, size_t part,
                         calm_rank_progress *ticks, calm_embeddings *all)
 {

@@ -1,4 +1,4 @@
-/* Evaluations: measures found in the store by key, or put there. */
+/* Evaluations: finds measures in the store by key, and stores them. */
 #include <math.h>
 
 #include "ptq/plan/key.h"
@@ -20,24 +20,24 @@ calm_status calm_run_evaluation_key(calm_ctx *ctx, const calm_run *p, const char
                                     const calm_windows *windows, char key[CALM_SHA256_HEX])
 {
     char *subject;
-    /* Figures in float, in whole numbers and of two bfloat16 are near each other, and not equal. */
+    /* Figures from float, integer and two-bfloat16 products are close, but not equal. */
     CALM_TRY(calm_strf(ctx, ctx->scratch, &subject, "%s%s%s", subject_key, calm_run_ints(p) ? " ints" : "",
                        p->in.recipe->operands == CALM_OPERANDS_BF16X2 ? " bf16x2" : ""));
     return calm_key_evaluation(ctx, p->model_key, subject, windows, key);
 }
 
-/* A sum of the store; NULL there, which is NaN here, is 0 in a window of an evaluation without a reference. */
+/* Converts a sum of the store: NULL (here NaN) means 0 in a window of an evaluation without a reference. */
 static double sum_of(double value)
 {
     return isnan(value) ? 0 : value;
 }
 
-/* A row of the store as a result, with the windows that paired comparisons need. */
+/* Converts a row of the store to a result, with the windows that paired comparisons need. */
 static calm_status read_predictions(calm_ctx *ctx, const calm_store_evaluation *row, calm_eval_result *out)
 {
     *out = (calm_eval_result){
         .tokens = (size_t)row->tokens, .nll = row->nll, .ppl = row->ppl, .kl = row->kl, .top1 = row->top1,
-        .top5 = NAN};    /* which the store does not have */
+        .top5 = NAN};    /* not in the store */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->windows, row->n_windows));
     for (size_t w = 0; w < row->n_windows; w++) {
         const calm_store_window *from = &row->windows[w];
@@ -47,7 +47,7 @@ static calm_status read_predictions(calm_ctx *ctx, const calm_store_evaluation *
     return CALM_OK;
 }
 
-/* The same of an encoder: each window is a sentence. */
+/* Does the same for an encoder, where each window is a sentence. */
 static calm_status read_embeddings(calm_ctx *ctx, const calm_store_evaluation *row, calm_embedding_result *out)
 {
     *out = (calm_embedding_result){.n = row->n_windows, .pairs = (size_t)row->pairs, .error = row->error,
@@ -63,10 +63,10 @@ calm_status calm_run_find_evaluation(calm_ctx *ctx, const calm_run *p, const cha
 {
     char key[CALM_SHA256_HEX];
     calm_store_evaluation row;
-    /* By content: another run that measured the same plan on the same windows has done the work. */
+    /* By content: another run may have measured the same plan on the same windows. */
     CALM_TRY(calm_run_evaluation_key(ctx, p, subject_key, windows, key));
     CALM_TRY(calm_store_evaluation_find(ctx, p->in.store, key, &row, id));
-    /* Windows that are not all there cannot be compared: measured again. */
+    /* If windows are missing, paired comparisons are impossible: the plan is measured again. */
     if (*id == 0 || row.n_windows != windows->n) {
         *id = 0;
         return CALM_OK;
@@ -76,7 +76,7 @@ calm_status calm_run_find_evaluation(calm_ctx *ctx, const calm_run *p, const cha
                                              : read_predictions(ctx, &row, &out->predictions);
 }
 
-/* The other way: a result's figures into a row, and its windows [row->n_windows]. */
+/* Converts a result to a row of the store and its windows [row->n_windows]. */
 static void write_predictions(const calm_eval_result *from, calm_store_evaluation *row, calm_store_window *windows)
 {
     row->tokens = (int64_t)from->tokens;
@@ -86,7 +86,7 @@ static void write_predictions(const calm_eval_result *from, calm_store_evaluatio
     row->top1 = from->top1;
     for (size_t w = 0; w < row->n_windows; w++) {
         const calm_eval_window *window = &from->windows[w];
-        /* Without a reference the sums are 0, which the store must not take for agreement. */
+        /* Without a reference the sums are 0; the store gets NULL, because 0 would mean agreement. */
         windows[w] = (calm_store_window){.tokens = (int64_t)window->tokens, .nll = window->nll,
                                          .kl = isnan(from->kl) ? NAN : window->kl,
                                          .top1 = isnan(from->kl) ? NAN : window->top1};

@@ -1,20 +1,20 @@
-/* Measuring decoders on several ranks: each runs the models over a part of the windows.
+/* Measures decoders on several ranks: each runs the models over a part of the windows.
  *
- * Rank 0 asks for the others' parts, measures its own, and joins all in the order of windows. */
+ * Rank 0 asks the others for their parts, measures one itself, and joins all in the order of windows. */
 #include "ptq/measure/measure.h"
 
-/* What a question begins with.  The windows follow, then the subjects. */
+/* The head of a question; windows and subjects follow. */
 typedef struct question {
-    uint64_t first, most;       /* number of its first window; `most` of calm_evaluate_worst */
-    bool worst, reference;      /* what is wanted                                            */
+    uint64_t first, most;       /* number of the first window; `most` of calm_evaluate_worst */
+    bool worst, reference;      /* which results are wanted */
 } question;
 
-/* What an answer begins with: of each model its windows follow, then the worst positions and all divergences. */
+/* The head of an answer; each model's windows, the worst positions and all divergences follow. */
 typedef struct answer {
     uint64_t n_worst, n_kl;
 } answer;
 
-/* One evaluation, as calm_division_evaluate is asked for it. */
+/* The arguments of calm_division_evaluate. */
 typedef struct evaluation {
     calm_eval_result *reference_result;
     const calm_subject *subjects;
@@ -27,7 +27,7 @@ typedef struct evaluation {
     calm_eval_worst *worst;
 } evaluation;
 
-/* The evaluation on this rank alone. */
+/* Evaluates on this rank alone. */
 static calm_status evaluate(calm_ctx *ctx, const calm_run *p, const evaluation *e)
 {
     calm_subject reference = {.model = p->in.model};
@@ -41,7 +41,7 @@ static calm_status evaluate(calm_ctx *ctx, const calm_run *p, const evaluation *
 
 /* ---- questions ---- */
 
-/* Is it worth dividing, and can the others see what is measured? */
+/* Returns true if the evaluation is large enough to divide, and if the other ranks can build its subjects. */
 static bool divides(const calm_run *p, const evaluation *e)
 {
     const calm_windows *w = e->windows;
@@ -49,7 +49,7 @@ static bool divides(const calm_run *p, const evaluation *e)
            calm_evaluation_batch(calm_model_config(p->in.model), w->n, w->longest) < w->n;
 }
 
-/* One part of an evaluation as a question. */
+/* Writes one part of an evaluation as a question. */
 static calm_status encode(calm_ctx *ctx, const calm_run *p, const evaluation *e, const calm_windows *part, size_t first,
                           calm_text *out)
 {
@@ -98,17 +98,17 @@ calm_status calm_rank_predict(calm_ctx *ctx, calm_run *p, calm_rank_message *in,
 
 /* ---- all parts ---- */
 
-/* Parts [n] of an evaluation that have windows, in order: the rank that has each, and what it gives. */
+/* The parts [n] that have windows, in order: the rank of each, and its results. */
 typedef struct parts {
     size_t n;
     int *rank;
     calm_windows *windows;
     size_t *n_windows;
-    calm_eval_result *result[CALM_SUBJECTS_AT_ONCE + 1];    /* [n] of each subject, then of the reference */
+    calm_eval_result *result[CALM_SUBJECTS_AT_ONCE + 1];    /* [n] by subject; the reference last */
     calm_eval_worst *worst;
 } parts;
 
-/* Divide the windows, and ask the other ranks for their parts. */
+/* Divides the windows, and asks the other ranks for their parts. */
 static calm_status ask(calm_ctx *ctx, const calm_run *p, const evaluation *e, parts *out)
 {
     const size_t ranks = (size_t)calm_cluster_ranks(p->cluster);
@@ -135,7 +135,7 @@ static calm_status ask(calm_ctx *ctx, const calm_run *p, const evaluation *e, pa
     return CALM_OK;
 }
 
-/* Rank 0's own part. */
+/* Measures rank 0's part. */
 static calm_status measure_own(calm_ctx *ctx, const calm_run *p, const evaluation *e, parts *in, size_t part)
 {
     calm_eval_result results[CALM_SUBJECTS_AT_ONCE];
@@ -153,7 +153,7 @@ static calm_status measure_own(calm_ctx *ctx, const calm_run *p, const evaluatio
     return CALM_OK;
 }
 
-/* What another rank has found. */
+/* Reads another rank's answer. */
 static calm_status take_answer(calm_ctx *ctx, const calm_run *p, const evaluation *e, parts *in, size_t part)
 {
     const size_t n = in->n_windows[part];
@@ -182,7 +182,7 @@ static calm_status evaluate_together(calm_ctx *ctx, const calm_run *p, const eva
     CALM_SCOPED_SCRATCH(ctx);
     calm_rank_note(ctx, p);
     {
-        /* Parts of results are gone once they are joined. */
+        /* Results of parts are freed after they are joined. */
         CALM_SCOPED_OUT(ctx, &results);
         CALM_TRY(ask(ctx, p, e, &all));
         for (size_t i = 0; i < all.n; i++)

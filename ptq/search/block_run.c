@@ -30,7 +30,7 @@ static bool wanted(const calm_run *p, size_t job)
 
 /* ---- candidates ---- */
 
-/* Lists the candidates of a job to compute, or (twins) those that equal a listed or stored one. */
+/* Lists the candidates of a job to compute, or instead those that equal a listed or stored candidate. */
 static void add_items(const calm_run *p, calm_captured *captured, size_t job, bool twins, calm_block_work *work)
 {
     calm_job_share *share = &captured->share[calm_model_layout(p->in.model)->jobs[job].kind];

@@ -59,7 +59,7 @@ static calm_status make_share(calm_ctx *ctx, size_t index, void *user)
     if (status == CALM_OK && share->hessian.h && !share->hessian.inverse && share->n_readers > 1 &&
         p->memory.knobs.candidates_at_once != 1)
         status = calm_hessian_factor(ctx, ref->name, ref->in, calm_run_factor(p->in.recipe), &share->hessian);
-    if (!share->hessian.inverse)    /* not shared, or it failed: each chain computes a factor of its own */
+    if (!share->hessian.inverse)    /* not shared, or it failed: each chain computes a separate factor */
         calm_arena_clear(&share->factor);
     ctx->out = NULL;
     return status;
