@@ -1,7 +1,7 @@
 /* Activation statistics of one hook point (docs/method.md section 2; Measuring Maximum Activations, 2605.15572).
  *
- * A run sees some 1e9 elements, so each row is read by a few branch-free loops: moments in eight fixed lanes, the
- * histogram from bits, and the median over channels by a search over bits, some four counting passes over a row that
+ * A run has about 1e9 elements, so each row goes through a few branch-free loops: moments in eight fixed lanes, the
+ * histogram from bits, and the median over channels by a search over bits, about four counting passes over a row that
  * is in the first-level cache. */
 #include "ptq/calib/activation.h"
 
@@ -13,10 +13,10 @@
 
 enum { LANES = 8, BLOCK = 16 };
 
-/* A token whose median |x| is 0 would have no finite ratio; nothing real comes near this one. */
+/* The ratio of a token whose median |x| is 0; no real token comes near it. */
 #define RATIO_MAX 1e9
 
-/* Massive tokens, as the paper defines them. */
+/* Limits of a massive token, as the paper defines them. */
 #define MASSIVE_PEAK 100
 #define MASSIVE_RATIO 1000
 
@@ -29,7 +29,7 @@ typedef struct moments {
     float min, max;
 } moments;
 
-/* Eight lanes of a sum, as wide as the machine's vectors allow: the order of additions is the same on all. */
+/* Eight lanes of a sum; the order of additions is the same for all widths of vectors. */
 typedef double lanes_double __attribute__((vector_size(LANES * sizeof(double))));
 typedef int64_t lanes_long __attribute__((vector_size(LANES * sizeof(int64_t))));
 typedef int32_t lanes_int __attribute__((vector_size(LANES * sizeof(int32_t))));
@@ -45,7 +45,7 @@ static void row_moments(const float *restrict x, size_t n, moments *out)
         if (n - j >= LANES) {
             memcpy(&part, x + j, sizeof part);
         } else {
-            /* Zeros add nothing to the sums; min and max get the first value in their place, below. */
+            /* Zeros add nothing to the sums; min and max replace them, below. */
             part = (lanes_float){0};
             memcpy(&part, x + j, (n - j) * sizeof *x);
         }
@@ -54,7 +54,7 @@ static void row_moments(const float *restrict x, size_t n, moments *out)
         sumsq += v * v;
         /* |v| by clearing the sign bit. */
         sumabs += (lanes_double)((lanes_long)v & INT64_MAX);
-        if (n - j < LANES)    /* the zeros beyond the row's end are none of its values */
+        if (n - j < LANES)    /* min and max ignore the zeros beyond the row's end */
             for (size_t l = n - j; l < LANES; l++)
                 part[l] = x[0];
         /* A comparison gives all ones or zeros in each lane: a selection without a branch. */
@@ -69,9 +69,9 @@ static void row_moments(const float *restrict x, size_t n, moments *out)
     *out = (moments){LANE_SUM(sum), LANE_SUM(sumsq), LANE_SUM(sumabs), min[0], max[0]};
 }
 
-/* ---- medians: |x| compares as its bits do ---- */
+/* ---- medians: floats |x| compare as their bits do ---- */
 
-/* The bits of |x|. */
+/* Returns the bits of |x|. */
 static inline int32_t abs_bits(const float *x)
 {
     int32_t bits;
@@ -86,7 +86,7 @@ static inline float from_bits(int32_t bits)
     return x;
 }
 
-/* How many |x_j| are <= limit.  n < 2^31. */
+/* Returns how many |x_j| are <= limit; n < 2^31. */
 CALM_VECTORIZE
 static int32_t count_upto(const float *restrict x, int32_t n, int32_t limit)
 {
@@ -96,7 +96,7 @@ static int32_t count_upto(const float *restrict x, int32_t n, int32_t limit)
     return count;
 }
 
-/* The largest |x_j| <= limit and the two least above it, as bits; where there are none, any number. */
+/* As bits: the largest |x_j| <= limit and the two least above it; any number if there are none. */
 typedef struct neighbours {
     int32_t below, above, second;
 } neighbours;
@@ -111,12 +111,13 @@ static inline uint32_t greater(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Taken off the bits, limit + 1 sends all that is not above to the far end of the unsigned numbers, in its order. */
+/* Subtracting limit + 1 from the bits moves all values <= limit to the end of the unsigned range and keeps the
+ * order. */
 CALM_VECTORIZE
 static neighbours find_neighbours(const float *restrict x, size_t n, int32_t limit)
 {
     const uint32_t base = (uint32_t)limit + 1;
-    /* In lanes that the compiler keeps in vectors: the second least is no sum that it would divide itself. */
+    /* Explicit lanes: the compiler does not vectorize a loop for the second least value. */
     uint32_t last[BLOCK], first[BLOCK], second[BLOCK];
     for (size_t l = 0; l < BLOCK; l++) {
         last[l] = 0;
@@ -144,40 +145,40 @@ static neighbours find_neighbours(const float *restrict x, size_t n, int32_t lim
     return (neighbours){(int32_t)(last[0] + base), (int32_t)(first[0] + base), (int32_t)(second[0] + base)};
 }
 
-/* A search for the median as bits: |x| <= low for n_low < rank - 1 elements, |x| <= high for n_high > rank. */
+/* A bisection for the median as bits: n_low < rank - 1 elements are <= low, n_high > rank elements are <= high. */
 typedef struct search {
     int32_t n, rank, low, high, n_low, n_high;
     int step;
 } search;
 
-/* As bits of a float, whose exponent begins there, and infinity. */
+/* Bits of a float: one exponent step, and infinity. */
 enum { OCTAVE = 1 << 23, INFINITE = 0x7f800000 };
 
-/* Of the elements, this many are within an octave around the median: 0.30 of a normal distribution's |x|, 0.24 of a
- * Laplace distribution's. */
+/* The share of elements within an octave around the median: 0.30 for |x| of a normal distribution, 0.24 for a Laplace
+ * distribution. */
 #define IN_OCTAVE 0.28
 
-/* Where to count next, after this many were found up to `at`: where the median would be if the elements were spread
- * evenly, or in the middle when that has not helped three times. */
+/* Returns where to count next, if `upto` elements are <= at: the median's place for evenly spread elements, or the
+ * middle if that has not helped three times. */
 static int32_t next_probe(const search *s, int32_t at, int32_t upto)
 {
     const double wanted = s->rank - 0.5, between = (wanted - s->n_low) / (s->n_high - s->n_low);
     double next;
-    if (s->low < 0 || s->high == INFINITE)    /* not enclosed yet: in steps that grow */
+    if (s->low < 0 || s->high == INFINITE)    /* not bracketed yet: steps double */
         next = at + ldexp((wanted - upto) * OCTAVE / (IN_OCTAVE * s->n), s->step);
     else
         next = s->low + ((double)s->high - s->low) * (s->step % 4 == 3 ? 0.5 : between);
     return (int32_t)fmin(fmax(next, s->low + 1.0), s->high - 1.0);
 }
 
-/* Median of |x| over n >= 1 elements; `probe` is where the search begins, a guess at the median. */
+/* Returns the median of |x| over n >= 1 elements; probe: a guess at the median, where the search begins. */
 static double median_abs(const float *x, size_t count, float probe)
 {
     const int32_t n = (int32_t)count;
     search s = {.n = n, .rank = (n + 1) / 2, .low = -1, .high = INFINITE, .n_high = n};
     for (int32_t at = abs_bits(&probe); s.high - s.low > 1; s.step++) {
         const int32_t upto = count_upto(x, n, at);
-        /* A cut next to the middle: what is wanted is next to it. */
+        /* The cut is next to the middle, so the median is among the neighbours. */
         if (upto == s.rank || upto == s.rank - 1) {
             const neighbours near = find_neighbours(x, count, at);
             const int32_t lower = upto == s.rank ? near.below : near.above,
@@ -193,11 +194,11 @@ static double median_abs(const float *x, size_t count, float probe)
         }
         at = next_probe(&s, at, upto);
     }
-    /* Between neighbouring bits lie several equal elements, among them both in the middle. */
+    /* low and high are neighbouring bits, so all elements between are equal, with both in the middle. */
     return (double)from_bits(s.high);
 }
 
-/* The same over the figures of n >= 1 tokens, which are not negative. */
+/* Returns the median of n >= 1 figures of tokens, which are not negative. */
 static float median(const float *x, size_t n)
 {
     return (float)median_abs(x, n, x[n / 2]);
@@ -205,7 +206,7 @@ static float median(const float *x, size_t n)
 
 /* ---- the largest |x| ---- */
 
-/* The first j >= from with |x_j| above `limit` (as bits; -1 is below all), n if there is none. */
+/* Returns the first j >= from with |x_j| above `limit` (as bits; all are above -1); n: there is none. */
 CALM_VECTORIZE
 static size_t next_above(const float *restrict x, size_t from, size_t n, int32_t limit)
 {
@@ -221,13 +222,13 @@ static size_t next_above(const float *restrict x, size_t from, size_t n, int32_t
     return from;
 }
 
-/* What an element must exceed to be among the largest, as bits. */
+/* Returns the limit, as bits, that an element must exceed to be among the largest. */
 static int32_t top_limit(const calm_actstat_acc *acc)
 {
     return acc->n_top < CALM_ACT_TOP ? -1 : abs_bits(&acc->top[CALM_ACT_TOP - 1].value);
 }
 
-/* Insert behind all that are at least as large. */
+/* Inserts a peak behind all that are at least as large. */
 static void insert_peak(calm_actstat_acc *acc, calm_actstat_peak peak)
 {
     size_t at = acc->n_top < CALM_ACT_TOP ? acc->n_top++ : CALM_ACT_TOP - 1;
@@ -236,7 +237,7 @@ static void insert_peak(calm_actstat_acc *acc, calm_actstat_peak peak)
     acc->top[at] = peak;
 }
 
-/* Put the row's elements that belong among the largest into the list, which raises the limit as it fills. */
+/* Inserts the row's elements that are among the largest; the limit rises as the list fills. */
 static void add_peaks(calm_actstat_acc *acc, const float *x, uint32_t window, uint32_t token)
 {
     size_t n = acc->channels;
@@ -261,10 +262,10 @@ calm_status calm_actstat_init(calm_ctx *ctx, calm_arena *arena, size_t channels,
     return CALM_NEW(ctx, arena, acc->crest, capacity);
 }
 
-/* Rows that are looked at before they are added, and those of one task among them. */
+/* Rows whose figures are computed before they are added, and rows of one task among them. */
 enum { AT_ONCE = 2048, OF_TASK = 64 };
 
-/* What a row is, whatever came before it. */
+/* The figures of one row. */
 typedef struct row_figures {
     double sum, sumsq, sumabs;
     float min, max, peak, ratio, crest;
@@ -278,7 +279,7 @@ typedef struct rows_task {
     uint64_t *histogram, *zeros;
 } rows_task;
 
-/* *share: median / mean of |x|, of the row before and then of this one. */
+/* Computes a row's figures; *share: median / mean of |x|, of the row before on entry and of this one on return. */
 static void find_figures(const float *x, size_t channels, double *share, row_figures *out)
 {
     moments row;
@@ -286,21 +287,21 @@ static void find_figures(const float *x, size_t channels, double *share, row_fig
     const double rms = sqrt(row.sumsq / (double)channels), peak = fmax(-(double)row.min, (double)row.max);
     *out = (row_figures){row.sum, row.sumsq, row.sumabs, row.min, row.max, .peak = (float)peak};
     if (!isfinite(row.sumsq))
-        return;    /* reported when the row is added */
+        return;    /* not finite: reported when the row is added */
     const double mean = row.sumabs / (double)channels, median = median_abs(x, channels, (float)(*share * mean));
     *share = median > 0 ? median / mean : *share;
-    /* A token with a zero median has the ratio infinity here, which RATIO_MAX cuts off. */
+    /* A zero median gives an infinite ratio, which RATIO_MAX limits. */
     const double ratio = peak > 0 ? fmin(peak / median, RATIO_MAX) : 0;
     out->ratio = (float)ratio;
     out->crest = rms > 0 ? (float)(peak / rms) : 0;
     out->massive = peak > MASSIVE_PEAK && ratio > MASSIVE_RATIO;
 }
 
-/* What the first row's share is taken for: between the normal distribution's, 0.85, and the Laplace distribution's,
+/* The assumed share before the first row: between that of a normal distribution, 0.85, and of a Laplace distribution,
  * 0.69. */
 #define FIRST_SHARE 0.75
 
-/* Counts are added in any order. */
+/* Task: computes figures of rows, and adds to the histogram, whose counts may come in any order. */
 static void look_at_rows(size_t index, void *user)
 {
     const rows_task *task = user;
@@ -322,11 +323,11 @@ static void look_at_rows(size_t index, void *user)
     }
 }
 
-/* Add one token to everything but the histogram. */
+/* Adds one token to all sums but the histogram. */
 static calm_status add_row(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, const row_figures *row,
                            calm_actstat_place at)
 {
-    /* A float's square is finite in double, so the sum is not finite only if an element is not. */
+    /* A float's square is finite in double, so the sum is finite unless an element is not. */
     if (!isfinite(row->sumsq)) {
         size_t j = 0;
         while (isfinite(x[j]))
@@ -344,13 +345,13 @@ static calm_status add_row(calm_ctx *ctx, calm_actstat_acc *acc, const float *x,
     acc->ratio[acc->n_tokens] = row->ratio;
     acc->crest[acc->n_tokens++] = row->crest;
     acc->n_massive += row->massive;
-    /* Most rows have no element among the largest, which their peak shows. */
+    /* Most rows have no element among the largest, as their peak shows. */
     if (abs_bits(&row->peak) > top_limit(acc))
         add_peaks(acc, x, at.window, at.token);
     return CALM_OK;
 }
 
-/* The arrays of figures per token do not grow. */
+/* Fails if the arrays per token, which have a fixed capacity, are too small for n more tokens. */
 static calm_status check_room(calm_ctx *ctx, const calm_actstat_acc *acc, size_t n)
 {
     if (n > acc->capacity - acc->n_tokens)
@@ -359,8 +360,8 @@ static calm_status check_room(calm_ctx *ctx, const calm_actstat_acc *acc, size_t
     return CALM_OK;
 }
 
-/* Rows from `places`, or one after the other from `first` when that is NULL.  What costs time is shared among threads;
- * sums and the largest |x| are then added row by row, in their order. */
+/* Adds rows at `places`, or consecutive rows from `first` if that is NULL.  Threads share the expensive part; sums and
+ * the largest |x| are then added row by row, in order. */
 static calm_status add_rows(calm_ctx *ctx, calm_actstat_acc *acc, const float *x, size_t n, calm_actstat_place first,
                             const calm_actstat_place *places)
 {
@@ -407,7 +408,8 @@ calm_status calm_actstat_merge(calm_ctx *ctx, calm_actstat_acc *into, const calm
     into->max = from->max > into->max ? from->max : into->max;
     for (size_t k = 0; k < CALM_ACT_BINS; k++)
         into->histogram[k] += from->histogram[k];
-    /* Both lists fall: the first that does not get in ends it. An equal one stays behind, since its window is later. */
+    /* Both lists fall, so the first peak that does not get in ends the loop.  Equal peaks stay behind, because their
+     * window is later. */
     for (size_t i = 0; i < from->n_top && abs_bits(&from->top[i].value) > top_limit(into); i++)
         insert_peak(into, from->top[i]);
     memcpy(into->peak + into->n_tokens, from->peak, from->n_tokens * sizeof *from->peak);
@@ -418,16 +420,17 @@ calm_status calm_actstat_merge(calm_ctx *ctx, calm_actstat_acc *into, const calm
     return CALM_OK;
 }
 
-/* ---- figures ---- */
+/* ---- summary ---- */
 
-/* Population standard deviation; rounding may leave the variance just below zero. */
+/* Returns the population standard deviation; rounding may make the variance slightly negative. */
 static double deviation(double sum, double sumsq, double n)
 {
     double mean = sum / n;
     return sqrt(fmax(0, sumsq / n - mean * mean));
 }
 
-/* Figures over tokens.  The deviation is taken in a second pass: ratios span nine orders of magnitude. */
+/* Computes the figures over tokens.  The deviation needs a second pass, because ratios span nine orders of
+ * magnitude. */
 static void summarize_tokens(const calm_actstat_acc *acc, calm_actstat_summary *out)
 {
     double sum = 0, sumsq = 0, n = (double)acc->n_tokens;

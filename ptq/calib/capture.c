@@ -8,7 +8,7 @@
 #include "ptq/calib/gram.h"
 #include "ptq/model/kind.h"
 
-/* What one window contributes, kept until it is merged in window order. */
+/* The statistics of one window, until they are merged in window order. */
 typedef struct window_part {
     calm_channel_sums sums[CALM_N_JOBS];
     calm_actstat_acc *activations[CALM_N_HOOKS];
@@ -20,12 +20,12 @@ typedef struct capture_state {
     const calm_capture_options *options;
     calm_batch *batch;
     calm_capture *out;
-    size_t first, n, rows;                 /* windows of the batch in progress, their rows        */
-    size_t *row_begin;                     /* [n + 1] rows of the group                           */
-    size_t held;                           /* rows of the batch that are held out, the first ones */
-    float *gate;                           /* [tokens] of a shared expert: what its rows weigh; or NULL */
-    float *score_gate;                     /* [n] those of the scoring rows                       */
-    float *inputs[CALM_N_JOBS], *exact[CALM_N_JOBS];    /* [rows, I]; behind float blocks, of crosses */
+    size_t first, n, rows;                 /* windows of the batch that are run now, and their rows */
+    size_t *row_begin;                     /* [n + 1] first row of each window in the group         */
+    size_t held;                           /* held-out rows of the batch, the first ones            */
+    float *gate;                           /* [tokens] gates of a shared expert, which weight its rows; or NULL */
+    float *score_gate;                     /* [n] gates of the scoring rows                         */
+    float *inputs[CALM_N_JOBS], *exact[CALM_N_JOBS];    /* [rows, I] for X^T X; behind float blocks, for X^T Y */
     calm_job_sums sums[CALM_N_JOBS];
     window_part *parts;                    /* [n]                                                 */
 } capture_state;
@@ -54,25 +54,25 @@ static void weigh_rows(size_t first, size_t n, void *user)
     calm_job_rows_weigh(task->x + at, n, task->width, task->weight ? task->weight + first : NULL, task->out + at);
 }
 
-/* calm_job_rows_weigh on ctx's threads. */
+/* Computes calm_job_rows_weigh on ctx's threads. */
 static void weigh_all(calm_ctx *ctx, const float *x, size_t n, size_t width, const float *weight, float *out)
 {
     calm_parallel_each_rows(ctx, n, weigh_rows, &(weigh_task){x, weight, width, out});
 }
 
-/* Rows that are kept at least, where there are as many. */
+/* The least rows that are kept, if there are as many. */
 #define SAMPLES_LEAST ((size_t)8192)
 #define SAMPLES_PER_INPUT ((size_t)8)
-/* Of the numbers that say which: any would do, and every run draws the same. */
+/* The seed of the draw; any would do, and every run uses the same. */
 #define SAMPLES_SEED 0
 
-/* A fit of I inputs solves I equations: eight rows for each, and never fewer than suffice for narrow layers. */
+/* A fit of I inputs solves I equations: it gets eight rows for each, and at least as many as narrow layers need. */
 static size_t samples_wanted(size_t width)
 {
     return calm_size_max(SAMPLES_PER_INPUT * width, SAMPLES_LEAST);
 }
 
-/* One row of this many is kept. */
+/* Returns k: one of k rows is kept. */
 static size_t sample_step(size_t rows, size_t width)
 {
     const size_t wanted = samples_wanted(width);
@@ -81,7 +81,7 @@ static size_t sample_step(size_t rows, size_t width)
 
 size_t calm_sample_most(size_t rows, size_t width)
 {
-    /* The step goes from 1 to 2 when there are twice as many rows as wanted: just before that most are kept. */
+    /* The step rises from 1 to 2 at twice the wanted rows: just below that the most rows are kept. */
     return calm_size_min(rows, 2 * samples_wanted(width) - 1);
 }
 
@@ -91,8 +91,9 @@ size_t calm_sample_count(size_t rows, size_t width)
     return rows / step + (rows % step != 0);
 }
 
-/* The row that is kept of rows group * step .. + step - 1.  Drawn, since a fixed place would be the same one of every
- * window where the step divides their length: the first token's, above all, whose activations are like no other's. */
+/* Returns the row that is kept of rows group * step .. + step - 1.  It is drawn at random: a fixed place would be the
+ * same place in every window if the step divides their length, such as the first token, whose activations are unlike
+ * others. */
 static size_t kept_row(const calm_job_sums *sums, size_t group)
 {
     const size_t begin = group * sums->step, n = calm_size_min(sums->step, sums->rows - begin);
@@ -104,7 +105,7 @@ void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float 
 {
     if (!sums->samples)
         return;
-    /* Which rows are kept follows from their numbers alone, not from how they come. */
+    /* Which rows are kept depends only on their numbers, not on how they are divided into calls. */
     for (size_t group = first / sums->step; group * sums->step < first + n; group++) {
         const size_t row = kept_row(sums, group);
         if (row >= first && row < first + n)
@@ -113,14 +114,14 @@ void calm_job_samples_keep(const calm_job_sums *sums, size_t first, const float 
     }
 }
 
-/* Is anything kept of a job's input? */
+/* Returns true if statistics or scoring rows of a job's input are kept. */
 static bool is_kept(const calm_capture_options *options, const calm_config *config, calm_sublayer sublayer,
                     calm_job_kind kind)
 {
     return (options->jobs | options->inputs) & 1u << kind && calm_slot_has_job(config, sublayer, kind);
 }
 
-/* Do candidates of this sublayer run on what an earlier block handed on? */
+/* Returns true if the sublayer reads keys and values that an earlier block computed (calm_span.carried). */
 static bool reads_carried(const calm_config *config, calm_sublayer sublayer)
 {
     return sublayer == CALM_SUBLAYER_ATTENTION && config->kv == CALM_KV_SHARED;
@@ -133,7 +134,7 @@ calm_status calm_job_captures_new(calm_ctx *ctx, const calm_config *config, cons
         calm_job_capture *job = &out->job[kind];
         if (!is_kept(options, config, out->sublayer, kind))
             continue;
-        /* Kept but not used: the input is scored against, no statistics are collected. */
+        /* Kept but not used: only scoring rows, no statistics. */
         job->used = options->jobs & 1u << kind;
         job->width = calm_hook_width(config, calm_job_input(kind), out->expert);
         if (out->score_rows)
@@ -179,7 +180,7 @@ size_t calm_job_captures_bytes(const calm_capture_shape *shape, const calm_captu
         bytes += calm_channel_sums_bytes(width);
         bytes += options->grams && rows ? calm_gram_bytes(width) : 0;
         bytes += options->crosses && rows ? calm_gram_bytes(width) : 0;
-        /* How many tokens an expert gets is not known beforehand, and fewer rows may keep more of them. */
+        /* An expert's number of tokens is not known, and fewer rows may keep more of them. */
         const size_t kept = (shape->expert < 0 ? calm_sample_count : calm_sample_most)(rows, width);
         bytes += options->samples && rows ? CALM_BYTES(float, kept * width) : 0;
     }
@@ -191,7 +192,7 @@ void calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_s
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         const calm_channel_sums *total = &sums[kind].total;
         calm_job_capture *job = &out->job[kind];
-        /* The products fill upper triangles alone; algorithms read both. */
+        /* The products fill only upper triangles; algorithms read both. */
         if (sums[kind].gram)
             calm_gram_mirror(ctx, job->width, sums[kind].gram);
         if (job->used)
@@ -204,7 +205,7 @@ void calm_job_captures_finish(calm_ctx *ctx, calm_capture *out, const calm_job_s
 
 /* ---- one window ---- */
 
-/* Scoring rows before those of window `window` of the batch. */
+/* Returns the number of scoring rows before window `window` of the batch. */
 static size_t score_row(const calm_batch *batch, const calm_capture_options *options, size_t window)
 {
     const size_t n = calm_size_min(calm_size_min(window, options->score_windows), batch->n);
@@ -215,7 +216,7 @@ static size_t score_row(const calm_batch *batch, const calm_capture_options *opt
     return rows;
 }
 
-/* Copy a window's rows to their place among the scoring rows, as far as they are some. */
+/* Copies a window's scoring rows, if it has any, to their place in `kept`. */
 static void keep_rows(calm_ctx *ctx, float *kept, const capture_state *state, const calm_observation *seen,
                       const float *weight)
 {
@@ -227,7 +228,7 @@ static void keep_rows(calm_ctx *ctx, float *kept, const capture_state *state, co
     weigh_all(ctx, seen->x, end - row, seen->width, weight, kept + row * seen->width);
 }
 
-/* The observer: runs in the worker of this window and writes what belongs to this window alone. */
+/* The observer: runs in the worker of a window, and writes only the data of this window. */
 static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observation *seen)
 {
     capture_state *state = user;
@@ -240,11 +241,11 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         if (calm_job_input(kind) != seen->hook)
             continue;
         keep_rows(ctx, job->score_input, state, seen, NULL);
-        if (!job->used || row < state->held)    /* its input alone is wanted, or it is held out */
+        if (!job->used || row < state->held)    /* no statistics, or the window is held out */
             continue;
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(calm_job_row_factors(ctx, state->options, kind, gate, row, NULL, seen->n_rows, &weight));
-        /* Gram matrices are multiplied after all windows of the group have run: a product over many rows, in one
+        /* Gram matrices are computed after all windows of the group have run: a product over many rows, in one
          * order. */
         if (state->inputs[kind])
             weigh_all(ctx, seen->x, seen->n_rows, seen->width, weight,
@@ -252,7 +253,7 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
         calm_channel_sums_add(ctx, seen->x, seen->n_rows, seen->width, weight, &part->sums[kind]);
         calm_job_samples_keep(&state->sums[kind], row - state->held, seen->x, seen->n_rows, seen->width, weight);
     }
-    /* A sublayer has one of the two; its output is what candidates are compared with. */
+    /* The sublayer's output is what candidates are compared with. */
     if (seen->hook == calm_sublayer_output(state->out->sublayer) && !state->options->exact)
         keep_rows(ctx, state->out->score_output, state, seen, gate);
     if (part->activations[seen->hook])
@@ -260,8 +261,8 @@ static calm_status observe_window(void *user, calm_ctx *ctx, const calm_observat
     return CALM_OK;
 }
 
-/* The observer of the same window behind float blocks: inputs for the cross products, and the output that candidates
- * are compared with. */
+/* The observer of the same window behind float blocks: keeps inputs for X^T Y, and the output that candidates are
+ * compared with. */
 static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observation *seen)
 {
     capture_state *state = user;
@@ -271,7 +272,7 @@ static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observati
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         if (calm_job_input(kind) != seen->hook || !state->exact[kind] || row < state->held)
             continue;
-        /* By the factor of the rows that they are multiplied with. */
+        /* With the factors of the rows of X. */
         CALM_TRY(calm_job_row_factors(ctx, state->options, kind, NULL, row, NULL, seen->n_rows, &weight));
         weigh_all(ctx, seen->x, seen->n_rows, seen->width, weight,
                   state->exact[kind] + state->row_begin[index] * seen->width);
@@ -281,7 +282,7 @@ static calm_status observe_exact(void *user, calm_ctx *ctx, const calm_observati
     return CALM_OK;
 }
 
-/* Keep what was handed on of the tokens of a window that are scored. */
+/* Copies a window's keys and values of earlier blocks for its scoring rows. */
 static void keep_carried(const capture_state *state, size_t window, const calm_span *span)
 {
     const size_t row = score_row(state->batch, state->options, window),
@@ -290,14 +291,14 @@ static void keep_carried(const capture_state *state, size_t window, const calm_s
         memcpy(state->out->score_carried + row * width, span->carried, (end - row) * width * sizeof *span->carried);
 }
 
-/* One window of a batch through the sublayer, observed; its rows are changed unless the options say that they stay. */
+/* Runs and observes one window of a batch; its hidden states are changed unless options->stay is set. */
 static calm_status run_rows(calm_ctx *ctx, capture_state *state, calm_batch *batch, size_t window,
                             const calm_observer *observer)
 {
     calm_span span;
     float *x, *copy;
     CALM_SCOPED_SCRATCH(ctx);
-    /* With the rows that both sublayers read, where the family has such. */
+    /* Includes the rows that both sublayers share, if the family has them. */
     CALM_TRY(calm_batch_get(ctx, batch, window, &span, &x));
     if (batch == state->batch)
         keep_carried(state, window, &span);
@@ -312,7 +313,7 @@ static calm_status run_rows(calm_ctx *ctx, capture_state *state, calm_batch *bat
     return calm_block_sublayer(ctx, state->block, state->out->sublayer, state->rope, copy, &span, observer);
 }
 
-/* One window of each batch. */
+/* Task: runs one window of each batch. */
 static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 {
     capture_state *state = user;
@@ -322,7 +323,7 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
     CALM_TRY(state->options->exact ? run_rows(ctx, state, state->options->exact, window, &exact) : CALM_OK);
     if (state->out->expert != CALM_SHARED_EXPERT)
         return run_rows(ctx, state, state->batch, window, &observer);
-    const calm_span span = calm_batch_span(state->batch, window);    /* a shared expert alone: only what is observed */
+    const calm_span span = calm_batch_span(state->batch, window);    /* a shared expert: only observed */
     CALM_TRY(calm_row_store_get(ctx, &state->batch->hidden, row, span.n_tokens, &x));
     if (state->gate)
         CALM_TRY(calm_moe_shared_gate(ctx, state->block, x, span.n_tokens, state->gate + row));
@@ -331,14 +332,14 @@ static calm_status run_window(calm_ctx *ctx, size_t i, void *user)
 
 /* ---- buffers ---- */
 
-/* Are statistics of this hook point collected? */
+/* Returns true if statistics of this hook point are collected. */
 static bool watched(const capture_state *state, calm_hook hook)
 {
     return state->options->activations && calm_hook_in_slot(state->block->config, state->out->sublayer,
                                                             state->out->expert, hook);
 }
 
-/* Results, in ctx->out. */
+/* Allocates results in ctx->out. */
 static calm_status new_results(calm_ctx *ctx, capture_state *state)
 {
     const calm_config *config = state->block->config;
@@ -350,7 +351,7 @@ static calm_status new_results(calm_ctx *ctx, capture_state *state)
     out->score_rows = score_row(state->batch, options, state->batch->n);
     CALM_TRY(calm_job_captures_new(ctx, config, options, out, state->sums));
     if (out->expert == CALM_SHARED_EXPERT && !options->unweighted)
-        /* Raw: each window writes its own before its rows are observed. */
+        /* Raw: each window writes its gates before its rows are observed. */
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, state->gate, out->tokens));
     if (state->gate && out->score_rows)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, state->score_gate, out->score_rows));
@@ -365,20 +366,20 @@ static calm_status new_results(calm_ctx *ctx, capture_state *state)
     return CALM_OK;
 }
 
-/* Rows before a window, without those that are held out. */
+/* Returns the number of rows before a window that are not held out. */
 static size_t fitted_row(const capture_state *state, size_t window)
 {
     return calm_size_max(calm_batch_row(state->batch, window), state->held) - state->held;
 }
 
-/* Buffers of a group, in ctx->scratch. */
+/* Allocates the buffers of a group in ctx->scratch. */
 static calm_status new_group(calm_ctx *ctx, capture_state *state)
 {
     const calm_config *config = state->block->config;
     const calm_batch *batch = state->batch;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->row_begin, state->n + 1));
     for (size_t i = 0; i <= state->n; i++)
-        /* Chunks of a Gram matrix end at these rows, so its bits do not depend on which windows make a group. */
+        /* Chunks of a Gram matrix end at windows, so its bits do not depend on the division into groups. */
         state->row_begin[i] = fitted_row(state, state->first + i) - fitted_row(state, state->first);
     state->rows = state->row_begin[state->n];
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, state->parts, state->n));
@@ -390,8 +391,8 @@ static calm_status new_group(calm_ctx *ctx, capture_state *state)
             CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, state->exact[kind], cells));
     }
     for (size_t w = 0; w < state->n; w++) {
-        /* A part for each window, although workers are few: merged by window number, sums do not depend on who ran
-         * which. */
+        /* One part per window, although there are fewer workers: merged by window number, sums do not depend on which
+         * worker ran which window. */
         window_part *part = &state->parts[w];
         for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
             if (state->out->job[kind].used)
@@ -406,7 +407,7 @@ static calm_status new_group(calm_ctx *ctx, capture_state *state)
 
 /* ---- merging, in window order ---- */
 
-/* into += from, channel by channel. */
+/* Adds `from` to `into`, channel by channel. */
 static void merge_sums(calm_channel_sums *into, const calm_channel_sums *from, size_t width)
 {
     for (size_t i = 0; i < width; i++) {
@@ -417,7 +418,7 @@ static void merge_sums(calm_channel_sums *into, const calm_channel_sums *from, s
     }
 }
 
-/* Add the parts of the group to the totals, in the order of windows. */
+/* Adds the group's parts to the totals, in window order. */
 static calm_status merge_group(calm_ctx *ctx, capture_state *state)
 {
     for (size_t w = 0; w < state->n; w++) {
@@ -436,7 +437,7 @@ static calm_status merge_group(calm_ctx *ctx, capture_state *state)
     return CALM_OK;
 }
 
-/* All matrices of the group at once, so that the tiles of the small ones fill the gaps of the large. */
+/* Computes all matrices of the group together, so that tiles of small ones fill idle threads. */
 static calm_status add_grams(calm_ctx *ctx, capture_state *state)
 {
     calm_gram_job jobs[2 * CALM_N_JOBS];
@@ -454,7 +455,7 @@ static calm_status add_grams(calm_ctx *ctx, capture_state *state)
     return n ? calm_gram_add(ctx, jobs, n) : CALM_OK;
 }
 
-/* The gates of the scoring rows, once those of all windows are there. */
+/* Copies the gates of the scoring rows, after all windows have run. */
 static void keep_gates(const capture_state *state)
 {
     for (size_t w = 0; state->score_gate && w < state->batch->n; w++) {
@@ -465,7 +466,7 @@ static void keep_gates(const capture_state *state)
     }
 }
 
-/* As many windows as fit the limit for job inputs; the memory is used again for the next group. */
+/* Runs one group of windows; the next group uses its memory again. */
 static calm_status run_group(calm_ctx *ctx, capture_state *state)
 {
     CALM_SCOPED_SCRATCH(ctx);
@@ -475,10 +476,10 @@ static calm_status run_group(calm_ctx *ctx, capture_state *state)
     return merge_group(ctx, state);
 }
 
-/* Threads that a long window keeps busy: where there are more, the next one runs next to it. */
+/* Threads that one long window keeps busy; with more threads several windows run in parallel. */
 #define THREADS_OF_WINDOW ((size_t)8)
 
-/* Windows of a group, by `width` floats that are kept of each token.  Whatever it is, the bytes are the same. */
+/* Returns the windows of a group; width: floats kept per token.  The result changes no bytes. */
 static size_t windows_at_once(size_t n_windows, size_t longest, size_t width, const calm_capture_options *options,
                               size_t n_threads)
 {
@@ -496,8 +497,7 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
     *out = (calm_capture){.sublayer = sublayer, .expert = expert,
                           .weight = expert == CALM_SHARED_EXPERT ? block->moe.shared : block->weight};
     CALM_TRY(new_results(ctx, &state));
-    /* Floats per token of all kept inputs; 1 for a capture that keeps none, so that the division below is
-     * defined. */
+    /* Floats per token of all kept inputs; at least 1, because windows_at_once divides by it. */
     size_t width = 1;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++)
         width += out->job[kind].width;
@@ -514,7 +514,7 @@ calm_status calm_capture_sublayer(calm_ctx *ctx, const calm_block *block, calm_s
 
 /* ---- memory ---- */
 
-/* Hook points whose statistics are collected. */
+/* Returns the number of hook points whose statistics are collected. */
 static size_t count_watched(const calm_capture_shape *shape, const calm_capture_options *options)
 {
     size_t n = 0;
@@ -533,7 +533,7 @@ size_t calm_capture_bytes(const calm_capture_shape *shape, const calm_capture_op
                                               calm_actstat_texts_bytes(shape->n_texts, shape->rows));
 }
 
-/* What a worker holds with one window. */
+/* Scratch bytes of a worker with one window. */
 static size_t window_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
 {
     const calm_config *config = shape->config;
@@ -549,7 +549,7 @@ static size_t window_scratch_bytes(const calm_capture_shape *shape, const calm_c
 size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options,
                                            size_t n_threads)
 {
-    /* The same loop as new_group: what it allocates, in the same order. */
+    /* The same loop as in new_group: what it allocates, in the same order. */
     size_t widths[CALM_N_JOBS], n_grams = 0, width = 1, sums = 0, inputs = 0;
     for (calm_job_kind kind = 0; kind < CALM_N_JOBS; kind++) {
         if (!is_kept(options, shape->config, shape->sublayer, kind))
@@ -561,14 +561,14 @@ size_t calm_capture_sublayer_scratch_bytes(const calm_capture_shape *shape, cons
         sums += calm_channel_sums_bytes(widths[n_grams]);
         n_grams += options->grams && shape->rows > shape->held_rows;
     }
-    /* As calm_capture_sublayer divides the windows into groups. */
+    /* The division into groups of calm_capture_sublayer. */
     const size_t fitting = windows_at_once(shape->n_windows, shape->longest, width, options, n_threads);
     const size_t n = calm_size_min(shape->n_windows, fitting);
     const size_t rows = calm_size_min(shape->rows - shape->held_rows, n * shape->longest);
     for (size_t i = 0; i < n_grams; i++)
         inputs += (options->crosses ? 2 : 1) * CALM_BYTES(float, rows * widths[i]);
     const size_t each = sums + count_watched(shape, options) * calm_actstat_new_bytes(shape->longest);
-    /* Threads without a window help with the heads of others. */
+    /* Threads without a window help with the attention heads of others. */
     const size_t workers = calm_size_min(n, n_threads);
     const size_t helper = calm_block_sublayer_helper_bytes(shape->config, shape->sublayer, shape->longest);
     /* Either the windows run or the matrices are multiplied, not both. */

@@ -5,15 +5,15 @@
 #include "ptq/calib/gram.h"
 #include "ptq/model/kind.h"
 
-/* One expert being captured: its worker alone writes here. */
+/* The capture of one expert; only its worker writes here. */
 typedef struct expert_state {
     calm_capture *out;
     const calm_capture_options *options;
     const calm_batch *batch;
-    const float *weight;                   /* [N] what the router multiplies its outputs by; or NULL */
+    const float *weight;                   /* [N] router weights of the expert's rows; or NULL */
     calm_job_sums sums[CALM_N_JOBS];
-    size_t held;                           /* rows that are held out, the first ones */
-    size_t at[CALM_N_HOOKS], kept[CALM_N_HOOKS];    /* rows seen so far at each hook point; scoring rows of them */
+    size_t held;                           /* held-out rows, the first ones */
+    size_t at[CALM_N_HOOKS], kept[CALM_N_HOOKS];    /* rows seen at each hook point; scoring rows kept */
 } expert_state;
 
 typedef struct experts_state {
@@ -24,14 +24,14 @@ typedef struct experts_state {
 
 /* ---- observing ---- */
 
-/* Window and token of rows of the batch. */
+/* Finds window and token of rows of the batch. */
 static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uint32_t *rows, size_t n,
                                calm_actstat_place **out)
 {
     size_t window = 0;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, n));
     for (size_t i = 0; i < n; i++) {
-        /* Rows rise within an expert, so one walk over the windows finds all of them. */
+        /* An expert's rows are in rising order, so one walk over the windows finds all. */
         while (rows[i] >= calm_batch_row(batch, window) + calm_batch_tokens(batch, window))
             window++;
         (*out)[i] = (calm_actstat_place){(uint32_t)(batch->first + window),
@@ -40,7 +40,7 @@ static calm_status find_places(calm_ctx *ctx, const calm_batch *batch, const uin
     return CALM_OK;
 }
 
-/* The windows of rising rows, from the first on. */
+/* Returns true if a row is a scoring row; rows must be asked in rising order, *window is 0 at first. */
 static bool is_scored(const expert_state *state, size_t *window, size_t row)
 {
     const size_t n = calm_size_min(state->options->score_windows, state->batch->n);
@@ -50,7 +50,7 @@ static bool is_scored(const expert_state *state, size_t *window, size_t row)
                            row - calm_batch_row(state->batch, *window) < state->options->score_tokens);
 }
 
-/* Copy those of the rows seen that are scoring rows behind the ones that were. */
+/* Appends the scoring rows among the observed rows to `to`. */
 static void keep(float *to, expert_state *state, const calm_observation *seen, const float *weight)
 {
     size_t *kept = &state->kept[seen->hook], window = 0;
@@ -62,7 +62,7 @@ static void keep(float *to, expert_state *state, const calm_observation *seen, c
         }
 }
 
-/* How many of an expert's rows are scored; their weights into *out [n] unless `weight` is NULL, in ctx->out. */
+/* Counts an expert's scoring rows, and copies their router weights (if any) to ctx->out. */
 static calm_status score_rows(calm_ctx *ctx, const expert_state *state, const uint32_t *rows, size_t n,
                               calm_capture *out)
 {
@@ -81,7 +81,7 @@ static calm_status score_rows(calm_ctx *ctx, const expert_state *state, const ui
     return CALM_OK;
 }
 
-/* gram += X^T X over the weighted rows seen, as one part: pieces come in fixed sizes (CALM_MOE_ROWS). */
+/* Adds X^T X of the weighted observed rows, as one part: rows come in pieces of fixed size (CALM_MOE_ROWS). */
 static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation *seen, const float *weight)
 {
     const size_t rows[2] = {0, seen->n_rows};
@@ -93,7 +93,7 @@ static calm_status add_gram(calm_ctx *ctx, double *gram, const calm_observation 
     return calm_gram_add(ctx, &job, 1);
 }
 
-/* Add the rows seen, the expert's from `at` on, that are not held out. */
+/* Adds the observed rows, which are the expert's rows from `at` on, to the statistics, except held-out rows. */
 static calm_status add_fitted(calm_ctx *ctx, expert_state *state, calm_job_kind kind, size_t at,
                               const calm_observation *seen)
 {
@@ -118,7 +118,7 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
 {
     expert_state *state = &((experts_state *)user)->experts[(size_t)seen->expert - ((experts_state *)user)->first];
     CALM_SCOPED_SCRATCH(ctx);
-    /* Pieces come in order: where this one starts is what was seen before. */
+    /* Pieces come in order: this one starts behind the rows seen before. */
     const size_t at = state->at[seen->hook];
     const float *weight = state->weight ? state->weight + at : NULL;
     state->at[seen->hook] += seen->n_rows;
@@ -140,18 +140,18 @@ static calm_status observe_expert(void *user, calm_ctx *ctx, const calm_observat
 
 /* ---- results ---- */
 
-/* An expert's rows of the first windows, this many. */
+/* Returns the expert's number of rows in the first n_windows windows. */
 static size_t count_rows(const calm_batch *batch, const calm_routing *routing, size_t expert, size_t n_windows)
 {
     const size_t windows = n_windows < batch->n ? n_windows : batch->n;
     return routing->window[expert * (routing->n_windows + 1) + windows] - routing->begin[expert];
 }
 
-/* Inputs of the expert's jobs. */
+/* The hook points at the inputs of an expert's jobs. */
 static const calm_hook watched[] = {CALM_HOOK_GATE_UP_IN, CALM_HOOK_DOWN_IN};
 #define N_WATCHED (sizeof watched / sizeof *watched)
 
-/* Buffers of one expert, as large as its tokens need, in ctx->out. */
+/* Allocates the buffers of one expert for its number of tokens, in ctx->out. */
 static calm_status new_results(calm_ctx *ctx, const calm_block *block, expert_state *state)
 {
     const calm_config *config = block->config;
@@ -163,7 +163,7 @@ static calm_status new_results(calm_ctx *ctx, const calm_block *block, expert_st
     return CALM_OK;
 }
 
-/* Its weights, in ctx->out. */
+/* Loads an expert's weights into ctx->out. */
 static calm_status load(calm_ctx *ctx, const calm_block *block, size_t expert, const calm_capture_options *options,
                         calm_weight weight[CALM_N_ROLES])
 {
@@ -171,13 +171,13 @@ static calm_status load(calm_ctx *ctx, const calm_block *block, size_t expert, c
     return block->moe.load(block->moe.user, ctx, block->index, expert, weight);
 }
 
-/* A loader that hands out what was loaded already. */
+/* A calm_moe loader that returns weights that are loaded already. */
 static calm_status hand_out(void *user, calm_ctx *ctx, size_t block, size_t expert, calm_weight weight[CALM_N_ROLES])
 {
     const experts_state *state = user;
     (void)ctx;
     (void)block;
-    /* calm_moe_experts asks for the weights of each expert; they are loaded already, since candidates need them
+    /* calm_moe_experts asks for the weights of each expert; they were loaded before, because candidates need them
      * longer. */
     memcpy(weight, state->weight[expert - state->first], sizeof *state->weight);
     return CALM_OK;
@@ -196,8 +196,7 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
     for (size_t i = 0; i < n; i++) {
         const size_t expert = first + i, held = count_rows(batch, routing, expert, options->held_windows),
                      tokens = routing->begin[expert + 1] - routing->begin[expert];
-        /* Here, one after the other, and not in the workers: results and weights go to ctx->out, which workers do not
-         * have. */
+        /* In this thread, not in the workers: results and weights go to ctx->out, which workers do not have. */
         CALM_TRY(load(ctx, block, expert, options, state.weight[i]));
         out[i] = (calm_capture){.sublayer = CALM_SUBLAYER_MLP, .expert = (long)expert, .weight = state.weight[i],
                                 .rows = tokens - held, .tokens = tokens};
@@ -207,7 +206,7 @@ calm_status calm_capture_experts(calm_ctx *ctx, const calm_block *block, calm_ba
         CALM_TRY(score_rows(ctx, &state.experts[i], routing->token + routing->begin[expert], tokens, &out[i]));
         CALM_TRY(new_results(ctx, block, &state.experts[i]));
     }
-    /* A copy of the block with another loader: the caller's block is left alone. */
+    /* A copy of the block with another loader; the caller's block stays unchanged. */
     loaded.moe.load = hand_out;
     loaded.moe.user = &state;
     CALM_TRY(calm_moe_experts(ctx, &loaded, batch, routing, first, n, &observer, sum));
@@ -224,7 +223,7 @@ size_t calm_capture_experts_bytes(const calm_capture_shape *shape, const calm_ca
     return CALM_BYTES(calm_weight[CALM_N_ROLES], n) + n * one;
 }
 
-/* What observe_expert holds: of one hook point's rows after the other, a Gram matrix's product or their places. */
+/* Scratch bytes of observe_expert at one hook point: a weighted copy and its Gram product, or the places of rows. */
 static size_t observer_scratch_bytes(const calm_capture_shape *shape, const calm_capture_options *options)
 {
     size_t most = options->activations ? CALM_BYTES(calm_actstat_place, calm_size_min(shape->most_rows, CALM_MOE_ROWS))
@@ -279,7 +278,7 @@ calm_status calm_moe_watch_begin(calm_ctx *ctx, const calm_config *config, const
     return CALM_OK;
 }
 
-/* Rows of the block as a whole; those of its experts have their own captures. */
+/* Observes rows of the block as a whole; each expert has a separate capture. */
 static calm_status observe_block(void *user, calm_ctx *ctx, const calm_observation *seen)
 {
     const calm_moe_watch *watch = user;
@@ -291,7 +290,7 @@ static calm_status observe_block(void *user, calm_ctx *ctx, const calm_observati
 
 calm_observer calm_moe_watch_observer(calm_moe_watch *watch)
 {
-    /* No watch, no observer: activations are not collected. */
+    /* Without activation statistics there is no observer. */
     return (calm_observer){watch ? observe_block : NULL, watch};
 }
 
@@ -304,9 +303,9 @@ calm_status calm_moe_watch_end(calm_ctx *ctx, calm_moe_watch *watch, calm_captur
     return CALM_OK;
 }
 
-/* ---- how much is observed ---- */
+/* ---- number of observed values ---- */
 
-/* Of a token, at the hook points of a slot that is no mixture, or of the expert that sees all tokens. */
+/* Values per token at the hook points of a dense slot, or of the shared expert. */
 static size_t slot_values(const calm_config *config, calm_sublayer slot, long expert)
 {
     size_t values = 0;
@@ -316,7 +315,8 @@ static size_t slot_values(const calm_config *config, calm_sublayer slot, long ex
     return values;
 }
 
-/* At those of a mixture, of the experts that a token is routed to, and of the one that sees all. */
+/* Values per token at the hook points of a mixture, of the experts that the token is routed to, and of the shared
+ * expert. */
 static size_t mixture_values(const calm_config *config)
 {
     size_t values = config->moe.shared_inner ? slot_values(config, CALM_SUBLAYER_MLP, CALM_SHARED_EXPERT) : 0;

@@ -1,4 +1,4 @@
-/* Statistics of rows, window by window: accumulators of windows and their sum, and rows outside the blocks. */
+/* Statistics of rows, window by window: accumulators per window, merged; and rows outside the blocks. */
 #include "ptq/base/threads.h"
 #include "ptq/calib/capture.h"
 
@@ -58,7 +58,7 @@ calm_status calm_actstat_texts_new(calm_ctx *ctx, calm_arena *arena, const calm_
 
 size_t calm_actstat_texts_bytes(size_t n_texts, size_t rows)
 {
-    /* Each text's arrays end at a multiple of the arena's step: at most one row's worth of it more. */
+    /* Each text's arrays are rounded up to the arena's alignment, by less than one row. */
     return n_texts < 2 ? 0 : CALM_BYTES(calm_actstat_acc *, n_texts) + n_texts * calm_actstat_new_bytes(1) +
                                  calm_actstat_init_bytes(rows);
 }
@@ -76,7 +76,7 @@ typedef struct rows_task {
     calm_actstat_acc **parts;    /* [n] */
 } rows_task;
 
-/* Statistics of the rows of one window as they are. */
+/* Task: adds the hidden states of one window. */
 static calm_status add_rows(calm_ctx *ctx, size_t i, void *user)
 {
     const rows_task *task = user;

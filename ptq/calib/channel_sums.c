@@ -1,7 +1,7 @@
-/* Sums over the rows of an input, channel by channel.
+/* Sums over the rows of an input, per channel.
  *
- * Rows are many more than the cache holds and are read once; what costs time next to that is the sums, which are read
- * and written for every row that is added on its own. */
+ * The rows do not fit the cache and are read once; adding them one by one would read and write all sums for every row,
+ * so several rows are added at once. */
 #include "ptq/calib/channel_sums.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ size_t calm_channel_sums_bytes(size_t width)
     return CALM_BYTES(float, width) + 3 * CALM_BYTES(double, width);
 }
 
-/* Channels of one task at most; where there are more threads each takes fewer, a multiple of the step. */
+/* The most channels of one task; with more threads each takes fewer, a multiple of SUMS_STEP. */
 #define SUMS_OF_TASK ((size_t)256)
 #define SUMS_STEP ((size_t)64)
 
@@ -33,11 +33,11 @@ typedef struct sums_task {
     calm_channel_sums *sums;
 } sums_task;
 
-/* Rows that are added in one pass over the channels, which reads and writes their sums once. */
+/* Rows that are added in one pass over the channels. */
 enum { ROWS = 8 };
 
-/* Channels `first` .. `end` - 1 of n rows of x, each times its factor: a channel adds in row order whatever the width
- * of vectors. */
+/* Adds n rows of x, each times its factor, to channels `first` .. `end` - 1; a channel adds in row order for every
+ * vector width. */
 static inline void add_rows(const sums_task *task, const float *restrict x, const float *restrict factor, size_t n,
                             size_t first, size_t end)
 {
@@ -45,7 +45,7 @@ static inline void add_rows(const sums_task *task, const float *restrict x, cons
     float *restrict absmax = task->sums->absmax;
     double *restrict sum = task->sums->sum, *restrict sumsq = task->sums->sumsq, *restrict sumabs = task->sums->sumabs;
     for (size_t i = first; i < end; i++) {
-        /* With a constant n, as below, the rows' loop is unrolled and that over channels runs in vectors. */
+        /* With a constant n, as below, the compiler unrolls the loop over rows and vectorizes that over channels. */
         float largest = absmax[i];
         double a = sum[i], b = sumsq[i], c = sumabs[i];
         for (size_t t = 0; t < n; t++) {
@@ -64,7 +64,7 @@ static inline void add_rows(const sums_task *task, const float *restrict x, cons
 
 CALM_VECTORIZE static void add_channels(const sums_task *task, size_t first, size_t end)
 {
-    float factor[ROWS] = {1, 1, 1, 1, 1, 1, 1, 1};    /* times 1 changes no bit */
+    float factor[ROWS] = {1, 1, 1, 1, 1, 1, 1, 1};    /* multiplying by 1 changes no bit */
     size_t t = 0;
     for (; t + ROWS <= task->n; t += ROWS) {
         if (task->weight)

@@ -3,11 +3,12 @@
 
 #include "ptq/calib/capture.h"
 
-/* One draw says little of a row, so one that is far off the mean is held.  Loosely: <bos>, which every later token
- * attends to, has gradients 20 to 160 times the mean, and they are no accident. */
+/* One random direction is a noisy measurement of a row, so weights far from the mean are clipped.  The limit is loose:
+ * <bos>, which every later token attends to, really has gradients 20 to 160 times the mean. */
 #define MOST_WEIGHT 32.0
-/* The first token of a window of n weighs n / 16, 1 to 32: the more tokens attend to it, the longer its gradients; at
- * 512 tokens, and the inputs of q, k and v, they are some 32 times the mean (docs/evidence/first_token.csv). */
+/* The first token of a window of n tokens has weight n / 16, clipped to 1 .. 32: the more tokens attend to it, the
+ * longer its gradients; with 512 tokens they are about 32 times the mean at the inputs of q, k and v
+ * (docs/evidence/first_token.csv). */
 #define FIRST_TOKENS 16.0f
 
 bool calm_capture_factors(float *lengths, size_t n)
@@ -20,7 +21,7 @@ bool calm_capture_factors(float *lengths, size_t n)
     const double mean = sum / (double)n;
     sum = 0;
     for (size_t t = 0; t < n; t++) {
-        /* Where no row has a gradient all count the same. */
+        /* If all gradients are 0, all rows have equal weight. */
         lengths[t] = mean > 0 ? (float)fmin(fmax((double)lengths[t], mean / MOST_WEIGHT), mean * MOST_WEIGHT) : 1;
         sum += (double)lengths[t];
     }
@@ -37,7 +38,7 @@ void calm_capture_first_factors(const size_t *begin, size_t n, float *out)
         if (begin[w + 1] > begin[w])
             out[begin[w] - begin[0]] =
                 fminf(fmaxf((float)(begin[w + 1] - begin[w]) / FIRST_TOKENS, 1), (float)MOST_WEIGHT);
-    /* Nothing is held: with weights from 1 to 32 no row is farther from the mean. */
+    /* Nothing is clipped: weights from 1 to 32 are within a factor of 32 of their mean. */
     calm_capture_factors(out, begin[n] - begin[0]);
 }
 

@@ -1,8 +1,8 @@
 /* Gram matrices, in parallel over tiles of the upper triangle.
  *
- * A tile walks over all rows, one BLAS product per chunk.  Each product copies its two operands into BLAS's own order
- * first, so tiles are large: 128 x 128 spends a third of its time on these copies, 512 x 1024 a tenth.  Tiles on the
- * diagonal are symmetric rank-k updates, which leave out the half that is not read. */
+ * A tile goes over all rows, one BLAS product per chunk.  Each product first packs its two operands for BLAS, so tiles
+ * are large: with 128 x 128 packing takes a third of the time, with 512 x 1024 a tenth.  Tiles on the diagonal are
+ * symmetric rank-k updates, which skip the half that is not read. */
 #include "ptq/calib/gram.h"
 
 #include <math.h>
@@ -13,21 +13,21 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/product.h"
 
-/* A tile's product in float32, which each worker holds. */
+/* The size of a tile, whose float32 product each worker holds. */
 #define TILE_ROWS ((size_t)512)
-#define TILE_COLS ((size_t)1024)    /* multiple of the rows */
-/* With fewer tiles than this for each thread those next to the diagonal are cut into quarters, each about as much work
- * as one on it, or halves where kernels want all columns at once: pieces as those of calm_product_rows. */
+#define TILE_COLS ((size_t)1024)    /* a multiple of TILE_ROWS */
+/* With fewer tiles than ENOUGH per thread, off-diagonal tiles are cut into quarters, each with about as much work as a
+ * diagonal tile, or into halves if kernels need all columns at once: pieces as in calm_product_rows. */
 #define ENOUGH    ((size_t)4)
 #define HALF_ROWS (5 * CALM_PRODUCT_ROW_STEP)
 
 typedef struct tile {
     const calm_gram_job *job;
-    size_t row, col, m, n;    /* first of each and how many; col == row: the upper triangle of [m, m] */
+    size_t row, col, m, n;    /* first row, first column, rows, columns; col == row: only the upper triangle */
     double work;
 } tile;
 
-/* out [n] += in [n] */
+/* Adds in [n] to out [n]. */
 CALM_VECTORIZE
 static void add_row(size_t n, const float *restrict in, double *restrict out)
 {
@@ -35,7 +35,7 @@ static void add_row(size_t n, const float *restrict in, double *restrict out)
         out[j] += (double)in[j];
 }
 
-/* The product over `rows` rows from `row`, added to the tile in double. */
+/* Adds the product over `rows` rows from `row` on to the tile, in double. */
 static calm_status add_chunk(calm_ctx *ctx, const tile *at, size_t row, size_t rows, float *product)
 {
     const size_t width = at->job->width, n = at->n;
@@ -54,28 +54,28 @@ static calm_status add_chunk(calm_ctx *ctx, const tile *at, size_t row, size_t r
     return CALM_OK;
 }
 
-/* All rows of a job for one tile, chunk after chunk: the order of the double sum is the order of rows. */
+/* Task: adds all rows of a job to one tile, chunk by chunk, so that the double sum has the order of the rows. */
 static calm_status run_tile(calm_ctx *ctx, size_t index, void *user)
 {
     const tile *at = (const tile *)user + index;
     const calm_gram_job *job = at->job;
     float *product;
-    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, product, at->m * at->n));    /* beta = 0 reads none of it */
+    CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, product, at->m * at->n));    /* BLAS overwrites it: beta = 0 */
     for (size_t p = 0; p < job->n_parts; p++)
         for (size_t row = job->row_begin[p]; row < job->row_begin[p + 1]; row += CALM_GRAM_CHUNK)
             CALM_TRY(add_chunk(ctx, at, row, calm_size_min(job->row_begin[p + 1] - row, CALM_GRAM_CHUNK), product));
     return CALM_OK;
 }
 
-/* ---- tiles of the upper triangle, of X^T Y of the whole ---- */
+/* ---- tiles: of the upper triangle for X^T X, of the whole matrix for X^T Y ---- */
 
 typedef struct tile_list {
-    tile *tiles;       /* NULL: they are counted alone */
-    size_t n, most;    /* tiles; values of the largest */
-    bool cut;          /* there are not ENOUGH         */
+    tile *tiles;       /* NULL: tiles are only counted */
+    size_t n, most;    /* number of tiles; values of the largest */
+    bool cut;          /* cut tiles, because there are not ENOUGH */
 } tile_list;
 
-/* Rows of a job's shortest chunk. */
+/* Returns the rows of a job's shortest chunk. */
 static size_t least_chunk(const calm_gram_job *job)
 {
     size_t least = CALM_GRAM_CHUNK;
@@ -94,7 +94,7 @@ static void put_tile(tile_list *list, tile at)
     list->most = calm_size_max(list->most, at.m * at.n);
 }
 
-/* Add one tile, or its parts; returns the number of columns it takes. */
+/* Adds one tile, or its parts; returns its number of columns. */
 static size_t put_tiles(tile_list *list, const calm_gram_job *job, size_t row, size_t col)
 {
     const bool diagonal = !job->y && row == col, across = calm_product_any_columns();
@@ -115,7 +115,8 @@ static size_t put_tiles(tile_list *list, const calm_gram_job *job, size_t row, s
     return n;
 }
 
-/* Tiles on and above the diagonal; columns start at it, so the first one of a row may be narrower.  Of X^T Y all. */
+/* Lists the tiles on and above the diagonal, from the diagonal on, so that the first of a row may be narrower; for X^T
+ * Y all tiles. */
 static void list_tiles(const calm_gram_job *job, tile_list *list)
 {
     for (size_t row = 0; row < job->width; row += TILE_ROWS)
@@ -123,7 +124,7 @@ static void list_tiles(const calm_gram_job *job, tile_list *list)
             col += put_tiles(list, job, row, col);
 }
 
-/* Falling work; which of two equal ones comes first changes no result. */
+/* Sorts by falling work; the order of equal tiles changes no result. */
 static int by_work(const void *a, const void *b)
 {
     const double x = ((const tile *)a)->work, y = ((const tile *)b)->work;
@@ -135,10 +136,10 @@ size_t calm_gram_bytes(size_t width)
     return CALM_BYTES(double, width * width);
 }
 
-/* Tiles of matrices of these widths, each with one chunk. */
+/* Counts the tiles of matrices of these widths, each with one chunk. */
 static tile_list count_tiles(const size_t *widths, size_t n, bool crosses, bool cut)
 {
-    static const float any = 0;    /* only that there is a Y counts */
+    static const float any = 0;    /* only tells that there is a Y */
     static const size_t one[] = {0, CALM_GRAM_CHUNK};
     tile_list list = {.cut = cut};
     for (size_t i = 0; i < n; i++)
@@ -155,7 +156,7 @@ static bool too_few(size_t n_tiles, size_t n_threads)
 
 size_t calm_gram_add_scratch_bytes(const size_t *widths, size_t n, bool crosses, size_t n_threads)
 {
-    /* Parts where chunks are long, whole tiles where one is short. */
+    /* Either parts of tiles (if chunks are long) or whole tiles may be used: the larger memory counts. */
     const tile_list whole = count_tiles(widths, n, crosses, false);
     const size_t tiles = count_tiles(widths, n, crosses, too_few(whole.n, n_threads)).n;
     return n ? CALM_BYTES(tile, tiles) + calm_size_min(n_threads, tiles) * CALM_BYTES(float, whole.most) : 0;
@@ -176,7 +177,7 @@ calm_status calm_gram_add(calm_ctx *ctx, const calm_gram_job *jobs, size_t n)
     tile *tiles;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, tiles, n_tiles));
     list_all(jobs, n, cut, tiles);
-    qsort(tiles, n_tiles, sizeof *tiles, by_work);    /* the largest first: the last ones to end are small */
+    qsort(tiles, n_tiles, sizeof *tiles, by_work);    /* largest first, so that the last ones to end are small */
     return calm_parallel_for(ctx, n_tiles, run_tile, tiles);
 }
 
@@ -198,7 +199,7 @@ void calm_gram_mirror(calm_ctx *ctx, size_t width, double *gram)
 
 /* ---- other mean squares ---- */
 
-/* Rows of a Gram matrix and what its inputs are multiplied by. */
+/* Rows of a Gram matrix, and the factors of its inputs. */
 typedef struct rescale_task {
     size_t width;
     const double *factor;    /* [width] */
@@ -219,11 +220,11 @@ calm_status calm_gram_rescale(calm_ctx *ctx, size_t width, const double *squares
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, factor, width));
     for (size_t i = 0; i < width; i++) {
-        const double own = gram[i * width + i];    /* 0: its products are all 0, too */
+        const double own = gram[i * width + i];    /* 0: all products of this input are 0 */
         factor[i] = own > 0 ? sqrt(squares[i] * (double)rows / own) : 0;
     }
     calm_parallel_each_rows(ctx, width, rescale_rows, &(rescale_task){width, factor, gram});
-    for (size_t i = 0; i < width; i++)    /* without the error of the root, and where there was nothing */
+    for (size_t i = 0; i < width; i++)    /* the exact diagonal, also of inputs that were always 0 */
         gram[i * width + i] = squares[i] * (double)rows;
     return CALM_OK;
 }

@@ -1,13 +1,13 @@
-/* The float model over the last calibration windows, and the Gram matrix of what leaves its final norm. */
+/* Runs the float model over the last calibration windows, and sums the Gram matrix of the final norm's output. */
 #include "ptq/calib/head_stats.h"
 
 #include "ptq/calib/gram.h"
 #include "ptq/model/forward.h"
 
-/* Hidden rows at once.  Fixed, not taken from the free memory: batches decide the order of the sums. */
+/* Limit for hidden states of a batch.  Fixed, not taken from the free memory: batches decide the order of the sums. */
 #define BATCH_BYTES ((size_t)64 * 1024 * 1024)
 
-/* A fit by rows comes within 5 % of the limit with this many per column (docs/method.md section 6). */
+/* With this many rows per column a fit by rows is within 5 % of its limit (docs/method.md section 6). */
 #define ROWS_PER_INPUT ((size_t)16)
 #define LEAST_ROWS ((size_t)16384)
 
@@ -20,7 +20,7 @@ size_t calm_head_stats_first(const calm_windows *windows, size_t width)
     return first;
 }
 
-/* gram += X^T X over windows first .. first + n - 1. */
+/* Adds X^T X over windows first .. first + n - 1. */
 static calm_status add_batch(calm_ctx *ctx, const calm_model *model, const calm_rope *rope, const calm_head *head,
                              const calm_windows *windows, size_t first, size_t n, double *gram)
 {
@@ -67,7 +67,7 @@ size_t calm_head_stats_bytes(size_t width)
     return calm_gram_bytes(width);
 }
 
-/* A block with what it holds while it runs. */
+/* Peak bytes of a block while it runs. */
 static size_t block_bytes(const calm_model *model, size_t block, size_t n_windows, size_t longest, size_t n_threads)
 {
     const calm_config *config = calm_model_config(model);

@@ -1,8 +1,8 @@
 /* Histogram of log10 |x| from the bits of a float.
  *
  * The bits of a positive float, read as an integer, are a piecewise linear log2: at most 0.087 octaves = 0.83 bins
- * below the true one.  So 32 log10(2) / 2^23 * bits, less a margin for float rounding, names the bin or the one
- * before it, and one comparison with the edge between the two decides.  No logarithm, no branch. */
+ * below the true one.  So 32 log10(2) / 2^23 * bits, minus a margin for float rounding, gives the bin or the bin before
+ * it, and one comparison with the edge between both decides, without a logarithm or a branch. */
 #include "ptq/calib/histogram.h"
 
 #include <math.h>
@@ -76,17 +76,17 @@ static const int32_t edges[CALM_ACT_BINS + 2] = {
     0x4b87ac06, 0x4b91cb4d, 0x4b9cabea, 0x4ba85c47, 0x4bb4ebe5, 0x4bc26b6c, 0x4bd0ecc3, 0x4be08324,
     0x4bf1433d, 0x4c01a1a1, 0x4c0b4d8a, 0x4c15b22b, 0x4c20dd4d, 0x4c2cddc0, 0x4c39c36d, 0x4c479f6e,
     0x4c568426, 0x4c668552, 0x4c77b82d, 0x4c8519c3, 0x4c8f07ee, 0x4c99b3c4, 0x4ca52b6b, 0x4cb17e17,
-    INT32_MAX, INT32_MAX,    /* above the last edge nothing follows; neither does it for zeros */
+    INT32_MAX, INT32_MAX,    /* no bin follows the last one, or the bin of zeros */
 };
 
 enum { BLOCK = 512 };
 
-/* 32 log10(2) / 2^23 per unit of the bits; bits 127 * 2^23 (1.0) are bin 256.  The guess is off by 0 .. 0.83 bins, and
- * by 1e-4 for bits rounded to a float; the margin of 0.08 keeps both sides clear. */
+/* Bins per unit of the bits; bits 127 * 2^23 (1.0) are bin 256.  The guess is 0 to 0.83 bins too low, with an error of
+ * 1e-4 because the bits are rounded to float; the margin of 0.08 covers both sides. */
 #define BINS_PER_BIT 1.1483383e-6f
 #define BIN_OF_ZERO_BITS (256.0f - 0.08f - 1223.3859f)
 
-/* Bits of n floats and the bins guessed from them; a zero is bin 512 for certain. */
+/* Computes the bits of n floats and the guessed bins; a zero gets bin 512. */
 CALM_VECTORIZE
 static void guess_bins(const float *restrict x, size_t n, int32_t *restrict bits_out, uint32_t *restrict guess_out)
 {
@@ -102,7 +102,7 @@ static void guess_bins(const float *restrict x, size_t n, int32_t *restrict bits
     }
 }
 
-/* The guess, or the bin after it when the value has reached that bin's edge. */
+/* Returns the guess, or the next bin if the value has reached its edge. */
 static inline size_t settle(int32_t bits, uint32_t guess)
 {
     return (size_t)guess + (bits >= edges[(size_t)guess + 1]);
@@ -112,7 +112,8 @@ void calm_histogram_add(calm_histogram *histogram, const float *x, size_t n)
 {
     int32_t bits[BLOCK];
     uint32_t guess[BLOCK];
-    /* Neighbouring elements often share a bin, and an increment must wait for the one before it on the same word. */
+    /* Two copies: neighbouring elements often share a bin, and an increment waits for the one before on the same
+     * word. */
     uint64_t *even = histogram->count[0], *odd = histogram->count[1];
     for (size_t first = 0; first < n; first += BLOCK) {
         size_t count = n - first < BLOCK ? n - first : BLOCK, j = 0;
@@ -134,7 +135,7 @@ double calm_actstat_quantile(const uint64_t histogram[CALM_ACT_BINS], double q)
     double rank = q * (double)total;
     for (size_t k = 0; k < CALM_ACT_BINS; k++) {
         if (histogram[k] > 0 && (double)(before + histogram[k]) >= rank)
-            /* Linear in log10 |x| within the bin. */
+            /* Log-linear within the bin. */
             return pow(10, ((double)k + (rank - (double)before) / (double)histogram[k]) / 32 - 8);
         before += histogram[k];
     }

@@ -1,14 +1,14 @@
-/* Importance of a model's inputs. */
+/* Importance matrix of a model. */
 #include "ptq/calib/importance.h"
 
 #include "ptq/calib/capture.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/moe.h"
 
-/* Hidden rows at once.  Fixed, not taken from the free memory: batches decide the order of the sums. */
+/* Limit for hidden states of a batch.  Fixed, not taken from the free memory: batches decide the order of the sums. */
 #define BATCH_BYTES ((size_t)1 << 30)
 
-/* Experts' outputs at once. */
+/* Limit for the outputs of the experts of a wave. */
 #define WAVE_BYTES CALM_MOE_WAVE_BYTES
 
 typedef struct collector {
@@ -16,12 +16,12 @@ typedef struct collector {
     calm_rope rope;
     calm_batch batch;
     calm_job_importance *jobs;    /* [n_jobs] */
-    double **sums;                /* [n_jobs] sumsq of jobs, to add to */
+    double **sums;                /* [n_jobs] writable sumsq of jobs */
     calm_kv_peaks *peaks;         /* [n_blocks] or NULL */
-    size_t done, total;           /* blocks of all batches */
+    size_t done, total;           /* blocks done, of the blocks of all batches */
 } collector;
 
-/* Add what a capture saw. */
+/* Adds the sums of a capture. */
 static void add(collector *to, size_t block, const calm_capture *seen)
 {
     const calm_layout *layout = calm_model_layout(to->model);
@@ -37,7 +37,7 @@ static void add(collector *to, size_t block, const calm_capture *seen)
     }
 }
 
-/* Capture attention, a dense MLP or the shared expert, and add its sums. */
+/* Captures attention, a dense MLP or the shared expert, and adds its sums. */
 static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *block, calm_sublayer sublayer,
                                 long expert)
 {
@@ -49,7 +49,7 @@ static calm_status run_sublayer(calm_ctx *ctx, collector *to, const calm_block *
     return CALM_OK;
 }
 
-/* Capture all experts of a block and add their sums; weights and captures of a wave are released before the next. */
+/* Captures all experts of a block and adds their sums; weights and captures of a wave are freed before the next. */
 static calm_status run_waves(calm_ctx *ctx, collector *to, const calm_block *block, const calm_routing *routing,
                              calm_moe_sum *sum)
 {
@@ -66,7 +66,7 @@ static calm_status run_waves(calm_ctx *ctx, collector *to, const calm_block *blo
     return CALM_OK;
 }
 
-/* A sparse MLP: the shared expert sees the rows as they enter, so it comes before the sum is added to them. */
+/* Runs a mixture: the shared expert reads the block's input, so it runs before the sum is added to it. */
 static calm_status run_mixture(calm_ctx *ctx, collector *to, const calm_block *block)
 {
     calm_routing routing;
@@ -79,7 +79,7 @@ static calm_status run_mixture(calm_ctx *ctx, collector *to, const calm_block *b
     return calm_moe_end(ctx, block, &to->batch, NULL, &sum);
 }
 
-/* One block over the batch, whose hidden rows are then those that enter the next. */
+/* Runs one block over the batch, whose hidden states are then the next block's input. */
 static calm_status run_block(calm_ctx *ctx, collector *to, size_t index)
 {
     calm_block block;
@@ -96,7 +96,7 @@ static calm_status run_block(calm_ctx *ctx, collector *to, size_t index)
 
 /* ---- memory ---- */
 
-/* What a batch of `n` windows needs of a mixture's experts: the routing, the sum, one wave. */
+/* Bytes of a mixture's experts for a batch of `n` windows: routing, sum, and one wave. */
 static size_t mixture_bytes(const calm_model *model, size_t block, const calm_capture_shape *shape,
                             const calm_capture_options *options, size_t n_threads)
 {
@@ -117,7 +117,7 @@ static size_t mixture_bytes(const calm_model *model, size_t block, const calm_ca
            calm_row_store_bytes(shape->rows, calm_expert_width(config, 0)) + calm_size_max(wave, ends);
 }
 
-/* A block with its captured statistics, which are released at its end. */
+/* Bytes of a block with its captured statistics, which are freed at its end. */
 static size_t block_bytes(const calm_model *model, size_t block, calm_capture_shape *shape, size_t n_threads)
 {
     calm_capture_options options = {.jobs = CALM_CAPTURE_ALL_JOBS, .unweighted = true};
@@ -130,7 +130,7 @@ static size_t block_bytes(const calm_model *model, size_t block, calm_capture_sh
         held += calm_model_load_sublayer_bytes(model, block, s);
         shape->sublayer = s;
         shape->expert = mixture ? CALM_SHARED_EXPERT : CALM_NO_EXPERT;
-        /* The shared expert is captured alone and leaves the rows as they are. */
+        /* The shared expert is captured separately, and leaves the hidden states unchanged. */
         options.stay = mixture;
         if (!mixture || shape->config->moe.shared_inner) {
             held += calm_capture_bytes(shape, &options);
@@ -166,11 +166,11 @@ size_t calm_importance_collect_scratch_bytes(const calm_model *model, size_t n_w
 
 /* ---- batches ---- */
 
-/* All blocks over windows first .. first + n - 1. */
+/* Runs all blocks over windows first .. first + n - 1. */
 static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *windows, size_t first, size_t n,
                              calm_tick_fn *tick, void *tick_user)
 {
-    /* Rows in memory alone: the batch has no file to close. */
+    /* Hidden states are in memory, so there is no file to close. */
     CALM_SCOPED_ARENA(rows);
     CALM_TRY(calm_batch_embed(ctx, to->model, windows, first, n, &rows, NULL, &to->batch));
     CALM_TRY(calm_batch_share(ctx, calm_model_config(to->model), &rows, &to->batch));
@@ -195,7 +195,7 @@ calm_status calm_importance_collect(calm_ctx *ctx, const calm_model *model, cons
     for (size_t j = 0; j < layout->n_jobs; j++) {
         CALM_TRY(CALM_NEW(ctx, ctx->out, to.sums[j], layout->jobs[j].in));
         to.jobs[j].width = layout->jobs[j].in;
-        /* The result points to the sums as const; this file adds to them through `sums`. */
+        /* The result points to the sums as const; this file writes them through `sums`. */
         to.jobs[j].sumsq = to.sums[j];
     }
     CALM_TRY(calm_rope_init(ctx, config, calm_windows_reach(windows), &to.rope));

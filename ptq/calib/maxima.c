@@ -1,4 +1,4 @@
-/* Maxima of a hook point: INT8 errors and subsets of windows. */
+/* Figures from the maxima of a hook point: INT8 errors, and maxima over subsets of windows. */
 #include "ptq/calib/maxima.h"
 
 #include <math.h>
@@ -9,11 +9,12 @@
 /* ---- INT8 ---- */
 
 typedef struct integrals {
-    double abs, square;    /* of |e| / x and e^2 / x over a range of x > 0 */
+    double abs, square;    /* integrals of |e| / x and e^2 / x over a range of x > 0 */
 } integrals;
 
-/* Over [u, v], where all x are rounded to q: the antiderivatives of |x - q| / x and (x - q)^2 / x.  Of a piece that is
- * short next to q the terms cancel to (v - u)^2 / q^2 of their size, at least 1e-5 in a cell of the grid. */
+/* Adds the integrals over [u, v], where all x are rounded to q, by the antiderivatives of |x - q| / x and (x - q)^2 /
+ * x.  In a piece that is short relative to q, terms cancel to (v - u)^2 / q^2 of their size, at least 1e-5 in a grid
+ * cell. */
 static void add_piece(double u, double v, double q, integrals *sum)
 {
     const double log_ratio = log(v / u);
@@ -26,14 +27,14 @@ static void add_piece(double u, double v, double q, integrals *sum)
         sum->abs += q * log(q / u) - (q - u) + (v - q) - q * log(v / q);
 }
 
-/* Over [a, b], cell by cell of the grid of step s; beyond the last code everything is rounded to it. */
+/* Integrates over [a, b], cell by cell of the grid with step s; beyond the last code x is rounded to that code. */
 static integrals integrate(double a, double b, double s)
 {
     integrals sum = {0};
     double code = fmin(floor(a / s + 0.5), CODE_MAX);
     for (double u = a; u < b; code++) {
         const double end = code < CODE_MAX ? (code + 0.5) * s : b;
-        /* The first cell's end may round to u itself. */
+        /* The first cell's end may be rounded to u itself. */
         const double v = fmin(fmax(end, u), b);
         if (v > u)
             add_piece(u, v, code * s, &sum);
@@ -42,7 +43,7 @@ static integrals integrate(double a, double b, double s)
     return sum;
 }
 
-/* Mean |e|, e^2 and share above the limit of values that are log-uniform in [a, b], or all b where that is a point. */
+/* Adds mean |e|, e^2 and the share above the limit of values that are log-uniform in [a, b], or all b if a == b. */
 static void add_bin(double a, double b, double weight, double limit, integrals *error, double *clipped)
 {
     const double s = limit / CODE_MAX, width = log(b / a);
@@ -69,7 +70,7 @@ void calm_int8_check(const calm_magnitudes *x, double limit, calm_int8_error *ou
         last--;
     for (size_t k = 0; k < last; k++) {
         const double a = pow(10, (double)k / 32 - 8), end = pow(10, (double)(k + 1) / 32 - 8);
-        /* Nothing of the last bin is above the maximum; the ends of the scale hold what is beyond them. */
+        /* The last bin ends at the maximum; values outside the histogram are counted in its end bins. */
         const double b = k + 1 == last ? x->max_abs : end;
         if (x->histogram[k])
             add_bin(fmin(a, b), b, (double)x->histogram[k], limit, &error, &clipped);
@@ -92,8 +93,8 @@ static bool seen_before(const int64_t *windows, size_t i)
 void calm_subset_maximum_of(const double *values, const int64_t *windows, size_t n, size_t n_windows, size_t m,
                             calm_subset_maximum *out)
 {
-    /* A value is the maximum when its window is drawn and none of those before it is.  Two passes, since the deviation
-     * may be small next to the mean. */
+    /* A value is the maximum if its window is drawn and none of those before it is.  Two passes, because the deviation
+     * may be small relative to the mean. */
     double mean = 0, square = 0, left = 1;
     for (int pass = 0; pass < 2; pass++) {
         size_t before = 0;
@@ -101,7 +102,7 @@ void calm_subset_maximum_of(const double *values, const int64_t *windows, size_t
         for (size_t i = 0; i < n; i++) {
             if (seen_before(windows, i))
                 continue;
-            /* Of the windows that remain, all m are drawn: every one of them is when only m remain. */
+            /* m of the remaining windows are drawn: each is drawn for certain if only m remain. */
             const double drawn = left * fmin(1, (double)m / (double)(n_windows - before++));
             pass ? (square += drawn * (values[i] - mean) * (values[i] - mean)) : (mean += drawn * values[i]);
             left -= drawn;

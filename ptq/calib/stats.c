@@ -1,4 +1,4 @@
-/* Statistics of a plain matrix: what calibration collects window by window, of rows that are all there. */
+/* Statistics of a whole matrix, as calibration collects them window by window. */
 
 #include "ptq/calib/capture.h"
 #include "ptq/calib/gram.h"

@@ -18,7 +18,7 @@ typedef struct evaluation {
     calm_tick_fn *tick;             /* NULL: none */
     void *tick_user;
     size_t n_before, n_now;         /* windows of earlier batches; of the current batch */
-    double passed;                  /* weights that the batch's tokens have been multiplied by, of those of all models */
+    double passed;                  /* weights that the batch's tokens were multiplied by so far, in all models */
     double all;
     calm_predictors set;
     calm_batch *batches;            /* [set.n] hidden states of the current windows */
