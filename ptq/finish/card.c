@@ -1,12 +1,12 @@
 /* README.md of a checkpoint.
  *
- * The tables are those of the report, as preformatted text, so that card and report cannot disagree. */
+ * Its tables are the report's, as preformatted text, so that card and report cannot differ. */
 #include "ptq/base/scope.h"
 #include "ptq/model/arch.h"
 #include "ptq/finish/finish.h"
 #include "ptq/model/transforms.h"
 
-/* As wide as they are: a file's bytes are no matter of the terminal. */
+/* Appends the tables at full width: a file does not depend on the terminal. */
 static calm_status put_tables(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     CALM_SCOPED_COLUMNS(ctx, 0);
@@ -22,10 +22,10 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
     calm_text_printf(out, "\n# %s, ", r->recipe->model.name);
     calm_summary_schemes(r, out);
     calm_text_printf(out, "\n\n");
-    /* The version, since the same recipe may give other bytes with another calm. */
+    /* With the version, because another version may give other bytes for the same recipe. */
     calm_text_printf(out, "Quantized by calm %s from a %s of %zu blocks in %s", CALM_VERSION,
                      calm_model_class(model), config->n_blocks, calm_dtype_name(config->dtype));
-    /* What the floats were is a limit of what they can be. */
+    /* The published format limits the precision of the float weights. */
     if (calm_model_published(model))
         calm_text_printf(out, ", which were published as %s", calm_model_published(model));
     calm_text_printf(out, ".  Format: ");
@@ -52,5 +52,5 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
         calm_text_printf(out, "One algorithm for all units; they were not scored.\n\n```\n");
     CALM_TRY(put_tables(ctx, r, out));
     calm_text_printf(out, "```\n\nThe same run again: `calm quantize --recipe calm_recipe.json`.\n");
-    return calm_text_check(ctx, out);    /* appends remember a failure: one look at the end */
+    return calm_text_check(ctx, out);    /* appends remember a failure, so one check is enough */
 }

@@ -5,18 +5,18 @@
 #include "ptq/finish/finish.h"
 #include "ptq/recipe/model_names.h"
 
-/* Longer cards are not searched for their license. */
+/* Longer cards are not searched for a license. */
 #define CARD_MAX ((size_t)1 << 20)
 #define LICENSE_MAX 200
 
-/* Characters that need no quotes in YAML and are all that names on the hub have. */
+/* Returns true if text [n] has only characters of names on the hub, which YAML needs no quotes for. */
 static bool plain(const char *text, size_t n)
 {
     return n && strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/-") >= n;
 }
 
-/* The scalar at the start of text [n], without quotes, comment and spaces: *value [length]; 0: none that calm copies,
- * as null.  In a name there may be spaces, in a link colons. */
+/* Finds the scalar at the start of text [n], without quotes, comment and spaces: *value, and its length; 0: none that
+ * calm copies, such as null.  wide: spaces (in a name) and colons (in a link) are allowed. */
 static size_t scalar(const char *text, size_t n, bool wide, const char **value)
 {
     while (n && *text == ' ')
@@ -35,7 +35,7 @@ static size_t scalar(const char *text, size_t n, bool wide, const char **value)
     return length == taken && length <= LICENSE_MAX && !none ? length : 0;
 }
 
-/* The first line behind "KEY:" in the front matter of a card; NULL: there is none. */
+/* Returns the text behind "KEY:" in the front matter of a card; NULL: it lacks the key. */
 static const char *find_key(const char *card, const char *key)
 {
     const size_t n = strlen(key);
@@ -53,7 +53,7 @@ static void append_item(const char *text, size_t n, calm_text *out)
         calm_text_printf(out, "- %.*s\n", (int)length, value);
 }
 
-/* The items of "[mit, apache-2.0]", or of the lines "- mit" that follow. */
+/* Appends the items of "[mit, apache-2.0]", or of the following lines "- mit". */
 static void append_items(const char *line, calm_text *out)
 {
     if (*line == '[') {
@@ -71,7 +71,7 @@ static void append_items(const char *line, calm_text *out)
     }
 }
 
-/* The license of the card, one or several, and what a license without a name on the hub is called. */
+/* Copies the license of the card, one or several, and the name of a license that the hub does not know. */
 static calm_status copy_license(calm_ctx *ctx, const char *card, const char *base, calm_text *out)
 {
     CALM_SCOPED_TEXT(items);
@@ -88,7 +88,7 @@ static calm_status copy_license(calm_ctx *ctx, const char *card, const char *bas
     n = line ? scalar(line, strcspn(line, "\n"), true, &value) : 0;
     if (n && strncmp(value, "http", 4) == 0)
         calm_text_printf(out, "license_link: \"%.*s\"\n", (int)n, value);
-    else if (n && base)    /* a file of that repository */
+    else if (n && base)    /* the link is a file of the base repository */
         calm_text_printf(out, "license_link: \"https://huggingface.co/%s/blob/main/%.*s\"\n", base, (int)n, value);
     line = find_key(card, "license_name");
     n = line ? scalar(line, strcspn(line, "\n"), true, &value) : 0;
@@ -97,7 +97,7 @@ static calm_status copy_license(calm_ctx *ctx, const char *card, const char *bas
     return calm_text_check(ctx, &items);
 }
 
-/* A card that cannot be read says nothing of the license; the run does not fail for it. */
+/* Writes the license; a card that cannot be read gives none, and the run continues. */
 static calm_status write_license(calm_ctx *ctx, const calm_recipe *recipe, const char *base, calm_text *out)
 {
     char *path, *card;
@@ -112,7 +112,7 @@ static calm_status write_license(calm_ctx *ctx, const calm_recipe *recipe, const
     return copy_license(ctx, card, base, out);
 }
 
-/* The library whose files the first format writes. */
+/* Returns the library that reads the first format. */
 static const char *library_of(const calm_formats *formats)
 {
     const char *first = calm_formats_at(formats, 0)->name;
@@ -130,7 +130,7 @@ calm_status calm_card_front(calm_ctx *ctx, const calm_result *r, calm_text *out)
     CALM_TRY(write_license(ctx, r->recipe, base, out));
     calm_text_printf(out, "pipeline_tag: %s\nquantized_by: calm\ntags:\n",
                      r->encoder ? "sentence-similarity" : "text-generation");
-    /* Tags are the formats: the hub's search finds a checkpoint by them. */
+    /* The formats are tags, so that the hub's search finds the checkpoint. */
     for (size_t i = 0; i < calm_formats_count(&r->recipe->formats); i++) {
         char *name;
         CALM_TRY(calm_format_name(ctx, calm_formats_at(&r->recipe->formats, i), &name));

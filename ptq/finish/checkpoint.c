@@ -1,7 +1,7 @@
-/* Checkpoint: what is written next to the weights, and the order in which it comes.
+/* Checkpoint: the files next to the weights, and the order in which files are written.
  *
- * Everything goes into a temporary directory that is renamed at the end: under the output's name there is all of a
- * run or nothing. */
+ * All files are written to a temporary directory, which is renamed at the end: under the output's name there is either
+ * a complete checkpoint or none. */
 #include "ptq/finish/finish.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 /* ---- files next to the weights ---- */
 
-/* The document that was given, else the resolved recipe: `calm quantize --recipe` reads the first. */
+/* Writes the given recipe document, or else the resolved recipe; `calm quantize --recipe` reads the document. */
 static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     const calm_recipe *recipe = checkpoint->in->recipe;
@@ -24,12 +24,12 @@ static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint
         CALM_TRY(calm_json_parse(ctx, "calm_recipe.json", recipe->document, strlen(recipe->document), &json));
     else
         json = checkpoint->recipe ? calm_json_copy(checkpoint->recipe) : calm_recipe_json(recipe);
-    /* A checkpoint carries what makes it again: of a run the document that people wrote, of a reassembly the one of
-     * its run. */
+    /* The recipe that makes the checkpoint again: of a run the user's document, of a reassembly the document of its
+     * run. */
     return calm_json_save(ctx, path, json);
 }
 
-/* After the figures are known: the card shows size, evaluation and gates. */
+/* Writes the card, after the figures are known: it shows size, evaluation and gates. */
 static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     CALM_SCOPED_TEXT(text);
@@ -41,11 +41,10 @@ static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, 
 
 /* ---- artifacts ---- */
 
-/* What a file is, for the store.  Formats write weights under their own names; what is left over is the
- * tokenizer's. */
+/* Returns the role of a file for the store.  Formats name their weights; all other files belong to the tokenizer. */
 static const char *file_role(const char *name)
 {
-    name = calm_path_name(name);    /* of several formats each has a folder */
+    name = calm_path_name(name);    /* several formats have a folder each */
     if (strstr(name, ".safetensors") || strstr(name, ".gguf"))
         return "weights";
     if (strcmp(name, "README.md") == 0)
@@ -66,20 +65,20 @@ static calm_status put_artifact(calm_ctx *ctx, const calm_result *result, const 
     return calm_store_artifact_put(ctx, result->store, &row);
 }
 
-/* The digests are of the files under their final names: the rows, and a lock, are of what is there now. */
+/* Digests are computed under the final names, so that rows and lock describe the final files. */
 calm_status calm_checkpoint_put(calm_ctx *ctx, calm_result *result)
 {
     CALM_TRY(calm_outputs_digests(ctx, result->recipe->output, &result->files, &result->n_files));
-    /* In one transaction: a run has all of its artifacts or none. */
+    /* One transaction: a run has all of its artifacts or none. */
     CALM_TRY(calm_store_begin(ctx, result->store));
     for (size_t i = 0; i < result->n_files; i++)
         CALM_TRY(put_artifact(ctx, result, &result->files[i]));
     return calm_store_commit(ctx, result->store);
 }
 
-/* ---- all of it ---- */
+/* ---- writing ---- */
 
-/* What the first format, whose size is told, has made of embedding and head. */
+/* Describes the types of embedding and head in the first format, whose size is reported. */
 static calm_status describe_tables(calm_ctx *ctx, const calm_checkpoint *checkpoint)
 {
     const calm_inputs *in = checkpoint->in;
@@ -96,11 +95,11 @@ static calm_status describe_tables(calm_ctx *ctx, const calm_checkpoint *checkpo
     return CALM_OK;
 }
 
-/* The order matters: sizes are measured of what the exporters wrote, `written` (evaluation, gates) may read the
- * weights back, and recipe and card come last, when all figures are there. */
+/* Writes all files, in this order: weights, whose sizes are measured; then `written` (evaluation, gates) may read them;
+ * then recipe and card, which need all figures. */
 static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
-    calm_result *result = checkpoint->result;    /* is completed on the way */
+    calm_result *result = checkpoint->result;    /* receives sizes and bits */
     CALM_TRY(calm_outputs_write(ctx, checkpoint, dir));
     result->bytes_before = (int64_t)checkpoint->in->float_bytes;
     CALM_TRY(calm_outputs_bytes(ctx, &checkpoint->in->recipe->formats, dir, &result->bytes_after));
@@ -118,7 +117,7 @@ calm_status calm_checkpoint_write(calm_ctx *ctx, const calm_checkpoint *checkpoi
     calm_export_place place;
     CALM_TRY(calm_export_begin(ctx, output, &place));
     if (fill(ctx, checkpoint, place.temporary) != CALM_OK || calm_export_commit(ctx, &place, output) != CALM_OK) {
-        /* The temporary directory goes, the first failure stays: nothing is left under either name. */
+        /* Removes the temporary directory and returns the first failure. */
         calm_export_abandon(ctx, &place);
         return ctx->status;
     }

@@ -1,7 +1,7 @@
-/* The end of a run: what was written is evaluated, before it gets its name.
+/* The end of a run: evaluates the written files before they get their final name.
  *
- * The figures of a run are of the bytes on disk wherever that is possible: the checkpoint is read back by the loader
- * that reads any quantized checkpoint.  A fault of exporter or loader would show in the run's own perplexity. */
+ * If possible the figures of a run are measured on the bytes on disk, read back by the loader for any quantized
+ * checkpoint, so that a fault of exporter or loader would show in the run's perplexity. */
 #include <math.h>
 #include <string.h>
 
@@ -13,9 +13,9 @@
 #include "ptq/plan/assemble.h"
 #include "ptq/export/export.h"
 
-/* ---- evaluation of what was written ---- */
+/* ---- evaluation of the written files ---- */
 
-/* Open what was written.  A GGUF file does not say all that calm needs of some models: the plan is read then. */
+/* Opens the written files.  A GGUF file lacks data that calm needs for some models; then the plan is used. */
 static calm_status open_written(calm_ctx *ctx, const calm_run *p, const calm_exporter *exporter, const char *dir,
                                 calm_model **out)
 {
@@ -29,8 +29,8 @@ static calm_status open_written(calm_ctx *ctx, const calm_run *p, const calm_exp
     return CALM_OK;
 }
 
-/* Measure what was written to `dir`: it is read back; where no format tells more than the plan (GGUF alone with float
- * tables), the plan is measured, whose weights the files hold. */
+/* Measures the files in `dir`, read back; or the plan, whose weights the files hold, if no format contains more than
+ * the plan (only GGUF, with a float embedding and head). */
 static calm_status measure_written(calm_ctx *ctx, calm_run *p, const calm_exporter *exporter, const char *dir,
                                    calm_eval_worst *worst)
 {
@@ -56,8 +56,8 @@ calm_status calm_run_read_eval(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
-/* The result of each budget was chosen on guard windows; the text of the evaluation decides nothing, so that its
- * figures are fair for all of them. */
+/* Each budget's result was chosen on guard windows.  No choice depends on the evaluation's text, so its figures are
+ * unbiased for all budgets. */
 calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *p)
 {
     const size_t n = p->in.recipe->n_budgets;
@@ -69,7 +69,7 @@ calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *p)
     for (size_t i = 0; i < n; i++) {
         const calm_pareto *spent = &p->result.pareto[i];
         trials[i] = spent->trials[spent->result];
-        /* Named by budget: several budgets may have the same result, and a run has one row per name. */
+        /* The name has the budget: several budgets may have the same result, and a run has one row per name. */
         CALM_TRY(calm_strf(ctx, ctx->out, &trials[i].name, "%g bits: %s", spent->budget, trials[i].name));
     }
     CALM_TRY(calm_trials_measure(ctx, p, trials, n, &p->eval, p->in.recipe->eval_name, CALM_STAGE_EVALUATE));
@@ -80,7 +80,7 @@ calm_status calm_run_test_budgets(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
-/* The subject of the final evaluation: the same plan with the same tables has the same figures. */
+/* Computes the subject of the final evaluation: the same plan with the same embedding and head has the same figures. */
 static calm_status written_key(calm_ctx *ctx, const calm_run *p, const calm_exporter **exporter,
                                char key[CALM_SHA256_HEX])
 {
@@ -104,7 +104,7 @@ static calm_status written_key(calm_ctx *ctx, const calm_run *p, const calm_expo
     return calm_sha256_finish(ctx, &sha, key);
 }
 
-/* The same with a cache of 8 bits, whose scales follow from the calibration windows. */
+/* Adds an 8-bit KV cache to the key; its scales depend on the calibration windows. */
 static calm_status add_cache_key(calm_ctx *ctx, const calm_run *p, const calm_exporter *exporter,
                                  char key[CALM_SHA256_HEX])
 {
@@ -120,8 +120,8 @@ static calm_status add_cache_key(calm_ctx *ctx, const calm_run *p, const calm_ex
     return calm_sha256_finish(ctx, &sha, key);
 }
 
-/* A trial or a store of an earlier version may have the figures of the same plan on the same windows, but not where it
- * differs from the float model. */
+/* Sets *out to whether both evaluations have the tokens of largest divergence: a trial, or an earlier version, may have
+ * stored the figures of the same plan on the same windows without them. */
 static calm_status is_complete(calm_ctx *ctx, const calm_run *p, const int64_t ids[2], bool *out)
 {
     *out = ids[0] && ids[1];
@@ -130,8 +130,8 @@ static calm_status is_complete(calm_ctx *ctx, const calm_run *p, const int64_t i
     return calm_store_divergence_exists(ctx, p->in.store, ids[1], out);
 }
 
-/* Evaluations are found by content, like candidates: a run that repeats another, or continues after an interruption
- * here, reads both figures from the store. */
+/* Evaluates float model and result.  Evaluations are found by content, like candidates, so that a repeated or continued
+ * run reads both from the store. */
 static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
 {
     const char *text = p->in.recipe->eval_name;
@@ -156,20 +156,20 @@ static calm_status evaluate(calm_ctx *ctx, calm_run *p, const char *dir)
         CALM_TRY(calm_run_put_divergence(ctx, p, &worst, ids[1]));
     }
     calm_event_complete(&p->events, CALM_STAGE_EVALUATE);
-    /* Found or measured, the run notes that it used them: v_runs shows a run by these two rows. */
+    /* The run refers to both evaluations, found or measured, because v_runs shows a run by these two rows. */
     const calm_store_verdict verdicts[2] = {{p->result.run_id, ids[0], "test", "float", NAN, NAN},
                                             {p->result.run_id, ids[1], "test", p->result.name, NAN, NAN}};
     CALM_TRY(calm_store_verdict_put(ctx, p->in.store, &verdicts[0]));
     return calm_store_verdict_put(ctx, p->in.store, &verdicts[1]);
 }
 
-/* Evaluate what was written to `dir`, and judge it by the recipe's gates.  Called between weights and card
+/* Evaluates the files in `dir`, and compares the figures with the recipe's gates.  Called between weights and card
  * (calm_written_fn).  A gate that does not hold is no failure here: the checkpoint is completed, and the caller asks
  * calm_gates_verdict. */
 static calm_status evaluate_and_judge(calm_ctx *ctx, void *user, const char *dir)
 {
     calm_run *p = user;
-    calm_memory_note(ctx, &p->held.assemble);    /* the peak of assembly ends here, that of evaluation begins */
+    calm_memory_note(ctx, &p->held.assemble);    /* assembly ends here, and evaluation begins */
     {
         CALM_SCOPED_TIME(&p->result.times, CALM_TIME_EVALUATION);
         CALM_TRY(evaluate(ctx, p, dir));
@@ -183,7 +183,7 @@ static calm_status evaluate_and_judge(calm_ctx *ctx, void *user, const char *dir
 calm_status calm_run_export(calm_ctx *ctx, calm_run *p)
 {
     bool quantizes;
-    /* Tensors that are copied are mapped, which no account sees: pages that wait for an arena would be held besides. */
+    /* Copied tensors are mapped, which the memory account does not count; free pages of arenas would add to them. */
     calm_memory_release(ctx->memory);
     CALM_TRY(calm_outputs_quantize_head(ctx, &p->in, &p->result.plan, &quantizes));
     if (quantizes)

@@ -1,4 +1,4 @@
-/* Outputs: each format's files, and where they lie. */
+/* Outputs: the files of each format, and their folders. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 #include "ptq/io/safetensors.h"
 #include "ptq/finish/finish.h"
 
-/* Folders within folders: a link may lead back. */
+/* The most nested folders, because a link may lead back. */
 #define MOST_DEPTH 4
 
-/* The folder of one format, in ctx->scratch. */
+/* Returns the folder of one format, in ctx->scratch. */
 static calm_status folder_of(calm_ctx *ctx, const calm_formats *formats, const char *dir, size_t index, char **out)
 {
     char *name;
-    /* One format is in the output folder itself, several in a folder each. */
+    /* A single format is in the output folder, several have a subfolder each. */
     if (calm_formats_count(formats) == 1)
         return calm_strf(ctx, ctx->scratch, out, "%s", dir);
     CALM_TRY(calm_format_name(ctx, calm_formats_at(formats, index), &name));
@@ -38,7 +38,7 @@ calm_status calm_outputs_measured(calm_ctx *ctx, const calm_inputs *in, const ca
             if ((at->file != NULL) != files)
                 continue;
             CALM_TRY(calm_formats_outer(ctx, formats, at, in->model, plan, outer));
-            /* Of a file with float tables the plan's weights are the whole truth. */
+            /* A file with float embedding and head contains no more than the plan. */
             if (!files || outer->scheme[CALM_OUTER_EMBEDDING].bits || outer->scheme[CALM_OUTER_HEAD].bits)
                 *exporter = at;
         }
@@ -69,7 +69,7 @@ calm_status calm_outputs_place(calm_ctx *ctx, const calm_formats *formats, const
     if (!exporter->file)
         return CALM_OK;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &folder, folder, exporter->file));
-    return calm_gguf_split_find(ctx, folder, out);    /* of several files the first */
+    return calm_gguf_split_find(ctx, folder, out);    /* the first of several files */
 }
 
 calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, const char *dir, char **out)
@@ -80,13 +80,13 @@ calm_status calm_outputs_checkpoint(calm_ctx *ctx, const calm_formats *formats, 
             const calm_exporter *at = calm_formats_at(formats, i);
             if (!at->file && !files)
                 return folder_of(ctx, formats, dir, i, out);
-            if (at->file && files && at->serve)    /* a model, and no list of types */
+            if (at->file && files && at->serve)    /* a model, not a list of types */
                 return calm_outputs_place(ctx, formats, at, dir, out);
         }
     return CALM_OK;
 }
 
-/* Bytes of the one file of a format, or of all its parts. */
+/* Computes the bytes of a format's only file, or of all its parts. */
 static calm_status file_bytes(calm_ctx *ctx, const char *path, int64_t *out)
 {
     struct stat info;
@@ -111,7 +111,7 @@ calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const
     char *folder, *path;
     *out = 0;
     CALM_TRY(folder_of(ctx, formats, dir, 0, &folder));
-    /* What is compared with the float checkpoint: the file, or the tensors without headers and tokenizer. */
+    /* The bytes to compare with the float checkpoint: the file, or the tensors without headers and tokenizer. */
     if (first->file) {
         CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, folder, first->file));
         return file_bytes(ctx, path, out);
@@ -125,7 +125,7 @@ calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const
 
 /* ---- writing ---- */
 
-/* Events of several formats as those of one stage. */
+/* Reports the events of several formats as one stage. */
 typedef struct ticks {
     const calm_events *events;
     size_t before, formats, n_blocks;
@@ -137,14 +137,14 @@ static void tick_one(void *user, size_t done, size_t total)
     calm_event(all->events, CALM_STAGE_ASSEMBLE, all->before * total + done, all->formats * total);
 }
 
-/* The blocks of every batch count as the model's once, as those of other formats do. */
+/* Counts all batches of blocks as one pass over the model's blocks, as for other formats. */
 static void tick_batches(void *user, size_t done, size_t total)
 {
     const size_t n_blocks = ((const ticks *)user)->n_blocks;
     tick_one(user, done * n_blocks / total, n_blocks);
 }
 
-/* The scales of a cache of 8 bits, of what the float model's attention puts into it; in ctx->out. */
+/* Computes the scales of an 8-bit KV cache from the peaks of the float model's keys and values; in ctx->out. */
 static calm_status find_cache(calm_ctx *ctx, const calm_inputs *in, const calm_kv_peaks *peaks,
                               const calm_kv_scales **out)
 {
@@ -158,8 +158,8 @@ static calm_status find_cache(calm_ctx *ctx, const calm_inputs *in, const calm_k
     return CALM_OK;
 }
 
-/* What an exporter wants of the calibration windows, by one pass of the float model over them; without windows it says
- * what it misses. */
+/* Computes what an exporter needs from the calibration windows, by one pass of the float model; fails without
+ * windows. */
 static calm_status look_at_windows(calm_ctx *ctx, const calm_inputs *in, const calm_exporter *exporter, ticks *all,
                                    calm_importance *room, calm_export_options *options)
 {
@@ -181,7 +181,7 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
     const calm_inputs *in = checkpoint->in;
     const calm_formats *formats = &in->recipe->formats;
     ticks all = {checkpoint->events, 0, calm_formats_count(formats), calm_model_config(in->model)->n_blocks};
-    /* One format after the other: an exporter holds one block, two would hold two. */
+    /* One format after the other, because each exporter holds one block in memory. */
     for (; all.before < all.formats; all.before++) {
         const calm_exporter *exporter = calm_formats_at(formats, all.before);
         calm_export_options options = formats->options;
@@ -193,43 +193,43 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
         calm_outer_plan outer;
         CALM_TRY(calm_formats_outer(ctx, formats, exporter, in->model, &checkpoint->result->plan, &outer));
         outer.rows = calm_outer_rows;
-        outer.user = (void *)(uintptr_t)checkpoint->fit;    /* it is read alone */
+        outer.user = (void *)(uintptr_t)checkpoint->fit;    /* only read */
         const calm_export_input input = {in->model, &checkpoint->result->plan, tick_one, &all, &options, &outer};
         CALM_TRY(calm_exporter_write(ctx, exporter, &input, folder));
-        tick_one(&all, all.n_blocks, all.n_blocks);    /* some report no blocks */
+        tick_one(&all, all.n_blocks, all.n_blocks);    /* some exporters report no blocks */
     }
     return CALM_OK;
 }
 
-/* ---- what was written ---- */
+/* ---- written files ---- */
 
-/* For scandir: temporary files and folders begin with a dot. */
+/* A filter for scandir: temporary files and folders begin with a dot. */
 static int visible(const struct dirent *entry)
 {
     return entry->d_name[0] != '.';
 }
 
-/* Files of dir/below, by names that begin with `below`; `depth` folders are above them. */
+/* Adds the files of dir/below, with names relative to `dir`; depth: number of folders above. */
 static calm_status add_files(calm_ctx *ctx, const char *dir, const char *below, int depth, calm_words *list)
 {
     struct dirent **entries;
     char *folder, *name, *path;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &folder, dir, below));
-    /* alphasort compares by the locale, which calm leaves at C: by bytes. Locks list the files in this order. */
+    /* alphasort uses the locale, which calm leaves at C: by bytes.  Locks list the files in this order. */
     const int found = scandir(folder, &entries, visible, alphasort);
     if (found < 0)
         return calm_fail_errno(ctx, errno, "%s: cannot read the directory", folder);
     calm_status status = CALM_OK;
     for (int i = 0; i < found; i++) {
         struct stat info;
-        /* Every entry is freed after a failure too, so the loop continues without doing anything. */
+        /* After a failure the loop only frees the entries. */
         if (status == CALM_OK)
             status = calm_strf(ctx, ctx->scratch, &name, "%s%s%s", below, *below ? "/" : "", entries[i]->d_name);
         if (status == CALM_OK)
             status = calm_path_join(ctx, ctx->scratch, &path, dir, name);
         if (status == CALM_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
             status = calm_words_add(ctx, list, name);
-        /* Folders of several formats, in them those of chat templates and of Python packages. */
+        /* Folders of formats, with folders of chat templates and Python packages in them. */
         else if (status == CALM_OK && depth < MOST_DEPTH && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
             status = add_files(ctx, dir, name, depth + 1, list);
         free(entries[i]);

@@ -1,7 +1,7 @@
 /* Summary: tables of a result, for reports and cards.
  *
- * The table of units is read from the run's rows in the store, not from its memory, so that a reassembly, which has
- * no scores in memory, writes the same card. */
+ * The table of units is read from the run's rows in the store, so that a reassembly, which has no scores in memory,
+ * writes the same card. */
 #include "ptq/finish/finish.h"
 
 #include <string.h>
@@ -11,8 +11,8 @@
 
 /* ---- units ---- */
 
-/* One row per job, with the places of the activation maxima as the store knows them.  LEFT JOINs: a job that stays
- * float has no candidate, one without statistics no activation. */
+/* One row per job, with the position of its largest activation.  LEFT JOINs, because a float job has no candidate, and
+ * a job without statistics no activation. */
 static const char units_sql[] =
     "SELECT c.unit, j.name, coalesce(a.name, 'float'), s1.value, s2.value, s3.value, p.value, p.text, p.channel, "
     "p.window, p.token,"
@@ -27,13 +27,13 @@ static const char units_sql[] =
     " LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1"
     " WHERE c.run_id = ?1 ORDER BY b.number, j.position";
 
-/* Columns of units_sql, in its order. */
+/* The columns of units_sql, in order. */
 enum {
     UNIT, JOB, ALGORITHM, CKA, CKA_TOKEN, REL_MSE, PEAK, PEAK_TEXT, CHANNEL,
     WINDOW, POSITION, CREST, BITS, ADVICE, REASON
 };
 
-/* The same columns as JSON has them. */
+/* The same columns as JSON keys. */
 const char *const calm_summary_keys[CALM_SUMMARY_COLUMNS] = {
     "unit", "job", "algorithm", "one_minus_cka", "one_minus_cka_token", "rel_mse", "activation_max", "token",
     "channel", "window", "position", "crest", "bits", "advice", "reason"};
@@ -44,14 +44,14 @@ calm_status calm_summary_units(calm_ctx *ctx, const calm_result *r, calm_store_r
     return calm_store_query(ctx, r->store, units_sql, &run, 1, fn, user);
 }
 
-/* The table of units as it grows. */
+/* The table of units while rows are added. */
 typedef struct units_rows {
     calm_table *table;
-    bool bits;    /* jobs differ in their bits */
+    bool bits;    /* true: jobs have different bits, so there is a column for them */
 } units_rows;
 
-/* A row of the table: what was chosen, how near it is, what its input looks like.  Experts are too many for a row each;
- * the shared expert is none: its jobs are named "shared_expert". */
+/* Adds a row: the choice, its scores, and the job's input.  Experts are too many for a row each; the shared expert has
+ * rows, because its jobs are named "shared_expert". */
 static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *const *names, const calm_value *values)
 {
     const units_rows *rows = user;
@@ -66,7 +66,7 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
                CALM_SCIENTIFIC(calm_value_as_real(&values[CKA_TOKEN]), 2),
                CALM_SCIENTIFIC(calm_value_as_real(&values[REL_MSE]), 2),
                CALM_FIXED(calm_value_as_real(&values[PEAK]), 2));
-    /* The token is shown by its text, and found again by window and position. */
+    /* The token's text, window and position. */
     if (values[PEAK].type == CALM_VALUE_NULL)
         CALM_CELLS(table, CALM_EMPTY);
     else
@@ -80,7 +80,7 @@ static calm_status add_unit(calm_ctx *ctx, void *user, size_t n, const char *con
     return CALM_OK;
 }
 
-/* Columns that would be empty throughout are left out: bits of one scheme, advice where activations stay float. */
+/* Leaves out columns that would be empty: bits with one scheme, advice if activations stay float. */
 static calm_status units_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
 {
     units_rows rows = {table, r->recipe->n_schemes > 1};
@@ -94,7 +94,7 @@ static calm_status units_table(calm_ctx *ctx, const calm_result *r, calm_table *
     return calm_summary_units(ctx, r, add_unit, &rows);
 }
 
-/* The table has what scores chose.  A uniform run that the guard took instead is another plan. */
+/* Notes that the table shows the hybrid, if the guard chose a uniform run instead. */
 static void write_replaced(const calm_result *r, calm_text *out)
 {
     const calm_trial *taken = r->trial;
@@ -107,13 +107,13 @@ static void write_replaced(const calm_result *r, calm_text *out)
 
 /* ---- experts ---- */
 
-/* One row per block, kind of job and chosen algorithm: 128 experts of a block mostly take few different ones.  A job
- * is named "experts.7.down"; what follows the number is its kind. */
+/* One row per block, kind of job and chosen algorithm, because the 128 experts of a block mostly have few different
+ * ones.  A job is named "experts.7.down"; the text after the number is its kind. */
 static const char experts_sql[] = "SELECT block, replace(substr(job, instr(substr(job, 9), '.') + 9), '.', ''), "
                                   "algorithm, count(*), min(tokens), max(tokens)"
                                   " FROM v_experts WHERE run = ?1 GROUP BY 1, 2, 3 ORDER BY 1, 2 DESC, 4 DESC";
 
-/* One row of experts_sql: two numbers next to texts, then counts. */
+/* Adds one row of experts_sql: texts and numbers, then counts. */
 static calm_status add_experts(calm_ctx *ctx, void *user, const calm_value *values)
 {
     calm_table *table = user;
@@ -123,7 +123,7 @@ static calm_status add_experts(calm_ctx *ctx, void *user, const calm_value *valu
     return CALM_OK;
 }
 
-/* Experts by kind, with how few tokens some of them saw: scores from few tokens mean little. */
+/* Writes the table of experts by kind, with the least tokens that one got: scores of few tokens mean little. */
 static calm_status write_experts(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     const calm_value run = calm_value_int(r->run_id);
@@ -141,7 +141,7 @@ static calm_status write_experts(calm_ctx *ctx, const calm_result *r, calm_text 
 
 /* ---- guard and evaluation ---- */
 
-/* What the guard found of a trial: its loss, what that is more than the hybrid's, and another figure of the model. */
+/* Adds the guard's figures of a trial: its loss, its difference from the hybrid's, and another figure. */
 static void guard_cells(const calm_measure *measure, double delta, double se, calm_table *table)
 {
     const bool encoder = measure->kind == CALM_STORE_EMBEDDINGS;
@@ -149,8 +149,8 @@ static void guard_cells(const calm_measure *measure, double delta, double se, ca
                CALM_FIXED(encoder ? measure->embeddings.spearman : measure->predictions.ppl, 4));
 }
 
-/* The trials as the guard compared them, the hybrid first, and below them what was compared on more windows.  A trial
- * without an evaluation was not measured: a candidate that it needs failed, or there were no windows. */
+/* The guard's trials, the hybrid first, and below them the trials that were compared on more windows.  A trial without
+ * an evaluation was not measured: a candidate of it failed, or there were no windows. */
 static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
 {
     const char **names;
@@ -180,8 +180,8 @@ static calm_status guard_table(calm_ctx *ctx, const calm_result *r, calm_table *
     return CALM_OK;
 }
 
-/* Float and result on the text that decided nothing.  An encoder predicts no tokens: its result is compared by sentence
- * embeddings. */
+/* Float model and result on the evaluation's text, on which no choice depends.  An encoder predicts no tokens: sentence
+ * embeddings are compared. */
 static calm_status evaluation_table(calm_ctx *ctx, const calm_result *r, calm_table *table)
 {
     const char *name;
@@ -196,7 +196,7 @@ static calm_status evaluation_table(calm_ctx *ctx, const calm_result *r, calm_ta
         return CALM_OK;
     }
     double kl, error;
-    /* The float model's divergence from itself is 0 in every window, so the difference is the result's own. */
+    /* The float model's divergence from itself is 0 in every window, so the difference is the result's divergence. */
     calm_measure_compare(&r->eval_float, &r->eval_result, r->eval.n, &kl, &error);
     calm_table_columns(table, "test text|#perplexity|#KL to float|#+- std. error|#top-1 %");
     CALM_CELLS(table, CALM_TEXT("float"), CALM_FIXED(r->eval_float.predictions.ppl, 4), CALM_FIXED(0, 5),
@@ -206,7 +206,7 @@ static calm_status evaluation_table(calm_ctx *ctx, const calm_result *r, calm_ta
     return CALM_OK;
 }
 
-/* What a narrow terminal goes without. */
+/* Columns that are left out in a narrow terminal. */
 static const char *const less_of_units[] = {"1-CKA token", "at token, window:position",
                                             "1-CKA token|at token, window:position|crest"};
 
@@ -227,8 +227,8 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
         calm_table_drop_empty(&guard);
         CALM_TRY(calm_table_write(ctx, &guard, 2, out));
     }
-    /* Why a trial has no figures, or is not wholly what it is called, below the table: reasons would not fit into
-     * a column. */
+    /* Below the table, because reasons do not fit into a column: why a trial has no figures, or has substituted
+     * candidates. */
     for (size_t i = 0; i < r->n_trials && r->guard.n; i++)
         if (r->trials[i].missing)
             calm_text_printf(out, "  no %s: %s\n", r->trials[i].name, r->trials[i].missing);
@@ -257,12 +257,12 @@ void calm_summary_size(const calm_result *r, calm_text *out)
     if (r->recipe->rotate)
         calm_text_printf(out, "  rotation     %s, seed %lld\n", calm_rotate_name(r->recipe->rotate),
                          r->recipe->rotate_seed);
-    /* The whole checkpoint, also what stays float: less than the bits per weight promise. */
+    /* The whole checkpoint with all float tensors, which saves less than the bits per weight promise. */
     calm_text_printf(out, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n", (double)r->bytes_before / 1048576.0,
                      (double)r->bytes_after / 1048576.0, 100.0 * (double)r->bytes_after / (double)r->bytes_before);
 }
 
-/* What tuning came to. */
+/* Appends the effect of tuning. */
 static void print_tuning(const calm_result *r, calm_text *out)
 {
     const calm_learned_facts *facts = &r->tuned;
@@ -283,7 +283,7 @@ void calm_summary_learning(const calm_result *r, double seconds, calm_text *out)
 {
     const calm_learned_facts *facts = &r->learned;
     const size_t learned = facts->n - facts->kept;
-    if (calm_recipe_orders(r->recipe))    /* learners know neighbouring columns alone */
+    if (calm_recipe_orders(r->recipe))    /* learners support only groups of neighbouring columns */
         return;
     if (!r->recipe->learn && facts->operations)
         calm_text_printf(out,
@@ -299,16 +299,16 @@ void calm_summary_learning(const calm_result *r, double seconds, calm_text *out)
     print_tuning(r, out);
 }
 
-/* One line per gate of the recipe. */
+/* Appends one line per gate of the recipe. */
 calm_status calm_summary_gates(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     CALM_SCOPED_TABLE(table);
-    if (!r->recipe->n_gates || !r->gate_values)    /* a run that failed before has none */
+    if (!r->recipe->n_gates || !r->gate_values)    /* a run that failed earlier has no values */
         return CALM_OK;
     calm_table_columns(&table, "gate|#measured|holds");
     for (size_t i = 0; i < r->recipe->n_gates; i++) {
         calm_table_text(&table, r->recipe->gates[i].text);
-        /* As the message of a gate that does not hold has it. */
+        /* In the format of calm_gates_verdict's message. */
         calm_table_format(&table, "%.6g", r->gate_values[i]);
         calm_table_text(&table, calm_gate_holds(&r->recipe->gates[i], r->gate_values[i]) ? "yes" : "no");
     }

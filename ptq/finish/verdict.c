@@ -1,5 +1,5 @@
-/* A result in one sentence, for the first and the last lines of a report: scheme, bits, loss, what was chosen, and what
- * GPTQ alone, or plain rounding, has on the same windows. */
+/* A result in two lines, for the beginning and the end of a report: scheme, bits, loss, the choice, and the loss of
+ * GPTQ alone, or of rounding to nearest, on the same windows. */
 #include <string.h>
 
 #include "ptq/choose/choose.h"
@@ -13,7 +13,7 @@ static bool has_entry(const calm_plan *plan, const char *name)
     return found;
 }
 
-/* Of the recipe's schemes those that the plan has: under a budget more compete. */
+/* Lists the schemes that the plan uses: under a budget more schemes compete. */
 void calm_summary_schemes(const calm_result *r, calm_text *out)
 {
     size_t n = 0;
@@ -29,7 +29,7 @@ void calm_summary_schemes(const calm_result *r, calm_text *out)
 static void write_choice(const calm_result *r, calm_text *out)
 {
     size_t n_units = 0, n_jobs = 0, listed = 0;
-    /* Units, not jobs, were decided: one with a job that is quantized counts once. */
+    /* Counts units instead of jobs: a unit with a quantized job counts once. */
     for (size_t job = 0, end; job < r->plan.n_jobs; job = end) {
         size_t begin;
         calm_layout_unit(r->layout, r->recipe->selection.unit, job, &begin, &end);
@@ -56,14 +56,14 @@ static void write_choice(const calm_result *r, calm_text *out)
 
 void calm_summary_result(const calm_result *r, calm_text *out)
 {
-    /* "learned: mkq-full in all 24 units": what was chosen is the plan's. */
+    /* "learned: mkq-full in all 24 units": the choice is that of the plan before learning. */
     const char *learned = calm_trial_after(r->name);
     if (learned)
         calm_text_printf(out, "%s: ", learned + strlen(", "));
     write_choice(r, out);
 }
 
-/* What the result loses on the test text. */
+/* Appends the loss on the evaluation's text. */
 static void print_loss(const calm_result *r, calm_text *out)
 {
     const calm_eval_result *result = &r->eval_result.predictions;
@@ -76,7 +76,7 @@ static void print_loss(const calm_result *r, calm_text *out)
                          result->ppl);
 }
 
-/* The result on the guard's windows, where a learned one is a separate trial. */
+/* Returns the result's trial on the guard's windows; a learned result has a separate trial. */
 static const calm_trial *measured(const calm_result *r)
 {
     for (size_t i = 0; r->trial && i < r->n_trials; i++)
@@ -85,8 +85,8 @@ static const calm_trial *measured(const calm_result *r)
     return r->trial;
 }
 
-/* The run that people would have made without calm: GPTQ, else plain rounding; NULL: neither was measured, or it is the
- * result. */
+/* Returns the run that users make without calm: GPTQ, else rounding to nearest; NULL: neither was measured, or it is
+ * the result. */
 static const calm_trial *baseline(const calm_result *r, bool learned)
 {
     static const char *const names[] = {"gptq", "rtn"};
