@@ -1,11 +1,12 @@
-/* Weights of input columns from llama.cpp's importance matrix, in place of the calibration's own mean squares. */
+/* Weights of input columns from llama.cpp's importance matrix, instead of the calibration's mean squares. */
 #include <stdio.h>
 
 #include "ptq/export/gguf_layout.h"
 #include "ptq/io/imatrix.h"
 #include "ptq/state/inputs.h"
 
-/* The file's entry of a job's input: its linears read the same, so that of the first which is there; NULL: none. */
+/* Finds the file's entry for a job's input.  Its linears read one input, so the first entry that exists counts; NULL:
+ * the file has none, and *missing is its name. */
 static calm_status find_entry(calm_ctx *ctx, const calm_inputs *in, const calm_job_ref *job,
                               const calm_imatrix_entry **out, const char **missing)
 {
@@ -22,7 +23,7 @@ static calm_status find_entry(calm_ctx *ctx, const calm_inputs *in, const calm_j
     return CALM_OK;
 }
 
-/* As calm_inputs_column_weights; *missing: the name that the file lacks, or NULL. */
+/* Does calm_inputs_column_weights; *missing: the name that the file lacks, or NULL. */
 static calm_status read_weights(calm_ctx *ctx, const calm_inputs *in, size_t job, double *squares, bool *any,
                                 const char **missing)
 {
@@ -44,10 +45,10 @@ calm_status calm_inputs_column_weights(calm_ctx *ctx, const calm_inputs *in, siz
     return read_weights(ctx, in, job, squares, any, &missing);
 }
 
-/* What the file lacks. */
+/* Counts of what the file lacks. */
 typedef struct lack {
     size_t n_jobs, n_missing, n_unseen;
-    char missing[64];    /* the first entry that is not there */
+    char missing[64];    /* name of the first missing entry */
 } lack;
 
 static calm_status look_at_job(calm_ctx *ctx, const calm_inputs *in, size_t job, lack *out)

@@ -1,7 +1,7 @@
-/* Facts about this program and this machine that decide bytes, and the name of the CPU.
+/* Properties of this program and this machine that determine the bytes of results, and the name of the CPU.
  *
- * Results depend on calm's version, the compiler, OpenBLAS with its kernel family, and the mathematical library; not
- * on the number of threads, which is no fact here. */
+ * Results depend on calm's version, the compiler, OpenBLAS with its kernel family, and the mathematical library, but
+ * not on the number of threads. */
 #include "ptq/state/environment.h"
 
 #include <gnu/libc-version.h>
@@ -14,7 +14,7 @@
 
 #define LINE_MAX_BYTES 256
 
-/* "Intel(R) Xeon(R) Processor @ 2.80GHz"; "unknown" where /proc/cpuinfo does not say. */
+/* Returns "Intel(R) Xeon(R) Processor @ 2.80GHz"; "unknown" if /proc/cpuinfo has no name. */
 static calm_status cpu_name(calm_ctx *ctx, char **out)
 {
     char line[LINE_MAX_BYTES] = "";
@@ -25,7 +25,7 @@ static calm_status cpu_name(calm_ctx *ctx, char **out)
             value += 1 + strspn(value + 1, " ");
     if (stream)
         fclose(stream);
-    /* `value` points into the line: its end is the name's end. */
+    /* `value` points into the line, so the name ends at the line's end. */
     line[strcspn(line, "\n")] = '\0';
     return calm_strf(ctx, ctx->out, out, "%s", value ? value : "unknown");
 }

@@ -12,7 +12,7 @@
 #include "ptq/tokenizer/template_files.h"
 #include "ptq/base/event.h"
 
-/* Where config.json does not say how much a model reads: what the harness takes. */
+/* The limit of tokens if config.json has none, as in lm-evaluation-harness. */
 #define DEFAULT_LENGTH 2048
 /* A larger tokenizer_config.json is not read: the file is untrusted. */
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
@@ -28,7 +28,7 @@ static calm_status text_path(calm_ctx *ctx, const calm_eval_text *text, const ch
 static calm_status decoder_windows(calm_ctx *ctx, const calm_config *config, const calm_tokenizer *tokenizer,
                                    const calm_eval_text *text, calm_chat *chat, calm_windows *out)
 {
-    /* No seed: an evaluation reads a text from its start, so that its figures are those of other tools. */
+    /* Without a seed: an evaluation reads the text from its start, so that its figures agree with other tools. */
     const calm_windows_options how = {.seqlen = text->seqlen, .n_windows = text->samples, .seed = -1,
                                       .vocab = config->vocab, .special = !text->no_special, .chat = chat};
     calm_token_file file;
@@ -56,7 +56,7 @@ static calm_status encoder_sentences(calm_ctx *ctx, const calm_config *config, c
         const size_t n = text->samples ? calm_size_min(text->samples, all.n) : all.n;
         return calm_windows_slice(ctx, &all, 0, n, out);
     }
-    /* An encoder has a table of positions: a longer sentence could not be looked up in it. */
+    /* An encoder has a table of positions, which limits the length of a sentence. */
     CALM_TRY(text_path(ctx, text, &path));
     const calm_windows_options options = {.seqlen = calm_size_min(text->seqlen, calm_config_positions(config)),
                                           .n_windows = text->samples, .seed = -1, .vocab = config->vocab,
@@ -95,7 +95,7 @@ calm_status calm_eval_text_embeddings(calm_ctx *ctx, const calm_model *model, co
     calm_embeddings expected, found;
     calm_shared_tick both = {tick, user, 0, 2 * windows->n};
     CALM_TRY(calm_encode(ctx, &against, windows, calm_tick_shared, &both, &expected));
-    both.before = windows->n;    /* ticks of the second model continue where the first one's ended */
+    both.before = windows->n;    /* the second model's ticks follow the first one's */
     CALM_TRY(calm_encode(ctx, &subject, windows, calm_tick_shared, &both, &found));
     return calm_embedding_compare(ctx, &expected, &found, out);
 }
@@ -113,7 +113,7 @@ static size_t max_length(const calm_model *model)
     return DEFAULT_LENGTH;
 }
 
-/* *prefix stays as it is when the text is not one token. */
+/* Sets *prefix to the id of the text; leaves it unchanged if the text is not one token. */
 static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *text, long long *prefix)
 {
     uint32_t *ids;
@@ -124,7 +124,7 @@ static calm_status token_id(calm_ctx *ctx, const calm_tokenizer *tokenizer, cons
     return CALM_OK;
 }
 
-/* What the harness has as prefix_token_id: < 0 when the model names no such token. */
+/* Finds the harness's prefix_token_id; < 0: the model names no such token. */
 static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
                                long long *prefix)
 {

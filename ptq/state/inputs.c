@@ -1,4 +1,4 @@
-/* Inputs of a run: texts and windows, and what they are asked for. */
+/* Inputs of a run: model, texts and windows. */
 #include "ptq/state/inputs.h"
 
 #include "ptq/base/file.h"
@@ -9,7 +9,7 @@
 #include "ptq/state/eval_text.h"
 #include "ptq/tokenizer/gguf_vocab.h"
 
-/* Of sensitivities, where none are held out. */
+/* The number of windows for sensitivities by gradients if none are held out. */
 #define GRADIENT_WINDOWS ((size_t)16)
 
 calm_candidate *calm_candidate_at(const calm_inputs *in, size_t job, size_t entry)
@@ -65,7 +65,7 @@ bool calm_inputs_encode(const calm_inputs *in)
     return calm_model_config(in->model)->arch->encoder;
 }
 
-/* Is it the pool's first entry of its algorithm, which has one for each scheme? */
+/* Returns true for the pool's first entry of its algorithm, which has one entry per scheme. */
 static bool is_first(const calm_recipe *recipe, size_t entry)
 {
     for (size_t i = 0; i < entry; i++)
@@ -119,7 +119,7 @@ calm_status calm_inputs_check_weight(calm_ctx *ctx, const calm_inputs *in)
                      "has not; take none", in->recipe->model.name);
 }
 
-/* Do all windows begin with one token, which every later one attends to? */
+/* Returns true if all windows begin with the same token, to which every later token attends. */
 static bool begin_alike(const calm_windows *windows)
 {
     for (size_t w = 1; w < windows->n; w++)
@@ -128,7 +128,8 @@ static bool begin_alike(const calm_windows *windows)
     return windows->n > 1;
 }
 
-/* Measured for weights alone, of decoders, behind float blocks (docs/evidence/first_token.csv). */
+/* Returns true if the higher weight of first tokens was measured to help: weight-only schemes, decoders, float prefix
+ * (docs/evidence/first_token.csv). */
 static bool first_weighs(const calm_inputs *in)
 {
     const calm_recipe *recipe = in->recipe;
@@ -186,13 +187,13 @@ calm_status calm_inputs_open_given(calm_ctx *ctx, calm_inputs *in)
     return open_as(ctx, in->recipe->model.dir, &in->recipe->how, in);
 }
 
-/* How what calm wrote of the recipe's model is opened: an adapter is in its weights. */
+/* Returns how calm opens a checkpoint that it wrote from the recipe's model: an adapter is merged into its weights. */
 static calm_model_how how_written(const calm_recipe *recipe)
 {
     return (calm_model_how){.accept_keys = recipe->how.accept_keys};
 }
 
-/* Replace the open model by its rotated form, which is next to the store for as long as the inputs are open. */
+/* Replaces the open model by its rotated form, which is stored next to the store while the inputs are open. */
 static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
 {
     const calm_recipe *recipe = in->recipe;
@@ -232,10 +233,10 @@ calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
     if (in->recipe->rotate == CALM_ROTATE_NONE || in->only_look)
         return CALM_OK;
     CALM_TRY(rotate_model(ctx, in));
-    return use_hadamard(ctx, in);    /* the files of a rotated model do not say it */
+    return use_hadamard(ctx, in);    /* the files of a rotated model do not name its Hadamard matrices */
 }
 
-/* Remove the rotated model; what fails here leaves a directory that the next run removes. */
+/* Removes the rotated model; after a failure the next run removes the directory. */
 static void remove_rotated(calm_inputs *in)
 {
     CALM_SCOPED_ARENA(arena);
@@ -249,9 +250,9 @@ static void remove_rotated(calm_inputs *in)
 calm_status calm_inputs_open_written(calm_ctx *ctx, const calm_recipe *recipe, const char *place, calm_model **out)
 {
     calm_model_how how = how_written(recipe);
-    how.glance = true;    /* its tensors are those of the model, of which that was said */
+    how.glance = true;    /* its tensors were reported with the float model's */
     CALM_TRY(calm_model_open_as(ctx, place, &how, out));
-    /* Other rules stand in the checkpoint; schemes with float activations have none. */
+    /* A checkpoint names all other rules; schemes with float activations have none. */
     for (size_t i = 0; i < recipe->n_schemes; i++)
         if (recipe->schemes[i].act_rule == CALM_ACT_RULE_VLLM)
             return calm_model_set_act_rule(ctx, *out, CALM_ACT_RULE_VLLM);
@@ -273,7 +274,7 @@ void calm_inputs_close(calm_inputs *in)
 
 /* ---- texts ---- */
 
-/* Windows of token ids need no tokenizer; the text of the evaluation and the tokens of maxima do. */
+/* Windows of token ids need no tokenizer, but the evaluation's text and the tokens of maxima do. */
 calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
 {
     char *path;
@@ -287,25 +288,25 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
     return CALM_OK;
 }
 
-/* Windows of a text. */
+/* Reads windows of a text. */
 static calm_status read_windows(calm_ctx *ctx, const calm_inputs *in, const char *path,
                                 const calm_windows_options *options, calm_windows *out)
 {
     const bool encoder = calm_inputs_encode(in);
     calm_windows_options how = *options;
-    /* An encoder's positions are learned: there are no more than these. A decoder's rotary ones continue. */
+    /* An encoder has a table of positions, which limits the length; a decoder's rotary positions have no limit. */
     if (encoder)
         how.seqlen = calm_size_min(how.seqlen, calm_config_positions(calm_model_config(in->model)));
-    /* The template of an encoder is for sentences, which have both of its ends. */
+    /* The template of an encoder is for whole sentences, with a token at both ends. */
     how.special = options->special && !encoder;
     how.prompt = encoder ? calm_pooling_prompt(calm_model_config(in->model)) : NULL;
-    /* Running text in windows; an encoder by default reads sentence by sentence, as it is used. */
+    /* Decoders read running text in windows; an encoder by default reads sentences, as it does in use. */
     if (!encoder || in->recipe->encoder_stream)
         return calm_windows_read(ctx, in->tokenizer, path, &how, out);
     return calm_sentences_read(ctx, in->tokenizer, path, &how, out);
 }
 
-/* The same, with chats in it through the model's chat template. */
+/* Does the same, with chats rendered by the model's chat template. */
 static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *path,
                              const calm_windows_options *options, calm_windows *out)
 {
@@ -317,7 +318,7 @@ static calm_status read_text(calm_ctx *ctx, const calm_inputs *in, const char *p
     return CALM_OK;
 }
 
-/* Windows as the recipe cuts all its texts. */
+/* Returns the options for windows of the recipe's texts. */
 static calm_windows_options cut(const calm_inputs *in, long long n_windows, long long seed)
 {
     return (calm_windows_options){.seqlen = (size_t)in->recipe->seqlen, .n_windows = (size_t)n_windows, .seed = seed,
@@ -325,17 +326,17 @@ static calm_windows_options cut(const calm_inputs *in, long long n_windows, long
                                   .special = in->recipe->add_special_tokens};
 }
 
-/* This many windows of one text for calibration, and others for the guard, as far as it has them: the first *n_first of
- * `guard`, behind which those are that a tie may ask for. */
+/* Reads n_calib windows of one text for calibration and n_guard others for the guard, as far as the text has them; the
+ * first *n_first windows of `guard` are the guard's, and the others are for ties. */
 static calm_status read_both(calm_ctx *ctx, const calm_inputs *in, const char *path, const char *name,
                              size_t n_calib, size_t n_guard, calm_windows *calib, calm_windows *guard, size_t *n_first)
 {
     const calm_recipe *recipe = in->recipe;
     calm_windows_options options = cut(in, (long long)(n_calib + n_guard), recipe->seed);
-    /* The guard's errors are those of independent windows. */
+    /* Spread over the text, because the guard's standard errors assume independent windows. */
     options.n_spread = n_guard;
     options.doublings = CALM_GUARD_DOUBLINGS;
-    /* Calibration and guard are cut from one draw: no window can be in both. */
+    /* One draw for calibration and guard, so that no window is in both. */
     calm_windows all;
     if (recipe->calib_is_token_ids) {
         calm_token_file file;
@@ -344,10 +345,10 @@ static calm_status read_both(calm_ctx *ctx, const calm_inputs *in, const char *p
     } else {
         CALM_TRY(read_text(ctx, in, path, &options, &all));
     }
-    /* Calibration takes what it asks for first; the guard has the rest. */
+    /* Calibration gets all it asks for, the guard gets the rest. */
     size_t n_left = all.n > n_calib ? all.n - n_calib : 0;
     if (n_left < n_guard) {
-        /* A short text: an eighth of it guards, so that there is a guard at all. */
+        /* A short text: an eighth of it is for the guard, so that there is a guard. */
         n_left = calm_size_max(n_left, calm_size_min(all.n / 8, n_guard));
         calm_log(ctx, CALM_LOG_WARNING, "%s has %zu windows of %lld tokens: %zu for calibration, %zu for the guard",
                  name, all.n, recipe->seqlen, all.n - n_left, n_left);
@@ -357,7 +358,7 @@ static calm_status read_both(calm_ctx *ctx, const calm_inputs *in, const char *p
     return calm_windows_slice(ctx, &all, all.n - n_left, n_left, guard);
 }
 
-/* The share of text `i` of n in `windows`: the first ones have one more where they cannot be divided. */
+/* Returns the share of text `i` of n; the first texts have one window more if the windows cannot be divided evenly. */
 static size_t share_of(long long windows, size_t i, size_t n)
 {
     return ((size_t)windows + n - 1 - i) / n;
@@ -385,8 +386,8 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
         in->guard_all = *guard;
     }
     calm_eval_text_warn_positions(ctx, in->model, &in->calib, "calibration");
-    /* Of several texts, too: one that gives less than its share has nothing behind it, so that windows in turn begin
-     * with the first ones of all. */
+    /* With several texts too: a text with fewer windows than its share has none for ties, so that the first windows of
+     * all texts come first. */
     return calm_windows_slice(ctx, &in->guard_all, 0, n_guard, &in->guard);
 }
 
@@ -394,11 +395,11 @@ size_t calm_inputs_held_windows(const calm_inputs *in)
 {
     const size_t asked = (size_t)(in->recipe->score_windows > in->recipe->probe_windows ? in->recipe->score_windows
                                                                                         : in->recipe->probe_windows);
-    /* Without scores nothing is measured on them. */
+    /* Without scores nothing is measured on held-out windows. */
     return in->recipe->score_windows ? calm_size_min(asked, in->calib.n / 4) : 0;
 }
 
-/* `asked` windows, of those held out, or where there are none of all. */
+/* Returns `asked`, limited to the held-out windows, or to all windows if none are held out. */
 static size_t measured_windows(const calm_inputs *in, long long asked)
 {
     const size_t held = calm_inputs_held_windows(in);

@@ -1,4 +1,4 @@
-/* Jobs that stay float because the recipe names their modules. */
+/* Finds the jobs that stay float because the recipe names their modules. */
 #include <ctype.h>
 #include <string.h>
 
@@ -10,7 +10,8 @@
 
 /* ---- modules ---- */
 
-/* Those of the layout first, in its order, then other matrices and vectors, which stay float anyway, and the head. */
+/* Lists the modules: those of the layout in order, then other matrices and vectors, which stay float anyway, and the
+ * head. */
 static calm_status list_modules(calm_ctx *ctx, const calm_inputs *in, const char ***out, size_t *n)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -19,7 +20,7 @@ static calm_status list_modules(calm_ctx *ctx, const calm_inputs *in, const char
     *n = 0;
     for (size_t i = 0; i < layout->n_linears; i++)
         (*out)[(*n)++] = layout->linears[i].module;
-    if (layout->head)    /* a tied one has no tensor */
+    if (layout->head)    /* a tied head has no tensor */
         (*out)[(*n)++] = layout->head;
     for (size_t i = 0; i < calm_safetensors_count(set); i++) {
         const char *name = calm_safetensors_at(set, i)->name, *dot = strrchr(name, '.');
@@ -42,10 +43,10 @@ static calm_status refuse(calm_ctx *ctx, const char *word, const char *const *na
                      strncmp(word, "re:", 3) == 0 ? "" : calm_did_you_mean(hint, word, names, n), names[0]);
 }
 
-/* Before a name: quantized, though its kind of sublayer leaves it float. */
+/* Before a name: quantize the module, although its kind of sublayer stays float by default. */
 #define NOT '!'
 
-/* Is any of the linears named of a job that its kind of sublayer leaves float? */
+/* Returns true if a named linear belongs to a job that its kind of sublayer leaves float. */
 static bool any_left_float(const calm_inputs *in, const bool *named)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -56,7 +57,7 @@ static bool any_left_float(const calm_inputs *in, const bool *named)
     return any;
 }
 
-/* matched, asked [n_linears]: those that a word names, and those that a word behind '!' names. */
+/* Sets matched and asked [n_linears]: linears named by a word, and linears named by a word after '!'. */
 static calm_status match_words(calm_ctx *ctx, const calm_inputs *in, bool **matched, bool **asked)
 {
     const calm_words *words = &in->recipe->keep_float;
@@ -78,8 +79,8 @@ static calm_status match_words(calm_ctx *ctx, const calm_inputs *in, bool **matc
     return CALM_OK;
 }
 
-/* Those of jobs that their kind of sublayer leaves float, unless one of them was asked for; returns how many, *why of
- * the first. */
+/* Matches linears of jobs that their kind of sublayer leaves float, unless one of them was asked for; returns their
+ * number, *why: the reason of the first. */
 static size_t match_kinds(const calm_inputs *in, const bool *asked, bool *matched, const char **why)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -99,7 +100,7 @@ static size_t match_kinds(const calm_inputs *in, const bool *asked, bool *matche
     return n;
 }
 
-/* Does any kind of the model leave a job float? */
+/* Returns true if a kind of sublayer of the model leaves a job float. */
 static bool has_kinds(const calm_inputs *in)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -109,7 +110,8 @@ static bool has_kinds(const calm_inputs *in)
     return any;
 }
 
-/* Those whose columns the groups of a scheme do not divide, where the recipe leaves such float; *n: how many. */
+/* Matches linears whose columns a scheme's group size does not divide, if the recipe leaves these float; *n: their
+ * number. */
 static void match_groups(const calm_inputs *in, bool *matched, size_t *n, const char **first)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -133,7 +135,7 @@ static void match_groups(const calm_inputs *in, bool *matched, size_t *n, const 
 
 /* ---- units ---- */
 
-/* Does a pin of the recipe to float count for a unit?  One by its name counts more than a pattern. */
+/* Returns true if a pin of the recipe leaves a unit float; a pin by name wins over a pattern. */
 static bool pinned_float(const calm_recipe *recipe, const char *unit, bool *named)
 {
     calm_pin_fit best = CALM_FITS_NOT, other = CALM_FITS_NOT;
@@ -149,7 +151,7 @@ static bool pinned_float(const calm_recipe *recipe, const char *unit, bool *name
     return best != CALM_FITS_NOT && best >= other;
 }
 
-/* Linears of units that pins leave float. */
+/* Matches linears of units that pins leave float. */
 static calm_status match_pins(calm_ctx *ctx, const calm_inputs *in, bool *matched)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -178,8 +180,8 @@ static calm_status match_pins(calm_ctx *ctx, const calm_inputs *in, bool *matche
 
 /* ---- jobs ---- */
 
-/* The layer of engines that a job shares with others: experts of a block, or of one projection; 0: none.  Readers
- * that have one scheme for all blocks still take float layers. */
+/* Returns the number of the layer in which engines join a job with others (experts of a block, or of one projection);
+ * 0: none.  Readers with one scheme for all blocks still accept float layers. */
 static size_t layer_of(const calm_inputs *in, const calm_job_ref *job)
 {
     const calm_tie tie = calm_formats_tie(&in->recipe->formats);
@@ -187,7 +189,7 @@ static size_t layer_of(const calm_inputs *in, const calm_job_ref *job)
                            job->traits->place == CALM_PLACE_DOWN);
 }
 
-/* Jobs with a linear that is matched, and those of a layer with such a job; *n_more: linears that came so. */
+/* Marks jobs with a matched linear, and all jobs of a layer with such a job; *n_more: linears of the latter. */
 static calm_status extend(calm_ctx *ctx, const calm_inputs *in, const bool *matched, bool *kept, size_t *n_more)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -198,7 +200,7 @@ static calm_status extend(calm_ctx *ctx, const calm_inputs *in, const bool *matc
         for (size_t i = layout->jobs[j].first; i < layout->jobs[j].first + layout->jobs[j].n; i++)
             if (matched[i])
                 kept[j] = layers[layer_of(in, &layout->jobs[j])] = true;
-    layers[0] = false;    /* of jobs that share with none */
+    layers[0] = false;    /* jobs that share no layer */
     for (size_t j = 0; j < layout->n_jobs; j++) {
         kept[j] |= layers[layer_of(in, &layout->jobs[j])];
         for (size_t i = layout->jobs[j].first; kept[j] && i < layout->jobs[j].first + layout->jobs[j].n; i++)
@@ -224,7 +226,7 @@ static calm_status list_rest(calm_ctx *ctx, calm_inputs *in, const bool *kept)
     return CALM_OK;
 }
 
-/* Nothing is left; names an option that keeps linears, first one that the recipe gave. */
+/* Fails because no job is left; names an option that keeps linears float, if possible one that the user gave. */
 static calm_status refuse_all(calm_ctx *ctx, const calm_inputs *in, const char *odd, const char *why)
 {
     const calm_recipe *recipe = in->recipe;
@@ -237,7 +239,7 @@ static calm_status refuse_all(calm_ctx *ctx, const calm_inputs *in, const char *
     return calm_fail(ctx, CALM_EARG, "no linear is left to be quantized: %s; `keep_float` !NAME quantizes them", why);
 }
 
-/* What is said of linears that stay float without a name. */
+/* Logs which linears stay float although the user did not name them. */
 static void note_more(calm_ctx *ctx, const calm_inputs *in, size_t n_odd, const char *odd, size_t n_fused)
 {
     if (n_odd)

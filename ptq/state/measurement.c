@@ -1,4 +1,4 @@
-/* Measures of decoders and encoders, compared by their loss. */
+/* Measures of decoders and encoders, and the comparison of their losses. */
 #include "ptq/state/measurement.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@ double calm_measure_loss(const calm_measure *measure)
     return measure->kind == CALM_STORE_EMBEDDINGS ? 1 - measure->embeddings.cosine : measure->predictions.kl;
 }
 
-/* Loss of b in one window minus that of a, summed over what it counts: tokens, or the one sentence. */
+/* Returns the loss of b in one window minus that of a, summed over the window's tokens, or of its sentence. */
 static double difference(const calm_measure *a, const calm_measure *b, size_t window)
 {
     if (a->kind == CALM_STORE_EMBEDDINGS)
@@ -16,7 +16,7 @@ static double difference(const calm_measure *a, const calm_measure *b, size_t wi
     return b->predictions.windows[window].kl - a->predictions.windows[window].kl;
 }
 
-/* What that is the sum over. */
+/* Returns the number of tokens of that sum; 1 for a sentence. */
 static double weight(const calm_measure *a, size_t window)
 {
     return a->kind == CALM_STORE_EMBEDDINGS ? 1 : (double)a->predictions.windows[window].tokens;
@@ -30,8 +30,8 @@ void calm_measure_compare(const calm_measure *a, const calm_measure *b, size_t n
         total += weight(a, w);
     }
     const double mean = sum / total;
-    /* Windows differ much more from each other than two plans do on one window: only differences show the noise.  A
-     * long window has a large sum by its length alone, which the ratio takes out of its residual. */
+    /* Windows differ much more from each other than two plans do in one window, so only differences show the noise.  A
+     * long window has a large sum because of its length, which the residual of the ratio removes. */
     for (size_t w = 0; w < n_windows; w++) {
         const double residual = difference(a, b, w) - mean * weight(a, w);
         spread += residual * residual;

@@ -1,4 +1,4 @@
-/* The most memory that each stage of a run held. */
+/* The peak memory of each stage of a run. */
 #include "ptq/state/memory_plan.h"
 
 #include "ptq/base/memory.h"

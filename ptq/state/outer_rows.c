@@ -1,4 +1,4 @@
-/* Pieces of an embedding or a head as jobs of one linear. */
+/* Quantizes pieces of an embedding or a head as jobs with one linear. */
 #include "ptq/state/outer_rows.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "ptq/quant/qjob.h"
 #include "ptq/recipe/recipe.h"
 
-/* Nothing is known of the inputs: with the identity as their Gram matrix scales have the least squared error. */
+/* Without statistics of the inputs: with the identity as Gram matrix, scales have the least squared error. */
 #define ALGORITHM "hls(signed=true)+nearest"
 
 calm_status calm_outer_algorithm(calm_ctx *ctx, const char *name, calm_algorithm **out)
@@ -23,9 +23,9 @@ calm_status calm_outer_fit_reads(calm_ctx *ctx, const calm_outer_fit *fit, bool 
     return CALM_OK;
 }
 
-/* ---- what a head is fitted to ---- */
+/* ---- fit of a head ---- */
 
-/* gram [width, width] += its mean diagonal times the identity. */
+/* Adds the mean diagonal of gram [width, width] times the identity. */
 static void add_embedding(double *gram, size_t width)
 {
     double sum = 0;
@@ -54,8 +54,8 @@ calm_status calm_outer_fit_collect(calm_ctx *ctx, const calm_model *model, const
     return CALM_OK;
 }
 
-/* What calm_recipe_head_algorithm says of a stored run's algorithms; of one that this calm does not know, nothing is
- * known. */
+/* Returns calm_recipe_head_algorithm for a stored run's algorithms; ignores algorithms that this version of calm does
+ * not know. */
 static const char *stored_choice(calm_ctx *ctx, const calm_json *recipe, const calm_formats *formats)
 {
     const calm_json *algorithms = calm_json_get(recipe, "algorithms");
@@ -85,7 +85,7 @@ calm_status calm_outer_stored_algorithm(calm_ctx *ctx, const calm_json *recipe, 
     CALM_TRY(calm_formats_of_recipe(ctx, recipe, &own));
     CALM_TRY(calm_formats_ask_outer(ctx, calm_json_string(calm_json_get(recipe, "embed_scheme"), NULL),
                                     calm_json_string(calm_json_get(recipe, "head_scheme"), NULL), &own.options));
-    /* One that wrote a head by no algorithm, before heads were fitted, writes the same again. */
+    /* A run that wrote a head without an algorithm, before heads were fitted, is written in the same way again. */
     if (!calm_formats_have_tables(&own))
         *out = stored_choice(ctx, recipe, formats);
     return CALM_OK;
@@ -107,7 +107,7 @@ calm_status calm_outer_fit_key(calm_ctx *ctx, const calm_outer_fit *fit, const c
 
 /* ---- rows ---- */
 
-/* Rows as a job, in ctx->out. */
+/* Quantizes rows as a job, into ctx->out. */
 static calm_status quantize(calm_ctx *ctx, const calm_outer_fit *fit, const calm_tensor *table,
                             const calm_scheme *scheme, size_t first, size_t n, calm_qjob *out)
 {
@@ -123,7 +123,7 @@ static calm_status quantize(calm_ctx *ctx, const calm_outer_fit *fit, const calm
     const calm_stats stats = fitted ? fit->stats : (calm_stats){.gram = none};
     const calm_linear linear = {.name = table->name, .out = n, .in = in, .w = w};
     const calm_job job = {.name = table->name, .linears = &linear, .n_linears = 1, .stats = &stats, .scheme = *scheme};
-    /* One that reads data does so of the head alone. */
+    /* An algorithm that reads data is used only for the head. */
     CALM_TRY(calm_outer_algorithm(ctx, fit ? fit->algorithm : NULL, &algorithm));
     if (!fitted && calm_algorithm_caps(algorithm))
         CALM_TRY(calm_outer_algorithm(ctx, NULL, &algorithm));
@@ -167,7 +167,7 @@ size_t calm_outer_rows_bytes(const calm_algorithm *algorithm, calm_operands oper
 {
     const size_t rows = calm_outer_piece(vocab, width);
     size_t most = 0;
-    /* Groups of 16 have the most scales of all types, products of groups of 32 may pack their operands. */
+    /* Groups of 16 have the most scales of all types; products of groups of 32 may pack their operands. */
     for (int group = 16; group <= 32; group *= 2) {
         const calm_scheme scheme = {.bits = 8, .group = group, .symmetric = true, .scale_dtype = CALM_F16};
         calm_job_shape shape = calm_job_shape_of(&scheme, rows, width);

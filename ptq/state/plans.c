@@ -1,7 +1,7 @@
-/* Plans: which candidate each job gets, where its codes come from, what it takes.
+/* Plans: the candidate of each job, where its codes are, and its bits.
  *
- * A plan holds no codes.  They are fetched from the store one job at a time, when the plan is assembled,
- * measured or exported. */
+ * A plan contains no codes.  They are read from the store one job at a time when the plan is assembled, measured or
+ * exported. */
 #include <math.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "ptq/state/inputs.h"
 #include "store/blob.h"
 
-/* A blob that was sound when the run began, and is not now: what happened, and what to do. */
+/* Explains that a blob was damaged during the run, and what the user can do. */
 static calm_status explain_damage(calm_ctx *ctx)
 {
     char why[CALM_MESSAGE_MAX];
@@ -19,7 +19,7 @@ static calm_status explain_damage(calm_ctx *ctx)
     return calm_fail(ctx, status, "%s; it was sound before: run the same command again, which computes it anew", why);
 }
 
-/* calm_plan_fetch_fn over the inputs of a run.  The mapping is closed at once: calm_qblob_decode copies into
+/* A calm_plan_fetch_fn over the inputs of a run.  The mapping is closed at once, because calm_qblob_decode copies to
  * ctx->out. */
 static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out)
 {
@@ -34,13 +34,13 @@ static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, ca
 calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size_t *choice, calm_plan *out)
 {
     const size_t n_jobs = calm_model_layout(in->model)->n_jobs;
-    /* `free_scales` is for measuring alone: a checkpoint has no place for a scale that no norm or weight can absorb. */
+    /* free_scales is only for measurements: a checkpoint has no place for a scale that no norm or weight can absorb. */
     *out = (calm_plan){.n_jobs = n_jobs, .free_scales = in->recipe->input_scales != CALM_SCALES_FOLDED, .fetch = fetch,
                        .user = (void *)(uintptr_t)in};
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->jobs, n_jobs));
     for (size_t j = 0; j < n_jobs; j++) {
         const calm_job_ref *job = &calm_model_layout(in->model)->jobs[j];
-        if (choice[j] == CALM_STAYS_FLOAT || !in->recipe->pool[choice[j]].scheme.bits)    /* they stay zero: float */
+        if (choice[j] == CALM_STAYS_FLOAT || !in->recipe->pool[choice[j]].scheme.bits)    /* zero: float */
             continue;
         const calm_scheme scheme = calm_scheme_at(&in->recipe->pool[choice[j]].scheme, &job->place);
         out->jobs[j] = (calm_plan_job){.quantized = true, .scheme = calm_scheme_for(&scheme, job->in),
@@ -50,7 +50,7 @@ calm_status calm_plan_of_choice(calm_ctx *ctx, const calm_inputs *in, const size
     return CALM_OK;
 }
 
-/* calm_plan_vectors_fn over the inputs of a run. */
+/* A calm_plan_vectors_fn over the inputs of a run. */
 static calm_status fetch_vectors(void *user, calm_ctx *ctx, const void *source, calm_vectors *out)
 {
     const calm_inputs *in = user;
@@ -80,7 +80,7 @@ calm_status calm_plan_learn(calm_ctx *ctx, const calm_inputs *in, const calm_pla
     return CALM_OK;
 }
 
-/* Over the whole layout: jobs that are not to be quantized are part of every plan, as float. */
+/* The choice covers the whole layout: jobs outside of the run are part of every plan, as float. */
 calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t entry, size_t **choice)
 {
     const size_t n_jobs = calm_model_layout(in->model)->n_jobs;
@@ -92,7 +92,7 @@ calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t ent
     return CALM_OK;
 }
 
-/* Linear by linear: each has its own scales, and a last group that may be shorter. */
+/* Sums over linears, because each has separate scales and a last group that may be shorter. */
 static double job_bits(const calm_layout *layout, size_t job, const calm_scheme *scheme)
 {
     const calm_job_ref *ref = &layout->jobs[job];
@@ -116,7 +116,7 @@ double calm_plan_bits(const calm_inputs *in, const calm_plan *plan)
     return weights > 0 ? bits / weights : NAN;
 }
 
-/* Mean bits of activations of the quantized jobs, which count by their weights: each is multiplied by one. */
+/* Returns the mean over the weights of quantized jobs of their activations' bits. */
 static double act_bits(const calm_inputs *in, const calm_plan *plan)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -131,8 +131,8 @@ static double act_bits(const calm_inputs *in, const calm_plan *plan)
     return weights > 0 ? bits / weights : NAN;
 }
 
-/* Over the candidates' keys in the order of jobs, so over everything that decides the weights.  The name of the plan
- * is not in it: a hybrid that equals a uniform run is measured once. */
+/* The key covers the candidates' keys in job order, so everything that determines the weights, but not the plan's name:
+ * a hybrid that equals a uniform run is measured once. */
 calm_status calm_plan_key(calm_ctx *ctx, const calm_plan *plan, char key[CALM_SHA256_HEX])
 {
     calm_sha256 sha;
@@ -148,17 +148,17 @@ calm_status calm_trial_of_plan(calm_ctx *ctx, const calm_inputs *in, const char 
                                calm_trial *out)
 {
     *out = (calm_trial){.name = name, .plan = *plan, .delta = NAN, .se = NAN};
-    /* The first job whose candidate failed says why there is no such plan; one is enough. */
+    /* The first job with a failed candidate explains why the plan cannot exist. */
     for (size_t j = 0; j < out->plan.n_jobs && !out->missing; j++) {
         const calm_candidate *candidate = out->plan.jobs[j].source;
         if (!out->plan.jobs[j].quantized || !candidate->failure)
             continue;
         const char *job = calm_model_layout(in->model)->jobs[j].name;
-        const bool named = strncmp(candidate->failure, job, strlen(job)) == 0;    /* some failures name it */
+        const bool named = strncmp(candidate->failure, job, strlen(job)) == 0;    /* some failures name the job */
         CALM_TRY(calm_strf(ctx, ctx->out, &out->missing, "%s%s%s", named ? "" : job, named ? "" : ": ",
                            candidate->failure));
     }
-    out->bits_per_weight = calm_plan_bits(in, &out->plan);    /* known without codes */
+    out->bits_per_weight = calm_plan_bits(in, &out->plan);    /* needs no codes */
     out->act_bits = act_bits(in, &out->plan);
     return calm_plan_key(ctx, &out->plan, out->key);
 }

@@ -1,4 +1,4 @@
-/* Results: facts, and the gates that they must hold. */
+/* Results: facts about windows, gates, and names of plans. */
 #include "ptq/state/result.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
     const calm_eval_result *predictions = &r->eval_result.predictions;
     const calm_embedding_result *embeddings = &r->eval_result.embeddings;
     const double ppl_float = r->eval_float.predictions.ppl, bytes = (double)r->bytes_after;
-    /* Those of the other kind of model mean nothing: calm_gates_check lets no gate on them through. */
+    /* Figures of the other kind of model are meaningless; calm_gates_check refuses gates on them. */
     const double figures[CALM_N_FIGURES] = {
         [CALM_FIGURE_PPL] = predictions->ppl, [CALM_FIGURE_PPL_FLOAT] = ppl_float,
         [CALM_FIGURE_PPL_RATIO] = predictions->ppl / ppl_float, [CALM_FIGURE_KL] = predictions->kl,
@@ -26,7 +26,7 @@ calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
         [CALM_FIGURE_SIZE_RATIO] = bytes / (double)r->bytes_before, [CALM_FIGURE_COSINE] = embeddings->cosine,
         [CALM_FIGURE_COSINE_MIN] = embeddings->cosine_min, [CALM_FIGURE_SPEARMAN] = embeddings->spearman,
         [CALM_FIGURE_ERROR] = embeddings->error};
-    /* One more, so that it is not NULL: NULL says that nothing was measured yet. */
+    /* One more than needed, because NULL means that nothing was measured. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->gate_values, r->recipe->n_gates + 1));
     for (size_t i = 0; i < r->recipe->n_gates; i++)
         r->gate_values[i] = figures[r->recipe->gates[i].figure];
@@ -35,7 +35,7 @@ calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
 
 calm_status calm_gates_put(calm_ctx *ctx, const calm_result *r)
 {
-    /* The values are kept whether or not the gates hold: a failed run is where they matter. */
+    /* Values are stored even if gates do not hold: a failed run is where they matter. */
     CALM_TRY(calm_store_begin(ctx, r->store));
     for (size_t i = 0; i < r->recipe->n_gates; i++) {
         const calm_store_gate row = {r->run_id, (int64_t)i, r->recipe->gates[i].text, r->gate_values[i],
@@ -61,7 +61,7 @@ calm_status calm_gates_verdict(calm_ctx *ctx, const calm_result *r)
                               recipe->gates[first].text, r->gate_values[first], n, recipe->n_gates, recipe->output);
 }
 
-/* ---- what plans are called ---- */
+/* ---- names of plans ---- */
 
 size_t calm_trial_same_uniform(const calm_trial *trials, size_t n)
 {
@@ -71,7 +71,7 @@ size_t calm_trial_same_uniform(const calm_trial *trials, size_t n)
     return same;
 }
 
-/* The entry that all quantized jobs of a plan have; NULL: they differ. */
+/* Returns the entry of all quantized jobs of a plan; NULL: they differ. */
 static const char *common_entry(const calm_plan *plan)
 {
     const char *common = NULL;
@@ -95,9 +95,9 @@ calm_status calm_trial_label(calm_ctx *ctx, const calm_trial *trials, size_t n, 
     const size_t same = calm_trial_same_uniform(trials, n), length = strlen("hybrid");
     const char *uniform = same ? trials[same].name : common_entry(choices);
     *out = name;
-    if (!name || !uniform || strncmp(name, "hybrid", length) != 0)    /* several budgets have no name */
+    if (!name || !uniform || strncmp(name, "hybrid", length) != 0)    /* NULL: several budgets */
         return CALM_OK;
-    /* "hybrid", "hybrid of 3 bits", "hybrid, learned": what was learned is said of the uniform plan too. */
+    /* "hybrid", "hybrid of 3 bits", "hybrid, learned": the part after the comma is kept. */
     const char *more = calm_trial_after(name);
     return calm_strf(ctx, ctx->out, out, "%s%s", uniform, more ? more : "");
 }

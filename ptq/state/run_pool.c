@@ -1,4 +1,4 @@
-/* Candidates in memory become a pool. */
+/* Builds a pool of the candidates in memory. */
 #include "ptq/model/kind.h"
 #include "ptq/state/run_pool.h"
 
@@ -6,8 +6,8 @@
 
 /* ---- the pool ---- */
 
-/* The crest factor is read for the activation rule alone, which applies where activations are quantized and something
- * smooths. */
+/* Returns true if the crest is needed: only the activation rule reads it, which applies if activations are quantized
+ * and an algorithm smooths. */
 static bool wants_crest(const calm_recipe *recipe)
 {
     bool smooths = false;
@@ -16,7 +16,7 @@ static bool wants_crest(const calm_recipe *recipe)
     return smooths && calm_recipe_quantizes_activations(recipe);
 }
 
-/* Of an expert the parts are one kernel's whichever they are. */
+/* Returns calm_engine_linear.part of a job. */
 static size_t part_rows(const calm_layout *layout, const calm_job_ref *job)
 {
     size_t part = 0;
@@ -25,7 +25,7 @@ static size_t part_rows(const calm_layout *layout, const calm_job_ref *job)
     return part;
 }
 
-/* A job of the layout as the pool has it. */
+/* Describes a job of the layout for the pool. */
 static calm_pool_job describe_job(calm_ctx *ctx, const calm_run *p, size_t job, const char *unit, bool crest)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -37,11 +37,11 @@ static calm_pool_job describe_job(calm_ctx *ctx, const calm_run *p, size_t job, 
         .down = ref->traits->place == CALM_PLACE_DOWN, .crest = crest ? calm_run_crest(ctx, p, job) : NAN};
 }
 
-/* The jobs that are to be quantized, in the layout's order, each with the name of its unit. */
+/* Lists the jobs to quantize, in the layout's order, each with the name of its unit. */
 static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, calm_pool *pool)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
-    /* Before the survey the store is not open, or has no row of the jobs. */
+    /* Before the survey the store is not open, or has no rows of the jobs. */
     const bool crest = p->surveyed && wants_crest(p->in.recipe);
     const size_t n = calm_inputs_count(&p->in);
     calm_pool_job *jobs;
@@ -54,7 +54,7 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
     for (size_t i = 0; i < n; i++) {
         const size_t job = calm_inputs_job(&p->in, i);
         size_t begin;
-        if (job >= unit_end) {    /* jobs of a unit that stay float are not listed */
+        if (job >= unit_end) {    /* float jobs of a unit are not listed */
             calm_layout_unit(layout, kind, job, &begin, &unit_end);
             CALM_TRY(calm_layout_unit_name(ctx, layout, kind, job, &unit));
         }
@@ -69,21 +69,21 @@ static calm_status list_jobs(calm_ctx *ctx, const calm_run *p, calm_unit kind, c
     return CALM_OK;
 }
 
-/* What is known of every job and entry: scores at the selection's point, or that nothing is known yet. */
+/* Fills the cells of all jobs and entries with the scores at the selection's point, as far as they are known. */
 static calm_status fill_cells(calm_ctx *ctx, const calm_run *p, const calm_selection *selection, calm_pool *pool)
 {
     calm_pool_cell *cells;
-    const size_t n = pool->n_jobs * pool->n_entries;    /* both lists are in memory */
+    const size_t n = pool->n_jobs * pool->n_entries;    /* no overflow: both lists are in memory */
     CALM_TRY(CALM_NEW(ctx, ctx->out, cells, n));
     pool->cells = cells;
-    /* A cell without a score is then no reason to refuse a choice: it may still come. */
+    /* While the pool is pending, a cell without a score is no error: the score may still be measured. */
     pool->pending = !p->computed;
     pool->numbered = p->surveyed;
     for (size_t i = 0; i < n && p->surveyed; i++) {
         const calm_candidate *candidate =
             calm_candidate_at(&p->in, calm_inputs_job(&p->in, i / pool->n_entries), i % pool->n_entries);
         const double *at_point = candidate->scores.value[selection->point];
-        /* Ties are broken by the squared error at the same point, whatever the score is. */
+        /* Ties are broken by the squared error at the same point, for any score. */
         cells[i] = (calm_pool_cell){
             .id = candidate->id, .key = candidate->key, .blob = candidate->blob[0] ? candidate->blob : NULL,
             .failure = candidate->failure, .metric = at_point[selection->score],
@@ -106,7 +106,7 @@ calm_status calm_pool_of_run(calm_ctx *ctx, const calm_run *p, const calm_select
     CALM_TRY(list_jobs(ctx, p, selection->unit, out));
     CALM_TRY(fill_cells(ctx, p, selection, out));
     out->file = p->pool_file;
-    /* What helps where no candidate has the score. */
+    /* What the user can do if no candidate has the score. */
     CALM_TRY(calm_strf(ctx, ctx->out, &out->remedy,
                        "%zu rows were scored (--score-samples, --seqlen), it needs at least 4",
                        calm_inputs_scored_rows(&p->in)));
@@ -120,7 +120,7 @@ calm_requests calm_run_requests(const calm_run *p, calm_unit unit)
     const calm_recipe *recipe = p->in.recipe;
     calm_requests out = {.forbid = recipe->forbid, .n_forbid = recipe->n_forbid, .budget = NAN,
                          .engine = recipe->engine, .format = recipe->engine_format, .tie = recipe->engine_tie};
-    /* Pins name units of the selection; at another unit the same name would be another thing, or nothing. */
+    /* Pins name units of the recipe's kind; for another kind the same name means something else or nothing. */
     if (unit == recipe->selection.unit) {
         out.pins = recipe->pins;
         out.n_pins = recipe->n_pins;
@@ -128,14 +128,14 @@ calm_requests calm_run_requests(const calm_run *p, calm_unit unit)
     return out;
 }
 
-/* Why no job takes the scheme, for a note; an error where a pin asks for it. */
+/* Logs why no job can have the scheme; fails if a pin asks for it. */
 static calm_status note_dropped(calm_ctx *ctx, const calm_run *p, const calm_pool *pool, const calm_scope *pinned,
                                 const calm_requests *requests, size_t scheme)
 {
     const calm_engine_linear linear = calm_limits_linear(&pool->jobs[0]);
     char *why;
     const char *name = CALM_SCHEME_NAME(&pool->schemes[scheme]);
-    /* A pin to such a scheme cannot be followed: that is the user's mistake, not something to leave out quietly. */
+    /* A pin to such a scheme cannot be followed: that is an error of the user, not something to skip quietly. */
     for (size_t u = 0; u < pool->n_units; u++) {
         size_t entry;
         if (calm_scope_settles(pool, pinned, u, &entry) && pool->entries[entry].of_scheme == scheme)
@@ -147,29 +147,29 @@ static calm_status note_dropped(calm_ctx *ctx, const calm_run *p, const calm_poo
     return CALM_OK;
 }
 
-/* The recipe without schemes that no job can have, so that nothing of theirs is computed; p->in.recipe is then
- * a copy. */
+/* Removes schemes that no job can have from the recipe, so that none of their candidates are computed; p->in.recipe is
+ * then a copy. */
 static calm_status drop_schemes(calm_ctx *ctx, calm_run *p, const calm_pool *pool, const bool *known)
 {
     const calm_recipe *from = p->in.recipe;
     calm_recipe *to;
-    size_t *number;    /* new numbers of schemes */
+    size_t *number;    /* [n_schemes] new number of each scheme */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, number, from->n_schemes));
     CALM_TRY(CALM_NEW(ctx, ctx->out, to, 1));
-    /* The caller's recipe is const and may serve other runs: what changes is copied. */
+    /* The caller's recipe is const and may serve other runs: changed parts are copied. */
     *to = *from;
     CALM_TRY(CALM_NEW(ctx, ctx->out, to->schemes, from->n_schemes));
     CALM_TRY(CALM_NEW(ctx, ctx->out, to->act_range_explicit, from->n_schemes));
     CALM_TRY(CALM_NEW(ctx, ctx->out, to->pool, from->n_pool));
     to->n_schemes = to->n_pool = 0;
     for (size_t s = 0; s < from->n_schemes; s++) {
-        /* Written always, counted when kept: the next one that is kept overwrites what is dropped. */
+        /* Always written, but counted only if it is kept: the next scheme overwrites a removed one. */
         to->schemes[to->n_schemes] = from->schemes[s];
         to->act_range_explicit[to->n_schemes] = from->act_range_explicit[s];
         number[s] = to->n_schemes;
         to->n_schemes += known[s];
     }
-    /* Entries refer to schemes by number. */
+    /* Entries refer to schemes by number, so they are renumbered. */
     for (size_t i = 0; i < from->n_pool; i++) {
         to->pool[to->n_pool] = from->pool[i];
         to->pool[to->n_pool].of_scheme = number[from->pool[i].of_scheme];
@@ -186,7 +186,7 @@ calm_status calm_run_check_pins(calm_ctx *ctx, const calm_run *p, const calm_poo
     return calm_scope_open(ctx, pool, &pins, out);
 }
 
-/* Leave out the schemes that the target takes for no job - unless it takes none, which the scope explains better. */
+/* Removes the schemes that the target runs for no job, unless it runs none: then the scope explains why. */
 static calm_status drop_unknown(calm_ctx *ctx, calm_run *p)
 {
     const calm_unit unit = p->in.recipe->selection.unit;
@@ -200,7 +200,7 @@ static calm_status drop_unknown(calm_ctx *ctx, calm_run *p)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, known, pool.n_schemes));
     for (size_t s = 0; s < pool.n_schemes; s++)
         n_known += known[s] = calm_limits_know(&limits, &pool, s);
-    /* A target that takes none of them is refused by the scope, which names job and scheme. */
+    /* If the target runs none of the schemes, the scope's failure names job and scheme. */
     if (n_known == 0 || n_known == pool.n_schemes)
         return CALM_OK;
     CALM_TRY(calm_run_check_pins(ctx, p, &pool, &pinned));
@@ -225,7 +225,7 @@ calm_status calm_run_restrict(calm_ctx *ctx, calm_run *p)
                  "target %s reads %s and not what this run writes: the plan is legal for it, the "
                  "checkpoint is for others",
                  calm_engine_name(recipe->engine), calm_engine_formats(recipe->engine));
-    /* First, since the scope is over the pool that is left. */
+    /* First, because the scope covers the remaining pool. */
     CALM_TRY(drop_unknown(ctx, p));
     return calm_run_rescope(ctx, p);
 }
@@ -239,12 +239,12 @@ calm_status calm_run_check_budgets(calm_ctx *ctx, const calm_run *p)
 
 /* ---- jobs of the layout ---- */
 
-/* The unit of p->pool that a job of the layout belongs to. */
+/* Returns the unit of p->pool with a job of the layout. */
 static size_t unit_of(const calm_run *p, size_t job)
 {
     const size_t index = calm_inputs_index(&p->in, job);
     size_t low = 0, high = p->pool.n_units;
-    /* By halves: units of a mixture are counted in thousands, and every job asks for every scheme. */
+    /* Binary search: mixtures have thousands of units, and every job asks for every scheme. */
     while (high - low > 1) {
         const size_t middle = (low + high) / 2;
         if (p->pool.unit_begin[middle] <= index)
@@ -270,7 +270,7 @@ bool calm_run_pins(const calm_run *p, size_t job, size_t entry)
 calm_status calm_run_spread(calm_ctx *ctx, const calm_run *p, const calm_pool *pool, const calm_solution *solution,
                             size_t **choice)
 {
-    /* Jobs that stay float are in the layout and not in the pool. */
+    /* Float jobs are in the layout but not in the pool. */
     CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, choice));
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t job = pool->unit_begin[u]; job < pool->unit_begin[u + 1]; job++)

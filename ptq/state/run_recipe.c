@@ -1,11 +1,11 @@
-/* The recipe of a run as its row in the store has it. */
+/* The recipe and the end of a run in the store. */
 #include <math.h>
 #include <string.h>
 
 #include "ptq/state/stage_times.h"
 #include "ptq/state/state.h"
 
-/* A member of `json` from its text; NULL: none. */
+/* Adds a member to `json` from its JSON text; NULL: no member. */
 static calm_status add_member(calm_ctx *ctx, calm_json *json, const char *key, const char *text)
 {
     calm_json *value;
@@ -36,7 +36,7 @@ calm_status calm_run_keep_recipe(calm_ctx *ctx, const calm_run *p)
 
 /* ---- the end of a run ---- */
 
-/* Where the time of the run went. */
+/* Stores the times of the run's stages. */
 static calm_status put_stages(calm_ctx *ctx, const calm_run *p)
 {
     calm_times times = p->result.times;
@@ -65,13 +65,13 @@ calm_status calm_run_end(calm_ctx *ctx, const calm_run *p, const char *status)
 
 void calm_run_failed(calm_ctx *ctx, const calm_run *p)
 {
-    /* A copy, so that what fails here does not replace the failure that is to be reported. */
+    /* A copy, so that a failure here does not replace the failure that is reported. */
     calm_ctx quiet = *ctx;
     if (!p || !p->in.store || !p->result.run_id)
         return;
-    calm_store_rollback(p->in.store);    /* of what was under way: within it this row would go with it */
+    calm_store_rollback(p->in.store);    /* an open transaction would take this row with it */
     calm_run_end(&quiet, p, "failed");
-    /* These have a remedy outside of calm, after which it pays to know that nothing is lost. */
+    /* Failures with a remedy outside of calm: the user should know that the work is not lost. */
     if (ctx->status == CALM_ENOSPC || ctx->status == CALM_EIO)
         calm_log(ctx, CALM_LOG_INFO, "what is done is in %s: the same command continues from there",
                  p->in.recipe->store);

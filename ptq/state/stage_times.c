@@ -3,7 +3,7 @@
 
 #include "ptq/state/state.h"
 
-/* The candidates' time, divided. */
+/* Adds the candidates' time, divided among the pool's entries. */
 static size_t add_entries(const calm_time *all, const calm_recipe *recipe, const double *pool_seconds,
                           calm_stage_time *out)
 {

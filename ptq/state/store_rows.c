@@ -1,4 +1,4 @@
-/* Rows of the store that a run stands on, and the keys of its candidates. */
+/* Rows of the store that a run needs, and the keys of its candidates. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "ptq/model/arch.h"
 #include "store/blob.h"
 
-/* Rows of each of several texts: its own calibration, for statistics alone, whose key is that of all with the
- * text's number behind it. */
+/* Stores a calibration for each of several texts, which only activation statistics refer to; its key is the whole
+ * calibration's with the text's number appended. */
 static calm_status put_texts(calm_ctx *ctx, calm_run *p, const calm_store_calibration *all)
 {
     const calm_windows *calib = &p->in.calib;
@@ -24,7 +24,7 @@ static calm_status put_texts(calm_ctx *ctx, calm_run *p, const calm_store_calibr
         one.key = key;
         one.text_name = calm_recipe_text(p->in.recipe, t);
         one.text_digest = digest;
-        one.tokens_digest = NULL;    /* its windows are some of those of all */
+        one.tokens_digest = NULL;    /* its windows are a part of the whole calibration's */
         one.n_windows = 0;
         for (size_t w = 0; w < calib->n; w++)
             one.n_windows += calib->text[w] == t;
@@ -35,7 +35,7 @@ static calm_status put_texts(calm_ctx *ctx, calm_run *p, const calm_store_calibr
     return CALM_OK;
 }
 
-/* Rows of the model and of its calibration windows. */
+/* Stores the rows of the model and of its calibration windows. */
 static calm_status put_model(calm_ctx *ctx, calm_run *p)
 {
     const calm_config *config = calm_model_config(p->in.model);
@@ -50,7 +50,7 @@ static calm_status put_model(calm_ctx *ctx, calm_run *p)
         .hidden_size = (int64_t)config->hidden, .vocab_size = (int64_t)config->vocab,
         .bytes = (int64_t)calm_model_bytes(p->in.model)};
     CALM_TRY(calm_store_model_id(ctx, p->in.store, &model, &p->result.model_id));
-    /* Of the file as well as of its tokens: a person can compare the first, only calm the second. */
+    /* Digests of the file and of its tokens: users can compare the first, only calm can compute the second. */
     CALM_TRY(calm_recipe_text_digest(ctx, p->in.recipe, text_digest));
     const calm_store_calibration calibration = {
         .key = p->calib_key, .text_name = p->in.recipe->calib_name, .text_digest = text_digest,
@@ -62,8 +62,8 @@ static calm_status put_model(calm_ctx *ctx, calm_run *p)
     return put_texts(ctx, p, &calibration);
 }
 
-/* "model.layers.3.down_in", "model.layers.3.experts.7.down_in": where the input of a job is described; "model.embed"
- * and "model.final_norm" outside the blocks. */
+/* "model.layers.3.down_in", "model.layers.3.experts.7.down_in": the hook point at a job's input; "model.embed" and
+ * "model.final_norm" outside the blocks. */
 calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook, char **out)
 {
     char *name = "model";
@@ -76,14 +76,14 @@ calm_status calm_run_hook_name(calm_ctx *ctx, const calm_run *p, long block, lon
     return calm_strf(ctx, ctx->out, out, "%s.experts.%ld.%s", name, expert, calm_hook_name(hook));
 }
 
-/* The row of a job, and the keys of all its candidates. */
+/* Stores the row of a job, and computes the keys of all its candidates. */
 static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t block_id)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     const calm_job_ref *job = &layout->jobs[index];
     char *hook, digest[CALM_SHA256_HEX];
     CALM_SCOPED_TEXT(linears);    /* module names, joined by a space */
-    /* Once per job, not per candidate: all of the model's weights are read for it. */
+    /* Once per job, not per candidate, because it reads all weights of the job. */
     CALM_TRY(calm_key_weights(ctx, p->in.model, job, digest));
     CALM_TRY(calm_run_hook_name(ctx, p, (long)job->block, job->expert, calm_job_input(job->kind), &hook));
     for (size_t i = job->first; i < job->first + job->n; i++)
@@ -92,14 +92,13 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
         .block_id = block_id, .role = job->role, .position = (int64_t)(index - layout->block_begin[job->block]),
         .name = job->name, .sublayer = calm_sublayer_name(calm_job_sublayer(job->kind)), .linears = linears.data,
         .out = (int64_t)job->out, .in = (int64_t)job->in, .weights_digest = digest, .input_hook = hook};
-    /* An expert's candidate may be computed by the fallback: which one, and from how many tokens on, is part of its
-     * key. */
+    /* The fallback may compute an expert's candidate, so the fallback and its limit of tokens are part of the key. */
     const calm_key_expert expert = {calm_recipe_least_tokens(p->in.recipe), calm_algorithm_canonical(p->fallback)};
     CALM_TRY(calm_store_job_id(ctx, p->in.store, &row, &p->job_ids[index]));
     for (size_t i = 0; i < p->in.recipe->n_pool; i++) {
         const calm_entry *entry = &p->in.recipe->pool[i];
-        /* A scale that no earlier weight has to absorb, or that the rows there cannot, changes what such a chain
-         * computes, but not its canonical text. */
+        /* Whether and how an input scale is absorbed changes the result of such a chain, but not its canonical
+         * text. */
         const bool scales = calm_algorithm_caps(entry->algorithm) & CALM_SETS_IN_SCALE;
         const char *how = !scales                                       ? ""
                           : calm_recipe_frees_scale(p->in.recipe, job) ? " with a free input scale"
@@ -114,8 +113,8 @@ static calm_status put_job(calm_ctx *ctx, calm_run *p, size_t index, int64_t blo
     return CALM_OK;
 }
 
-/* Begin the calibration's key anew: `what` it is besides, with a revision unless that is NULL, of what the key is so
- * far.  The caller may add fields, and finishes into p->calib_key. */
+/* Begins a variant of the calibration's key from the present key, a name and a revision (NULL: none).  The caller may
+ * add fields, and finishes into p->calib_key. */
 static void begin_variant(const calm_run *p, const char *what, const char *revision, calm_sha256 *sha)
 {
     calm_sha256_init(sha);
@@ -125,7 +124,7 @@ static void begin_variant(const calm_run *p, const char *what, const char *revis
     calm_sha256_field(sha, p->calib_key);
 }
 
-/* The same windows as one text, or divided otherwise, have no statistics of these texts. */
+/* Adds the division into texts: the same windows as one text have no statistics per text. */
 static calm_status add_texts(calm_ctx *ctx, calm_run *p)
 {
     const calm_windows *calib = &p->in.calib;
@@ -137,10 +136,10 @@ static calm_status add_texts(calm_ctx *ctx, calm_run *p)
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 
-/* Raised when weights of rows come out otherwise. */
+/* Raise this when weights of rows change. */
 #define WEIGHT_REVISION "2"
 
-/* Scores are of what candidates became: with weights of rows they are others, and so is cka_linear of all. */
+/* Adds the weights of rows, which change candidates and so their scores, and cka_linear of all. */
 static calm_status add_weight(calm_ctx *ctx, calm_run *p)
 {
     calm_sha256 sha;
@@ -151,7 +150,7 @@ static calm_status add_weight(calm_ctx *ctx, calm_run *p)
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 
-/* Raised when mean squares of a file come out otherwise. */
+/* Raise this when mean squares from a file change. */
 #define IMATRIX_REVISION "1"
 
 static calm_status add_imatrix(calm_ctx *ctx, calm_run *p)
@@ -166,7 +165,7 @@ static calm_status add_imatrix(calm_ctx *ctx, calm_run *p)
     return calm_sha256_finish(ctx, &sha, p->calib_key);
 }
 
-/* Rounded products give other inputs, and other scores. */
+/* Adds the dtype of products: rounded products give other inputs and other scores. */
 static calm_status add_dtype(calm_ctx *ctx, calm_run *p)
 {
     calm_sha256 sha;
@@ -188,12 +187,12 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
     CALM_TRY(add_weight(ctx, p));
     CALM_TRY(add_imatrix(ctx, p));
     CALM_TRY(add_dtype(ctx, p));
-    /* The blocks before are float: what a candidate sees depends on the windows alone. */
+    /* With a float prefix, a candidate's inputs depend only on the windows. */
     if (recipe->prefix == CALM_PREFIX_FLOAT)
         return CALM_OK;
     begin_variant(p, recipe->prefix == CALM_PREFIX_QUANTIZED ? "calm-quantized-prefix-2" : "calm-asymmetric-prefix-1",
                   NULL, &sha);
-    /* All that decides what earlier blocks become: the pool, how one entry is taken, what is left out, and pins. */
+    /* Everything that determines earlier blocks: the pool, the rule, jobs that stay float, and pins. */
     for (size_t i = 0; i < recipe->n_pool; i++) {
         calm_sha256_field(&sha, calm_algorithm_canonical(recipe->pool[i].algorithm));
         calm_sha256_field(&sha, CALM_SCHEME_NAME(&recipe->pool[i].scheme));
@@ -209,7 +208,7 @@ calm_status calm_run_calibration_key(calm_ctx *ctx, calm_run *p)
         calm_sha256_field(&sha, recipe->pins[i].unit);
         calm_sha256_field(&sha, recipe->pins[i].candidate.said);
     }
-    /* The first blocks stay float when others alone are quantized. */
+    /* Blocks before first_block stay float. */
     calm_sha256_field(&sha, recipe->first_block ? "later blocks" : "all blocks");
     for (size_t i = 0; i < recipe->keep_float.n; i++)
         calm_sha256_field(&sha, recipe->keep_float.of[i]);
@@ -225,7 +224,7 @@ calm_status calm_run_register(calm_ctx *ctx, calm_run *p)
     const calm_layout *layout = calm_model_layout(p->in.model);
     const char *kind = calm_model_config(p->in.model)->arch->encoder ? "encoder" : "decoder";
     CALM_TRY(put_model(ctx, p));
-    /* Found or made: a run that continues gets the ids it had. */
+    /* Rows that exist keep their ids when a run is continued. */
     for (size_t block = p->in.first_block; block < p->in.end_block; block++) {
         char *name;
         int64_t id;
@@ -245,13 +244,13 @@ calm_status calm_run_put_blob(calm_ctx *ctx, const calm_run *p, const void *byte
     return calm_blob_put(ctx, calm_store_blobs(p->in.store), &piece, 1, digest);
 }
 
-/* Scores of this version's names; others are of no use here. */
+/* Copies the scores whose names this version of calm knows. */
 static void adopt_scores(const calm_store_candidate *row, calm_score_set *out)
 {
     for (size_t i = 0; i < row->n_scores; i++) {
         calm_point point;
         int score;
-        /* Names may be of an older or newer calm: what is not known is left where it is. */
+        /* Names may come from an older or newer calm: unknown ones are skipped. */
         for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++)
             if (strcmp(row->scores[i].unit, calm_unit_name(unit)) == 0 &&
                 calm_score_find(unit, row->scores[i].metric, &point, &score))
@@ -278,7 +277,7 @@ double calm_run_crest(calm_ctx *ctx, const calm_run *p, size_t job)
     const calm_value params[] = {calm_value_int(p->job_ids[job]), calm_value_int(p->result.model_id),
                                  calm_value_int(p->result.calibration_id)};
     calm_value value;
-    /* Not known yet is no failure: the activation rule then says nothing about this job. */
+    /* An unknown crest is no failure: the activation rule then gives no advice for this job. */
     if (calm_store_query_one(ctx, p->in.store, sql, params, 3, &value, 1) != CALM_OK) {
         calm_ctx_forgive(ctx);
         return NAN;

@@ -8,18 +8,19 @@
 #include "ptq/state/forecast_fit.h"
 #include "ptq/state/work_impl.h"
 
-/* Operations of evaluation are about as fast as those of the rest, so that it takes such a share of the time. */
+/* The evaluation's share of a run; its operations are about as fast as the others, so this is also its share of
+ * time. */
 #define EVALUATION_SHARE .15
-/* Fewer windows, or tokens, leave a standard error that says little about a quantized model: where the share has fewer,
- * they may take a third of the run, and are never below the last. */
+/* With fewer windows or tokens the standard error is too large to say much about a quantized model.  If the share has
+ * fewer, the evaluation may take MOST_SHARE of the run, with at least FEWEST windows. */
 #define LEAST_WINDOWS ((size_t)64)
 #define LEAST_TOKENS  (LEAST_WINDOWS * 512)
 #define MOST_SHARE    (1 / 3.0)
 #define FEWEST        ((size_t)16)
 
-/* Scores take at most a tenth of what candidates of a pool like the default one, of this many, share: the forward pass
- * of the calibration and the Gram matrices.  Fewer rows would leave the choice to chance; below this many operations,
- * seconds, all rows are scored. */
+/* Scores take at most a tenth of the work that candidates of a pool of USUAL_POOL entries share: the forward pass of
+ * the calibration and the Gram matrices.  Fewer than LEAST_SCORE_ROWS rows would make the choice random; below
+ * SMALL_SCORES operations, a few seconds, all rows are scored. */
 #define USUAL_POOL 6.0
 #define LEAST_SCORE_ROWS ((size_t)512)
 #define SCORE_STEP ((size_t)256)
@@ -32,7 +33,7 @@ double calm_run_work_cost(const calm_run_work *work)
 
 double calm_run_work_token(const calm_inputs *in)
 {
-    /* Attention scores are small next to the weights at the usual lengths. */
+    /* Window 0: attention scores are small relative to the weights at usual lengths. */
     return calm_run_work_blocks(in, 0, calm_model_config(in->model)->n_blocks, 0) + calm_run_work_head(in);
 }
 
@@ -41,7 +42,7 @@ double calm_run_work_blocks(const calm_inputs *in, size_t first, size_t end, dou
     const calm_config *config = calm_model_config(in->model);
     const calm_layout *layout = calm_model_layout(in->model);
     double sum = 2 * calm_model_weights(in->model, layout->block_begin[first], layout->block_begin[end], true);
-    /* Blocks may differ in how they mix tokens. */
+    /* Block by block, because blocks may mix tokens in different ways. */
     for (size_t i = first; i < end; i++)
         sum += calm_block_operations(calm_config_at(config, i), 0, window);
     return sum;
@@ -57,14 +58,14 @@ double calm_run_work_gradients(const calm_inputs *in, size_t n, size_t first)
 {
     const size_t n_blocks = calm_model_config(in->model)->n_blocks;
     const double rows = (double)in->calib.begin[n], window = n ? rows / (double)n : 0;
-    /* Forward; of what the gradient goes through once more, and back to the rows alone.  The head's logits twice, and
-     * two sums back. */
+    /* A forward pass through all blocks; forward and backward again from block `first` on, only with respect to rows.
+     * The head's logits are computed twice, and two sums go back through the head. */
     return rows * (calm_run_work_blocks(in, 0, n_blocks, window) +
                    (CALM_BLOCK_BOTH - 1) * calm_run_work_blocks(in, first, n_blocks, window) +
                    4 * calm_run_work_head(in));
 }
 
-/* One triangle takes half the operations of a product, at about 0.7 of its rate. */
+/* One triangle has half the operations of a product, at about 0.7 of its rate. */
 static double gram_work(double rows, double width)
 {
     return rows * width * width / 0.7;
@@ -72,7 +73,7 @@ static double gram_work(double rows, double width)
 
 /* ---- scores ---- */
 
-/* Products in double that compare n outputs with the float ones (cka/score.h's two forms), and prepare those. */
+/* Operations in double to compare n outputs with the float ones (two forms of cka/score.h), and to prepare these. */
 static double comparing(double n, double d)
 {
     return n <= (double)calm_score_square_rows((size_t)d) ? 2 * n * n * d : 6 * n * d * d;
@@ -83,7 +84,7 @@ static double preparing(double n, double d)
     return n <= (double)calm_score_square_rows((size_t)d) ? 4 * n * n * d : 2 * n * d * d;
 }
 
-/* Weights that rows pass from a job to the end of its sublayer or expert. */
+/* Returns the weights that rows are multiplied by from a job to the end of its sublayer or expert. */
 static double weights_behind(const calm_layout *layout, size_t job)
 {
     const calm_job_ref *ref = &layout->jobs[job];
@@ -95,8 +96,8 @@ static double weights_behind(const calm_layout *layout, size_t job)
     return weights;
 }
 
-/* Add the scores of n candidates of a job on this many rows: each needs its output.  The float output is prepared once,
- * with the first job of its sublayer or expert. */
+/* Adds the scores of n candidates of a job: each needs its output.  The float output is prepared once, with the first
+ * job of its sublayer or expert. */
 static void add_scores(const calm_inputs *in, size_t job, double rows, double n, calm_run_work *work)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -108,7 +109,8 @@ static void add_scores(const calm_inputs *in, size_t job, double rows, double n,
     work->scores += n * comparing(rows, hidden) + (job == begin ? preparing(rows, hidden) : 0);
 }
 
-/* A token is routed to top_k of the experts: a job of one expert sees its share of the rows, if routing is even. */
+/* Returns the share of rows of an expert's job: each token is routed to top_k experts, assumed evenly; 1 for other
+ * jobs. */
 static double share_of_rows(const calm_inputs *in, const calm_job_ref *job)
 {
     const calm_moe_config *moe = &calm_model_config(in->model)->moe;
@@ -126,8 +128,8 @@ size_t calm_run_work_score_rows(double shared, double (*cost)(const void *user, 
     return calm_size_max(rows, calm_size_min(most, LEAST_SCORE_ROWS));
 }
 
-/* Of a pool like the default one on all jobs of the model, whatever the recipe has: stored candidates are shared by
- * runs with other pools and other blocks, so that what they are scored on must not depend on these. */
+/* Returns the cost of scores of a pool like the default one on all jobs of the model, whatever the recipe has: runs
+ * with other pools and blocks share stored candidates, so the scored rows must not depend on pool and blocks. */
 static double scores_of(const void *user, size_t rows)
 {
     const calm_inputs *in = user;
@@ -138,7 +140,7 @@ static double scores_of(const void *user, size_t rows)
     return calm_run_work_cost(&work);
 }
 
-/* What such a pool shares: a forward pass of the calibration, and Gram matrices. */
+/* Returns the work that the candidates of such a pool share: a forward pass of the calibration, and Gram matrices. */
 static double shared_by_pools(const calm_inputs *in)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -153,7 +155,7 @@ calm_status calm_run_work_cut_scoring(calm_ctx *ctx, calm_inputs *in)
 {
     const size_t n = calm_inputs_score_windows(in), whole = in->calib.begin[n];
     const size_t most = calm_size_min((size_t)in->recipe->score_rows, whole);
-    /* Every token of a sentence reads all others: an encoder's are not cut. */
+    /* In a sentence every token depends on all others, so an encoder's windows are not cut. */
     if (most && !calm_inputs_encode(in)) {
         const size_t rows = calm_run_work_score_rows(shared_by_pools(in), scores_of, in, most);
         in->score_tokens = rows < whole ? calm_size_max(rows / n, 1) : 0;
@@ -163,7 +165,7 @@ calm_status calm_run_work_cut_scoring(calm_ctx *ctx, calm_inputs *in)
 
 /* ---- candidates ---- */
 
-/* Add what the candidates of one job take: of an expert, with its share of the rows. */
+/* Adds the work of a job's candidates; rows: for an expert, its share. */
 static void add_job(const calm_inputs *in, size_t index, double rows, double score_rows, calm_run_work *work)
 {
     const calm_recipe *recipe = in->recipe;
@@ -178,19 +180,19 @@ static void add_job(const calm_inputs *in, size_t index, double rows, double sco
     work->chains += 2 * out * width * width * products;
     if (score_rows > 0)
         add_scores(in, index, score_rows, (double)recipe->n_pool, work);
-    /* Collected, and factored, once for all candidates. */
+    /* Once for all candidates. */
     work->gram += gram ? gram_work(rows, width) : 0;
     work->factors += products > 0 ? calm_forecast_factor_operations(job->in) : 0;
 }
 
-/* Of all calibration windows, but for attention. */
+/* Returns the operations of a pass of all calibration windows, without attention. */
 static double passes(const calm_inputs *in, size_t first, size_t end)
 {
     const double rows = calm_inputs_read_rows(in) ? (double)in->calib.begin[in->calib.n] : 0;
     return rows * calm_run_work_blocks(in, first, end, 0);
 }
 
-/* Add what the candidates of jobs first .. end - 1 take. */
+/* Adds the work of the candidates of jobs first .. end - 1. */
 static void add_jobs(const calm_inputs *in, size_t first, size_t end, calm_run_work *work)
 {
     const calm_layout *layout = calm_model_layout(in->model);
@@ -216,7 +218,7 @@ double calm_run_work_guard(const calm_inputs *in)
     return (double)in->guard.begin[in->guard.n] * (double)(in->recipe->n_pool + 2) * calm_run_work_token(in);
 }
 
-/* Of everything but the evaluation, nothing being in the store. */
+/* Returns the work of everything but the evaluation, as if the store were empty. */
 static calm_run_work all_work(const calm_inputs *in)
 {
     size_t first, end;
@@ -228,7 +230,7 @@ static calm_run_work all_work(const calm_inputs *in)
     return work;
 }
 
-/* Windows of n that cost `share` of a run. */
+/* Returns how many of n windows cost `share` of a run. */
 static size_t windows_of_share(double share, double rest, double whole, size_t n)
 {
     return (size_t)((double)n * (rest * share / (1 - share) / whole));
@@ -247,12 +249,12 @@ size_t calm_run_work_share(double rest, double whole, size_t n, size_t n_tokens)
 calm_status calm_run_work_read_eval(calm_ctx *ctx, const calm_inputs *in, calm_windows *out)
 {
     const long long asked = in->recipe->eval_windows;
-    /* The first windows, where their number is given: results of different runs are compared on this text. */
+    /* If their number is given: the first windows, so that different runs can be compared. */
     CALM_TRY(calm_inputs_read_eval(ctx, in, asked < 0 ? 0 : (size_t)asked, false, out));
     if (asked >= 0 || !out->n)
         return CALM_OK;
     const calm_run_work work = all_work(in);
-    /* The float model and the result. */
+    /* `whole`: float model and result. */
     const double rest = work.forward + work.gram + work.outputs + work.factors + work.scores + work.chains,
                  whole = 2 * (double)out->begin[out->n] * calm_run_work_token(in);
     const size_t all = out->n, n = calm_run_work_share(rest, whole, all, out->begin[all]);
