@@ -1,8 +1,8 @@
-/* What a run would take, from its shapes and half a second of measurement.
+/* Estimates a run from its shapes and half a second of measurement.
  *
- * Time is operations over rates: those of matrix products and of each algorithm are measured on this machine, since
- * they differ much between CPUs; shares that do not are constants below.  The aim is the right order of magnitude,
- * and which of two recipes is the longer one. */
+ * Time is operations over rates.  The rates of matrix products and of each algorithm are measured on this machine,
+ * because they differ much between CPUs; ratios that do not are constants below.  The aim is the right order of
+ * magnitude, and which of two recipes takes longer. */
 #include "ptq/forecast/forecast.h"
 
 #include <math.h>
@@ -23,47 +23,47 @@
 #include "ptq/state/work.h"
 #include "ptq/tensor/linalg.h"
 
-/* The small job that each algorithm is measured on: large enough for its inner loops to dominate, small enough for
- * milliseconds. */
+/* The shape of the small job on which each algorithm is measured: large enough that its inner loops dominate, small
+ * enough to take milliseconds. */
 #define SAMPLE_OUT ((size_t)256)
 #define SAMPLE_IN ((size_t)512)
-#define MEASURE_SECONDS 0.1     /* for each precision: a dozen products of a fast core */
-/* The forward pass reaches width / (width + NARROW) of sgemm's rate with attention, norms, head and reading of weights:
- * operations that are no product grow with the width, products with its square.  Evaluations have .88 of it at a width
- * of 1,024 and .65 at 256. */
+#define MEASURE_SECONDS 0.1     /* per precision: a dozen products on a fast core */
+/* The forward pass, with attention, norms, head and reading of weights, reaches width / (width + NARROW) of sgemm's
+ * rate: operations outside of products grow with the width, products with its square.  Evaluations reach .88 of it at a
+ * width of 1,024 and .65 at 256. */
 #define NARROW 140.0
-/* Of sgemm's rate, what Gram matrices reach; work.c counts them at .7, by which rows are chosen. */
+/* The share of sgemm's rate that Gram matrices reach; work.c assumes .7, from which the scored rows follow. */
 #define GRAM_SHARE (0.92 / 0.7)
-/* Of sgemm's rate, what forward and backward pass of one window reach (`calm bench backward`), and what a thread takes
- * to change a weight and decode it anew, where they are not measured. */
+/* If steps of learning are not measured: the share of sgemm's rate that forward and backward pass of one window reach
+ * (`calm bench backward`), and the seconds of a thread to update a weight and dequantize it. */
 #define LEARN_SHARE 0.7
 #define UPDATE_SECONDS 1.5e-9
-/* Bytes per second: digests and reading of weights, each once, on all threads from memory or a fast disk; writing of
- * the result; looking at blobs. */
+/* Bytes per second: digests and reading of weights, each once, with all threads from memory or a fast disk; writing of
+ * the result; checking of blobs. */
 #define READ_RATE 2e9
 #define WRITE_RATE 3e8
 #define UNLIMITED "1000000GB"    /* more than any machine has */
-#define GLANCE_SECONDS 0.02      /* for a line of a report, each precision */
+#define GLANCE_SECONDS 0.02      /* per precision, for a line of a report */
 
-/* The run that is estimated, opened but not started, and what was measured of this machine. */
+/* The run that is estimated, opened but not started, and the measured rates. */
 typedef struct forecast {
     calm_run *p;
     calm_forecast *out;
-    double *entry;                 /* [n_pool] seconds of one thread on the small job                     */
-    calm_algorithm *head;          /* that fits a head, NULL: none is fitted; its seconds                 */
+    double *entry;                 /* [n_pool] seconds of one thread on the small job                         */
+    calm_algorithm *head;          /* algorithm that fits a head, NULL: none; its seconds on the small job    */
     double head_entry;
-    int n_threads;                 /* of the run                                                          */
-    calm_learn_rates steps;         /* of learning                                                         */
-    calm_forecast_rates *rates;     /* measured so far                                                     */
-    double calib_rate;              /* of the calibration's products, times that of sgemm: 1 of float ones   */
-    double rate;                    /* of the products of all other passes                                   */
-    double value;                   /* seconds of the statistics of one activation                           */
+    int n_threads;                 /* threads of the run                                                      */
+    calm_learn_rates steps;         /* rates of learning                                                      */
+    calm_forecast_rates *rates;     /* rates measured so far                                                  */
+    double calib_rate;              /* rate of the calibration's products relative to sgemm: 1 in float       */
+    double rate;                    /* rate of all other products relative to sgemm                           */
+    double value;                   /* seconds of the statistics of one activation                            */
 } forecast;
 
 /* ---- measuring ---- */
 
-/* Random weights and inputs for the small job.  There are a few more rows than inputs, so that the Gram matrix is
- * positive definite and no algorithm spends its time on damping. */
+/* Builds random weights and inputs for the small job.  There are slightly more rows than inputs, so that the Gram
+ * matrix is positive definite and no algorithm spends its time on damping. */
 static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *stats, calm_job *out)
 {
     const size_t rows = SAMPLE_IN + 64;
@@ -78,7 +78,7 @@ static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *st
     for (size_t i = 0; i < rows * SAMPLE_IN; i++)
         x[i] = calm_rng_normal(2, 1, i);
     for (size_t j = 0; j < SAMPLE_IN; j++)
-        absmax[j] = 3;    /* what normal inputs reach */
+        absmax[j] = 3;    /* a typical maximum of normal inputs */
     calm_dsyrk_t(SAMPLE_IN, rows, 1, x, SAMPLE_IN, 0, gram, SAMPLE_IN);
     calm_dsymmetrize(SAMPLE_IN, gram, SAMPLE_IN);
     *linear = (calm_linear){.name = "sample", .out = SAMPLE_OUT, .in = SAMPLE_IN, .w = w};
@@ -87,17 +87,17 @@ static calm_status sample_job(calm_ctx *ctx, calm_linear *linear, calm_stats *st
     return CALM_OK;
 }
 
-/* Seconds of the small job. */
+/* Returns the seconds of an algorithm on the small job. */
 static double sample_seconds(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
 {
     calm_qjob qjob;
     const double begun = calm_time_busy(ctx->n_threads);
     if (calm_algorithm_run(ctx, algorithm, job, &qjob) != CALM_OK)
-        calm_ctx_forgive(ctx);    /* the run would note that as a failed candidate */
+        calm_ctx_forgive(ctx);    /* in the run it would be a failed candidate */
     return calm_time_busy(ctx->n_threads) - begun;
 }
 
-/* Of products, those that no forecast before has measured. */
+/* Measures the rates of products that no earlier forecast has measured. */
 static calm_status measure_rates(calm_ctx *ctx, const forecast *f, calm_operands operands)
 {
     calm_forecast_rates *r = f->rates;
@@ -107,7 +107,7 @@ static calm_status measure_rates(calm_ctx *ctx, const forecast *f, calm_operands
                                r->dgemm_flops > 0 ? NULL : &r->dgemm_flops);
 }
 
-/* An algorithm that was measured on the small job. */
+/* An algorithm and its time on the small job. */
 struct calm_forecast_entry {
     struct calm_forecast_entry *next;
     const char *chain;
@@ -116,7 +116,7 @@ struct calm_forecast_entry {
     double seconds;
 };
 
-/* *seconds of an algorithm on the small job: known, or measured by `one` and kept. */
+/* Sets *seconds of an algorithm on the small job: known, or measured in the context `one` and stored. */
 static calm_status entry_seconds(calm_ctx *ctx, calm_ctx *one, const forecast *f, const calm_algorithm *algorithm,
                                  const calm_job *job, double *seconds)
 {
@@ -138,8 +138,8 @@ static calm_status entry_seconds(calm_ctx *ctx, calm_ctx *one, const forecast *f
     return CALM_OK;
 }
 
-/* Those of every algorithm, on one thread.  Its own context, with an arena for results: the caller's context keeps
- * none of its failures and memory. */
+/* Measures every algorithm on one thread.  A separate context with a separate results arena keeps failures and memory
+ * out of the caller's. */
 static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
 {
     const calm_recipe *recipe = f->p->in.recipe;
@@ -153,26 +153,26 @@ static calm_status measure_algorithms(calm_ctx *ctx, forecast *f)
     CALM_TRY(sample_job(ctx, &linear, &stats, &job));
     one.out = &results;
     one.n_threads = 1;
-    one.operands = calm_recipe_operands(recipe);    /* as the run does it */
+    one.operands = calm_recipe_operands(recipe);    /* as in the run */
     for (size_t a = 0; a < recipe->n_pool; a++) {
         job.scheme = recipe->pool[a].scheme;
         CALM_TRY(entry_seconds(ctx, &one, f, recipe->pool[a].algorithm, &job, &f->entry[a]));
     }
     if (!calm_recipe_fits_head(f->p->in.recipe))
         return CALM_OK;
-    /* Of a scheme of the linears: that of the head takes about as long. */
+    /* With a scheme of the linears: the head's scheme takes about as long. */
     CALM_TRY(calm_outer_algorithm(ctx, f->p->choosing->head.algorithm, &f->head));
     return entry_seconds(ctx, &one, f, f->head, &job, &f->head_entry);
 }
 
-/* Where no step is measured. */
+/* Returns the rates of learning if they are not measured. */
 static calm_learn_rates usual_steps(double sgemm_flops, int n_threads)
 {
     return (calm_learn_rates){.forward = LEARN_SHARE * sgemm_flops, .back = LEARN_SHARE * sgemm_flops,
                              .update = UPDATE_SECONDS / n_threads};
 }
 
-/* The steps of learning, where there are any. */
+/* Measures the steps of learning, if the run learns. */
 static calm_status measure_steps(calm_ctx *ctx, forecast *f)
 {
     const calm_run *p = f->p;
@@ -181,15 +181,15 @@ static calm_status measure_steps(calm_ctx *ctx, forecast *f)
         return CALM_OK;
     CALM_SCOPED_OPERANDS(ctx, calm_recipe_operands(p->in.recipe));
     const calm_status status = calm_learn_rates_measure(ctx, p, calm_time_busy, &f->steps);
-    /* Random rows may be too large for a model: the usual shares do. */
+    /* Random rows may be too large for a model; then the usual rates are used. */
     if (status != CALM_ENUMERIC)
         return status;
     calm_ctx_forgive(ctx);
     return CALM_OK;
 }
 
-/* All rates, for the threads of the run: of this machine without other load, or for ranks elsewhere of one thread on a
- * separate core. */
+/* Measures all rates: for this machine, with the run's threads and no other load; for ranks elsewhere, of one thread on
+ * a free core. */
 static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhere, forecast *f)
 {
     calm_forecast *out = f->out;
@@ -219,9 +219,9 @@ static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhe
     return CALM_OK;
 }
 
-/* ---- adding up ---- */
+/* ---- costs ---- */
 
-/* Add to a stage what all threads take together, or one alone; returns it. */
+/* Adds to a stage seconds that all threads, or one `alone`, compute; returns the seconds. */
 static double spend(const forecast *f, calm_time_stage stage, double seconds, bool alone)
 {
     calm_time *time = &f->out->times.stage[stage];
@@ -230,19 +230,19 @@ static double spend(const forecast *f, calm_time_stage stage, double seconds, bo
     return seconds;
 }
 
-/* What is no product, of the seconds that all would take at sgemm's rate. */
+/* Returns the share of the forward pass outside of products, relative to its time at sgemm's rate. */
 static double beside_products(const forecast *f)
 {
     return NARROW / (double)calm_model_config(f->p->in.model)->hidden;
 }
 
-/* Operations of the calibration's passes: what is no product takes as long whatever operands are. */
+/* Returns the seconds of the calibration's passes; the part outside of products does not depend on their dtype. */
 static double calibration_seconds(const forecast *f, double operations)
 {
     return operations * (1 / f->calib_rate + beside_products(f)) / f->out->sgemm_flops;
 }
 
-/* The statistics of a block's activations. */
+/* Returns the seconds of the statistics of a block's activations. */
 static double statistics_seconds(const forecast *f, size_t block)
 {
     const calm_inputs *in = &f->p->in;
@@ -250,7 +250,7 @@ static double statistics_seconds(const forecast *f, size_t block)
                                            (double)calm_capture_token_values(calm_model_config(in->model), block);
 }
 
-/* Of all other passes. */
+/* Returns the seconds of all other forward passes. */
 static double forward_seconds(const forecast *f, double operations)
 {
     return operations * (1 / f->rate + beside_products(f)) / f->out->sgemm_flops;
@@ -271,7 +271,7 @@ calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, dou
     return CALM_OK;
 }
 
-/* Gradients that rows of calibration are weighed by. */
+/* Returns the seconds of the gradient pass for weights of calibration rows. */
 static double weigh_seconds(const forecast *f)
 {
     const calm_inputs *in = &f->p->in;
@@ -279,7 +279,7 @@ static double weigh_seconds(const forecast *f)
            calm_run_work_gradients(in, in->calib.n, in->first_block) / (LEARN_SHARE * f->rate * f->out->sgemm_flops);
 }
 
-/* One job by an algorithm that took `seconds` on the small one; candidates run side by side, hence n_threads. */
+/* Returns the seconds of one job by an algorithm that took `seconds` on the small job; candidates run in parallel. */
 static double fit_seconds(const forecast *f, const calm_algorithm *algorithm, double seconds, size_t out, size_t in)
 {
     const double rate = f->out->dgemm_flops / f->n_threads;
@@ -287,7 +287,7 @@ static double fit_seconds(const forecast *f, const calm_algorithm *algorithm, do
     return calm_forecast_fit_seconds(&fit, out, in, rate) / f->n_threads;
 }
 
-/* The candidates of one job, and the factor that they share. */
+/* Returns the seconds of the candidates of one job, and of their shared factor. */
 static double chain_seconds(const forecast *f, const calm_job_ref *job)
 {
     const calm_recipe *recipe = f->p->in.recipe;
@@ -304,7 +304,7 @@ static double chain_seconds(const forecast *f, const calm_job_ref *job)
     return sum + spend(f, CALM_TIME_FACTORS, made, false);
 }
 
-/* A head that is fitted: one more pass of the calibration windows, the Gram matrix of what it reads, its rows. */
+/* Returns the seconds of fitting a head: a pass of the calibration windows, a Gram matrix, and the head's rows. */
 static double head_seconds(const forecast *f)
 {
     const calm_inputs *in = &f->p->in;
@@ -318,7 +318,7 @@ static double head_seconds(const forecast *f)
            fit_seconds(f, f->head, f->head_entry, config->vocab, config->hidden);
 }
 
-/* Bytes of the file next to the jobs' own bits: of uniform plans the mean, since none is chosen yet. */
+/* Computes the bytes of the file outside the jobs, as a mean over uniform plans, because no plan is chosen yet. */
 static calm_status file_beside(calm_ctx *ctx, const forecast *f, double *out)
 {
     const calm_run *p = f->p;
@@ -333,7 +333,7 @@ static calm_status file_beside(calm_ctx *ctx, const forecast *f, double *out)
     return CALM_OK;
 }
 
-/* What the result takes: bits, bytes, candidates. */
+/* Estimates bits, bytes and candidates of the result. */
 static calm_status add_sizes(calm_ctx *ctx, forecast *f)
 {
     calm_forecast *out = f->out;
@@ -343,24 +343,24 @@ static calm_status add_sizes(calm_ctx *ctx, forecast *f)
     const calm_layout *layout = calm_model_layout(p->in.model);
     size_t first, end;
     double bits = 0, weights = 0;
-    /* What a size leaves to each weight next to the usual tables. */
+    /* The bits per weight that a size limit leaves, with the usual types of embedding and head. */
     const double left = p->choosing->file ? (double)calm_budget_bits(&p->pool, INFINITY) /
                                       calm_pool_weights(&p->pool, 0, p->pool.n_jobs) : 0;
     calm_inputs_jobs(&p->in, &first, &end);
     CALM_TRY(file_beside(ctx, f, &out->bytes_after));
-    if (recipe->rotate && config->tied)    /* the head becomes its own tensor */
+    if (recipe->rotate && config->tied)    /* rotation gives the head a separate tensor */
         out->bytes_after += (double)(config->vocab * config->hidden * calm_dtype_bytes(config->dtype));
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         const double n = (double)job->out * (double)job->in;
         double b = 0;
-        if (calm_inputs_keeps(&p->in, j))    /* counted with what is next to the jobs */
+        if (calm_inputs_keeps(&p->in, j))    /* counted as float, outside the jobs */
             continue;
         for (size_t i = 0; i < recipe->n_pool; i++) {
             const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &job->place);
             b += calm_scheme_bits_per_weight(&scheme, job->out, job->in) / (double)recipe->n_pool;
         }
-        /* Which entry is chosen is not known: the mean of all, or what the largest budget allows. */
+        /* The chosen entry is not known: the mean of all entries, or what the largest budget allows. */
         if (p->choosing->file)
             b = left;
         else if (recipe->n_budgets && isfinite(recipe->budgets[0]))
@@ -371,14 +371,14 @@ static calm_status add_sizes(calm_ctx *ctx, forecast *f)
         out->n_candidates += recipe->n_pool;
     }
     out->bits_per_weight = weights > 0 ? bits / weights : 0;
-    /* A size is spent as far as the bytes of one job allow. */
+    /* A size limit is used up to within the bytes of one job. */
     if (recipe->file_bytes)
         out->bytes_after = (double)recipe->file_bytes;
     out->bytes_before = (double)calm_model_float_bytes(p->in.model);
     return CALM_OK;
 }
 
-/* Of a block's weights in the checkpoint. */
+/* Returns the bytes of a block's weights in the checkpoint. */
 static double block_bytes(const calm_run *p, size_t block)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -386,7 +386,7 @@ static double block_bytes(const calm_run *p, size_t block)
            (double)calm_dtype_bytes(calm_model_config(p->in.model)->dtype);
 }
 
-/* One block: its forward pass with the reading of its weights, and everything else. */
+/* Returns the costs of one block: its forward pass with the reading of its weights, and everything else. */
 static calm_replay_block block_costs(const forecast *f, size_t block)
 {
     const calm_run *p = f->p;
@@ -394,7 +394,7 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
     const calm_layout *layout = calm_model_layout(p->in.model);
     const calm_run_work work = calm_run_work_of_block(&p->in, block);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
-    /* Products have the rate of all threads already. */
+    /* The rate of Gram products is that of all threads already. */
     const double in_float = f->calib_rate * f->out->sgemm_flops, gram = work.gram / (GRAM_SHARE * in_float),
                  scores = calibration_seconds(f, work.outputs) + work.scores / f->out->dgemm_flops,
                  pass = calibration_seconds(f, work.forward) + statistics_seconds(f, block);
@@ -414,7 +414,8 @@ static calm_replay_block block_costs(const forecast *f, size_t block)
     return out;
 }
 
-/* Windows to measure, whose forward passes take this many operations: sentences one by one, but of a mixture. */
+/* Returns windows whose forward passes take this many operations, divisible by batch; of encoders (except mixtures) by
+ * sentence. */
 static calm_replay_parts parts_of(const forecast *f, double operations, size_t n, size_t longest)
 {
     const calm_config *config = calm_model_config(f->p->in.model);
@@ -423,8 +424,8 @@ static calm_replay_parts parts_of(const forecast *f, double operations, size_t n
                                (encodes ? calm_encode_step : calm_evaluation_batch)(config, n, longest)};
 }
 
-/* The evaluation's text has as many windows as it has, however many are asked for: they are counted by tokenizing it,
- * the one thing that is done as in the run. */
+/* The number of windows of the evaluation's text is limited by the text, so they are counted by tokenizing it, as the
+ * run does. */
 static calm_status test_costs(calm_ctx *ctx, const forecast *f, calm_replay_parts *out)
 {
     calm_windows windows;
@@ -432,13 +433,13 @@ static calm_status test_costs(calm_ctx *ctx, const forecast *f, calm_replay_part
     if (!f->p->result.evaluates)
         return CALM_OK;
     CALM_TRY(calm_run_work_read_eval(ctx, &f->p->in, &windows));
-    /* The float model and the result. */
+    /* For the float model and the result. */
     const double operations = 2 * calm_run_work_token(&f->p->in) * (double)windows.begin[windows.n];
     *out = parts_of(f, operations, windows.n, windows.longest);
     return CALM_OK;
 }
 
-/* The steps of the run, and their sum. */
+/* Adds up the steps of the run. */
 static calm_status add_steps(calm_ctx *ctx, forecast *f)
 {
     const calm_run *p = f->p;
@@ -456,13 +457,13 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
                                        sizeof(float)) / (double)calib->n;
     CALM_TRY(CALM_NEW(ctx, ctx->out, blocks, costs->n_blocks));
     costs->blocks = blocks;
-    /* Every rank weighs rows for itself, before the first block. */
+    /* Every rank computes the weights of rows itself, before the first block. */
     costs->begin = 2 * out->bytes_before / READ_RATE + spend(f, CALM_TIME_FORWARD, weigh_seconds(f), false);
     spend(f, CALM_TIME_READ, 2 * out->bytes_before / READ_RATE, false);
     for (size_t b = 0; b < costs->n_blocks; b++) {
         blocks[b] = block_costs(f, b);
-        costs->flows |= blocks[b].together;    /* experts are captured by what is routed to them */
-        costs->begin += spend(f, CALM_TIME_READ, -block_bytes(p, b) / READ_RATE, false);    /* again with the pass */
+        costs->flows |= blocks[b].together;    /* a mixture's experts need the tokens that are routed to them */
+        costs->begin += spend(f, CALM_TIME_READ, -block_bytes(p, b) / READ_RATE, false);    /* counted with the pass */
         out->seconds += blocks[b].pass + blocks[b].work;
     }
     costs->alone = spend(f, CALM_TIME_EXPORT, head_seconds(f), false) +
@@ -483,7 +484,7 @@ static calm_status add_steps(calm_ctx *ctx, forecast *f)
     return CALM_OK;
 }
 
-/* Float model, hybrid and one uniform run on the windows that a tie adds. */
+/* Estimates the time if a tie adds windows: float model, hybrid and one uniform run on these windows. */
 static void estimate_tie(const forecast *f)
 {
     const calm_inputs *in = &f->p->in;
@@ -492,7 +493,7 @@ static void estimate_tie(const forecast *f)
         f->out->tie_seconds = forward_seconds(f, 3 * tokens * calm_run_work_token(in));
 }
 
-/* The model as given, which a rotated one is compared with behind its guard (rotate_guard.c). */
+/* Adds the run of the model as given, with which a rotated model is compared after its guard (rotate_guard.c). */
 static void add_baseline(const forecast *f)
 {
     calm_forecast *out = f->out;
@@ -507,7 +508,7 @@ static void add_baseline(const forecast *f)
     out->n_candidates *= 2;
 }
 
-/* Memory of a run on other machines: as fast as it can be where the recipe has no limit. */
+/* Plans the memory of a run on other machines; without a limit in the recipe, the fastest plan. */
 static calm_status plan_ranks(calm_ctx *ctx, forecast *f)
 {
     f->p->several = true;
@@ -520,17 +521,17 @@ calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const c
     CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
     calm_forecast_rates own = {0};
     calm_recipe unlimited = *recipe;
-    /* Everything below adds to it. */
+    /* All steps below add to it. */
     memset(out, 0, sizeof *out);
-    unlimited.output = NULL;    /* nothing is written, so that it may be there already */
+    unlimited.output = NULL;    /* nothing is written, so an existing output is no error */
     if (elsewhere && !recipe->memory)
         unlimited.memory = UNLIMITED;
     CALM_TRY(calm_run_open(ctx, &unlimited, &run));
     forecast f = {.p = run, .out = out, .n_threads = ctx->n_threads, .rates = rates ? rates : &own};
-    /* Opening set the limit that the run would have; the measurements here are not the run. */
+    /* Opening the run set its memory limit, which must not apply to the measurements here. */
     calm_memory_set_limit(ctx->memory, 0);
     out->memory = run->memory;
-    out->recipe = run->in.recipe == &unlimited ? recipe : run->in.recipe;    /* the copy ends with this function */
+    out->recipe = run->in.recipe == &unlimited ? recipe : run->in.recipe;    /* `unlimited` lives only here */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->pool_seconds, out->recipe->n_pool));
     CALM_TRY(measure(ctx, elsewhere, &f));
     CALM_TRY(add_sizes(ctx, &f));

@@ -1,7 +1,7 @@
-/* Rates of this machine: of matrix products, and of looking at activations.
+/* Rates of this machine: of matrix products and of activation statistics.
  *
- * Statistics take time by the number of values, products by that times the width: in a model of a few hundred channels
- * both take about as long. */
+ * The time of statistics is proportional to the number of values, that of products also to the width: in a model with a
+ * few hundred channels both take about as long. */
 #include "ptq/forecast/forecast_impl.h"
 
 #include "ptq/base/rng.h"
@@ -11,21 +11,21 @@
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/product.h"
 
-/* Side of the products: large enough that a kernel reaches the rate that it has on the matrices of a model. */
+/* Side of the products: large enough for the rate that a kernel reaches on the matrices of a model. */
 #define PRODUCT_SIDE ((size_t)768)
-/* Rows that are looked at together, and their channels, again and again for this time. */
+/* Rows and channels of a sample whose statistics are computed again and again. */
 #define SAMPLE_ROWS ((size_t)512)
 #define SAMPLE_WIDTH ((size_t)1024)
 #define MEASURE_SECONDS 0.02
 
 /* ---- products ---- */
 
-/* Operands shared by all workers; each has its own result. */
+/* Operands that all workers share; each worker has a separate result. */
 typedef struct products {
     float *a, *c;
     double *da, *dc;
     bool in_double;
-    calm_operands operands;    /* of products in float */
+    calm_operands operands;    /* dtype of products in float */
 } products;
 
 static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
@@ -40,7 +40,7 @@ static calm_status multiply(calm_ctx *ctx, size_t index, void *user)
     return calm_multiply(ctx, CALM_PRODUCT_NT, n, n, n, p->a, n, p->a, n, 0, p->c + index * n * n, n);
 }
 
-/* Operations per second with every thread at work, as the run works: one product per worker. */
+/* Measures operations per second with every thread at work, one product per worker, as in a run. */
 static calm_status product_rate(calm_ctx *ctx, products *p, double seconds, double *out)
 {
     const size_t workers = (size_t)ctx->n_threads;
@@ -51,7 +51,7 @@ static calm_status product_rate(calm_ctx *ctx, products *p, double seconds, doub
         CALM_TRY(calm_parallel_for(ctx, workers, multiply, p));
         rounds++;
         spent = calm_time_busy(ctx->n_threads) - begun;
-    } while (spent < seconds);    /* whole rounds: no worker idles in a counted one */
+    } while (spent < seconds);    /* whole rounds, in which no worker is idle */
     *out = 2 * n * n * n * (double)(rounds * workers) / spent;
     return CALM_OK;
 }
@@ -66,7 +66,7 @@ calm_status calm_rates_products(calm_ctx *ctx, double seconds, double *in_float,
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.da, cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.c, workers * cells));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, p.dc, workers * cells));
-    /* Not zeros: kernels may be faster on those, and denormal results slower. */
+    /* Random, not zeros: kernels may be faster on zeros, and denormal results are slower. */
     for (size_t i = 0; i < cells; i++)
         p.a[i] = (float)(p.da[i] = calm_rng_uniform(1, 0, i) - 0.5);
     if (in_float)
@@ -80,7 +80,7 @@ calm_status calm_rates_products(calm_ctx *ctx, double seconds, double *in_float,
 
 /* ---- activations ---- */
 
-/* Look at all rows once. */
+/* Computes the statistics of all rows once. */
 static calm_status look(calm_ctx *ctx, const float *x, calm_channel_sums *sums)
 {
     calm_actstat_acc *acc;

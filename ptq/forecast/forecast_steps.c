@@ -1,8 +1,7 @@
-/* Rates of the steps of learning: a block's passes and a learner's updates, each run for a moment.
+/* Rates of the steps of learning, measured on a block's passes and a learner's updates.
  *
- * Products of a small model and of short windows are far from the rate of large ones, and attention, norms and
- * activations differ by family: a share of sgemm's rate that holds for one shape is off by a factor of two for
- * another. */
+ * Products of a small model and of short windows are far slower than large ones, and attention, norms and activations
+ * differ by family: a share of sgemm's rate that holds for one shape is wrong by a factor of two for another. */
 #include "ptq/forecast/forecast_impl.h"
 
 
@@ -11,16 +10,16 @@
 #include "ptq/model/block_pass.h"
 #include "ptq/learn/learn.h"
 
-/* Operations of one measured pass forward and back, at most: windows beyond that are left out, and one that is too long
- * is cut, but not below this many tokens. */
+/* The most operations of one measured forward and backward pass: further windows are left out, and a window that is too
+ * long is cut, but not below LEAST_TOKENS. */
 #define MOST_OPERATIONS 3e11
 #define LEAST_TOKENS ((size_t)64)
-/* A block is measured whose weights and gradients take less: products of larger ones have nearly the rate of sgemm, and
- * a forecast should not need the memory of a run. */
+/* Only blocks whose weights and gradients take fewer bytes are measured: products of larger ones have nearly sgemm's
+ * rate, and a forecast should not need the memory of a run. */
 #define MOST_BYTES 2e9
-/* Passes are repeated until they have taken so long. */
+/* Passes are repeated for at least this time. */
 #define MEASURE_SECONDS 0.1
-/* The small linear whose codes are learned, by as many steps as a learner takes at least. */
+/* The shape of the small linear whose codes are updated, for as many steps as the shortest learning has. */
 #define SAMPLE_OUT ((size_t)1024)
 #define SAMPLE_IN ((size_t)1024)
 
@@ -32,7 +31,7 @@ typedef struct passes {
     calm_block block;
     calm_block_pass pass;
     float *x;                      /* [longest, D] */
-    size_t first, end, longest;    /* windows; the most tokens of one that are run */
+    size_t first, end, longest;    /* windows first .. end - 1; the most tokens of one, after cutting */
 } passes;
 
 static size_t tokens_of(const passes *s, size_t window)
@@ -46,7 +45,7 @@ static double operations_of(const passes *s, size_t window)
     return calm_block_window_operations(&s->block, tokens_of(s, window));
 }
 
-/* The windows of the first step that are run. */
+/* Chooses the windows of the first step that are run. */
 static void choose_windows(passes *s)
 {
     const calm_run *p = s->run;
@@ -66,7 +65,7 @@ static void choose_windows(passes *s)
     }
 }
 
-/* The inputs of the block's linears as the first scheme has them. */
+/* Sets the inputs of the block's linears to be quantized as in the first scheme. */
 static void quantize_inputs(passes *s)
 {
     const calm_scheme *scheme = &s->run->in.recipe->schemes[0];
@@ -78,7 +77,7 @@ static void quantize_inputs(passes *s)
     }
 }
 
-/* Block, rows and gradients, in ctx->out. */
+/* Allocates block, rows and gradients in ctx->out. */
 static calm_status open_passes(calm_ctx *ctx, const calm_run *p, passes *s)
 {
     const calm_config *config = calm_model_config(p->in.model);
@@ -89,11 +88,11 @@ static calm_status open_passes(calm_ctx *ctx, const calm_run *p, passes *s)
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, s->x, s->longest * config->hidden));
     for (size_t i = 0; i < s->longest * config->hidden; i++)
         s->x[i] = (float)calm_rng_normal(3, 0, i);
-    /* The norm that q, k and v read has its gradient from theirs (learn_view.c). */
+    /* q, k and v together give the gradient of the norm that they read (learn_view.c). */
     return calm_block_pass_new(ctx, &s->block, &p->rope, s->longest, false, &s->pass);
 }
 
-/* The rate of the windows, again and again. */
+/* Measures the rate of passes of all windows, repeated. */
 static calm_status time_passes(calm_ctx *ctx, const passes *s, calm_busy_clock *clock, bool back, double *out)
 {
     const double begun = clock(ctx->n_threads);
@@ -111,7 +110,7 @@ static calm_status time_passes(calm_ctx *ctx, const passes *s, calm_busy_clock *
 
 /* ---- updates ---- */
 
-/* A calm_learn_loss_fn of gradients that are there already. */
+/* A calm_learn_loss_fn that leaves existing gradients unchanged. */
 static calm_status no_loss(void *user, calm_ctx *ctx, size_t window, bool gradients, double *loss)
 {
     (void)user;
@@ -122,12 +121,12 @@ static calm_status no_loss(void *user, calm_ctx *ctx, size_t window, bool gradie
     return CALM_OK;
 }
 
-/* The small linear: random weights, codes and gradients, in ctx->scratch. */
+/* Builds the small linear: random weights, codes and gradients, in ctx->scratch. */
 static calm_status sample_linear(calm_ctx *ctx, const calm_scheme *scheme, calm_learn_linear *out)
 {
     const size_t n = SAMPLE_OUT * SAMPLE_IN;
     const calm_job_shape shape = calm_job_shape_of(scheme, SAMPLE_OUT, SAMPLE_IN);
-    /* FP4 has 15 values in its 16 codes. */
+    /* FP4 has 15 values for its 16 codes. */
     const int least = calm_code_min(scheme), n_codes = calm_code_max(scheme) - least + 1;
     float *w, *grad, *mins = NULL;
     uint8_t *zeros = NULL;
@@ -183,7 +182,7 @@ calm_status calm_learn_rates_measure(calm_ctx *ctx, const calm_run *p, calm_busy
     if (calm_model_config(p->in.model)->moe.sparse[block] || bytes > MOST_BYTES)
         return CALM_OK;
     CALM_TRY(open_passes(ctx, p, &s));
-    /* To warm up: pages of scratch. */
+    /* The first pass is not measured: it allocates the pages of scratch memory. */
     CALM_TRY(calm_block_pass_run(ctx, &s.pass, s.x, tokens_of(&s, s.first), true));
     CALM_TRY(time_passes(ctx, &s, clock, false, &out->forward));
     CALM_TRY(time_passes(ctx, &s, clock, true, &out->back));

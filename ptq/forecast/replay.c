@@ -1,8 +1,8 @@
-/* A clock that jumps from one event to the next: a rank has computed, or a window has arrived.
+/* Simulates a run on several ranks by events: a rank has computed a part, or a window has arrived.
  *
- * Work flows like water: ranks of a machine that compute at once share its cores evenly, so what is left of each sinks
- * at its share.  A window takes its place on both machines' connections when it begins; within a machine it is copied
- * by the two flows' threads next to the work, which takes no time here. */
+ * Ranks of a machine that compute at the same time share its cores evenly, so the work of each shrinks at its share.  A
+ * window occupies both machines' connections from its beginning; within a machine the flows' threads copy it, which
+ * takes no time here. */
 #include "ptq/forecast/forecast.h"
 
 #include <math.h>
@@ -16,22 +16,22 @@
 
 typedef enum phase { NEXT, PASS, QUEUE, WAIT, WORK, END } phase;
 
-/* A window on its way out. */
+/* A window that is sent to another rank. */
 typedef struct parcel {
-    size_t block, window;    /* that it enters                 */
+    size_t block, window;    /* the block whose input it is; its number */
     bool begun, gone;
-    double arrives;          /* time, once begun               */
+    double arrives;          /* time of arrival, once begun */
 } parcel;
 
 typedef struct worker {
     phase phase;
-    size_t block;                         /* the rank's, in work; n_blocks: none is left */
-    size_t first, n;                      /* windows of the part that is handed on      */
-    size_t queued;                        /* of that part                               */
-    double left;                          /* seconds of what it computes; 0: it waits   */
+    size_t block;                         /* the rank's current block; n_blocks: no block is left */
+    size_t first, n;                      /* windows of the part that is sent on         */
+    size_t queued;                        /* windows of this part that are queued        */
+    double left;                          /* seconds of work left; 0: the rank waits     */
     double busy, work;                    /* time in which it computed; seconds of work done */
-    size_t expected, n_arrived;           /* block whose rows come; windows of it       */
-    size_t n_queued, n_left;              /* windows given to the flow; gone            */
+    size_t expected, n_arrived;           /* block whose windows arrive; number arrived  */
+    size_t n_queued, n_left;              /* windows given to the flow; windows arrived elsewhere */
     parcel out[AT_ONCE];
 } worker;
 
@@ -40,9 +40,9 @@ typedef struct replay {
     const calm_replay_cluster *cluster;
     calm_replay *result;
     worker *ranks;                         /* [ranks]                                    */
-    int *owner;                           /* [n_blocks] rank that has it                */
-    double *free_in, *free_out;           /* [machines] when its connection is free     */
-    int *active;                          /* [machines] ranks that compute              */
+    int *owner;                           /* [n_blocks] rank of the block               */
+    double *free_in, *free_out;           /* [machines] time at which its connection is free */
+    int *active;                          /* [machines] number of ranks that compute    */
     double now;
 } replay;
 
@@ -53,7 +53,7 @@ static size_t machine(const replay *r, size_t rank)
     return rank / (size_t)r->cluster->per_node;
 }
 
-/* Seconds of work that a rank does in one second. */
+/* Returns the seconds of work that a rank does in one second. */
 static double rate(const replay *r, size_t rank)
 {
     const double wanted = (double)r->active[machine(r, rank)] * r->cluster->threads;
@@ -68,7 +68,7 @@ static void count_active(replay *r)
         r->active[machine(r, i)] += r->ranks[i].left > 0;
 }
 
-/* Let the time come to `then`. */
+/* Advances the clock to `then`. */
 static void advance(replay *r, double then)
 {
     for (size_t i = 0; i < (size_t)r->cluster->ranks; i++) {
@@ -78,14 +78,14 @@ static void advance(replay *r, double then)
         at->busy += then - r->now;
         at->work += (then - r->now) * rate(r, i);
         at->left -= (then - r->now) * rate(r, i);
-        /* Rounding of the clock, not work. */
+        /* Rounding error of the clock. */
         if (at->left < 1e-6)
             at->left = 0;
     }
     r->now = then;
 }
 
-/* When the first rank has computed; INFINITY: none computes. */
+/* Returns when the first rank has finished its work; INFINITY: none computes. */
 static double next_computed(const replay *r)
 {
     double least = INFINITY;
@@ -95,9 +95,9 @@ static double next_computed(const replay *r)
     return least;
 }
 
-/* ---- windows under way ---- */
+/* ---- windows on the way ---- */
 
-/* Put a window on its way. */
+/* Begins to send a window. */
 static void begin_parcel(replay *r, size_t from, parcel *p)
 {
     const size_t a = machine(r, from), b = machine(r, (size_t)r->owner[p->block]);
@@ -114,7 +114,8 @@ static void begin_parcel(replay *r, size_t from, parcel *p)
     r->result->rows_bytes += r->costs->window_bytes;
 }
 
-/* Begin what a rank has queued and the other asks for; free what has arrived.  Did anything change? */
+/* Begins windows that a rank has queued and the other expects; frees those that have arrived.  Returns true if anything
+ * changed. */
 static bool move_parcels(replay *r, size_t from)
 {
     worker *sender = &r->ranks[from];
@@ -136,7 +137,7 @@ static bool move_parcels(replay *r, size_t from)
     return moved;
 }
 
-/* When the first window under way arrives; INFINITY: there is none. */
+/* Returns when the first window arrives; INFINITY: none is on the way. */
 static double next_arrival(const replay *r)
 {
     double least = INFINITY;
@@ -149,7 +150,7 @@ static double next_arrival(const replay *r)
     return least;
 }
 
-/* ---- a rank, as calm_flow_enter and the loop around it ---- */
+/* ---- a rank: calm_flow_enter and the loop around it ---- */
 
 static bool mine(const replay *r, size_t me, size_t block)
 {
@@ -183,7 +184,7 @@ static void go_to(replay *r, size_t me, size_t block)
         at->phase = costs->flows && block + 1 < costs->n_blocks && !mine(r, me, block + 1) ? PASS : WAIT;
 }
 
-/* Run the next windows for the rank that has the next block, if they are there. */
+/* Runs the next windows for the rank with the next block, if they have arrived. */
 static bool begin_pass(replay *r, size_t me)
 {
     const calm_replay_costs *costs = r->costs;
@@ -230,7 +231,7 @@ static bool begin_work(replay *r, size_t me)
     return true;
 }
 
-/* What a rank that does not compute can do at once.  Did anything change? */
+/* Does what a rank that does not compute can do now.  Returns true if anything changed. */
 static bool step(replay *r, size_t me)
 {
     worker *at = &r->ranks[me];
@@ -255,7 +256,7 @@ static bool step(replay *r, size_t me)
     return false;
 }
 
-/* All blocks of all ranks. */
+/* Simulates all blocks of all ranks. */
 static calm_status run_blocks(calm_ctx *ctx, replay *r)
 {
     const size_t n = (size_t)r->cluster->ranks;
@@ -277,14 +278,14 @@ static calm_status run_blocks(calm_ctx *ctx, replay *r)
             return CALM_OK;
         count_active(r);
         const double then = fmin(next_computed(r), next_arrival(r));
-        /* flow.c says why this does not happen to a run. */
+        /* flow.c explains why a run has no such deadlock. */
         if (!isfinite(then))
             return calm_fail(ctx, CALM_ENUMERIC, "the replay of %zu ranks stands still", n);
         advance(r, fmax(then, r->now));
     }
 }
 
-/* As calm_division_share deals them. */
+/* Divides the blocks as calm_division_share does. */
 static calm_status deal(calm_ctx *ctx, replay *r)
 {
     const calm_replay_costs *costs = r->costs;
@@ -299,21 +300,21 @@ static calm_status deal(calm_ctx *ctx, replay *r)
 
 /* ---- before and after the blocks ---- */
 
-/* Every rank works for as long as its `left` says; all wait for the last. */
+/* Every rank does the work in `left`; all wait for the last. */
 static void finish_all(replay *r)
 {
     for (count_active(r); isfinite(next_computed(r)); count_active(r))
         advance(r, next_computed(r));
 }
 
-/* Rank 0 alone. */
+/* Rank 0 works alone. */
 static void run_alone(replay *r, double seconds)
 {
     r->ranks[0].left = seconds;
     finish_all(r);
 }
 
-/* As calm_division_evaluate: one batch is not divided. */
+/* As calm_division_evaluate: a single batch is not divided. */
 static void measure(replay *r, const calm_replay_parts *parts)
 {
     const size_t n = (size_t)r->cluster->ranks;
