@@ -1,9 +1,9 @@
-/* A run taken up again where it exports.
+/* Restores a stored run at the point before its export.
  *
- * The store has what a run decided and the codes of every candidate; the float model has what stays float.  From
- * both the state of the run is restored as far as exporters, card and gates read it: recipe, pool, candidates, plan,
- * measured figures.  Rows are data from a file: every name and number is checked against the model before it is an
- * index. */
+ * The store has the decisions of the run and the codes of every candidate; the float model has everything that stays
+ * float.  The state of the run is restored from both as far as exporters, card and gates read it: recipe, pool,
+ * candidates, plan, measurements.  Rows are untrusted: every name and number is checked against the model before it is
+ * used as an index. */
 #include "ptq/stored/stored_impl.h"
 
 #include <math.h>
@@ -19,9 +19,9 @@
 #include "ptq/quant/qblob.h"
 #include "store/blob.h"
 
-/* ---- the run's recipe, as far as plan and report need it ---- */
+/* ---- the run's recipe, as far as plan and report read it ---- */
 
-/* Entries and schemes with the numbers that the stored pool gave them, which trials and plans refer to. */
+/* Restores entries and schemes with the numbers of the stored pool, to which trials and plans refer. */
 static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_pool *pool = &a->stored.pool;
@@ -30,7 +30,7 @@ static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
     recipe->n_schemes = pool->n_schemes;
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->pool, pool->n_entries));
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->schemes, pool->n_schemes));
-    /* No algorithm: nothing is quantized again, and the algorithm may be one that this calm does not have any more. */
+    /* Without algorithms: nothing is quantized again, and this version of calm may lack the algorithm. */
     for (size_t i = 0; i < pool->n_entries; i++) {
         const calm_pool_entry *entry = &pool->entries[i];
         recipe->pool[i] = (calm_entry){.scheme = entry->scheme, .of_scheme = entry->of_scheme, .name = entry->name};
@@ -39,11 +39,11 @@ static calm_status restore_pool(calm_ctx *ctx, calm_assembly *a)
     return CALM_OK;
 }
 
-/* Names of the calibration texts, as recipe.calib_name has them. */
+/* Restores the names of the calibration texts, recipe.calib_name. */
 static calm_status restore_texts(calm_ctx *ctx, const calm_json *texts, calm_recipe *recipe)
 {
     calm_words names = {0};
-    recipe->calib_name = calm_json_string(texts, "?");    /* one text is no list */
+    recipe->calib_name = calm_json_string(texts, "?");    /* a single text is not a list */
     if (calm_json_typeof(texts) != CALM_JSON_ARRAY)
         return CALM_OK;
     for (size_t i = 0; i < calm_json_size(texts); i++)
@@ -51,7 +51,7 @@ static calm_status restore_texts(calm_ctx *ctx, const calm_json *texts, calm_rec
     return calm_recipe_texts_name(ctx, &names, &recipe->calib_name);
 }
 
-/* Of products in the run; a resolved recipe names none for float32. */
+/* Returns the dtype of the run's products; a resolved recipe has none for float32. */
 static calm_operands operands_of(const calm_json *calibration)
 {
     const char *name = calm_json_string(calm_json_get(calibration, "dtype"), "f32");
@@ -59,7 +59,8 @@ static calm_operands operands_of(const calm_json *calibration)
     return found < 0 ? CALM_OPERANDS_F32 : (calm_operands)found;
 }
 
-/* What card and report name.  Texts are borrowed from the run's JSON, which lives until calm_assembly_close. */
+/* Restores what card and report show.  Texts are borrowed from the run's JSON, which lives until
+ * calm_assembly_close. */
 static calm_status restore_recipe(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     const calm_json *json = a->run.recipe, *calibration = calm_json_get(json, "calibration");
@@ -75,19 +76,19 @@ static calm_status restore_recipe(calm_ctx *ctx, const calm_assemble_options *o,
     a->recipe.output = o->output;
     a->recipe.store = o->store;
     a->recipe.force = o->force;
-    a->recipe.last_block = -1;    /* the plan says which jobs stay float */
+    a->recipe.last_block = -1;    /* the plan contains which jobs stay float */
     return restore_texts(ctx, calm_json_get(calibration, "text"), &a->recipe);
 }
 
-/* How the run chose.  It names the units, and of a plan "all SCHEME" it takes each unit's option; a rule or metric
- * of another version cannot be guessed. */
+/* Restores how the run chose, which names the units and, for a plan "all SCHEME", decides each unit's entry.  Fails for
+ * a metric or unit of another version. */
 static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_query *query)
 {
     const calm_stored_run *run = &a->run;
     calm_selection *selection = &a->recipe.selection;
     *query = (calm_pool_query){.metric = run->metric, .shortlist = calm_stored_run_shortlist(run)};
     if (!calm_stored_run_rule(run, &query->rule))
-        query->rule = CALM_CHOICE_RULE_TOKEN;    /* of a run that is not asked to choose: its result is a uniform run */
+        query->rule = CALM_CHOICE_RULE_TOKEN;    /* the result is a uniform run, and nothing is chosen */
     if (!calm_stored_run_unit(run, &query->unit) || !run->metric ||
         !calm_score_find(query->unit, run->metric, &selection->point, &selection->score))
         return calm_fail(ctx, CALM_EFORMAT, "run %lld chose by \"%s\" of a %s, which this calm does not know",
@@ -100,7 +101,7 @@ static calm_status restore_selection(calm_ctx *ctx, calm_assembly *a, calm_pool_
 
 /* ---- the model ---- */
 
-/* How the run rotated the model. */
+/* Restores the run's rotation of the model. */
 static calm_status restore_rotation(calm_ctx *ctx, calm_assembly *a)
 {
     const char *name = calm_json_string(calm_json_get(a->run.recipe, "rotate"), "none");
@@ -111,8 +112,8 @@ static calm_status restore_rotation(calm_ctx *ctx, calm_assembly *a)
                      (long long)a->run.id, name);
 }
 
-/* The float model, proved to be the run's by the digest over its configuration and weights.  Its name or place may
- * have changed. */
+/* Opens the float model, and checks by the digest of its configuration and weights that it is the run's.  It may have
+ * been renamed or moved. */
 static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     const long long run = (long long)a->run.id;
@@ -134,7 +135,7 @@ static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, cal
     if (strcmp(model_key, a->run.model_digest) != 0)
         return calm_fail(ctx, CALM_EMISMATCH, "%s: not the model of run %lld: its digest is %s, the run's is %s", dir,
                          run, model_key, a->run.model_digest);
-    /* All blocks: those outside of the run have no candidates and stay float in every plan. */
+    /* All blocks: blocks outside of the run have no candidates and stay float in every plan. */
     a->in.end_block = calm_model_config(a->in.model)->n_blocks;
     calm_inputs_describe(&a->in, &a->result);
     return CALM_OK;
@@ -142,8 +143,8 @@ static calm_status open_model(calm_ctx *ctx, const calm_assemble_options *o, cal
 
 /* ---- jobs and candidates ---- */
 
-/* A digest or a key of the store, which is not trusted: it becomes part of a path, and the arrays it goes into have
- * this length. */
+/* Copies a digest or a key of the store, which is untrusted: it becomes part of a path, and the target has this
+ * length. */
 static calm_status copy_digest(calm_ctx *ctx, const char *job, const char *from, char to[CALM_SHA256_HEX])
 {
     if (!from || strlen(from) != CALM_SHA256_HEX - 1)
@@ -153,7 +154,7 @@ static calm_status copy_digest(calm_ctx *ctx, const char *job, const char *from,
     return CALM_OK;
 }
 
-/* One cell of the pool as the candidate that plans point to.  Without a row it is one that the run left out. */
+/* Restores a candidate, to which plans point, from a cell of the pool.  Without a row the run skipped it. */
 static calm_status restore_candidate(calm_ctx *ctx, calm_assembly *a, size_t of_pool, size_t job, size_t entry)
 {
     const calm_pool_cell *row = calm_pool_at(&a->stored.pool, of_pool, entry);
@@ -167,8 +168,8 @@ static calm_status restore_candidate(calm_ctx *ctx, calm_assembly *a, size_t of_
     return candidate->failure ? CALM_OK : copy_digest(ctx, name, row->blob, candidate->blob);
 }
 
-/* Fill a->places: the job of the layout that each job of the store is.  Both are in the model's order, so
- * one pass finds all; roles and shapes must agree, since codes are read by them. */
+/* Fills a->places with the layout's job of each job of the store.  Both are in the model's order, so one pass is
+ * enough; roles and shapes must agree, because codes are decoded by them. */
 static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_layout *layout = calm_model_layout(a->in.model);
@@ -187,11 +188,11 @@ static calm_status match_jobs(calm_ctx *ctx, calm_assembly *a)
     return CALM_OK;
 }
 
-/* Jobs without candidates keep zeros: no plan quantizes them. */
+/* Restores all candidates.  Jobs without candidates keep zeros: no plan quantizes them. */
 static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a)
 {
     const size_t n_jobs = calm_model_layout(a->in.model)->n_jobs;
-    /* The product is small: both lists are in memory, and a stored pool has at most a thousand entries. */
+    /* No overflow: both lists are in memory, and a stored pool has at most a thousand entries. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, a->in.candidates, n_jobs * a->stored.pool.n_entries));
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++)
         for (size_t entry = 0; entry < a->stored.pool.n_entries; entry++)
@@ -199,25 +200,25 @@ static calm_status restore_candidates(calm_ctx *ctx, calm_assembly *a)
     return CALM_OK;
 }
 
-/* ---- what is written ---- */
+/* ---- the plan ---- */
 
-/* Units that the run's recipe pinned: its uniform runs left those as they were.  What it forbade is no entry of a width
- * throughout, and replaces no failed entry of a uniform run.  What later selections asked was in force for their
- * choice alone. */
+/* Restores the scope of the recipe's requests: uniform runs leave pinned units as they are pinned, and forbidden
+ * entries neither belong to a plan of one scheme nor replace a failed entry.  Requests of later selections applied only
+ * to their choice. */
 static calm_status restore_scope(calm_ctx *ctx, calm_assembly *a)
 {
     calm_requests requests;
     calm_word *forbid;
     calm_pin *pins;
     CALM_TRY(calm_stored_run_requests(ctx, &a->run, 0, &forbid, &pins, &requests));
-    if (calm_json_get(a->run.recipe, "select"))    /* its choices are stored: nothing is chosen */
+    if (calm_json_get(a->run.recipe, "select"))    /* the choices of a selection are stored */
         requests.n_forbid = 0;
-    while (requests.n_pins && pins[requests.n_pins - 1].round > 0)    /* a selection's own have no uniform runs */
+    while (requests.n_pins && pins[requests.n_pins - 1].round > 0)    /* pins of a selection */
         requests.n_pins--;
     return calm_scope_open(ctx, &a->stored.pool, &requests, &a->scope);
 }
 
-/* choice [n_jobs of the layout] = of_job [n_jobs of the pool]; SIZE_MAX there and every other job stay float. */
+/* Expands of_job [n_jobs of the pool] to choice [n_jobs of the layout]; SIZE_MAX and all other jobs mean float. */
 static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *of_job, size_t **choice)
 {
     CALM_TRY(calm_choice_uniform(ctx, &a->in, CALM_STAYS_FLOAT, choice));
@@ -226,7 +227,7 @@ static calm_status spread(calm_ctx *ctx, const calm_assembly *a, const size_t *o
     return CALM_OK;
 }
 
-/* One entry throughout, or "all w3a16_g128", each unit's own entry of that scheme; pinned units as they are pinned. */
+/* Restores a uniform plan: one entry, or "all w3a16_g128", each unit's entry at that scheme; pinned units as pinned. */
 static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, size_t entry, bool scheme, size_t **choice,
                                   calm_solution *solution)
 {
@@ -235,15 +236,15 @@ static calm_status spread_uniform(calm_ctx *ctx, const calm_assembly *a, size_t 
     CALM_TRY(scheme ? calm_solve_scheme(ctx, pool, &a->scope, pool->entries[entry].of_scheme, solution)
                     : calm_solve_uniform(ctx, pool, &a->scope, entry, solution));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, of_job, pool->n_jobs));
-    /* A unit is decided as one: its jobs take the same entry. */
+    /* All jobs of a unit have the same entry. */
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1]; j++)
             of_job[j] = solution->choice[u];
     return spread(ctx, a, of_job, choice);
 }
 
-/* The choices of the run; every job that competed must have one.  A run that was interrupted may have chosen for
- * some units alone. */
+/* Restores the choices of the run.  Every job with candidates must have one: an interrupted run may have chosen for
+ * only some units. */
 static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, size_t **choice)
 {
     size_t *of_job;
@@ -256,7 +257,7 @@ static calm_status spread_hybrid(calm_ctx *ctx, const calm_assembly *a, size_t *
     return spread(ctx, a, of_job, choice);
 }
 
-/* Cut one kind of learning off the end of a result's name [*length]; was it there? */
+/* Removes one kind of learning from the end of a result's name [*length]; returns true if it was there. */
 static bool cut_suffix(const char *name, const char *suffix, size_t *length)
 {
     const size_t n = strlen(suffix);
@@ -266,8 +267,8 @@ static bool cut_suffix(const char *name, const char *suffix, size_t *length)
     return true;
 }
 
-/* The plan of a name: "hybrid", "all SCHEME" (under a budget, each unit's option of that width), an
- * entry.  `solution` is left alone by the hybrid. */
+/* Restores the plan of a name: "hybrid", "all SCHEME" (under a budget, each unit's entry at that scheme), or an entry.
+ * `solution` is unchanged for the hybrid. */
 static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const char *name, size_t **choice,
                                 calm_solution *solution)
 {
@@ -284,8 +285,8 @@ static calm_status spread_named(calm_ctx *ctx, const calm_assembly *a, const cha
                      a->recipe.store, (long long)a->run.id, name);
 }
 
-/* What is written: the run's result, or its choices.  The guard may have preferred a uniform run; --hybrid asks for
- * the choices all the same, and the card then says so. */
+/* Names the plan to write: the run's result, or with --hybrid its choices even if the guard preferred a uniform run, as
+ * the card then says. */
 static calm_status name_result(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     const calm_stored_run *run = &a->run;
@@ -303,14 +304,14 @@ static calm_status name_result(calm_ctx *ctx, const calm_assemble_options *o, ca
 
 /* ---- blobs ---- */
 
-/* A job of the plan stands at its number in the layout. */
+/* Returns the name of a job of the plan, by its place in the layout. */
 static const char *job_of(const calm_assembly *a, const calm_plan_job *job)
 {
     return calm_model_layout(a->in.model)->jobs[job - a->result.plan.jobs].name;
 }
 
-/* A blob that cannot be had: which, of what, and how it comes back.  Other failures (no memory, no space) are not
- * the blob's. */
+/* Explains a missing or damaged blob: which one, of what, and how to get it back.  Other failures (no memory, no space)
+ * are returned as they are. */
 static calm_status blame(calm_ctx *ctx, const calm_assembly *a, const calm_plan_job *job, calm_status status)
 {
     const calm_candidate *candidate = job->source;
@@ -331,15 +332,15 @@ static calm_status get_blob(calm_ctx *ctx, const calm_assembly *a, const char *d
     return calm_qblob_decode(ctx, digest, map.data, map.bytes, out);
 }
 
-/* calm_plan_fetch_fn: the assembly stays where it is until it is closed. */
+/* A calm_plan_fetch_fn; the assembly must not move until it is closed. */
 static calm_status fetch(void *user, calm_ctx *ctx, const calm_plan_job *job, calm_qjob *out)
 {
     const calm_assembly *a = user;
     return blame(ctx, a, job, get_blob(ctx, a, ((const calm_candidate *)job->source)->blob, out));
 }
 
-/* Before anything is written: does every candidate have its blob?  Presence and size alone, which are cheap; the
- * content is checked when it is read. */
+/* Checks before anything is written that every candidate's blob exists with its size, which is cheap; the content is
+ * checked when it is read. */
 static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a)
 {
     for (size_t j = 0; j < a->stored.pool.n_jobs; j++) {
@@ -357,9 +358,9 @@ static calm_status check_blobs(calm_ctx *ctx, const calm_assembly *a)
     return CALM_OK;
 }
 
-/* ---- what was learned ---- */
+/* ---- learned blocks ---- */
 
-/* calm_plan_vectors_fn: as `fetch`. */
+/* A calm_plan_vectors_fn; see `fetch`. */
 static calm_status fetch_vectors(void *user, calm_ctx *ctx, const void *source, calm_vectors *out)
 {
     const calm_assembly *a = user;
@@ -369,7 +370,7 @@ static calm_status fetch_vectors(void *user, calm_ctx *ctx, const void *source, 
     return calm_vectors_decode(ctx, learned->blob, map.data, map.bytes, out);
 }
 
-/* The blocks that the run learned, or tuned, in place of those that it began from. */
+/* Replaces the blocks of the plan that the run learned or tuned. */
 static calm_status plan_learned(calm_ctx *ctx, calm_assembly *a, bool tuned)
 {
     const calm_plan plain = a->result.plan;
@@ -385,10 +386,10 @@ static calm_status plan_learned(calm_ctx *ctx, calm_assembly *a, bool tuned)
     return CALM_OK;
 }
 
-/* ---- what was measured, for the card ---- */
+/* ---- measurements, for the card ---- */
 
-/* One more trial of the guard, unless it takes more bits than the budget: those were not measured.  It is written
- * first and counted after, so that a trial too large is overwritten by the next. */
+/* Adds a trial of the guard, unless it needs more bits than the budget, because such plans were not measured.  The
+ * trial is written first and counted afterwards, so that the next one overwrites a trial that is too large. */
 static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const char *name, double budget, double act_budget,
                              size_t widths)
 {
@@ -402,8 +403,8 @@ static calm_status add_trial(calm_ctx *ctx, calm_assembly *a, const char *name, 
     return CALM_OK;
 }
 
-/* The trials that the guard of the run had, in its order: the hybrid; under a budget one per scheme; every entry.
- * The card lists them so. */
+/* Lists the trials of the run's guard in its order, for the card: the hybrid; under a budget one per scheme; every
+ * entry. */
 static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, bool sized)
 {
     const calm_json *budgets = calm_json_get(a->run.recipe, "budget");
@@ -416,7 +417,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, bool sized)
         calm_scheme_name(&a->recipe.schemes[i], name);
         CALM_TRY(calm_strf(ctx, ctx->out, &text, "all %s", name));
         const calm_status status = add_trial(ctx, a, text, budget, act_budget, 0);
-        if (status == CALM_ENUMERIC)    /* a unit has none of that width */
+        if (status == CALM_ENUMERIC)    /* a unit has no entry at that scheme */
             calm_ctx_forgive(ctx);
         else
             CALM_TRY(status);
@@ -428,8 +429,8 @@ static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, bool sized)
                                            &a->result.trials[a->result.n_trials++]) : CALM_OK;
 }
 
-/* What the run measured, for the card.  A selection (calm select) has measured nothing, and its card says so by
- * leaving the tables out. */
+/* Restores the run's measurements for the card.  A selection (calm select) has measured nothing, so its card has no
+ * tables. */
 static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_value params[] = {calm_value_int(a->run.id), calm_value_int(a->run.calibration_id)};
@@ -438,7 +439,7 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
     CALM_TRY(calm_store_query_one(ctx, a->in.store, "SELECT (SELECT count(*) FROM run_evaluation WHERE run_id = ?1 AND"
                                   " role = 'guard'), n_windows, n_tokens FROM calibration WHERE id = ?2", params, 2,
                                   row, 3));
-    /* Counts come into size_t: a negative one would be huge. */
+    /* Counts become size_t: a negative one would be huge. */
     if (row[1].integer < 0 || row[1].integer > INT32_MAX || row[2].integer < 0)
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has %lld calibration windows", a->recipe.store,
                          (long long)a->run.id, (long long)row[1].integer);
@@ -446,7 +447,7 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
     if (row[0].integer)
         CALM_TRY(list_trials(ctx, a, sized));
     CALM_TRY(calm_assembly_figures(ctx, a));
-    /* What was too large for the file was not measured. */
+    /* Plans that are too large for the file were not measured. */
     for (size_t i = 1, n = sized ? a->result.n_trials : 0; i < n; i++) {
         a->result.n_trials = i == 1 ? 1 : a->result.n_trials;
         if (a->result.trials[i].id)
@@ -455,10 +456,10 @@ static calm_status restore_measured(calm_ctx *ctx, calm_assembly *a)
     return CALM_OK;
 }
 
-/* ---- the whole line ---- */
+/* ---- the steps ---- */
 
-/* From cheap to dear: the output, the rows, then the model, whose digest takes a pass over its bytes.  The store is
- * only read; a run that writes to it at the same time is not in the way. */
+/* Cheap steps first: the output, the rows, then the model, whose digest reads all its bytes.  The store is opened for
+ * reading, so a run may write to it meanwhile. */
 static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     calm_pool_query query;
@@ -470,13 +471,13 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
     a->result.store = a->in.store;
     CALM_TRY(calm_stored_run_read(ctx, a->in.store, o->run, &a->run));
     CALM_TRY(restore_recipe(ctx, o, a));
-    /* Where the run read its model is known only now. */
+    /* The path of the run's model is known only now. */
     CALM_TRY(calm_output_apart(ctx, o->output, &(calm_words){(const char *[]){a->recipe.model.dir}, 1}));
-    /* The formats that are asked for, else those of the run. */
+    /* The formats in the options, else those of the run. */
     CALM_TRY(o->formats.n ? calm_formats_parse(ctx, &o->formats, &a->recipe.formats)
                           : calm_formats_of_recipe(ctx, a->run.recipe, &a->recipe.formats));
     a->recipe.formats.options = o->export;
-    if (!o->export.embed && !o->export.head)    /* else as the run had them */
+    if (!o->export.embed && !o->export.head)    /* else the run's schemes */
         CALM_TRY(calm_formats_ask_outer(ctx, calm_json_string(calm_json_get(a->run.recipe, "embed_scheme"), NULL),
                                         calm_json_string(calm_json_get(a->run.recipe, "head_scheme"), NULL),
                                         &a->recipe.formats.options));
@@ -487,14 +488,13 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
     CALM_TRY(restore_pool(ctx, a));
     CALM_TRY(restore_scope(ctx, a));
     a->result.run_id = a->run.id;
-    /* A selection's document would be that of the run before it: its own choices are in "select" of the resolved
-     * form. */
+    /* A selection has its parent's document, which lacks its choices: they are in "select" of the resolved recipe. */
     const calm_json *document = calm_json_get(a->run.recipe, "document");
     a->document = document && !calm_json_get(a->run.recipe, "select") ? document : a->run.recipe;
     return open_model(ctx, o, a);
 }
 
-/* The calibration windows, where what is written depends on more of them than the codes do. */
+/* Reads the calibration windows if a format needs them. */
 static calm_status read_windows(calm_ctx *ctx, calm_assembly *a)
 {
     bool quantizes, reads;
@@ -508,7 +508,7 @@ static calm_status read_windows(calm_ctx *ctx, calm_assembly *a)
     return reads ? calm_outer_fit_collect(ctx, a->in.model, &a->in.calib, &a->head) : CALM_OK;
 }
 
-/* The plan, complete and exportable, before the first byte is written. */
+/* Builds and checks the plan before the first byte is written. */
 static calm_status plan(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a)
 {
     calm_solution solution;
@@ -522,7 +522,7 @@ static calm_status plan(calm_ctx *ctx, const calm_assemble_options *o, calm_asse
     CALM_TRY(calm_strf(ctx, ctx->scratch, &start, "%.*s", (int)length, a->result.name));
     CALM_TRY(spread_named(ctx, a, start, &choice, &solution));
     CALM_TRY(calm_plan_of_choice(ctx, &a->in, choice, &a->result.plan));
-    /* A run's fetcher would advise to run the same command again, which does not compute blobs here. */
+    /* A run's fetch function would advise to run the same command again, which does not compute blobs here. */
     a->result.plan.fetch = fetch;
     a->result.plan.user = a;
     if (a->learned)
@@ -535,7 +535,7 @@ static calm_status plan(calm_ctx *ctx, const calm_assemble_options *o, calm_asse
     return read_windows(ctx, a);
 }
 
-/* The gates of the run's recipe, for the card.  They judge the result that was measured; a hybrid written
+/* Restores the gates of the run's recipe for the card.  They apply to the measured result; a hybrid that is written
  * instead, or a selection, has no figures. */
 static calm_status restore_gates(calm_ctx *ctx, calm_assembly *a)
 {
@@ -548,7 +548,8 @@ static calm_status restore_gates(calm_ctx *ctx, calm_assembly *a)
     return calm_gates_parse(ctx, &words, &a->recipe.gates, &a->recipe.n_gates);
 }
 
-/* The gates of the card (calm_written_fn).  They are shown, not enforced: the run's verdict is in the store. */
+/* Computes the gates of the card (calm_written_fn).  They are shown, not enforced: the run's verdict is in the
+ * store. */
 static calm_status judge(calm_ctx *ctx, void *user, const char *dir)
 {
     (void)dir;

@@ -1,4 +1,4 @@
-/* Codes of a stored run that were dropped since: computed again from the recipe document that the run left. */
+/* Deleted codes of a stored run, computed again from the recipe document in the store. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -11,7 +11,7 @@
 #include "ptq/tensor/linalg.h"
 #include "store/blob.h"
 
-/* Is it one of the pool, and not learned?  Those alone are dropped. */
+/* Returns true if the candidate is in the pool and not learned: only codes of such candidates are deleted. */
 static bool is_of_pool(const calm_assembly *a, size_t job, const calm_candidate *candidate)
 {
     bool found = false;
@@ -20,7 +20,7 @@ static bool is_of_pool(const calm_assembly *a, size_t job, const calm_candidate 
     return found;
 }
 
-/* Keys of the plan's candidates that have no blob; *first: the first such job, which messages name. */
+/* Lists the keys of the plan's candidates without a blob; *first: the first such job, for messages. */
 static calm_status list_absent(calm_ctx *ctx, const calm_assembly *a, const char ***keys, size_t *n, size_t *first)
 {
     const calm_plan *plan = &a->result.plan;
@@ -37,7 +37,7 @@ static calm_status list_absent(calm_ctx *ctx, const calm_assembly *a, const char
     return CALM_OK;
 }
 
-/* The run's recipe, to compute with and not to write. */
+/* Reads the run's recipe, changed to compute candidates without writing output. */
 static calm_status read_recipe(calm_ctx *ctx, const calm_assemble_options *o, const calm_assembly *a,
                                const calm_json *document, calm_recipe *out)
 {
@@ -47,11 +47,11 @@ static calm_status read_recipe(calm_ctx *ctx, const calm_assemble_options *o, co
     CALM_TRY(calm_document_check(ctx, where, document));
     CALM_TRY(calm_spec_init(ctx, &spec));
     CALM_TRY(calm_spec_read(ctx, document, where, &spec));
-    spec.calib_dtype = (int)a->recipe.operands;    /* the document may leave it to the CPU */
+    spec.calib_dtype = (int)a->recipe.operands;    /* the document may say auto */
     spec.model = a->recipe.model.dir;
     spec.adapter = a->recipe.how.adapter;
     spec.store = o->store;
-    memset(&spec.demanded, 0, sizeof spec.demanded);    /* keys of candidates tell more */
+    memset(&spec.demanded, 0, sizeof spec.demanded);    /* the candidates' keys are a stronger check */
     CALM_TRY(calm_recipe_resolve(ctx, &spec, &o->events, out));
     out->output = NULL;
     out->eval_path = NULL;
@@ -59,7 +59,7 @@ static calm_status read_recipe(calm_ctx *ctx, const calm_assemble_options *o, co
     return CALM_OK;
 }
 
-/* Keep the reason of a failure, and say what it is about. */
+/* Adds to the reason of a failure which codes it concerns. */
 static calm_status explain(calm_ctx *ctx, const calm_assembly *a, size_t first, size_t n, calm_status status)
 {
     const calm_plan_job *job = &a->result.plan.jobs[first];
@@ -76,11 +76,11 @@ static calm_status explain(calm_ctx *ctx, const calm_assembly *a, size_t first, 
                      (long long)a->run.id);
 }
 
-/* Keys are of a family of kernels: with others the same recipe gives other candidates. */
+/* Explains a failure by another kernel family, if it is another: keys of candidates depend on it. */
 static calm_status blame_kernels(calm_ctx *ctx, const calm_assembly *a, calm_status status)
 {
     const char *kernels = NULL, *have = calm_linalg_kernels();
-    calm_ctx quiet = *ctx;    /* the failure stays where the store has no answer */
+    calm_ctx quiet = *ctx;    /* the failure stays if the store has no answer */
     calm_ctx_forgive(&quiet);
     calm_stored_run_kernels(&quiet, a->in.store, a->run.id, &kernels);
     if (!kernels || strcasecmp(kernels, have) == 0)
@@ -91,7 +91,7 @@ static calm_status blame_kernels(calm_ctx *ctx, const calm_assembly *a, calm_sta
                      kernels);
 }
 
-/* All but the words of a failure. */
+/* Computes the codes again; the caller explains failures. */
 static calm_status recall(calm_ctx *ctx, const calm_assemble_options *o, const calm_assembly *a,
                           const char *const *keys, size_t n)
 {

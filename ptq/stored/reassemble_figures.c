@@ -1,11 +1,11 @@
-/* The rows of a run that is taken up again: its figures, as its card shows them, and what was written. */
+/* Reads the figures of a stored run for its card, and stores the rows of the written files. */
 #include "ptq/stored/stored_impl.h"
 
 #include <string.h>
 
 #include "ptq/finish/finish.h"
 
-/* The figures of an evaluation, without its windows: nothing is compared again. */
+/* Copies the figures of an evaluation, without its windows, because nothing is compared again. */
 static void take_measure(const calm_value *v, calm_measure *out)
 {
     if (v[9].integer)
@@ -20,7 +20,7 @@ static void take_measure(const calm_value *v, calm_measure *out)
                                               .top1 = calm_value_as_real(&v[5])}};
 }
 
-/* One of the guard's: on its first windows, or on more that it needed. */
+/* Copies a trial of the guard: on its first windows, or on more. */
 static void take_trial(const calm_value *v, bool more, calm_result *r, calm_trial *trial)
 {
     const size_t windows = (size_t)v[6].integer;
@@ -37,9 +37,9 @@ static void take_trial(const calm_value *v, bool more, calm_result *r, calm_tria
     take_measure(v, &trial->measure);
 }
 
-/* The figures of an evaluation that the run used: the guard's to the trial of that name; on the test text those of the
- * float model and of the result.  A name that is no trial is left out: an older calm may have measured plans that this
- * one does not. */
+/* Copies the figures of an evaluation that the run used: of the guard to the trial of that name, of the evaluation's
+ * text to float model and result.  Names without a trial are skipped: an older calm may have measured plans that this
+ * version does not. */
 static calm_status take_evaluation(calm_ctx *ctx, void *user, const calm_value *v)
 {
     calm_result *r = user;
@@ -62,7 +62,7 @@ static calm_status take_evaluation(calm_ctx *ctx, void *user, const calm_value *
     return CALM_OK;
 }
 
-/* One window of the result on the test text; the float model's divergence from itself is 0 in each. */
+/* Copies one window of the result on the evaluation's text; the float model's divergence from itself is 0. */
 static calm_status take_window(calm_ctx *ctx, void *user, const calm_value *v)
 {
     calm_result *r = user;
@@ -75,14 +75,14 @@ static calm_status take_window(calm_ctx *ctx, void *user, const calm_value *v)
     return CALM_OK;
 }
 
-/* The windows of the test text, of which the standard error is computed. */
+/* Reads the windows of the evaluation's text, for the standard error. */
 static calm_status restore_windows(calm_ctx *ctx, calm_assembly *a)
 {
     calm_result *r = &a->result;
     const calm_value params[] = {calm_value_int(a->run.id), calm_value_text(r->name)};
     if (!r->evaluates || r->eval_result.kind != CALM_STORE_PREDICTIONS)
         return CALM_OK;
-    if (r->eval.n > INT32_MAX)    /* which a negative count is, too */
+    if (r->eval.n > INT32_MAX)    /* also a negative count */
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld has %zu windows of the test text", a->recipe.store,
                          (long long)a->run.id, r->eval.n);
     CALM_TRY(CALM_NEW(ctx, ctx->out, r->eval_float.predictions.windows, r->eval.n));
@@ -95,7 +95,7 @@ static calm_status restore_windows(calm_ctx *ctx, calm_assembly *a)
 calm_status calm_assembly_figures(calm_ctx *ctx, calm_assembly *a)
 {
     const calm_value run = calm_value_int(a->run.id);
-    /* With the names and differences that evaluations had in this run. */
+    /* With the names and differences of this run. */
     CALM_TRY(calm_store_each(ctx, a->in.store,
                              "SELECT v.subject, coalesce(v.delta_kl, v.delta_one_minus_cosine), v.delta_se, e.kl,"
                              " e.ppl, e.top1, e.n_windows, e.id, e.window_tokens, e.kind = 'embeddings', e.error,"
@@ -105,10 +105,11 @@ calm_status calm_assembly_figures(calm_ctx *ctx, calm_assembly *a)
     return restore_windows(ctx, a);
 }
 
-/* ---- what was written ---- */
+/* ---- written files ---- */
 
-/* The store is opened again, for writing, only now: while a checkpoint is assembled a run may write to it.  *kept: one
- * that nobody may write to, as on a read-only disk, stays open for reading; what was written is there all the same. */
+/* Opens the store for writing, only now: a run may write to it while a checkpoint is assembled.  *kept: the store
+ * cannot be written, as on a read-only disk, and stays open for reading; the written files are complete all the
+ * same. */
 static calm_status open_to_record(calm_ctx *ctx, const calm_assemble_options *o, calm_assembly *a, bool *kept)
 {
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};

@@ -1,7 +1,7 @@
-/* A run that only chooses.
+/* A run that only chooses (calm select).
  *
- * Scores and candidates are in the store, so another choice needs no model and takes milliseconds.  It becomes a
- * separate run with the candidates of its parent; the parent's rows are never changed. */
+ * Scores and candidates are in the store, so another choice needs no model and takes milliseconds.  The choice is
+ * stored as a separate run with the candidates of its parent, whose rows are never changed. */
 #include "ptq/stored/stored_impl.h"
 
 #include <math.h>
@@ -11,17 +11,17 @@
 #include "ptq/recipe/words.h"
 #include "ptq/base/sha256.h"
 
-/* ---- what is asked for ---- */
+/* ---- resolving the options ---- */
 
-/* Stored words come from the calm that wrote them: a newer one may have units, rules or its own metrics. */
+/* Fails for a stored word that this version of calm does not know, because a newer calm wrote it. */
 static calm_status unknown_word(calm_ctx *ctx, const calm_stored_run *run, const char *what, const char *word)
 {
     return calm_fail(ctx, CALM_EFORMAT, "run %lld has the %s \"%s\", which this calm does not know; say `choice.%s`",
                      (long long)run->id, what, word ? word : "", what);
 }
 
-/* Unit, rule with its shortlist, and metric: of the options, else of the run.  A metric that was not asked for but is
- * none of the new unit (delta_cka of jobs) is replaced by the rule's own. */
+/* Resolves unit, rule with its shortlist, and metric: the options', else the run's.  The run's metric is replaced by
+ * the rule's default if the new unit does not have it (delta_cka of jobs). */
 static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                  calm_pool_query *out)
 {
@@ -47,8 +47,8 @@ static calm_status resolve_query(calm_ctx *ctx, const calm_reselect_options *o, 
     return CALM_OK;
 }
 
-/* Bits per weight: of the options, else of the selection that the run is, else of its recipe.  A run that compared
- * several budgets chose for none of them. */
+/* Resolves bits per weight: the options', else the stored selection's, else the recipe's.  Fails for a run that
+ * compared several budgets, which chose for none of them. */
 static calm_status resolve_budget(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                   double *out)
 {
@@ -65,7 +65,7 @@ static calm_status resolve_budget(calm_ctx *ctx, const calm_reselect_options *o,
     return CALM_OK;
 }
 
-/* Of activations likewise; a run has one of them at most. */
+/* Resolves the budget of activation bits likewise; a run has at most one. */
 static double resolve_act_budget(const calm_reselect_options *o, const calm_stored_run *run)
 {
     const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "act_budget");
@@ -74,8 +74,8 @@ static double resolve_act_budget(const calm_reselect_options *o, const calm_stor
     return calm_json_number(before ? before : calm_json_get(run->recipe, "act_budget"), 0);
 }
 
-/* The engine: of the options, else of the selection that the run is, else of its recipe; with a format that the run
- * was written in, where the engine reads one, since its limits depend on the format. */
+/* Resolves the engine: the options', else the stored selection's, else the recipe's; and the run's format that the
+ * engine reads, if there is one, because limits depend on the format. */
 static calm_status resolve_target(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                   calm_requests *out)
 {
@@ -91,12 +91,12 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_reselect_options *o,
     return CALM_OK;
 }
 
-/* What the run was asked, and behind it what the options ask.  Pins of a later round count more than those of an
- * earlier one; what is forbidden stays forbidden. */
+/* Collects the run's requests, and then those of the options.  Pins of later rounds win over earlier ones; forbidden
+ * entries stay forbidden. */
 static calm_status resolve_requests(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                                     calm_requests *out)
 {
-    /* Room behind either list for the options' own. */
+    /* Space for the options' requests in both lists. */
     const size_t room = o->forbid.n > o->pins.n ? o->forbid.n : o->pins.n;
     calm_word *forbid;
     calm_pin *pins;
@@ -111,7 +111,7 @@ static calm_status resolve_requests(calm_ctx *ctx, const calm_reselect_options *
 
 /* ---- choosing ---- */
 
-/* A unit of this selection may span several units of the parent, which need not agree: jobs are compared. */
+/* A unit of this selection may contain several units of the parent with different entries, so jobs are compared. */
 bool calm_reselected_differs(const calm_reselected *s, size_t unit)
 {
     bool differs = false;
@@ -121,8 +121,7 @@ bool calm_reselected_differs(const calm_reselected *s, size_t unit)
     return differs;
 }
 
-/* How many units changed, and what the parent's choices took.  One job that it did not decide makes its bits unknown
- * (NaN in the sum). */
+/* Counts the changed units, and computes the bits of the parent's choices: NaN if it did not decide a job. */
 static void compare(calm_reselected *s)
 {
     const calm_pool *pool = &s->stored.pool;
@@ -135,7 +134,7 @@ static void compare(calm_reselected *s)
     s->bits_before = bits / calm_pool_weights(pool, 0, pool->n_jobs);
 }
 
-/* What a selection cannot repair: scores that were measured under assumptions which the new choice breaks. */
+/* Warns about scores that were measured under assumptions which the new choice breaks. */
 static void warn(calm_ctx *ctx, const calm_reselected *s)
 {
     const char *prefix = calm_json_string(calm_json_get(calm_json_get(s->parent.recipe, "calibration"), "prefix"), "");
@@ -154,14 +153,14 @@ static void warn(calm_ctx *ctx, const calm_reselected *s)
                  s->solution.unprobed, s->stored.pool.n_units, s->stored.pool.metric);
 }
 
-/* For scopes; an open transaction is rolled back. */
+/* Closes the store at the end of a scope; rolls an open transaction back. */
 static void close_store(calm_store **store)
 {
     calm_store_close(*store);
 }
 
-/* All that is read, of one moment of the store: within a transaction, so that a run that writes meanwhile is seen as
- * a whole or not at all. */
+/* Reads everything in one transaction and chooses: a run that writes meanwhile is seen either completely or not at
+ * all. */
 static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o, calm_requests *requests,
                                   calm_reselect_size *size, calm_reselected *out)
 {
@@ -179,28 +178,28 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
     CALM_TRY(calm_strf(ctx, ctx->out, &pool->remedy,
                        "calm quantize with `choice.unit` %s `choice.metric` %s measures it",
                        calm_unit_name(query.unit), query.metric));
-    /* The run itself scored what it could; a score that it did not read may be there for some candidates alone. */
+    /* The parent's own metric is complete; another score may exist for only some candidates, which is an error. */
     pool->every = strcmp(calm_unit_name(query.unit), out->parent.unit) != 0 || !out->parent.metric ||
                   strcmp(query.metric, out->parent.metric) != 0;
     out->budget = requests->budget;
     out->act_budget = requests->act_budget;
     out->engine = requests->engine;
-    /* Before solving: a parent whose choices contradict its pool is not a base for another choice. */
+    /* Before solving: fails if the parent's choices contradict its pool. */
     CALM_TRY(calm_stored_run_entries(ctx, &out->parent, &out->stored, &out->before));
     CALM_TRY(calm_solve(ctx, pool, requests, &out->solution));
     compare(out);
     return CALM_OK;
 }
 
-/* ---- keeping ---- */
+/* ---- storing ---- */
 
-/* The member "select" of the recipe: all that was asked, resolved, so that this run can be selected from again.
- * `run` 0: without it, for the key. */
+/* Returns the recipe's member "select" with all resolved requests, so that this run can be selected from again; run 0:
+ * without the parent, for the key. */
 static calm_json *select_json(const calm_reselected *s, const calm_requests *requests, const calm_reselect_size *size,
                               int64_t run)
 {
     const char *target = calm_engine_name(requests->engine);
-    /* As in the recipe: that says it. */
+    /* The recipe has this target already. */
     const bool own = strcmp(target, calm_json_string(calm_json_get(s->parent.recipe, "target"), "any")) == 0;
     const bool lists = s->stored.pool.rule == CALM_CHOICE_RULE_TOKEN;
     calm_json *forbid = calm_json_new_array(), *pins = calm_json_new_array();
@@ -208,7 +207,7 @@ static calm_json *select_json(const calm_reselected *s, const calm_requests *req
         calm_json_add_string(forbid, requests->forbid[i].said);
     for (size_t i = 0; i < requests->n_pins; i++) {
         const calm_pin *pin = &requests->pins[i];
-        if (pin->round == 0)    /* it is in the recipe already */
+        if (pin->round == 0)    /* in the recipe already */
             continue;
         calm_json_add(pins, CALM_OBJECT(CALM_KV("unit", pin->unit), CALM_KV("candidate", pin->candidate.said),
                                         CALM_KV("round", pin->round > 1 ? calm_json_of_int(pin->round) : NULL)));
@@ -228,8 +227,8 @@ static calm_json *select_json(const calm_reselected *s, const calm_requests *req
                        CALM_KV("pin", pins));
 }
 
-/* Of the parent, the options and what came of them: the same again is the same run.  The chosen candidates are in it
- * because a later calm quantize may have added scores, after which the same options choose otherwise. */
+/* Computes the key of parent, options and chosen candidates, so that the same selection is the same run.  The
+ * candidates count because a later calm quantize may add scores, after which the same options choose otherwise. */
 static calm_status make_key(calm_ctx *ctx, const calm_reselected *s, const calm_requests *requests,
                             const calm_reselect_size *size, char key[CALM_SHA256_HEX])
 {
@@ -250,7 +249,7 @@ static calm_status make_key(calm_ctx *ctx, const calm_reselected *s, const calm_
     return calm_sha256_finish(ctx, &sha, key);
 }
 
-/* The run, its candidates, its choices and its end, in the caller's transaction: readers see a finished run. */
+/* Stores the run, its candidates, choices and end in the caller's transaction, so that readers see a finished run. */
 static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_reselect_options *o, const char *key,
                            const char *recipe, calm_reselected *s)
 {
@@ -272,7 +271,7 @@ static calm_status put_run(calm_ctx *ctx, calm_store *store, const calm_reselect
     return calm_store_run_end(ctx, store, s->run, &outcome);
 }
 
-/* Within the writer's transaction: of two equal selections at once the second finds the first. */
+/* Called in the writer's transaction: of two equal selections at the same time the second finds the first. */
 static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_reselect_options *o,
                                const calm_requests *requests, const calm_reselect_size *size,
                                calm_reselected *s)
@@ -289,11 +288,10 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
     s->run = s->found ? known.integer : 0;
     if (s->found)
         return CALM_OK;
-    /* The parent's resolved recipe is the run's too, but for "select", which replaces that of an earlier selection
-     * and repeats what it asked. */
+    /* The run has its parent's resolved recipe, with a new "select" that contains the requests of earlier ones. */
     json = calm_json_copy(s->parent.recipe);
     calm_json_set(json, "select", select_json(s, requests, size, s->parent.id));
-    /* As calm assemble finds them: tables are part of the size. */
+    /* calm assemble reads them: embedding and head are part of the size. */
     if (size->file) {
         calm_json_set_string(json, "embed_scheme", size->embed);
         calm_json_set_string(json, "head_scheme", size->head);
@@ -302,8 +300,8 @@ static calm_status find_or_put(calm_ctx *ctx, calm_store *store, const calm_rese
     return put_run(ctx, store, o, key, recipe, s);
 }
 
-/* The store is opened again, for writing: choosing held no lock.  What another program removed meanwhile (calm gc)
- * breaks a foreign key, and then nothing is put. */
+/* Opens the store again, for writing: choosing held no lock.  If another program (calm gc) has removed rows meanwhile,
+ * a foreign key fails and nothing is stored. */
 static calm_status keep(calm_ctx *ctx, const calm_reselect_options *o, const calm_requests *requests,
                         const calm_reselect_size *size, calm_reselected *s)
 {

@@ -1,4 +1,4 @@
-/* A size needs what stays float: the model's headers next to the rows of the store. */
+/* The size limit of a selection, which needs the sizes of float tensors from the model's headers. */
 #include "ptq/stored/stored_impl.h"
 
 #include <math.h>
@@ -6,9 +6,9 @@
 
 #include "ptq/choose/choose.h"
 
-/* ---- what is asked ---- */
+/* ---- resolving the options ---- */
 
-/* Of the options, else of the selection that the run is, else of its recipe. */
+/* Resolves the limit: the options', else the stored selection's, else the recipe's. */
 static void resolve(const calm_reselect_options *o, const calm_stored_run *run, calm_reselect_size *out)
 {
     const calm_json *select = calm_json_get(run->recipe, "select");
@@ -21,7 +21,7 @@ static void resolve(const calm_reselect_options *o, const calm_stored_run *run, 
     out->file_bits = calm_json_number(calm_json_get(own, "file_bits"), 0);
 }
 
-/* The recipe as far as its file depends on it; in ctx->out. */
+/* Restores the part of the recipe that the file depends on, in ctx->out. */
 static calm_status restore(calm_ctx *ctx, const calm_stored_run *run, const calm_pool *pool,
                            const calm_reselect_size *size, calm_recipe *out)
 {
@@ -58,7 +58,7 @@ static calm_status restore(calm_ctx *ctx, const calm_stored_run *run, const calm
 
 /* ---- the model ---- */
 
-/* Are the run's jobs those of the model? */
+/* Fails if the run's jobs are not those of the model. */
 static calm_status check_jobs(calm_ctx *ctx, const calm_run *p, const calm_stored_run *run)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -75,7 +75,7 @@ static calm_status check_jobs(calm_ctx *ctx, const calm_run *p, const calm_store
                             run->model_path, (long long)run->id);
 }
 
-/* The sizes of what stays float are in the model's headers. */
+/* Opens the model's headers for the sizes of float tensors, and computes the file's sizes. */
 static calm_status open_file(calm_ctx *ctx, const calm_stored_run *run, const calm_requests *requests, calm_run *p)
 {
     CALM_TRY(calm_inputs_open_given(ctx, &p->in));
@@ -89,7 +89,7 @@ static calm_status open_file(calm_ctx *ctx, const calm_stored_run *run, const ca
     return calm_run_file_open(ctx, p);
 }
 
-/* For the selection's recipe. */
+/* Returns a scheme's name for the selection's recipe. */
 static calm_status name_scheme(calm_ctx *ctx, const calm_scheme *scheme, const char **out)
 {
     char *text;

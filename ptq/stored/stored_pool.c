@@ -22,43 +22,43 @@
 typedef struct raw_row {
     int64_t job_id;
     size_t entry;
-    calm_scheme scheme;        /* of a run with a mix: its type there           */
+    calm_scheme scheme;        /* with a GGUF mix: type of the job               */
     calm_pool_cell cell;
     calm_stored_run_cell more;
 } raw_row;
 
-/* What the queries' callbacks fill, in the order of the members. */
+/* The state of reading, filled by the queries' callbacks in the order of the members. */
 typedef struct reading {
     calm_store *store;
     const calm_stored_run *run;
     const calm_pool_query *query;
     calm_pool_entry *entries;
     size_t n_entries, entry_room;
-    bool several;              /* schemes                                            */
-    calm_scheme mix;           /* the run's only scheme where that is a mix; .mix 0: it is none */
-    raw_row *raw;              /* [n_raw] by rising candidate                        */
+    bool several;              /* the run has several schemes                        */
+    calm_scheme mix;           /* the run's only scheme if it is a GGUF mix; .mix 0: it is not */
+    raw_row *raw;              /* [n_raw] candidates by rising id                    */
     size_t n_raw, raw_room;
     calm_pool_job *jobs;       /* [n_jobs]                                           */
-    calm_stored_run_choice *choices;    /* [n_jobs] what was chosen for each         */
+    calm_stored_run_choice *choices;    /* [n_jobs] choice of each job               */
     size_t n_jobs, job_room;
     calm_pool_cell *cells;     /* [n_jobs][n_entries]                                */
-    calm_stored_run_cell *more;    /* the same                                           */
-    calm_pool_cell **of_raw;   /* [n_raw] where that candidate is                  */
-    size_t at;                 /* of raw: the scores come in the same order          */
-    bool light;                /* the run left out what it need not try              */
-    bool gradient;             /* its sensitivities are of gradients                 */
-    size_t n_expected;         /* jobs of the blocks that the run is about           */
-    const char *tie, *probe;   /* names of the scores next to the query's             */
+    calm_stored_run_cell *more;    /* [n_jobs][n_entries]                            */
+    calm_pool_cell **of_raw;   /* [n_raw] cell of each candidate                     */
+    size_t at;                 /* index into raw: scores come in the same order      */
+    bool light;                /* the run skipped candidates (--effort light)        */
+    bool gradient;             /* the run's sensitivities are from gradients         */
+    size_t n_expected;         /* jobs in the run's blocks                           */
+    const char *tie, *probe;   /* names of the tie metric and the probe              */
 } reading;
 
-/* A row that cannot be: which, in which file, of which run. */
+/* Fails because of a row that contradicts others; the message has file, run and candidate. */
 static calm_status contradiction(calm_ctx *ctx, const reading *r, const char *what, int64_t candidate)
 {
     return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld: candidate %lld %s", calm_store_path(r->store),
                      (long long)r->run->id, (long long)candidate, what);
 }
 
-/* The run's only scheme, if that is a mix. */
+/* Returns the run's only scheme if it is a GGUF mix. */
 static calm_scheme mix_of(const calm_stored_run *run)
 {
     calm_scheme out;
@@ -69,8 +69,8 @@ static calm_scheme mix_of(const calm_stored_run *run)
 
 /* ---- entries ---- */
 
-/* One more entry.  Its algorithm is parsed for what the activation rule asks; one of another version is no failure,
- * since its candidates are there and may be chosen.  An unknown scheme is one: bits could not be counted. */
+/* Adds an entry.  An algorithm of another version is no error, because its candidates exist and may be chosen; it is
+ * only parsed for the activation rule.  An unknown scheme is an error, because its bits are unknown. */
 static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, const char *chain, const char *scheme,
                              size_t *out)
 {
@@ -81,7 +81,7 @@ static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, c
     CALM_TRY(CALM_GROW(ctx, ctx->out, r->entries, r->n_entries, &r->entry_room, r->n_entries + 1));
     calm_pool_entry *entry = &r->entries[r->n_entries];
     *entry = (calm_pool_entry){0};
-    /* Rows of the store are valid during the query alone; what is kept of them is in ctx->out. */
+    /* Rows are valid only during the query, so kept texts are copied to ctx->out. */
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->algorithm, "%s", algorithm));
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->chain, "%s", chain));
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->scheme_name, "%s", scheme));
@@ -97,8 +97,8 @@ static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, c
     return CALM_OK;
 }
 
-/* Can it be in a pool of several schemes?  Recipes leave out algorithms that do not reach a scheme.  What this calm
- * does not know is taken at its word. */
+/* Returns true if the algorithm can be in a pool with this scheme: recipes leave out pairs that cannot work.  Unknown
+ * names are assumed to work. */
 static bool may_reach(calm_ctx *ctx, const char *algorithm, const char *scheme_name)
 {
     calm_algorithm *parsed;
@@ -110,8 +110,8 @@ static bool may_reach(calm_ctx *ctx, const char *algorithm, const char *scheme_n
     return reaches;
 }
 
-/* The recipe's own order: scheme after scheme, each with its algorithms.  What it does not list (an older recipe)
- * follows in the order of its candidates. */
+/* Lists the entries in the recipe's order, by scheme, then by algorithm.  Entries that it lacks (an older recipe)
+ * follow in the order of their candidates. */
 static calm_status list_recipe(calm_ctx *ctx, reading *r)
 {
     const calm_json *recipe = r->run->recipe, *schemes = calm_json_get(recipe, "schemes");
@@ -132,17 +132,17 @@ static calm_status list_recipe(calm_ctx *ctx, reading *r)
     return CALM_OK;
 }
 
-/* The entry of a candidate: of its chain; of "rtn for gptq", which an expert with too few tokens has, that of gptq. */
+/* Finds the entry of a candidate by its chain; "rtn for gptq", of an expert with too few tokens, belongs to gptq. */
 static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const char *chain, const char *scheme,
                               size_t *out)
 {
-    /* Chains identify an entry, names do not: a preset may have been renamed, or given other options, since the run. */
+    /* Chains identify an entry, names do not: a preset may have got another name or other options since the run. */
     const char *asked = strstr(name, " for ");
     for (size_t i = 0; i < r->n_entries; i++) {
         const calm_pool_entry *entry = &r->entries[i];
         if (strcmp(entry->scheme_name, scheme) != 0)
             continue;
-        const bool unknown = !entry->chain[0];    /* an older recipe names its algorithms alone */
+        const bool unknown = !entry->chain[0];    /* an older recipe has only names of algorithms */
         if (asked || unknown ? strcmp(entry->algorithm, asked ? asked + 5 : name) == 0
                              : strcmp(entry->chain, chain) == 0) {
             *out = i;
@@ -151,7 +151,7 @@ static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const
     }
     calm_algorithm *parsed;
     if (asked && calm_algorithm_parse(ctx, asked + 5, &parsed) == CALM_OK)
-        for (size_t i = 0; i < r->n_entries; i++)    /* an earlier run may have called the same chain otherwise */
+        for (size_t i = 0; i < r->n_entries; i++)    /* an earlier run may have had another name for the chain */
             if (strcmp(r->entries[i].scheme_name, scheme) == 0 &&
                 strcmp(calm_algorithm_canonical(parsed), r->entries[i].chain) == 0) {
                 *out = i;
@@ -163,12 +163,12 @@ static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const
 
 /* ---- candidates ---- */
 
-/* One candidate of the run.  Several runs share candidates, hence the names of the run's own recipe decide what an
- * entry is called. */
+/* Adds a candidate of the run.  Several runs share candidates, so the names in this run's recipe decide the name of the
+ * entry. */
 static calm_status add_raw(calm_ctx *ctx, void *user, const calm_value *v)
 {
     reading *r = user;
-    if (r->n_raw == r->raw_room)    /* the rows were counted before */
+    if (r->n_raw == r->raw_room)    /* more rows than were counted */
         return contradiction(ctx, r, "came while the store was read", calm_value_as_int(&v[0]));
     raw_row *raw = &r->raw[r->n_raw++];
     *raw = (raw_row){.job_id = calm_value_as_int(&v[1]), .more.bits_per_weight = calm_value_as_real(&v[9]),
@@ -185,15 +185,15 @@ static calm_status add_raw(calm_ctx *ctx, void *user, const calm_value *v)
         return contradiction(ctx, r, "has neither a result nor a failure", raw->cell.id);
     if (!r->mix.mix)
         return find_entry(ctx, r, v[2].text, v[3].text, v[4].text, &raw->entry);
-    /* The row has the type of one matrix; entries are of the mix. */
+    /* The row has the type of one job; entries are of the mix. */
     char name[CALM_SCHEME_NAME_MAX];
     calm_mix_name(&r->mix, name);
     CALM_TRY(calm_scheme_parse(ctx, v[4].text, &raw->scheme));
     return find_entry(ctx, r, v[2].text, v[3].text, name, &raw->entry);
 }
 
-/* By rising id, so that scores, in the same order, need one pass.  CROSS JOIN keeps SQLite to the order of the
- * tables as written: from the run to its candidates, by their keys. */
+/* By rising id, because scores come in the same order.  CROSS JOIN makes SQLite use the tables in the written order:
+ * from the run to its candidates, by their keys. */
 static calm_status read_candidates(calm_ctx *ctx, reading *r)
 {
     const calm_value run = calm_value_int(r->run->id);
@@ -201,7 +201,7 @@ static calm_status read_candidates(calm_ctx *ctx, reading *r)
     CALM_TRY(calm_store_query_one(ctx, r->store, "SELECT count(*) FROM run_candidate WHERE run_id = ?1", &run, 1,
                                   &count, 1));
     r->raw_room = (size_t)calm_value_as_int(&count);
-    if (!r->raw_room && !r->query->partial)    /* it was interrupted before its first candidate was there */
+    if (!r->raw_room && !r->query->partial)    /* the run was interrupted before its first candidate */
         return calm_fail(ctx, CALM_ENOTFOUND,
                          "%s: run %lld (%s%s%s) has no candidates: the same calm quantize continues where it stopped",
                          calm_store_path(r->store), (long long)r->run->id, r->run->status, r->run->reason ? ": " : "",
@@ -217,10 +217,10 @@ static calm_status read_candidates(calm_ctx *ctx, reading *r)
                            &run, 1, add_raw, r);
 }
 
-/* Entries of one scheme side by side, in the order in which schemes and entries came; then their names, which have
- * the scheme where there are several.  What is named and was not tried on any job is taken away: a pair that the recipe
- * forbids, where others have its algorithm or scheme.  Of a light run it may have been left out everywhere.  `place`
- * moves the candidates' entries along. */
+/* Sorts entries by scheme, in the order in which schemes and entries came, and names them, with the scheme if there are
+ * several.  Removes entries that were not tried on any job: pairs that the recipe forbids while other pairs have the
+ * same algorithm or scheme.  A light run may have skipped an entry everywhere, so its entries stay.  `place` maps old
+ * indices to new ones. */
 static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
 {
     bool tried[MAX_ENTRIES] = {false};
@@ -233,7 +233,7 @@ static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
     for (size_t i = 0; i < r->n_entries; i++) {
         const size_t before = n;
         bool first = true;
-        for (size_t j = 0; j < i && first; j++)    /* is it the first of its scheme? */
+        for (size_t j = 0; j < i && first; j++)    /* true for the first entry of its scheme */
             first = strcmp(r->entries[j].scheme_name, r->entries[i].scheme_name) != 0;
         for (size_t j = i; j < r->n_entries && first; j++)
             if ((tried[j] || r->light) && strcmp(r->entries[j].scheme_name, r->entries[i].scheme_name) == 0) {
@@ -257,25 +257,25 @@ static calm_status sort_entries(calm_ctx *ctx, reading *r, size_t *n_schemes)
 
 /* ---- jobs ---- */
 
-/* Name of the unit of a job, as calm_layout_unit_name makes it of a layout, which is not at hand: block, sublayer
- * and role are columns. */
+/* Returns the name of a job's unit, as calm_layout_unit_name does with a layout; here block, sublayer and role are
+ * columns. */
 static calm_status name_unit(calm_ctx *ctx, calm_unit unit, const char *block, const char *sublayer, const char *role,
                              const char *name, const char **out)
 {
     const char *dot = strrchr(name, '.');
     if (unit != CALM_UNIT_SUBLAYER)
         return calm_strf(ctx, ctx->out, out, "%s", unit == CALM_UNIT_JOB ? name : block);
-    if (strchr(role, '.') && dot)    /* experts.3.down, shared_expert.down: the expert */
+    if (strchr(role, '.') && dot)    /* experts.3.down, shared_expert.down: the unit is the expert */
         return calm_strf(ctx, ctx->out, out, "%.*s", (int)(dot - name), name);
     return calm_strf(ctx, ctx->out, out, "%s.%s", block, sublayer);
 }
 
-/* One job of the model, with the choice that the run made for it, if any.  Sizes become weights and bits: none may
- * be 0. */
+/* Adds a job of the model with the run's choice for it, if any.  Sizes must be positive, because they become weights
+ * and bits. */
 static calm_status add_job(calm_ctx *ctx, void *user, const calm_value *v)
 {
     reading *r = user;
-    /* The store may have the jobs of both layouts of a model; the run is about one of them. */
+    /* The store may have the jobs of both layouts of a model (q, k, v together, or v separate); the run has one. */
     const bool halved = calm_value_as_string(&v[2]) && (strcmp(v[2].text, "qk") == 0 || strcmp(v[2].text, "v") == 0);
     const bool whole = calm_value_as_string(&v[2]) && strcmp(v[2].text, "qkv") == 0;
     const bool splits = calm_mix_splits(&r->mix) || calm_json_bool(calm_json_get(r->run->recipe, "split_v"), false);
@@ -286,7 +286,7 @@ static calm_status add_job(calm_ctx *ctx, void *user, const calm_value *v)
         || !calm_value_as_string(&v[3]) || !calm_value_as_string(&v[4]))
         return calm_fail(ctx, CALM_EFORMAT, "%s: job %lld is not one of calm's", calm_store_path(r->store),
                          (long long)calm_value_as_int(&v[0]));
-    /* Jobs that should have candidates, for check_complete: without "blocks" all. */
+    /* Counts the jobs that should have candidates, for check_complete; without "blocks" all. */
     const calm_json *blocks = calm_json_get(r->run->recipe, "blocks");
     r->n_expected += calm_value_as_int(&v[5]) >= calm_json_int(calm_json_at(blocks, 0), 0) &&
                      calm_value_as_int(&v[5]) <= calm_json_int(calm_json_at(blocks, 1), INT64_MAX);
@@ -309,7 +309,7 @@ static calm_status add_job(calm_ctx *ctx, void *user, const calm_value *v)
     return name_unit(ctx, r->query->unit, v[4].text, v[3].text, job->role, job->name, &job->unit);
 }
 
-/* All jobs of the model in its order; those that are not of the run go when cells are placed. */
+/* Reads all jobs of the model in its order; place_cells removes those outside of the run. */
 static calm_status read_jobs(calm_ctx *ctx, reading *r)
 {
     const calm_value params[] = {calm_value_int(r->run->model_id), calm_value_int(r->run->id),
@@ -332,7 +332,7 @@ static calm_status read_jobs(calm_ctx *ctx, reading *r)
                            params, 3, add_job, r);
 }
 
-/* Where a job stands, sorted by its id for finding: ids are in the order in which jobs were first put, which is any. */
+/* The index of a job, sorted by id: ids are in the order in which jobs were stored, which is arbitrary. */
 typedef struct job_place {
     int64_t id;
     size_t at;
@@ -351,7 +351,7 @@ static job_place *find_place(job_place *places, size_t n, int64_t id)
     return bsearch(&wanted, places, n, sizeof *places, compare_places);
 }
 
-/* NaN and 0 are what an absent candidate has. */
+/* Allocates cells without candidates: id 0, scores NaN. */
 static calm_status new_cells(calm_ctx *ctx, reading *r, size_t n_jobs)
 {
     size_t n;
@@ -366,8 +366,8 @@ static calm_status new_cells(calm_ctx *ctx, reading *r, size_t n_jobs)
     return CALM_OK;
 }
 
-/* Every candidate to its job and entry.  Jobs without any are not of the run (--blocks): they go, unless all are asked
- * for. */
+/* Puts every candidate into the cell of its job and entry.  Jobs without candidates are outside of the run (--blocks)
+ * and are removed, unless all are wanted. */
 static calm_status place_cells(calm_ctx *ctx, reading *r)
 {
     job_place *places;
@@ -384,7 +384,7 @@ static calm_status place_cells(calm_ctx *ctx, reading *r)
         place->used = true;
     }
     for (size_t i = 0; i < r->n_jobs; i++) {
-        now[i] = n_used;    /* where job i stands from now on */
+        now[i] = n_used;    /* new index of job i */
         r->jobs[n_used] = r->jobs[i];
         r->choices[n_used] = r->choices[i];
         n_used += find_place(places, r->n_jobs, r->jobs[i].id)->used;
@@ -392,9 +392,9 @@ static calm_status place_cells(calm_ctx *ctx, reading *r)
     CALM_TRY(new_cells(ctx, r, n_used));
     for (size_t i = 0; i < r->n_raw; i++) {
         const size_t job = now[find_place(places, r->n_jobs, r->raw[i].job_id)->at];
-        /* Scores find their cell by this, without job and entry. */
+        /* Scores find their cell by this pointer, without job and entry. */
         r->of_raw[i] = &r->cells[job * r->n_entries + r->raw[i].entry];
-        *r->of_raw[i] = r->raw[i].cell;    /* of two, the later */
+        *r->of_raw[i] = r->raw[i].cell;    /* the later one of two */
         if (r->mix.mix)
             r->jobs[job].scheme = &r->raw[i].scheme;
         r->more[job * r->n_entries + r->raw[i].entry] = r->raw[i].more;
@@ -403,8 +403,8 @@ static calm_status place_cells(calm_ctx *ctx, reading *r)
     return CALM_OK;
 }
 
-/* A run that did not come to its end may lack candidates: choosing among the others would be a plan of half a model.
- * A light run leaves candidates out on purpose, so there only whole jobs are counted. */
+/* Fails if a run that did not finish lacks candidates: a choice among the others would be a plan of half a model.  A
+ * light run skips candidates on purpose, so only whole jobs count. */
 static calm_status check_complete(calm_ctx *ctx, const reading *r)
 {
     size_t n_missing = r->n_expected > r->n_jobs ? (r->n_expected - r->n_jobs) * r->n_entries : 0;
@@ -420,7 +420,7 @@ static calm_status check_complete(calm_ctx *ctx, const reading *r)
 
 /* ---- scores ---- */
 
-/* One score; both lists rise by candidate, so that `at` only moves forward. */
+/* Adds a score; both lists rise by candidate, so `at` only moves forward. */
 static calm_status add_score(calm_ctx *ctx, void *user, const calm_value *v)
 {
     reading *r = user;
@@ -429,7 +429,7 @@ static calm_status add_score(calm_ctx *ctx, void *user, const calm_value *v)
     if (r->at == r->n_raw || r->raw[r->at].cell.id != calm_value_as_int(&v[0]) || !calm_value_as_string(&v[1]))
         return contradiction(ctx, r, "came while the store was read", calm_value_as_int(&v[0]));
     calm_pool_cell *cell = r->of_raw[r->at];
-    if (cell->id != calm_value_as_int(&v[0]))    /* a later one took its place */
+    if (cell->id != calm_value_as_int(&v[0]))    /* a later candidate has the cell */
         return CALM_OK;
     if (r->query->metric && strcmp(v[1].text, r->query->metric) == 0)
         cell->metric = calm_value_as_real(&v[2]);
@@ -440,8 +440,8 @@ static calm_status add_score(calm_ctx *ctx, void *user, const calm_value *v)
     return CALM_OK;
 }
 
-/* The rule's score, the one that decides near ties, and the probe: those that a choice reads.  Of a candidate that
- * failed there are none. */
+/* Reads the scores that a choice reads: the rule's metric, the tie metric, and the probe.  Failed candidates have
+ * none. */
 static calm_status read_scores(calm_ctx *ctx, reading *r)
 {
     const char *metric = r->query->metric ? r->query->metric : r->tie;
@@ -458,9 +458,9 @@ static calm_status read_scores(calm_ctx *ctx, reading *r)
                            params, 5, add_score, r);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole pool ---- */
 
-/* What was read, as the caller gets it. */
+/* Gives the caller what was read. */
 static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, calm_stored_run_pool *out)
 {
     calm_scheme *schemes;
@@ -477,8 +477,8 @@ static calm_status hand_over(calm_ctx *ctx, const reading *r, size_t n_schemes, 
     return calm_pool_index(ctx, &out->pool);
 }
 
-/* The order matters: entries are final (dropped, sorted) before cells are counted, jobs before cells are placed,
- * cells before scores arrive. */
+/* In this order: entries are final (sorted, removed) before cells are counted, jobs before cells are placed, cells
+ * before scores are added. */
 calm_status calm_pool_of_store(calm_ctx *ctx, calm_store *store, const calm_stored_run *run,
                                const calm_pool_query *query, calm_stored_run_pool *out)
 {

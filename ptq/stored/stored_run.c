@@ -1,7 +1,7 @@
-/* Runs, read back from the store.
+/* Reads runs from the store.
  *
- * Its recipe is the JSON that the run resolved, with members "document" (the recipe file) and, of a selection,
- * "select".  Older runs have fewer members: whatever is absent has a fallback. */
+ * A run's recipe is the JSON of its resolved recipe, with members "document" (the recipe file) and, for a selection,
+ * "select".  Older runs have fewer members, so each has a fallback. */
 #include "ptq/stored/stored_impl.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@ calm_status calm_stored_run_number(calm_ctx *ctx, const char *owner, const char 
     char *end;
     errno = 0;
     const long long value = strtoll(word, &end, 10);
-    /* strtoll would take blanks and signs too. */
+    /* strtoll would accept spaces and signs. */
     if (!isdigit((unsigned char)word[0]) || *end || errno || value < 1)
         return calm_fail(ctx, CALM_EARG, "calm %s: RUN \"%s\": expected a number from 1; see calm inspect", owner,
                          word);
@@ -28,11 +28,11 @@ calm_status calm_stored_run_number(calm_ctx *ctx, const char *owner, const char 
     return CALM_OK;
 }
 
-/* The newest run is what people most often mean. */
+/* The message has the newest run, which users most often mean. */
 static calm_status no_such_run(calm_ctx *ctx, calm_store *store, int64_t run)
 {
     calm_value newest;
-    calm_ctx_forgive(ctx);    /* of the query that found nothing */
+    calm_ctx_forgive(ctx);    /* the failure of the query without a row */
     CALM_TRY(calm_store_query_one(ctx, store, "SELECT max(id) FROM run", NULL, 0, &newest, 1));
     if (newest.type != CALM_VALUE_INTEGER)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has no runs", calm_store_path(store),
@@ -54,18 +54,18 @@ calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, 
     if (status == CALM_ENOTFOUND)
         return no_such_run(ctx, store, run);
     CALM_TRY(status);
-    /* SQLite lets a cell have any type: one of another type than expected is 0, NaN or NULL here. */
+    /* SQLite allows any type in a cell: a value of another type is read as 0, NaN or NULL. */
     out->model_id = calm_value_as_int(&v[0]);
     out->calibration_id = calm_value_as_int(&v[1]);
     out->bits_per_weight = calm_value_as_real(&v[2]);
     out->bytes_after = calm_value_as_int(&v[3]);
-    /* In the order of the columns behind the numbers. */
+    /* In the order of the columns after the numbers. */
     const char **const texts[] = {&out->key, &out->status, &out->unit, &out->rule, &out->metric, &out->result,
                                   &out->reason, &out->recipe_text, &out->model_digest, &out->model_name,
                                   &out->model_path};
     for (size_t i = 0; i < 11; i++)
         *texts[i] = calm_value_as_string(&v[4 + i]);
-    /* The schema demands these texts; a file that was edited by hand need not have them. */
+    /* The schema requires these texts; a store that was edited by hand may lack them. */
     if (!out->key || !out->status || !out->unit || !out->recipe_text || !out->model_digest || !out->model_name)
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld is incomplete: a text is missing", calm_store_path(store),
                          (long long)run);
@@ -77,15 +77,15 @@ calm_status calm_stored_run_read(calm_ctx *ctx, calm_store *store, int64_t run, 
     return CALM_OK;
 }
 
-/* Texts are in ctx->out; the parsed recipe alone is on the heap. */
+/* Texts are in ctx->out; only the parsed recipe is on the heap. */
 void calm_stored_run_clear(calm_stored_run *run)
 {
     calm_json_free(run->recipe);
     run->recipe = NULL;
 }
 
-/* A selection has no environment, but the calibration of a run that has one; a calibration is of one family, which is
- * in its key. */
+/* A selection has no environment, but another run with its calibration has one; the kernel family is in the
+ * calibration's key, so it is the same. */
 calm_status calm_stored_run_kernels(calm_ctx *ctx, calm_store *store, int64_t run, const char **out)
 {
     static const char sql[] =
@@ -98,9 +98,9 @@ calm_status calm_stored_run_kernels(calm_ctx *ctx, calm_store *store, int64_t ru
     return CALM_OK;
 }
 
-/* ---- what it was asked ---- */
+/* ---- the run's requests ---- */
 
-/* After false *unit is CALM_N_UNITS, which is none. */
+/* After false, *unit is CALM_N_UNITS, which is no unit. */
 bool calm_stored_run_unit(const calm_stored_run *run, calm_unit *unit)
 {
     for (*unit = 0; *unit < CALM_N_UNITS; ++*unit)
@@ -117,20 +117,20 @@ bool calm_stored_run_rule(const calm_stored_run *run, calm_choice_rule *rule)
     return false;
 }
 
-/* A store is not trusted: a factor below 1 would leave the least score itself off its shortlist. */
+/* The store is untrusted: with a factor below 1 the least score would not be in its shortlist. */
 double calm_stored_run_shortlist(const calm_stored_run *run)
 {
     const calm_json *before = calm_json_get(calm_json_get(run->recipe, "select"), "shortlist");
     const calm_json *own = calm_json_get(calm_json_get(run->recipe, "choice"), "shortlist");
-    /* The rule argmax says none: asked for the rule token, such a run is a new recipe. */
+    /* A run with rule argmax has no factor: for the rule token it gets the default of a new recipe. */
     const bool argmax = run->rule && strcmp(run->rule, calm_choice_rule_name(CALM_CHOICE_RULE_ARGMAX)) == 0;
     const double unsaid = argmax ? CALM_SHORTLIST_DEFAULT : CALM_SHORTLIST_UNSAID;
     const double factor = calm_json_number(before ? before : own, unsaid);
     return factor >= 1 && factor <= CALM_SHORTLIST_MAX ? factor : unsaid;
 }
 
-/* "forbid" of an array of texts.  Of the recipe's own only numbers of candidates: what it names is not in its pool,
- * so a name would be an error. */
+/* Adds "forbid", an array of texts.  Of the recipe's own, only numbers of candidates are added (`numbers`): entries
+ * that it forbids by name are not in its pool, so the name would be an error. */
 static calm_status add_forbidden(calm_ctx *ctx, const calm_json *words, bool numbers, calm_word *forbid, size_t *n)
 {
     for (size_t i = 0; i < calm_json_size(words); i++) {
@@ -141,7 +141,7 @@ static calm_status add_forbidden(calm_ctx *ctx, const calm_json *words, bool num
     return CALM_OK;
 }
 
-/* "pins" of the recipe: an object of units, round 0. */
+/* Adds "pins" of the recipe, an object by unit, as round 0. */
 static calm_status add_own_pins(calm_ctx *ctx, const calm_json *object, calm_pin *pins, size_t *n)
 {
     const calm_json *value;
@@ -152,8 +152,8 @@ static calm_status add_own_pins(calm_ctx *ctx, const calm_json *object, calm_pin
     return CALM_OK;
 }
 
-/* "pin" of selections: an array, in rounds.  A round must not be below the one before it, which pins rely on; a file
- * that says so is read as the same round. */
+/* Adds "pin" of selections, an array with rounds.  Rounds must rise, because pins are sorted by round; a lower number
+ * is read as the round before it. */
 static calm_status add_later_pins(calm_ctx *ctx, const calm_json *array, calm_pin *pins, size_t *n)
 {
     int round = 1;
@@ -175,7 +175,7 @@ calm_status calm_stored_run_requests(calm_ctx *ctx, const calm_stored_run *run, 
     const calm_json *own_forbid = calm_json_get(choice, "forbid"), *own_pins = calm_json_get(choice, "pins");
     const calm_json *later_forbid = calm_json_get(select, "forbid"), *later_pins = calm_json_get(select, "pin");
     *out = (calm_requests){.budget = NAN};
-    /* Sizes of the JSON are upper bounds: entries that are no texts are skipped. */
+    /* Sizes of the JSON are upper bounds: members that are no texts are skipped. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, *forbid, calm_json_size(own_forbid) + calm_json_size(later_forbid) + room));
     CALM_TRY(CALM_NEW(ctx, ctx->out, *pins, calm_json_size(own_pins) + calm_json_size(later_pins) + room));
     CALM_TRY(add_forbidden(ctx, own_forbid, true, *forbid, &out->n_forbid));

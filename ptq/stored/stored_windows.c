@@ -1,8 +1,7 @@
-/* A run's recipe becomes its calibration windows again.
+/* Reads the calibration windows of a stored run again.
  *
- * The store has no texts, but digests of the text and of the tokens that it gave.  The text is read as the run read
- * it, and the result must have the digest of the tokens: then it is the same windows, whatever happened to files in
- * between. */
+ * The store has no texts, but the digests of the text and of its tokens.  The text is read as the run read it, and the
+ * tokens must have the stored digest: then the windows are the same, even if files have changed. */
 #include "ptq/stored/stored_impl.h"
 
 #include <string.h>
@@ -11,13 +10,13 @@
 #include "ptq/recipe/resolve.h"
 #include "ptq/state/inputs.h"
 
-/* What the store knows of the windows of a run. */
+/* The stored facts about the windows of a run. */
 typedef struct known {
-    const char *text, *tokens;    /* digests; text NULL: unknown */
+    const char *text, *tokens;    /* SHA-256 digests; text NULL: unknown */
     int64_t n, n_tokens;
 } known;
 
-/* A run without calibration, or of an older store, has no digests to compare with. */
+/* Reads the digests; a run without calibration, or in an older store, has none to compare with. */
 static calm_status read_known(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, known *out)
 {
     static const char sql[] = "SELECT text_digest, tokens_digest, n_windows, n_tokens FROM calibration WHERE id = ?1";
@@ -37,12 +36,12 @@ static calm_status read_known(calm_ctx *ctx, calm_store *store, const calm_store
 
 /* ---- the recipe ---- */
 
-/* "calibration" as recipe files have it, from the resolved form: of runs without a file, as calm ablate's.
- * A bundled text is what a recipe without a text has. */
+/* Builds "calibration" of a recipe file from the resolved recipe, for runs without a file, such as calm ablate's.  A
+ * bundled text is left out, because it is the default. */
 static calm_json *from_resolved(const calm_json *recipe)
 {
     const calm_json *before = calm_json_get(recipe, "calibration"), *choice = calm_json_get(recipe, "choice");
-    const calm_json *named = calm_json_get(before, "text");    /* or a list of several */
+    const calm_json *named = calm_json_get(before, "text");    /* a text, or a list of several */
     const char *text = calm_json_string(named, "");
     const int64_t seed = calm_json_int(calm_json_get(before, "seed"), -1);
     const bool bundled = strncmp(text, CALM_BUNDLED, strlen(CALM_BUNDLED)) == 0;
@@ -55,8 +54,8 @@ static calm_json *from_resolved(const calm_json *recipe)
                        CALM_KV("guard_samples", calm_json_int(calm_json_get(choice, "guard_windows"), 0)));
 }
 
-/* The part of the run's recipe that says which windows, as a separate recipe file: untrusted until it is checked.
- * Nothing else of the recipe matters, and it may be of an older version. */
+/* Builds a recipe file with only the part of the run's recipe that determines the windows, because other parts may be
+ * of an older version.  It is untrusted until it is checked. */
 static calm_json *calibration_document(const calm_stored_run *run)
 {
     const calm_json *document = calm_json_get(run->recipe, "document");
@@ -66,7 +65,7 @@ static calm_json *calibration_document(const calm_stored_run *run)
         CALM_KV("calibration", calibration ? calm_json_copy(calibration) : from_resolved(run->recipe)));
 }
 
-/* Checked like a file that was given, so that no value of the store reaches the reader of texts unchecked. */
+/* Checks it like a user's file, so that no unchecked value of the store reaches the reader of texts. */
 static calm_status restore_spec(calm_ctx *ctx, calm_store *store, const calm_stored_run *run, calm_recipe_spec *out)
 {
     char *where;
@@ -80,13 +79,13 @@ static calm_status restore_spec(calm_ctx *ctx, calm_store *store, const calm_sto
 
 /* ---- the windows ---- */
 
-/* *digest [CALM_SHA256_HEX]: of the text, or of several together, as they are now. */
+/* Computes *digest [CALM_SHA256_HEX] of the present text, or of several texts together. */
 static calm_status find_text(calm_ctx *ctx, const calm_stored_run *run, const known *want, const calm_recipe *recipe,
                              char *digest)
 {
     const char *path = NULL;
     struct stat info;
-    for (size_t i = 0; !path && i <= recipe->n_more_texts; i++)    /* an untrusted store may name a device */
+    for (size_t i = 0; !path && i <= recipe->n_more_texts; i++)    /* an untrusted store may name a device file */
         if (stat(calm_recipe_text(recipe, i), &info) != 0 || !S_ISREG(info.st_mode))
             path = calm_recipe_text(recipe, i);
     if (!path)
@@ -97,8 +96,8 @@ static calm_status find_text(calm_ctx *ctx, const calm_stored_run *run, const kn
                      path[0] == '/' ? "" : ", or work in the folder that calm quantize worked in");
 }
 
-/* The stage of a run (calm_inputs_read_windows) over inputs that have a recipe, a model and a tokenizer alone; guard
- * windows are cut too, since they decide where calibration ends. */
+/* Reads windows as a run does (calm_inputs_read_windows), with inputs that have only a recipe, a model and a tokenizer;
+ * guard windows are read too, because they decide where calibration ends. */
 static calm_status read_windows(calm_ctx *ctx, const calm_recipe *recipe, calm_model *model, calm_windows *out)
 {
     calm_inputs in = {.recipe = recipe, .model = model};
@@ -106,12 +105,12 @@ static calm_status read_windows(calm_ctx *ctx, const calm_recipe *recipe, calm_m
     if (status == CALM_OK)
         status = calm_inputs_read_windows(ctx, &in);
     *out = in.calib;
-    calm_tokenizer_close(in.tokenizer);    /* windows have ids, no texts */
+    calm_tokenizer_close(in.tokenizer);    /* windows contain ids, no texts */
     return status;
 }
 
-/* A text that is not the run's may well give no windows at all: then the other text is what to report, not what the
- * reader found in it. */
+/* Reports that the text has changed, if it has, instead of the failure of reading it: another text may give no windows
+ * at all. */
 static calm_status blame_text(calm_ctx *ctx, const calm_stored_run *run, const known *want, const char *path,
                               const char *digest, calm_status status)
 {
@@ -125,8 +124,8 @@ static calm_status blame_text(calm_ctx *ctx, const calm_stored_run *run, const k
                      "put the run's back", path, (long long)run->id, want->text, digest, reason);
 }
 
-/* Other windows: of another text, or of the same text and another tokenizer.  The digest of the text says which,
- * and so what to put back. */
+/* Fails if the windows differ: because of another text, or of the same text and another tokenizer, as the text's digest
+ * shows. */
 static calm_status check_windows(calm_ctx *ctx, const calm_stored_run *run, const known *want,
                                  const calm_recipe *recipe, const char *digest, const calm_windows *found)
 {
