@@ -1,4 +1,4 @@
-/* The best plan within a budget, with and without what the engine holds back. */
+/* Computes the best plan within a budget, with and without the engine's limits. */
 #include "ptq/plan/allocate.h"
 
 #include <math.h>
@@ -11,14 +11,13 @@ calm_status calm_unit_options_new(calm_ctx *ctx, size_t room, calm_unit_options 
     return CALM_NEW(ctx, ctx->out, out->of, room);
 }
 
-/* By bits of weights, then of activations: the first is the narrowest. */
+/* Compares bits of weights, then of activations: the first option is the narrowest. */
 static bool is_wider(const calm_knapsack_option *a, const calm_knapsack_option *b)
 {
     return a->cost != b->cost ? a->cost > b->cost : a->second > b->second;
 }
 
-/* Insertion from behind: there are as many options as schemes, and of two at equal costs the one added first stays
- * first. */
+/* Insertion sort: there are only as many options as schemes, and of two at equal costs the first stays first. */
 void calm_unit_options_add(calm_unit_options *unit, calm_unit_option option)
 {
     size_t at = unit->n++;
@@ -27,8 +26,8 @@ void calm_unit_options_add(calm_unit_options *unit, calm_unit_option option)
     unit->of[at] = option;
 }
 
-/* A score compares the options of one unit and has no unit of measure across units; the probe, a KL of the whole model,
- * gives it one.  A mean KL of few tokens may come out below 0: that is noise, and costs nothing. */
+/* Scores compare the options of one unit but have no common scale across units; the probe, a KL of the whole model,
+ * gives it.  A mean KL of few tokens may be negative because of noise; then it counts as 0. */
 double calm_unit_kappa(double probe, double score)
 {
     return score > 0 && isfinite(probe) ? fmax(probe, 0) / score : 0;
@@ -36,19 +35,19 @@ double calm_unit_kappa(double probe, double score)
 
 /* ---- sets ---- */
 
-/* Sets as units of the knapsack: an option is a scheme that each of the set's units has, at what it costs and loses in
- * all of them. */
+/* Sets as units of the knapsack: an option is a scheme that all units of the set have, with the sums of their costs and
+ * losses. */
 typedef struct sets {
     const calm_unit_options *units;
-    bool free;                         /* every unit is its own set, and nothing is held back */
-    calm_knapsack_unit *of;            /* [n]                                                      */
-    calm_knapsack_option **sums;       /* [n] the same, to write                                   */
-    size_t **schemes;                  /* [n][] of each option                                     */
-    size_t *of_unit;                   /* number of each unit's set                                */
+    bool free;                         /* ignore sets and held options: every unit is a set of one         */
+    calm_knapsack_unit *of;            /* [n] units of the knapsack                                */
+    calm_knapsack_option **sums;       /* [n] the same options, writable                           */
+    size_t **schemes;                  /* [n][] scheme of each option                              */
+    size_t *of_unit;                   /* [units] number of each unit's set                        */
     size_t n;
 } sets;
 
-/* The option of a scheme that can be had, or n. */
+/* Returns the index of the unit's option with this scheme that is not held; unit->n: there is none. */
 static size_t option_of(const calm_unit_options *unit, size_t scheme, bool free)
 {
     size_t i = 0;
@@ -57,8 +56,7 @@ static size_t option_of(const calm_unit_options *unit, size_t scheme, bool free)
     return i;
 }
 
-/* Add a unit to a set that exists.  The set keeps the schemes that this unit can have too, at the sum of costs and of
- * losses. */
+/* Adds a unit to an existing set, which keeps the schemes that this unit has too, with the sums of costs and losses. */
 static void join_set(sets *s, const calm_unit_options *unit, size_t set)
 {
     /* In place: kept <= i, so entry i is read before it is written over. */
@@ -81,7 +79,7 @@ static calm_status open_set(calm_ctx *ctx, sets *s, size_t u)
     const size_t set = s->n++;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s->sums[set], unit->n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s->schemes[set], unit->n));
-    /* The knapsack reads through `of`, what joins the set later is added through `sums`: the same memory. */
+    /* The knapsack reads through `of`; units that join later are added through `sums`, the same memory. */
     s->of[set] = (calm_knapsack_unit){0, s->sums[set]};
     for (size_t i = 0; i < unit->n; i++)
         if (s->free || !unit->of[i].held) {
@@ -99,12 +97,11 @@ static calm_status make_sets(calm_ctx *ctx, const calm_unit_options *units, size
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->sums, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->schemes, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->of_unit, n));
-    /* Losses within a set add up like those of different sets, so a set is an ordinary unit of the knapsack, which need
-     * not know that engines tie anything. */
+    /* Losses within a set add up like losses of different sets, so a set is an ordinary unit of the knapsack. */
     for (size_t u = 0; u < n; u++) {
         if (free || units[u].set == u) {
             CALM_TRY(open_set(ctx, out, u));
-        } else {    /* sets are known by their first unit, which came before */
+        } else {    /* the set's first unit came before */
             out->of_unit[u] = out->of_unit[units[u].set];
             join_set(out, &units[u], out->of_unit[u]);
         }
@@ -115,7 +112,7 @@ static calm_status make_sets(calm_ctx *ctx, const calm_unit_options *units, size
     return CALM_OK;
 }
 
-/* The best plan of sets; `free`: as if the engine asked for nothing. */
+/* Computes the best plan of sets; `free`: without the engine's limits. */
 static calm_status fill(calm_ctx *ctx, const calm_unit_options *units, size_t n, bool free, const uint64_t bits[2],
                         size_t *picked, double *loss)
 {
@@ -132,7 +129,7 @@ static calm_status fill(calm_ctx *ctx, const calm_unit_options *units, size_t n,
     return CALM_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- with and without limits ---- */
 
 static bool is_constrained(const calm_unit_options *units, size_t n)
 {
@@ -154,8 +151,8 @@ calm_status calm_allocate(calm_ctx *ctx, const calm_unit_options *units, size_t 
     out->unconstrained = out->loss;
     if (!is_constrained(units, n))
         return CALM_OK;
-    /* Solved again as if the engine asked for nothing: the difference is what the engine costs.  Where both plans lose
-     * the same, they differ in ties alone and nothing counts as held back. */
+    /* Solved again without the engine's limits: the difference is their cost.  If both plans have the same loss, they
+     * differ only in ties, and no unit counts as held back. */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, freely, n));
     CALM_TRY(fill(ctx, units, n, true, bits, freely, &out->unconstrained));
     for (size_t u = 0; u < n && out->loss > out->unconstrained; u++)

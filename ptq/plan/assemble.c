@@ -1,8 +1,8 @@
 /* Assembly of one fold set of jobs.
  *
- * A candidate with an input scale approximates W diag(s) and expects x / s.  No format stores s, so the division moves
- * into what makes x: x is linear in the weight of a norm, in the rows of v (attention averages rows of v) and in the
- * rows of up (a gate multiplies them), and a row divided by s_i gives x_i / s_i. */
+ * A candidate with an input scale s approximates W diag(s) and expects x / s.  No format stores s, so the division is
+ * folded into what computes x: x is linear in the weight of a norm, in the rows of v (attention averages rows of v) and
+ * in the rows of up (a gate multiplies them), so dividing row i by s_i gives x_i / s_i. */
 #include "ptq/plan/assemble_impl.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@
 
 /* ---- codes ---- */
 
-/* A copy of the bias, before its first change: the float ones belong to the model and are shared by all plans. */
+/* Copies the bias before its first change, because all plans share the model's float biases. */
 static calm_status own_bias(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear)
 {
     if (!weight->bias || linear->bias)
@@ -26,7 +26,7 @@ static calm_status own_bias(calm_ctx *ctx, const calm_weight *weight, calm_qline
     return CALM_OK;
 }
 
-/* Add a correction [out] to the bias of a linear that has one. */
+/* Adds a correction [out] to the bias of a linear, if it has one. */
 static calm_status correct_bias(calm_ctx *ctx, const calm_weight *weight, const float *delta, calm_qlinear *linear)
 {
     CALM_TRY(own_bias(ctx, weight, linear));
@@ -35,8 +35,8 @@ static calm_status correct_bias(calm_ctx *ctx, const calm_weight *weight, const 
     return CALM_OK;
 }
 
-/* Distribute the rows of a job over its linears, in the layout's order.  Codes, scales and zeros point into the job's
- * arrays: nothing is copied, so folding changes the fetched scales themselves. */
+/* Divides the rows of a job among its linears, in the layout's order.  Codes, scales and zeros point into the job's
+ * arrays, so folding changes the fetched scales themselves. */
 static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, const calm_scheme *scheme,
                              const calm_weight *weights, const calm_qjob *qjob, calm_fold_set *out)
 {
@@ -67,14 +67,14 @@ static calm_status split_job(calm_ctx *ctx, const calm_model *model, const calm_
     return CALM_OK;
 }
 
-/* Nothing can take the scale: it stays at the input of the job's linears. */
+/* Keeps a scale that cannot be folded at the input of the job's linears. */
 static void leave_scale(const calm_layout *layout, const calm_job_ref *job, const float *in_scale, calm_fold_set *out)
 {
     for (size_t i = job->first; i < job->first + job->n; i++)
         out->linear[layout->linears[i].role].in_scale = in_scale;
 }
 
-/* Rows of a float linear took it: they are divided again wherever the job is assembled. */
+/* Notes a scale that was folded into rows of a float linear, which are divided again each time the job is assembled. */
 static void note_scale(const calm_layout *layout, const calm_job_ref *job, const float *in_scale, calm_fold_set *out)
 {
     for (size_t i = job->first; i < job->first + job->n; i++)
@@ -83,7 +83,7 @@ static void note_scale(const calm_layout *layout, const calm_job_ref *job, const
 
 /* ---- folding ---- */
 
-/* The type that the checkpoint stores MODULE.PART in. */
+/* Returns the dtype of the checkpoint's tensor MODULE.PART. */
 static calm_status stored_dtype(calm_ctx *ctx, const calm_model *model, const char *module, const char *part,
                                 calm_dtype *out)
 {
@@ -93,7 +93,7 @@ static calm_status stored_dtype(calm_ctx *ctx, const calm_model *model, const ch
     return CALM_OK;
 }
 
-/* Round what was changed to that type; nothing to do for NULL. */
+/* Rounds changed values to that dtype; does nothing for NULL. */
 static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const char *module, const char *part,
                                 float *values, size_t n)
 {
@@ -111,7 +111,7 @@ static calm_status round_stored(calm_ctx *ctx, const calm_model *model, const ch
     return CALM_OK;
 }
 
-/* The norm before the fold set divided by the scale; `stored_less` is what the checkpoint leaves off (gemma: 1). */
+/* Divides the norm before the fold set by the scale; stored_less: what the stored weight lacks (Gemma: 1). */
 static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_fold_set_ref *set,
                              const float *in_scale, calm_fold_set *out)
 {
@@ -123,8 +123,8 @@ static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_
     if (norm->b)
         CALM_TRY(CALM_NEW(ctx, ctx->out, out->norm_bias, config->hidden));
     for (size_t i = 0; i < config->hidden; i++) {
-        /* Loaded norms are the factors that the model multiplies by: gemma's 1 is in them, and only the stored form
-         * leaves it off. */
+        /* A loaded norm is the factor that the model multiplies by, with Gemma's 1 added; the stored weight is without
+         * it. */
         out->norm[i] = norm->w[i] / in_scale[i] - stored_less;
         if (norm->b)
             out->norm_bias[i] = norm->b[i] / in_scale[i];
@@ -136,18 +136,18 @@ static calm_status fold_norm(calm_ctx *ctx, const calm_model *model, const calm_
     return round_stored(ctx, model, module, "bias", out->norm_bias, config->hidden);
 }
 
-/* Half a unit in the last place of bfloat16's 8 bits, which is what every format holds of a scale at least. */
+/* Half a unit in the last place of bfloat16's 8 bits, the least precision of scales in all formats. */
 #define FOLD_ERROR 0x1p-8
-/* Is `stored` the scale `wanted` in `dtype`, rounded once, not flushed and not past the end?  Input scales are no
- * powers of two, which would round nothing: smoothing makes the maxima of all channels equal, and a factor of up to
- * sqrt 2 in each raises the largest, which costs far more than half a unit in the last place of a scale. */
+/* Returns true if `stored`, the rounded scale, is within rounding error of `wanted`, neither flushed nor overflowed.
+ * Powers of two as input scales would avoid the rounding, but smoothing makes the maxima of all channels equal, and a
+ * factor of up to sqrt 2 per channel would raise the largest, which costs far more than rounding a scale. */
 static bool is_stored(calm_dtype dtype, double wanted, float *stored)
 {
     *stored = calm_dtype_round(dtype, (float)wanted);
     return fabsf(*stored) <= (float)CALM_SCALE_MAX && fabs((double)*stored - wanted) <= FOLD_ERROR * fabs(wanted);
 }
 
-/* Are all weights of a group zero?  Then any scale says so. */
+/* Returns true if all weights of a group are zero, so that any scale is right. */
 static bool is_zero_group(const calm_qlinear *linear, size_t row, size_t g)
 {
     const size_t first = g * linear->group, end = calm_size_min(first + linear->group, linear->in);
@@ -162,9 +162,9 @@ static bool is_zero_group(const calm_qlinear *linear, size_t row, size_t g)
     return j == end;
 }
 
-/* scale (code - zero) / s = (scale / s) (code - zero): the codes stay.  They were chosen for the scale as it is, so one
- * that its type cannot hold after the division must not become another one.  Engines cast scales to the type of the
- * checkpoint, so that a float16 one must hold them too. */
+/* scale (code - zero) / s = (scale / s) (code - zero), so codes do not change.  They were chosen for the present scale,
+ * so a scale that its dtype cannot hold after the division is an error.  Engines cast scales to the checkpoint's dtype,
+ * so with a float16 checkpoint float16 must hold them too. */
 static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row,
                                       float s, calm_dtype checkpoint)
 {
@@ -191,9 +191,8 @@ static calm_status fold_quantized_row(calm_ctx *ctx, const calm_weight *weight, 
     return CALM_OK;
 }
 
-/* Divide row r of a linear by s: in its scales when it is quantized, else in a copy of its weights.  Copies are made at
- * the first row, since float weights and biases belong to the model and are shared by all plans.  A bias is part of
- * what is divided: (w x + b) / s. */
+/* Divides row r of a linear by s: its scales if it is quantized, else a copy of its weights.  Weights and biases are
+ * copied at the first row, because all plans share the model's.  The bias is divided too: (w x + b) / s. */
 static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qlinear *linear, size_t row, float s,
                             calm_dtype checkpoint)
 {
@@ -211,8 +210,8 @@ static calm_status fold_row(calm_ctx *ctx, const calm_weight *weight, calm_qline
     return CALM_OK;
 }
 
-/* With grouped queries several query heads read one kv head, and a transform gives their channels equal scales, because
- * one row of v cannot be divided by two numbers: the first query head of its kv head decides. */
+/* With grouped queries several query heads read one kv head.  Their channels have equal scales, because one row of v
+ * cannot be divided by two numbers, so the scale of the first query head counts. */
 static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_fold_set_ref *set,
                              const calm_feed *feed, const float *in_scale, calm_fold_set *out)
 {
@@ -221,7 +220,7 @@ static calm_status fold_rows(calm_ctx *ctx, const calm_model *model, const calm_
     calm_weight loaded;
     calm_dtype dtype;
     CALM_TRY(stored_dtype(ctx, model, weight->name, "weight", &dtype));
-    /* Of an outline; it is nobody else's, so it can be changed where it is. */
+    /* The float weight of an outline is loaded only here, so it can be changed in place. */
     if (!weight->w && !out->linear[feeder].quantized && !out->linear[feeder].w) {
         CALM_TRY(calm_model_load_linear(ctx, model, weight->name, weight->out, weight->in, false, &loaded));
         out->linear[feeder].w = (float *)(uintptr_t)loaded.w;
@@ -241,7 +240,7 @@ size_t calm_assembled_norm_bytes(const calm_config *config, const calm_job_ref *
     return folds ? vectors * CALM_BYTES(float, config->hidden) + CALM_BYTES(char, BLOCK_NAME) : 0;
 }
 
-/* Bytes of the copied bias of the linear that feeds a job; a norm before the fold set feeds the other kinds. */
+/* Bytes of the copied bias of the linear whose rows take a job's scale; 0 if a norm takes it. */
 static size_t folded_bias_bytes(const calm_config *config, const calm_job_ref *job)
 {
     calm_feed feed;
@@ -273,15 +272,15 @@ size_t calm_assemble_fold_set_bytes(const calm_model *model, size_t begin, size_
 {
     const calm_config *config = calm_model_config(model);
     const calm_layout *layout = calm_model_layout(model);
-    /* A float weight is copied only where its own job stays float; all are quantized here, so folding adds norms and
-     * biases alone. */
+    /* A float weight is copied only if its job stays float.  All jobs are quantized here, so folding copies only norms
+     * and biases. */
     size_t bytes = 0;
     for (size_t j = begin; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         bytes += calm_qjob_bytes(scheme, job->out, job->in, calm_assembled_extras(layout, job, extras));
         if (extras & CALM_QJOB_SCALED)
             bytes += calm_assembled_norm_bytes(config, job);
-        /* A bias is copied once: with corrections before anything is folded. */
+        /* A bias is copied once: with corrections, before folding. */
         if (extras & CALM_QJOB_BIASED)
             bytes += corrected_bias_bytes(layout, job);
         else if (extras & CALM_QJOB_SCALED)
@@ -301,7 +300,7 @@ size_t calm_assemble_fold_set_scratch_bytes(const calm_model *model, size_t begi
     return most;
 }
 
-/* What is assembled of a block but for its experts. */
+/* Bytes of a block's assembled jobs, without experts. */
 static size_t fold_sets_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras)
 {
     const calm_layout *layout = calm_model_layout(model);
@@ -340,8 +339,8 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
     const calm_layout *layout = calm_model_layout(model);
     const float *in_scale[CALM_N_JOBS] = {NULL};
     size_t begin, end;
-    /* All jobs are fetched before anything is folded: the rows that take a job's scale are of another job of the set,
-     * whose scales must be there. */
+    /* All jobs are fetched before folding: the rows that take a job's scale belong to another job of the set, whose
+     * scales are needed. */
     memset(out, 0, sizeof *out);
     calm_layout_fold_set(layout, set->block->index, set->sublayer, set->expert, &begin, &end);
     for (size_t job = begin; job < end; job++) {
@@ -359,7 +358,8 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
             return calm_fail(ctx, CALM_EFORMAT, "%s: the stored candidate has an input scale that nothing can take",
                              layout->jobs[job].name);
     }
-    /* Each scale goes to another tensor (qkv and gate_up to norms, o to v, down to up): the order does not matter. */
+    /* Each scale is folded into another tensor (qkv and gate_up: norms; o: v; down: up), so the order does not
+     * matter. */
     for (size_t job = begin; job < end; job++) {
         const calm_job_kind kind = layout->jobs[job].kind;
         calm_feed feed;
@@ -373,18 +373,18 @@ calm_status calm_assemble_fold_set(calm_ctx *ctx, const calm_model *model, const
         if (!out->linear[feed.role].quantized)
             note_scale(layout, &layout->jobs[job], in_scale[kind], out);
     }
-    /* Once, after all that changes a bias. */
+    /* Biases are rounded once, after all changes. */
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         CALM_TRY(round_stored(ctx, model, set->weight[role].name, "bias", out->linear[role].bias,
                               set->weight[role].out));
-    /* The learned vectors are of the folded form already. */
+    /* Learned vectors are in folded form already. */
     return plan->blocks && plan->blocks[set->block->index]
                ? plan->vectors(plan->user, ctx, plan->blocks[set->block->index], &out->vectors) : CALM_OK;
 }
 
 /* ---- weights from codes ---- */
 
-/* Weights of a job times the input scale, and the rows that feed it divided by that. */
+/* Multiplies the weights of a job by its input scale, and divides the rows that take the scale by it. */
 static void fold_target(const calm_model *model, const calm_job_ref *job, const calm_weight *weight,
                         const float *in_scale, float *const w[CALM_N_ROLES])
 {
@@ -419,7 +419,7 @@ calm_status calm_assemble_targets(calm_ctx *ctx, const calm_model *model, const 
             memcpy(w[role], weight[role].w, n * sizeof *w[role]);
         }
     for (size_t j = begin; j < end; j++) {
-        /* The codes go with the arena: only the input scale is needed of a job. */
+        /* Only the job's input scale is needed; its codes are freed with the arena. */
         CALM_SCOPED_RESULTS(ctx);
         calm_qjob qjob = {.in_scale = NULL};
         if (plan->jobs[j].quantized)

@@ -1,9 +1,9 @@
-/* Vectors of a block by their tensors' names. */
+/* The vectors of a block with their tensors' names. */
 #include "ptq/plan/block_vectors.h"
 
 #include "ptq/model/kind.h"
 
-/* Norms with biases at every place, norms of q and k, a bias of every linear. */
+/* The most vectors: norms with biases at every place, norms of q and k, a bias per linear. */
 #define MOST_VECTORS (2 * CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + CALM_N_ROLES)
 
 typedef struct listing {
@@ -19,7 +19,7 @@ calm_dtype calm_stored_dtype(const calm_model *model, const char *tensor)
     return found ? found->dtype : CALM_BF16;
 }
 
-/* One more, if the block has it; `module` is within the block, or NULL: `name` is the tensor's already. */
+/* Adds a vector if the block has it; module: within the block; NULL: `name` is the tensor's name already. */
 static calm_status add(calm_ctx *ctx, listing *to, calm_block_vector vector, const char *module, const char *part)
 {
     char *name;
@@ -32,7 +32,7 @@ static calm_status add(calm_ctx *ctx, listing *to, calm_block_vector vector, con
     return CALM_OK;
 }
 
-/* Weight and bias of a norm; `as` says which. */
+/* Adds weight and bias of a norm; `as` has kind and place. */
 static calm_status add_norm(calm_ctx *ctx, listing *to, calm_norm *norm, const char *name, calm_block_vector as)
 {
     char *module;
@@ -49,7 +49,7 @@ static calm_status add_norm(calm_ctx *ctx, listing *to, calm_norm *norm, const c
     return add(ctx, to, as, module, "bias");
 }
 
-/* The norms within a sublayer. */
+/* Adds the norms within a sublayer. */
 static calm_status add_plains(calm_ctx *ctx, listing *to, const calm_kind *kind, calm_block *block)
 {
     const calm_names *names = block->config->arch->names;
@@ -96,7 +96,7 @@ calm_status calm_block_vectors_set(calm_ctx *ctx, const calm_model *model, const
         return CALM_OK;
     CALM_TRY(calm_block_vectors(ctx, model, block, &all, &n));
     for (size_t i = 0; i < n; i++) {
-        /* By name: a store may have vectors of tensors that this block does not have, which say nothing about it. */
+        /* By name; the store may have vectors of tensors that this block lacks, which are ignored. */
         const calm_named_vector *learned = calm_vectors_find(vectors, all[i].name);
         float *values;
         if (!learned)
@@ -104,7 +104,7 @@ calm_status calm_block_vectors_set(calm_ctx *ctx, const calm_model *model, const
         if (learned->n != all[i].n)
             return calm_fail(ctx, CALM_EFORMAT, "%s: %zu values, but the store has %zu", all[i].name, all[i].n,
                              learned->n);
-        /* In its own array: that of the float model may be shared with other plans. */
+        /* A copy, because other plans may share the float model's array. */
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, values, all[i].n));
         for (size_t j = 0; j < all[i].n; j++)
             values[j] = learned->values[j] + all[i].offset;

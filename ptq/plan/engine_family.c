@@ -1,4 +1,4 @@
-/* What an engine's class of one family does otherwise than its other classes. */
+/* Exceptions for one model family: what an engine's class for it does differently from its other classes. */
 #include "ptq/plan/engine_family.h"
 
 #include <string.h>
@@ -44,12 +44,12 @@ bool calm_engine_flattens_shared(const char *family)
     return calm_text_listed("ernie4_5_moe|llama4|qwen2_moe|qwen3_5_moe|qwen3_next", '|', family);
 }
 
-/* Does compressed-tensors have this tensor of a linear in a scheme? */
+/* Returns true if compressed-tensors has this tensor for a linear in a scheme. */
 static bool has_part(const calm_scheme *scheme, const char *part)
 {
     const bool fours = scheme->family == CALM_FAMILY_MXFP4 || scheme->family == CALM_FAMILY_NVFP4;
     const bool bytes = scheme->act_bits && !calm_act_rule_is_float(scheme->act_rule);
-    const bool words = !scheme->family && !bytes;    /* whole numbers in words of 32 bits */
+    const bool words = !scheme->family && !bytes;    /* integers packed in 32-bit words */
     if (strcmp(part, "input_scale") == 0)
         return scheme->act_bits && calm_act_rule_is_static(scheme->act_rule);
     if (strcmp(part, "weight_packed") == 0)

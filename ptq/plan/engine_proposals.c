@@ -1,24 +1,24 @@
-/* What would do instead of a scheme that an engine does not take. */
+/* Proposes a scheme instead of one that an engine cannot run. */
 #include <stdlib.h>
 
 #include "ptq/plan/engines.h"
 
-/* How unlike two schemes are: the width first, then activations, then groups. */
+/* Returns how different two schemes are: by width first, then activations, then groups. */
 static size_t distance(const calm_scheme *a, const calm_scheme *b)
 {
     return (size_t)abs(a->bits - b->bits) * 100 + (size_t)abs(a->act_bits - b->act_bits) * 1000 +
            (a->group != b->group) + (a->group == 0 || b->group == 0);
 }
 
-/* A usual scheme that the engine takes for the linear, nearest to `scheme` in bits (its kind of activations first),
- * into *out; false: none of the usual ones. */
+/* Finds a usual scheme that the engine runs for the linear, nearest to `scheme` in bits (if possible with the same kind
+ * of activations); false: none. */
 static bool propose(const calm_engine *engine, const char *format, const calm_engine_linear *linear,
                     const calm_scheme *scheme, calm_scheme *out)
 {
     static const int widths[] = {2, 3, 4, 8};
     static const size_t groups[] = {128, 64, 32, 0};
     size_t best = SIZE_MAX;
-    /* 32 schemes at most: trying each costs nothing, and whatever is proposed is known to be taken. */
+    /* At most 32 schemes, so each is checked, and any proposal is certain to work. */
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
         for (size_t j = 0; j < sizeof groups / sizeof *groups; j++)
             for (int act_bits = 0; act_bits <= 8; act_bits += 8) {

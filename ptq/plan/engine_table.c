@@ -1,44 +1,43 @@
-/* What engines take, as a table.  A row of an engine is a format that it reads, with the limits of dense linears and of
- * experts, and what shares a scheme.
+/* The limits of engines, as a table.  A row of an engine is a format that it reads, with the limits of dense linears
+ * and of experts, and the jobs that share a scheme.
  *
- * Versions read: vLLM 0.33.0 with humming-kernels 0.1.19 (CUDA) and 0.32.0 (CPU,
- * ROCm), SGLang 0.5.23, Transformers 5.23.0
+ * Versions: vLLM 0.33.0 with humming-kernels 0.1.19 (CUDA) and 0.32.0 (CPU, ROCm), SGLang 0.5.23, Transformers 5.23.0
  * with compressed-tensors 0.17 to 0.20, optimum 2.3.0 and GPTQModel 7.7.0, mlx-lm 0.32.2, llama.cpp;
- * docs/evidence/engine_rules.csv has the file that each rule comes from.  tests/engines/run loads what can be loaded on
- * a CPU, and says where this table is wrong. */
+ * docs/evidence/engine_rules.csv has the source file of each rule.  tests/engines/run loads what a CPU can load, and
+ * reports where this table is wrong. */
 #include "ptq/plan/engines_impl.h"
 
 /* ---- words of the table ---- */
 
 /* MARLIN_SUPPORTED_GROUP_SIZES, and -1: one scale per row. */
 #define MARLIN_GROUPS .groups = {32, 64, 128}
-/* Marlin's thread tiles, of either kind; its mixture has the second kind alone: hidden size % 128 and intermediate size
- * % 64, of gate_up and down together. */
+/* Marlin's thread tiles, of two kinds; experts have only the second kind: hidden size % 128 and intermediate size % 64,
+ * of gate_up and down together. */
 #define MARLIN {128, 64}, {64, 128}
 #define MARLIN_EXPERT {64, 128}
 
 /* Kernels by widths, widths with zero points, and tiles. */
 #define WIDTHS(b, z, ...) {.bits = (b), .zeros = (z), .tiles = {__VA_ARGS__}}
-/* W8A8: weights of 8 bits next to activations of 8. */
+/* W8A8: 8-bit weights with 8-bit activations. */
 #define INT8_PAIR .pairs = B(8), .acts = B(8)
 
-/* Four bits next to activations in FP8: CUTLASS on Hopper, sides in tiles of n. */
+/* 4-bit weights with FP8 activations: CUTLASS on Hopper, rows and columns in multiples of n. */
 #define W4AFP8(n) {.bits = B(4), .group = 128, .tiles = {{(n), (n)}}}
 
-/* Asks for nothing: what holds for every engine is left to the formats. */
+/* Without limits: formats have limits that hold for every engine. */
 static const calm_engine any = {"any", "", "", {{0}}};
 
-/* Rows of schemes.def, as sets. */
+/* Families of schemes.def, as sets. */
 #define FP8       (B(CALM_FAMILY_FP8) | B(CALM_FAMILY_FP8_TENSOR))
 #define FP8_BLOCK B(CALM_FAMILY_FP8_BLOCK)
 #define MXFP4     B(CALM_FAMILY_MXFP4)
 #define NVFP4     B(CALM_FAMILY_NVFP4)
 
-/* From 0.32 on it refuses GPTQ's groups in activation order (gptq_utils.py).
+/* From 0.32 on vLLM refuses GPTQ's groups in activation order (gptq_utils.py).
  *
- * Dense shapes are padded to Marlin's tiles when the weight is prepared.  Widths and zero points that Marlin does not
- * have go to Humming, which pads too.  Experts that do not fit Marlin's go to Triton or Humming, with scales of groups
- * alone. */
+ * It pads dense shapes to Marlin's tiles when it prepares the weight.  Widths and zero points that Marlin lacks are run
+ * by Humming, which pads too.  Experts that Marlin cannot run are run by Triton or Humming, only with scales per
+ * group. */
 static const calm_engine vllm = {
     "vllm", "compressed-tensors,gptq,awq", "NVIDIA GPUs",
     {{"compressed-tensors",
@@ -68,13 +67,14 @@ static const calm_engine vllm = {
  *
  *   W4A16     CPUWNA16LinearKernel: in and out of 32, groups of an even size
  *   W8A8      CPUInt8ScaledMMLinearKernel, oneDNN: every shape, static and asymmetric activations
- *   W4A8      Dynamic4bitLinearKernel, PyTorch's: every shape that the group divides
- *   FP8       PyTorch's, one scale per row, activations quantized; none for weights alone, nor for one scale for all,
- *             to which its loader rounds parts of fused linears again by an operation of GPUs
+ *   W4A8      Dynamic4bitLinearKernel of PyTorch: every shape that the group divides
+ *   FP8       PyTorch, one scale per row, quantized activations; no weight-only kernel, and none for one scale per
+ * linear,
+ *             to which the loader rounds parts of fused linears again by a GPU operation
  *
- * What asks for AMX (blocks of FP8, experts of 4 bits and of FP8) is not counted, since AVX-512 is all that is sure.
- * There is no kernel for NVFP4 and MXFP4, nor for other widths than 4 and 8. */
-/* Zero points are those of AWQ; GPTQ's loader asks for none. */
+ * Kernels that need AMX (FP8 blocks, 4-bit and FP8 experts) are left out, because only AVX-512 is certain.  There is no
+ * kernel for NVFP4 and MXFP4, or for widths other than 4 and 8. */
+/* Zero points work in AWQ; GPTQ's loader does not accept them. */
 #define CPU_WNA16 WIDTHS(B(4), B(4), {32, 32})
 #define CPU_GPTQ  WIDTHS(B(4), 0, {32, 32})
 static const calm_engine vllm_cpu = {
@@ -89,16 +89,16 @@ static const calm_engine vllm_cpu = {
      {"awq", {.grouped = CPU_WNA16, .rowwise = CPU_WNA16, MARLIN_GROUPS}, .tie = CALM_TIE_MODEL}},
 };
 
-/* The same on AMD's CDNA 3 and 4; CDNA 2 and RDNA lack some of FP8.
+/* vLLM on AMD's CDNA 3 and 4; CDNA 2 and RDNA lack some of FP8.
  *
  *   4 bits    TritonW4A16LinearKernel: words along both sides; AWQ: awq_triton.py
  *   8 bits    Conch, which requirements/rocm.txt installs: blocks of 64 by 64 that it does not mask
  *   W8A8      TritonInt8ScaledMMLinearKernel: every shape, static and asymmetric activations
  *   FP8       torch._scaled_mm, sides of 16; blocks: Triton
- *   NVFP4, MXFP4   computed in bfloat16 from rounded activations: for those of weights alone there is none
+ *   NVFP4, MXFP4   computed in bfloat16 from rounded activations; no weight-only kernel
  *
- * Experts are Triton's: groups alone, of any size, zero points at 4 bits; MXFP4 asks for Marlin, which is CUDA's.  It
- * has no kernel for whole numbers of 4 bits next to activations of 8. */
+ * Experts run in Triton: only groups, of any size, zero points at 4 bits; MXFP4 needs Marlin, which is CUDA-only.
+ * Triton has no kernel for 4-bit integers with 8-bit activations. */
 #define ROCM_4     WIDTHS(B(4), B(4))
 #define ROCM_GPTQ  WIDTHS(B(4), 0)
 #define ROCM_8(z)  .eights = WIDTHS(B(8), z, {64, 64}), .eights_group = 128
@@ -122,10 +122,9 @@ static const calm_engine vllm_rocm = {
       CALM_TIE_MODEL}},
 };
 
-/* Nothing is padded.  Its Marlin has no kernel for 8 bits with zero points, and its mixture reads those of
- * compressed-tensors in AWQ's order.  AWQ falls back to kernels that take other shapes, in groups.  W8A8 is CUTLASS
- * alone, and not for experts.  Of small floats there is no scheme for MXFP4, nor for FP8 weights alone of experts or in
- * blocks. */
+/* SGLang pads nothing.  Its Marlin has no kernel for 8 bits with zero points, and its experts read compressed-tensors'
+ * zero points in AWQ's order.  AWQ falls back to kernels for other shapes, with groups.  W8A8 is CUTLASS only, and not
+ * for experts.  It has no scheme for MXFP4, for weight-only FP8 experts, or for weight-only FP8 blocks. */
 static const calm_engine sglang = {
     "sglang", "compressed-tensors,gptq,awq", "NVIDIA GPUs",
     {{"compressed-tensors",
@@ -149,7 +148,7 @@ static const calm_engine sglang = {
       CALM_TIE_MODEL}},
 };
 
-/* Blocks of 32, of NVFP4 64; 2 and 3 bits are written as Q4_0, which has no zero point. */
+/* Blocks of 32, in NVFP4 of 64; 2 and 3 bits are written as Q4_0, which has no zero point. */
 #define GGML_BLOCKS WIDTHS(B_STORED, B(4), {32, 0})
 #define GGML                                                                                                           \
     .grouped = GGML_BLOCKS, .rowwise = GGML_BLOCKS, .group_multiple = 32, .families = CALM_GGUF_FAMILIES, .nvfp4 = 64
@@ -159,7 +158,7 @@ static const calm_engine llamacpp = {
 
 #define AFFINE .grouped = WIDTHS(B_STORED, B_STORED), .groups = {32, 64, 128}
 
-/* Of AWQ one scheme is read for all, and experts are not stacked. */
+/* mlx-lm reads AWQ with one scheme for all linears, and does not stack its experts. */
 static const calm_engine mlx = {
     "mlx", "mlx,awq", "every device",
     {{"mlx", {AFFINE}, {AFFINE}, CALM_TIE_PROJECTION},
@@ -167,8 +166,8 @@ static const calm_engine mlx = {
       .tie = CALM_TIE_MODEL}},
 };
 
-/* Zero points: compressed-tensors 0.18 to 0.20 do not load them; experts: one packed, symmetric scheme for all.  GPTQ
- * and AWQ are GPTQModel's torch kernels, one scheme for all; they replace linears, which experts are not. */
+/* compressed-tensors 0.18 to 0.20 does not load zero points, and reads all experts in one packed, symmetric scheme.
+ * GPTQ and AWQ are GPTQModel's torch kernels, with one scheme for all; they replace linears, which experts are not. */
 static const calm_engine transformers = {
     "transformers", "compressed-tensors,gptq,awq", "every device",
     {{"compressed-tensors",

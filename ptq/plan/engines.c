@@ -1,4 +1,4 @@
-/* Does an engine take a scheme, and what do its rules ask for? */
+/* Judges whether an engine can run a scheme, and says what its rules ask. */
 
 #include <string.h>
 
@@ -57,7 +57,7 @@ bool calm_engine_is_any(const calm_engine *engine)
 
 /* ---- formats ---- */
 
-/* NULL: the engine does not read it, or is `any`. */
+/* Returns the engine's limits in a format; NULL: the engine does not read it, or is `any`. */
 static const calm_engine_reading *reading_of(const calm_engine *engine, const char *format)
 {
     for (size_t i = 0; i < MAX_FORMATS && engine->readings[i].format; i++)
@@ -76,7 +76,7 @@ bool calm_engine_reads(const calm_engine *engine, const char *format)
 
 size_t calm_engine_part(size_t part, size_t rows)
 {
-    while (part) {    /* Euclid */
+    while (part) {    /* Euclid's algorithm */
         const size_t rest = rows % part;
         rows = part;
         part = rest;
@@ -84,19 +84,19 @@ size_t calm_engine_part(size_t part, size_t rows)
     return rows;
 }
 
-/* 0 divides everything: a kernel that asks for nothing. */
+/* Returns true if step divides n; step 0 (no condition) divides everything. */
 static bool divides(size_t step, size_t n)
 {
     return step == 0 || n % step == 0;
 }
 
-/* The kernels of groups or of rows at a width: those of 8 bits may be others. */
+/* Returns the kernels for groups or rows at a width; 8 bits may have separate kernels. */
 static const calm_engine_kernels *kernels_of(const calm_engine_limits *l, int bits, bool grouped)
 {
     return bits == 8 && l->eights.bits ? &l->eights : grouped ? &l->grouped : &l->rowwise;
 }
 
-/* Sizes may be a list, a multiple, or both. */
+/* Returns true if a kernel has the group size, by a list of sizes, a multiple, or both. */
 static bool has_size(const calm_engine_limits *l, int bits, size_t group)
 {
     bool known = l->groups[0] == 0;
@@ -107,7 +107,7 @@ static bool has_size(const calm_engine_limits *l, int bits, size_t group)
     return known && divides(l->group_multiple, group);
 }
 
-/* Codes that fill 32-bit words along a side: 8 of 4 bits, 32 of 3. */
+/* Returns how many codes fill whole 32-bit words: 8 of 4 bits, 32 of 3 bits. */
 static size_t word_step(int bits)
 {
     /* The least power of two n with n * bits % 32 = 0. */
@@ -117,20 +117,20 @@ static size_t word_step(int bits)
     return step;
 }
 
-/* Is there a kernel of groups, or of rows, for the scheme's width and zero points? */
+/* Returns true if a kernel for groups, or for rows, has the scheme's width and zero points. */
 static bool has(const calm_engine_limits *l, const calm_scheme *scheme, bool grouped)
 {
     const calm_engine_kernels *k = kernels_of(l, scheme->bits, grouped);
     return (k->bits & B(scheme->bits)) && (scheme->symmetric || (k->zeros & B(scheme->bits)));
 }
 
-/* Zero points are packed along the rows, so that these must fill words where there are any. */
+/* Returns true if rows must fill words; zero points are packed along the rows. */
 static bool fills_out(const calm_engine_limits *l, const calm_scheme *scheme)
 {
     return l->fills & FILLS_OUT || (l->fills & FILLS_ZEROS && !scheme->symmetric);
 }
 
-/* Whole numbers next to activations in FP8. */
+/* Returns true for integer weights with FP8 activations. */
 static bool has_fp8_inputs(const calm_scheme *scheme)
 {
     return !scheme->family && scheme->act_rule == CALM_ACT_RULE_FP8;
@@ -146,7 +146,7 @@ static const calm_engine_tile *tiles_of(const calm_engine_limits *l, const calm_
     return kernels_of(l, scheme->bits, scheme->group != 0)->tiles;
 }
 
-/* A list of tiles ends with an empty one, or is full. */
+/* Returns the number of tiles in a list, which ends with an empty tile or is full. */
 static size_t n_tiles(const calm_engine_tile *tiles)
 {
     size_t n = 0;
@@ -155,8 +155,8 @@ static size_t n_tiles(const calm_engine_tile *tiles)
     return n;
 }
 
-/* Columns are said to be wrong unless rows alone are. */
-/* Alternatives are whole tiles: columns of one and rows of another do not make a kernel. */
+/* Both sides must fit one tile: columns of one and rows of another tile are not enough.  Columns are reported unless
+ * only rows are wrong. */
 static calm_engine_rule tile_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
                                      const calm_scheme *scheme)
 {
@@ -180,9 +180,7 @@ static calm_engine_rule pair_verdict(const calm_engine_limits *l, const calm_eng
         (scheme->act_asymmetric && !l->act_zeros) ||
         (scheme->act_rule == CALM_ACT_RULE_STATIC && !l->act_static))
         return CALM_ENGINE_ACTIVATIONS;
-    /* The order of the checks is that of calm_engine_rule: a verdict names the broadest rule that is
-     * broken.
-     */
+    /* The checks follow the order of calm_engine_rule, so that the broadest broken rule is reported. */
     if (!(l->pairs & B(scheme->bits)))
         return CALM_ENGINE_BITS;
     if (!scheme->symmetric)
@@ -192,14 +190,14 @@ static calm_engine_rule pair_verdict(const calm_engine_limits *l, const calm_eng
     return divides(scheme->group, linear->in) ? tile_verdict(l, linear, scheme) : CALM_ENGINE_COLUMNS;
 }
 
-/* The same with activations in FP8. */
+/* Judges integer weights with FP8 activations. */
 static calm_engine_rule fp8_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
                                     const calm_scheme *scheme)
 {
     const calm_engine_fp8 *fp8 = &l->fp8_inputs;
     if (!fp8->bits)
         return CALM_ENGINE_ACTIVATIONS;
-    /* The broadest rule first, as above. */
+    /* In the order of calm_engine_rule. */
     if (!(fp8->bits & B(scheme->bits)))
         return CALM_ENGINE_BITS;
     if (!scheme->symmetric)
@@ -209,7 +207,7 @@ static calm_engine_rule fp8_verdict(const calm_engine_limits *l, const calm_engi
     return divides(scheme->group, linear->in) ? tile_verdict(l, linear, scheme) : CALM_ENGINE_COLUMNS;
 }
 
-/* Widths of weight-only kernels, as a set. */
+/* Returns the set of widths of weight-only kernels. */
 static unsigned weight_widths(const calm_engine_limits *l)
 {
     return l->grouped.bits | l->rowwise.bits | l->eights.bits;
@@ -221,7 +219,7 @@ static calm_engine_rule weight_verdict(const calm_engine_limits *l, const calm_e
     const size_t step = word_step(scheme->bits);
     if (!(weight_widths(l) & B(scheme->bits)))
         return CALM_ENGINE_BITS;
-    /* A width that only some kernels have is a question of zero points or groups, not of bits. */
+    /* The width exists, so zero points or groups are the problem. */
     if (!has(l, scheme, true) && !has(l, scheme, false))
         return CALM_ENGINE_ZEROS;
     if (!has(l, scheme, scheme->group) || (scheme->group && !has_size(l, scheme->bits, scheme->group)))
@@ -233,13 +231,13 @@ static calm_engine_rule weight_verdict(const calm_engine_limits *l, const calm_e
     return fills_out(l, scheme) && linear->out % step ? CALM_ENGINE_ROWS : tile_verdict(l, linear, scheme);
 }
 
-/* FP8 with scales of rows or of whole linears: blocks have other kernels. */
+/* Returns true for FP8 with scales per row or per linear; FP8 blocks have other kernels. */
 static bool has_fp8_sides(const calm_scheme *scheme)
 {
     return calm_scheme_is_fp8(scheme) && scheme->family != CALM_FAMILY_FP8_BLOCK;
 }
 
-/* Columns that a block of the family has. */
+/* Returns the columns in a block of the family. */
 static size_t family_block(const calm_engine_limits *l, const calm_scheme *scheme)
 {
     return scheme->family == CALM_FAMILY_NVFP4 && l->nvfp4 ? l->nvfp4
@@ -247,15 +245,15 @@ static size_t family_block(const calm_engine_limits *l, const calm_scheme *schem
                                                     : calm_scheme_block(scheme);
 }
 
-/* Blocks of rows do not cross parts, whose scales stand under each other: each but the last fills its blocks.
- * transformers fuses none, and pads columns of weights alone. */
+/* Row blocks must not cross parts, whose scales are stacked: each part but the last must fill its blocks.  transformers
+ * fuses no parts, and pads only columns, only of weight-only schemes. */
 static calm_engine_rule family_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
                                        const calm_scheme *scheme)
 {
     const size_t rows = calm_scheme_rows(scheme);
     if (!((scheme->act_bits ? l->act_families : l->families) & B(scheme->family)))
         return CALM_ENGINE_FAMILY;
-    /* Another kernel than that of a scale per token. */
+    /* A static activation scale has another kernel than one scale per token. */
     const bool fixed = calm_act_rule_is_static(scheme->act_rule), whole = calm_scheme_is_whole(scheme);
     if (l->fp8_alike && scheme->act_bits ? fixed != whole : fixed && !l->fp8_static)
         return CALM_ENGINE_ACTIVATIONS;
@@ -266,7 +264,7 @@ static calm_engine_rule family_verdict(const calm_engine_limits *l, const calm_e
     return l->whole_parts || divides(rows, linear->part) ? CALM_ENGINE_TAKES : CALM_ENGINE_ROWS;
 }
 
-/* The limits that count; NULL: the format is not read. */
+/* Returns the limits for the linear; NULL: the engine does not read the format. */
 static const calm_engine_limits *limits_of(const calm_engine *engine, const char *format,
                                            const calm_engine_linear *linear)
 {
@@ -284,10 +282,10 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
         return CALM_ENGINE_FORMAT;
     if (scheme->bits == 0)
         return CALM_ENGINE_TAKES;
-    /* Widths are bits of a set, so one out of range must not be shifted. */
+    /* A width out of range must not be shifted. */
     if (scheme->bits < 0 || scheme->bits > 8 || scheme->act_bits < 0)
         return CALM_ENGINE_BITS;
-    /* GGUF's own types fall back to others where their super-blocks do not divide the columns. */
+    /* GGUF types are replaced by others if their super-blocks do not divide the columns. */
     const calm_scheme stored = calm_scheme_for(scheme, linear->in);
     scheme = &stored;
     calm_engine_linear padded = *linear;
@@ -296,7 +294,7 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
             return CALM_ENGINE_HEAD;
         padded.out = (linear->out + l->head_rows - 1) / l->head_rows * l->head_rows;
     }
-    /* Kernels of a family have its one group size, and no zero points. */
+    /* Kernels of a family have one group size and no zero points. */
     if (scheme->family)
         return family_verdict(l, &padded, scheme);
     if (has_fp8_inputs(scheme))
@@ -304,9 +302,9 @@ calm_engine_rule calm_engine_verdict(const calm_engine *engine, const char *form
     return scheme->act_bits ? pair_verdict(l, &padded, scheme) : weight_verdict(l, &padded, scheme);
 }
 
-/* ---- sentences ---- */
+/* ---- sentences about rules ---- */
 
-/* What a rule asks, half a sentence each: "takes ...", "has no kernel for ...". */
+/* Half a sentence each: "takes ...", "has no kernel for ...". */
 
 /* "2, 3, 4 or 8" */
 static void print_list(calm_text *out, const size_t *values, size_t n)
@@ -364,7 +362,7 @@ static void print_groups(calm_text *out, const calm_engine_limits *l, const calm
         calm_text_printf(out, "one scale per row");
 }
 
-/* Of quantized activations: none, other widths, or another rule. */
+/* Appends what the engine asks of quantized activations. */
 static void print_activations(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
     if (calm_scheme_is_whole(scheme) && !calm_act_rule_is_static(scheme->act_rule))
@@ -385,7 +383,7 @@ static void print_activations(calm_text *out, const calm_engine_limits *l, const
         calm_text_printf(out, "takes symmetric activations, none with zero points");
 }
 
-/* Zero points of weights; next to quantized activations there are none. */
+/* Appends what the engine asks of zero points of weights; with quantized activations there are none. */
 static void print_zeros(calm_text *out, const calm_engine_limits *l, const calm_scheme *scheme)
 {
     const unsigned zeros = l->grouped.zeros | l->rowwise.zeros | l->eights.zeros;
@@ -414,7 +412,7 @@ static void print_bits(calm_text *out, const calm_engine_limits *l, const calm_s
     calm_text_printf(out, " bits%s, not %d", scheme->act_bits ? " next to quantized activations" : "", scheme->bits);
 }
 
-/* What must divide the side that the rule is about; 0: each side suits a tile, but no tile suits both. */
+/* Returns what must divide the side; 0: each side fits a tile, but no tile fits both. */
 static size_t broken_step(const calm_engine_limits *l, bool rows, const calm_engine_linear *linear,
                           const calm_scheme *scheme)
 {

@@ -6,7 +6,7 @@
 #include "ptq/base/simd.h"
 #include "ptq/tensor/linalg.h"
 
-/* Numbers go in as decimal text, so that keys depend on neither the width of a type nor the order of its bytes. */
+/* Numbers are hashed as decimal text, so that keys depend neither on the size of a type nor on byte order. */
 static void field_number(calm_sha256 *sha, uint64_t value)
 {
     char text[24];
@@ -14,7 +14,7 @@ static void field_number(calm_sha256 *sha, uint64_t value)
     calm_sha256_field(sha, text);
 }
 
-/* Name, dtype, shape and digest. */
+/* Hashes name, dtype, shape and digest. */
 static void field_tensor(calm_sha256 *sha, const calm_safetensors *set, const calm_tensor *tensor)
 {
     calm_sha256_field(sha, tensor->name);
@@ -29,22 +29,22 @@ calm_status calm_key_model(calm_ctx *ctx, const calm_model *model, char key[CALM
     const calm_safetensors *set = calm_model_tensors(model);
     CALM_SCOPED_TEXT(config);
     calm_sha256 sha;
-    /* config.json parsed and written on one line: white space in the file changes no key, the order of members does. */
+    /* config.json is parsed and written on one line: white space changes no key, the order of members does. */
     CALM_TRY(calm_json_write(ctx, calm_model_json(model), 0, &config));
     CALM_TRY(calm_safetensors_hash(ctx, set));
     calm_sha256_init(&sha);
-    /* Every kind of key begins with its own name, so that no two kinds can meet. */
+    /* Every kind of key begins with a name, so that keys of different kinds never collide. */
     calm_sha256_field(&sha, "calm-model-2");
     calm_sha256_field(&sha, config.data);
     for (size_t i = 0; i < calm_safetensors_count(set); i++)
         field_tensor(&sha, set, calm_safetensors_at(set, i));
-    /* The same codes and scales in other blocks are other weights. */
+    /* The same codes and scales with other block sizes are other weights. */
     if (calm_model_published(model))
         calm_sha256_field(&sha, calm_model_published(model));
     return calm_sha256_finish(ctx, &sha, key);
 }
 
-/* Sums in another order, and another exp, give other last bits. */
+/* Another order of sums, or another exp, changes the last bits. */
 static void field_arithmetic(calm_sha256 *sha)
 {
     calm_sha256_field(sha, calm_linalg_release());
@@ -65,7 +65,7 @@ calm_status calm_key_calibration(calm_ctx *ctx, const char *model_key, const cal
     field_number(&sha, score_windows);
     field_number(&sha, held_windows);
     field_arithmetic(&sha);
-    if (score_tokens) {    /* where windows are scored whole, keys are those of before they could be cut */
+    if (score_tokens) {    /* without a limit the field is absent, which keeps the keys of older stores */
         calm_sha256_field(&sha, "scored tokens");
         field_number(&sha, score_tokens);
     }
@@ -81,7 +81,7 @@ calm_status calm_key_weights(calm_ctx *ctx, const calm_model *model, const calm_
     CALM_TRY(calm_safetensors_hash(ctx, set));
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-weights-2");
-    /* A float checkpoint has MODULE.weight for every linear; one that has not stores codes under other names. */
+    /* A float checkpoint has MODULE.weight for every linear; a quantized one stores codes under other names. */
     for (size_t i = job->first; i < job->first + job->n && status == CALM_OK; i++) {
         const char *module = calm_model_layout(model)->linears[i].module;
         char *name;
@@ -103,7 +103,7 @@ calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const
                                const calm_key_expert *expert, char key[CALM_SHA256_HEX])
 {
     calm_sha256 sha;
-    /* The scheme by its canonical name: a new member of calm_scheme leaves the keys of old schemes as they are. */
+    /* By the scheme's canonical name, so that a new member of calm_scheme does not change existing keys. */
     calm_sha256_init(&sha);
     calm_sha256_field(&sha, "calm-candidate-1");
     calm_sha256_field(&sha, calibration_key);
@@ -112,9 +112,9 @@ calm_status calm_key_candidate(calm_ctx *ctx, const char *calibration_key, const
     calm_sha256_field(&sha, weights_key);
     calm_sha256_field(&sha, chain);
     calm_sha256_field(&sha, CALM_SCHEME_NAME(scheme));
-    /* Candidates are fitted behind float blocks; another prefix would be another result. */
+    /* Candidates are fitted behind float blocks; another prefix would give another result. */
     calm_sha256_field(&sha, "prefix=float");
-    /* What is done for experts with few tokens is part of their keys alone: changing it leaves dense jobs valid. */
+    /* Only keys of experts contain the handling of experts with few tokens, so changing it leaves dense jobs valid. */
     if (job->expert >= 0) {
         field_number(&sha, expert->least_tokens);
         calm_sha256_field(&sha, expert->fallback);

@@ -10,10 +10,10 @@
  * p / q is the slope at which the greedy walk along the convex hulls of all units runs out of capacity, which makes the
  * bound the best one (Sinha and Zoltners 1979).
  *
- * The search enumerates the Pareto frontier of (cost, loss) over the last units, from the last unit to the first, keeps
- * what is within the gap and can still use up the capacity, and is repeated with a gap four times as large until its
- * best choice is within the gap: then nothing better was left out, nor was any tie.  Going backwards makes the
- * lexicographic rule local: of equal states, the smaller option of the unit at hand. */
+ * The search enumerates the Pareto frontier of (cost, loss) over the last units, from the last unit to the first, and
+ * keeps states within the gap that can still use up the capacity.  It is repeated with a gap four times as large until
+ * its best choice is within the gap: then no better choice, and no tie, was left out.  Going backwards makes the
+ * lexicographic rule local: of equal states the smaller option of the current unit wins. */
 #include "ptq/plan/knapsack.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ typedef __int128 wide;
 
 enum { LOSS_BITS = 60, FIRST_SHIFT = 8 };    /* the first gap is the greedy choice's divided by 2^8 */
 
-/* An option that no other of its unit dominates. */
+/* An option that no other option of its unit dominates. */
 typedef struct entry {
     uint64_t cost;       /* above the unit's least, divided by the common divisor */
     int64_t loss;        /* above the unit's least, rounded                       */
@@ -34,22 +34,22 @@ typedef struct entry {
     wide pen;
 } entry;
 
-/* One step along a unit's hull: from the entry before it to `target`. */
+/* One step along a unit's hull: to `target` from the entry before it. */
 typedef struct step {
     size_t unit, target;
-    uint64_t cost, loss;    /* dearer by; better by */
+    uint64_t cost, loss;    /* increase of cost; decrease of loss */
 } step;
 
 typedef struct state {
     uint64_t cost;
     int64_t loss;
-    uint32_t link;       /* parent state * live options + which of them */
+    uint32_t link;       /* parent state * number of live options + live option */
 } state;
 
 typedef struct problem {
     size_t n;
     const calm_knapsack_unit *units;
-    entry *entries;      /* those of unit u: begin[u] .. begin[u + 1] - 1, cost rising, loss falling */
+    entry *entries;      /* of unit u: begin[u] .. begin[u + 1] - 1, by rising cost and falling loss */
     size_t *begin;       /* [n + 1] */
     uint64_t capacity;   /* above the smallest plan, divided by the common divisor */
     uint64_t p, q;
@@ -57,13 +57,13 @@ typedef struct problem {
     wide greedy;         /* gap of the greedy choice */
 } problem;
 
-/* One round: what is alive within the gap. */
+/* One round of the search: what is possible within the gap. */
 typedef struct search {
     const problem *of;
     wide gap;
-    size_t *alive, *n_alive;      /* entries of unit u from alive[begin[u]] on; how many              */
+    size_t *alive, *n_alive;      /* live entries of unit u from alive[begin[u]] on; their number */
     uint64_t *low, *high;         /* [n + 1] least and largest cost of live entries of units 0 .. u-1 */
-    uint32_t **links;             /* [n] per unit; NULL where one entry is alive                      */
+    uint32_t **links;             /* [n] per unit; NULL if only one entry is alive */
     state *now, *next;
     size_t n_now, room, room_next, kept;
 } search;
@@ -80,7 +80,7 @@ static uint64_t divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Least cost and loss of a unit. */
+/* Finds the least cost and the least loss of a unit. */
 static void unit_least(const calm_knapsack_unit *unit, uint64_t *cost, double *loss)
 {
     *cost = unit->options[0].cost;
@@ -114,8 +114,8 @@ static calm_status measure(calm_ctx *ctx, const calm_knapsack_unit *units, size_
             if (!isfinite(option->loss))
                 return calm_fail(ctx, CALM_ENUMERIC, "knapsack: the loss of unit %zu, option %zu is %f", u, j,
                                  option->loss);
-            /* Costs are multiples of a large number (weights of a job): dividing by it makes states of equal cost meet.
-             */
+            /* Costs are often multiples of a large number (weights of a job): dividing by it merges states of equal
+             * cost. */
             out->divisor = divisor(option->cost - least, out->divisor);
             most = option->cost > most ? option->cost : most;
             high = fmax(high, option->loss);
@@ -142,7 +142,7 @@ static int by_cost(const void *a, const void *b)
     return x->option < y->option ? -1 : x->option > y->option;
 }
 
-/* The entries of a unit into out; how many. */
+/* Fills `out` with the undominated entries of a unit; returns their number. */
 static size_t unit_entries(const calm_knapsack_unit *unit, const extent *all, int shift, entry *out)
 {
     uint64_t least;
@@ -155,7 +155,7 @@ static size_t unit_entries(const calm_knapsack_unit *unit, const extent *all, in
                          .loss = llrint(ldexp(unit->options[j].loss - low, shift)), .option = j};
     }
     qsort(out, unit->n, sizeof *out, by_cost);
-    /* An option that is no better than a cheaper one is dominated: a best plan without it exists. */
+    /* An option that is no better than a cheaper one is dominated: some best plan is without it. */
     for (size_t j = 0; j < unit->n; j++)
         if (kept == 0 || out[j].loss < out[kept - 1].loss)
             out[kept++] = out[j];
@@ -173,7 +173,7 @@ static calm_status reduce(calm_ctx *ctx, const extent *all, uint64_t capacity, p
     for (size_t u = 0; u < it->n; u++)
         it->begin[u + 1] = it->begin[u] + unit_entries(&it->units[u], all, LOSS_BITS - exponent,
                                                        it->entries + it->begin[u]);
-    /* Room beyond the largest plan would only make the slack term large. */
+    /* Capacity beyond the largest plan would only enlarge the slack term. */
     if (capacity > all->most)
         capacity = all->most;
     it->capacity = all->divisor ? (capacity - all->least) / all->divisor : 0;
@@ -182,14 +182,14 @@ static calm_status reduce(calm_ctx *ctx, const extent *all, uint64_t capacity, p
 
 /* ---- bound ---- */
 
-/* Is the way from a to b steeper than from b to c, or as steep? */
+/* Returns true if the slope from a to b is at least as steep as from b to c. */
 static bool convex(const entry *a, const entry *b, const entry *c)
 {
     wide first = (wide)(a->loss - b->loss) * (wide)(c->cost - b->cost);
     return first >= (wide)(b->loss - c->loss) * (wide)(b->cost - a->cost);
 }
 
-/* The steps along the lower convex hull of unit u; how many.  `hull` has room for the unit's entries. */
+/* Lists the steps along the lower convex hull of unit u and returns their number; `hull` has room for its entries. */
 static size_t unit_steps(const problem *it, size_t u, size_t *hull, step *out)
 {
     size_t n = 0;
@@ -205,7 +205,7 @@ static size_t unit_steps(const problem *it, size_t u, size_t *hull, step *out)
     return n - 1;
 }
 
-/* Steepest first; then in order of unit and cost. */
+/* Steepest first, then by unit and cost. */
 static int by_slope(const void *a, const void *b)
 {
     const step *x = a, *y = b;
@@ -215,7 +215,7 @@ static int by_slope(const void *a, const void *b)
     return x->target < y->target ? -1 : x->target > y->target;
 }
 
-/* The multiplier, the penalties and the greedy choice's gap. */
+/* Computes the multiplier, the penalties and the greedy choice's gap. */
 static calm_status bound(calm_ctx *ctx, problem *it)
 {
     size_t n_steps = 0, *hull, *at;
@@ -229,8 +229,8 @@ static calm_status bound(calm_ctx *ctx, problem *it)
         at[u] = it->begin[u];
     }
     qsort(steps, n_steps, sizeof *steps, by_slope);
-    /* The greedy walk takes the steepest steps of all units.  The first that does not fit gives the multiplier; cheaper
-     * ones after it may still fit, which makes the greedy choice, and with it the first gap, better. */
+    /* The greedy walk takes the steepest steps of all units.  The first that does not fit gives the multiplier; later,
+     * cheaper steps may still fit, which improves the greedy choice and so the first gap. */
     it->p = 0;
     it->q = 1;
     for (size_t i = 0; i < n_steps; i++) {
@@ -244,7 +244,7 @@ static calm_status bound(calm_ctx *ctx, problem *it)
             it->q = steps[i].cost;
         }
     }
-    /* The gap of a choice: its penalties, and p for every unit of cost that it leaves unused. */
+    /* The gap of a choice: its penalties, plus p per unit of unused capacity. */
     it->greedy = (wide)it->p * (wide)room;
     for (size_t u = 0; u < it->n; u++) {
         wide least = 0;
@@ -291,8 +291,8 @@ static calm_status search_new(calm_ctx *ctx, const problem *it, search *s)
     return CALM_OK;
 }
 
-/* Room for `count` states in s->next; old buffers stay in scratch until the round ends, together as large as the
- * last. */
+/* Makes room for `count` states in s->next.  Old buffers stay in scratch until the round ends, together no larger than
+ * the last. */
 static calm_status grow(calm_ctx *ctx, search *s, size_t count)
 {
     if (count <= s->room_next)
@@ -305,7 +305,8 @@ static calm_status grow(calm_ctx *ctx, search *s, size_t count)
     return CALM_NEW_RAW(ctx, ctx->scratch, s->next, count);
 }
 
-/* Can a state of units u .. n-1 be part of a choice within the gap?  `base` is the sum of the minima of these units. */
+/* Returns true if a state of units u .. n-1 can be part of a choice within the gap; base: the sum of these units'
+ * minima. */
 static bool within(const search *s, size_t u, wide base, uint64_t cost, int64_t loss)
 {
     const problem *it = s->of;
@@ -318,13 +319,13 @@ static bool within(const search *s, size_t u, wide base, uint64_t cost, int64_t 
     return pen <= s->gap;
 }
 
-/* The states with unit u from those without it: the live options' shifted lists, merged by (cost, loss, option). */
+/* Computes the states with unit u: the shifted lists of its live options, merged by (cost, loss, option). */
 static calm_status add_unit(calm_ctx *ctx, search *s, size_t u, wide base)
 {
     const problem *it = s->of;
     const size_t *alive = s->alive + it->begin[u], m = s->n_alive[u];
     size_t *head, n = 0, most;
-    /* A link of 32 bits holds the parent state and which of the m options it took. */
+    /* A link of 32 bits holds the parent state and the option, one of m. */
     if (s->n_now > UINT32_MAX / m)
         return too_many(ctx, s, u);
     most = s->n_now * m < CALM_KNAPSACK_LEVEL_STATES ? s->n_now * m : CALM_KNAPSACK_LEVEL_STATES;
@@ -348,7 +349,7 @@ static calm_status add_unit(calm_ctx *ctx, search *s, size_t u, wide base)
         if (best == m)
             break;
         uint32_t link = (uint32_t)(head[best]++ * m + best);
-        /* Merged by cost: a state that loses no less than the one before it is dominated. */
+        /* Merged by cost, so a state with no less loss than the one before is dominated. */
         if ((n > 0 && least.loss >= s->next[n - 1].loss) || !within(s, u, base, least.cost, least.loss))
             continue;
         if (n == CALM_KNAPSACK_LEVEL_STATES)
@@ -359,7 +360,7 @@ static calm_status add_unit(calm_ctx *ctx, search *s, size_t u, wide base)
     s->kept += n;
     if (s->kept > CALM_KNAPSACK_ALL_STATES)
         return too_many(ctx, s, u);
-    /* Links stay until the round ends, for the way back; costs and losses live in two buffers that take turns. */
+    /* Links are kept until the round ends; costs and losses are in two alternating buffers. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, s->links[u], n));
     for (size_t i = 0; i < n; i++)
         s->links[u][i] = s->next[i].link;
@@ -373,7 +374,7 @@ static calm_status add_unit(calm_ctx *ctx, search *s, size_t u, wide base)
     return CALM_OK;
 }
 
-/* One round within s->gap.  *best: the gap of the best choice found, negative when there is none; `choice` has it. */
+/* Runs one round within s->gap.  *best: gap of the best choice found (in `choice`); negative: none. */
 static calm_status round_within(calm_ctx *ctx, const problem *it, search *s, wide *best, size_t *choice)
 {
     wide base = 0;
@@ -384,7 +385,7 @@ static calm_status round_within(calm_ctx *ctx, const problem *it, search *s, wid
     for (size_t u = it->n; u-- > 0 && s->n_now > 0;) {
         const entry *only = &it->entries[s->alive[it->begin[u]]];
         base += (wide)it->q * only->loss + (wide)it->p * (wide)only->cost - only->pen;
-        /* A unit with one live option shifts all states alike: no merge, and no links. */
+        /* A unit with one live option shifts all states equally, without merge and links. */
         if (s->n_alive[u] > 1) {
             CALM_TRY(add_unit(ctx, s, u, base));
             continue;
@@ -394,12 +395,12 @@ static calm_status round_within(calm_ctx *ctx, const problem *it, search *s, wid
             s->now[i].loss += only->loss;
         }
     }
-    while (s->n_now > 0 && s->now[s->n_now - 1].cost > it->capacity)    /* the last units may have had one option */
+    while (s->n_now > 0 && s->now[s->n_now - 1].cost > it->capacity)    /* possible if the last units had one option */
         s->n_now--;
     if (s->n_now == 0)
         return CALM_OK;
-    /* Links lead from unit 0 to the last, since the units were added from the last to the first. */
-    size_t at = s->n_now - 1;    /* the frontier's dearest state has the least loss */
+    /* Units were added from the last to the first, so links lead from unit 0 to the last. */
+    size_t at = s->n_now - 1;    /* the dearest state of the frontier has the least loss */
     *best = (wide)it->q * s->now[at].loss - it->base + (wide)it->p * (wide)it->capacity;
     for (size_t u = 0; u < it->n; u++) {
         size_t which = 0;
@@ -425,7 +426,7 @@ static calm_status solve(calm_ctx *ctx, problem *it, const extent *all, uint64_t
         *n_states += s.kept;
         if (best >= 0 && best <= gap)
             return CALM_OK;
-        /* A choice beyond the gap may not be the best, but it bounds the gap that is needed. */
+        /* A choice beyond the gap may not be the best, but bounds the gap that is needed. */
         if (best >= 0 && best < limit)
             limit = best;
         gap = gap < limit / 4 ? 4 * gap + 1 : limit;

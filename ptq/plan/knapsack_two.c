@@ -1,13 +1,13 @@
 /* Two budgets: each alone first, then dynamic programming within a Lagrangian bound.
  *
- * Where the best choice within one budget is within the other too, it is the answer.  Otherwise two multipliers
+ * If the best choice within one budget is within the other too, it is the answer.  Otherwise two multipliers
  * a, b >= 0 give a lower bound of every choice within both,
  *
  *   sum_u min_j (loss + a cost + b second) - a capacity - b second_capacity
  *
- * and the choices met on the way to them an upper one.  The search enumerates the frontier of (cost, second, loss) over
- * the last units, from the last to the first, without what exceeds a budget, is dominated, or cannot come below the
- * upper bound.  Losses are whole numbers; bounds are in double, and leave a margin that their rounding cannot reach. */
+ * and choices found on the way give an upper bound.  The search enumerates the frontier of (cost, second, loss) over
+ * the last units, from the last to the first, without states that exceed a budget, are dominated, or cannot get below
+ * the upper bound.  Losses are integers; bounds are in double, with a margin larger than their rounding error. */
 #include "ptq/plan/knapsack_two.h"
 
 #include <math.h>
@@ -15,12 +15,12 @@
 
 #include "ptq/base/scope.h"
 
-enum { LOSS_BITS = 52, BISECTIONS = 40 };    /* sums of losses stay exact in double too */
+enum { LOSS_BITS = 52, BISECTIONS = 40 };    /* sums of losses are exact in double too */
 
 typedef struct state {
     uint64_t cost, second;
     int64_t loss;
-    uint32_t link, option;       /* parent state * options + option */
+    uint32_t link, option;       /* parent state * number of options + option; the option */
 } state;
 
 typedef struct problem {
@@ -29,14 +29,14 @@ typedef struct problem {
     uint64_t capacity, second;
     int64_t **loss;              /* [n][options] above the unit's least, rounded          */
     double a, b;                 /* multipliers                                           */
-    double bound;                /* of the best multipliers                               */
-    int64_t best;                /* loss of the best choice known; INT64_MAX: none        */
-    int64_t limit;               /* of the losses that are searched; INT64_MAX: none      */
+    double bound;                /* lower bound from the best multipliers */
+    int64_t best;                /* loss of the best known choice; INT64_MAX: none */
+    int64_t limit;               /* largest loss that is searched; INT64_MAX: none */
     double *ahead;               /* [n + 1] sum of the minima of units 0 .. u - 1         */
     uint64_t *least, *least_second;    /* [n + 1] least costs of units 0 .. u - 1         */
 } problem;
 
-/* ---- whole losses ---- */
+/* ---- losses as integers ---- */
 
 static calm_status round_losses(calm_ctx *ctx, problem *it)
 {
@@ -79,7 +79,7 @@ static double priced(const problem *it, size_t u, size_t j, double a, double b)
     return (double)it->loss[u][j] + a * (double)option->cost + b * (double)option->second;
 }
 
-/* The choice of least priced loss: what it costs, and whether it bounds the answer better from either side. */
+/* Finds the choice of least priced loss and its costs; improves the lower and the upper bound if it can. */
 static void price(problem *it, double a, double b, double *cost, double *second)
 {
     double bound = -a * (double)it->capacity - b * (double)it->second;
@@ -100,12 +100,12 @@ static void price(problem *it, double a, double b, double *cost, double *second)
         it->a = a;
         it->b = b;
     }
-    /* Sums of whole numbers below 2^53 are exact; larger ones err by less than a unit's smallest step. */
+    /* Sums of integers below 2^53 are exact; larger sums err by less than a unit's smallest step. */
     if (*cost <= (double)it->capacity && *second <= (double)it->second && loss < it->best)
         it->best = loss;
 }
 
-/* The multiplier of the cost for one of the second: the least at which the choice is within capacity. */
+/* Finds the multiplier of the cost for a given one of the second: the least with a choice within capacity. */
 static double price_cost(problem *it, double b, double most, double *second)
 {
     double low = 0, high = most, cost;
@@ -147,7 +147,7 @@ static void find_bounds(problem *it)
     }
 }
 
-/* Can a state of units u .. n - 1 be part of a choice that is within both budgets and the limit of the search? */
+/* Returns true if a state of units u .. n - 1 can be part of a choice within both budgets and the search's limit. */
 static bool within(const problem *it, size_t u, uint64_t cost, uint64_t second, int64_t loss)
 {
     if (cost + it->least[u] > it->capacity || second + it->least_second[u] > it->second)
@@ -156,7 +156,7 @@ static bool within(const problem *it, size_t u, uint64_t cost, uint64_t second, 
         return true;
     const double room = it->a * (double)(it->capacity - cost), room_second = it->b * (double)(it->second - second);
     const double bound = (double)loss + it->ahead[u] - room - room_second;
-    /* Thousands of terms, each rounded by 2^-53 of itself. */
+    /* Thousands of terms, each with a relative rounding error of 2^-53. */
     const double margin = 0x1p-36 * ((double)loss + it->ahead[u] + room + room_second) + 1;
     return bound <= (double)it->limit + margin;
 }
@@ -181,8 +181,8 @@ static int by_value(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-/* Keep of the states [n], sorted by costs, those that none before them dominates.  A Fenwick tree over the ranks of the
- * second cost has the least loss of all states so far with a rank no larger. */
+/* Removes dominated states from states [n], which are sorted by costs.  A Fenwick tree over the ranks of the second
+ * cost has the least loss of all states so far with no larger rank. */
 static calm_status drop_dominated(calm_ctx *ctx, state *states, size_t *n)
 {
     CALM_SCOPED_SCRATCH(ctx);
@@ -221,7 +221,7 @@ static calm_status too_many(calm_ctx *ctx, const problem *it, size_t u)
                      "options per unit, or one budget", CALM_KNAPSACK_TWO_STATES, u, it->n);
 }
 
-/* The states with unit u in `next`, from those without it; links [*n] in ctx->scratch. */
+/* Computes the states with unit u in `next` from those without it; links [*n] are in ctx->scratch. */
 static calm_status add_unit(calm_ctx *ctx, const problem *it, size_t u, const state *now, size_t *n, state *next,
                             uint32_t **links)
 {
@@ -248,14 +248,14 @@ static calm_status add_unit(calm_ctx *ctx, const problem *it, size_t u, const st
     return CALM_OK;
 }
 
-/* The best choice within the limit; *found false: there is none. */
+/* Finds the best choice within the limit; *found false: there is none. */
 static calm_status search(calm_ctx *ctx, const problem *it, size_t *choice, size_t *n_states, bool *found)
 {
     CALM_SCOPED_SCRATCH(ctx);
     state *now, *next;
     uint32_t **links;
     size_t n = 1, best = 0, room = 1;
-    /* No more states than choices. */
+    /* There are no more states than choices. */
     for (size_t u = 0; u < it->n; u++)
         room = calm_size_min(room * calm_size_min(it->units[u].n, CALM_KNAPSACK_TWO_STATES), CALM_KNAPSACK_TWO_STATES);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, now, room));
@@ -269,10 +269,10 @@ static calm_status search(calm_ctx *ctx, const problem *it, size_t *choice, size
         next = other;
         *n_states += n;
     }
-    /* Sorted by costs: of equal losses the first has the least. */
+    /* Sorted by costs, so of equal losses the first has the least cost. */
     for (size_t i = 1; i < n; i++)
         best = now[i].loss < now[best].loss ? i : best;
-    /* Beyond the limit a better one may have been left out. */
+    /* Beyond the limit a better choice may have been left out. */
     *found = n && now[best].loss <= it->limit;
     if (!*found)
         return CALM_OK;
@@ -284,7 +284,7 @@ static calm_status search(calm_ctx *ctx, const problem *it, size_t *choice, size
     return CALM_OK;
 }
 
-/* Search near the lower bound first, where few states are, and further until there is a choice. */
+/* Searches near the lower bound first, where there are few states, and farther until there is a choice. */
 static calm_status widen(calm_ctx *ctx, problem *it, size_t *choice, size_t *n_states)
 {
     const double most = ldexp(1, LOSS_BITS + 1), reach = it->best == INT64_MAX ? most : (double)it->best;
@@ -300,7 +300,7 @@ static calm_status widen(calm_ctx *ctx, problem *it, size_t *choice, size_t *n_s
     return CALM_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole search ---- */
 
 static void add_up(const calm_knapsack_unit *units, size_t n, const size_t *choice, calm_knapsack_total *total)
 {
@@ -313,7 +313,7 @@ static void add_up(const calm_knapsack_unit *units, size_t n, const size_t *choi
     }
 }
 
-/* The same units with their costs exchanged. */
+/* Copies the units with their costs exchanged. */
 static calm_status exchange(calm_ctx *ctx, const calm_knapsack_unit *units, size_t n, calm_knapsack_unit **out)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, *out, n));
@@ -336,8 +336,8 @@ calm_status calm_knapsack_two(calm_ctx *ctx, const calm_knapsack_unit *units, si
     problem it = {.units = units, .n = n, .capacity = capacity, .second = second};
     calm_knapsack_unit *exchanged;
     calm_knapsack_total alone;
-    /* Also what refuses options, losses and capacities, either cost in turn.  Only an answer that is the whole
-     * problem's by the order of ties as well is taken: with room to spare in the other budget. */
+    /* Both calls also check options, losses and capacities.  A single-budget answer is used only if it is the answer by
+     * the order of ties too: if it leaves room in the other budget. */
     CALM_TRY(exchange(ctx, units, n, &exchanged));
     CALM_TRY(calm_knapsack(ctx, exchanged, n, second, choice, &alone));
     CALM_TRY(calm_knapsack(ctx, units, n, capacity, choice, total));

@@ -1,8 +1,8 @@
 /* Which schemes each unit may have.
  *
- * Ties are of jobs (the experts of a block), choices are of units (a job, an expert, a block): a unit with a tied job
- * is tied as a whole, and through its other jobs ties may chain.  So sets of units are found by union, and a scheme is
- * open to a set when the engine takes it for every job in it. */
+ * Ties are between jobs (the experts of a block), choices are for units (a job, an expert, a block): a unit with a tied
+ * job is tied as a whole, and its other jobs may extend the tie.  So sets of units are found by union-find, and a set
+ * may have a scheme if the engine runs it for every job in the set. */
 #include "ptq/plan/limits.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ bool calm_limits_know(const calm_limits *limits, const calm_pool *pool, size_t s
 
 /* ---- sets ---- */
 
-/* Follows links to the first unit of a set; links point to lower numbers, so this ends. */
+/* Follows links to the first unit of a set; links point to lower numbers, so the loop ends. */
 static size_t first_of(const size_t *set, size_t unit)
 {
     while (set[unit] != unit)
@@ -44,7 +44,7 @@ static size_t first_of(const size_t *set, size_t unit)
     return unit;
 }
 
-/* The lower number is the first of both, so that a set is known by its first unit. */
+/* The lower number becomes the first unit, by which a set is known. */
 static void join(size_t *set, size_t a, size_t b)
 {
     a = first_of(set, a);
@@ -57,10 +57,10 @@ static size_t tie_of(const calm_limits *limits, const calm_pool_job *job)
     return calm_tie_number(limits->tie, job->block, job->expert, job->down);
 }
 
-/* Jobs with one tie number are in one set, and with them their units: a unit of several jobs joins several ties. */
+/* Joins units whose jobs have the same tie number; a unit with several jobs may join several ties. */
 static calm_status find_sets(calm_ctx *ctx, const calm_pool *pool, calm_limits *limits)
 {
-    size_t most = 0, *unit_of;    /* [most + 1] the first unit of a tie number, + 1 */
+    size_t most = 0, *unit_of;    /* [most + 1] first unit of a tie number, plus 1 */
     CALM_TRY(CALM_NEW(ctx, ctx->out, limits->set, pool->n_units));
     for (size_t j = 0; j < pool->n_jobs; j++)
         most = tie_of(limits, &pool->jobs[j]) > most ? tie_of(limits, &pool->jobs[j]) : most;
@@ -80,8 +80,7 @@ static calm_status find_sets(calm_ctx *ctx, const calm_pool *pool, calm_limits *
     return CALM_OK;
 }
 
-/* Does a set have several units, and are there several schemes to differ in?  With one scheme a tie asks for nothing.
- */
+/* Returns true if a set has several units and there are several schemes; with one scheme a tie has no effect. */
 static bool ties(const calm_limits *limits, const calm_pool *pool)
 {
     for (size_t u = 0; u < pool->n_units; u++)
@@ -90,14 +89,14 @@ static bool ties(const calm_limits *limits, const calm_pool *pool)
     return false;
 }
 
-/* ---- sets to which nothing is left ---- */
+/* ---- sets without a scheme ---- */
 
-/* A job that takes nothing of what its unit is offered is reported by itself, with what would do. */
+/* Fails, with a remedy, if the engine runs none of the offered schemes for a job. */
 static calm_status refuse_job(calm_ctx *ctx, const calm_limits *limits, const calm_pool *pool, const bool *offered,
                               const calm_pool_job *job)
 {
     const calm_engine_linear linear = calm_limits_linear(job);
-    /* From the last scheme down, so that what is reported is about the first one offered. */
+    /* From the last scheme to the first, so that the failure is about the first scheme offered. */
     size_t first = pool->n_schemes;
     for (size_t s = pool->n_schemes; s-- > 0;) {
         if (!offered[s])
@@ -112,7 +111,7 @@ static calm_status refuse_job(calm_ctx *ctx, const calm_limits *limits, const ca
                                           calm_pool_scheme(job, &pool->schemes[first]));
 }
 
-/* Why a job keeps a scheme from its set, appended to `out`; *keeps false: it does not. */
+/* Appends why a job excludes a scheme from its set; *keeps false: it does not. */
 static calm_status print_keeper(calm_ctx *ctx, const calm_limits *limits, const calm_pool *pool, bool offered,
                                 const calm_pool_job *job, size_t scheme, calm_text *out, bool *keeps)
 {
@@ -128,7 +127,7 @@ static calm_status print_keeper(calm_ctx *ctx, const calm_limits *limits, const 
     return CALM_OK;
 }
 
-/* Each scheme with the first job that keeps it from the set. */
+/* Appends for each scheme the first job that excludes it from the set. */
 static calm_status print_keepers(calm_ctx *ctx, const calm_limits *limits, const calm_pool *pool, const bool *offered,
                                  size_t set, calm_text *out)
 {
@@ -157,7 +156,7 @@ static calm_status refuse_set(calm_ctx *ctx, const calm_limits *limits, const ca
                      calm_tie_text(limits->tie), text.data);
 }
 
-/* ---- all of it ---- */
+/* ---- limits of a pool ---- */
 
 calm_status calm_limits_apply(calm_ctx *ctx, const calm_pool *pool, const bool *offered, calm_limits *limits)
 {
@@ -174,10 +173,10 @@ calm_status calm_limits_apply(calm_ctx *ctx, const calm_pool *pool, const bool *
     CALM_TRY(calm_engine_is_any(limits->engine)
                  ? calm_strf(ctx, ctx->out, &limits->asks, "the format written")
                  : calm_strf(ctx, ctx->out, &limits->asks, "target %s", calm_engine_name(limits->engine)));
-    /* Starts as "everything", so that units of a set can narrow it down in any order. */
+    /* All true at first: units of a set may then remove schemes in any order. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, limits->takes, n));
     memset(limits->takes, true, n);
-    /* The row of a set's first unit becomes what all of its units may have; the others copy it. */
+    /* The row of a set's first unit becomes the schemes of all its units; the others copy it. */
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t j = pool->unit_begin[u]; j < pool->unit_begin[u + 1]; j++)
             for (size_t s = 0; s < pool->n_schemes; s++)

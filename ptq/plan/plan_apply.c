@@ -1,12 +1,12 @@
-/* A plan's weights in place of the float ones, as an override of the forward pass. */
+/* An override of the forward pass that replaces float weights by a plan's weights. */
 #include "ptq/plan/assemble_impl.h"
 
 #include "ptq/model/int_linear.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
 
-/* The weights that a reader of the checkpoint computes: from the folded scales, in float32.  A calm_qjob may be written
- * to, which is not done here; hence the casts. */
+/* Computes the weights that a reader of the checkpoint computes: from the folded scales, in float32.  The casts remove
+ * const, because a calm_qjob is writable; nothing is written. */
 static void dequantize(const calm_qlinear *linear, float *w)
 {
     const calm_qjob rows = {.out = linear->out,
@@ -23,7 +23,7 @@ static void dequantize(const calm_qlinear *linear, float *w)
     calm_qjob_dequantize(&rows, w);
 }
 
-/* The same, or its codes in that memory, where ctx wants products of whole numbers. */
+/* Stores the dequantized weight, or in the same memory its codes if ctx wants integer products. */
 static calm_status put_weight(calm_ctx *ctx, const calm_qlinear *linear, calm_weight *weight)
 {
     const calm_scheme *scheme = &linear->scheme;
@@ -31,7 +31,7 @@ static calm_status put_weight(calm_ctx *ctx, const calm_qlinear *linear, calm_we
                                     linear->scales, linear->zeros, calm_symmetric_zero(scheme)};
     float *w;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, linear->out * linear->in));
-    /* The forward pass quantizes the input of this linear as the engine would. */
+    /* The forward pass quantizes the input of this linear as an engine does. */
     weight->act_bits = scheme->act_bits;
     weight->act_asymmetric = scheme->act_asymmetric;
     weight->act_rule = scheme->act_rule;
@@ -39,7 +39,7 @@ static calm_status put_weight(calm_ctx *ctx, const calm_qlinear *linear, calm_we
     weight->in_scale = linear->in_scale;
     weight->w = w;
     weight->ints = NULL;
-    /* Groups of kernels are neighbouring columns. */
+    /* Integer kernels need groups of neighbouring columns. */
     if (calm_scheme_is_plain(scheme) && !linear->order)
         calm_int_linear_take(ctx, &source, w, weight);
     if (!weight->ints)
@@ -64,7 +64,7 @@ calm_status calm_fold_set_apply(calm_ctx *ctx, const calm_fold_set *assembled, c
         return CALM_OK;
     float *w;
     CALM_TRY(CALM_NEW(ctx, ctx->out, w, norm->width));
-    /* Back from the stored form to the factor; what was rounded for the file stays rounded. */
+    /* From the stored weight to the factor, with the rounding of the stored dtype. */
     for (size_t i = 0; i < norm->width; i++)
         w[i] = assembled->norm[i] + (norm->kind == CALM_NORM_RMS_PLUS_ONE ? 1 : 0);
     norm->w = w;
@@ -87,10 +87,10 @@ size_t calm_fold_set_apply_bytes(const calm_model *model, size_t begin, size_t e
     return bytes;
 }
 
-/* An expert loader that quantizes what another loads. */
+/* An expert loader that quantizes what the float loader loads. */
 typedef struct expert_override {
     calm_plan_override plan;
-    calm_block block;    /* float; its loader is the one underneath */
+    calm_block block;    /* the float block, with the float loader */
 } expert_override;
 
 static calm_status load_quantized(void *user, calm_ctx *ctx, size_t index, size_t expert,
@@ -118,8 +118,8 @@ calm_status calm_plan_apply(void *plan_override, calm_ctx *ctx, size_t index, ca
     CALM_TRY(calm_block_vectors_set(ctx, override->model, &assembled.vectors, block));
     if (!block->moe.router)
         return CALM_OK;
-    /* The block is copied before its loader is replaced: the copy keeps the float loader, which load_quantized calls.
-     * It is in ctx->out and lives as long as the block's weights. */
+    /* The copy of the block keeps the float loader, which load_quantized calls.  It is in ctx->out and lives as long as
+     * the block's weights. */
     expert_override *experts;
     CALM_TRY(CALM_NEW(ctx, ctx->out, experts, 1));
     *experts = (expert_override){*override, *block};

@@ -1,10 +1,10 @@
-/* What competed: sums and look-ups over a pool. */
+/* Sums and look-ups over a pool. */
 #include "ptq/plan/pool.h"
 
 #include <math.h>
 #include <string.h>
 
-/* "smooth iff crest > 6" chose as CKA did in 23 of 24 jobs at W4A4 (docs/method.md section 5). */
+/* The rule "smooth iff crest > 6" agreed with CKA in 23 of 24 jobs at W4A4 (docs/method.md section 5). */
 #define SMOOTH_CREST 6.0
 
 calm_status calm_pool_index(calm_ctx *ctx, calm_pool *pool)
@@ -28,8 +28,8 @@ const char *calm_pool_unit(const calm_pool *pool, size_t unit)
     return pool->jobs[pool->unit_begin[unit]].unit;
 }
 
-/* An entry is usable for a unit only when it succeeded on all of the unit's jobs.  A cell without a candidate was left
- * out by a cheap run and fails too - unless the run is still going to compute it. */
+/* An entry is usable for a unit only if it succeeded on all of the unit's jobs.  A cell without a candidate was skipped
+ * by a light run and counts as failed, unless the run will still compute it. */
 const char *calm_pool_failure(const calm_pool *pool, size_t unit, size_t entry)
 {
     const char *failure = NULL;
@@ -78,8 +78,8 @@ const char *calm_pool_advice(const calm_pool *pool, size_t job, size_t entry, bo
         any_smooths |= pool->entries[i].smooths;
     if (!any_smooths || !pool->entries[entry].scheme.act_bits || isnan(crest))
         return NULL;
-    /* Channels far above the rest decide a token's scale and leave few codes to the others; moving them into the
-     * weights helps only then. */
+    /* Channels far above the others determine a token's scale and leave few codes to the others; only then moving them
+     * into the weights helps. */
     const bool smooth = crest > SMOOTH_CREST;
     *disagrees = pool->entries[entry].smooths != smooth;
     return smooth ? "smooth" : "plain";

@@ -1,4 +1,4 @@
-/* Requests become what each unit may have. */
+/* Computes from requests what each unit may have. */
 #include "ptq/plan/requests.h"
 
 #include <fnmatch.h>
@@ -18,10 +18,10 @@ bool calm_word_is_number(const calm_word *word)
     return word->said[0] == '#';
 }
 
-/* An entry is known by its algorithm, its name, its chain, and the first or the last with the scheme behind it. */
+/* Returns true if a word names the entry by its algorithm, name or chain, alone or with the scheme appended. */
 static bool names_entry(const calm_pool_entry *entry, const char *word)
 {
-    /* A chain is compared letter by letter: as a pattern its punctuation would have its own meaning. */
+    /* A chain is compared character by character, because its punctuation has a meaning in patterns. */
     const char *const heads[] = {entry->algorithm, entry->chain};
     bool named = strcmp(word, entry->name) == 0 || fnmatch(word, entry->name, 0) == 0 ||
                  fnmatch(word, entry->algorithm, 0) == 0;
@@ -33,7 +33,7 @@ static bool names_entry(const calm_pool_entry *entry, const char *word)
     return named;
 }
 
-/* The entries' names, for messages: "there are rtn, gptq". */
+/* Fails with all entries' names: "there are rtn, gptq". */
 static calm_status unknown_entry(calm_ctx *ctx, const calm_pool_entry *entries, size_t n, const char *key,
                                  const char *word)
 {
@@ -56,19 +56,19 @@ calm_status calm_word_entries(calm_ctx *ctx, const calm_pool_entry *entries, siz
 {
     bool any = false;
     for (size_t i = 0; i < n; i++)
-        /* As typed, and with a chain in its canonical text: options in another order are the same chain. */
+        /* As typed, and with the canonical chain, because options in another order are the same chain. */
         any |= marks[i] = names_entry(&entries[i], word->said) || names_entry(&entries[i], word->means);
     return any ? CALM_OK : unknown_entry(ctx, entries, n, key, word->said);
 }
 
-/* What a word names: entries everywhere, or a candidate, which is one entry of one unit. */
+/* What a word names: entries in all units, or a candidate, which is one entry of one unit. */
 typedef struct named {
     bool *entries;      /* [n_entries]                 */
-    bool number;        /* it is a candidate's number  */
-    size_t unit;        /* of that candidate           */
+    bool number;        /* the word is a candidate's number */
+    size_t unit;        /* the candidate's unit */
 } named;
 
-/* "#123"; where nothing is numbered yet it names nothing. */
+/* Finds the candidate of "#123". */
 static calm_status find_number(calm_ctx *ctx, const calm_pool *pool, const char *key, const char *said, named *out)
 {
     char *end;
@@ -98,7 +98,7 @@ static calm_status find_named(calm_ctx *ctx, const calm_pool *pool, const char *
                : calm_word_entries(ctx, pool->entries, pool->n_entries, key, word, out->entries);
 }
 
-/* ---- forbidding ---- */
+/* ---- forbidden entries ---- */
 
 static calm_status forbid(calm_ctx *ctx, const calm_pool *pool, const calm_word *word, bool *allowed)
 {
@@ -112,19 +112,19 @@ static calm_status forbid(calm_ctx *ctx, const calm_pool *pool, const calm_word 
 
 static calm_status check_left(calm_ctx *ctx, const calm_pool *pool, const bool *allowed)
 {
-    /* Checked before pins, so that the message blames what is at fault. */
+    /* Checked before pins, so that the message names the right option. */
     for (size_t u = 0; u < pool->n_units; u++)
         if (!memchr(allowed + u * pool->n_entries, true, pool->n_entries))
             return calm_fail(ctx, CALM_EARG, FORBID " leaves nothing for %s", calm_pool_unit(pool, u));
     return CALM_OK;
 }
 
-/* ---- pinning ---- */
+/* ---- pins ---- */
 
 const char *calm_unit_short_name(const char *unit)
 {
     for (const char *at = unit; at; at = strchr(at, '.'), at = at ? at + 1 : NULL)
-        /* The first component that begins with a digit is the block's number; what comes before it all units share. */
+        /* The first component that begins with a digit is the block's number; all units share what is before it. */
         if (*at >= '0' && *at <= '9')
             return at;
     return unit;
@@ -152,8 +152,7 @@ static calm_status unknown_unit(calm_ctx *ctx, const calm_pool *pool, const calm
                      calm_did_you_mean(hint, pin->unit, names, 2 * pool->n_units), names[0]);
 }
 
-/* A pin must be about a unit, also where a later one overrides it; a candidate by its number belongs to its
- * own unit. */
+/* Fails unless a pin names a unit, even if a later pin overrides it; a numbered candidate must belong to that unit. */
 static calm_status check_pin(calm_ctx *ctx, const calm_pool *pool, const calm_pin *pin, named *what)
 {
     bool any = false;
@@ -169,7 +168,7 @@ static calm_status check_pin(calm_ctx *ctx, const calm_pool *pool, const calm_pi
     return any ? CALM_OK : unknown_unit(ctx, pool, pin);
 }
 
-/* The pin that counts for a unit: of the last round that names the unit, its exact name before a pattern. */
+/* Finds the pin in force for a unit: of the last round that names it, an exact name before a pattern. */
 static calm_status find_pin(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, const named *what,
                             size_t unit, size_t *out)
 {
@@ -202,7 +201,7 @@ static calm_status pin_unit(calm_ctx *ctx, const calm_pool *pool, const calm_pin
     if (!memchr(allowed, true, pool->n_entries))
         return calm_fail(ctx, CALM_EARG, PIN " %s=%s: " FORBID " leaves that out for %s", pin->unit,
                          pin->candidate.said, calm_pool_unit(pool, unit));
-    /* Of several pinned entries one that succeeded is enough. */
+    /* If a pin names several entries, one that succeeded is enough. */
     const char *failure = NULL;
     for (size_t i = 0; i < pool->n_entries; i++)
         if (allowed[i]) {
@@ -245,9 +244,9 @@ bool calm_scope_pins(const calm_pool *pool, const calm_scope *scope, size_t unit
     return scope->pin[unit] && scope->allowed[unit * pool->n_entries + entry];
 }
 
-/* ---- all of it ---- */
+/* ---- the scope ---- */
 
-/* Schemes that the allowed entries leave to each unit; the engine's part in it. */
+/* Computes the engine's limits for the schemes of each unit's allowed entries. */
 static calm_status limit(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, calm_scope *out)
 {
     bool *offered;
@@ -266,7 +265,7 @@ calm_status calm_scope_open(calm_ctx *ctx, const calm_pool *pool, const calm_req
     *out = (calm_scope){0};
     if (!calm_size_mul(&n, pool->n_units, pool->n_entries))
         return calm_fail(ctx, CALM_ENOMEM, "%zu units of %zu candidates", pool->n_units, pool->n_entries);
-    /* Everything is allowed at first; forbidding and pinning only take away. */
+    /* Everything is allowed at first; forbidden entries and pins only remove. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, out->allowed, n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->pin, pool->n_units));
     memset(out->allowed, true, n);

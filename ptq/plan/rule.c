@@ -1,4 +1,4 @@
-/* Choice of one candidate per unit. */
+/* Chooses one candidate per unit. */
 #include "ptq/plan/rule.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 static bool can_win(const calm_contender *contender)
 {
-    /* NaN means that the score was not measured, and -infinity would beat every number. */
+    /* NaN: the score was not measured.  -infinity would win over every number. */
     return !contender->failure && isfinite(contender->metric);
 }
 
@@ -17,14 +17,14 @@ const char *calm_choice_rule_name(calm_choice_rule rule)
     return rule == CALM_CHOICE_RULE_ARGMAX ? "argmax" : "token";
 }
 
-/* CKA sees neither the size of an output nor a shift, and decides wrongly where candidates differ in these.  rel_mae
- * sees both, and massive tokens count by their size in it, not by its square (docs/results.md). */
+/* CKA ignores the magnitude of an output and a shift, and decides wrongly if candidates differ in these.  rel_mae
+ * depends on both, and massive tokens count in proportion to their magnitude, not to its square (docs/results.md). */
 const char *calm_choice_rule_metric(calm_choice_rule rule)
 {
     return rule == CALM_CHOICE_RULE_ARGMAX ? "rel_mae" : "cka_token";
 }
 
-/* Is a better than b?  A NaN comes after every number. */
+/* Returns true if a is better than b; NaN comes after every number. */
 static bool before(double a, double b)
 {
     return isnan(a) || isnan(b) ? isnan(b) && !isnan(a) : a < b;
@@ -39,8 +39,8 @@ static calm_status no_winner(calm_ctx *ctx, const calm_contender *contenders, si
     return calm_fail(ctx, CALM_ENUMERIC, "no candidate can be chosen (%s)", text.data ? text.data : "none was run");
 }
 
-/* The bound is above the least wherever that is: cka_debiased may be below 0, and a logarithm has no zero, so that a
- * factor would be wide far from 0 and nothing near it. */
+/* The bound is always above the least value: cka_debiased may be negative, and for a logarithm a factor would be wide
+ * far from 0 and narrow near it. */
 double calm_shortlist_bound(const char *metric_name, double least, double factor)
 {
     if (calm_score_is_log(metric_name))
@@ -52,8 +52,8 @@ calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, double shortlist, 
                         const calm_contender *contenders, size_t n, size_t *winner, char **reason)
 {
     size_t best = n, chosen = n, listed = 0;
-    /* Of equals the first of the pool wins, as the recipe has them.  Exact ties are no accident: where no weight can
-     * take an input scale, smoothquant and rtn are the same bits.  A key is a digest, which would draw lots there. */
+    /* Of equals the first of the pool wins, in the recipe's order.  Exact ties are common: if no weight can absorb an
+     * input scale, smoothquant and rtn have the same bits.  An order by key, a digest, would be random. */
     for (size_t i = 0; i < n; i++)
         if (can_win(&contenders[i]) && (best == n || before(contenders[i].metric, contenders[best].metric)))
             best = i;
@@ -62,9 +62,8 @@ calm_status calm_choose(calm_ctx *ctx, calm_choice_rule rule, double shortlist, 
     *winner = best;
     if (rule == CALM_CHOICE_RULE_ARGMAX)
         return calm_strf(ctx, ctx->out, reason, "least %s of %zu", metric_name, n);
-    /* Scores measured on few tokens do not tell near equals apart, and a similarity of outputs sees neither a shift nor
-     * a rescaling.  Among those of the shortlist the output error of the job decides, which has less noise and sees
-     * both. */
+    /* Scores of few tokens do not separate near equals, and a similarity of outputs ignores shift and scale.  So within
+     * the shortlist the job's output error decides, which has less noise and depends on both. */
     const double bound = calm_shortlist_bound(metric_name, contenders[best].metric, shortlist);
     for (size_t i = 0; i < n; i++) {
         const calm_contender *c = &contenders[i];

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The store has one column for the unit and one for the name, so scores of block deltas are distinguished by name. */
+/* The store has one column for the unit and one for the name, so scores of block deltas have separate names. */
 static const char *const delta_names[CALM_N_METRICS] = {
 #define CALM_SCORE_ROW(field, name, help) "delta_" name,
     CALM_METRIC_LIST(CALM_SCORE_ROW)
@@ -33,7 +33,7 @@ void calm_score_set_put(calm_score_set *set, calm_point point, const calm_scores
 
 calm_unit calm_point_unit(calm_point point)
 {
-    /* Points and units have the same order; only the delta is an extra point of a block. */
+    /* Points and units have the same order, except that delta is a second point of a block. */
     return point == CALM_POINT_DELTA ? CALM_UNIT_BLOCK : (calm_unit)point;
 }
 

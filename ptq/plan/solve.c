@@ -10,23 +10,23 @@
 #define BUDGET     "`choice.budget`"
 #define ACT_BUDGET "`choice.act_budget`"
 
-/* Bits per weight that no scheme takes, with a scale per weight: a budget that limits nothing. */
+/* More bits per weight than any scheme has, with one scale per weight: a budget that limits nothing. */
 #define WIDEST 64.0
 
 /* ---- one unit ---- */
 
-/* The entries that a unit is chosen from. */
+/* The entries among which a unit's is chosen. */
 typedef struct contest {
-    calm_contender *contenders;        /* [n]                */
-    size_t *entries;                   /* [n] of the pool    */
+    calm_contender *contenders;        /* [n]                                                        */
+    size_t *entries;                   /* [n] entry of the pool                                      */
     size_t n;
-    size_t alive, scored;              /* did not fail; have the score as well */
+    size_t alive, scored;              /* number that did not fail; of these, number with the score  */
 } contest;
 
-/* A candidate without the score would lose only because the run did not measure it. */
+/* Fails if a candidate lacks the score because the run did not measure it: it must not lose for that reason. */
 static calm_status check_scored(calm_ctx *ctx, const calm_pool *pool, size_t unit, const contest *c)
 {
-    /* Experts are exempt: one that no scoring token was routed to has no score through no fault of the run. */
+    /* Except experts: without a routed scoring token an expert has no score. */
     for (size_t i = 0; i < c->n && pool->every && c->n > 1 && !calm_pool_is_expert(pool, unit); i++)
         if (!c->contenders[i].failure && isnan(c->contenders[i].metric))
             return calm_fail(ctx, CALM_EARG, "%s: %s has no %s of a %s in the store; %s", calm_pool_unit(pool, unit),
@@ -37,7 +37,7 @@ static calm_status check_scored(calm_ctx *ctx, const calm_pool *pool, size_t uni
 static calm_status open_contest(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
                                 size_t scheme, contest *out)
 {
-    /* The score of a unit of several jobs stands at each of them; it is read from the first. */
+    /* The score of a unit is stored with each of its jobs, and read from the first. */
     *out = (contest){0};
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->contenders, pool->n_entries));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, out->entries, pool->n_entries));
@@ -56,14 +56,14 @@ static calm_status open_contest(calm_ctx *ctx, const calm_pool *pool, const calm
     return check_scored(ctx, pool, unit, out);
 }
 
-/* The winner among contenders, as a number of them. */
+/* Finds the winner among the contenders. */
 static calm_status judge(calm_ctx *ctx, const calm_pool *pool, size_t unit, const contest *c, size_t *winner,
                          char **reason)
 {
     *winner = 0;
     if (c->alive && c->n == 1)
         return calm_strf(ctx, ctx->out, reason, "the only candidate");
-    /* Without scores the rule has nothing to compare; the order of the recipe is the user's preference. */
+    /* Without scores the recipe's order decides, the user's preference. */
     if (c->alive && !c->scored && calm_pool_is_expert(pool, unit)) {
         while (c->contenders[*winner].failure)
             ++*winner;
@@ -79,7 +79,7 @@ static calm_status judge(calm_ctx *ctx, const calm_pool *pool, size_t unit, cons
 calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, size_t scheme,
                             size_t *entry, const char **reason)
 {
-    /* `text` is in ctx->out, so the scratch of the contest can go: a pool has thousands of units. */
+    /* `text` is in ctx->out, so the scratch memory can be freed: a pool has thousands of units. */
     CALM_SCOPED_SCRATCH(ctx);
     contest c;
     size_t winner;
@@ -96,13 +96,13 @@ calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_sco
     return CALM_OK;
 }
 
-/* Tell a numerical failure with the unit's name. */
+/* Adds the unit's name to a numerical failure. */
 static calm_status name_unit(calm_ctx *ctx, const calm_pool *pool, size_t unit, calm_status status)
 {
     return status == CALM_ENUMERIC ? calm_fail_prefix(ctx, "%s", calm_pool_unit(pool, unit)) : status;
 }
 
-/* The reason of a choice with its pin: a pin to one entry is the reason, one to several is named next to the rule's. */
+/* Returns the reason of a choice with its pin: a pin to one entry is the reason; a pin to several is added to it. */
 static calm_status add_pin(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit, const char *rule,
                            const char **out)
 {
@@ -127,7 +127,7 @@ static calm_status new_solution(calm_ctx *ctx, const calm_pool *pool, calm_solut
     return CALM_NEW(ctx, ctx->out, out->reasons, pool->n_units);
 }
 
-/* Bits of a unit in the pool's file at a scheme of the pool. */
+/* Returns the bits of a unit in the pool's file, at a scheme of the pool. */
 static uint64_t file_bits(const calm_pool *pool, size_t unit, size_t scheme)
 {
     uint64_t bits = 0;
@@ -136,25 +136,25 @@ static uint64_t file_bits(const calm_pool *pool, size_t unit, size_t scheme)
     return bits;
 }
 
-/* Whole bits of a unit, which is what a budget counts. */
+/* Returns the whole bits of a unit, which a budget counts. */
 static uint64_t unit_bits(const calm_pool *pool, size_t unit, size_t of_scheme)
 {
     const calm_scheme *scheme = &pool->schemes[of_scheme];
-    /* Formats store more than schemes say: rows of words, a scale repeated, a wider type. */
+    /* Formats store more bits than schemes have: rows of whole words, repeated scales, a wider type. */
     if (pool->file)
         return file_bits(pool, unit, of_scheme);
     return (uint64_t)llround(calm_pool_bits(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1], scheme));
 }
 
-/* Bits of activations of a unit: each weight is multiplied by one, so that units count by their multiplications. */
+/* Returns a unit's bits of activations, summed over weights, because each weight is multiplied by one activation. */
 static uint64_t unit_act_bits(const calm_pool *pool, size_t unit, size_t of_scheme)
 {
     return (uint64_t)calm_scheme_input_bits(&pool->schemes[of_scheme]) *
            (uint64_t)calm_pool_weights(pool, pool->unit_begin[unit], pool->unit_begin[unit + 1]);
 }
 
-/* Bits per weight are from exact sums, while the budget counts whole bits of each unit: the two differ by the rounding
- * of each unit. */
+/* Sets bits per weight from exact sums; a budget counts whole bits of each unit, so both differ by the rounding per
+ * unit. */
 static void add_bits(const calm_pool *pool, calm_solution *out)
 {
     double bits = 0;
@@ -181,7 +181,7 @@ static calm_status solve_units(calm_ctx *ctx, const calm_pool *pool, const calm_
 
 /* ---- a budget ---- */
 
-/* Has the unit a score at all?  An expert that no scoring token met has none, of whichever entry. */
+/* Returns true if the unit has a score; an expert without a routed scoring token has none of any entry. */
 static bool has_scores(const calm_pool *pool, const calm_scope *scope, size_t unit)
 {
     bool any = false;
@@ -191,9 +191,9 @@ static bool has_scores(const calm_pool *pool, const calm_scope *scope, size_t un
     return any;
 }
 
-/* Can a plan have the entry for the unit?  Infinity is the score of a dead output: no bits are few enough for that.
- * NaN loses where others have scores, as it does without a budget.  What a pin leaves alone is had whatever it scores.
- */
+/* Returns true if a plan may have the entry for the unit.  An infinite score means a constant output, which no saved
+ * bits justify.  NaN loses if others have scores, as without a budget.  A pin's only entry is allowed whatever its
+ * score. */
 static bool can_be_had(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t entry, bool scored)
 {
     const double metric = calm_pool_at(pool, pool->unit_begin[unit], entry)->metric;
@@ -203,7 +203,7 @@ static bool can_be_had(const calm_pool *pool, const calm_scope *scope, size_t un
     return isfinite(metric) || (isnan(metric) && !scored) || calm_scope_settles(pool, scope, unit, &only);
 }
 
-/* The entry of each scheme that has one for the unit. */
+/* Lists the best entry of each scheme that the unit may have. */
 static calm_status list_options(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
                                 calm_unit_options *out)
 {
@@ -219,14 +219,14 @@ static calm_status list_options(calm_ctx *ctx, const calm_pool *pool, const calm
             any |= pool->entries[i].of_scheme == s && scope->allowed[unit * pool->n_entries + i];
         if (!any)
             continue;
-        /* Within a scheme the rule chooses the algorithm, as it would without a budget. */
+        /* Within a scheme the rule chooses the algorithm, as without a budget. */
         const calm_status status = calm_solve_unit(ctx, pool, scope, unit, s, &option.entry, &option.reason);
-        if (status == CALM_ENUMERIC) {    /* every candidate of this scheme failed: the others are left */
+        if (status == CALM_ENUMERIC) {    /* every candidate of this scheme failed; other schemes remain */
             calm_ctx_forgive(ctx);
             continue;
         }
         CALM_TRY(status);
-        /* A scheme's only candidate is taken by the rule whatever it scores. */
+        /* The rule accepts a scheme's only candidate whatever its score. */
         if (can_be_had(pool, scope, unit, option.entry, scored))
             calm_unit_options_add(out, option);
     }
@@ -253,17 +253,17 @@ calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const cal
     return CALM_OK;
 }
 
-/* A score as a loss that can be added and scaled. */
+/* Returns a score as a loss that can be added and scaled. */
 static double loss_of(const calm_pool *pool, size_t unit, size_t entry)
 {
     return calm_score_loss(pool->metric, calm_pool_at(pool, pool->unit_begin[unit], entry)->metric);
 }
 
-/* Probe over score of the unit: of its narrowest option that was probed, else of any entry; NaN: nothing was probed. */
+/* Returns probe / score of the unit's narrowest probed option, else of any entry; NaN: nothing was probed. */
 static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_options *options)
 {
-    /* Options rise in bits, so the first that was probed is the narrowest: its KL is the largest, so noise matters
-     * least. */
+    /* Options are sorted by bits, so the first probed one is the narrowest, with the largest KL and the least relative
+     * noise. */
     const size_t job = pool->unit_begin[unit];
     for (size_t i = 0; i < options->n; i++) {
         const calm_pool_cell *cell = calm_pool_at(pool, job, options->of[i].entry);
@@ -279,9 +279,9 @@ static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_optio
     return NAN;
 }
 
-/* Probes count only when every unit with scores has one: predicted KL and a score are not to be added up.  Without them
- * a score counts by its unit's share of the weights.  A unit without scores (an expert that no scoring token met) loses
- * nothing, and gets its narrowest option. */
+/* Sets the losses of all options.  Predicted KL is used only if every unit with scores has a probe, because KL and
+ * scores cannot be added; otherwise a score is weighted by its unit's share of the weights.  A unit without scores (an
+ * expert without a scoring token) has loss 0, and so gets its narrowest option. */
 static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_solution *out)
 {
     const double weights = calm_pool_weights(pool, 0, pool->n_jobs);
@@ -291,18 +291,18 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
     for (size_t u = 0; u < pool->n_units; u++) {
         const double kappa = kappa_of(pool, u, &units[u]);
         const double share = calm_pool_weights(pool, pool->unit_begin[u], pool->unit_begin[u + 1]) / weights;
-        /* With every unit probed a unit without a factor is an expert that no token met. */
+        /* If all units are probed, a unit without kappa is an expert without a scoring token. */
         const double factor = out->unprobed ? share : isnan(kappa) ? 0 : kappa;
         for (size_t i = 0; i < units[u].n; i++) {
             calm_unit_option *option = &units[u].of[i];
             const double loss = factor * loss_of(pool, u, option->entry);
-            /* What is not finite here is a unit without scores, or what a pin leaves alone: every plan has it. */
+            /* Not finite: a unit without scores, or a pin's only entry, which every plan has. */
             option->weight.loss = isfinite(loss) ? loss : 0;
         }
     }
 }
 
-/* What the pool's file leaves to the jobs next to a table. */
+/* Returns the bits that a table leaves for the jobs in the pool's file. */
 static uint64_t left_by(const calm_pool_file *file, size_t table)
 {
     const uint64_t bits = file->tables[table].bits;
@@ -313,19 +313,19 @@ uint64_t calm_budget_bits(const calm_pool *pool, double budget)
 {
     if (isinf(budget))
         return pool->file ? left_by(pool->file, pool->file->table % pool->file->n_tables) : CALM_NO_LIMIT;
-    /* To the nearest bit: 4.125 bits times a number of weights may end a rounding error below a whole number. */
+    /* Rounded to the nearest bit: 4.125 bits times a number of weights may be slightly below a whole number. */
     return (uint64_t)floor(budget * calm_pool_weights(pool, 0, pool->n_jobs) + 0.5);
 }
 
-/* Bits of a unit that a budget counts: of its weights, or of its activations. */
+/* Returns the bits of a unit that a budget counts: of its weights, or of its activations. */
 typedef uint64_t counted(const calm_pool *pool, size_t unit, size_t scheme);
 
-/* The least and the most that a unit may take: of what can be had, and of what is allowed, failed or not. */
+/* Computes the least bits of a unit's usable entries, and the most bits of its allowed entries, failed or not. */
 static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t unit, counted *count, uint64_t *least,
                        uint64_t *most)
 {
     const bool scored = has_scores(pool, scope, unit);
-    /* Which of a scheme's entries is taken changes no bits. */
+    /* All entries of a scheme have the same bits. */
     *least = UINT64_MAX;
     *most = 0;
     for (size_t i = 0; i < pool->n_entries; i++) {
@@ -334,25 +334,25 @@ static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t un
         if (!scope->allowed[unit * pool->n_entries + i] || !calm_limits_take(&scope->limits, unit, entry->of_scheme))
             continue;
         *most = bits > *most ? bits : *most;
-        /* The upper end counts failed entries too: a budget that they would have used up is not out of reach. */
+        /* Failed entries count for the maximum: a budget that they would have used up is not out of reach. */
         if (bits < *least && can_be_had(pool, scope, unit, i, scored))
             *least = bits;
     }
 }
 
-/* The least and the most that plans take. */
+/* Computes the least and the most bits of all plans. */
 static void pool_reach(const calm_pool *pool, const calm_scope *scope, counted *count, uint64_t *least, uint64_t *most)
 {
     *least = *most = 0;
     for (size_t u = 0; u < pool->n_units; u++) {
         uint64_t low, high;
         unit_reach(pool, scope, u, count, &low, &high);
-        *least += low == UINT64_MAX ? 0 : low;    /* all failed: the allocation says so */
+        *least += low == UINT64_MAX ? 0 : low;    /* all failed: the allocation reports it */
         *most += high;
     }
 }
 
-/* Can a budget be reached and used up?  `key` and `what` name it. */
+/* Fails if a budget is below the smallest or above the largest plan; `key` and `what` are for the message. */
 static calm_status check_reach(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, double budget,
                                counted *count, const char *key, const char *what)
 {
@@ -367,12 +367,12 @@ static calm_status check_reach(calm_ctx *ctx, const calm_pool *pool, const calm_
                      scope->limits.takes ? scope->limits.asks : "");
 }
 
-/* Can the size of the pool's file be kept and used up?  With the smallest and the largest of its tables. */
+/* Does the same for the size of the pool's file, with the smallest and the largest of its tables. */
 static calm_status check_file(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope)
 {
     const calm_pool_file *file = pool->file;
     uint64_t least, most, small = UINT64_MAX, large = 0;
-    /* Decided: the others are out of reach. */
+    /* If the table is fixed, only its size counts. */
     pool_reach(pool, scope, unit_bits, &least, &most);
     for (size_t t = 0; t < file->n_tables; t++)
         if (file->table == file->n_tables || file->table == t) {
@@ -400,8 +400,8 @@ calm_status calm_act_budget_check(calm_ctx *ctx, const calm_pool *pool, const ca
     return budget > 0 ? check_reach(ctx, pool, scope, budget, unit_act_bits, ACT_BUDGET, "activation") : CALM_OK;
 }
 
-/* The best plan within the bits.  A file's size leaves each of its tables other bits for the jobs: of all tables the
- * one with the least loss of both. */
+/* Computes the best plan within the bits.  If a file's size is the limit, each table leaves other bits for the jobs;
+ * the table with the least sum of both losses is chosen. */
 static calm_status allocate_beside(calm_ctx *ctx, const calm_pool *pool, const calm_unit_options *units,
                                    const uint64_t bits[2], size_t *picked, calm_solution *out)
 {
@@ -417,13 +417,13 @@ static calm_status allocate_beside(calm_ctx *ctx, const calm_pool *pool, const c
         const uint64_t within[2] = {left_by(file, t), bits[1]};
         calm_allocation total;
         const calm_status status = calm_allocate(ctx, units, pool->n_units, within, trial, &total);
-        /* What is too large for the file leaves the others; where none is left the last says why. */
+        /* A table that is too large leaves the others; if none is left, the last failure is reported. */
         if (status == CALM_EARG && (t + 1 < file->n_tables || isfinite(best))) {
             calm_ctx_forgive(ctx);
             continue;
         }
         CALM_TRY(status);
-        /* Without probes the losses of units are none of the model: the first table, which is the usual one. */
+        /* Without probes losses are not KL: the first table, the usual one, is chosen. */
         const double loss = out->unprobed ? (double)t : total.loss + file->tables[t].loss;
         if (loss >= best)
             continue;
@@ -453,7 +453,7 @@ static calm_status allocate(calm_ctx *ctx, const calm_pool *pool, const calm_req
     if (status == CALM_EARG && requests->act_budget > 0)
         return calm_fail_prefix(ctx, BUDGET " %g and " ACT_BUDGET " %g", budget, requests->act_budget);
     CALM_TRY(status);
-    /* Without a budget the capacity exceeds every plan; the knapsack then only keeps tied units at one scheme. */
+    /* Without a budget the capacity exceeds every plan, and the knapsack only gives tied units one scheme. */
     const char *loss = out->unprobed ? "score by share of weights"
                        : pool->gradient ? "predicted KL (gradients)" : "predicted KL";
     for (size_t u = 0; u < pool->n_units; u++) {
@@ -470,14 +470,14 @@ static calm_status allocate(calm_ctx *ctx, const calm_pool *pool, const calm_req
                             &out->cost);
 }
 
-/* ---- all of it ---- */
+/* ---- the solution ---- */
 
 calm_status calm_solve(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, calm_solution *out)
 {
     calm_scope scope;
     CALM_TRY(new_solution(ctx, pool, out));
     CALM_TRY(calm_scope_open(ctx, pool, requests, &scope));
-    /* Units of a set are one decision only where losses can be added up. */
+    /* A set of units needs losses that can be added. */
     if (!isnan(requests->budget) || requests->act_budget > 0 || (scope.limits.takes && pool->n_schemes > 1)) {
         CALM_TRY(allocate(ctx, pool, requests, &scope, out));
     } else {
@@ -489,13 +489,13 @@ calm_status calm_solve(calm_ctx *ctx, const calm_pool *pool, const calm_requests
     return CALM_OK;
 }
 
-/* What a pinned unit takes in a uniform plan: the entry itself, else its own of that scheme, else the first it may
- * have. */
+/* Returns a pinned unit's entry in a uniform plan: the plan's entry if the pin allows it, else an allowed entry of the
+ * same scheme, else the first allowed entry. */
 static size_t pinned_uniform(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t entry)
 {
     const bool *allowed = scope->allowed + unit * pool->n_entries;
     size_t of_scheme = SIZE_MAX, first = SIZE_MAX;
-    /* Backwards, so that what stays is the first of the pool. */
+    /* Backwards, so that the first matching entry of the pool remains. */
     for (size_t i = pool->n_entries; i-- > 0;)
         if (allowed[i]) {
             first = i;
@@ -504,7 +504,8 @@ static size_t pinned_uniform(const calm_pool *pool, const calm_scope *scope, siz
     return allowed[entry] ? entry : of_scheme != SIZE_MAX ? of_scheme : first;
 }
 
-/* What a unit of a uniform plan has where its entry failed: the rule's choice of that scheme, else the failed entry. */
+/* Finds the entry of a unit in which the uniform plan's entry failed: the rule's choice at that scheme, else the failed
+ * entry. */
 static calm_status find_substitute(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t unit,
                                    size_t entry, size_t *out)
 {
@@ -518,15 +519,15 @@ static calm_status find_substitute(calm_ctx *ctx, const calm_pool *pool, const c
     return status == CALM_ENUMERIC ? CALM_OK : status;
 }
 
-/* Failed entries of a uniform plan are no reason to leave it out: the guard compares it, and would lose its best
- * comparison to one matrix that is not positive definite. */
+/* Replaces failed entries of a uniform plan, because the guard needs the plan as a baseline, and one matrix that is not
+ * positive definite should not remove it. */
 static calm_status substitute(calm_ctx *ctx, const calm_pool *pool, const calm_scope *scope, size_t entry,
                               calm_solution *out)
 {
     size_t n = 0, n_own = 0, first = SIZE_MAX;
     for (size_t u = 0; u < pool->n_units; u++)
         n_own += !scope->pin[u] && !calm_pool_failure(pool, u, entry);
-    /* One that failed in every unit is another plan under its name. */
+    /* If the entry failed in every unit, another plan would have its name. */
     for (size_t u = 0; u < pool->n_units && n_own; u++) {
         if (scope->pin[u] || !calm_pool_failure(pool, u, entry))
             continue;
