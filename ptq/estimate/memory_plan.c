@@ -80,6 +80,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     out->room = calm_memory_room(out->peak);
     calm_memory_plan_raise_all(out, always + out->kept);
     const bool twice = p->in.recipe->prefix != CALM_PREFIX_FLOAT || p->in.recipe->learner || p->several;
-    const size_t rows = e.rows * calm_batch_width(config) * sizeof(float) * (twice ? 2 : 1);
+    const size_t copies = p->in.recipe->prefix == CALM_PREFIX_ASYMMETRIC ? 3 : twice ? 2 : 1;
+    const size_t rows = e.rows * calm_batch_width(config) * sizeof(float) * copies;
     out->spill_bytes = knobs->spill ? rows * (config->moe.n_experts ? 2 : 1) : 0;
 }

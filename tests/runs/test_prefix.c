@@ -1,7 +1,9 @@
 /* Runs whose blocks see what the blocks before have become, next to what they would be. */
 #include <string.h>
 
+#include "ptq/estimate/estimate_impl.h"
 #include "tests/support/play.h"
+#include "tests/support/run_rooms.h"
 
 static const fault none = {0};
 
@@ -53,7 +55,33 @@ TEST(asymmetric_prefixes_that_are_refused)
 }
 END_OF_TEST
 
+static size_t spilled(const play *run, calm_prefix prefix)
+{
+    const calm_knobs knobs = {.spill = true, .candidates_at_once = 1, .experts_at_once = 1};
+    calm_memory_plan plan = {.base = 0};
+    calm_recipe recipe = run->recipe;
+    calm_run *open;
+    recipe.prefix = prefix;
+    recipe.knobs = &knobs;
+    ck_ok(calm_run_open(ctx, &recipe, &open));
+    calm_memory_plan_estimate(open, 1, &knobs, &plan);
+    calm_run_close(&open);
+    return plan.spill_bytes;
+}
+
+/* Hidden states behind quantized blocks, at the input of the current block, and behind float blocks: a file each. */
+TEST(each_copy_of_hidden_states_takes_disk)
+{
+    const play run = play_new(NULL, "w4a16_g8", "rtn");
+    const size_t one = spilled(&run, CALM_PREFIX_FLOAT);
+    ck_assert_uint_gt(one, 0);
+    ck_assert_uint_eq(spilled(&run, CALM_PREFIX_QUANTIZED), 2 * one);
+    ck_assert_uint_eq(spilled(&run, CALM_PREFIX_ASYMMETRIC), 3 * one);
+}
+END_OF_TEST
+
 int main(void)
 {
-    return run_tests("prefix", (const TTest *[]){an_asymmetric_prefix, asymmetric_prefixes_that_are_refused, NULL});
+    return run_tests("prefix", (const TTest *[]){an_asymmetric_prefix, asymmetric_prefixes_that_are_refused,
+                                                 each_copy_of_hidden_states_takes_disk, NULL});
 }
