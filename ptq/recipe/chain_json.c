@@ -1,4 +1,4 @@
-/* Options of a named chain. */
+/* Adds options to a named chain. */
 #include "ptq/recipe/chain_json.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #define OPTIONS_MAX 64
 
-/* Does a part of this name have the option?  Its options' names are added to names [*n]. */
+/* Returns true if a part of this name has the option; adds the part's option names to names [*n]. */
 static bool part_has(const char *name, size_t length, const char *option, const char **names, size_t *n)
 {
     size_t n_parts;
@@ -28,7 +28,7 @@ static bool part_has(const char *name, size_t length, const char *option, const 
     return has;
 }
 
-/* Length of the first step of a chain, with its parentheses. */
+/* Returns the length of the first step of a chain, with its parentheses. */
 static size_t step_length(const char *chain)
 {
     int depth = 0;
@@ -38,7 +38,7 @@ static size_t step_length(const char *chain)
     return i;
 }
 
-/* Put "option=value" into the parentheses of the one step that has the option. */
+/* Adds "option=value" in the parentheses of the only step that has the option. */
 static calm_status add_option(calm_ctx *ctx, const char *where, const char *name, const char *option,
                               const char *value, char **chain)
 {
@@ -73,7 +73,7 @@ calm_status calm_recipe_value_text(calm_ctx *ctx, const calm_json *value, char *
     const char *truth = calm_json_bool(value, false) ? "true" : "false";
     if (type == CALM_JSON_INT)
         return calm_strf(ctx, ctx->out, out, "%lld", (long long)calm_json_int(value, 0));
-    if (type == CALM_JSON_REAL)    /* whole ones are read as such: no exponent */
+    if (type == CALM_JSON_REAL)    /* 4.0 is written as 4, without an exponent */
         return calm_strf(ctx, ctx->out, out, floor(number) == number ? "%.0f" : "%.17g", number);
     return calm_strf(ctx, ctx->out, out, "%s", type == CALM_JSON_BOOL ? truth : calm_json_string(value, ""));
 }

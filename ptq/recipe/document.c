@@ -1,4 +1,4 @@
-/* A spec and its document: one table, read in both directions. */
+/* Converts a spec to a document and back, by one table. */
 #include "ptq/recipe/document.h"
 
 #include <stdio.h>
@@ -35,13 +35,13 @@ static calm_json *numbers_json(const calm_numbers *numbers)
     return calm_recipe_filled(list);
 }
 
-/* One name is a string, as documents had it before there could be several. */
+/* A single name is a string, as in documents older than lists of names. */
 static calm_json *files_json(const calm_words *files)
 {
     return files->n == 1 ? calm_json_of_string(files->of[0]) : words_json(files);
 }
 
-/* The value of an option; NULL when it is not given: an empty list, a negative seed, no budget. */
+/* Returns the value of an option; NULL if it is not given: an empty list, a negative seed, no budget. */
 static calm_json *value_json(const calm_option *option, const void *field)
 {
     const calm_range *range = field;
@@ -72,7 +72,7 @@ static calm_json *value_json(const calm_option *option, const void *field)
     return NULL;
 }
 
-/* The value as a command line has it, which is how documents name an enum. */
+/* Writes the value as text of a command line, which is how documents name enum values. */
 static calm_status write_text(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec, calm_json *object,
                               const char *key)
 {
@@ -83,7 +83,7 @@ static calm_status write_text(calm_ctx *ctx, const calm_option *option, const ca
     return CALM_OK;
 }
 
-/* The value of an option into its place, unless it is not given. */
+/* Writes the value of an option to its place, unless it is not given. */
 static calm_status write_value(calm_ctx *ctx, const calm_option *option, const calm_recipe_spec *spec,
                                calm_json *object, const char *key)
 {
@@ -95,7 +95,7 @@ static calm_status write_value(calm_ctx *ctx, const calm_option *option, const c
 
 /* ---- document to spec ---- */
 
-/* Where a reading stands. */
+/* The state while a document is read. */
 typedef struct reading {
     const calm_json *document;
     const char *path;
@@ -111,7 +111,7 @@ static bool any_given(const calm_recipe_spec *spec, const char *options)
     return any;
 }
 
-/* The value at "section.key", or at "key" of the document. */
+/* Returns the value at "section.key", or at "key" of the document. */
 static const calm_json *value_at(const calm_json *document, const char *place)
 {
     char section[32];
@@ -122,7 +122,7 @@ static const calm_json *value_at(const calm_json *document, const char *place)
     return calm_json_get(calm_json_get(document, section), dot + 1);
 }
 
-/* An item of a list must stay one where lists are typed: "rtn,gptq" would be two. */
+/* Fails for a list item that would be several items on a command line, as "rtn,gptq". */
 static calm_status check_item(calm_ctx *ctx, const reading *r, const calm_option *option, const char *item)
 {
     const char *rest = item;
@@ -171,7 +171,7 @@ static calm_status read_string(calm_ctx *ctx, const calm_json *value, const char
                ? calm_strf(ctx, ctx->out, out, "%s", calm_json_string(value, "")) : CALM_OK;
 }
 
-/* Put a checked value into the option's field. */
+/* Stores a checked value in the option's field. */
 static calm_status read_value(calm_ctx *ctx, const reading *r, const calm_document_row *row, const calm_option *option,
                               const calm_json *value)
 {
@@ -181,12 +181,12 @@ static calm_status read_value(calm_ctx *ctx, const reading *r, const calm_docume
         return read_words(ctx, r, row, value, field);
     if (option->type == CALM_OPTION_PAIRS)
         return read_pairs(ctx, r, option, value, field);
-    if (option->type == CALM_OPTION_RANGE) {    /* which need not rise yet */
+    if (option->type == CALM_OPTION_RANGE) {    /* its order is checked later */
         *(calm_range *)field = (calm_range){true, (long long)calm_json_number(calm_json_at(value, 0), 0),
                                         (long long)calm_json_number(calm_json_at(value, 1), 0)};
         return CALM_OK;
     }
-    /* What is left reads as on a command line: a value, or a list of numbers. */
+    /* All other values are read as on a command line: a value, or a list of numbers. */
     for (size_t i = 0; i < (list ? calm_json_size(value) : 1); i++) {
         char *text;
         CALM_TRY(calm_recipe_value_text(ctx, list ? calm_json_at(value, i) : value, &text));
@@ -195,7 +195,7 @@ static calm_status read_value(calm_ctx *ctx, const reading *r, const calm_docume
     return CALM_OK;
 }
 
-/* Note what was given instead of what the document has: numbers and truth values as such, everything else as typed. */
+/* Notes a given option that overrides the document: numbers and booleans as such, other values as typed. */
 static calm_status note_override(calm_ctx *ctx, const reading *r, const calm_option *option)
 {
     if (!r->spec->given[option - calm_spec_table])
@@ -205,13 +205,14 @@ static calm_status note_override(calm_ctx *ctx, const reading *r, const calm_opt
     return write_text(ctx, option, r->spec, r->overrides, option->name);
 }
 
-/* "special": false is the option "no-special". */
+/* Returns true for an option like "no-special", which is "special": false in a document. */
 static bool is_negated(const calm_option *option)
 {
     return option->type == CALM_OPTION_BOOL && strncmp(option->name, "no-", 3) == 0;
 }
 
-/* "evaluation": false is the option "no-eval"; an object there is other options. */
+/* Returns true for a row like "evaluation", where false is the option "no-eval" and an object contains other
+ * options. */
 static bool is_negation(const calm_document_row *row)
 {
     return row->shape && row->shape->kind == CALM_SHAPE_EITHER && row->shape->item->kind == CALM_SHAPE_FALSE;
@@ -221,8 +222,8 @@ static calm_status read_row(calm_ctx *ctx, const reading *r, const calm_document
 {
     const calm_option *option = calm_document_option(row);
     const calm_json *value = value_at(r->document, row->place);
-    const bool empty = option->type == CALM_OPTION_WORDS && calm_json_size(value) == 0;    /* names nothing */
-    /* Noted before anything is skipped: what was given counts more than the document, and the store says so. */
+    const bool empty = option->type == CALM_OPTION_WORDS && calm_json_size(value) == 0;    /* an empty list */
+    /* Before anything is skipped: a given option wins over the document, and the store records both. */
     CALM_TRY(note_override(ctx, r, option));
     if (calm_json_typeof(value) == CALM_JSON_NULL || empty || r->spec->given[option - calm_spec_table] ||
         any_given(r->spec, option->yields_to))
@@ -234,7 +235,7 @@ static calm_status read_row(calm_ctx *ctx, const reading *r, const calm_document
     return CALM_OK;
 }
 
-/* "qwen", or {"name", "revision", "digests"}. */
+/* Reads "qwen", or {"name", "revision", "digests"}. */
 static calm_status read_model(calm_ctx *ctx, const reading *r)
 {
     const calm_json *model = calm_json_get(r->document, "model");
@@ -244,7 +245,7 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
     const char *name, *revision, *file;
     CALM_TRY(read_string(ctx, object ? calm_json_get(model, "name") : model, &name));
     CALM_TRY(read_string(ctx, calm_json_get(model, "revision"), &revision));
-    /* Revision and digests are of the document's model, so they go with its name. */
+    /* Revision and digests belong to the document's model, so they are ignored for another model. */
     if (!name || calm_spec_given(r->spec, "model"))
         return CALM_OK;
     r->spec->model = name;
@@ -264,7 +265,7 @@ static calm_status read_model(calm_ctx *ctx, const reading *r)
     return CALM_OK;
 }
 
-/* A digest is of the text that the document names: of another text, given instead, it would be wrong. */
+/* Reads a digest only for the text that the document names, not for another given text. */
 static calm_status read_digests(calm_ctx *ctx, const reading *r)
 {
     calm_demanded *demanded = &r->spec->demanded;
@@ -310,8 +311,8 @@ static calm_json *model_json(const calm_recipe_spec *spec)
     return model;
 }
 
-/* The spec with schemes and algorithms by their names: a document must mean the same when another calm has other
- * defaults. */
+/* Fills the spec's default schemes and algorithms in, so that the document means the same in a version of calm with
+ * other defaults. */
 static calm_status with_defaults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe_spec *out)
 {
     const char *schemes = calm_spec_default_schemes(spec), *algorithms = calm_spec_default_algorithms(spec);
@@ -322,15 +323,15 @@ static calm_status with_defaults(calm_ctx *ctx, const calm_recipe_spec *spec, ca
     return !out->algorithms.n && algorithms ? calm_spec_set(ctx, out, "algorithms", algorithms) : CALM_OK;
 }
 
-/* A section that is still growing.  The document owns it; the cast takes back what calm_json_get promises, since a
- * member that was just made is not shared. */
+/* Opens a section to add members.  The document owns it; the cast removes calm_json_get's const, which is safe because
+ * a new member is not shared. */
 static calm_json *open_section(calm_json *root, const char *name)
 {
     calm_json_set(root, name, calm_json_new_object());
     return (calm_json *)(uintptr_t)calm_json_get(root, name);
 }
 
-/* Is a flag false, or a word the default? */
+/* Returns true if a flag is false, or a word is the default. */
 static bool is_off(const calm_option *option, const calm_recipe_spec *spec)
 {
     const char *value = (const char *)spec + option->offset;
@@ -339,7 +340,7 @@ static bool is_off(const calm_option *option, const calm_recipe_spec *spec)
                : !*(const bool *)value;
 }
 
-/* Rows stand in the order of a document, a section before its members: `section` is the one that was opened last. */
+/* Writes a row.  Rows are in document order, a section before its members; `section` is the one opened last. */
 static calm_status write_row(calm_ctx *ctx, const calm_document_row *row, const calm_recipe_spec *spec, calm_json *root,
                              calm_json **section)
 {

@@ -8,15 +8,15 @@
 #include "ptq/recipe/document.h"
 #include "ptq/recipe/document_shape.h"
 
-#define DEPTH 8         /* a recipe nests four deep */
-#define SHOWN_MAX 40    /* bytes of a text in a message */
+#define DEPTH 8         /* more than the four levels of a recipe */
+#define SHOWN_MAX 40    /* most bytes of a text in a message */
 #define NAMES_MAX 64
-#define MESSAGE_MAX 700    /* every message of the table fits; a longer one is cut */
+#define MESSAGE_MAX 700    /* enough for every message of the table; longer ones are cut */
 
-/* A comparison in progress. */
+/* The state of a comparison. */
 typedef struct comparison {
     calm_ctx *ctx;
-    const char *path[DEPTH];    /* keys that lead to the value; NULL: an index */
+    const char *path[DEPTH];    /* keys on the path to the value; NULL: an index */
     size_t index[DEPTH], depth;
     calm_faults *faults;
 } comparison;
@@ -25,7 +25,7 @@ static calm_status compare(comparison *c, const calm_shape *shape, const calm_js
 
 /* ---- faults ---- */
 
-/* Keys and texts of untrusted documents are shown on terminals: no control characters. */
+/* Replaces control characters: keys and texts of untrusted documents are shown on terminals. */
 static void make_plain(char *text)
 {
     for (; *text; text++)
@@ -45,7 +45,7 @@ static void print_pointer(const comparison *c, const char *member, calm_text *ou
     }
 }
 
-/* Add a fault of the value, or of its member. */
+/* Adds a fault of the value, or of its member. */
 static calm_status __attribute__((format(printf, 3, 4))) add_fault(comparison *c, const char *member,
                                                                     const char *format, ...)
 {
@@ -66,7 +66,7 @@ static calm_status __attribute__((format(printf, 3, 4))) add_fault(comparison *c
     return CALM_OK;
 }
 
-/* A value as a message shows it. */
+/* Returns a value's text for a message. */
 static const char *shown(const calm_json *value, char room[96])
 {
     const char *text = calm_json_string(value, NULL);
@@ -96,7 +96,7 @@ static bool is_number(const calm_json *value)
     return calm_json_typeof(value) == CALM_JSON_INT || calm_json_typeof(value) == CALM_JSON_REAL;
 }
 
-/* JSON knows no whole numbers: 4.0 is one too. */
+/* Returns true for a whole number; JSON has one type of numbers, so 4.0 is one too. */
 static bool is_whole(const calm_json *value)
 {
     return is_number(value) && floor(calm_json_number(value, 0)) == calm_json_number(value, 0);
@@ -118,7 +118,7 @@ static calm_status check_number(comparison *c, const calm_shape *shape, const ca
     return expected(c, value, words);
 }
 
-/* One fault when `n` is outside the shape's limits. */
+/* Adds a fault if `n` is outside the shape's limits. */
 static calm_status check_size(comparison *c, const calm_shape *shape, const char *words, size_t n, bool *fits)
 {
     const bool few = (double)n < shape->min;
@@ -137,7 +137,7 @@ static calm_status check_text(comparison *c, const calm_shape *shape, const calm
     char words[96];
     bool fits;
     for (size_t i = 0; i < n; i++)
-        characters += ((unsigned char)text[i] & 0xc0) != 0x80;    /* UTF-8: one lead byte each */
+        characters += ((unsigned char)text[i] & 0xc0) != 0x80;    /* UTF-8: one lead byte per character */
     CALM_TRY(check_size(c, shape, "characters", characters, &fits));
     if (!fits || !shape->pattern || (shape->pattern->fits(text) && strlen(text) == n))
         return CALM_OK;
@@ -187,7 +187,7 @@ static calm_status check_version(comparison *c, const calm_shape *shape, const c
 
 static calm_status enter(comparison *c, const char *key, size_t index, const calm_shape *shape, const calm_json *value)
 {
-    c->path[c->depth] = key;    /* shapes nest less deep than DEPTH, however deep a document does */
+    c->path[c->depth] = key;    /* shapes nest less deep than DEPTH, even if a document nests deeper */
     c->index[c->depth++] = index;
     const calm_status status = compare(c, shape, value);
     c->depth--;
@@ -217,7 +217,7 @@ static calm_status check_map(comparison *c, const calm_shape *shape, const calm_
     return CALM_OK;
 }
 
-/* The row of a section's member; NULL: there is none. */
+/* Returns the row of a section's member; NULL: there is none. */
 static const calm_document_row *find_row(const char *section, const char *key)
 {
     size_t n;
@@ -264,12 +264,12 @@ static calm_status check_object(comparison *c, const calm_shape *shape, const ca
 
 static calm_status check_either(comparison *c, const calm_shape *shape, const calm_json *value);
 
-/* How a value of each shape is checked once it is of the JSON type `type`, whose name is `words`; alternatives are
- * distinguished by it.  words NULL: the check looks at the type itself. */
+/* The check of each shape for a value of the JSON type `type`, which is `words` in messages and selects the alternative
+ * of a shape.  words NULL: the check examines the type. */
 static const struct {
     const char *words;
     calm_json_type type;
-    calm_status (*check)(comparison *c, const calm_shape *shape, const calm_json *value);    /* NULL: the type is all */
+    calm_status (*check)(comparison *c, const calm_shape *shape, const calm_json *value);    /* NULL: only the type */
 } kinds[] = {
     [CALM_SHAPE_BOOL] = {"true or false", CALM_JSON_BOOL, NULL},
     [CALM_SHAPE_INT] = {NULL, CALM_JSON_INT, check_number},
@@ -309,7 +309,7 @@ static calm_status compare(comparison *c, const calm_shape *shape, const calm_js
     return kinds[shape->kind].check ? kinds[shape->kind].check(c, shape, value) : CALM_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole document ---- */
 
 calm_status calm_document_faults(calm_ctx *ctx, const calm_json *document, calm_faults *faults)
 {

@@ -1,4 +1,4 @@
-/* The table of a recipe document as JSON Schema. */
+/* Writes the table of a recipe document as JSON Schema. */
 #include <stdio.h>
 #include <string.h>
 
@@ -57,13 +57,13 @@ static void fill_object(const char *section, calm_json *out)
                 CALM_KV("properties", properties));
 }
 
-/* How JSON Schema says each shape: its type, and the keys of its bounds.  NULL: it has none. */
+/* The JSON Schema of each shape: its type, and the keys of its bounds; NULL: none. */
 static const struct {
     const char *type, *least, *most;
 } kinds[] = {
     [CALM_SHAPE_BOOL] = {"boolean", NULL, NULL},
     [CALM_SHAPE_INT] = {"integer", "minimum", "maximum"},
-    [CALM_SHAPE_NUMBER] = {"number", "exclusiveMinimum", "maximum"},    /* bits per weight are more than the least */
+    [CALM_SHAPE_NUMBER] = {"number", "exclusiveMinimum", "maximum"},    /* min itself is excluded */
     [CALM_SHAPE_TEXT] = {"string", "minLength", "maxLength"},
     [CALM_SHAPE_LIST] = {"array", "minItems", "maxItems"},
     [CALM_SHAPE_MAP] = {"object", NULL, "maxProperties"},
@@ -81,7 +81,7 @@ static calm_json *either_json(const calm_shape *shape)
     return list;
 }
 
-/* What is said of some kinds alone, before their bounds. */
+/* Adds the members of some kinds that come before the bounds. */
 static void fill_kind(const calm_shape *shape, calm_json *out)
 {
     if (shape->kind == CALM_SHAPE_WORD)
@@ -113,7 +113,7 @@ static void fill_shape(const calm_shape *shape, calm_json *out)
     if (type)
         calm_json_set_string(out, "type", type);
     fill_kind(shape, out);
-    if (least && (shape->min > 0 || number))    /* nothing is shorter than 0 */
+    if (least && (shape->min > 0 || number))    /* a length of at least 0 needs no bound */
         calm_json_set_int(out, least, (int64_t)shape->min);
     if (most)
         calm_json_set_int(out, most, (int64_t)shape->max);

@@ -32,7 +32,7 @@ static bool is_file_name(const char *text)
     return consists_of(text, LETTERS "._-") && text[0] != '.';
 }
 
-/* A unit's name must not read as the rest of a pin. */
+/* Returns true for a unit's name that cannot be confused with the rest of a pin. */
 static bool is_unit(const char *text)
 {
     return text[0] && !text[strcspn(text, "=,()")];
@@ -193,7 +193,7 @@ const calm_option *calm_document_option(const calm_document_row *row)
 
 const calm_shape *calm_document_shape(const calm_document_row *row, calm_shape *room)
 {
-    static const calm_shape_kind kinds[] = {    /* options of other types have a shape in their row */
+    static const calm_shape_kind kinds[] = {    /* for options of other types the row has a shape */
         [CALM_OPTION_BOOL] = CALM_SHAPE_BOOL, [CALM_OPTION_INT] = CALM_SHAPE_INT, [CALM_OPTION_ENUM] = CALM_SHAPE_WORD,
         [CALM_OPTION_WORDS] = CALM_SHAPE_LIST, [CALM_OPTION_STRING] = CALM_SHAPE_TEXT};
     const calm_option *option = calm_document_option(row);

@@ -1,4 +1,4 @@
-/* Exporters of one result, side by side. */
+/* The exporters of one result, and what they can store. */
 #include "ptq/recipe/formats.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "ptq/plan/engine_family.h"
 #include "ptq/quant/mix.h"
 
-/* ---- which ---- */
+/* ---- the list of formats ---- */
 
 calm_status calm_formats_parse(calm_ctx *ctx, const calm_words *names, calm_formats *out)
 {
@@ -99,7 +99,7 @@ calm_tie calm_formats_tie(const calm_formats *formats)
 
 /* ---- embedding and head ---- */
 
-/* The scheme that was asked of a table; NULL: none.  Of a tied one either name asks. */
+/* Returns the user's scheme for a table; NULL: none.  Both options apply to a tied table. */
 static calm_status find_asked(calm_ctx *ctx, const calm_export_options *options, bool tied, calm_outer table,
                               const calm_scheme **out)
 {
@@ -114,7 +114,7 @@ static calm_status find_asked(calm_ctx *ctx, const calm_export_options *options,
                                          "model has one table for both; name one of them", a, b);
 }
 
-/* Can the format have this of a table, whatever the model?  `also` is said of the table. */
+/* Fails if the format cannot store this scheme for a table of any model; `also` describes the table. */
 static calm_status check_table(calm_ctx *ctx, const calm_exporter *exporter, calm_outer table, const char *also,
                                const calm_scheme *scheme, const char *key)
 {
@@ -136,7 +136,7 @@ static calm_status check_table(calm_ctx *ctx, const calm_exporter *exporter, cal
     return calm_fail(ctx, CALM_EARG, "`export.%s` %s: `formats` %s does not hold it%s", key, name, format, holding);
 }
 
-/* Can the format have what was asked of the model's? */
+/* Fails if the format cannot store the user's scheme for the model's table. */
 static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, const calm_model *model, calm_outer table,
                                const calm_scheme *scheme, const char *key)
 {
@@ -150,12 +150,12 @@ static calm_status check_asked(calm_ctx *ctx, const calm_exporter *exporter, con
     return exporter->check_outer(ctx, scheme, tensor->name, tensor->shape[1]);
 }
 
-/* The scheme of most weights, of alike many the first; bits 0: some job stays float. */
+/* Finds the scheme with the most weights, the first of equals; bits 0: a job stays float. */
 static calm_status most_of(calm_ctx *ctx, const calm_model *model, const calm_plan *plan, calm_scheme *out)
 {
     struct sum {
         char name[CALM_SCHEME_NAME_MAX];
-        size_t first;     /* job */
+        size_t first;     /* first job with the scheme */
         double weights;
     } *sums;
     const calm_layout *layout = calm_model_layout(model);
@@ -206,7 +206,7 @@ calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const
         if (asked)
             CALM_TRY(check_asked(ctx, exporter, model, t, &scheme,
                                  asked == formats->options.head ? "head_scheme" : "embed_scheme"));
-        /* What no one asked for is left out where its groups do not divide the rows. */
+        /* A default scheme is not used if its groups do not divide the columns. */
         else if (exporter->check_outer(ctx, &scheme, "", config->hidden) != CALM_OK) {
             calm_ctx_forgive(ctx);
             continue;
@@ -269,9 +269,9 @@ calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const
     return CALM_OK;
 }
 
-/* ---- what the files hold besides ---- */
+/* ---- tensors that the model does not read ---- */
 
-/* Names of the formats that hold what the model reads alone, "gguf, mlx"; their number. */
+/* Appends the names of the formats that store only tensors which the model reads, "gguf, mlx"; *n: their number. */
 static calm_status name_strict(calm_ctx *ctx, const calm_formats *formats, calm_text *out, size_t *n)
 {
     *n = 0;
@@ -309,7 +309,7 @@ static calm_status note_left_out(calm_ctx *ctx, const calm_formats *formats, con
     return CALM_OK;
 }
 
-/* The name of the first tensor of a block that config.json does not count; NULL: there is none. */
+/* Returns the name of the first tensor of a block beyond config.json's number of blocks; NULL: there is none. */
 static const char *first_beyond(const calm_model *model)
 {
     const calm_safetensors *set = calm_model_tensors(model);
@@ -347,7 +347,7 @@ calm_status calm_formats_note_files(calm_ctx *ctx, const calm_formats *formats, 
     return note_missing_code(ctx, model);
 }
 
-/* The quantized jobs of a plan in a format, by what the engine's class of the model's family does with them. */
+/* Checks a plan's quantized jobs in a format against the engine's class for the model's family. */
 static calm_status check_family(calm_ctx *ctx, const char *format, const calm_engine *target, const calm_model *model,
                                 const calm_plan *plan)
 {

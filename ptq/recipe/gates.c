@@ -6,7 +6,7 @@
 #include <string.h>
 
 
-/* What a figure needs. */
+/* The kind of result that a figure needs. */
 typedef enum figure_of { OF_RESULT, OF_DECODER, OF_ENCODER } figure_of;
 
 static const char *const names[CALM_N_FIGURES] = {"ppl", "ppl_float", "ppl_ratio", "kl", "top1", "bits", "bytes",
@@ -44,7 +44,7 @@ calm_status calm_gate_parse(calm_ctx *ctx, const char *text, calm_gate *out)
     if (out->figure == CALM_N_FIGURES)
         return unknown_figure(ctx, text, name);
     at = skip(begin + n_name);
-    for (int i = 3; i >= 0; i--)    /* the longer of two that begin alike counts: < is tried before <= */
+    for (int i = 3; i >= 0; i--)    /* the longer of two operators wins, because it is tried last */
         op = strncmp(at, ops[i], strlen(ops[i])) == 0 ? i : op;
     if (op >= 0)
         at = skip(at + strlen(ops[op]));

@@ -16,23 +16,23 @@
 #include "ptq/io/json.h"
 #include "ptq/model/adapter.h"
 
-/* ---- where recipes/ is ---- */
+/* ---- the folder recipes/ ---- */
 
-/* The file that this code was loaded from, program or shared library, into path [size]; "": the system does not say. */
+/* Finds the file that contains this code, program or shared library, into path [size]; "": unknown. */
 static void own_file(char *path, size_t size)
 {
     Dl_info info;
     struct link_map *map = NULL;
     path[0] = '\0';
     if (dladdr1((void *)own_file, &info, (void **)&map, RTLD_DL_LINKMAP) && map && map->l_name[0] == '/') {
-        snprintf(path, size, "%s", map->l_name);    /* of the program the linker has no name */
+        snprintf(path, size, "%s", map->l_name);    /* empty for the program itself */
         return;
     }
     const ssize_t n = readlink("/proc/self/exe", path, size - 1);
     path[n > 0 ? n : 0] = '\0';
 }
 
-/* share/calm next to the folder of that file, bin/ or lib/ or lib/ARCHITECTURE/, in ctx->out; NULL: not installed. */
+/* Returns share/calm next to the folder of that file (bin/, lib/ or lib/ARCHITECTURE/), in ctx->out; NULL: none. */
 static calm_status installed_home(calm_ctx *ctx, char **out)
 {
     char file[PATH_MAX];
@@ -43,7 +43,7 @@ static calm_status installed_home(calm_ctx *ctx, char **out)
         if (!slash)
             return CALM_OK;
         *slash = '\0';
-        if (up == 0)    /* the file's own folder */
+        if (up == 0)    /* the file's folder itself */
             continue;
         CALM_TRY(calm_strf(ctx, ctx->out, out, "%s/share/calm", file));
         if (calm_path_has(*out, "recipes"))
@@ -53,8 +53,8 @@ static calm_status installed_home(calm_ctx *ctx, char **out)
     return CALM_OK;
 }
 
-/* The folder that holds recipes/: $CALM_HOME, else next to the installed program or library, else where calm was built,
- * else where it was to be installed. */
+/* Finds the folder with recipes/: $CALM_HOME, else next to the installed program or library, else where calm was built,
+ * else below its installation prefix. */
 static calm_status find_home(calm_ctx *ctx, const char **out)
 {
     char *installed;
@@ -82,7 +82,7 @@ calm_status calm_recipes_path(calm_ctx *ctx, const char *name, calm_string_out o
 
 /* ---- aliases ---- */
 
-/* A member copied to ctx->out; *out stays when it is absent. */
+/* Copies a member to ctx->out; *out is unchanged if it is absent. */
 static calm_status take_text(calm_ctx *ctx, const char *where, const calm_json *entry, const char *key,
                              const char **out)
 {
@@ -130,18 +130,18 @@ calm_status calm_aliases_have(calm_ctx *ctx, const char *word, bool *out)
     return CALM_OK;
 }
 
-/* The alias before the @ of `word`, or NULL. */
+/* Returns the alias before the @ of `word`, or NULL. */
 static const calm_alias *find_alias(const calm_alias *aliases, size_t n, const char *word)
 {
     const size_t length = strcspn(word, "@");
     for (size_t i = 0; i < n; i++)
         if (strncmp(aliases[i].name, word, length) == 0 && aliases[i].name[length] == '\0' &&
-            (aliases[i].repo || word[length] == '\0'))    /* a bundled model has no revisions */
+            (aliases[i].repo || word[length] == '\0'))    /* bundled models have no revisions */
             return &aliases[i];
     return NULL;
 }
 
-/* With a suggestion where one is near; the bundled names, since the others are many. */
+/* Fails with the nearest name, if there is one, and the names of bundled models. */
 static calm_status unknown(calm_ctx *ctx, const calm_alias *aliases, size_t n, const char *name)
 {
     const char **names, *near;
@@ -208,7 +208,7 @@ calm_status calm_model_hub_name(calm_ctx *ctx, const char *word, const char **ou
     return alias && alias->repo ? hub_name(ctx, alias, word, out) : CALM_OK;
 }
 
-/* From the cache, or from the hub into it. */
+/* Finds a model in the cache, or downloads it into the cache. */
 static calm_status from_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick, void *user, calm_named_model *out)
 {
     calm_hub_settings settings;
@@ -229,7 +229,7 @@ static calm_status from_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick,
     return calm_strf(ctx, ctx->out, &out->dir, "%s", snapshot.path);
 }
 
-/* What was typed may have been meant as a path: the failure says that this was looked for too. */
+/* As from_hub, but the word may have been meant as a path, so the failure mentions that too. */
 static calm_status path_or_hub(calm_ctx *ctx, const char *word, calm_tick_fn *tick, void *user, calm_named_model *out)
 {
     char message[CALM_MESSAGE_MAX];
@@ -258,7 +258,7 @@ static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tic
     size_t n;
     const char *repo;
     *out = (calm_named_model){.name = name};
-    /* A slash: a path or ORG/NAME, never an alias.  A directory that exists counts more than the hub. */
+    /* With a slash: a path or ORG/NAME, never an alias.  An existing directory wins over the hub. */
     if (strchr(name, '/')) {
         CALM_TRY(calm_recipe_refuse_address(ctx, name));
         if (is_hub_model(name))
@@ -267,8 +267,7 @@ static calm_status find_model(calm_ctx *ctx, const char *name, calm_tick_fn *tic
     }
     CALM_TRY(calm_aliases(ctx, &aliases, &n));
     const calm_alias *alias = find_alias(aliases, n, name);
-    /* An alias counts more than a directory of that name in the working folder, so that a name means one model
-     * everywhere. */
+    /* An alias wins over a directory of that name in the working folder, so that a name means one model everywhere. */
     if (!alias)
         return calm_is_path(name) ? calm_strf(ctx, ctx->out, &out->dir, "%s", name) : unknown(ctx, aliases, n, name);
     if (alias->repo) {

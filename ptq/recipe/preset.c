@@ -1,4 +1,4 @@
-/* What a preset makes of a recipe, and what it does not go with. */
+/* What a preset changes in a recipe, and which options contradict it. */
 #include "ptq/recipe/preset.h"
 
 
@@ -30,7 +30,7 @@ const char *calm_recipe_preset_pool(const calm_recipe_spec *spec, const calm_rec
         return NULL;
     for (size_t i = 0; i < recipe->n_schemes; i++)
         any4 |= recipe->schemes[i].act_bits == 4;
-    /* Fitting to 4-bit inputs takes more rows of calibration than wide jobs may have: those take the other. */
+    /* Fitting to 4-bit inputs needs more calibration rows than wide jobs may have; those use the other algorithm. */
     return any4 ? "mkq-once,actfit-once" : "mkq-once";
 }
 
@@ -44,7 +44,7 @@ calm_status calm_recipe_check_preset(calm_ctx *ctx, const calm_recipe_spec *spec
         return calm_fail(ctx, CALM_EARG, "`preset` fast leaves out what learns: take `preset` best, or no preset");
     if (spec->preset != CALM_RECIPE_BEST)
         return CALM_OK;
-    /* A document says none of what is not learned or rotated, so that only a typed one is meant. */
+    /* A document always contains these options, so only a typed one contradicts the preset. */
     if (!spec->learn && calm_spec_given(spec, "learn"))
         return calm_fail(ctx, CALM_EARG, "`preset` best learns, and `learn` none does not: take `preset` balanced");
     if (!spec->rotate && calm_spec_given(spec, "rotate"))
@@ -55,7 +55,7 @@ calm_status calm_recipe_check_preset(calm_ctx *ctx, const calm_recipe_spec *spec
     return CALM_OK;
 }
 
-/* Integers whose scale follows the activations: what a rotation evens out. */
+/* Returns true if a scheme has integer activations with dynamic scales, which a rotation helps. */
 static bool rounds_inputs(const calm_recipe *recipe)
 {
     bool any = false;
@@ -66,7 +66,7 @@ static bool rounds_inputs(const calm_recipe *recipe)
     return any;
 }
 
-/* Has a scheme so few codes that they leave something to learn? */
+/* Returns true if a scheme has few enough codes that learning can change them. */
 static bool leaves_codes(const calm_recipe *recipe)
 {
     bool any = false;
@@ -75,8 +75,8 @@ static bool leaves_codes(const calm_recipe *recipe)
     return any;
 }
 
-/* Which rotation the model takes and its files can say: R4 stays in a model, and only where one format alone is written
- * for any engine; NONE: there is no model here, or its norms take none. */
+/* Finds the rotation that the model allows and its files can store.  R4 stays in the model, which only a single format
+ * for any engine can store; NONE: there is no model on this machine, or its norms do not allow a rotation. */
 static calm_status find_rotation(calm_ctx *ctx, const calm_recipe *recipe, calm_rotate_kind *out)
 {
     CALM_SCOPED_MODEL(model);
@@ -101,7 +101,7 @@ calm_status calm_recipe_resolve_preset(calm_ctx *ctx, const calm_recipe_spec *sp
 {
     if (spec->preset != CALM_RECIPE_BEST)
         return CALM_OK;
-    /* The guard compares with the model as given, but not under a budget; squares of an imatrix are that model's. */
+    /* The guard compares with the unrotated model, but not under a budget; an imatrix describes unrotated inputs. */
     if (!recipe->rotate && rounds_inputs(recipe) && !recipe->n_budgets && !recipe->imatrix && !recipe->keep_hybrid &&
         recipe->guard_windows)
         CALM_TRY(find_rotation(ctx, recipe, &recipe->rotate));

@@ -1,4 +1,4 @@
-/* Recipes: lists of algorithms, and the JSON form. */
+/* Recipes: schemes, the pool, and the JSON form. */
 #include "ptq/model/kind.h"
 
 #include <assert.h>
@@ -42,7 +42,7 @@ static calm_status parse_algorithms(calm_ctx *ctx, const calm_words *names, calm
                     : calm_fail(ctx, CALM_EARG, "`algorithms`: expected at least one name; see calm algorithms");
 }
 
-/* Add an algorithm at a scheme to the pool, unless it cannot reach it and others are left to it. */
+/* Adds an algorithm at a scheme to the pool, unless the pair cannot work and others of the algorithm can. */
 static calm_status add_entry(calm_ctx *ctx, calm_recipe *recipe, const calm_algorithm *algorithm, size_t of_scheme)
 {
     const calm_scheme *scheme = &recipe->schemes[of_scheme];
@@ -61,7 +61,7 @@ static calm_status add_entry(calm_ctx *ctx, calm_recipe *recipe, const calm_algo
     return CALM_OK;
 }
 
-/* What stays float competes as one entry. */
+/* Adds float as one entry. */
 static calm_status add_float(calm_ctx *ctx, calm_recipe *recipe, size_t of_scheme)
 {
     calm_algorithm *algorithm;
@@ -70,8 +70,8 @@ static calm_status add_float(calm_ctx *ctx, calm_recipe *recipe, size_t of_schem
     return CALM_OK;
 }
 
-/* Is it worth trying by default?  Channel scales that stop before o and down, as those of schemes whose scales do not
- * fold, gain next to nothing (docs/evidence/channel_small_floats.csv). */
+/* Returns true if an algorithm is worth trying by default.  Channel scales that cannot be folded into o and down, as
+ * with schemes whose scales do not fold, gain almost nothing (docs/evidence/channel_small_floats.csv). */
 static bool is_worth(const calm_algorithm *algorithm, const calm_scheme *scheme)
 {
     return !calm_algorithm_smooths(algorithm) || calm_scheme_folds(scheme);
@@ -116,8 +116,8 @@ calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_
         else
             for (size_t a = 0; a < n; a++)
                 CALM_TRY(add_entry(ctx, recipe, algorithms[a], s));
-    /* With several schemes one that an algorithm cannot reach is skipped; an algorithm that reaches none is a
-     * mistake of the recipe. */
+    /* Pairs that cannot work are skipped if there are several schemes; an algorithm that works with none is an
+     * error. */
     for (size_t a = 0; a < n; a++) {
         bool reaches = false;
         for (size_t i = 0; i < recipe->n_pool; i++)
@@ -178,7 +178,7 @@ bool calm_recipe_folds_scale(const calm_recipe *recipe, const calm_layout *layou
     bool folds = ref->can_absorb;
     if (ref->traits->fold != CALM_FOLD_ROWS)
         return folds;
-    /* The job of the rows that feed it stands before it: that of v, or of up. */
+    /* The job whose rows take the scale is the job before: v, or up. */
     assert(job > 0 && layout->jobs[job - 1].block == ref->block && layout->jobs[job - 1].expert == ref->expert);
     const calm_job_ref *feeder = ref - 1;
     for (size_t i = 0; i < recipe->n_schemes && folds; i++) {
@@ -221,7 +221,7 @@ const char *calm_recipe_head_choice(const calm_formats *formats, unsigned caps, 
     return caps & CALM_NEEDS_GRAM ? "mkq-full" : caps ? NULL : only;
 }
 
-/* The pool's only algorithm, which may compete with itself at several schemes; NULL: it has several. */
+/* Returns the name of the pool's only algorithm, perhaps at several schemes; NULL: there are several. */
 static const char *only_algorithm(const calm_recipe *recipe)
 {
     for (size_t i = 1; i < recipe->n_pool; i++)
@@ -252,7 +252,7 @@ size_t calm_recipe_least_tokens(const calm_recipe *recipe)
     return 4 * widest;
 }
 
-/* Each algorithm of the pool once. */
+/* Lists each algorithm of the pool once. */
 static calm_json *algorithms_json(const calm_recipe *recipe)
 {
     calm_json *algorithms = calm_json_new_array();
@@ -285,7 +285,7 @@ calm_json *calm_recipe_range(long long first, long long last)
     return list;
 }
 
-/* "scheme", or "schemes" where several compete; "budget" where bits are limited. */
+/* Adds "scheme", or "schemes" if several compete, and "budget" if there is one. */
 static void add_schemes(const calm_recipe *recipe, calm_json *root)
 {
     calm_json *schemes = calm_json_new_array(), *budgets = calm_json_new_array();
@@ -304,7 +304,7 @@ static void add_schemes(const calm_recipe *recipe, calm_json *root)
                 CALM_KV("act_budget", recipe->act_budget > 0 ? calm_json_of_number(recipe->act_budget) : NULL));
 }
 
-/* One text is a string, under the name that it has where it is bundled; several are a list. */
+/* One text is a string, with the name of a bundled text; several are a list. */
 static calm_json *texts_json(const calm_recipe *recipe)
 {
     if (!recipe->n_more_texts)
@@ -374,7 +374,7 @@ static calm_json *formats_json(const calm_recipe *recipe)
     return names;
 }
 
-/* NULL: not asked. */
+/* Returns a scheme's name; NULL: not given. */
 static calm_json *scheme_json(const calm_scheme *scheme)
 {
     if (!scheme)
@@ -405,8 +405,8 @@ calm_status calm_recipe_how(calm_ctx *ctx, const calm_json *json, calm_model_how
     return CALM_OK;
 }
 
-/* The order of members is part of the run's key (run.c hashes this text): a new member must be absent where it has
- * its default. */
+/* The order of members is part of the run's key (run.c hashes this text): a new member must be absent if it has its
+ * default. */
 calm_json *calm_recipe_json(const calm_recipe *recipe)
 {
     const bool all = recipe->last_block < 0, any = calm_engine_is_any(recipe->engine);

@@ -1,4 +1,4 @@
-/* Texts of a recipe: where they are, what they are called, and their digest. */
+/* Texts of a recipe: their paths, names and digest. */
 #include <string.h>
 
 #include "ptq/base/text.h"
@@ -29,7 +29,7 @@ calm_status calm_recipe_texts_name(calm_ctx *ctx, const calm_words *names, const
     return CALM_OK;
 }
 
-/* Several texts: each its own domain, with its own windows. */
+/* Resolves several texts: each is a domain with separate windows. */
 static calm_status resolve_more_texts(calm_ctx *ctx, const calm_words *texts, calm_recipe *recipe)
 {
     for (size_t i = 0; i < texts->n; i++)
@@ -61,7 +61,7 @@ calm_status calm_recipe_calibration(calm_ctx *ctx, const calm_recipe_spec *spec,
     return spec->calib.n > 1 ? resolve_more_texts(ctx, &spec->calib, recipe) : CALM_OK;
 }
 
-/* Bits of what the pool's algorithms need, each at its scheme. */
+/* Returns the union of what the pool's algorithms need, each at its scheme. */
 static unsigned pool_needs(const calm_recipe *recipe)
 {
     unsigned needs = 0;
@@ -95,12 +95,12 @@ calm_status calm_recipe_check_weight(calm_ctx *ctx, const calm_recipe_spec *spec
         return CALM_OK;
     const char *by = recipe->weight == CALM_WEIGHT_FIRST ? "first" : "gradient";
     for (size_t i = 0; i < recipe->n_pool; i++) {
-        /* Kept rows are multiplied by what they weigh; such a scale is of their values. */
+        /* Kept rows are multiplied by their weights, but a static scale needs the unweighted values. */
         if (recipe->pool[i].scheme.act_rule == CALM_ACT_RULE_STATIC)
             return calm_fail(ctx, CALM_EARG, "`calibration.weight` %s: the activation scale of a _static scheme "
                              "needs rows of equal weight; leave out one of the two", by);
     }
-    /* Of a maximum each row counts the same. */
+    /* A maximum does not depend on weights. */
     if (pool_needs(recipe) & CALM_NEEDS_DATA & ~CALM_NEEDS_ABSMAX)
         return CALM_OK;
     return calm_fail(ctx, CALM_EARG, "`calibration.weight` %s weights the rows that algorithms fit; %s %s no data: "
@@ -142,6 +142,6 @@ calm_status calm_recipe_text_digest(calm_ctx *ctx, const calm_recipe *recipe, ch
     for (size_t i = 0; i <= recipe->n_more_texts && ctx->status == CALM_OK; i++)
         if (calm_sha256_file(ctx, calm_recipe_text(recipe, i), hex) == CALM_OK)
             calm_sha256_field(&sha, hex);
-    calm_sha256_finish(ctx, &sha, hex);    /* after a failure too: it frees */
+    calm_sha256_finish(ctx, &sha, hex);    /* after a failure too, because it frees memory */
     return ctx->status;
 }

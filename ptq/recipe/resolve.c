@@ -1,4 +1,4 @@
-/* A spec becomes a recipe, step by step. */
+/* Converts a spec to a recipe, step by step. */
 #include "ptq/recipe/resolve.h"
 
 #include <ctype.h>
@@ -20,7 +20,7 @@
 #include "ptq/recipe/words.h"
 #include "ptq/tensor/bf16_product.h"
 
-/* Competes by default: docs/method.md section 4. */
+/* The default pools: docs/method.md section 4. */
 #define POOL_WEIGHTS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full"
 #define POOL_ACTIVATIONS "rtn,gptq,smoothquant,mkq,gptq-hls,mkq-full,smoothquant-gptq"
 #define POOL_ACTIVATIONS_4 POOL_ACTIVATIONS ",actfit,smoothquant-actfit"
@@ -47,7 +47,7 @@ calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, 
 
 /* ---- schemes and the pool ---- */
 
-/* Say of each scheme what takes the place of groups that do not divide; its name has it then. */
+/* Sets for each scheme what replaces groups that do not divide the columns; the scheme's name then contains it. */
 static calm_status resolve_fallback(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const char *asked = spec->group_fallback;
@@ -72,8 +72,8 @@ static calm_status resolve_fallback(calm_ctx *ctx, const calm_recipe_spec *spec,
                                      row ? "groups that could be rows" : "larger groups; expected fewer columns");
 }
 
-/* `bits` next to `schemes` says nothing where a scheme has as many, and something else where none has.  Without, it is
- * one format, and a budget or a size wants several. */
+/* Checks `bits` against `schemes`: it has no effect if a scheme has as many bits, and contradicts them if none has.
+ * Without `schemes` it means one format, but a budget or a size needs several. */
 static calm_status check_bits(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe)
 {
     if (calm_spec_given(spec, "bits") && !spec->schemes.n && (spec->budgets.n || calm_spec_sized(spec)))
@@ -87,7 +87,7 @@ static calm_status check_bits(calm_ctx *ctx, const calm_recipe_spec *spec, const
                             spec->bits, spec->schemes.of[0]);
 }
 
-/* "Q4KM" is Q4_K_M: letters and digits are alike. */
+/* Returns true if two names have the same letters and digits: "Q4KM" is Q4_K_M. */
 static bool sounds_alike(const char *a, const char *b)
 {
     for (;; a++, b++) {
@@ -134,7 +134,7 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
         calm_scheme *scheme = &recipe->schemes[i];
         if (spec->scale_dtype == 1 && calm_scheme_takes_f16_scales(scheme))
             scheme->scale_dtype = CALM_F16;
-        /* Else as the scheme's name says; small floats and static scales have a separate rule. */
+        /* Only if the scheme's name leaves the rule open; small floats and static scales have a separate rule. */
         if (scheme->act_bits && calm_act_rule_is_open(scheme->act_rule) && spec->act_rule == CALM_ACT_RULE_VLLM)
             scheme->act_rule = CALM_ACT_RULE_VLLM;
     }
@@ -151,7 +151,7 @@ static calm_status resolve_schemes(calm_ctx *ctx, const calm_recipe_spec *spec, 
     return CALM_OK;
 }
 
-/* Algorithms that compete at the recipe's schemes when none are named. */
+/* Returns the algorithms that compete at the recipe's schemes if none are named. */
 static const char *default_pool(const calm_recipe *recipe)
 {
     bool any4 = false;
@@ -160,8 +160,8 @@ static const char *default_pool(const calm_recipe *recipe)
     return any4 ? POOL_ACTIVATIONS_4 : calm_recipe_quantizes_activations(recipe) ? POOL_ACTIVATIONS : POOL_WEIGHTS;
 }
 
-/* Has a scheme zero points among so few codes that rounding them costs more than the format's own rounding does?  At 4
- * bits and more rtn is as good or better (docs/evidence/rate.csv). */
+/* Returns true if a scheme has zero points and so few bits that rounding zero points costs more than the format's own
+ * rounding.  At 4 bits and more rtn is at least as good (docs/evidence/rate.csv). */
 static bool has_coarse_zeros(const calm_recipe *recipe)
 {
     bool any = false;
@@ -170,7 +170,7 @@ static bool has_coarse_zeros(const calm_recipe *recipe)
     return any;
 }
 
-/* In files of one format alone "rtn" is how that format's own tools round; both may be named to compete. */
+/* With one format, "rtn" means the rounding of that format's tools; both can be named to compete. */
 static calm_status replace_rtn(calm_ctx *ctx, calm_recipe *recipe, calm_words *names)
 {
     const char *own = calm_formats_at(&recipe->formats, 0)->rtn;
@@ -202,9 +202,9 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
     return calm_recipe_algorithms(ctx, &names, recipe);
 }
 
-/* Inputs of an encoder's linears are between LayerNorms and GELUs, far from symmetric: there the range of integer
- * activations that the name leaves open is the asymmetric one (docs/method.md section 1).  Floats have no zero
- * point. */
+/* Sets the range of integer activations that schemes leave open.  Inputs of an encoder's linears follow LayerNorms and
+ * GELUs and are far from symmetric, so encoders get asymmetric activations (docs/method.md section 1).  Floats have no
+ * zero point. */
 static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 {
     calm_model_kind kind;
@@ -237,7 +237,7 @@ static calm_status resolve_formats(calm_ctx *ctx, const calm_recipe_spec *spec, 
     if (!names.n && mixed)
         CALM_TRY(calm_words_split(ctx, "gguf", &names));
     CALM_TRY(calm_formats_parse(ctx, &names, formats));
-    formats->options.asymmetric = true;    /* the scheme's name asks for it */
+    formats->options.asymmetric = true;    /* the scheme's name contains it */
     formats->options.gguf_pre = spec->gguf_pre;
     formats->options.gguf_float = (calm_export_float)spec->gguf_float;
     CALM_TRY(calm_formats_ask_outer(ctx, spec->embed_scheme, spec->head_scheme, &formats->options));
@@ -246,7 +246,7 @@ static calm_status resolve_formats(calm_ctx *ctx, const calm_recipe_spec *spec, 
                                 : CALM_OK;
 }
 
-/* v apart from q and k: of no use to one scheme, and of none to engines that fuse the three. */
+/* A separate job v: useless with one scheme, and impossible with engines that fuse q, k and v. */
 static calm_status resolve_split(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     if (!spec->split_v)
@@ -260,14 +260,14 @@ static calm_status resolve_split(calm_ctx *ctx, const calm_recipe_spec *spec, ca
     return CALM_OK;
 }
 
-/* Schemes, tables and transforms that a format cannot have, whatever the model. */
+/* Fails for schemes, tables and rotations that a format cannot store, whatever the model. */
 static calm_status check_formats(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     return calm_formats_check_asked(ctx, &recipe->formats, recipe->schemes, recipe->n_schemes,
                                     spec->rotate == CALM_ROTATE_R1R2R4);
 }
 
-/* A cache of 8 bits: of decoders, and of files that can say so. */
+/* Resolves an 8-bit KV cache, which needs a decoder and a format that can store its scales. */
 static calm_status resolve_cache(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     bool says = false;
@@ -359,7 +359,7 @@ static calm_status compare_digest(calm_ctx *ctx, const char *path, const char *e
     return CALM_OK;
 }
 
-/* A file is the one that the recipe was made with. */
+/* Fails unless a file has the SHA-256 in the recipe. */
 static calm_status check_digest(calm_ctx *ctx, const char *path, const char *expected)
 {
     char found[CALM_SHA256_HEX];
@@ -369,7 +369,7 @@ static calm_status check_digest(calm_ctx *ctx, const char *path, const char *exp
     return compare_digest(ctx, path, expected, found);
 }
 
-/* The same of the calibration text, or of all of them. */
+/* Does the same for the calibration text, or for all of them. */
 static calm_status check_texts_digest(calm_ctx *ctx, const calm_recipe *recipe, const char *expected)
 {
     char found[CALM_SHA256_HEX];
@@ -390,7 +390,7 @@ static calm_status check_demanded(calm_ctx *ctx, const calm_demanded *demanded, 
     return recipe->eval_path ? check_digest(ctx, recipe->eval_path, demanded->eval_sha256) : CALM_OK;
 }
 
-/* The last part of the model's name, for the output's name. */
+/* Returns the last part of the model's name, for the output's name. */
 static const char *base_name(const char *name)
 {
     const char *slash = strrchr(name, '/');
@@ -415,23 +415,23 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
     return calm_strf(ctx, ctx->out, &recipe->output, "calm-out/%s-%s", base_name(spec->model), scheme);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole recipe ---- */
 
-/* Scores cost as much per row as a forward pass and more; this many rows, of this many windows, tell candidates
- * apart. */
+/* Scoring a row costs at least as much as its forward pass; this many rows in this many windows are enough to
+ * distinguish candidates. */
 #define SCORE_ROWS 4096
 #define SCORE_WINDOWS 8
 
 calm_recipe_spec calm_spec_settled(const calm_recipe_spec *spec)
 {
     calm_recipe_spec settled = *spec;
-    /* Kernels are named for the same bytes on every CPU that has them, and not each of those has AMX. */
+    /* `kernels` asks for the same bytes on every CPU that has these kernels, and not all of these have AMX. */
     if (spec->calib_dtype == CALM_SPEC_OPERANDS_AUTO)
         settled.calib_dtype = spec->kernels ? CALM_OPERANDS_F32 : calm_bf16_auto();
     return settled;
 }
 
-/* What a spec says as it stands. */
+/* Copies the values of a spec that need no resolving. */
 static calm_recipe start(const calm_recipe_spec *spec)
 {
     const bool asked = spec->score_samples >= 0;
@@ -453,7 +453,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .split_v = spec->split_v,
                          .exact_float = spec->exact_float,
                          .keep_hybrid = spec->keep_hybrid,
-                         /* Of several budgets none is chosen: a later run spends any of them. */
+                         /* With several budgets none is chosen: a later run may need any candidate. */
                          .keep_candidates = spec->keep_candidates || spec->budgets.n > 1,
                          .force = spec->force,
                          .kernels = spec->kernels,
@@ -461,13 +461,13 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .last_block = -1};
 }
 
-/* One step; `key` is what its failure is about. */
+/* A step of resolving; `key`: the option that its failure concerns. */
 typedef struct step {
     const char *key;
     calm_status (*resolve)(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe);
 } step;
 
-/* Before the model is looked for, which may fetch it: what can be refused without it.  Gates come first, since
+/* Steps before the model is searched, and perhaps downloaded: checks that need no model.  Gates come first, because
  * calm_recipe_check lists them one by one and skips that row. */
 static const step early[] = {{"gates", resolve_gates},
                              {"preset", calm_recipe_check_preset},
@@ -482,8 +482,8 @@ static const step early[] = {{"gates", resolve_gates},
                              {"choice.budget", calm_recipe_resolve_budgets},
                              {"calibration.tokens", calm_recipe_calibration}};
 
-/* What is about the pool.  The order matters: algorithms make it, the target reads the formats, the metric asks what
- * the algorithms collect, and words that forbid or pin need the names of entries. */
+/* Steps that need the pool, in this order: algorithms make the pool, the target needs the formats, the metric needs the
+ * algorithms' statistics, and forbidden entries and pins need the names of entries. */
 static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resolve_target},
                             {"kv_cache", resolve_cache},
                             {"calibration.weight", calm_recipe_check_weight},
@@ -497,8 +497,8 @@ static const step late[] = {{"algorithms", resolve_algorithms}, {"target", resol
 
 #define N_STEPS(steps) (sizeof(steps) / sizeof *(steps))
 
-/* The late steps without a model, as calm_recipe_check has them for a name on the hub: what is typed and cannot be is
- * refused before a model is looked for, read or fetched.  Their notes come with the model. */
+/* Runs the late steps without a model, as calm_recipe_check does for a name on the hub, so that impossible options are
+ * refused before a model is searched, read or downloaded.  Logs nothing: the steps with the model do. */
 static calm_status rehearse(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe)
 {
     calm_recipe trial = *recipe;
@@ -523,7 +523,7 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, con
         CALM_TRY(late[i].resolve(ctx, spec, out));
     if (!spec->no_eval)
         CALM_TRY(calm_recipe_find_text(ctx, spec->eval_text, "wikitext2-test.txt", &out->eval_path, &out->eval_name));
-    /* After all that costs little: digests read whole files. */
+    /* Last, because digests read whole files. */
     CALM_TRY(check_demanded(ctx, &spec->demanded, out));
     const calm_recipe_spec settled = calm_spec_settled(spec);
     CALM_TRY(calm_spec_text(ctx, &settled, &out->document));
@@ -532,7 +532,7 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, con
 
 /* ---- faults of a spec ---- */
 
-/* Is there such a model, as far as names say?  The hub is not asked; dir stays NULL for a name on it. */
+/* Checks the name of the model without asking the hub; dir stays NULL for a name on the hub. */
 static calm_status check_model(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const char *hub;
@@ -549,7 +549,7 @@ static calm_status check_text(calm_ctx *ctx, const char *path)
     return !path || calm_path_exists(path) ? CALM_OK : calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file", path);
 }
 
-/* Their content is not read: a check is quick, and says what a run would refuse at once. */
+/* Checks that texts exist without reading them, so that the check is quick. */
 static calm_status check_texts(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
 {
     for (size_t i = 0; i < spec->calib.n; i++)
@@ -559,7 +559,7 @@ static calm_status check_texts(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     return calm_fault_note(ctx, check_text(ctx, spec->no_eval ? NULL : spec->eval_text), "evaluation.text", faults);
 }
 
-/* One gate after the other, so that each has its place. */
+/* Checks gates one by one, so that each fault has its place. */
 static calm_status check_gates(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
 {
     for (size_t i = 0; i < spec->gates.n; i++) {
@@ -580,14 +580,14 @@ calm_status calm_recipe_check(calm_ctx *ctx, const calm_recipe_spec *spec, calm_
     CALM_TRY(calm_fault_note(ctx, check_model(ctx, spec, out), "model", faults));
     CALM_TRY(check_gates(ctx, spec, faults));
     CALM_TRY(check_texts(ctx, spec, faults));
-    for (size_t i = 1; i < N_STEPS(early); i++)    /* gates were first */
+    for (size_t i = 1; i < N_STEPS(early); i++)    /* without the gates */
         CALM_TRY(calm_fault_note(ctx, early[i].resolve(ctx, spec, out), early[i].key, faults));
-    /* Without schemes there is no pool: every fault below would only repeat that. */
+    /* Without schemes there is no pool, and every further fault would repeat that. */
     if (!out->n_schemes)
         return CALM_OK;
     for (size_t i = 0; i < N_STEPS(late) && (i == 0 || out->n_pool); i++)
         CALM_TRY(calm_fault_note(ctx, late[i].resolve(ctx, spec, out), late[i].key, faults));
-    if (!faults->n)    /* they are known to parse */
+    if (!faults->n)    /* all gates are valid */
         CALM_TRY(resolve_gates(ctx, spec, out));
     return CALM_OK;
 }

@@ -1,11 +1,11 @@
-/* Budgets, the selection, sensitivities, and what of a choice does not go together. */
+/* Resolves budgets, selection and sensitivity, and checks them against each other. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "ptq/base/array.h"
 #include "ptq/recipe/recipe_impl.h"
 
-/* The size of the one file that is written. */
+/* Resolves the size limit of the only written file. */
 static calm_status resolve_size(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     char *asked;
@@ -35,17 +35,17 @@ calm_status calm_recipe_resolve_budgets(calm_ctx *ctx, const calm_recipe_spec *s
     recipe->n_budgets = budgets->n;
     recipe->act_budget = spec->act_budget;
     CALM_TRY(resolve_size(ctx, spec, recipe));
-    /* Activations alone are spent as one budget of weights that limits nothing, and so is a size: what it limits is
-     * known with the model. */
+    /* A budget of only activations is stored as an infinite budget of weights, and so is a size, whose limit is
+     * computed when the model is known. */
     if ((recipe->act_budget > 0 || recipe->file_asked) && !budgets->n)
         recipe->budgets[recipe->n_budgets++] = INFINITY;
-    /* qsort takes no NULL, which an empty list is. */
+    /* qsort does not accept NULL, the pointer of an empty list. */
     if (budgets->n)
         qsort(recipe->budgets, budgets->n, sizeof *recipe->budgets, calm_compare_doubles);
     return CALM_OK;
 }
 
-/* The rule, and the metric that it reads: named, or the rule's own. */
+/* Resolves the rule and its metric: the given one, or the rule's default. */
 calm_status calm_recipe_resolve_selection(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_selection *selection = &recipe->selection;
@@ -63,7 +63,7 @@ calm_status calm_recipe_resolve_selection(calm_ctx *ctx, const calm_recipe_spec 
         return calm_fail(ctx, CALM_EARG,
                          "`calibration.score_samples` 0: %zu candidates compete for each unit, which takes their "
                          "scores; name one of `algorithms` and one of `schemes`", recipe->n_pool);
-    /* A score of the only candidate decides nothing: it is measured where the windows or the metric are named. */
+    /* The only candidate needs no score, unless windows or metric are given. */
     recipe->unscored = recipe->n_pool == 1 && spec->score_samples < 0 && !spec->metric;
     if (recipe->score_windows == 0 || recipe->unscored)
         recipe->score_points = 1u << CALM_POINT_JOB;
@@ -73,7 +73,7 @@ calm_status calm_recipe_resolve_selection(calm_ctx *ctx, const calm_recipe_spec 
         return calm_fail(ctx, CALM_EARG,
                          "`choice.metric` cka_linear needs the inputs' Gram matrix, which none of these "
                          "algorithms collects; add gptq");
-    /* It has no error, and would be every unit's choice. */
+    /* Without a budget float, which has no error, would win in every unit. */
     if (calm_recipe_has_float(recipe) && (!recipe->n_budgets || (isinf(recipe->budgets[0]) && !recipe->file_asked)))
         return calm_fail(ctx, CALM_EARG, "`schemes` float competes under a `choice.budget` or `choice.size` alone; "
                          "name what is to stay float with `keep_float` or `choice.pins` UNIT=float");
@@ -91,14 +91,14 @@ calm_status calm_recipe_resolve_selection(calm_ctx *ctx, const calm_recipe_spec 
     if (crosses && recipe->prefix != CALM_PREFIX_ASYMMETRIC)
         return calm_fail(ctx, CALM_EARG, "the transform asym of `algorithms` fits to the input behind quantized "
                          "blocks; it needs `calibration.prefix` asymmetric");
-    /* Scores of whole blocks compare with the float block on the same rows, which is not what asym aims at. */
+    /* Scores of whole blocks compare with the float block on the same rows, which is not the target of asym. */
     if (recipe->prefix == CALM_PREFIX_ASYMMETRIC && selection->unit == CALM_UNIT_BLOCK)
         return calm_fail(ctx, CALM_EARG, "`calibration.prefix` asymmetric scores sublayers against those behind float "
                          "blocks; it has no `choice.unit` block");
     return CALM_OK;
 }
 
-/* What the bits of weights are limited by. */
+/* Returns the option that limits the bits of weights. */
 static const char *limit_of(const calm_recipe *recipe)
 {
     return recipe->file_bytes ? "size" : recipe->file_bits > 0 ? "bits_per_weight" : "budget";
@@ -120,7 +120,7 @@ calm_status calm_recipe_resolve_sensitivity(calm_ctx *ctx, const calm_recipe_spe
     return CALM_OK;
 }
 
-/* What does not go together. */
+/* Fails if options of the choice contradict each other. */
 calm_status calm_recipe_check_choice(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     if (recipe->skip_smoothing && recipe->selection.unit != CALM_UNIT_JOB)

@@ -1,4 +1,4 @@
-/* What continues from the result, and what it does not go with. */
+/* Resolves learning from the result, and checks it against other options. */
 #include "ptq/base/file.h"
 #include "ptq/io/folder.h"
 #include "ptq/model/arch.h"
@@ -42,8 +42,9 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
     return CALM_OK;
 }
 
-/* Alone, tuning has far to go from codes that were fitted block by block; large steps would undo learned blocks, but
- * not those of encoders, which were learned for other than the embeddings (docs/evidence/learned_encoder.csv). */
+/* Without learned blocks, tuning needs large steps from codes that were fitted block by block.  Large steps would undo
+ * learned blocks, but not in encoders, whose blocks are learned for another loss
+ * (docs/evidence/learned_encoder.csv). */
 #define TUNE_STEPS 128
 #define TUNE_RATE 2e-3
 #define TUNE_STEPS_AFTER 64
@@ -51,7 +52,7 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
 #define TUNE_STEPS_ENCODER 256
 #define TUNE_RATE_ENCODER 3e-3
 
-/* The loss of tuning, which only an encoder has a choice of. */
+/* Resolves the loss of tuning, of which only encoders have several. */
 static calm_status resolve_loss(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_model_kind kind;

@@ -1,4 +1,4 @@
-/* Recipe files: by their path, or by the name of a shipped one. */
+/* Finds recipe files by path, or by the name of a shipped recipe. */
 #include "ptq/recipe/shipped.h"
 
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include "ptq/base/text.h"
 #include "ptq/recipe/model_names.h"
 
-/* Length of a shipped recipe's name, 0: the file is none. */
+/* Returns the length of a shipped recipe's name; 0: the file is no recipe. */
 static size_t shipped_length(const char *file)
 {
     const bool other = calm_text_ends_with(file, ".schema.json") || calm_text_ends_with(file, ".lock.json");

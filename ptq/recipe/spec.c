@@ -1,4 +1,4 @@
-/* The table of what a recipe can say. */
+/* The table of all values of a recipe. */
 #include "ptq/recipe/spec.h"
 
 #include <stddef.h>
@@ -17,9 +17,9 @@
 #define WORDS_OF(number) #number
 #define TEXT_OF(macro)   WORDS_OF(macro)
 
-/* Schemes and algorithms of a budget, where none are named. */
+/* The default schemes and algorithms for a budget. */
 #define BUDGET_SCHEMES "w2a16_g64,w3a16_g128,w4a16_g128,w8a16"
-/* Of a size, in the one format that keeps them as they are. */
+/* The default schemes for a size limit in GGUF, which stores them as they are. */
 #define GGUF_SCHEMES "q2_k,q3_k,iq4_xs,q4_k,q5_k,q6_k"
 #define BUDGET_POOL "gptq,gptq-hls,mkq-full"
 
@@ -28,7 +28,7 @@
 
 #define AT(field) .offset = offsetof(calm_recipe_spec, field)
 
-/* Options by their type: bounds or words, the default, and the word for the value in the help. */
+/* Options by type: bounds or words, the default, and the placeholder of the value in the help. */
 #define COUNT(field, least, most, standard)                                                                            \
     AT(field), .type = CALM_OPTION_INT, .min = (least), .max = (most), .fallback = (standard), .metavar = "N"
 #define WORD(field, words, standard)                                                                                   \
@@ -164,7 +164,7 @@ const calm_option calm_spec_table[] = {
      .help = "loss of --learn kl for encoders. output: 1 - cosine of the embeddings; mini: also the relations "
              "between tokens in the last attention, queries to keys and values to values",
      WORD(learn_loss, CALM_LEARN_LOSS_NAMES, "output"), .place = "learn_loss"},
-    /* From here on: one choice and one result. */
+    /* From here on: options of one choice and one result. */
     {.name = "budget", .basic = true,
      .help = "mean bits per weight, for which the schemes of --scheme compete; several budgets (2.5,3,3.5) give a "
              "table",
@@ -277,7 +277,7 @@ calm_status calm_spec_init(calm_ctx *ctx, calm_recipe_spec *out)
     return calm_options_init(ctx, calm_spec_table, out);
 }
 
-/* By place, which is unique, or by name. */
+/* Finds an option by its place, which is unique, or by its name. */
 static const calm_option *find(const char *key)
 {
     for (const calm_option *option = calm_spec_table; option->name; option++)

@@ -1,4 +1,4 @@
-/* Words for candidates. */
+/* Parses words for candidates. */
 #include "ptq/recipe/words.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 calm_status calm_word_parse(calm_ctx *ctx, const char *text, calm_word *out)
 {
     const char *scheme = strrchr(text, ' ');
-    /* "CHAIN SCHEME": chains have no blanks, so the last one separates. */
+    /* "CHAIN SCHEME": chains have no spaces, so the last space separates them. */
     const int n = scheme ? (int)(scheme - text) : (int)strlen(text);
     calm_algorithm *algorithm;
     char *chain;
@@ -19,7 +19,7 @@ calm_status calm_word_parse(calm_ctx *ctx, const char *text, calm_word *out)
     const calm_status status = calm_algorithm_parse(ctx, chain, &algorithm);
     if (status == CALM_ENOMEM)
         return status;
-    if (status != CALM_OK) {    /* a pattern, or a name of another version: the pool knows better */
+    if (status != CALM_OK) {    /* a pattern, or a name of another version: matched against the pool later */
         calm_ctx_forgive(ctx);
         return CALM_OK;
     }
@@ -48,7 +48,7 @@ calm_status calm_pins_parse(calm_ctx *ctx, const calm_pairs *pairs, int round, c
     return CALM_OK;
 }
 
-/* ---- of a recipe ---- */
+/* ---- words of a recipe ---- */
 
 calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_pool_entry **out)
 {
@@ -65,7 +65,7 @@ calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_p
     return CALM_OK;
 }
 
-/* Which entries of the pool a word names; a candidate by its number names none yet. */
+/* Marks the pool entries that a word names; a candidate's number names none yet. */
 static calm_status find_entries(calm_ctx *ctx, const calm_recipe *recipe, const char *key, const calm_word *word,
                                 bool *marks)
 {
@@ -85,7 +85,7 @@ static calm_status forbid_one(calm_ctx *ctx, calm_recipe *recipe, const calm_wor
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, marks, recipe->n_pool));
     CALM_TRY(find_entries(ctx, recipe, "choice.forbid", word, marks));
     for (size_t i = 0; i < recipe->n_pool; i++)
-        /* Taken out of the pool itself: nothing is computed for what is forbidden. */
+        /* Removed from the pool itself, so that nothing is computed for it. */
         if (!marks[i])
             recipe->pool[kept++] = recipe->pool[i];
     if (!kept)
@@ -97,7 +97,7 @@ static calm_status forbid_one(calm_ctx *ctx, calm_recipe *recipe, const calm_wor
 calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     const calm_words *words = &spec->forbid;
-    if (!words->n)    /* a scheme without entries is then no fault of `forbid` */
+    if (!words->n)    /* then a scheme without entries is not caused by `forbid` */
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->forbidden, words->n));
     CALM_TRY(CALM_NEW(ctx, ctx->out, recipe->forbid, words->n));
@@ -115,8 +115,8 @@ calm_status calm_recipe_forbid(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     return CALM_OK;
 }
 
-/* A pin that names one entry is kept by that entry's name, however it was typed: the recipe's JSON and key
- * have that. */
+/* Replaces a pin's word by the entry's name if it names one entry, so that the recipe's JSON and key do not depend on
+ * how it was typed. */
 static calm_status settle_pin(calm_ctx *ctx, const calm_recipe *recipe, calm_pin *pin)
 {
     size_t n = 0, entry = 0;
@@ -140,7 +140,7 @@ calm_status calm_recipe_pins(calm_ctx *ctx, const calm_recipe_spec *spec, calm_r
     recipe->float_pins = (calm_words){0};
     for (size_t i = 0; i < spec->pins.n; i++) {
         const calm_pair *pin = &spec->pins.of[i];
-        /* No candidate, unless it competes: such units are not quantized at all. */
+        /* "float" is no candidate unless it competes: such units are not quantized at all. */
         if (strcmp(pin->value, CALM_FLOAT) == 0 && !calm_recipe_has_float(recipe))
             CALM_TRY(calm_words_add(ctx, &recipe->float_pins, pin->key));
         else
