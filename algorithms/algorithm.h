@@ -12,23 +12,23 @@
 #include "ptq/quant/scheme.h"
 #include "ptq/quant/stats.h"
 
-/* The sizes and kinds that decide the memory for a job. */
+/* The sizes and flags that determine how much memory a chain needs for a job. */
 typedef struct calm_job_shape {
     size_t out, in, group, n_groups;    /* O, I, columns per group, G                                */
-    size_t n_samples;                   /* kept rows                                                 */
-    size_t n_absorb_groups;             /* 0: every input has its own scale                     */
-    size_t n_threads;                   /* that share the work on the job                            */
-    calm_operands operands;             /* of products in float                                      */
-    bool symmetric;
-    int family;                         /* of the scheme                                             */
+    size_t n_samples;                   /* number of kept input rows                                 */
+    size_t n_absorb_groups;             /* 0: every input has its own scale                          */
+    size_t n_threads;                   /* number of threads that share the work on the job          */
+    calm_operands operands;             /* operand type of float products (float32 or bfloat16)      */
+    bool symmetric;                     /* the scheme has no zero points                             */
+    int family;                         /* the scheme's family, CALM_FAMILY_*                        */
     bool biased;                        /* a linear has a bias                                       */
-    bool fixed_inputs;                  /* activations have one scale for all                        */
-    bool reordered;                     /* groups hold inputs by falling power                       */
+    bool fixed_inputs;                  /* activations have one static scale                         */
+    bool reordered;                     /* groups hold the inputs by falling power (act_order.h)     */
     bool shared;                        /* chains share the job's H (hessian.h)                      */
-    double damp, factor;                /* damping of this H; damping of the factor that chains read, or 0 */
+    double damp, factor;                /* damping of the shared H; of the shared factor of H^-1, 0: none */
 } calm_job_shape;
 
-/* The shape of a job with one thread and an H for each chain, without kept rows, absorb groups and biases. */
+/* Returns the shape of a job that has one thread and an H for each chain, but no kept rows, absorb groups or biases. */
 calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t in);
 
 /* Name of the scheme float and of its only algorithm, which has no steps and does not run. */
@@ -40,60 +40,64 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
 #define CALM_NEEDS_SAMPLES (1u << 3)
 #define CALM_NEEDS_INVERSE (1u << 4)    /* inverse of the Gram matrix, made once for the chain */
 #define CALM_NEEDS_CROSS   (1u << 5)    /* products of the input with the same input after float blocks */
-#define CALM_GRAM_INVERSE  (1u << 11)   /* of the Gram matrix it reads only the diagonal and the inverse */
+#define CALM_GRAM_INVERSE  (1u << 11)   /* the part reads only the diagonal and the inverse of H, not H itself */
 #define CALM_NEEDS_DATA                                                                                                \
     (CALM_NEEDS_GRAM | CALM_NEEDS_ABSMAX | CALM_NEEDS_SUMS | CALM_NEEDS_SAMPLES | CALM_NEEDS_CROSS)
 #define CALM_SETS_IN_SCALE (1u << 8)
-#define CALM_SETS_BIAS     (1u << 10)   /* only if a linear has a bias; needs the sum of the inputs, and kept rows of
-                                         * quantized inputs */
+#define CALM_SETS_BIAS     (1u << 10)   /* only if a linear has a bias; needs the sum of the inputs, and kept rows where
+                                         * the scheme quantizes inputs */
 #define CALM_FITS_INPUT    (1u << 9)    /* fits weights to the current input: no transform may follow */
 
-/* Least rows per input for a fit by cross products. */
+/* The least number of calibration rows per input for a fit by cross products. */
 #define CALM_CROSS_ROWS_PER_INPUT ((size_t)16)
 
-/* Preset name, or the canonical text of a chain that is not a preset. */
+/* Returns the preset's name, or for other chains the text of the chain with the options that differ from their
+ * defaults. */
 const char *calm_algorithm_name(const calm_algorithm *algorithm);
 
-/* The chain with every option and each part's revision: enters the candidate's key.
- * "hls@1(signed=true,rounds=8)+gptq@1(order=activation,damp=0.01)" */
+/* Returns the chain with every option and each part's revision, which enters the candidate's key:
+ * "hls@1(signed=true,rounds=8)+gptq@1(order=activation,damp=0.01)". */
 const char *calm_algorithm_canonical(const calm_algorithm *algorithm);
 
-/* Is it one of presets.def, by its name or written out? */
+/* Is the algorithm a preset of presets.def, whether the user typed its name or its chain? */
 bool calm_algorithm_is_preset(const calm_algorithm *algorithm);
 
-/* Do both take the same steps, with the same options, on jobs of a kind, so that their results are the same bits?
- * `absorbs`: the job can absorb input scales; if not, transforms that set such scales are left out.  `biased`: a linear
- * of the job has a bias; if not, refits that correct biases are left out. */
+/* Do both algorithms run the same steps with the same options on such a job, so that they give the same bits?
+ * `absorbs`: the job can absorb input scales; if not, transforms that set such scales are skipped.  `biased`: a linear
+ * of the job has a bias; if not, refits that correct biases are skipped. */
 bool calm_algorithm_agrees(const calm_algorithm *a, const calm_algorithm *b, bool absorbs, bool biased);
 
-/* CALM_NEEDS_* bits of the statistics that it needs of a job at this scheme; `biased` as above. */
+/* Returns the CALM_NEEDS_* bits of the statistics that the algorithm needs for a job at this scheme; `biased` as
+ * above. */
 unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme *scheme, bool biased);
 
-/* CALM_NEEDS_* and CALM_SETS_* bits of all parts together. */
+/* Returns the CALM_NEEDS_* and CALM_SETS_* bits of all parts together. */
 unsigned calm_algorithm_caps(const calm_algorithm *algorithm);
 
-/* Does a transform of it set input scales, which move outliers of the input into the weights? */
+/* Does the algorithm have a transform that sets input scales, which move outliers of the input into the weights? */
 bool calm_algorithm_smooths(const calm_algorithm *algorithm);
 
-/* Its work, about, in products of weights and Gram matrix: 2 O I^2 operations each.  `gain`, here and below: how many
- * times faster those in float are by operands of the run; 1: they are float. */
+/* Estimates the algorithm's work as a number of products W H of weights and Gram matrix, 2 O I^2 operations each.
+ * `gain`, here and below: how many times faster float products run with the operands of the run than in float32; 1 for
+ * operands in float32. */
 double calm_algorithm_products(const calm_algorithm *algorithm, double gain);
 
-/* The number of factors of H^-1 that its parts make in addition to the shared factor of the job: one for each new order
- * of the columns. */
+/* Estimates how many factors of H^-1 the parts compute in addition to the shared factor of the job: one for each new
+ * order of the columns. */
 double calm_algorithm_factors(const calm_algorithm *algorithm, double gain);
 
-/* Can the algorithm quantize to this scheme?  CALM_EUNSUPPORTED if not, with algorithm, part, scheme and reason. */
+/* Checks that the algorithm can quantize to this scheme.  CALM_EUNSUPPORTED if not, with algorithm, part, scheme and
+ * reason. */
 calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_scheme *scheme);
 
-/* Damping of H in the first part that reads a damped H; 0: no part does. */
+/* Returns the damping of H in the first part that reads a damped H; 0: no part does. */
 double calm_algorithm_damping(const calm_algorithm *algorithm);
 
-/* Damping of the factor of the job's H^-1, with columns by falling diagonal, that its rounding reads; 0: it reads no
- * factor, or the factor of an H that its transforms have changed. */
+/* Returns the damping of the job's H^-1 factor, with columns by falling diagonal, that the chain reads first; 0: it
+ * reads no such factor, or a transform changes H before. */
 double calm_algorithm_factor(const calm_algorithm *algorithm);
 
-/* Bytes that it leaves in ctx->out, and the most bytes that it holds of ctx->scratch, all its workers together. */
+/* Return the bytes that a run leaves in ctx->out, and the peak bytes of ctx->scratch of all its workers together. */
 size_t calm_algorithm_run_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape);
 size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const calm_job_shape *shape);
 
@@ -103,5 +107,5 @@ typedef struct calm_preset {
     const char *name, *chain, *summary, *reference;
 } calm_preset;
 
-/* Rows of presets.def in file order; *n their number. */
+/* Returns the rows of presets.def in file order; *n is their number. */
 const calm_preset *calm_presets(size_t *n);

@@ -17,16 +17,16 @@ struct calm_algorithm {
     calm_step steps[CALM_CHAIN_MAX];    /* in the order transform* grid rounding refit* */
 };
 
-/* Is the step left out on such a job (calm_algorithm_agrees)? */
+/* Does a run skip the step on such a job?  For `absorbs` and `biased` see calm_algorithm_agrees. */
 bool calm_algorithm_skips(const calm_step *step, bool absorbs, bool biased);
 
-/* Divide "gptq(damp=0.1)" (cut in place, white space at both ends goes) into the name and its options, NULL: none.
- * CALM_EARG, with the whole `text`: parentheses do not match. */
+/* Splits *step, "gptq(damp=0.1)", in place into the trimmed name *step and *options, NULL: none.  CALM_EARG, quoting
+ * the whole `text`: the parentheses do not match. */
 calm_status calm_step_split(calm_ctx *ctx, const char *text, char **step, char **options);
 
-/* Options of the step whose part is known: "a=1,b=x" (cut in place; NULL: the defaults), in ctx->out.  CALM_EARG: an
- * option is none of the part's, or out of range. */
+/* Parses the options "a=1,b=x" (split in place; NULL: the defaults) of step->part into step->opts, in ctx->out.
+ * CALM_EARG, quoting `text`: the part has no such option, or the value is out of range. */
 calm_status calm_step_open(calm_ctx *ctx, const char *text, char *options, calm_step *step);
 
-/* Append name, revision and every option. */
+/* Appends the step's name, revision and every option. */
 void calm_step_print(const calm_step *step, calm_text *out);

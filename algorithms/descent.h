@@ -3,42 +3,42 @@
 
 #include "algorithms/rows.h"
 
-/* Codes [O, I] of the job by GPTQ in float on the scales and zeros that it has, columns by falling power [I] (NULL:
- * from left to right); qjob->damp = the damping used; loss [O], unless NULL, = the loss of each row under H with that
- * damping.  Takes the memory of the problem's inverse, and of ctx->scratch what calm_descent_gptq_memory says.
- * CALM_ENUMERIC: H is not positive definite. */
+/* Computes the job's codes [O, I] by GPTQ in float32 for its present scales and zeros, with columns by falling power
+ * [I] (NULL: from left to right).  qjob->damp is set to the damping used; loss [O], unless NULL, to the loss of each
+ * row under H with that damping.  Overwrites the factor in the problem's inverse, and allocates
+ * calm_descent_gptq_memory of ctx->scratch.  CALM_ENUMERIC: H is not positive definite. */
 calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
                               double *loss, calm_qjob *qjob);
 calm_part_memory calm_descent_gptq_memory(const calm_job_shape *shape);
 
-/* Steps of a descent that are told apart: 0 the codes of GPTQ; 2k + 1 and 2k + 2 scales and codes of round k.  Later
- * ones hope as the last does. */
+/* Number of steps of a descent that `path` and `fall` have an entry for: step 0 is after GPTQ; steps 2k + 1 and 2k + 2
+ * are after the scales and after the codes of round k.  Later steps use the last entry of `fall`. */
 #define CALM_DESCENT_STEPS ((size_t)9)
 
-/* What descents on the same weights and the same damping share; the arrays are the caller's.  Rows that share their
- * scales use W H alone. */
+/* Data that descents with the same weights and damping share; the caller owns the arrays.  Rows that share their scales
+ * use only kept, wh and known. */
 typedef struct calm_descent_shared {
-    const calm_rows_kept *kept;    /* H with this damping; NULL: every descent keeps its own */
-    double *wh;          /* [O, I] W H, of which each row is multiplied once; NULL: every descent multiplies for itself,
-                          * as with minima it must, which move W */
-    bool *known;         /* [O] rows that wh holds; descents set both */
-    double *least;       /* [O] what each row's loss is not below after the last descent; NULL: not wanted */
-    double *path;        /* [CALM_DESCENT_STEPS, O] losses of each row at the steps that it gets to; NULL: not wanted */
-    double *end;         /* [O] with `path`: its last loss */
-    const double *fall;  /* [CALM_DESCENT_STEPS] last loss over loss at a step, as low as a row may hope for; NULL: no
-                          * row stops for it */
-    const double *best;  /* [O] with `fall`: what a row must come below */
-    const size_t *row;   /* [n] with `kept`: rows to descend with; NULL: all of the job */
+    const calm_rows_kept *kept;    /* H rounded for products; NULL: every descent rounds it itself */
+    double *wh;          /* [O, I] W H, each row computed once; NULL: every descent computes it, which is necessary
+                          * with minima, because they change W */
+    bool *known;         /* [O] whether the row of wh is computed; descents set wh and known */
+    double *least;       /* [O] lower bound of each row's loss after the last descent; NULL: not wanted */
+    double *path;        /* [CALM_DESCENT_STEPS, O] loss of each row after each step it reaches; NULL: not wanted */
+    double *end;         /* [O] last loss of each row; set with `path` */
+    const double *fall;  /* [CALM_DESCENT_STEPS] the lowest ratio (last loss / loss at a step) to expect; NULL: no row
+                          * stops early */
+    const double *best;  /* [O] the loss that a row must beat; read with `fall` */
+    const size_t *row;   /* [n] the rows to descend, needs `kept`; NULL: all rows of the job */
     size_t n;
 } calm_descent_shared;
 
-/* Is a row with this loss at this step unlikely to end below its best?  With `fall`. */
+/* Is a row with this loss at this step unlikely to end below its best?  Needs shared->fall. */
 static inline bool calm_descent_hopeless(const calm_descent_shared *shared, size_t row, size_t step, double loss)
 {
     return !(loss * shared->fall[calm_size_min(step, CALM_DESCENT_STEPS - 1)] < shared->best[row]);
 }
 
-/* Least-squares scales and a sweep of coordinate descent over codes and zeros, in turn, until a row gains nothing or
- * `rounds` are done.  Takes what calm_rows_refit_memory says, less what is shared.  shared: NULL, or of several. */
+/* Alternates least-squares scales and a sweep of coordinate descent over codes and zeros, until a row gains too little
+ * or `rounds` rounds are done.  Allocates calm_rows_refit_memory, without what is shared.  shared NULL: nothing is. */
 calm_status calm_descent_mkq(calm_ctx *ctx, const calm_problem *problem, long long rounds, double damp,
                              const calm_descent_shared *shared, calm_qjob *qjob);

@@ -2,19 +2,20 @@
  *
  *   loss = (w - s q) H (w - s q)^T  per row,  q = code - zero, or the level of a code,  H damped
  *
- * Products with H are in float32, everything else is in double.  Float32 is enough because these products multiply
- * errors and codes: it changes a gradient by some 1e-7 of its terms, and a code moves only by half a step of its scale.
- * Where ctx->operands are of two bfloat16, so are these products: 1e-5 of a term.  One bfloat16 holds a code, and H is
- * rounded alike in all products, so that normal equations are those of an H that is next to this one.
- * W H, from which the normal equations subtract large numbers, is a sum in double of products of a block of columns.
+ * Products with H use float32, everything else uses double.  Float32 is enough because these products multiply errors
+ * and codes: the rounding changes a gradient by about 1e-7 of its terms, and a code changes only where the gradient
+ * asks for half a step of its scale.  If ctx->operands splits floats into two bfloat16, these products do so, too, with
+ * an error of 1e-5 of a term.  One bfloat16 holds a code exactly, and all products read the same rounded H, so the
+ * normal equations are exact for an H close to the given one.
+ * The normal equations subtract large numbers from W H, so W H is a sum in double of float products of column blocks.
  * H, W and errors are first multiplied by powers of two, so that no number leaves float32's range.
  *
- * `scales` (rows_scales.c, rows_normal.c) and `sweep` (rows.c) are the two moves; each lowers the loss of every row or
- * leaves the row alone.  If the scheme has minima, w has the qjob's minima subtracted, and `scales` moves scales and
- * minima.
+ * There are two steps: calm_rows_scales (rows_scales.c, rows_normal.c) and calm_rows_sweep (rows.c).  Each lowers the
+ * loss of a row or leaves the row unchanged.  If the scheme has minima, `w` has the qjob's minima subtracted, and
+ * calm_rows_scales changes scales and minima.
  *
- * Rows that share their scales (`shared`) are a separate chunk with one solution: the normal equations of all rows
- * together, and one loss, the sum of the rows' parts in `loss` and `before`. */
+ * Rows that share their scales (`shared`) are one chunk with one solution: their normal equations are summed, and their
+ * loss is the sum over the rows of `loss` and `before`. */
 #pragma once
 
 #include "algorithms/part.h"
@@ -26,148 +27,152 @@ typedef struct calm_rows {
     const calm_problem *problem;
     calm_qjob *qjob;
     const double *h;          /* [I, I] damped, both triangles                          */
-    bool shared;              /* one scale a group for all rows                         */
-    size_t n;                 /* rows here; they are swapped and dropped when finished  */
-    size_t room;              /* rows that there is memory for, at least n               */
-    size_t *row;              /* [n] which row of the job each is                        */
-    double *w;                /* [n, I] weights, less the minima of their groups         */
+    bool shared;              /* all rows share one scale per group                     */
+    size_t n;                 /* number of rows in work; finished rows are dropped       */
+    size_t room;              /* number of rows that memory is allocated for, >= n       */
+    size_t *row;              /* [n] number of each row in the job                       */
+    double *w;                /* [n, I] weights minus the minima of their groups         */
     double *wh;               /* [n, I] W H                                              */
-    float *q;                 /* [n, I] codes less zeros, or levels: floats hold all     */
+    float *q;                 /* [n, I] codes minus zeros, or levels: exact in float32   */
     double *scale, *zero;     /* [n, G]                                                  */
-    double *loss, *before;    /* [n] now, and when `scales` last began                   */
-    float *product;           /* [n, I] work: the errors w - s q, or s q, by unit_w      */
+    double *loss, *before;    /* [n] current loss; loss at the start of calm_rows_scales */
+    float *product;           /* [n, I] work: the errors w - s q, or s q, times unit_w   */
     float *gradient;          /* [n, CALM_SWEEP_BLOCK] work                              */
-    const float *rounded;     /* [I, I] H times unit_h, where all of it is kept; or NULL */
-    const calm_packed *packed;    /* the same for products that read it packed; or NULL  */
-    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: a few such rows, with neither */
-    calm_packed packed_q, packed_product;    /* with `packed`: q and product as calm_rows_pack left them */
-    double unit_h, unit_w;    /* powers of two                                           */
-    bool two_parts;           /* products with H are of two bfloat16                      */
-    size_t unknowns;          /* U: scales G, with minima 2 G                            */
-    double *normal;           /* [n, U, U] normal equations, upper triangles; [U, U] of shared scales */
-    double *right;            /* [n, U] their right sides; [U]                           */
-    bool built;               /* both are of the codes as they are                       */
-    float *cross;             /* [G, n, CALM_SWEEP_BLOCK] work: q_g H with a block's columns */
+    const float *rounded;     /* [I, I] H times unit_h in float32; NULL: not kept        */
+    const calm_packed *packed;    /* the same packed for calm_packed_multiply; NULL: not kept */
+    float *panel;             /* [CALM_SWEEP_BLOCK, I] work: some rows of H times unit_h, if neither is kept */
+    calm_packed packed_q, packed_product;    /* with `packed`: q and product, packed by calm_rows_pack_*  */
+    double unit_h, unit_w;    /* powers of two that scale H and W                        */
+    bool two_parts;           /* products with H split floats into two bfloat16          */
+    size_t unknowns;          /* U per row: G scales, or G scales and G minima           */
+    double *normal;           /* [n, U, U] normal equations, upper triangles; `shared`: [U, U] */
+    double *right;            /* [n, U] their right sides; `shared`: [U]                 */
+    bool built;               /* normal and right belong to the current codes            */
+    float *cross;             /* [G, n, CALM_SWEEP_BLOCK] work: q_g H at a block's columns */
     double *system;           /* [U, U] work                                             */
     double *solution;         /* [U] work                                                */
-    double *ones;             /* [G, I] 1_g H, with minima                               */
-    double *ones_ones;        /* [G, G] 1_g H 1_g'^T, likewise                           */
+    double *ones;             /* [G, I] 1_g H; only with minima                          */
+    double *ones_ones;        /* [G, G] 1_g H 1_g'^T; only with minima                   */
 } calm_rows;
 
-/* H as products of rows read it: for all chunks and every refit with this damping.  Of the widest jobs each chunk makes
- * a few rows at a time for itself. */
+/* H rounded for the products with rows: all chunks and refits with this damping share it.  For the widest jobs
+ * (calm_rows_keeps) it is not kept; each chunk then rounds a few rows of H at a time. */
 typedef struct calm_rows_kept {
     const double *h;         /* [I, I] damped                            */
-    double unit;             /* a power of two, as unit_h below          */
-    const float *rounded;    /* [I, I] H by it, or NULL                  */
-    bool packs;
-    calm_packed packed;      /* with `packs`, in place of `rounded`      */
+    double unit;             /* power of two that scales H               */
+    const float *rounded;    /* [I, I] H times unit, or NULL             */
+    bool packs;              /* `packed` is set instead of `rounded`     */
+    calm_packed packed;      /* H times unit, packed                     */
 } calm_rows_kept;
 
-/* Keep H with `damp` times its mean diagonal added, in ctx->scratch; the bytes that takes. */
+/* Rounds H, damped by `damp` times its mean diagonal, into ctx->scratch; returns the bytes that this allocates. */
 calm_status calm_rows_keep(calm_ctx *ctx, const calm_problem *problem, double damp, calm_rows_kept *out);
 size_t calm_rows_kept_bytes(size_t in);
 
-/* The work of a part on a chunk of rows; calm_rows_each then stores the rows. */
+/* Does a part's work on a chunk of rows; calm_rows_each stores the rows afterwards. */
 typedef calm_status calm_rows_fn(calm_ctx *ctx, calm_rows *rows, const void *opts);
 
-/* Run fn over all rows of the job in chunks of `chunk` rows, or of those that share scales, under H with `damp` times
- * its mean diagonal added. */
+/* Runs fn over all rows of the job in chunks of `chunk` rows, or of the rows that share scales, with H damped by `damp`
+ * times its mean diagonal. */
 calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, double damp, size_t chunk,
                            calm_rows_fn *fn, const void *opts);
 
-/* The same under H as it is kept, of rows row [n] alone, of a scheme whose rows share no scales; row NULL: of all n. */
+/* Does the same with the H of `kept`, and only for rows row [n] of the job; row NULL: for its first n rows.  If rows
+ * share scales, it takes all rows of the job. */
 calm_status calm_rows_some(calm_ctx *ctx, const calm_problem *problem, calm_qjob *qjob, const calm_rows_kept *kept,
                            const size_t *row, size_t n, size_t chunk, calm_rows_fn *fn, const void *opts);
 
-/* U, unknowns of a row: its scales, with minima twice as many. */
+/* Returns U, the number of unknowns of a row: its scales, or its scales and minima. */
 size_t calm_rows_unknowns(int family, size_t n_groups);
 
-/* Rows per chunk of this job, with operands as ctx->operands says: fewer when there are many groups, whose normal
- * equations take U^2 cells a row. */
+/* Returns the number of rows per chunk of this job with the operands of ctx->operands: fewer when there are many
+ * groups, because the normal equations of a row have U^2 cells. */
 size_t calm_rows_chunk(const calm_ctx *ctx, const calm_problem *problem, const calm_qjob *qjob);
 
-/* Prepare calm_rows_scales, before its first call: W H, and memory for normal equations, from ctx->scratch.  wh [O, I]
- * and known [O] are NULL, or W H of the job and which of its rows are there: read, else written. */
+/* Prepares calm_rows_scales before its first call: computes W H, and allocates the normal equations in ctx->scratch.
+ * wh [O, I] and known [O] hold W H of the job and which of its rows are computed; rows that are not are added.  NULL:
+ * W H is not shared. */
 calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, bool *known);
 
-/* Bytes that calm_rows_begin_scales takes for n rows of a job of this shape. */
+/* Returns the bytes that calm_rows_begin_scales allocates for n rows of a job of this shape. */
 size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n);
 
-/* Bytes that calm_rows_each takes of ctx->scratch for n rows of a job of this shape, besides calm_rows_kept_bytes. */
+/* Returns the bytes of ctx->scratch that calm_rows_each allocates for n rows of a job of this shape, without
+ * calm_rows_kept_bytes. */
 size_t calm_rows_load_bytes(const calm_job_shape *shape, size_t n);
 
-/* Memory of a refit that uses scales and sweeps in chunks of calm_rows_chunk rows, after damping H. */
+/* Returns the memory of a refit that calls scales and sweeps in chunks of calm_rows_chunk rows. */
 calm_part_memory calm_rows_refit_memory(const calm_job_shape *shape, const void *opts);
 
-/* Least-squares scales for the codes, and minima with them, kept for each row if they lower its loss; sets `before` and
- * `loss`. */
+/* Computes least-squares scales, and minima, for the current codes; a row gets them if they lower its loss.  Sets
+ * `before` and `loss`. */
 calm_status calm_rows_scales(calm_ctx *ctx, calm_rows *rows);
 
-/* One sweep of cyclic coordinate descent over the codes; each change lowers `loss` by its gain.  With `zeros`, zero
- * points of groups of at most CALM_SWEEP_BLOCK columns also move by one if this gains more.  With `build`, after
- * calm_rows_begin_scales, it leaves the normal equations that the next calm_rows_scales needs, for the price of one
- * product less than those alone. */
+/* Does one sweep of cyclic coordinate descent over the codes; each change lowers `loss` by its gain.  With `zeros`, the
+ * zero point of a group of at most CALM_SWEEP_BLOCK columns also changes by one if this gains more.  With `build`,
+ * which needs calm_rows_begin_scales, it also builds the normal equations for the next calm_rows_scales; this costs one
+ * product less than building them separately. */
 calm_status calm_rows_sweep(calm_ctx *ctx, calm_rows *rows, bool zeros, bool build);
 
-/* Columns start .. end - 1 of H, which are its rows, at most CALM_SWEEP_BLOCK, by unit_h. */
+/* Rows start .. end - 1 of H times unit_h, at most CALM_SWEEP_BLOCK; H is symmetric, so they are also its columns. */
 typedef struct calm_rows_block {
     size_t start, end;
     const float *h;    /* [end - start, I]; NULL: H is packed */
 } calm_rows_block;
 
-/* (rows_normal.c) Normal equations block by block: begin, then for each block of columns, from left to right,
- * `multiply_groups` once the codes before it are final, and `add` once its own are. */
+/* (rows_normal.c) Build the normal equations block by block: call begin once; then for each block of columns, from left
+ * to right, call `multiply_groups` when the codes before the block are final, and `add` when the block's codes are. */
 void calm_rows_normal_begin(calm_rows *rows);
 calm_status calm_rows_multiply_groups(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block);
 calm_status calm_rows_normal_add(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block);
 
-/* product = s q by unit_w; and after multiply_groups, gradient = (s q) H of the block by the units, where product has
- * what is from the block on. */
+/* calm_rows_values sets product = s q times unit_w.  After multiply_groups, calm_rows_multiply_values sets gradient =
+ * (s q) H at the block's columns, times both units; from the block on it reads s q from product. */
 void calm_rows_values(calm_rows *rows);
 calm_status calm_rows_multiply_values(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block);
 
-/* (rows_panel.c) A block of H for products of its rows `from` and those after.  Until the next call. */
+/* (rows_panel.c) Returns rows start .. end - 1 of H for products, valid at columns >= `from` until the next call. */
 calm_rows_block calm_rows_panel(calm_rows *rows, size_t start, size_t end, size_t from);
 
-/* Columns first .. end - 1 of q, or of product, are as the next products read them. */
+/* Pack columns first .. end - 1 of q, or of product, for the next products; nothing if H is not packed. */
 void calm_rows_pack_codes(calm_rows *rows, size_t first, size_t end);
 void calm_rows_pack_product(calm_rows *rows, size_t first, size_t end);
 
-/* out [n, CALM_SWEEP_BLOCK] = columns first .. end - 1 of q, or of product, times these rows of H's block. */
+/* Computes out [n, CALM_SWEEP_BLOCK] = columns first .. end - 1 of q, times the same rows of H at the block's
+ * columns. */
 calm_status calm_rows_multiply_codes(calm_ctx *ctx, const calm_rows *rows, const calm_rows_block *block, size_t first,
                                      size_t end, float *out);
-/* With beta out added. */
+/* Does the same with product instead of q, and adds beta times the old out. */
 calm_status calm_rows_multiply_product(calm_ctx *ctx, const calm_rows *rows, const calm_rows_block *block, size_t first,
                                        size_t end, float beta, float *out);
 
-/* product [n, I] = the first n rows of gradient, which are columns start .. end - 1 of something, times these rows of
- * H. */
+/* Computes product [n, I] = the first n rows of gradient [n, end - start] times rows start .. end - 1 of H. */
 calm_status calm_rows_multiply_gradient(calm_ctx *ctx, calm_rows *rows, size_t n, size_t start, size_t end);
 
-/* Bytes that n rows take for a panel, or for their packed operands; and those. */
+/* Return the bytes of, and allocate, what products of n rows need: the panel, or the packed q and product. */
 size_t calm_rows_panel_bytes(const calm_job_shape *shape, size_t n);
 calm_status calm_rows_new_panel(calm_ctx *ctx, calm_rows *rows);
 
-/* Are H and rows packed for its products, of such operands?  All of these begin and end at whole steps then. */
+/* Are H and the rows packed for products with these operands?  Then all products begin and end at multiples of
+ * CALM_PACKED_STEP. */
 bool calm_rows_packs(calm_operands operands, size_t in, size_t group);
 
-/* Is a job of `in` inputs narrow enough to keep what all its products read, besides H itself? */
+/* Is a job of `in` inputs narrow enough to keep a rounded copy of H in addition to H? */
 bool calm_rows_keeps(size_t in);
 
-/* Sums of `before` and `loss` over the rows here. */
+/* Sum `before` and `loss` over the rows of the chunk. */
 void calm_rows_sums(const calm_rows *rows, double *before, double *loss);
 
-/* After `scales` and sweeps: what the loss of row r is not below.  They follow it from the normal equations, whose
- * terms are as large as w H w^T and of float32's accuracy. */
+/* Returns a lower bound of the exact loss of row r after scales and sweeps.  These update the loss from the normal
+ * equations, whose terms are as large as w H w^T and have the accuracy of the products. */
 double calm_rows_least(const calm_rows *rows, size_t r);
 
-/* The loss of row r as `scales` and sweeps follow it, less what products of two bfloat16 were seen to add: of 8 bits up
- * to a fifth, by which rows must not stop. */
+/* Returns the loss of row r after scales and sweeps, minus the largest observed error of products of two bfloat16: at 8
+ * bits the error is up to a fifth of the loss, and no row may stop because of it. */
 double calm_rows_likely(const calm_rows *rows, size_t r);
 
-/* loss of every row as it stands, from its errors alone. */
+/* Computes `loss` of every row from its errors alone. */
 calm_status calm_rows_losses(calm_ctx *ctx, calm_rows *rows);
 
-/* Write row r back to the job and put the last row in its place. */
+/* Writes row r back to the job and moves the last row of the chunk to its place. */
 void calm_rows_drop(calm_rows *rows, size_t r);

@@ -1,29 +1,29 @@
-/* Loops over candidates for one set of vector instructions.  The file that includes this defines
+/* Loops over candidates for one set of vector instructions.  The including file defines
  *
- *   TARGET         the attribute of the set
- *   LANES          doubles of a vector: 2, 4 or 8
- *   ABOVE, BELOW   (x, limit): x, but `limit` where x is less, and where it is greater
- *   KERNELS        the object to define
+ *   TARGET         the function attribute of the set
+ *   LANES          doubles per vector: 2, 4 or 8
+ *   ABOVE, BELOW   (x, limit): max(x, limit) and min(x, limit)
+ *   KERNELS        name of the calm_lane_kernels to define
  *
- * In vectors of gcc and clang, no wider than the set has them: wider ones are compared number by number.  A step's sums
- * stay in registers while the columns pass.  Left to itself the compiler takes the columns side by side, and their sums
- * one by one. */
+ * The loops use vector types of gcc and clang, as wide as the set's registers, because wider ones are compared one
+ * number at a time.  The sums of CALM_LANE_STEP candidates stay in registers while the loop runs over the columns; the
+ * compiler's own vectorization would put columns in lanes and add up their sums one by one. */
 #pragma once
 
 #include "algorithms/search_lanes.h"
 
 #define PARTS (CALM_LANE_STEP / LANES)
 
-/* Vectors at the address of any double. */
+/* Vectors that may begin at the address of any double. */
 typedef double reals __attribute__((vector_size(LANES * sizeof(double)), aligned(sizeof(double)), may_alias));
 typedef int64_t flags __attribute__((vector_size(LANES * sizeof(double)), aligned(sizeof(double)), may_alias));
 
-/* Each vector of a step. */
+/* Loops over the vectors of a step. */
 #define EACH        _Pragma("GCC unroll 4") for (size_t p = 0; p < PARTS; p++)
 #define LOAD(array) (*(const reals *)((array) + at + p * LANES))
 #define ROUNDED(q)  (((q) + CALM_LANE_ROUND) - CALM_LANE_ROUND)
 
-/* Losses of all columns. */
+/* measure of calm_lane_kernels. */
 TARGET static void measure(calm_lanes *c, size_t first, size_t end, const double *w, const double *h, size_t n)
 {
     for (size_t at = first; at < end; at += CALM_LANE_STEP) {
@@ -46,7 +46,7 @@ TARGET static void measure(calm_lanes *c, size_t first, size_t end, const double
     }
 }
 
-/* Flags by one column. */
+/* lose of calm_lane_kernels. */
 TARGET static void lose(const calm_lanes *c, size_t first, size_t end, double w, double h, double least,
                         calm_lane_flags *out)
 {
@@ -61,7 +61,7 @@ TARGET static void lose(const calm_lanes *c, size_t first, size_t end, double w,
         }
 }
 
-/* Sums of least squares. */
+/* project of calm_lane_kernels. */
 TARGET static void project(const calm_lanes *c, size_t first, size_t end, const double *w, const double *h, size_t n,
                            calm_lane_sums *out)
 {

@@ -1,7 +1,7 @@
 /* Blobs: files named by the SHA-256 of their content, in a folder that only grows until `calm gc` (store/gc.h).
  *
  *   <root>/ab/cdef...          62 hexadecimal digits after the first two
- *   <root>/tmp/...             being written; what a dead process left there is removed by the next writer
+ *   <root>/tmp/...             blobs being written; the next writer removes those of dead processes
  *
  * A blob appears under its name complete or not at all: it is written to tmp/, flushed to the disk and renamed.
  * The caller commits the row that names it afterwards, so a row never names a blob that was not written.
@@ -18,12 +18,12 @@ typedef struct calm_blob_piece {
     size_t n_bytes;
 } calm_blob_piece;
 
-/* Write a blob and return its digest.  The folder is made when absent; a blob that is there is written anew, which
- * repairs a damaged one.  CALM_ENOSPC, CALM_EIO: nothing is left behind, the message names the folder. */
+/* Writes a blob and returns its digest.  Creates the folder if absent; writes an existing blob again, which repairs a
+ * damaged one.  CALM_ENOSPC, CALM_EIO: no file remains; the message names the folder. */
 calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece *pieces, size_t n_pieces,
                           char digest[CALM_SHA256_HEX]);
 
-/* Map a blob and check its content against its name; close with calm_unmap_file.
+/* Maps a blob and checks its content against its name; the caller closes *out with calm_unmap_file.
  * CALM_ENOTFOUND: absent.  CALM_EFORMAT: damaged (the caller computes it again and puts it), or `digest` is not 64
  * lower-case hexadecimal digits. */
 calm_status calm_blob_get(calm_ctx *ctx, const char *root, const char *digest, calm_mapping *out);
@@ -31,15 +31,15 @@ calm_status calm_blob_get(calm_ctx *ctx, const char *root, const char *digest, c
 /* Is there a file of this name and size?  The content is not read. */
 bool calm_blob_present(const char *root, const char *digest, size_t n_bytes);
 
-/* Receives each blob; anything but CALM_OK ends the walk and is its result. */
+/* Receives each blob; any status but CALM_OK ends the walk and is its result. */
 typedef calm_status calm_blob_fn(calm_ctx *ctx, void *user, const char *digest, size_t n_bytes);
 
-/* Call `fn` for every file that is named like a blob; it may remove that one.  Files with other names, and what links
- * in the folder lead to, stay as they are.  No error when there is no folder. */
+/* Calls `fn` for every file that has the name of a blob; `fn` may remove this blob.  Ignores other files and symbolic
+ * links.  No error if there is no folder. */
 calm_status calm_blob_walk(calm_ctx *ctx, const char *root, calm_blob_fn *fn, void *user);
 
-/* Remove a blob; no error when it is not there.  Only for who holds the writer's lock and has no row that names it. */
+/* Removes a blob; no error if there is none.  The caller must hold the writer's lock, and no row may name the blob. */
 calm_status calm_blob_remove(calm_ctx *ctx, const char *root, const char *digest);
 
-/* Remove what dead writers left in tmp/; only for who holds the writer's lock.  No error when there is no folder. */
+/* Removes the files of dead writers in tmp/.  The caller must hold the writer's lock.  No error without a folder. */
 calm_status calm_blob_sweep(calm_ctx *ctx, const char *root);

@@ -1,8 +1,8 @@
-/* SQL: the part of SQLite that the store uses, with calm's errors; sql.c is the one user of sqlite3.h.
+/* SQL: the part of SQLite that the store uses, with calm's errors; only sql.c includes sqlite3.h.
  *
- * Statements are prepared once and kept by their text, so `sql` should be a literal.  Every failure names the
- * file:  SQLITE_FULL -> CALM_ENOSPC, BUSY and LOCKED -> CALM_EBUSY, NOTADB and CORRUPT -> CALM_EFORMAT,
- * CONSTRAINT and wrong SQL -> CALM_EARG, NOMEM -> CALM_ENOMEM, everything else CALM_EIO. */
+ * Statements are prepared once and found by their text, so `text` should be a literal.  Every failure names the file:
+ * SQLITE_FULL -> CALM_ENOSPC, BUSY and LOCKED -> CALM_EBUSY, NOTADB and CORRUPT -> CALM_EFORMAT, CONSTRAINT and wrong
+ * SQL -> CALM_EARG, NOMEM -> CALM_ENOMEM, everything else CALM_EIO. */
 #pragma once
 
 #include "ptq/base/scope.h"
@@ -17,15 +17,15 @@ typedef enum calm_sql_mode {
     CALM_SQL_CREATE,    /* like WRITE; makes the file when absent */
 } calm_sql_mode;
 
-/* Open `path` (":memory:" with CREATE) and read its first page, so that a file that is no database fails here. */
+/* Opens `path` (":memory:" with CREATE) and reads its first page, so that a file that is not a database fails here. */
 calm_status calm_sql_open(calm_ctx *ctx, const char *path, calm_sql_mode mode, calm_sql **out);
 void calm_sql_close(calm_sql *sql);
 
-/* CALM_EFORMAT: the file is no store, said in the same words wherever that is found. */
+/* Fails with CALM_EFORMAT and the one message for files that are not a store. */
 calm_status calm_sql_no_store(calm_ctx *ctx, const char *path);
 
-/* Remove the -wal, -shm and -journal of the database at `path`, and with `itself` the database; what does not exist, or
- * cannot be removed, is skipped.  CALM_ENOMEM is left in ctx. */
+/* Removes the -wal, -shm and -journal files of the database at `path`, and with `itself` the database; skips files that
+ * do not exist or cannot be removed.  A failed allocation leaves CALM_ENOMEM in ctx. */
 void calm_sql_remove(calm_ctx *ctx, const char *path, bool itself);
 
 /* Parameters for the calls below: CALM_BIND(CALM_T(name), CALM_I(count)); CALM_NONE for none. */
@@ -38,28 +38,29 @@ void calm_sql_remove(calm_ctx *ctx, const char *path, bool itself);
 #define CALM_ID(x) calm_value_id(x)     /* 0 gives NULL */
 calm_value calm_value_id(int64_t id);          /* 0 gives NULL */
 
-/* Run a script of several statements without parameters or results. */
+/* Runs a script of several statements without parameters or results. */
 calm_status calm_sql_script(calm_ctx *ctx, calm_sql *sql, const char *script);
 
-/* Run one statement to its end, ignoring rows. */
+/* Runs one statement to its end, ignoring rows. */
 calm_status calm_sql_run(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params, size_t n_params);
 
-/* Run one statement and return the integer in the first column of its first row; 0 when there is no row. */
+/* Runs one statement; *out is the integer in the first column of its first row, 0 if there is no row. */
 calm_status calm_sql_number(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
                             size_t n_params, int64_t *out);
 
-/* Whether one statement gives a row. */
+/* Does one statement give a row? */
 calm_status calm_sql_exists(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
                             size_t n_params, bool *out);
 
-/* Step through rows:  first();  while (calm_sql_next(ctx, sql, s)) ...; then ctx->status tells.  calm_sql_end, which
- * takes NULL too, comes before the connection is closed or the same text is used again: by CALM_SCOPED_ROWS(s). */
+/* Iterate over rows:  calm_sql_first(...);  while (calm_sql_next(ctx, sql, s)) ...;  then ctx->status says whether it
+ * failed.  calm_sql_end, which also takes NULL, must come before the connection is closed or the same text is used
+ * again; CALM_SCOPED_ROWS(s) calls it. */
 calm_status calm_sql_first(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
                            size_t n_params, calm_statement **out);
 bool calm_sql_next(calm_ctx *ctx, calm_sql *sql, calm_statement *statement);
 void calm_sql_end(calm_statement *statement);
 
-/* For scopes: `calm_sql *name = NULL` that is closed, `calm_statement *name = NULL` that is ended. */
+/* Declare `calm_sql *name = NULL`, closed at the end of the scope; `calm_statement *name = NULL`, ended there. */
 #define CALM_SCOPED_SQL(name) CALM_SCOPED(calm_sql, calm_sql_release) *name = NULL
 #define CALM_SCOPED_ROWS(name) CALM_SCOPED(calm_statement, calm_sql_leave) *name = NULL
 static inline void calm_sql_release(calm_sql **sql)
@@ -71,13 +72,13 @@ static inline void calm_sql_leave(calm_statement **statement)
     calm_sql_end(*statement);
 }
 
-/* Columns of the current row.  text: a copy in ctx->out, NULL is NULL; value: borrowed until the next step. */
+/* Return a column of the current row.  text: a copy in ctx->out, NULL for NULL; value: valid until the next step. */
 int64_t calm_sql_int(calm_statement *statement, int column);
 calm_status calm_sql_text(calm_ctx *ctx, calm_statement *statement, int column, const char **out);
 calm_value calm_sql_value(calm_statement *statement, int column);
 
-/* Several columns from `first` on, one after another: CALM_SQL_READ(ctx, row, 0, CALM_TO(&id), CALM_TO(&out->name)).
- * The pointer's type says what is read: an int64_t or a string as by the functions above, a double, NULL as NaN. */
+/* Reads columns `first`, first + 1, ...: CALM_SQL_READ(ctx, row, 0, CALM_TO(&id), CALM_TO(&out->name)).  The pointer's
+ * type selects the conversion: int64_t and string as calm_sql_int and calm_sql_text, double with NaN for NULL. */
 typedef struct calm_sql_target {
     calm_value_type type;
     void *at;
@@ -89,13 +90,13 @@ typedef struct calm_sql_target {
      (pointer)}
 calm_status calm_sql_read(calm_ctx *ctx, calm_statement *statement, int first, const calm_sql_target *targets);
 
-/* Rows that the last statement changed. */
+/* Returns the number of rows that the last statement changed. */
 int64_t calm_sql_changes(calm_sql *sql);
 
-/* Undo the innermost SAVEPOINT `calm`, or do nothing when SQLite has already undone everything. */
+/* Undoes the innermost SAVEPOINT `calm`; does nothing if SQLite has already rolled back everything. */
 void calm_sql_undo(calm_sql *sql);
 
-/* One SELECT written by a user: everything that could write, attach or change settings is refused (CALM_EARG).
+/* Runs one SELECT written by a user; refuses everything that could write, attach or change settings (CALM_EARG).
  * See calm_store_query for `fn`. */
 calm_status calm_sql_query(calm_ctx *ctx, calm_sql *sql, const char *text, const calm_value *params,
                            size_t n_params, calm_store_row_fn *fn, void *user);
