@@ -168,7 +168,7 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss);
 double calm_rows_least(const calm_rows *rows, size_t r);
 
 /* Returns the loss of row r after scales and sweeps, minus the largest observed error of products of two bfloat16: at 8
- * bits the error is up to a fifth of the loss, and no row may stop because of it. */
+ * bits this error is up to a fifth of the loss, and must not stop a row. */
 double calm_rows_likely(const calm_rows *rows, size_t r);
 
 /* Computes `loss` of every row from its errors alone. */

@@ -1,4 +1,4 @@
-/* The inside of a cluster: cluster.c has what the run calls, watch.c the thread. */
+/* Private parts of a cluster: cluster.c has the functions for the run, watch.c the watching thread. */
 #pragma once
 
 #include <pthread.h>
@@ -9,16 +9,16 @@
 
 #define CALM_PLACE_MAX 160
 
-/* A rank, as it is known here: rank 0 knows all, others rank 0. */
+/* Another rank: rank 0 has all ranks as peers, another rank only rank 0. */
 typedef struct calm_peer {
-    int fd;                          /* control connection; -1: none, or gone */
+    int fd;                          /* control connection; -1: none, or closed */
     long pid;
     char host[CALM_HOST_MAX];
-    char place[CALM_PLACE_MAX];      /* what it works on; "": it said nothing  */
-    char summary[CALM_PLACE_MAX];    /* what it did, once its rows are all there */
-    char *mail;                      /* work or an answer that came from it, of the heap; NULL: none */
+    char place[CALM_PLACE_MAX];      /* what it works on; "": not known       */
+    char summary[CALM_PLACE_MAX];    /* what it did; set after all its rows   */
+    char *mail;                      /* received work or answer, on the heap; NULL: none */
     size_t n_mail;
-    double worked;                   /* seconds for its answers           */
+    double worked;                   /* seconds that it worked on answers     */
 } calm_peer;
 
 struct calm_cluster {
@@ -26,28 +26,28 @@ struct calm_cluster {
     calm_cluster_hooks hooks;
     calm_peer *peers;                /* [ranks]                               */
     calm_seat *seats;                /* [ranks] on rank 0; NULL elsewhere     */
-    int on_node;                     /* ranks of this machine                 */
-    char token[CALM_HOST_MAX];       /* who connects must know it             */
+    int on_node;                     /* number of ranks on this machine       */
+    char token[CALM_HOST_MAX];       /* secret that a connecting rank must send */
     char own_host[CALM_HOST_MAX];
-    bool agreed;                     /* a failure is that of all ranks, which have been told */
+    bool agreed;                     /* all ranks know the failure and share it */
 
     pthread_t watcher;
     bool watching;
-    int wake[2];                     /* to the watcher: 'c' close, 't' SIGTERM */
+    int wake[2];                     /* pipe to the watcher: 'c' close, 't' SIGTERM */
 
-    pthread_mutex_t store;           /* who may use rank 0's store            */
-    bool asked;                      /* rank 0: for work, once at least       */
-    double waited;                   /* rank 0: seconds, for answers          */
-    int lent;                        /* depth; of the run's thread alone      */
-    bool receives;
-    calm_cluster_receiver receiver;  /* under `store`                         */
+    pthread_mutex_t store;           /* held by the thread that may use rank 0's store */
+    bool asked;                      /* rank 0 has asked a rank for work      */
+    double waited;                   /* seconds that rank 0 waited for answers */
+    int lent;                        /* depth of CALM_SCOPED_LEND; run's thread only */
+    bool receives;                   /* receiver is set                       */
+    calm_cluster_receiver receiver;  /* protected by `store`                  */
 
-    pthread_mutex_t lock;            /* of what follows                       */
+    pthread_mutex_t lock;            /* protects the members below            */
     pthread_cond_t changed;
-    int n_done;
-    bool working;                    /* at what rank 0 asked for              */
+    int n_done;                      /* number of ranks that have sent all rows */
+    bool working;                    /* this rank does work for rank 0        */
     bool closing;                    /* the run's thread ends the run itself  */
-    bool ended;                      /* rank 0 said so                        */
+    bool ended;                      /* rank 0 has sent CALM_FRAME_END        */
     calm_status end_status;
 };
 

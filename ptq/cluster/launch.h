@@ -2,9 +2,9 @@
 #pragma once
 
 typedef struct calm_launch {
-    const char *by;     /* "mpirun", "srun"; NULL: neither */
-    int rank, ranks;    /* 0 of 1 where neither            */
+    const char *by;     /* the launcher, "mpirun" or "srun"; NULL: neither */
+    int rank, ranks;    /* number of this rank, number of ranks; without a launcher 0 and 1 */
 } calm_launch;
 
-/* What the launcher says in the environment; nothing is started by it. */
+/* Reads the launcher's environment variables; starts nothing. */
 calm_launch calm_launch_read(void);

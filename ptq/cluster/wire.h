@@ -1,7 +1,7 @@
 /* The control connection between rank 0 and another rank: frames over a TCP socket.
  *
- * MPI does not say that a rank has died; a socket does, at once where a process was killed and after seconds where its
- * machine is gone, and what was sent before arrives before that. */
+ * MPI does not report that a rank has died.  A socket does, at once if the process was killed and after seconds if its
+ * machine failed; and bytes sent before arrive first. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,22 +25,23 @@ typedef struct calm_frame {
     uint64_t n;              /* bytes that follow */
 } calm_frame;
 
-/* The most of a frame: rows of one candidate, of one hook point; a part of a text. */
+/* The largest number of bytes in a frame: the rows of one candidate or hook point, or a part of a text. */
 #define CALM_FRAME_MAX ((uint64_t)64 << 20)
 
-/* Listen on a free port of this machine: *fd, and its number. */
+/* Listens on a free port of this machine; returns the socket and the port. */
 calm_status calm_wire_listen(calm_ctx *ctx, int *fd, int *port);
 
-/* Accept one connection within this many seconds, or one that waits where they are over.  CALM_EIO: none came. */
+/* Accepts one connection within this many seconds; with seconds <= 0 only one that already waits.  CALM_EIO: none
+ * came. */
 calm_status calm_wire_accept(calm_ctx *ctx, int listening, double seconds, int *fd);
 
-/* Connect to a machine by its name, this one by its loopback.  CALM_EIO: no address of it answers. */
+/* Connects to a machine by its name, to this machine through the loopback.  CALM_EIO: no address of it answers. */
 calm_status calm_wire_connect(calm_ctx *ctx, const char *host, int port, int *fd);
 
-/* Send a frame and bytes [n].  CALM_EIO: the other end is gone. */
+/* Sends a frame and bytes [n].  CALM_EIO: the other end has closed the connection. */
 calm_status calm_wire_send(calm_ctx *ctx, int fd, calm_frame_kind kind, calm_status status, const void *bytes,
                            size_t n);
 
-/* Receive one frame; *bytes [frame->n], with a NUL behind them, in `arena`.  CALM_ENOTFOUND: the other end is gone.
- * CALM_EFORMAT: what came is no frame. */
+/* Receives one frame; *bytes [frame->n], followed by a NUL, in `arena`.  CALM_ENOTFOUND: the other end has closed the
+ * connection.  CALM_EFORMAT: the bytes are not a frame. */
 calm_status calm_wire_receive(calm_ctx *ctx, int fd, calm_arena *arena, calm_frame *frame, char **bytes);

@@ -1,8 +1,7 @@
-/* Writes config.json of a checkpoint: a copy of the float model's file, byte for byte, except for entries that the new
- * files change.
+/* Writes config.json of a checkpoint: a byte-for-byte copy of the float model's file, except for these members.
  *
- *   the entry of the quantization    added before the closing brace
- *   tie_word_embeddings              false where the files hold a separate head */
+ *   the quantization entry           added before the closing brace
+ *   tie_word_embeddings              false if the files hold a separate head */
 #pragma once
 
 #include "ptq/base/text.h"
@@ -11,6 +10,6 @@
 /* Does config.json tie a head to the embedding, although the model has a separate head with other values? */
 bool calm_export_unties_head(const calm_model *model);
 
-/* Write dir/config.json with `value`, JSON with an indent of 2, as each of the members `keys` [n]. */
+/* Writes dir/config.json with `value`, JSON with an indent of 2, as the value of each of the members `keys` [n]. */
 calm_status calm_export_write_config(calm_ctx *ctx, const calm_model *model, const char *dir, const char *const *keys,
                               size_t n, const char *value);

@@ -3,9 +3,9 @@
 
 #include "ptq/export/export.h"
 
-/* Fill in the entry "quantization_config", an empty object: one group per scheme of the plan, with disjoint regex
- * targets that match the checkpoint's and the engines' fused names; every linear that stays float is in "ignore". */
+/* Fills in the empty object "quantization_config": one group per scheme of the plan, with disjoint regex targets that
+ * match the checkpoint's and the engines' fused names; every linear that stays float is in "ignore". */
 calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_json *entry);
 
-/* Are codes a signed byte each (int-quantized)?  Next to activations of whole numbers. */
+/* Does the scheme store each code as a signed byte (int-quantized)?  It does if activations are integers, too. */
 bool calm_ct_has_bytes(const calm_scheme *scheme);

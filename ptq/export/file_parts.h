@@ -1,21 +1,21 @@
-/* Parts of a file of weights: how many bytes a plan takes, tensor by tensor, before anything is written.
+/* Sizes of the tensors in the file of a plan, computed before anything is written.
  *
- * The bytes of a tensor depend on its own scheme alone, so that those of any plan add up from a few plans' parts. */
+ * A tensor's size depends only on its own scheme, so the size of any plan is a sum over the parts of a few plans. */
 #pragma once
 
 #include "ptq/model/layout.h"
 
 /* One tensor of the file. */
 typedef struct calm_file_part {
-    const calm_job_ref *job;    /* whose weight it is, or a part of that; NULL: of none                     */
-    bool experts;               /* it is of all experts of the block that have a job of that kind           */
-    size_t data;                /* bytes of its elements, with what aligns the next                         */
-    size_t label;               /* bytes of its entry in the header, at most                                */
-    size_t elements;            /* weights that it has of the model: those of a weight's first part         */
+    const calm_job_ref *job;    /* the job whose weight, or part of a weight, it is; NULL: none             */
+    bool experts;               /* it holds this weight of all experts of the block                         */
+    size_t data;                /* bytes of its elements and of the padding after them                      */
+    size_t label;               /* upper bound of the bytes of its entry in the header                      */
+    size_t elements;            /* number of the model's weights in it; 0 for further tensors of a weight   */
 } calm_file_part;
 
 typedef struct calm_file_parts {
     calm_file_part *of;         /* [n] in ctx->out                                                          */
     size_t n;
-    size_t head;                /* bytes next to them, at most: headers, keys, a tokenizer                   */
+    size_t head;                /* upper bound of all other bytes: headers, keys, a tokenizer               */
 } calm_file_parts;

@@ -1,4 +1,4 @@
-/* What the files that write a tokenizer to GGUF share.  Only files of this folder include it. */
+/* Private parts of writing a tokenizer to GGUF.  Only files of this folder include this file. */
 #pragma once
 
 #include "ptq/io/gguf_write.h"
@@ -12,15 +12,15 @@ typedef struct calm_gguf_written_token {
     calm_gguf_piece_kind type;
 } calm_gguf_written_token;
 
-/* A checkpoint's tokenizer on its way into keys. */
+/* A checkpoint's tokenizer while it is converted to keys. */
 typedef struct calm_gguf_vocab_reader {
     const char *path;
     const calm_json *root, *config, *settings;    /* tokenizer.json, config.json, tokenizer_config.json (NULL: none) */
-    const calm_json *model;                       /* of tokenizer.json                                               */
+    const calm_json *model;                       /* the member "model" of tokenizer.json                            */
     calm_gguf_written_token *tokens;              /* [n] */
     size_t n, n_left_out;
     bool embeds;                                  /* the model gives embeddings */
 } calm_gguf_vocab_reader;
 
-/* Ids of special tokens, and which of them stand around a text (gguf_special.c). */
+/* Adds the ids of special tokens, and which of them the tokenizer adds around a text (gguf_special.c). */
 void calm_gguf_add_special(const calm_gguf_vocab_reader *in, calm_gguf_keys *keys);

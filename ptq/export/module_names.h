@@ -1,7 +1,6 @@
-/* Module names in quantization entries: regexes for the linears that a plan treats alike, names of what stays
- * float.
+/* Module names in quantization entries: regexes for the linears of one scheme, names of modules that stay float.
  *
- * Engines fuse q, k, v into qkv_proj and gate, up into gate_up_proj and look for the fused name; the regexes match both
+ * Engines fuse q, k, v into qkv_proj and gate, up into gate_up_proj and look up the fused name; the regexes match both
  * spellings, and those of different schemes are disjoint (docs/formats.md section 3.4). */
 #pragma once
 
@@ -11,17 +10,17 @@
 #include "ptq/model/arch.h"
 #include "ptq/plan/assemble.h"
 
-/* The head of a wrapper, as a regex: its name has a prefix in some readers and none in others. */
+/* Regex for the head of a wrapper, whose name has a prefix in some readers only. */
 #define CALM_WRAPPED_HEAD "(language_model\\.)?lm_head$"
 
-/* Is the job one of the requested ones? */
+/* Does the job belong to the requested ones? */
 typedef bool calm_plan_match_fn(const void *user, const calm_plan_job *job);
 
-/* Called with a regex for whole module names, without "re:", ending in $. */
+/* Receives a regex for whole module names, without "re:", ending in $. */
 typedef void calm_pattern_fn(void *user, const char *regex);
 
-/* One regex per kind of job and place (block, shared expert, experts) of which some block's job matches; the first
- * expert of a block is named for all. */
+/* Calls `each` with one regex per kind of job and place (block, shared expert, experts) for which a block's job
+ * matches; the first expert of a block decides for all. */
 void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *match, const void *match_user,
                   calm_pattern_fn *each, void *user);
 
@@ -31,57 +30,59 @@ bool calm_plan_has_scheme(const void *scheme, const calm_plan_job *job);
 /* A calm_plan_match_fn: stays float. */
 bool calm_plan_is_float(const void *unused, const calm_plan_job *job);
 
-/* The different schemes of a plan in order of first use, in ctx->scratch; *base: number of the one of most weights. */
+/* Lists the different schemes of a plan in order of first use, in ctx->scratch; *base: index of the scheme of most
+ * weights. */
 calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **schemes, size_t *n,
                               size_t *base);
 
-/* Modules whose matrix stays float, in ctx->scratch: the head first (also where it is tied and not in the file),
- * then by name; with `embeddings` those too. */
+/* Lists the modules whose matrix stays float, in ctx->scratch: the head first (even if it is tied and not in the file),
+ * then the others by name; `embeddings`: with embedding modules. */
 calm_status calm_float_modules(calm_ctx *ctx, const calm_export_input *input, bool embeddings, const char ***out,
                                size_t *n);
 
-/* Add those without embeddings to a JSON array. */
+/* Adds the float modules without embeddings to a JSON array. */
 calm_status calm_add_float_modules(calm_ctx *ctx, const calm_export_input *input, calm_json *array);
 
-/* First words of modules that the model does not have, "mtp" of mtp.layers.0.self_attn.q_proj, in ctx->scratch: engines
- * that build these modules fuse them under names that are not in the file, so that an entry for all below a word says
- * that they stay float.  No quantized module begins with such a word, of letters, digits, - and _.  In a wrapper, whose
- * parts may all be below "model.", "visual" of model.visual.merger. */
+/* Lists, in ctx->scratch, the first words of modules in the checkpoint that are not in calm's model, "mtp" of
+ * mtp.layers.0.self_attn.q_proj, or in a wrapper "visual" of model.visual.merger.  Engines that build these modules
+ * fuse them under names that are not in the file, so one entry for everything below the word keeps them float.  A word
+ * has letters, digits, - and _, and no quantized module begins with it. */
 calm_status calm_foreign_roots(calm_ctx *ctx, const calm_export_input *input, calm_words *out);
 
-/* What a tensor of the checkpoint is, as assembly changes it, and how a format writes it. */
+/* The kind of a checkpoint's tensor: how assembly changes it and how a format writes it. */
 typedef enum calm_export_part_kind {
     CALM_EXPORT_COPY,         /* stays as the checkpoint has it                                   */
     CALM_EXPORT_NORM,         /* the norm before a sublayer, which input scales fold into         */
-    CALM_EXPORT_NORM_BIAS,
-    CALM_EXPORT_BIAS,         /* of a linear                                                      */
-    CALM_EXPORT_WEIGHT,
+    CALM_EXPORT_NORM_BIAS,    /* the bias of such a norm                                          */
+    CALM_EXPORT_BIAS,         /* the bias of a linear                                             */
+    CALM_EXPORT_WEIGHT,       /* the weight of a linear                                           */
     CALM_EXPORT_QUANTIZED,    /* one of the tensors that a weight becomes (safetensors_export.h)  */
     CALM_EXPORT_EXPERTS,      /* weights of all experts (gguf_layout.h)                           */
     CALM_EXPORT_STREAMS,      /* matrices NAME.0, NAME.1 and so on of streams (gguf_layout.h)     */
-    CALM_EXPORT_ZEROS,        /* of no tensor that counts (gguf_layout.h)                         */
-    CALM_EXPORT_ROPE_FACTORS, /* of no tensor of the checkpoint (gguf_layout.h)                   */
-    CALM_EXPORT_DENSE,        /* the same: a layer that modules.json lists behind the pooling     */
+    CALM_EXPORT_ZEROS,        /* zeros in place of a tensor that has no effect (gguf_layout.h)    */
+    CALM_EXPORT_ROPE_FACTORS, /* rope factors, which are not in the checkpoint (gguf_layout.h)    */
+    CALM_EXPORT_DENSE,        /* a layer that modules.json lists after the pooling, from its own file */
 } calm_export_part_kind;
 
 typedef struct calm_export_part {
     calm_export_part_kind kind;
     long block;                    /* -1: outside the blocks                                           */
-    const calm_job_ref *job;       /* of a linear's tensors; else NULL                                 */
-    calm_role role;                /* likewise                                                         */
-    const char *module;            /* likewise: "model.layers.0.self_attn.q_proj"                      */
-    calm_sublayer sublayer;        /* of a norm, of a linear's tensors                                 */
-    const calm_tensor *source;     /* of the float checkpoint                                          */
+    const calm_job_ref *job;       /* job of a linear's tensor; else NULL                              */
+    calm_role role;                /* role of a linear's tensor                                        */
+    const char *module;            /* module of a linear's tensor: "model.layers.0.self_attn.q_proj"   */
+    calm_sublayer sublayer;        /* sublayer of a norm or of a linear's tensor                       */
+    const calm_tensor *source;     /* tensor of the float checkpoint                                   */
 } calm_export_part;
 
-/* What a tensor of the checkpoint is, by its name. */
+/* Classifies a tensor of the checkpoint by its name. */
 calm_export_part calm_export_part_of(const calm_model *model, const calm_tensor *source);
 
-/* What assembly made of the floats of a part up to CALM_EXPORT_WEIGHT; NULL: they stay. */
+/* Returns the assembled floats of a part of a kind up to CALM_EXPORT_WEIGHT; NULL: assembly does not change them. */
 const float *calm_export_part_floats(const calm_export_part *part, const calm_fold_set *set);
 
-/* Number of the block that a tensor of the checkpoint is in, *rest is its name within the block; -1: outside. */
+/* Returns the number of the block that has a tensor of the checkpoint, and the rest of its name in *rest; -1: outside
+ * the blocks. */
 long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest);
 
-/* `name` [n] as a regex that matches it alone: dots with a backslash. */
+/* Appends a regex that matches only `name` [n]: dots get a backslash. */
 void calm_append_escaped(calm_text *text, const char *name, size_t n);

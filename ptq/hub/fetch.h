@@ -10,31 +10,31 @@ typedef struct calm_hub_session {
     const calm_hub_name *name;
     calm_http *http;
     const char *repo_dir;
-    const char *commit;             /* NULL until the listing says it */
-    calm_tick_fn *tick;             /* bytes fetched, of those that were missing; may be NULL           */
+    const char *commit;             /* NULL until the listing is read                                   */
+    calm_tick_fn *tick;             /* gets done_bytes and total_bytes; may be NULL                     */
     void *tick_user;
-    int64_t done_bytes, total_bytes;
+    int64_t done_bytes, total_bytes;    /* fetched bytes; bytes that were missing at the start          */
 } calm_hub_session;
 
-/* After a bad end: pause, log, and return true when another attempt is due; *attempt counts from 0. */
+/* After a failed request: if another attempt may help, logs, pauses and returns true; *attempt counts from 0. */
 bool calm_hub_again(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
                     int *attempt);
 
-/* GET `url` into `out`; `what` names it in messages ("ORG/NAME", "ORG/NAME: config.json").  CALM_EFORMAT: more than
- * `limit` bytes.  CALM_EIO, CALM_ENOTFOUND: as calm_hub_refused. */
+/* Downloads `url` into `out`; messages name it as `what` ("ORG/NAME", "ORG/NAME: config.json").  CALM_EFORMAT: more
+ * than `limit` bytes.  CALM_EIO, CALM_ENOTFOUND: as calm_hub_refused. */
 calm_status calm_hub_get_text(calm_ctx *ctx, const calm_hub_session *s, const char *url, const char *what,
                               size_t limit, calm_text *out);
 
-/* Ask for the size and the etag of a file that the listing does not give. */
+/* Requests the size and the etag of a file, which the listing does not give. */
 calm_status calm_hub_get_metadata(calm_ctx *ctx, const calm_hub_session *s, calm_hub_file *file);
 
-/* Is the file's blob there, in the listed size? */
+/* Does the cache have the file's blob, in the listed size? */
 bool calm_hub_has_blob(calm_ctx *ctx, const calm_hub_session *s, const calm_hub_file *file);
 
-/* Bytes of the file that an interrupted transfer left in the cache; 0: none that can be used. */
+/* Returns the bytes of the file that an interrupted transfer left in the cache; 0: none that can be used. */
 int64_t calm_hub_partial_bytes(calm_ctx *ctx, const calm_hub_session *s, const calm_hub_file *file);
 
-/* Bring the blob into the cache, continuing where an earlier transfer stopped; verified, then renamed to its name.
- * CALM_EMISMATCH: other bytes or another size than the hub lists (nothing of it is kept).  CALM_ENOSPC.  CALM_EIO,
+/* Downloads the blob into the cache, continuing an interrupted transfer; verifies it, then renames it to its name.
+ * CALM_EMISMATCH: the content or the size differs from the hub's listing (no byte is kept).  CALM_ENOSPC.  CALM_EIO,
  * CALM_ENOTFOUND: calm_hub_refused (refused.h). */
 calm_status calm_hub_fetch(calm_ctx *ctx, calm_hub_session *s, calm_hub_file *file);

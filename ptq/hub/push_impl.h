@@ -1,4 +1,4 @@
-/* What the files of a push share.  Only push*.c include it. */
+/* Private parts of a push.  Only push*.c include this file. */
 #pragma once
 
 #include "ptq/hub/fetch.h"
@@ -7,24 +7,24 @@
 
 #define CALM_PUSH_LFS_TYPE "application/vnd.git-lfs+json"
 
-/* One request of the API with a body. */
+/* A POST request to the hub's API, and its answer. */
 typedef struct calm_push_call {
-    const char *what;        /* for messages: what the hub was asked for, "ORG/NAME: commit"              */
-    const char *url, *type;
+    const char *what;        /* the request for messages, "ORG/NAME: commit"                              */
+    const char *url, *type;  /* address; Content-Type                                                     */
     const char *body;        /* [n_body] */
     size_t n_body;
-    long also;               /* an answer that is no failure next to 2xx; 0: none                         */
-    long code;               /* out: the answer's */
-    calm_json *answer;       /* out: its JSON, NULL where it is none; freed by the caller                 */
+    long also;               /* a status that counts as success besides 2xx; 0: none                      */
+    long code;               /* out: status of the answer                                                 */
+    calm_json *answer;       /* out: the answer, NULL if it is not JSON; freed by the caller              */
 } calm_push_call;
 
-/* POST it, again after passing failures.  CALM_EARG: the hub does not take the token, or its owner may not write there.
- * CALM_EIO, CALM_ENOTFOUND: as calm_hub_refused. */
+/* Sends the request, and repeats it after temporary failures.  CALM_EARG: the hub does not accept the token, or its
+ * owner may not write to the repository.  CALM_EIO, CALM_ENOTFOUND: as calm_hub_refused. */
 calm_status calm_push_post(calm_ctx *ctx, const calm_hub_session *s, calm_push_call *call);
 
-/* The same with a JSON object as the body, which is released. */
+/* Does the same with a JSON object as the body, which it releases. */
 calm_status calm_push_post_json(calm_ctx *ctx, const calm_hub_session *s, calm_json *body, calm_push_call *call);
 
-/* Send the large files [n] that the storage host does not have; *sent += their bytes.  CALM_EMISMATCH: a file has
- * changed since its digest was taken. */
+/* Uploads those of the large files [n] that the storage host lacks, and adds their bytes to *sent.  CALM_EMISMATCH: a
+ * file has changed since its digest was computed. */
 calm_status calm_push_large(calm_ctx *ctx, calm_hub_session *s, calm_push_file *const *files, size_t n, size_t *sent);

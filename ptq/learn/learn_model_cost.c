@@ -52,10 +52,11 @@ void calm_learn_model_estimate(const calm_run *p, calm_learned_facts *out)
     out->back_operations = step_tokens(p) * steps * CALM_BLOCK_BOTH * blocks;
     out->operations = out->back_operations + step_tokens(p) * steps * (blocks + 5 * head) +
                       window * looks * (blocks + 2 * head) + rows * blocks;
-    /* A step decodes every block on both ways and sums its gradients: about what changing and decoding it takes. */
-    /* The float model's last block again. */
+    /* The float model's last block runs again in each step. */
     if (p->in.recipe->learn_loss == CALM_LEARN_MINI)
         out->operations += step_tokens(p) * steps * blocks / (double)config->n_blocks;
+    /* A step decodes every block forward and backward and sums its gradients; this costs about as much as the update
+     * and decoding that learning blocks does in a step. */
     out->updates = steps * calm_model_weights(p->in.model, 0, layout->n_jobs, true);
 }
 
