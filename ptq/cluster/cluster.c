@@ -15,6 +15,7 @@
 #include "ptq/cluster/launch.h"
 
 #define CONNECT_SECONDS 60.0
+#define HELLO_SECONDS 5.0      /* a connection that says nothing for so long is a stranger's */
 #define PROBE_SECONDS 5.0      /* a network file system shows a new file after a while */
 #define TOLD_SECONDS 10        /* rank 0 ends a rank that has told it of a failure     */
 
@@ -391,6 +392,7 @@ static calm_status take_one(calm_ctx *ctx, calm_cluster *c, int listening, doubl
     *taken = false;
     CALM_TRY(calm_wire_accept(ctx, listening, until - calm_seconds(), &fd));
     const hello *said = NULL;
+    calm_wire_set_patience(fd, HELLO_SECONDS);
     if (calm_wire_receive(ctx, fd, &arena, &frame, &bytes) == CALM_OK && frame.kind == CALM_FRAME_HELLO &&
         frame.n == sizeof *said)
         said = (const void *)bytes;
@@ -399,6 +401,7 @@ static calm_status take_one(calm_ctx *ctx, calm_cluster *c, int listening, doubl
         said->rank < c->transport.ranks && c->peers[said->rank].fd < 0) {
         calm_peer *peer = &c->peers[said->rank];
         *peer = (calm_peer){.fd = fd, .pid = said->pid};
+        calm_wire_set_patience(fd, 0);
         snprintf(peer->host, sizeof peer->host, "%.*s", CALM_HOST_MAX - 1, said->host);
         *taken = true;
     } else {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define HOST_MAX 256
@@ -59,9 +60,15 @@ calm_status calm_wire_accept(calm_ctx *ctx, int listening, double seconds, int *
     const int n = poll(&ready, 1, seconds > 0 ? (int)(seconds * 1000) : 0);
     *fd = n > 0 ? accept4(listening, NULL, NULL, SOCK_CLOEXEC) : -1;
     if (*fd < 0)
-        return calm_fail(ctx, CALM_EIO, "rank 0: not all ranks connected within %.0f s", seconds);
+        return calm_fail(ctx, CALM_EIO, "rank 0: not all ranks connected in time");
     keep_alive(*fd);
     return CALM_OK;
+}
+
+void calm_wire_set_patience(int fd, double seconds)
+{
+    const struct timeval limit = {.tv_sec = (time_t)seconds, .tv_usec = (suseconds_t)((seconds - (time_t)seconds) * 1e6)};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 
 calm_status calm_wire_connect(calm_ctx *ctx, const char *host, int port, int *fd)

@@ -35,6 +35,10 @@ calm_status calm_wire_listen(calm_ctx *ctx, int *fd, int *port);
  * came. */
 calm_status calm_wire_accept(calm_ctx *ctx, int listening, double seconds, int *fd);
 
+/* Sets how many seconds a receive waits for the next bytes, after which the other end counts as gone; 0: without
+ * limit. */
+void calm_wire_set_patience(int fd, double seconds);
+
 /* Connects to a machine by its name, to this machine through the loopback.  CALM_EIO: no address of it answers. */
 calm_status calm_wire_connect(calm_ctx *ctx, const char *host, int port, int *fd);
 

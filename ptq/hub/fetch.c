@@ -34,7 +34,7 @@ static void pause_before(const calm_hub_settings *settings, int attempt, long re
 bool calm_hub_again(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
                       int *attempt)
 {
-    if (!calm_hub_is_passing(reply) || ++*attempt >= s->settings->attempts)
+    if (calm_go_on(ctx) != CALM_OK || !calm_hub_is_passing(reply) || ++*attempt >= s->settings->attempts)
         return false;
     if (reply->end == CALM_HTTP_ANSWERED)
         calm_log(ctx, CALM_LOG_INFO, "%s: answer %ld, trying again (%d of %d)", what, reply->code, *attempt + 1,
@@ -195,6 +195,7 @@ static calm_status begin(calm_ctx *ctx, transfer *t, const calm_http_reply *repl
 static calm_status receive(calm_ctx *ctx, void *user, const calm_http_reply *reply, const void *bytes, size_t n_bytes)
 {
     transfer *t = user;
+    CALM_TRY(calm_go_on(ctx));
     if (!t->began)
         CALM_TRY(begin(ctx, t, reply));
     if (t->file->bytes >= 0 && (int64_t)n_bytes > t->file->bytes - t->at)

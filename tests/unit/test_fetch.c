@@ -184,6 +184,36 @@ TEST(the_next_call_goes_on)
 }
 END_OF_TEST
 
+TEST(an_interrupted_transfer_can_be_gone_on_with)
+{
+    atomic_bool stop = true;
+    play *p = begin(true);
+    open_it(p);
+    ctx->stop = &stop;
+    ck_fails(fetch(p), CALM_EINTERRUPTED, "interrupted");
+    ck_assert(!calm_path_exists(blob_path(p, "")));
+    ck_assert(!p->file.fetched);
+    ck_ok(fetch(p));
+    check_blob(p);
+    ctx->stop = NULL;
+    end(p);
+}
+END_OF_TEST
+
+TEST(an_interruption_ends_the_attempts)
+{
+    atomic_bool stop = true;
+    play *p = begin(false);
+    p->served->n_cuts = 1000;    /* after no byte */
+    open_it(p);
+    ctx->stop = &stop;
+    ck_fails(fetch(p), CALM_EINTERRUPTED, "interrupted");
+    ck_assert_uint_eq(p->hub.n_requests, 1);
+    ctx->stop = NULL;
+    end(p);
+}
+END_OF_TEST
+
 TEST(what_is_there_whole_is_only_verified)
 {
     play *p = begin(true);
@@ -438,7 +468,8 @@ int main(void)
     return run_tests("fetch",
                      (const TTest *[]){a_file_comes_whole, cut_connections_are_gone_on_from,
                                        attempts_that_bring_nothing_are_few, a_restart_that_never_gets_further_ends,
-                                       the_next_call_goes_on, what_is_there_whole_is_only_verified,
+                                       the_next_call_goes_on, an_interrupted_transfer_can_be_gone_on_with,
+                                       an_interruption_ends_the_attempts, what_is_there_whole_is_only_verified,
                                        a_bad_beginning_is_fetched_anew, a_server_without_ranges_starts_over,
                                        a_wrong_range_is_refused, a_range_that_the_server_has_not,
                                        wrong_checksums_keep_nothing, wrong_sizes_keep_nothing,

@@ -213,6 +213,20 @@ TEST(a_second_writer_waits_or_is_told_who_writes)
 }
 END_OF_TEST
 
+TEST(a_wait_for_a_writer_can_be_interrupted)
+{
+    atomic_bool stop = true;
+    const char *path = sample_path();
+    calm_store *second, *store = sample_open(path, CALM_STORE_WRITE);
+    calm_store_how how = sample_writing;
+    how.wait_seconds = 0.2;
+    ctx->stop = &stop;
+    ck_fails(calm_store_open(ctx, path, &how, &second), CALM_EINTERRUPTED, "interrupted");
+    ctx->stop = NULL;
+    calm_store_close(store);
+}
+END_OF_TEST
+
 /* Two links to one store are one store: one lock, one folder of blobs. */
 TEST(a_link_is_the_store_it_leads_to)
 {
@@ -299,6 +313,6 @@ int main(void)
 {
     return run_tests("store_open", (const TTest *[]){
         foreign_and_newer_files_are_refused, truncated_store_is_refused, empty_files_become_stores,
-        reading_writes_nothing, a_second_writer_waits_or_is_told_who_writes, a_link_is_the_store_it_leads_to,
-        any_name_is_a_file, a_killed_writer_holds_nothing, version_8_keeps_its_times, NULL});
+        reading_writes_nothing, a_second_writer_waits_or_is_told_who_writes, a_wait_for_a_writer_can_be_interrupted,
+        a_link_is_the_store_it_leads_to, any_name_is_a_file, a_killed_writer_holds_nothing, version_8_keeps_its_times, NULL});
 }

@@ -77,11 +77,26 @@ TEST(no_frames)
 }
 END_OF_TEST
 
+/* A stranger that connects and says nothing. */
+TEST(a_silent_end)
+{
+    calm_frame frame;
+    char *bytes;
+    connect_ends();
+    calm_wire_set_patience(ends[1], 0.05);
+    ck_fails(calm_wire_receive(ctx, ends[1], ctx->out, &frame, &bytes), CALM_ENOTFOUND, "is gone");
+    calm_wire_set_patience(ends[1], 0);
+    ck_ok(calm_wire_send(ctx, ends[0], CALM_FRAME_DONE, CALM_OK, NULL, 0));
+    ck_ok(calm_wire_receive(ctx, ends[1], ctx->out, &frame, &bytes));
+    close_ends();
+}
+END_OF_TEST
+
 TEST(nobody_there)
 {
     int listening, port, fd;
     ck_ok(calm_wire_listen(ctx, &listening, &port));
-    ck_fails(calm_wire_accept(ctx, listening, 0.05, &fd), CALM_EIO, "not all ranks connected");
+    ck_fails(calm_wire_accept(ctx, listening, 0.05, &fd), CALM_EIO, "not all ranks connected in time");
     close(listening);
     ck_fails(calm_wire_connect(ctx, "127.0.0.1", port, &fd), CALM_EIO, "cannot connect");
     ck_fails(calm_wire_connect(ctx, "no.such.host.invalid", port, &fd), CALM_EIO, "not known here");
@@ -94,5 +109,5 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("wire", (const TTest *[]){there_and_back, cut_off, no_frames, nobody_there, NULL});
+    return run_tests("wire", (const TTest *[]){there_and_back, cut_off, no_frames, a_silent_end, nobody_there, NULL});
 }
