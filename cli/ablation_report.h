@@ -5,14 +5,14 @@
 
 /* The experiments of one command, one per scheme. */
 typedef struct calm_ablation_set {
-    const calm_recipe *recipe;             /* of the first                                                      */
+    const calm_recipe *recipe;             /* recipe of the first experiment                                    */
     const calm_ablation *of;               /* [n] one per scheme                                                */
     size_t n;
-    double seconds;                        /* of the whole command                                              */
+    double seconds;                        /* wall-clock time of the whole command                              */
 } calm_ablation_set;
 
-/* Aligned tables on stdout; one JSON object on stdout (docs/ablation.md). */
+/* Prints aligned tables, or one JSON object, to stdout (docs/ablation.md). */
 calm_status calm_ablation_report_print(calm_ctx *ctx, const calm_ablation_set *set);
 calm_status calm_ablation_report_json(calm_ctx *ctx, const calm_ablation_set *set);
-/* Write ablation.md, ablation.csv and ablation.json to `dir`, under a temporary name until all are there. */
+/* Writes ablation.md, ablation.csv and ablation.json to `dir`, which has a temporary name until all are complete. */
 calm_status calm_ablation_report_write(calm_ctx *ctx, const calm_ablation_set *set, const char *dir);

@@ -4,12 +4,12 @@
 #include "cli/bench_timing.h"
 
 typedef struct calm_bench_code {
-    const char *input;        /* safetensors file, or folder of them; NULL: numbers of a Gaussian */
-    size_t n, repeats;        /* Gaussian numbers; timed runs                                     */
+    const char *input;        /* safetensors file, or folder of them; NULL: Gaussian numbers      */
+    size_t n, repeats;        /* number of Gaussian numbers; number of timed runs                 */
     bool json;
 } calm_bench_code;
 
-/* Code the bfloat16 and float32 tensors of the input, each by itself, on one thread, check that the same bits come
- * back, and print bytes, ratio and GB/s of words each way, as a table or JSON.  CALM_EARG: the input has no such
- * tensors; fails as calm_safetensors_open. */
+/* Encodes each bfloat16 and float32 tensor of the input on one thread, checks that decoding returns the same bits, and
+ * prints bytes, ratio and GB/s of encoding and decoding, as a table or JSON.  CALM_EARG: the input has no such tensors.
+ * Fails as calm_safetensors_open. */
 calm_status calm_bench_code_run(calm_ctx *ctx, const calm_bench_code *bench);

@@ -3,13 +3,13 @@
 
 #include "cli/bench_timing.h"
 
-/* Linears hidden -> inner and inner -> hidden, on 1, 8, 64, 512 and 4096 rows as far as `tokens` goes. */
+/* Linears hidden -> inner and inner -> hidden, on 1, 8, 64, 512 and 4096 rows, at most `tokens`. */
 typedef struct calm_bench_kernels {
     size_t tokens, hidden, inner, repeats;
     bool json;
 } calm_bench_kernels;
 
-/* Time W8A8 and W4A8 (groups of 128, and a scale per row) of each shape by the instructions that calm_int_choose says,
- * next to sgemm and the peak of these instructions in the same run, and print a table or JSON.  Rows are quantized
- * beforehand.  Fails as calm_int_choose. */
+/* Times W8A8 and W4A8 (groups of 128, and a scale per row) of each shape with the instructions that calm_int_choose
+ * selects, next to sgemm and the peak rate of these instructions, and prints a table or JSON.  Quantizing the rows is
+ * not timed.  Fails as calm_int_choose. */
 calm_status calm_bench_kernels_run(calm_ctx *ctx, const calm_bench_kernels *bench);

@@ -3,13 +3,13 @@
 
 #include "ptq/base/context.h"
 
-/* A linear of `out` outputs and `in` inputs; every algorithm runs on it `repeats` times, or fewer as calm_bench_measure
- * has it.  Printed as JSON or as a table. */
+/* A linear with `out` outputs and `in` inputs.  Every algorithm runs on it at most `repeats` times, as
+ * calm_bench_measure decides. */
 typedef struct calm_bench_quantize {
     size_t out, in, repeats;
     bool json;
 } calm_bench_quantize;
 
-/* Make the linear and its statistics, time GPTQ and the rest on one thread next to the Cholesky and dgemm rates, and
- * print. */
+/* Makes the linear and its statistics, times GPTQ and the other algorithms on one thread next to the rates of Cholesky
+ * and dgemm, and prints a table or JSON. */
 calm_status calm_bench_quantize_run(calm_ctx *ctx, const calm_bench_quantize *bench);

@@ -4,10 +4,10 @@
 #include "ptq/base/context.h"
 #include "ptq/recipe/spec.h"
 
-/* Which options of calm_spec_table a command has next to its own. */
+/* Which options of calm_spec_table a command has in addition to its own. */
 typedef enum calm_spec_use {
     CALM_SPEC_NONE,
-    CALM_SPEC_SHARED,             /* those of candidates and their calibration                */
+    CALM_SPEC_SHARED,             /* options that determine candidates and their calibration  */
     CALM_SPEC_ALL,
 } calm_spec_use;
 
@@ -16,49 +16,50 @@ typedef struct calm_command {
     const char *summary;          /* one line for `calm --help`                               */
     const char *arguments;        /* "MODEL" for the usage line; NULL: none                   */
     const char *description;      /* paragraph above the options                              */
-    const char *examples;         /* lines below them                                         */
-    const calm_option *options;   /* its own, which come before the spec's of the same name; ends with a NULL name */
-    size_t opts_size;
+    const char *examples;         /* lines below the options                                  */
+    const calm_option *options;   /* the command's own; each hides the spec's of the same name; ends with a NULL name */
+    size_t opts_size;             /* bytes of the options struct                              */
     calm_spec_use spec;
-    size_t spec_at;               /* offset of its calm_recipe_spec in the options struct     */
-    size_t min_args, max_args;
-    bool divides;                 /* several ranks (cli/rank_options.h) do its work together          */
+    size_t spec_at;               /* offset of calm_recipe_spec in the options struct         */
+    size_t min_args, max_args;    /* number of words that are not options                     */
+    bool divides;                 /* several ranks can share its work (cli/rank_options.h)    */
     calm_status (*run)(calm_ctx *ctx, const void *opts);    /* results go to stdout */
 } calm_command;
 
-/* All commands, in the order of commands.def. */
+/* Returns all commands [*n], in the order of commands.def. */
 const calm_command *const *calm_commands(size_t *n);
 
-/* Room for the options of a command. */
+/* Largest number of options of a command. */
 #define CALM_COMMAND_OPTIONS (2 * CALM_SPEC_OPTIONS)
 
-/* The options that a command takes, into out [CALM_COMMAND_OPTIONS]: its own, then those of the spec that have no
- * namesake among them.  Returns how many. */
+/* Writes the options of a command to out [CALM_COMMAND_OPTIONS]: its own, then those options of the spec whose names
+ * its own do not use.  Returns their number. */
 size_t calm_command_options(const calm_command *command, const calm_option **out);
 
-/* The word for the value of an option that takes one, as help and manual show it. */
+/* Returns the placeholder for an option's value in help and manual, "FILE". */
 const char *calm_command_metavar(const calm_option *option);
 
-/* The default as help and manual show it, as text; "": there is none. */
+/* Returns an option's default in help and manual, as text; "": none. */
 const char *calm_command_default(const calm_option *option);
 
-/* Options of commands that run a recipe stand in groups by purpose: the number of an option's group, from 1, most used
- * first; 0: it has none, or the command has no groups. */
+/* Returns the number of an option's group, from 1 for the most used options; 0: the option has no group, or the command
+ * has no groups.  Only commands that run a recipe have groups, one per purpose. */
 size_t calm_command_group(const calm_command *command, const calm_option *option);
 
-/* What stands above a group, "Calibration:"; NULL: group 0, or there is no such group. */
+/* Returns the heading of a group, "Calibration:"; NULL: group 0, or there is no such group. */
 const char *calm_command_heading(size_t group);
 
-/* Sort options [n] by their groups, and in them most used first; those without a group stand before, in their order. */
+/* Sorts options [n] by group, and within a group by how much they are used.  Options without a group come first, in the
+ * order of the input. */
 void calm_command_sort(const calm_command *command, const calm_option **options, size_t n);
 
-/* Parse argv [argc] (argv[0] is the command's name) into opts, which begins with a calm_common; texts are in ctx->out.
- * `--help` and `--help-all` print the help (cli/help.h) and leave the process with status 0.  CALM_EARG: unknown option
- * (the nearest is suggested, or calm's for another tool's: cli/peers.def), unknown scheme, wrong value, too few or too
- * many words. */
+/* Parses argv [argc] (argv[0] is the command's name) into opts, which begins with a calm_common; texts are in
+ * ctx->out. `--help` and `--help-all` print the help (cli/help.h) and end the process with status 0.  CALM_EARG:
+ * unknown scheme, wrong value, too few or too many words, or unknown option; the message then suggests the nearest
+ * option, or calm's for an option of another tool (cli/peers.def). */
 calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc, char **argv, void *opts);
 
-/* What every command has; the first member of its options struct. */
+/* The options that every command has; the first member of its options struct. */
 typedef struct calm_common {
     long long threads;      /* 0: all cores                                    */
     bool quiet;
@@ -66,7 +67,7 @@ typedef struct calm_common {
     const char *command;    /* the command line, quoted for a shell            */
 } calm_common;
 
-/* Rows of a command's table of options; its struct is called `options`. */
+/* A row of a command's table of options; the command's struct must be called `options`. */
 #define CALM_OPT(name_, field, type_, help_, ...)                                                            \
     {.name = name_, .offset = offsetof(options, field), .type = CALM_OPTION_##type_, .help = help_, __VA_ARGS__}
 
@@ -76,17 +77,17 @@ typedef struct calm_common {
     CALM_OPT("quiet", common.quiet, BOOL, "print only results and errors", .key = 'q',     \
              .basic = true)
 
-/* The last of a descriptor: the file's table, struct and function are called `table`, `options` and `run`. */
+/* The last members of a descriptor; the file's table, struct and function must be called `table`, `options`, `run`. */
 #define CALM_COMMAND_PARTS .options = table, .opts_size = sizeof(options), .run = run
 
-/* Those that mean the same in several commands. */
+/* Rows that several commands share. */
 #define CALM_OPT_STORE                                                                                       \
     CALM_OPT("store", store, STRING, "SQLite file of candidates, scores and choices",                        \
              .fallback = "calm-out/calm.db", .metavar = "FILE", .key = 's', .basic = true)
 #define CALM_OPT_RUN_MODEL                                                                                   \
     CALM_OPT("model", model, STRING, "the float model (default: where the run read it); its content must be the same", \
              .metavar = "MODEL", .key = 'm')
-/* How the model is opened; the options struct has a calm_model_how `how`. */
+/* For commands that open a model; the options struct must have a calm_model_how `how`. */
 #define CALM_OPT_ACCEPT                                                                                      \
     CALM_OPT("accept-key", how.accept_keys, FILES, "accept a key of config.json that calm does not know; " \
              "may be repeated", .max = 64, .metavar = "KEY")
@@ -98,7 +99,7 @@ typedef struct calm_common {
     CALM_OPT("act-rule", act_rule, ENUM, "scales of quantized activations as in transformers "                \
              "(compressed-tensors) or in vLLM's kernel", .values = CALM_ACT_RULE_NAMES,                       \
              .fallback = "compressed-tensors", .metavar = CALM_ACT_RULE_NAMES)
-/* With whether the short help has it, .basic = true. */
+/* The argument is empty, or .basic = true to show the option in the short help. */
 #define CALM_OPT_EXACT_FLOAT(...)                                                                            \
     CALM_OPT("exact-float", exact_float, BOOL, "simulate quantized activations in float, instead of integer " \
              "arithmetic", __VA_ARGS__)

@@ -4,7 +4,7 @@
 #include "ptq/recipe/recipe.h"
 #include "ptq/recipe/spec.h"
 
-/* Print the forecast of a recipe, and the time of its spec under the other presets, as text, or as JSON:
+/* Prints the forecast of a recipe, and the time of its spec under the other presets, as text, or as JSON:
  *   {"memory": {"peak_bytes", "limit_bytes", "stages": {capture, quantize, score, evaluate, assemble},
  *               "spilled", "job_by_job", "candidates_at_once", "experts_at_once"},
  *    "disk": {"output_bytes", "store_bytes", "store_kept_bytes", "spill_bytes"},

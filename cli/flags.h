@@ -1,8 +1,8 @@
-/* Messages from below cli/ name keys of recipes, `choice.budget`; the command line shows them as flags, --budget. */
+/* Flags in messages: libraries name keys of recipes, `choice.budget`, and the program shows the flag, --budget. */
 #pragma once
 
 #include <stdio.h>
 
-/* Print a message behind `prefix` as a line, on a terminal as many as its columns ask; a recipe key in backquotes
- * becomes its flag, other backquoted text stays. */
+/* Prints `prefix` and the message as a line, which a terminal's width may fold.  A recipe key in backquotes becomes its
+ * flag; other backquoted text stays. */
 void calm_flags_print(FILE *stream, const char *prefix, const char *message);

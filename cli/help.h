@@ -6,7 +6,7 @@
 /* Lines of a help that fits on a screen. */
 #define CALM_HELP_LINES 45
 
-/* Print the help of a command to standard output, as wide as the terminal, at most 79 columns.  all: description,
- * every option under the heading of its group, examples.  Otherwise the same where it has at most CALM_HELP_LINES
- * lines, else the summary, the options whose `basic` is set, and examples. */
+/* Prints the help of a command to standard output, as wide as the terminal, at most 79 columns.  If `all` is set or the
+ * whole help has at most CALM_HELP_LINES lines, it prints description, every option under the heading of its group, and
+ * examples; else the summary, the options whose `basic` is set, and examples. */
 calm_status calm_help_print(calm_ctx *ctx, const calm_command *command, bool all);

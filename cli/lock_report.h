@@ -5,9 +5,9 @@
 
 #include "ptq/lock/lock.h"
 
-/* Print a table of the differences; of digests their first digits. */
+/* Prints a table of the differences, with the first digits of digests. */
 calm_status calm_lock_print(calm_ctx *ctx, const calm_differences *differences, FILE *stream);
 
-/* [{"kind", "name", "expected", "found"}]: whole digests, null for what is not there.  Freed by
- * the caller; NULL after a failure, which ctx has. */
+/* Returns [{"kind", "name", "expected", "found"}] with whole digests; null means missing.  The caller frees it.  NULL
+ * after a failure, which ctx holds. */
 calm_json *calm_lock_report_json(calm_ctx *ctx, const calm_differences *differences);

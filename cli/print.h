@@ -6,44 +6,44 @@
 #include "ptq/io/json.h"
 #include "ptq/text/table.h"
 
-/* The name for commands in hints: the start script as it was typed ($CALM_COMMAND), else "calm".  Borrowed. */
+/* Returns the name of the program for commands in hints: the start script as typed ($CALM_COMMAND), else "calm". */
 const char *calm_program(void);
 
-/* Append a word as a shell would read it again: quoted where it has to be. */
+/* Appends a word, in shell quotes if it needs them. */
 void calm_print_word(calm_text *out, const char *word);
 
-/* Columns of the terminal that a stream writes to; 80 where it is none, or does not say. */
+/* Returns the columns of the terminal `fd`; 80 if it is no terminal or does not report them. */
 size_t calm_terminal_columns(int fd);
 
-/* How wide tables on standard output may be: a terminal's columns, elsewhere $COLUMNS where it is exported; 0: any
- * width, which programs that read lines want. */
+/* Returns the width for tables on standard output: a terminal's columns, else $COLUMNS if it is exported; 0: any width,
+ * as programs that read lines want. */
 size_t calm_print_columns(void);
 
-/* What is printed is released, also after a failure.  After a failure of ctx nothing is printed, so that a caller may
- * fill a text, a table or an object without a look at each status.  All return the first failure: that of ctx, of what
- * was filled (CALM_ENOMEM), of the stream (CALM_EIO, CALM_ENOSPC). */
+/* The functions below release their argument, also after a failure.  If ctx holds a failure they print nothing, so a
+ * caller may fill a text, a table or an object without checking each status.  They return the first failure: that of
+ * ctx, of the argument (CALM_ENOMEM) or of the stream (CALM_EIO, CALM_ENOSPC). */
 
-/* Print a text to stdout. */
+/* Prints a text to stdout. */
 calm_status calm_print_text(calm_ctx *ctx, calm_text *text);
 
-/* The same, lines that are longer than ctx->columns broken between words (calm_table_fold). */
+/* Prints a text to stdout; breaks lines longer than ctx->columns between words (calm_table_fold). */
 calm_status calm_print_folded(calm_ctx *ctx, calm_text *text);
 
-/* Print one line of text, as printf, broken so. */
+/* Prints one line as printf, broken as calm_print_folded does. */
 calm_status calm_print_line(calm_ctx *ctx, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Print a table as aligned text. */
+/* Prints a table as aligned text. */
 calm_status calm_print_table(calm_ctx *ctx, calm_table *table, FILE *stream);
 
-/* Print the rows so far to stdout as CSV, with headings before the first, and forget them; the table itself stays. */
+/* Prints the rows so far as CSV, with headings before the first row, and removes them; the table itself stays. */
 calm_status calm_print_csv(calm_ctx *ctx, calm_table *table, FILE *stream);
 
-/* Print `root` with two spaces of indentation and a newline to stdout. */
+/* Prints `root` to stdout, indented by two spaces, with a newline. */
 calm_status calm_print_json(calm_ctx *ctx, calm_json *root);
 
-/* The rows of a table, which is released, as an array of objects {heading: value}.  NULL after a failure, which ctx
- * has. */
+/* Returns the rows of a table, which it releases, as an array of objects {heading: value}.  NULL after a failure, which
+ * ctx holds. */
 calm_json *calm_rows_json(calm_ctx *ctx, calm_table *table);
 
-/* The same without a heading in every row: {"columns": [heading], "rows": [[value]]}.  For long tables. */
+/* The same without a heading in every row, for long tables: {"columns": [heading], "rows": [[value]]}. */
 calm_json *calm_rows_json_columns(calm_ctx *ctx, calm_table *table);

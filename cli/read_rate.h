@@ -1,8 +1,8 @@
-/* The rate at which this machine reads memory, which bounds products with one row. */
+/* Memory rate: how fast this machine reads memory, which bounds products with one row. */
 #pragma once
 
 #include "ptq/base/context.h"
 
-/* Bytes per second that ctx's threads together read, best of some passes over memory that no cache holds; takes a few
- * tenths of a second.  CALM_ENOMEM. */
+/* Measures the bytes per second that ctx's threads read together: the best of some passes over memory larger than the
+ * caches.  It takes a few tenths of a second.  CALM_ENOMEM. */
 calm_status calm_read_rate(calm_ctx *ctx, double *out);
