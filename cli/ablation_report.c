@@ -11,7 +11,7 @@
 
 /* ---- tables for programs: every column, all digits ---- */
 
-/* An encoder's rows measure other things under the same columns. */
+/* Encoders have other figures in the same columns. */
 static void add_data_columns(calm_table *table, bool with_scheme, bool encoder)
 {
     if (with_scheme)
@@ -23,7 +23,7 @@ static void add_data_columns(calm_table *table, bool with_scheme, bool encoder)
                                         "delta_kl|delta_se|top1|units|changed_units|seconds|failure");
 }
 
-/* Less than 0: not counted. */
+/* Below 0: unknown, an empty cell. */
 static calm_cell count(long long value)
 {
     return (calm_cell){.type = value < 0 ? CALM_CELL_EMPTY : CALM_CELL_INT, .integer = value};
@@ -46,7 +46,7 @@ static void add_data_rows(const calm_ablation *of, bool with_scheme, calm_table 
 
 /* ---- readable tables: rounded, empty columns left out ---- */
 
-/* Is a row the first of its plan?  One without a plan is. */
+/* Is a row the first with its plan?  A row without a plan counts as first. */
 static bool is_first(const calm_ablation *of, size_t index)
 {
     for (size_t i = 0; i < index; i++)
@@ -55,7 +55,7 @@ static bool is_first(const calm_ablation *of, size_t index)
     return true;
 }
 
-/* For a terminal: one row for each plan, in the width of 80; the files have all columns of all rows. */
+/* For a terminal: one row per plan, 80 columns wide; the files have all rows and columns. */
 static void plans_table(const calm_ablation *of, calm_table *table)
 {
     calm_table_columns(table, of->encoder ? "choice|#rel. error|#1 - cosine" : "choice|#perplexity|#KL");
@@ -75,14 +75,14 @@ static void plans_table(const calm_ablation *of, calm_table *table)
     calm_table_drop_empty(table);
 }
 
-/* Below the table, since reasons would not fit into a column: the plans that there are not. */
+/* Says why a plan does not exist; printed below the table, since reasons do not fit into a column. */
 static void say_failure(const calm_ablation *of, size_t i, calm_text *line)
 {
     if (of->rows[i].failure)
         calm_text_printf(line, "  no %s: %s", of->rows[i].name, of->rows[i].failure);
 }
 
-/* What led to the plan of a row. */
+/* Lists the ways of choosing that led to the plan of a row. */
 static void say_equal(const calm_ablation *of, size_t i, calm_text *line)
 {
     for (size_t k = i + 1; k < of->n_rows - of->n_seed_rows && of->rows[i].plan >= 0 && is_first(of, i); k++)
@@ -92,7 +92,7 @@ static void say_equal(const calm_ablation *of, size_t i, calm_text *line)
                              of->rows[k].name);
 }
 
-/* What there is to say of each row, in lines that a terminal folds. */
+/* Appends the remarks on each row, in lines that a terminal folds. */
 static void put_lines(const calm_ctx *ctx, const calm_ablation *of,
                       void (*say)(const calm_ablation *, size_t, calm_text *), calm_text *out)
 {
@@ -104,7 +104,7 @@ static void put_lines(const calm_ctx *ctx, const calm_ablation *of,
     }
 }
 
-/* All rows but those of seeds. */
+/* All rows except those of seeds. */
 static void rows_table(const calm_ablation *of, calm_table *table)
 {
     calm_table_columns(table, of->encoder ? "kind|choice|#bits|#rel. error|#1 - cosine|#minus best uniform|"
@@ -149,7 +149,7 @@ static void noise_table(const calm_ablation *of, calm_table *table)
     }
 }
 
-/* Fill one table and append it as Markdown or aligned text. */
+/* Fills one table and appends it as Markdown or aligned text. */
 static calm_status put_table(calm_ctx *ctx, const calm_ablation *of, void (*fill)(const calm_ablation *, calm_table *),
                              bool markdown, calm_text *out)
 {
@@ -163,7 +163,7 @@ static calm_status put_table(calm_ctx *ctx, const calm_ablation *of, void (*fill
     return CALM_OK;
 }
 
-/* A sentence per hook point with massive activations, and one for block outputs always. */
+/* Appends a sentence per hook point with massive activations, and always one for block outputs. */
 static void put_massive(const calm_ablation *of, const char *indent, calm_text *out)
 {
     for (size_t i = 0; i < of->n_hooks; i++) {
@@ -275,7 +275,7 @@ static calm_json *calibration_json(const calm_recipe *recipe)
                        CALM_KV("probe_windows", recipe->probe_windows));
 }
 
-/* Freed by the caller; of no use after a failure, which ctx has. */
+/* The caller frees it; after a failure, which ctx holds, it is incomplete. */
 static calm_json *set_json(calm_ctx *ctx, const calm_ablation_set *set)
 {
     calm_json *schemes = calm_json_new_array();

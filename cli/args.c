@@ -1,4 +1,4 @@
-/* Command lines from option tables; the one user of argp.h. */
+/* Parses command lines by option tables; the only file that includes argp.h. */
 #include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +19,11 @@ enum { KEY_HELP = '?', KEY_HELP_SHORT = 'h', KEY_HELP_ALL = 900, KEY_USAGE };
 /* An option of the command line: one of the command's own, or one of the spec. */
 typedef struct flag {
     const calm_option *option;
-    void *into;       /* the struct of its field                 */
-    bool *given;      /* set when it is; NULL: of no interest    */
+    void *into;       /* the struct that holds its field                 */
+    bool *given;      /* set when the option is given; NULL: unused    */
 } flag;
 
-/* What argp's callback needs. */
+/* Input of argp's callback. */
 typedef struct parse {
     calm_ctx *ctx;
     const calm_command *command;
@@ -31,11 +31,11 @@ typedef struct parse {
     flag *flags;      /* [n_flags] */
     size_t n_flags;
     calm_words *args;
-    const char *extra;    /* the first word that is too many */
+    const char *extra;    /* the first excess word */
     bool has_model;       /* --model was given               */
 } parse;
 
-/* The command's options with the structs that they fill, both set to their defaults. */
+/* Lists the command's options with the structs that they fill, and sets the structs to their defaults. */
 static calm_status list_flags(calm_ctx *ctx, const calm_command *command, void *opts, parse *p)
 {
     calm_recipe_spec *spec = (calm_recipe_spec *)((char *)opts + command->spec_at);
@@ -60,7 +60,7 @@ static const flag *by_key(const parse *p, int key)
     return NULL;
 }
 
-/* Print help or usage and leave; a failure to print is the parser's. */
+/* Prints help or usage and ends the process; if printing fails, the parser fails. */
 static error_t print_and_leave(parse *p, int key, struct argp_state *state)
 {
     if (key == KEY_USAGE)
@@ -93,7 +93,7 @@ static error_t parse_one(int key, char *value, struct argp_state *state)
     return 0;
 }
 
-/* argp's own table, from ours. */
+/* Makes argp's table from the command's. */
 static calm_status make_options(calm_ctx *ctx, const parse *p, struct argp_option **out)
 {
     static const struct argp_option builtin[] = {{.name = "help", .key = KEY_HELP},
@@ -112,7 +112,7 @@ static calm_status make_options(calm_ctx *ctx, const parse *p, struct argp_optio
     return CALM_OK;
 }
 
-/* getopt would say no more than "unrecognized option": find unknown long options first and name the nearest. */
+/* Finds unknown long options before getopt, which would only say "unrecognized option", and names the nearest. */
 static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **argv)
 {
     static const char *const builtin[] = {"help", "help-all", "usage"};
@@ -130,11 +130,11 @@ static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **a
         snprintf(word, sizeof word, "%.*s", (int)strcspn(argv[a] + 2, "="), argv[a] + 2);
         bool known = false;
         for (size_t i = 0; i < n && !known; i++)
-            known = strncmp(names[i], word, strlen(word)) == 0;    /* unique beginnings are allowed, getopt checks */
+            known = strncmp(names[i], word, strlen(word)) == 0;    /* getopt allows unique prefixes, and checks them */
         if (known)
             continue;
         const char *near = calm_nearest(word, names, n), *value = strchr(argv[a], '=');
-        if (strcmp(word, "model") == 0 && p->command->max_args)    /* the command takes it as a word */
+        if (strcmp(word, "model") == 0 && p->command->max_args)    /* the command takes the model as a word */
             return calm_fail(ctx, CALM_EARG, "%s: there is no --model: the model is the first word; did you mean %s "
                              "%.200s?", p->owner, p->owner, value ? value + 1 : a + 1 < argc ? argv[a + 1] : "MODEL");
         return calm_fail(ctx, CALM_EARG, "%s: unknown option --%s%s%s%s", p->owner, word,
@@ -143,7 +143,7 @@ static calm_status check_names(calm_ctx *ctx, const parse *p, int argc, char **a
     return CALM_OK;
 }
 
-/* The option that a word, --output or -o, gives the next word to; NULL: it does not. */
+/* Returns the option, --output or -o, whose value is the next word; NULL: the word is no such option. */
 static const calm_option *takes_next(const parse *p, const char *word)
 {
     for (size_t i = 0; i < p->n_flags; i++) {
@@ -156,7 +156,7 @@ static const calm_option *takes_next(const parse *p, const char *word)
     return NULL;
 }
 
-/* A last option without its value, of which getopt would print two lines. */
+/* Refuses a last option without its value, for which getopt would print two lines. */
 static calm_status check_last(calm_ctx *ctx, const parse *p, int argc, char **argv)
 {
     int a = 1;
@@ -175,8 +175,8 @@ static bool takes(const parse *p, const char *name)
     return found;
 }
 
-/* The option whose value a word too many probably is: a type, as llama-quantize takes it; the model, of a command that
- * takes it as an option alone.  NULL: none. */
+/* Returns the option whose value an excess word probably is: a type, as for llama-quantize, or the model if the
+ * command takes it only as an option.  NULL: none. */
 static const char *option_of_word(const parse *p)
 {
     if (calm_mix_called(p->extra) && takes(p, "gguf-type"))
@@ -184,7 +184,7 @@ static const char *option_of_word(const parse *p)
     return p->command->max_args == 0 && !p->has_model && takes(p, "model") ? "model" : NULL;
 }
 
-/* A word too many. */
+/* Refuses an excess word. */
 static calm_status refuse_extra(calm_ctx *ctx, const parse *p)
 {
     const char *option = p->extra ? option_of_word(p) : NULL;
@@ -196,7 +196,7 @@ static calm_status refuse_extra(calm_ctx *ctx, const parse *p)
     return calm_fail(ctx, CALM_EARG, "%s: unexpected word \"%s\"; see %s --help", p->owner, p->extra, p->owner);
 }
 
-/* Names of schemes, before anything else is looked at. */
+/* Checks names of schemes before anything else. */
 static calm_status check_schemes(calm_ctx *ctx, const calm_command *command, const void *opts)
 {
     const calm_recipe_spec *spec = (const calm_recipe_spec *)((const char *)opts + command->spec_at);
@@ -206,7 +206,7 @@ static calm_status check_schemes(calm_ctx *ctx, const calm_command *command, con
     return CALM_OK;
 }
 
-/* The command line as a shell would read it again. */
+/* Writes the command line with shell quotes. */
 static calm_status quote_words(calm_ctx *ctx, int argc, char *const *argv, const char **out)
 {
     CALM_SCOPED_TEXT(text);

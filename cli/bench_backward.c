@@ -3,7 +3,7 @@
 
 #include "ptq/model/block_pass.h"
 
-/* What is timed. */
+/* Arguments of the timed pass. */
 typedef struct backward {
     calm_block_pass pass;
     const float *x;

@@ -1,4 +1,4 @@
-/* A run on several ranks, estimated (ptq/forecast/forecast.h) and replayed (ptq/forecast/replay.h). */
+/* Estimates a run on several ranks (ptq/forecast/forecast.h) and simulates it (ptq/forecast/replay.h). */
 #include "cli/bench_cluster.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ typedef struct trial {
     int ranks;
     calm_replay found;
     double efficiency;    /* one rank's time over ranks x time */
-    size_t memory;        /* of each rank                      */
+    size_t memory;        /* bytes per rank                      */
 } trial;
 
 /* ---- what is asked ---- */
@@ -54,7 +54,7 @@ static calm_replay_cluster cluster_of(const calm_ctx *ctx, const calm_bench_clus
                                  .bandwidth = asked->bandwidth * 1e9 / 8, .latency = asked->latency * 1e-6};
 }
 
-/* Let the run take this many seconds on one rank: what was measured, instead of what was estimated. */
+/* Scales the costs so that the run takes `seconds` on one rank, as measured, instead of the estimate. */
 static calm_status calibrate(calm_ctx *ctx, double seconds, double alone, calm_replay_costs *costs)
 {
     const double factor = seconds / alone;
@@ -133,7 +133,7 @@ static calm_status print_json(calm_ctx *ctx, const calm_bench_cluster *asked, co
         CALM_KV("runs", rows), CALM_KV("environment", environment)));
 }
 
-/* A time as people say it. */
+/* Adds a time in seconds, minutes or hours. */
 static void add_time(calm_table *table, double seconds)
 {
     if (seconds < 300)
@@ -190,7 +190,7 @@ calm_status calm_bench_cluster_run(calm_ctx *ctx, const calm_bench_cluster *aske
     CALM_TRY(list_trials(ctx, asked, &trials, &n));
     CALM_TRY(calm_recipe_resolve(ctx, asked->spec, &(calm_events){0}, &recipe));
     const calm_forecast_elsewhere elsewhere = {.sgemm_flops = asked->rate * 1e9};
-    CALM_SCOPED_SILENCE(ctx);    /* warnings and notes are those of the run that is estimated */
+    CALM_SCOPED_SILENCE(ctx);    /* warnings and notes belong to a real run */
     CALM_TRY(calm_forecast_make(ctx, &recipe, &elsewhere, NULL, &forecast));
     CALM_TRY(replay_all(ctx, asked, &forecast, trials, n));
     return asked->json ? print_json(ctx, asked, &recipe, &forecast, trials, n)

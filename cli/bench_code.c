@@ -1,4 +1,4 @@
-/* Exponents coded and decoded, tensor by tensor. */
+/* Encodes and decodes exponents, tensor by tensor. */
 #include "cli/bench_code.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 #include "ptq/state/environment.h"
 #include "ptq/text/table.h"
 
-/* Words of one kind in pieces, each with its code. */
+/* Words of one dtype in pieces, each with its code. */
 typedef struct subject {
     calm_dtype dtype;
     size_t width;                /* bytes of a word */
@@ -51,7 +51,7 @@ static calm_status decode_all(calm_ctx *ctx, void *user)
     return CALM_OK;
 }
 
-/* Every piece there and back, once. */
+/* Encodes and decodes every piece once, and compares. */
 static calm_status check(calm_ctx *ctx, subject *s)
 {
     CALM_TRY(encode_all(ctx, s));

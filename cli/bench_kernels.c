@@ -1,4 +1,4 @@
-/* Products of whole numbers next to sgemm and to what the CPU's instructions for them allow. */
+/* Times integer products next to sgemm and to the peak rate of the CPU's integer instructions. */
 #include "cli/bench_kernels.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ typedef struct scheme {
 static const scheme kinds[] = {{"w8a8", 8, 0}, {"w4a8_g128", 4, 128}, {"w4a8", 4, 0}};
 enum { N_KINDS = sizeof kinds / sizeof *kinds, SGEMM = N_KINDS, PEAK, ONEDNN, N_ITEMS };
 
-/* A run repeats its product up to as many multiplications, so that it is longer than the steps of the clock. */
+/* A run repeats its product up to this many multiplications, so that it is much longer than the clock's resolution. */
 #ifdef CALM_SANITIZED    /* a product takes a hundred times as long */
 #define LEAST ((size_t)1 << 18)
 #else
@@ -65,7 +65,7 @@ static calm_status run_sgemm(calm_ctx *ctx, void *user)
     return CALM_OK;
 }
 
-/* Columns of all for one thread: inside a task oneDNN starts no other. */
+/* Columns for one thread: inside a task oneDNN starts no other thread. */
 typedef struct onednn_part {
     const shape *of;
     size_t columns;
@@ -106,7 +106,7 @@ static calm_status run_peak(calm_ctx *ctx, void *user)
 
 /* ---- its operands ---- */
 
-/* Memory from an address that 64 divides. */
+/* Allocates memory aligned to 64 bytes. */
 static calm_status new_aligned(calm_ctx *ctx, size_t bytes, void **out)
 {
     char *memory;
@@ -155,7 +155,7 @@ static calm_status new_subject(calm_ctx *ctx, const shape *of, const scheme *in,
 
 /* ---- the figures ---- */
 
-/* `best`: the faster product of floats. */
+/* `best`: rate of the faster float product. */
 static void add_row(const shape *s, const calm_bench_item *item, const calm_bench_item *items, double best, int bits,
                     calm_table *table)
 {
@@ -190,7 +190,7 @@ static calm_status time_shape(calm_ctx *ctx, const calm_bench_kernels *bench, sh
     const size_t n_items = s->onednn ? N_ITEMS : ONEDNN;
     CALM_TRY(calm_bench_measure(ctx, items, n_items, bench->repeats));
     const double sgemm = calm_bench_rate(&items[SGEMM]), other = s->onednn ? calm_bench_rate(&items[ONEDNN]) : sgemm;
-    /* Where one of them has no figure neither has the better. */
+    /* If one of them has no figure, the maximum has none. */
     const double best = isnan(sgemm) || isnan(other) ? NAN : fmax(sgemm, other);
     for (size_t i = 0; i < n_items; i++)
         if (i != PEAK)
@@ -203,7 +203,7 @@ static calm_status time_shape(calm_ctx *ctx, const calm_bench_kernels *bench, sh
 static calm_status time_shapes(calm_ctx *ctx, const calm_bench_kernels *bench, calm_int_set set, calm_table *table)
 {
     calm_onednn_sgemm *onednn = calm_onednn_find();
-    calm_parallel_offer(1);    /* where this thread alone is the team, oneDNN would start one */
+    calm_parallel_offer(1);    /* with a team of one thread oneDNN would start its own threads */
     calm_table_columns(table, "#m|#k|#n|kind|#gops|#share_of_peak|#ratio|#ratio_best|#weight_gb|#spread");
     for (int wide = 0; wide < 2; wide++)
         for (size_t m = 1; m <= calm_size_min(bench->tokens, 4096); m *= 8) {

@@ -1,9 +1,9 @@
-/* GPTQ on one linear against what the machine's Cholesky and dgemm rates allow, and the other algorithms in seconds.
+/* Times GPTQ on one linear against the time that the rates of Cholesky and dgemm allow, and the other algorithms.
  *
  *   allowed = (4/3 I^3) / Cholesky rate + O I^2 / dgemm rate
  *
- * I^3/3 each for the two factorisations and 2/3 I^3 for the inverse between them; O I^2 for the updates of the columns
- * after each block. Rates are measured in the same run, on I x I matrices. */
+ * Each of the two factorisations takes I^3/3 operations, the inverse between them 2/3 I^3, the updates of the columns
+ * after each block O I^2.  The same run measures the rates on I x I matrices. */
 #include "cli/bench_quantize.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@
 #define FACTORS ((size_t)4)
 #define SEED 7
 
-/* What is timed next to gptq, and on which scheme. */
+/* Algorithms that are timed next to gptq, and their schemes. */
 static const struct {
     const char *algorithm, *scheme;
 } others[] = {{"rtn", "w4a16_g128"},      {"mkq", "w4a16_g128"},       {"absmax+cd", "w4a16_g128"},
@@ -36,7 +36,7 @@ typedef struct bench {
     double *work[3];      /* [I, I] each: a positive definite matrix, and two to work in */
 } bench;
 
-/* A named algorithm on the linear. */
+/* A named algorithm to run on the linear. */
 typedef struct trial {
     const bench *b;
     const char *algorithm, *scheme;
@@ -46,7 +46,7 @@ enum { GPTQ, CHOLESKY, DGEMM, PEAK, N_ITEMS };
 
 /* ---- the linear ---- */
 
-/* One token: independent parts, and factors that all channels share; channels differ in size. */
+/* Makes one token: independent values plus factors that all channels share; channels differ in size. */
 static void make_rows(size_t index, void *user)
 {
     const bench *b = user;
@@ -60,7 +60,7 @@ static void make_rows(size_t index, void *user)
     }
 }
 
-/* Weights, 8 rows per input, and their statistics. */
+/* Makes weights, 8 input rows per column, and their statistics. */
 static calm_status make_linear(calm_ctx *ctx, bench *b)
 {
     const size_t out = b->asked->out, in = b->asked->in, rows = 8 * in;
@@ -81,7 +81,7 @@ static calm_status make_linear(calm_ctx *ctx, bench *b)
 
 /* ---- what is timed ---- */
 
-/* The factor goes where the matrix was. */
+/* The factor overwrites the matrix, so each run needs a copy. */
 static void copy_matrix(void *user)
 {
     const bench *b = user;
@@ -118,7 +118,7 @@ static calm_status run_algorithm(calm_ctx *ctx, void *user)
     return CALM_OK;
 }
 
-/* The rates and gptq in turn; then the others, each by itself. */
+/* Times the rates and gptq in turn, then each other algorithm alone. */
 static calm_status time_all(calm_ctx *ctx, bench *b, calm_bench_item items[N_ITEMS], calm_bench_item made[N_OTHERS])
 {
     const double in = (double)b->asked->in;

@@ -1,4 +1,4 @@
-/* The serial share of a piece of work, fitted from its times on 1, 2, 4, ... threads. */
+/* Fits the serial share of some work to its times on 1, 2, 4, ... threads. */
 #include "cli/bench_scaling.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "cli/print.h"
 #include "ptq/state/environment.h"
 
-/* The work on this many threads. */
+/* The work on a number of threads. */
 typedef struct trial {
     const calm_bench_item *work;
     int threads;
@@ -40,7 +40,7 @@ static size_t list_trials(const calm_bench_item *work, int most, trial *trials, 
     return n;
 }
 
-/* items [n + 1]: the last is the machine's peak on all threads. */
+/* items [n + 1]: the last one is the machine's peak on all threads. */
 static calm_status print_json(calm_ctx *ctx, const char *what, const trial *trials, const calm_bench_item *items,
                               const double *seconds, size_t n, double share)
 {

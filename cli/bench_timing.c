@@ -1,4 +1,4 @@
-/* Items of calm bench: run in turn, timed, printed. */
+/* Runs, times and prints items of calm bench. */
 #include "cli/bench_timing.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* calm ablate: every way of choosing, measured side by side. */
+/* calm ablate: measures every way of choosing on the same windows. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static const calm_option table[] = {
     {0},
 };
 
-/* "1,2,3": different whole numbers from 0. */
+/* Parses "1,2,3": different integers from 0. */
 static calm_status parse_seeds(calm_ctx *ctx, const char *list, calm_ablation_plan *plan)
 {
     long long *seeds;
@@ -84,7 +84,7 @@ static calm_status parse_seeds(calm_ctx *ctx, const char *list, calm_ablation_pl
     }
 }
 
-/* Different scores of a job's output. */
+/* Checks that metrics are different scores of a job's output. */
 static calm_status check_metrics(calm_ctx *ctx, const calm_words *metrics)
 {
     calm_point point;
@@ -102,7 +102,7 @@ static calm_status check_metrics(calm_ctx *ctx, const calm_words *metrics)
     return CALM_OK;
 }
 
-/* Different factors have different rows. */
+/* Checks that factors differ, because each has its rows. */
 static calm_status check_shortlists(calm_ctx *ctx, const calm_numbers *factors)
 {
     for (size_t i = 0; i < factors->n; i++)
@@ -113,8 +113,8 @@ static calm_status check_shortlists(calm_ctx *ctx, const calm_numbers *factors)
     return CALM_OK;
 }
 
-/* The recipe of one scheme; NULL: of the spec's own.  An ablation writes no checkpoint, so the recipe has no output and
- * no document. */
+/* Resolves the recipe of one scheme; NULL: the spec's scheme.  An ablation writes no checkpoint, so the recipe has no
+ * output and no document. */
 static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *scheme, const calm_events *events,
                                calm_recipe *recipe)
 {
@@ -129,7 +129,7 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
     recipe->output = NULL;
     recipe->document = NULL;
     if (!o->brief && recipe->score_windows) {
-        recipe->unscored = false;    /* its table has the scores of a single candidate too */
+        recipe->unscored = false;    /* the table shows scores of a single candidate too */
         recipe->score_points = o->metrics.n ? 1u << CALM_POINT_JOB : (1u << CALM_N_POINTS) - 1;
         recipe->want_cka_linear = !o->metrics.n;
     }
@@ -137,7 +137,8 @@ static calm_status resolve_one(calm_ctx *ctx, const options *o, const char *sche
     return CALM_OK;
 }
 
-/* calm_scheme_name drops an explicit symmetric range, and an encoder would then get its asymmetric default: keep it. */
+/* Keeps an explicit symmetric range, which calm_scheme_name drops, so that an encoder does not get its asymmetric
+ * default. */
 static calm_status name_scheme(calm_ctx *ctx, const calm_recipe *all, size_t i, char **out)
 {
     const bool symmetric = all->act_range_explicit[i] && !all->schemes[i].act_asymmetric;
@@ -178,7 +179,7 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const calm_events *e
     return resolve_one(ctx, o, NULL, events, *recipes);
 }
 
-/* One page of the runs of all schemes. */
+/* Writes one page for the runs of all schemes. */
 static calm_status write_page(calm_ctx *ctx, const calm_ablation_set *set, const char *path)
 {
     int64_t *runs;
@@ -188,7 +189,7 @@ static calm_status write_page(calm_ctx *ctx, const calm_ablation_set *set, const
     return calm_report_page_save(ctx, set->recipe->store, runs, set->n, path);
 }
 
-/* Neither output may replace an input of the experiments, which all read the same. */
+/* Checks that no output replaces an input; all experiments have the same inputs. */
 static calm_status check_outputs(calm_ctx *ctx, const options *o, const calm_recipe *recipe)
 {
     calm_words inputs;
@@ -198,7 +199,7 @@ static calm_status check_outputs(calm_ctx *ctx, const options *o, const calm_rec
     return o->report ? calm_output_apart(ctx, o->report, &inputs) : CALM_OK;
 }
 
-/* All experiments, one after the other; results in `keep`. */
+/* Runs all experiments in order; results are in `keep`. */
 static calm_status ablate(calm_ctx *ctx, const options *o, calm_ablation_plan *plan, calm_arena *keep,
                           calm_progress *progress)
 {

@@ -1,4 +1,4 @@
-/* calm algorithms: the named algorithms, and the parts that they and chains of one's own are made of. */
+/* calm algorithms: lists the named algorithms and the parts of chains. */
 #include <stddef.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* calm assemble: the checkpoint of a run from stored blobs. */
+/* calm assemble: writes the checkpoint of a run from stored blobs. */
 #include <stdio.h>
 
 #include "cli/command.h"
@@ -27,7 +27,8 @@ static const calm_option table[] = {
     {0},
 };
 
-/* The float model as the user typed it: here, or as an alias for the run; else its directory. */
+/* Returns the float model as the user typed it for this command, or for the run if that was an alias; else its
+ * directory. */
 static calm_status reference(calm_ctx *ctx, const options *o, const calm_assembly *a, const char **out)
 {
     bool alias;

@@ -1,4 +1,4 @@
-/* calm bench: how near the hot loops run to what this machine and OpenBLAS on it give, as ratios within one run;
+/* calm bench: compares the hot loops with the rates of this machine and its OpenBLAS, as ratios within one run;
  * quantize, kernels, code, scaling and cluster are in bench_NAME.c. */
 #include <math.h>
 #include <stddef.h>
@@ -81,13 +81,13 @@ typedef struct bench {
     calm_config config;
     calm_block block;
     calm_rope rope;
-    size_t tokens, n;       /* rows of a window, workers */
+    size_t tokens, n;       /* tokens per window, number of workers */
     float *x, *scratch;     /* [n, tokens, hidden], [n, tokens, inner] */
     const float *a;         /* [inner, hidden] for sgemm */
     double *gram;           /* [hidden, hidden] */
 } bench;
 
-/* `middle` and up to half of `width` on either side. */
+/* Draws values between middle - width / 2 and middle + width / 2. */
 static calm_status random_values(calm_ctx *ctx, size_t n, double middle, double width, uint64_t stream, float **out)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n));
@@ -96,7 +96,7 @@ static calm_status random_values(calm_ctx *ctx, size_t n, double middle, double 
     return CALM_OK;
 }
 
-/* A family with blocks of that kind, whose names they have. */
+/* Returns a family whose blocks have this kind of mixer, for its tensor names. */
 static const calm_arch *arch_of(const calm_kind *mixer)
 {
     static const char *const classes[] = {"Qwen3ForCausalLM", "Qwen3_5ForCausalLM", "Lfm2ForCausalLM"};
@@ -109,7 +109,7 @@ static const calm_arch *arch_of(const calm_kind *mixer)
     return NULL;
 }
 
-/* The kind that --kind names, and with it the config's kinds. */
+/* Sets the config's kinds to the kind that --kind names. */
 static calm_status choose_mixer(calm_ctx *ctx, const options *o, calm_config *config)
 {
     size_t n;
@@ -128,7 +128,7 @@ static calm_status choose_mixer(calm_ctx *ctx, const options *o, calm_config *co
     return CALM_OK;
 }
 
-/* Norms and other tensors of the mixer that are no linears. */
+/* Makes norms and other tensors of the mixer that are no linears. */
 static calm_status new_plains(calm_ctx *ctx, bench *b)
 {
     const calm_kind *mixer = b->config.kind[CALM_SUBLAYER_ATTENTION];
@@ -221,7 +221,7 @@ static double forward_flops(const bench *b)
     return (double)b->n * calm_block_window_operations(&b->block, b->tokens);
 }
 
-/* The upper triangle. */
+/* Only the upper triangle is computed. */
 static double gram_flops(const bench *b)
 {
     return (double)(b->n * b->tokens) * (double)b->config.hidden * (double)(b->config.hidden + 1);
@@ -255,7 +255,7 @@ static calm_status gram_all(calm_ctx *ctx, void *user)
     return calm_gram_add(ctx, &job, 1);
 }
 
-/* One window through the block and into a Gram matrix: what has to be shared inside a task. */
+/* Runs one window through the block and adds it to a Gram matrix. */
 static calm_status one_window(calm_ctx *ctx, void *user)
 {
     CALM_TRY(forward_all(ctx, user));

@@ -1,4 +1,4 @@
-/* calm check: what engines would refuse or misread of a quantized checkpoint. */
+/* calm check: finds what engines would refuse or misread in a quantized checkpoint. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "ptq/model/model.h"
 #include "ptq/plan/engines.h"
 
-#define MOST_LINES 20    /* of one rule in a row that are printed without --all       */
-#define MOST_NAMES 4     /* of places that a line about several of them gives          */
+#define MOST_LINES 20    /* largest number of lines per rule without --all       */
+#define MOST_NAMES 4     /* largest number of places that one line names          */
 
 typedef struct options {
     calm_common common;
@@ -55,7 +55,7 @@ static calm_status list_rules(calm_ctx *ctx, bool json)
 
 /* ---- the findings ---- */
 
-/* Rules that are said to those who name an engine alone are about the devices that its kernels were judged for. */
+/* `hardware` goes with rules that need --target: they hold for the devices of the engine's table. */
 static calm_json *finding_json(const calm_finding *finding, const char *hardware)
 {
     char engines[64];
@@ -93,7 +93,7 @@ static void write_finding(calm_text *text, const calm_finding *finding)
     calm_text_printf(text, "; %s\n", finding->rule->remedy);
 }
 
-/* "model.layers.*.mlp" of "model.layers.12.mlp": the name of a place without its numbers. */
+/* "model.layers.*.mlp" of "model.layers.12.mlp": replaces numbers in the name of a place. */
 static void write_pattern(calm_text *text, const char *where)
 {
     for (const char *at = where; *at;) {
@@ -104,13 +104,13 @@ static void write_pattern(calm_text *text, const char *where)
     }
 }
 
-/* Is it the same finding as the other, about another place? */
+/* Are two findings equal except for the place? */
 static bool is_same(const calm_finding *a, const calm_finding *b)
 {
     return a->rule == b->rule && strcmp(a->what, b->what) == 0;
 }
 
-/* The first of `n` findings that say the same: how many places there are, and their names. */
+/* Writes one line for `n` equal findings: their number and the names of the first places. */
 static void write_group(calm_text *text, const calm_check_report *report, size_t first, size_t n)
 {
     const calm_finding *one = &report->findings[first];
@@ -137,7 +137,7 @@ static void write_group(calm_text *text, const calm_check_report *report, size_t
     calm_text_printf(text, "; %s\n", one->rule->remedy);
 }
 
-/* Findings that say the same of several places are one line, where the first of them stands. */
+/* Equal findings about several places share one line, at the position of the first. */
 static void write_findings(calm_text *text, const calm_check_report *report, bool all)
 {
     const calm_check_rule_info *rule = NULL;

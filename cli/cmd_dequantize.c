@@ -1,4 +1,4 @@
-/* calm dequantize: a quantized checkpoint back to floats. */
+/* calm dequantize: writes a quantized checkpoint as floats. */
 #include <stdio.h>
 
 #include "cli/command.h"

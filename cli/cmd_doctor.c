@@ -1,4 +1,4 @@
-/* calm doctor: what this machine has for a run, and what is missing - the first thing to paste into an issue. */
+/* calm doctor: says what this machine has for a run and what is missing; the first thing to paste into an issue. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -22,7 +22,7 @@
 #include "ptq/tensor/int_product.h"
 #include "ptq/tensor/linalg.h"
 
-/* Below this calm quantizes the bundled model and little else. */
+/* With less memory calm quantizes only the bundled model and others of its size. */
 #define LITTLE_MEMORY ((size_t)2 << 30)
 #define LITTLE_DISK   ((size_t)5 << 30)
 #define HUB_SECONDS   5
@@ -41,7 +41,7 @@ static const calm_option table[] = {
     {0},
 };
 
-/* What is found, in the order in which it is printed. */
+/* Facts, in the order of printing. */
 typedef struct findings {
     calm_json *facts, *warnings;
 } findings;
@@ -52,7 +52,7 @@ static void clear_findings(findings *f)
     calm_json_free(f->warnings);
 }
 
-/* One fact, as printf; what is longer than a path is cut. */
+/* Adds a fact, formatted as printf and cut to the length of a path. */
 __attribute__((format(printf, 3, 4)))
 static void note(findings *f, const char *name, const char *format, ...)
 {
@@ -71,7 +71,7 @@ static void warn(findings *f, const char *what)
 
 /* ---- CPU and products ---- */
 
-/* The variable may name what is not there; without it nothing fails. */
+/* CALM_SIMD may name instructions that the CPU lacks; without it nothing can fail. */
 static calm_status look_at_integers(calm_ctx *ctx, findings *f)
 {
     calm_int_set integers;
@@ -118,7 +118,7 @@ static void look_at_kernels(findings *f)
 {
     const char *variable = getenv(CALM_BLAS_VARIABLE), *loaded = calm_linalg_kernels();
     const char *best = calm_blas_choose(calm_cpu_features(), loaded, NULL, NULL), *own = calm_kernels_replaced();
-    if (own)    /* the variable is calm's, for the process that it became */
+    if (own)    /* calm set the variable before it replaced itself */
         note(f, "variable", CALM_BLAS_VARIABLE " is not set: OpenBLAS takes %s by itself, calm %s", own, loaded);
     else
         note(f, "variable", CALM_BLAS_VARIABLE " is %s", variable ? variable : "not set");
@@ -128,7 +128,7 @@ static void look_at_kernels(findings *f)
 
 /* ---- the system ---- */
 
-/* Debian, Fedora and others name themselves so; "" where they do not. */
+/* Reads the distribution's name, as Debian, Fedora and others give it; "": none. */
 static const char *distribution(char name[NAME_BYTES])
 {
     FILE *file = fopen("/etc/os-release", "r");
@@ -150,7 +150,7 @@ static void look_at_system(findings *f)
         note(f, "system", "%s %s %s, %s", kernel.sysname, kernel.release, kernel.machine,
              *distribution(name) ? name : "which has no /etc/os-release");
 #ifdef __clang__
-    note(f, "compiler", "%s", __VERSION__);    /* it begins with the name */
+    note(f, "compiler", "%s", __VERSION__);    /* begins with the compiler's name */
 #else
     note(f, "compiler", "gcc %s", __VERSION__);
 #endif
@@ -178,7 +178,7 @@ static void look_at_memory(findings *f)
     warn(f, "a limit on address space or data counts mapped weights, too: a larger model cannot be opened");
 }
 
-/* Of a folder that need not be there yet. */
+/* The folder may not exist yet. */
 static calm_status look_at_disk(calm_ctx *ctx, findings *f, const char *name, const char *path)
 {
     double left;

@@ -1,4 +1,4 @@
-/* calm embed: the embeddings of sentences, as sentence-transformers' encode gives them. */
+/* calm embed: computes embeddings of sentences, as encode of sentence-transformers does. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ static calm_status open_model(calm_ctx *ctx, const options *o, const char *dir, 
     return calm_model_set_act_rule(ctx, *model, (calm_act_rule)o->act_rule);
 }
 
-/* When weights were being loaded, and when sentences ran: with --batch behind that, else in between. */
+/* Times of loading weights and of running sentences: with --batch one after the other, else alternating. */
 typedef struct course {
     calm_time begun, loaded, ended;
 } course;

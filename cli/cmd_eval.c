@@ -1,5 +1,5 @@
-/* calm eval: perplexity, KL and agreement of any directory that calm reads, or its answers to tasks; of an encoder, the
- * distance of its sentence embeddings to another's. */
+/* calm eval: measures perplexity, KL and agreement of a model, or its accuracy on tasks; for an encoder, the distance
+ * of its sentence embeddings from the reference's. */
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@
 
 typedef calm_eval_options options;
 
-/* Of options.dtype; with the place of each. */
+/* Values of options.dtype, with the index of each. */
 #define DTYPES "f32|bf16x2|auto"
 enum { DTYPE_BF16X2 = 1, DTYPE_AUTO };
 
@@ -121,7 +121,7 @@ static calm_status evaluate(calm_ctx *ctx, const options *o, const calm_model *m
     calm_eval_worst worst = {0};
     calm_windows windows;
     calm_progress progress;
-    calm_progress_begin(ctx, &progress, o->common.quiet);    /* before the text, of which there may be notes */
+    calm_progress_begin(ctx, &progress, o->common.quiet);    /* before the text, which may cause notes */
     if (read_windows(ctx, o, model, tokenizer, &windows) != CALM_OK)
         return calm_progress_end(ctx, &progress);
     calm_progress_add(&progress, "evaluate", "windows");
@@ -181,7 +181,7 @@ static calm_status evaluate_encoder(calm_ctx *ctx, const options *o, const calm_
     return print_embeddings(ctx, o, &windows, &result);
 }
 
-/* Options that exclude each other. */
+/* Refuses options that exclude each other. */
 static calm_status check(calm_ctx *ctx, const options *o)
 {
     if (!o->model)
@@ -214,7 +214,7 @@ static calm_status evaluate_any(calm_ctx *ctx, const options *o, calm_model *mod
                     : evaluate(ctx, o, model, reference, tokenizer);
 }
 
-/* The model's: tokenizer.json, or that in a GGUF file; where it has none, that of the reference (or NULL). */
+/* Finds the model's tokenizer: tokenizer.json, or a GGUF file; else that of the reference, which may be NULL. */
 static calm_status find_tokenizer(calm_ctx *ctx, const char *model, const char *reference, char **out)
 {
     CALM_TRY(calm_gguf_tokenizer_find(ctx, model, out));
@@ -234,7 +234,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     char *path;
     CALM_TRY(check(ctx, o));
     CALM_TRY(calm_kernels_pin(ctx, NULL));
-    CALM_SCOPED_OPERANDS(ctx, operands_of(o));    /* the kernels are known */
+    CALM_SCOPED_OPERANDS(ctx, operands_of(o));    /* the kernels are chosen by now */
     ctx->ints = !o->exact_float;
     CALM_TRY(calm_find_shown(ctx, o->model, o->common.quiet, &named));
     CALM_TRY(calm_find_shown(ctx, o->reference, o->common.quiet, &reference_named));

@@ -1,4 +1,4 @@
-/* calm export: a run's plan in other formats. */
+/* calm export: writes a run's plan in other formats. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -69,7 +69,7 @@ static calm_status print(calm_ctx *ctx, const options *o, const calm_assembly *a
     return calm_print_text(ctx, &text);
 }
 
-/* Fill *how from the options: parse the run and sizes, find the model. */
+/* Fills *how from the options: parses run and sizes, finds the model. */
 static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, calm_assemble_options *how)
 {
     calm_named_model model;

@@ -1,4 +1,4 @@
-/* calm forward: logits and hidden states of given tokens. */
+/* calm forward: computes logits and hidden states of given tokens. */
 #include <stddef.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* calm gc: drop what no kept run needs. */
+/* calm gc: removes what no kept run needs. */
 #include <ctype.h>
 #include <errno.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static const calm_option table[] = {
     {0},
 };
 
-/* Numbers from 1. */
+/* Parses numbers from 1. */
 static calm_status parse_runs(calm_ctx *ctx, const calm_words *words, calm_gc_plan *plan)
 {
     int64_t *runs;
@@ -80,7 +80,7 @@ static calm_status print_json(calm_ctx *ctx, const options *o, const calm_gc_res
                          CALM_KV("note", freed->note)));
 }
 
-/* "1, 3-7" */
+/* Writes ids as "1, 3-7". */
 static void write_runs(calm_text *text, const char *words, const int64_t *ids, size_t n)
 {
     calm_text_printf(text, "%s", words);

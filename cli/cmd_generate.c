@@ -1,4 +1,4 @@
-/* calm generate: how a model continues a prompt, token by token. */
+/* calm generate: continues a prompt by greedy decoding. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -106,13 +106,13 @@ static calm_status read_prompt(calm_ctx *ctx, const options *o, const calm_model
 
 /* ---- the answer ---- */
 
-/* What is on the screen already. */
+/* State of the printed text. */
 typedef struct stream {
     const calm_tokenizer *tokenizer;    /* NULL: ids are printed */
-    size_t printed;                     /* bytes of the text     */
+    size_t printed;                     /* bytes of the text on the screen     */
 } stream;
 
-/* A character of several tokens is U+FFFD until the last of them: that waits. */
+/* A character that needs several tokens decodes to U+FFFD until the last of them, so such an end waits. */
 static size_t whole_characters(const char *text, size_t n)
 {
     while (n >= 3 && memcmp(text + n - 3, "\xEF\xBF\xBD", 3) == 0)
@@ -134,7 +134,7 @@ static calm_status decode(calm_ctx *ctx, const calm_tokenizer *tokenizer, const 
     return calm_tokenizer_decode(ctx, tokenizer, known, n_known, false, text, n_bytes);
 }
 
-/* calm_token_fn: print what the last token adds. */
+/* A calm_token_fn: prints the text that the last token adds. */
 static calm_status print_token(calm_ctx *ctx, void *user, const uint32_t *ids, size_t n)
 {
     stream *s = user;
@@ -146,7 +146,7 @@ static calm_status print_token(calm_ctx *ctx, void *user, const uint32_t *ids, s
         fflush(stdout);
         return CALM_OK;
     }
-    /* All of them again: what a token is may depend on those before it. */
+    /* Decodes all tokens again: a token's text may depend on the tokens before it. */
     CALM_TRY(decode(ctx, s->tokenizer, ids, n, &text, &n_bytes));
     n_bytes = whole_characters(text, n_bytes);
     if (n_bytes > s->printed)
@@ -156,7 +156,7 @@ static calm_status print_token(calm_ctx *ctx, void *user, const uint32_t *ids, s
     return CALM_OK;
 }
 
-/* Of the whole answer, or of what is not printed yet. */
+/* Returns the text of the whole answer. */
 static calm_status answer_text(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_generation *answer,
                                char **text, size_t *n)
 {
@@ -170,7 +170,7 @@ static double rate(size_t n, double seconds)
     return seconds > 0 ? (double)n / seconds : 0;
 }
 
-/* Tokens that were run one by one. */
+/* Returns the number of tokens that ran one by one. */
 static size_t steps(const calm_generation *answer)
 {
     return answer->n ? answer->n - 1 : 0;
@@ -200,7 +200,7 @@ static calm_status print_json(calm_ctx *ctx, const options *o, const calm_tokeni
     return calm_print_json(ctx, root);
 }
 
-/* The text has been printed but for its end. */
+/* Prints the end of the text, which print_token held back. */
 static calm_status end_text(calm_ctx *ctx, const options *o, const stream *s, size_t n_prompt,
                             const calm_generation *answer)
 {
@@ -210,7 +210,7 @@ static calm_status end_text(calm_ctx *ctx, const options *o, const stream *s, si
     if (text && n > s->printed)
         fwrite(text + s->printed, 1, n - s->printed, stdout);
     putchar('\n');
-    fflush(stdout);    /* before what follows on stderr */
+    fflush(stdout);    /* before anything on stderr */
     if (!o->common.quiet)
         fprintf(stderr, "calm: %zu tokens of prompt, %.1f per second; %zu tokens%s, %.1f per second\n", n_prompt,
                 rate(n_prompt, answer->prompt_seconds), answer->n, answer->stopped ? " to the end of the text" : "",

@@ -1,4 +1,4 @@
-/* calm inspect: what is in a store, a model directory or a GGUF file. */
+/* calm inspect: shows a store, a model directory or a GGUF file. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,13 +40,13 @@ static const calm_option table[] = {
     {0},
 };
 
-/* What the files begin with that can be shown.  Checked first, since SQLite's own error does not name a store. */
+/* First bytes of files that calm inspect reads.  Checked first, since SQLite's error does not name a store. */
 #define DATABASE_MAGIC "SQLite format 3"
 
 /* ---- what the terminal can show ---- */
 
-/* Does the locale's name end in UTF-8?  Read from the environment, not from setlocale: where the locale's data is not
- * installed, setlocale falls back to "C" although the terminal shows UTF-8. */
+/* Does the locale's name end in UTF-8?  It comes from the environment, not from setlocale, which falls back to "C" if
+ * the locale's data is not installed, although the terminal shows UTF-8. */
 static bool locale_is_utf8(void)
 {
     static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
@@ -75,7 +75,7 @@ static bool is_view(const char *word)
     return false;
 }
 
-/* CALM_EARG with a suggestion when a word is no alias of a model and near a WHAT: it is a misspelt WHAT. */
+/* Fails with a suggestion if a word is near a WHAT and no alias of a model: then it is a misspelt WHAT.  CALM_EARG. */
 static calm_status check_misspelt(calm_ctx *ctx, const char *word)
 {
     size_t n;

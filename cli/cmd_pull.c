@@ -1,4 +1,4 @@
-/* calm pull: bring a model from the Hugging Face hub into its cache. */
+/* calm pull: fetches a model from the Hugging Face hub into its cache. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,8 +21,8 @@ static const calm_option table[] = {
     {0},
 };
 
-/* The table has the beginning of a note, "gated" of "gated: accept its conditions"; what needs more words is said
- * below, once for all models. */
+/* The table shows the first word of a note, "gated" of "gated: accept its conditions"; the lines below the table
+ * explain it, once for all models. */
 static calm_status print_list(calm_ctx *ctx, const options *o)
 {
     calm_alias *aliases;
@@ -84,7 +84,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         if (strchr(model, '/') && !strstr(model, "://") && !calm_path_exists(model))
             return calm_fail(ctx, CALM_EARG, "calm pull: \"%s\" is no model's name; expected ORG/NAME[@REVISION]",
                              model);
-        CALM_TRY(calm_find_shown(ctx, model, o->common.quiet, &named));    /* fails for an unknown name */
+        CALM_TRY(calm_find_shown(ctx, model, o->common.quiet, &named));    /* it fails for an unknown name */
         return calm_fail(ctx, CALM_EARG, "calm pull: \"%s\" is on this machine already (%s); there is nothing to "
                                          "fetch", model, named.dir);
     }

@@ -1,4 +1,4 @@
-/* calm push: a quantized model to the Hugging Face hub. */
+/* calm push: sends a quantized model to the Hugging Face hub. */
 #include <stddef.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* calm quantize: a float checkpoint in, a smaller one out, with the evidence. */
+/* calm quantize: reads a float checkpoint and writes a quantized one, with the evidence. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,8 +40,8 @@ static const calm_option table[] = {
     {0},
 };
 
-/* Read the lock for --locked; freed by the caller, also after a failure.  Operands that the spec leaves to the CPU are
- * those of the lock.  CALM_EMISMATCH: it belongs to another recipe. */
+/* Reads the lock for --locked; the caller frees it, also after a failure.  If the spec leaves the operands' dtype to
+ * the CPU, it takes the lock's.  CALM_EMISMATCH: the lock belongs to another recipe. */
 static calm_status read_lock(calm_ctx *ctx, calm_recipe_spec *spec, const char *path, calm_json **out)
 {
     const char *key = NULL;
@@ -56,7 +56,7 @@ static calm_status read_lock(calm_ctx *ctx, calm_recipe_spec *spec, const char *
                                           "write it again", path, key);
 }
 
-/* Write the lock; with --locked compare with it instead.  CALM_EMISMATCH: something differs. */
+/* Writes the lock; with --locked compares with it instead.  CALM_EMISMATCH: something differs. */
 static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run *run)
 {
     if (!o->locked) {
@@ -72,7 +72,7 @@ static calm_status settle(calm_ctx *ctx, const options *o, const calm_locked_run
                      run->run ? "" : "; inputs differ, so nothing was computed");
 }
 
-/* Another rank than 0: the blocks that fall to it; results and reports are rank 0's. */
+/* Computes the blocks of a rank other than 0; rank 0 writes results and reports. */
 static calm_status help_with(calm_ctx *ctx, const calm_recipe *recipe, const calm_run_options *how)
 {
     calm_run *run;
@@ -113,12 +113,12 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
     return status;
 }
 
-/* Checkpoint, page and lock replace no input; a lock replaces locks alone. */
+/* Checks that checkpoint, page and lock replace no input, and that the lock replaces only a lock. */
 static calm_status check_outputs(calm_ctx *ctx, const options *o, const calm_recipe *recipe)
 {
     calm_words inputs;
     CALM_TRY(calm_recipe_inputs(ctx, recipe, &inputs));
-    /* A checkpoint may be made again from the recipe in it; a name that is no file is that of a shipped recipe. */
+    /* A run may replace the checkpoint that holds its recipe; a name that is no file names a shipped recipe. */
     if (o->recipe_file && calm_path_exists(o->recipe_file) &&
         strcmp(calm_path_name(o->recipe_file), "calm_recipe.json") != 0)
         CALM_TRY(calm_words_add(ctx, &inputs, o->recipe_file));
@@ -138,7 +138,7 @@ static calm_status quantize(calm_ctx *ctx, options *o, calm_progress *progress)
         CALM_TRY(calm_report_page_target(ctx, o->report, o->spec.force, true, NULL));
     CALM_TRY(calm_recipe_resolve(ctx, &o->spec, &events, &recipe));
     if (o->dry_run) {
-        calm_progress_end(ctx, progress);    /* its notes are what a dry run prints anyway */
+        calm_progress_end(ctx, progress);    /* a dry run prints the facts of its notes anyway */
         return calm_dry_run(ctx, &o->spec, &recipe, o->json);
     }
     if (!o->lock)
@@ -158,7 +158,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     calm_progress progress;
     if (o.recipe_file)
         CALM_TRY(calm_recipe_file_apply(ctx, o.recipe_file, &o.spec));
-    /* A lock says with which kernels it was written: it counts where the recipe says nothing. */
+    /* The lock names the kernels of its run, which apply if the recipe names none. */
     if (o.spec.kernels || !o.locked)
         CALM_TRY(calm_kernels_pin(ctx, o.spec.kernels));
     calm_progress_begin(ctx, &progress, o.common.quiet || !calm_ranks_speak());

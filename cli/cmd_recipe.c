@@ -1,4 +1,4 @@
-/* calm recipe: write, show, check and list recipes. */
+/* calm recipe: writes, shows, checks and lists recipes. */
 #include <stddef.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static calm_status init(calm_ctx *ctx, const options *o)
 
 /* ---- show ---- */
 
-/* Does this file of a model decide a result? */
+/* Can this file of a model change a result? */
 static bool decides(const char *name)
 {
     const size_t n = strlen(name);
@@ -97,7 +97,7 @@ static calm_status add_digests(calm_ctx *ctx, const calm_recipe *recipe, calm_js
     return recipe->eval_path ? add_digest(ctx, digests, "evaluation", recipe->eval_path) : CALM_OK;
 }
 
-/* Fetches the model where it is not there yet. */
+/* Shows a recipe with every value; fetches the model if it is missing. */
 static calm_status show(calm_ctx *ctx, const options *o, const char *word)
 {
     calm_recipe_spec spec = o->spec;
@@ -114,14 +114,14 @@ static calm_status show(calm_ctx *ctx, const options *o, const char *word)
 
 /* ---- check ---- */
 
-/* Print the faults of one file, or append them to `rows`; counts it in *faulty when it has any. */
+/* Prints the faults of one file, or appends them to `rows`; counts a file with faults in *faulty. */
 static calm_status check_one(calm_ctx *ctx, const char *word, bool json, calm_json *rows, size_t *faulty)
 {
     calm_faults faults = {.n = 0};
     char *path = NULL;
     if (calm_recipe_file_find(ctx, word, &path) == CALM_OK)
         calm_recipe_file_faults(ctx, path, &faults);
-    /* A file that is missing or no JSON is a fault of that file, not the end: the others are checked too. */
+    /* A file that is missing or no JSON counts as a fault; the other files are checked all the same. */
     CALM_TRY(calm_fault_note(ctx, ctx->status, NULL, &faults));
     for (size_t i = 0; i < faults.n; i++) {
         const calm_document_fault *fault = &faults.of[i];
@@ -156,7 +156,7 @@ static calm_status check(calm_ctx *ctx, const options *o, const char *const *fil
 
 /* ---- list ---- */
 
-/* Append "ppl 12.346, kl 0.012": the figures of a recipe's "measured". */
+/* Appends "ppl 12.346, kl 0.012": the figures of a recipe's "measured". */
 static void print_measured(const calm_json *measured, calm_text *out)
 {
     static const char *const keys[] = {"ppl_float", "ppl", "ppl_ratio", "kl", "cosine", "bits", "size_ratio"};

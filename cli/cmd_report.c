@@ -1,4 +1,4 @@
-/* calm report: a page that explains a run, from the store alone. */
+/* calm report: writes a page that explains a run, from the store alone. */
 #include <stdio.h>
 
 #include "cli/command.h"

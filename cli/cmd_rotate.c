@@ -1,4 +1,4 @@
-/* calm rotate: a float model as one with the same function and without outlier channels. */
+/* calm rotate: writes a float model with the same function and without outlier channels. */
 #include <stdio.h>
 
 #include "cli/command.h"

@@ -1,4 +1,4 @@
-/* calm select: choose anew from stored scores. */
+/* calm select: chooses again from stored scores. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static const calm_option table[] = {
 
 /* ---- the plan as a table ---- */
 
-/* What the parent chose for a unit: one entry, "mixed" where its jobs differ, nothing where it chose nothing. */
+/* Returns the parent run's choice for a unit: an entry, "mixed" if its jobs differ, "" if there is none. */
 static const char *name_before(const calm_reselected *s, size_t unit)
 {
     const size_t begin = s->stored.pool.unit_begin[unit], first = s->before[begin];
@@ -68,7 +68,7 @@ static const char *name_before(const calm_reselected *s, size_t unit)
     return first == SIZE_MAX ? NULL : s->stored.pool.entries[first].name;
 }
 
-/* `all`: for programs, with every column in every row. */
+/* `all`: every column in every row, for programs. */
 static void fill_table(const calm_reselected *s, bool all, calm_table *out)
 {
     char headings[256];

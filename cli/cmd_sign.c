@@ -1,4 +1,4 @@
-/* calm sign: sign a model folder. */
+/* calm sign: signs a model folder. */
 #include <stddef.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* calm tokenize: text to token ids and back, one JSON line each. */
+/* calm tokenize: converts text to token ids and back, one JSON line each. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static const calm_option table[] = {
 
 /* ---- input ---- */
 
-/* Bytes of a file, mapped, or of standard input. */
+/* The bytes of a mapped file or of standard input. */
 typedef struct input {
     const char *name, *text;
     size_t n;
@@ -84,7 +84,7 @@ static calm_status encode(calm_ctx *ctx, const calm_tokenizer *tok, bool special
 {
     uint32_t *ids;
     size_t n_ids;
-    /* The tokenizer does not know where a text comes from. */
+    /* The tokenizer's message does not name the text. */
     if (calm_tokenizer_encode(ctx, tok, text, n, special, &ids, &n_ids) != CALM_OK)
         return calm_fail_prefix(ctx, "%s", where);
     fputs("{\"ids\": [", stdout);
@@ -126,7 +126,7 @@ static calm_status decode(calm_ctx *ctx, const options *o, const calm_tokenizer 
     return print_text(ctx, text, n_bytes);
 }
 
-/* A chat through the model's chat template, which writes the special tokens. */
+/* Encodes a chat through the model's chat template, which writes the special tokens. */
 static calm_status encode_chat(calm_ctx *ctx, calm_chat *chat, const calm_tokenizer *tok, const char *where,
                                const calm_json *json)
 {

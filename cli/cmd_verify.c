@@ -1,4 +1,4 @@
-/* calm verify: repeat the run of a lock, or read its output, and compare the digests. */
+/* calm verify: repeats the run of a lock, or reads its output, and compares digests. */
 #include <stddef.h>
 #include <stdio.h>
 
@@ -40,7 +40,7 @@ static const calm_option table[] = {
 
 /* ---- what was found ---- */
 
-/* Print the outcome.  CALM_EMISMATCH: something differs. */
+/* Prints the outcome.  CALM_EMISMATCH: something differs. */
 static calm_status report(calm_ctx *ctx, const char *path, const options *o, const calm_verified *verified)
 {
     const calm_differences *found = &verified->differences, *environment = &verified->environment;

@@ -1,4 +1,4 @@
-/* What the commands are, and which options each takes. */
+/* Lists the commands and the options of each. */
 #include <string.h>
 
 #include "cli/command.h"
@@ -45,7 +45,7 @@ const char *calm_command_default(const calm_option *option)
 
 /* ---- groups ---- */
 
-/* Options of a run by purpose, the most used first. */
+/* Groups of a run's options by purpose, the most used options first in each. */
 static const struct {
     const char *heading, *names;
 } groups[] = {
@@ -82,7 +82,7 @@ const char *calm_command_heading(size_t group)
     return group && group <= N_GROUPS ? groups[group - 1].heading : NULL;
 }
 
-/* Its place in the list of its group. */
+/* The index of an option in its group. */
 static int rank(const calm_option *option, size_t group)
 {
     return group ? calm_option_value_index(groups[group - 1].names, option->name) : 0;
@@ -90,7 +90,7 @@ static int rank(const calm_option *option, size_t group)
 
 void calm_command_sort(const calm_command *command, const calm_option **options, size_t n)
 {
-    /* Insertion keeps equal ones in their order, and n is below a hundred. */
+    /* Insertion sort is stable, and n is below a hundred. */
     for (size_t i = 1; i < n; i++) {
         const calm_option *moved = options[i];
         const size_t group = calm_command_group(command, moved);

@@ -1,4 +1,4 @@
-/* A forecast, printed. */
+/* Prints a forecast. */
 #include "cli/dry_run.h"
 
 #include <math.h>
@@ -10,13 +10,13 @@
 #include "ptq/recipe/preset.h"
 #include "ptq/recipe/resolve.h"
 
-/* What each preset would take; seconds NAN: it does not go with the rest of what is asked. */
+/* Forecast seconds of each preset; NAN: the preset contradicts other options. */
 typedef struct extents {
     double seconds[CALM_RECIPE_N_PRESETS];
     calm_recipe_preset asked;
 } extents;
 
-/* The seconds of the same run with another preset. */
+/* Forecasts the seconds of the same run with another preset. */
 static void forecast_other(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe_preset preset,
                            calm_forecast_rates *rates, double *out)
 {
@@ -120,7 +120,7 @@ static void print_presets(const extents *all, calm_text *out)
     }
 }
 
-/* `learns`: the recipe asks for it. */
+/* `learns`: the recipe learns by gradients. */
 static void print_text(const calm_forecast *f, bool learns, calm_text *out)
 {
     const calm_memory_plan *b = &f->memory;
@@ -164,7 +164,7 @@ calm_status calm_dry_run(calm_ctx *ctx, const calm_recipe_spec *spec, const calm
     calm_forecast forecast;
     extents all;
     calm_forecast_rates rates = {0};
-    CALM_SCOPED_SILENCE(ctx);    /* warnings and notes are those of the run, and each preset would repeat them */
+    CALM_SCOPED_SILENCE(ctx);    /* warnings and notes belong to a real run, and each preset would repeat them */
     CALM_TRY(calm_forecast_make(ctx, recipe, NULL, &rates, &forecast));
     forecast_presets(ctx, spec, &rates, forecast.seconds, &all);
     if (json)

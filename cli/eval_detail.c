@@ -1,11 +1,11 @@
-/* How the divergence from the reference is distributed: over tokens, and over positions in the window. */
+/* Distribution of the divergence from the reference: over tokens, and over positions in the window. */
 #include <stdio.h>
 
 #include "cli/eval.h"
 #include "cli/print.h"
 #include "ptq/eval/detail.h"
 
-/* Both as tables. */
+/* Fills both tables. */
 static calm_status fill(calm_ctx *ctx, const calm_windows *windows, const calm_eval_worst *worst, calm_table *quantiles,
                         calm_table *positions)
 {

@@ -1,4 +1,4 @@
-/* Multiple-choice tasks: what calm eval --tasks runs and prints. */
+/* Runs multiple-choice tasks for calm eval --tasks and prints the accuracies. */
 #include <math.h>
 
 #include "cli/eval.h"

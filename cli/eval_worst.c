@@ -2,7 +2,7 @@
 #include "cli/eval.h"
 #include "ptq/data/excerpt.h"
 
-/* Most tokens of context that are shown before a position. */
+/* Largest number of context tokens before a position. */
 #define BEFORE ((size_t)8)
 
 static calm_status add_position(calm_ctx *ctx, const calm_tokenizer *tokenizer, const calm_windows *windows,

@@ -1,4 +1,4 @@
-/* Keys of a recipe as flags. */
+/* Replaces recipe keys in messages by flags. */
 #include "cli/flags.h"
 
 #include <string.h>
@@ -9,13 +9,13 @@
 
 #define KEY_MAX 64
 
-/* The flag of a recipe key, or of an option that recipes do not have; NULL: it is neither. */
+/* Returns the flag of a recipe key, or of an option that recipes do not have; NULL: none. */
 static const char *find_flag(const char *key)
 {
     return calm_option_value_index("asymmetric|dtype|max-shard-size", key) >= 0 ? key : calm_spec_flag(key);
 }
 
-/* The line as it is. */
+/* Appends the message with flags instead of keys. */
 static void put_flags(const char *message, calm_text *out)
 {
     for (const char *at = message; *at;) {
@@ -47,7 +47,7 @@ void calm_flags_print(FILE *stream, const char *prefix, const char *message)
         terminal.columns = calm_terminal_columns(fileno(stream));
     if (!line.failed)
         calm_table_fold(&terminal, line.data ? line.data : "", &folded);
-    if (line.failed || folded.failed)    /* what is said may be that memory is at its end */
+    if (line.failed || folded.failed)    /* the message may be that memory is exhausted */
         fprintf(stream, "%s%s\n", prefix, message);
     else
         fputs(folded.data ? folded.data : "\n", stream);

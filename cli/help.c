@@ -1,4 +1,4 @@
-/* The help of a command from its table of options. */
+/* Prints the help of a command from its option table. */
 #include "cli/help.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 #define WIDTH_MAX 79
 #define WIDTH_MIN 41
-#define COLUMN 25    /* where the texts of options begin */
+#define COLUMN 25    /* first column of the options' texts */
 
 static size_t help_width(void)
 {
@@ -18,8 +18,8 @@ static size_t help_width(void)
     return columns > WIDTH_MAX ? WIDTH_MAX : columns <= WIDTH_MIN ? WIDTH_MIN : columns - 1;
 }
 
-/* Append n bytes of text, broken at spaces into lines of `width`: the first begins at column `at`, others are indented.
- * Spaces within a line stay. */
+/* Appends n bytes of text, broken at spaces into lines of `width` columns: the first line begins at column `at`, the
+ * others at `indent`.  Spaces within a line stay. */
 static void add_wrapped(calm_text *out, const char *text, size_t n, size_t at, size_t indent, size_t width)
 {
     for (size_t i = 0; i < n;) {
@@ -39,7 +39,7 @@ static void add_wrapped(calm_text *out, const char *text, size_t n, size_t at, s
     calm_text_printf(out, "\n");
 }
 
-/* Every line of a text of n bytes. */
+/* Appends every line of a text of n bytes. */
 static void add_lines(calm_text *out, const char *text, size_t n, size_t indent, size_t width)
 {
     for (size_t at = 0, line; at < n; at += line + 1) {
@@ -56,7 +56,7 @@ static size_t count_lines(const calm_text *text)
     return n;
 }
 
-/* "Usage: calm select [OPTION...] RUN", with a line for each line of the arguments. */
+/* Appends "Usage: calm select [OPTION...] RUN", with a line for each line of the arguments. */
 static void add_usage(calm_text *out, const calm_command *command, size_t width)
 {
     const char *words = command->arguments ? command->arguments : "";
@@ -71,7 +71,7 @@ static void add_usage(calm_text *out, const calm_command *command, size_t width)
     }
 }
 
-/* "  -t, --target=any|vllm|...": a list of values that is wider than the screen continues behind one of them. */
+/* "  -t, --target=any|vllm|...": a list of values wider than the screen breaks after a value. */
 static void add_head(calm_text *out, const char *head, size_t width)
 {
     const size_t indent = 8;
@@ -105,7 +105,7 @@ static void add_option(calm_text *out, const calm_option *option, size_t width)
     add_wrapped(out, text, strlen(text), COLUMN, COLUMN, width);
 }
 
-/* The options, all or those of every day; with `all` under headings. */
+/* Appends the options: with `all` every option under headings, else those marked `basic`. */
 static void add_options(calm_text *out, const calm_command *command, bool all, size_t width)
 {
     static const calm_option help = {.name = "help", .help = "print this help", .key = '?'},
@@ -129,7 +129,7 @@ static void add_options(calm_text *out, const calm_command *command, bool all, s
     add_option(out, &help_all, width);
 }
 
-/* The examples; unless `all`, of what follows the first empty line those paragraphs that the screen has room for. */
+/* Appends the examples.  Unless `all`, paragraphs after the first empty line appear only if the screen has room. */
 static void add_examples(calm_text *out, const char *text, bool all, size_t width)
 {
     const char *before = "\nExamples:\n";

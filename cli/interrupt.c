@@ -1,5 +1,5 @@
-/* A sentence at the end of a run that was interrupted.  Nothing else has to be done: rows and blobs are in the store as
- * soon as they are made, and the next run removes the unfinished output. */
+/* Prints a sentence when a run is interrupted.  Nothing else is necessary: rows and blobs are in the store as soon as
+ * calm makes them, and the next run removes the unfinished output. */
 #include "cli/interrupt.h"
 
 #include <signal.h>
@@ -17,7 +17,7 @@ static void say(int signal_number)
     /* A second signal may arrive in another thread before the first one ends the process. */
     if (atomic_flag_test_and_set(&said))
         return;
-    /* Of functions that a handler may call. */
+    /* access and write are safe in a signal handler. */
     const char *text = access(place, F_OK) == 0 ? sentence : nothing;
     const ssize_t written = write(STDERR_FILENO, text, strlen(text));
     (void)written;

@@ -1,4 +1,4 @@
-/* OpenBLAS chooses its kernels while it is loaded, and OpenMP how long threads spin, so that choosing otherwise means
+/* While they are loaded, OpenBLAS chooses its kernels and OpenMP how long threads spin, so another choice needs
  * execv. */
 #include "cli/kernels.h"
 
@@ -15,15 +15,15 @@
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/linalg_memory.h"
 
-#define OWN_CHOICE "CALM_OWN_KERNELS"    /* what OpenBLAS had taken itself, for the process that replaces this one */
+#define OWN_CHOICE "CALM_OWN_KERNELS"    /* tells the new process what OpenBLAS chose in the old one */
 #define WORDS_MAX 4096
 
-/* Kernels were asked for by name: nobody needs to hear that the CPU runs better ones. */
+/* The user named kernels, so calm does not mention better ones. */
 static bool wished;
 
-/* libgomp's threads spin for some milliseconds at every end of a loop.  Where another program has one of the cores that
- * is a time slice each time: learning, whose loops are short, took fifty times as long.  A thousand turns, some ten
- * microseconds, are what waking up costs.  OpenBLAS's own threads, which calm leaves idle, spin when they are made. */
+/* libgomp's threads spin for some milliseconds at the end of every loop.  If another program uses one of the cores,
+ * each end costs a time slice: learning, whose loops are short, took fifty times as long.  A thousand turns, some ten
+ * microseconds, cost as much as waking up.  OpenBLAS's own threads, which calm leaves idle, spin when they are made. */
 static bool spins(void)
 {
     return !getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT");
@@ -31,13 +31,13 @@ static bool spins(void)
 
 #define OWN_THREADS "OPENBLAS_NUM_THREADS"
 
-/* OpenBLAS makes its own threads while it is loaded, which ask for buffers until they get them. */
+/* While it is loaded, OpenBLAS makes threads, which ask for buffers until they get them. */
 static bool starves(void)
 {
     return calm_linalg_is_limited() && !getenv(OWN_THREADS);
 }
 
-#ifdef __GLIBC__    /* whose loader gives these functions the arguments of main */
+#ifdef __GLIBC__    /* glibc's loader passes the arguments of main to constructors */
 static bool has_own_threads(char *const *env)
 {
     bool found = false;
@@ -46,7 +46,7 @@ static bool has_own_threads(char *const *env)
     return found;
 }
 
-/* The same program with one thread of OpenBLAS's; returns where that fails. */
+/* Replaces the program by itself with one OpenBLAS thread; returns if that fails. */
 static void start_with_one_thread(char **argv, char **env)
 {
     static char one[] = OWN_THREADS "=1", *with[WORDS_MAX + 2];
@@ -55,14 +55,14 @@ static void start_with_one_thread(char **argv, char **env)
         with[n] = env[n];
         n++;
     }
-    if (env[n])    /* an environment that does not fit */
+    if (env[n])    /* the environment does not fit */
         return;
     with[n] = one;
     execve("/proc/self/exe", argv, with);
 }
 
-/* Run before the constructors of libraries, so before OpenBLAS asks for memory, which it does without end.  The C
- * library has no environment yet: setenv would be forgotten. */
+/* Runs before the constructors of libraries, because OpenBLAS's would ask for memory without end.  The C library has
+ * no environment yet, so setenv would have no effect. */
 static void before_libraries(int argc, char **argv, char **env)
 {
     char text[256];
@@ -83,7 +83,7 @@ static bool settle(void)
     return (!spins() || setenv("GOMP_SPINCOUNT", "1000", 1) == 0) && setenv(OWN_THREADS, "1", 0) == 0;
 }
 
-/* The words of this process's command line, in ctx->scratch. */
+/* Reads the words of this process's command line into ctx->scratch. */
 static calm_status own_command(calm_ctx *ctx, char ***argv)
 {
     static const char path[] = "/proc/self/cmdline";
@@ -100,8 +100,8 @@ static calm_status own_command(calm_ctx *ctx, char ***argv)
     return status;
 }
 
-/* `name`: NULL: with the kernels that are loaded.  `own`: those are OpenBLAS's own choice, and no other was asked
- * for. */
+/* Replaces the program by itself with kernels `name`; NULL: the loaded kernels.  `own`: OpenBLAS chose the loaded
+ * kernels, and the user asked for no others. */
 static calm_status start_anew(calm_ctx *ctx, const char *name, bool own)
 {
     char **argv;
@@ -120,13 +120,13 @@ calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
     wished = name != NULL;
     if (strcasecmp(wanted, have) == 0) {
         if (((ctx->n_threads > 1 && spins()) || starves()) && start_anew(ctx, NULL, false) != CALM_OK)
-            calm_ctx_forgive(ctx);    /* it works without, too */
+            calm_ctx_forgive(ctx);    /* calm works without it too */
         return calm_linalg_reserve(ctx);
     }
     if (!calm_blas_runs(calm_cpu_features(), wanted))
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "kernels %s: this CPU lacks instructions that they need; it computes with %s", wanted, have);
-    /* OpenBLAS was asked for them and took others: starting once more would not end. */
+    /* OpenBLAS was asked for these kernels and took others; another start would do the same forever. */
     if (set && strcasecmp(set, wanted) == 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "kernels %s: OpenBLAS has no such kernels here; it computes with %s "
                                                  "(known: Nehalem, Sandybridge, Haswell, Zen, SkylakeX)", wanted, have);
@@ -154,7 +154,7 @@ const char *calm_kernels_replaced(void)
     return own && strcasecmp(own, calm_linalg_kernels()) != 0 ? own : NULL;
 }
 
-/* The better family that this CPU runs, where the variable holds OpenBLAS below it; NULL: there is none. */
+/* Returns the better family that this CPU runs if OPENBLAS_CORETYPE names a worse one; NULL: none. */
 static const char *held_below(void)
 {
     const char *set = getenv(CALM_BLAS_VARIABLE), *have = calm_linalg_kernels();

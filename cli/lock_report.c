@@ -1,4 +1,4 @@
-/* Differences as a table and as JSON. */
+/* Differences from a lock as a table and as JSON. */
 #include "cli/lock_report.h"
 
 #include "cli/print.h"
@@ -6,7 +6,7 @@
 
 #define SHOWN_DIGITS 12
 
-/* The first digits of a digest, other values whole. */
+/* Adds the first digits of a digest, or another value in full. */
 static void add_short(calm_table *table, const char *text)
 {
     if (text && calm_is_hex(text, CALM_SHA256_HEX - 1))
@@ -15,7 +15,7 @@ static void add_short(calm_table *table, const char *text)
         calm_table_text(table, text ? text : "(none)");
 }
 
-/* A row per difference; `whole`: values as they are, for programs. */
+/* Adds a row per difference; `whole`: values in full, for programs. */
 static void fill(const calm_differences *differences, bool whole, calm_table *table)
 {
     calm_table_columns(table, "kind|name|expected|found");

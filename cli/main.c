@@ -1,4 +1,4 @@
-/* calm: find the command, run it, turn its status into an exit status.
+/* calm: finds the command, runs it, and turns its status into an exit status.
  *
  *   0 done   1 failed   2 usage   3 verification mismatch */
 #include <errno.h>
@@ -82,7 +82,7 @@ static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, cha
 
 static calm_status print_version(calm_ctx *ctx)
 {
-    if (calm_kernels_pin(ctx, NULL) == CALM_ENOMEM)    /* nothing is computed */
+    if (calm_kernels_pin(ctx, NULL) == CALM_ENOMEM)    /* this command computes nothing */
         calm_ctx_forgive(ctx);
     CALM_TRY(ctx->status);
     printf("calm %s\n", calm_version());
@@ -100,7 +100,7 @@ static calm_status run_named(calm_ctx *ctx, int argc, char **argv)
     return unknown_command(ctx, argv[0]);
 }
 
-/* Of several words, "help COMMAND" is "COMMAND --help". */
+/* "help COMMAND" means "COMMAND --help"; "help" alone prints the list of commands. */
 static calm_status dispatch(calm_ctx *ctx, int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "help") == 0)
@@ -127,7 +127,7 @@ static int program(int argc, char **argv)
         const char *message = calm_error_text(ctx);
         calm_flags_print(stderr, strncmp(message, "calm ", 5) == 0 ? "" : "calm: ", message);
     }
-    /* After what is printed: a launcher ends what is left of a run once a rank has ended with a failure. */
+    /* After printing: a launcher kills the other ranks once a rank has ended with a failure. */
     if (ctx)
         calm_ranks_leave(ctx);
     calm_stop(&ctx);
@@ -136,6 +136,6 @@ static int program(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    signal(SIGXFSZ, SIG_IGN);    /* a limit on the size of files is then a failure of write, with a message */
+    signal(SIGXFSZ, SIG_IGN);    /* then a limit on the size of files makes write fail, with a message */
     return calm_with_stack(program, argc, argv);
 }

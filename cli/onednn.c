@@ -1,4 +1,4 @@
-/* oneDNN by dlopen. */
+/* Loads oneDNN by dlopen. */
 #include "cli/onednn.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ calm_onednn_sgemm *calm_onednn_find(void)
     for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     symbol = library ? dlsym(library, "dnnl_sgemm") : NULL;
-    /* POSIX gives functions as pointers to objects, which C does not convert. */
+    /* dlsym returns functions as pointers to objects, which C does not convert. */
     if (symbol)
         memcpy(&found, &symbol, sizeof found);
     return found;

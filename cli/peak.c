@@ -1,23 +1,24 @@
-/* Independent chains of multiply-adds in registers, as many as it takes to hide their latency: 12 for two units of 4
- * cycles with room, 16 where there may be four units.  What a core does in that loop no matrix product exceeds. */
+/* Independent chains of multiply-adds in registers, as many as hide their latency: 12 are more than enough for two
+ * units of 4 cycles, 16 for up to four units.  No matrix product exceeds the rate of this loop on a core. */
 #include "cli/peak.h"
 
 #include <stddef.h>
 
 #define ROUNDS (1 << 21)
 
-/* Values stay between 1 and 2 where products and sums alternate: nothing overflows or becomes denormal. */
+/* Values stay between 1 and 2, because products and sums alternate: nothing overflows or becomes denormal. */
 #define FACTOR 0.5f
 #define TERM 1.0f
 
-/* Keeps the compiler from leaving out a loop whose result is not used. */
+/* Keeps the compiler from removing a loop whose result is unused. */
 static volatile float sink;
 
 #define DO_12(step) step(0) step(1) step(2) step(3) step(4) step(5) step(6) step(7) step(8) step(9) step(10) step(11)
 #define DO_16(step) DO_12(step) step(12) step(13) step(14) step(15)
 
 /* A loop over `do_all` chains of vectors `type`: `step(i)` is one operation on chain a##i, `fill(x)` a vector of x. */
-/* Chains begin with different values: the compiler computes equal ones once, and the rate looks a multiple too high. */
+/* Chains begin with different values: the compiler would compute equal chains once, and the rate would look too
+ * high. */
 #define CHAIN(i) a##i = fill(TERM + (float)(i) / 32),
 #define LOOP(name, attributes, type, do_all)                                                                           \
     attributes static void name(void)                                                                                  \
@@ -45,7 +46,7 @@ static volatile float sink;
 LOOP(wide, __attribute__((target("avx512f"))), __m512, DO_12)
 #undef STEP
 
-/* Of the pairs in each lane one product is 0.5, the other 0: sums grow to where they stay.  Latency is longer. */
+/* In each lane one product of the pair is 0.5, the other 0: sums stay bounded.  The latency is longer. */
 #define STEP(i) a##i = _mm512_dpbf16_ps(a##i, (__m512bh)factor, (__m512bh)term);
 LOOP(pairs, __attribute__((target("avx512f,avx512bf16"))), __m512, DO_16)
 #undef fill
@@ -65,7 +66,7 @@ LOOP(sse2, , __m128, DO_12)
 #undef fill
 #undef STEP
 
-/* Of zeros: the rate does not depend on values. */
+/* Multiplies zeros: the rate does not depend on values. */
 static void tiles(void)
 {
     calm_bf16_amx_spin(4 * ROUNDS);
@@ -92,7 +93,7 @@ const calm_peak *calm_peak_of_cpu(calm_operands operands)
     return __builtin_cpu_supports("avx") ? &loops[2] : &loops[3];
 }
 
-/* Whole numbers: chains begin with different ones, too. */
+/* Integer chains begin with different values, too. */
 #define fill(x) _mm512_set1_epi32((int)((x) * 32))
 #define STEP(i) a##i = _mm512_dpbusd_epi32(a##i, factor, term);
 LOOP(bytes_wide, __attribute__((target("avx512f,avx512vnni"))), __m512i, DO_12)
@@ -158,7 +159,7 @@ const calm_peak *calm_peak_of_cpu(calm_operands operands)
 #endif
 
 #if !defined(__x86_64__)
-/* Plain C alone, which the compiler makes what it can of: the loop of floats. */
+/* For plain C, which the compiler vectorizes as it can, the peak is that of the float loop. */
 const calm_peak *calm_peak_of_ints(calm_int_set set)
 {
     (void)set;

@@ -1,4 +1,4 @@
-/* What other tools call calm's options. */
+/* Other tools' names for calm's options. */
 #include "cli/peers.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static bool has(const char *const *names, size_t n, const char *name)
     return false;
 }
 
-/* The first row of a spelling whose option the command has; NULL: none. */
+/* Returns the first row for a spelling whose option the command has; NULL: none. */
 static const peer *find_peer(const char *const *names, size_t n, const char *word)
 {
     for (size_t i = 0; i < sizeof peers / sizeof *peers; i++)
@@ -39,7 +39,7 @@ static const peer *find_peer(const char *const *names, size_t n, const char *wor
     return NULL;
 }
 
-/* "calm quantize: --group-size: ...; did you mean --scheme w4a16_g64?"  value: what was given; NULL: nothing. */
+/* "calm quantize: --group-size: ...; did you mean --scheme w4a16_g64?"  value: the given value; NULL: none. */
 static calm_status answer(calm_ctx *ctx, const char *owner, const char *typed, const peer *row, const char *value)
 {
     const bool group = calm_text_ends_with(row->hint, "_g"), name = calm_text_ends_with(row->hint, " ");
@@ -51,7 +51,7 @@ static calm_status answer(calm_ctx *ctx, const char *owner, const char *typed, c
                      row->hint, behind);
 }
 
-/* One long option; argv[a + 1] may be its value. */
+/* Replaces one long option; argv[a + 1] may be its value. */
 static calm_status replace_one(calm_ctx *ctx, const char *owner, const char *const *names, size_t n, char **word,
                                const char *next)
 {

@@ -1,4 +1,4 @@
-/* Tables and JSON reach their streams. */
+/* Writes tables and JSON to streams. */
 #include "cli/print.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ size_t calm_print_columns(void)
     struct winsize size;
     const char *wanted = getenv("COLUMNS");
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
-        return size.ws_col;    /* 0: a terminal that does not say */
+        return size.ws_col;    /* 0: the terminal does not report its width */
     return wanted ? (size_t)strtoul(wanted, NULL, 10) : 0;
 }
 
@@ -106,7 +106,7 @@ calm_status calm_print_json(calm_ctx *ctx, calm_json *root)
 
 /* ---- rows as JSON ---- */
 
-/* JSON is UTF-8, stored texts may be anything. */
+/* JSON must be UTF-8; stored texts may be any bytes. */
 static calm_json *text_json(const char *text)
 {
     CALM_SCOPED_TEXT(sound);
@@ -125,7 +125,7 @@ static calm_json *cell_json(const calm_table_cell *cell)
     return cell->type == CALM_CELL_NUMBER ? calm_json_of_number(cell->number) : calm_json_new_null();
 }
 
-/* An array of rows; a row as an object of the headings, or as an array. */
+/* Returns an array of rows; `named`: a row is an object with the headings as keys, else an array. */
 static calm_json *list_rows(calm_ctx *ctx, calm_table *table, bool named)
 {
     calm_json *list = NULL;

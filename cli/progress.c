@@ -13,15 +13,15 @@
 #include "ptq/base/threads.h"
 
 #define BAR_CELLS 24
-#define BAR_CELLS_LEAST 6     /* a shorter bar says nothing                      */
-#define NAME_COLUMNS 13       /* before the bar or the figures                   */
+#define BAR_CELLS_LEAST 6     /* a shorter bar is unreadable                      */
+#define NAME_COLUMNS 13       /* width of names before bar or figures                   */
 #define FIGURE_COLUMNS 46     /* "1200/4000 candidates, 12.3/s, 3 min 20 s left" */
 #define LOSS_COLUMNS 14       /* ", loss 0.00271"                                */
-#define RATE_SECONDS 0.5      /* before that a rate says nothing                 */
+#define RATE_SECONDS 0.5      /* no rate is shown earlier                 */
 #define REDRAW_SECONDS 0.1
-#define PLAIN_SECONDS 10.0    /* at most one line per stage in this many seconds, and one when it is done */
+#define PLAIN_SECONDS 10.0    /* seconds between plain lines of a stage; one more when it is complete */
 
-/* calm_parallel_for's workers tick from their threads; the lock keeps their lines and counters whole. */
+/* Workers of calm_parallel_for tick from their threads; the lock protects lines and counters. */
 static pthread_mutex_t drawing = PTHREAD_MUTEX_INITIALIZER;
 
 size_t calm_progress_add(calm_progress *progress, const char *name, const char *unit)
@@ -44,7 +44,7 @@ static void print_figures(const calm_progress_stage *stage, char *text, size_t s
 {
     char spent[32], left[32];
     print_seconds(stage->seconds, spent);
-    /* What was there before the clock began, the store's candidates above all, took none of its time. */
+    /* Items before the clock began, such as candidates from the store, took no time. */
     const double rate = stage->seconds >= RATE_SECONDS ? (double)(stage->done - stage->base) / stage->seconds : 0;
     if (stage->done >= stage->total)
         snprintf(text, size, "%zu %s, %s", stage->done, stage->unit, spent);
@@ -59,7 +59,7 @@ static void print_figures(const calm_progress_stage *stage, char *text, size_t s
         snprintf(text + used, size - used, ", loss %.5f", stage->loss);
 }
 
-/* One line, which a terminal of this many columns does not break: the bar is as long as there is room for. */
+/* Draws one line that fits into `columns`; the bar is as long as there is room. */
 static void draw_stage(const calm_progress_stage *stage, size_t columns)
 {
     const size_t taken = NAME_COLUMNS + FIGURE_COLUMNS + (stage->has_loss ? LOSS_COLUMNS : 0) + 3;
@@ -73,7 +73,7 @@ static void draw_stage(const calm_progress_stage *stage, size_t columns)
     for (size_t c = 0; c < cells; c++)
         line[n++] = c < filled ? '#' : '.';
     snprintf(line + n, sizeof line - (size_t)n, "%s%s", cells ? "] " : "", figures);
-    /* A line as wide as the terminal would end in the next one. */
+    /* A line as wide as the terminal would wrap. */
     fprintf(stderr, "\033[2K%.*s\n", (int)(columns > 1 ? columns - 1 : 1), line);
 }
 
@@ -89,7 +89,7 @@ static void draw_bars(calm_progress *progress)
     fflush(stderr);
 }
 
-/* Take the bars off the screen, so that something else can be printed; the next update draws them again. */
+/* Erases the bars, so that something else can be printed; the next update draws them again. */
 static void hide(calm_progress *progress)
 {
     if (progress->drawn)
@@ -103,7 +103,7 @@ static void draw(calm_progress *progress, bool now)
     if (!now && time - progress->last_draw < REDRAW_SECONDS)
         return;
     progress->last_draw = time;
-    hide(progress);    /* there may be fewer lines than before */
+    hide(progress);    /* the new drawing may have fewer lines */
     draw_bars(progress);
 }
 
@@ -121,8 +121,8 @@ static void plain_line(calm_progress_stage *stage)
     fprintf(stderr, "calm: %-9s  %s\n", stage->name, figures);
 }
 
-/* Stage `index` has done `done` of `total`; it becomes the active stage, to which time is added.  A stage whose `done`
- * decreases starts its clock anew. */
+/* Sets stage `index` to `done` of `total` and makes it the active stage, whose time runs.  If `done` decreases, the
+ * stage restarts its clock. */
 static void update(calm_progress *progress, size_t index, size_t done, size_t total)
 {
     pthread_mutex_lock(&drawing);
@@ -154,7 +154,7 @@ static void update(calm_progress *progress, size_t index, size_t done, size_t to
 void calm_progress_tick(void *user, size_t done, size_t total)
 {
     const calm_progress *progress = user;
-    /* Its work began before the first tick: nothing of it was there, also where that tick is the only one. */
+    /* The work began before the first tick, at 0, even if that tick is the only one. */
     if (progress->stage[0].total == 0)
         update(user, 0, 0, total);
     update(user, 0, done, total);
@@ -183,7 +183,7 @@ static void announce(calm_progress *progress, calm_stage stage)
 void calm_progress_add_run(calm_progress *progress)
 {
     for (calm_stage stage = CALM_STAGE_CALIBRATE; stage < CALM_N_STAGES; stage++)
-        if (stage != CALM_STAGE_LEARN)    /* only of runs that learn: announced by its first event */
+        if (stage != CALM_STAGE_LEARN)    /* only runs that learn have it: its first event announces it */
             announce(progress, stage);
 }
 
@@ -208,10 +208,10 @@ static void receive(void *user, calm_stage stage, size_t done, size_t total)
     else if (total)
         update(progress, index, done, total);
     else
-        update(progress, index, known, known);    /* complete, whatever it counted */
+        update(progress, index, known, known);    /* complete, whatever the stage counted */
 }
 
-/* Drawn with the step that it belongs to, which is reported next. */
+/* The next event reports the figure's step and draws both. */
 static void receive_figure(void *user, calm_stage stage, double value)
 {
     calm_progress *progress = user;
@@ -279,9 +279,9 @@ calm_events calm_progress_begin(calm_ctx *ctx, calm_progress *progress, bool qui
 calm_status calm_progress_end(calm_ctx *ctx, calm_progress *progress)
 {
     for (size_t i = 0; i < progress->n; i++)
-        if (progress->stage[i].total == 0)    /* announced, and then there was nothing to do */
+        if (progress->stage[i].total == 0)    /* announced, but without work */
             progress->stage[i].idle = true;
-    hide(progress);    /* the result has all that stays */
+    hide(progress);    /* the report has the figures */
     ctx->log = progress->log;
     ctx->log_user = progress->log_user;
     return ctx->status;

@@ -1,4 +1,4 @@
-/* Pulls with a progress bar. */
+/* Fetches models with a progress bar. */
 #include "cli/pull.h"
 
 #include "cli/progress.h"

@@ -1,4 +1,4 @@
-/* Joining and leaving, and the end of a process whose run another rank has ended. */
+/* Joins and leaves the ranks; ends a process if another rank has ended the run. */
 #include "cli/rank_options.h"
 
 #include <stdio.h>
@@ -22,8 +22,8 @@ bool calm_ranks_speak(void)
     return calm_launch_read().rank == 0;
 }
 
-/* A calm_cluster_hooks.end.  Nothing is closed: the run's thread may be anywhere, and what it left is what a killed
- * process leaves. */
+/* A calm_cluster_hooks.end.  It closes nothing, because the run's thread may be anywhere; the store copes as after a
+ * kill. */
 static void end_process(void *user, calm_status status, const char *sentence)
 {
     (void)user;
@@ -49,9 +49,9 @@ calm_status calm_ranks_check(calm_ctx *ctx, const calm_command *command)
                          "run; start it once, or build it with -DCALM_MPI=ON (docs/cluster.md)", launch.by,
                          launch.ranks);
     divides = true;
-    /* Whole lines: what several processes say goes through one launcher. */
+    /* Line buffering: the launcher merges the messages of several processes. */
     setvbuf(stderr, NULL, _IOLBF, BUFSIZ);
-    /* Reports are rank 0's. */
+    /* Only rank 0 prints reports. */
     if (launch.rank != 0 && !freopen("/dev/null", "w", stdout))
         return calm_fail(ctx, CALM_EIO, "/dev/null: cannot open");
     return CALM_OK;

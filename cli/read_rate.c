@@ -1,4 +1,4 @@
-/* Reading memory. */
+/* Measures how fast threads read memory. */
 #include "cli/read_rate.h"
 
 #include <math.h>
@@ -9,14 +9,14 @@
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
 
-/* Larger than the last cache of most machines. */
+/* Larger than the last-level cache of most machines. */
 #define BYTES ((size_t)256 << 20)
 #define PIECE ((size_t)1 << 20)
 #define PASSES 4
 
 typedef struct memory {
-    const uint64_t *words;    /* BYTES of them            */
-    uint64_t *sums;           /* of each piece: read, so that reading is not left out */
+    const uint64_t *words;    /* [BYTES / 8] the memory to read            */
+    uint64_t *sums;           /* sum of each piece, so that the compiler keeps the reads */
 } memory;
 
 CALM_VECTORIZE static uint64_t add_words(const uint64_t *words, size_t n)
@@ -42,7 +42,7 @@ calm_status calm_read_rate(calm_ctx *ctx, double *out)
     double least = INFINITY;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, words, BYTES / sizeof *words));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, m.sums, BYTES / PIECE));
-    /* Pages that were never written are all one. */
+    /* Pages that were never written all map to one page of zeros. */
     memset(words, 1, BYTES);
     m.words = words;
     for (int pass = 0; pass < PASSES; pass++) {

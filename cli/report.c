@@ -1,4 +1,4 @@
-/* The report of a finished run. */
+/* Prints the report of a finished run. */
 #include "cli/report.h"
 
 #include <math.h>
@@ -34,7 +34,7 @@ static calm_status add_unit_json(calm_ctx *ctx, void *user, size_t n, const char
     return CALM_OK;
 }
 
-/* The block where massive activations emerge (docs/method.md section 2), or a line that none do. */
+/* Prints the block where massive activations emerge (docs/method.md section 2), or that there is none. */
 static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     static const char sql[] = "SELECT emergence_block, largest_growth, max_block_out FROM v_emergence "
@@ -62,7 +62,7 @@ static calm_status print_emergence(calm_ctx *ctx, const calm_result *r, calm_tex
     return CALM_OK;
 }
 
-/* Which windows of the text the figures are of, where the run's cost chose them. */
+/* Says which windows of the text the figures use, if the run's cost limited them. */
 static void print_share(const calm_result *r, calm_text *out)
 {
     if (r->evaluates && r->recipe->eval_windows < 0 && r->eval.n < r->eval.available)
@@ -70,7 +70,7 @@ static void print_share(const calm_result *r, calm_text *out)
                          r->eval.n, r->eval.available);
 }
 
-/* One row per rank, where there were several: what it did, and how much of the time it had nothing to do. */
+/* Prints a row per rank if there were several: its work and its idle time. */
 static calm_status print_ranks(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     CALM_SCOPED_TABLE(table);
@@ -88,14 +88,14 @@ static calm_status print_ranks(calm_ctx *ctx, const calm_result *r, calm_text *o
     return calm_table_write(ctx, &table, 2, out);
 }
 
-/* What the result of a budget is called. */
+/* Returns the name of a budget's result. */
 static calm_status pareto_name(calm_ctx *ctx, const calm_pareto *pareto, const char **out)
 {
     return calm_trial_label(ctx, pareto->trials, pareto->n_trials, &pareto->trials[0].plan,
                              pareto->trials[pareto->result].name, out);
 }
 
-/* One row per budget: its result, measured on the guard windows and on the test text. */
+/* Prints a row per budget: its result, measured on the guard windows and on the test text. */
 static calm_status print_pareto(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     CALM_SCOPED_TABLE(table);
@@ -154,12 +154,12 @@ void calm_report_assembly(const calm_assembly *a, calm_text *out)
     calm_text_printf(out, ", %.4f bits per weight\n", a->result.bits_per_weight);
 }
 
-/* Text of a decoder by transformers. */
+/* A command that generates text by transformers. */
 #define PIPELINE                                                                                                       \
     "python3 -c 'import sys, transformers as t; "                                                                      \
     "print(t.pipeline(\"text-generation\", sys.argv[1])(\"Hello\", max_new_tokens=16))'"
 
-/* Does the engine compute with what was written? */
+/* Does the engine have kernels for the result in this format? */
 static bool is_taken(const calm_result *r, const calm_engine *engine, const char *format)
 {
     for (size_t i = 0; i < r->plan.n_jobs; i++) {
@@ -172,14 +172,14 @@ static bool is_taken(const calm_result *r, const calm_engine *engine, const char
     return true;
 }
 
-/* vLLM may lack kernels; other engines read all that calm writes for them. */
+/* Only vLLM may lack kernels; other engines read all that calm writes for them. */
 static bool is_served(const calm_result *r, const char *format)
 {
     const calm_engine *engine = calm_engine_find("vllm");
     return !calm_engine_reads(engine, format) || is_taken(r, engine, format);
 }
 
-/* Which experts transformers reads depends on the family; `calm check` says it. */
+/* Which experts transformers reads depends on the family, as `calm check` says. */
 static bool is_in_transformers(const calm_result *r, const char *format)
 {
     const calm_engine *engine = calm_engine_find("transformers");
@@ -196,7 +196,8 @@ static void add_line(const char *command, const char *place, const char *behind,
     calm_text_printf(out, "%s\n", behind);
 }
 
-/* Append lines for each format that holds a model: its check, and for a decoder the commands that run it in engines. */
+/* Appends lines for each format that holds a model: the command to check it, and for decoders commands that run it in
+ * engines. */
 static calm_status print_engines(calm_ctx *ctx, const calm_result *r, calm_text *out)
 {
     const calm_recipe *recipe = r->recipe;
@@ -263,7 +264,7 @@ calm_status calm_report_print(calm_ctx *ctx, const calm_result *r, const calm_fo
     calm_summary_verdict(r, &text);
     if (calm_text_check(ctx, &text) == CALM_OK)
         calm_table_fold(ctx, text.data, &folded);
-    /* Commands stay on one line, for those who copy them. */
+    /* Commands stay on one line, so that users can copy them. */
     calm_text_clear(&text);
     calm_text_printf(&text, "\n  next: %s inspect ", calm_program());
     calm_print_word(&text, recipe->store);
@@ -293,7 +294,7 @@ static calm_json *measure_json(const calm_measure *measure)
                        CALM_KV("top1", predictions->top1));
 }
 
-/* A decoder's result, with the standard error of its divergence. */
+/* Returns a decoder's figures, with the standard error of the divergence. */
 static calm_json *result_json(const calm_result *r)
 {
     double kl, error;
@@ -301,7 +302,7 @@ static calm_json *result_json(const calm_result *r)
     return CALM_EXTEND(measure_json(&r->eval_result), CALM_KV("kl_se", error));
 }
 
-/* Of the guard: loss minus the hybrid's. */
+/* The guard's key for a loss minus the hybrid's. */
 static const char *delta_name(bool encoder)
 {
     return encoder ? "delta_one_minus_cosine" : "delta_kl";
@@ -314,7 +315,7 @@ static calm_json *more_json(const calm_trial_more *more, bool encoder)
                                        CALM_KV(delta_name(encoder), more->delta), CALM_KV("delta_se", more->se)) : NULL;
 }
 
-/* The rows that the tables have. */
+/* Returns the rows of the guard's table. */
 static calm_json *trials_json(calm_ctx *ctx, const calm_trial *trials, size_t n, bool encoder)
 {
     calm_json *rows = calm_json_new_array();
@@ -338,7 +339,7 @@ static calm_json *trials_json(calm_ctx *ctx, const calm_trial *trials, size_t n,
     return rows;
 }
 
-/* Cost of the target for a budget's hybrid (NULL: a run without a budget); NULL where there is no target. */
+/* Returns the cost of the target for a budget's hybrid (NULL: a run without a budget); NULL: no target. */
 static calm_json *target_json(const calm_result *r, const calm_pareto *pareto)
 {
     if (!r->limits.takes)
@@ -349,7 +350,7 @@ static calm_json *target_json(const calm_result *r, const calm_pareto *pareto)
                        CALM_KV("loss_unconstrained", pareto ? pareto->total.unconstrained : NAN));
 }
 
-/* What a budget's hybrid was predicted to lose, and by what; NULL: a run without a budget. */
+/* Returns the predicted loss of a budget's hybrid and the predictor's name; pareto NULL: a run without a budget. */
 static calm_json *sensitivity_json(const calm_result *r, const calm_pareto *pareto)
 {
     const bool gradient = r->recipe->sensitivity == CALM_SENSITIVITY_GRADIENT;
@@ -409,7 +410,7 @@ static calm_json *tuning_json(const calm_result *r)
                        CALM_KV("seconds", facts->seconds));
 }
 
-/* NULL of one rank. */
+/* NULL if there is one rank. */
 static calm_json *ranks_json(const calm_result *r)
 {
     calm_json *rows = r->n_ranks ? calm_json_new_array() : NULL;
@@ -426,7 +427,7 @@ static calm_json *ranks_json(const calm_result *r)
 
 calm_status calm_report_json(calm_ctx *ctx, const calm_result *r, const calm_forecast *forecast, const char *lock)
 {
-    if (r->recipe->n_budgets > 1)    /* no checkpoint, a row for each */
+    if (r->recipe->n_budgets > 1)    /* no checkpoint; a row per budget */
         return calm_print_json(ctx, CALM_OBJECT(CALM_KV("run", r->run_id), CALM_KV("budgets", budgets_json(ctx, r)),
                                                 CALM_KV("store", r->recipe->store), CALM_KV("seconds", r->seconds),
                                                 CALM_KV("stages", calm_stages_json(ctx, r, NULL)),

@@ -1,4 +1,4 @@
-/* Its own stack for the program, where the system's is too small for OpenBLAS and SQLite. */
+/* Gives the program a larger stack if the system's is too small for OpenBLAS and SQLite. */
 #include "cli/stack.h"
 
 #include <pthread.h>
@@ -36,7 +36,7 @@ int calm_with_stack(int (*body)(int argc, char **argv), int argc, char **argv)
     pthread_t thread;
     if (!is_small())
         return body(argc, argv);
-    /* OpenMP reads the size of its threads' stacks while it is loaded. */
+    /* OpenMP reads OMP_STACKSIZE while it is loaded. */
     if (!getenv("OMP_STACKSIZE") && setenv("OMP_STACKSIZE", "8M", 1) == 0)
         execv("/proc/self/exe", argv);
     if (pthread_attr_init(&attributes) != 0)

@@ -5,12 +5,12 @@
 
 #include "ptq/state/stage_times.h"
 
-/* Runs that are long enough for people to ask where the time goes, and to spend some seconds on a forecast. */
+/* Least time of a run for which calm prints times and spends some seconds on a forecast. */
 #define LEAST_SECONDS 60.0
-/* Of all, below which a stage has no row of the text. */
+/* Least share of the sum for which a stage has its row in the text. */
 #define LEAST_SHARE 0.01
 
-/* Rows of the run or, without one, of the forecast; those of the forecast next to them, by the same index. */
+/* Rows of the run, or of the forecast if there is no run; `forecast` has the forecast's rows at the same indices. */
 typedef struct stages {
     calm_stage_time *rows, *forecast;    /* [n]; forecast NULL: none */
     size_t n;
@@ -83,7 +83,7 @@ calm_json *calm_stages_json(calm_ctx *ctx, const calm_result *r, const calm_fore
     return rows;
 }
 
-/* In the store, for the page of calm report; where that fails the run is none the worse. */
+/* Keeps the forecast in the store for calm report; a failure does not matter to the run. */
 static void keep(calm_ctx *ctx, const calm_run *run, const calm_forecast *forecast)
 {
     stages all;
@@ -99,11 +99,11 @@ calm_status calm_stages_forecast(calm_ctx *ctx, const calm_run *run, calm_foreca
     if (r->seconds < LEAST_SECONDS || r->n_ranks || r->n_cached || r->recipe->n_budgets > 1)
         return CALM_OK;
     calm_forecast *forecast;
-    CALM_SCOPED_SILENCE(ctx);    /* the notes of the run have been said */
+    CALM_SCOPED_SILENCE(ctx);    /* the run has printed these notes already */
     CALM_TRY(CALM_NEW(ctx, ctx->out, forecast, 1));
     const calm_status status = calm_forecast_make(ctx, r->recipe, NULL, NULL, forecast);
     calm_ctx_forgive(ctx);
-    /* Pools that differ have no rows next to each other. */
+    /* Rows of different pools do not correspond. */
     *out = status == CALM_OK && forecast->recipe->n_pool == r->recipe->n_pool ? forecast : NULL;
     if (*out)
         keep(ctx, run, forecast);

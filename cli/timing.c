@@ -1,4 +1,4 @@
-/* The median and the spread of times. */
+/* Computes median and spread of times. */
 #include "cli/timing.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Signatures checked, and their outcome printed as that of a lock. */
+/* Checks signatures and prints the outcome like that of a lock. */
 #include "cli/verify_signature.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "cli/progress.h"
 #include "ptq/sign/sign.h"
 
-/* Files as the things that a lock compares. */
+/* Makes the differences of a lock from the files of a check. */
 static calm_status differences_of(calm_ctx *ctx, const calm_sign_check *check, calm_differences *out)
 {
     *out = (calm_differences){.n = check->n, .room = check->n, .checked = check->n_files};

@@ -1,11 +1,11 @@
-/* calm inspect STORE activations: the largest values, where they emerge, which tokens and positions carry them, what
- * they cost in INT8, how they depend on the windows; all hook points. */
+/* calm inspect STORE activations: shows the largest values, where they emerge, which tokens and positions carry them,
+ * their INT8 error, how they depend on the windows, and all hook points. */
 #include "cli/inspect/inspect_view.h"
 
 #define OF_RUN "FROM run r JOIN activation x ON x.model_id = r.model_id AND x.calibration_id = r.calibration_id "
 
-/* Over all hook points together.  A first token has one value in every window: one row for all of them, whose other
- * columns are those of the largest (SQLite takes bare columns from the row of min()). */
+/* The largest values of all hook points.  A first token has the same value in every window, so all its windows share
+ * one row, whose other columns are those of the largest value (SQLite takes bare columns from the row of min()). */
 static const char maxima_sql[] =
     "SELECT block, point, max, times_median, channel, windows, window, position, token, hook FROM ("
     "  SELECT x.id, x.block, x.point, p.value AS max, abs(p.value) / nullif(x.q50, 0) AS times_median, p.channel, "
@@ -21,14 +21,15 @@ static const char peaks_sql[] =
     "LEFT JOIN token_context t ON t.calibration_id = r.calibration_id AND t.window = p.window AND t.token = p.token "
     "WHERE r.id = ?1 ORDER BY abs(p.value) DESC, x.id, p.rank LIMIT 100";
 
-/* As the view v_emergence has it, for the windows of one run. */
+/* The view v_emergence for the windows of one run. */
 static const char emergence_sql[] =
     "SELECT min(iif(growth >= 10, block, NULL)) AS emergence_block, max(growth) AS largest_growth, "
     "max(max_abs) AS max_block_out, count(*) AS blocks FROM (SELECT x.block, x.max_abs, "
     "  x.max_abs / nullif(lag(x.max_abs) OVER (ORDER BY x.block), 0) AS growth "
     OF_RUN "WHERE r.id = ?1 AND x.point = 'block_out')";
 
-/* A peak is one of the largest values that are kept of each hook point; where: of the largest of that token. */
+/* A peak is one of the stored largest values of a hook point; window and position are those of the token's largest
+ * peak. */
 static const char tokens_sql[] =
     "SELECT p.text AS token, count(*) AS peaks, 100.0 * count(*) / sum(count(*)) OVER () AS percent, "
     "count(DISTINCT p.activation_id) AS hooks, max(abs(p.value)) AS max, p.window, p.token AS position "
@@ -43,7 +44,7 @@ static const char activations_sql[] =
     OF_RUN "LEFT JOIN activation_peak p ON p.activation_id = x.id AND p.rank = 1 "
     "WHERE r.id = ?1 ORDER BY x.block, x.id";
 
-/* Where in their windows the largest values of each hook point sit, block by block: the most frequent position. */
+/* For each hook point, block by block, the most frequent position of its largest values in their windows. */
 static const char positions_sql[] =
     "SELECT x.block, x.point, count(*) AS peaks, count(DISTINCT p.window) AS windows, "
     "100.0 * sum(p.token = 0) / count(*) AS first_percent, "
@@ -65,7 +66,7 @@ static const char subsets_sql[] =
     OF_RUN "JOIN activation_peak p ON p.activation_id = x.id JOIN calibration c ON c.id = x.calibration_id "
     "WHERE r.id = ?1 ORDER BY x.block, x.id, p.rank";
 
-/* Each text of several has a separate calibration next to that of all: KEY/1, KEY/2, ... (ptq/state/store_rows.c). */
+/* With several texts each has a calibration row, next to that of all: KEY/1, KEY/2, ... (ptq/state/store_rows.c). */
 static const char texts_sql[] =
     "SELECT x.block, x.point, c.text_name AS text, p.value AS max, x.max_abs / nullif(w.max_abs, 0) AS share, "
     "p.channel, p.window, p.token AS position, p.text AS token, x.q50 AS median, "

@@ -1,4 +1,5 @@
-/* calm inspect STORE diff: what differs between two runs, ?1 and ?2; jobs are the same by their block and role. */
+/* calm inspect STORE diff: shows the differences between two runs, ?1 and ?2; jobs with the same block and role
+ * match. */
 #include <string.h>
 
 #include "cli/inspect/inspect_recipe.h"
@@ -19,7 +20,7 @@ static const char calibration_sql[] =
 
 #define FACTS_MAX ((size_t)16)
 
-/* One row as texts in ctx->out. */
+/* One row of texts in ctx->out. */
 typedef struct facts {
     const char *names[FACTS_MAX], *values[FACTS_MAX];
     size_t n;
@@ -100,7 +101,7 @@ static const char environment_sql[] =
     "FROM environment WHERE run_id IN (?1, ?2) GROUP BY name "
     "HAVING max(iif(run_id = ?1, value, NULL)) IS NOT max(iif(run_id = ?2, value, NULL)) ORDER BY name";
 
-/* The chosen algorithm and scheme; the chain where two algorithms of one name differ. */
+/* The chosen algorithm and scheme; the chain instead if the two runs mean different chains by one name. */
 #define LABEL(a, k, c, other)                                                                                \
     "iif(" c ".run_id IS NULL, NULL, coalesce(" a ".name || ' ' || " k ".scheme || "                         \
     "iif(" a ".name = " other ".name AND " a ".id <> " other ".id, ' ' || " a ".chain, ''), 'float'))"
@@ -127,7 +128,7 @@ static const char choices_sql[] =
     "FROM choice c JOIN job j ON j.id = c.job_id " SAME_JOB("?1") CANDIDATES "WHERE c.run_id = ?2"
     ") WHERE differs ORDER BY block, position, job";
 
-/* What either run decided by, measured where both have it: at the units of both, else at jobs. */
+/* Scores of the chosen candidates by the metric of either run, at the unit of both runs, else at jobs. */
 static const char scores_sql[] =
     "SELECT b.number AS block, j.role AS job, s.metric, s.value AS first, t.value AS second, "
     "t.value - s.value AS difference "
@@ -141,7 +142,7 @@ static const char scores_sql[] =
 
 #define SIDE(column, run) "max(iif(v.run_id = " run ", e." column ", NULL))"
 
-/* The results stand side by side, whatever plans they are. */
+/* The results of both runs share a row, whatever their plans are. */
 #define PLAN "iif(v.role = 'test' AND v.subject = r.result, 'result', " CALM_INSPECT_NAME("v.run_id", "v.subject") ")"
 
 static const char evaluations_sql[] =

@@ -1,7 +1,7 @@
-/* calm inspect STORE layers: a heat strip, one row per unit, one cell per candidate of the pool.
+/* calm inspect STORE layers: shows a heat strip, one row per unit, one cell per candidate of the pool.
  *
- * A cell's shade is how many times the unit's least score a candidate's is: scores compare the candidates of one unit,
- * not units with each other. */
+ * The shade of a cell is the candidate's score as a multiple of the unit's least: scores compare candidates of one
+ * unit, not units. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 /* ---- shades ---- */
 
 typedef struct shade {
-    double up_to;                       /* times the least */
+    double up_to;                       /* upper bound, as a multiple of the least */
     const char *block, *ascii, *colour; /* ANSI code       */
 } shade;
 
@@ -49,7 +49,7 @@ static void put_shade(const calm_inspect_query *query, const shade *how, bool ch
 
 #define LEGEND ((size_t)92)    /* columns of the legend on one line */
 
-/* What the shades and the numbers of the header mean. */
+/* Appends the meaning of the shades and of the numbers in the header. */
 static void put_legend(const calm_inspection *in, const calm_inspect_units *units, size_t width, calm_text *out)
 {
     const char *apart = width && width < LEGEND ? "\n " : "";

@@ -1,15 +1,15 @@
-/* calm inspect STORE: plain lists, one query each.
+/* calm inspect STORE: shows plain lists, one query each.
  *
- * The queries read the tables, not the views v_*: those round their figures.  Each finds its rows by primary keys; none
- * counts what all runs together have. */
+ * The queries read the tables, not the views v_*, which round their figures.  Each finds its rows by primary keys;
+ * none scans the rows of all runs. */
 #include "cli/inspect/inspect_view.h"
 
 /* ---- queries: ?1 is the run ---- */
 
-/* Of the unit that is asked for: jobs ?3 .. ?4 of block ?2; NULL: all. */
+/* Restricts rows to --unit: jobs ?3 .. ?4 of block ?2; NULL: all. */
 #define OF_UNIT " AND (?2 IS NULL OR (j.block_id = ?2 AND j.position BETWEEN ?3 AND ?4))"
 
-/* Not a job of another run of the model, which joins the linears of a chosen job otherwise (--split-v). */
+/* Excludes jobs that another run of the model made by grouping linears differently (--split-v). */
 #define OF_RUN                                                                                               \
     " AND (c.run_id IS NOT NULL OR NOT EXISTS (SELECT 1 FROM choice oc JOIN job o ON o.id = oc.job_id "      \
     "WHERE oc.run_id = r.id AND o.block_id = j.block_id AND ("                                               \
@@ -84,7 +84,7 @@ static const char ablation_sql[] =
     "FROM ablation a LEFT JOIN evaluation e ON e.id = a.evaluation_id WHERE ?1 IN (0, a.run_id) "
     "ORDER BY a.run_id, coalesce(e.kl, 1 - e.cosine) IS NULL, coalesce(e.kl, 1 - e.cosine), a.subject";
 
-/* What needs every candidate looked at is left out where that would take more than a moment. */
+/* Leaves out a figure that needs a scan of all candidates if there are too many to scan in a moment. */
 #define UP_TO_MANY(subquery) "iif((SELECT count(*) FROM candidate) <= 100000, (" subquery "), NULL)"
 
 static const char store_sql[] =
@@ -133,7 +133,7 @@ static const char learned_sql[] =
     "FROM run_learned l JOIN learned d ON d.id = l.learned_id JOIN block b ON b.id = d.block_id "
     "WHERE l.run_id = ?1 ORDER BY b.number";
 
-/* Of the float model and of the result alone: a guard has as many windows again for every uniform run. */
+/* Only windows of the float model and the result: a guard has as many windows for every uniform run. */
 static const char windows_sql[] =
     "SELECT " CALM_INSPECT_SUBJECT ", w.number AS window, w.tokens, w.nll, w.kl, w.top1, w.error, w.cosine "
     "FROM run r JOIN run_evaluation v ON v.run_id = r.id AND v.role = 'test' AND v.subject IN ('float', r.result) "
@@ -154,7 +154,7 @@ static const char worst_sql[] =
     "SELECT d.kl, d.nll_float, d.nll, d.text_before, d.text, d.best_float, d.best, d.window, d.token AS position "
     OF_TEST_RESULT "JOIN divergence_token d ON d.evaluation_id = v.evaluation_id WHERE r.id = ?1 ORDER BY d.rank";
 
-/* Those that have a figure; of many the newest. */
+/* Runs with a figure; if there are too many, the newest. */
 static const char model_runs_sql[] =
     "SELECT r.id AS run, " CALM_INSPECT_RESULT
     ", r.bits_per_weight AS bits, r.bytes_after, " OF_TEST("ppl", "r.result") " AS ppl, "
@@ -168,7 +168,7 @@ static const char model_runs_sql[] =
 const calm_inspect_list calm_inspect_runs[] = {{"runs", "runs", .sql = runs_sql, .n_params = 1}, {0}};
 const calm_inspect_list calm_inspect_evaluations[] = {
     {"evaluations", "evaluations", .sql = evaluations_sql, .n_params = 1}, {0}};
-/* A plan's name has its unit, score and rule. */
+/* The name of a plan contains unit, score and rule. */
 const calm_inspect_list calm_inspect_ablation[] = {
     {"ablation", "ablation", .sql = ablation_sql, .n_params = 1, .none = "No run of calm ablate.",
      .brief = "run|subject|ppl|kl|delta_kl|error|one_minus_cosine|delta_one_minus_cosine|delta_se|"

@@ -1,4 +1,4 @@
-/* calm inspect STORE activations: what the maxima of the hook points mean, from their stored rows. */
+/* calm inspect STORE activations: computes what the maxima of hook points mean, from their stored rows. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "ptq/calib/activation.h"
 #include "ptq/calib/maxima.h"
 
-/* A row of a store that no calm wrote. */
+/* Reports a malformed row, which calm cannot have written. */
 static calm_status damaged(calm_ctx *ctx, const calm_value *hook, const char *what)
 {
     return calm_fail(ctx, CALM_EFORMAT, "%s: the store's %s", hook->type == CALM_VALUE_TEXT ? hook->text : "activation",
@@ -16,7 +16,7 @@ static calm_status damaged(calm_ctx *ctx, const calm_value *hook, const char *wh
 
 /* ---- INT8 ---- */
 
-/* A stored histogram, without its empty ends, into bins [CALM_ACT_BINS]; *total: of all bins. */
+/* Reads a stored histogram, which lacks its empty ends, into bins [CALM_ACT_BINS]; *total: sum of all bins. */
 static calm_status read_histogram(calm_ctx *ctx, const calm_value *hook, const calm_value *first,
                                   const calm_value *text, uint64_t *bins, uint64_t *total)
 {
@@ -71,7 +71,7 @@ calm_status calm_inspect_int8(calm_ctx *ctx, calm_inspection *in, const calm_ins
 
 /* ---- subsets of the windows ---- */
 
-/* Peaks of the hook point that is being read. */
+/* Peaks of the current hook point. */
 typedef struct hook_peaks {
     calm_table *table;
     char hook[256];
@@ -82,7 +82,8 @@ typedef struct hook_peaks {
     size_t n, n_windows;
 } hook_peaks;
 
-/* Of a half, a quarter and an eighth of the windows: mean share of the maximum, its coefficient of variation. */
+/* Adds, for a half, a quarter and an eighth of the windows, the mean share of the maximum and its coefficient of
+ * variation. */
 static void put_subsets(hook_peaks *p)
 {
     calm_subset_maximum of[3];
@@ -116,7 +117,7 @@ static calm_status add_peak(calm_ctx *ctx, void *user, const calm_value *v)
     p->n_windows = (size_t)n_windows;
     p->windows[p->n] = window;
     p->values[p->n] = value;
-    p->n += value > 0;    /* a hook point of zeros has no maximum to speak of */
+    p->n += value > 0;    /* a hook point of zeros has no maximum */
     return CALM_OK;
 }
 
@@ -152,7 +153,7 @@ static calm_status add_histogram(calm_ctx *ctx, void *user, const calm_value *v)
     return CALM_OK;
 }
 
-/* No rows for tables: programs alone read this. */
+/* Fills only the JSON, because only programs read histograms. */
 static calm_status fill_histograms(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table)
 {
     const calm_value run = calm_value_int(in->run);

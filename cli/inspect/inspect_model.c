@@ -1,4 +1,4 @@
-/* calm inspect MODEL: what a checkpoint directory or a GGUF file holds, float or quantized. */
+/* calm inspect MODEL: shows a checkpoint directory or a GGUF file, float or quantized. */
 #include "cli/inspect/inspect.h"
 #include "cli/print.h"
 
@@ -11,13 +11,13 @@
 #include "ptq/model/model.h"
 #include "ptq/quant/scheme.h"
 
-/* One linear as it is stored. */
+/* A stored linear. */
 typedef struct stored_linear {
     const char *module;
     const calm_job_ref *job;
     size_t out, in, bytes;
-    char scheme[CALM_SCHEME_NAME_MAX];    /* of a GGUF file its type */
-    bool quantized, published;            /* published: read as floats, which it does not hold */
+    char scheme[CALM_SCHEME_NAME_MAX];    /* GGUF: the type */
+    bool quantized, published;            /* published: calm reads its codes as floats */
 } stored_linear;
 
 typedef struct contents {
@@ -25,7 +25,7 @@ typedef struct contents {
     const char *note;
     stored_linear *linears;    /* [n] block after block, in role order */
     size_t n, n_quantized, weights, bytes;
-    size_t n_scales;           /* float numbers that are no parameters: scales, MLX's biases */
+    size_t n_scales;           /* number of floats that are no parameters: scales, MLX's biases */
 } contents;
 
 static double bits_per_weight(size_t bytes, size_t weights)
@@ -35,7 +35,8 @@ static double bits_per_weight(size_t bytes, size_t weights)
 
 /* ---- reading ---- */
 
-/* Bytes of the weight as it is stored - codes, scales and zeros, or floats - and the dtype of its scales or floats. */
+/* Measures the stored bytes of the weight (codes, scales and zeros, or floats) and finds the dtype of its scales or
+ * floats. */
 static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const calm_qformat_scheme *scheme,
                                   stored_linear *linear, size_t *floats, calm_dtype *dtype)
 {
@@ -61,7 +62,7 @@ static calm_status measure_linear(calm_ctx *ctx, const calm_model *model, const 
     return CALM_OK;
 }
 
-/* The same of a GGUF file, whose types say all. */
+/* Does the same for a GGUF file, whose types say all. */
 static calm_status read_blocks(calm_ctx *ctx, const calm_model *model, stored_linear *out)
 {
     char *name;
@@ -117,8 +118,8 @@ static calm_status read_contents(calm_ctx *ctx, const calm_model *model, content
     return CALM_OK;
 }
 
-/* Parameters of the float model: stored floats without scales, and the weights that are stored as codes.  Blocks of a
- * GGUF file are read as floats, and counted as such. */
+/* Counts the parameters of the float model: stored floats without scales, and weights that are stored as codes.  calm
+ * reads blocks of a GGUF file as floats and counts them as such. */
 static size_t count_parameters(const contents *in)
 {
     size_t total = calm_model_n_params(in->model) - in->n_scales;
@@ -163,7 +164,7 @@ static void fill_summary(const contents *in, calm_table *table)
     CALM_INT(out), CALM_INT(in), CALM_INT((out) * (in)), CALM_INT(bytes), CALM_TEXT(scheme),                           \
         CALM_FIXED(bits_per_weight((bytes), (out) * (in)), 3)
 
-/* A linear's name within its block: "self_attn.q_proj". */
+/* Returns a linear's name within its block: "self_attn.q_proj". */
 static const char *short_name(const contents *in, const stored_linear *linear)
 {
     const char *at = linear->module + strlen(calm_model_prefix(in->model));
@@ -172,7 +173,7 @@ static const char *short_name(const contents *in, const stored_linear *linear)
     return at ? at + 1 : linear->module;
 }
 
-/* One row per job: its linears stand next to each other. */
+/* Adds a row per job; the linears of a job are consecutive. */
 static void fill_blocks(const contents *in, calm_table *table)
 {
     calm_table_columns(table, "#block|job|sublayer|" SIZE_COLUMNS "|linears");

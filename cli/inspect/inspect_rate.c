@@ -1,19 +1,19 @@
-/* calm inspect STORE rate: what runs weigh against what they lose, and which of them no other beats.
+/* calm inspect STORE rate: shows sizes of runs against their losses, and the runs that no other beats.
  *
- * Only what was measured on the same windows of the same text can be compared: the front is that of each such test. */
+ * Only runs that were measured on the same windows of the same text compare, so each such test has its front. */
 #include "cli/inspect/inspect_view.h"
 
 #define SAME_TEST                                                                                                      \
     "q.model_id = p.model_id AND q.text_key IS p.text_key AND q.windows = p.windows AND "                             \
     "q.window_tokens = p.window_tokens"
 
-/* The schemes that a budget chose, from narrow to wide; those that competed, where the store has no choices. */
+/* The schemes that a budget chose, from narrow to wide; if the store has no choices, the schemes that competed. */
 #define CHOSEN                                                                                                         \
     "(SELECT group_concat(s.scheme, ', ') FROM (SELECT DISTINCT k.scheme FROM choice c "                              \
     "JOIN candidate k ON k.id = c.candidate_id WHERE c.run_id = r.id ORDER BY k.bits_per_weight, k.scheme) s)"
 #define COMPETED "(SELECT group_concat(value, ', ') FROM json_each(r.recipe, '$.schemes'))"
 
-/* Runs with a size and a figure of the result; `loss` is what the front is of. */
+/* Runs with a size and a figure of the result; the front minimises size and `loss`. */
 #define POINTS                                                                                                         \
     "WITH point AS MATERIALIZED (SELECT r.id AS run, r.model_id, m.name AS model, " CALM_INSPECT_RESULT ", "          \
     "coalesce(json_extract(r.recipe, '$.scheme'), " CHOSEN ", " COMPETED ") AS scheme, "                              \

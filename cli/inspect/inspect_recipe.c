@@ -1,4 +1,4 @@
-/* Recipes as lists of values. */
+/* Walks recipes as lists of values. */
 #include "cli/inspect/inspect_recipe.h"
 
 #include <stdio.h>
@@ -46,7 +46,7 @@ static calm_status visit_member(calm_ctx *ctx, walk *w, const char *key, const c
     return status;
 }
 
-/* Member "document" of the root: the recipe file, which repeats the resolved recipe around it. */
+/* Is a member the root's "document", the recipe file, which repeats the resolved recipe around it? */
 static bool is_document(const walk *w, const char *key)
 {
     return w->pointer->length == 0 && strcmp(key, "document") == 0;
@@ -76,7 +76,7 @@ static calm_status visit_array(calm_ctx *ctx, walk *w, const calm_json *first, c
     return CALM_OK;
 }
 
-/* Two objects or two arrays are walked; anything else is passed to fn as a whole. */
+/* Walks two objects or two arrays; passes anything else to fn as a whole. */
 static calm_status visit(calm_ctx *ctx, walk *w, const calm_json *first, const calm_json *second)
 {
     const calm_json *sample = first ? first : second;

@@ -1,4 +1,4 @@
-/* Sections of a view: rows of queries into tables, and tables as text, JSON or CSV. */
+/* Sections of a view: reads rows of queries into tables and prints tables as text, JSON or CSV. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "cli/print.h"
 #include "ptq/base/message.h"
 
-#define STREAM_CELLS ((size_t)8192)    /* as many are held while rows stream */
+#define STREAM_CELLS ((size_t)8192)    /* cells in memory while rows stream */
 
 /* ---- errors ---- */
 
@@ -25,7 +25,7 @@ calm_status calm_inspect_unknown(calm_ctx *ctx, const char *owner, const char *w
 
 typedef struct column {
     calm_cell cell;
-    const char *names;    /* between spaces */
+    const char *names;    /* separated by spaces */
 } column;
 
 static const column numeric[] = {
@@ -47,7 +47,7 @@ static const column numeric[] = {
     {CALM_SCIENTIFIC(0, 3), " value "},
 };
 
-/* How a column of this name is shown; NULL: as its values are. */
+/* Finds the number format of a column by its name; NULL: values in full. */
 static const column *find_column(const char *name)
 {
     const size_t n = strlen(name);
@@ -60,7 +60,7 @@ static const column *find_column(const char *name)
 
 /* ---- rows ---- */
 
-/* Bytes as SQL writes them: X'00FF'. */
+/* Adds bytes in SQL's notation: X'00FF'. */
 static calm_status add_blob(calm_ctx *ctx, calm_table *table, const calm_value *value)
 {
     CALM_SCOPED_TEXT(text);
@@ -90,7 +90,7 @@ static calm_status add_value(calm_ctx *ctx, calm_table *table, const column *how
     return CALM_OK;
 }
 
-/* Two columns of one name would be one member of a JSON row: the second is "name:1". */
+/* Adds a heading.  Two columns of one name would be one member of a JSON row, so the second becomes "name:1". */
 static void add_heading(calm_table *table, const char *const *names, size_t i, calm_align align)
 {
     char name[256];
@@ -102,7 +102,7 @@ static void add_heading(calm_table *table, const char *const *names, size_t i, c
     calm_table_column(table, before ? name : names[i], align);
 }
 
-/* Align a column by its first value: columns without a style, and numeric ones that hold text. */
+/* Aligns a column by its first value: columns without a style, and numeric ones that hold text. */
 static void align_by(const calm_value *value, calm_table_heading *heading)
 {
     if (value->type == CALM_VALUE_TEXT)
@@ -199,7 +199,7 @@ static calm_status print_csv(calm_ctx *ctx, calm_inspection *in, bool several)
     return calm_print_text(ctx, &text);
 }
 
-/* "Run 3: qwen, finished" */
+/* Appends "Run 3: qwen, finished". */
 static calm_status write_run(calm_ctx *ctx, calm_store *store, int64_t run, calm_text *out)
 {
     calm_value row[2];
@@ -213,7 +213,7 @@ static calm_status write_run(calm_ctx *ctx, calm_store *store, int64_t run, calm
     return CALM_OK;
 }
 
-/* Rows that fit; what they do not have on a narrow terminal is said below them. */
+/* Appends the columns that fit; on a narrow terminal a line below names the others. */
 static calm_status write_rows(calm_ctx *ctx, calm_table *table, size_t indent, bool raw, calm_text *out)
 {
     CALM_SCOPED_TEXT(left);

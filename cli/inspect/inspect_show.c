@@ -1,4 +1,4 @@
-/* calm inspect STORE show: everything about one run. */
+/* calm inspect STORE show: shows all facts of one run. */
 #include "cli/inspect/inspect_recipe.h"
 #include "cli/inspect/inspect_view.h"
 
@@ -54,7 +54,7 @@ static calm_status add_value(calm_ctx *ctx, void *user, const char *pointer, con
     return CALM_OK;
 }
 
-/* Rows of pointer and value; programs that read JSON have the recipe itself. */
+/* Adds rows of pointer and value; the JSON has the recipe itself. */
 static calm_status add_recipe(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table)
 {
     const calm_value run = calm_value_int(in->run);

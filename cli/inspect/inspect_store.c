@@ -1,18 +1,18 @@
-/* calm inspect STORE: the table of views, and the runs to show. */
+/* calm inspect STORE: has the table of views, and finds the runs to show. */
 #include <string.h>
 
 #include "cli/inspect/inspect_units.h"
 
-/* The words that may follow WHAT. */
+/* Words that may follow WHAT. */
 typedef enum words { RUNS_ALL, RUN_NEWEST, RUNS_TWO, SELECT } words;
 
 /* One WHAT. */
 typedef struct view {
     const char *name;
-    words takes;          /* RUNS_ALL shows all runs unless one is named; RUN_NEWEST means the newest then */
+    words takes;          /* without a run's number RUNS_ALL shows all runs, RUN_NEWEST the newest */
     const calm_inspect_list *lists;
-    calm_status (*fill)(calm_ctx *ctx, calm_inspection *in);    /* instead of them; neither: the SELECT */
-    bool several;         /* sections */
+    calm_status (*fill)(calm_ctx *ctx, calm_inspection *in);    /* replaces the lists; neither: the SELECT */
+    bool several;         /* has several sections */
     bool unit, metric;    /* takes --unit, --metric */
     bool needs_unit;
 } view;
@@ -73,7 +73,7 @@ static calm_status find_view(calm_ctx *ctx, const char *path, const calm_inspect
 
 /* ---- runs ---- */
 
-/* "it has 1, 2, 5", of many the newest. */
+/* Fails with "it has 1, 2, 5"; with many runs it lists the newest. */
 static calm_status no_run(calm_ctx *ctx, calm_store *store, int64_t asked)
 {
     static const char sql[] =
@@ -102,7 +102,7 @@ calm_status calm_inspect_newest_run(calm_ctx *ctx, calm_store *store, int64_t *r
     return CALM_OK;
 }
 
-/* The runs to show; 0: all of them, or there is none. */
+/* Finds the runs to show; 0: all runs, or no run. */
 static calm_status find_runs(calm_ctx *ctx, const view *shown, calm_inspection *in)
 {
     if (shown->takes == SELECT)
@@ -118,7 +118,7 @@ static calm_status find_runs(calm_ctx *ctx, const view *shown, calm_inspection *
 
 /* ---- the command's part ---- */
 
-/* Run, and of the view: the unit that is asked for; the other run and the metric. */
+/* Fills the sections of a view with the parameters that it takes: the run, --unit, or the other run and the metric. */
 static calm_status fill(calm_ctx *ctx, const view *shown, calm_inspection *in)
 {
     const calm_inspect_list select[] = {{"sql", "sql", .sql = in->query->n_args ? in->query->args[0] : NULL}, {0}};
@@ -137,7 +137,7 @@ calm_status calm_inspect_store(calm_ctx *ctx, const char *path, const calm_inspe
     CALM_TRY(find_view(ctx, path, query, &shown));
     CALM_TRY(calm_store_open(ctx, path, NULL, &store));
     CALM_SCOPED(calm_inspection, calm_inspection_close) in = {.query = query, .store = store};
-    /* All queries of a view see one moment of a store that is being written. */
+    /* A transaction, so that all queries of a view see the same state of a store while a run writes it. */
     CALM_TRY(calm_store_begin(ctx, store));
     CALM_TRY(find_runs(ctx, shown, &in));
     in.headed = shown->takes != RUNS_ALL && in.run;

@@ -1,4 +1,4 @@
-/* Units of a stored run. */
+/* Reads the units of a stored run. */
 #include "cli/inspect/inspect_units.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static bool has_budget(const calm_json *owner)
            calm_json_number(calm_json_get(owner, "act_budget"), 0) > 0;
 }
 
-/* Unit, rule and metric of the run.  Those of a newer version are shown by name, and `rule_known` is false. */
+/* Sets unit, rule and metric of the run.  Names of a newer version stay, and `rule_known` is then false. */
 static void resolve(const char *metric, calm_inspect_units *units, calm_pool_query *query)
 {
     calm_point point;
@@ -29,7 +29,8 @@ static void resolve(const char *metric, calm_inspect_units *units, calm_pool_que
     units->tie = query->metric && strncmp(query->metric, "delta_", 6) == 0 ? "delta_log_rel_mse" : "log_rel_mse";
 }
 
-/* Exclude what one stored --forbid names.  A name that matches nothing is ignored: an old store must stay readable. */
+/* Excludes the candidates that a stored --forbid names.  It ignores a name that matches nothing: an old store must
+ * stay readable. */
 static calm_status leave_out(calm_ctx *ctx, const calm_requests *one, calm_inspect_units *units)
 {
     const size_t n = units->stored.pool.n_units * units->stored.pool.n_entries;
@@ -44,7 +45,7 @@ static calm_status leave_out(calm_ctx *ctx, const calm_requests *one, calm_inspe
     return CALM_OK;
 }
 
-/* What decided next to the scores: a bit budget, and --forbid of calm select. */
+/* Reads what decided in addition to scores: a bit budget, and --forbid of calm select. */
 static calm_status read_requests(calm_ctx *ctx, calm_inspect_units *units)
 {
     const calm_json *recipe = units->run.recipe;
@@ -54,9 +55,9 @@ static calm_status read_requests(calm_ctx *ctx, calm_inspect_units *units)
     calm_pin *pins;
     units->budget = has_budget(recipe) || has_budget(calm_json_get(recipe, "select"));
     CALM_TRY(calm_stored_run_requests(ctx, &units->run, 0, &forbid, &pins, &requests));
-    if (!pool->n_entries)    /* the run stopped before its first candidate: nothing is left to allow */
+    if (!pool->n_entries)    /* the run stopped before its first candidate, so there are no entries to allow */
         return CALM_OK;
-    /* Without the pins: calm_inspect_choose shows what the rule alone would choose. */
+    /* Ignores pins: calm_inspect_choose shows what the rule alone would choose. */
     const calm_requests nothing = {.budget = NAN};
     CALM_TRY(calm_scope_open(ctx, pool, &nothing, &units->scope));
     for (size_t i = 0; i < requests.n_forbid; i++) {
@@ -150,7 +151,7 @@ calm_status calm_inspect_unit_find(calm_ctx *ctx, const calm_pool *pool, int64_t
                      near ? "\"?" : pool->n_units > 1 ? " and others" : "");
 }
 
-/* The jobs of a run's model with their units, without what competed. */
+/* Reads the jobs of a run's model with their units, without candidates. */
 static calm_status read_names(calm_ctx *ctx, const calm_inspection *in, calm_stored_run_pool *out)
 {
     CALM_SCOPED(calm_inspect_units *, clear_run) units = &(calm_inspect_units){0};

@@ -1,4 +1,4 @@
-/* calm inspect STORE why: what a unit has, the rule that decided, and why each other candidate lost. */
+/* calm inspect STORE why: shows a unit's candidate, the rule that decided, and why each other candidate lost. */
 #include <math.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static const char *name_of(const calm_inspect_units *units, size_t entry)
     return entry == CALM_INSPECT_NONE ? NULL : units->stored.pool.entries[entry].name;
 }
 
-/* The candidate that all units have which are quantized; CALM_INSPECT_NONE: they differ. */
+/* Returns the candidate that all quantized units have; CALM_INSPECT_NONE: they differ. */
 static size_t common_choice(const calm_inspect_units *units)
 {
     size_t common = CALM_INSPECT_NONE;
@@ -48,8 +48,7 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
     calm_table *table = &section->table;
     CALM_SCOPED_TEXT(jobs);
     section->fields = true;
-    /* A screen has the unit's lines and its candidates: jobs are told where there are several, the rule's reason where
-     * it is another one. */
+    /* The lines must fit on a screen: jobs appear only if there are several, the rule's reason only if it differs. */
     const bool several = pool->unit_begin[unit + 1] - pool->unit_begin[unit] > 1;
     const bool other = !choice->reason || !sentence || strcmp(choice->reason, sentence) != 0;
     section->brief = several && other ? "unit|jobs|chosen|reason|rule|rule_choice|rule_reason|consistent|advice|result|"
@@ -80,7 +79,7 @@ static calm_status fill_unit(calm_ctx *ctx, const calm_inspect_units *units, siz
 
 /* ---- its candidates ---- */
 
-/* Why the rule did not choose a candidate that did not fail and is not excluded. */
+/* Says why the rule did not choose a candidate that did not fail and is not excluded. */
 static calm_status beaten(calm_ctx *ctx, const calm_inspect_judged *j, const calm_pool_cell *cell, char **out)
 {
     const calm_pool_cell *winner = calm_inspect_cell(j->units, j->unit, j->rule);
@@ -125,7 +124,7 @@ calm_status calm_inspect_reason(calm_ctx *ctx, const calm_inspect_judged *j, siz
     return beaten(ctx, j, cell, out);
 }
 
-/* Common metrics of the candidate's output, next to those that the rule compares. */
+/* Common metrics of the candidate's output, in addition to those that the rule compares. */
 static const char more_sql[] =
     "SELECT max(iif(metric = 'cka', value, NULL)), max(iif(metric = 'cka_token', value, NULL)), "
     "max(iif(metric = 'rel_mse', value, NULL)), max(iif(metric = 'probe_kl', value, NULL)) "
@@ -152,7 +151,8 @@ static calm_status add_candidate(calm_ctx *ctx, calm_store *store, const calm_in
     return CALM_OK;
 }
 
-/* Is entry a before b: what can win by its metric, then the rest, in the order of the pool? */
+/* Does entry a come before b?  First entries that can win, by their metric, then the others in the order of the
+ * pool. */
 static bool before(const calm_inspect_judged *j, size_t a, size_t b)
 {
     const calm_pool_cell *x = calm_inspect_cell(j->units, j->unit, a), *y = calm_inspect_cell(j->units, j->unit, b);
@@ -186,14 +186,14 @@ static calm_status fill_candidates(calm_ctx *ctx, calm_inspection *in, const cal
     return CALM_OK;
 }
 
-/* What became of a job's candidate where the run learned its block. */
+/* The result of learning for a job's candidate, if the run learned its block. */
 static const char learned_sql[] =
     "SELECT j.name, s.candidate_id, d.loss_before, d.loss_after, d.changed, d.kept, d.learner"
     " FROM run_learned l JOIN learned d ON d.id = l.learned_id JOIN learned_candidate s ON s.learned_id = d.id"
     " JOIN candidate k ON k.id = s.candidate_id JOIN job j ON j.id = k.job_id"
     " WHERE l.run_id = ?1 AND k.job_id = ?2";
 
-/* A row of its section, which runs that learned nothing do not have. */
+/* Adds a row to the section `learned`, which exists only if the run learned. */
 typedef struct learned_rows {
     calm_inspection *in;
     calm_inspect_section *section;

@@ -1,4 +1,4 @@
-/* Completion for bash: one case per command and option, without the package bash-completion. */
+/* Completion for bash: one case per command and option; it works without the package bash-completion. */
 #include "cli/manual/manual.h"
 
 static void add_words(calm_text *out, const calm_words *words)
@@ -7,7 +7,7 @@ static void add_words(calm_text *out, const calm_words *words)
         calm_text_printf(out, "%s%s", i ? " " : "", words->of[i]);
 }
 
-/* `_calm_offer WAY 'words'`: WAY is words, files or folders. */
+/* Appends `_calm_offer WAY 'words'`: WAY is words, files or folders. */
 static void add_offer(calm_text *out, const calm_manual_offer *offer)
 {
     calm_text_printf(out, "_calm_offer %s '", offer->folders ? "folders" : offer->files ? "files" : "words");

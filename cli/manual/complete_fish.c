@@ -1,7 +1,7 @@
 /* Completion for fish: one line per option of every command. */
 #include "cli/manual/manual.h"
 
-/* -a 'words', and whether paths are offered next to. */
+/* Appends -a 'words' and the flag that offers paths. */
 static void add_offer(calm_text *out, const calm_manual_offer *offer)
 {
     calm_text_printf(out, offer->files ? " -F" : " -f");

@@ -1,16 +1,16 @@
-/* Completion for zsh: _arguments of every command. */
+/* Completion for zsh: calls _arguments for every command. */
 #include <string.h>
 
 #include "cli/manual/manual.h"
 
-/* A text within single quotes, with a backslash before what _arguments reads in it. */
+/* Appends a text for single quotes, with a backslash before characters that _arguments interprets. */
 static void add_escaped(calm_text *out, const char *text)
 {
     for (const char *at = text; *at; at++)
         calm_text_printf(out, *at == '\'' ? "'\\''" : strchr("[]:\\", *at) ? "\\%c" : "%c", *at);
 }
 
-/* The action behind a message.  One that begins with a space is called with its own words alone. */
+/* Appends the action after a message.  zsh calls an action that begins with a space with only its own words. */
 static void add_action(calm_text *out, const calm_manual_offer *offer)
 {
     if (!offer->words.n) {
@@ -26,7 +26,7 @@ static calm_status add_option(calm_ctx *ctx, calm_text *out, const calm_option *
 {
     calm_manual_offer offer;
     const bool value = option->type != CALM_OPTION_BOOL;
-    if (option->key)    /* both forms, of which one is enough */
+    if (option->key)    /* short and long form exclude each other */
         calm_text_printf(out, "        '(-%c --%s)'{-%c%s,--%s%s}'[", option->key, option->name, option->key,
                          value ? "+" : "", option->name, value ? "=" : "");
     else

@@ -1,4 +1,4 @@
-/* calm_manual FOLDER DATE: write manual pages and completions below a folder.
+/* calm_manual FOLDER DATE: writes manual pages and completions below a folder.
  *
  *   man/calm.1, man/calm-COMMAND.1      pages of manual section 1, dated DATE
  *   bash/calm, zsh/_calm, fish/calm.fish */
@@ -7,7 +7,7 @@
 #include "cli/manual/manual.h"
 #include "ptq/base/file.h"
 
-/* Write a text to FOLDER/NAME; clears it. */
+/* Writes a text to FOLDER/NAME and clears it. */
 static calm_status put(calm_ctx *ctx, const char *folder, const char *name, calm_text *text)
 {
     char *path;

@@ -1,10 +1,10 @@
-/* Manual pages, in the macros of man(7). */
+/* Manual pages, with the macros of man(7). */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/manual/manual.h"
 
-/* Append a text: `words` in backquotes are bold, a line never begins with a macro. */
+/* Appends a text: `words` in backquotes become bold; no line begins with a macro. */
 static void add_text(calm_text *out, const char *text)
 {
     bool bold = false, begins = true;
@@ -18,7 +18,7 @@ static void add_text(calm_text *out, const char *text)
             calm_text_printf(out, "\\-");
         else if (*at == '\\')
             calm_text_printf(out, "\\e");
-        else if (strncmp(at, ".  ", 3) == 0) {    /* a sentence ends: roff needs it to end its line */
+        else if (strncmp(at, ".  ", 3) == 0) {    /* roff needs the end of a sentence at the end of a line */
             calm_text_printf(out, ".\n");
             at += 2;
             begins = true;
@@ -28,7 +28,7 @@ static void add_text(calm_text *out, const char *text)
     calm_text_printf(out, bold ? "\\fR" : "");
 }
 
-/* The title and what stands before the options. */
+/* Appends the title and the sections before the options. */
 static void add_head(calm_text *out, const char *name, const char *summary, const char *date)
 {
     calm_text_printf(out, ".\\\" Written by calm_manual from the tables of options.\n.TH ");
@@ -41,7 +41,7 @@ static void add_head(calm_text *out, const char *name, const char *summary, cons
     calm_text_printf(out, "\n.SH SYNOPSIS\n");
 }
 
-/* What a run leaves with, the same for all commands. */
+/* Appends the exit statuses, which are the same for all commands. */
 static void add_exit_status(calm_text *out)
 {
     calm_text_printf(out, ".SH EXIT STATUS\n"

@@ -1,4 +1,4 @@
-/* What shells offer for options and words. */
+/* Lists what shells offer for options and words. */
 #include <string.h>
 
 #include "algorithms/algorithm.h"
@@ -8,7 +8,8 @@
 #include "ptq/recipe/model_names.h"
 #include "ptq/recipe/shipped.h"
 
-/* The words of "a|b|c", or of "a | b FILE...": the first word of each part that is no placeholder (ORG/NAME). */
+/* Adds the words of "a|b|c", or of "a | b FILE...": the first word of each part unless it is a placeholder
+ * (ORG/NAME). */
 static calm_status add_parts(calm_ctx *ctx, const char *text, calm_words *out)
 {
     while (*text) {

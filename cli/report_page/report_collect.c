@@ -1,4 +1,4 @@
-/* What the store has about one run, or several, as one JSON. */
+/* Collects the store's data about one or several runs as one JSON value. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,10 +7,10 @@
 #include "cli/report_page/report_page.h"
 #include "ptq/state/measurement.h"
 
-#define FORMAT 1    /* of the data; raised when a member changes its meaning or goes */
+#define FORMAT 1    /* version of the data; raise it when a member changes its meaning or is removed */
 
-/* A page shall have at most 5 MB for 20,000 candidates: bytes for histograms and matrix, of a cell and of a bin about;
- * this many bins there may always be. */
+/* Limits that keep a page below 5 MB for 20,000 candidates: bytes of histograms and matrix together, approximate
+ * bytes per cell and per bin, and the number of bins that are always allowed. */
 #define HISTOGRAMS_AND_MATRIX ((size_t)4000000)
 #define CELL_BYTES ((size_t)140)
 #define BIN_BYTES ((size_t)7)
@@ -18,7 +18,7 @@
 
 /* ---- sections of views as members ---- */
 
-/* Lists whose rows are few have objects, the others columns and rows. */
+/* Adds lists to the data: `named`: rows are objects, for short lists; else columns and rows. */
 static calm_status add_lists(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *lists, bool named,
                              calm_json *out)
 {
@@ -37,7 +37,7 @@ static calm_status add_lists(calm_ctx *ctx, calm_inspection *in, const calm_insp
     return ctx->status;
 }
 
-/* Of a view those sections that a report shows. */
+/* Adds those sections of a view that a report shows. */
 static calm_status add_some(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *view, const char *const *keys,
                             calm_json *out)
 {
@@ -52,14 +52,14 @@ static calm_status add_some(calm_ctx *ctx, calm_inspection *in, const calm_inspe
 
 /* ---- the result's loss and its standard error ---- */
 
-/* Windows of the test, as calm_measure_compare reads them. */
+/* Windows of the test evaluation, as calm_measure_compare reads them. */
 typedef struct tested {
     size_t n, room;
-    calm_eval_window *reference, *result;    /* of a decoder: the float model's have no divergence */
-    double *cosines;                         /* of an encoder                                       */
+    calm_eval_window *reference, *result;    /* decoder; the float model's windows have no divergence */
+    double *cosines;                         /* encoder                                       */
 } tested;
 
-/* Columns of a {"columns", "rows"} table. */
+/* Finds a column of a {"columns", "rows"} table. */
 static size_t find_column(const calm_json *table, const char *name)
 {
     const calm_json *columns = calm_json_get(table, "columns");
@@ -94,7 +94,8 @@ static calm_status read_windows(calm_ctx *ctx, const calm_json *windows, const c
     return CALM_OK;
 }
 
-/* Mean loss of the result on the test text with its standard error over windows; nothing where it was not measured. */
+/* Adds the mean loss of the result on the test text with its standard error over windows; nothing if it was not
+ * measured. */
 static calm_status add_loss(calm_ctx *ctx, const char *result, calm_json *run)
 {
     CALM_SCOPED_SCRATCH(ctx);
@@ -124,13 +125,13 @@ static calm_status add_loss(calm_ctx *ctx, const char *result, calm_json *run)
 
 /* ---- histograms ---- */
 
-/* The number of the block in a hook's name, which is its first; 0: there is none. */
+/* Returns the block in a hook's name, the first number in the name; 0: none. */
 static size_t block_of(const char *hook)
 {
     return strtoul(hook + strcspn(hook, "0123456789"), NULL, 10);
 }
 
-/* Keep the histograms of every k-th block, with the least k that a page has room for next to its matrix. */
+/* Keeps the histograms of every k-th block, with the least k for which the page has room next to its matrix. */
 static void thin_histograms(calm_json *run)
 {
     const calm_json *units = calm_json_get(calm_json_get(run, "matrix"), "units");
@@ -179,7 +180,7 @@ static calm_status add_run(calm_ctx *ctx, calm_inspection *in, calm_json *out)
 
 /* ---- the store ---- */
 
-/* The runs that words [n] name, in runs [1 + n] with a 0 behind them; n 0: the newest. */
+/* Finds the runs that words [n] name, into runs [1 + n] with a 0 at the end; n = 0: the newest run. */
 static calm_status find_runs(calm_ctx *ctx, calm_store *store, const char *const *words, size_t n, int64_t *runs)
 {
     if (!n)
@@ -226,7 +227,7 @@ calm_status calm_report_page_collect(calm_ctx *ctx, const char *path, const char
     CALM_TRY(CALM_NEW(ctx, ctx->out, runs, n + 2));
     CALM_TRY(calm_store_open(ctx, path, NULL, &store));
     CALM_SCOPED(calm_inspection, calm_inspection_close) in = {.query = &query, .store = store};
-    /* All queries see one moment of a store that is being written. */
+    /* A transaction, so that all queries see the same state of a store while a run writes it. */
     CALM_TRY(calm_store_begin(ctx, store));
     CALM_TRY(find_runs(ctx, store, words, n, runs));
     root = CALM_OBJECT(CALM_KV("format", (long long)FORMAT), CALM_KV("calm", CALM_VERSION), CALM_KV("store", path));

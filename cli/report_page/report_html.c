@@ -1,4 +1,5 @@
-/* The page: template, style sheet and script of this folder around the data, which is escaped for where it stands. */
+/* Makes the page: template, style sheet and scripts of this folder around the data, which are escaped for their
+ * place. */
 #include <string.h>
 
 #include "cli/report_page/report_page.h"
@@ -15,7 +16,7 @@
 
 /* ---- escaping ---- */
 
-/* Text of an element or a quoted attribute. */
+/* Appends text of an element or a quoted attribute. */
 static void put_text(calm_text *out, const char *text)
 {
     for (const char *at = text; *at; at++) {
@@ -29,7 +30,8 @@ static void put_text(calm_text *out, const char *text)
     }
 }
 
-/* JSON inside a script element: the characters that could end it stand in strings alone, as escapes. */
+/* Appends JSON for a script element: characters that could end the element occur only in strings, so they become
+ * escapes. */
 static void put_json(calm_text *out, const calm_text *json)
 {
     size_t begun = 0;
@@ -46,7 +48,7 @@ static void put_json(calm_text *out, const calm_text *json)
 
 /* ---- what the policy allows ---- */
 
-/* Append the SHA-256 of a text as a source of a Content-Security-Policy: 'sha256-BASE64'. */
+/* Appends the SHA-256 of a text as a source of a Content-Security-Policy: 'sha256-BASE64'. */
 static calm_status put_source(calm_ctx *ctx, const calm_text *of, calm_text *out)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -60,13 +62,13 @@ static calm_status put_source(calm_ctx *ctx, const calm_text *of, calm_text *out
         for (n_bits += 4; n_bits >= 6; n_bits -= 6)
             calm_text_append(out, &digits[bits >> (n_bits - 6) & 63], 1);
     }
-    /* 256 bits are 42 digits and 4 bits, which the last digit and one '=' pad. */
+    /* 256 bits are 42 digits and 4 bits; a last digit and one '=' pad them. */
     calm_text_append(out, &digits[bits << (6 - n_bits) & 63], 1);
     calm_text_append(out, "='", 2);
     return CALM_OK;
 }
 
-/* Nothing from anywhere but this style and this script: no network, no handlers in attributes. */
+/* Appends the policy: the page may use only this style and this script, no network, no handlers in attributes. */
 static calm_status put_policy(calm_ctx *ctx, const calm_text *style, const calm_text *script, calm_text *out)
 {
     calm_text_printf(out, "default-src 'none'; script-src ");

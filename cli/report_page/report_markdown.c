@@ -1,11 +1,11 @@
-/* The summary of a run, or of two, as Markdown: for the summary of a CI job and comments on merge requests. */
+/* Summarizes one or two runs as Markdown, for the summary of a CI job and comments on merge requests. */
 #include <math.h>
 #include <string.h>
 
 #include "cli/report_page/report_page.h"
 #include "ptq/text/table.h"
 
-#define CHANGED_MAX ((size_t)20)    /* units with another choice that are listed of two runs */
+#define CHANGED_MAX ((size_t)20)    /* largest number of listed units whose choices differ */
 
 /* ---- values ---- */
 
@@ -24,7 +24,7 @@ static double number_of(const calm_json *row, const char *key)
     return calm_json_number(calm_json_get(row, key), NAN);
 }
 
-/* The evaluation of a role and a subject; NULL: there is none. */
+/* Returns the evaluation of a role and a subject; NULL: none. */
 static const calm_json *evaluation_of(const calm_json *run, const char *role, const char *subject)
 {
     const calm_json *list = calm_json_get(run, "evaluations");
@@ -36,7 +36,7 @@ static const calm_json *evaluation_of(const calm_json *run, const char *role, co
     return NULL;
 }
 
-/* A text of a stranger in running Markdown: one line, nothing in it is markup, a link or a mention. */
+/* Appends an untrusted text as one line of Markdown, without markup, links or mentions. */
 static void put_plain(const char *text, calm_text *out)
 {
     CALM_SCOPED_TEXT(shown);
@@ -51,7 +51,7 @@ static void put_plain(const char *text, calm_text *out)
 
 /* ---- tables ---- */
 
-/* A table that has rows, with an empty line above it. */
+/* Appends a table, if it has rows, after an empty line. */
 static calm_status put_table(calm_ctx *ctx, const char *title, const calm_table *table, calm_text *out)
 {
     if (!calm_table_rows(table))
@@ -67,7 +67,7 @@ static calm_status put_figures(calm_ctx *ctx, const calm_json *run, calm_text *o
     const calm_json *after = evaluation_of(run, "test", text_of(row, "result"));
     CALM_SCOPED_TABLE(table);
     calm_table_columns(&table, "|#float|#result");
-    if (isfinite(number_of(row, "bytes_after")))    /* a selection has written nothing */
+    if (isfinite(number_of(row, "bytes_after")))    /* a selection writes no checkpoint */
         CALM_CELLS(&table, CALM_TEXT("size, MiB"), CALM_FIXED(number_of(row, "bytes_before") / 1048576, 2),
                    CALM_FIXED(number_of(row, "bytes_after") / 1048576, 2));
     CALM_CELLS(&table, CALM_TEXT("bits per weight"), CALM_EMPTY, CALM_FIXED(number_of(row, "bits_per_weight"), 3));
@@ -88,8 +88,8 @@ static calm_status put_figures(calm_ctx *ctx, const calm_json *run, calm_text *o
     return CALM_OK;
 }
 
-/* Those of the guard's table: others are compared with the plan of the choices, which has
- * its own name where it is uniform. */
+/* Appends the headings of the guard's table, which compares other plans with the plan of the choices; if that plan is
+ * uniform, it has the uniform run's name. */
 static void put_headings(const calm_json *run, calm_text *out)
 {
     const calm_json *list = calm_json_get(run, "evaluations");
@@ -116,7 +116,7 @@ static calm_status put_guard(calm_ctx *ctx, const calm_json *run, calm_text *out
         const bool encoder = isfinite(number_of(row, "cosine")), more = strcmp(text_of(row, "role"), "guard_more") == 0;
         if (!more && strcmp(text_of(row, "role"), "guard") != 0)
             continue;
-        /* Evaluations are sorted by their role: those on more windows stand below the others. */
+        /* Evaluations are sorted by role, so those on more windows come last. */
         if (more)
             calm_table_format(&table, "%s, %.0f windows", text_of(row, "subject"), number_of(row, "windows"));
         else
@@ -166,7 +166,7 @@ static calm_status put_run(calm_ctx *ctx, const calm_json *run, calm_text *out)
     calm_text_printf(out, ", ");
     put_plain(text_of(row, "status"), out);
     calm_text_printf(out, "\n\n");
-    /* The verdict names the plan and says why; a run that has not come so far has the plan's name alone. */
+    /* The verdict names the plan and says why; a run without a verdict has only the plan's name. */
     const char *came = *text_of(row, "verdict") ? text_of(row, "verdict") : text_of(row, "result");
     if (*came)
         calm_text_printf(out, "Result: ");

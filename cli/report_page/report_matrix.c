@@ -1,4 +1,5 @@
-/* Units x candidates with scores and reasons, as compact JSON: a run has tens of thousands of cells. */
+/* Makes the matrix of units and candidates, with scores and reasons, as compact JSON: a run has tens of thousands of
+ * cells. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,16 +8,16 @@
 #include "cli/report_page/report_page.h"
 #include "ptq/text/unicode.h"
 
-#define METRICS_MAX ((size_t)64)      /* different scores of one run that are told apart */
-#define SCORES_MAX ((size_t)120000)   /* of all cells together, beyond which the common ones alone are shown */
+#define METRICS_MAX ((size_t)64)      /* largest number of different scores of a run */
+#define SCORES_MAX ((size_t)120000)   /* with more scores in all cells the page shows only common ones */
 
-/* Scores of all cells, found by the candidates' ids. */
+/* Scores of all cells, by candidate id. */
 typedef struct scores {
-    int64_t *ids;                      /* [n] rising                              */
+    int64_t *ids;                      /* [n] ascending                              */
     double *values;                    /* [n][METRICS_MAX]                        */
     size_t n;
-    const char *unit;                  /* scores of this unit alone               */
-    char names[METRICS_MAX][48];       /* [n_names] in the order of their first   */
+    const char *unit;                  /* unit of the scores to keep               */
+    char names[METRICS_MAX][48];       /* [n_names] by first occurrence   */
     size_t n_names;
 } scores;
 
@@ -44,7 +45,7 @@ static calm_status list_ids(calm_ctx *ctx, const calm_inspect_units *units, scor
     return CALM_OK;
 }
 
-/* The number of a score's name; METRICS_MAX: there are too many. */
+/* Returns the number of a score's name; METRICS_MAX: too many names. */
 static size_t find_name(scores *s, const char *name)
 {
     for (size_t i = 0; i < s->n_names; i++)
@@ -88,7 +89,7 @@ static calm_status read_scores(calm_ctx *ctx, const calm_inspection *in, const c
                            add_score, out);
 }
 
-/* Is a score shown?  Where all would be too many for a page, those that the rule reads and the common ones. */
+/* Is a score shown?  If there are too many for a page, only those that the rule reads and the common ones are. */
 static bool is_shown(const scores *s, const calm_inspect_units *units, size_t name)
 {
     static const char *const common[] = {"cka", "cka_token", "log_rel_mse", "probe_kl"};
@@ -102,7 +103,7 @@ static bool is_shown(const scores *s, const calm_inspect_units *units, size_t na
 /* ---- texts that occur often, once ---- */
 
 typedef struct phrases {
-    calm_json *list, *numbers;    /* the texts; text: its number */
+    calm_json *list, *numbers;    /* the texts; {text: its number} */
 } phrases;
 
 static void free_phrases(phrases *p)
@@ -123,14 +124,14 @@ static calm_json *phrase(phrases *p, const char *text)
 
 /* ---- cells and units ---- */
 
-/* What all cells and units are written with. */
+/* State for writing all cells and units. */
 typedef struct writing {
     const scores *scores;
     phrases *words;
-    bool target;              /* the choice was made for an engine */
+    bool target;              /* the choice obeys an engine */
 } writing;
 
-/* The state of a cell in one word; the page has a shape for each. */
+/* Returns the state of a cell in one word; the page has a shape for each. */
 static const char *state_of(const calm_inspect_judged *j, size_t entry)
 {
     const char *failure = calm_inspect_failure(j->units, j->unit, entry);
@@ -147,7 +148,7 @@ static const char *state_of(const calm_inspect_judged *j, size_t entry)
     return isnan(calm_inspect_cell(j->units, j->unit, entry)->metric) ? "unscored" : "lost";
 }
 
-/* How a unit's choice came about, in one word. */
+/* Returns how a unit's choice was made, in one word. */
 static const char *decision_of(const calm_inspect_judged *j, bool target)
 {
     const calm_stored_run_choice *choice = calm_inspect_chosen(j->units, j->unit);
@@ -273,10 +274,10 @@ static calm_status add_units(calm_ctx *ctx, const calm_inspect_units *units, con
     return CALM_OK;
 }
 
-/* Was the choice made for an engine?  A selection may name another one than the run that it was made from. */
+/* Does the choice obey an engine?  A selection may name another engine than its parent run. */
 static calm_status has_target(calm_ctx *ctx, const calm_stored_run *run, bool *out)
 {
-    CALM_SCOPED_JSON(recipe);    /* parsed anew: the units have released theirs */
+    CALM_SCOPED_JSON(recipe);    /* parsed again: the units have released it */
     CALM_TRY(calm_json_parse(ctx, "the run's recipe", run->recipe_text, strlen(run->recipe_text), &recipe));
     const calm_json *own = calm_json_get(calm_json_get(recipe, "select"), "target");
     *out = strcmp(calm_json_string(own ? own : calm_json_get(recipe, "target"), "any"), "any") != 0;
