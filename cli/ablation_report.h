@@ -5,10 +5,10 @@
 
 /* The experiments of one command, one per scheme. */
 typedef struct calm_ablation_set {
-    const calm_recipe *recipe;             /* recipe of the first experiment                                    */
-    const calm_ablation *of;               /* [n] one per scheme                                                */
+    const calm_recipe *recipe;             /* recipe of the first experiment */
+    const calm_ablation *of;               /* [n] one per scheme             */
     size_t n;
-    double seconds;                        /* wall-clock time of the whole command                              */
+    double seconds;                        /* wall-clock time of the whole command */
 } calm_ablation_set;
 
 /* Prints aligned tables, or one JSON object, to stdout (docs/ablation.md). */

@@ -19,8 +19,8 @@ enum { KEY_HELP = '?', KEY_HELP_SHORT = 'h', KEY_HELP_ALL = 900, KEY_USAGE };
 /* An option of the command line: one of the command's own, or one of the spec. */
 typedef struct flag {
     const calm_option *option;
-    void *into;       /* the struct that holds its field                 */
-    bool *given;      /* set when the option is given; NULL: unused    */
+    void *into;       /* the struct that holds its field            */
+    bool *given;      /* set when the option is given; NULL: unused */
 } flag;
 
 /* Input of argp's callback. */
@@ -32,7 +32,7 @@ typedef struct parse {
     size_t n_flags;
     calm_words *args;
     const char *extra;    /* the first excess word */
-    bool has_model;       /* --model was given               */
+    bool has_model;       /* --model was given     */
 } parse;
 
 /* Lists the command's options with the structs that they fill, and sets the structs to their defaults. */

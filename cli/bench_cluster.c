@@ -15,7 +15,7 @@ typedef struct trial {
     int ranks;
     calm_replay found;
     double efficiency;    /* one rank's time over ranks x time */
-    size_t memory;        /* bytes per rank                      */
+    size_t memory;        /* bytes per rank                    */
 } trial;
 
 /* ---- what is asked ---- */

@@ -10,10 +10,10 @@
 /* The options of the command; 0: not given. */
 typedef struct calm_bench_cluster {
     const calm_recipe_spec *spec;
-    calm_numbers ranks;                /* none: 1, 2, 4, ... 256                              */
-    double bandwidth, latency;         /* between machines: Gbit/s each way, microseconds     */
-    long long per_node, cores;         /* ranks per machine; its cores (0: ranks x threads)   */
-    double rate;                       /* GFLOP/s of sgemm on a rank's threads; 0: measure it */
+    calm_numbers ranks;                /* none: 1, 2, 4, ... 256                               */
+    double bandwidth, latency;         /* between machines: Gbit/s each way, microseconds      */
+    long long per_node, cores;         /* ranks per machine; its cores (0: ranks x threads)    */
+    double rate;                       /* GFLOP/s of sgemm on a rank's threads; 0: measure it  */
     double seconds;                    /* measured time of the run on one rank; 0: estimate it */
     bool json;
 } calm_bench_cluster;

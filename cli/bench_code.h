@@ -4,8 +4,8 @@
 #include "cli/bench_timing.h"
 
 typedef struct calm_bench_code {
-    const char *input;        /* safetensors file, or folder of them; NULL: Gaussian numbers      */
-    size_t n, repeats;        /* number of Gaussian numbers; number of timed runs                 */
+    const char *input;        /* safetensors file, or folder of them; NULL: Gaussian numbers */
+    size_t n, repeats;        /* number of Gaussian numbers; number of timed runs            */
     bool json;
 } calm_bench_code;
 

@@ -49,7 +49,7 @@ static const calm_option table[] = {
     CALM_OPT("head-dim", head_dim, INT, "width of a head", .fallback = "128", .min = 2, .max = 1024, .metavar = "N"),
     CALM_OPT("kind", kind, STRING, "the mixing sublayer of the block: attention, delta (with --kv-heads heads for "
              "keys and --heads for values), conv", .fallback = "attention", .metavar = "NAME"),
-    CALM_OPT("repeats", repeats, INT, "most measured runs of each, after one to warm up; after 10 s 3 are enough",
+    CALM_OPT("repeats", repeats, INT, "largest number of measured runs; after 10 s three runs are enough",
              .fallback = "10", .min = CALM_BENCH_RUNS, .max = 1000, .metavar = "N", .basic = true),
     CALM_OPT("input", input, STRING, "code: a safetensors file, or a folder of such files (default: --hidden x "
              "--inner Gaussian numbers)", .metavar = "FILE"),
@@ -69,8 +69,8 @@ static const calm_option table[] = {
     CALM_OPT("seconds", cluster.seconds, DOUBLE, "cluster: measured time of the run on one rank, instead of the "
              "forecast's; the shares of its steps stay; 0 = unknown", .fallback = "0",
              .min = 0, .max = 1e9, .metavar = "N"),
-    CALM_OPT("recipe", recipe_file, STRING, "cluster: recipe for what is not given here: a file, or the name of a "
-             "shipped one", .metavar = "FILE"),
+    CALM_OPT("recipe", recipe_file, STRING, "cluster: recipe with values for all options not given here: a file, or "
+             "the name of a shipped recipe", .metavar = "FILE"),
     CALM_OPT("json", json, BOOL, "print the figures as JSON", .basic = true),
     CALM_OPT_COMMON,
     {0},
@@ -365,21 +365,21 @@ const calm_command calm_cmd_bench = {
     .summary = "how much of the machine's peak the hot loops reach",
     .arguments = "[forward|backward|gram|quantize|kernels|code|scaling|cluster]",
     .description =
-        "forward times one transformer block, gram the Gram matrix of its input, with one window per worker; both "
-        "also time OpenBLAS's sgemm and the machine's peak: a loop of multiply-adds in registers, with the widest "
-        "vectors of the CPU.  With --calib-dtype bf16 the products of forward, gram and scaling are of bfloat16.  "
-        "backward: the forward and backward pass of that block over one window, on all threads.  quantize: one "
-        "linear by GPTQ on one thread, compared with the time that the Cholesky and dgemm rates of the same run "
-        "allow, and the other algorithms.  kernels: linears of --hidden and --inner in integer arithmetic (W8A8, "
-        "W4A8) on up to --tokens rows, compared with OpenBLAS's sgemm, oneDNN (if libdnnl is found), and the peak "
-        "of the integer instructions (CALM_SIMD chooses them); the time to quantize the rows is not included.  "
-        "code: lossless coding and decoding of the exponents of bfloat16 and float32 words, as ranks use it for "
-        "hidden rows.  scaling: one window through the block and into its Gram matrix on 1, 2, 4, ... and all "
-        "threads, and the serial share by Amdahl's law.  The measurements take turns in one process after a run to "
-        "warm up; the median counts.  If the middle half of the runs spreads over more than 10 % of the median, "
-        "there is no figure (null with --json): the machine has other work to do.  cluster: the time of calm "
-        "quantize for a model on 1, 2, 4, ... ranks, with the memory of each rank and the bytes between them: it "
-        "replays the forecast of calm quantize block by block (docs/cluster.md) and reads only names and shapes of "
+        "forward times the forward pass of one transformer block, gram the Gram matrix of its input, with one window "
+        "per worker; both also time OpenBLAS's sgemm and the machine's peak, which is a loop of multiply-adds in "
+        "registers with the CPU's widest vectors.  With --calib-dtype bf16 the products of forward, gram and scaling "
+        "are in bfloat16.  backward times forward and backward pass of that block over one window, on all threads.  "
+        "quantize times GPTQ on one linear on one thread, compares it with the time that the rates of Cholesky and "
+        "dgemm allow, and times the other algorithms.  kernels times linears of --hidden and --inner in integer "
+        "arithmetic (W8A8, W4A8) on up to --tokens rows, next to OpenBLAS's sgemm, oneDNN (if libdnnl is found), and "
+        "the peak of the integer instructions (CALM_SIMD chooses them); it does not count the time to quantize the "
+        "rows.  code times the lossless code for exponents of bfloat16 and float32 words, which ranks use for hidden "
+        "states.  scaling times one window through the block and its Gram matrix on 1, 2, 4, ... and all threads, "
+        "and fits the serial share by Amdahl's law.  The measurements take turns in one process after a run to warm "
+        "up; the median counts.  If the middle half of the runs spreads over more than 10 % of the median, there is "
+        "no figure (null with --json): the machine has other work to do.  cluster forecasts the time of calm "
+        "quantize for a model on 1, 2, 4, ... ranks, the memory of each rank and the bytes between them: it "
+        "simulates the forecast of calm quantize block by block (docs/cluster.md) and reads only names and shapes of "
         "the weights.  Only cluster takes the options of candidates and calibration, except --tokens and "
         "--calib-dtype.",
     .examples = "  calm bench forward\n  calm bench backward --tokens 512\n"

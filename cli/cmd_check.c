@@ -10,8 +10,8 @@
 #include "ptq/model/model.h"
 #include "ptq/plan/engines.h"
 
-#define MOST_LINES 20    /* largest number of lines per rule without --all       */
-#define MOST_NAMES 4     /* largest number of places that one line names          */
+#define MOST_LINES 20    /* largest number of lines per rule without --all */
+#define MOST_NAMES 4     /* largest number of places that one line names   */
 
 typedef struct options {
     calm_common common;
@@ -204,8 +204,8 @@ const calm_command calm_cmd_check = {
     .arguments = "DIR|FILE.gguf",
     .description =
         "Reads a quantized directory (compressed-tensors, GPTQ, AWQ, MLX; from calm or another tool) or a GGUF file "
-        "as engines read it, and prints one line for each thing on which they fail or which they read differently: "
-        "the rule, the place, what was found, and what to do.",
+        "as engines read it, and prints a line for each fault on which an engine fails or reads other weights: the "
+        "rule, the place, what is wrong, and what to do.",
     .examples = "  calm check ./Qwen3-0.6B-W4A16\n"
                 "  calm check ./Qwen3-0.6B-W4A16 --target vllm\n"
                 "  calm check model.gguf --json\n"

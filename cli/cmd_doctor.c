@@ -275,7 +275,7 @@ const calm_command calm_cmd_doctor = {
     .summary = "what this machine has for a run, and what is missing",
     .description =
         "Prints versions, CPU and kernels, memory and its limits, disk, the hub and whether there is a token, and "
-        "warns of what makes runs slow or keeps them from starting.  It writes no file and does not show the token. "
+        "warns of what makes runs slow or keeps them from starting.  It writes no file and does not show the token.  "
         "Put its output into an issue.",
     .examples = "  calm doctor\n"
                 "  calm doctor --no-hub --json\n",

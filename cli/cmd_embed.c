@@ -36,7 +36,8 @@ static const calm_option table[] = {
     CALM_OPT("output", output, STRING, "file to write: float32 [sentences, width] in .npy, or {\"embedding\": [...]} "
              "per line in .jsonl", .metavar = "FILE.npy|FILE.jsonl", .key = 'o', .basic = true),
     CALM_OPT("normalize", normalize, BOOL, "divide each embedding by its length", .basic = true),
-    CALM_OPT("seqlen", seqlen, INT, "most tokens of a sentence", .fallback = "512", .min = 2, .max = 1 << 20,
+    CALM_OPT("seqlen", seqlen, INT, "tokens per sentence; calm cuts longer sentences", .fallback = "512", .min = 2,
+             .max = 1 << 20,
              .metavar = "N", .basic = true),
     CALM_OPT("samples", samples, INT, "sentences from the start of the file; 0 = all", .fallback = "0", .min = 0,
              .max = 1 << 24, .metavar = "N", .basic = true),
@@ -154,10 +155,10 @@ const calm_command calm_cmd_embed = {
     .name = "embed",
     .summary = "embeddings of sentences by an encoder, float or quantized",
     .description =
-        "Writes the embedding of each sentence, in the order of the file: as modules.json of sentence-transformers "
-        "says (pooling, dense layers, normalization, and the default prompt); without modules.json, the mean of the "
-        "last hidden state over the tokens.  Sentences are never padded.  Linears with quantized inputs, and "
-        "attention between them, use integer arithmetic.",
+        "Writes the embedding of each sentence, in the order of the file.  Pooling, dense layers, normalization and "
+        "the default prompt are those of modules.json (sentence-transformers); without modules.json the embedding is "
+        "the mean of the last hidden state over the tokens.  calm never pads sentences.  Linears with quantized "
+        "inputs, and attention between them, use integer arithmetic.",
     .examples = "  calm embed --model ./encoder --text sentences.txt --output embeddings.npy\n"
                 "  calm embed --model ./encoder-w8a8 --text sentences.jsonl --output embeddings.jsonl --normalize\n",
     CALM_COMMAND_PARTS,

@@ -44,7 +44,7 @@ static const calm_option table[] = {
              "a text: accuracy, as in lm-evaluation-harness", .metavar = "FILE", .basic = true),
     CALM_OPT("reference", reference, STRING, "float directory or name: also print KL divergence and agreement with "
              "it; encoders need it", .metavar = "DIR", .key = 'r', .basic = true),
-    CALM_OPT("seqlen", seqlen, INT, "tokens per window; most tokens of a sentence", .fallback = "512", .min = 2,
+    CALM_OPT("seqlen", seqlen, INT, "tokens per window, or per sentence at most", .fallback = "512", .min = 2,
              .max = 1 << 20, .metavar = "N", .basic = true),
     CALM_OPT("samples", samples, INT, "windows, sentences or tasks from the start of the file; 0 = all",
              .fallback = "0", .min = 0, .max = 1 << 24, .metavar = "N", .basic = true),
@@ -256,12 +256,12 @@ const calm_command calm_cmd_eval = {
     .name = "eval",
     .summary = "perplexity, KL divergence and agreement of a checkpoint, or its accuracy on tasks",
     .description =
-        "Evaluates a float or quantized directory or a GGUF file on a text: windows of --seqlen tokens, the "
-        "remainder dropped, the first token of a window not predicted; float32 compute (--dtype), sums in double.  The "
-        "tokenizer.json of a GGUF file is the one next to the file, else its own, else the reference's.  With "
-        "--tasks: the choice with the greatest log-probability in each task, also after division by its length in "
-        "characters.  For encoders it compares each sentence's mean of the last hidden state over the tokens with "
-        "that of --reference.",
+        "Evaluates a float or quantized directory or a GGUF file on whole windows of --seqlen tokens of a text, "
+        "without predicting a window's first token.  It computes in float32 (--dtype) and adds in double.  The "
+        "tokenizer of a GGUF file is tokenizer.json next to the file, else the file's, else the reference's.  With "
+        "--tasks it takes the choice with the greatest log-probability in each task, also after division by its "
+        "length in characters.  For encoders it compares each sentence's mean of the last hidden state over the "
+        "tokens with that of --reference.",
     .examples = "  calm eval --model qwen\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 200 --json\n"
                 "  calm eval --model calm-out/qwen-w4a16_g128 --reference qwen --samples 50 --worst 20\n"

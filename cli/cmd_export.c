@@ -116,8 +116,8 @@ const calm_command calm_cmd_export = {
         "Writes the plan of RUN from its stored candidates in one or more formats: compressed-tensors, gptq, awq, "
         "mlx, gguf, and for llama-quantize imatrix and tensor-types.  Codes and scales are those of the run: calm "
         "does not quantize again.  It refuses by name what a format cannot express.  imatrix, and a quantized head "
-        "or tied table of a run whose algorithms read data, need the run's calibration text at its place: the float "
-        "model runs over it again.",
+        "or tied table of a run whose algorithms read data, need the run's calibration text, where the run read it: "
+        "the float model runs over it again.",
     .examples = "  calm export 4 --format gguf --output out\n"
                 "  calm export 4 --format compressed-tensors,gptq,mlx --output out    (out/gptq, out/mlx, ...)\n",
     .min_args = 1,

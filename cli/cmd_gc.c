@@ -139,9 +139,9 @@ const calm_command calm_cmd_gc = {
     .examples = "  calm gc --dry-run                    what calm would remove\n"
                 "  calm gc --keep 5                     the newest five runs stay\n"
                 "  calm gc --drop 3,4 --store calm.db\n\n"
-                "Bytes of rows are those of their values; bytes of blobs, and of the rows of a guard\n"
-                "that no run continues, those of the files.  While a run writes to the store,\n"
-                "calm gc names that run and does nothing; --dry-run works even then.\n"
+                "The size of rows is that of their values; the size of blobs, and of the hidden\n"
+                "states of a guard that no run continues, is that of the files.  While a run\n"
+                "writes to the store, calm gc names that run and does nothing; --dry-run works.\n"
                 "Checkpoints of runs stay.\n",
     CALM_COMMAND_PARTS,
 };

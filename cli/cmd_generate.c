@@ -32,7 +32,8 @@ static const calm_option table[] = {
              .basic = true),
     CALM_OPT("tokens", tokens, STRING, "a JSON line {\"ids\": [...]} instead of a prompt; calm then needs no "
              "tokenizer and prints ids", .metavar = "FILE"),
-    CALM_OPT("max-tokens", max_tokens, INT, "most tokens to add", .fallback = "64", .min = 1, .max = 1 << 20,
+    CALM_OPT("max-tokens", max_tokens, INT, "largest number of tokens to add", .fallback = "64", .min = 1,
+             .max = 1 << 20,
              .metavar = "N", .key = 'n', .basic = true),
     CALM_OPT("ignore-eos", ignore_eos, BOOL, "continue after a token that ends the text"),
     CALM_OPT_EXACT_FLOAT(.basic = false),
@@ -108,8 +109,8 @@ static calm_status read_prompt(calm_ctx *ctx, const options *o, const calm_model
 
 /* State of the printed text. */
 typedef struct stream {
-    const calm_tokenizer *tokenizer;    /* NULL: ids are printed */
-    size_t printed;                     /* bytes of the text on the screen     */
+    const calm_tokenizer *tokenizer;    /* NULL: ids are printed           */
+    size_t printed;                     /* bytes of the text on the screen */
 } stream;
 
 /* A character that needs several tokens decodes to U+FFFD until the last of them, so such an end waits. */

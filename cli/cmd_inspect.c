@@ -22,7 +22,7 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("store", store, STRING, "the store whose WHAT follows (" DEFAULT_STORE " where the first word is a WHAT)",
+    CALM_OPT("store", store, STRING, "store to show (default: " DEFAULT_STORE ", if the first word is a WHAT)",
              .metavar = "FILE", .basic = true),
     CALM_OPT("unit", unit, STRING, "show only this unit, by its full name or from the block on: 0.qkv (why, "
              "candidates, scores, choices, blocks)", .metavar = "UNIT", .basic = true),

@@ -100,14 +100,14 @@ const calm_command calm_cmd_pull = {
     .arguments = "ORG/NAME[@REVISION]",
     .description =
         "Fetches the files that calm needs of a model (safetensors weights, configuration, tokenizer) into the "
-        "cache of huggingface_hub, and prints the directory.  It does not fetch files again that are there, "
+        "cache of huggingface_hub, and prints the directory.  It skips files that the cache has, "
         "continues a broken transfer, and verifies size and checksum of every file.  `--model ORG/NAME` of the "
         "other commands does the same.",
     .examples = "  calm pull Qwen/Qwen3-0.6B\n"
                 "  calm pull qwen3-0.6b                 the same by its short name\n"
                 "  calm pull Qwen/Qwen3-0.6B@main --json\n"
                 "  calm pull --list                     the short names\n\n"
-                "Environment, as huggingface_hub has it: HF_TOKEN, HF_HOME,\n"
+                "Environment variables, as in huggingface_hub: HF_TOKEN, HF_HOME,\n"
                 "HF_HUB_CACHE, HF_HUB_OFFLINE=1 (only the cache), HF_ENDPOINT.\n",
     .max_args = 1,
     CALM_COMMAND_PARTS,

@@ -26,8 +26,8 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("recipe", recipe_file, STRING, "recipe for what is not given here: a file, or the name of a shipped "
-             "one", .metavar = "FILE", .basic = true),
+    CALM_OPT("recipe", recipe_file, STRING, "recipe with values for all options not given here: a file, or the name "
+             "of a shipped recipe", .metavar = "FILE", .basic = true),
     CALM_OPT("dry-run", dry_run, BOOL, "forecast memory, disk, time and size, without the run",
              .basic = true),
     CALM_OPT("lock", lock, STRING, "file for the digests of inputs and outputs, for calm verify (default: next to "
@@ -171,8 +171,8 @@ const calm_command calm_cmd_quantize = {
     .summary = "quantize a checkpoint, choosing the best algorithm per layer",
     .description =
         "Runs several algorithms on every job of every block, scores each by CKA and error against the float "
-        "output, chooses per job, and writes a compressed-tensors checkpoint.  The store keeps all results, and the "
-        "next run continues from there: after an interrupt, a kill or a full disk, start the same command again.  "
+        "output, chooses per job, and writes a checkpoint.  The store keeps all results, and the next run continues "
+        "from there: after an interrupt, a kill or a full disk, start the same command again.  "
         "The checkpoint appears under the output's name when it is complete.",
     .examples = "  calm quantize --model qwen --bits 4\n"
                 "  calm quantize --recipe qwen-w4 --output out   (shipped: calm recipe list)\n"

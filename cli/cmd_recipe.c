@@ -20,8 +20,8 @@ typedef struct options {
 } options;
 
 static const calm_option table[] = {
-    CALM_OPT("recipe", recipe_file, STRING, "init: recipe for what is not given here: a file, or the name of a "
-             "shipped one", .metavar = "FILE", .basic = true),
+    CALM_OPT("recipe", recipe_file, STRING, "init: recipe with values for all options not given here: a file, or the "
+             "name of a shipped recipe", .metavar = "FILE", .basic = true),
     CALM_OPT("output", output, STRING, "init: recipe to write (default: print it)", .metavar = "FILE", .key = 'o',
              .basic = true),
     CALM_OPT("force", force, BOOL, "init: replace the recipe", .key = 'f', .basic = true),

@@ -54,10 +54,10 @@ const calm_command calm_cmd_rotate = {
     .summary = "write a float model without outlier channels, with the same function",
     .description =
         "Folds orthogonal matrices into the weights, so that no channel of the activations is much larger than the "
-        "others: of the residual stream (r1) and of each head between v and o (r2).  The norms become ones, and a "
+        "others, in the residual stream (r1) and in each head between v and o (r2).  The norms become ones, and a "
         "head that shares the embedding's tensor gets its own tensor.  calm quantize --rotate does this by itself; "
-        "use the written model to compare, and for other programs.  For Llama, Mistral, Qwen, Phi-3 and mixtures of "
-        "these.",
+        "use the written model to compare, and for other programs.  It works for Llama, Mistral, Qwen, Phi-3 and "
+        "mixtures of these.",
     .examples = "  calm rotate --model qwen -o ./rotated\n"
                 "  calm eval --model ./rotated --reference qwen\n",
     CALM_COMMAND_PARTS,

@@ -7,23 +7,23 @@
 /* Which options of calm_spec_table a command has in addition to its own. */
 typedef enum calm_spec_use {
     CALM_SPEC_NONE,
-    CALM_SPEC_SHARED,             /* options that determine candidates and their calibration  */
+    CALM_SPEC_SHARED,             /* options that determine candidates and their calibration */
     CALM_SPEC_ALL,
 } calm_spec_use;
 
 typedef struct calm_command {
     const char *name;
-    const char *summary;          /* one line for `calm --help`                               */
-    const char *arguments;        /* "MODEL" for the usage line; NULL: none                   */
-    const char *description;      /* paragraph above the options                              */
-    const char *examples;         /* lines below the options                                  */
+    const char *summary;          /* one line for `calm --help`                                                       */
+    const char *arguments;        /* "MODEL" for the usage line; NULL: none                                           */
+    const char *description;      /* paragraph above the options                                                      */
+    const char *examples;         /* lines below the options                                                          */
     const calm_option *options;   /* the command's own; each hides the spec's of the same name; ends with a NULL name */
-    size_t opts_size;             /* bytes of the options struct                              */
+    size_t opts_size;             /* bytes of the options struct                                                      */
     calm_spec_use spec;
-    size_t spec_at;               /* offset of calm_recipe_spec in the options struct         */
-    size_t min_args, max_args;    /* number of words that are not options                     */
-    bool divides;                 /* several ranks can share its work (cli/rank_options.h)    */
-    calm_status (*run)(calm_ctx *ctx, const void *opts);    /* results go to stdout */
+    size_t spec_at;               /* offset of calm_recipe_spec in the options struct      */
+    size_t min_args, max_args;    /* number of words that are not options                  */
+    bool divides;                 /* several ranks can share its work (cli/rank_options.h) */
+    calm_status (*run)(calm_ctx *ctx, const void *opts);    /* results go to stdout        */
 } calm_command;
 
 /* Returns all commands [*n], in the order of commands.def. */
@@ -61,10 +61,10 @@ calm_status calm_args_parse(calm_ctx *ctx, const calm_command *command, int argc
 
 /* The options that every command has; the first member of its options struct. */
 typedef struct calm_common {
-    long long threads;      /* 0: all cores                                    */
+    long long threads;      /* 0: all cores */
     bool quiet;
-    calm_words args;        /* the words that are not options                  */
-    const char *command;    /* the command line, quoted for a shell            */
+    calm_words args;        /* the words that are not options       */
+    const char *command;    /* the command line, quoted for a shell */
 } calm_common;
 
 /* A row of a command's table of options; the command's struct must be called `options`. */

@@ -144,7 +144,7 @@ static void print_text(const calm_forecast *f, bool learns, calm_text *out)
     print_bytes(f->store_bytes, out);
     calm_text_printf(out, " there, ");
     print_bytes((double)b->spill_bytes, out);
-    calm_text_printf(out, " of hidden rows\n");
+    calm_text_printf(out, " of hidden states\n");
     calm_text_printf(out, "time     about %.0f %s on this machine (%.0f GFLOP/s in float, %.0f in double), "
                           "%zu candidates\n", time.number, time.unit, f->sgemm_flops / 1e9, f->dgemm_flops / 1e9,
                      f->n_candidates);

@@ -12,10 +12,10 @@
 typedef struct calm_eval_options {
     calm_common common;
     calm_model_how how;                                       /* for the model; the reference has no adapter */
-    const char *model, *text, *tokens, *tasks, *reference;    /* as typed; NULL: not given   */
-    long long seqlen, samples, worst;                         /* samples 0: all              */
-    int act_rule;                                             /* a calm_act_rule             */
-    int dtype;                                                /* a value of cmd_eval.c's enum */
+    const char *model, *text, *tokens, *tasks, *reference;    /* as typed; NULL: not given                   */
+    long long seqlen, samples, worst;                         /* samples 0: all                              */
+    int act_rule;                                             /* a calm_act_rule                             */
+    int dtype;                                                /* a value of cmd_eval.c's enum                */
     bool special, no_special, exact_float, json, detail;
 } calm_eval_options;
 

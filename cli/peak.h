@@ -4,7 +4,7 @@
 #include "ptq/tensor/int_product.h"
 
 typedef struct calm_peak {
-    const char *unit;     /* "AVX-512 fused multiply-adds"                                   */
+    const char *unit;     /* "AVX-512 fused multiply-adds"                                    */
     double flops;         /* operations of one run on one thread, products and sums: millions */
     void (*run)(void);
 } calm_peak;

@@ -13,11 +13,11 @@
 #include "ptq/base/threads.h"
 
 #define BAR_CELLS 24
-#define BAR_CELLS_LEAST 6     /* a shorter bar is unreadable                      */
-#define NAME_COLUMNS 13       /* width of names before bar or figures                   */
+#define BAR_CELLS_LEAST 6     /* a shorter bar is unreadable                     */
+#define NAME_COLUMNS 13       /* width of names before bar or figures            */
 #define FIGURE_COLUMNS 46     /* "1200/4000 candidates, 12.3/s, 3 min 20 s left" */
 #define LOSS_COLUMNS 14       /* ", loss 0.00271"                                */
-#define RATE_SECONDS 0.5      /* no rate is shown earlier                 */
+#define RATE_SECONDS 0.5      /* no rate is shown earlier                        */
 #define REDRAW_SECONDS 0.1
 #define PLAIN_SECONDS 10.0    /* seconds between plain lines of a stage; one more when it is complete */
 

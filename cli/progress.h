@@ -6,24 +6,24 @@
 #define CALM_PROGRESS_MAX 9
 
 typedef struct calm_progress_stage {
-    const char *name, *unit;    /* "quantize", "candidates"                                     */
+    const char *name, *unit;    /* "quantize", "candidates" */
     size_t done, total;
-    size_t base;                /* `done` when the clock began: found in the store, or earlier  */
-    bool idle;                  /* complete at its first event: nothing to show                 */
-    double seconds;             /* time spent in this stage so far                              */
-    double active_since;        /* calm_seconds() when it last became active                    */
-    double shown;               /* `seconds` at the last plain line; < 0: none yet              */
-    bool complete;              /* its last plain line is printed                               */
+    size_t base;                /* `done` when the clock began: found in the store, or earlier */
+    bool idle;                  /* complete at its first event: nothing to show                */
+    double seconds;             /* time spent in this stage so far                             */
+    double active_since;        /* calm_seconds() when it last became active                   */
+    double shown;               /* `seconds` at the last plain line; < 0: none yet             */
+    bool complete;              /* its last plain line is printed                              */
     bool has_loss;
-    double loss;                /* learning: loss of the last step                              */
+    double loss;                /* learning: loss of the last step */
 } calm_progress_stage;
 
 typedef struct calm_progress {
     bool quiet, terminal;       /* terminal: a terminal that moves its cursor; else plain lines */
     calm_progress_stage stage[CALM_PROGRESS_MAX];
-    size_t n, active, drawn;    /* number of stages; active stage; lines on the screen          */
+    size_t n, active, drawn;    /* number of stages; active stage; lines on the screen */
     double last_draw;
-    size_t of_event[CALM_N_STAGES];    /* stage of each kind of event, plus 1; 0: not announced  */
+    size_t of_event[CALM_N_STAGES];    /* stage of each kind of event, plus 1; 0: not announced */
     size_t bytes_per_unit;      /* pull: small models count in kB, others in MB                 */
     calm_log_fn *log;           /* ctx->log before calm_progress_begin                          */
     void *log_user;

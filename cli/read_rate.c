@@ -15,7 +15,7 @@
 #define PASSES 4
 
 typedef struct memory {
-    const uint64_t *words;    /* [BYTES / 8] the memory to read            */
+    const uint64_t *words;    /* [BYTES / 8] the memory to read                          */
     uint64_t *sums;           /* sum of each piece, so that the compiler keeps the reads */
 } memory;
 

@@ -11,15 +11,15 @@ typedef enum calm_inspect_form { CALM_INSPECT_TEXT, CALM_INSPECT_JSON, CALM_INSP
 
 /* The words and options of one call. */
 typedef struct calm_inspect_query {
-    const char *what;            /* the view, "choices"; NULL: "summary"                           */
-    const char *const *args;     /* [n_args] words after `what`: runs, or a SELECT                 */
+    const char *what;            /* the view, "choices"; NULL: "summary"           */
+    const char *const *args;     /* [n_args] words after `what`: runs, or a SELECT */
     size_t n_args;
     calm_inspect_form form;
-    const char *unit;            /* --unit; NULL: all                                              */
-    const char *metric;          /* --metric; NULL: that of the run                                */
-    calm_model_how how;          /* options to open a model                                        */
-    bool colour;                 /* colour the cells: the output is a terminal                     */
-    bool ascii;                  /* draw strips with ASCII only                                    */
+    const char *unit;            /* --unit; NULL: all                          */
+    const char *metric;          /* --metric; NULL: that of the run            */
+    calm_model_how how;          /* options to open a model                    */
+    bool colour;                 /* colour the cells: the output is a terminal */
+    bool ascii;                  /* draw strips with ASCII only                */
 } calm_inspect_query;
 
 /* Prints a view of the store at `path`, which it opens read-only.  CALM_EARG: no such view (the message suggests the

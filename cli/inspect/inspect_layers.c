@@ -11,7 +11,7 @@
 
 typedef struct shade {
     double up_to;                       /* upper bound, as a multiple of the least */
-    const char *block, *ascii, *colour; /* ANSI code       */
+    const char *block, *ascii, *colour; /* ANSI code                               */
 } shade;
 
 static const shade shades[] = {

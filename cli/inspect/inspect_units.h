@@ -8,16 +8,16 @@
 #define CALM_INSPECT_NONE SIZE_MAX
 
 typedef struct calm_inspect_units {
-    calm_stored_run run;         /* without its recipe's JSON, which is released                    */
-    calm_stored_run_pool stored;     /* every job of the model, with the cells of the run               */
-    calm_scope scope;            /* entries that may be chosen: without --forbid of calm select     */
-    const char *metric;          /* metric of the cells: --metric or the run's; NULL: none          */
-    const char *tie;             /* metric that decides near ties: "log_rel_mse" at the metric's point */
-    const char *rule;            /* the run's rule; NULL: none                                      */
-    bool rule_known;             /* this program has the rule and the metric                        */
-    bool budget;                 /* a bit budget decided between schemes                            */
+    calm_stored_run run;         /* without its recipe's JSON, which is released                                    */
+    calm_stored_run_pool stored;     /* every job of the model, with the cells of the run                           */
+    calm_scope scope;            /* entries that may be chosen: without --forbid of calm select                     */
+    const char *metric;          /* metric of the cells: --metric or the run's; NULL: none                          */
+    const char *tie;             /* metric that decides near ties: "log_rel_mse" at the metric's point              */
+    const char *rule;            /* the run's rule; NULL: none                                                      */
+    bool rule_known;             /* this program has the rule and the metric                                        */
+    bool budget;                 /* a bit budget decided between schemes                                            */
     size_t *chosen;              /* [n_units] chosen entry; CALM_INSPECT_NONE: none, or its candidate is in no cell */
-    bool *seen;                  /* [n_units] the unit has a candidate or a choice                  */
+    bool *seen;                  /* [n_units] the unit has a candidate or a choice                                  */
 } calm_inspect_units;
 
 /* Reads the units of a run into ctx->out, with the candidates' scores by `metric` (NULL: the run's).  Fails as

@@ -34,24 +34,24 @@
 #define CALM_INSPECT_SECTIONS ((size_t)12)    /* largest number of sections of a view */
 
 typedef struct calm_inspect_section {
-    const char *key;       /* member of the JSON, name in the CSV                                  */
-    const char *title;     /* heading if a view has several sections                               */
-    const char *none;      /* text to print if there are no rows; NULL: print the headings         */
-    bool fields;           /* the text has one line per cell                                       */
-    const char *brief;     /* columns of the text, "entry|score"; NULL: all                        */
+    const char *key;       /* member of the JSON, name in the CSV                          */
+    const char *title;     /* heading if a view has several sections                       */
+    const char *none;      /* text to print if there are no rows; NULL: print the headings */
+    bool fields;           /* the text has one line per cell                               */
+    const char *brief;     /* columns of the text, "entry|score"; NULL: all                */
     calm_table table;
-    calm_json *json;       /* replaces the rows in the JSON; NULL: the rows; owned                 */
-    calm_text text;        /* replaces the table in the text; empty: the table; owned              */
+    calm_json *json;       /* replaces the rows in the JSON; NULL: the rows; owned    */
+    calm_text text;        /* replaces the table in the text; empty: the table; owned */
 } calm_inspect_section;
 
 /* A view while it is filled. */
 typedef struct calm_inspection {
     const calm_inspect_query *query;
     calm_store *store;
-    int64_t run, other;    /* runs to show; 0: all runs, or no run                                 */
-    bool headed;           /* the text begins with a line that names each run                      */
-    bool raw;              /* the user named the columns, so their names choose no number format    */
-    bool streams;          /* rows go to stdout as CSV while the query runs                        */
+    int64_t run, other;    /* runs to show; 0: all runs, or no run                               */
+    bool headed;           /* the text begins with a line that names each run                    */
+    bool raw;              /* the user named the columns, so their names choose no number format */
+    bool streams;          /* rows go to stdout as CSV while the query runs                      */
     calm_inspect_section sections[CALM_INSPECT_SECTIONS];
     size_t n_sections;
 } calm_inspection;
@@ -59,13 +59,13 @@ typedef struct calm_inspection {
 /* A section that a query or a function fills. */
 typedef struct calm_inspect_list calm_inspect_list;
 struct calm_inspect_list {
-    const char *key, *title;    /* NULL ends an array                                          */
+    const char *key, *title;    /* NULL ends an array */
     const char *sql;
     size_t n_params;            /* number of the query's parameters: ?1 is the run; in views of units ?2 .. ?4 are
                                  * those of calm_inspect_unit_params; in diff ?2 is the other run, ?3 the metric */
     const char *none;
     bool fields;
-    const char *brief;          /* as in calm_inspect_section                                              */
+    const char *brief;          /* as in calm_inspect_section */
     calm_status (*fill)(calm_ctx *ctx, calm_inspection *in, const calm_inspect_list *list, calm_table *table);
 };
 

@@ -56,7 +56,7 @@ static calm_status add_some(calm_ctx *ctx, calm_inspection *in, const calm_inspe
 typedef struct tested {
     size_t n, room;
     calm_eval_window *reference, *result;    /* decoder; the float model's windows have no divergence */
-    double *cosines;                         /* encoder                                       */
+    double *cosines;                         /* encoder                                               */
 } tested;
 
 /* Finds a column of a {"columns", "rows"} table. */

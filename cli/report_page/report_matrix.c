@@ -13,11 +13,11 @@
 
 /* Scores of all cells, by candidate id. */
 typedef struct scores {
-    int64_t *ids;                      /* [n] ascending                              */
-    double *values;                    /* [n][METRICS_MAX]                        */
+    int64_t *ids;                      /* [n] ascending    */
+    double *values;                    /* [n][METRICS_MAX] */
     size_t n;
-    const char *unit;                  /* unit of the scores to keep               */
-    char names[METRICS_MAX][48];       /* [n_names] by first occurrence   */
+    const char *unit;                  /* unit of the scores to keep    */
+    char names[METRICS_MAX][48];       /* [n_names] by first occurrence */
     size_t n_names;
 } scores;
 

@@ -1,13 +1,14 @@
-/* config.json of a tiny model with one key changed: what calm_config_read makes of it. */
+/* Checks calm_config_read on config.json of a tiny model with one key changed. */
 #ifndef CALM_TESTS_CONFIG_CASES_H
 #define CALM_TESTS_CONFIG_CASES_H
 
 #include "ptq/model/config.h"
 
-/* The settings of tiny_of(family) with `key` set to the JSON text `value` (NULL takes it away) are accepted. */
+/* Returns the configuration of tiny_of(family) with `key` set to the JSON text `value` (NULL: removed), which must be
+ * accepted. */
 calm_config config_with(const char *family, const char *key, const char *value);
 
-/* They are refused with this status, naming the file and `words`. */
+/* Checks that the same settings fail with this status and a message that contains the file and `words`. */
 void config_refuses(const char *family, const char *key, const char *value, calm_status expected, const char *words);
 
 #endif

@@ -1,9 +1,8 @@
-/* Put before every line of a source file (-include) this makes its float32 arithmetic double: the forward and backward
- * pass, and tests of them, are compiled a second time with it (CMakeLists.txt: calm_test_doubled).
+/* Included before a source file (-include), this header turns its float32 arithmetic into double: CMake compiles the
+ * forward and backward pass, and their tests, a second time with it (calm_test_doubled).
  *
- * Headers of folders that stay as they are come first, so that they declare what there is; a call of one of those with
- * what is a double now is a type that does not fit, which the compiler refuses.  Constants keep their `f`: forward and
- * backward pass have the same ones. */
+ * Headers of folders that are not compiled again come first, so that they declare float functions; the compiler
+ * refuses a call of these with a double.  Constants keep their `f`: forward and backward pass have the same ones. */
 #ifndef CALM_TESTS_DOUBLED_H
 #define CALM_TESTS_DOUBLED_H
 
@@ -36,22 +35,22 @@
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/rotation.h"
 
-/* What of them is called with values: the double of it, doubled.c. */
+/* Double versions of functions that take values, in doubled.c. */
 calm_status calm_doubled_tensor(calm_ctx *ctx, const calm_tensor *tensor, double *out);
 calm_status calm_doubled_tensor_part(calm_ctx *ctx, const calm_tensor *tensor, size_t first, size_t n, double *out);
 size_t calm_doubled_find_nonfinite(const double *x, size_t n);
 calm_status calm_doubled_rotate(calm_ctx *ctx, const calm_rotation *rotation, size_t rows, size_t columns, double *x);
 
-/* Not here: a rounded input has no derivative.  Fails the test. */
+/* Fails the test: a rounded input has no derivative. */
 void calm_doubled_quantize(const double *x, size_t n, size_t d, int bits, bool asymmetric, calm_act_rule rule,
                            double global, double *y);
 
-/* gelu.c reads the bits of a float32. */
+/* Replaces gelu.c, which reads the bits of a float32. */
 void calm_doubled_gelu(size_t n, double *x);
 
 #define float double
 
-/* As under sanitizers: no instructions for vectors of float32. */
+/* Disables vector instructions for float32, as under sanitizers. */
 #ifndef CALM_SANITIZED
 #define CALM_SANITIZED
 #endif
@@ -76,7 +75,7 @@ void calm_doubled_gelu(size_t n, double *x);
 #define sqrtf sqrt
 #define tanhf tanh
 
-/* Polynomials of seven digits, which read the bits of a float32. */
+/* Renames polynomials that are exact to seven digits and read the bits of a float32. */
 #define exp_one  exp_one_of_float
 #define tanh_one tanh_one_of_float
 #include "ptq/tensor/vector_impl.h"

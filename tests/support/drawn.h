@@ -1,4 +1,4 @@
-/* Normal numbers and linears made of them, for oracles.  DRAWN_SEED is defined by the test that includes it. */
+/* Normal numbers and linears made of them, for oracles.  The test that includes this header defines DRAWN_SEED. */
 #ifndef CALM_TESTS_DRAWN_H
 #define CALM_TESTS_DRAWN_H
 

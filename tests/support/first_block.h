@@ -8,15 +8,16 @@
 typedef struct first_block {
     calm_model *model;
     calm_windows windows;
-    calm_rope rope;        /* of the longest window */
+    calm_rope rope;        /* for the longest window */
     calm_block block;
-    calm_batch batch;      /* filled by first_block_embed */
+    calm_batch batch;      /* first_block_embed fills it */
 } first_block;
 
-/* Of the checkpoint in `dir`, with n windows of these lengths and tiny_windows' ids, in ctx->out. */
+/* Opens the first block of the checkpoint in `dir`, with n windows of these lengths and tiny_windows' ids, in
+ * ctx->out. */
 first_block first_block_open(const char *dir, const size_t *lengths, size_t n);
 
-/* The embeddings of all windows. */
+/* Computes the embeddings of all windows into b->batch. */
 void first_block_embed(first_block *b);
 
 #endif

@@ -1,4 +1,4 @@
-/* Blocks of a ggml type that no rounding made: bytes of one value, extreme scales, and bytes of a generator that
+/* Blocks of a ggml type with arbitrary bytes: bytes of one value, extreme scales, and bytes of a generator that
  * tests/golden/make_ggml_digests.py has too. */
 #ifndef CALM_TESTS_SUPPORT_GGML_SAMPLE_H
 #define CALM_TESTS_SUPPORT_GGML_SAMPLE_H
@@ -7,7 +7,7 @@
 
 #define GGML_SAMPLE_BLOCKS 96
 
-/* Blocks one after another into ctx->out; *bytes: all of them. */
+/* Returns the blocks in ctx->out; *bytes: their size. */
 uint8_t *ggml_sample(calm_ggml_type type, size_t *bytes);
 
 #endif

@@ -1,6 +1,6 @@
-/* What every test shares: Check, a context over two arenas, fixtures, temporary folders; the one user of check.h.
+/* Test harness: Check, a context with two arenas, fixtures, temporary folders; the only file that includes check.h.
  *
- *   TEST(name) { ctx is ready ... }          defines a Check case with a fresh context `ctx`
+ *   TEST(name) { ctx is ready ... }          defines a Check case with an empty context `ctx`
  *   int main(void) { return run_tests("file", (const TTest *[]){name, ..., NULL}); } */
 #ifndef CALM_TESTS_HARNESS_H
 #define CALM_TESTS_HARNESS_H
@@ -13,32 +13,32 @@
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
 
-/* Check writes where each assertion is into a file, for the message about a test that crashes: three system calls for
- * every assertion that holds, most of the time of a test with millions.  Each place writes once in a process. */
+/* Check writes the place of each assertion into a file, for the message about a test that crashes.  That takes three
+ * system calls per assertion, most of the time of a test with millions, so each place writes once in a process. */
 void test_mark(const char *file, int line);
 #define _mark_point(file, line) test_mark((file), (line))
 
-/* The context of the running test; cleared before and after each one. */
+/* The context of the running test; the harness clears it before and after each test. */
 extern calm_ctx *const ctx;
 
 #define TEST START_TEST
 #define END_OF_TEST END_TEST
 
-/* Run Check cases (NULL-terminated); the process's exit status.  A case whose name begins with `memory` is about how
- * much of it calls take, whatever the numbers are: CK_EXCLUDE_TAGS=memory leaves it out. */
+/* Runs Check cases (NULL-terminated) and returns the process's exit status.  A case whose name begins with `memory`
+ * measures how much memory calls take, not numbers: CK_EXCLUDE_TAGS=memory leaves it out. */
 int run_tests(const char *name, const TTest *const *tests);
 
-/* Name of a status without its prefix ("EFORMAT"); never NULL, also for values outside the list. */
+/* Returns the name of a status without its prefix, "EFORMAT"; never NULL, even for unknown values. */
 const char *calm_status_name(calm_status status);
 
-/* The call must succeed; prints the context's message otherwise. */
+/* Checks that the call succeeds; otherwise prints the context's message. */
 #define ck_ok(expr)                                                                                          \
     do {                                                                                                     \
         calm_status ck_status_ = (expr);                                                                     \
         ck_assert_msg(ck_status_ == CALM_OK, "%s: %s: %s", #expr, calm_status_name(ck_status_), ctx->message); \
     } while (0)
 
-/* The call must fail with this status, and the message must contain `text`; the failure is then forgiven. */
+/* Checks that the call fails with this status and a message that contains `text`; then forgives the failure. */
 #define ck_fails(expr, expected, text)                                                                       \
     do {                                                                                                     \
         calm_status ck_status_ = (expr);                                                                     \
@@ -49,7 +49,7 @@ const char *calm_status_name(calm_status status);
         calm_ctx_forgive(ctx);                                                                               \
     } while (0)
 
-/* |a - b| <= tol, or both NaN-free message with the values. */
+/* Checks |a - b| <= tol; NaN fails.  The message shows the values. */
 #define ck_near(a, b, tol)                                                                                   \
     do {                                                                                                     \
         double ck_a_ = (a), ck_b_ = (b), ck_t_ = (tol);                                                      \
@@ -57,27 +57,27 @@ const char *calm_status_name(calm_status status);
                       ck_b_, ck_t_);                                                                         \
     } while (0)
 
-/* The larger of two errors; NaN where one is, which no bound holds for (fmax would forget it). */
+/* Returns the larger of two errors; NaN if one is NaN, so that no bound holds (fmax would return the other). */
 double test_worse(double worst, double error);
 
 /* ---- memory that calls take ---- */
 
-/* What ctx's arenas held between test_memory_begin and test_memory_end. */
+/* Memory that ctx's arenas held between test_memory_begin and test_memory_end. */
 typedef struct test_memory {
-    size_t out;        /* bytes that are in ctx->out                                                      */
-    size_t scratch;    /* bytes that were in ctx->scratch at most                                         */
-    size_t most;       /* that all arenas, those of workers too, took from the system at most, in chunks  */
+    size_t out;        /* bytes in ctx->out at the end                                              */
+    size_t scratch;    /* peak bytes in ctx->scratch                                                */
+    size_t most;       /* peak bytes that all arenas, workers' too, took from the system, in chunks */
 } test_memory;
 
-/* The most bytes of this process that were resident; getrusage also counts what ran before exec. */
+/* Returns the peak resident bytes of this process; getrusage would also count the program before exec. */
 size_t test_resident_peak(void);
 
-/* Fresh arenas for ctx, whose results live until the next begin; and back to those it had. */
+/* Gives ctx new arenas, whose results live until the next begin; test_memory_end restores its arenas. */
 void test_memory_begin(void);
 test_memory test_memory_end(void);
 
-/* The call, which has no workers, must succeed, leave exactly `left` bytes in ctx->out, and hold exactly `held`
- * bytes of ctx->scratch at most. */
+/* Checks that the call, which has no workers, succeeds, leaves exactly `left` bytes in ctx->out, and holds at its
+ * peak exactly `held` bytes in ctx->scratch. */
 #define ck_memory(expr, left, held)                                                                          \
     do {                                                                                                     \
         const size_t ck_left_ = (left), ck_held_ = (held);                                                   \
@@ -89,9 +89,9 @@ test_memory test_memory_end(void);
                       ck_held_);                                                                             \
     } while (0)
 
-/* The same of a call with workers, which hold `held` together with ctx->scratch.  Arenas take memory in chunks, so what
- * was taken is up to `n_chunks` chunks more than `left + held`: one per arena, and one for every three that small
- * requests fill.  It is less by up to `less` where not everything is held at one time. */
+/* The same for a call with workers, which hold `held` bytes together with ctx->scratch.  Arenas take memory in
+ * chunks, so they take up to `n_chunks` chunks more than `left + held`: one per arena, and one for every three that
+ * small requests fill.  They take up to `less` bytes less if not all is held at the same time. */
 #define ck_memory_of_workers(expr, left, held, n_chunks, less)                                               \
     do {                                                                                                     \
         const size_t ck_left_ = (left), ck_all_ = ck_left_ + (held);                                         \
@@ -106,8 +106,8 @@ test_memory test_memory_end(void);
 
 /* ---- memory that is not there ---- */
 
-/* The call, again and again, the k-th allocation of an arena failing for k = 1, 2, ...: it fails cleanly at least
- * `least` times, and then succeeds. */
+/* Repeats the call while the k-th allocation of an arena fails for k = 1, 2, ...: it must fail cleanly at least
+ * `least` times, and then succeed. */
 #define ck_allocations(arena, least, expr)                                                                   \
     do {                                                                                                     \
         long ck_failures_ = -1;                                                                              \
@@ -120,7 +120,7 @@ test_memory test_memory_end(void);
         ck_assert_msg(ck_failures_ >= (least), "%s: %ld failures", #expr, ck_failures_);                     \
     } while (0)
 
-/* The same of all arenas together, those of workers too, whose account is full at limits that rise by `bytes`. */
+/* The same for all arenas together, workers' too, under memory limits that rise by `bytes`. */
 #define ck_limits(bytes, least, expr)                                                                        \
     do {                                                                                                     \
         long ck_failures_ = -1;                                                                              \
@@ -131,32 +131,33 @@ test_memory test_memory_end(void);
         ck_assert_msg(ck_failures_ >= (least), "%s: %ld failures", #expr, ck_failures_);                     \
     } while (0)
 
-/* Was the call `what` refused for lack of memory?  Other failures fail the test; that one is forgiven. */
+/* Did the call `what` fail for lack of memory?  Forgives that failure; other failures fail the test. */
 bool test_refused(const char *what, calm_status status);
 
-/* From here on all arenas together may take so much more than they have; 0: any. */
+/* Limits the memory that all arenas together may take in addition from now on; 0: no limit. */
 void test_memory_limit(size_t bytes);
 
-/* Root of the reference fixtures: $CALM_FIXTURES, else ../shared/fixtures next to the checkout.
- * NULL where absent, after a SKIP line: return from the test. */
+/* Returns the root of the reference fixtures: $CALM_FIXTURES, else ../shared/fixtures next to the checkout.  NULL if
+ * it is missing, after a SKIP line: then return from the test. */
 const char *fixtures_root(void);
 
-/* The names of the directories (or, with `suffix`, files ending so) under root/sub, sorted, NULL-terminated; owned by
- * the harness until the end of the test.  Empty where there are no fixtures at all, after a SKIP line; fixtures that
- * lack these fail the test, so that no loop over them passes without a turn. */
+/* Returns the names of the directories (or, with `suffix`, of files that end so) in root/sub, sorted,
+ * NULL-terminated; the harness owns them until the end of the test.  The list is empty, after a SKIP line, if there
+ * are no fixtures at all; if only these are missing, the test fails, so that no loop over them passes without a
+ * turn. */
 char **fixture_entries(const char *sub, const char *suffix);
 
-/* A comma list as items; "a=b,c=d" as pairs.  NULL: none.  They live until the test ends. */
+/* Splits a comma list into items, or "a=b,c=d" into pairs; NULL: none.  They live until the end of the test. */
 calm_words test_words(const char *list);
 calm_pairs test_pairs(const char *list);
 
-/* printf into memory that lives until the end of the test. */
+/* Formats as printf into memory that lives until the end of the test. */
 char *test_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* A fresh directory, removed after the test. */
+/* Makes an empty directory, which the harness removes after the test. */
 const char *test_directory(void);
 
-/* tests/data/NAME in the source tree. */
+/* Returns the path of tests/data/NAME in the source tree. */
 const char *test_data(const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* A store for tests of `calm inspect`, and what it prints.
+/* A store for tests of `calm inspect`, and the command's output.
  *
  * Two blocks with the jobs qkv and down.  Runs:
  *   1  token by cka_token among rtn, gptq, gptq-hls; finished; choices: 0.qkv by the rule (gptq, a near tie), 0.down
@@ -11,20 +11,21 @@
 #include "cli/inspect/inspect.h"
 #include "store/store.h"
 
-/* Make the store; its path. */
+/* Makes the store and returns its path. */
 const char *inspect_sample(void);
 
-/* The same, open for writing. */
+/* Makes the store and opens it for writing. */
 calm_store *inspect_sample_open(const char **path);
 
-/* Print one query of the store to a file; *out is what was printed, NUL-terminated, in ctx->out. */
+/* Runs one query of the store; *out is its output, NUL-terminated, in ctx->out. */
 calm_status inspect_printed(const char *path, const calm_inspect_query *query, const char **out);
 
-/* What `calm inspect PATH WHAT RUN` prints as text, JSON or CSV; it must succeed.  RUN and UNIT may be NULL. */
+/* Returns the output of `calm inspect PATH WHAT RUN` as text, JSON or CSV; the command must succeed.  RUN and UNIT
+ * may be NULL. */
 const char *inspect_shown(const char *path, const char *what, const char *run, const char *unit,
                           calm_inspect_form form);
 
-/* The text must contain the words. */
+/* Checks that the text contains the words. */
 #define ck_has(text, words) ck_assert_msg(strstr((text), (words)) != NULL, "\"%s\" is not in:\n%s", (words), (text))
 #define ck_lacks(text, words) ck_assert_msg(strstr((text), (words)) == NULL, "\"%s\" is in:\n%s", (words), (text))
 

@@ -1,4 +1,4 @@
-/* Sets of instructions for products of whole numbers that this machine can be made to use. */
+/* Instruction sets for integer products that this machine has. */
 #ifndef CALM_TESTS_INT_SETS_H
 #define CALM_TESTS_INT_SETS_H
 

@@ -7,21 +7,21 @@
 
 typedef struct model_fixture {
     const char *name;
-    calm_safetensors *set; /* reference.safetensors                        */
-    calm_windows windows;  /* of the tokens that are not padding           */
-    size_t length;         /* positions of a stored sequence               */
-    size_t *row;           /* [tokens] row of the stored tensors           */
+    calm_safetensors *set; /* reference.safetensors              */
+    calm_windows windows;  /* tokens that are not padding        */
+    size_t length;         /* positions of a stored sequence     */
+    size_t *row;           /* [tokens] row of the stored tensors */
 } model_fixture;
 
-/* Open reference.safetensors of the fixture in `dir`; close with model_fixture_close. */
+/* Opens reference.safetensors of the fixture in `dir`; close it with model_fixture_close. */
 void model_fixture_open(const char *name, const char *dir, model_fixture *out);
 void model_fixture_close(model_fixture *fixture);
 
-/* The n values of a stored tensor in ctx->out; fails the test when `set` has none of that name and size. */
+/* Returns the n values of a stored tensor in ctx->out; fails the test if `set` has no tensor of that name and size. */
 const float *model_fixture_tensor(const model_fixture *fixture, const calm_safetensors *set, const char *tensor,
                                   size_t n);
 
-/* Number i of an I64 tensor. */
+/* Returns element i of an I64 tensor. */
 int64_t model_fixture_integer(const calm_tensor *tensor, size_t i);
 
 #endif

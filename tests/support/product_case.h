@@ -1,4 +1,4 @@
-/* A product of matrices with rows longer than they need be, and the same sums in double. */
+/* A matrix product with padded rows, and the same sums in double. */
 #ifndef CALM_TESTS_PRODUCT_CASE_H
 #define CALM_TESTS_PRODUCT_CASE_H
 
@@ -7,7 +7,7 @@
 #include "ptq/tensor/product.h"
 #include "tests/support/harness.h"
 
-/* Values below 1/2 in size. */
+/* Returns a matrix of random values below 1/2 in absolute value. */
 static inline float *random_matrix(size_t n, uint64_t stream)
 {
     float *x;
@@ -21,8 +21,8 @@ typedef struct product_case {
     calm_product_form form;
     size_t m, n, k, lda, ldb, ldc;
     float beta;
-    const float *a, *b, *start; /* operands, and C before */
-    float *c;                   /* C [m, ldc], as before  */
+    const float *a, *b, *start; /* operands, and C before the product */
+    float *c;                   /* C [m, ldc], a copy of `start`      */
 } product_case;
 
 static inline product_case new_product(calm_product_form form, size_t m, size_t n, size_t k, float beta)
@@ -36,7 +36,8 @@ static inline product_case new_product(calm_product_form form, size_t m, size_t 
     return p;
 }
 
-/* C is the product of operands as `dtype` holds them, plus beta what it was, within `error`; what is not C stayed. */
+/* Checks that C is the product of the operands rounded to `dtype`, plus beta times `start`, within `error`, and that
+ * the padding is unchanged. */
 static inline void ck_product(const product_case *p, calm_dtype dtype, double error)
 {
     const bool ta = p->form == CALM_PRODUCT_TN, tb = p->form == CALM_PRODUCT_NT;

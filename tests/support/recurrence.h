@@ -1,4 +1,5 @@
-/* Chunked scans against their recurrence: random operands, and outputs and norms of the state within tolerances. */
+/* Compares chunked scans with their recurrence: random operands; outputs and norms of the state agree within
+ * tolerances. */
 #ifndef CALM_TESTS_RECURRENCE_H
 #define CALM_TESTS_RECURRENCE_H
 
@@ -7,7 +8,7 @@
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"
 
-/* `scale` times numbers of the standard normal distribution, [n] in ctx->scratch. */
+/* Returns `scale` times standard normal numbers [n] in ctx->scratch. */
 static inline float *scan_draws(size_t n, uint64_t stream, double scale)
 {
     float *x;
@@ -17,7 +18,7 @@ static inline float *scan_draws(size_t n, uint64_t stream, double scale)
     return x;
 }
 
-/* Outputs and norms of the state after each gate, as a scan and its recurrence give them. */
+/* Outputs and norms of the state after each gate, from a scan and from its recurrence. */
 typedef struct scan_result {
     size_t n_out, n_gates;
     float *out, *norms;
@@ -34,18 +35,18 @@ static inline scan_result scan_result_new(size_t n_out, size_t n_gates)
     return r;
 }
 
-/* Not numbers, so that what a scan does not write is seen. */
+/* Fills with NaN, so that values which a scan does not write are found. */
 static inline void scan_result_spoil(scan_result *r)
 {
     memset(r->out, 0xff, r->n_out * sizeof *r->out);
     memset(r->norms, 0xff, r->n_gates * sizeof *r->norms);
 }
 
-/* Run the n tokens from token t on; `memory` is what those before have left, and is left for those after. */
+/* Runs n tokens from token t on; `memory` is the state from the tokens before, and the function updates it. */
 typedef void scan_part_fn(void *user, size_t t, size_t n, float *memory);
 
-/* A window of 150 tokens in parts, whose memory of `size` elements passes from one to the next: one token, less than a
- * chunk, and more. */
+/* Runs a window of 150 tokens in parts (one token, less than a chunk, and more), which pass a state of `size`
+ * elements on. */
 static inline void scan_in_parts(scan_part_fn *run, void *user, size_t size)
 {
     static const size_t parts[] = {1, 5, 64, 1, 70, 9};
@@ -55,11 +56,11 @@ static inline void scan_in_parts(scan_part_fn *run, void *user, size_t size)
         run(user, t, parts[i], memory);
 }
 
-/* How fast memories fade that are cut. */
+/* Decay rates of states for windows that are cut into parts. */
 static const double scan_cut_speeds[] = {0, 0.1, 5};
 
-/* `of_square`: of the squares of norms, which are compared: those of a state that is nearly empty have the errors of
- * what it held before. */
+/* Compares outputs within `tolerance` and squared norms within `of_square`: a state that is nearly zero keeps the
+ * errors of its earlier values. */
 static inline void scan_result_near(const scan_result *r, double tolerance, double of_square)
 {
     double worst = 0, worst_norm = 0;

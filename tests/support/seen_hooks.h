@@ -1,5 +1,5 @@
-/* An observer that keeps what every hook point of a block sees of one window, number 4.  The test that includes it
- * defines TOKENS, the window's length, and WIDEST, the most that a point is wide. */
+/* An observer that copies the values at every hook point of a block for one window, number 4.  The test that includes
+ * it defines TOKENS, the window's length, and WIDEST, the largest width of a hook point. */
 #ifndef CALM_TESTS_SEEN_HOOKS_H
 #define CALM_TESTS_SEEN_HOOKS_H
 

@@ -1,4 +1,4 @@
-/* A pool of six jobs in two blocks at three schemes, and its choices written down once more: for the solver's tests. */
+/* A pool of six jobs in two blocks at three schemes, and an independent choice from it, for tests of the solver. */
 #ifndef CALM_TESTS_SMALL_POOL_H
 #define CALM_TESTS_SMALL_POOL_H
 
@@ -8,7 +8,7 @@
 
 enum { N_JOBS = 6, N_SCHEMES = 3, N_ALGORITHMS = 2, N_ENTRIES = N_SCHEMES * N_ALGORITHMS, N_PLANS = 729 /* 3^6 */ };
 
-/* A pool of six jobs in two blocks, which a test may change before it asks. */
+/* A pool of six jobs in two blocks, which a test may change before it solves. */
 typedef struct bench {
     calm_pool_entry entries[N_ENTRIES];
     calm_pool_job jobs[N_JOBS];
@@ -59,7 +59,7 @@ static calm_pool_cell *row(bench *b, size_t job, size_t entry)
     return &b->rows[job * N_ENTRIES + entry];
 }
 
-/* The winner among entries first .. first + n - 1 by the rule "token", written down once more. */
+/* Returns the winner among entries first .. first + n - 1 by the rule "token", independently of the solver. */
 static size_t plain_winner(bench *b, size_t job, size_t first, size_t n)
 {
     size_t best = first, winner = SIZE_MAX;
@@ -79,21 +79,21 @@ static double job_bits(const bench *b, size_t job, size_t scheme)
     return per_weight[scheme] * (double)b->jobs[job].out * (double)b->jobs[job].in;
 }
 
-/* Plan `code` (0 .. N_PLANS - 1): the number of a scheme for every job. */
+/* Writes plan `code` (0 .. N_PLANS - 1): the number of a scheme for every job. */
 static inline void nth_plan(size_t code, size_t option[N_JOBS])
 {
     for (size_t j = 0; j < N_JOBS; j++, code /= N_SCHEMES)
         option[j] = code % N_SCHEMES;
 }
 
-/* The schemes that a solution chose. */
+/* Writes the schemes that a solution chose. */
 static inline void schemes_of(const calm_solution *found, size_t option[N_JOBS])
 {
     for (size_t j = 0; j < N_JOBS; j++)
         option[j] = found->choice[j] / N_ALGORITHMS;
 }
 
-/* Loss of a plan: option[j] is the number of a scheme. */
+/* Returns the loss of a plan; option[j] is the number of a scheme. */
 static double plain_loss(bench *b, const size_t *option, bool probed, double *bits)
 {
     double loss = 0, weights = 0;

@@ -4,28 +4,28 @@
 
 #include "store/store.h"
 
-/* How tests open a store for writing: "calm test", without waiting. */
+/* Options to open a store for writing: command "calm test", without waiting. */
 extern const calm_store_how sample_writing;
 
-/* The rows that sample_fill puts. */
+/* Rows that sample_fill writes. */
 extern const calm_store_model sample_model;
 extern const calm_store_calibration sample_calibration;
 
-/* Their ids. */
+/* Ids of these rows. */
 typedef struct sample {
     int64_t model, calibration, block, qkv, down, run;
 } sample;
 
-/* A path for a store in a fresh directory. */
+/* Returns a path for a store in a new directory. */
 const char *sample_path(void);
 
-/* Open a store, which must succeed. */
+/* Opens a store; this must succeed. */
 calm_store *sample_open(const char *path, calm_store_mode mode);
 
-/* Put the rows. */
+/* Writes the rows. */
 sample sample_fill(calm_store *store);
 
-/* The one value of a query, as a number or as text (NULL for other types). */
+/* Returns the single value of a query, as a number or as text (NULL for other types). */
 int64_t sample_number(calm_store *store, const char *sql);
 const char *sample_text(calm_store *store, const char *sql);
 

@@ -14,7 +14,7 @@ typedef struct tiny_encoder {
 /* 2 blocks, hidden 32, inner 48, 4 heads, vocabulary 61, 40 positions, float32, with a pooler. */
 extern const tiny_encoder tiny_encoder_default;
 
-/* Write config.json and model.safetensors; the directory lives until the end of the test. */
+/* Writes config.json and model.safetensors; the directory lives until the end of the test. */
 const char *tiny_encoder_write(const tiny_encoder *model);
 
 #endif

@@ -1,5 +1,5 @@
-/* Rows of tiny_model.c for encoders whose tensors are named as BERT's or in ways of their families.  Only tiny_model.c
- * includes it, after the macros that its rows are made of. */
+/* Rows of tiny_model.c for encoders whose tensors have BERT's names or names of their families.  Only tiny_model.c
+ * includes it, after the macros that its rows use. */
 #ifndef CALM_TESTS_TINY_ENCODER_ROWS_H
 #define CALM_TESTS_TINY_ENCODER_ROWS_H
 

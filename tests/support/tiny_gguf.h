@@ -1,4 +1,4 @@
-/* Tiny models as GGUF files, and what is wrong with some: functions for tests of families. */
+/* Tiny models as GGUF files, correct and faulty, for tests of families. */
 #ifndef CALM_TESTS_TINY_GGUF_H
 #define CALM_TESTS_TINY_GGUF_H
 
@@ -11,7 +11,8 @@
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
-/* Write the model of a directory as a file of floats, or of `scheme`; kv_b stays float.  *model: the float one. */
+/* Writes the model of a directory as a GGUF file in float, or in `scheme` with kv_b in float.  *model: the float
+ * model. */
 static inline const char *write_from(const char *from, const char *scheme, calm_model **model)
 {
     const calm_export_options options = {.gguf_float = CALM_EXPORT_F32};
@@ -34,13 +35,13 @@ static inline const char *write_from(const char *from, const char *scheme, calm_
     return test_format("%s/%s", dir, gguf->file);
 }
 
-/* The same of a family's tiny model. */
+/* The same for a family's tiny model. */
 static inline const char *write_tiny(const tiny_model *spec, const char *scheme, calm_model **model)
 {
     return write_from(tiny_model_write(spec), scheme, model);
 }
 
-/* Replace bytes [n] where they are for the first time in a file. */
+/* Replaces the first occurrence of bytes [n] in a file. */
 static inline void replace(const char *path, const void *from, const void *to, size_t n)
 {
     size_t size;
@@ -52,7 +53,7 @@ static inline void replace(const char *path, const void *from, const void *to, s
     ck_ok(calm_write_file(ctx, path, text, size));
 }
 
-/* The whole number of a key; of a list its i-th. */
+/* Returns the integer of a key, or element i of its list. */
 static inline int64_t number_of(const calm_gguf *file, const char *name, size_t i)
 {
     int64_t value = -1;
@@ -60,7 +61,7 @@ static inline int64_t number_of(const calm_gguf *file, const char *name, size_t 
     return value;
 }
 
-/* Values of a tensor of a model. */
+/* Returns the values of a tensor of a model. */
 static inline float *values_of(const calm_model *model, const char *name, size_t *n)
 {
     const calm_tensor *tensor = calm_safetensors_find(calm_model_tensors(model), name);
@@ -72,7 +73,7 @@ static inline float *values_of(const calm_model *model, const char *name, size_t
     return out;
 }
 
-/* The exporter refuses the tiny model, for a reason with these words. */
+/* Checks that the exporter refuses the tiny model with a message that contains `words`. */
 static inline void check_refused(const tiny_model *spec, const char *scheme, const char *words)
 {
     const calm_exporter *gguf;
@@ -85,7 +86,7 @@ static inline void check_refused(const tiny_model *spec, const char *scheme, con
     calm_model_close(p.model);
 }
 
-/* A float file in which bytes [n] were replaced is no model, for a reason with these words. */
+/* Checks that calm refuses a float file with replaced bytes [n], with a message that contains `words`. */
 static inline void check_wrong_bytes(const tiny_model *spec, const void *from, const void *to, size_t n,
                                      calm_status status, const char *words)
 {
@@ -95,7 +96,7 @@ static inline void check_wrong_bytes(const tiny_model *spec, const void *from, c
     ck_fails(calm_model_open(ctx, path, &model), status, words);
 }
 
-/* The same of a text. */
+/* The same for a text instead of bytes. */
 static inline void check_wrong(const tiny_model *spec, const char *from, const char *to, const char *words)
 {
     check_wrong_bytes(spec, from, to, strlen(from), CALM_EFORMAT, words);

@@ -5,10 +5,10 @@
 #ifndef CALM_TESTS_TINY_MIXERS_H
 #define CALM_TESTS_TINY_MIXERS_H
 
-#define KEY_DIM 16    /* least of a head of a delta net */
-#define STATE   7     /* of Mamba-2                     */
+#define KEY_DIM 16    /* least width of a head of a delta net */
+#define STATE   7     /* state size of Mamba-2                */
 #define GROUPS  2
-#define TAPS    4     /* of a convolution               */
+#define TAPS    4     /* taps of a convolution */
 
 #define DELTA                                                                                                \
     {L "linear_attn.conv1d.weight", 'c', 't', EVEN}, {L "linear_attn.A_log", 'H', 0, EVEN},                  \
@@ -47,8 +47,8 @@ static const tensor_row lfm2_moe[] = {LFM2, LFM2_MLP("feed_forward", 'M', DENSE)
                                       LFM2_MLP("feed_forward.experts.@", 'e', SPARSE),
                                       {L "feed_forward.expert_bias", 'E', 0, SPARSE}, LFM2_HEAD, {0}};
 
-#define PER_LAYER 8    /* width of an input that a block of Gemma 3n or 4 has of each token's id */
-#define STREAMS   3    /* of Gemma 3n */
+#define PER_LAYER 8    /* width of the per-layer input of Gemma 3n and 4 */
+#define STREAMS   3    /* streams of Gemma 3n */
 
 #define INPUTS                                                                                               \
     {"model.embed_tokens_per_layer.weight", 'k', 'n', ALWAYS},                                               \
@@ -103,14 +103,14 @@ static const tensor_row gemma3n[] = {
     {"model.altup_unembed_projections.1.weight", 'D', 'D', ALWAYS},
     {"model.altup_unembed_projections.2.weight", 'D', 'D', USUAL}, HEAD, {0}};
 
-/* Has Gemma 3n the numbers and widths of published models, which llama.cpp has in its code, and rows for all ids but
- * one?  So the model's own members say. */
+/* Does a Gemma 3n have the numbers and widths of published models, which llama.cpp's code fixes, and rows for all ids
+ * but one?  The model's `extra` members say so. */
 static bool has_usual_streams(const tiny_model *m)
 {
     return m->extra && strstr(m->extra, "altup_coef_clip");
 }
 
-/* Sizes that those two alone have. */
+/* Returns sizes that only Gemma 3n and 4 have. */
 static size_t gemma4_size(const tiny_model *m, char size)
 {
     switch (size) {
@@ -127,20 +127,20 @@ static size_t gemma4_size(const tiny_model *m, char size)
     }
 }
 
-/* Blocks of Gemma 3n and 4 that share the keys and values of two before them. */
+/* Returns the number of blocks of Gemma 3n and 4 that share the keys and values of an earlier block. */
 static size_t n_shared(const tiny_model *model)
 {
     return model->n_blocks < 4 ? 0 : 2;
 }
 
-/* The key of how many experts a token has. */
+/* Returns the config key of the number of experts per token. */
 static const char *top_k_key(const char *family)
 {
     return strcmp(family, "ernie4_5_moe") == 0 ? "moe_k"
            : strcmp(family, "gemma4_moe") == 0 ? "top_k_experts" : "num_experts_per_tok";
 }
 
-/* Which blocks slide; of the others the heads are twice as wide. */
+/* Returns config members that say which blocks slide; heads of the others are twice as wide. */
 static const char *gemma4_text(const tiny_model *model)
 {
     const char *text = ", \"layer_types\": [";
@@ -150,7 +150,7 @@ static const char *gemma4_text(const tiny_model *model)
                        "\"vocab_size_per_layer_input\": %zu", text, 2 * model->head_dim, n_shared(model), model->vocab);
 }
 
-/* Which of Gemma 3n slide, and what share of the gate's values each cuts off. */
+/* Returns config members that say which blocks slide and the activation sparsity of each. */
 static const char *gemma3n_text(const tiny_model *model)
 {
     const char *types = "", *shares = "";
@@ -208,13 +208,13 @@ static const tensor_row nemotron_dense[] = {NEMOTRON({N "mixer.q_proj.weight", '
                                                      {N "mixer.o_proj.weight", 'D', 'Q', EVEN},
                                                      PLAIN_MLP("mixer", 'M', ODD))};
 
-/* Of a head of a delta net, as wide as its values where those are not narrower. */
+/* Returns the key width of a delta net's head: that of its values, at least KEY_DIM. */
 static size_t key_dim(const tiny_model *m)
 {
     return m->head_dim < KEY_DIM ? KEY_DIM : m->head_dim;
 }
 
-/* Settings of their configs. */
+/* Settings of the configs. */
 #define SINGLES "\"layer_norm_epsilon\": 1e-6, \"mlp_hidden_act\": \"relu2\""
 #define MAMBAS(heads, groups, state)                                                                         \
     "\"" heads "\": 4, \"" groups "\": 2, \"" state "\": 7"

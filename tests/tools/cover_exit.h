@@ -1,13 +1,13 @@
-/* For tests/tools/cover_cc: what gcc's --coverage has counted is written before a process leaves without exit(). */
+/* For tests/tools/cover_cc: writes the counts of gcc's --coverage before a process ends without exit(). */
 #ifndef CALM_COVER_EXIT_H
 #define CALM_COVER_EXIT_H
 #include <signal.h>
 #include <unistd.h>
 
-/* libgcov's: write the counts now. */
+/* A function of libgcov that writes the counts now. */
 void __gcov_dump(void);
 
-/* There is no sanitizer here that finds leaks. */
+/* Coverage builds have no leak sanitizer. */
 static inline int cover_leaks(void)
 {
     return 0;

@@ -101,7 +101,7 @@ static void add_command(calm_text *out, const calm_command *command)
     add_usage(out, command);
     add_options(out, command->options, calm_options_count(command->options));
     if (command->spec != CALM_SPEC_NONE)
-        calm_text_printf(out, "And the options of a run about %s.\n\n",
+        calm_text_printf(out, "The options of a run that concern %s apply too.\n\n",
                          command->spec == CALM_SPEC_ALL ? "[candidates](#candidates) and the [result](#result)"
                                                         : "[candidates](#candidates)");
 }
@@ -116,9 +116,10 @@ static calm_status write_commands(calm_ctx *ctx, calm_text *out)
     for (size_t i = 0; i < n; i++)
         add_command(out, commands[i]);
     calm_text_printf(out, "## Candidates\n\n"
-                          "Of `quantize`, `recipe init`, `ablate` and `bench cluster` (without `--tokens`).\n\n");
+                          "Options of `quantize`, `recipe init`, `ablate` and `bench cluster` (without "
+                          "`--tokens`).\n\n");
     add_options(out, calm_spec_table, calm_spec_shared());
-    calm_text_printf(out, "## Result\n\nOf `quantize` and `recipe init`.\n\n");
+    calm_text_printf(out, "## Result\n\nOptions of `quantize` and `recipe init`.\n\n");
     add_options(out, calm_spec_table + calm_spec_shared(), calm_options_count(calm_spec_table) - calm_spec_shared());
     return CALM_OK;
 }
