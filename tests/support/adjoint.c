@@ -30,7 +30,7 @@ double adjoint_dot(size_t n, const double *a, const double *b)
     return sum;
 }
 
-/* <J u, v> along u of `x`. */
+/* Returns <J u, v>, the slope of `value` at `x` along u. */
 static double slope(adjoint_value_fn *value, void *state, double *x, const double *u, size_t n)
 {
     static const double at[] = {-2, -1, 1, 2}, weight[] = {1.0 / 12, -8.0 / 12, 8.0 / 12, -1.0 / 12};
@@ -47,7 +47,7 @@ static double slope(adjoint_value_fn *value, void *state, double *x, const doubl
     return sum;
 }
 
-/* An encoder's bias of k alone moves all scores of a query alike, unless k turns. */
+/* May a gradient be zero?  An encoder's bias of k moves all scores of a query alike, unless RoPE rotates k. */
 static bool may_be_nothing(const char *name)
 {
     return strstr(name, "key.bias") || strstr(name, "k_lin.bias") || strstr(name, "attn.k.bias");

@@ -7,7 +7,7 @@
 
 #define MOST ((size_t)1024)
 
-/* A copy of a parameter, its row of the list, and its gradient. */
+/* Adds a copy of a parameter with its gradient to the list. */
 static const float *add(block_params *params, const char *name, const float *value, size_t n, float **grad)
 {
     block_param *param = &params->all[params->n++];
@@ -75,7 +75,7 @@ static void add_mixture(block_params *params, const char *name)
     moe->user = params;
 }
 
-/* Is a plain one a tensor by its full name?  Of a norm the module is named. */
+/* Is the name of this parameter a full tensor name?  A norm has the name of its module. */
 static bool is_tensor(calm_plain plain)
 {
     size_t n;

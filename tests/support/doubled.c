@@ -1,4 +1,4 @@
-/* What the doubled passes call of folders that stay in float32 (doubled.h; this file is compiled without it). */
+/* Double versions of functions from folders that stay in float32 (doubled.h; this file is compiled without it). */
 #include "ptq/io/safetensors.h"
 #include "ptq/quant/grid.h"
 #include "ptq/tensor/rotation.h"
@@ -12,7 +12,7 @@ void calm_doubled_quantize(const double *x, size_t n, size_t d, int bits, bool a
                            double global, double *y);
 void calm_doubled_gelu(size_t n, double *x);
 
-/* Values of F64 are narrowed too: the fixtures' gradients are F32. */
+/* Narrows F64 values too: the fixtures' gradients are F32. */
 calm_status calm_doubled_tensor_part(calm_ctx *task, const calm_tensor *tensor, size_t first, size_t n, double *out)
 {
     CALM_SCOPED_SCRATCH(task);
@@ -37,7 +37,7 @@ size_t calm_doubled_find_nonfinite(const double *x, size_t n)
     return i;
 }
 
-/* Rows of several blocks side by side are as many rows of one. */
+/* Rows of several rotation blocks are as many rows of one block. */
 calm_status calm_doubled_rotate(calm_ctx *task, const calm_rotation *rotation, size_t rows, size_t columns, double *x)
 {
     return calm_rotation_apply(task, rotation, rows * (columns / rotation->n), 1, x);
@@ -50,7 +50,7 @@ void calm_doubled_quantize(const double *x, size_t n, size_t d, int bits, bool a
     ck_abort_msg("a quantized input has no derivative");
 }
 
-/* With the constant of float32, as the backward pass has it. */
+/* Uses the float32 constant, as the backward pass does. */
 void calm_doubled_gelu(size_t n, double *x)
 {
     for (size_t i = 0; i < n; i++)

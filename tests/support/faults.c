@@ -52,7 +52,7 @@ static void note(long number, const char *call, const char *path, int fd)
     syscall(SYS_write, list_fd, line, (size_t)n);
 }
 
-/* Count a call on a path, or where that is NULL on a descriptor. */
+/* Counts a call on a path, or on a descriptor if the path is NULL; returns whether the fault is due. */
 static bool is_due(const char *call, const char *path, int fd, bool frees)
 {
     const long number = atomic_fetch_add(&n_calls, 1) + 1;
@@ -60,7 +60,7 @@ static bool is_due(const char *call, const char *path, int fd, bool frees)
     return planned.at && (number == planned.at || (planned.stays && number > planned.at && !frees));
 }
 
-/* Not a terminal, a pipe, a socket or a device. */
+/* Is the descriptor no terminal, pipe, socket or device? */
 static bool on_disk(int fd)
 {
     struct stat info;
@@ -80,7 +80,7 @@ static bool due_at(const char *call, const char *path)
     return is_due(call, path, -1, false);
 }
 
-/* What happens instead of the call. */
+/* Kills the process or sets errno, instead of the call. */
 static int strike(void)
 {
     if (!planned.error)
@@ -89,7 +89,7 @@ static int strike(void)
     return -1;
 }
 
-/* Half of a write is done first, so that files end in the middle of something. */
+/* Should a write do half of its bytes before the kill, so that files end in the middle of data? */
 static bool in_the_middle(void)
 {
     return !planned.error && !planned.before;
@@ -97,7 +97,7 @@ static bool in_the_middle(void)
 
 /* ---- opening ---- */
 
-/* Will the call make a file, or cut one off? */
+/* Will the call create or truncate a file? */
 static bool changes(int dir, const char *path, int flags)
 {
     const int before = errno;
@@ -151,7 +151,7 @@ int creat(const char *path, mode_t mode)
     return open_at("creat", AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode);
 }
 
-/* The C library's streams do not come here for their system calls. */
+/* Opens a stream: the C library's streams do not call the functions of this file. */
 static FILE *open_stream(const char *path, const char *how)
 {
     static FILE *(*next)(const char *, const char *);
@@ -232,7 +232,7 @@ ssize_t pwritev(int fd, const struct iovec *pieces, int n, off_t offset)
     return write_pieces_at(fd, pieces, n, offset);
 }
 
-/* In memory: descriptor -1. */
+/* Streams in memory have descriptor -1. */
 size_t fwrite(const void *restrict bytes, size_t size, size_t n, FILE *restrict stream)
 {
     if (!due_on("fwrite", fileno(stream)))
@@ -284,7 +284,7 @@ int fallocate(int fd, int mode, off_t offset, off_t n)
     return fallocate64(fd, mode, offset, n);
 }
 
-/* Gives the error, not -1. */
+/* Returns the error, not -1. */
 int posix_fallocate64(int fd, off64_t offset, off64_t n)
 {
     const int before = errno, reason = fallocate64(fd, 0, offset, n) == 0 ? 0 : errno;

@@ -136,7 +136,7 @@ static void add_keys(calm_gguf_keys *keys, const char *arch, const foreign_file 
     calm_gguf_add_u32(keys, "tokenizer.ggml.eos_token_id", 3);
 }
 
-/* A NaN in the last block of a tensor whose bytes are `data`. */
+/* Writes a NaN scale into the last block of a tensor whose bytes are `data`. */
 static void spoil(const calm_gguf_tensor *tensor, char *data, int which)
 {
     size_t bytes, at[2];

@@ -18,7 +18,7 @@ uint8_t *ggml_sample(calm_ggml_type type, size_t *bytes)
             state = state * 1664525u + 1013904223u;
             out[b * size + i] = b < n_same ? same[b] : (uint8_t)(state >> 24);
         }
-        /* Some blocks with the least, the largest and negative float16 wherever they have one. */
+        /* Some blocks have the least, the largest and negative float16 values as scales. */
         static const uint16_t halves[] = {0x0001, 0x7bff, 0x8001, 0xfbff, 0x8000, 0x3c00};
         if (b >= n_same && b < n_same + sizeof halves / sizeof *halves)
             for (size_t i = 0; i + 1 < size; i += size > 36 ? size - 4 : 2) {

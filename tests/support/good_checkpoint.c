@@ -1,4 +1,4 @@
-/* Good checkpoints. */
+/* Writes correct checkpoints. */
 #include "tests/support/good_checkpoint.h"
 
 #include <stdio.h>
@@ -112,7 +112,7 @@ static tiny_model spec_of(const good *g)
     return spec;
 }
 
-/* Scales of a cache, as list has them: .02 of keys and values of each block that has any. */
+/* Lists the scales of a KV cache, .02 for keys and values of each block with attention. */
 static size_t list_scales(const char *dir, calm_tensor *list)
 {
     static const uint16_t scale = 0x3ca4;    /* bfloat16 */

@@ -28,7 +28,7 @@ calm_ctx *const ctx = &test_ctx;
 
 static char temporary_root[4096];
 static size_t *n_without_fixtures;    /* shared between the processes of the suite */
-static bool lacks_fixtures;           /* the running test asked for fixtures that are not there */
+static bool lacks_fixtures;           /* the running test needs fixtures that are missing */
 
 const char *calm_status_name(calm_status status)
 {
@@ -42,13 +42,13 @@ const char *calm_status_name(calm_status status)
 
 void test_mark(const char *file, int line)
 {
-    static _Atomic unsigned char marked[8192];    /* a collision costs a mark: the place is then that before it */
+    static _Atomic unsigned char marked[8192];    /* after a collision the message names the previous place */
     _Atomic unsigned char *place = &marked[((size_t)line * 31 + (uintptr_t)file) % sizeof marked];
     if (!atomic_exchange_explicit(place, 1, memory_order_relaxed))
         (_mark_point)(file, line);
 }
 
-/* Print what is wrong with the machine and stop: the tests cannot run at all. */
+/* Prints what is wrong with the machine and ends the process: no test can run. */
 static void give_up(const char *what)
 {
     perror(what);
@@ -113,13 +113,13 @@ int run_tests(const char *name, const TTest *const *tests)
     Suite *suite = suite_create(name);
     size_t n_tests = 0;
     for (; tests[n_tests]; n_tests++) {
-        TCase *tcase = tcase_create(tests[n_tests]->name);    /* CK_RUN_CASE=name runs that one alone */
-        /* CK_EXCLUDE_TAGS leaves out those whose names begin so. */
+        TCase *tcase = tcase_create(tests[n_tests]->name);    /* CK_RUN_CASE=name runs only that test */
+        /* CK_EXCLUDE_TAGS skips tests by the first word of their names. */
         const char *test = tests[n_tests]->name;
         const bool memory = strncmp(test, "memory", 6) == 0, levels = strncmp(test, "levels", 6) == 0;
         tcase_set_tags(tcase, memory ? "memory" : levels ? "levels" : "values");
         tcase_add_checked_fixture(tcase, set_up, tear_down);
-        tcase_set_timeout(tcase, 0);                          /* ctest has the clock */
+        tcase_set_timeout(tcase, 0);                          /* ctest has the timeout */
         tcase_add_test(tcase, tests[n_tests]);
         suite_add_tcase(suite, tcase);
     }

@@ -35,7 +35,7 @@ hub_file *hub_add(hub_server *hub, const char *name, const char *bytes, size_t n
 
 /* ---- answers ---- */
 
-/* Everything, or until the client is gone. */
+/* Sends all bytes, or stops when the client has closed. */
 static void put(int fd, const char *bytes, size_t n)
 {
     while (n) {
@@ -80,7 +80,7 @@ static void put_redirect(int fd, const char *location)
     put_format(fd, "Location: %s\r\nContent-Length: 0\r\n\r\n", location);
 }
 
-/* The listing of the API, or with `tree` the one of /tree/COMMIT, which huggingface_hub asks for. */
+/* Sends the listing of the API, or with `tree` that of /tree/COMMIT, which huggingface_hub requests. */
 static void put_listing(int fd, const hub_server *hub, bool tree)
 {
     calm_text text;
@@ -113,7 +113,7 @@ static void put_listing(int fd, const hub_server *hub, bool tree)
     calm_text_clear(&text);
 }
 
-/* The client's side closes: nothing is timed here. */
+/* Waits until the client closes, without a timeout. */
 static void wait_for_end(int fd)
 {
     char byte;
@@ -129,7 +129,7 @@ static void put_metadata(int fd, const hub_file *file)
     put_format(fd, "ETag: W/\"%s\"\r\n", file->lfs ? "etag-of-the-redirect" : file->sha1);
 }
 
-/* The body of a file, with its faults. */
+/* Sends the body of a file, with its faults. */
 static void put_body(int fd, hub_file *file, const hub_request *request)
 {
     size_t from = 0;
@@ -141,7 +141,7 @@ static void put_body(int fd, hub_file *file, const hub_request *request)
     if (from)
         put_format(fd, "Content-Range: bytes %zu-%zu/%zu\r\n", from - file->wrong_range, file->n_bytes - 1,
                    file->n_bytes);
-    if (request->storage)    /* what a storage host says about the repository is none of its business */
+    if (request->storage)    /* a storage host sends no headers about the repository */
         put_format(fd, "X-Repo-Commit: strange\r\nX-Linked-Etag: \"strange\"\r\nX-Linked-Size: 1\r\n"
                        "ETag: \"strange\"\r\n");
     else
@@ -175,7 +175,7 @@ static hub_file *find_file(hub_server *hub, const char *name)
     return NULL;
 }
 
-/* /REPO/resolve/COMMIT/NAME */
+/* Answers /REPO/resolve/COMMIT/NAME. */
 static void answer_resolve(int fd, hub_server *hub, hub_file *file, const hub_request *request)
 {
     if (hub->loops) {
@@ -260,7 +260,7 @@ static void copy_header(const char *head, const char *name, char *out, size_t si
             snprintf(out, size, "%.*s", (int)strcspn(line + 2 + strlen(name), "\r\n"), line + 2 + strlen(name));
 }
 
-/* Read up to the empty line; false when the client went before. */
+/* Reads up to the empty line; false if the client closed before. */
 static bool read_head(int fd, char head[HEAD_MAX])
 {
     size_t n = 0;
@@ -319,7 +319,7 @@ static int listen_somewhere(char address[64])
     return fd;
 }
 
-/* Git's name of the bytes, through a file: there is one function for it. */
+/* Computes git's digest of the bytes through a file, because calm's function takes a file. */
 static void name_blobs(calm_ctx *ctx, hub_file *file)
 {
     char path[] = "/tmp/calm-hub-XXXXXX";

@@ -8,14 +8,14 @@
 #include "tests/support/harness.h"
 #include "tests/support/store_sample.h"
 
-/* The store as it is filled. */
+/* A store while it is filled. */
 typedef struct filling {
     calm_store *store;
     int64_t model, calibration, jobs[4], run;
-    const char *prefix;    /* of keys */
+    const char *prefix;    /* prefix of keys */
 } filling;
 
-/* One candidate: cka_token, rel_mse and log_rel_mse at a unit; a failure instead. */
+/* Adds a candidate with cka_token, rel_mse and log_rel_mse at a unit, or with a failure. */
 static int64_t put(const filling *f, size_t job, const char *algorithm, const char *scheme, const char *unit,
                    double cka_token, double rel_mse, double log_rel_mse, const char *failure)
 {
@@ -199,7 +199,7 @@ calm_status inspect_printed(const char *path, const calm_inspect_query *query, c
     memcpy(message, ctx->message, sizeof message);
     calm_ctx_forgive(ctx);
     ck_ok(calm_read_file(ctx, file, 1 << 24, &text, &n));
-    ck_assert(status == CALM_OK || n == 0);    /* nothing half-printed */
+    ck_assert(status == CALM_OK || n == 0);    /* a failure prints nothing */
     ctx->status = kept;
     memcpy(ctx->message, message, sizeof message);
     *out = text;

@@ -1,4 +1,4 @@
-/* Reading a model fixture. */
+/* Reads a model fixture. */
 #include "tests/support/model_fixture.h"
 
 #include "tests/support/harness.h"

@@ -1,6 +1,6 @@
-/* Each rule in a few lines, slowly; tests/readers/naive_rounding.sh compares them with the tools.  Of GGUF's types: the
+/* Each rule in a few slow lines; tests/readers/naive_rounding.sh compares them with the tools.  GGUF types follow
  * quantize_row_*_ref of llama.cpp (ggml/src/ggml-quants.c), which llama-quantize calls without an importance matrix.
- * Of the others: what compressed-tensors' calculate_qparams gives llm-compressor's round to nearest. */
+ * Other formats follow calculate_qparams of compressed-tensors, as llm-compressor's round to nearest uses it. */
 #include "tests/support/naive_rounding.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static double clip(double x, double lo, double hi)
     return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* The value of largest magnitude. */
+/* Returns the value of largest magnitude. */
 static double extreme(const float *x, size_t n)
 {
     double most = 0;
@@ -36,7 +36,7 @@ static void span(const float *x, size_t n, double *lo, double *hi)
     }
 }
 
-/* Of two as near that with an even mantissa: small floats lie around 0 by their magnitudes. */
+/* Returns the nearest level; of two equally near ones that with an even mantissa. */
 static double nearest_level(const calm_levels *levels, double x)
 {
     const size_t zero = levels->n / 2;
@@ -49,7 +49,7 @@ static double nearest_level(const calm_levels *levels, double x)
     return (double)levels->value[best];
 }
 
-/* Codes whose levels are whole numbers from lo to hi, or those of a table. */
+/* Codes whose levels are integers from lo to hi, or the values of a table. */
 typedef struct codes {
     double lo, hi;
     const calm_levels *levels;
@@ -68,7 +68,7 @@ static void widen(const codes *c, double scale, double min, const float *x, size
 
 /* ---- one scale for a group ---- */
 
-/* Least squares for the levels under 1 / inverse: sum w x q and sum w q^2. */
+/* Computes the sums of a least squares scale for levels q at scale 1 / inverse: sum w x q and sum w q^2. */
 static void project(const codes *c, double inverse, const float *x, const float *weight, size_t n, double *xq,
                     double *qq)
 {
@@ -80,8 +80,8 @@ static void project(const codes *c, double inverse, const float *x, const float 
     }
 }
 
-/* make_qx_quants and quantize_row_iq4_nl_impl: ends near the largest weight, `step` apart, `tries` to each side; the
- * latter begins with the end turned round. */
+/* make_qx_quants and quantize_row_iq4_nl_impl: tries scales that map the largest weight near `end`, `step` apart,
+ * `tries` to each side; the latter begins with -end. */
 static double searched_scale(const codes *c, double end, double step, int tries, const float *x, const float *weight,
                              size_t n)
 {
@@ -97,7 +97,7 @@ static double searched_scale(const codes *c, double end, double step, int tries,
     return scale;
 }
 
-/* make_q3_quants: from codes that reach the largest weight on, five rounds of codes by themselves. */
+/* make_q3_quants: begins with a scale that reaches the largest weight, then changes single codes in five rounds. */
 static double descended_scale(const codes *c, const float *x, const float *weight, size_t n)
 {
     const double most = extreme(x, n);
@@ -123,7 +123,7 @@ static double descended_scale(const codes *c, const float *x, const float *weigh
 
 /* ---- scale and minimum ---- */
 
-/* What a group's scale and minimum cost; Q2_K's search takes magnitudes, not squares. */
+/* Returns the error of a group's scale and minimum; Q2_K's search adds magnitudes, not squares. */
 static double cost(const codes *c, double inverse, double lo, double scale, double min, bool magnitude, const float *x,
                    const float *weight, size_t n)
 {
@@ -135,8 +135,8 @@ static double cost(const codes *c, double inverse, double lo, double scale, doub
     return sum;
 }
 
-/* make_qkx2_quants: codes of spans a little narrower and wider, scale and minimum <= 0 of least squares for each.
- * Later spans begin at the best minimum so far. */
+/* make_qkx2_quants: tries slightly narrower and wider spans, and fits scale and minimum <= 0 by least squares to the
+ * codes of each.  Later spans begin at the best minimum so far. */
 static void searched_pair(const codes *c, double first, int steps, bool magnitude, const float *x, const float *weight,
                           size_t n, double *scale, double *min)
 {
@@ -174,7 +174,7 @@ static void searched_pair(const codes *c, double first, int steps, bool magnitud
     }
 }
 
-/* Numbers x [n] as whole multiples of one float16: that which takes the largest one to `end`. */
+/* Rounds numbers x [n] to integer multiples of one float16, which maps the largest to `end`. */
 static void share_step(double *x, size_t n, double end, double lo, double hi)
 {
     double most = 0;
@@ -187,7 +187,7 @@ static void share_step(double *x, size_t n, double end, double lo, double hi)
 
 /* ---- the formats ---- */
 
-/* What llama.cpp's searches weigh an error with. */
+/* Computes the weights of errors in llama.cpp's searches. */
 static void weigh(int family, const float *x, size_t n, float *weight)
 {
     double square = 0;
@@ -201,7 +201,7 @@ static void weigh(int family, const float *x, size_t n, float *weight)
     }
 }
 
-/* A super-block of 256 weights. */
+/* Rounds a super-block of 256 weights. */
 static void super_block(int family, const float *x, float *out, float *weight)
 {
     const calm_family *f = &calm_families[family];
@@ -234,7 +234,7 @@ static void super_block(int family, const float *x, float *out, float *weight)
         widen(&c, scale[g], min[g], x + g * group, group, out + g * group);
 }
 
-/* Q4_0, Q5_0, Q8_0, Q4_1, Q5_1, IQ4_NL and MXFP4 of llama.cpp: 32 weights. */
+/* Rounds 32 weights as Q4_0, Q5_0, Q8_0, Q4_1, Q5_1, IQ4_NL or MXFP4 of llama.cpp. */
 static void block_of_32(const calm_scheme *scheme, const float *x, float *out, float *weight)
 {
     const int family = scheme->family, bits = scheme->bits;
@@ -258,8 +258,8 @@ static void block_of_32(const calm_scheme *scheme, const float *x, float *out, f
     widen(&c, scale, min, x, 32, out);
 }
 
-/* compressed-tensors: whole numbers from the span, small floats from the largest magnitude.  x [rows] of n, `stride`
- * apart, share the scale. */
+/* Rounds as compressed-tensors: integers by the span, small floats by the largest magnitude.  The rows of x [rows,
+ * n], `stride` apart, share the scale. */
 static void plain(const calm_scheme *scheme, const float *x, size_t rows, size_t n, size_t stride, float global,
                   float *out)
 {

@@ -1,4 +1,4 @@
-/* Streams of normal numbers that are kept (normals.h): a table with open addressing, emptied when it is full. */
+/* A cache of streams of normal numbers (normals.h): a table with open addressing, emptied when it is full. */
 #include "tests/support/normals.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
-/* Runs of the pipeline in child processes.
+/* Runs the pipeline in child processes.
  *
- * The test itself never starts threads: OpenMP's do not survive a fork, and a child that waits for them waits forever.
- * With CK_FORK=no (sanitizers) all tests of a file are one process, so play_new() leaves one thread to each of them. */
+ * The test itself never starts threads: OpenMP's do not survive a fork, and a child that waits for them waits
+ * forever. With CK_FORK=no (sanitizers) all tests of a file run in one process, so play_new() limits each to one
+ * thread. */
 #include "tests/support/play.h"
 
 #include <dirent.h>
@@ -34,7 +35,7 @@ static const char *bundled(const char *name)
     return test_format("%s/recipes/%s", CALM_SOURCE_DIR, name);
 }
 
-/* The first lines of the bundled text. */
+/* Writes the first lines of the bundled text. */
 static void write_text(const char *path)
 {
     char *text;
@@ -112,9 +113,9 @@ static void describe(const calm_run *run, outcome *said)
     snprintf(said->verdict, sizeof said->verdict, "%s", result->verdict ? result->verdict : "");
 }
 
-/* Of a stage that measures several times, each from 0 to its own total. */
+/* Progress of a stage that measures several times, each time from 0 to its total. */
 typedef struct progress {
-    size_t before, done;    /* of the measurements that are over, of this one */
+    size_t before, done;    /* counts of finished measurements and of this one */
     size_t kill_at_step;    /* of play */
 } progress;
 
@@ -154,7 +155,7 @@ static void work(const play *run, fault wanted, outcome *said)
     calm_run_close(&finished);
 }
 
-/* How many threads this process has; 1 where /proc does not say. */
+/* Returns the number of threads of this process; 1 if /proc does not say. */
 static size_t threads_now(void)
 {
     size_t n = 0;
@@ -166,7 +167,8 @@ static size_t threads_now(void)
     return n ? n : 1;
 }
 
-/* A fork has none of OpenMP's threads.  They are counted after it: OpenBLAS ends its own before a fork. */
+/* Checks that the test has one thread, because a fork loses OpenMP's.  It counts after the fork, before which
+ * OpenBLAS ends its threads. */
 static void expect_one_thread(pid_t child)
 {
     if (threads_now() > 1) {

@@ -1,4 +1,4 @@
-/* Captures that must be the same to the bit, and Gram matrices that must be near naive ones. */
+/* Compares captures to the bit and Gram matrices with naive ones. */
 #include "tests/support/same_capture.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Slow versions of what parts do. */
+/* Slow versions of parts. */
 #include "tests/support/slow_parts.h"
 
 #include "tests/support/normals.h"
@@ -31,7 +31,7 @@ void slow_problem_measure(slow_problem *p)
                             .samples = p->x, .n_samples = p->rows};
 }
 
-/* Normal numbers of stream k that stay. */
+/* Returns normal numbers of stream k, which live until the end of the test. */
 static const double *drawn(uint64_t k, size_t n)
 {
     return memcpy(slow_doubles(n), test_normals(7, k, n), n * sizeof(double));
@@ -100,7 +100,7 @@ size_t slow_zero(const calm_qjob *qjob, size_t r, size_t g)
     return qjob->zeros ? qjob->zeros[r * qjob->n_groups + g] : (size_t)1 << (qjob->scheme.bits - 1);
 }
 
-/* Clipped code less zero. */
+/* Returns the clipped code minus the zero point. */
 double slow_rounded(const calm_scheme *scheme, double value, size_t zero)
 {
     double lo = (scheme->bits == 8 && scheme->symmetric ? 1 : 0) - (double)zero;
@@ -110,12 +110,12 @@ double slow_rounded(const calm_scheme *scheme, double value, size_t zero)
 
 float slow_storable(double s)
 {
-    if (fabs(s) < 0x1p-126)    /* a group of zeros has the least scale that float16 holds as exactly */
+    if (fabs(s) < 0x1p-126)    /* a group of zeros has the least scale that float16 also holds exactly */
         return copysignf(s == 0 ? 0x1p-17f : 0x1p-126f, (float)s);
     return calm_bf16_to_f32(calm_f32_to_bf16((float)s));
 }
 
-/* Scale and zero from weights, as docs/method.md section 1 writes them. */
+/* Computes scale and zero point from weights by docs/method.md section 1. */
 void slow_absmax(const calm_scheme *scheme, const double *w, size_t n, float *scale, size_t *zero)
 {
     double most = (1 << scheme->bits) - 1, lo = 0, hi = 0;
@@ -143,7 +143,7 @@ static double slow_group_loss(const calm_scheme *scheme, const float *w, const d
     return loss;
 }
 
-/* The best of the spans, then least squares while it helps; *zero also out. */
+/* Tries spans, then least squares while it helps; writes *zero. */
 float slow_search(const calm_scheme *scheme, const float *w, const double *h, size_t stride, size_t n, bool both,
                   bool refine, size_t *zero)
 {
@@ -299,7 +299,7 @@ static void slow_scales(const double *h, const float *w, const double *q, float 
         memcpy(scale, next, n * sizeof *scale);
 }
 
-/* One sweep of row r, group by group under its zero, one less and one more; the best of the three stays. */
+/* Sweeps row r group by group with its zero point, one less and one more, and keeps the best of the three. */
 static void slow_sweep_zeros(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q,
                              const float *scale)
 {
@@ -330,7 +330,7 @@ static void slow_sweep_zeros(const calm_qjob *qjob, size_t r, const double *h, c
     }
 }
 
-/* Leave the loss of a row at the next step. */
+/* Records the loss of a row at the next step; returns whether the row continues. */
 static bool slow_stays(slow_path *path, double loss)
 {
     if (!path)

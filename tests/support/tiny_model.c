@@ -1,5 +1,4 @@
-/* Tiny random checkpoints.
- * The names and shapes stand here as the families' published checkpoints have them, apart from ptq/model, so that a
+/* Tiny random checkpoints. Names and shapes are those of published checkpoints, independent of ptq/model, so that a
  * wrong name there is a missing tensor here. */
 #include "tests/support/tiny_model.h"
 
@@ -22,17 +21,18 @@ const tiny_model tiny_default = {.hidden = 32, .inner = 48, .n_blocks = 2, .voca
 
 /* ---- names and shapes ---- */
 
-/* When a tensor is there: always, or only with its own head, by the bias switch, in dense or in sparse blocks,
- * in all blocks but the first, in even or odd ones, of these in those that share no keys, or with USUAL streams. */
+/* When a tensor exists: always, or only with an untied head, with the bias switch, in dense or sparse blocks, in all
+ * blocks but the first, in even or odd ones, in even or odd ones that share no keys, or with USUAL streams. */
 typedef enum condition { ALWAYS, UNTIED, BIASED, DENSE, SPARSE, LATER, EVEN, ODD, EVEN_OWN, ODD_OWN, USUAL } condition;
 
-/* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q and
- * K rows of q and k, W both and v, G gate and up, d head, P positions, T types, E experts, e and s their widths, 3
- * three times D, R buckets of distances, H heads, 2 twice Q; of latent attention q rows of all queries, r and l the
- * ranks of queries and of keys, a rows of kv_a, b of kv_b, o columns of o; of delta nets with as many value heads as Q
- * has and two of key_dim() for keys c all channels of the convolution, f those with z, B twice H; of blocks with heads
- * twice as wide X, y, z for Q, K, d; p the width of per-layer inputs, n that of all blocks, k rows of their table; S
- * streams, 9 their square, L the branch; of Mamba-2 N twice D, x the convolution's channels, i its rows, u 2 s. */
+/* NAME has '#' for the number of a block and '@' for that of an expert.  Sizes: D hidden, M inner, V vocabulary, Q
+ * and K rows of q and k, W rows of q, k and v, G gate and up, d head, P positions, T types, E experts, e and s widths
+ * of experts and shared expert, 3 three times D, R buckets of distances, H heads, 2 twice Q.  Latent attention: q
+ * rows of all queries, r and l ranks of queries and keys, a rows of kv_a, b rows of kv_b, o columns of o.  Delta nets
+ * (as many value heads as Q, two key heads of key_dim()): c all channels of the convolution, f these with z, B twice
+ * H.  Blocks with heads twice as wide: X, y, z for Q, K, d.  p width of per-layer inputs, n that of all blocks
+ * together, k rows of their table; S streams, 9 their square, L the branch.  Mamba-2: N twice D, x channels of the
+ * convolution, i rows of in_proj, u 2 s. */
 typedef struct tensor_row {
     const char *name;
     char rows, cols;    /* cols 0: a vector */
@@ -259,7 +259,7 @@ static bool is_listed(const char *const *list, const char *name)
     return *list;
 }
 
-/* Has it latent attention? */
+/* Does the family have latent attention? */
 static bool is_latent(const char *family)
 {
     return strncmp(family, "deepseek_v", 10) == 0 || strcmp(family, "glm4_moe_lite") == 0;
@@ -299,7 +299,7 @@ tiny_model tiny_wide(const char *family)
 static size_t size_of(const tiny_model *m, char size)
 {
     const size_t q = m->n_heads * m->head_dim, kv = m->n_kv * m->head_dim;
-    /* Latent: a key has 3/2 head_dim channels of its own, a value head_dim. */
+    /* Latent attention: a key has 3/2 head_dim channels without RoPE, a value head_dim. */
     const size_t turned = m->hidden / 2, own = m->head_dim + m->head_dim / 2;
     switch (size) {
     case 'D': return m->hidden;
@@ -340,7 +340,7 @@ static size_t size_of(const tiny_model *m, char size)
 
 /* ---- tensors ---- */
 
-/* The tensors of the checkpoint, and how their values are drawn. */
+/* The tensors of the checkpoint and the distributions of their values. */
 typedef struct listing {
     const tiny_model *model;
     calm_tensor tensors[MAX_TENSORS];
@@ -348,7 +348,7 @@ typedef struct listing {
     size_t n;
 } listing;
 
-/* NAME with the numbers of block and expert. */
+/* Returns NAME with the numbers of block and expert. */
 static const char *full_name(const char *pattern, size_t block, size_t expert)
 {
     const char *name = pattern, *at;
@@ -358,10 +358,11 @@ static const char *full_name(const char *pattern, size_t block, size_t expert)
     return name;
 }
 
-/* Norms multiply by about 1, also where the weight is stored less one; matrices keep the size of what they multiply. */
+/* Chooses values: norms multiply by about 1, also if the stored weight is minus 1; matrices keep the size of their
+ * input. */
 static void choose_values(const tiny_model *model, const tensor_row *row, double *mean, double *spread)
 {
-    /* Weights that are stored less one; the norm behind a delta rule is not. */
+    /* Norms whose weights are stored minus 1, except the norm after a delta rule. */
     const bool less = model->family && (strstr(model->family, "gemma2") || strcmp(model->family, "gemma3") == 0
                                         || strstr(model->family, "embeddinggemma") || strstr(model->family, "qwen3_5")
                                         || strstr(model->family, "qwen3_next"));
@@ -370,7 +371,7 @@ static void choose_values(const tiny_model *model, const tensor_row *row, double
     const bool bias = n > 5 && strcmp(row->name + n - 5, ".bias") == 0;
     const bool embed = strstr(row->name, "embed") && row->cols;
     const bool around_0 = bias || gemma || strstr(row->name, "expert_bias");
-    /* Memories of a delta net that last for some tokens. */
+    /* States of a delta net decay over several tokens. */
     *mean = strstr(row->name, "A_log") ? -2 : !row->cols && !around_0 ? 1 : 0;
     *spread = bias ? 0.1 : !row->cols ? 0.2 : !embed ? 1 / sqrt((double)size_of(model, row->cols)) : gemma ? 0.2 : 1;
 }
@@ -385,7 +386,7 @@ static void add(listing *list, const tensor_row *row, size_t block, size_t exper
     if (model->missing && strcmp(model->missing, name) == 0)
         return;
     *tensor = (calm_tensor){.name = name, .dtype = model->dtype, .n_dims = cols ? 2 : 1, .shape = {rows, cols}};
-    /* A convolution by channels has one channel of input. */
+    /* A depthwise convolution has one input channel. */
     if (row->cols == 't')
         *tensor = (calm_tensor){.name = name, .dtype = model->dtype, .n_dims = 3, .shape = {rows, 1, cols}};
     if (model->as_integers && strcmp(model->as_integers, name) == 0)
@@ -415,7 +416,7 @@ static void add_row(listing *list, const tensor_row *row, size_t block)
         add(list, row, block, e);
 }
 
-/* Rows of a block stand together in the table. */
+/* Lists all tensors; the rows of a block are consecutive in the table. */
 static void list_tensors(const tiny_model *model, listing *list)
 {
     const tensor_row *at = find_family(model)->rows, *first, *end;
@@ -453,7 +454,7 @@ static void write_tensor(calm_safetensors_writer *writer, const listing *list, s
 
 /* ---- config.json ---- */
 
-/* Keys of sliding blocks; "" without any. */
+/* Returns the config members of sliding blocks; "" if there are none. */
 static const char *window_text(const tiny_model *model, const struct family *family)
 {
     const bool types = strcmp(family->name, "qwen2") == 0 || strcmp(family->name, "qwen3") == 0
@@ -469,7 +470,7 @@ static const char *window_text(const tiny_model *model, const struct family *fam
     return test_format("%s]", text);
 }
 
-/* Sizes of latent attention and of DeepSeek's mixtures. */
+/* Returns the config members of latent attention and of DeepSeek's mixtures. */
 static const char *latent_text(const tiny_model *model, const char *family)
 {
     const bool typed = strcmp(family, "glm4_moe_lite") == 0;
@@ -485,8 +486,8 @@ static const char *latent_text(const tiny_model *model, const char *family)
                        model->expert_inner, blocks);
 }
 
-/* The number of experts under the family's key, their width where intermediate_size is not it, and of which blocks the
- * MLP is one of them. */
+/* Returns the config members of experts: their number under the family's key, their width unless it is
+ * intermediate_size, and which blocks are mixtures. */
 static const char *experts_text(const tiny_model *model, const struct family *family)
 {
     if (!family->experts)

@@ -8,9 +8,9 @@
 #include "ptq/quant/grid.h"
 #include "tests/support/harness.h"
 
-#define MOST_COLUMNS 4096    /* of a group */
+#define MOST_COLUMNS 4096    /* columns of a group */
 
-/* What is fetched belongs to the assembly, which changes its scales. */
+/* Fetches a copy: it belongs to the assembly, which changes its scales. */
 static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *job, calm_qjob *out)
 {
     const tiny_plan *p = user;
@@ -59,7 +59,7 @@ const calm_weight *tiny_plan_weights(const calm_block *block, long expert)
     return *weight;
 }
 
-/* One scale per channel; o's is shared by the query heads of a kv head, which is what folding into v needs. */
+/* Draws one scale per channel; the query heads of a kv head share o's, as folding into v requires. */
 static float draw_scale(const calm_config *config, const calm_job_ref *job, size_t index, size_t i, tiny_scales kind)
 {
     const size_t d = config->head_dim, per_kv = config->n_heads / config->n_kv;
@@ -68,13 +68,13 @@ static float draw_scale(const calm_config *config, const calm_job_ref *job, size
     return (float)exp2(kind == TINY_POWERS_OF_TWO ? rint(exponent) : exponent);
 }
 
-/* The input of column k of the codes. */
+/* Returns the input of column k of the codes. */
 static size_t input_of(const calm_qjob *q, size_t k)
 {
     return q->order ? q->order[k] : k;
 }
 
-/* The grid that spans group `g` of a row, and its weights in `scaled`. */
+/* Returns the grid that spans group `g` of a row, and writes the group's weights to `scaled`. */
 static calm_grid span_group(const calm_qjob *q, size_t g, const float *w, double scaled[MOST_COLUMNS], size_t *n)
 {
     const size_t first = g * q->group;
@@ -87,7 +87,7 @@ static calm_grid span_group(const calm_qjob *q, size_t g, const float *w, double
     return calm_grid_between(&q->scheme, q->global, lo, hi);
 }
 
-/* Row `row` of a job, w [in], to the nearest points of the grids of its groups, super-block by super-block. */
+/* Rounds row `row` of a job, w [in], to the nearest points of its groups' grids, super-block by super-block. */
 static void round_row(calm_qjob *q, size_t row, const float *w)
 {
     const size_t super = calm_scheme_family(&q->scheme)->super;
@@ -113,7 +113,7 @@ static void round_row(calm_qjob *q, size_t row, const float *w)
     }
 }
 
-/* Rows row .. row + n - 1, which share their scales: those of the widest rows. */
+/* Rounds rows row .. row + n - 1, which share the scales of the widest row. */
 static void round_block(calm_qjob *q, size_t row, size_t n, const float *w)
 {
     double scaled[MOST_COLUMNS];
@@ -157,25 +157,25 @@ void tiny_plan_quantize(tiny_plan *p, size_t index, const char *scheme, tiny_sca
     q->group = calm_scheme_group_size(&q->scheme, q->in);
     q->n_groups = calm_scheme_groups(&q->scheme, q->in);
     ck_ok(CALM_NEW(ctx, ctx->out, q->codes, q->out * q->in));
-    ck_ok(CALM_NEW(ctx, ctx->out, q->scales, (q->out + 1) * q->n_groups));    /* a test says one row too many */
+    ck_ok(CALM_NEW(ctx, ctx->out, q->scales, (q->out + 1) * q->n_groups));    /* a test claims one row too many */
     ck_ok(CALM_NEW(ctx, ctx->out, q->zeros, q->out * q->n_groups));
     if (calm_scheme_has_mins(&q->scheme))
         ck_ok(CALM_NEW(ctx, ctx->out, q->mins, q->out * q->n_groups));
     if (q->scheme.act_order)
         ck_ok(CALM_NEW(ctx, ctx->out, q->order, q->in));
-    /* Evens first, then odds, both backwards: no group holds neighbours. */
+    /* Even columns first, then odd ones, both in descending order: no group holds neighbours. */
     for (size_t k = 0, half = (q->in + 1) / 2; q->order && k < q->in; k++)
         q->order[k] = (uint32_t)(k < half ? 2 * (half - 1 - k) : 2 * (q->in - 1 - k) + 1);
-    /* Those of the linear before are divided by them. */
+    /* Divides the weights of the linear before by the input scales. */
     if (job->can_absorb && scales != TINY_UNSCALED && calm_scheme_folds(&q->scheme))
         ck_ok(CALM_NEW(ctx, ctx->out, q->in_scale, q->in));
     for (size_t i = 0; q->in_scale && i < q->in; i++)
         q->in_scale[i] = draw_scale(config, job, index, i, scales);
-    if (p->loaded != (long)job->block)    /* one block for all its experts */
+    if (p->loaded != (long)job->block)    /* load a block once for all its experts */
         ck_ok(calm_model_load_block(ctx, p->model, job->block, &p->block));
     p->loaded = (long)job->block;
     const calm_weight *weights = tiny_plan_weights(&p->block, job->expert);
-    /* Both for numbers that no weight and few inputs of these models pass. */
+    /* Bounds that no weight and few inputs of these models exceed. */
     q->global = calm_scale_global(&q->scheme, largest_weight(layout, job, weights));
     q->act_global =
         calm_act_rule_is_static(q->scheme.act_rule) ? 0.125f : calm_act_global(q->scheme.act_rule, 16);
@@ -219,7 +219,7 @@ void tiny_plan_quantize_family(tiny_plan *p, const char *const *schemes, size_t 
     const calm_layout *layout = calm_model_layout(p->model);
     bool folds = true;
     calm_scheme scheme;
-    /* Scales of small floats cannot be divided by those of the next job's inputs; norms can. */
+    /* Input scales of the next job cannot fold into scales of small floats, but into norms. */
     for (size_t i = 0; i < n; i++) {
         ck_ok(calm_scheme_parse(ctx, schemes[i], &scheme));
         folds &= calm_scheme_folds(&scheme);

@@ -1,4 +1,4 @@
-/* Tensors in memory to a file. */
+/* Writes tensors from memory to a file. */
 #include "tests/support/write_tensors.h"
 
 #include "tests/support/harness.h"

@@ -1,4 +1,4 @@
-/* Faults: how they are made. */
+/* Faults: applies them to files. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static calm_status read_all(calm_ctx *ctx, const char *dir, const char *file, ch
     return calm_read_file(ctx, *path, MOST, bytes, n);
 }
 
-/* "4@00ff" or "00ff" over bytes [n] from `at` on; "4096*00": this many of one byte. */
+/* Writes "4@00ff" or "00ff" over bytes [n] from `at` on; "4096*00" repeats one byte. */
 static calm_status poke(calm_ctx *ctx, const break_fault *fault, char *bytes, size_t n, size_t at)
 {
     const char *hex = strchr(fault->b, '@'), *many = strchr(fault->b, '*');
@@ -67,7 +67,7 @@ static calm_status poke(calm_ctx *ctx, const break_fault *fault, char *bytes, si
 
 /* ---- JSON ---- */
 
-/* A copy of `value` with the member at `path` changed; *done when it was. */
+/* Returns a copy of `value` with the member at `path` changed; sets *done if there was one. */
 static calm_json *changed(const calm_json *value, const char *path, const calm_json *to, bool *done)
 {
     const size_t length = strcspn(path, "/");
@@ -131,7 +131,7 @@ static calm_status set_member(calm_ctx *ctx, const char *dir, const break_fault 
     return status;
 }
 
-/* The same within the header of a file of safetensors, whose data stay as they are. */
+/* Changes the header of a safetensors file without its data. */
 static calm_status set_header(calm_ctx *ctx, const char *dir, const break_fault *fault)
 {
     calm_json *root, *out;
@@ -185,7 +185,7 @@ static calm_status new_name(calm_ctx *ctx, const break_fault *fault, const char 
     return CALM_OK;
 }
 
-/* The tensors to be written instead: list [*n], room for one more. */
+/* Changes the tensors to write: list [*n], with room for one more. */
 static calm_status change_tensors(calm_ctx *ctx, const break_fault *fault, calm_tensor *list, size_t *n)
 {
     size_t i = 0;
@@ -261,7 +261,7 @@ static calm_status replace_bytes(calm_ctx *ctx, const char *dir, const break_fau
     return calm_write_file(ctx, path, bytes, n);
 }
 
-/* Where a string of a GGUF file ends that has its length before it. */
+/* Returns the end of a length-prefixed string in a GGUF file. */
 static char *behind_name(char *bytes, size_t n, const char *name)
 {
     char *at = bytes;
@@ -277,8 +277,7 @@ static char *behind_name(char *bytes, size_t n, const char *name)
     return NULL;
 }
 
-/* The first string of an array of them, which `at` is after the name of, takes the second into itself: as many bytes,
- * one element less. */
+/* Merges the first two strings of an array, whose name ends at `at`: the same bytes, one element less. */
 static calm_status swallow(calm_ctx *ctx, const break_fault *fault, char *at)
 {
     uint64_t count, first, second;
@@ -294,7 +293,7 @@ static calm_status swallow(calm_ctx *ctx, const break_fault *fault, char *at)
     return CALM_OK;
 }
 
-/* The data of a tensor within the file: the last one's end, padded, is the file's. */
+/* Finds the offset of a tensor's data in the file: the padded end of the last tensor is the end of the file. */
 static calm_status data_offset(calm_ctx *ctx, const char *path, const break_fault *fault, size_t n, size_t *out)
 {
     calm_gguf *file;

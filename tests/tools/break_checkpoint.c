@@ -1,4 +1,4 @@
-/* break_checkpoint: from a good checkpoint make one with exactly one fault. */
+/* break_checkpoint: makes a checkpoint with exactly one fault from a correct one. */
 #include <stdio.h>
 #include <string.h>
 

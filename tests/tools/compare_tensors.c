@@ -1,4 +1,4 @@
-/* compare_tensors: how far the tensors of two safetensors files or directories lie apart. */
+/* compare_tensors: prints the differences between the tensors of two safetensors files or directories. */
 #include <math.h>
 #include <stdio.h>
 
@@ -34,7 +34,7 @@ static calm_status compare(calm_ctx *ctx, const calm_tensor *a, const calm_safet
     CALM_TRY(widened(ctx, b, &y));
     for (size_t i = 0; i < a->n_elements; i++) {
         const double difference = fabs((double)x[i] - (double)y[i]);
-        most = difference > most || isnan(difference) ? difference : most;    /* fmax would forget a NaN */
+        most = difference > most || isnan(difference) ? difference : most;    /* fmax would lose a NaN */
         largest = fmax(largest, fabs((double)x[i]));
     }
     printf("%s: largest difference %.3g, largest value %.3g\n", a->name, most, largest);

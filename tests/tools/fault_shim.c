@@ -1,12 +1,12 @@
 /* A machine that fails under any program:  LD_PRELOAD=libfault_shim.so CALM_FAULT_AT=57 CALM_FAULT_DO=kill calm ...
  *
- *   CALM_FAULT_AT=N         the N-th call that changes the disk is struck (tests/support/faults.h says which count)
- *   CALM_FAULT_DO=WHAT      kill: SIGKILL before it; tear: SIGKILL when half of a write is out; ENOSPC, EIO: it fails
- *   CALM_FAULT_STICKY=1     all later ones fail as well, as on a full disk; removing works
- *   CALM_FAULT_COUNT=FILE   the number of calls is written there at the end
- *   CALM_FAULT_LIST=FILE    "NUMBER CALL PATH" is written there for each
+ *   CALM_FAULT_AT=N         the N-th call that changes the disk fails (tests/support/faults.h lists these calls)
+ *   CALM_FAULT_DO=WHAT      kill: SIGKILL before it; tear: SIGKILL after half of a write; ENOSPC, EIO: it fails
+ *   CALM_FAULT_STICKY=1     all later calls fail too, as on a full disk; removing works
+ *   CALM_FAULT_COUNT=FILE   file for the number of calls, written at the end
+ *   CALM_FAULT_LIST=FILE    file for a line "NUMBER CALL PATH" per call
  *
- * None of these files is counted.  A setting that makes no sense ends the program with status 99. */
+ * Calls on these files do not count.  A malformed setting ends the program with status 99. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

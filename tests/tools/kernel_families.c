@@ -1,14 +1,12 @@
-/* The kernel families that numerical tests run under, one line each, for tests/run --kernels-all: all that this CPU
- * runs but the one that OpenBLAS takes here by itself, with which all tests run.  The others are named on standard
- * error.
+/* Prints the kernel families for tests/run --kernels-all, one per line: all that this CPU runs, except the one that
+ * OpenBLAS chooses here, with which all tests run.  Standard error names the families that are left out.
  *
- * Some families have the same kernels under two names (Zen has Haswell's).  A family that gives the same bits as
- * another in everything that linalg.h has is left out: the tests would compute the same numbers once more.  OpenBLAS
- * takes its kernels when a program starts, so this program starts itself once per family, with the argument --digest,
- * for the digest of its bits.
+ * Some families have the same kernels under two names (Zen has Haswell's).  The program leaves out a family that
+ * gives the same bits as another in all functions of linalg.h: the tests would compute the same numbers again.
+ * OpenBLAS chooses its kernels when a program starts, so this program starts itself once per family, with the
+ * argument --digest, for the digest of its results.
  *
- * With --wanted it prints the one family that calm itself would take here: OpenBLAS takes its slowest for a CPU that it
- * does not know. */
+ * With --wanted it prints the family that calm would choose here: OpenBLAS chooses its slowest for an unknown CPU. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +19,11 @@
 #include "ptq/tensor/inverse_root.h"
 #include "ptq/tensor/linalg.h"
 
-#define N_RANDOM 200          /* random sizes, besides the large ones                  */
-#define LARGEST  1100         /* beyond the blocks of every family: 320 to 768 terms   */
+#define N_RANDOM 200          /* random sizes, in addition to large ones             */
+#define LARGEST  1100         /* beyond the blocks of every family: 320 to 768 terms */
 #define N_VALUES ((size_t)LARGEST * LARGEST)
 
-/* What the calls below work on. */
+/* Operands of the calls below. */
 typedef struct operands {
     double *a, *b, *c, *work;
     float *fa, *fb, *fc;
@@ -41,7 +39,7 @@ static void *room(size_t n_bytes)
     return out;
 }
 
-/* A size from 1 up, small ones as often as large ones: where kernels of 4, 8, 16, 24 columns have their remainders. */
+/* Returns a size from 1, small ones as often as large ones, so that kernels of 4, 8, 16, 24 columns meet remainders. */
 static size_t size_of(size_t at, size_t which)
 {
     static const size_t limits[] = {8, 33, 80, 260};
@@ -49,12 +47,12 @@ static size_t size_of(size_t at, size_t which)
     return 1 + (size_t)(bits >> 8) % limits[bits % 4];
 }
 
-/* Every function of linalg.h that multiplies, solves or factors, with operands of these sizes. */
+/* Calls every function of linalg.h that multiplies, solves or factors, with operands of these sizes. */
 static calm_status call_all(calm_ctx *ctx, calm_sha256 *sha, const operands *at, size_t m, size_t n, size_t k)
 {
     for (int form = CALM_PRODUCT_NT; form <= CALM_PRODUCT_TN; form++) {
         const size_t lda = form == CALM_PRODUCT_TN ? m : k, ldb = form == CALM_PRODUCT_NT ? k : n;
-        for (int beta = 0; beta < 2; beta++) {    /* the second adds to what the first has left */
+        for (int beta = 0; beta < 2; beta++) {    /* the second call adds to the result of the first */
             calm_sgemm(form, m, n, k, at->fa, lda, at->fb, ldb, (float)beta, at->fc, n);
             calm_dgemm(form, m, n, k, at->a, lda, at->b, ldb, beta, at->c, n);
             calm_sha256_update(sha, at->fc, m * n * sizeof(float));
@@ -101,7 +99,7 @@ static calm_status call_all(calm_ctx *ctx, calm_sha256 *sha, const operands *at,
     return status;
 }
 
-/* Print the digest of all results with the kernels that are loaded, and of what calm itself does by their name. */
+/* Prints the digest of all results with the loaded kernels, including choices that calm makes by their name. */
 static calm_status print_digest(calm_ctx *ctx)
 {
     const operands at = {room(N_VALUES * sizeof(double)), room(N_VALUES * sizeof(double)),
@@ -132,7 +130,7 @@ static calm_status print_digest(calm_ctx *ctx)
     return status;
 }
 
-/* The digest of this family into `out`: "" where the program does not run with it, or runs with another. */
+/* Writes the digest of a family to `out`; "" if the program does not run with it, or runs with another. */
 static void digest_of(const char *program, const char *family, char out[CALM_SHA256_HEX])
 {
     char command[5000], name[64] = "";

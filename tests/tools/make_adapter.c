@@ -1,4 +1,4 @@
-/* make_adapter: a LoRA adapter of rank 4 for q and down of every block of a model, as PEFT names its parts. */
+/* make_adapter: writes a LoRA adapter of rank 4 for q and down of every block of a model, with PEFT's names. */
 #include <math.h>
 #include <stddef.h>
 #include <sys/stat.h>
@@ -24,7 +24,7 @@ static bool is_adapted(calm_role role)
     return role == CALM_ROLE_Q || role == CALM_ROLE_DOWN;
 }
 
-/* A or B with numbers as large as weights are. */
+/* Adds A or B with values as large as weights. */
 static calm_status add(calm_ctx *ctx, const calm_linear_ref *linear, char part, calm_tensor *out)
 {
     float *values;

@@ -1,4 +1,4 @@
-/* make_checkpoint: write a synthetic checkpoint with random weights in the shape of a known model. */
+/* make_checkpoint: writes a synthetic checkpoint with random weights in the shape of a known model. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static void print_shapes(void)
     print_configs();
 }
 
-/* "5GB" into bytes. */
+/* Parses "5GB" into bytes. */
 static calm_status parse_size(calm_ctx *ctx, const char *text, uint64_t *out)
 {
     static const struct { const char *name; uint64_t scale; } units[] = {

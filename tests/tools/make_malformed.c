@@ -1,8 +1,9 @@
-/* make_malformed: from a good GGUF or safetensors file one with exactly one fault that a reader must not believe.
+/* make_malformed: makes a GGUF or safetensors file with exactly one fault, which a reader must refuse, from a correct
+ * one.
  *
- * The kinds are those of public reports on readers of these files: counts and lengths that overflow what is computed
- * from them, sizes whose sum wraps, tensors beyond the end of the file, alignments of 0, deep JSON, names with "..".
- * The walker below shares no code with the readers that are tested. */
+ * The kinds come from public reports on readers of these files: counts and lengths that overflow in computations,
+ * sizes whose sum wraps, tensors beyond the end of the file, alignments of 0, deep JSON, names with "..".  The walker
+ * below shares no code with the readers under test. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,14 +15,14 @@
 #define FILE_MAX ((size_t)1 << 30)
 #define DEEP     20000
 
-/* What a row does to the file. */
+/* The change that a row makes. */
 typedef enum action {
-    CUT,       /* keep `value` bytes; minus so many where it is above 2^63           */
-    U8, U32, U64, /* write `value` at the place                                         */
-    TEXT,      /* write the text there, over what is                                 */
+    CUT,       /* keep `value` bytes; above 2^63: cut -value bytes                   */
+    U8, U32, U64, /* write `value` at the place                                      */
+    TEXT,      /* write the text over the place                                      */
     HEADER,    /* safetensors: put `text` instead of the place's value in the header */
-    WHOLE,     /* safetensors: a header of `text` alone                              */
-    NESTED     /* safetensors: a header of DEEP brackets                             */
+    WHOLE,     /* safetensors: the header is `text`                                  */
+    NESTED     /* safetensors: the header is DEEP brackets                           */
 } action;
 
 /* A place of a GGUF file: "version", "tensors", "keys", "key:NAME:length|name|type|value|count", "element:NAME" (the
@@ -83,7 +84,7 @@ static const fault of_gguf[] = {
     {0},
 };
 
-/* Of the first tensor in the header, whose entry the good file writes as {"dtype":"F32","shape":[...],
+/* Faults of the first tensor in the header, whose entry in the correct file is {"dtype":"F32","shape":[...],
  * "data_offsets":[...]} with any blanks. */
 static const fault of_safetensors[] = {
     {"empty", 0, CUT, 0, 0},
@@ -126,10 +127,10 @@ static const calm_option table[] = {
 
 /* ---- places of a GGUF file ---- */
 
-/* A reading of the good file; it is whole, so that nothing here is checked but its end. */
+/* State of reading the correct file; the walker checks only for its end. */
 typedef struct walk {
     const char *bytes, *wanted;
-    size_t n, at, found;    /* found: SIZE_MAX until the place has come */
+    size_t n, at, found;    /* found: offset of the place; SIZE_MAX: not yet */
 } walk;
 
 static uint64_t number(walk *w, size_t n)
@@ -139,12 +140,12 @@ static uint64_t number(walk *w, size_t n)
         fprintf(stderr, "make_malformed: the good file ends early\n");
         exit(1);
     }
-    memcpy(&value, w->bytes + w->at, n);    /* little-endian, as the machines of the tests are */
+    memcpy(&value, w->bytes + w->at, n);    /* little-endian, like the machines of the tests */
     w->at += n;
     return value;
 }
 
-/* Here is the place "KIND:NAME:PART". */
+/* Records the current offset if the place is "KIND:NAME:PART". */
 static void mark(walk *w, const char *kind, const char *name, size_t n_name, const char *part)
 {
     char place[256];
@@ -185,7 +186,7 @@ static void walk_key(walk *w)
     skip_value(w, type, name, n);
 }
 
-/* Counted from the front, and with `index` < 0 from the end. */
+/* `index` counts from the front, or below 0 from the end. */
 static void walk_tensor(walk *w, long index)
 {
     char name[24];
@@ -238,7 +239,7 @@ static void put_header(calm_text *out, const char *header, size_t n, const char 
     calm_text_append(out, data, n_data);
 }
 
-/* Instead of the first value of the key `place` in the header: what stands to the ']' or the ',' behind it. */
+/* Replaces the first value of the key `place` in the header, up to the ']' or ',' after it. */
 static calm_status replace_value(calm_ctx *ctx, const char *bytes, size_t n, const fault *how, calm_text *out)
 {
     CALM_SCOPED_TEXT(header);
@@ -261,7 +262,7 @@ static calm_status replace_value(calm_ctx *ctx, const char *bytes, size_t n, con
     return CALM_OK;
 }
 
-/* The good bytes with a patch of n_patch bytes at the place. */
+/* Writes the correct bytes with a patch at the place. */
 static calm_status patch(calm_ctx *ctx, const char *bytes, size_t n, size_t at, const void *from, size_t n_patch,
                          calm_text *out)
 {

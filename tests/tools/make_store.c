@@ -1,4 +1,4 @@
-/* make_store: a store of any size, for measuring (synth_store.h; docs/store.md has the figures). */
+/* make_store: makes a store of any size, for measurements (synth_store.h; docs/store.md has the figures). */
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/stat.h>

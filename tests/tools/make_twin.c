@@ -1,7 +1,6 @@
-/* make_twin: the twin of a model - other weights, the same function (docs/method.md section 6).  By default activations
- * that are hard to quantize (twin_outliers.c); --split-mlp a mixture (twin_split.c); --first-token a massive first
- * token (twin_first_token.c).  Weights are written as float32: a factor is no power of two, and bfloat16 would round
- * the function away. */
+/* make_twin: writes a model with other weights and the same function.  By default its activations have outlier
+ * channels (twin_outliers.c); --split-mlp makes a mixture (twin_split.c), --first-token a massive first token
+ * (twin_first_token.c). Weights are float32: factors are no powers of two, so bfloat16 would change the function. */
 #include "ptq/base/file.h"
 #include "tests/tools/tool.h"
 #include "tests/tools/twin.h"
@@ -22,7 +21,7 @@ static const calm_option table[] = {
      offsetof(twin_arguments, first_token), CALM_OPTION_STRING, .metavar = "TEXT"},
     {0}};
 
-/* Only families whose function the edits keep. */
+/* Accepts only families whose function the edits keep. */
 static calm_status check_family(calm_ctx *ctx, const twin *it)
 {
     static const calm_role roles[] = {CALM_ROLE_Q, CALM_ROLE_K, CALM_ROLE_V, CALM_ROLE_O,

@@ -1,5 +1,5 @@
-/* An OpenBLAS that is older than the CPU, for LD_PRELOAD: unless it is told a family by OPENBLAS_CORETYPE, it says that
- * it took the oldest one, which it would take on a CPU that it does not know. */
+/* Imitates an OpenBLAS older than the CPU, for LD_PRELOAD: unless OPENBLAS_CORETYPE names a family, it reports the
+ * oldest one, as on a CPU that it does not know. */
 #include <dlfcn.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* pages: parts of docs/ that repeat a table of the program, made from that table.
+/* pages: makes the parts of docs/ that repeat tables of the program.
  *
  *   commands   docs/commands.md   options of every command (cli/cmd_*.c, ptq/recipe/spec.c)
  *   keys       docs/recipes.md    keys of a recipe (ptq/recipe/document_shape.c)
@@ -6,7 +6,7 @@
  *   metrics    docs/method.md     scores of an output (cka/cka.h)
  *   algorithms docs/method.md     named chains (algorithms/presets.def)
  *   python     python/calm_ptq/_quantize.pyi   keywords of quantize (ptq/recipe/spec.c)
- *   keywords   python/calm_ptq/_keywords.py    what messages call them
+ *   keywords   python/calm_ptq/_keywords.py    their names in messages
  *
  * Without --update it compares the page with the table and reports the first line that differs. */
 #include <stddef.h>
@@ -37,10 +37,10 @@ static const calm_option table[] = {
 
 /* ---- commands ---- */
 
-typedef arguments options;    /* as the rows of cli/command.h call it */
+typedef arguments options;    /* the name that cli/command.h's macros use */
 static const calm_option common[] = {CALM_OPT_COMMON, {0}};
 
-/* An option that every command has in the same words is listed once. */
+/* Is an option the same in every command?  The page lists it once. */
 static bool is_common(const calm_option *option)
 {
     const calm_option *same = calm_option_find(common, option->name);
@@ -65,7 +65,7 @@ static void add_option(calm_text *out, const calm_option *option)
     calm_text_printf(out, " |\n");
 }
 
-/* The options [begin, end) of a table that are not common; none where there are none. */
+/* Appends a table of those options that are not common; nothing if there are none. */
 static void add_options(calm_text *out, const calm_option *rows, size_t n)
 {
     bool any = false;
@@ -79,7 +79,7 @@ static void add_options(calm_text *out, const calm_option *rows, size_t n)
     calm_text_printf(out, any ? "\n" : "");
 }
 
-/* "Usage" of a command: one line for each line of its arguments. */
+/* Appends the usage of a command: one line per line of its arguments. */
 static void add_usage(calm_text *out, const calm_command *command)
 {
     const char *words = command->arguments ? command->arguments : "";
@@ -146,7 +146,7 @@ static calm_status write_keys(calm_ctx *ctx, calm_text *out)
 
 /* ---- rules of the check ---- */
 
-/* The heading above the rules whose names begin so. */
+/* Headings above rules, by the beginning of their names. */
 static const struct {
     const char *begins, *heading;
 } sections[] = {
@@ -223,7 +223,7 @@ static calm_status write_algorithms(calm_ctx *ctx, calm_text *out)
 
 /* ---- keywords of Python ---- */
 
-/* "Literal['a', 'b']" of "a|b". */
+/* Appends "Literal['a', 'b']" for "a|b". */
 static void add_literal(calm_text *out, const char *values)
 {
     calm_text_printf(out, "Literal[");
@@ -245,27 +245,27 @@ static void add_type(calm_text *out, const calm_option *option)
         calm_text_printf(out, "%s", types[option->type]);
 }
 
-/* A name as Python has it. */
+/* Appends a name with underscores. */
 static void add_keyword(calm_text *out, const char *name)
 {
     for (const char *at = name; *at; at++)
         calm_text_printf(out, "%c", *at == '-' ? '_' : *at);
 }
 
-/* Is it an argument of quantize by its place? */
+/* Is an option a positional argument of quantize? */
 static bool is_placed(const calm_option *option)
 {
     return strcmp(option->name, "model") == 0 || strcmp(option->name, "output") == 0;
 }
 
-/* One keyword in the docstring: its help, and the default that the program has. */
+/* Appends a keyword for the docstring: its help and the program's default. */
 static void add_meaning(calm_text *out, const calm_option *option)
 {
     const char *fallback = calm_command_default(option);
     calm_text_printf(out, "    ");
     add_keyword(out, option->name);
     calm_text_printf(out, "\n        ");
-    for (const char *at = option->help; *at; at++)    /* what ends or changes a docstring stands for itself */
+    for (const char *at = option->help; *at; at++)    /* escape characters that end or change a docstring */
         calm_text_printf(out, *at == '\\' || *at == '"' ? "\\%c" : "%c", *at);
     calm_text_printf(out, *fallback ? " (default %s)\n" : "\n", fallback);
 }
@@ -299,7 +299,7 @@ static calm_status write_python(calm_ctx *ctx, calm_text *out)
     return CALM_OK;
 }
 
-/* Is a name what Python has for the option? */
+/* Is `name` Python's keyword for the option? */
 static bool is_keyword(const char *name, const char *option)
 {
     size_t i = 0;
@@ -308,7 +308,7 @@ static bool is_keyword(const char *name, const char *option)
     return !option[i] && !name[i];
 }
 
-/* Where a keyword's name differs from what messages call the option: its place in a recipe, else its flag. */
+/* Lists keywords whose names differ from the name in messages: its place in a recipe, else its flag. */
 static calm_status write_keywords(calm_ctx *ctx, calm_text *out)
 {
     (void)ctx;

@@ -1,5 +1,5 @@
-/* peak_memory CMD...: run a command and print its wall time, processor time and peak resident memory as one line on
- * standard error; its exit status is the command's (128 + signal when one ended it). */
+/* peak_memory CMD...: runs a command and prints its wall time, processor time and peak resident memory as a line on
+ * standard error; the exit status is the command's (128 + signal if a signal ended it). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

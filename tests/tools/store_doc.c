@@ -1,9 +1,8 @@
-/* store_doc: docs/store.md against the program.
+/* store_doc: compares docs/store.md with the program.
  *
- * Between the lines <!-- schema --> and <!-- /schema -->, below the queries, stands what this tool makes of
- * store/schema.sql and its comments; each ```sql block that another block follows is a query, and that block its rows,
- * from a store that make_store's rows fill (synth_store.h).  Without --update it says where the file differs, with it
- * the file is put right. */
+ * The tool makes the lines between <!-- schema --> and <!-- /schema --> from store/schema.sql and its comments.  Each
+ * ```sql block that another block follows is a query, and that block its rows, from a store with make_store's rows
+ * (synth_store.h).  Without --update it reports where the file differs; with it, it corrects the file. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +35,7 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/* Does the line declare this column: of a table as its first word, of a view as the last word, "... AS name,"? */
+/* Does the line declare this column?  A table's column is the first word, a view's the last, "... AS name,". */
 static bool declares(const char *line, const char *comment, const char *name, bool view)
 {
     const size_t n = strlen(name);
@@ -49,7 +48,7 @@ static bool declares(const char *line, const char *comment, const char *name, bo
            && !is_word(comment[-(long)n - 1]);
 }
 
-/* The comment on the line that declares a column; with `name` NULL the one on the first line. */
+/* Finds the comment on the line that declares a column; `name` NULL: the comment on the first line. */
 static calm_status comment_of(calm_ctx *ctx, const char *sql, const char *name, bool view, const char **out)
 {
     for (const char *line = sql; *line;) {
@@ -67,7 +66,7 @@ static calm_status comment_of(calm_ctx *ctx, const char *sql, const char *name, 
     return calm_fail(ctx, CALM_EFORMAT, "store/schema.sql: \"%s\" has no comment: %.60s", name ? name : "it", sql);
 }
 
-/* The one column of every row of a query with one parameter. */
+/* Appends the single column of every row of a query with one parameter. */
 static calm_status add_rows(calm_ctx *ctx, calm_sql *sql, const char *query, const char *param, calm_text *out)
 {
     calm_statement *row;
@@ -106,7 +105,7 @@ static calm_status add_columns(calm_ctx *ctx, calm_sql *sql, const char *name, c
     return ctx->status;
 }
 
-/* "Primary key: `run_id, job_id`.", and so on. */
+/* Appends "Primary key: `run_id, job_id`." and other keys. */
 static calm_status add_keys(calm_ctx *ctx, calm_sql *sql, const char *name, calm_text *out)
 {
     CALM_TRY(add_rows(ctx, sql,
@@ -130,7 +129,7 @@ static calm_status add_keys(calm_ctx *ctx, calm_sql *sql, const char *name, calm
     return CALM_OK;
 }
 
-/* "Check: `json_valid(recipe)`." for each. */
+/* Appends "Check: `json_valid(recipe)`." for each check. */
 static void add_checks(const char *text, calm_text *out)
 {
     for (const char *at = text; (at = strstr(at, "\n  CHECK (")); at++) {
@@ -222,13 +221,13 @@ static calm_status write_rows(calm_ctx *ctx, calm_store *store, const char *quer
 /* ---- the file ---- */
 
 typedef struct document {
-    const char *at;    /* what is not copied yet */
+    const char *at;    /* the rest to copy */
     calm_text out;
     calm_store *store;
     int n_queries;
 } document;
 
-/* Copy up to and with the next `mark`; false when there is none. */
+/* Copies up to and including the next `mark`; false if there is none. */
 static bool copy_through(document *it, const char *mark)
 {
     const char *found = strstr(it->at, mark);

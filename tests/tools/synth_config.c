@@ -1,4 +1,4 @@
-/* config.json of a synthetic checkpoint, in the classic spelling or as transformers 5 writes it. */
+/* Makes config.json of a synthetic checkpoint, in the classic form or as transformers 5 writes it. */
 #include "tests/tools/synth.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #define MAX_MEMBERS 64
 
-/* The members that are sizes of the shape. */
+/* Members of config.json that are sizes of the shape. */
 static const struct { const char *key; size_t offset; } sizes[] = {
     {"head_dim", offsetof(synth_shape, head_dim)},
     {"hidden_size", offsetof(synth_shape, hidden)},
@@ -25,7 +25,7 @@ static const struct { const char *key; size_t offset; } sizes[] = {
     {"vocab_size", offsetof(synth_shape, vocab)},
 };
 
-/* Members in document order while they are being changed; values are borrowed. */
+/* A member; values are borrowed.  The members are in document order. */
 typedef struct member { const char *key; const calm_json *value; } member;
 typedef struct members { member at[MAX_MEMBERS]; size_t n; } members;
 
@@ -37,7 +37,7 @@ static member *find(members *all, const char *key)
     return NULL;
 }
 
-/* Add a member, or replace its value; more than MAX_MEMBERS would be a mistake in the table of shapes. */
+/* Adds a member or replaces its value; more than MAX_MEMBERS is a mistake in the table of shapes. */
 static void put(members *all, const char *key, const calm_json *value)
 {
     member *old = find(all, key);
@@ -58,7 +58,7 @@ static void put_all(members *all, const calm_json *object)
         put(all, key, value);
 }
 
-/* Remove a member and return its value, or NULL. */
+/* Removes a member and returns its value, or NULL. */
 static const calm_json *take(members *all, const char *key)
 {
     member *old = find(all, key);
@@ -68,7 +68,7 @@ static const calm_json *take(members *all, const char *key)
     return value;
 }
 
-/* What only the code knows, as members of a separate object: sizes where the family left 0, the type, the head. */
+/* Makes members that depend on the shape: sizes that the family's text leaves 0, dtype, tied head. */
 static calm_json *computed(const synth_shape *shape, size_t blocks, calm_dtype dtype, members *all)
 {
     calm_json *object = calm_json_new_object();
@@ -88,7 +88,7 @@ static calm_json *computed(const synth_shape *shape, size_t blocks, calm_dtype d
 
 /* ---- the newer spelling ---- */
 
-/* {"rope_theta": ..., "rope_type": "default"} with what `scaling` says over it. */
+/* Makes {"rope_theta": ..., "rope_type": "default"}, overridden by the members of `scaling`. */
 static calm_json *rope_parameters(const calm_json *theta, const calm_json *scaling)
 {
     calm_json *rope = calm_json_new_object();
@@ -102,7 +102,7 @@ static calm_json *rope_parameters(const calm_json *theta, const calm_json *scali
     return rope;
 }
 
-/* Which blocks slide: gemma2 every other one from the first, gemma3 all but every `pattern`th, others none. */
+/* Makes the list of sliding blocks: every other block from the first in gemma2, all but every `pattern`th in gemma3. */
 static calm_json *layer_types(const synth_shape *shape, size_t blocks, int64_t pattern)
 {
     calm_json *types = calm_json_new_array();
@@ -127,7 +127,7 @@ static void respell_rope(members *all, calm_json *made)
     calm_json_set(made, "rope_parameters", rope);
 }
 
-/* Put the newer spelling of `all` into `made`, and remove what it replaces. */
+/* Adds the newer form of `all` to `made`, and removes members that it replaces. */
 static void respell(members *all, const synth_shape *shape, size_t blocks, calm_json *made)
 {
     const unsigned flags = shape->family->flags;
@@ -142,7 +142,7 @@ static void respell(members *all, const synth_shape *shape, size_t blocks, calm_
         calm_json_set(made, "layer_types", layer_types(shape, blocks, calm_json_int(pattern, 2)));
     if (flags & SYNTH_EXPERTS)
         calm_json_set_int(made, "num_local_experts", calm_json_int(take(all, "num_experts"), 0));
-    if (flags & SYNTH_QKV_BIAS)    /* written as null where use_sliding_window is false */
+    if (flags & SYNTH_QKV_BIAS)    /* transformers writes null if use_sliding_window is false */
         calm_json_set(made, "sliding_window", calm_json_new_null());
     if (flags & (SYNTH_GEMMA | SYNTH_ENCODER))
         calm_json_set_bool(made, "tie_word_embeddings", true);

@@ -1,7 +1,7 @@
-/* The tensors of a synthetic checkpoint: names, shapes and the spread of their values.
+/* Lists the tensors of a synthetic checkpoint: names, shapes and the spread of their values.
  *
- * Linears have spread 1/sqrt(inputs), so that a normed input gives outputs of order 1 and the residual grows like the
- * root of the number of blocks; embeddings 0.02 as at the start of training; norms lie around 1. */
+ * Linears have spread 1/sqrt(inputs), so that a normalized input gives outputs of order 1 and the residual grows as
+ * the root of the number of blocks.  Embeddings have 0.02, as at the start of training; norms are around 1. */
 #include "tests/tools/synth.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@
 #define NORM_SPREAD 0.1f
 #define BIAS_SPREAD 0.1f
 
-/* The list being made. */
+/* A list while it is made. */
 typedef struct listing {
     calm_ctx *ctx;
     const synth_shape *shape;
@@ -20,13 +20,13 @@ typedef struct listing {
     size_t n, capacity;
 } listing;
 
-/* Tensors of one block at most, and outside of the blocks. */
+/* Returns the largest number of tensors of a block plus those outside of blocks. */
 static size_t most_tensors(const synth_shape *shape, size_t blocks)
 {
     return blocks * (28 + 3 * shape->experts) + 8;
 }
 
-/* Names that are put together here live in ctx->out; "" without memory, which synth_list's status says. */
+/* Joins a name in ctx->out; "" without memory, which synth_list then reports. */
 static const char *join(listing *list, const char *a, const char *b)
 {
     char *joined;
@@ -64,7 +64,7 @@ static void add_norm(listing *list, const char *prefix, const char *name, size_t
     list->tensors[list->n - 1].outliers = width == list->shape->hidden;
 }
 
-/* gate, up and down under `prefix`. */
+/* Adds gate, up and down under `prefix`. */
 static void add_mlp(listing *list, const char *prefix, size_t inner)
 {
     const size_t hidden = list->shape->hidden;

@@ -1,4 +1,4 @@
-/* The tensors that calm reads of a model by its config.json alone: for hollow checkpoints of any family. */
+/* Lists the tensors that calm reads of a model by its config.json, for hollow checkpoints of any family. */
 #include "tests/tools/synth.h"
 
 #include "ptq/check/check_state.h"
@@ -37,7 +37,7 @@ static calm_status add(listing *to, const char *name, int n_dims, const size_t *
     return CALM_OK;
 }
 
-/* MODULE.SUFFIX [rows, cols], or with cols 0 [rows]. */
+/* Adds MODULE.SUFFIX [rows, cols], or [rows] if cols is 0. */
 static calm_status add_part(listing *to, const char *module, const char *suffix, size_t rows, size_t cols)
 {
     char *name;
@@ -45,7 +45,7 @@ static calm_status add_part(listing *to, const char *module, const char *suffix,
     return add(to, name, cols ? 2 : 1, (const size_t[2]){rows, cols});
 }
 
-/* The same of a module behind the prefix. */
+/* The same for a module after the prefix. */
 static calm_status add_outer(listing *to, const char *module, size_t rows, size_t cols)
 {
     char *name;
@@ -66,7 +66,7 @@ static calm_status add_outer_norm(listing *to, const char *module)
     return add_norm(to, name, to->config->hidden);
 }
 
-/* What block `block` has next to its linears, as `calm check` expects it. */
+/* Adds the tensors of a block that are no linears, as `calm check` expects them. */
 static calm_status add_block(listing *to, size_t block)
 {
     const calm_names *names = to->config->arch->names;
@@ -107,7 +107,7 @@ static calm_status add_linears(listing *to)
     return to->config->tied ? CALM_OK : add_part(to, layout.head, "weight", to->config->vocab, to->config->hidden);
 }
 
-/* Tables of the whole model, and what an encoder has around its blocks. */
+/* Adds the model's tables, and an encoder's tensors outside its blocks. */
 static calm_status add_tables(listing *to)
 {
     const calm_config *config = to->config;
@@ -152,7 +152,7 @@ calm_status synth_model_list(calm_ctx *ctx, const char *path, synth_tensor **out
     calm_config config;
     CALM_TRY(calm_json_read(ctx, path, (size_t)1 << 20, &root));
     CALM_TRY(calm_config_read(ctx, path, root, &config));
-    /* The usual prefix: the first of the list. */
+    /* The usual prefix is the first of the list. */
     size_t n_prefix;
     const char *usual = calm_arch_prefix(config.arch, 0, &n_prefix);
     char *prefix;

@@ -1,4 +1,4 @@
-/* Shapes of published models, and a tiny one of each family.  The members of config.json are those on the hub. */
+/* Shapes of published models, and a tiny one per family.  The members of config.json are those on the hub. */
 #include "tests/tools/synth.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 #define FOUR_NORMS (const char *const[]){"input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", \
                                          "post_feedforward_layernorm", NULL}
 
-/* A size of 0 is filled in from the shape; null stays. */
+/* The shape fills in sizes of 0; null stays. */
 #define SIZES "\"hidden_size\": 0, \"intermediate_size\": 0, \"num_attention_heads\": 0, \"num_hidden_layers\": 0, " \
               "\"vocab_size\": 0, \"initializer_range\": 0.02, \"use_cache\": true, \"torch_dtype\": \"\""
 #define DECODER SIZES ", \"num_key_value_heads\": 0, \"attention_dropout\": 0.0"
@@ -77,7 +77,7 @@ static const synth_family olmo2 = {.norms = POST_NORMS, .flags = SYNTH_WIDE_NORM
     "\"max_position_embeddings\": 4096, \"pad_token_id\": 100277, \"rms_norm_eps\": 1e-06, \"rope_scaling\": null, "
     "\"rope_theta\": 500000, \"tie_word_embeddings\": false}"};
 
-/* Without the block that predicts a second token, which no forward pass reads. */
+/* Without the block that predicts a second token, which calm's forward pass does not read. */
 #define DEEPSEEK_V3 \
     "{\"architectures\": [\"DeepseekV3ForCausalLM\"], \"model_type\": \"deepseek_v3\", " \
     "\"transformers_version\": \"4.33.1\", " DECODER ", \"attention_bias\": false, \"aux_loss_alpha\": 0.001, " \
@@ -97,7 +97,7 @@ static const synth_family deepseek_v3 = {.norms = TWO_NORMS, .flags = SYNTH_EXPE
 static const synth_family kimi_k2 = {.norms = TWO_NORMS, .flags = SYNTH_EXPERTS, .config = DEEPSEEK_V3,
                                      .latent = &(const synth_latent){1536, 512, 128, 64, 128, 1}};
 
-/* Kimi-K2, where it differs. */
+/* Members in which Kimi-K2 differs. */
 #define KIMI "\"model_type\": \"kimi_k2\", \"bos_token_id\": 163584, \"eos_token_id\": 163585, " \
     "\"first_k_dense_replace\": 1, \"max_position_embeddings\": 131072, \"n_group\": 1, \"rope_scaling\": " \
     "{\"beta_fast\": 1.0, \"beta_slow\": 1.0, \"factor\": 32.0, \"mscale\": 1.0, \"mscale_all_dim\": 1.0, " \

@@ -19,7 +19,7 @@
 
 static const struct algorithm {
     const char *name, *chain;
-    double factor;    /* of the error */
+    double factor;    /* factor of the error */
 } algorithms[] = {
     {"rtn", "absmax@1()+nearest@1()", 1.0},
     {"gptq", "absmax@1()+gptq@2(order=activation,damp=%g)", 0.52},
@@ -35,10 +35,10 @@ static const struct algorithm {
 
 static const struct scheme {
     const char *name;
-    double bits, step;    /* per weight, with scales and zeros; of the codes */
+    double bits, step;    /* bits per weight, with scales and zeros; step of the codes */
 } schemes[] = {{"w4a16_g128", 4.15625, 4}, {"w3a16_g128", 3.15625, 3}, {"w2a16_g64", 2.3125, 2}, {"w8a16", 8.01, 8}};
 
-/* The first ten are what a quantize run has most of. */
+/* The first ten are the most frequent in quantize runs. */
 static const struct metric {
     const char *unit, *name;
     double factor, power, spread;    /* of the relative squared error e: factor * e^power * exp(spread * normal) */
@@ -57,7 +57,7 @@ static const struct metric {
 
 static const struct point {
     const char *name;
-    double size;    /* of the largest value */
+    double size;    /* size of the largest value */
 } points[] = {{"qkv_in", 12},  {"o_in", 4},     {"attn_out", 8}, {"gate_up_in", 15},
               {"gate", 20},    {"down_in", 90}, {"mlp_out", 60}, {"block_out", 40}};
 
@@ -66,7 +66,7 @@ static const char *const tokens[] = {"the", " of", "\n", ".", " and", "<s>", " i
 _Static_assert(sizeof metrics / sizeof *metrics == SYNTH_STORE_MAX_SCORES, "as many as may be asked for");
 _Static_assert(4 * sizeof algorithms / sizeof *algorithms == SYNTH_STORE_MAX_CANDIDATES, "as many as may be asked for");
 
-/* What is drawn, each from its own stream. */
+/* Random quantities, each from a separate stream. */
 enum { SIZES = 1, ERRORS, SCORES, SECONDS, PEAKS_AT, WINDOWS, OWN_WINDOWS, ROUTED, FAILURES };
 
 typedef struct maker {
@@ -90,7 +90,7 @@ static double normal(const maker *it, int what, uint64_t index)
     return calm_rng_normal((uint64_t)it->size->seed, (uint64_t)what, index);
 }
 
-/* A made-up content hash. */
+/* Makes an invented content hash. */
 static calm_status digest(calm_ctx *ctx, const maker *it, const char *what, long a, long b, long c,
                           char out[CALM_SHA256_HEX])
 {
@@ -101,7 +101,7 @@ static calm_status digest(calm_ctx *ctx, const maker *it, const char *what, long
 
 /* ---- what is quantized, and from what ---- */
 
-/* Role of the job at a position of its block, and its whole name. */
+/* Writes the role of the job at a position of its block, and its full name. */
 static void name_job(const maker *it, long block, long position, char role[40], char name[100])
 {
     static const char *const dense[] = {"qkv", "o", "gate_up", "down"};
@@ -226,14 +226,14 @@ static calm_status put_activations(calm_ctx *ctx, maker *it)
 
 /* ---- candidates ---- */
 
-/* The number of a candidate in the whole store: its draws. */
+/* Returns the number of a candidate in the whole store, which selects its random values. */
 static uint64_t number_of(const maker *it, long job, long entry)
 {
     return ((uint64_t)it->run * (uint64_t)it->size->jobs + (uint64_t)job) * SYNTH_STORE_MAX_CANDIDATES
            + (uint64_t)entry;
 }
 
-/* Relative squared error of an algorithm at a scheme on a job; the job's part is the same for all. */
+/* Returns the relative squared error of an algorithm at a scheme on a job; all have the job's factor in common. */
 static double error_of(const maker *it, long job, long entry)
 {
     const struct scheme *scheme = &schemes[(it->start + entry / it->n_algorithms) % COUNT(schemes)];
@@ -250,14 +250,15 @@ static double score_of(const maker *it, long job, long entry, long metric)
     return strstr(m->name, "log_rel_mse") ? log(value) : value;
 }
 
-/* One in 20 of those that need the Hessian; round to nearest never does, so that every job has a candidate. */
+/* Does a candidate fail?  One in 20 of those that need the Hessian does; round to nearest never fails, so every job
+ * has a candidate. */
 static bool fails(const maker *it, long job, long entry)
 {
     return strchr(algorithms[entry % it->n_algorithms].chain, '%') &&
            uniform(it, FAILURES, number_of(it, job, entry)) < 0.05;
 }
 
-/* The chain with its damping written in. */
+/* Writes the chain with its damping. */
 static void write_chain(const char *form, double damp, char out[160])
 {
     const size_t before = strcspn(form, "%");
@@ -293,7 +294,7 @@ static calm_status put_candidate(calm_ctx *ctx, maker *it, long job, long entry,
     return calm_store_run_candidate(ctx, it->store, it->run_id, *id);
 }
 
-/* The least first score among those of the first scheme is chosen. */
+/* Adds candidates and chooses the one with the least first score in the first scheme. */
 static calm_status put_job_candidates(calm_ctx *ctx, maker *it, long job)
 {
     int64_t ids[SYNTH_STORE_MAX_CANDIDATES];
@@ -315,7 +316,7 @@ static calm_status put_job_candidates(calm_ctx *ctx, maker *it, long job)
 
 /* ---- runs ---- */
 
-/* KL per token of a window: what is hard for one subject is hard for the others too. */
+/* Returns the KL per token of a window: a window that is hard for one plan is hard for the others too. */
 static double window_kl(const maker *it, const char *subject, double kl, long window)
 {
     const uint64_t at = (uint64_t)(it->run * TEST_WINDOWS + window);
@@ -323,7 +324,7 @@ static double window_kl(const maker *it, const char *subject, double kl, long wi
     return kl * (0.85 + 0.2 * uniform(it, WINDOWS, at) + 0.1 * uniform(it, OWN_WINDOWS, own));
 }
 
-/* Mean difference from the hybrid over the windows, and its paired standard error. */
+/* Computes the mean difference from the hybrid over the windows, and its paired standard error. */
 static void compare(const maker *it, const char *subject, double kl, long n, calm_store_verdict *out)
 {
     double sum = 0, squares = 0;
@@ -369,7 +370,7 @@ static calm_status put_evaluation(calm_ctx *ctx, maker *it, const char *role, co
     return calm_store_verdict_put(ctx, it->store, &verdict);
 }
 
-/* The hybrid, and each algorithm everywhere. */
+/* Adds evaluations of the hybrid and of each uniform run. */
 static calm_status put_evaluations(calm_ctx *ctx, maker *it)
 {
     const double base = 2 * pow(4, -schemes[it->start].step) * (1 + uniform(it, ERRORS, (uint64_t)(~it->run)));

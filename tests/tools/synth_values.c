@@ -1,4 +1,5 @@
-/* Random values of a synthetic checkpoint: Philox4x32-10 in batches, 16 bits a value, through a table of quantiles. */
+/* Draws values of a synthetic checkpoint: Philox4x32-10 in batches, 16 bits per value, mapped by a table of
+ * quantiles. */
 #include "tests/tools/synth.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 #define BATCH 64              /* Philox blocks at a time: one cache line of counters after another */
 #define BLOCK_VALUES 8        /* 16-bit halves of a block */
-#define OUTLIER_STREAM 0x6f75746c69657273u    /* no tensor's: "outliers" */
+#define OUTLIER_STREAM 0x6f75746c69657273u    /* "outliers", the stream of no tensor */
 
 float synth_factor(const char *factor, const char *name)
 {
@@ -39,8 +40,8 @@ bool synth_is_outlier(uint64_t seed, size_t channel)
 
 /* ---- quantiles ---- */
 
-/* z with P(N < z) = p for p <= 1/2: Newton steps on the logarithm of the tail (it is concave, so they converge from the
- * root of its leading term), until the step is lost in rounding. */
+/* Returns z with P(N < z) = p for p <= 1/2: Newton steps on the logarithm of the tail, which is concave, so they
+ * converge from the root of its leading term, until rounding hides the step. */
 static double quantile(double p)
 {
     double z = p < 0.5 ? -sqrt(-2 * log(2 * p)) : 0;
@@ -56,7 +57,7 @@ static double quantile(double p)
 
 calm_status synth_values_init(calm_ctx *ctx, synth_values *values, const synth_tensor *tensor, uint64_t seed)
 {
-    static float normal[SYNTH_LEVELS];    /* one process, one thread that prepares */
+    static float normal[SYNTH_LEVELS];    /* only one thread prepares it */
     float *scaled;
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     calm_status status;
@@ -80,7 +81,7 @@ calm_status synth_values_init(calm_ctx *ctx, synth_values *values, const synth_t
 
 /* ---- drawing ---- */
 
-/* BATCH blocks from counter `first`: out[4 * b + w] is word w of block b, as calm_philox4x32 gives it. */
+/* Computes BATCH blocks from counter `first`: out[4 * b + w] is word w of block b, equal to calm_philox4x32's. */
 CALM_VECTORIZE
 static void draw_batch(uint64_t seed, uint64_t stream, uint64_t first, uint32_t out[4 * BATCH])
 {
@@ -123,7 +124,7 @@ static void look_up_word(const synth_values *values, const uint32_t *words, size
         out[i] = values->levels.word[words[i / 2] >> (i % 2 ? 16 : 0) & 0xffff];
 }
 
-/* Add the outliers of a norm to its elements first .. first + n - 1. */
+/* Adds the outliers of a norm to its elements first .. first + n - 1. */
 static calm_status raise_outliers(calm_ctx *ctx, const synth_values *values, size_t first, size_t n, void *out)
 {
     const calm_dtype dtype = values->tensor->tensor.dtype;

@@ -1,4 +1,4 @@
-/* Writing a synthetic checkpoint: shards as the hub cuts them, filled in pieces of fixed size by all threads. */
+/* Writes a synthetic checkpoint: shards divided as on the hub, filled in pieces of fixed size by all threads. */
 #include "tests/tools/synth.h"
 
 #include <errno.h>
@@ -13,24 +13,24 @@
 #include "ptq/io/json.h"
 
 #define PIECE ((size_t)1 << 18)             /* values of one task */
-#define BUFFER_BYTES ((size_t)32 << 20)     /* what is filled before it is written */
-#define SPARE_BYTES ((uint64_t)64 << 20)    /* headers, config.json, tokenizer, the file system's own */
+#define BUFFER_BYTES ((size_t)32 << 20)     /* size of the write buffer */
+#define SPARE_BYTES ((uint64_t)64 << 20)    /* disk for headers, config.json, tokenizer and the file system */
 #define DEFAULT_SHARD 5000000000u
 
 /* Tensors begin .. end - 1 in order of name are one file. */
 typedef struct shard { size_t begin, end; } shard;
 
-/* A checkpoint being written. */
+/* A checkpoint while it is written. */
 typedef struct job {
     const synth_options *options;
-    synth_shape shape;          /* with the vocabulary of the options */
+    synth_shape shape;          /* with the options' vocabulary */
     calm_dtype dtype;
     size_t blocks;
     synth_tensor *tensors;
     size_t n;
     shard *shards;
     size_t n_shards;
-    uint64_t bytes;             /* of all tensors */
+    uint64_t bytes;             /* size of all tensors */
     char *output, *directory;   /* final and temporary name */
     char *config;               /* config.json of SYNTH_CONFIGS; NULL: the shape's */
     uint8_t *buffer;
@@ -44,8 +44,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const synth_tensor *)a)->tensor.name, ((const synth_tensor *)b)->tensor.name);
 }
 
-/* Cut in the order of the model, a new file when the next tensor would pass the limit; sorted within each file, as
- * safetensors' own writer does. */
+/* Divides tensors in the order of the model; a new file begins when the next tensor would exceed the limit.  Each
+ * file is sorted, as safetensors' writer does. */
 static calm_status cut_shards(calm_ctx *ctx, job *w)
 {
     const uint64_t limit = w->options->shard_size ? w->options->shard_size : DEFAULT_SHARD;
@@ -79,13 +79,13 @@ static calm_status check_room(calm_ctx *ctx, const job *w)
     return CALM_OK;
 }
 
-/* `n` of the shape at another width. */
+/* Scales a size `n` of the shape to another width. */
 static size_t scaled(const synth_shape *known, size_t hidden, size_t n)
 {
     return n * hidden / known->hidden;
 }
 
-/* Width and experts as they are asked for. */
+/* Sets the requested width and number of experts. */
 static calm_status resize(calm_ctx *ctx, const synth_options *options, synth_shape *shape)
 {
     const synth_shape known = *shape;
@@ -107,7 +107,7 @@ static calm_status resize(calm_ctx *ctx, const synth_options *options, synth_sha
     return CALM_OK;
 }
 
-/* Of a shape by its name. */
+/* Lists the tensors of a named shape. */
 static calm_status list_shape(calm_ctx *ctx, job *w)
 {
     const synth_options *options = w->options;
@@ -122,7 +122,7 @@ static calm_status list_shape(calm_ctx *ctx, job *w)
     return synth_list(ctx, &w->shape, w->blocks, w->dtype, &w->tensors, &w->n);
 }
 
-/* The same, or of a config.json, which is as it is. */
+/* Lists the tensors of a named shape or of a config.json. */
 static calm_status list_tensors(calm_ctx *ctx, job *w)
 {
     const synth_options *options = w->options;
@@ -154,7 +154,7 @@ static calm_status plan(calm_ctx *ctx, job *w)
 
 /* ---- tensors ---- */
 
-/* A run of values that the tasks fill. */
+/* A range of values that tasks fill. */
 typedef struct filling {
     const synth_values *values;
     size_t first, n, value_bytes;
@@ -185,7 +185,7 @@ static calm_status write_tensor(calm_ctx *ctx, job *w, calm_safetensors_writer *
     return CALM_OK;
 }
 
-/* Tensors that take no room: what a file system has for zeros that nobody wrote. */
+/* Extends the file without writing: the file system stores no blocks for these zeros. */
 static calm_status leave_holes(calm_ctx *ctx, calm_safetensors_writer *writer, const char *path)
 {
     uint64_t bytes = 0;

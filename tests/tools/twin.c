@@ -1,4 +1,4 @@
-/* The pieces of a twin, and how they are written. */
+/* Collects the pieces of an outlier model and writes them. */
 #include "tests/tools/twin.h"
 
 #include <errno.h>
@@ -117,7 +117,7 @@ static calm_status write_tensors(calm_ctx *ctx, const twin *it, const char *path
     CALM_TRY(CALM_NEW(ctx, ctx->out, tensors, it->n));
     for (size_t i = 0; i < it->n; i++) {
         const twin_piece *piece = &it->pieces[i];
-        /* A vector stays one. */
+        /* A vector stays a vector. */
         tensors[i] = (calm_tensor){.name = piece->name, .dtype = CALM_F32, .n_dims = 2,
                                    .shape = {piece->n_rows, piece->n_columns}};
         if (piece->from && piece->from->n_dims == 1)

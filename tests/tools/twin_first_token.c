@@ -1,6 +1,6 @@
-/* A massive first token, as large decoders have one: the tokenizer's template puts `token` before every text, and one
- * channel of its embedding is MASSIVE.  A tied head becomes its own tensor, as it was: of texts without the token
- * the twin has the model's logits, bit for bit. */
+/* Adds a massive first token, as large decoders have: the tokenizer's template puts `token` before every text, and
+ * one channel of its embedding is MASSIVE.  A tied head becomes a separate tensor with the old values, so texts
+ * without the token have the model's logits, bit for bit. */
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -10,7 +10,7 @@
 #define MASSIVE 500.0F
 #define TOKENIZER_BYTES ((size_t)256 << 20)
 
-/* The id of an added token of that text. */
+/* Finds the id of an added token with that text. */
 static calm_status find_id(calm_ctx *ctx, const twin *it, const char *token, int64_t *out)
 {
     const calm_json *list = calm_json_get(it->tokenizer, "added_tokens");

@@ -5,9 +5,8 @@
  *   rows of v * c                    columns of o / c, in all query heads that read the kv head
  *   rows of up * c                   columns of down / c
  *
- * 4 to 8 channels, c log-uniform in 20 .. 200, drawn by counter from (seed, block, which of the four).  K is --shrink:
- * rows of up so small that a scale of them, divided by the input scale of down, falls below the least that a grid
- * gives. */
+ * 4 to 8 channels, c log-uniform in 20 .. 200, drawn by counter from (seed, block, which of the four).  K is --shrink: it
+ * makes rows of up so small that their scale, divided by the input scale of down, is below a grid's least scale. */
 #include <math.h>
 
 #include "ptq/base/rng_impl.h"
@@ -20,7 +19,7 @@
 
 enum { QKV_IN, GATE_UP_IN, V_OUT, UP_OUT, N_KINDS };
 
-/* Factors of `width` channels of a block. */
+/* Draws the factors of `width` channels of a block. */
 static calm_status factors(calm_ctx *ctx, const twin *it, size_t block, int kind, size_t width, double **out)
 {
     const uint64_t seed = (uint64_t)it->args->seed, stream = 3 * (N_KINDS * block + (size_t)kind);
@@ -36,7 +35,7 @@ static calm_status factors(calm_ctx *ctx, const twin *it, size_t block, int kind
     return CALM_OK;
 }
 
-/* A linear's weight and, if it has one, its bias. */
+/* Multiplies a linear's weight and, if it has one, its bias. */
 static calm_status change_linear(calm_ctx *ctx, twin *it, size_t block, calm_role role, const double *rows,
                                  const double *columns)
 {
@@ -66,7 +65,7 @@ static calm_status change_norm(calm_ctx *ctx, twin *it, size_t block, calm_subla
     return CALM_OK;
 }
 
-/* v's factors at the inputs of o: every query head reads the channels of its kv head. */
+/* Maps v's factors to the inputs of o: every query head reads the channels of its kv head. */
 static calm_status spread_heads(calm_ctx *ctx, const calm_config *config, const double *v, double **out)
 {
     const size_t width = config->head_dim, share = config->n_heads / config->n_kv;

@@ -1,5 +1,5 @@
-/* A mixture from a dense MLP.  The MLP's inner width I is cut into S = E / 2 slices, and each slice is two experts;
- * every token goes to all E of them.  Of slice s
+/* Makes a mixture from a dense MLP.  The inner width I is divided into S = E / 2 slices, and each slice becomes two
+ * experts; every token goes to all E experts.  Slice s has
  *
  *   gate, up   rows s I/S .. (s + 1) I/S - 1        down   the same columns, times S
  *   router     w of one of the two, -w of the other, in turn
@@ -12,7 +12,7 @@
 #include "ptq/base/rng.h"
 #include "tests/tools/twin.h"
 
-/* Sum of squares of the norm's weights. */
+/* Computes the sum of squares of the norm's weights. */
 static calm_status norm_square(calm_ctx *ctx, const twin *it, size_t block, double *out)
 {
     char *name;
@@ -37,7 +37,7 @@ static calm_status add_router(calm_ctx *ctx, twin *it, size_t block, size_t n_ex
     CALM_TRY(norm_square(ctx, it, block, &square));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, piece.values, n_experts * width));
     for (size_t j = 0; j < width; j++) {
-        /* Uniform in -sqrt 3 .. sqrt 3 has the deviation 1. */
+        /* A uniform number in -sqrt 3 .. sqrt 3 has standard deviation 1. */
         const double u = sqrt(3) * (2 * calm_rng_uniform((uint64_t)it->args->seed, block, j) - 1);
         for (size_t e = 0; e < n_experts; e++)
             piece.values[e * width + j] = (float)((e + e / 2) % 2 ? -u / sqrt(square) : u / sqrt(square));
@@ -49,7 +49,7 @@ static calm_status add_router(calm_ctx *ctx, twin *it, size_t block, size_t n_ex
     return twin_add(ctx, it, &piece);
 }
 
-/* Slices of one linear of the MLP, by rows or by columns, each twice. */
+/* Adds slices of one linear of the MLP, by rows or by columns, each twice. */
 static calm_status split(calm_ctx *ctx, twin *it, size_t block, calm_role role, const char *suffix, size_t n_experts)
 {
     const size_t n_slices = n_experts / 2, part = it->config->inner / n_slices;
