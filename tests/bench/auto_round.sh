@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# calm's learned blocks next to auto-round: the same model, calibration windows, width and group, one thread each, one after the other.
+# Compares calm's learned blocks with auto-round on the same model, calibration windows, width and group, one thread each, one after the other.
 #
 #   auto_round.sh FOLDER-OF-CALM FOLDER [BITS GROUP]...      default: 4 128
 #
 # AUTO_ROUND_PYTHON is the python of an environment with auto-round:  python3 -m venv V; V/bin/pip install torch==2.13.0 auto-round==0.16.1
-# accelerate datasets.  Prints a table: KL on the first 200 test windows by calm eval, and CPU seconds: auto-round's of the
-# quantization alone, calm's of the whole run.
+# accelerate datasets.  Prints a table: KL on the first 200 test windows by calm eval, and CPU seconds: for auto-round of the
+# quantization alone, for calm of the whole run.
 set -eu
 calm=$(cd "${1:?usage: auto_round.sh FOLDER-OF-CALM FOLDER [BITS GROUP]...}" && pwd)/calm
 folder=${2:?usage: auto_round.sh FOLDER-OF-CALM FOLDER [BITS GROUP]...}

@@ -1,22 +1,24 @@
 #!/bin/sh
-# What `calm bench cluster` estimates of a run on several ranks of this machine, next to what mpirun takes: a model with
-# Qwen3-0.6B's layer shapes (random weights, vocabulary 4,096), RTN and GPTQ at W4 g128, one thread a rank.  The run on
-# one rank comes first: its CPU seconds are what the replay starts from.
+# Compares the estimate of `calm bench cluster` with measured runs by mpirun on this machine: a model with
+# Qwen3-0.6B's layer shapes (random weights, vocabulary 4,096), RTN and GPTQ at W4 g128, one thread per rank.  The run on
+# one rank comes first; the replay uses its CPU seconds.
 #
 #   tests/bench/cluster.sh FOLDER
 #
-#   FOLDER    model, stores and checkpoints
-#   RANKS     in the environment: numbers of ranks, "2 4" by default; more than the machine's cores share them
-#   BLOCKS    in the environment: blocks of the model, 6 by default
-#   CORES     in the environment: cores that the ranks have, all by default
-#   BUILD     in the environment: folder of calm with MPI and tests/make_checkpoint; build/mpi by default
+#   FOLDER    holds model, stores and checkpoints
+#
+# Environment variables:
+#   RANKS     numbers of ranks, "2 4" by default; more ranks than cores share the cores
+#   BLOCKS    number of blocks of the model, 6 by default
+#   CORES     number of cores for the ranks, all by default
+#   BUILD     folder of calm with MPI and tests/make_checkpoint; build/mpi by default
 #
 # CSV, each figure predicted, measured, and their ratio (predicted / measured):
-#   alone   seconds of the run, its ranks sharing the cores.  Measured are those of a machine without other work: while
-#           ranks wait for a core although the run has not as many as it could use, its clock runs slower (Linux's
-#           schedstat, five times a second).
-#   cpu     CPU seconds of all ranks;  most: of the rank with most.
-# then the seconds that the run really took, and the load average before it.
+#   alone   seconds of the run on a machine without other work.  The measurement corrects for other work: while ranks wait
+#           for a core although the run uses fewer cores than it could, the clock runs slower (Linux's schedstat, five
+#           times a second).
+#   cpu     CPU seconds of all ranks;  most: CPU seconds of the busiest rank.
+# then the wall-clock seconds of the run, and the load average before it.
 set -eu
 [ $# -eq 1 ] || { sed -n '2,17s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"

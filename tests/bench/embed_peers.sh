@@ -1,23 +1,25 @@
 #!/bin/sh
-# Sentence embeddings next to onnxruntime and ctranslate2, in one sitting: sentences per second and CPU time of a sentence, by
-# length, batch and threads.  Sentences of a batch have one length, so nobody pads; loading is not counted.  All subjects of a
-# row of the table are run in turn, so that they meet the same noise; where other programs run, CPU time is what to compare.
+# Compares sentence embeddings by calm, onnxruntime and ctranslate2: sentences per second and CPU time per sentence, by
+# length, batch and threads.  Sentences of a batch have one length, so no program pads; loading does not count.  The programs
+# take turns in each row of the table, so that they meet the same noise; on a busy machine compare CPU time.
 #
 #   tests/bench/embed_peers.sh FOLDER MODEL CHECKPOINT...    CSV on the standard output
 #
-#   FOLDER       what is made: exports of MODEL, token files
+#   FOLDER       gets exports of MODEL and token files
 #   MODEL        directory of a float encoder
-#   CHECKPOINT   its directories quantized by calm; their names are in the table
-#   LENGTHS, BATCHES, THREADS   in the environment: "16 64 128 512", "1 8 64", "1 2" by default
-#   PEERS        in the environment: of onnxruntime-float32 onnxruntime-int8 ctranslate2-float32 ctranslate2-int8; those whose
-#                export works by default
-#   TOKENS       in the environment: tokens of a run at least (8192)
-#   ROUNDS       in the environment: runs of each (1)
-#   PEERS_PYTHON in the environment: python with onnxruntime, ctranslate2, onnx, transformers, torch; python3 by default
-#   BUILD        in the environment: where calm is, build/release by default
-#   TEXT         in the environment: sentences; with it a second table, the cosine to calm's float embeddings
-#   PAIRS        in the environment: lines "words TAB words TAB score", as the package gensim ships them (test/test_data/wordsim353.tsv,
-#                simlex999.txt); with it the rank correlation of cosines and scores
+#   CHECKPOINT   directories of MODEL quantized by calm; the table shows their names
+#
+# Environment variables:
+#   LENGTHS, BATCHES, THREADS   "16 64 128 512", "1 8 64", "1 2" by default
+#   PEERS        some of onnxruntime-float32 onnxruntime-int8 ctranslate2-float32 ctranslate2-int8; by default those whose
+#                export works
+#   TOKENS       least number of tokens of a run (8192)
+#   ROUNDS       runs of each program (1)
+#   PEERS_PYTHON a Python with onnxruntime, ctranslate2, onnx, transformers, torch; python3 by default
+#   BUILD        folder of calm, build/release by default
+#   TEXT         file of sentences; adds a table with the cosine to calm's float embeddings
+#   PAIRS        file of lines "words TAB words TAB score", as in the package gensim (test/test_data/wordsim353.tsv,
+#                simlex999.txt); adds the rank correlation of cosines and scores
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 [ $# -ge 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }

@@ -1,21 +1,23 @@
 #!/bin/sh
-# What quantizing an embedder costs: the cosine of sentence embeddings to those of the float model (pooling and dense layers of
-# modules.json included), over sentences that calibration has not seen; a row of CSV each as it comes.
+# Measures what quantizing costs an embedding model: the cosine of sentence embeddings to those of the float model (with pooling and
+# dense layers of modules.json), over sentences that calibration did not use.  Prints a row of CSV after each measurement.
 #
 #   tests/bench/embedding.sh MODEL FOLDER [SCHEME ...] >rows.csv
 #
 #   MODEL      directory of a sentence-transformers model (EmbeddingGemma-300M, all-MiniLM-L6-v2)
-#   FOLDER     stores and checkpoints; a row whose figures are there is not measured again
+#   FOLDER     holds stores and checkpoints; a row whose figures are there is not measured again
 #   SCHEME     w4a16_g128 w8a8 w4a4_g128 by default
-#   METHODS    in the environment: of rtn gptq calm learned tuned peer-rtn peer-gptq; the first four by default.  calm is the
+#
+# Environment variables:
+#   METHODS    some of rtn gptq calm learned tuned peer-rtn peer-gptq; the first four by default.  calm is the
 #              default choice, learned adds `--learn blocks`, tuned `--learn kl`, peer-* is llm-compressor
-#   PEER       in the environment: the Python of an environment with llmcompressor, for peer-*
-#   SENTENCES  in the environment: of the WikiText-2 test text, 5 to 30 words each; 2000 by default
-#   SAMPLES    in the environment: sentences of the validation text to calibrate with, 512 by default; the row's method then says
-#              them ("tuned-of-256")
-#   STEPS      in the environment: of learning per block, 200 by default; the row's method then says them ("learned-50")
-#   THREADS    in the environment: 0, all cores, by default; figures do not depend on it
-#   BUILD      in the environment: where calm is, build/release by default
+#   PEER       a Python with llmcompressor, for peer-*
+#   SENTENCES  number of test sentences of WikiText-2, 5 to 30 words each; 2000 by default
+#   SAMPLES    number of validation sentences for calibration, 512 by default; another number becomes part of the row's method
+#              ("tuned-of-256")
+#   STEPS      learning steps per block, 200 by default; another number becomes part of the row's method ("learned-50")
+#   THREADS    0, all cores, by default; figures do not depend on it
+#   BUILD      folder of calm, build/release by default
 set -eu
 [ $# -ge 2 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 model=$1 folder=$2

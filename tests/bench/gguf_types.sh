@@ -1,12 +1,12 @@
 #!/bin/sh
-# KL and file bytes of GGUF types: llama-quantize with an importance matrix of the calibration text next to calm, at the same types
-# per tensor, by one evaluator (calm eval).  CSV on the standard output.
+# Measures KL and file bytes of GGUF types: llama-quantize with an importance matrix of the calibration text next to calm with the
+# same types per tensor, both by calm eval.  CSV on the standard output.
 #
 #   CALM_LLAMA_CPP=... gguf_types.sh FOLDER-OF-PROGRAMS [TYPE...]      build/release; types: Q4_0 Q4_K_M Q3_K_M Q2_K IQ4_XS
 #
-# CALM_LLAMA_CPP: llama.cpp's programs, see tests/readers/build_llama_cpp.sh; without it calm's rows alone.  WINDOWS=196: test windows of 512 tokens.
-# ALGORITHMS=mkq-full.  MODEL=qwen: a directory with another model.  SAMPLES=128: calibration windows.  A type takes calm about a minute
-# of CPU on the bundled model, and each evaluation half of one.
+# Environment variables: CALM_LLAMA_CPP: llama.cpp's programs (tests/readers/build_llama_cpp.sh); without it only calm's rows.
+# WINDOWS=196: test windows of 512 tokens.  ALGORITHMS=mkq-full.  MODEL=qwen: or the directory of another model.  SAMPLES=128:
+# calibration windows.  A type takes calm about a minute of CPU on the bundled model, an evaluation half a minute.
 set -eu
 
 PATH=${1:?usage: gguf_types.sh FOLDER-OF-PROGRAMS [TYPE...]}:$1/tests:$PATH

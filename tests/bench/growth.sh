@@ -1,19 +1,21 @@
 #!/bin/sh
-# How time and memory grow: GPTQ at W4 g128 of models with the proportions of Qwen3-0.6B (mixtures: Qwen3-30B-A3B), random
-# weights, one thread; each row changes one thing.  growth.py fits lines and exponents to the table.
+# Measures how time and memory grow: GPTQ at W4 g128 on models with the proportions of Qwen3-0.6B (mixtures: Qwen3-30B-A3B), random
+# weights, one thread; each row changes one size.  growth.py fits lines and exponents to the table.
 #
 #   tests/bench/growth.sh FOLDER > growth.csv
 #
-#   FOLDER    models, stores and checkpoints, each removed when its row is there
-#   FACTORS   in the environment: "layers tokens width experts pool" by default; "window" too, of as many windows
-#   WINDOWS   in the environment: calibration windows, 8 by default (learning needs 10)
-#   OPTIONS   in the environment: of calm quantize besides, such as "--learn blocks --learn-steps 50"
-#   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
+#   FOLDER    gets models, stores and checkpoints; the script removes each after its row
 #
-# CSV: what grows, its value, user + system seconds, peak resident MiB, most MiB of the store while the run continued.
-# CPU seconds, so that a busy machine does not count; kernels that share a core with other work are slower all the same.
-# The same model represents the smallest value of layers, tokens and pool: 4 blocks of width 256, 512 tokens a window.
-# Mixtures have width 1024, whose experts of 384 channels groups of 128 divide.
+# Environment variables:
+#   FACTORS   "layers tokens width experts pool" by default; "window" varies the length of a fixed number of windows
+#   WINDOWS   calibration windows, 8 by default (learning needs 10)
+#   OPTIONS   more options of calm quantize, such as "--learn blocks --learn-steps 50"
+#   CALM, MAKE  the program and make_checkpoint; build/release/... by default
+#
+# CSV: the size that grows, its value, user + system seconds, peak resident MiB, peak MiB of the store during the run.
+# CPU seconds do not count other programs; kernels that share a core with other work are slower all the same.
+# One model has the smallest value of layers, tokens and pool: 4 blocks of width 256, 512 tokens per window.
+# Mixtures have width 1024, because groups of 128 divide their experts' 384 channels.
 set -eu
 [ $# -eq 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 . "$(dirname "$0")/timed.sh"

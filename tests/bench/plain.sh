@@ -1,17 +1,19 @@
 #!/bin/sh
-# Plain rounding to GGUF types next to llama-quantize's own, one thread each, in turn: a model with the shapes, the 28 blocks and
-# the vocabulary of Qwen3-0.6B (random weights, bfloat16).
+# Compares calm's plain rounding to GGUF types with llama-quantize's, one thread each, in turn, on a model with the shapes, the 28
+# blocks and the vocabulary of Qwen3-0.6B (random weights, bfloat16).
 #
 #   CALM_LLAMA_CPP=PROGRAMS tests/bench/plain.sh FOLDER > plain.csv
 #
-#   FOLDER          model and files, about 4 GB
-#   CALM_LLAMA_CPP  folder of llama-quantize (tests/readers/build_llama_cpp.sh prints it)
-#   TYPES           in the environment: names of types, "Q4_0 Q4_K_M Q6_K Q8_0" by default
-#   ROUNDS          in the environment: how often, 2 by default
-#   BUILD           in the environment: the build with calm, make_checkpoint and write_format, build/release by default
+#   FOLDER          holds model and files, about 4 GB
 #
-# CSV: type, name, user and system seconds, peak MiB, bytes of the file.  System seconds are those of reading and writing files,
-# and differ from run to run by more than the rest.
+# Environment variables:
+#   CALM_LLAMA_CPP  folder of llama-quantize (tests/readers/build_llama_cpp.sh prints it)
+#   TYPES           names of types, "Q4_0 Q4_K_M Q6_K Q8_0" by default
+#   ROUNDS          number of rounds, 2 by default
+#   BUILD           build with calm, make_checkpoint and write_format, build/release by default
+#
+# CSV: type, name, user and system seconds, peak MiB, bytes of the file.  System seconds read and write files, and differ between
+# runs by more than user seconds.
 set -eu
 [ $# -eq 1 ] && [ -n "${CALM_LLAMA_CPP:-}" ] || { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"

@@ -1,19 +1,21 @@
 #!/bin/sh
-# Float prefill: tokens per second of the model of cores.sh (Qwen3-0.6B's layer shapes, 4 blocks, vocabulary 4,096) in windows of
-# 512 tokens, by calm and by llama.cpp's F32, and the share of sgemm's rate that calm's forward pass reaches.  All of a round are
-# run in turn, so that they meet the same noise; run it on a machine that does nothing else.
+# Measures float prefill: tokens per second of the model of cores.sh (Qwen3-0.6B's layer shapes, 4 blocks, vocabulary 4,096) in windows
+# of 512 tokens, by calm and by llama.cpp in F32, and the share of sgemm's rate that calm's forward pass reaches.  The programs take
+# turns in each round, so that they meet the same noise; run it on an idle machine.
 #
 #   tests/bench/prefill.sh FOLDER
 #
-#   FOLDER      the model, as cores.sh leaves it, and its GGUF file
-#   BLOCKS, THREADS, ROUNDS, WINDOWS    in the environment: blocks of the model (4), threads (2), rounds (5), windows of the
-#               longer of calm's two runs (66; the shorter one has 2)
-#   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
-#   CALM_LLAMA_CPP  in the environment: llama.cpp's programs (tests/readers/build_llama_cpp.sh); without it calm alone
+#   FOLDER      holds the model of cores.sh and its GGUF file
 #
-# CSV: round, name, figure, unit.  calm eval reads the model and the text before it computes: its rate is that of the windows by
-# which two runs differ.  It predicts every token and llama-bench none but the last of a window: the head of 4,096 tokens is 6 %
-# of the operations of 4 blocks, which counts against calm.
+# Environment variables:
+#   BLOCKS, THREADS, ROUNDS, WINDOWS    blocks of the model (4), threads (2), rounds (5), windows of the longer of calm's two
+#               runs (66; the shorter one has 2)
+#   CALM, MAKE  the program and make_checkpoint; build/release/... by default
+#   CALM_LLAMA_CPP  llama.cpp's programs (tests/readers/build_llama_cpp.sh); without it the script measures only calm
+#
+# CSV: round, name, figure, unit.  calm eval reads the model and the text before it computes, so its rate comes from the difference
+# of two runs.  calm predicts every token, llama-bench only the last of a window: the head of 4,096 tokens, 6 % of the operations
+# of 4 blocks, counts against calm.
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 [ $# -eq 1 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }

@@ -1,11 +1,12 @@
 #!/bin/sh
-# File bytes and KL of the bundled model in compressed-tensors, GPTQ and MLX, by calm's algorithms next to rounding to nearest; GGUF has
-# gguf_types.sh and gguf_sizes.sh.  CSV on the standard output; rate.py draws it.
+# Measures file bytes and KL of the bundled model in compressed-tensors, GPTQ and MLX, by calm's algorithms and by rounding to nearest;
+# gguf_types.sh and gguf_sizes.sh measure GGUF.  CSV on the standard output; rate.py draws it.
 #
 #   rate.sh FOLDER-OF-PROGRAMS [FORMAT:SCHEME...]      build/release; default: those of docs/evidence/rate.csv
 #
-# WINDOWS=196: test windows of 512 tokens.  ALGORITHMS="mkq-full rtn".  About two minutes of CPU for each.  MODEL=DIRECTORY: another one; of an
-# encoder the loss is 1 - cosine of the pooled embeddings of this many sentences.  OPTIONS: further ones of calm quantize.
+# Environment variables: WINDOWS=196: test windows of 512 tokens.  ALGORITHMS="mkq-full rtn"; each takes about two minutes of CPU.
+# MODEL=DIRECTORY: another model; for an encoder the loss is 1 - cosine of the pooled embeddings of WINDOWS sentences.  OPTIONS: more
+# options of calm quantize.
 set -eu
 
 PATH=${1:?usage: rate.sh FOLDER-OF-PROGRAMS [FORMAT:SCHEME...]}:$PATH

@@ -1,15 +1,19 @@
 #!/bin/sh
-# File bytes and KL of the bundled model by other tools' own rounding, by one evaluator (calm eval): llama-quantize without an
+# Measures, by calm eval, file bytes and KL of the bundled model quantized by other tools: llama-quantize without an
 # importance matrix, mlx-lm's affine rounding, llm-compressor's rounding to nearest and GPTQ.  CSV on the standard output; rate.py
-# draws it.  auto_round.sh has auto-round, gguf_types.sh llama-quantize with an importance matrix.
+# draws it.  auto_round.sh measures auto-round, gguf_types.sh llama-quantize with an importance matrix.
 #
 #   rate_peers.sh FOLDER-OF-PROGRAMS [TOOL...]     build/release; llama-quantize, mlx-lm, llm-compressor (default: all three)
 #
-# CALM_LLAMA_CPP: llama.cpp's programs (tests/readers/build_llama_cpp.sh).  MLX_LM_PYTHON, LLM_COMPRESSOR_PYTHON: pythons of environments with
-# mlx-lm (pip install mlx[cpu] mlx-lm; mlx has a backend for Linux' CPUs) and llmcompressor.  WINDOWS=196: test windows of 512 tokens.
-# LLM_COMPRESSOR: its HOW:SCHEME, several.  About an hour and a half of CPU for all.
-# MODEL=DIRECTORY: another model.
-# Bytes of llm-compressor's files count floats as two bytes: it computes, and writes, in float32 here.
+# Environment variables:
+#   CALM_LLAMA_CPP                        llama.cpp's programs (tests/readers/build_llama_cpp.sh)
+#   MLX_LM_PYTHON, LLM_COMPRESSOR_PYTHON  Pythons with mlx-lm (pip install mlx[cpu] mlx-lm) and with llmcompressor
+#   WINDOWS=196                           test windows of 512 tokens
+#   LLM_COMPRESSOR                        runs of llm-compressor, HOW:SCHEME each
+#   MODEL=DIRECTORY                       another model
+#
+# All runs take about an hour and a half of CPU.  Bytes of llm-compressor's files count floats as two bytes, because it computes and
+# writes in float32 here.
 set -eu
 
 PATH=${1:?usage: rate_peers.sh FOLDER-OF-PROGRAMS [TOOL...]}:$1/tests:$PATH

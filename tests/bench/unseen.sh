@@ -1,24 +1,26 @@
 #!/bin/sh
-# How much of a figure is the calibration text?  The bundled model was trained on the validation text that calibrates by
-# default, so its activations there are not those of other texts.  Calibrates on texts that the model has and has not
-# seen, measures on parts of the test text that did not calibrate and on foreign domains, and prints CSV
+# Measures how much figures depend on the calibration text.  The default calibration text was part of the bundled model's
+# training, so activations on it differ from those on other texts.  Calibrates on texts that the model has and has not
+# seen in training, measures on other parts of the test text and on foreign domains, and prints CSV
 # (docs/evidence/unseen.csv).
 #
 #   tests/bench/unseen.sh FOLDER [SCHEME ...] >unseen.csv
 #
-#   FOLDER      texts, stores and checkpoints; what a store has is not computed again
+#   FOLDER      holds texts, stores and checkpoints; candidates in a store are not computed again
 #   SCHEME      w4a16_g128 w3a16_g128 by default
-#   SEEDS       in the environment: of the calibration windows, "1 2 3 4 5" by default
-#   ALGORITHMS  in the environment: runs of each scheme, a pool with commas each; "rtn gptq mkq-full" by default
-#   CALIBRATION in the environment: those texts below alone that calibrate; all by default
-#   SAMPLES     in the environment: calibration windows, 128 by default (a third of the test text has 219)
-#   EVAL        in the environment: windows that are measured on of each text, 100 by default
-#   FOREIGN     in the environment: foreign texts of those below, "" for none; all that the system has by default
-#   CALM        in the environment: the program; build/release/calm by default
 #
-# Calibration: `validation` (seen in training), `test-third` (the first third of the test text, unseen), `c-sources` (of
-# this repository), `licences` and `manuals` (of the system, where it has them; raw).  Measured on: `test-rest` (the
-# other two thirds), and of the foreign texts the second half, the first of which calibrates.
+# Environment variables:
+#   SEEDS       seeds of the calibration windows, "1 2 3 4 5" by default
+#   ALGORITHMS  runs of each scheme, a comma list of algorithms each; "rtn gptq mkq-full" by default
+#   CALIBRATION some of the calibration texts below; all by default
+#   SAMPLES     calibration windows, 128 by default (a third of the test text has 219)
+#   EVAL        test windows of each text, 100 by default
+#   FOREIGN     some of the foreign texts below, "" for none; by default all that the system has
+#   CALM        the program; build/release/calm by default
+#
+# Calibration texts: `validation` (seen in training), `test-third` (the first third of the test text, unseen), `c-sources` (of
+# this repository), `licences` and `manuals` (of the system, if it has them; raw).  Test texts: `test-rest` (the
+# other two thirds), and the second halves of the foreign texts, whose first halves calibrate.
 #
 # Columns: KL to the float model, its standard deviation over seeds (rows "mean"), its quantiles over tokens, perplexity,
 # the float model's, top-1 agreement, bits per weight, and the bytes of the checkpoint's tensors.

@@ -1,17 +1,17 @@
 #!/bin/sh
-# A whole run on random weights in the shape of a real model: time by stage, what --dry-run says beside what the run took, peak
-# memory, and the digests of the result on other numbers of threads.  Run it on a machine that does nothing else: by forecast
-# llama3.2-1b takes 50 minutes on two cores of 200 GFLOP/s.
+# Measures a whole run on random weights in the shape of a real model: time by stage, the forecast of --dry-run next to it, peak
+# memory, and the digests of the result with other numbers of threads.  Run it on an idle machine: the forecast for llama3.2-1b is
+# 50 minutes on two cores of 200 GFLOP/s.
 #
 #   tests/bench/whole.sh FOLDER [SHAPE [BLOCKS [OPTIONS OF quantize...]]]
 #
-#   FOLDER      model, store, reports: STAGES.csv and SUMMARY.csv; what is there of the model is not made again
-#   SHAPE       of make_checkpoint --list; llama3.2-1b by default
-#   BLOCKS      the first so many; 0, the default: all
-#   THREADS     in the environment: "2 1": the first for the run with figures, the others for digests alone; 2 by default
-#   CALM, MAKE  in the environment: the program and make_checkpoint; build/release/... by default
+#   FOLDER      holds model, store and reports (STAGES.csv, SUMMARY.csv); a model that is there is not made again
+#   SHAPE       a name of make_checkpoint --list; llama3.2-1b by default
+#   BLOCKS      number of blocks; 0, the default: all
+#   THREADS     environment variable: "2 1": the first number for the measured run, the others only for digests; 2 by default
+#   CALM, MAKE  environment variables: the program and make_checkpoint; build/release/... by default
 #
-# CSV: stage, wall and CPU seconds, seconds forecast; then a line of the whole with bytes.
+# CSV: stage, wall and CPU seconds, forecast seconds; then a line for the whole run with bytes.
 set -eu
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 [ $# -ge 1 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }

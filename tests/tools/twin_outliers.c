@@ -5,8 +5,8 @@
  *   rows of v * c                    columns of o / c, in all query heads that read the kv head
  *   rows of up * c                   columns of down / c
  *
- * 4 to 8 channels, c log-uniform in 20 .. 200, drawn by counter from (seed, block, which of the four).  K is --shrink: it
- * makes rows of up so small that their scale, divided by the input scale of down, is below a grid's least scale. */
+ * 4 to 8 channels, c log-uniform in 20 .. 200, drawn by counter from (seed, block, which of the four).  K is --shrink:
+ * it makes rows of up so small that their scale, divided by the input scale of down, is below a grid's least scale. */
 #include <math.h>
 
 #include "ptq/base/rng_impl.h"
