@@ -1,5 +1,5 @@
-# Installing and building: shell functions that ./calm and tests/run share.  POSIX sh, nothing but the tools of a
-# bare system.  The caller sets CALM_HOME to the root of the checkout.
+# Shell functions that install packages and build calm, for ./calm and tests/run.  They need only POSIX sh and the tools of a
+# minimal system.  The caller sets CALM_HOME to the root of the checkout.
 
 say() {
     printf 'calm: %s\n' "$*" >&2

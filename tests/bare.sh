@@ -1,5 +1,5 @@
-# A bare Debian for the scripts that source this: make_bare_system [BASE [NAME]] makes $system, which is gone with the
-# script.  BASE is a system made before, copied (made there if absent).  $suite is the release's name, bookworm by default.
+# Sourced: make_bare_system [BASE [NAME]] makes a minimal Debian in $system, which is removed when the script ends.  It copies
+# the system BASE, or makes it there if it is missing.  $suite is the release's name, bookworm by default.
 # Needs root and debootstrap.
 suite=bookworm
 here=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)

@@ -1,17 +1,19 @@
 #!/bin/sh
-# The size figures: synthetic checkpoints in real shapes, quantized within a stated memory.  For each one line: what
-# `calm quantize --dry-run` predicts, what the run took at most, and the limit; then the time that it predicts next to the
-# run's, which says something on a machine that does nothing else.  Fails when a run passes its limit, or (the 8B shape) when
-# the prediction of memory is more than 15 % away.
+# Measures peak memory: quantizes synthetic checkpoints in real shapes within a memory limit.  Prints a line for each: the memory
+# that `calm quantize --dry-run` predicts, the run's peak and the limit; then predicted and measured time, which
+# compare only on an idle machine.  Fails if a run exceeds its limit, or (8B shape) if the predicted memory is more than
+# 15 % off.
 #
 #   tests/big.sh FOLDER [qwen3-0.6b] [qwen3-8b] [qwen3-30b-a3b-1]
 #
-#   FOLDER        scratch folder for checkpoints and results; needs 30 GB.  Checkpoints that are there are used and
-#                 kept, results are removed
-#   names         only these; all three by default
-#   CALM_BUILD    build with the tests: ./calm's and tests/'s folder; build/release by default
-#   CSV           in the environment: a file to which a row is added for each: name, predicted and measured GB, predicted and
-#                 wall seconds, the prediction by the wall clock
+#   FOLDER        scratch folder for checkpoints and results; needs 30 GB.  The script uses and keeps checkpoints that are
+#                 there, and removes results
+#   names         shapes; all three by default
+#
+# Environment variables:
+#   CALM_BUILD    build with the tests; build/release by default
+#   CSV           a file that gets a row per shape: name, predicted and measured GB, predicted and wall seconds, the prediction
+#                 over the wall clock
 set -eu
 
 CALM_HOME=$(cd "$(dirname "$0")/.." && pwd -P)

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Build packages/Dockerfile where there is no docker: each stage is a bare Debian (debootstrap --variant=minbase), and its
-# instructions run there by chroot, in their order; then the image's entry point runs as the image's user, with a folder
-# of the host at the image's working directory.  Needs root and debootstrap; packages come from the mirror that this
-# machine's apt is set to.
+# Builds packages/Dockerfile without docker: each stage is a minimal Debian (debootstrap --variant=minbase), in which its
+# instructions run by chroot, in order; then the image's entry point runs as the image's user, with a folder
+# of the host at the image's working directory.  Needs root and debootstrap; packages come from the mirror of this
+# machine's apt.
 #
 #   tests/container.sh [--debian 12|13] [--base FOLDER] [--file FILE] [ARGUMENT...]
 #
 #   --debian 13     --build-arg DEBIAN=13; 12 by default
-#   --base FOLDER   a bare system made before (made there if absent); only copies of it are changed
+#   --base FOLDER   a minimal system, made there if it is missing; the script changes only copies of it
 #   --file FILE     another Dockerfile
-#   ARGUMENT        what the entry point is given; by default it quantizes the demo model
+#   ARGUMENT        arguments of the entry point; by default it quantizes the demo model
 #
-# As a test (ctest -R tools.container) it runs where $CALM_BARE is set: it builds everything anew.  Exit status 77: skipped.
+# As a test (ctest -R tools.container) it runs only if $CALM_BARE is set, because it builds everything again.  Exit status 77: skipped.
 set -eu
 
 CALM_HOME=$(cd "$(dirname "$0")/.." && pwd -P)

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Show that the door opens: a bare Debian (debootstrap --variant=minbase, plus git), a clone of the last commit,
-# and the first commands of the README inside.  Needs root and debootstrap; the packages come from the mirror that
-# this machine's apt is set to.
+# Checks the README's first commands: makes a minimal Debian (debootstrap --variant=minbase, plus git), clones the last commit
+# and runs the commands inside.  Needs root and debootstrap; packages come from the mirror of
+# this machine's apt.
 #
 #   tests/fresh_clone.sh [--debian 12|13] [--base FOLDER] [--offline] [--user] [COMMAND...]
 #
 #   --debian 13     Debian 13 (trixie); 12 (bookworm) by default
-#   --base FOLDER   a bare system made before (made there if absent); only a copy of it is changed
+#   --base FOLDER   a minimal system, made there if it is missing; the script changes only a copy of it
 #   --offline       run the command without a network
 #   --user          run the command as a user without rights
 #   COMMAND         shell commands, run in the clone; by default the README's first one and then ./tests/run

@@ -1,4 +1,4 @@
-# The number after "NAME": in a report of --json, the first one; nothing where there is none (sourced).
+# Sourced: number NAME FILE prints the first number after "NAME": in a report of --json; nothing if there is none.
 
 number()    # number NAME FILE
 {

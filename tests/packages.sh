@@ -1,15 +1,15 @@
 #!/bin/sh
-# Show that the packages are whole: the source of the last commit is unpacked in two folders, built without git, and
-# made into Debian packages, which must have the same bytes; lintian must find no error; then they are installed into a
-# bare Debian, where the program quantizes the demo model, and removed.  Needs root, debootstrap and what calm is
-# built with; the packages that calm depends on come from the mirror that this machine's apt is set to.
+# Checks the Debian packages: unpacks the source of the last commit in two folders and builds packages there without git, which
+# must have the same bytes; lintian must find no error; then installs them into a
+# minimal Debian, where the program quantizes the demo model, and removes them.  Needs root, debootstrap and calm's build
+# packages; calm's dependencies come from the mirror of this machine's apt.
 #
 #   tests/packages.sh [--debian 12|13] [--base FOLDER] [--keep FOLDER] [COMMAND]
 #
-#   --debian 13     Debian 13 (trixie); 12 (bookworm) by default.  Another release than this machine's is built in a bare system
-#   --base FOLDER   a bare system made before (made there if absent); only a copy of it is changed
+#   --debian 13     Debian 13 (trixie); 12 (bookworm) by default.  A release other than this machine's is built in a minimal system
+#   --base FOLDER   a minimal system, made there if it is missing; the script changes only a copy of it
 #   --keep FOLDER   copy tarball and packages there
-#   COMMAND         what runs in the bare system; by default the README's first one, with few windows
+#   COMMAND         command to run in the minimal system; by default the README's first one, with few windows
 set -eu
 
 CALM_HOME=$(cd "$(dirname "$0")/.." && pwd -P)

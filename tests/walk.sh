@@ -1,16 +1,18 @@
 #!/bin/sh
-# What a terminal shows of the commands of a page: its sh blocks, run in order in tmux, as text on the standard output.
+# Runs the sh blocks of a page in order in tmux, and prints the terminal's content as text on the standard output.
 #
 #   tests/walk.sh PAGE [COLUMNS] >docs/evidence/walk-PAGE-COLUMNS.txt
 #
-#   PAGE      docs/for-researchers.md, say
-#   COLUMNS   80 by default
-#   PROGRAM   in the environment: the folder of calm, build/release by default
-#   FOLDER    in the environment: where the commands write, a fresh one (removed) by default
-#   WINDOWS   in the environment: as many windows in every calibration and evaluation; the page's screens in a fraction of the time
+#   PAGE      for example docs/for-researchers.md
+#   COLUMNS   width of the terminal, 80 by default
 #
-# A page whose commands need git gets a repository.  Lines are as a reader sees them: wrapped at the edge, bars gone.  Exit status 0: done;
-# 1: no tmux, a page without sh blocks, or 30 minutes without an end, after the screen of that moment.
+# Environment variables:
+#   PROGRAM   folder of calm, build/release by default
+#   FOLDER    folder for the commands' files; by default an empty one, which the script removes
+#   WINDOWS   number of windows in every calibration and evaluation, for the page's screens in a fraction of the time
+#
+# The folder is a git repository, for commands that need one.  Lines are as on the screen: wrapped at the edge, without progress bars.
+# Exit status 0: done; 1: no tmux, a page without sh blocks, or no end after 30 minutes; then it prints the screen at that moment.
 set -eu
 [ $# -ge 1 ] || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 home=$(cd "$(dirname "$0")/.." && pwd -P)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Build the Python wheel of the last commit twice, which must give the same bytes, let auditwheel put the libraries into it, install it into
-# a bare virtual environment, and use it there (wheel.py).  Packages come from PyPI.
+# Builds the Python wheel of the last commit twice, which must give the same bytes; auditwheel adds the libraries; installs the wheel into
+# an empty virtual environment, and tests it there (wheel.py).  Packages come from PyPI.
 #
 #   tests/wheel.sh [--keep FOLDER]    --keep: copy the wheel there
 set -eu

@@ -1,7 +1,7 @@
-# What the scripts that measure files have in common; they source it.  $work: a separate folder.
+# Sourced by scripts that measure files; $work is an empty folder.
 
-# loss FILE REFERENCE: KL over $WINDOWS test windows (196) of FILE, a checkpoint's folder or a GGUF file, to the float model REFERENCE; of encoders
-# 1 - cosine of the pooled embeddings of this many sentences.
+# loss FILE REFERENCE: prints the KL of FILE, a checkpoint's folder or a GGUF file, to the float model REFERENCE over $WINDOWS test windows
+# (196); for encoders 1 - cosine of the pooled embeddings of $WINDOWS sentences.
 loss() {
     calm eval --model "$1" --reference "$2" --samples "${WINDOWS:-196}" --json --quiet >"$work/eval.json"
     tr ',{}' '\n\n\n' <"$work/eval.json" | awk '

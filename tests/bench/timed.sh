@@ -1,7 +1,7 @@
-# What scripts share that time the program (sourced; $1: the folder for what they make): $folder, CALM_HOME, and the programs $calm
-# and $make, which CALM and MAKE in the environment replace.
+# Sourced by scripts that time the program; $1 is the folder for their files.  Sets $folder, CALM_HOME, and the programs $calm
+# and $make, which the environment variables CALM and MAKE replace.
 
-need()    # need PROGRAM...: ends the script where one is not there
+need()    # need PROGRAM...: ends the script if one is missing
 {
     for program; do
         [ -x "$program" ] || { echo "$(basename "$0"): no $program" >&2; exit 2; }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The loss of each checkpoint of rows.txt in the engines of $CALM_ENGINES (Python environments, spaces between).   losses.sh FOLDER-OF-CALM
+# Compares the loss of each checkpoint of rows.txt in the engines of $CALM_ENGINES (Python environments, separated by spaces):  losses.sh FOLDER-OF-CALM
 #
 # Skipped (exit status 77) without CALM_ENGINES.
 set -eu

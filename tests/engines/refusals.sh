@@ -1,8 +1,8 @@
 #!/bin/sh
-# tests/engines/run says of each engine why it did not run, goes on with the next, and exits 1.   refusals.sh FOLDER-OF-CALM
+# Checks that tests/engines/run says why an engine did not run, continues with the next, and exits with 1:  refusals.sh FOLDER-OF-CALM
 #
-# The environments are false: a shell script in the place of Python has one engine that dies, one of an old version, one that
-# loads what it should not, and one that finds another loss; a fifth is nowhere.
+# The environments are imitations: a shell script instead of Python has one engine that dies, one of an old version, one that
+# loads what it should not, and one that finds another loss; a fifth engine is missing.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

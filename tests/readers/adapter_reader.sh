@@ -1,5 +1,5 @@
 #!/bin/sh
-# LoRA adapters merged by calm (`calm dequantize --adapter`) beside those merged by PEFT.
+# Compares LoRA adapters merged by calm (`calm dequantize --adapter`) with those merged by PEFT.
 #
 #   adapter_reader.sh FOLDER-OF-PROGRAMS
 #

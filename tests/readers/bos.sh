@@ -1,6 +1,6 @@
 #!/bin/sh
-# Show that `calm eval` puts the beginning of a text into every window as transformers reads it: Gemma's fixtures, which need it, and a
-# twin of the bundled model whose first token is massive (tests/tools/make_twin --first-token).
+# Checks that `calm eval` begins every window with BOS as transformers does: on Gemma's fixtures, which need BOS, and on a version
+# of the bundled model with a massive first token (tests/tools/make_twin --first-token).
 #
 #   bos.sh FOLDER-OF-PROGRAMS
 #

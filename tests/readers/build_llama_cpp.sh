@@ -1,8 +1,8 @@
 #!/bin/sh
-# Build llama.cpp's own programs (llama-quantize, llama-imatrix, llama-perplexity, llama-simple, llama-bench) from the source in
-# PyPI's llama-cpp-python: about 15 minutes of CPU.
+# Builds llama.cpp's programs (llama-quantize, llama-imatrix, llama-perplexity, llama-simple, llama-bench) from the source in
+# PyPI's llama-cpp-python; this takes about 15 minutes of CPU.
 #
-#   build_llama_cpp.sh FOLDER      then CALM_LLAMA_CPP=FOLDER/llama_cpp_python-.../vendor/llama.cpp/build/bin, which it prints
+#   build_llama_cpp.sh FOLDER      prints CALM_LLAMA_CPP=FOLDER/llama_cpp_python-.../vendor/llama.cpp/build/bin
 #
 # Needs pip, cmake, ninja and g++.
 set -eu

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Show that chats have the text and the ids of transformers' apply_chat_template: the templates of tests/data/chat_templates with the
-# tokenizers of the fixtures, and those of a folder of NAME.jinja ($CALM_CHAT_TEMPLATES, as llama.cpp's models/templates), text alone.
+# Checks that chats have the text and ids of transformers' apply_chat_template: the templates of tests/data/chat_templates with the
+# tokenizers of the fixtures, and, text only, those of a folder of NAME.jinja ($CALM_CHAT_TEMPLATES, such as llama.cpp's models/templates).
 #
 #   chat_templates.sh FOLDER-OF-PROGRAMS:FOLDER-OF-TOOLS
 #

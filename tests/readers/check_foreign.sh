@@ -1,10 +1,10 @@
 #!/bin/sh
-# Show that calm takes what other tools write of the bundled model: `calm check` finds nothing in it, `calm eval` reads it, and
-# `calm dequantize` makes floats of it that have the same KL, to the last digit, where inputs are not quantized.
+# Checks that calm reads the bundled model as other tools quantize it: `calm check` finds nothing, `calm eval` reads it, and
+# `calm dequantize` writes floats with the same KL, to the last digit, if inputs are not quantized.
 #
 #   check_foreign.sh FOLDER-OF-PROGRAMS [TOOL...]      llama-quantize, llm-compressor, mlx-lm (default: all three)
 #
-# Where they are: peers.sh.  A tool that is not there is named in a SKIP line; exit status 77 when none is.
+# peers.sh finds the tools.  A SKIP line names a missing tool; exit status 77 if all are missing.
 set -eu
 
 PATH=$1:$1/tests:$PATH

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Show that compressed-tensors' own compressors pack what calm packs: every tensor of a linear, byte for byte, for every scheme
+# Checks that compressed-tensors' compressors give the same bytes as calm: every tensor of a linear, for every scheme
 # (ct_packer.py).
 #
 #   ct_packer.sh FOLDER-OF-PROGRAMS

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Sentence embeddings are those of sentence-transformers: of EmbeddingGemma-300M ($CALM_EMBEDDINGGEMMA, a directory as
-# ../shared/tools/real_models.py embeddinggemma writes it; else skipped), and of what calm quantizes of it.
+# Compares sentence embeddings with those of sentence-transformers, for EmbeddingGemma-300M ($CALM_EMBEDDINGGEMMA, a directory from
+# ../shared/tools/real_models.py embeddinggemma; else skipped) and for quantized checkpoints of it.
 #
 #   embeddings.sh FOLDERS-OF-PROGRAMS
 #
-# Needs a Python with sentence-transformers ($CALM_PYTHON, else python3).  $CALM_SENTENCES: how many (20).
+# Needs a Python with sentence-transformers ($CALM_PYTHON, else python3).  $CALM_SENTENCES: number of sentences (20).
 set -eu
 
 PATH=$1:$PATH

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Show that others read what calm writes: checkpoints of the bundled model, loaded by transformers with
-# compressed-tensors, have the perplexity that `calm eval` says, to 0.1 %; and tiny checkpoints of every family, loaded by
-# transformers, have the logits of `calm forward` (field_families.py).
+# Checks that transformers with compressed-tensors reads calm's checkpoints: those of the bundled model have the perplexity
+# of `calm eval` within 0.1 %, and tiny ones of every family have the logits of `calm forward`
+# (field_families.py).
 #
 #   field_reader.sh FOLDER-OF-PROGRAMS
 #

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Show that the field's readers load every safetensors format: checkpoints of the bundled model have the perplexity that
-# `calm eval` says - to 0.1 % where the reader computes in float32, to 0.5 % in GPTQModel's float16 kernels, to what edges of
-# levels allow where activations are quantized.
+# Checks that other libraries load every safetensors format: checkpoints of the bundled model have the perplexity of
+# `calm eval` within 0.1 % if the reader computes in float32, within 0.5 % in GPTQModel's float16 kernels, and within what edges of
+# levels allow if activations are quantized.
 #
 #   format_readers.sh FOLDER-OF-PROGRAMS [NAME...]
 #

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every safetensors format represents the plan's weights, as a reader in Python that shares nothing with calm computes them
+# Checks that every safetensors format holds the plan's weights, by a Python reader that shares nothing with calm
 # (format_weights.py), on the bundled model and on tiny mixtures.
 #
 #   format_weights.sh FOLDER-OF-PROGRAMS

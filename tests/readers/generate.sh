@@ -1,6 +1,6 @@
 #!/bin/sh
-# Show that `calm generate` chooses the tokens that transformers' greedy generation does: of the bundled model, float and quantized to
-# 4 bits, from a text and as a chat, and of fixtures of each kind of memory.
+# Checks that `calm generate` chooses the tokens of transformers' greedy generation: with the bundled model, float and quantized to
+# 4 bits, from a text and as a chat, and with fixtures of each kind of cache.
 #
 #   generate.sh FOLDER-OF-PROGRAMS
 #

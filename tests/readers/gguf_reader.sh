@@ -1,12 +1,12 @@
 #!/bin/sh
-# Show that others read the GGUF files that calm writes: `gguf` parses them, and its dequantized tensors equal calm's, bit for
-# bit; llama.cpp loads them, gives transformers' logits for every architecture, and of the bundled model the ids, the greedy
-# tokens and the perplexity of the dequantized float model.
+# Checks that other programs read calm's GGUF files: `gguf` parses them, and its dequantized tensors equal calm's, bit for
+# bit; llama.cpp loads them, gives transformers' logits for every architecture, and for the bundled model the ids, the greedy
+# tokens and the perplexity of the dequantized model.
 #
 #   gguf_reader.sh FOLDER-OF-PROGRAMS
 #
-# Skipped (exit status 77) where there is no Python with gguf and safetensors ($CALM_PYTHON, else python3); what llama.cpp is to
-# show is left out, with a line that says so, where llama-cpp-python, torch or transformers are not there.
+# Skipped (exit status 77) where there is no Python with gguf and safetensors ($CALM_PYTHON, else python3); without
+# llama-cpp-python, torch or transformers a line says that llama.cpp is not compared.
 set -eu
 
 PATH=$1:$1/tests:$PATH

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Gradients of latent attention, delta nets, short convolutions, sinks and Gemma 4 next to those of torch: every parameter of the
+# Compares gradients of latent attention, delta nets, short convolutions, sinks and Gemma 4 with torch's: every parameter of the
 # reference checkpoints (torch_gradients.py), by the program that compares the gradients of the fixtures.
 #
 #   gradients.sh FOLDER-OF-PROGRAMS

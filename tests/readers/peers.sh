@@ -1,5 +1,5 @@
-# What scripts share that run other tools on the bundled model (sourced; $here is their folder).  CALM_LLAMA_CPP: llama.cpp's programs
-# (tests/readers/build_llama_cpp.sh).  LLM_COMPRESSOR_PYTHON, MLX_LM_PYTHON: pythons of environments with llmcompressor and mlx-lm; else
+# Sourced by scripts that run other tools on the bundled model; $here is their folder.  Environment variables: CALM_LLAMA_CPP: llama.cpp's
+# programs (tests/readers/build_llama_cpp.sh).  LLM_COMPRESSOR_PYTHON, MLX_LM_PYTHON: Pythons with llmcompressor and with mlx-lm; else
 # $CALM_PYTHON, else python3.
 
 python=${CALM_PYTHON:-python3}

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Show that the floats which calm reads of checkpoints published as FP8, MXFP4 and compressed-tensors of floats are those of
-# transformers, bit for bit: random models, and of $CALM_FIXTURES those that are published so.
+# Checks that calm reads checkpoints published as FP8, MXFP4 and compressed-tensors with small floats as the floats that
+# transformers reads, bit for bit: random models, and those of $CALM_FIXTURES in these formats.
 #
 #   published.sh FOLDER-OF-PROGRAMS        exit status 77 without a Python that has transformers
 set -eu

@@ -1,12 +1,12 @@
 #!/bin/sh
-# The pages of calm report in a real browser: Debian's chromium and chromium-driver, and from PyPI selenium, pillow and
+# Tests pages of calm report in a real browser: Debian's chromium and chromium-driver, and from PyPI selenium, pillow and
 # axe-selenium-python (which has axe-core).
 #
 #   report_browser.sh FOLDERS-OF-PROGRAMS
 #
 # Python is $CALM_BROWSER_PYTHON, else $CALM_PYTHON, else python3.  Where a part is not installed the test is skipped (exit
-# status 77) and says which.  With CALM_REPORT_PAGES=DIR the pages are kept in DIR/calm-report-pages for the
-# next time, as long as the program is the same.  With CALM_SCREENSHOTS=DIR the pictures of docs/report.md are written to DIR.
+# status 77) and says which.  CALM_REPORT_PAGES=DIR keeps the pages in DIR/calm-report-pages for the
+# next run, as long as the program is the same.  CALM_SCREENSHOTS=DIR writes the pictures of docs/report.md to DIR.
 set -eu
 
 PATH=$1:$PATH

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Show that calm judges recipes as Python's jsonschema does by recipes/recipe.schema.json (schema_reader.py), and that this
-# file is what `calm recipe schema` prints.
+# Checks that calm judges recipes as Python's jsonschema does with recipes/recipe.schema.json (schema_reader.py), and that this
+# file is the output of `calm recipe schema`.
 #
 #   schema_reader.sh FOLDER-OF-PROGRAMS
 #

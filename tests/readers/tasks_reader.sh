@@ -1,7 +1,7 @@
 #!/bin/sh
-# Show that `calm eval --tasks` gives every choice the log-probability that transformers gives it (tasks_reader.py), for the
-# float model and, where compressed-tensors is there too, for a quantized one.  Not for one with quantized activations: a code
-# that is between two values falls to the other side for a difference in the last bit, and all after it with it.
+# Checks that `calm eval --tasks` gives every choice transformers' log-probability (tasks_reader.py), for the
+# float model and, if compressed-tensors is installed, for a quantized one.  Models with quantized activations do not compare: a
+# difference in the last bit moves a value on an edge to another code, and changes everything after it.
 #
 #   tasks_reader.sh FOLDER-OF-PROGRAMS
 #

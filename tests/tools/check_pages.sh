@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the pages of the repository name must exist:  check_pages.sh [ROOT]
+# Checks that names in the repository's pages exist:  check_pages.sh [ROOT]
 #
 #   links     the file of every relative link
 #   paths     every `path` below a folder of the tree, and every `name.c`, `name.h`

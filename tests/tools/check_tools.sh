@@ -1,6 +1,6 @@
 #!/bin/sh
-# The measuring programs from outside: what make_checkpoint writes, calm reads; a twin computes the same with other
-# weights; peak_memory sees what was touched.
+# Tests the measuring programs: calm reads make_checkpoint's files; make_twin's model computes the same with other
+# weights; peak_memory counts touched memory.
 #
 #   check_tools.sh FOLDER    where the programs and ../calm are
 set -eu

@@ -156,10 +156,10 @@ if __name__ == '__main__':
     if len(sys.argv) >= 4 and sys.argv[1] == 'measure':
         measure(*sys.argv[2:])
     elif len(sys.argv) == 5 and sys.argv[1] == 'choose':
-        print('# Tests that CI leaves out of its round with sanitizers (.ci/run): they reach the fewest branches a second that the\n'
-              '# others do not.  All the same they run without; `tests/run --sanitize` runs them too.  tests/tools/cover.py wrote\n'
-              '# this file.  A test that is not named here runs.\n'
-              '# test                                   branches that it alone or another of these reaches   seconds')
+        print('# Tests that CI skips under sanitizers (.ci/run), because they reach the fewest branches per second that other tests\n'
+              '# do not reach.  CI runs them without sanitizers; `tests/run --sanitize` runs them too.  tests/tools/cover.py wrote\n'
+              '# this file.\n'
+              '# test                                   branches that only these tests reach   seconds')
         for name, own, seconds in choose(sys.argv[2], sys.argv[3], float(sys.argv[4])):
             print(f'{name:<40} {own:4} {seconds:6.1f}')
     else:

@@ -1,10 +1,10 @@
 #!/bin/sh
-# The keys of --json in docs/json.md and the columns of calm inspect in docs/inspect.md, from what the program prints.
+# Makes the keys of --json in docs/json.md and the columns of calm inspect in docs/inspect.md from the program's output.
 #
 #   json_pages.sh PROGRAMS [--update]      PROGRAMS: folders of calm, json_shape and write_families, as of PATH
 #
 # Runs each command on a small model, and compares the lines between <!-- NAME --> and <!-- /NAME --> of the two pages with
-# the members that were printed (--update: writes them).  A type is what any of the runs of a command showed.
+# the printed members (--update: writes them).  A member's type comes from any of the command's runs.
 set -eu
 PATH=$1:$PATH
 export PATH

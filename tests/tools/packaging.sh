@@ -1,13 +1,13 @@
 #!/bin/sh
-# The recipes of packages/ agree with packages.txt and CMakeLists.txt:  packaging.sh [ROOT]
+# Checks that the recipes of packages/ agree with packages.txt and CMakeLists.txt:  packaging.sh [ROOT]
 #
-#   Dockerfile   known instructions; installs what calm is built with, no more; lists of apt are not kept; ends with a user
+#   Dockerfile   known instructions; installs only calm's build packages; removes apt's lists; ends with a user
 #                without rights whose entry point is calm
 #   conda        the version of CMakeLists.txt; a package for every library that calm links
 #   Homebrew     the version; the column `brew` of packages.txt, no more
-#   sbom.sh      the same bytes twice; JSON whose relationships name packages that are there (with python3)
+#   sbom.sh      the same bytes twice; JSON whose relationships name existing packages (with python3)
 #
-# Without ROOT it also shows of each that it can fail, on copies.  Prints one line per finding; exit status 1 where there is one.
+# Without ROOT it also shows that each check can fail, on copies.  Prints one line per finding; exit status 1 if there is one.
 set -eu
 export LC_ALL=C
 root=${1:-$(cd "$(dirname "$0")/../.." && pwd)}

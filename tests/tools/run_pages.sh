@@ -1,9 +1,9 @@
 #!/bin/sh
-# Every command of calm in a page runs:  run_pages.sh PROGRAMS PAGE
+# Checks that every command of calm in a page runs:  run_pages.sh PROGRAMS PAGE
 #
-# The ```sh blocks of the page are run in a folder of its own, in their order, each command with `sh -eu`.  A wrapper makes the
+# Runs the ```sh blocks of the page in order with `sh -eu` in an empty folder.  A wrapper makes the
 # runs small: few and short windows, few steps of learning.  A line that begins with calm outside of such a block is a finding.
-# Exit status 1 when a command fails.
+# Exit status 1 if a command fails.
 set -eu
 [ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 PATH=$1:$PATH
