@@ -1,4 +1,4 @@
-"""What an installed calm_ptq does: python wheel.py FOLDER, in a virtual environment that has it."""
+"""Tests an installed calm_ptq: python wheel.py FOLDER, in a virtual environment that has it."""
 
 import math
 import os
@@ -80,7 +80,7 @@ def stores():
 
 
 def wide(w, x):
-    """Two of each, side by side: 256 columns, a super-block."""
+    """Doubles the columns of w and x: 256 columns make a super-block."""
     return np.hstack([w, w]), np.hstack([x, x])
 
 

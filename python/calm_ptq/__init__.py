@@ -2,7 +2,7 @@
 
     quantize(model, output, bits=4)      a checkpoint, a store with the evidence; .report() writes the page about it
     evaluate(output, reference=model)    perplexity, KL divergence, agreement; accuracy on tasks
-    read_store(store)                    what a store holds, as NumPy arrays
+    read_store(store)                    tables of a store, as NumPy arrays
     quantize_matrix(w, x)                one matrix
 
 A failure is a CalmError with calm's sentence.  Notes and warnings go to the logger "calm_ptq".
@@ -34,7 +34,7 @@ Floats = NDArray[np.float32]
 
 
 def version() -> str:
-    """Version of the library: "0.1.0"."""
+    """Returns the version of the library: "0.1.0"."""
     text: bytes = library.calm_version()
     return text.decode()
 
@@ -51,7 +51,7 @@ def _bytes(path: Optional[Path]) -> Optional[bytes]:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Means over a text; of an encoder the last four, of a decoder the others.  What was not measured is NaN."""
+    """Means over a text: the last four for encoders, the others for decoders.  A figure that was not measured is NaN."""
 
     n_windows: int
     n_tokens: int
@@ -72,7 +72,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class TaskAnswers:
-    """Accuracy on multiple-choice tasks, with standard errors; `same`: share that model and reference answer alike."""
+    """Accuracy on multiple-choice tasks, with standard errors; `same`: share of tasks that model and reference answer alike."""
 
     n_tasks: int
     acc: float
@@ -93,7 +93,7 @@ def _measure(name: str, came: c.Structure, context: Context, model: Path, refere
 def evaluate(model: Path, *, reference: Optional[Path] = None, text: Optional[Path] = None, seqlen: int = 0,
              samples: int = 0, special: bool = True, threads: int = 0,
              progress: Shown = None) -> Evaluation:
-    """Evaluate a checkpoint on a text (the bundled WikiText-2 test by default); samples 0: all of it."""
+    """Evaluates a checkpoint on a text (by default the bundled WikiText-2 test); samples 0: the whole text."""
     with Context(threads, shown(progress)) as context:
         return Evaluation(**_measure("calm_measure_model", _library.Figures(), context, model, reference, text, seqlen,
                                      samples, special))
@@ -101,7 +101,7 @@ def evaluate(model: Path, *, reference: Optional[Path] = None, text: Optional[Pa
 
 def answer(model: Path, tasks: Path, *, reference: Optional[Path] = None, samples: int = 0, special: bool = True,
            threads: int = 0) -> TaskAnswers:
-    """Let a model answer multiple-choice tasks: JSON lines {"context", "choices", "answer"}."""
+    """Evaluates a model on multiple-choice tasks: JSON lines {"context", "choices", "answer"}."""
     with Context(threads) as context:
         return TaskAnswers(**_measure("calm_answer", _library.TaskFigures(), context, model, reference, tasks, 0,
                                       samples, special))
@@ -114,7 +114,7 @@ Columns = dict[str, NDArray[Any]]
 
 
 def _column(values: list[Any]) -> NDArray[Any]:
-    """Integers, floats (NULL: NaN), or objects."""
+    """Returns a column as integers, floats (NULL: NaN), or objects."""
     kinds = {type(value) for value in values}
     if values and kinds <= {int}:
         return np.array(values, dtype=np.int64)
@@ -125,13 +125,13 @@ def _column(values: list[Any]) -> NDArray[Any]:
     return column
 
 
-# Numbers that views of reports have as texts, with a few digits; v_scores has all.
+# Numbers that report views hold as texts with a few digits; v_scores has all digits.
 ROUNDED = ("one_minus_cka", "one_minus_cka_token", "rel_mse", "log_rel_mse", "bits", "activation_max", "crest")
 
 
 class Store:
-    """A store, opened for reading alone; every table is a dict of NumPy arrays by the name of its column, which
-    pandas.DataFrame takes as it is.  docs/store.md describes the columns."""
+    """A store, opened read-only; every table is a dict of NumPy arrays by column name, which pandas.DataFrame
+    accepts.  docs/store.md describes the columns."""
 
     def __init__(self, path: Path) -> None:
         self.path = os.fspath(path)
@@ -152,7 +152,7 @@ class Store:
                             f"{self.path}: a store of version {found}, expected {STORE_VERSION}; {newer}")
 
     def query(self, sql: str, *values: Any) -> Columns:
-        """The rows of a SELECT; `values` represent its question marks."""
+        """Returns the rows of a SELECT; `values` replace its question marks."""
         try:
             cursor = self._db.execute(sql, values)
             rows = cursor.fetchall()
@@ -162,7 +162,7 @@ class Store:
         return {name: _column([row[i] for row in rows]) for i, name in enumerate(names)}
 
     def runs(self) -> Columns:
-        """One row per run, newest last."""
+        """Returns a row per run, newest last."""
         return self.query("SELECT * FROM v_runs")
 
     def _of_run(self, view: str, run: int) -> Columns:
@@ -174,15 +174,15 @@ class Store:
         return rows
 
     def choices(self, run: int) -> Columns:
-        """What each job got in a run; scores with three digits (query v_scores for all)."""
+        """Returns the choice of each job in a run; scores have three digits (query v_scores for all)."""
         return self._of_run("v_choices", run)
 
     def candidates(self, run: int) -> Columns:
-        """What a run considered: one row per job and candidate."""
+        """Returns a row per job and candidate of a run."""
         return self._of_run("v_candidates", run)
 
     def close(self) -> None:
-        """Close it; without the -wal and -shm that reading has made, which only a connection that may write removes."""
+        """Closes the store and removes its -wal and -shm files, which only a connection that may write removes."""
         self._db.close()
         wal = self.path + "-wal"
         if os.path.isfile(wal) and os.path.getsize(wal) == 0 and os.access(self.path, os.W_OK):
@@ -197,7 +197,7 @@ class Store:
 
 
 def read_store(path: Path) -> Store:
-    """Open a store for reading.  CalmError: there is none, it is of another version, or no store at all."""
+    """Opens a store for reading.  CalmError: there is no such file, it has another version, or it is no store."""
     return Store(path)
 
 
@@ -206,8 +206,8 @@ def read_store(path: Path) -> Store:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A quantized matrix: (codes - zeros) * scales, per group of columns, approximates w * in_scale; of schemes with
-    minima (q4_k) codes * scales + mins; of others (nvfp4, iq4_nl) a code represents a level, and `weights` says which."""
+    """A quantized matrix: (codes - zeros) * scales, per group of columns, approximates w * in_scale.  Schemes with minima
+    (q4_k): codes * scales + mins.  Schemes with levels (nvfp4, iq4_nl): a code is an index of a level; use `weights`."""
 
     codes: NDArray[np.uint8]                  # [out, in]
     scales: Floats                            # [out, groups]
@@ -229,7 +229,7 @@ def _pointer(array: Floats) -> Any:
 
 def quantize_matrix(w: ArrayLike, x: ArrayLike, *, algorithm: str = "gptq", scheme: str = "w4a16_g128",
                     threads: int = 0) -> Matrix:
-    """Quantize w [out, in] for inputs x [rows, in] by a named algorithm or a chain of parts."""
+    """Quantizes w [out, in] for inputs x [rows, in] by a named algorithm or a chain of parts."""
     weights = np.ascontiguousarray(w, dtype=np.float32)
     rows = np.ascontiguousarray(x, dtype=np.float32)
     if weights.ndim != 2 or rows.ndim != 2 or weights.shape[1] != rows.shape[1]:

@@ -1,4 +1,4 @@
-"""What calm's messages call the keywords of quantize: made from the option table of ptq/recipe/spec.c by `ninja docs`."""
+"""Names of quantize's keywords in calm's messages; `ninja docs` makes the table from that of ptq/recipe/spec.c."""
 from __future__ import annotations
 
 import re
@@ -81,8 +81,8 @@ KEYWORDS = {
 
 
 def spoken(message: str) -> str:
-    """A message with keywords for keys of a recipe and for flags: `calibration.samples` and "eval-samples" become
-    `samples` and "eval_samples".  What calm says of a recipe's option is about a keyword here."""
+    """Returns a message with keywords instead of recipe keys and flags: `calibration.samples` and "eval-samples" become
+    `samples` and "eval_samples"."""
     message = re.sub(r"^recipe: option ([a-z-]+):", r"`\1`:", message)
     message = re.sub(r"^recipe: there is no key ", "quantize has no keyword ", message)
     return re.sub(r"""([`"])([a-z0-9._-]+)\1""", lambda found: found[1] + KEYWORDS.get(found[2], found[2]) + found[1],

@@ -1,4 +1,4 @@
-"""libcalm by ctypes: the types of calm.h, and contexts whose failures are exceptions."""
+"""libcalm through ctypes: the types of calm.h, and contexts whose failures are exceptions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("calm_ptq")
 
 
 class CalmError(Exception):
-    """What calm could not do, in its own sentence; `status` is the name of the status: "ENOTFOUND"."""
+    """A failure with calm's message; `status` is the name of the status: "ENOTFOUND"."""
 
     def __init__(self, status: str, message: str) -> None:
         super().__init__(message)
@@ -32,12 +32,12 @@ class CalmError(Exception):
 
 
 def _fields(*rows: tuple[Any, str]) -> list[tuple[str, Any]]:
-    """Rows of a struct as C writes them: a type, and names with blanks between."""
+    """Makes ctypes fields from rows of a struct: a type, and names separated by blanks."""
     return [(name, kind) for kind, names in rows for name in names.split()]
 
 
 def members(struct: c.Structure) -> dict[str, Any]:
-    """The members of a struct by their names."""
+    """Returns the members of a struct by name."""
     return {row[0]: getattr(struct, row[0]) for row in struct._fields_}
 
 
@@ -74,7 +74,7 @@ class Stats(c.Structure):
 
 
 class Linear(c.Structure):
-    # "in" is no name for an attribute, nor is "global"
+    # "in" and "global" cannot be names of attributes
     _fields_ = _fields((c.c_char_p, "name"), (c.c_size_t, "out in_"), (c.POINTER(c.c_float), "w"), (c.c_bool, "bias"))
 
 
@@ -115,7 +115,7 @@ library = _load()
 
 
 class Context:
-    """A context of calm: results of calls live until the end of `with`."""
+    """A context of calm: results of calls live until the end of the `with` block."""
 
     def __init__(self, threads: int = 0, progress: Optional[Progress] = None) -> None:
         self._close = getattr(progress, "close", None)    # of a bar
@@ -155,7 +155,7 @@ class Context:
         library.calm_stop(c.byref(self.pointer))
 
     def call(self, name: str, *arguments: Any) -> None:
-        """A function that returns a status; CalmError with the sentence of the failure."""
+        """Calls a function that returns a status; raises CalmError with its message after a failure."""
         status = self._run(getattr(library, name), arguments)
         if self._raised:
             raise self._raised
@@ -164,7 +164,7 @@ class Context:
             raise CalmError(STATUSES[status], spoken(message.decode(errors="replace")))
 
     def _run(self, function: Any, arguments: tuple[Any, ...]) -> int:
-        """In another thread: Ctrl-C and a notebook's stop reach the main thread alone, and not while it is in C."""
+        """Runs a call in another thread: Ctrl-C and a notebook's stop reach only the main thread, and not while it runs C."""
         if threading.current_thread() is not threading.main_thread():
             return int(function(self.pointer, *arguments))
         came: list[int] = []

@@ -1,4 +1,4 @@
-"""What came of a run, as a person reads it in a terminal, a notebook and a page."""
+"""The result of a run, shown in a terminal, a notebook or a page."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 def program() -> str:
-    """The program of this package, or that of $CALM_PROGRAM."""
+    """Returns the program of this package, or $CALM_PROGRAM."""
     return os.environ.get("CALM_PROGRAM") or str(_File(__file__).parent / "bin" / "calm")
 
 
 def figure(value: float) -> str:
-    """Four digits, as calm's tables have them."""
+    """Formats a number with four digits, as calm's tables do."""
     return "" if math.isnan(value) else f"{value:.4f}" if 1e-4 <= abs(value) < 1e4 or value == 0 else f"{value:.3e}"
 
 
 def table(title: str, rows: list[tuple[str, str]]) -> str:
-    """Rows of two cells in HTML, escaped, under a title; a row without a value is left out."""
+    """Makes an HTML table of rows of two cells, escaped, under a title; leaves out rows without a value."""
     cells = "".join(f'<tr><th style="text-align:left">{html.escape(name)}</th><td>{html.escape(value)}</td></tr>'
                     for name, value in rows if value)
     return f"<table><caption style=\"text-align:left\">{html.escape(title)}</caption>{cells}</table>"
@@ -44,7 +44,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run; figures that were not measured are NaN."""
+    """The result of a run; figures that were not measured are NaN."""
 
     run: int                      # number in the store
     store: str
@@ -92,7 +92,7 @@ class Outcome:
                 yield name.replace(" ", "_"), value
 
     def report(self, path: Optional[Path] = None, *, force: bool = True) -> Report:
-        """Write the page that explains the run (calm report), by default report.html next to the store."""
+        """Writes the page that explains the run (calm report), by default report.html next to the store."""
         to = os.fspath(path) if path is not None else os.path.join(os.path.dirname(self.store), "report.html")
         command = [program(), "report", str(self.run), "--store", self.store, "--output", to, "--quiet"]
         try:

@@ -1,4 +1,4 @@
-"""The command `calm` of the package: it becomes the program that is in bin/."""
+"""The command `calm` of the package: replaces itself by the program in bin/."""
 
 import os
 import sys

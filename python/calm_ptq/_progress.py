@@ -1,4 +1,4 @@
-"""A progress bar for notebooks and terminals, of what is at hand."""
+"""A progress bar for notebooks and terminals, without other packages."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ WIDTH = 24
 
 
 def _in_notebook() -> bool:
-    """Does the front end replace what it shows?  IPython in a terminal does not."""
+    """Can the front end replace its output?  IPython in a terminal cannot."""
     shell = sys.modules.get("IPython")
     at = shell.get_ipython() if shell else None
     return at is not None and hasattr(at, "kernel")
 
 
 class ProgressBar:
-    """Shows the stage that a run is in; pass it, or True, as `progress`.
+    """Shows the current stage of a run; pass it, or True, as `progress`.
 
-    In a notebook one output line that is replaced, in a terminal one line of standard error; elsewhere nothing.  It may
-    be called from any thread, and shows at most one state in `interval` seconds."""
+    It replaces one output line in a notebook, one line of standard error in a terminal; elsewhere it shows nothing.  Any
+    thread may call it; it shows at most one state per `interval` seconds."""
 
     def __init__(self, interval: float = 0.2, file: Optional[TextIO] = None) -> None:
         self._file = file if file is not None else sys.stderr
@@ -49,7 +49,7 @@ class ProgressBar:
 
     @staticmethod
     def line(stage: str, done: int, total: int) -> str:
-        """"quantize   [######------] 12/24"; without a total the number alone."""
+        """Returns "quantize   [######------] 12/24"; without a total only the number."""
         if not total:
             return f"{stage:<10} {done}"
         full = WIDTH * min(done, total) // total
@@ -69,7 +69,7 @@ class ProgressBar:
             self._wide = len(line)
 
     def close(self) -> None:
-        """Leave the terminal's line as it was; a notebook keeps the last state."""
+        """Clears the terminal's line; a notebook keeps the last state."""
         with self._lock:
             if self._wide:
                 self._file.write("\r" + " " * self._wide + "\r")
@@ -78,7 +78,7 @@ class ProgressBar:
 
 
 def shown(progress: Shown) -> Optional[Progress]:
-    """What is called: a new bar for True, nothing for False."""
+    """Returns the function to call: a new bar for True, None for False."""
     if isinstance(progress, bool):
         return ProgressBar() if progress else None
     return progress

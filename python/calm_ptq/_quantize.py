@@ -13,7 +13,7 @@ from calm_ptq._progress import Shown, shown
 
 
 def _words(value: Any) -> list[str]:
-    """A value as a command line has it; a list is given item by item, one of numbers in one word."""
+    """Returns a value as words of a command line; a list becomes a word per item, a list of numbers one word."""
     if isinstance(value, (list, tuple)):
         if value and all(isinstance(item, (int, float)) for item in value):
             return [",".join(str(item) for item in value)]
@@ -30,10 +30,10 @@ def quantize(model: Optional[Path] = None, output: Optional[Path] = None, *, rec
     """Quantize a checkpoint.
 
     model, output   directory or known name; directory to write
-    recipe          a recipe file, or the name of a shipped one; what is given here counts more
-    lock            file for the digests of what went in and came out
-    progress        True: a bar in the notebook or the terminal; or what is called with stage, done and total, from any
-                    thread
+    recipe          a recipe file, or the name of a shipped recipe; other arguments replace its values
+    lock            file for the digests of inputs and outputs
+    progress        True: a bar in the notebook or the terminal; or a function of stage, done and total, which any
+                    thread may call
     values          any key of a recipe by the name of its flag: bits=4, algorithms=["gptq", "rtn"], eval_samples=16,
                     pin={"*.down": "gptq"}
     """

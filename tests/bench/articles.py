@@ -1,10 +1,10 @@
-"""Standard errors of a mean KL by articles instead of by windows: block bootstrap over the articles of WikiText.
+"""Computes standard errors of a mean KL by articles instead of windows: block bootstrap over the articles of WikiText.
 
     articles.py STORE TOKENIZER TEXT
 
-STORE: of a run that evaluated the first windows of TEXT; its last evaluation with a KL is taken.  A window belongs to the article in
-which its first token is (lines ` = Title = `).  Windows of one article are alike, so that errors over windows may be too small: here
-articles are drawn with replacement, each with its windows.  Prints windows, articles, mean, and both standard errors."""
+STORE: the store of a run that evaluated the first windows of TEXT; the script takes its last evaluation with a KL.  A window belongs to
+the article of its first token (lines ` = Title = `).  Windows of one article are alike, so errors over windows may be too small: the
+script draws articles with replacement, each with its windows.  Prints windows, articles, mean, and both standard errors."""
 
 import random
 import re

@@ -1,13 +1,13 @@
-"""Time of a block of each kind, calm's beside that of transformers, on the same weights and tokens.
+"""Compares the time of a block of each kind in calm and in transformers, on the same weights and tokens.
 
     blocks.py CALM FIXTURES WORK [--tokens N] [--only FAMILY...] > blocks.csv
 
-CALM: the program.  FIXTURES: the folder with make_families.py.  WORK: a folder for one checkpoint at a time.  The shapes
-are those of blocks.json: published sizes, two blocks or four, few experts of many, random weights.
+CALM: the program.  FIXTURES: the folder with make_families.py.  WORK: a folder for one checkpoint at a time.  blocks.json has
+the shapes: published sizes, two blocks or four, only some of the experts, random weights.
 
-Both compute in float32 on one thread.  Time is processor time of a window of N tokens (512), divided by the blocks: for
-calm the difference between a run of ten windows and one of two, which leaves out what reads the model; for transformers
-the least of five forward passes.  The head of these models has 400 rows at most.
+Both compute in float32 on one thread.  Time is processor time of a window of N tokens (512), divided by the number of blocks: for
+calm the difference between runs of ten and of two windows, which excludes reading the model; for transformers
+the least of five forward passes.  The head of these models has at most 400 rows.
 """
 
 import argparse

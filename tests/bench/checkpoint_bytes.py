@@ -1,10 +1,10 @@
-"""Print the bytes of a checkpoint's safetensors files, and those of its tensors alone, without headers: BYTES,TENSORS.
+"""Prints the bytes of a checkpoint's safetensors files, and those of its tensors without headers: BYTES,TENSORS.
 
-    checkpoint_bytes.py FOLDER [MODEL]      MODEL: floats of the checkpoint count as wide as those of this one, where a tool computes,
-                                            and writes, in float32; global scales of NVFP4 are float32 in any case
+    checkpoint_bytes.py FOLDER [MODEL]      MODEL: floats count with this model's width, for tools that
+                                            write float32; global scales of NVFP4 are always float32
 
-Headers hold names, and each tool has its own keys there: files that hold the same tensors differ by some hundred bytes.
-Python's standard library alone."""
+Headers hold names and tool-specific keys: files with the same tensors differ by some hundred bytes.
+Needs only Python's standard library."""
 
 import glob
 import json

@@ -1,10 +1,10 @@
-"""Processor time of a token of `calm generate`, as CSV on the standard output.
+"""Measures the processor time per token of `calm generate`; CSV on the standard output.
 
     decode.py CALM TURNS TOKENS NAME=MODEL... > decode.csv
 
-Models take turns, on one thread; the least of TURNS counts, of the tokens behind the first two. The times are the process's own, which other
-programs on the machine lengthen only through the memory that they read. `ratio`: how many times the first model's tokens per second. Python's
-standard library alone, on Linux."""
+Models take turns on one thread; the least of TURNS counts, without the first two tokens. Times are CPU times of the process, which other
+programs lengthen only by their memory traffic. `ratio`: tokens per second relative to the first model. Needs only Python's
+standard library, on Linux."""
 
 import json
 import os

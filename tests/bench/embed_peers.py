@@ -2,16 +2,17 @@
 """Sentence embeddings by onnxruntime and ctranslate2, for tests/bench/embed_peers.sh.
 
   embed_peers.py export MODEL FOLDER               float.onnx and int8.onnx (quantize_dynamic) of MODEL's transformer, and a
-                                                   CTranslate2 model in FOLDER/ct2; what cannot be exported is said and left out
-  embed_peers.py tokens MODEL TEXT TOKENS          a sentence a line, as MODEL's tokenizer cuts it
+                                                   CTranslate2 model in FOLDER/ct2; a line names models that cannot be exported
+  embed_peers.py tokens MODEL TEXT TOKENS          token ids of each line of TEXT by MODEL's tokenizer
   embed_peers.py time FOLDER PEER TOKENS BATCH THREADS
                                                    sentences per second and CPU seconds per sentence, as CSV
-  embed_peers.py embed FOLDER PEER TOKENS OUT.npy  hidden rows averaged over tokens, of every sentence
+  embed_peers.py embed FOLDER PEER TOKENS OUT.npy  mean hidden state over tokens, of every sentence
   embed_peers.py compare REFERENCE.npy FOUND.npy   mean and least cosine
-  embed_peers.py spearman EMBEDDINGS.npy SCORES    of the cosines of pairs (rows 2i and 2i + 1) with a score a line
+  embed_peers.py spearman EMBEDDINGS.npy SCORES    rank correlation of the cosines of pairs (rows 2i and 2i + 1)
+                                                   with scores, one per line
 
 PEER: onnxruntime-float32, onnxruntime-int8, ctranslate2-int8, ctranslate2-float32.  TOKENS: JSON lines {"ids": [...]}.
-Sentences of one length run together, so that nobody pads.  FOLDER/model.txt names MODEL."""
+Sentences of one length run together, without padding.  FOLDER/model.txt names MODEL."""
 
 import json
 import os

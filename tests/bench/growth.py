@@ -1,9 +1,9 @@
-"""Fit lines and exponents to the table of growth.sh, as a table in Markdown.
+"""Fits lines and exponents to the table of growth.sh; prints a table in Markdown.
 
     growth.py docs/evidence/growth.csv
 
-Of each factor and column: the line a + b value of least relative squares with its largest residual, and the exponent between
-the two largest values, log(y2 / y1) / log(x2 / x1).  Python's standard library alone."""
+For each factor and column: the line a + b value of least relative squares with its largest residual, and the exponent between
+the two largest values, log(y2 / y1) / log(x2 / x1).  Needs only Python's standard library."""
 
 import csv
 import math

@@ -1,9 +1,9 @@
-"""INT8 errors of activations, value by value, next to what `calm inspect activations` says from histograms.
+"""Compares INT8 errors of activations, computed value by value, with those of `calm inspect activations` from histograms.
 
     int8_values.py MODEL TEXT WINDOWS REPORT HOOK MODULE
 
 REPORT: `calm inspect STORE activations --json` of a run on the first WINDOWS windows of 512 tokens of TEXT.  HOOK: a hook point of it, such as
-model.layers.2.down_in; MODULE: what reads it in transformers, such as model.layers.2.mlp.down_proj."""
+model.layers.2.down_in; MODULE: the module in transformers that reads it, such as model.layers.2.mlp.down_proj."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""auto-round on the calibration windows that calm takes: signed rounding to W4 (or another width), dequantized weights written.
+"""Runs auto-round on calm's calibration windows: signed rounding to W4 (or another width); writes dequantized weights.
 
 peer_auto_round.py MODEL TEXT OUTPUT BITS GROUP ITERATIONS, in an environment with auto-round 0.16 and torch.  One thread; prints the
 CPU seconds of the quantization alone, without imports, loading and writing.

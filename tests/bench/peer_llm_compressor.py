@@ -1,9 +1,9 @@
-"""llm-compressor on the calibration text that calm takes: rounding to nearest, GPTQ or AWQ, a compressed-tensors checkpoint written.
+"""Runs llm-compressor on calm's calibration text: rounding to nearest, GPTQ or AWQ; writes a compressed-tensors checkpoint.
 
 peer_llm_compressor.py MODEL TEXT OUTPUT rtn|gptq|awq SCHEME [SENTENCES], in an environment with llmcompressor.  SCHEME: W4A16, NVFP4A16,
 MXFP4A16, FP8_DYNAMIC, or BITS[gGROUP][aBITS]: symmetric weights in groups or by row, asymmetric activations per token (3g128, 8a8, 4g128a4).
-The text is cut into windows of 512 tokens, special tokens that begin a text (BOS) included; the first 128, or WINDOWS in the environment, are
-taken.  With SENTENCES, that many first lines of it are a sample each."""
+It uses the first 128 windows (environment variable WINDOWS) of 512 tokens of the text, with special tokens at the beginning (BOS). With
+SENTENCES, each of that many first lines is a sample."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Parts of the SVG pictures of points (rate.py, roofline.py). Python's standard library alone."""
+"""Shared parts of SVG pictures of points (rate.py, roofline.py). Needs only Python's standard library."""
 
 WIDTH, HEIGHT, LEFT, TOP = 720, 460, 64, 24
 

@@ -1,13 +1,13 @@
-"""Draw KL against file bytes, one point per file, as SVG on the standard output.
+"""Draws KL against file bytes, one point per file, as SVG on the standard output.
 
     rate.py DOCS/EVIDENCE > rate.svg
     rate.py --encoder DOCS/EVIDENCE > rate_encoder.svg      all-MiniLM-L6-v2 by rate_encoder.csv: 1 - cosine in place of KL
-    rate.py --check DOCS/EVIDENCE       which point of calm, of the same format and at most as many bytes, beats each point of another tool;
-                                        status 1: one is not beaten
+    rate.py --check DOCS/EVIDENCE       prints calm's point, of the same format and at most as many bytes, that
+                                        beats each point of another tool; status 1: one is not beaten
 
 Reads rate.csv (rate.sh), rate_peers.csv (rate_peers.sh; auto-round's row is auto_round.sh's), gguf_types.csv and gguf_sizes.csv of the folder:
 all of the bundled model, on the same windows (auto-round and calm's learned blocks: four more). KL is on a logarithmic axis; the line is the lower
-hull of calm's own points in that picture. Python's standard library alone."""
+hull of calm's points in the picture. Needs only Python's standard library."""
 
 import csv
 import math

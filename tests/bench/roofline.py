@@ -1,12 +1,12 @@
-"""Draw the rates of `calm bench kernels` under the roofs of the machine, as SVG on the standard output.
+"""Draws the rates of `calm bench kernels` under the roofs of the machine, as SVG on the standard output.
 
-    roofline.py --table RUN.json... > int_kernels.csv     rows of what `calm bench kernels --json` printed on one machine; of runs of the same
-                                                          shape the median of each figure
+    roofline.py --table RUN.json... > int_kernels.csv     rows from outputs of `calm bench kernels --json` on one machine; the median
+                                                          of each figure over runs of the same shape
     roofline.py DOCS/EVIDENCE > int_kernels.svg           from int_kernels.csv of the folder
 
 A point is a product y [m, n] = x [m, k] W^T: its rate against its operations per byte of operands and result, each byte counted once (weights as
-packed, activations of one byte, float32 results; of sgemm all float32). The roofs are the rate of the instructions in registers, and that of
-reading memory no cache holds; a weight that a cache holds goes above the slope. Python's standard library alone."""
+packed, activations of one byte, float32 results; of sgemm all float32). The roofs are the rate of the instructions in registers, and the rate
+of reading memory; a weight in a cache goes above the slope. Needs only Python's standard library."""
 
 import csv
 import json

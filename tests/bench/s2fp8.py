@@ -1,4 +1,4 @@
-"""Round the linears of a float model to 8-bit floats and write it back as float32: what shifting and squeezing is worth.
+"""Rounds the linears of a float model to 8-bit floats and writes float32, to measure what shifting and squeezing gains.
 
     s2fp8.py MODEL OUT FORMAT          for `calm eval --model OUT --reference MODEL`
 
@@ -6,7 +6,7 @@ FORMAT  e4m3, e5m2          one scale per tensor, the largest weight to the larg
         e4m3-row            one scale per row, as FP8 checkpoints of compressed-tensors have
         s2-e5m2, s2-e4m3    shifted and squeezed (Cambier et al., S2FP8, arXiv 2001.05674, section 3): y = sign(x) 2^b |x|^a is rounded,
                             with log2|y| of mean 0 and of maximum 15 (of E5M2; 8 of E4M3), two numbers per tensor
-Numpy alone; evaluation only: calm writes no such format."""
+Needs only numpy; for evaluation only: calm writes no such format."""
 
 import os
 import re

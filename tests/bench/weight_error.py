@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Squared error of quantized linears to the float ones: sum over all weights named *proj.weight, and relative to the first.
+"""Computes the squared error of quantized linears: sum over all weights named *proj.weight, and relative to the first DIR's.
 
     weight_error.py FLOAT DIR [DIR ...]
 

@@ -1,14 +1,14 @@
-"""Is a difference from an engine what the last bit of arithmetic makes of quantized activations?
+"""Tests whether the last bit of arithmetic explains an engine's difference at quantized activations.
 
     edges.py WINDOWS ENGINE LOGITS OTHER
 
 WINDOWS: JSON lines {"ids": [...]}.  ENGINE: the engine's nats per predicted token, one a line.  LOGITS and OTHER: `calm
-forward`'s logits of the same windows, under two families of BLAS kernels, which sum in another order.
+forward`'s logits of the same windows, under two families of BLAS kernels, which add in different orders.
 
-Where a quotient is on the edge of two levels its last bit decides, and from that token on a sequence differs by as much as
-the rounding itself does.  Such differences have no sign and are as large between two kernels of calm as between calm and
-the engine; another rule moves every token.  So they are edges where their root mean square is at most twice that between
-calm's kernels, and their mean within four standard errors of 0.  Prints both; exit status 0: edges.
+If a quotient is on the edge of two levels, its last bit decides, and from that token on a sequence differs by as much as
+the rounding itself does.  Such differences have no preferred sign and are as large between two kernels of calm as between calm and
+the engine; a different rule moves every token.  So differences count as edges if their root mean square is at most twice that
+between calm's kernels, and their mean within four standard errors of 0.  Prints both; exit status 0: edges.
 """
 
 import json
@@ -20,7 +20,7 @@ from safetensors.numpy import load_file
 
 
 def losses(path, windows):
-    """Nats of each predicted token from logits [S, T, vocabulary]."""
+    """Returns nats per predicted token from logits [S, T, vocabulary]."""
     out = []
     for ids, logits in zip(windows, load_file(path)["logits"].astype(numpy.float64)):
         rows = logits[: len(ids) - 1]

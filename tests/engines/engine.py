@@ -1,4 +1,4 @@
-"""What the drivers of the engines share: windows of tokens, the loss over them, and the one line that they print.
+"""Shared by the engines' drivers: windows of tokens, the loss over them, and the line that a driver prints.
 
 A driver is run as `python DRIVER MODEL WINDOWS [LOSSES]` (WINDOWS: JSON lines {"ids": [...]}, as `calm eval --tokens`
 reads).  It prints {"engine": name and version, "nll": nats per predicted token} and exits 0, or {"error": text} and exits 1;
@@ -16,13 +16,13 @@ os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 
 
 def answer(status, **fields):
-    """Print the line and leave.  Native libraries may crash in their destructors, so they are not run."""
+    """Prints the line and ends the process without destructors, in which native libraries may crash."""
     print(json.dumps(fields), flush=True)
     os._exit(status)
 
 
 def need(package, least):
-    """The version of a package; one below `least` ("0.32") is as good as none."""
+    """Returns the version of a package; fails if it is missing or below `least` ("0.32")."""
     import importlib.metadata
 
     def numbers(text):
@@ -35,13 +35,13 @@ def need(package, least):
 
 
 def read(path):
-    """Windows [n][T] of token ids."""
+    """Reads windows [n][T] of token ids."""
     with open(path, encoding="utf-8") as stream:
         return [json.loads(line)["ids"] for line in stream]
 
 
 def losses_of_logits(logits, ids):
-    """-log p(ids[i] | ids[:i]) of a window, i >= 1, from logits [T, vocabulary], in double."""
+    """Returns -log p(ids[i] | ids[:i]) of a window, i >= 1, from logits [T, vocabulary], in double."""
     import torch
 
     rows = torch.log_softmax(logits[:-1].double(), -1)
@@ -49,12 +49,12 @@ def losses_of_logits(logits, ids):
 
 
 def losses(logits, windows):
-    """Nats of each predicted token; `logits` maps a window to float logits [T, vocabulary]."""
+    """Returns nats per predicted token; `logits` maps a window to float logits [T, vocabulary]."""
     return [nats for ids in windows for nats in losses_of_logits(logits(ids), ids)]
 
 
 def torch_logits(model):
-    """Map a window to float logits [T, vocabulary] of a model of transformers."""
+    """Returns a function from a window to float logits [T, vocabulary] of a transformers model."""
     import torch
 
     def logits(ids):
@@ -65,13 +65,13 @@ def torch_logits(model):
 
 
 def need_quantized(modules, is_quantized):
-    """A model without a quantized module was loaded as something else."""
+    """Fails if the model has no quantized module: then the library loaded it as something else."""
     if not any(map(is_quantized, modules)):
         raise ValueError("no module was loaded as quantized")
 
 
 def drive(version, measure):
-    """Run a driver: `version()` names the engine, `measure(model, windows)` returns the nats of each predicted token."""
+    """Runs a driver: `version()` names the engine, `measure(model, windows)` returns nats per predicted token."""
     try:
         if sys.argv[1:] == ["--version"]:
             answer(0, engine=version())
@@ -86,7 +86,7 @@ def drive(version, measure):
 
 
 def cut(model, text, count, length):
-    """Print `count` windows of `length` tokens from the start of a text."""
+    """Prints `count` windows of `length` tokens from the start of a text."""
     from tokenizers import Tokenizer
 
     with open(text, encoding="utf-8") as stream:

@@ -7,9 +7,9 @@
     greedy.py follow MODEL DTYPE IDS FOUND STEP
                                                is each token of another engine transformers' best one after those before it?
 
-A gap is by how many nats the token beat the next best one.  In bfloat16 logits of 16 to 32 have steps of .125, so that two
-tokens may tie, and two engines part there: `follow` then goes on with the other engine's text.  A token passes whose
-logit is within STEP of the best one's, as a share: 2^-7, two such steps; 2^-5 for llama.cpp, which rounds activations to 8
+A gap is the difference in nats between a token and the next best one.  In bfloat16 logits of 16 to 32 have steps of .125, so
+two tokens may tie, and two engines differ there: `follow` then continues with the other engine's text.  A token passes if its
+logit is within the share STEP of the best one's: 2^-7, two such steps; 2^-5 for llama.cpp, which rounds activations to 8
 bits.
 """
 

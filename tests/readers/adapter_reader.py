@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Adapters merged by calm beside those merged by PEFT.
+"""Compares adapters merged by calm with those merged by PEFT.
 
   adapter_reader.py make FOLDER       bases and adapters: FOLDER/NAME/{base,adapter,merged}, merged by merge_and_unload
-  adapter_reader.py compare FOLDER    with FOLDER/NAME/calm, which calm wrote
+  adapter_reader.py compare FOLDER    compares FOLDER/NAME/calm, written by calm
 
 PEFT rounds s B A to the base's dtype and then the sum; calm rounds the sum once.  With u the unit roundoff of a dtype
 (2^-8 of bfloat16, 2^-11 of float16, 2^-24 of float32) and r products, the two differ by at most u |delta| + 2 u |merged|

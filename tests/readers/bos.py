@@ -1,13 +1,13 @@
-"""Compare perplexities with the beginning of a text in every window: transformers' against those of `calm eval`.
+"""Compares perplexities of transformers and `calm eval` with BOS in every window.
 
     bos.py TEXT SEQLEN WINDOWS MODEL REPORT [MODEL REPORT ...]
 
-REPORT: what `calm eval --json` printed of MODEL on that text.  Each window is what the tokenizer's template puts first and then the next
-tokens of the text, whose own beginning has none; the first token is not predicted.  One line per model; exit status 1 unless the
-negative log-likelihoods agree.
+REPORT: the output of `calm eval --json` for MODEL on that text.  Each window has the tokens that the tokenizer's template puts first,
+then the next tokens of the text without special tokens; the first token is not predicted.  Prints one line per model; exit status 1
+unless the negative log-likelihoods agree.
 
-Both compute in float32, in another order: 3e-5 of a logit (fixtures/README.md), and a mean negative log-likelihood moves by no more.
-Windows without their first token, whose figure is printed next to it, move it by far more where that token is massive."""
+Both compute in float32, in different orders: 3e-5 of a logit (fixtures/README.md), and a mean negative log-likelihood differs by no
+more.  The script also prints the figure without the first token, which differs by far more if that token is massive."""
 
 import json
 import os

@@ -1,7 +1,7 @@
-"""chat_templates.py WORK TEMPLATES TOKENIZERS [MORE_TEMPLATES]: chats through calm and through transformers.
+"""chat_templates.py WORK TEMPLATES TOKENIZERS [MORE_TEMPLATES]: compares chats in calm and in transformers.
 
-Texts: render_template of each NAME.jinja on each case, beside transformers' template.  Ids: `calm tokenize --json` of
-chats, beside apply_chat_template(tokenize=True), of each tokenizer with the template of its family."""
+Texts: render_template for each NAME.jinja and case, against transformers' template.  Ids: `calm tokenize --json` for
+chats, against apply_chat_template(tokenize=True), for each tokenizer with the template of its family."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ chat_template_utils.datetime = FixedDay
 
 
 def reference(source, variables):
-    """The text, or None where the template refuses the chat."""
+    """Returns the text, or None if the template refuses the chat."""
     try:
         return chat_template_utils._compile_jinja_template(source).render(**variables)
     except Exception:

@@ -1,4 +1,4 @@
-"""Compress the plan's weights with compressed-tensors' own compressors and compare every tensor with the file's, byte for byte.
+"""Compresses the plan's weights with compressed-tensors' compressors and compares every tensor with the file's, byte for byte.
 
     ct_packer.py OUT...
 
@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 
 def scales(compressor, stored, scheme):
-    """The scales as numbers, from what the file has."""
+    """Returns the file's scales as numbers."""
     widen = getattr(compressor, "_decompress_scale", None)
     return widen(stored, torch.float32) if widen else stored
 

@@ -1,9 +1,9 @@
-"""Sentence embeddings of calm beside sentence-transformers'.
+"""Compares sentence embeddings of calm and sentence-transformers.
 
-    embeddings.py MODEL TEXT OURS [LIMIT]    TEXT: a sentence a line; OURS: what embed_sentences printed of it
+    embeddings.py MODEL TEXT OURS [LIMIT]    TEXT: a sentence per line; OURS: output of embed_sentences for it
 
 One line: the largest difference of a component, the least cosine; exit status 1 when the difference is above LIMIT (1e-5).
-Both compute in float32, in another order; an embedding has length 1, or is compared after it is divided by its length.
+Both compute in float32, in different orders; embeddings of another length than 1 are divided by it first.
 """
 
 import json
@@ -23,10 +23,10 @@ with open(sys.argv[2], encoding="utf-8") as stream:
 with open(sys.argv[3], encoding="utf-8") as stream:
     ours = torch.tensor([json.loads(line) for line in stream], dtype=torch.float64)
 model = SentenceTransformer(sys.argv[1], device="cpu", model_kwargs={"dtype": torch.float32})
-# sentence-transformers calls forward, past the hook by which compressed-tensors unpacks the weights: one call unpacks them.
+# sentence-transformers calls forward, which skips the hook by which compressed-tensors unpacks weights, so one call unpacks them.
 with torch.no_grad():
     model[0].auto_model(torch.tensor([[1, 2]]))
-# One at a time: padding beside longer ones changes last bits.
+# One at a time: padding to longer sentences changes last bits.
 theirs = torch.cat([model.encode([s], convert_to_tensor=True) for s in sentences]).double()
 a, b = (torch.nn.functional.normalize(x, dim=1) for x in (ours, theirs))
 worst, cosine = (a - b).abs().max().item(), (a * b).sum(1).min().item()

@@ -1,29 +1,28 @@
-"""The table of families in docs/families.md, from the reference fixtures.
+"""Makes the table of families in docs/families.md from the reference fixtures.
 
     family_table.py PROGRAMS WORK [--vllm PYTHON] [--columns "W4 read back" ...] [--only FAMILY...] [--write FILE]
                     [--also CELLS.json...]
 
-PROGRAMS: the build folder.  WORK: a folder for what is written.  Fixtures are those of $CALM_FIXTURES/families (default
-../shared/fixtures).  For each one that calm reads:
+PROGRAMS: the build folder.  WORK: a folder for output files.  Fixtures are those of $CALM_FIXTURES/families (default
+../shared/fixtures).  Columns for each fixture that calm reads:
 
   logits, hidden   largest difference from transformers' (tests/golden/test_model_fixtures.c), as a share of the largest value
   router           the same experts for every token
   W4 read back     calm quantize, 4 bits in groups of 8; transformers with compressed-tensors loads it, and its logits
                    differ from calm's by this share of the largest, at the median token (field_families.py);
-                   "dequantized": it reads experts in one tensor alone, and so what calm dequantize makes of it
+                   "dequantized": it reads experts only in one tensor, so it reads the output of calm dequantize
   check            calm check finds nothing
   GGUF             llama.cpp loads the float model's file; logits differ from transformers' by this share of their
-                   standard deviation (gguf_reader.py), or why there is none; of encoders their rows
-  vLLM             its CPU build loads what is quantized from the checkpoint with config.classic.json; "runs": and computes
-                   what calm does, the loss of decoders, the tokens' rows of encoders (vllm_loads.py).  Where it has no
-                   kernel for experts, with those left float: "runs, experts float"; where it does not read the first linear
-                   of GTE's MLP with 4 bits (it halves weight_shape too), "runs, up and gate float"
-                   "no class": none of the family's is in vLLM's list, nor does its fallback to transformers take it
+                   standard deviation (gguf_reader.py), or why there is none; for encoders of their hidden states
+  vLLM             its CPU build loads checkpoints quantized from the fixture with config.classic.json; "runs": and computes
+                   calm's loss (decoders) or hidden states (encoders) (vllm_loads.py).  "runs, experts float": it has no
+                   kernel for experts, which stay float; "runs, up and gate float": it does not read the first linear
+                   of GTE's MLP with 4 bits, because it halves weight_shape too;
+                   "no class": vLLM has no class of the family, and its fallback to transformers fails
 
-A cell "-" was not run.  Cells are kept in WORK/cells.json, so that a run continues where it was stopped; --write keeps those
-of FILE that were not run.  --also: those of
-runs over other fixtures of the same names (make_families.py --params), for what these are too small for: GGUF where every
-fourth block differs, vLLM, whose CPU attention knows heads of 32 and more.
+"-": not run.  WORK/cells.json keeps cells, so that a stopped run continues; --write keeps cells
+of FILE that were not run.  --also: cells of runs over larger fixtures of the same names (make_families.py --params), for GGUF if
+every fourth block differs, and for vLLM, whose CPU attention needs heads of 32 or more.
 """
 
 import argparse
@@ -35,14 +34,14 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Routed experts, and what vLLM says where it has no kernel for them.
+# Routed experts, and vLLM's messages if it has no kernel for them.
 EXPERTS = r"re:.*\.experts\..*"
 NO_EXPERTS = re.compile(r"MoE backend|MoE.*(support|kernel)")
-# What is left float where vLLM does not run a family's checkpoint otherwise, and what the cell says then.
+# Linears that stay float so that vLLM runs a family's checkpoint, and the cell's words for that.
 FLOAT = {"gte": (r"re:.*\.up_gate_proj", "up and gate float")}
-# Architectures as published, where transformers 5 writes another name that vLLM does not have.
+# Published names of architectures for which transformers 5 writes a name that vLLM does not have.
 PUBLISHED = {"PhimoeForCausalLM": "PhiMoEForCausalLM"}
-# vLLM's words, and the cell's.
+# Messages of vLLM, and the cell's words for them.
 REASONS = {r'scoring_func == "softmax"': "no kernel for its router",
            r"no kernel for MoE": "no kernel for its experts"}
 COLUMNS = ["logits", "hidden", "router", "W4 read back", "check", "GGUF", "vLLM"]
@@ -67,7 +66,7 @@ def short(text, limit=90):
 
 
 def outputs(opts):
-    """What the golden test says of each fixture; None for one that calm does not know."""
+    """Returns the golden test's result for each fixture; None if calm does not know the family."""
     code, text = run([f"{opts.programs}/tests/test_model_fixtures"], 900, env={**os.environ, "CK_FORK": "no"})
     if code:
         sys.exit(last_line(text))
@@ -138,7 +137,7 @@ class Family:
             classes = json.load(stream)["architectures"]
         mode = "rows" if all(name.endswith(("Model", "ForMaskedLM")) for name in classes) else "logits"
         _, text = run([sys.executable, f"{HERE}/gguf_reader.py", mode, "1e9", self.source, folder])
-        # transformers has no class of the text model alone: it is loaded and not compared.
+        # transformers has no class for the text model alone: the script loads it and does not compare.
         if "Model type should be one of" in text:
             code, text = run([sys.executable, f"{HERE}/gguf_reader.py", "load", folder])
             return "loads" if code == 0 else short(last_line(text))
@@ -146,7 +145,7 @@ class Family:
         return found[1] if found else short(last_line(text))
 
     def load_vllm(self):
-        """What vLLM says of the checkpoint: runs, loads, or its error."""
+        """Returns vLLM's result for the checkpoint: runs, loads, or its error."""
         ours = f"{self.out}.calm.safetensors"
         two = f"{self.out}.two.jsonl"
         with open(self.tokens, encoding="utf-8") as stream, open(two, "w", encoding="utf-8") as out:
@@ -169,7 +168,7 @@ class Family:
                 else short(errors[-1] if errors else last_line(text)))  # fmt: skip
 
     def published(self):
-        """The checkpoint with its config in the spelling of published ones, which vLLM was written for."""
+        """Returns the checkpoint with its config in the published form, which vLLM expects."""
         folder = self.out + ".source"
         classic = os.path.join(self.source, "config.classic.json")
         if not os.path.exists(classic):
@@ -217,7 +216,7 @@ def table(rows, cells):
 
 
 def add_cells(cells, others):
-    """Cells of another run that say more: a number or "loads" in place of words or "-"."""
+    """Adds cells of another run that say more: a number or "loads" instead of words or "-"."""
     for name, other in others.items():
         for column in ("GGUF", "vLLM"):
             said = other.get(column, "-")
@@ -227,7 +226,7 @@ def add_cells(cells, others):
 
 
 def written(path):
-    """Cells of the table in a page, by family and column."""
+    """Reads the cells of the table in a page, by family and column."""
     with open(path, encoding="utf-8") as stream:
         lines = re.findall(r"^\| (\w+) \|(.*)\|$", stream.read(), re.M)
     return {name: dict(zip(COLUMNS, (cell.strip() for cell in row.split(" | "))))
@@ -235,7 +234,7 @@ def written(path):
 
 
 def write(path, rows, cells):
-    """Replace the part between the two marks."""
+    """Replaces the part between the two marks."""
     begin, end = "<!-- families -->\n", "<!-- /families -->\n"
     with open(path, encoding="utf-8") as stream:
         text = stream.read()
@@ -264,7 +263,7 @@ def main():
     write_tokens(os.path.join(opts.work, "tokens.jsonl"))
     kept = os.path.join(opts.work, "cells.json")
     cells = json.load(open(kept, encoding="utf-8")) if os.path.exists(kept) else {}
-    # What the fixtures say is the page's where it is not asked for.
+    # Keeps the page's cells of columns that were not requested.
     compared = {"logits", "hidden", "router"} & set(opts.columns)
     page = written(opts.write) if opts.write else {}
     rows = outputs(opts) if compared or not page else page

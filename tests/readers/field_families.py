@@ -1,29 +1,29 @@
-"""Compare what transformers reads of quantized checkpoints with what calm computes of them.
+"""Compares results of transformers and calm on quantized checkpoints.
 
     field_families.py TOKENS FOLDER...
 
-TOKENS: JSON lines {"ids": [...]}.  Each FOLDER has a compressed-tensors checkpoint, and its logits (or last_hidden_state) as
-`calm forward` writes them in FOLDER/calm.safetensors.  One line per folder: same, DIFFERENT, or NOT READ with the reason;
+TOKENS: JSON lines {"ids": [...]}.  Each FOLDER has a compressed-tensors checkpoint, and the logits (or last_hidden_state) of
+`calm forward` in FOLDER/calm.safetensors.  Prints a line per folder: same, DIFFERENT, or NOT READ with the reason;
 exit status 1 unless all are the same.
 
-Both compute in float32 from the same numbers in another order, which gives some 1e-6 of the largest value; two readers do more:
-  - quantized activations: where a quotient is on the edge of two codes the last bit decides, and one code of 127 is 1 % of
+Both compute in float32 from the same numbers in different orders, which differs by about 1e-6 of the largest value.  Two cases differ more:
+  - quantized activations: if a quotient is on the edge of two codes the last bit decides, and one code of 127 is 1 % of
     a token's largest value; such tokens (and in decoders those after them) differ, the others do not.  Symmetric codes of
-    a token are x / (its largest |x| / 127.5), so that a largest one below 0 is always there, at -127.5: with every block
-    more tokens differ, and transformers' logits change as much when its embeddings are multiplied by 1 + 2e-7
-  - experts: transformers keeps them in bfloat16 once it has multiplied codes by scales, 2^-9 of each weight, and where two
-    experts are almost as good the router then takes the other
-so the median over tokens has its own bound.  Where every token sees every other (encoders) one such code moves all tokens of
-a line: there the line with the least difference counts.  A matrix in the wrong place moves every token by its whole size.
+    a token are x / (its largest |x| / 127.5), so a negative largest value is always on an edge, at -127.5: with every block
+    more tokens differ, and transformers' logits change as much if its embeddings are multiplied by 1 + 2e-7
+  - experts: transformers rounds codes times scales to bfloat16, 2^-9 of each weight, and if two
+    experts are almost equally good the router then chooses the other
+Therefore the median over tokens has a separate bound.  In encoders every token sees every other, so one such code changes all
+tokens of a line: there the line with the least difference counts.  A matrix in the wrong place changes every token by its whole size.
 
-Where FOLDER.float is there, what `calm dequantize --dtype f32` makes of FOLDER, experts are compared without that noise: each
-weight that transformers has read with the one in FOLDER.float, to the rounding to bfloat16; then those take their place.
+If FOLDER.float exists (the output of `calm dequantize --dtype f32` for FOLDER), the script compares experts without that noise:
+each weight in transformers with that in FOLDER.float, within the rounding to bfloat16; then it replaces them by the latter.
 
-transformers has no place for what quantizes an expert's inputs: with quantized activations it reads no experts, but those of
-Llama 4, and of these with one scale for all tokens where codes are dynamic.
+transformers cannot quantize an expert's inputs: with quantized activations it reads only experts of
+Llama 4, with one scale for all tokens if codes are dynamic.
 
-transformers 5.23 does not read (`CANNOT`): packed weights of ModernBERT, whose initialization wants a `weight` of each linear; and
-packed weights that are one matrix in the checkpoint and several modules (GTE, Nomic's BERT), since it divides their shape too.
+transformers 5.23 does not read (`CANNOT`): packed weights of ModernBERT, whose initialization needs a `weight` of each linear; and
+packed weights that are one matrix in the checkpoint but several modules (GTE, Nomic's BERT), since it divides their shape too.
 """
 
 import glob
@@ -40,14 +40,14 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-# Of the largest value: the median over tokens, and the worst of them.
+# Bounds as shares of the largest value: for the median over tokens, and for the worst token.
 BOUNDS = {"weights": (1e-5, 1e-4), "activations": (1e-5, 3e-2), "encoders": (1e-5, 0.3), "experts": (2**-9, 0.3),
           "routed": (1e-5, 0.3)}  # activations of a mixture: a code more or less, and another expert
 
 
-# Families whose quantized experts transformers does not read: its run of FOLDER.float is what calm's is compared with.
+# Families whose quantized experts transformers does not read: calm's result is compared with transformers' on FOLDER.float.
 FUSED = {"gpt_oss", "gemma4_text", "granitemoe", "granitemoehybrid", "qwen3_vl_moe_text"}
-# Whose experts it puts in modules of their own once they are quantized: no noise, and no need of FOLDER.float.
+# Families whose quantized experts are separate modules in transformers: no noise, and no need of FOLDER.float.
 SINGLE = {"llama4_text"}
 CANNOT = {("modernbert", "pack-quantized"), ("gte", "pack-quantized"), ("nomic_bert", "pack-quantized")}
 
@@ -59,7 +59,7 @@ def cannot_be_read(folder):
 
 
 def load(folder):
-    """The model as its config names it; anything missing or left over is an error."""
+    """Loads the model that the config names; a missing or unused tensor is an error."""
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as stream:
         name = json.load(stream)["architectures"][0]
     kind = getattr(transformers, name)
@@ -88,7 +88,7 @@ def experts_alone(folder):
 
 
 def load_fused(folder, kind):
-    """A float checkpoint whose experts are one by one; not one by from_pretrained, which has no place for those."""
+    """Loads a float checkpoint with single experts, which from_pretrained cannot load."""
     model = kind(transformers.AutoConfig.from_pretrained(folder)).float()
     values = {}
     for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
@@ -124,7 +124,7 @@ def outputs(model, name, lines):
 
 
 def use_exact_experts(model, exact):
-    """Experts of `exact` in place of the model's, which are these rounded once or twice to bfloat16 (2^-8 of each)."""
+    """Replaces the model's experts by those of `exact`, after checking that they differ only by rounding to bfloat16 (2^-8 of each)."""
     values = dict(exact.named_parameters())
     for key, parameter in model.named_parameters():
         if ".experts." not in key or not parameter.is_floating_point():

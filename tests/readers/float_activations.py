@@ -1,21 +1,21 @@
-"""Compare logits of `calm forward` with those of transformers' model under compressed-tensors' own rule for activations.
+"""Compares logits of `calm forward` with those of transformers' model under compressed-tensors' rule for activations.
 
     float_activations.py MODEL TOKENS FOLDER...
 
-MODEL: the float model.  TOKENS: JSON lines {"ids": [...]}.  Each FOLDER was written by write_format and has logits as `calm forward`
-writes them in FOLDER/calm.safetensors; FOLDER.plan.safetensors has its weights in float32, which format_weights.py compares with
-the file.  transformers keeps weights of small floats in bfloat16 itself, so they are put into a float32 model here; its
-linears quantize their inputs by compressed_tensors' forward_quantize, from the entry in config.json.
+MODEL: the float model.  TOKENS: JSON lines {"ids": [...]}.  write_format wrote each FOLDER, which has the logits of
+`calm forward` in FOLDER/calm.safetensors; FOLDER.plan.safetensors has its weights in float32, which format_weights.py compares with the file.  transformers keeps weights of small
+floats in bfloat16, so this script puts them into a float32 model, whose linears quantize their inputs by compressed_tensors'
+forward_quantize, by the entry in config.json.
 
-Both compute in float32 from the same numbers in another order, some 1e-6 of the largest value.  Where a quotient is on the edge
-of two levels the last bit decides, and that token and those after it differ by as much as the rounding itself does: windows are
-of a few tokens, and two medians count: over all tokens, and over the windows' first ones, which attend to themselves alone.  A
-wrong rule moves every token: the bound is a hundredth of what the rounding does.
+Both compute in float32 from the same numbers in different orders, which differs by about 1e-6 of the largest value.  If a quotient is on
+the edge of two levels the last bit decides, and that token and those after it differ by as much as the rounding itself does.  So windows
+have a few tokens, and two medians count: over all tokens, and over the windows' first ones, which attend only to themselves.  A
+wrong rule changes every token: the bound is a hundredth of the change by rounding.
 
-Where MXFP4 is in q, k, v and in o, edges are no accident.  Weights and inputs are small numbers times powers of two, so v is a whole
-number times one, and what o divides by is one as well: a token that attends to one other, or to several with the same v, has
-values exactly on an edge but for the last bit of softmax.  transformers' two ways to compute attention then differ as much from
-each other: calm's median over all tokens may be twice that.  Of MXFP4 and NVFP4 in turns nothing is on an edge."""
+If q, k, v and o all have MXFP4, edges are systematic.  Weights and inputs are small numbers times powers of two, so v is an integer
+times a power of two, and so is o's input scale: a token that attends to one other, or to several with the same v, has
+values exactly on an edge except for the last bit of softmax.  transformers' two ways to compute attention then differ as much from
+each other: calm's median over all tokens may be twice that.  With alternating MXFP4 and NVFP4 nothing is on an edge."""
 
 import json
 import os

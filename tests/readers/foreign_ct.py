@@ -1,9 +1,9 @@
-"""Checkpoints of llm-compressor's rounding to nearest, in an environment with llmcompressor.
+"""Makes checkpoints by llm-compressor's rounding to nearest, in an environment with llmcompressor.
 
     foreign_ct.py MODEL OUT SCHEME...
 
-OUT/SCHEME for each of compressed-tensors' presets (FP8_DYNAMIC, NVFP4, ...).  Ranges of inputs, where a scheme asks for them, are
-of a few windows of random ids: nobody measures these files."""
+Writes OUT/SCHEME for each preset of compressed-tensors (FP8_DYNAMIC, NVFP4, ...).  Input ranges, if a scheme needs them, come
+from a few windows of random ids, because no test measures the loss of these files."""
 
 import sys
 

@@ -1,9 +1,9 @@
-"""Dequantize checkpoints of every safetensors format with numpy alone and compare with the plan's weights, bit for bit.
+"""Dequantizes checkpoints of every safetensors format with only numpy and compares them with the plan's weights, bit for bit.
 
     format_weights.py OUT...
 
-Each OUT was written by write_format: OUT.plan.safetensors has the weights in float32.  Nothing of calm is used: the layouts are
-written down here a second time, from the formats' own readers:
+write_format wrote each OUT: OUT.plan.safetensors has the weights in float32.  The script uses nothing of calm: it has the layouts of the
+formats' own readers:
   - compressed-tensors: pack_to_int32 / unpack_from_int32 of the library (docs/formats.md section 3)
   - GPTQ: gptqmodel/nn_modules/qlinear (qweight along in, qzeros along out, v1 stores zero - 1)
   - AWQ: AutoAWQ, awq/utils/packing_utils.py: unpack_awq, reverse_awq_order, dequantize_gemm
@@ -52,14 +52,14 @@ def read_folder(folder):
 
 
 def stream(words, n, bits):
-    """n codes of each row of a dense little-endian stream of words."""
+    """Returns n codes of each row of a dense little-endian stream of words."""
     taken = numpy.unpackbits(numpy.ascontiguousarray(words).view(numpy.uint8), axis=1, bitorder="little")[:, : n * bits]
     weights = (1 << numpy.arange(bits)).astype(numpy.int64)
     return (taken.reshape(len(words), n, bits).astype(numpy.int64) * weights).sum(-1)
 
 
 def spread(values, width, columns):
-    """A number per group to one per column."""
+    """Expands a number per group to one per column."""
     return numpy.repeat(values, width, axis=1)[:, :columns]
 
 
@@ -68,7 +68,7 @@ def f32(array):
 
 
 def small_float(bits, exponents, mantissas):
-    """Values of patterns of a sign, this many exponent and this many mantissa bits."""
+    """Returns the values of bit patterns with a sign, these numbers of exponent and mantissa bits."""
     exponent = bits >> mantissas & ((1 << exponents) - 1)
     fraction = (bits & ((1 << mantissas) - 1)) / 2.0**mantissas + (exponent > 0)
     value = fraction * 2.0 ** (numpy.maximum(exponent, 1) - (2 ** (exponents - 1) - 1.0))
@@ -76,7 +76,7 @@ def small_float(bits, exponents, mantissas):
 
 
 def floats(group, tensors, module):
-    """FP8 by channel or in blocks; MXFP4 and NVFP4, whose scales are powers of two, or e4m3 by a number of the tensor in float32."""
+    """Dequantizes FP8 by channel or in blocks; MXFP4, whose scales are powers of two; NVFP4, with e4m3 scales and a float32 factor."""
     if group["format"] == "float-quantized":
         values, scales = f32(small_float(tensors[module + ".weight"].astype(int), 4, 3)), f32(tensors[module + ".weight_scale"])
         if group["weights"]["strategy"] == "block":
@@ -188,7 +188,7 @@ def check(folder):
         found = read(config, tensors, module, expected.shape)
         quantized += found is not None
         found = f32(tensors[name]) if found is None else found
-        # Equal bits but for the sign of zero, which MLX's sum loses: a code at its zero under a negative scale.
+        # Equal bits except for the sign of zero, which MLX's sum loses: a code at its zero point under a negative scale.
         if found.dtype != numpy.float32 or found.shape != expected.shape or not (found == expected).all():
             return f"DIFFERENT at {module}"
     assert quantized, "nothing is quantized"

@@ -1,4 +1,4 @@
-"""Experts one by one, as calm writes them, in the tensors of all experts that transformers' classes have."""
+"""Joins single experts, as calm writes them, into the tensors of all experts in transformers' classes."""
 
 import torch
 
@@ -12,7 +12,7 @@ def is_fused(name):
 
 
 def fuse(values, model):
-    """In `values`, name -> tensor, the tensors of all experts in place of the single ones, for `model`.load_state_dict."""
+    """Replaces single experts in `values` (name -> tensor) by tensors of all experts, for `model`.load_state_dict."""
     kind = model.config.get_text_config().model_type
     for name, wanted in model.state_dict().items():
         if not is_fused(name):
@@ -25,7 +25,7 @@ def fuse(values, model):
         rows = []
         for expert in range(wanted.shape[0]):
             own = [values[f"{stem}.{expert}.{part}.{suffix}"] for part in parts]
-            # gpt-oss has rows of gate and up in turns.
+            # gpt-oss alternates rows of gate and up.
             own = torch.stack(own, 1).flatten(0, 1) if kind == "gpt_oss" and len(own) == 2 else torch.cat(own)
             rows.append(own.T if kind in TRANSPOSED and own.ndim == 2 else own)
         values[name] = torch.stack(rows).contiguous()

@@ -1,9 +1,9 @@
-"""Compare what `calm generate --json` chose with transformers' greedy generation.
+"""Compares the tokens of `calm generate --json` with transformers' greedy generation.
 
     generate.py MODEL PROMPT REPORT [MODEL PROMPT REPORT ...]
 
-PROMPT "": the ids of the fixtures, those below.  Exit status 1 where a token differs, unless transformers' own logits of the two are
-closer than what another order of float32 sums changes (3e-5 of the largest logit each, fixtures/README.md)."""
+PROMPT "": the ids of the fixtures below.  Exit status 1 if a token differs, unless transformers' logits of the two tokens are
+closer than another order of float32 sums explains (3e-5 of the largest logit each, fixtures/README.md)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Files that write_gguf wrote, in the field's readers.
+"""Reads write_gguf's files with other readers.
 
     gguf_reader.py parse FOLDER...            gguf parses them; its dequantized tensors equal calm's, bit for bit
     gguf_reader.py blocks FOLDER              every type's sample blocks have calm's values, bit for bit
@@ -7,13 +7,13 @@
                                               llama.cpp's logits and those of transformers with the file's dequantized weights
                                               differ by less than LIMIT of their standard deviation
     gguf_reader.py wide LIMIT MODEL FOLDER [MODEL FOLDER]...
-                                              the same of a quantized file that gguf widens to float32: llama.cpp rounds what
-                                              its quantized products read to 8 bits, after which a router may choose others
+                                              the same for a quantized file that gguf widens to float32, because llama.cpp rounds the
+                                              inputs of quantized products to 8 bits, which may change a router's choice
     gguf_reader.py rows LIMIT MODEL FOLDER [MODEL FOLDER]...
-                                              the same of an encoder's hidden rows, with llama.cpp's GELU in transformers
+                                              the same for an encoder's hidden states, with llama.cpp's GELU in transformers
     gguf_reader.py sentences LIMIT MODEL FOLDER [MODEL FOLDER]...
                                               llama.cpp gives the ids of MODEL's tokenizer.json, and embeddings of length 1
-                                              that differ by less than LIMIT from the pooled rows of transformers
+                                              that differ by less than LIMIT from transformers' pooled ones
     gguf_reader.py dense MODEL FOLDER         write MODEL to FOLDER with two dense layers behind its pooling
     gguf_reader.py near LEAST FILE FLOAT      llama.cpp's embeddings by FILE have a cosine of at least LEAST to those by FLOAT
     gguf_reader.py same MODEL FOLDER TEXT     llama.cpp gives the ids of MODEL's tokenizer.json on TEXT, and the greedy
@@ -33,14 +33,14 @@ TIE = 0.05    # of two logits; llama.cpp's 8-bit activations move each by about 
 
 
 def tensors(folder):
-    """Name in calm.safetensors -> values."""
+    """Returns {name: values} of calm.safetensors."""
     from safetensors.numpy import load_file
 
     return load_file(f"{folder}/calm.safetensors")
 
 
 def turned(rows, heads):
-    """What llama.cpp makes of the rows of q and k in the architecture llama, from the definition."""
+    """Permutes the rows of q and k as llama.cpp does in the architecture llama, by the definition."""
     return rows.reshape(heads, 2, rows.shape[0] // heads // 2, -1).swapaxes(1, 2).reshape(rows.shape)
 
 
@@ -85,7 +85,7 @@ def check_blocks(folder):
             theirs = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(numpy.float32).reshape(-1)
         found = ours[at : at + theirs.size]
         at += theirs.size
-        # A NaN's payload is no value; everything else has the same bits, the sign of zero too.
+        # NaN payloads may differ; all other values have the same bits, also the sign of zero.
         same = (theirs.view(numpy.uint32) == found.view(numpy.uint32)) | (numpy.isnan(theirs) & numpy.isnan(found))
         assert same.all(), f"{tensor.name}: element {numpy.argmin(same)}: {theirs[~same][0]}, calm {found[~same][0]}"
         print(f"{tensor.name}: {theirs.size} values, equal")
@@ -109,18 +109,18 @@ def check_loaded(folder):
 
 
 def torch_model(model, folder):
-    """MODEL with the file's weights, in float32."""
+    """Returns MODEL with the file's weights, in float32."""
     import fused_experts
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    # Of a wrapper the file has the text model.
+    # For a wrapper the file holds the text model.
     out = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(model).get_text_config(), dtype=torch.float32)
     values = {k: torch.from_numpy(v) for k, v in tensors(folder).items()}
     # transformers 5 has Mixtral's mixture under the usual name.
     if not any(".block_sparse_moe." in k for k in out.state_dict()):
         values = {k.replace(".block_sparse_moe.", ".mlp."): v for k, v in values.items()}
-    # ERNIE's bias of the choice is in the router there, and Phi's router has a name of its own.
+    # In transformers ERNIE's selection bias is in the router, and Phi's router has another name.
     for ours, theirs in {".mlp.moe_statics.": ".mlp.gate.moe_statics.", ".mlp.gate.weight": ".mlp.router.weight"}.items():
         if any(theirs in k for k in out.state_dict()):
             values = {k if theirs in k else k.replace(ours, theirs): v for k, v in values.items()}
@@ -129,9 +129,9 @@ def torch_model(model, folder):
         values = {k.replace(router + ".layer.", router + "."): v for k, v in values.items()}
     if any(fused_experts.is_fused(k) for k in out.state_dict()):
         values = fused_experts.fuse(values, out)
-    # GGUF has a convolution by channels as a matrix.
+    # GGUF stores a depthwise convolution as a matrix.
     values = {k: v.reshape(out.state_dict()[k].shape) if k.endswith("conv.weight") else v for k, v in values.items()}
-    # Gemma 3n's loader wants keys of blocks that share those of others, and rows for all ids.
+    # Gemma 3n's loader needs keys for blocks that share keys of others, and rows for all ids.
     values = {k: v for k, v in values.items() if k in out.state_dict() or v.any()}
     table = "model.embed_tokens_per_layer.weight"
     if table in values:
@@ -143,8 +143,8 @@ def torch_model(model, folder):
 
 
 def use_table(model):
-    """GELU as ggml's CPU kernels have it: by tanh, from a table of float16 over float16, of -10 < x < 10.  True where the
-    model has one."""
+    """Replaces GELU by that of ggml's CPU kernels: tanh, from a table of float16 for -10 < x < 10.  Returns True if the model has
+    one."""
     import torch
 
     class Table(torch.nn.Module):
@@ -169,7 +169,7 @@ def encoder(model):
 
 
 def check_rows(model, folder):
-    """Of an encoder llama.cpp gives the rows that transformers does."""
+    """Checks that llama.cpp gives transformers' hidden states of an encoder."""
     import llama_cpp
     import torch
 
@@ -179,7 +179,7 @@ def check_rows(model, folder):
     # Padding has no position there.
     padding = reference.config.pad_token_id
     ids = [padding + 3 if i == padding else i for i in ids]
-    # Llama.eval wants a cache, which encoders have not.
+    # Llama.eval needs a cache, which encoders lack.
     engine._batch.set_batch(batch=ids, n_past=0, logits_all=True)
     assert llama_cpp.llama_encode(engine._ctx.ctx, engine._batch.batch) == 0
     width = reference.config.hidden_size
@@ -199,7 +199,7 @@ SENTENCES = ["A small brown dog ran across the quiet street.", "Das Caf\u00e9, n
 
 
 def dense_layers(model):
-    """Matrices of the dense layers behind the pooling, if there are any."""
+    """Returns the matrices of the dense layers after pooling, if there are any."""
     import glob
 
     from safetensors.numpy import load_file
@@ -208,7 +208,7 @@ def dense_layers(model):
 
 
 def check_sentences(model, folder):
-    """llama.cpp's whole way from a text to its embedding."""
+    """Checks llama.cpp's whole path from a text to its embedding."""
     import os
 
     import torch
@@ -240,7 +240,7 @@ def check_sentences(model, folder):
 
 
 def write_dense(model, folder):
-    """Random layers as sentence-transformers has them: three times as wide, and back."""
+    """Writes random dense layers as in sentence-transformers: to three times the width, and back."""
     import os
     import shutil
 
@@ -266,7 +266,7 @@ def write_dense(model, folder):
 
 
 def check_near(least, path, original):
-    """Quantized: the same sentences by both files."""
+    """Checks that a quantized file's embeddings of the same sentences are near the float file's."""
     import llama_cpp
 
     engines = [llama_cpp.Llama(p, n_ctx=512, n_threads=2, verbose=False, embedding=True) for p in (path, original)]
@@ -276,7 +276,7 @@ def check_near(least, path, original):
 
 
 def loss(logits, ids):
-    """Sum of -ln p of ids[1:] from rows 0 .. n - 2."""
+    """Returns the sum of -ln p of ids[1:] from rows 0 .. n - 2."""
     logits = logits.astype(numpy.float64)[: len(ids) - 1]
     top = logits.max(axis=1)
     return float((top + numpy.log(numpy.exp(logits - top[:, None]).sum(axis=1)) -
@@ -284,7 +284,7 @@ def loss(logits, ids):
 
 
 def check_logits(model, folder, name=None):
-    """llama.cpp computes what transformers does, but for its kernels' rounding."""
+    """Checks that llama.cpp's logits equal transformers', except for its kernels' rounding."""
     import torch
 
     engine = llama(folder, logits_all=True, type_k=0, type_v=0)
@@ -315,7 +315,7 @@ def check_logits(model, folder, name=None):
 
 
 def widen(folder, path):
-    """The file of a folder with the values of its codes in float32, its keys as they are."""
+    """Writes a folder's file again with its values in float32 and the same keys."""
     import gguf
 
     reader = gguf.GGUFReader(f"{folder}/model.gguf")

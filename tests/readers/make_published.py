@@ -1,10 +1,10 @@
-"""Checkpoints as they are published: weights of a float one as small floats with scales.
+"""Makes checkpoints in published formats from a float one: weights as small floats with scales.
 
     make_published.py MODEL OUT KIND...
 
-OUT/KIND for each KIND of KINDS below that takes weights of MODEL.  MODEL is a folder, or "random:TYPE": a tiny one of
-that model_type.  Blocks are small, as are such models, and divide every weight: transformers takes the size of a block
-from the number of scales.  Rounding is to nearest; scales are the largest magnitude's."""
+Writes OUT/KIND for each KIND of KINDS below that fits weights of MODEL.  MODEL is a folder, or "random:TYPE": a tiny model of
+that model_type.  Blocks are small, like these models, and divide every weight, because transformers derives the size of a block
+from the number of scales.  Rounding is to nearest; the largest magnitude sets a scale."""
 
 import json
 import math
@@ -20,7 +20,7 @@ LEVELS = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3,
 
 
 def to_e4m3(weight, scales, rows, columns):
-    """Codes of a matrix or several, whose blocks of rows by columns have these scales."""
+    """Returns codes of one or several matrices, whose blocks of rows by columns have these scales."""
     spread = scales.float().repeat_interleave(rows, -2).repeat_interleave(columns, -1)
     return (weight.float() / spread[..., :weight.shape[-2], :weight.shape[-1]]).clamp(-448, 448).to(E4M3)
 
@@ -35,7 +35,7 @@ def exponents(values):
 
 
 def pack_e2m1(weight, scales, group):
-    """Two codes in a byte along the columns."""
+    """Packs two codes into a byte along the columns."""
     spread = scales.repeat_interleave(group, -1)
     codes = (weight.float() / spread).unsqueeze(-1).sub(LEVELS).abs().argmin(-1).to(torch.uint8)
     return codes[..., 0::2] | codes[..., 1::2] << 4
@@ -135,7 +135,7 @@ def is_taken(kind, name, tensor):
 
 
 def write(model, output, kind):
-    """False: no weight of the model has a shape that the kind takes."""
+    """Writes a checkpoint; False: no weight of the model has a shape that fits the kind."""
     tensors = load_file(f"{model}/model.safetensors")
     taken = [name for name, tensor in tensors.items() if is_taken(kind, name, tensor)]
     if not taken:

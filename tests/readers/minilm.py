@@ -1,10 +1,10 @@
-"""all-MiniLM-L6-v2 by transformers, for minilm.sh.
+"""Compares all-MiniLM-L6-v2 with transformers, for minilm.sh.
 
     minilm.py pad MODEL TEXT IDS PADDED        TEXT: JSON lines {"text": ...}; IDS: what `calm tokenize` makes of them.
                                                Compares the ids with transformers', and writes them with padding and masks
     minilm.py compare MODEL PADDED STATES      STATES: last_hidden_state as `calm forward` writes it
 
-2e-4 is the tolerance of ../shared/fixtures for float32: both compute the same sums in another order.
+2e-4 is the tolerance of ../shared/fixtures for float32: both compute the same sums in different orders.
 """
 
 import json

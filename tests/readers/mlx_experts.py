@@ -1,8 +1,8 @@
-"""Load checkpoints of mixtures with mlx-lm and compare its logits with calm's:  mlx_experts.py TOKENS FOLDER...
+"""Loads checkpoints of mixtures with mlx-lm and compares its logits with calm's:  mlx_experts.py TOKENS FOLDER...
 
-TOKENS: JSON lines {"ids": [...]}.  FOLDER/calm.safetensors has the logits that `calm forward` computes of it.  Both are float32
-sums in another order; where two experts are almost as good the router may take the other, so the median over tokens is
-bounded more closely than the worst."""
+TOKENS: JSON lines {"ids": [...]}.  FOLDER/calm.safetensors has the logits of `calm forward`.  Both are float32 sums in
+different orders; if two experts are almost equally good the router may choose the other, so the median over tokens has a
+tighter bound than the worst."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A model's linears as compressed-tensors' own functions round them to nearest, in float32.
+"""Rounds a model's linears to nearest by compressed-tensors' functions, in float32.
 
     naive_ct.py MODEL OUT SCHEME...
 
@@ -32,7 +32,7 @@ def arguments(name):
 
 
 def spans(weight, args):
-    """Least and largest value of what shares a scale, shaped as scales are."""
+    """Returns the least and largest value of each group that shares a scale, in the shape of the scales."""
     out, columns = weight.shape
     if args.strategy == "channel":
         return weight.amin(1, keepdim=True), weight.amax(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Weights of published checkpoints as transformers dequantizes them beside those that `calm dequantize` wrote.
+"""Compares weights of published checkpoints dequantized by transformers with those of `calm dequantize`.
 
     published.py PUBLISHED PLAIN...
 

@@ -1,4 +1,4 @@
-"""Pages of calm report, loaded from disk in chromium with the network off.
+"""Tests pages of calm report, loaded from disk in chromium without a network.
 
     report_browser.py FOLDER [SCREENSHOTS]      FOLDER has NAME.html with NAME.json, what `calm report --json` printed
 """
@@ -60,7 +60,7 @@ def scheme(name):
 
 
 def settle(delay=150):
-    """Two frames and the page's own delay before it draws anew."""
+    """Waits for two frames and the page's delay before it draws again."""
     browser.execute_async_script("const done = arguments[1]; setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(done)), arguments[0]);", delay)
 
 
@@ -71,7 +71,7 @@ def load(name, width):
 
 
 def picture(element):
-    """What is taken lies within the window: for what is beyond it the whole page is laid out and drawn twice more."""
+    """Takes a picture of an element scrolled into the window; outside of it chromium would draw the whole page twice more."""
     box = script("const e = arguments[0]; e.scrollIntoView({block: e.getBoundingClientRect().height > 860 ? 'start' : 'center', behavior: 'instant'});"
                  "const b = e.getBoundingClientRect(); return [b.x + scrollX, b.y + scrollY, b.width, b.height]", element)
     clip = {"x": box[0], "y": box[1], "width": box[2], "height": min(box[3], 860), "scale": 1}
@@ -86,7 +86,7 @@ def is_blank(image):
 
 
 def check_figures(name, width):
-    """Every figure is inside the page, has something in it, and its pixels say so too."""
+    """Checks that every figure is inside the page and has content, in its elements and in its pixels."""
     page = script("return [document.documentElement.scrollWidth, innerWidth]")
     check(page[0] <= page[1], f"{name} at {width}: the page is {page[0]} wide, the window {page[1]}")
     for figure in browser.find_elements(By.CSS_SELECTOR, "main figure"):
@@ -108,7 +108,7 @@ def check_figures(name, width):
 
 
 def check_cut(name, width):
-    """Nothing is beyond an edge: neither words, nor rows of tables, nor the matrix, which is as wide as its place."""
+    """Checks that nothing exceeds an edge: no words, no table rows, nor the matrix, which fills its place."""
     cut = script("return [...document.querySelectorAll('main *, header *, nav *')].filter(e => !e.closest('svg') && e.getClientRects().length &&"
                  " (e.getBoundingClientRect().right > innerWidth + 1 || (e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 && getComputedStyle(e).overflowX !== 'visible')))"
                  ".map(e => e.tagName + ' ' + e.className + ' ' + e.textContent.slice(0, 40))")
@@ -121,7 +121,7 @@ def check_cut(name, width):
 
 
 def check_contents(name):
-    """The contents name the parts that hold something, and the first tile is the result against a baseline where one was measured."""
+    """Checks that the contents name the non-empty parts, and that the first tile compares the result with a baseline, if any."""
     run = (json.load(open(os.path.join(folder, name + ".json"), encoding="utf-8"))["runs"] or [None])[0]
     named = script("return [...document.querySelectorAll('#contents a')].map(a => a.getAttribute('href').slice(1))")
     held = script("return [...document.querySelectorAll('main > section')].filter(s => s.querySelector('figure, table, dl, pre, .cards')).map(s => s.id)")
@@ -182,7 +182,7 @@ def values(table, column):
 
 
 def check_matrix(name):
-    """Keys move and open, Escape closes, a click opens the unit under the pointer, the filter filters."""
+    """Checks that keys move and open, Escape closes, a click opens the unit under the pointer, and the filter filters."""
     heat = browser.find_element(By.ID, "matrix-heat")
     units = json.load(open(os.path.join(folder, name + ".json"), encoding="utf-8"))["runs"][0]["matrix"]["units"]
     script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'}); arguments[0].focus()", heat)
@@ -235,7 +235,7 @@ def check_sorting(name):
 
 
 def check_choices(name):
-    """The selects of figures draw anew; the button that copies says what it did."""
+    """Checks that a figure's select draws again, and that the copy button reports its result."""
     for chosen, figure in (("hook", "#histogram svg path.bar"), ("statistic", "#activations figure svg path.line")):
         before = script("return document.querySelector(arguments[0]).getAttribute('d')", figure)
         script("const s = document.getElementById(arguments[0]); s.selectedIndex = s.options.length - 1; s.dispatchEvent(new Event('change'))", chosen)
@@ -247,7 +247,7 @@ def check_choices(name):
 
 
 def check_words(name):
-    """Tokens stand marked between the words around them, and the worst can be sorted."""
+    """Checks that tokens are marked between the words around them, and that the table of worst tokens can be sorted."""
     run = json.load(open(os.path.join(folder, name + ".json"), encoding="utf-8"))["runs"][0]
     rows = [dict(zip(run["worst"]["columns"], row)) for row in run["worst"]["rows"]]
     table = browser.find_element(By.XPATH, "//section[@id='evaluation']//table[caption='Tokens of greatest KL']")
@@ -262,7 +262,7 @@ def check_words(name):
 
 
 def check_time(name, foreseen):
-    """Every stage with its seconds, the forecast's where one was kept; the sums are in the words above."""
+    """Checks that every stage has its seconds, and the forecast's if there is one; the text above has the sums."""
     run = json.load(open(os.path.join(folder, name + ".json"), encoding="utf-8"))["runs"][0]
     table = browser.find_element(By.XPATH, "//section[@id='time']//table[caption='Time by stage']")
     keys = ["seconds", "cpu_seconds"] + ["forecast_seconds"] * foreseen
@@ -282,7 +282,7 @@ def check_time(name, foreseen):
 
 
 def check_policy(name):
-    """Neither an inline handler nor a script of somebody else nor the network."""
+    """Checks that no inline handler, foreign script or network request works."""
     script("const b = document.createElement('button'); b.setAttribute('onclick', 'document.title = \"owned\"'); document.body.append(b); b.click(); b.remove();"
            "const s = document.createElement('script'); s.textContent = 'document.title = \"owned\"'; document.body.append(s); s.remove();")
     check(browser.title != "owned", f"{name}: an inline handler or script runs")
@@ -295,7 +295,7 @@ PAPER = (688, 1017)    # A4 less margins of 14 mm, at 96 pixels per inch
 
 
 def check_print(name):
-    """On paper everything is open, nothing is cut by an edge or by the end of a page, and the dark is not printed."""
+    """Checks that print layout opens everything, cuts nothing at an edge or the end of a page, and uses light colours."""
     load(name, PAPER[0])
     resize(*PAPER)
     folded = script("return document.querySelectorAll('details:not([open])').length")
@@ -327,7 +327,7 @@ def check_print(name):
 
 
 def check_printer(name):
-    """A real print: the page is ready when the printer looks, and as before afterwards."""
+    """Prints for real: the page is ready when printing begins, and restored afterwards."""
     load(name, 1280)
     folded = script("window.seen = []; addEventListener('beforeprint', () => window.seen.push(document.querySelectorAll('details:not([open])').length));"
                     "return document.querySelectorAll('details:not([open])').length")

@@ -1,5 +1,5 @@
-"""Stores that no short run makes: one that was stopped, one with strangers' words in it, one as an earlier calm left it,
-one with a forecast of its times, one without runs.
+"""Makes stores that no short run makes: of a stopped run, with hostile texts, of an earlier version of calm,
+with a forecast of times, and without runs.
 
     report_stores.py STORE        writes stopped.db, hostile.db, older.db, timed.db and empty.db next to it
 """

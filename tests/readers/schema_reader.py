@@ -1,4 +1,4 @@
-"""Does calm's table of a recipe agree with Python's jsonschema over the schema made from it?  Every recipe in the tree, and mutations of them.
+"""Compares calm's check of recipes with Python's jsonschema and calm's schema, on every recipe in the tree and mutations of them.
 
     schema_reader.py SCHEMA FOLDER RECIPE...
 
@@ -47,7 +47,7 @@ def pointer(path):
 
 
 def pointers(errors):
-    """Where jsonschema sees faults: of an unknown key and a key's name it names the object that has them."""
+    """Returns the places of jsonschema's faults: for unknown keys and key names that of the object that has them."""
     for error in errors:
         at = pointer(error.absolute_path)
         yield at

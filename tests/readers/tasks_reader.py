@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check `calm eval --tasks --json` against transformers: the log-probability of every choice and the answers.
+"""Compares `calm eval --tasks --json` with transformers: the log-probability of every choice and the answers.
 
     tasks_reader.py MODEL TASKS RESULT
 
@@ -18,7 +18,7 @@ TOLERANCE = 1e-3
 
 
 def pair(tokenizer, context, choice):
-    """Ids of the context and of the choice."""
+    """Returns the ids of the context and of the choice."""
     def encode(text):
         return tokenizer.encode(text, add_special_tokens=False)
 

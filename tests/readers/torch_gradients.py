@@ -1,4 +1,4 @@
-"""Gradients of checkpoints in torch, in the layout that tests/golden/test_gradient_fixtures.c reads.
+"""Computes gradients of checkpoints in torch, in the layout that tests/golden/test_gradient_fixtures.c reads.
 
 usage: torch_gradients.py FAMILIES OUT NAME...      needs torch and transformers
 

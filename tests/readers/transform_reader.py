@@ -1,15 +1,15 @@
-"""Read a compressed-tensors checkpoint whose `down` multiplies its input by a Hadamard matrix, with the lines of its model card,
-and compare it with what calm computes of it.
+"""Reads a compressed-tensors checkpoint whose `down` multiplies its input by a Hadamard matrix, by the lines of its model card,
+and compares the results with calm's.
 
     transform_reader.py FOLDER TEXT WINDOWS TOKENS
 
 FOLDER has calm.safetensors, the logits of `calm forward` on TOKENS (JSON lines {"ids": [...]}).  Prints one JSON line: perplexity on WINDOWS
-windows of 512 tokens of TEXT with and without the transform, and of the logits the least, the median and the worst difference of a
-token as shares of the largest value; ../shared/tools has the windows.
+windows of 512 tokens of TEXT with and without the transform, and the least, median and largest difference of a token's
+logits as shares of the largest value; ../shared/tools has the windows.
 
-With 4-bit activations the last bit of a sum decides a code wherever a quotient is on the edge of two, and a token's own largest value
-always does where it is negative: -7.5 is the code -8, -7.4999999 the code -7.  Such tokens, and in a decoder all after them, differ by
-what the rounding itself does, the few others by rounding in float32.  A matrix in the wrong place moves each."""
+With 4-bit activations the last bit of a sum decides a code if a quotient is on the edge of two codes, as a token's largest value
+always is if it is negative: -7.5 is the code -8, -7.4999999 the code -7.  Such tokens, and in a decoder all after them, differ by
+as much as the rounding itself does, the few others by rounding in float32.  A matrix in the wrong place changes every token."""
 
 import json
 import os

@@ -1,11 +1,11 @@
-"""Does vLLM's CPU build load a checkpoint, and compute what calm does?   vllm_loads.py FOLDER TOKENS OURS
+"""Checks that vLLM's CPU build loads a checkpoint and computes calm's results:  vllm_loads.py FOLDER TOKENS OURS
 
-OURS: what `calm forward --hidden` writes of the first two lines of TOKENS.  Prints "loaded" once all tensors are in the
-engine, then how far the two are apart: the mean loss of a decoder, of an encoder the cosine of each token's row.  Both
-in bfloat16 there and float32 here.  Exit status 0: as far as that takes them (BOUNDS).
+OURS: the output of `calm forward --hidden` for the first two lines of TOKENS.  Prints "loaded" once all tensors are in the
+engine, then the difference: of the mean loss of a decoder, of the cosine of each token's hidden state of an encoder.  vLLM computes
+in bfloat16, calm in float32.  Exit status 0: the difference is within BOUNDS.
 
-Where the CPU has no AVX-512, for which alone vLLM's kernel of 4-bit weights is compiled, torch computes that product
-(vllm_products.py): then "loaded" says so.
+On a CPU without AVX-512, which vLLM's kernel of 4-bit weights needs, torch computes that product
+(vllm_products.py), and the line "loaded" says so.
 """
 
 import importlib.machinery
@@ -38,7 +38,7 @@ HEADLESS = {"ModernBertForMaskedLM": "ModernBertModel"}
 
 
 def do_without_torchvision():
-    """vLLM's class of Llama 4 imports it, for images alone; setup_vllm.sh takes it away."""
+    """Replaces torchvision, which vLLM's class of Llama 4 imports only for images and setup_vllm.sh removes."""
     import transformers.utils
     from vllm.model_executor.models import registry
 
@@ -53,14 +53,14 @@ def do_without_torchvision():
 
 
 def rows(values):
-    """What enters the head, or is the output: the last hidden state."""
+    """Returns the last hidden states, which enter the head or are the output."""
     if "last_hidden_state" in values:
         return values["last_hidden_state"]
     return values[sorted(name for name in values if name.startswith("hidden.") and name[7:].isdigit())[-1]]
 
 
 def embed(folder, config, windows, ours):
-    """Of classes that predict no next token: each token's row."""
+    """Returns the hidden state of each token, for classes that predict no next token."""
     name = HEADLESS.get(config["architectures"][0])
     more = {"hf_overrides": {"architectures": [name]}} if name else {}
     engine = LLM(model=folder, dtype="bfloat16", enforce_eager=True, max_model_len=64, runner="pooling", convert="embed",

@@ -1,6 +1,6 @@
-"""vLLM's product of 4-bit weights in torch, for CPUs that its kernel is not compiled for (it needs AVX-512).
+"""Computes vLLM's product of 4-bit weights in torch, for CPUs without AVX-512, which vLLM's kernel needs.
 
-The layers, their names, shapes and repacked weights are vLLM's; the last step alone is this one.
+Layers, names, shapes and repacked weights are vLLM's; only the product is this one.
 """
 
 import torch
@@ -18,7 +18,7 @@ def product(x, words, scales, zeros, bias, pack_factor, isa_hint):
 
 
 def use_where_missing():
-    """Puts it in place of the kernel if this CPU has none; says whether it did."""
+    """Replaces the kernel by `product` if this CPU has none; returns whether it did."""
     import vllm._custom_ops as ops
 
     if hasattr(torch.ops._C, "cpu_gemm_wna16"):

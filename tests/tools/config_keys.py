@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Keys of config.json that transformers reads, family by family, beside calm's table of keys (ptq/model/config_keys.def).
+"""Compares keys of config.json that transformers reads, family by family, with calm's table of keys (ptq/model/config_keys.def).
 
-  config_keys.py reads    > ptq/model/config_reads.def    what the code of each family reads
-  config_keys.py check                                    exit 1: that file is another one; a key stands twice; the table
-                                                          calls unread what all families read
-  config_keys.py harvest                                  fields of trainers and of generation that the table lacks
+  config_keys.py reads    > ptq/model/config_reads.def    keys that each family's code reads
+  config_keys.py check                                    exit 1: that file differs; a key is listed twice; the table calls
+                                                          unread what all families read
+  config_keys.py harvest                                  fields of trainers and generation that the table lacks
 
-A key is read where a modeling file says config.KEY or getattr(config, "KEY"), or where the class of the configuration
-computes something from self.KEY.  Sources are parsed, not run.  Needs transformers (5.23).
+A key is read if a modeling file has config.KEY or getattr(config, "KEY"), or if the configuration class
+computes something from self.KEY.  The script parses sources and does not run them.  Needs transformers (5.23).
 """
 import ast
 import pathlib
@@ -16,7 +16,7 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# calm's families: the folders of transformers whose code they are.
+# Folders of transformers with the code of calm's families.
 FOLDERS = {"llama": ["llama"], "mistral": ["mistral"], "qwen2": ["qwen2", "qwen2_vl", "qwen2_5_vl"],
            "qwen3": ["qwen3", "qwen3_vl"], "qwen2_moe": ["qwen2_moe"], "qwen3_moe": ["qwen3_moe", "qwen3_vl_moe"],
            "gemma2": ["gemma2"], "gemma3": ["gemma3"], "gemma3n": ["gemma3n"], "gemma4": ["gemma4"], "phi3": ["phi3"], "olmo2": ["olmo2"],
@@ -29,11 +29,11 @@ FOLDERS = {"llama": ["llama"], "mistral": ["mistral"], "qwen2": ["qwen2", "qwen2
            "roberta": ["roberta"], "xlm_roberta": ["xlm_roberta"],
            "distilbert": ["distilbert"], "mpnet": ["mpnet"], "modernbert": ["modernbert"], "nomic_bert": ["nomic_bert"],
            "gpt_oss": ["gpt_oss"], "llama4": ["llama4"], "gte": ["gte"], "eurobert": ["eurobert"], "embeddinggemma": ["gemma3"]}
-# What every family's forward pass runs through.
+# Files that every family's forward pass uses.
 SHARED = ["modeling_rope_utils.py", "masking_utils.py", "cache_utils.py", "modeling_layers.py", "activations.py",
           "integrations/moe.py", "integrations/sdpa_attention.py", "integrations/eager_paged.py",
           "modeling_flash_attention_utils.py"]
-# Of a wrapper's files what belongs to the text model alone.
+# Parts of a wrapper's files that belong to the text model.
 VISION = re.compile(r"Vision|Visual|Image|Video|Patch|Projector")
 
 
@@ -44,7 +44,7 @@ def is_config(node):
 
 
 def reads_of(tree, own):
-    """Keys that a file reads; `own`: it is a configuration class, whose own attributes count."""
+    """Returns the keys that a file reads; `own`: the file has a configuration class, whose attributes count."""
     found = set()
     tree.body = [node for node in tree.body if not (isinstance(node, ast.ClassDef) and VISION.search(node.name))]
     for node in ast.walk(tree):
@@ -62,7 +62,7 @@ def reads_of(tree, own):
             found.add(node.args[0].value)
         if own and isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "attribute_map":
             found |= {key.value for key in node.value.keys}
-    # Methods of the class are no keys, nor are dunder names and what begins with an underscore.
+    # Methods of the class are no keys, nor are names that begin with an underscore.
     methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     return {key for key in found if isinstance(key, str) and not key.startswith("_") and key not in methods}
 
@@ -88,7 +88,7 @@ def all_reads():
                 elif path.name.startswith("configuration_"):
                     found |= reads_of(parse(path), True)
         out[family] = found - shared
-    # Methods of the base class that files call through their config.
+    # Methods of the base class that files call through the config.
     base = {node.name for node in ast.walk(parse(home / "configuration_utils.py"))
             if isinstance(node, ast.FunctionDef)}
     return {family: sorted(keys - base) for family, keys in out.items()}
@@ -106,7 +106,7 @@ def reads_text():
 
 
 def table():
-    """calm's table, in its order: (kind, key)."""
+    """Returns calm's table in its order: (kind, key)."""
     text = (ROOT / "ptq/model/config_keys.def").read_text(encoding="utf-8")
     return re.findall(r'^CALM_CONFIG_(\w+)\("(.+?)",', text, re.M)
 

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Which tests reach little that the others do not reach: what CI leaves out of its round with sanitizers.
+"""Finds tests that reach little that other tests do not reach: CI skips them under sanitizers.
 
-    cover.py measure BUILD DATA [options of ctest]   run each test of the build folder BUILD, two at a time; into the folder
-                                                     DATA what each reaches, one file a test; what is there stays
-    cover.py choose DATA LOG SECONDS                 print tests/left_out.txt: LOG is ctest's output of the round with
-                                                     sanitizers, for the seconds of each test
+    cover.py measure BUILD DATA [options of ctest]   run each test of the build folder BUILD, two at a time, and write what
+                                                     each reaches to a file in DATA; existing files stay
+    cover.py choose DATA LOG SECONDS                 print tests/left_out.txt; LOG is ctest's output under sanitizers, with the
+                                                     seconds of each test
 
-A test reaches an arc (a way from one block of a function to the next: gcc's --coverage counts them) of an object of the
-product.  `choose` keeps what ALWAYS names and what does not pass or is skipped here; from the others it takes, again and
-again, the test with the most arcs a second that none before it reaches, until they take SECONDS.  What is left is the list.
-A test without data is not in the list, so CI runs it.
+A test reaches arcs (from one basic block of a function to the next, as counted by gcc's --coverage) of the product's objects.
+`choose` keeps tests that ALWAYS names and those that fail or are skipped here; from the others it repeatedly takes
+the test with the most new arcs per second, until they take SECONDS.  The rest is the list. A test without data is not in the list,
+so CI runs it.
 
 The build counts arcs and has the tests of the round with sanitizers (-fsanitize=return does nothing in C):
 
@@ -34,7 +34,7 @@ import sys
 import tempfile
 import zlib
 
-# Sanitizers are there for these: files that are broken, memory that ends, operands of every odd size, processes that are
+# Tests that sanitizers are for: broken files, exhausted memory, operands of every odd size, processes that are
 # stopped (whose arcs are not counted either).
 ALWAYS = re.compile(r'^fuzz[.]|malformed|memory|limits|faults|interrupted|terminal|kill|first_mistakes|refus|test_algorithms')
 
@@ -42,7 +42,7 @@ TAG_FUNCTION, TAG_ARCS = 0x01000000, 0x01a10000    # gcov-io.h of gcc 12: length
 
 
 def arcs_of(data):
-    """(function, arc) of each arc that was gone through, of one .gcda file."""
+    """Returns (function, arc) for each executed arc of one .gcda file."""
     if len(data) < 16 or data[:4] != b'adcg':
         raise ValueError('no .gcda file of gcc 12')
     at, function = 16, 0
@@ -61,7 +61,7 @@ def arcs_of(data):
 
 
 def reached(folder, build):
-    """Names of arcs that the .gcda files below `folder` say were gone through, of the product alone."""
+    """Returns the names of the product's executed arcs, from the .gcda files below `folder`."""
     found = set()
     root = folder + os.path.realpath(build)
     for path in pathlib.Path(root).rglob('*.gcda'):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random checkpoints of every family with one key of config.json changed, by transformers and by calm.
+"""Compares transformers and calm on random checkpoints of every family with one key of config.json changed.
 
     sweep_configs.py PROGRAMS WORK [--only NAME...] [--part PART...] [--case REGEX] [--log FILE]
 
@@ -9,10 +9,10 @@ PROGRAMS: the build folder.  WORK: a folder for one checkpoint.  Families are th
   keys      each key of the text model's class at one to four other values; in a new model with random weights
   sets      sizes and switches that only make sense together (SETS)
   rope      kinds of rotary embedding with their settings
-  absent    each key left out of config.json, so that the class's default counts
+  absent    each key removed from config.json, so that the class's default applies
   null      each key at null
   spelling  older names of keys, rope_theta and rope_scaling in place of rope_parameters
-  off       keys of other families at false, which code of this one does not read
+  off       keys of other families at false, which this family's code does not read
   store     bfloat16 and float16, shards, sequences of 1, 3 and 60 tokens
 
 A case is equal (logits or rows within 2e-4 of the largest value, the bound of tests/golden), refused (calm says why),
@@ -43,9 +43,9 @@ from safetensors.numpy import load_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOLERANCE = 2e-4
-# Draws of weights: routing may hang on rounding in the first ones.
+# Draws of weights: in the first ones routing may depend on rounding.
 DRAWS = 5
-# Keys that say what a file is, not how it is computed.
+# Keys that describe a file, not the computation.
 NAMES = {"architectures", "model_type", "transformers_version", "dtype", "id2label", "label2id", "return_dict"}
 # Lists with an entry for each block, which follow the number of blocks.
 PER_BLOCK = ("layer_types", "no_rope_layers", "mlp_layer_types", "layers_block_type", "activation_sparsity_pattern")
@@ -102,18 +102,18 @@ def text_of(config):
 
 
 def number(value):
-    """JSON has no infinity: transformers writes {"__float__": "Infinity"}."""
+    """Reads a number; JSON has no infinity, so transformers writes {"__float__": "Infinity"}."""
     return float(value["__float__"].replace("Infinity", "inf")) if set(value) == {"__float__"} else value
 
 
 def shorter(config):
-    """The fixture's config as the arguments of its class: without what it says of files."""
+    """Returns the fixture's config as arguments of its class, without keys about files."""
     drop = {"architectures", "transformers_version", "dtype", "torch_dtype"}
     return {key: value for key, value in config.items() if key not in drop}
 
 
 def other_values(key, value):
-    """Up to four legal values of a key that differ from its own."""
+    """Returns up to four legal other values of a key."""
     if key in ("hidden_act", "hidden_activation", "activation", "mlp_hidden_act"):
         return [act for act in ("quick_gelu", "silu", "gelu", "gelu_pytorch_tanh", "relu2") if act != value][:4]
     if key in PER_BLOCK and isinstance(value, list):
@@ -131,7 +131,7 @@ def other_values(key, value):
 
 
 def ropes(theta, rotary):
-    """Kinds of rotary embedding with their settings, by name."""
+    """Returns kinds of rotary embedding with their settings, by name."""
     def steps(last):
         return [1 + (last - 1) * i / max(1, rotary // 2 - 1) for i in range(rotary // 2)]
 
@@ -152,7 +152,7 @@ def ropes(theta, rotary):
 
 
 def fill(model, seed):
-    """Random weights, of which none is the identity: norms, biases and sinks too."""
+    """Fills in random weights, none of which is the identity, also in norms, biases and sinks."""
     draw = torch.Generator().manual_seed(seed)
     state = model.state_dict()
     tensors = dict(model.named_parameters())
@@ -185,7 +185,7 @@ class Family:
         self.base = None
 
     def keys(self):
-        """Keys of the text model's class, with what the fixture has there."""
+        """Returns the keys of the text model's class with the fixture's values."""
         config = self.config_class(**shorter(copy.deepcopy(self.config))).get_text_config()
         return {key: value for key, value in config.to_dict().items()
                 if key not in NAMES and not key.startswith(("_", "output_")) and "_config" not in key}  # fmt: skip
@@ -230,7 +230,7 @@ class Family:
         return model
 
     def calm(self, ids):
-        """Exit status, what it says, its tensors."""
+        """Runs calm; returns exit status, message and tensors."""
         tokens, out = (pathlib.Path(self.opts.work, name) for name in ("tokens.jsonl", "calm.safetensors"))
         out.unlink(missing_ok=True)
         tokens.write_text("".join(json.dumps({"ids": row.tolist()}) + "\n" for row in ids), encoding="utf-8")
@@ -244,7 +244,7 @@ class Family:
         return done.returncode, text, load_file(out) if done.returncode == 0 else None
 
     def judge(self, part, case, code, text, found, expected):
-        """True unless another draw may be equal."""
+        """Judges a case; returns True unless another draw of weights may be equal."""
         if code < 0 or code > 100:
             return self.opts.say(self, part, case, "CRASH", text)
         if code:
@@ -260,7 +260,7 @@ class Family:
         return self.opts.say(self, part, case, "equal", f"{far:.2g}")
 
     def built(self, part, case, change, dtype="float32", shards=None, length=40):
-        """A new model with a changed config."""
+        """Makes a new model with a changed config."""
         if not re.search(self.opts.case, case):
             return None
         for seed in range(DRAWS):
@@ -279,7 +279,7 @@ class Family:
         return self.opts.say(self, part, case, "DIFFERENT", said)
 
     def edited(self, part, case, edit, trusted=False):
-        """The unchanged model with an edited config.json, which transformers reads again."""
+        """Makes the unchanged model with an edited config.json, which transformers reads again."""
         if self.base is None or not re.search(self.opts.case, case):
             return None
         path, ids, expected, plain = self.base
@@ -303,7 +303,7 @@ class Family:
         return said and self.opts.say(self, part, case, "DIFFERENT", said)
 
     def prepare(self):
-        """The unchanged model, of a draw that calm computes."""
+        """Makes the unchanged model with a draw of weights for which calm agrees."""
         for seed in range(DRAWS):
             config = self.config_class(**self.arguments({}))
             model = self.save(config, seed, "float32", None)
@@ -414,7 +414,7 @@ def main():
         if part:
             counts[what] += 1
             print(json.dumps([family.name, part, case, what, text]), file=log, flush=True)
-        # What is off for one family is often of another type for the next.
+        # A key that is off in one family often has another type in the next.
         if part and what not in ("equal", "left out") and (part, what) != ("off", "refused"):
             print(f"{family.name}: {part}: {case}: {what}: {text[:200]}", flush=True)
 
