@@ -1,4 +1,5 @@
-/* Every preset, and every part in the shortest chain that contains it, for loops over the registries. */
+/* Lists every preset, and every part in the shortest chain that contains it, for tests that loop over the
+ * registries. */
 #ifndef CALM_TESTS_ALL_CHAINS_H
 #define CALM_TESTS_ALL_CHAINS_H
 
@@ -11,7 +12,7 @@
 
 #define MAX_CHAINS 128
 
-/* The shortest chain that contains the part. */
+/* Returns the shortest chain that contains the part. */
 static inline const char *chain_with(const calm_part *part)
 {
     static const char *const forms[] = {"%s+absmax+nearest", "%s+nearest", "absmax+%s", "absmax+nearest+%s"};
@@ -19,7 +20,7 @@ static inline const char *chain_with(const calm_part *part)
     return test_format("%.*s%s%s", (int)before, forms[part->kind], part->name, forms[part->kind] + before + 2);
 }
 
-/* All presets and parts as chains; NULL-terminated. */
+/* Returns all presets and parts as chains; the list ends with NULL. */
 static inline const char **all_chains(void)
 {
     static const char *chains[MAX_CHAINS + 1];
@@ -29,7 +30,7 @@ static inline const char **all_chains(void)
     ck_assert_uint_le(n_presets + n_parts, MAX_CHAINS);
     for (size_t i = 0; i < n_presets; i++)
         chains[n++] = presets[i].name;
-    for (size_t i = 0; i < n_parts && parts[i]->kind != CALM_KIND_BLOCK; i++)    /* learners, no steps, come last */
+    for (size_t i = 0; i < n_parts && parts[i]->kind != CALM_KIND_BLOCK; i++)    /* block learners are last */
         chains[n++] = chain_with(parts[i]);
     chains[n] = NULL;
     return chains;
@@ -60,14 +61,14 @@ static inline bool reaches(const char *chain, const char *scheme)
     return status == CALM_OK;
 }
 
-/* `rows`, or as many as a fit to kept rows asks for. */
+/* Returns `rows`, or the number of rows that a fit to kept rows needs if that is larger. */
 static inline size_t enough_rows(const char *chain, size_t rows, size_t in)
 {
     const size_t crosses = caps_of(chain) & CALM_NEEDS_CROSS ? CALM_CROSS_ROWS_PER_INPUT : 0;
     return calm_size_max(rows, (caps_of(chain) & CALM_NEEDS_SAMPLES ? 8 : crosses) * in);
 }
 
-/* Codes, scales, minima, zeros, channel scales and biases of two results are the same bytes. */
+/* Checks that two results have the same bytes: codes, scales, minima, zeros, channel scales and bias corrections. */
 static inline void check_equal(const char *what, const calm_qjob *a, const calm_qjob *b)
 {
     const size_t n_scales = a->out * a->n_groups;
@@ -82,8 +83,9 @@ static inline void check_equal(const char *what, const calm_qjob *a, const calm_
     ck_assert(a->damp == b->damp);
 }
 
-/* The name of row `index` of schemes.def behind the first, which has none, each twice where it represents activations
- * too: with them and for weights alone; false: there are no more. */
+/* Writes a scheme name of a row of schemes.def; `index` counts them from 0.  The first row of the table has no name
+ * and is skipped.  A row with quantized activations counts twice: with them and for weights alone (a16).  Returns
+ * false when `index` is past the last name. */
 static inline bool name_of_row(size_t index, char name[CALM_SCHEME_NAME_MAX])
 {
     for (int family = 1; family < CALM_N_FAMILIES; family++)

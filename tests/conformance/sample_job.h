@@ -1,4 +1,4 @@
-/* A job of random numbers, for test_algorithms.c and test_hessian.c. */
+/* Makes a quantization job of random numbers, for the tests of algorithms. */
 #ifndef CALM_TESTS_SAMPLE_JOB_H
 #define CALM_TESTS_SAMPLE_JOB_H
 
@@ -6,11 +6,11 @@
 #include "tests/support/harness.h"
 #include "tests/support/normals.h"
 
-/* A job and what it needs, all in the test's context. */
+/* A job and the data that it points to, allocated in the test's context. */
 typedef struct sample {
     size_t in, rows;
-    float *w[2];                /* of the two linears */
-    float *x;                   /* [rows, in]          */
+    float *w[2];                /* weights of the two linears */
+    float *x;                   /* inputs [rows, in]   */
     double *gram, *sum, *sumsq, *sumabs;
     float *absmax;
     calm_linear linears[2];
@@ -18,7 +18,7 @@ typedef struct sample {
     calm_job job;
 } sample;
 
-/* Statistics of the inputs as they stand. */
+/* Computes the calibration statistics of the current inputs. */
 static void measure(sample *s)
 {
     memset(s->gram, 0, s->in * s->in * sizeof *s->gram);
@@ -41,7 +41,8 @@ static void measure(sample *s)
     s->stats = (calm_stats){s->rows, s->gram, s->absmax, s->sum, s->sumsq, s->sumabs, s->x, s->rows, s->gram};
 }
 
-/* Two linears, one with a bias, of random weights, on inputs with an outlier channel. */
+/* Makes a job of two linears with random weights, the second with a bias, on inputs of which every 13th channel has
+ * 20 times the magnitude. */
 static void make_sample(sample *s, size_t out, size_t in, size_t rows, const char *scheme)
 {
     *s = (sample){.in = in, .rows = rows};

@@ -1,4 +1,5 @@
-/* Groups in activation order: a chain gives the job whose inputs stand in that order, and nothing else. */
+/* Schemes with groups in activation order: every chain gives what it gives for the same job whose inputs were sorted
+ * by falling power beforehand, and a GPTQ checkpoint of such a scheme reads back bit for bit. */
 #include "algorithms/act_order.h"
 
 #include <math.h>
@@ -16,7 +17,8 @@
 #define IN  48
 #define SCHEME "w3a16_g16_asym"
 
-/* Inputs of a sample that stand in the order of falling power, smallest number first among equals. */
+/* Sorts the inputs of a sample by falling power (sum of squares); of equal inputs the one with the lower number
+ * comes first. */
 static void find_order(const sample *s, size_t order[IN])
 {
     bool used[IN] = {false};
@@ -29,7 +31,7 @@ static void find_order(const sample *s, size_t order[IN])
     }
 }
 
-/* The same job with input k where input order[k] was. */
+/* Makes the same job with its inputs permuted: input k is input order[k] of `from`. */
 static void reorder(const sample *from, const size_t order[IN], sample *to)
 {
     make_sample(to, OUT, IN, from->rows, SCHEME);
@@ -64,7 +66,7 @@ static void check_reordered(const char *name, const calm_qjob *found, const calm
         ck_assert(w[i / IN * IN + order[i % IN]] == v[i]);
 }
 
-/* Every chain that reaches the scheme, with an H of its own and with one that chains share. */
+/* Every chain that reaches the scheme runs with its own Hessian and with a shared one. */
 TEST(chains_see_the_job_in_order)
 {
     const char **chains = all_chains();
@@ -97,13 +99,14 @@ TEST(chains_see_the_job_in_order)
 }
 END_OF_TEST
 
-/* One channel of 13 is an outlier: its neighbours have finer scales where it is not in their group. */
+/* One channel of 13 is an outlier.  Activation order puts outliers into the same groups, so that the other groups
+ * have finer scales and the weighted error falls. */
 TEST(like_inputs_share_scales)
 {
     sample s;
     double error[2] = {0, 0};
     make_sample(&s, OUT, IN, 16 * IN, "w4a16_g16");
-    /* Weights of strong inputs are small, as trained ones are. */
+    /* Inputs with large magnitude have small weights, as in trained models. */
     for (size_t l = 0; l < 2; l++)
         for (size_t i = 0; i < s.linears[l].out * IN; i++)
             s.w[l][i] *= (float)(1 / sqrt(s.sumsq[i % IN] / (double)s.rows));
@@ -139,7 +142,7 @@ TEST(refusals)
 }
 END_OF_TEST
 
-/* A chunk of an arena for the result, one for scratch, one for the worker. */
+/* A run holds no more than the estimate and three arena chunks: one each for the result, scratch and the worker. */
 TEST(memory)
 {
     const char **chains = all_chains();
@@ -165,7 +168,7 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* The directory that is written has the plan's weights, as its reader computes them. */
+/* Checks that the written checkpoint, opened as a model, has the plan's weights bit for bit. */
 static void check_written(const tiny_plan *p, const char *dir)
 {
     calm_plan_override override = {p->model, &p->plan};
@@ -185,13 +188,13 @@ static void check_written(const tiny_plan *p, const char *dir)
     calm_model_close(written);
 }
 
-/* Alone, next to groups of neighbours, and as the few next to those. */
+/* Activation order on all jobs, on most of the jobs, and on a minority of them. */
 TEST(gptq_files)
 {
     static const struct {
         const char *schemes[4];
         size_t n;
-        bool ordered;    /* most weights */
+        bool ordered;    /* the file's "desc_act": whether most weights have activation order */
     } rows[] = {{{"w4a16_g32_actorder"}, 1, true},
                 {{"w3a16_g32_actorder_f16s"}, 1, true},
                 {{"w8a16_g16_asym_actorder"}, 1, true},

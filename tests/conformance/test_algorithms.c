@@ -1,17 +1,17 @@
-/* What every algorithm must do, whichever it is: loops over presets.def and, one short chain each, over parts.def.
- * A new part or preset is tested by its line there. */
+/* Properties that every algorithm must have.  The tests loop over the presets of presets.def and, each in the
+ * shortest chain that contains it, the parts of parts.def: a new preset or part is tested without a change here. */
 #include "algorithms/part.h"
 #include "ptq/base/scope.h"
 #include "ptq/tensor/product.h"
 #include "tests/conformance/all_chains.h"
 #include "tests/conformance/sample_job.h"
 
-/* Whole numbers, and behind them the rows of schemes.def. */
+/* Integer and FP8 schemes that are spelled out; list_schemes() appends the rows of schemes.def. */
 static const char *const integers[] = {"w4a16_g16", "w3a16_g16_asym", "w2a16_g64", "w8a8", "w8a8_asymact",
                                        "w8a8_static", "w8a16_asym", "w4a4_g16_f16s", "w4afp8_g16", "fp8_static",
                                        "fp8_tensor_static"};
 #ifdef CALM_SANITIZED
-#define LEVELS_STEP 3    /* of rows with levels: the others take as long as all of this file's tests */
+#define LEVELS_STEP 3    /* every third row: the rest would take as long as all of this file */
 #else
 #define LEVELS_STEP 1
 #endif
@@ -28,13 +28,13 @@ static void list_schemes(void)
         n_schemes++;
 }
 
-/* `scheme`, or one with quantized activations where the chain needs those. */
+/* Returns `scheme`, or a scheme with quantized activations if the chain needs those. */
 static const char *within_reach(const char *chain, const char *scheme)
 {
     return reaches(chain, scheme) ? scheme : "w4a4_g16";
 }
 
-/* Is `scheme` replaced, as one of those before it was?  `replaced` begins as false. */
+/* Tells whether within_reach() replaces `scheme` as it did an earlier one; `*replaced` is false at first. */
 static bool is_repeated(const char *chain, const char *scheme, bool *replaced)
 {
     const bool before = *replaced, now = !reaches(chain, scheme);
@@ -42,7 +42,7 @@ static bool is_repeated(const char *chain, const char *scheme, bool *replaced)
     return before && now;
 }
 
-/* Codes, scales, zeros and channel scales are what a checkpoint can hold. */
+/* Checks that codes, scales, minima, zeros and channel scales are values that a checkpoint can store. */
 static void check_result(const char *chain, const calm_qjob *q)
 {
     for (size_t i = 0; i < q->out * q->in; i++)
@@ -53,7 +53,7 @@ static void check_result(const char *chain, const calm_qjob *q)
         if (calm_scheme_folds(&q->scheme))
             ck_assert_msg(fabsf(scale) >= 0x1p-126f && fabsf(scale) <= 65280, "%s: scale %g", chain, scale);
         ck_assert_msg(isfinite(scale) && scale != 0, "%s: scale %g", chain, scale);
-        /* Engines fuse the linears of a job, and keep the largest of their scales. */
+        /* Engines fuse the linears of a job and keep only the largest of their scales, so all must be equal. */
         ck_assert_msg(!calm_scheme_is_whole(&q->scheme) || scale == q->scales[0], "%s: scale %g of one for all", chain,
                       scale);
         ck_assert(!q->mins || calm_min_round(&q->scheme, q->mins[i]) == q->mins[i]);
@@ -67,7 +67,7 @@ static void check_result(const char *chain, const calm_qjob *q)
         ck_assert_msg(isfinite(q->in_scale[j]) && q->in_scale[j] > 0, "%s: in_scale %g", chain, q->in_scale[j]);
 }
 
-/* Run every chain under every scheme on jobs that `spoil` has changed. */
+/* Runs every chain under every scheme that it reaches, on a job that `spoil` has changed. */
 static void check_all(size_t out, size_t in, size_t rows, void (*spoil)(sample *))
 {
     for (const char **chain = all_chains(); *chain; chain++)
@@ -131,7 +131,7 @@ TEST(zero_weights_stay_zero)
             ck_ok(try(*chain, &s.job, &q));
             ck_ok(CALM_NEW(ctx, ctx->out, w, q.out * q.in));
             calm_qjob_effective(&q, w);
-            /* Where no level is 0, some level times the least scale: gptq makes up for one by the next. */
+            /* Without a level 0: at most the largest level, 127, times the least scale, as gptq compensates errors. */
             const bool has_zero = calm_level_value(&q.scheme, calm_symmetric_zero(&q.scheme),
                                                    calm_symmetric_zero(&q.scheme)) == 0;
             const double least = q.scheme.symmetric && !has_zero ? 127 * CALM_SCALE_MIN : 0;
@@ -160,7 +160,7 @@ static void tiny(sample *s)
 TEST(tiny_weights) { check_all(9, 37, 60, tiny); }
 END_OF_TEST
 
-/* No rows at all, and none kept: nothing says which inputs matter, so nothing may be thrown away; a fit is refused. */
+/* Without calibration rows no input is known to be unused, so no weight may be dropped; fits are refused. */
 TEST(no_calibration_rows)
 {
     sample s;
@@ -188,7 +188,7 @@ END_OF_TEST
 
 /* ---- quality ---- */
 
-/* |X W^T - Qa(X / s) W^^T|^2 with activations as the scheme has them; unweighted |W - W^|^2 when `x` is false. */
+/* Returns |X W^T - Qa(X / s) W^^T|^2 with activations quantized by the scheme, or |W - W^|^2 if `x` is false. */
 static double error_of(const sample *s, const calm_qjob *q, bool x)
 {
     size_t in = s->in;
@@ -218,7 +218,7 @@ static double error_of(const sample *s, const calm_qjob *q, bool x)
     return sum;
 }
 
-/* Scales by diag H, and codes that know no more of it. */
+/* Tells whether the chain chooses scales by the diagonal of the Hessian and then rounds to nearest. */
 static bool weighs_diagonal(const char *chain)
 {
     calm_algorithm *algorithm;
@@ -227,9 +227,9 @@ static bool weighs_diagonal(const char *chain)
     return (strstr(text, "hls") || strstr(text, "hmse")) && nearest && !strchr(nearest, '+');
 }
 
-/* On what it optimises: outputs for those that know the Gram matrix; outputs from quantized activations for those that
- * rescale channels or fit to such; weights for the rest.  `edge` searches nothing either: its bound is the loss of the
- * tool that it follows (test_naive_rounding). */
+/* No chain loses more than rtn in what it optimises: outputs if it uses the Gram matrix, outputs from quantized
+ * activations if it rescales channels or fits to these, else weights.  `edge` does not search: test_naive_rounding
+ * compares it with the tool that it follows. */
 TEST(not_worse_than_rtn)
 {
     for (const char **chain = all_chains(); *chain; chain++) {
@@ -244,7 +244,7 @@ TEST(not_worse_than_rtn)
             if (!reaches(*chain, scheme) || (caps & input && k > 0))
                 continue;
             make_sample(&s, 30, 70, enough_rows(*chain, 400, 70), scheme);
-            /* Weighing errors by diag H lowers that of the outputs on the average over groups: two blocks are none. */
+            /* Weighing errors by diag H lowers the outputs' error on the average over groups; two are too few. */
             if (calm_scheme_rows(&s.job.scheme) > 1 && weighs_diagonal(*chain))
                 continue;
             ck_ok(try(*chain, &s.job, &q));
@@ -259,8 +259,8 @@ TEST(not_worse_than_rtn)
 }
 END_OF_TEST
 
-/* A refit may not undo what the rounding reached, measured as it measures itself: with the damped Gram matrix, that
- * is the outputs and a little of the weights. */
+/* A refit may not increase the loss that it minimises, which has the damped Gram matrix: the error of the outputs
+ * plus 0.01 of the mean diagonal times the error of the weights. */
 TEST(refits_never_lose)
 {
     size_t n, n_checked = 0;
@@ -278,14 +278,14 @@ TEST(refits_never_lose)
             before.scheme.act_bits = after.scheme.act_bits = 0;
             double found = error_of(&s, &after, true) + 0.01 * mean * error_of(&s, &after, false);
             double bound = error_of(&s, &before, true) + 0.01 * mean * error_of(&s, &before, false);
-            /* Codes times scales of 8 or 11 bits are exact in float32; what is left is the order of double sums. */
+            /* Codes times scales of 8 or 11 bits are exact in float32; the tolerance is for the order of sums. */
             ck_assert_msg(found <= bound * (1 + 1e-9), "%s %s: %g, was %g", parts[i]->name, schemes[k], found, bound);
         }
     ck_assert_uint_gt(n_checked, 0);
 }
 END_OF_TEST
 
-/* Presets for quantized activations continue to the refit, as mkq-full does. */
+/* Each preset for quantized activations ends with the same refit as mkq-full, which lowers the loss. */
 TEST(activation_presets_are_refitted)
 {
     static const char *const chains[][2] = {
@@ -363,7 +363,7 @@ TEST(missing_statistics_and_float_are_refused)
 }
 END_OF_TEST
 
-/* A scheme that no calibration could make reachable is refused before any work, by name. */
+/* A scheme that a chain cannot reach with any calibration is refused before any work, with the chain's name. */
 TEST(schemes_out_of_reach)
 {
     static const char *const fits[] = {"actfit", "smoothquant-actfit", "actfit(lambda=0.1)+absmax+nearest"};
@@ -385,7 +385,7 @@ TEST(schemes_out_of_reach)
         ck_ok(calm_algorithm_parse(ctx, *chain, &algorithm));
         ck_fails(calm_algorithm_reaches(ctx, algorithm, &scheme), CALM_EUNSUPPORTED, "cannot reach float");
     }
-    /* A grid that tries both signs has nothing to gain from an asymmetric scheme, and is not refused. */
+    /* A grid that tries both signs gains nothing from an asymmetric scheme, but it is not refused. */
     ck_assert(reaches("gptq-hls", "w4a16_g16_asym"));
 }
 END_OF_TEST
@@ -406,7 +406,7 @@ TEST(fits_need_eight_rows_per_input)
 }
 END_OF_TEST
 
-/* Make allocation k of an arena fail, for every k until the run succeeds: how many that were. */
+/* Makes allocation k of the arena fail, for k = 1, 2, ... until the run succeeds; returns the number of failures. */
 static long fail_each_allocation(const char *chain, const calm_job *job, calm_arena *arena)
 {
     for (long k = 1;; k++) {
@@ -449,7 +449,7 @@ static void check_threads(const char *chain, const char *scheme, size_t out)
     check_equal(chain, &one, &four);
 }
 
-/* Four chunks of rows, with a whole number as zero and without. */
+/* The rows form several chunks; one scheme has zero points and one has none. */
 TEST(threads_do_not_matter)
 {
     for (const char **chain = all_chains(); *chain; chain++) {
@@ -461,8 +461,8 @@ TEST(threads_do_not_matter)
 }
 END_OF_TEST
 
-/* The cut between two chunks for what is as it was but for its levels: products are the same, so that other kernels of
- * BLAS have nothing to show here (tests/run --kernels-all).  With sanitizers each row with a third of the chains. */
+/* Schemes with levels, on a whole and a short chunk of rows.  Products are those of the test above, so tests/run
+ * --kernels-all need not repeat them.  With sanitizers each scheme runs with a third of the chains. */
 TEST(levels_do_not_matter_to_threads)
 {
     size_t n = 0;
@@ -501,9 +501,9 @@ END_OF_TEST
 
 /* ---- memory ---- */
 
-/* What a chain says it takes is what it takes: each part counts.  A chunk for the result, one for the caller, and one
- * for each worker.  With one worker everything that is held is there at one time, but for an input scale that is made
- * after it was searched for; the result may come later. */
+/* The estimate of a chain's memory holds: exactly for the bytes of the result; for the peak with a chunk each for
+ * the result, the caller and every worker.  With one worker everything is held at one time, but for the input scale
+ * (made after the search) and the result, so the peak is not below the scratch estimate either. */
 static void check_memory(const char *chain, const char *scheme, size_t out, size_t in, bool absorbs, size_t n_threads)
 {
     static uint32_t groups[256];
@@ -523,7 +523,7 @@ static void check_memory(const char *chain, const char *scheme, size_t out, size
     s.job.n_absorb_groups = shape.n_absorb_groups = absorbs ? (in + 1) / 2 : 0;
     const size_t left = calm_algorithm_run_bytes(algorithm, &shape);
     const size_t held = calm_algorithm_run_scratch_bytes(algorithm, &shape);
-    /* A run counts these once, for all of its products. */
+    /* A run counts the scratch memory of products once for all of its products. */
     const size_t products = n_threads * calm_multiply_scratch_bytes(ctx->operands, 192);
     ctx->n_threads = (int)n_threads;
     test_memory_begin();
@@ -536,8 +536,8 @@ static void check_memory(const char *chain, const char *scheme, size_t out, size
                   scheme, found.most, held);
 }
 
-/* Chunks of GPTQ's rows are cut where there are more threads than these; with products of them on both sides of what
- * BLAS calls a small one. */
+/* GPTQ halves its chunks of rows if there are more threads than chunks; the products here are on both sides of the
+ * size below which BLAS has other kernels. */
 TEST(halves_of_chunks_do_not_matter)
 {
     static const char *const cut[] = {"gptq", "absmax+gptq(groups=sequential,order=none)"};
@@ -555,7 +555,7 @@ TEST(halves_of_chunks_do_not_matter)
 }
 END_OF_TEST
 
-/* Operands that are packed for all products of a job, where the CPU reads such; and widths of which none are. */
+/* Operands that are packed as bfloat16 pairs, if the CPU has these, are counted; some widths have none. */
 TEST(packed_operands_are_counted)
 {
     static const char *const packing[] = {"mkq-full", "absmax+cd", "absmax+nearest+mkq"};
@@ -571,11 +571,11 @@ END_OF_TEST
 
 TEST(memory_is_what_it_says)
 {
-    /* With minima, with super-blocks of two widths, with a number for the whole job. */
+    /* Schemes with minima, with super-blocks of two widths, and with a global scale. */
     static const char *const rows[] = {"q4_1", "q4_k", "q6_k", "nvfp4a16"};
     static const size_t shapes[][2] = {{300, 200}, {60, 256}};
     for (const char **chain = all_chains(); *chain; chain++) {
-        bool replaced[4] = {0};    /* four cases, each on two schemes */
+        bool replaced[4] = {0};    /* four cases, each with two schemes */
         for (size_t i = 0; i < 8; i++) {
             const char *scheme = i < 4 ? integers[i] : rows[i - 4];
             if (!is_repeated(*chain, scheme, &replaced[i % 4]))

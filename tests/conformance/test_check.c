@@ -1,5 +1,5 @@
-/* calm check: every fault of tests/tools/break_faults.c is found by the rule that it is made for, at its place; good
- * checkpoints of every exporter and family give no finding at all; docs/check.md has every rule. */
+/* calm check: every fault of tests/tools/break_faults.c is found by the rule that it was made for, at the right
+ * place; good checkpoints of every exporter and family give no finding; docs/check.md describes every rule. */
 #include "ptq/check/check.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static const char *checked_path(const char *dir)
     return calm_is_directory(dir) && calm_path_exists(file) ? file : dir;
 }
 
-/* ---- the good ones ---- */
+/* ---- good checkpoints ---- */
 
 static void check_clean(const char *what, const char *dir)
 {
@@ -44,7 +44,7 @@ TEST(good_ones_are_clean)
 }
 END_OF_TEST
 
-/* Families in every format that takes them; how many directories. */
+/* Checks every family in every format that takes it; returns the number of checkpoints written. */
 static size_t check_families(const char *const *families)
 {
     static const char *const schemes[] = {"w4a16_g32", "w8a16"}, *const formats[] = {"compressed-tensors", "gptq",
@@ -54,7 +54,7 @@ static size_t check_families(const char *const *families)
         for (size_t e = 0; e < sizeof formats / sizeof *formats; e++)
             for (size_t n = 1; n <= 2; n++) {
                 tiny_model spec = tiny_wide(families[f]);
-                spec.bias &= strcmp(formats[e], "mlx") != 0;    /* not all of mlx-lm's models have them */
+                spec.bias &= strcmp(formats[e], "mlx") != 0;    /* some of mlx-lm's models have no biases */
                 const char *dir = good_export(&spec, formats[e], schemes, n, 0);
                 if (dir)
                     check_clean(test_format("%s as %s, %zu schemes", families[f], formats[e], n), dir);
@@ -70,7 +70,7 @@ TEST(every_family_is_clean)
 }
 END_OF_TEST
 
-/* Biases that config.json asks for are no fault where mlx-lm's model has them. */
+/* Biases that config.json announces are a fault only if mlx-lm's model of the family has none. */
 TEST(biases_in_mlx)
 {
     static const char *const schemes[] = {"w4a16_g32"}, *const families[] = {"llama", "qwen3"};
@@ -84,7 +84,7 @@ TEST(biases_in_mlx)
 }
 END_OF_TEST
 
-/* A block without keys and values, here of a short convolution, has no scales of a cache. */
+/* A block without keys and values (a short convolution) has no KV cache scales, and none are missed. */
 TEST(cache_of_a_hybrid)
 {
     static const char *const schemes[] = {"w4a16_g32"};
@@ -95,7 +95,7 @@ TEST(cache_of_a_hybrid)
 }
 END_OF_TEST
 
-/* ---- the broken ones ---- */
+/* ---- broken checkpoints ---- */
 
 static calm_check_engine target_of(const char *name)
 {
@@ -138,7 +138,7 @@ TEST(every_fault_is_found)
 }
 END_OF_TEST
 
-/* ---- what one fault does not show ---- */
+/* ---- what a single fault does not show ---- */
 
 static const char *broken(const char *from, const break_fault *fault)
 {
@@ -147,7 +147,8 @@ static const char *broken(const char *from, const break_fault *fault)
     return to;
 }
 
-/* Rows of zeros in FP4 are no hole: all their groups have one scale.  Half of them do not make it one. */
+/* FP4 rows of zeros are not reported if all their groups have one scale; they are if half of the groups have
+ * another. */
 TEST(rows_of_zeros)
 {
     static const struct {
@@ -168,13 +169,13 @@ TEST(rows_of_zeros)
 }
 END_OF_TEST
 
-/* A model that was never quantized. */
+/* Writes a model that was never quantized. */
 static const char *plain_model(void)
 {
     return tiny_model_write(&tiny_default);
 }
 
-/* This many names that matching them takes minutes. */
+/* Writes an "ignore" list of so many names that matching all of them would take minutes. */
 static const char *many_targets(void)
 {
     calm_text list;
@@ -188,7 +189,7 @@ static const char *many_targets(void)
     return to;
 }
 
-/* Zeros of v1 that are stored as the largest code. */
+/* Writes a checkpoint in format v1 of GPTQ whose zero points are stored as the largest code. */
 static const char *wrapped_zeros(void)
 {
     const break_fault v1 = {"v1", "gptq-asym", "GQ006", "", BREAK_SET, "quantization_config/checkpoint_format",
@@ -210,7 +211,7 @@ static const char *gpt_oss(void)
     return good_export(&spec, "compressed-tensors", schemes, 1, 0);
 }
 
-/* Llama 4 in a scheme of compressed-tensors. */
+/* Writes Llama 4 as compressed-tensors with one scheme. */
 static const char *llama4(const char *scheme)
 {
     const tiny_model spec = tiny_wide("llama4");
@@ -222,7 +223,7 @@ static const char *zeros_of_llama4(void)
     return llama4("w4a16_g32_asym");
 }
 
-/* Mixtures as transformers 5 saves them, with `keys` behind their others. */
+/* Writes a mixture of experts as transformers 5 saves it, with `keys` added to config.json. */
 static const char *mixture(const char *family, const char *keys)
 {
     static const char *const schemes[] = {"w4a16_g32"};
@@ -241,7 +242,7 @@ static const char *bounded_olmoe(void)
     return mixture("olmoe", "\"clip_qkv\": 2.0");
 }
 
-/* An encoder in one scheme. */
+/* Writes an encoder as compressed-tensors with one scheme. */
 static const char *encoder(const char *family, const char *scheme)
 {
     const tiny_model spec = tiny_wide(family);
@@ -253,7 +254,7 @@ static const char *static_gte(void)
     return encoder("gte", "w8a8_static");
 }
 
-/* Rules that break_faults has no fault for, and what fires them. */
+/* The rules that no entry of break_faults covers, each with a function that makes a checkpoint with the fault. */
 static const struct {
     const char *rule;
     const char *(*make)(void);
@@ -275,7 +276,7 @@ TEST(every_other_fault_is_found)
 }
 END_OF_TEST
 
-/* Experts of gpt-oss are said to vLLM alone, and float ones to nobody. */
+/* Quantized experts of gpt-oss are reported for vLLM alone, and float experts for no engine. */
 TEST(gpt_oss_in_engines)
 {
     const break_fault transformers = {.rule = "TG011", .where = "", .target = "transformers"},
@@ -287,7 +288,8 @@ TEST(gpt_oss_in_engines)
 }
 END_OF_TEST
 
-/* What vLLM does to q and k of Llama 4 is said to it alone, and not of what it can move; of another family never. */
+/* TG013 (what vLLM does to q and k of Llama 4) is reported for vLLM alone, only for schemes that vLLM cannot
+ * permute, and for no other family. */
 TEST(llama4_in_engines)
 {
     const break_fault transformers = {.rule = "TG013", .where = "", .target = "transformers"},
@@ -302,7 +304,8 @@ TEST(llama4_in_engines)
 }
 END_OF_TEST
 
-/* Tensors that transformers does not read are said to it alone, and none where it reads them all. */
+/* TG016 (tensors that transformers does not read) is reported for transformers alone, and only if there are such
+ * tensors. */
 TEST(encoders_in_transformers)
 {
     static const struct {
@@ -324,8 +327,8 @@ TEST(encoders_in_transformers)
 }
 END_OF_TEST
 
-/* Experts as transformers 5.23 reads them or not, by what it did (TG017): of families whose experts it puts together,
- * of those that it reads in one tensor alone, and of Llama 4; schemes of the experts and of the rest. */
+/* TG017: which experts transformers 5.23 reads, as observed: of families whose experts it fuses, of families that it
+ * reads only as one tensor, and of Llama 4.  The first scheme is the experts', the second that of the other linears. */
 TEST(experts_in_transformers)
 {
     static const struct {
@@ -348,8 +351,8 @@ TEST(experts_in_transformers)
 }
 END_OF_TEST
 
-/* Of a token's scales transformers takes one for all tokens where rows come in two dimensions (TG009): Llama 4's
- * experts, which are linears there, and shared experts of some families; static ones are read. */
+/* TG009: transformers takes one scale for all tokens instead of one per token if the rows come as a matrix: the
+ * experts of Llama 4, which are linears there, and the shared experts of some families.  Static scales are read. */
 TEST(scales_of_tokens_in_transformers)
 {
     static const struct {
@@ -370,7 +373,7 @@ TEST(scales_of_tokens_in_transformers)
 }
 END_OF_TEST
 
-/* Bounds of q, k and v are said to engines that do not read them, where there are any. */
+/* TG015: `clip_qkv` is reported for engines that do not read the key, if it is set. */
 TEST(keys_that_engines_do_not_read)
 {
     const break_fault vllm = {.rule = "TG015", .where = "", .target = "vllm"},
@@ -382,7 +385,8 @@ TEST(keys_that_engines_do_not_read)
 }
 END_OF_TEST
 
-/* Keys that vLLM's classes need are asked of the families that have them, and of vLLM's kinds alone. */
+/* TG014: keys that vLLM's model classes need are asked for in the families that have them, and for vLLM targets
+ * alone. */
 TEST(keys_that_vllm_needs)
 {
     static const struct {
@@ -409,7 +413,7 @@ TEST(keys_that_vllm_needs)
 }
 END_OF_TEST
 
-/* A rule that nothing fires is one that nobody has seen to work: a new one needs its fault. */
+/* Every rule must fire in some test, so a new rule needs a fault that shows it. */
 TEST(every_rule_has_its_fault)
 {
     size_t n;
@@ -447,7 +451,7 @@ TEST(a_directory_with_a_gguf_file)
 }
 END_OF_TEST
 
-/* What an engine does not read at all it is not asked the details of. */
+/* If the engine does not read the format at all, no details of the format are reported. */
 TEST(another_engine)
 {
     calm_check_report report;

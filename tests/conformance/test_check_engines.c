@@ -1,5 +1,6 @@
-/* calm check --target E and plans for E: a kernel finding is said of exactly the linears whose scheme and shape
- * calm_engine_verdict refuses, with its sentence, in every format; names of engines are the same in both. */
+/* calm check --target E and calm's export plans for E agree: a kernel finding is reported for exactly the linears
+ * whose scheme and shape calm_engine_verdict() refuses, with the sentence of calm_engine_explain(), in every format;
+ * both parts of calm have the same names of engines. */
 #include "ptq/check/check.h"
 
 #include <stdio.h>
@@ -9,7 +10,7 @@
 #include "tests/support/foreign_checkpoint.h"
 #include "tests/support/harness.h"
 
-/* ---- a checkpoint of one scheme ---- */
+/* ---- a checkpoint with one scheme ---- */
 
 typedef struct linear {
     const char *module;
@@ -25,7 +26,7 @@ static size_t words(size_t n)
     return (n * (size_t)scheme.bits + 31) / 32;
 }
 
-/* Remember the linear; 0: not one. */
+/* Records the linear and returns its number of groups; 0 if the module is no linear. */
 static size_t note(const char *module, size_t out, size_t in)
 {
     if (!strstr(module, "_proj"))
@@ -35,7 +36,8 @@ static size_t note(const char *module, size_t out, size_t in)
     return calm_scheme_groups(&scheme, in);
 }
 
-/* Small floats: codes of 8 bits as they are, others two in a byte; scales as the row of the table stores them. */
+/* Lists the tensors of a float scheme: codes of 8 bits one per byte, others two per byte; scales as the scheme's row
+ * of schemes.def stores them. */
 static size_t floats(const char *module, size_t out, size_t in, foreign_part *list)
 {
     const size_t groups = note(module, out, in), rows = calm_scheme_row_blocks(&scheme, out);
@@ -101,7 +103,7 @@ static size_t mlx(const char *module, size_t out, size_t in, foreign_part *list)
     return groups ? 3 : 0;
 }
 
-/* Format, again, arguments of weights and of inputs. */
+/* Arguments: the format, the format once more, "weights", "input_activations". */
 #define CT_ENTRY                                                                                                       \
     "\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"quantization_status\": \"compressed\", "    \
     "\"format\": \"%s\", \"version\": \"0.18.0\", \"ignore\": [\"lm_head\", \"re:.*mlp.gate$\"], "                     \
@@ -113,7 +115,7 @@ static const char *group_text(void)
     return scheme.group ? test_format("%zu", scheme.group) : "-1";
 }
 
-/* Arguments of small floats; "group_size" where there is one. */
+/* Returns the arguments of a float scheme; "group_size" only if the scheme has groups. */
 static const char *float_args(bool inputs)
 {
     const bool global = calm_scheme_has_global(&scheme) && scheme.group, blocks = calm_scheme_rows(&scheme) > 1;
@@ -190,15 +192,16 @@ static const struct {
       "w4a16_g32_asym", "w8a16_g32_asym", "w8a16_asym", "w3a16_g32_asym", "w8a8", "w8a8_asymact", "w8a8_static", "w4a8",
       "w4a4_g32", "w8a8_g32", "w4afp8_g128", "w4afp8_g32", "w8afp8", "w4afp8"},
      compressed_tensors, compressed_entry},
-    {"compressed-tensors", {NULL}, floats, floats_entry},    /* every row of schemes.def that the exporter holds */
+    {"compressed-tensors", {NULL}, floats, floats_entry},    /* every row of schemes.def that the exporter writes */
     {"gptq", {"w4a16_g32", "w4a16", "w8a16", "w3a16_g32", "w2a16_g16", "w4a16_g32_asym", "w4a16_g8"}, gptq, gptq_entry},
     {"awq", {"w4a16_g32_asym", "w4a16_g16_asym", "w4a16_asym", "w4a16_g64_asym"}, awq, awq_entry},
     {"mlx", {"w4a16_g32_asym", "w8a16_g64_asym", "w3a16_g32_asym"}, mlx, mlx_entry},
 };
 
-/* ---- what should be said, and what is ---- */
+/* ---- the expected findings, and those reported ---- */
 
-/* Output rows of what vLLM and SGLang fuse: q, k, v; gate and up.  *part as calm_engine_linear has it. */
+/* Returns the number of output rows of the fused linear in vLLM and SGLang (q, k, v; gate, up); *part as in
+ * calm_engine_linear. */
 static size_t fused_rows(const linear *at, size_t *part)
 {
     static const char *const sets[2][3] = {{"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj", "up_proj"}};
@@ -272,7 +275,7 @@ static void compare(const char *dir, const char *format, calm_check_engine asked
     }
 }
 
-/* Does the format store it: are its words full, and its groups known? */
+/* Tells whether the format can store the scheme for this model: every row fills whole 32-bit words. */
 static bool is_stored(const char *format, const tiny_model *spec)
 {
     const size_t sides[] = {spec->hidden, spec->n_experts ? spec->expert_inner : spec->inner,
@@ -283,7 +286,8 @@ static bool is_stored(const char *format, const tiny_model *spec)
     return true;
 }
 
-/* Names of the rows of schemes.def that compressed-tensors holds, with activations and without. */
+/* Returns the names of the schemes.def rows that compressed-tensors holds, each with activations and for weights
+ * alone. */
 static const char *small_float(size_t index)
 {
     const calm_exporter *exporter;
@@ -356,7 +360,7 @@ END_OF_TEST
 
 /* ---- experts that share a scheme ---- */
 
-static const char *wide;    /* what the names of linears of 8 bits contain; others have 4 */
+static const char *wide;    /* text in the names of the linears with 8 bits; the others have 4 */
 
 #define CT_OF_WIDTH(targets, bits)                                                                                     \
     "{\"targets\": [\"re:" targets ".*_proj$\"], \"format\": \"pack-quantized\", \"weights\": {\"num_bits\": " bits    \
@@ -372,7 +376,7 @@ static size_t two_widths(const char *module, size_t out, size_t in, foreign_part
     return compressed_tensors(module, out, in, list);
 }
 
-/* Are there two experts with one number of the tie and different widths? */
+/* Tells whether two experts that the engine ties together have different widths. */
 static bool is_torn(calm_tie tie)
 {
     for (size_t i = 0; i < n_linears; i++)
@@ -415,7 +419,7 @@ TEST(ties)
             n_torn += torn;
         }
     }
-    ck_assert_uint_eq(n_torn, 11);    /* of one block: two sets, in five engines; of blocks: transformers */
+    ck_assert_uint_eq(n_torn, 11);    /* two in a block, in five engines; one of blocks, in transformers */
 }
 END_OF_TEST
 

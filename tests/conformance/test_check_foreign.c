@@ -1,5 +1,5 @@
-/* calm check on good checkpoints of other tools: what it reads is clean, what it does not read is named by a note, and
- * nothing else is said of either. */
+/* calm check on good checkpoints of other tools: formats that calm reads give no finding, formats that it does not
+ * read give one note that names them, and neither gives another finding. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"
@@ -38,7 +38,7 @@ static size_t words(size_t n, size_t bits)
     return (n * bits + 31) / 32;
 }
 
-/* Scales of the cache, once for each attention. */
+/* Lists the KV cache scales, once for each attention. */
 static size_t cache_scales(const char *module, foreign_part *list)
 {
     list[0] = (foreign_part){"^k_scale", "BF16", 2, 1, {1}, NULL, 0};
@@ -174,7 +174,7 @@ static size_t marlin_24(const char *module, size_t out, size_t in, foreign_part 
     return is_linear(module) ? 3 : 0;
 }
 
-/* Columns that AutoGPTQ reordered: groups by turns; and the biases of zeros that it adds. */
+/* Lists the tensors of AutoGPTQ with reordered columns (groups alternate) and with the biases of zeros that it adds. */
 static size_t gptq(const char *module, size_t out, size_t in, foreign_part *list)
 {
     static const uint16_t zeros[1024];
@@ -232,7 +232,7 @@ static size_t mlx_bits(size_t bits, size_t out, size_t in, foreign_part *list)
     return 3;
 }
 
-/* All matrices, the embedding too, as mlx-lm converts by itself; down_proj with more bits. */
+/* Lists the tensors of mlx-lm's default conversion: all matrices and the embedding; down_proj has more bits. */
 static size_t mlx(const char *module, size_t out, size_t in, foreign_part *list)
 {
     return mlx_bits(ends(module, "down_proj") ? 8 : 4, out, in, list);
@@ -273,8 +273,8 @@ static size_t codebooks(const char *module, size_t out, size_t in, foreign_part 
 typedef struct foreign {
     const char *name, *entry;
     foreign_fn *parts;
-    const char *rules; /* that are said, each once; "": none    */
-    const char *named; /* part of what the first of them says   */
+    const char *rules; /* rules that are reported, each once    */
+    const char *named; /* a part of the first finding's text    */
 } foreign;
 
 #define TOKEN8 "\"strategy\": \"token\", \"dynamic\": true"
@@ -362,7 +362,7 @@ static const foreign list[] = {
      "auto-round"},
 };
 
-/* "MD013 CT026": the rules of the findings, each once, as they come. */
+/* Returns the rules of the findings, each once, in their order, as "MD013 CT026"; *texts = all findings as text. */
 static const char *said(const calm_check_report *report, const char **texts)
 {
     const char *ids = "";
@@ -385,7 +385,7 @@ static void expect(const char *name, const char *path, const char *rules, const 
     ck_assert_msg(strcmp(ids, rules) == 0 && strstr(texts, named), "%s: \"%s\", expected \"%s\" that names \"%s\"%s",
                   name, ids, rules, named, texts);
     ck_assert_uint_gt(report.n_tensors, 0);
-    /* Engines may lack it, but none finds it broken. */
+    /* An engine may lack support of the checkpoint (TG rules), but none finds it broken. */
     for (calm_check_engine target = CALM_CHECK_VLLM; target <= CALM_CHECK_MLX; target++) {
         ck_ok(calm_check(ctx, path, target, &report));
         (void)said(&report, &texts);
@@ -408,7 +408,7 @@ TEST(directories)
 }
 END_OF_TEST
 
-/* ModelOpt's entry is in its own file, and its tensors are of dtypes that calm reads. */
+/* ModelOpt writes its entry into a separate file; calm knows the dtypes of its tensors. */
 TEST(modelopt)
 {
     tiny_model spec = tiny_wide("qwen3");
@@ -421,7 +421,7 @@ TEST(modelopt)
 }
 END_OF_TEST
 
-/* Meta's and Mistral's own files next to the model's. */
+/* Meta's and Mistral's original files next to the model's are ignored. */
 TEST(other_files)
 {
     tiny_model spec = tiny_wide("llama");
@@ -437,7 +437,7 @@ END_OF_TEST
 
 /* ---- GGUF ---- */
 
-#define INNER_ROW 1024    /* bytes of a row of ffn_down, which is the last and F16 */
+#define INNER_ROW 1024    /* bytes of a row of ffn_down, the last tensor, in F16 */
 
 static const struct {
     const char *name;
@@ -468,7 +468,7 @@ TEST(gguf_files)
 }
 END_OF_TEST
 
-/* A file that cannot be opened: one finding. */
+/* A file that cannot be opened gives one finding. */
 static void expect_unreadable(const char *name, const char *path, const char *words)
 {
     calm_check_report report;
@@ -478,8 +478,8 @@ static void expect_unreadable(const char *name, const char *path, const char *wo
     ck_assert_msg(strstr(texts, words), "%s: %s", name, texts);
 }
 
-/* One fault in a file of each type: a scale that is NaN, data that end too early, a row that is no whole number of
- * blocks. */
+/* One fault in a file of each type: a scale that is NaN, data that end too early, a row that is not a whole number
+ * of blocks. */
 TEST(gguf_faults)
 {
     for (uint32_t number = 0; number < 64; number++) {
@@ -496,7 +496,8 @@ TEST(gguf_faults)
         ck_ok(calm_read_file(ctx, path, 1 << 24, &bytes, &n));
         ck_ok(calm_write_file(ctx, path, bytes, n - INNER_ROW));
         expect_unreadable(name, path, "truncated download?");
-        /* ffn_up has rows of 256, which 257 are not; the file would also end too early, which is said second. */
+        /* Rows of ffn_up become 257 long, not a multiple of the block.  The file then ends too early, too, reported
+         * second. */
         char *dim = memmem(bytes, n, "blk.0.ffn_up.weight", strlen("blk.0.ffn_up.weight"));
         ck_assert_ptr_nonnull(dim);
         dim[strlen("blk.0.ffn_up.weight") + 4] = 1;

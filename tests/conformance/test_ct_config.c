@@ -1,5 +1,5 @@
-/* config.json of compressed-tensors: every linear is in one group or ignored, as readers resolve names; and the plans
- * that it refuses or warns of. */
+/* The quantization entry of compressed-tensors in config.json: every linear is in exactly one group or ignored,
+ * resolved as readers resolve names; and which plans the exporter refuses or warns about. */
 #include "ptq/export/ct_config.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ extern const calm_exporter calm_export_compressed_tensors;
 
 static const calm_export_options options = {.asymmetric = true};
 
-/* ---- who reads what how: "quantization_config" as compressed-tensors resolves it ---- */
+/* ---- "quantization_config" as compressed-tensors resolves it ---- */
 
 static bool hits(const calm_json *targets, const char *module)
 {
@@ -39,7 +39,7 @@ static bool hits(const calm_json *targets, const char *module)
     return hit;
 }
 
-/* Groups that a module belongs to, the last one's in *group. */
+/* Returns the number of groups that match a module; *group = the last of them. */
 static size_t count_groups(const calm_json *entry, const char *module, const calm_json **group)
 {
     const calm_json *groups = calm_json_get(entry, "config_groups"), *value;
@@ -54,7 +54,7 @@ static size_t count_groups(const calm_json *entry, const char *module, const cal
     return n;
 }
 
-/* A module stays float: it is ignored, and no group has it. */
+/* Checks that a module stays float: it is ignored, and no group matches it. */
 static void check_float(const calm_json *entry, const char *module)
 {
     const calm_json *group;
@@ -81,7 +81,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Every linear of the checkpoint is in exactly one group or ignored; every other matrix is in none. */
+/* Every linear of the checkpoint is in exactly one group or ignored; no group matches another matrix. */
 static void check_modules(const tiny_plan *p, const calm_json *entry)
 {
     const calm_safetensors *set = calm_model_tensors(p->model);
@@ -110,8 +110,8 @@ static void check_modules(const tiny_plan *p, const calm_json *entry)
     ck_assert_uint_eq(n_linears, layout->n_linears);
 }
 
-/* "model.layers.0.mlp.experts.0.w1" of "model.layers.0.block_sparse_moe.experts.0.w1"; NULL: below no parent that
- * engines call otherwise. */
+/* Returns vLLM's name of a linear: "model.layers.0.mlp.experts.0.w1" for
+ * "model.layers.0.block_sparse_moe.experts.0.w1"; NULL if vLLM renames no parent of it. */
 static const char *engine_name(const calm_names *names, const char *module)
 {
     const char *parent = names->parent ? test_format(".%s.", names->parent) : NULL;
@@ -119,8 +119,8 @@ static const char *engine_name(const calm_names *names, const char *module)
     return at ? test_format("%.*s.%s.%s", (int)(at - module), module, names->engine_parent, at + strlen(parent)) : NULL;
 }
 
-/* Under vLLM's name for its parent a linear is quantized as under its own, and float where vLLM does not rename
- * lists. */
+/* Checks linears under vLLM's name of their parent: with the scheme of the checkpoint's name, or float in families
+ * for which vLLM does not rename the lists of the entry. */
 static void check_engine_names(const tiny_plan *p, const calm_json *entry)
 {
     const calm_layout *layout = calm_model_layout(p->model);
@@ -138,7 +138,8 @@ static void check_engine_names(const tiny_plan *p, const calm_json *entry)
     ck_assert((n > 0) == (names->parent != NULL));
 }
 
-/* The head is a linear of the reader's model also where the file lacks it, and engines fuse q, k, v and gate, up. */
+/* Checks names that are not in the file: the head, which readers have also if the file lacks it, and the fused
+ * linears (q, k, v and gate, up) of engines. */
 static void check_other_names(const tiny_plan *p, const calm_json *entry)
 {
     const calm_layout *layout = calm_model_layout(p->model);
@@ -150,9 +151,9 @@ static void check_other_names(const tiny_plan *p, const calm_json *entry)
     for (size_t j = 0; j < layout->n_jobs && !config->arch->encoder; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         const char *first = layout->linears[job->first].module;
-        /* One matrix is its own module: up alone, or both of them in the checkpoint. */
+        /* A job of one matrix is a module with its own name: `up` alone, or gate and up fused in the checkpoint. */
         const bool fused = job->kind == CALM_JOB_QKV || (job->kind == CALM_JOB_GATE_UP && job->n > 1);
-        /* Experts with separate names are known by these alone. */
+        /* Experts whose matrices have special names are known by those alone. */
         if (!fused || !p->plan.jobs[j].quantized || (job->expert >= 0 && config->arch->names->moe.words))
             continue;
         const char *name = test_format("%.*s.%s", (int)(strrchr(first, '.') - first), first,
@@ -170,7 +171,7 @@ static void check_families(const char *const *families)
             tiny_plan p;
             calm_json *entry;
             spec.tied = n != 3;
-            spec.n_blocks = 12;    /* numbers of one and two digits */
+            spec.n_blocks = 12;    /* block numbers with one and two digits */
             tiny_plan_open(&p, tiny_model_write(&spec));
             tiny_plan_quantize_family(&p, schemes, n);
             const calm_export_input input = {.model = p.model, .plan = &p.plan, .options = &options};
@@ -206,7 +207,7 @@ static calm_json *entry_of(const calm_model *model, const char *scheme, const ch
     return entry;
 }
 
-/* A wrapper's head has a prefix in some readers and none in others, whatever the file calls it. */
+/* Some readers have a prefix before the head of a wrapper and some have none, whatever name the file has. */
 TEST(head_of_a_wrapper)
 {
     static const char *const heads[] = {"lm_head", "language_model.lm_head"}, *const families[] = {"qwen3", "mistral"},
@@ -237,7 +238,7 @@ TEST(head_of_a_wrapper)
 }
 END_OF_TEST
 
-/* DistilBERT's is below nothing. */
+/* The head of DistilBERT has no parent module. */
 TEST(head_without_a_parent)
 {
     static const float zeros[64 * 64];
@@ -260,7 +261,7 @@ TEST(head_without_a_parent)
 }
 END_OF_TEST
 
-/* All experts of a block are read as one. */
+/* Engines read all experts of a block as one tensor, so their schemes must agree. */
 TEST(experts_of_different_schemes)
 {
     static const char *const changes[] = {"w8a16", "float"}, *const scheme = "w4a16_g32";
@@ -281,8 +282,8 @@ TEST(experts_of_different_schemes)
 }
 END_OF_TEST
 
-/* The group of routed experts is the first, although blocks before them and shared experts are quantized, too:
- * transformers 5.23 takes the first whose targets have "experts" in them. */
+/* The group of the routed experts comes first, also where earlier blocks and shared experts are quantized:
+ * transformers 5.23 takes the first group whose targets contain "experts". */
 TEST(experts_come_first)
 {
     static const char *const families[] = {"deepseek_v3", "glm4_moe", "ernie4_5_moe", "qwen3_moe"};
@@ -316,7 +317,7 @@ static void keep_lines(void *user, calm_log_level level, const char *line)
     snprintf(said + strlen(said), 2000 - strlen(said), "%s\n", line);
 }
 
-/* Experts in a form that not every reader takes are written with a warning; other linears in it without. */
+/* Experts in a form that some readers lack are written with a warning; other linears in that form give none. */
 TEST(warned_of_experts)
 {
     static const struct {

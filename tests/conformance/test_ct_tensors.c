@@ -1,5 +1,5 @@
-/* Tensors of compressed-tensors' small floats, byte for byte as the library 0.20.0 packs the same weights
- * (tests/golden/make_ct_digests.py made the digests). */
+/* Tensors of the float schemes in compressed-tensors, byte for byte as version 0.20.0 of the library packs the same
+ * weights.  tests/golden/make_ct_digests.py computed the digests. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,24 +10,24 @@
 #include "ptq/quant/levels.h"
 #include "tests/support/harness.h"
 
-/* Rows of one block and a short one. */
+/* Rows form one whole block and a short one. */
 #define OUT ((size_t)160)
 #define IN ((size_t)256)
 #define GLOBAL 1075.2f
 
 static const char *const schemes[] = {"fp8", "fp8_block", "mxfp4a16", "nvfp4a16"};
 
-/* The generator of the Python side. */
+/* The random number generator of make_ct_digests.py. */
 static uint32_t draw(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
     return *state;
 }
 
-/* A scale that the format has, from 32 random bits. */
+/* Returns a scale that the format can store, from 32 random bits. */
 static float scale_of(const calm_scheme *scheme, uint32_t bits)
 {
-    static const size_t positive = 127;    /* the first level of e4m3 above 0 */
+    static const size_t positive = 127;    /* the first e4m3 level above 0 */
     if (scheme->family == CALM_FAMILY_MXFP4)
         return ldexpf(1, (int)(bits >> 26) - 30);
     if (scheme->family == CALM_FAMILY_NVFP4)
@@ -35,7 +35,7 @@ static float scale_of(const calm_scheme *scheme, uint32_t bits)
     return ldexpf((float)(128 + (bits >> 16 & 127)), -11 - (int)(bits >> 28 & 7));
 }
 
-/* A linear of any codes and scales. */
+/* Makes a linear with random codes and scales. */
 static void sample(size_t number, calm_qlinear *out)
 {
     const calm_scheme *scheme = &out->scheme;
@@ -58,7 +58,7 @@ static void sample(size_t number, calm_qlinear *out)
                                                      : out->scales[(i - 1) * out->n_groups + g];
 }
 
-/* The linear's tensors in a file, which is left open. */
+/* Writes the linear's tensors to a file and returns it opened. */
 static calm_safetensors *write(size_t number, const calm_qlinear *linear)
 {
     const calm_exporter *exporter;
@@ -92,7 +92,7 @@ TEST(as_the_library)
         sample(s, &linear);
         calm_safetensors *file = write(s, &linear);
         ck_ok(calm_safetensors_hash(ctx, file));
-        for (size_t i = 0; i < calm_safetensors_count(file); i++) {    /* sorted by name, there too */
+        for (size_t i = 0; i < calm_safetensors_count(file); i++) {    /* both sides sort by name */
             const calm_tensor *tensor = calm_safetensors_at(file, i);
             ck_assert_int_eq(fscanf(golden, "%31s %63s %79s", scheme, name, expected), 3);
             ck_assert_msg(strncmp(scheme, schemes[s], strlen(scheme)) == 0 && strcmp(name, tensor->name) == 0,

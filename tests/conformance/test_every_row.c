@@ -1,5 +1,5 @@
-/* What every row of schemes.def must do, whichever it is, with whole super-blocks: a new row is tested by its line
- * there, a new part or preset by its own. */
+/* Properties that every row of schemes.def must have, with whole super-blocks.  The tests loop over schemes.def,
+ * presets.def and parts.def: a new row, preset or part is tested without a change here. */
 #include "ptq/base/scope.h"
 #include "ptq/quant/qjob.h"
 #include "ptq/quant/super_block.h"
@@ -8,14 +8,14 @@
 
 #define OUT ((size_t)9)
 #define IN ((size_t)512)    /* two super-blocks */
-#define MANY ((size_t)200)  /* rows of two chunks */
+#define MANY ((size_t)200)  /* rows that form two chunks */
 #define ROWS ((size_t)96)
 
-/* Of the first row, whose schemes spell out what they are: with a scale for each group and each row, and with zeros. */
+/* Schemes of the table's first row, which are spelled out: with a scale per group, per row, and with zero points. */
 static const char *const integers[] = {"w4a16_g32", "w8a16", "w3a16_g64_asym"};
 #define N_INTEGERS (sizeof integers / sizeof *integers)
 
-/* Schemes one after the other, every row of the table among them; false: no more. */
+/* Writes the name of scheme `index`: those above, then every row of the table; false past the last one. */
 static bool scheme_at(size_t index, char name[CALM_SCHEME_NAME_MAX])
 {
     if (index >= N_INTEGERS)
@@ -24,7 +24,7 @@ static bool scheme_at(size_t index, char name[CALM_SCHEME_NAME_MAX])
     return true;
 }
 
-/* Scales and minima are what a file of the type holds, together too: rounding them again changes none. */
+/* Checks that a file of the type can hold the scales and minima: rounding them once more changes none. */
 static void check_scales(const char *what, const calm_qjob *q)
 {
     const size_t super = calm_scheme_family(&q->scheme)->super;
@@ -43,7 +43,7 @@ static void check_scales(const char *what, const calm_qjob *q)
     }
 }
 
-/* Weights that stand on their grid stay there, bit for bit; codes are in range. */
+/* Checks that codes are in range, and that weights on their grid keep their codes and values bit for bit. */
 static void check_codes(const char *what, const calm_qjob *q)
 {
     float *w, again[IN];
@@ -84,7 +84,7 @@ static void check_run(const char *chain, const char *scheme, size_t out, size_t 
     check_equal(what, &one, &four);
 }
 
-/* By every preset and part that reaches it, in one super-block. */
+/* Every preset and part that reaches the scheme, on rows of one super-block. */
 TEST(storable_and_idempotent_by_every_chain)
 {
     char scheme[CALM_SCHEME_NAME_MAX];
@@ -103,8 +103,8 @@ TEST(storable_and_idempotent_by_every_chain)
 }
 END_OF_TEST
 
-/* In several, and rows of several chunks: plain, with scales from statistics, with error feedback and refit, by
- * coordinate descent. */
+/* Several super-blocks, and rows of several chunks: plain rounding, scales from statistics, error feedback with a
+ * refit, and coordinate descent. */
 TEST(the_same_for_any_number_of_threads)
 {
     static const char *const chains[] = {"rtn", "mse+nearest", "mkq-full", "absmax+cd+ls"};
@@ -118,7 +118,8 @@ TEST(the_same_for_any_number_of_threads)
 }
 END_OF_TEST
 
-/* Of outputs, in double from codes and grids: the loss that awq compares, but for the order of sums. */
+/* Returns the squared error of the outputs, in double from codes and grids: the loss that awq compares, up to the
+ * order of sums. */
 static double loss_of(const sample *s, const calm_qjob *q)
 {
     double loss = 0;
@@ -141,7 +142,7 @@ static double loss_of(const sample *s, const calm_qjob *q)
     return loss;
 }
 
-/* One of the exponents that awq tries leaves the channels as they are: it finds no worse, whatever shares a scale. */
+/* One of the exponents that awq tries leaves the channels unscaled, so its best loss is never above the plain one. */
 TEST(awq_does_not_lose)
 {
     size_t n_better = 0;
@@ -155,7 +156,7 @@ TEST(awq_does_not_lose)
         ck_ok(try("awq+mse+nearest", &s.job, &scaled));
         ck_assert_ptr_nonnull(scaled.in_scale);
         const double found = loss_of(&s, &scaled), bound = loss_of(&s, &plain);
-        /* Sums in double of at most ROWS OUT IN^2 products, which cancel by less than 1e4. */
+        /* The tolerance: sums in double of at most ROWS OUT IN^2 products, which cancel by less than 1e4. */
         ck_assert_msg(found <= bound * (1 + 1e-8), "%s: %g, was %g", scheme, found, bound);
         n_better += found < bound;
     }
@@ -163,7 +164,7 @@ TEST(awq_does_not_lose)
 }
 END_OF_TEST
 
-/* Fits to quantized activations, behind channel scales, of every row that has some. */
+/* Fits to quantized activations behind channel scales, for every row with quantized activations. */
 TEST(fits_to_quantized_inputs)
 {
     size_t n = 0;
@@ -197,7 +198,7 @@ TEST(not_a_number_is_refused)
 }
 END_OF_TEST
 
-/* A scale that is out of range does not saturate: the row is named, by whatever grid. */
+/* A scale out of the format's range is an error that names the row, by every grid; it does not saturate. */
 TEST(out_of_range_is_refused)
 {
     char scheme[CALM_SCHEME_NAME_MAX];
@@ -205,8 +206,8 @@ TEST(out_of_range_is_refused)
         sample s;
         calm_qjob q;
         make_sample(&s, OUT, IN / 2, ROWS, scheme);
-        s.job.can_absorb = false;    /* a scale of the input may bring it back */
-        /* Of rows that share their scales the first. */
+        s.job.can_absorb = false;    /* a scale of the input could bring the weight into range */
+        /* Rows that share their scales are reported by the first of them. */
         const size_t group = calm_scheme_group_size(&s.job.scheme, s.in), rows = calm_scheme_rows(&s.job.scheme);
         const char *place = test_format("second.weight: row %zu, group %zu: ", 2 / rows * rows, 200 / group);
         for (size_t k = 0; k < 2; k++) {
@@ -219,7 +220,7 @@ TEST(out_of_range_is_refused)
 }
 END_OF_TEST
 
-/* Where scales are multiples of a number for the whole job, a weight may be so large that the others' vanish. */
+/* If scales are multiples of a global scale, one very large weight can make the scales of the others vanish. */
 TEST(vanishing_scales_are_refused)
 {
     char scheme[CALM_SCHEME_NAME_MAX];
@@ -230,7 +231,7 @@ TEST(vanishing_scales_are_refused)
         make_sample(&s, OUT, IN / 2, ROWS, scheme);
         for (size_t j = 0; j < s.linears[1].out * s.in; j++)
             s.w[1][j] *= 0.01f;
-        s.w[1][2 * s.in + 200] = 1.5e5f;    /* its scale is in range */
+        s.w[1][2 * s.in + 200] = 1.5e5f;    /* the scale of this weight alone is in range */
         if (!calm_scheme_has_global(&s.job.scheme)) {
             ck_ok(try("rtn", &s.job, &q));
             continue;
@@ -238,7 +239,7 @@ TEST(vanishing_scales_are_refused)
         ck_fails(try("rtn", &s.job, &q), CALM_ENUMERIC,
                  test_format("second.weight: row 2, group %zu: next to its largest weight, 150000, the scales of ",
                              200 / calm_scheme_group_size(&s.job.scheme, s.in)));
-        for (size_t j = 0; j < s.linears[1].out * s.in; j++)    /* what is 0 in any scheme does not count */
+        for (size_t j = 0; j < s.linears[1].out * s.in; j++)    /* weights that round to 0 in any scheme do not count */
             s.w[1][j] *= j == 2 * s.in + 200 ? 1 : 1e-30f;
         for (size_t j = 0; j < s.linears[0].out * s.in; j++)
             s.w[0][j] *= 1e-30f;

@@ -1,6 +1,6 @@
-/* The exporter gguf: what is written, read back through calm's own parser, has float32 weights equal bit for bit to
- * those that the guard measured, for every family that llama.cpp knows and every scheme that its types hold; Q4_1's
- * minimum is rounded to float16. */
+/* The exporter gguf: a written file, read through calm's own parser, has float32 weights equal bit for bit to those
+ * that the guard measured, for every family of llama.cpp and every scheme that GGUF's types hold.  Q4_1's minimum is
+ * rounded to float16. */
 #include <stdio.h>
 #include <strings.h>
 
@@ -29,10 +29,10 @@ static const calm_exporter *gguf(void)
     return found;
 }
 
-/* A family at 64 and 96 columns, as llama.cpp can be told of it. */
+/* Returns a model of the family, 64 and 96 columns wide, with settings that llama.cpp has. */
 static tiny_model model_of(const char *family)
 {
-    const bool gemma = strncmp(family, "gemma", 5) == 0;    /* their query_pre_attn_scalar is 12 */
+    const bool gemma = strncmp(family, "gemma", 5) == 0;    /* so that query_pre_attn_scalar, 12, is the head size */
     tiny_model spec = tiny_wide(family);
     spec.bias = false;
     spec.head_dim = gemma ? 12 : spec.hidden / spec.n_heads;
@@ -40,7 +40,7 @@ static tiny_model model_of(const char *family)
     spec.n_kv = strcmp(family, "olmoe") == 0 ? spec.n_heads : spec.n_kv;
     spec.tied |= strcmp(family, "gemma2") == 0;
     if (calm_text_listed("qwen3_5 qwen3_5_moe qwen3_next", ' ', family))
-        spec.head_dim = 32;    /* blocks of 32 stay together */
+        spec.head_dim = 32;    /* so that a head is a whole block of Q4_0 */
     return spec;
 }
 
@@ -53,9 +53,9 @@ static const char *export(const tiny_plan *p, const calm_export_options *options
     return test_format("%s/%s", dir, gguf()->file);
 }
 
-/* ---- read back ---- */
+/* ---- reading back ---- */
 
-/* A file and its tensors as a checkpoint has them. */
+/* An opened file, and its tensors under the checkpoint's names. */
 typedef struct opened {
     calm_gguf *file;
     calm_gguf_list list;
@@ -78,7 +78,7 @@ static const calm_gguf_entry *find(const opened *in, const char *name)
     return NULL;
 }
 
-/* NULL when it is not there. */
+/* Returns the tensor as float32; NULL if the file lacks it. */
 static float *read_floats(const opened *in, const char *name, size_t rows, size_t cols)
 {
     const calm_gguf_entry *entry = find(in, name);
@@ -89,7 +89,7 @@ static float *read_floats(const opened *in, const char *name, size_t rows, size_
                   entry->shape[0], entry->shape[1], rows, cols);
     ck_ok(CALM_NEW(ctx, ctx->out, out, rows * cols));
     ck_ok(calm_gguf_entry_to_f32(ctx, &in->list, entry, 0, rows, out));
-    if (rows > 2) {    /* a part of it is the same */
+    if (rows > 2) {    /* a part of the tensor, read separately, has the same values */
         float *part;
         ck_ok(CALM_NEW(ctx, ctx->out, part, cols));
         ck_ok(calm_gguf_entry_to_f32(ctx, &in->list, entry, rows - 2, 1, part));
@@ -106,7 +106,7 @@ static void check_floats(const char *what, const float *found, const float *expe
                       (double)found[i], (double)expected[i]);
 }
 
-/* What Q4_1 makes of the plan's weight: u s + m with m = -z s in float16. */
+/* Writes the weight as Q4_1 stores it: u s + m with m = -z s in float16. */
 static void round_minimum(const calm_qlinear *linear, float *w)
 {
     for (size_t row = 0; row < linear->out; row++)
@@ -118,7 +118,7 @@ static void round_minimum(const calm_qlinear *linear, float *w)
         }
 }
 
-/* The linears of a group: as the plan's override leaves them, Q4_1 rounded. */
+/* Checks the linears of a sublayer or expert: as the plan leaves them, Q4_1 rounded. */
 static void check_weights(const opened *in, const tiny_plan *p, const calm_block *floats, calm_sublayer sublayer,
                           long expert, const calm_weight expected[CALM_N_ROLES])
 {
@@ -143,7 +143,7 @@ static void check_weights(const opened *in, const tiny_plan *p, const calm_block
     }
 }
 
-/* A norm multiplies by the same numbers: Gemma's 1 + w. */
+/* Checks that a norm multiplies by the same numbers; Gemma multiplies by 1 + w. */
 static void check_norm(const opened *in, const tiny_plan *p, size_t block, const char *module,
                        const calm_norm *expected)
 {
@@ -207,7 +207,7 @@ static void check_table(const opened *in, const tiny_plan *p, bool head)
                  table->n_elements);
 }
 
-/* Every tensor of the checkpoint is there, and nothing that it does not have. */
+/* Checks that the file has every tensor of the checkpoint and no other. */
 static void check_names(const opened *in, const tiny_plan *p)
 {
     const calm_safetensors *set = calm_model_tensors(p->model);
@@ -263,7 +263,7 @@ TEST(every_scheme)
 }
 END_OF_TEST
 
-/* The type of rows that its super-blocks do not divide. */
+/* Returns the type that llama.cpp uses for rows that super-blocks do not divide. */
 static calm_ggml_type type_in_place(const calm_family *row)
 {
     return row->instead == CALM_TYPE_Q4_0   ? CALM_GGML_Q4_0
@@ -272,8 +272,8 @@ static calm_ggml_type type_in_place(const calm_family *row)
                                             : (calm_ggml_type)row->ggml;
 }
 
-/* Schemes that are GGUF's own types: the file has what calm computes with, in the type of that name; where rows are no
- * whole number of super-blocks in the one that llama.cpp falls back to. */
+/* Schemes that are types of GGUF are stored in the type of that name, with the values that calm computes with.  Rows
+ * that are not a whole number of super-blocks are stored in the type that llama.cpp falls back to. */
 TEST(every_type)
 {
     tiny_model spec = model_of("llama");
@@ -285,7 +285,7 @@ TEST(every_type)
         const calm_family *row = &calm_families[family];
         const char *scheme = test_format("%s%s", row->name, row->act_bits ? "a16" : "");
         tiny_plan p;
-        if (!row->ggml || row->scale == CALM_SCALE_E4M3)    /* NVFP4 has factors: test_export_nvfp4.c */
+        if (!row->ggml || row->scale == CALM_SCALE_E4M3)    /* NVFP4 has global scales: test_export_nvfp4.c */
             continue;
         ck_assert_int_eq(strcasecmp(calm_ggml_find(row->ggml)->name, row->name), 0);
         tiny_plan_open(&p, tiny_model_write(&spec));
@@ -315,7 +315,7 @@ TEST(every_family)
 }
 END_OF_TEST
 
-/* Biases, where llama.cpp takes them; other dtypes of the checkpoint. */
+/* Biases, in families for which llama.cpp reads them, and every float dtype of a checkpoint. */
 TEST(biases_and_dtypes)
 {
     static const char *const schemes[] = {"w4a16_g32", "w8a16", "float"};
@@ -355,7 +355,7 @@ TEST(float_types)
 }
 END_OF_TEST
 
-/* Experts of different schemes are brought to Q8_0, which holds all their codes. */
+/* Experts with different schemes are stored as Q8_0, which holds all their codes. */
 TEST(experts_of_different_schemes)
 {
     const tiny_model spec = model_of("qwen3_moe");
@@ -379,7 +379,7 @@ TEST(experts_of_different_schemes)
 }
 END_OF_TEST
 
-/* Rows of q and k are turned for interleaved rotary embeddings; against the definition. */
+/* Rows of q and k are permuted for interleaved rotary embeddings, as llama.cpp defines them. */
 TEST(rows_are_turned)
 {
     const tiny_model spec = model_of("llama");
@@ -390,7 +390,7 @@ TEST(rows_are_turned)
     const calm_tensor *source = calm_safetensors_find(calm_model_tensors(p.model),
                                                       "model.layers.0.self_attn.k_proj.weight");
     const calm_gguf_tensor *stored = calm_gguf_find_tensor(in.file, "blk.0.attn_k.weight");
-    const size_t bytes = spec.hidden * 2;    /* BF16 as it is */
+    const size_t bytes = spec.hidden * 2;    /* BF16 is copied */
     for (size_t h = 0; h < spec.n_kv; h++)
         for (size_t t = 0; t < 2; t++)
             for (size_t j = 0; j < half; j++) {
@@ -404,8 +404,8 @@ TEST(rows_are_turned)
 }
 END_OF_TEST
 
-/* llama.cpp divides the angles of llama3's scaling by factors that the file holds: 1 for wave lengths below 1000 / 4, 8
- * above 1000 / 1, and between them the frequency is mixed of both. */
+/* llama.cpp divides the angles of llama3's rope scaling by factors in the file: 1 for wavelengths below 1000 / 4, 8
+ * above 1000 / 1, and in between such that the frequency is interpolated. */
 TEST(factors_of_llama3)
 {
     static const double original = 1000, low = 1, high = 4, factor = 8;
@@ -488,7 +488,7 @@ static void count_lines(void *user, calm_log_level level, const char *line)
     *(size_t *)user += level == CALM_LOG_WARNING;
 }
 
-/* Where llama.cpp computes otherwise beyond a length: said once. */
+/* Models for which llama.cpp computes differently beyond a length give one warning. */
 TEST(warned_of_windows)
 {
     static const char *const names[] = {"mistral", "gemma3"};
@@ -501,7 +501,7 @@ TEST(warned_of_windows)
         const calm_export_input input = {.model = p.model, .plan = &p.plan};
         ctx->log = count_lines, ctx->log_user = &lines;
         ck_ok(gguf()->check(ctx, &input));
-        const size_t said = lines;    /* of the tokenizer that is not there, too */
+        const size_t said = lines;    /* the missing tokenizer gives a warning, too */
         ck_assert_uint_eq(said, i == 0 ? 2 : 1);
         ck_ok(calm_exporter_write(ctx, gguf(), &input, test_directory()));
         ck_assert_uint_eq(lines, said);
@@ -555,8 +555,8 @@ TEST(every_allocation_fails)
 }
 END_OF_TEST
 
-/* What write_bytes says is held while a row is written, but for input scales that jobs cannot take and pieces of float
- * matrices, of which a block has none here; the layout and a chunk for each of four arenas are what is more. */
+/* The peak while a row is written may be below the estimate by input scales that jobs lack and by pieces of float
+ * matrices, which these blocks lack; and above it by the layout and a chunk in each of four arenas. */
 TEST(memory)
 {
     static const char *const few[] = {"qwen3", "qwen2_moe"}, *const scheme = "w4a16_g32";

@@ -1,4 +1,5 @@
-/* NVFP4 in GGUF: blocks with e4m3 scales, and behind each matrix its factor, as llama.cpp's converters call it. */
+/* NVFP4 in GGUF: blocks with e4m3 scales, and next to each matrix its global scale, under the name that llama.cpp's
+ * converters give it. */
 #include "ptq/export/export.h"
 #include "ptq/export/gguf_linear.h"
 #include "ptq/io/gguf.h"
@@ -17,7 +18,7 @@ static const calm_exporter *gguf(void)
     return found;
 }
 
-/* Rows of 64 and 128 columns. */
+/* Returns a model whose rows have 64 and 128 columns. */
 static tiny_model model_of(const char *family)
 {
     tiny_model spec = tiny_wide(family);
@@ -36,7 +37,7 @@ static const char *export(const tiny_plan *p)
     return test_format("%s/%s", dir, gguf()->file);
 }
 
-/* The plan divides by the global number, a reader multiplies by its inverse: with the products four roundings. */
+/* The plan divides by the global scale and a reader multiplies by its inverse: with the products four roundings. */
 static void check_weight(const calm_weight *found, const calm_weight *expected)
 {
     ck_assert(!found->w == !expected->w);
@@ -120,7 +121,7 @@ TEST(refused)
 }
 END_OF_TEST
 
-/* A scale that no e4m3 over the global number is, and one that is 0. */
+/* Scales that no e4m3 number times the global scale equals, and a scale of 0. */
 TEST(scales_that_do_not_fit)
 {
     static const float bad[] = {1.03f, 0, 512, -1, NAN};

@@ -1,5 +1,6 @@
-/* What a format does with a scale that folding has made small: it is in the file as it is, or it is rounded to what the
- * format stores, and one note says how many and the size of the loss.  And where a format is written to. */
+/* What an exporter does with a scale that folding an input scale has made small: it is stored exactly, or rounded to
+ * what the format stores and noted with the number of such scales and the loss.  The last test is about output
+ * directories. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
-/* Row 5 of up in block 1, whose scale becomes `scale` when the input scale of down is folded in. */
+/* Plans a model whose row 5 of `up` in block 1 gets the scale `scale` when the input scale of `down` is folded in. */
 static void new_plan(tiny_plan *p, float scale)
 {
     static const char *const schemes[] = {"w4a16_g32"};
@@ -34,7 +35,7 @@ static void keep_note(void *user, calm_log_level level, const char *line)
         snprintf(user, 256, "%s", line);
 }
 
-/* Write the plan with this scale; `note` [256] = what the log says of float16. */
+/* Writes the plan with this scale; `note` [256] receives the log line about float16. */
 static void write_as(const char *format, float scale, char note[256])
 {
     static const calm_export_options options = {.asymmetric = true};
@@ -52,8 +53,8 @@ static void write_as(const char *format, float scale, char note[256])
     calm_model_close(p.model);
 }
 
-/* 11 * 2^-24 is a float16 below its normal range, 11 * 2^-25 is none: it becomes 6 * 2^-24, a twelfth more, and codes
- * are chosen again with an error of half a step at most.  bfloat16 has both. */
+/* 11 * 2^-24 is a subnormal float16 and stays; 11 * 2^-25 is not a float16 and becomes 6 * 2^-24, a twelfth more,
+ * for which codes are chosen anew with an error of at most half a step.  bfloat16 holds both. */
 TEST(held_or_fitted)
 {
     static const char *const formats[] = {"gptq", "awq", "mlx", "gguf"};
@@ -89,7 +90,7 @@ static calm_status write_power(float scale)
     return status;
 }
 
-/* MXFP4 in GGUF has powers of two, smaller ones and greater ones than float16. */
+/* Scales of MXFP4 in GGUF are powers of two, from below float16's range to above it. */
 TEST(powers_of_two)
 {
     ck_ok(write_power(0x1p-126f));
@@ -98,7 +99,7 @@ TEST(powers_of_two)
 }
 END_OF_TEST
 
-/* --force replaces what an exporter wrote, and no other directory. */
+/* --force replaces the output of an earlier export, but no directory with other files. */
 TEST(destinations)
 {
     const char *ours = test_directory(), *theirs = test_directory();

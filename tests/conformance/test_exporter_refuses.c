@@ -1,11 +1,12 @@
-/* Schemes that a format has for no job: known before there is a model, and the same that a model's check finds. */
+/* calm_exporter_refuses(), which needs no model, refuses exactly the schemes that calm_exporter_check() refuses for
+ * a model of which every job has the scheme. */
 #include "ptq/export/export.h"
 
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
-/* What a format refuses of every job of a model, whose widths all divide, it refuses before there is a model. */
+/* All widths of this model are divisible by the groups, so that a refusal is about the scheme. */
 TEST(refused_before_a_model)
 {
     static const char *const schemes[] = {
@@ -25,7 +26,7 @@ TEST(refused_before_a_model)
         for (size_t e = 0; e < n; e++) {
             calm_scheme scheme;
             if (!exporters[e]->form && !exporters[e]->parts)
-                continue;    /* it has no weights */
+                continue;    /* an exporter that writes no weights */
             if (calm_scheme_parse(ctx, schemes[s], &scheme) != CALM_OK) {
                 calm_ctx_forgive(ctx);
                 break;

@@ -1,8 +1,8 @@
-/* What every exporter must do, whichever it is: loops over export.def.
+/* Properties that every exporter must have; the tests loop over export.def.
  *
- * The directory that is written, opened again, has float32 weights equal bit for bit to those that the guard measured
- * (calm_plan_apply of the same plan), for every family, every scheme, and plans that mix schemes, float jobs, input
- * scales and corrected biases.  So it has the same weights whatever its format. */
+ * A written directory, opened as a model, has float32 weights equal bit for bit to those that the guard measured
+ * (calm_plan_apply() of the same plan), for every family, every scheme, and plans with several schemes, float jobs,
+ * input scales and corrected biases.  So the weights do not depend on the format. */
 #include "ptq/export/export.h"
 
 #include "ptq/base/file.h"
@@ -14,7 +14,7 @@
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
-/* 64 and 96 columns: groups of 32 divide both. */
+/* Returns a model of 64 and 96 columns, which groups of 32 divide. */
 static tiny_model wide_model(void)
 {
     tiny_model spec = tiny_default;
@@ -38,7 +38,7 @@ static calm_export_input input_of(const tiny_plan *p)
     return (calm_export_input){.model = p->model, .plan = &p->plan, .options = &options};
 }
 
-/* Exporters of checkpoints come first in export.def; those of one file of another kind have their own tests. */
+/* Returns exporter `e` of checkpoints, which come first in export.def; those of single files have separate tests. */
 static const calm_exporter *exporter_at(size_t e)
 {
     size_t n;
@@ -51,7 +51,7 @@ static bool is(const calm_exporter *exporter, const char *name)
     return strcmp(exporter->name, name) == 0;
 }
 
-/* Schemes that an exporter takes all of, n of them. */
+/* Returns n schemes that the exporter takes for all jobs. */
 static const char *const *schemes_of(const calm_exporter *exporter, size_t *n)
 {
     static const char *const all[] = {"w4a16_g32", "w8a8"}, *const weights[] = {"w4a16_g32", "w8a16"},
@@ -60,7 +60,7 @@ static const char *const *schemes_of(const calm_exporter *exporter, size_t *n)
     return is(exporter, "compressed_tensors") ? all : is(exporter, "awq") ? four : weights;
 }
 
-/* Does the exporter take the plan?  If not it says why, by its name. */
+/* Tells whether the exporter takes the plan; otherwise checks that its message names the exporter. */
 static bool takes(const calm_exporter *exporter, const tiny_plan *p)
 {
     const calm_export_input input = input_of(p);
@@ -83,7 +83,7 @@ static const char *export(const calm_exporter *exporter, const tiny_plan *p)
     return dir;
 }
 
-/* ---- read back ---- */
+/* ---- reading back ---- */
 
 static void check_floats(const char *what, const float *found, const float *expected, size_t n)
 {
@@ -158,7 +158,7 @@ static void check_head(const calm_model *model, const calm_model *written)
     check_table(found_table, expected_table);
 }
 
-/* The reader is told the rule: of all linears, but where the format says it or none quantizes its input. */
+/* The reader can be set to vLLM's rule for rounding activations if some linear has quantized activations. */
 static void check_rule(const tiny_plan *p, calm_model *written)
 {
     calm_block block;
@@ -171,7 +171,7 @@ static void check_rule(const tiny_plan *p, calm_model *written)
     }
     ck_ok(calm_model_set_act_rule(ctx, written, CALM_ACT_RULE_VLLM));
     ck_ok(calm_model_load_block(ctx, written, 0, &block));
-    for (calm_role role = 0; role < CALM_N_ROLES; role++)    /* nowhere the other rule that may be set */
+    for (calm_role role = 0; role < CALM_N_ROLES; role++)    /* no weight keeps the other rule */
         ck_assert(!block.weight[role].w || block.weight[role].act_rule != CALM_ACT_RULE_COMPRESSED_TENSORS);
 }
 
@@ -187,7 +187,7 @@ static void check_written(const tiny_plan *p, const char *dir)
     calm_model_close(written);
 }
 
-/* Write and read every format that takes the plan; their names, joined by spaces. */
+/* Writes and reads the plan in every format that takes it; returns the formats' names, separated by spaces. */
 static const char *check_formats(const tiny_plan *p)
 {
     const char *names = "";
@@ -233,12 +233,12 @@ TEST(one_scheme)
 }
 END_OF_TEST
 
-/* Formats that say they hold a row of schemes.def hold it, with the activations of its name and without. */
+/* Every exporter that claims a row of schemes.def writes it, with the activations of its name and without. */
 TEST(every_row)
 {
     size_t n_written = 0;
     tiny_model spec = wide_model();
-    spec.hidden = spec.inner = 4 * (spec.head_dim = 32);    /* what blocks divide */
+    spec.hidden = spec.inner = 4 * (spec.head_dim = 32);    /* block sizes divide these */
     for (int family = 1; family < CALM_N_FAMILIES; family++)
         for (size_t e = 0, alone; exporter_at(e); e++)
             for (alone = 0; alone < 2 && exporter_at(e)->families >> family & 1; alone++, n_written++) {
@@ -272,7 +272,7 @@ TEST(mixed_schemes)
 }
 END_OF_TEST
 
-/* Biases, an untied head, other dtypes of the checkpoint. */
+/* Models with biases, with an untied head, and with each float dtype. */
 TEST(other_models)
 {
     static const char *const schemes[] = {"w4a16_g32", "w8a8", "float"}, *const weights[] = {"w4a16_g32", "float"};
@@ -300,7 +300,7 @@ TEST(every_family)
             tiny_plan_open(&p, tiny_model_write(&spec));
             tiny_plan_quantize_family(&p, n == 5 ? weights : schemes, n < 3 ? n : 3);
             tiny_plan_correct_all(&p);
-            const char *names = check_formats(&p);    /* MLX has no place for biases of experts */
+            const char *names = check_formats(&p);    /* MLX has no biases of experts */
             const char *mlx = calm_model_config(p.model)->moe.bias ? "" : " mlx";
             const char *most = test_format("compressed_tensors gptq%s%s", n == 5 ? "" : " awq", mlx);
             ck_assert_msg(!strcmp(names, n == 3 ? "compressed_tensors" : most), "%s: %s", tiny_families[f], names);
@@ -309,9 +309,9 @@ TEST(every_family)
 }
 END_OF_TEST
 
-/* ---- the files ---- */
+/* ---- the written files ---- */
 
-/* Every member of the float config.json is in the written one, unchanged, before what the format adds. */
+/* The written config.json has every member of the model's, unchanged and in order, and then what the format adds. */
 TEST(config_keeps_every_key)
 {
     static const char *const scheme = "w4a16_g32";
@@ -344,14 +344,14 @@ TEST(config_keeps_every_key)
 }
 END_OF_TEST
 
-/* Block of a tensor's name, -1 outside. */
+/* Returns the block number in a tensor's name, -1 for tensors outside of blocks. */
 static long block_of(const char *name)
 {
     const char *at = strstr(name, "layers.");
     return at ? atol(at + strlen("layers.")) : -1;
 }
 
-/* One block after the other in the file, so that one is in memory at a time: by data address. */
+/* Checks by data addresses that the file has the blocks in order, so that a writer holds one block at a time. */
 static void check_order(const char *dir)
 {
     calm_safetensors *set;
@@ -389,8 +389,7 @@ TEST(same_bytes_in_a_fixed_order)
 }
 END_OF_TEST
 
-/* Tensor bytes in files of the directory, each no more than the limit unless it has one tensor alone; number
- * of files. */
+/* Checks that every file with several tensors is within the limit; returns the number of files. */
 static size_t check_shards(const char *dir, size_t limit)
 {
     calm_safetensors *set;
@@ -415,7 +414,7 @@ static size_t check_shards(const char *dir, size_t limit)
     return n;
 }
 
-/* Files of at most 20 kB: the same weights, and the same tensors as in one file. */
+/* Files of at most 20 kB have the same tensors as one file. */
 TEST(shards)
 {
     const size_t limit = 20000;
@@ -449,7 +448,7 @@ TEST(shards)
 }
 END_OF_TEST
 
-/* The plan is refused before anything is written. */
+/* Checks that the exporter refuses the plan before it writes anything. */
 static void check_refused(const char *format, const tiny_model *spec, const char *scheme, const char *words)
 {
     const calm_exporter *exporter;
@@ -539,9 +538,9 @@ END_OF_TEST
 
 /* ---- memory ---- */
 
-/* What write_bytes says is held while the block's largest tensor is written: no less but for what that format need not
- * turn about and jobs that take no input scale; no more but for a chunk of each of four arenas, and for names and the
- * index. */
+/* The estimate of memory holds while the largest tensor of a block is written.  The peak may be below it by what a
+ * format does not transpose and by input scales that jobs lack; it may be above it by a chunk in each of four
+ * arenas, the names and the index. */
 static void check_memory(const calm_exporter *exporter, const char *family, const char *scheme)
 {
     tiny_model spec = tiny_wide(family);

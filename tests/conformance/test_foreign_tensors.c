@@ -1,5 +1,5 @@
-/* Tensors that the model does not read: formats with strict readers leave them out, the others copy them; and the head
- * of a model whose config.json ties it. */
+/* Tensors of a checkpoint that calm's model does not read: exporters for strict readers leave them out, the others
+ * copy them.  Also the head of a model whose config.json ties it to the embedding. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"
@@ -11,7 +11,7 @@
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
-/* Of the model of two blocks that write_foreign writes. */
+/* Tensors that write_foreign() adds to a model of two blocks. */
 static const char *const foreign[] = {"eagle.fc.weight", "lm_head.bias", "model.layers.0.attn.masked_bias",
                                       "model.layers.0.self_attn.k_scale", "model.layers.0.self_attn.q_proj.bias",
                                       "model.layers.1.input_layernorm.bias", "model.layers.1.mlp.down_proj.bias",
@@ -20,7 +20,7 @@ static const char *const foreign[] = {"eagle.fc.weight", "lm_head.bias", "model.
                                       "score.weight"};
 #define N_FOREIGN (sizeof foreign / sizeof *foreign)
 
-/* The checkpoint at `dir` in its own directory, with tensors [n] behind. */
+/* Copies the checkpoint at `dir` to a new directory and appends n_extra tensors. */
 static const char *extended(const char *dir, const calm_tensor *extra, size_t n_extra)
 {
     const char *copy = test_directory();
@@ -105,7 +105,8 @@ TEST(the_others_copy)
 }
 END_OF_TEST
 
-/* Engines that build a head for speculative decoding look for its modules in the entry: all below its first word. */
+/* Engines with a head for speculative decoding look up its modules in the entry, which lists them by the first word
+ * of their name. */
 TEST(entries_name_the_roots)
 {
     static const struct {
@@ -128,7 +129,7 @@ TEST(entries_name_the_roots)
 }
 END_OF_TEST
 
-/* config.json ties the head: another one makes it false, an equal one is no second tensor. */
+/* config.json ties the head: a stored head with other values turns the flag off, an equal one is not written. */
 TEST(the_flag_follows_the_head)
 {
     static const char *const formats[] = {"compressed_tensors", "gptq", "awq", "mlx"};
@@ -160,7 +161,7 @@ TEST(the_flag_follows_the_head)
 }
 END_OF_TEST
 
-/* A quantized checkpoint of others whose flag is wrong: what is made of it says what it holds. */
+/* A quantized checkpoint whose flag is wrong: calm dequantize corrects the flag. */
 TEST(dequantized_flag)
 {
     tiny_model spec = tiny_wide("qwen3");

@@ -1,5 +1,5 @@
-/* config.json of GPTQ, AWQ and MLX: every linear, by the checkpoint's name and by that of engines which fuse it,
- * resolves to its scheme as the field's readers resolve names, and everything else stays float. */
+/* config.json of GPTQ, AWQ and MLX: the name of every linear, in the checkpoint and in engines that fuse linears,
+ * resolves to its scheme by the readers' rules, and every other module stays float. */
 #include <stdio.h>
 
 #include "ptq/export/export.h"
@@ -11,7 +11,7 @@
 #include "tests/support/tiny_plan.h"
 #include "tests/support/wrapped_model.h"
 
-/* What a reader takes a module for: a scheme, or float with 0 bits. */
+/* A module's scheme as a reader resolves it; 0 bits: float. */
 typedef struct verdict {
     int64_t bits, group;
     bool symmetric;
@@ -19,7 +19,7 @@ typedef struct verdict {
 
 typedef verdict resolve_fn(const calm_json *config, const char *module);
 
-/* Patterns of the configuration that is looked at, in its order: compiled once for all modules. */
+/* The compiled patterns of the current configuration, in its order. */
 static calm_regex *patterns[256];
 
 static void forget_patterns(void)
@@ -30,7 +30,7 @@ static void forget_patterns(void)
     }
 }
 
-/* GPTQModel's dynamic_get and vLLM's get_dynamic_override: the first key that matches from the start. */
+/* The rule of GPTQModel's dynamic_get and vLLM's get_dynamic_override: the first key that matches from the start. */
 static verdict resolve_gptq(const calm_json *config, const char *module)
 {
     const calm_json *entry = calm_json_get(config, "quantization_config"), *values;
@@ -58,7 +58,7 @@ static verdict resolve_gptq(const calm_json *config, const char *module)
     return out;
 }
 
-/* AutoAWQ, transformers, SGLang: a name within the name. */
+/* The rule of AutoAWQ, transformers and SGLang: an entry that is part of the module's name. */
 static verdict resolve_awq(const calm_json *config, const char *module)
 {
     const calm_json *entry = calm_json_get(config, "quantization_config"),
@@ -70,8 +70,8 @@ static verdict resolve_awq(const calm_json *config, const char *module)
                      calm_json_int(calm_json_get(entry, "group_size"), 0), true};
 }
 
-/* mlx-lm's class_predicate for modules that its entry names; others have what all have.  The experts of a block are the
- * module switch_mlp. */
+/* The rule of mlx-lm's class_predicate: a module has the values of its own entry or else the common ones.  The
+ * experts of a block are the module switch_mlp. */
 static verdict resolve_mlx(const calm_json *config, const char *module)
 {
     const char *experts = strstr(module, ".experts.");
@@ -103,7 +103,7 @@ static void check_module(resolve_fn *resolve, const calm_json *config, const cha
     ck_assert_msg(resolve != resolve_gptq || found.symmetric == scheme->symmetric, "%s: sym", module);
 }
 
-/* "a.b.q_proj" -> "a.b.qkv_proj" */
+/* Returns "a.b.qkv_proj" for "a.b.q_proj". */
 static const char *fused_name(const char *module, const char *word)
 {
     return test_format("%.*s.%s", (int)(strrchr(module, '.') - module), module, word);
@@ -125,7 +125,7 @@ static void check_all(resolve_fn *resolve, const calm_json *config, const tiny_p
             check_module(resolve, config, fused_name(layout->linears[job->first].module, "gate_up_proj"),
                          &p->plan.jobs[j], channels);
     }
-    for (size_t i = 0; i < calm_safetensors_count(set); i++) {    /* routers, heads, and for MLX embeddings */
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {    /* routers, heads, and MLX's embeddings */
         const calm_tensor *tensor = calm_safetensors_at(set, i);
         const size_t n = strlen(tensor->name);
         bool linear = tensor->n_dims != 2 || n < 7 || strcmp(tensor->name + n - 7, ".weight") != 0 ||
@@ -148,13 +148,13 @@ static void check_format(const char *format, resolve_fn *resolve, const char *co
         const char *dir = test_directory();
         tiny_plan p;
         calm_json *config;
-        spec.n_blocks = 12;    /* numbers of one and two digits */
+        spec.n_blocks = 12;    /* block numbers with one and two digits */
         spec.tied = f % 2;
         tiny_plan_open(&p, tiny_model_write(&spec));
         tiny_plan_quantize_family(&p, schemes, n);
         const calm_export_input input = {.model = p.model, .plan = &p.plan};
         ck_ok(calm_exporter_find(ctx, format, &exporter));
-        /* Its experts have biases, for which MLX has no place. */
+        /* gpt_oss has biases of experts, which MLX lacks. */
         if (strcmp(format, "mlx") == 0 && strcmp(tiny_families[f], "gpt_oss") == 0) {
             ck_fails(exporter->check(ctx, &input), CALM_EUNSUPPORTED, "experts with biases");
             calm_model_close(p.model);
@@ -179,7 +179,7 @@ TEST(gptq)
 }
 END_OF_TEST
 
-/* A head that is quantized, under the names that readers have for that of a wrapper. */
+/* A quantized head of a wrapper, under every name that readers have for it. */
 TEST(head_of_a_wrapper)
 {
     tiny_model spec = tiny_wide("mistral");
@@ -228,7 +228,7 @@ TEST(mlx)
 }
 END_OF_TEST
 
-/* The members that readers look for, and quantize_config.json is the same entry. */
+/* The entry has the members that readers need, and quantize_config.json repeats it. */
 TEST(members)
 {
     static const struct {

@@ -1,6 +1,6 @@
-/* Experts in one tensor that stay float: they are written in it as they were, by compressed-tensors, and `calm check`
- * knows them, in a float checkpoint too.  Of a quantized mixture each expert has tensors of its own, named as vLLM
- * looks for them. */
+/* Experts that the checkpoint stores in one tensor per block.  If they stay float, compressed-tensors keeps that
+ * tensor, and calm check accepts it, in a float checkpoint as well; if they are quantized, each expert has separate
+ * tensors with the names that vLLM looks for. */
 #include "ptq/check/check.h"
 #include "ptq/export/export.h"
 #include "tests/support/good_checkpoint.h"
@@ -21,7 +21,7 @@ static const float *floats_of(const calm_safetensors *set, const char *name, siz
     return values;
 }
 
-/* The tensor of all experts of a block: of each the rows of `words`, one after the other. */
+/* Makes the tensor of all experts of a block: for each expert the rows of `words`, one after the other. */
 static calm_tensor fuse(const calm_safetensors *set, size_t block, const char *name, const char *const *words,
                         size_t n_words, size_t rows, size_t columns, size_t experts)
 {
@@ -41,7 +41,7 @@ static calm_tensor fuse(const calm_safetensors *set, size_t block, const char *n
                         columns);
 }
 
-/* A small Granite mixture as it is published. */
+/* Writes a small Granite mixture with the tensors of the published ones. */
 static const char *published(void)
 {
     static const char *const both[] = {"gate_proj", "up_proj"}, *const down[] = {"down_proj"};
@@ -71,7 +71,7 @@ static const char *published(void)
     return dir;
 }
 
-/* Written with all jobs at 4 bits, or with the experts float. */
+/* Writes it with all jobs at 4 bits, or with float experts. */
 static const char *quantized(const char *from, bool experts)
 {
     const char *dir = test_directory();
@@ -130,7 +130,7 @@ TEST(quantized_ones_have_their_own)
 }
 END_OF_TEST
 
-/* One note: nothing is quantized. */
+/* calm check gives one note: nothing is quantized. */
 TEST(a_float_checkpoint)
 {
     check_findings(published(), CALM_CHECK_ANY, 1);

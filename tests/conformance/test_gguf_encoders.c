@@ -1,4 +1,4 @@
-/* GGUF files of encoders: written, read back, refused, broken. */
+/* GGUF files of encoders: written files, reading them back, models that are refused, and damaged files. */
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -9,8 +9,8 @@
 #include "tests/support/tiny_gguf.h"
 #include "tests/support/tiny_model.h"
 
-/* An encoder's window is that of both sides together, as config.json has it; without modules.json rows are averaged.
- * How a file pools is read. */
+/* The file stores an encoder's window as config.json does, both sides together; a model without modules.json
+ * averages rows; the pooling type of a file is read. */
 TEST(encoder)
 {
     tiny_model spec = tiny_wide("embeddinggemma");
@@ -43,7 +43,7 @@ static void put_text(const char *dir, const char *name, const char *text)
     ck_ok(calm_write_file(ctx, test_format("%s/%s", dir, name), text, strlen(text)));
 }
 
-/* A dense layer of sentence-transformers. */
+/* Writes a dense layer of sentence-transformers. */
 static void put_dense(const char *dir, const char *folder, size_t out, size_t in, const char *function)
 {
     const calm_tensor tensor = {.name = "linear.weight", .dtype = CALM_F32, .n_dims = 2, .shape = {out, in}};
@@ -61,7 +61,7 @@ static void put_dense(const char *dir, const char *folder, size_t out, size_t in
     ck_ok(calm_safetensors_end(ctx, &writer));
 }
 
-/* A model whose embeddings go through two layers, of `last` the second. */
+/* Writes a model with two dense layers behind the pooling, the second with the activation function `last`. */
 static const char *write_dense(const char *last)
 {
 #define MODULE(type, path) "{\"type\": \"sentence_transformers.models." type "\", \"path\": \"" path "\"}"
@@ -78,7 +78,7 @@ static const char *write_dense(const char *last)
     return dir;
 }
 
-/* Layers behind the pooling are in the file, and read back; a function behind one llama.cpp does not know. */
+/* Dense layers are written and read back; layers with an activation function, which llama.cpp lacks, are left out. */
 TEST(dense_layers)
 {
     calm_gguf *file;
@@ -109,8 +109,8 @@ TEST(dense_layers)
 }
 END_OF_TEST
 
-/* Of an encoder, opened as a model: each tensor has the checkpoint's values, positions without the rows of padding in
- * front; all but the pooler and the head for masked tokens are there. */
+/* Checks an encoder's file, opened as a model: it has the values of every tensor of the checkpoint but the pooler
+ * and the head for masked tokens, and positions without the leading rows of padding. */
 static void check_encoder(const tiny_model *spec, const char *family)
 {
     calm_model *model, *back;
@@ -168,8 +168,8 @@ TEST(encoders_read_back)
 }
 END_OF_TEST
 
-/* What llama.cpp reads of encoders besides: every token sees every other; types of tokens, of which there is never
- * none; every third block sees everything. */
+/* Keys that llama.cpp needs of encoders: attention is not causal; the number of token types is at least 1; every
+ * n-th block has full attention. */
 TEST(encoder_keys)
 {
     tiny_model spec = tiny_wide("distilbert");
@@ -217,7 +217,7 @@ TEST(encoders_refused_by_name)
 }
 END_OF_TEST
 
-/* A key under another name is missing. */
+/* A renamed key is reported as missing, a changed value as wrong. */
 TEST(wrong_files)
 {
     const tiny_model modern = tiny_wide("modernbert"), distil = tiny_wide("distilbert");

@@ -1,4 +1,5 @@
-/* GGUF files of families whose blocks mix tokens in several ways: what differs from those with attention alone. */
+/* GGUF files of families whose blocks have other token mixers than plain attention: the keys and tensors that
+ * differ. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -20,7 +21,7 @@ static const calm_gguf_entry *find(const calm_gguf_list *list, const char *name)
     return NULL;
 }
 
-/* Blocks without attention have no heads for keys; a convolution's taps are a matrix of floats. */
+/* Blocks without attention have 0 KV heads; the taps of a convolution are a float matrix. */
 TEST(short_convolutions)
 {
     const tiny_model spec = tiny_wide("lfm2");
@@ -42,8 +43,8 @@ TEST(short_convolutions)
 }
 END_OF_TEST
 
-/* Blocks of one sublayer each: Mamba-2, which has neither heads for keys nor a width, then experts.  Its taps are a
- * matrix, decays and skips columns, the norm has a row for each group; decays are stored as -exp. */
+/* Nemotron-H: blocks have one sublayer each, here Mamba-2 (0 KV heads, width 0) and then experts.  Convolution taps
+ * are a matrix, decays are a column and stored as -exp, the norm has a row per group. */
 TEST(scans)
 {
     const tiny_model spec = tiny_wide("nemotron_h");
@@ -77,7 +78,7 @@ TEST(scans)
 }
 END_OF_TEST
 
-/* Experts between two linears, which are floats in the file. */
+/* Experts between two latent linears, which are float in the file. */
 TEST(latents)
 {
     const tiny_model spec = tiny_wide("nemotron_latent");
@@ -99,7 +100,7 @@ TEST(latents)
 }
 END_OF_TEST
 
-/* Gate and up of one matrix are two tensors, under the shared expert's names where there are experts. */
+/* A fused matrix of gate and up becomes two tensors, with the names of the shared expert in mixtures. */
 TEST(halves_of_gate_and_up)
 {
     static const char *const families[2] = {"granite_hybrid", "granitemoehybrid"};
@@ -120,8 +121,8 @@ TEST(halves_of_gate_and_up)
 }
 END_OF_TEST
 
-/* Of Gemma 4 blocks that slide have narrower heads; the last ones have no keys; a block has an input of each token's
- * id, and a factor.  Of proportional rotary embeddings the pairs that stand are divided by 1e30. */
+/* Gemma 4: sliding blocks have narrower heads; the last blocks share the keys of earlier ones; a block has inputs by
+ * token id and a scale.  Pairs that proportional rotary embeddings do not rotate are divided by 1e30. */
 TEST(shared_keys)
 {
     tiny_model spec = tiny_wide("gemma4");
@@ -146,7 +147,7 @@ TEST(shared_keys)
     }
     ck_assert_str_eq(find(&list, "model.embed_tokens_per_layer.weight")->stored->name, "per_layer_token_embd.weight");
     ck_assert_str_eq(find(&list, "model.layers.3.layer_scalar")->stored->name, "blk.3.layer_output_scale.weight");
-    /* A quarter of all pairs turns. */
+    /* A quarter of all pairs rotates. */
     const calm_gguf_tensor *factors = calm_gguf_find_tensor(file, "rope_freqs.weight");
     ck_assert(factors && factors->dims[0] == spec.head_dim);
     for (size_t i = 0; i < spec.head_dim; i++) {
@@ -158,7 +159,7 @@ TEST(shared_keys)
 }
 END_OF_TEST
 
-/* What a file says of Gemma 4's blocks is read back as it was. */
+/* Settings of Gemma 4's blocks are read back from the file. */
 TEST(shared_keys_read_back)
 {
     static const char *const extras[] = {
@@ -199,8 +200,8 @@ TEST(shared_keys_read_back)
 }
 END_OF_TEST
 
-/* Of Gemma 3n's blocks 20 have their own keys; those behind them hold keys that nothing reads.  Matrices of streams are
- * one tensor, and ids beyond the table of inputs have its first row. */
+/* Gemma 3n: 20 blocks have their own keys; later ones store zeros that nothing reads.  The matrices of the streams
+ * are one tensor, and ids without a row in the table of inputs get its first row. */
 TEST(streams)
 {
     tiny_model spec = tiny_wide("gemma3n");
@@ -231,15 +232,15 @@ TEST(streams)
 }
 END_OF_TEST
 
-/* A tensor's name in a model read from a file, whose names all begin with "model.", the head's apart. */
+/* Returns a tensor's name in a model read from a file, where all names but the head's begin with "model.". */
 static const char *name_back(const calm_model *model, const char *name)
 {
     const char *prefix = calm_model_prefix(model);
     return strncmp(name, prefix, strlen(prefix)) == 0 ? test_format("model.%s", name + strlen(prefix)) : name;
 }
 
-/* Every tensor of a float file, opened as a model, has the checkpoint's values and shape; exp and log of A_log, below
- * 8, are each within an ulp. */
+/* Every tensor of a float file, opened as a model, has the checkpoint's shape and values.  Tolerance of A_log, which
+ * is below 8 and stored through exp and log: each is within an ulp. */
 TEST(read_back_as_models)
 {
     static const char *const families[] = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite", "qwen3_5", "qwen3_5_moe",
@@ -267,7 +268,7 @@ TEST(read_back_as_models)
             size_t n, m;
             ck_assert_msg(found && found->n_dims == expected->n_dims, "%s: %s", families[f], expected->name);
             const float *a = values_of(model, expected->name, &n), *b = values_of(back, name, &m);
-            /* A table may have further rows there. */
+            /* The table in the file may have more rows. */
             const bool longer = strstr(name, "embed_tokens_per_layer") && n < m;
             ck_assert_mem_eq(found->shape + longer, expected->shape + longer,
                              (size_t)(expected->n_dims - longer) * sizeof *found->shape);
@@ -282,7 +283,7 @@ TEST(read_back_as_models)
 }
 END_OF_TEST
 
-/* ---- what cannot be written ---- */
+/* ---- models that cannot be written ---- */
 
 TEST(refused_by_name)
 {
@@ -325,7 +326,7 @@ TEST(refused_by_name)
     tiny_model sinks = tiny_wide("gpt_oss");
     sinks.extra = "\"layer_types\": [\"full_attention\", \"sliding_attention\"]";
     check_refused(&sinks, "float", "in another order than llama.cpp has");
-    /* Heads of which a part turns would have fewer factors than half their width. */
+    /* Models that rotate a part of a head have fewer factors than half its width. */
     static const char *const undivided[] = {"glm4", "qwen3"};
     for (size_t i = 0; i < 2; i++) {
         tiny_model turned = tiny_wide(undivided[i]);
@@ -336,7 +337,7 @@ TEST(refused_by_name)
 }
 END_OF_TEST
 
-/* What llama.cpp lacks of Gemma 4, setting by setting. */
+/* Settings of Gemma 4 that llama.cpp lacks, one at a time. */
 TEST(shared_keys_refused)
 {
     tiny_model spec = tiny_wide("gemma4");
@@ -357,7 +358,7 @@ TEST(shared_keys_refused)
         config.blocks = blocks;
         config.window = window;
         blocks[1].kv = i == 0 ? CALM_KV_SHARED : blocks[1].kv;
-        /* Of two that slide the last own one is read by those that do not. */
+        /* Of two sliding blocks, the last one with keys would be read by blocks that do not slide. */
         window[1] = i == 1 ? window[0] : 0;
         window[0] = window[2] = i == 3 ? 0 : window[0];
         config.bias[CALM_ROLE_Q] = i == 2;
@@ -370,7 +371,7 @@ TEST(shared_keys_refused)
 }
 END_OF_TEST
 
-/* The same of Gemma 3n, whose numbers llama.cpp has in its code. */
+/* Settings of Gemma 3n that llama.cpp lacks, one at a time; its numbers are constants in llama.cpp. */
 TEST(streams_refused)
 {
     tiny_model spec = tiny_wide("gemma3n");
@@ -389,7 +390,7 @@ TEST(streams_refused)
         calm_config config = *usual, blocks[4];
         memcpy(blocks, usual->blocks, sizeof blocks);
         config.blocks = blocks;
-        /* Two blocks share, and only two have their own: as many as there are, unless it is that. */
+        /* All four blocks have their own keys, which passes, but in case 5 two of them share. */
         blocks[2].kv = blocks[3].kv = i == 5 ? CALM_KV_SHARED : CALM_KV_OWN;
         config.streams.n -= i == 0;
         config.streams.active += i == 1;
@@ -408,7 +409,8 @@ TEST(streams_refused)
 }
 END_OF_TEST
 
-/* Formats that describe a file by one name a weight, and its columns as the checkpoint has them. */
+/* Formats that name one tensor per weight, with the columns in the checkpoint's order, refuse families in which
+ * llama.cpp splits or reorders them. */
 TEST(not_described)
 {
     static const char *const formats[] = {"imatrix", "tensor_types"}, *const families[] = {"deepseek_v3", "qwen3_next",
@@ -426,9 +428,9 @@ TEST(not_described)
 }
 END_OF_TEST
 
-/* ---- files that are wrong ---- */
+/* ---- damaged files ---- */
 
-/* A key under another name is missing; a part without the other; sizes that keys do not give. */
+/* A renamed key is missing; one part of a tensor is missing; sizes disagree with the keys. */
 TEST(wrong_files)
 {
     tiny_model delta = tiny_wide("qwen3_next"), latent = tiny_wide("deepseek_v3"), conv = tiny_wide("lfm2");
@@ -461,12 +463,12 @@ TEST(wrong_files)
                 "rope_freqs.weight: expected half of attention.key_length numbers of F32");
     check_wrong_bytes(&sharing, "per_layer_token_embd", "per_layer_tokem_embd", 20, CALM_ENOTFOUND,
                       "embed_tokens_per_layer.weight is missing");
-    /* Numbers are u32 behind the key's name and type; one more head of keys than there is. */
+    /* Values are u32 behind the key's name and type; the file claims one more key head than there is. */
     check_wrong_bytes(&delta, "ssm.group_count\4\0\0\0\2", "ssm.group_count\4\0\0\0\3", 20, CALM_EFORMAT,
                       "ssm.time_step_rank: expected a multiple of");
     check_wrong_bytes(&sharing, "attention.key_length\4\0\0\0\x20", "attention.key_length\4\0\0\0\x22", 25,
                       CALM_EFORMAT, "expected half of attention.key_length");
-    /* 1e30, of the last pairs, and a factor that the first ones have not. */
+    /* The factors of the last pairs are 1e30; here one of them gets another value. */
     check_wrong_bytes(&sharing, "\xca\xf2\x49\x71\xca\xf2\x49\x71", "\0\0\x80\x40\xca\xf2\x49\x71", 8, CALM_EFORMAT,
                       "expected one factor above 0 for the first pairs");
     check_wrong_bytes(&sharing, "attention.shared_kv_layers\4\0\0\0\2", "attention.shared_kv_layers\4\0\0\0\4", 31,

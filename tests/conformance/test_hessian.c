@@ -1,5 +1,5 @@
-/* hessian.c: chains give the same bytes on an H that they share as on the job's Gram matrix, whatever ran before them,
- * and take the memory that they say. */
+/* hessian.c: chains give the same bytes with a shared Hessian as with the job's Gram matrix, whatever chain ran
+ * before them, and keep within the memory of their estimates. */
 #include "algorithms/hessian.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #define OUT 40
 #define IN 64
 
-/* Besides all presets: other dampings and orders, each part that reads H. */
+/* In addition to the presets: other dampings and orders, and each part that reads the Hessian. */
 static const char *const more[] = {"absmax+gptq(damp=0.02)", "absmax+gptq(order=none)", "absmax+cd",
                                    "hls+gptq+mkq(damp=0.05)+restarts(n=2)", "hls+gptq+mkq+restarts(n=2, damp=0.02)",
                                    "hls+gptq+restarts(n=2, jitter=0)", "absmax+nearest+ls", "absmax+nearest+channel",
@@ -28,7 +28,7 @@ static calm_algorithm *chain_at(size_t i)
     return algorithm;
 }
 
-/* With quantized activations where the chain needs those. */
+/* Makes a sample, with quantized activations if the chain needs those. */
 static void make_for(const calm_algorithm *algorithm, sample *s)
 {
     calm_scheme scheme;
@@ -50,7 +50,7 @@ static void check_same(const char *name, const calm_qjob *a, const calm_qjob *b)
     ck_assert(a->damp == b->damp);
 }
 
-/* H of the sample in a copy of its Gram matrix; statistics without that matrix. */
+/* Makes the Hessian in a copy of the sample's Gram matrix. */
 static calm_hessian share(sample *s, double damp)
 {
     calm_hessian out;
@@ -76,7 +76,8 @@ static calm_hessian share_in(sample *s, way how)
     return out;
 }
 
-/* Each chain after each of two others: one that leaves the factor in the common order, one that leaves another. */
+/* Every chain runs after each of two others: one that leaves the factor in the common order, and one that leaves
+ * another. */
 TEST(same_bytes_as_on_its_own)
 {
     static const char *const before[] = {"gptq", "mkq-full"};
@@ -131,7 +132,7 @@ TEST(bad_matrices_stay_as_they_are)
     ck_fails(calm_hessian_make(ctx, "job", IN, &s.stats, s.gram, 0.01, &hessian), CALM_ENUMERIC,
              "job: Gram matrix [2, 2] is -4, a sum of squares");
     ck_assert(!hessian.h && s.gram[2 * IN + 2] == -4);
-    /* No damping makes that positive definite: there is no factor, and no failure of the run. */
+    /* No damping makes this matrix positive definite: there is no factor, and the call succeeds. */
     s.gram[2 * IN + 2] = 1;
     s.gram[2 * IN + 3] = s.gram[3 * IN + 2] = 1e12;
     ck_ok(calm_hessian_make(ctx, "job", IN, &s.stats, s.gram, 0.01, &hessian));
@@ -140,7 +141,7 @@ TEST(bad_matrices_stay_as_they_are)
 }
 END_OF_TEST
 
-/* A chunk of an arena for the result, one for scratch, one for the worker; and what is said is not far above it. */
+/* The peak is at most the estimate and a chunk each for the result, scratch and the worker, and not far below. */
 TEST(memory)
 {
     calm_algorithm *algorithm;
@@ -163,7 +164,7 @@ TEST(memory)
             const test_memory found = test_memory_end();
             ck_assert_msg(found.most <= said + 3 * CALM_ARENA_CHUNK, "%s: took %zu, said %zu",
                           calm_algorithm_name(algorithm), found.most, said);
-            /* A factor that is read is said to be made: the work for it is small next to it. */
+            /* The estimate of a factor that is read includes making it. */
             ck_assert_msg(how == COMMON || found.most + CALM_BYTES(float, IN) >= said - found.out,
                           "%s: took %zu, said %zu", calm_algorithm_name(algorithm), found.most, said);
         }
@@ -174,7 +175,7 @@ TEST(memory)
     ck_ok(CALM_NEW(ctx, ctx->out, gram, IN * IN));
     memcpy(gram, s.gram, IN * IN * sizeof *gram);
     ck_memory(calm_hessian_make(ctx, "job", IN, &s.stats, gram, 0.01, &hessian), calm_hessian_bytes(IN), 0);
-    /* What was measured is gone when the next measurement begins. */
+    /* The statistics of the last measurement were freed, so the Hessian is made anew. */
     hessian = share(&s, 0.01);
     ck_memory(calm_hessian_factor(ctx, "job", IN, 0.01, &hessian), calm_inverse_bytes(IN),
               calm_inverse_order_bytes(IN) + calm_inverse_factor_scratch_bytes(IN));

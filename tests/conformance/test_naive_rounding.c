@@ -1,6 +1,6 @@
-/* No row of schemes.def is rounded worse by calm than by the tool that made its format: in the sum of squares that the
- * tool searches the least of.  The tools weigh each weight by itself, calm's grids columns; so each row of weights is a
- * its own job, whose inputs have the tool's weights as their powers. */
+/* calm rounds no row of schemes.def worse than the tool that made the format, in the weighted sum of squared errors
+ * that the tool minimises.  The tools weight each weight, calm's grids weight columns; so each row of weights is a
+ * separate job, and the power of its inputs equals the tool's weights. */
 #include "algorithms/part.h"
 #include "ptq/quant/qjob.h"
 #include "tests/conformance/sample_job.h"
@@ -9,7 +9,7 @@
 #define IN ((size_t)256)
 #define N_ROWS ((size_t)16)
 
-/* Rows of the table whose names spell out bits, group and zeros: compressed-tensors' and, with float16 scales,
+/* Schemes whose names spell out bits, group and zero points: those of compressed-tensors and, with float16 scales,
  * GGUF's. */
 static const char *const whole_numbers[] = {
     "w2a16_g64",      "w3a16_g128",     "w4a16_g32",      "w4a16_g128_asym", "w8a16",
@@ -17,7 +17,7 @@ static const char *const whole_numbers[] = {
 };
 #define N_WHOLE (sizeof whole_numbers / sizeof *whole_numbers)
 
-/* sum weight (w - w^)^2 of a row. */
+/* Returns sum weight (w - w^)^2 of a row. */
 static double error_of(const float *w, const float *rounded, const float *weight)
 {
     double sum = 0;
@@ -39,7 +39,7 @@ static double error_under(const char *chain, const sample *s, const float *weigh
     return error_of(s->w[0], mine, weight);
 }
 
-/* Sums over rows, whose groups of 16 differ in size as those of models do. */
+/* Compares sums over rows; groups of 16 weights have different magnitudes, as in models. */
 static void check_scheme(const char *name, bool gguf)
 {
     sample s;
@@ -59,7 +59,7 @@ static void check_scheme(const char *name, bool gguf)
         plain += error_under("rtn", &s, weight);
     }
     ck_assert_msg(naive > 0 && searched <= naive, "%s: %g, %s %g", name, searched, tool, naive);
-    /* rtn is that rounding where the format has no search; of 8 bits it leaves out the code -128. */
+    /* rtn is the tool's rounding if the tool does not search; at 8 bits rtn does not use the code -128. */
     ck_assert_msg(*tool == 'l' || plain <= 1.01 * naive, "%s: rtn %g, %s %g", name, plain, tool, naive);
 }
 
@@ -74,7 +74,7 @@ TEST(no_row_is_worse_than_its_tool)
 }
 END_OF_TEST
 
-/* Files of MLX: the named chain rounds as mlx-lm does, which loses less than rtn where codes are few. */
+/* MLX: the chain rtn-mlx rounds as mlx-lm does, which loses less than rtn at 2 and 3 bits. */
 TEST(mlx_affine)
 {
     static const char *const schemes[] = {"w2a16_g32_asym", "w3a16_g32_asym", "w4a16_g64_asym", "w8a16_g128_asym"};
@@ -101,7 +101,8 @@ TEST(mlx_affine)
 }
 END_OF_TEST
 
-/* -3, ..., 4 at 2 bits: the end of larger magnitude is a level, and 0.  By hand: s = round(4 3 / 7) steps to 4, 2. */
+/* Weights -3, ..., 4 at 2 bits: the end of larger magnitude and 0 are levels.  By hand: the step 7 / 3 becomes 4 / 2
+ * = 2. */
 TEST(end_is_a_level)
 {
     sample s;
@@ -124,13 +125,13 @@ TEST(end_is_a_level)
 }
 END_OF_TEST
 
-/* By hand: what Q4_0, Q8_0 and MXFP4 of llama.cpp make of 0, 1, ..., 31, and min and max of Q4_1. */
+/* Computed by hand: Q4_0, Q8_0 and MXFP4 of llama.cpp, and Q4_1 by its minimum and maximum, of 0, 1, ..., 31. */
 TEST(naive_rules)
 {
     static const struct {
         const char *scheme;
         bool gguf;
-        float first, last, step;    /* of the results for 1, 31; the distance of levels */
+        float first, last, step;    /* results for 1 and 31; distance of levels */
     } cases[] = {{"w4a16_g32_f16s", true, 0, 31, 3.875f}, {"w8a16_g32_f16s", true, 0.9765f, 31, 0.2441f},
                  {"mxfp4a16", true, 0, 24, 2},            {"mxfp4a16", false, 0, 32, 4},
                  {"q4_1", true, 0, 31, 2.0664f}};
@@ -141,7 +142,7 @@ TEST(naive_rules)
         for (size_t j = 0; j < 256; j++)
             w[j] = (float)(j % 32);
         naive_round(&scheme, cases[i].gguf, w, 1, 256, out, weight);
-        /* Steps are given to as many digits as a float16 scale has. */
+        /* The values are given with the digits of a float16 scale. */
         ck_assert_msg(fabsf(out[1] - cases[i].first) < 0.003f && fabsf(out[31] - cases[i].last) < 0.02f,
                       "%s: %g %g", cases[i].scheme, (double)out[1], (double)out[31]);
         for (size_t j = 0; j < 32; j++)

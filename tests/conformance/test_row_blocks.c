@@ -1,5 +1,5 @@
-/* Schemes whose scales belong to blocks of rows and columns (rows of schemes.def): what the parts of algorithms make of
- * them, and what is written and read back. */
+/* Schemes whose scales belong to blocks of rows and columns: the algorithms on them, and checkpoints written and
+ * read back. */
 #include "algorithms/part.h"
 #include "ptq/export/export.h"
 #include "ptq/model/model.h"
@@ -12,7 +12,7 @@
 
 /* ---- algorithms ---- */
 
-/* Rows of one linear, of which the first has a third, have the scales of the first row of their block. */
+/* Checks that rows of a block have equal scales; the first linear has a third of all rows. */
 static void check_blocks(const char *chain, const calm_qjob *q)
 {
     const size_t rows = calm_scheme_rows(&q->scheme), ends[] = {0, q->out / 3, q->out};
@@ -32,7 +32,7 @@ static void run(const char *chain, const calm_job *job, int n_threads, calm_qjob
     ck_ok(calm_algorithm_run(ctx, algorithm, job, out));
 }
 
-/* Several blocks of rows and of columns, and a few of each that are left over. */
+/* Several blocks of rows and of columns, with short blocks at the ends. */
 TEST(blocks_of_rows_and_columns)
 {
     const char *const chains[] = {"rtn", "hls(signed=true,weights=inverse)+gptq(order=none,groups=sequential)+mkq",
@@ -46,7 +46,7 @@ TEST(blocks_of_rows_and_columns)
         check_blocks(chains[c], &one);
         ck_assert_mem_eq(one.codes, four.codes, one.out * one.in);
         ck_assert_mem_eq(one.scales, four.scales, one.out * one.n_groups * sizeof *one.scales);
-        /* 136 rows of the first linear and 274 of the second: blocks begin anew with it. */
+        /* The linears have 136 and 274 rows: blocks start anew in the second. */
         const size_t starts[] = {0, 128, 136, 264, 392};
         for (size_t i = 1; i < sizeof starts / sizeof *starts; i++)
             ck_assert_msg(one.scales[2 * starts[i]] != one.scales[2 * starts[i] - 2], "%s: row %zu", chains[c],
@@ -56,7 +56,7 @@ TEST(blocks_of_rows_and_columns)
 }
 END_OF_TEST
 
-/* The memory that a chain says it takes, of blocks too: 3 linears would make one block more than rows / 128. */
+/* The estimate of memory covers blocks; 3 linears may have one block more than rows / 128. */
 TEST(memory)
 {
     const char *const chains[] = {"mkq-full", "absmax+cd+ls", "rtn"};
@@ -87,7 +87,7 @@ static calm_export_input input_of(const tiny_plan *p)
     return (calm_export_input){.model = p->model, .plan = &p->plan};
 }
 
-/* Weights of linears in blocks of the written checkpoint are the plan's, bit for bit. */
+/* Checks that the written checkpoint has the plan's weights bit for bit. */
 static void check_written(const tiny_plan *p, const calm_exporter *exporter)
 {
     const calm_export_input input = input_of(p);
@@ -112,7 +112,7 @@ static void check_written(const tiny_plan *p, const calm_exporter *exporter)
     calm_model_close(written);
 }
 
-/* A model of 4 heads of these sizes. */
+/* Opens a model with 4 heads and these sizes. */
 static void open_sized(tiny_plan *p, size_t hidden, size_t inner)
 {
     tiny_model spec = tiny_default;
@@ -122,7 +122,7 @@ static void open_sized(tiny_plan *p, size_t hidden, size_t inner)
     tiny_plan_open(p, tiny_model_write(&spec));
 }
 
-/* Blocks of 128 x 128 that neither side of a matrix fills; groups of activations must. */
+/* Blocks of 128 x 128 may be short at the ends of a matrix; groups of activations must be whole. */
 TEST(checkpoints)
 {
     static const char *const weights[] = {SCHEME, "fp8a16"}, *const both[] = {"fp8_block", "float"};
@@ -141,7 +141,7 @@ TEST(checkpoints)
     tiny_plan_quantize_all(&p, both, 1, TINY_UNSCALED);
     check_written(&p, exporter);
     input = input_of(&p);
-    /* A stored candidate whose rows disagree is not written. */
+    /* A stored candidate whose rows have different scales within a block is not written. */
     p.qjobs[0].scales[p.qjobs[0].n_groups] *= 2;
     ck_fails(calm_exporter_write(ctx, exporter, &input, test_directory()), CALM_EFORMAT,
              "row 1 of 128 has other scales than row 0 of its block of 128 rows");
