@@ -1,9 +1,9 @@
-/* Every activation tensor of the numerics files, discovered: the statistics of one hook point, in one piece and in
- * merged windows.
+/* The activation statistics of every tensor in the numerics fixtures, as calm_actstat_acc computes them: over all
+ * tokens at once, and in windows whose statistics are merged.
  *
- * Tolerances (fixtures/README.md): counts, extremes, medians and the 100 largest exactly; quantiles relative 1e-9. Sums
- * in double over n values: n u relative, below 1e-12 for these.  A token's ratio is stored as a float: 2^-24 relative,
- * and the mean of ratios likewise. */
+ * Tolerances (fixtures/README.md): counts, extremes, medians and the 100 largest values are exact; quantiles are
+ * within 1e-9 relative.  A sum of n values in double is within n u relative, below 1e-12 for these tensors.  A
+ * token's ratio is stored as a float: 2^-24 relative, which holds for the mean of ratios too. */
 #include "tests/support/harness.h"
 
 #include <stdio.h>
@@ -52,7 +52,8 @@ static void check_histogram(const char *name, const calm_safetensors *set, const
                       name, k, acc->histogram[k], integer_at(expected, k));
 }
 
-/* Elements of one magnitude may come in any order in the fixture; ours is by position. */
+/* Compares the largest values.  The fixture may have values of equal magnitude in any order, calm has them by
+ * position. */
 static void check_top(const char *name, const calm_safetensors *set, const calm_actstat_acc *acc,
                       size_t rows_per_window)
 {
@@ -92,7 +93,7 @@ static void check_summary(const char *name, const calm_safetensors *set, const c
     check(name, answer, "std", s.std, SUM_RELATIVE);
     check(name, answer, "abs_mean", s.mean_abs, SUM_RELATIVE);
     double mean = calm_json_number(calm_json_get(answer, "mean"), NAN);
-    ck_near(s.mean, mean, SUM_RELATIVE * s.mean_abs);    /* the mean itself cancels */
+    ck_near(s.mean, mean, SUM_RELATIVE * s.mean_abs);    /* values of both signs cancel in the mean */
     check(name, answer, "ratio_max", s.ratio_max, RATIO_RELATIVE);
     check(name, answer, "ratio_mean", s.ratio_mean, RATIO_RELATIVE);
     for (size_t i = 0; i < CALM_ACT_QUANTILES; i++)
@@ -102,7 +103,7 @@ static void check_summary(const char *name, const calm_safetensors *set, const c
         ck_near(acc->ratio[t], number_at(ratios, t), RATIO_RELATIVE * number_at(ratios, t));
 }
 
-/* Windows of `rows` tokens, one accumulator each, merged in order. */
+/* Accumulates each window of `rows` tokens separately and merges the windows in order. */
 static void accumulate(const float *x, size_t n, size_t d, size_t rows, calm_actstat_acc *out)
 {
     ck_ok(calm_actstat_init(ctx, ctx->out, d, n, out));
@@ -115,7 +116,7 @@ static void accumulate(const float *x, size_t n, size_t d, size_t rows, calm_act
     }
 }
 
-/* A file whose description has "tensors" is one of activation statistics. */
+/* Checks a file of activation statistics, recognised by "tensors" in its JSON; returns the number of tensors. */
 static size_t check_file(const char *stem)
 {
     calm_json *answers;

@@ -1,9 +1,9 @@
-/* Perplexity with the beginning of a text in every window: what calm eval reads of a text equals windows that are put
- * together here, one by one - bos_token_id of config.json and then the next tokens of the text - for every model
- * fixture whose tokenizer has a template, Gemma's, which need it, among them.
+/* Perplexity with BOS at the start of every window: the loss of calm eval on a text equals the mean loss of windows
+ * that the test assembles one by one from bos_token_id of config.json and the next tokens of the text.  Every model
+ * fixture whose tokenizer has a template is tested, Gemma's, which need BOS, among them.
  *
- * Tolerance: of a window alone and of a batch of windows the float32 sums may have another order, which moves a logit
- * by 3e-5 at most (fixtures/README.md) and a mean negative log-likelihood by no more. */
+ * Tolerance: float32 sums over a single window and over a batch of windows may have different orders, which moves a
+ * logit by at most 3e-5 (fixtures/README.md) and a mean negative log-likelihood by no more. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"
@@ -19,7 +19,7 @@
 #define WINDOWS 6
 #define TOLERANCE 3e-5
 
-/* A model, its tokenizer, and a text in English. */
+/* A model, its tokenizer, and the path of an English text. */
 typedef struct bench {
     calm_model *model;
     calm_tokenizer *tokenizer;
@@ -63,7 +63,7 @@ static calm_windows read_text(const bench *b, bool no_special)
     return windows;
 }
 
-/* The mean over windows of BOS and SEQLEN - 1 tokens of the text, each evaluated alone. */
+/* Returns the mean loss over windows of BOS and SEQLEN - 1 tokens of the text, each evaluated separately. */
 static double by_hand(const bench *b, uint32_t bos)
 {
     calm_mapping map;
@@ -81,7 +81,7 @@ static double by_hand(const bench *b, uint32_t bos)
     return sum / WINDOWS;
 }
 
-/* Under what its evaluation is stored. */
+/* Returns the store's key for an evaluation on these windows. */
 static const char *key_of(const calm_windows *windows)
 {
     char key[CALM_SHA256_HEX];
@@ -103,7 +103,7 @@ TEST(every_window_begins_with_bos)
             continue;
         }
         const calm_windows windows = read_text(&b, false), alone = read_text(&b, true);
-        if (n == 0) {    /* no template: nothing to begin with */
+        if (n == 0) {    /* no template: the tokenizer adds no BOS */
             ck_assert_str_eq(windows.sha256, alone.sha256);
             n_plain++;
             close_bench(&b);

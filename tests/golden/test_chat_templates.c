@@ -1,5 +1,6 @@
-/* Chat templates in the style of fifteen families, and one with all that the engine knows, against what transformers
- * makes of them: tests/data/chat_templates, whose cases.jsonl and expected.jsonl make_chat_templates.py wrote. */
+/* Chat templates in the style of fifteen model families, and one that uses every feature of calm's Jinja engine,
+ * rendered as transformers renders them.  make_chat_templates.py wrote cases.jsonl and expected.jsonl of
+ * tests/data/chat_templates. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"
@@ -9,7 +10,7 @@
 
 #define FOLDER CALM_SOURCE_DIR "/tests/data/chat_templates"
 
-/* Line `number`, from 0, of the cases: variables. */
+/* Returns the variables of case `number`, counted from 0. */
 static calm_json *read_case(size_t number)
 {
     CALM_SCOPED_MAPPING(file);
@@ -42,7 +43,7 @@ static void check_text(const char *where, const calm_json *expected, const calm_
                   "%s:\n%s\nexpected:\n%s", where, found, calm_json_string(expected, ""));
 }
 
-/* One line of expected.jsonl; where the template refuses the chat the text is null. */
+/* Checks one line of expected.jsonl, whose "text" is null if the template refuses the chat. */
 static void check_line(const char *where, const calm_json *line)
 {
     const calm_json *expected = calm_json_get(line, "text");

@@ -1,11 +1,11 @@
-/* Every CKA case of the numerics files, discovered: the losses of calm_score.  Matrices of different widths get columns
- * of zeros, which change no inner product of rows and so no CKA.
+/* The losses of calm_score() for every CKA case of the numerics fixtures.  Two matrices of different widths are padded
+ * with columns of zeros, which change no inner product of rows and therefore no CKA.
  *
- * The stored values are exact for the stored inputs (fixtures/README.md).  Tolerances from there: relative 1e-5 for
- * 1 - CKA >= 1e-8.  Below 1e-8 (a scaled copy) 1e-13: no more than double can mean.  A case in double is rounded to
- * float: of 10 columns K = X X^T moves by 2 sqrt(10) 2^-24 of its norm at most, so a cosine of two such by 8e-7, and
- * the debiased one, whose norms are within a factor of 1.1 of the biased ones', by 1e-6: less than 1e-5 of a loss of
- * 0.4. */
+ * The stored losses are exact for the stored inputs (fixtures/README.md), and the tolerances follow from there: 1e-5
+ * relative for 1 - CKA >= 1e-8; below (a scaled copy) 1e-13 absolute, the resolution of double.  A case stored in
+ * double is rounded to float: with 10 columns K = X X^T moves by at most 2 sqrt(10) 2^-24 of its norm, a cosine of
+ * two such matrices by 8e-7, and the debiased cosine, whose norms are within a factor of 1.1 of the biased ones', by
+ * 1e-6: less than 1e-5 of a loss of 0.4. */
 #include "tests/support/harness.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ typedef struct matrix {
     float *values;
 } matrix;
 
-/* A matrix with `width` columns, those beyond its own zero; width 0: as it is stored. */
+/* Reads a matrix and pads it with columns of zeros to `width`; width 0 leaves it as stored. */
 static matrix read_matrix(const calm_safetensors *set, const char *name, const char *which, size_t width)
 {
     const calm_tensor *tensor = calm_safetensors_find(set, test_format("%s.%s", name, which));
@@ -46,7 +46,7 @@ static double member(const calm_json *answer, const char *key)
     return calm_json_number(value, NAN);
 }
 
-/* NaN is a value that the fixture leaves open (null: the debiased form has no square root). */
+/* Compares a value.  NaN means that the fixture leaves it open (null: the debiased form has no square root). */
 static void check(const char *name, const char *what, double found, double expected, double tolerance)
 {
     ck_assert_msg(isnan(expected) || fabs(found - expected) <= tolerance, "%s: %s is %.17g, expected %.17g within %g",
@@ -69,7 +69,8 @@ static void check_losses(const char *name, const calm_json *answer, const matrix
     check(name, "1 - debiased cka", scores.value[CALM_METRIC_CKA_DEBIASED], debiased, loss_tolerance(debiased));
 }
 
-/* The members of a file that are CKA cases: they have an answer, and the file next to it their matrices. */
+/* Checks the CKA cases of a file, recognised by their "cka"; their matrices are in the .safetensors file of the same
+ * name. */
 static size_t check_file(const char *stem)
 {
     calm_json *answers;

@@ -1,10 +1,10 @@
-/* Text that grows, for every fixture of a decoder: the logits behind each token are those of one window over the whole
- * text, with weights in float32 and as they are stored, and the same bytes for any number of threads and set of
- * instructions.
+/* Decoding with a KV cache, for every fixture of a decoder: the logits after each token equal those of one forward pass
+ * over the whole text, with float32 weights and with weights in their stored dtype, and have the same bytes for any
+ * number of threads and any instruction set.
  *
- * Tolerance: as test_model_fixtures.c, which compares one float32 pass with another of another order of sums.  That is
- * all that differs: of attention, the tiles of products; of delta nets and Mamba-2, where chunks begin, which the
- * bounds of test_delta.c and test_mamba.c hold for, whatever the chunks (cut_windows); of convolutions, nothing. */
+ * Tolerance: that of test_model_fixtures.c, since two float32 passes with different orders of sums are compared.
+ * Orders differ in the tiles of attention's products and in the chunks of delta nets and Mamba-2, for which
+ * test_delta.c and test_mamba.c derive bounds that hold for any chunks (cut_windows).  Convolutions do not differ. */
 #include "ptq/model/decode.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@
 
 #define TOLERANCE 2e-4
 
-/* Logits [T, V] of one window in one pass. */
+/* Returns the logits [T, V] of a window in one forward pass. */
 static float *whole(const calm_model *model, const calm_windows *windows, size_t vocab)
 {
     calm_rope rope;
@@ -41,7 +41,8 @@ static float *whole(const calm_model *model, const calm_windows *windows, size_t
     return logits;
 }
 
-/* Logits behind each token from n_first on, which run together; the rows before are not written. */
+/* Decodes: the first n_first tokens in one call, then one token per call.  Writes the logits after token n_first - 1
+ * and all later ones; earlier rows of `logits` are not written. */
 static void grow(const calm_model *model, const calm_windows *windows, size_t vocab, size_t n_first, float *logits)
 {
     CALM_SCOPED_DECODER(decoder);
@@ -56,12 +57,13 @@ static void grow(const calm_model *model, const calm_windows *windows, size_t vo
         ck_ok(calm_decoder_run(ctx, decoder, windows->ids + t, 1, logits + t * vocab));
     }
     ck_assert(calm_decoder_token_bytes(decoder) > 0);
-    /* It is full. */
+    /* The cache is full. */
     ck_assert_int_eq(calm_decoder_run(ctx, decoder, windows->ids, 1, logits), CALM_EARG);
     calm_ctx_forgive(ctx);
 }
 
-/* Those of texts whose tokens turn as in the whole window: longrope takes other factors beyond its original length. */
+/* Compares logits from token n_first on.  Texts whose rotary embeddings differ from the whole window's are left out:
+ * longrope has other factors beyond its original length. */
 static void compare(const char *name, const calm_config *config, size_t n_first, const float *found,
                     const float *expected, size_t n)
 {
@@ -75,7 +77,7 @@ static void compare(const char *name, const calm_config *config, size_t n_first,
                   n_first, worst, TOLERANCE * largest);
 }
 
-/* The first window, begun with one token and with most of its tokens. */
+/* Decodes the first window, from one token, from half and from all of its tokens. */
 static void check_model(const char *name, const calm_model *model, const calm_windows *windows)
 {
     const size_t vocab = calm_model_config(model)->vocab, n = windows->longest, begins[] = {1, (n + 1) / 2, n};
@@ -100,7 +102,7 @@ static void check_model(const char *name, const calm_model *model, const calm_wi
     ctx->n_threads = 1;
 }
 
-/* calm_past_bytes of what calm_past_init leaves. */
+/* Checks that calm_past_bytes() is what calm_past_init() allocates. */
 static void check_bytes(const char *name, const calm_config *config)
 {
     calm_past past;
@@ -113,7 +115,7 @@ static void check_bytes(const char *name, const calm_config *config)
     }
 }
 
-/* A decoder of the folder; encoders, and classes that calm does not read, are none. */
+/* Checks a fixture if it is a decoder that calm reads; returns whether it was. */
 static bool check_fixture(const char *name, const char *dir)
 {
     CALM_SCOPED_MODEL(model);

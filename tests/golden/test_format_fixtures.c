@@ -1,5 +1,6 @@
-/* The words that the real libraries make (fixtures/packing), as whole checkpoints: each case's matrix is the down_proj
- * of a tiny model, written by the format's exporter, compared tensor by tensor, and read back. */
+/* Packed weights as the formats' own libraries write them (fixtures/packing).  Each case's matrix is the down_proj
+ * of a tiny model, which calm's exporter writes; its tensors are compared with the case, and the checkpoint is read
+ * back. */
 #include <stdio.h>
 
 #include "ptq/export/export.h"
@@ -15,7 +16,7 @@ static const calm_json *cell(const calm_json *rows, size_t r, size_t c)
     return calm_json_at(calm_json_at(rows, r), c);
 }
 
-/* The case as the job "down" of block 0; all else is float. */
+/* Plans the case as the job "down" of block 0; all other jobs stay float. */
 static void plan_case(tiny_plan *p, const calm_json *given, size_t *index)
 {
     const calm_layout *layout = calm_model_layout(p->model);
@@ -55,7 +56,7 @@ static const calm_tensor *tensor_of(const calm_safetensors *set, const char *suf
     return tensor;
 }
 
-/* Words [rows][columns] in hexadecimal. */
+/* Compares words [rows][columns], in hexadecimal. */
 static void check_words(const calm_safetensors *set, const char *suffix, const calm_json *expected)
 {
     const calm_tensor *tensor = tensor_of(set, suffix);
@@ -70,7 +71,7 @@ static void check_words(const calm_safetensors *set, const char *suffix, const c
     }
 }
 
-/* Numbers [rows][columns], or their transpose. */
+/* Compares numbers [rows][columns], or their transpose. */
 static void check_numbers(const calm_safetensors *set, const char *suffix, const calm_json *expected, bool turned)
 {
     const calm_tensor *tensor = tensor_of(set, suffix);
@@ -86,7 +87,7 @@ static void check_numbers(const calm_safetensors *set, const char *suffix, const
                       (float)calm_json_number(cell(expected, r, c), NAN));
 }
 
-/* Everything that the case says of the format's tensors. */
+/* Compares every tensor that the case has. */
 static void check_tensors(const calm_json *given, const calm_safetensors *set)
 {
     static const char *const words[] = {"weight_packed", "weight_zero_point", "qweight", "weight"};

@@ -1,6 +1,6 @@
-/* `calm forward` on every model fixture discovered: its file against the reference's tensors of the same names, within
- * the tolerance of fixtures/README.md (2e-4 of max(1, largest value), derived in test_model_fixtures.c); rows of
- * padding are 0. */
+/* `calm forward` on every model fixture: the tensors of the written file against those of the reference with the
+ * same names, within the tolerance of fixtures/README.md (2e-4 of max(1, largest value), derived in
+ * test_model_fixtures.c).  Rows of padding are 0. */
 #include <stdio.h>
 
 #include "cli/command.h"
@@ -20,7 +20,7 @@ static int64_t integer(const calm_tensor *tensor, size_t i)
     return value;
 }
 
-/* Row `s` of an I64 tensor [S, T] as a list; nothing where there is no such tensor. */
+/* Appends row `s` of an I64 tensor [S, T] as a JSON list; nothing if the tensor is NULL. */
 static void append(calm_text *text, const char *before, const calm_tensor *tensor, size_t s)
 {
     if (!tensor)
@@ -66,7 +66,7 @@ static float value_at(const calm_tensor *tensor, size_t i)
     return value;
 }
 
-/* [S, T, width] or [S, width]; `mask` [S, T] or NULL. */
+/* Compares tensors [S, T, width] or [S, width]; `mask` [S, T] or NULL. */
 static void compare(const char *model, const calm_tensor *expected, const calm_tensor *found, const calm_tensor *mask)
 {
     const size_t width = expected->shape[expected->n_dims - 1];

@@ -1,26 +1,27 @@
-/* Gradients of every model fixture (gradients.safetensors, made in float64): of the direction's loss by every parameter
- * and by what enters block 0, of the KL divergence by the latter; the same bytes for any number of threads, and a step
- * along the negative gradient lowers the loss.
+/* Gradients of every model fixture against gradients.safetensors, computed by torch in float64.  Two losses: the inner
+ * product of the outputs with a stored direction, with gradients of every parameter and of block 0's input; and a KL
+ * divergence, with the gradient of block 0's input.  Gradients have the same bytes for any number of threads, and a
+ * step along the negative gradient lowers the loss.
  *
- * Tolerance 1e-4 of a tensor's largest value: sums of some hundred float32 products, whose factors went through two or
- * three blocks, agree to about 1e-6 with float64; a term that is missing is worth 1e-2 and more.  The KL divergence
- * gives back the difference of two distributions, about .3 of either, and so keeps less of the forward pass' float32:
- * torch in float32 is off by up to 1e-4 of these tensors (in float64 by 5e-8), and by 1.8e-4 of qwen2_yarn's, whose
- * logits are the least exact; calm by as much, up to twice that with other kernels of BLAS.  Compiled once more with
- * the arithmetic in double (tests/support/doubled.h: test_gradient_fixtures_doubled) that is within 1e-4 too, what is
- * left being the rotations' angles, which torch has in float32 there.
+ * Tolerance: 1e-4 of a tensor's largest value.  Sums of some hundred float32 products, whose factors went through two
+ * or three blocks, agree with float64 to about 1e-6; a missing term changes 1e-2 and more.  The KL divergence
+ * propagates the difference of two distributions, about .3 of either, and so keeps fewer digits of the float32 forward
+ * pass: torch in float32 is off by up to 1e-4 of these tensors (in float64 by 5e-8), and by 1.8e-4 for qwen2_yarn,
+ * whose logits are the least exact; calm by as much, and up to twice that with other BLAS kernels.
+ * test_gradient_fixtures_doubled is this test compiled with double arithmetic (tests/support/doubled.h) and within 1e-4
+ * too; what remains are the angles of rotary embeddings, which torch computes in float32 there.
  *
- * Fixtures of another set may have logits that are less exact, off by e of the largest one.  Then so are the rows that
- * a gradient is made of, each by about e: the parameter's input, the derivative of the logits, the rows at which the
- * final norm and, in each block, two norms, a softmax and an activation are derived.  In a product such errors add up:
- * where (3 + 4 blocks) e is more than 1e-4, that is the tolerance; with two blocks it takes an e of 9e-6, and the
- * shipped set has 3e-6.
+ * Other fixture sets may have less exact logits, off by e of the largest one.  Then each row that enters a gradient is
+ * off by about e: the parameter's input, the derivative of the logits, the rows at which the final norm and, in each
+ * block, two norms, a softmax and an activation are differentiated.  In a product such errors add up, so the tolerance
+ * is (3 + 4 blocks) e if that is more than 1e-4, which with two blocks needs an e of 9e-6; the shipped set has 3e-6.
  *
- * The other logits of the divergence are these with .3 of noise, so q - p is about .3 q.  Logits of a token that are
- * off by a row d move q by up to 2 d q.  All of d comes of one row of h, so that on the way back its terms add up where
- * those of the noise do not: in addition to 1e-4 of the way back itself 2 |d| / .3 are allowed, |d| as found.  It is
- * 7e-5 of most fixtures, of another set's wrapper_qwen3_5_moe 1.1e-4, whose gradient is then off by 5.9e-4; torch has
- * the delta rule in float32, too, so that the arithmetic in double leaves 2e-4 there. */
+ * The reference logits of the divergence are the model's with .3 of noise, so q - p is about .3 q.  If the logits of
+ * a token are off by a row d, q moves by up to 2 |d| q.  All of d comes from one hidden row, so its terms add up in
+ * the backward pass where those of the noise do not: therefore 2 |d| / .3 is added to the 1e-4 of the backward pass,
+ * with |d| as measured.  It is 7e-5 for most fixtures and 1.1e-4 for another set's wrapper_qwen3_5_moe, whose
+ * gradient is off by 5.9e-4; torch computes the delta rule in float32, too, so that double arithmetic still leaves
+ * 2e-4 there. */
 #include "tests/support/model_fixture.h"
 
 #include <stdio.h>
@@ -37,13 +38,13 @@
 #define DOUBLED (sizeof(float) == sizeof(double))
 #define KL_NOISE .3
 
-/* Inputs of products that are one tile; above, float32 sums of some hundred products in another order. */
+/* Up to this width a product is one tile; wider float32 sums of some hundred products have other orders. */
 #define NARROW 96
 #define ANOTHER_ORDER 1e-5
 
 enum { MOST_BLOCKS = 8 };
 
-/* A fixture, its model, and room for all gradients. */
+/* A fixture, its model, and memory for all gradients. */
 typedef struct run {
     model_fixture fixture;
     calm_safetensors *set; /* gradients.safetensors */
@@ -53,13 +54,13 @@ typedef struct run {
     calm_head head;
     block_params blocks[MOST_BLOCKS];
     const float *direction; /* [S, T, V or D] */
-    float *table, *dtable;  /* [V, D] head of a decoder */
-    float *dnorm;           /* [D] final norm           */
-    float *dembed;          /* [tokens, D] what enters block 0 */
+    float *table, *dtable;  /* [V, D] the head's weight and its gradient; decoders */
+    float *dnorm;           /* [D] gradient of the final norm */
+    float *dembed;          /* [tokens, D] gradient of block 0's input */
     size_t n_compared;
-    double largest; /* value of the tensor compared last */
-    double most;    /* of all that were compared         */
-    double noise;   /* of the logits as found, as a share of the largest one; encoders: 0 */
+    double largest; /* largest value of the last tensor compared */
+    double most;    /* largest value of all tensors      */
+    double noise;   /* error of the logits, as a share of the largest one; encoders: 0 */
 } run;
 
 static void open_run(const char *name, const char *dir, run *r)
@@ -103,7 +104,7 @@ static calm_span span_of(const run *r, size_t w)
 
 /* ---- one window through the blocks ---- */
 
-/* Largest difference, as a share of the largest value. */
+/* Returns the largest difference, as a share of a's largest value. */
 static double apart(const float *a, const float *b, size_t n)
 {
     double largest = 0, worst = 0;
@@ -114,7 +115,7 @@ static double apart(const float *a, const float *b, size_t n)
     return worst / largest;
 }
 
-/* x [T, D] = the last block's output, with the tapes of all; everything is in ctx->scratch. */
+/* Returns x [T, D], the last block's output, and the tapes of all blocks; all in ctx->scratch. */
 static float *forward(run *r, size_t w, const calm_span *span, calm_block_tape **tapes)
 {
     const size_t n = span->n_tokens, width = r->config->hidden, begin = r->fixture.windows.begin[w];
@@ -126,8 +127,8 @@ static float *forward(run *r, size_t w, const calm_span *span, calm_block_tape *
         const calm_block *block = &r->blocks[k].block;
         ck_ok(CALM_NEW(ctx, ctx->scratch, z, n * width));
         ck_ok(calm_block_forward_tape(ctx, block, &r->rope, x, span, z, &tapes[k]));
-        /* The same as the forward pass that has no tape: byte by byte where products are one tile, as of the shipped
-         * sizes; wider ones add up in another order. */
+        /* A forward pass without a tape gives the same bytes if products are one tile, as with the shipped sizes;
+         * wider products add up in another order. */
         memcpy(check, x, n * width * sizeof *x);
         if (block->moe.router)
             continue;
@@ -139,7 +140,7 @@ static float *forward(run *r, size_t w, const calm_span *span, calm_block_tape *
     return x;
 }
 
-/* d [T, D] from the last block's output to what enters block 0, in place. */
+/* Propagates d [T, D] from the last block's output to block 0's input, in place. */
 static void backward(run *r, calm_block_tape *const *tapes, bool wanted, float *d)
 {
     for (size_t k = r->config->n_blocks; k-- > 0;)
@@ -148,7 +149,8 @@ static void backward(run *r, calm_block_tape *const *tapes, bool wanted, float *
 
 /* ---- the loss of a direction ---- */
 
-/* dh [T, D] = direction times the table, through the cap; returns the loss, and adds to the table's gradient. */
+/* dh [T, D] = direction times the head's weight, through the logit cap; adds to the weight's gradient.  Returns the
+ * loss. */
 static double logits_back(run *r, const float *h, const float *direction, size_t n, bool wanted, float *dh)
 {
     const size_t vocab = r->head.vocab, width = r->config->hidden;
@@ -197,7 +199,7 @@ static double direction_window(run *r, size_t w, bool wanted)
     return loss;
 }
 
-/* The loss; with `wanted` all gradients, from zero. */
+/* Returns the loss; with `wanted` also computes all gradients, from zero. */
 static double direction_loss(run *r, bool wanted)
 {
     double loss = 0;
@@ -220,7 +222,7 @@ static double tolerance(const run *r)
     return fmax(RELATIVE, (3 + 4 * (double)r->config->n_blocks) * r->noise);
 }
 
-/* A gradient that the file has not is zero: an expert without tokens. */
+/* Compares a gradient.  One that the file lacks is zero: that of an expert without tokens. */
 static void compare_to(run *r, const char *name, const float *found, size_t n, double relative)
 {
     const calm_tensor *tensor = calm_safetensors_find(r->set, name);
@@ -232,14 +234,14 @@ static void compare_to(run *r, const char *name, const float *found, size_t n, d
         largest = fmax(largest, fabs(value));
         worst = test_worse(worst, fabs(value - (double)found[i]));
     }
-    /* The bias of k moves no softmax: its gradient is a sum that cancels, of terms as large as those of the weight,
-     * which comes before it. */
+    /* The bias of k has no effect on the softmax: its gradient is a sum that cancels, of terms as large as those of
+     * the weight's gradient, which was compared just before. */
     const double weight = r->largest;
     r->largest = largest;
     r->most = fmax(r->most, largest);
     if (strstr(name, ".k_proj.bias") || strstr(name, ".key.bias"))
         largest = fmax(largest, 1e-2 * weight);
-    /* The one expert of a token has the weight 1, whatever the router says: torch's float32 leaves noise there. */
+    /* A single expert per token has the weight 1 whatever its logit: the router's gradient is the noise of float32. */
     const char *router = r->config->arch->names->moe.router;
     if (router && strstr(name, router) && r->config->moe.top_k == 1 && r->config->moe.norm_top_k)
         largest = fmax(largest, 1e-2 * r->most);
@@ -252,7 +254,7 @@ static void compare(run *r, const char *name, const float *found, size_t n)
     compare_to(r, name, found, n, tolerance(r));
 }
 
-/* The rows of the tokens that are not padding of a stored [S, T, D]; the others are zero. */
+/* Compares a stored [S, T, D]: rows of tokens with `found`, rows of padding with 0. */
 static void compare_embed(run *r, const char *name, const float *found, double relative)
 {
     const size_t width = r->config->hidden, n = r->fixture.windows.n * r->fixture.length;
@@ -263,7 +265,7 @@ static void compare_embed(run *r, const char *name, const float *found, double r
     compare_to(r, name, all, n * width, relative);
 }
 
-/* A table's gradient: rows of d added where the tokens' indices point; `start` NULL: zero. */
+/* Compares the gradient of an embedding table: the rows of d added at the tokens' indices; `start` NULL: to zero. */
 static void compare_table(run *r, const char *name, const float *d, size_t n_rows, float scale, const float *start,
                           size_t (*index)(const calm_windows *windows, size_t t))
 {
@@ -292,7 +294,7 @@ static size_t index_of_type(const calm_windows *windows, size_t t)
     return windows->types[t];
 }
 
-/* Tables of an encoder, whose rows are added and normalised. */
+/* Compares the embedding tables of an encoder, whose rows are added and normalised. */
 static void compare_encoder_tables(run *r)
 {
     static const char *const names[] = {"embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight",
@@ -362,7 +364,7 @@ static double stored_double(const run *r, const char *name)
     return value;
 }
 
-/* The gradients of all blocks to the bit, by one, two and four threads. */
+/* Checks that one, two and four threads give the gradients of all blocks the same bytes. */
 static void check_threads(run *r)
 {
     const float *expected[MOST_BLOCKS];
@@ -394,9 +396,9 @@ static void move(run *r, double step)
             calm_vec_axpy(r->blocks[k].all[i].n, (float)-step, r->blocks[k].all[i].grad, r->blocks[k].all[i].value);
 }
 
-/* All parameters of the blocks moved by -step g, whose square is |g|^2: the loss falls by about step |g|^2.  The step
- * is such that this is 1e-3 of what the gradient and the parameters allow, far above the loss's own rounding of 1e-6;
- * where the loss bends within it, or a token takes another expert, a tenth of it or a hundredth. */
+/* Moves all parameters of the blocks by -step g, by which the loss must fall by about step |g|^2.  That fall is 1e-3
+ * |g| at first, far above the loss's rounding of 1e-6; if the loss bends within the step, or a token changes its
+ * expert, a tenth or a hundredth of it. */
 static void check_step(run *r, double loss)
 {
     double square = 0, expected = 0, fall = 0, taken = 0;
@@ -425,7 +427,8 @@ static void check_direction(run *r)
 
 /* ---- the KL divergence ---- */
 
-/* The fixture's logits as the rows of a reference whose head is the identity. */
+/* Makes the reference model of the divergence: its hidden states are the fixture's logits and its head is the
+ * identity. */
 static void identity_head(const run *r, calm_predictors *set)
 {
     const size_t vocab = r->head.vocab;
@@ -451,7 +454,7 @@ static void identity_head(const run *r, calm_predictors *set)
     set->models[1].shares = false;
 }
 
-/* Adds the divergence of a window's rows; dh [T, D] of the mean over all rows. */
+/* Returns the window's share of the mean divergence over all rows; dh [T, D] = its gradient. */
 static double kl_back(const run *r, calm_predictors *set, size_t begin, size_t n, const float *h, const float *logits,
                       float *dh)
 {
@@ -473,7 +476,8 @@ static double kl_back(const run *r, calm_predictors *set, size_t begin, size_t n
     return sum / (double)total;
 }
 
-/* The largest difference of a window's logits from the stored ones; *row: that of all logits of a token, if larger. */
+/* Returns the largest difference of a logit of the window from the stored one; raises *row to the largest norm of
+ * the difference over all logits of a token. */
 static double logits_off(const run *r, size_t begin, size_t n, const float *h, const float *stored, double *row)
 {
     const size_t vocab = r->head.vocab;

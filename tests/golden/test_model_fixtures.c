@@ -1,17 +1,17 @@
-/* Every model fixture discovered: logits, every hidden state, the mean NLL, routing, pooling and the statistics of each
- * linear's input, in both spellings of config.json.  Those of models/ are all known; of families/ calm says by name
- * which ones it does not read yet.
+/* Every model fixture against its reference: logits, every hidden state, mean NLL, routing, pooling, and statistics of
+ * each linear's input, for each spelling of config.json.  calm must open all fixtures of models/; of families/ it
+ * refuses by name those that it does not know.
  *
  * Tolerances (fixtures/README.md): a float64 forward pass differs from the stored float32 values by at most 3e-5 of
- * max(1, largest value); another float32 summation order adds about as much.  2e-4 is seven times that noise and a
- * sixth of the smallest change that a misread setting makes (1.2e-3).  From it follow
+ * max(1, largest value), and another order of float32 sums adds about as much.  2e-4 is seven times that noise, and a
+ * sixth of the smallest change that a misread setting makes (1.2e-3).  From it follow:
  *
- *   mean NLL    1e-5 of the largest logit: each token's differs by at most two logits' noise, and the mean by less
- *   routing     logits that are d off make a softmax, or sigmoids divided by their sum, 2 d off, of the largest weight
- *   a channel   value x of a linear's input is d = 1e-4 a off: a is the channel's largest value, or where that is less
- *               the root mean square of all channels' largest values.  The terms of its sum are as large as those of
- *               other channels, also if relu or a gate leaves nearly nothing of it.  Then the largest value is d off,
- *               and a sum S of n squares 2 d sum |x| + n d^2 <= 2 d sqrt(n S) + n d^2 */
+ *   mean NLL    1e-5 of the largest logit: a token's is off by at most the noise of two logits, the mean by less
+ *   routing     logits off by d make a softmax, or sigmoids divided by their sum, off by 2 d of the largest weight
+ *   a channel   a value of a linear's input is off by d = 1e-4 a.  Here a is the channel's largest value, or the root
+ *               mean square of all channels' largest values if that is more: the terms of the value's sum are as large
+ *               as those of other channels, even if relu or a gate leaves nearly nothing of the sum.  So the largest
+ *               value is off by d, and a sum S of n squares by 2 d sum |x| + n d^2 <= 2 d sqrt(n S) + n d^2 */
 #include "tests/support/model_fixture.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@
 #define RELATIVE 1e-4
 #define NLL_TOLERANCE 1e-5
 
-/* absmax and sums of squares per channel of a hook point, over all windows. */
+/* absmax and sum of squares per channel at a hook, over all windows. */
 typedef struct input_stats {
     long expert;
     size_t width;
@@ -38,7 +38,7 @@ typedef struct input_stats {
 
 #define MAX_EXPERTS 64
 
-/* What one block showed: of the block itself (slot 0) and of expert e (slot e + 1). */
+/* What the hooks of a block observed: of the block (slot 0) and of expert e (slot e + 1). */
 typedef struct block_stats {
     input_stats at[CALM_N_HOOKS][MAX_EXPERTS + 1];
     calm_arena *arena;
@@ -72,8 +72,9 @@ static const float *reference(const model_fixture *f, const char *name, size_t n
     return model_fixture_tensor(f, f->set, name, n);
 }
 
-/* A reference of families/ has fewer tensors than one of models/: it lacks router logits, statistics of experts and of
- * the head, the final norm of decoders, pooled rows and of some families routers, and its experts rise by number. */
+/* The reference is one of families/, which have fewer tensors than those of models/: no router logits, no statistics
+ * of experts and of the head, no final norm of decoders, no pooled rows, no routers of some families; and the
+ * experts of a token are in order of their number. */
 static bool of_family;
 
 static bool is_stored(const model_fixture *f, const char *name)
@@ -81,12 +82,12 @@ static bool is_stored(const model_fixture *f, const char *name)
     return !of_family || calm_safetensors_find(f->set, name);
 }
 
-/* Of a fixture, for the table of families: the largest differences of outputs and of hidden rows, as shares of the
- * largest value (at least 1), and how many blocks had a router. */
+/* Results of the current fixture for the printed line: the largest difference of outputs and of hidden states, as a
+ * share of max(1, largest value), and the number of blocks with a router. */
 static double worst_output, worst_hidden;
 static size_t n_routers;
 
-/* max(1, largest value). */
+/* Returns max(1, largest value). */
 static double largest_of(const float *values, size_t n)
 {
     double largest = 1;
@@ -95,8 +96,7 @@ static double largest_of(const float *values, size_t n)
     return largest;
 }
 
-/* Rows of the tokens that are not padding against those of the stored tensor [S, T, width], or of [n, S, T, width] the
- * part `at`. */
+/* Compares the rows of tokens with the stored tensor [S, T, width], or with part `at` of a stored [n, S, T, width]. */
 static void compare_part(const model_fixture *f, const char *what, const float *found, size_t width, size_t at,
                          size_t n)
 {
@@ -185,7 +185,7 @@ static int by_expert(const void *a, const void *b)
     return (x->expert > y->expert) - (x->expert < y->expert);
 }
 
-/* What a router reads: mostly the norm before the sublayer, of Gemma 4 x / rms(x) times a weight and D^-1/2. */
+/* Computes a router's input: the norm before the sublayer; for Gemma 4 x / rms(x) times a weight and D^-1/2. */
 static void router_input(const calm_block *block, const float *x, size_t n, float *h)
 {
     const size_t width = block->config->hidden;
@@ -201,7 +201,7 @@ static void router_input(const calm_block *block, const float *x, size_t n, floa
     }
 }
 
-/* Logits, choice and weights of a router from the rows that enter the MLP sublayer. */
+/* Compares a router's logits, choice and weights; x are the rows that enter the MLP sublayer. */
 static void check_router(const model_fixture *f, const calm_block *block, const float *x)
 {
     const calm_moe_config *moe = &block->config->moe;
@@ -215,7 +215,7 @@ static void check_router(const model_fixture *f, const calm_block *block, const 
     calm_router_logits(block, h, n, logits);
     ck_ok(calm_router_choose(ctx, block, logits, n, routes));
     compare(f, test_format("router.%02zu.logits", block->index), logits, moe->n_experts);
-    /* A class whose router gives weights of all experts shows no choice (Llama 4). */
+    /* Llama 4's class returns weights of all experts and no choice. */
     if (!is_stored(f, test_format("router.%02zu.topk_index", block->index)))
         return;
     n_routers++;
@@ -234,7 +234,7 @@ static void check_router(const model_fixture *f, const calm_block *block, const 
     }
 }
 
-/* The hidden rows alone, where blocks hand on more. */
+/* Returns the hidden states alone, for families whose blocks hand on further rows. */
 static const float *hidden_rows(const calm_batch *batch)
 {
     calm_batch copy;
@@ -243,7 +243,7 @@ static const float *hidden_rows(const calm_batch *batch)
     return copy.hidden.data;
 }
 
-/* All streams of a family that has several, which is what its blocks hand on (streams.h). */
+/* Compares each of a family's streams, which its blocks hand on (streams.h). */
 static void check_streams(const model_fixture *f, const char *what, const calm_config *config, const calm_batch *batch)
 {
     float *stream;
@@ -321,7 +321,7 @@ static void check_pooling(const model_fixture *f, const calm_head *head, const c
     }
 }
 
-/* What the head reads: the final norm's output, which no hook sees here. */
+/* Compares statistics of the head's input, the final norm's output, for which this test calls the hook itself. */
 static void check_head_input(const model_fixture *f, const char *module, const calm_batch *batch)
 {
     static block_stats stats;
@@ -364,11 +364,11 @@ static void check_model(const char *name, const char *dir, const char *source)
     calm_batch batch;
     ck_ok(calm_model_open(ctx, dir, &model));
     model_fixture_open(name, source, &f);
-    ctx->n_threads = 1;    /* `collect` sums over windows in order */
+    ctx->n_threads = 1;    /* collect() sums over windows in order */
     ck_ok(calm_rope_init(ctx, calm_model_config(model), calm_windows_reach(&f.windows), &rope));
     ck_ok(calm_batch_embed(ctx, model, &f.windows, 0, f.windows.n, ctx->out, NULL, &batch));
     ck_ok(calm_batch_share(ctx, calm_model_config(model), ctx->out, &batch));
-    /* The first block makes further streams of it, which what it hands on is compared with. */
+    /* The fixture stores all streams; before block 0 only the first one exists. */
     const size_t streams = calm_model_config(model)->streams.n;
     compare_part(&f, "hidden.embed", hidden_rows(&batch), calm_model_config(model)->hidden, 0, streams ? streams : 1);
     for (size_t k = 0; k < calm_model_config(model)->n_blocks; k++)
@@ -379,7 +379,7 @@ static void check_model(const char *name, const char *dir, const char *source)
     calm_model_close(model);
 }
 
-/* The same checkpoint under another spelling of its config: a copy of its shards and index next to that config. */
+/* Copies the checkpoint with another config.json: its shards and index next to that file. */
 static const char *with_config(const char *source, const char *config, char **files)
 {
     const char *dir = test_directory();
@@ -390,7 +390,7 @@ static const char *with_config(const char *source, const char *config, char **fi
     return dir;
 }
 
-/* The fixture's config.json in each of its spellings. */
+/* Checks the fixture with each spelling of its config.json. */
 static void check_spellings(const char *group, const char *name, const char *source)
 {
     worst_output = worst_hidden = 0;
@@ -423,7 +423,7 @@ TEST(model_fixtures)
 }
 END_OF_TEST
 
-/* Does calm read the class that config.json names?  Then the fixture must open. */
+/* Tells whether calm knows the class in config.json; then the fixture must open. */
 static bool is_known(const char *source)
 {
     CALM_SCOPED_JSON(json);

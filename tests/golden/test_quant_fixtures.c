@@ -1,8 +1,8 @@
-/* The quantization fixtures: GPTQ and SmoothQuant problems, float formats, packed words.
+/* The quantization fixtures: GPTQ and SmoothQuant problems, float formats, and packed words.
  *
- * Whatever is in numerics/ and packing/ is read and recognised by its content.  GPTQ codes must all be equal: the
- * fixtures keep 2e-6 of a grid step away from every rounding tie, and double arithmetic on these sizes errs by less
- * than 1e-12.  SmoothQuant scales: float32 holds the result, 2^-24 relative, so 1e-6. */
+ * Every file of numerics/ and packing/ is read and recognised by its content.  GPTQ codes must all be equal: the
+ * fixtures are at least 2e-6 of a grid step away from every rounding tie, and double arithmetic at these sizes errs
+ * by less than 1e-12.  SmoothQuant scales are stored in float32, 2^-24 relative, so 1e-6 is the tolerance. */
 #include <stdio.h>
 
 #include "algorithms/transform_smooth_impl.h"
@@ -37,7 +37,7 @@ static const calm_tensor *must_find(const calm_safetensors *set, const char *nam
     return tensor;
 }
 
-/* Any float tensor as float32 on the heap of the test's arena. */
+/* Returns a float tensor as float32, in the test's arena. */
 static float *floats(const calm_safetensors *set, const char *name, size_t n)
 {
     const calm_tensor *tensor = must_find(set, name);
@@ -56,7 +56,7 @@ typedef struct gptq_problem {
     calm_linear linear;
     calm_stats stats;
     double damp;
-    size_t *n_dequantized;    /* cases whose weights were compared as well */
+    size_t *n_dequantized;    /* number of cases that have dequantized weights, too */
 } gptq_problem;
 
 static const char *chain_of(const char *mode, double damp)
@@ -71,7 +71,7 @@ static const char *chain_of(const char *mode, double damp)
     return test_format("absmax+gptq(damp=%.17g)", damp);
 }
 
-/* tr((W - Q) H (W - Q)^T). */
+/* Returns tr((W - Q) H (W - Q)^T). */
 static double objective(const gptq_problem *problem, const float *q)
 {
     size_t in = problem->linear.in;
@@ -166,7 +166,7 @@ END_OF_TEST
 
 /* ---- SmoothQuant ---- */
 
-/* Has channel j input and weights? */
+/* Tells whether channel j has inputs and weights that are not all 0. */
 static bool is_live(const calm_job *job, size_t j)
 {
     double most = 0;
@@ -176,7 +176,8 @@ static bool is_live(const calm_job *job, size_t j)
     return job->stats->absmax[j] > 0 && most > 0;
 }
 
-/* The job of all W0, W1, ... of the set through `smooth`: its scale is s over the geometric mean of live channels. */
+/* Runs `smooth` on the job of all matrices W0, W1, ... of the set: its scale is s over the geometric mean of live
+ * channels. */
 static void check_smooth_chain(const calm_safetensors *set, size_t in, double alpha, const float *absmax,
                                const float *s)
 {
@@ -286,7 +287,7 @@ END_OF_TEST
 
 /* ---- packed words ---- */
 
-/* A matrix of small integers. */
+/* Reads a matrix of small integers. */
 static uint8_t *codes_of(const calm_json *rows, size_t *n_rows, size_t *n_cols)
 {
     uint8_t *codes;
@@ -319,7 +320,7 @@ static void check_words(const calm_json *rows, const uint32_t *words, size_t n_r
     }
 }
 
-/* The arrays that a case may hold, and the words that ours are packed into. */
+/* The arrays that a case may have, and the words that calm packs for each. */
 enum { ROWS_CT, ROWS_MLX, ZEROS_CT, COLUMNS, ZEROS_V1, ZEROS_V2, N_ARRAYS };
 static const char *const array_names[N_ARRAYS] = {"weight_packed", "weight", "weight_zero_point", "qweight",
                                                   "qzeros_v1", "qzeros_v2"};
@@ -346,7 +347,7 @@ static void pack(int array, const calm_json *expected, uint32_t **words, size_t 
     }
 }
 
-/* One case of any list: whichever packed arrays it holds. */
+/* Checks every packed array that the case has. */
 static void check_packing_case(const calm_json *expected, size_t checked[N_ARRAYS])
 {
     for (int array = 0; array < N_ARRAYS; array++) {

@@ -1,11 +1,11 @@
-/* The bundled model against numbers that another program computed (docs/method.md, section 6): perplexity on the
- * bundled test text in float, and perplexity and KL divergence of uniform int4 by rounding to nearest.
+/* The bundled model against numbers of another program (docs/method.md, section 6): perplexity of the float model on
+ * the bundled test text, and perplexity and KL divergence after rounding all weights to int4.
  *
- * Windows of 512 tokens, the first 200 of the text.  Perplexity is exp of a mean over 102,200 tokens: float32 logits
- * of two programs differ by about 1e-5 per token, in both directions, so 0.002 of 32.3 is far above what summation
- * order does and far below what a wrong epsilon, rotation or rounding would.
+ * Windows have 512 tokens; the first 200 of the text are used.  Perplexity is exp of a mean over 102,200 tokens.
+ * Float32 logits of two programs differ by about 1e-5 per token, in both directions, so 0.002 of 32.3 is far above the
+ * effect of the order of sums and far below that of a wrong epsilon, rotary embedding or rounding.
  *
- * CALM_WHOLE_TEXT=1 evaluates the whole text instead, against recipes/models/qwen-demo/reference.json. */
+ * CALM_WHOLE_TEXT=1 also evaluates the whole text, against recipes/models/qwen-demo/reference.json. */
 #include <stdio.h>
 
 #include "algorithms/algorithm.h"
@@ -23,7 +23,7 @@ static const char *bundled(const char *name)
     return test_format("%s/recipes/%s", CALM_SOURCE_DIR, name);
 }
 
-/* The model and the first `n` windows of the test text; 0: all. */
+/* Opens the model and reads the first `n` windows of the test text; 0: all windows. */
 static calm_model *open_bundled(size_t n, calm_windows *windows)
 {
     calm_model *model;
@@ -37,9 +37,9 @@ static calm_model *open_bundled(size_t n, calm_windows *windows)
     return model;
 }
 
-/* ---- uniform rtn ---- */
+/* ---- uniform rounding to nearest ---- */
 
-/* Rounds a job when it is asked for. */
+/* Rounds a job when the plan needs it. */
 static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *planned, calm_qjob *out)
 {
     const calm_block *block = planned->source;
@@ -50,7 +50,7 @@ static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *planne
     calm_linear linears[CALM_N_ROLES];
     calm_job job = {.name = "job", .linears = linears, .stats = &none, .scheme = planned->scheme};
     calm_algorithm *rtn;
-    while (strcmp(ref->role, planned->entry_name) != 0)    /* the plan says which job it is */
+    while (strcmp(ref->role, planned->entry_name) != 0)    /* find the plan's job in the block */
         ref++;
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
         const calm_weight *weight = &block->weight[layout->linears[i].role];
@@ -61,7 +61,7 @@ static calm_status fetch(void *user, calm_ctx *task, const calm_plan_job *planne
     return calm_algorithm_run(task, rtn, &job, out);
 }
 
-/* Every job of every block, from the float weights. */
+/* Plans every job of every block with one scheme, from the float weights. */
 static calm_plan rounded_plan(calm_model *model, const char *scheme)
 {
     const size_t n_blocks = calm_model_config(model)->n_blocks;
@@ -82,7 +82,7 @@ static calm_plan rounded_plan(calm_model *model, const char *scheme)
 
 /* ---- tests ---- */
 
-/* Scales in float16, as in the table; bfloat16 gives .03209 / 33.262. */
+/* Scales are float16, as for the published numbers; bfloat16 would give .03209 / 33.262. */
 TEST(first_windows)
 {
     calm_windows windows;
@@ -125,7 +125,7 @@ TEST(whole_text)
 }
 END_OF_TEST
 
-/* Minutes under sanitizers, which the tiny models of other tests serve as well. */
+/* This takes minutes under sanitizers, and the tiny models of other tests run the same code. */
 static bool is_too_slow(void)
 {
 #ifdef CALM_SANITIZED

@@ -1,5 +1,5 @@
-/* Token ids against the Hugging Face tokenizers library: every tokenizer under fixtures/tokenizers and every text of
- * its cases.jsonl; and the tokenizer of every model under fixtures/models opens. */
+/* Token ids against the Hugging Face tokenizers library: every tokenizer of fixtures/tokenizers on every text of its
+ * cases.jsonl.  The tokenizer of every model fixture opens. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -52,7 +52,7 @@ static void check_case(const calm_tokenizer *tok, const char *where, const char 
     calm_arena_clear(ctx->out);
 }
 
-/* Lines end at 0x0A and nowhere else: some texts hold U+0085 or U+2028. */
+/* Checks all lines.  A line ends at 0x0A and nowhere else: some texts contain U+0085 or U+2028. */
 static size_t check_cases(const calm_tokenizer *tok, const char *path)
 {
     calm_mapping file;
@@ -84,7 +84,7 @@ TEST(every_fixture)
 }
 END_OF_TEST
 
-/* The tokenizer of a model fixture opens and knows no more ids than the model. */
+/* The tokenizer of a model fixture opens and has no more ids than the model. */
 TEST(every_model_fixture)
 {
     if (!fixtures_root())
