@@ -1,11 +1,11 @@
-/* cka_linear against its definition from the rows: outputs X W^T and X Q^T, their centred n x n Gram matrices, plain
+/* cka_linear against its definition on the rows: outputs X W^T and X Q^T, their centred n x n Gram matrices, plain
  * loops in long double.
  *
- * The oracle takes 1 - CKA as it stands: sums over n^2 are compensated, which leaves it some units of 2^-63.  calm sees
- * X^T X in double: n 2^-53 of the mean square, which the column means make up to 2^12 times the variance; and its own
- * sums add as much again.  With n = 300 that is 300 * 2^-53 * 2^12, below 2e-10; 1e-8 leaves room for both.  What of
- * <D, D> lies along K, at most ((1 + noise)^2 - 1)^2 of <K, K>, is taken off again, and leaves the rounding of double
- * sums behind: an absolute 2^-50 of it. */
+ * The oracle computes 1 - CKA directly, with compensated sums over n^2 terms, which leaves an error of some units of
+ * 2^-63.  calm reads X^T X in double, with an error of n 2^-53 of the mean square, which column means make up to
+ * 2^12 times the variance; its own sums add as much again.  With n = 300 that is 300 * 2^-53 * 2^12, below 2e-10;
+ * RELATIVE, 1e-8, leaves room for both.  The part of <D, D> along K, at most ((1 + noise)^2 - 1)^2 of <K, K>,
+ * cancels and leaves the rounding of sums in double: 2^-50 of it, absolute. */
 #include "tests/support/harness.h"
 
 #include "cka/linear.h"
@@ -17,7 +17,7 @@
 
 typedef long double real;
 
-/* K = Yc Yc^T [n, n] of Y = X W^T [n, out]. */
+/* Returns K = Yc Yc^T [n, n] of Y = X W^T [n, out]. */
 static real *gram_of_output(const float *x, const float *w, size_t n, size_t in, size_t out)
 {
     real *y, *k;
@@ -26,7 +26,7 @@ static real *gram_of_output(const float *x, const float *w, size_t n, size_t in,
     for (size_t o = 0; o < out; o++) {
         real mean = 0;
         for (size_t i = 0; i < n; i++) {
-            real sum = 0;    /* here and below not in memory: it would be stored and loaded at every step */
+            real sum = 0;    /* a register: memory would be stored and loaded at every step */
             for (size_t j = 0; j < in; j++)
                 sum += (real)x[i * in + j] * w[o * in + j];
             y[i * out + o] = sum;
@@ -48,7 +48,7 @@ static real *gram_of_output(const float *x, const float *w, size_t n, size_t in,
 static real inner(const real *k, const real *l, size_t n)
 {
     real sum = 0, lost = 0;
-    for (size_t i = 0; i < n * n; i++) {    /* Kahan */
+    for (size_t i = 0; i < n * n; i++) {    /* Kahan's compensated sum */
         real term = k[i] * l[i] - lost, next = sum + term;
         lost = (next - sum) - term;
         sum = next;
@@ -82,12 +82,12 @@ static double loss_of(const float *x, const float *w, const float *q, size_t n, 
     return loss;
 }
 
-/* What the input looks like, and what is done to W besides noise.  Column means, up to 4 times `mean`, leave every
- * variance above the 2^-16 of the mean square at which calm takes an input for constant. */
+/* Properties of the input, and what is done to W in addition to noise.  Column means, up to 4 times `mean`, leave
+ * every variance above 2^-16 of the mean square, below which calm takes an input for constant. */
 typedef struct recipe {
     const char *name;
-    double massive, mean, outlier, scale;    /* factor of rows 0 and 3; column means; factor of column 1; of Q */
-    size_t constant;                         /* every this many columns are constant; 0: none                    */
+    double massive, mean, outlier, scale;    /* factor of rows 0 and 3; of column means; of column 1; of Q */
+    size_t constant;                         /* every `constant`-th column is constant; 0: none                  */
 } recipe;
 
 static const recipe recipes[] = {
@@ -96,7 +96,8 @@ static const recipe recipes[] = {
     {"constant", 1, 3, 1, 1, 3},  {"all of it", 60, 5, 50, 0.9, 4},
 };
 
-/* {rows, inputs, outputs}: both forms, several chunks of 256 rows and blocks of 512, fewer rows than inputs. */
+/* {rows, inputs, outputs}: both forms of the Gram matrix, several chunks of 256 rows and blocks of 512, fewer rows
+ * than inputs. */
 static const size_t shapes[][3] = {{4, 2, 1},   {6, 1, 3},   {40, 16, 16},  {300, 7, 40},  {64, 40, 7},
                                    {5, 40, 40}, {9, 40, 13}, {20, 24, 530}, {20, 530, 24}, {12, 530, 500}};
 
@@ -136,7 +137,7 @@ TEST(agrees_with_its_definition)
                 ck_assert_msg(fabsl(found - want) <= ABSOLUTE + ALONG * along + RELATIVE * want,
                               "%s, %zu rows, %zu inputs, %zu outputs, noise %g: %.17g, expected %.17Lg",
                               recipes[r].name, n, in, out, noise, found, want);
-                if (in > 1 && out > 1) {    /* one input leaves nothing but scales */
+                if (in > 1 && out > 1) {    /* with one input only scales remain */
                     least = fminl(least, want);
                     most = fmaxl(most, want);
                 }

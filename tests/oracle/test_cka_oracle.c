@@ -1,19 +1,21 @@
-/* All metrics against their definitions: n x n Gram matrices of centred rows and plain loops, in long double.
+/* All metrics of calm_score() against their definitions: n x n Gram matrices of centred rows and plain loops, in long
+ * double.
  *
- * The oracle takes 1 - CKA as it stands, which leaves it an absolute error: sums over n^2 are compensated, so that it
- * is a few units of 2^-64, not n of them.
+ * The oracle computes 1 - CKA directly, which has an absolute error: sums over n^2 terms are compensated, so that it is
+ * a few units of 2^-64 and not n of them.
  *
- * calm's own error, for sums in any order: it writes Z = s Y + E, L = s^2 K + D, D = E F^T + F E^T, F = s Y + E/2, and
- * takes <K, K>, <K, D> and <D, D> in double.  A sum of N products is within g = N 2^-53 of the product of its factors'
- * norms (Higham, Accuracy and Stability, 3.5).  With Q = |Y - centre|^2 >= |K| and P = 2 |E| |F| >= |D|:
+ * The error of calm's value, for sums in any order: calm writes Z = s Y + E, F = s Y + E/2, D = E F^T + F E^T and
+ * L = s^2 K + D, and computes <K, K>, <K, D> and <D, D> in double.  A sum of N products is within g = N 2^-53 of the
+ * product of its factors' norms (Higham, Accuracy and Stability, 3.5).  With Q = |Y - centre|^2 >= |K| and
+ * P = 2 |E| |F| >= |D|:
  *
  *   <K, K> is within 2 g Q^2, <K, D> within 2 g Q P, <D, D> within 3 g P^2, each for an element and its sum;
  *   sin^2 = (<D, D> - <K, D>^2 / <K, K>) / <L, L>: its numerator is within 9 g P^2 (Q / |K|)^4, <L, L> within
  *   3 g (s^2 Q + P)^2;
  *   cos = (s^2 <K, K> + <K, D>) / (|K| |L|) is within 4 g (s^2 Q + P)^2 / |L|^2 (Q / |K|)^2, and then 1 - cos > 1/2.
  *
- * So 1 - CKA is within 9 g (Q / |K|)^4 (P^2 + |1 - CKA| (s^2 Q + P)^2) / |L|^2.  Debiasing puts h(K, K) and h(L, L) in
- * the place of the squares, and its three terms make every error up to four times as large, <K, D>^2 sixteen times. */
+ * So 1 - CKA is within 9 g (Q / |K|)^4 (P^2 + |1 - CKA| (s^2 Q + P)^2) / |L|^2.  Debiasing replaces the squares by
+ * h(K, K) and h(L, L), whose three terms make every error up to four times as large, and <K, D>^2 sixteen times. */
 #include "tests/support/harness.h"
 #include "tests/support/normals.h"
 
@@ -21,12 +23,12 @@
 #include "ptq/base/rng.h"
 #include "ptq/base/scope.h"
 
-#define RELATIVE 1e-8L       /* of the metrics without a matrix: sums of n d terms of one sign, and room */
-#define ABSOLUTE 0x1p-60L    /* of 1 - CKA: what the oracle cannot see */
+#define RELATIVE 1e-8L       /* metrics without Gram matrices: sums of n d terms of one sign */
+#define ABSOLUTE 0x1p-60L    /* the resolution of the oracle's 1 - CKA */
 
 typedef long double real;
 
-/* Columns centred, then K = X X^T [n, n]. */
+/* Centres the columns of x, then returns K = X X^T [n, n]. */
 static real *gram(real *x, size_t n, size_t d)
 {
     real *k;
@@ -40,7 +42,7 @@ static real *gram(real *x, size_t n, size_t d)
     }
     for (size_t i = 0; i < n; i++)
         for (size_t l = 0; l <= i; l++) {
-            real sum = 0;    /* not in k: a store and a load of 80 bits at every step take four times as long */
+            real sum = 0;    /* a register: 80-bit loads and stores at every step take four times as long */
             for (size_t j = 0; j < d; j++)
                 sum += x[i * d + j] * x[l * d + j];
             k[i * n + l] = k[l * n + i] = sum;
@@ -48,11 +50,11 @@ static real *gram(real *x, size_t n, size_t d)
     return k;
 }
 
-/* <K, L> or, debiased, h(K, L). */
+/* Returns <K, L>, or h(K, L) if debiased. */
 static real inner(const real *k, const real *l, size_t n, bool debias)
 {
     real sum = 0, lost = 0, diagonal = 0, trace_k = 0, trace_l = 0, m = (real)n;
-    for (size_t i = 0; i < n * n; i++) {    /* Kahan */
+    for (size_t i = 0; i < n * n; i++) {    /* Kahan's compensated sum */
         real term = k[i] * l[i] - lost, next = sum + term;
         lost = (next - sum) - term;
         sum = next;
@@ -65,19 +67,19 @@ static real inner(const real *k, const real *l, size_t n, bool debias)
     return debias ? sum - m / (m - 2) * diagonal + trace_k * trace_l / ((m - 1) * (m - 2)) : sum;
 }
 
-/* How much larger than its result the terms of h are: digits of double that debiasing costs. */
+/* Returns how much larger the terms of h are than h: the digits of double that debiasing costs. */
 static real condition(const real *k, size_t n)
 {
     real debiased = inner(k, k, n, true);
     return debiased > 0 ? inner(k, k, n, false) / debiased : INFINITY;
 }
 
-/* One metric's value, and what it may be off by. */
+/* A metric's value and its tolerance. */
 typedef struct expected {
     real value, tolerance;
 } expected;
 
-/* What calm fits over the rows that cka_drop keeps: the scale s, to 11 bits, and the column means. */
+/* What calm fits over the rows that cka_drop keeps: the scale s, rounded to 11 bits, and the column means. */
 typedef struct fit {
     real scale, *centre;
 } fit;
@@ -103,12 +105,12 @@ static fit fit_of(const real *y, const real *z, size_t n, size_t d)
     return out;
 }
 
-/* Sizes of which the error of a sum is a part. */
+/* The norms that bound the error of a sum. */
 typedef struct sizes {
     real q, p;    /* Q and P of the bound above */
 } sizes;
 
-/* `centre` [d]: what calm takes off the rows before it multiplies them; NULL: their means. */
+/* `centre` [d]: the vector that calm subtracts from the rows before it multiplies them; NULL: their mean. */
 static sizes sizes_of(const real *y, const real *z, size_t n, size_t d, real scale, const real *centre)
 {
     real spread = 0, error = 0, middle = 0;
@@ -127,14 +129,15 @@ static sizes sizes_of(const real *y, const real *z, size_t n, size_t d, real sca
     return (sizes){spread, 2 * sqrtl(error * middle)};
 }
 
-/* Products in a sum of calm's: over columns or rows, then over the smaller of two square matrices (products.h). */
+/* Returns the number of products in calm's sums: over columns or rows, then over the smaller square matrix
+ * (products.h). */
 static real terms(size_t n, size_t d)
 {
     const size_t side = n <= 2 * d + 1 ? n : d;
     return (real)(side * side + n + d);
 }
 
-/* What rounding in double may add to the loss of Gram matrices k and l. */
+/* Returns the bound on the rounding error in double of calm's loss, for Gram matrices k and l. */
 static real rounding(const real *k, const real *l, size_t n, size_t d, sizes of, real scale, bool debias, real loss)
 {
     const real kk = inner(k, k, n, false), ll = inner(l, l, n, false), both = scale * scale * of.q + of.p;
@@ -180,7 +183,8 @@ static real median_norm(const float *y, size_t n, size_t d)
     return (lower + upper) / 2;
 }
 
-/* The rows of a CKA metric as real matrices; the number of rows.  `weight` [n] is in the rows already; NULL: 1. */
+/* Writes the rows that a CKA metric uses as real matrices and returns their number.  `weight` [n] is the factor that
+ * the rows already have; NULL: 1. */
 static size_t rows_of(calm_metric metric, const float *y, const float *z, const float *weight, size_t n, size_t d,
                       real *out_y, real *out_z)
 {
@@ -229,7 +233,7 @@ static expected plain(calm_metric metric, const float *y, const float *z, const 
     }
     real value = metric == CALM_METRIC_REL_MSE ? error / spread : metric == CALM_METRIC_REL_MAE ? abs_error / abs_y
                  : metric == CALM_METRIC_COSINE ? angle / shares : log_sum / shares;
-    /* a cosine of few columns may be 1 by cancellation, to the rounding of double */
+    /* a cosine of few columns may cancel to 1, up to the rounding of double */
     return (expected){value, 1e-15L + RELATIVE * fabsl(value)};
 }
 
@@ -257,7 +261,7 @@ static void compare(const char *name, const float *y, const float *z, const floa
         } else {
             want = plain(metric, y, z, weight, n, d);
         }
-        /* h(L, L) of no certain sign has no cosine; calm says 1 there */
+        /* if the sign of h(L, L) is uncertain there is no cosine, and calm returns 1 */
         if (isfinite(want.tolerance) && isfinite(want.value))
             ck_assert_msg(fabsl(scores.value[i] - want.value) <= want.tolerance,
                           "%s, %zu x %zu: %s is %.17g, expected %.17Lg within %Lg", name, n, d,
@@ -269,11 +273,11 @@ static void compare(const char *name, const float *y, const float *z, const floa
 static const size_t shapes[][2] = {{4, 1}, {5, 2}, {6, 3}, {9, 40}, {33, 16}, {64, 16}, {300, 7}, {40, 300}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
-/* What Y looks like besides random, and what is done to it besides noise. */
+/* Properties of Y, and what is done to it in addition to noise. */
 typedef struct recipe {
     const char *name;
-    double factor, mean, scale;    /* of rows 0 and 3; column means; of Z */
-    bool turned;                    /* a rotation of two columns, which CKA does not see */
+    double factor, mean, scale;    /* factor of rows 0 and 3; column means; factor of Z */
+    bool turned;                    /* rotates two columns, which CKA does not see */
 } recipe;
 
 static const recipe recipes[] = {
@@ -298,7 +302,7 @@ static void make(const recipe *r, double noise, size_t n, size_t d, float *y, fl
     }
 }
 
-/* From 1e-4 (1 - CKA near 1e-8) to an output that is all noise. */
+/* Noise from 1e-4, where 1 - CKA is near 1e-8, to outputs that are only noise. */
 TEST(all_metrics_agree_with_their_definitions)
 {
     for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
@@ -315,8 +319,8 @@ TEST(all_metrics_agree_with_their_definitions)
 }
 END_OF_TEST
 
-/* Rows times numbers from 2^-4 to 1, as an expert's outputs times its router weights: metrics that count every token
- * alike count it by their squares. */
+/* Rows have factors from 2^-4 to 1, as outputs of an expert have router weights.  Metrics that give every token the
+ * same weight use the squares of these. */
 TEST(weighted_rows)
 {
     for (int shape = 0; shape < N_SHAPES; shape++)

@@ -1,8 +1,10 @@
-/* Slow independent versions of the numerical parts, written from docs/method.md's formulas:
+/* Slow independent implementations of the numerical parts, written from the formulas of docs/method.md:
+ *
  *   gptq    by elimination in the explicit inverse, one column and one rank-one update at a time
  *   search  by trying each candidate with rint
  *   ls      by Gaussian elimination of normal equations summed from their definition
  *   cd      by the sum over all other columns at every step
+ *
  * The weights are random, so no value is within 1e-9 of a rounding tie and codes must be equal. */
 #include "algorithms/descent.h"
 #include "ptq/base/rng.h"
@@ -10,7 +12,7 @@
 
 /* ---- gptq ---- */
 
-/* Column with the largest power among those left; the first of equals. */
+/* Returns the column with the largest power of those left; the first of equals. */
 static size_t next_column(const slow_problem *p, const bool *done, bool by_power)
 {
     size_t best = p->in;
@@ -73,7 +75,7 @@ TEST(gptq_by_explicit_inverse)
 }
 END_OF_TEST
 
-/* Groups that fill a block evenly, that do not, and that are longer than one. */
+/* Groups that divide a block of columns, that do not, and that are longer than a block. */
 TEST(gptq_sequential_groups)
 {
     check_gptq("w4a16_g32", 150, "absmax+gptq(order=none,groups=sequential)", false, true);
@@ -86,7 +88,7 @@ END_OF_TEST
 
 TEST(gptq_doubles_its_damping)
 {
-    /* A Gram matrix that no input can have, [1, 1+d; 1+d, 1]: positive definite from a damping of d on. */
+    /* The matrix [1, 1+d; 1+d, 1], which no inputs have, is positive definite with a damping above d. */
     double gram[] = {1, 1.1, 1.1, 1};
     float w[] = {0.3f, -0.7f};
     calm_linear linear = {"linear", 1, 2, w, false};
@@ -102,7 +104,7 @@ TEST(gptq_doubles_its_damping)
 }
 END_OF_TEST
 
-/* Smoothing first is the same as rounding smoothed weights for the smoothed inputs' Gram matrix. */
+/* Smoothing and then GPTQ gives the same as GPTQ on smoothed weights with the Gram matrix of smoothed inputs. */
 TEST(gptq_after_smoothing)
 {
     slow_problem p;
@@ -127,7 +129,7 @@ TEST(gptq_after_smoothing)
 }
 END_OF_TEST
 
-/* Make input j always zero. */
+/* Makes input j zero in the statistics. */
 static void kill_input(slow_problem *p, size_t j)
 {
     double *gram = slow_doubles(p->in * p->in);
@@ -143,7 +145,7 @@ TEST(gptq_clears_dead_columns)
     slow_problem p;
     slow_problem_new(&p, 5, 20, 500, "w4a16");
     kill_input(&p, 7);
-    p.w[7] = 100;    /* would also stretch the grid of its row */
+    p.w[7] = 100;    /* would stretch the grid of its row if the input were alive */
     calm_qjob qjob = slow_run(&p, "gptq");
     for (size_t r = 0; r < p.out; r++)
         ck_assert_uint_eq(qjob.codes[r * p.in + 7], 8);
@@ -186,7 +188,7 @@ TEST(searches_by_brute_force)
 }
 END_OF_TEST
 
-/* Grids that stand before gptq and weigh errors by 1 / [H^-1]_jj, and those that no gptq follows. */
+/* hls(weights=inverse): grids before gptq weight errors by 1 / [H^-1]_jj, grids before nearest by H_jj. */
 static void check_inverse_weights(const char *scheme, bool feedback)
 {
     slow_problem p;
@@ -218,7 +220,7 @@ TEST(weights_of_the_inverse)
 }
 END_OF_TEST
 
-/* A group without any input has no weights to search by: its columns count alike. */
+/* In a group without any input all columns have equal weights. */
 TEST(dead_groups_are_searched_unweighted)
 {
     slow_problem p;
@@ -231,7 +233,7 @@ TEST(dead_groups_are_searched_unweighted)
 }
 END_OF_TEST
 
-/* The span may be out of range where a smaller scale is not. */
+/* A scale out of the format's range is no candidate, a smaller one that clips the largest weight is. */
 TEST(search_leaves_out_what_cannot_be_stored)
 {
     slow_problem p;
@@ -244,14 +246,13 @@ END_OF_TEST
 
 /* ---- refits ---- */
 
-/* Refit what `chain` makes slowly with `rounds` of scales and, if asked, sweeps; compare with what `refit` makes
- * of it. */
+/* Refits the result of `chain` slowly, with `rounds` of scales and, if asked, sweeps; compares it with `refit`. */
 static void check_refit(const char *scheme, const char *chain, const char *refit, int rounds, bool sweeps)
 {
     slow_problem p;
     slow_problem_new(&p, 37, 150, 500, scheme);
     for (size_t j = 0; j < 32; j++)
-        p.w[4 * p.in + j] = 0;    /* a group, or half of one, without codes */
+        p.w[4 * p.in + j] = 0;    /* a group, or half of one, whose codes are zero */
     calm_qjob before = slow_run(&p, chain), after = slow_run(&p, test_format("%s+%s", chain, refit));
     double *h = slow_damped(&p), *q = slow_doubles(p.out * p.in);
     for (size_t r = 0; r < p.out; r++) {
@@ -274,7 +275,7 @@ TEST(ls_by_elimination)
     check_refit("w4a16_g32", "hls+nearest", "ls", 1, false);
     check_refit("w2a16_g64_asym", "hls+nearest", "ls", 1, false);
     check_refit("w3a16", "hls+nearest", "ls", 1, false);
-    /* Scales so good that the slow_rounded solution is often worse. */
+    /* With scales this good the rounded solution is often worse. */
     check_refit("w3a16_g16", "hls+gptq+mkq(rounds=1)", "ls", 1, false);
     check_refit("w4a16_g8", "hls+gptq+mkq(rounds=2)", "ls", 1, false);
 }
@@ -286,13 +287,13 @@ TEST(mkq_by_plain_descent)
     check_refit("w2a16_g32", "hls+nearest", "mkq", 4, true);
     check_refit("w4a16_g64_asym", "hls+nearest", "mkq(rounds=2)", 2, true);
     check_refit("w2a16_g32_asym", "hls+gptq", "mkq", 4, true);
-    check_refit("w3a16_g48_asym", "absmax+nearest", "mkq(rounds=9)", 9, true);    /* groups that cross blocks */
+    check_refit("w3a16_g48_asym", "absmax+nearest", "mkq(rounds=9)", 9, true);    /* groups cross blocks of columns */
     check_refit("w3a16", "hls+nearest", "mkq(rounds=9)", 9, true);
 }
 END_OF_TEST
 
-/* Least (w - s q) H (w - s q)^T of one group with its own scale over all codes and zeros of b bits: for given
- * codes and zero w H q / q H q is the scale. */
+/* Returns the least (w - s q) H (w - s q)^T of a group with one scale over all codes and zero points of b bits.  For
+ * given codes and zero point the scale is w H q / q H q. */
 static double least_loss(const double *h, const float *w, size_t in, int bits, size_t *zero)
 {
     double least = INFINITY, *q = slow_doubles(in);
@@ -307,7 +308,7 @@ static double least_loss(const double *h, const float *w, size_t in, int bits, s
                     wq += w[i] * h[i * in + j] * q[j];
                     qq += q[i] * h[i * in + j] * q[j];
                 }
-            /* A negative scale is the mirrored grid, with the mirrored zero: each grid once. */
+            /* A negative scale is the mirrored grid with the mirrored zero point, which is another candidate. */
             if (wq < 0)
                 continue;
             const float scale = qq > 0 ? slow_storable(wq / qq) : 1;
@@ -320,8 +321,8 @@ static double least_loss(const double *h, const float *w, size_t in, int bits, s
     return least;
 }
 
-/* A row that is near a grid, under a zero that is off by one: the refit must move it to where brute force over zeros,
- * codes and scales has its least loss. */
+/* Starts a row near a grid with a zero point that is off by one: the refit must move it to the one at which brute
+ * force over zero points, codes and scales finds the least loss. */
 static void check_zero_moves(const int *q, size_t true_zero, int shift)
 {
     enum { IN = 6, BITS = 2 };
@@ -348,7 +349,7 @@ static void check_zero_moves(const int *q, size_t true_zero, int shift)
     for (size_t j = 0; j < IN; j++)
         found[j] = (double)codes[j] - stored;
     ck_assert_uint_eq(stored, true_zero);
-    /* Where codes are those of brute force, losses differ by how sums of 36 terms are rounded. */
+    /* The codes are equal, so the losses differ by the rounding of sums of 36 terms. */
     ck_assert_double_eq_tol(slow_loss(h, p.w, found, &scale, IN, IN), least, 1e-9 * least);
 }
 
@@ -359,8 +360,8 @@ TEST(zeros_move_to_the_best)
 }
 END_OF_TEST
 
-/* By powers of two larger or smaller, beyond what products in float32 could hold, weights and inputs have the same
- * codes, and scales as much larger. */
+/* Weights and inputs scaled by powers of two, beyond the range of float32 products, give the same codes, and scales
+ * with the weights' factor. */
 static void check_size(const char *scheme, const char *chain, int weights, int inputs)
 {
     slow_problem p;

@@ -1,6 +1,7 @@
-/* smooth by its definition: s from maxima, then what channel_scale.c makes of it.
+/* The transform `smooth` against its definition: s from the maxima, and the rules of channel_scale.c.
  *
- * The chain stores s as float32 and its own exp, log and pow may be off by a unit or two: 1e-6 relative. */
+ * The chain stores s as float32, and its exp, log and pow may be off by a unit or two in the last place: 1e-6
+ * relative. */
 #include "tests/support/slow_parts.h"
 
 static void new_problem(slow_problem *p, size_t out, size_t in)
@@ -9,7 +10,7 @@ static void new_problem(slow_problem *p, size_t out, size_t in)
     p->job.can_absorb = true;
 }
 
-/* The input scale that `chain` finds; NULL fails. */
+/* Returns the input scale of `chain`, which must have one. */
 static const float *scale_of(const slow_problem *p, const char *chain)
 {
     const calm_qjob qjob = slow_run(p, chain);
@@ -17,7 +18,7 @@ static const float *scale_of(const slow_problem *p, const char *chain)
     return qjob.in_scale;
 }
 
-/* The input divided, the weights multiplied by s. */
+/* Divides the inputs and multiplies the weights by s. */
 static void apply_scale(slow_problem *p, const float *s)
 {
     for (size_t i = 0; i < p->out * p->in; i++)
@@ -27,7 +28,7 @@ static void apply_scale(slow_problem *p, const float *s)
     slow_problem_measure(p);
 }
 
-/* After another transform the input is the one that it has left. */
+/* After another transform the input is the one that the transform leaves. */
 TEST(after_another_transform)
 {
     static const char *const first[] = {"awq", "smooth(alpha=0.3)", "smooth(alpha=1)"};
@@ -45,7 +46,8 @@ TEST(after_another_transform)
 }
 END_OF_TEST
 
-/* At alpha 1/2 maxima of input and weights are equal in every channel afterwards: nothing is left to smooth. */
+/* With alpha 1/2 the maxima of input and weights become equal in every channel, so a second smoothing changes
+ * nothing. */
 TEST(twice_is_once)
 {
     slow_problem p;
@@ -56,8 +58,8 @@ TEST(twice_is_once)
 }
 END_OF_TEST
 
-/* From the definition: maxima, shared over absorb groups, divided by what makes their product 1; dead channels are left
- * out of both. */
+/* Computes s by the definition: from maxima shared within absorb groups, divided by the factor that makes the
+ * product of all 1; both steps leave out dead channels. */
 static void slow_scale(const slow_problem *p, double alpha, double *s)
 {
     double *raw = slow_doubles(p->in);
@@ -80,8 +82,8 @@ static void check_smooth(const slow_problem *p, double alpha)
         ck_near(found[j], expected[j], 1e-6 * expected[j]);
 }
 
-/* A channel without input, one without weights, and with groups one whose group is alive and one that is dead with its
- * group; what is dead has no part in what the others get. */
+/* A channel without input and one without weights, without groups and with: in a group that is alive and in a dead
+ * group.  Dead channels do not change the scales of the others. */
 TEST(live_channels_decide)
 {
     slow_problem p;
