@@ -1,5 +1,5 @@
-/* Ablations of a tiny model: figures that no number of threads changes, that the store gives back, and that agree with
- * what the store's scores say; entries that fail; outputs that are refused. */
+/* Ablations of a tiny model: the figures do not depend on the number of threads, are read from the store again, and
+ * agree with the stored scores; entries that fail; output directories that are refused. */
 #include "cli/ablation_report.h"
 
 #include <errno.h>
@@ -13,19 +13,19 @@
 #include "tests/support/play.h"
 
 static const long long two_seeds[] = {1, 2};
-static calm_arena kept;    /* what a test's ablations gave */
+static calm_arena kept;    /* memory of the results of a test's ablations */
 
 static play new_play(const char *scheme, const char *algorithms)
 {
     play run = play_new(NULL, scheme, algorithms);
     run.recipe.output = NULL;
-    run.recipe.want_cka_linear = true;    /* as calm ablate asks */
+    run.recipe.want_cka_linear = true;    /* as calm ablate sets it */
     run.recipe.score_points = (1u << CALM_N_POINTS) - 1;
     run.recipe.eval_windows = 3;
     return run;
 }
 
-/* Run it here: nothing forks afterwards. */
+/* Runs the ablation in this process, since nothing forks afterwards. */
 static calm_ablation ablate_by(const play *run, const calm_ablation_plan *asked)
 {
     calm_ablation_plan plan = *asked;
@@ -58,7 +58,7 @@ static size_t count(const calm_ablation *of, const char *kind)
     return n;
 }
 
-/* ablation.json without lines that hold a time or the store's path. */
+/* Returns ablation.json without the lines that contain a time or the store's path. */
 static const char *without_times(const play *run, const calm_ablation *of, const char *name)
 {
     const calm_ablation_set set = {&run->recipe, of, 1, 1.5};
@@ -102,7 +102,7 @@ TEST(same_figures_from_the_store)
     ck_assert_str_eq(without_times(&run, &again, "two"), without_times(&run, &first, "one"));
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate"), candidates);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM evaluation"), evaluations);
-    /* Three runs each time: the first windows, and two seeds; each with its own rows. */
+    /* Each ablation made three runs, for the first windows and two seeds, and each run has its rows. */
     ck_assert_int_eq(rows, (int64_t)first.n_rows);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM ablation"), 2 * rows);
     ck_assert_int_eq(play_sql(&run, "SELECT count(DISTINCT run_id) FROM ablation"), 6);
@@ -110,7 +110,7 @@ TEST(same_figures_from_the_store)
 }
 END_OF_TEST
 
-/* Units whose least score (of the store) is of another algorithm than `best`. */
+/* Returns the number of units whose least score in the store belongs to another algorithm than `best`. */
 static int64_t least_differs(const play *run, const char *group, const char *unit, const char *metric, const char *best)
 {
     return play_sql(run, test_format("SELECT count(*) FROM (SELECT a.name AS name, min(s.value) FROM run_candidate rc"
@@ -137,7 +137,7 @@ TEST(rows_are_what_the_scores_say)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         ck_assert_int_eq(row_named(&of, rows[i].name)->differs,
                          least_differs(&run, rows[i].group, rows[i].unit, rows[i].metric, of.best));
-    /* 8 metrics at 4 points, cka_linear of jobs, by 2 rules; an oracle per unit; three entries; five draws. */
+    /* 8 metrics at 4 points and cka_linear of jobs, by 2 rules; one oracle per unit; three entries; five draws. */
     ck_assert_uint_eq(count(&of, "hybrid"), 2 * (8 * 4 + 1));
     ck_assert_uint_eq(count(&of, "oracle"), 3);
     ck_assert_uint_eq(count(&of, "uniform"), 3);
@@ -160,7 +160,7 @@ TEST(differences_are_to_the_best_uniform_run)
             ck_assert(row->loss >= best->loss);
         if (i)
             ck_assert(row->loss >= of.rows[i - 1].loss);
-        /* Windows are of one length, so the mean of differences is the difference of means: up to rounding, some 1e-16
+        /* Windows have equal lengths, so the mean of differences is the difference of means, up to rounding: 1e-16
          * relative to KLs of at most 1. */
         ck_near(row->delta, row->loss - best->loss, 1e-12);
         ck_assert_msg((row->plan == best->plan) == (row->differs == 0), "%s", row->name);
@@ -172,8 +172,8 @@ TEST(differences_are_to_the_best_uniform_run)
 }
 END_OF_TEST
 
-/* With two entries a unit's order agrees or is turned round: the mean correlation follows from the share
- * that agrees. */
+/* With two entries each unit's order either agrees or is reversed, so the mean correlation follows from the share of
+ * units that agree. */
 TEST(correlations_of_two_entries)
 {
     const play run = new_play("w4a16_g16", "rtn,gptq");
@@ -182,10 +182,10 @@ TEST(correlations_of_two_entries)
     for (size_t i = 0; i < of.n_correlations; i++) {
         const calm_ablation_correlation *row = &of.correlations[i];
         ck_assert_uint_eq(row->units, strcmp(row->unit, "job") == 0 ? 8 : strcmp(row->unit, "sublayer") == 0 ? 4 : 2);
-        ck_near(row->rho, 2 * row->hits - 1, 1e-12);    /* sums of at most 8 numbers of size 1 */
+        ck_near(row->rho, 2 * row->hits - 1, 1e-12);    /* sums of at most 8 values of magnitude 1 */
     }
     ck_assert_uint_gt(of.n_hooks, 0);
-    /* One of the 4 windows of 32 tokens is held out for scores; 8 jobs. */
+    /* One of the 4 windows of 32 tokens is held out for scores; there are 8 jobs. */
     ck_assert_int_eq(of.scored_rows, 32 * 8);
 }
 END_OF_TEST
@@ -202,12 +202,13 @@ TEST(noise_over_seeds)
         ck_assert_int_eq(seeds[i].seed, 1);
         ck_assert_int_eq(seeds[3 + i].seed, 2);
         ck_assert_str_eq(of.noise[i].name, seeds[i].name);
-        /* Of two values: (a + b) / 2 and |a - b| / sqrt(2); some rounding errors of numbers below 1. */
+        /* Two values have the mean (a + b) / 2 and the deviation |a - b| / sqrt(2); they are below 1, so rounding is
+         * below 1e-14. */
         ck_near(of.noise[i].mean, (a + b) / 2, 1e-14);
         ck_near(of.noise[i].sd, fabs(a - b) / sqrt(2), 1e-14);
         ck_near(of.noise[i].delta_mean, (seeds[i].delta + seeds[3 + i].delta) / 2, 1e-14);
     }
-    /* rtn reads no calibration, gptq does. */
+    /* rtn does not depend on the calibration, gptq does. */
     ck_assert(of.noise[0].sd == 0);
     ck_assert(of.noise[1].sd > 0);
 }
@@ -215,7 +216,7 @@ END_OF_TEST
 
 /* ---- failures ---- */
 
-/* actfit needs 8 rows per input, which 4 windows of 32 tokens are not: no plan, no draw, and last. */
+/* actfit needs 8 rows per input, more than 4 windows of 32 tokens: it has no plan, is never drawn, and comes last. */
 TEST(entries_that_fail)
 {
     const play run = new_play("w4a4_g16", "rtn,actfit,gptq");
@@ -230,8 +231,9 @@ TEST(entries_that_fail)
 }
 END_OF_TEST
 
-/* Factors of the shortlist are rows of the first windows and of each seed: at the recipe's own the recipe's hybrid, at
- * the greatest the plan of log_rel_mse alone.  A brief table has them and uniform runs alone. */
+/* Each factor of the shortlist has a row for the first windows and for each seed.  The recipe's factor gives the
+ * recipe's hybrid, the largest factor the plan of log_rel_mse alone.  A brief table has only these rows and the
+ * uniform runs. */
 TEST(factors_of_the_shortlist)
 {
     static const double factors[] = {CALM_SHORTLIST_DEFAULT, CALM_SHORTLIST_MAX};
@@ -256,8 +258,8 @@ TEST(factors_of_the_shortlist)
 }
 END_OF_TEST
 
-/* The recipe's hybrid as it was learned is a row next to it, of the first windows and of each seed, with the loss
- * that a run gives that learns it; a second table takes it from the store. */
+/* The learned form of the recipe's hybrid has a row next to the plain one, for the first windows and for each seed,
+ * and a lower loss; a second table reads it from the store. */
 TEST(the_learned_hybrid)
 {
     const calm_ablation_plan plan = {.seeds = two_seeds, .n_seeds = 1, .brief = true};
@@ -275,7 +277,7 @@ TEST(the_learned_hybrid)
     ck_assert_uint_eq(first.n_rows, 2 * (2 + 2));
     ck_assert(row_named(&again, learned->name)->loss == learned->loss);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_ablation WHERE subject LIKE '%, learned'"), 4);
-    /* 8 bits leave nothing to learn. */
+    /* 8-bit weights have nothing to learn. */
     play eight = run;
     eight.recipe.store = play_path(&run, "eight.db");
     play_pool(&eight, "w8a16_g16", "rtn,gptq");
@@ -303,8 +305,8 @@ TEST(draws)
             drawn[choice[job]]++;
         }
     }
-    /* Job 0 has three entries, the other 7 two: 1/3 of 200 and 1/2 of 1400 expected for the first; within 6 standard
-     * deviations, sqrt(200 * 2/9 + 1400 / 4) = 19.9 each. */
+    /* Job 0 has three entries and the other 7 have two, so the first entry is expected in 1/3 of 200 draws and 1/2
+     * of 1400, within 6 standard deviations, each sqrt(200 * 2/9 + 1400 / 4) = 19.9. */
     ck_near((double)drawn[0], 200.0 / 3 + 700, 6 * 19.9);
     ck_near((double)drawn[2], 200.0 / 3 + 700, 6 * 19.9);
     ck_near((double)drawn[1], 200.0 / 3, 6 * 6.7);
@@ -341,7 +343,7 @@ TEST(output_directories)
 }
 END_OF_TEST
 
-/* Whichever call fails from there on: the directory is the old one or the new one. */
+/* Whichever call fails, the directory holds the whole old output or the whole new one. */
 TEST(a_full_disk_leaves_the_old_output)
 {
     const play run = new_play("w4a16_g16", "rtn");
@@ -366,7 +368,7 @@ TEST(a_full_disk_leaves_the_old_output)
         failed += status != CALM_OK;
         ck_assert_int_le(failed, calls);
     }
-    ck_assert_int_gt(failed, 5);    /* three files are at least opened, written and flushed */
+    ck_assert_int_gt(failed, 5);    /* three files are opened, written and flushed */
     ck_assert_str_eq(play_digest(dir), digest);
 }
 END_OF_TEST

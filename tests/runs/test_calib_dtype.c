@@ -1,4 +1,5 @@
-/* Calibration by products of bfloat16: runs with `calibration.dtype` bf16. */
+/* Runs with `calibration.dtype` bf16 and bf16x2, whose products have bfloat16 operands: the same bytes for any
+ * number of threads, keys apart from those of float32, and figures near those of float32. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +7,7 @@
 #include "ptq/tensor/bf16_product.h"
 #include "tests/support/play.h"
 
-/* Windows of more than one chunk of rows, and widths that are no multiple of what the kernel takes at once. */
+/* Makes a run with windows of more than one chunk of rows and widths that the kernel's steps do not divide. */
 static play rounded(const char *family, const char *scheme, const char *algorithms)
 {
     const tiny_model spec = tiny_of(family);
@@ -21,9 +22,9 @@ static double number(const play *run, const char *statement)
     return strtod(play_text(run, statement), NULL);
 }
 
-/* Another number of threads: the same bytes.  In float: other keys and other codes in the same store, whose recipes
- * tell the runs apart.  What a model is measured by is of float whatever calibrated: the float model's figures on the
- * guard's windows, which each store has of its own run, are equal to the last bit. */
+/* Another number of threads gives the same bytes.  A float32 run in the same store has other keys, other codes and
+ * another recipe.  Evaluations are in float32 whatever the calibration has: the float model's figures on the guard's
+ * windows are equal to the last bit in stores of either kind. */
 static void compare_dtypes(const char *family, const char *scheme, const char *algorithms, calm_prefix prefix)
 {
     play first = rounded(family, scheme, algorithms);
@@ -46,7 +47,7 @@ static void compare_dtypes(const char *family, const char *scheme, const char *a
                                       " WHERE id = 2"), 1);
     static const char nll[] = "SELECT printf('%.17g', coalesce(nll, 0)) FROM evaluation WHERE subject = 'float'";
     ck_assert_str_eq(play_text(&again, nll), play_text(&alone, nll));
-    /* Told once, where the kernels do not go with it. */
+    /* One warning if the kernels are not faster with bfloat16. */
     ck_assert_int_eq(strstr(said.log, "there are no products of bfloat16") != NULL,
                      !calm_bf16_is_fast(CALM_OPERANDS_BF16));
 }
@@ -60,9 +61,9 @@ TEST(rounded_runs)
 }
 END_OF_TEST
 
-/* Of two bfloat16 every stage has the same bytes for any number of threads.  Figures are near those of float32: some
- * fifteen products follow each other, each off by 3 * 2^-18 of the sizes of its terms, which leaves logits below 16 in
- * size within .003; where no CPU multiplies such operands, figures are the same. */
+/* With two bfloat16 parts every stage gives the same bytes for any number of threads, and figures near float32's.
+ * Tolerance: some fifteen products follow one another, each off by 3 * 2^-18 of the magnitude of its terms, which
+ * leaves logits of magnitude below 16 within .003.  On CPUs that do not multiply such operands figures are equal. */
 static void compare_two_parts(const char *family, const char *scheme, const char *algorithms)
 {
     play run = rounded(family, scheme, algorithms);
@@ -85,7 +86,7 @@ static void compare_two_parts(const char *family, const char *scheme, const char
     const bool fast = calm_bf16_is_fast(CALM_OPERANDS_BF16X2);
     ck_near(number(&run, nll), number(&plain, nll), fast ? 0.003 : 0);
     ck_assert_int_eq(strstr(said.log, "there is no AMX") != NULL, !fast);
-    /* Their results never stand for each other. */
+    /* Results of one dtype are never taken for the other's. */
     play beside = play_elsewhere(&plain, "beside");
     beside.recipe.store = run.recipe.store;
     ck_assert_uint_eq(play_must_run(&beside).cached, 0);
@@ -100,9 +101,9 @@ TEST(runs_of_two_parts)
 }
 END_OF_TEST
 
-/* Statistics are those of the model to the eight bits that operands keep.  A product rounds two operands by 2^-9 of
- * themselves, so that what it gives is off by at most 2^-8 of the sum of the sizes of its terms; in a model of two
- * blocks with random weights that is below a tenth of its largest value. */
+/* Statistics with bfloat16 operands: a product rounds both operands by 2^-9 relative, so its result is off by at
+ * most 2^-8 of the sum of its terms' magnitudes; in a model of two blocks with random weights that is below a tenth
+ * of the largest value. */
 TEST(statistics)
 {
     play run = rounded("llama", "w4a16_g16", "gptq"), plain = play_elsewhere(&run, "plain");

@@ -1,8 +1,8 @@
-/* How many values of a token are observed, next to the statistics of a run. */
+/* calm_capture_token_values() against the number of values that a run observes. */
 #include "ptq/calib/capture.h"
 #include "tests/support/play.h"
 
-/* Of all blocks, what the store has of the hook points within them. */
+/* Compares the sum over all blocks with the counts in the store for hooks within blocks. */
 static void check(const char *family)
 {
     const tiny_model spec = tiny_of(family);

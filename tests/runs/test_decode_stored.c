@@ -1,8 +1,8 @@
-/* Decoding with weights as a written checkpoint stores them, embedding and head included: the logits are those of one
- * window in float32, and a token reads fewer bytes.
+/* Decoding with weights as a written checkpoint stores them, embedding and head included: the logits are those of
+ * float32 weights, and a token reads fewer bytes.
  *
- * Tolerance: as test_decode_fixtures.c; codes times scales are the values of the float matrix, so that orders of sums
- * alone differ. */
+ * Tolerance: that of test_decode_fixtures.c; codes times scales are the values of the float matrix, so only orders
+ * of sums differ. */
 #include "ptq/model/decode.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ static play written(const char *format, const char *scheme, const char *head, bo
     return run;
 }
 
-/* Logits [V] behind each of TOKENS tokens, and the bytes that a token reads. */
+/* Returns the logits [V] after each of TOKENS tokens; *bytes = the bytes read for a token. */
 static float *decode(const calm_model *model, bool stored, double *bytes)
 {
     const size_t vocab = calm_model_config(model)->vocab;
@@ -44,7 +44,7 @@ static float *decode(const calm_model *model, bool stored, double *bytes)
     return logits;
 }
 
-/* `most`: bytes of what is stored, of those in float32. */
+/* `most`: the largest allowed ratio of stored bytes to those of float32. */
 static void check(const play *run, const char *file, double most)
 {
     CALM_SCOPED_MODEL(model);
@@ -60,8 +60,8 @@ static void check(const play *run, const char *file, double most)
     ck_assert_msg(bytes <= most * float_bytes, "a token reads %.0f bytes, in float32 %.0f", bytes, float_bytes);
 }
 
-/* Codes of 8 bits with a scale for 32 columns or more take 9/32 of a float at most; of 4 bits, which the head has not,
- * less.  Panels of 16 rows may be filled up. */
+/* 8-bit codes with one scale for 32 columns or more take at most 9/32 of a float, the 4-bit codes of other matrices
+ * less; the last panel of 16 rows may be padded. */
 TEST(gguf)
 {
     const play tied = written("gguf", "w4a16_g32", "w8a16_g32", true);
@@ -78,7 +78,7 @@ TEST(compressed_tensors)
 }
 END_OF_TEST
 
-/* Types with minima are read as floats. */
+/* Types with minima are decoded as floats. */
 TEST(minima)
 {
     const play run = written("gguf", "w4a16_asym_g32", "float", true);

@@ -1,4 +1,5 @@
-/* `choice.size` and `choice.bits_per_weight`: files as large as asked, tables that take part, what is refused. */
+/* `choice.size` and `choice.bits_per_weight`: files within the wanted size, embedding and head chosen with the jobs,
+ * and what is refused. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,14 +16,14 @@
 
 static double no_limit[] = {INFINITY};
 
-/* A run of a format that is to keep to `bytes`. */
+/* Makes a run whose output in a format must not exceed `bytes`. */
 static play sized_of(const tiny_model *model, const char *format, const char *schemes, size_t bytes)
 {
     const calm_words names = test_words(format);
     play run = play_new(model, "w4a16_g32", "rtn");
     play_pool(&run, schemes, "rtn");
     ck_ok(calm_formats_parse(ctx, &names, &run.recipe.formats));
-    run.recipe.engine_tie = calm_formats_tie(&run.recipe.formats);    /* as a recipe is resolved */
+    run.recipe.engine_tie = calm_formats_tie(&run.recipe.formats);    /* as calm resolves a recipe */
     run.recipe.budgets = no_limit;
     run.recipe.n_budgets = 1;
     run.recipe.probe_windows = 1;
@@ -41,7 +42,7 @@ static play sized(const char *format, const char *schemes, bool tied, size_t byt
     return sized_of(&model, format, schemes, bytes);
 }
 
-/* Bytes of all files of weights that a run wrote. */
+/* Returns the bytes of all weight files that a run wrote. */
 static size_t written(const play *run)
 {
     static const char *const names[] = {"model.gguf", "model.safetensors", "model-00001-of-00002.safetensors",
@@ -54,7 +55,7 @@ static size_t written(const play *run)
     return total;
 }
 
-/* The least and the most that a refusal names, before any work. */
+/* Reads the least and the largest size from the refusal, which comes before any work. */
 static void read_reach(const play *run, size_t reach[2])
 {
     const outcome said = play_run(run, (fault){0});
@@ -74,7 +75,7 @@ static void check_sizes(play run)
         play_must_run(&run);
         files[i] = written(&run);
         ck_assert_msg(files[i] && files[i] <= sizes[i], "%zu bytes of %zu", files[i], sizes[i]);
-        /* Headers' offsets are taken to be as long as the longest, and steps of jobs and tables are coarse. */
+        /* The estimate assumes the longest offsets in headers; jobs and tables change the size in coarse steps. */
         ck_assert_msg(sizes[i] - files[i] <= (i == 1 ? (reach[1] - reach[0]) / 4 : 400), "%zu bytes of %zu", files[i],
                       sizes[i]);
     }
@@ -109,7 +110,7 @@ TEST(compressed_tensors)
 }
 END_OF_TEST
 
-/* Experts of a block have one scheme, and in some formats tensors in common. */
+/* Experts of a block have one scheme, and share tensors in some formats. */
 TEST(mixtures)
 {
     static const char *const formats[] = {"gguf", "mlx", "compressed-tensors"};
@@ -128,7 +129,7 @@ TEST(mixtures)
 }
 END_OF_TEST
 
-/* The table is chosen with the jobs, is measured alone, and is what calm assemble finds in the store. */
+/* The embedding is chosen with the jobs, measured by itself, and read from the store by calm assemble. */
 TEST(tables_take_part)
 {
     play run = sized("gguf", "w4a16_g32,w8a16_g32", true, 1000);
@@ -141,7 +142,7 @@ TEST(tables_take_part)
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run WHERE json_extract(recipe, '$.embed_scheme') ="
                                     " json_extract(recipe, '$.head_scheme') AND"
                                     " json_extract(recipe, '$.size') > 0"), 1);
-    /* One that is asked for stays, and nothing is measured. */
+    /* A scheme that is asked for stays, and nothing is measured. */
     play asked = sized("gguf", "w4a16_g32,w8a16_g32", true, 1000);
     ck_ok(calm_formats_ask_outer(ctx, "q5_1", NULL, &asked.recipe.formats.options));
     read_reach(&asked, reach);
@@ -152,21 +153,21 @@ TEST(tables_take_part)
 }
 END_OF_TEST
 
-/* The same files by calm assemble, the same choices by calm select; another size is another run whose file keeps to it,
- * with the tables that the run had. */
+/* calm assemble writes the same file and calm select chooses the same.  Selecting for another size gives a run whose
+ * file is within it, with the tables of the first run. */
 static void select_and_assemble(bool split_v, const char *algorithm)
 {
     static const char schemes[] = "w4a16_g32,q5_0,w8a16_g32";
     play run = sized("gguf", schemes, true, 1000);
     play_pool(&run, schemes, algorithm);
-    run.recipe.calib_name = run.recipe.calib_path;    /* the text is read again for what is fitted */
+    run.recipe.calib_name = run.recipe.calib_path;    /* calm assemble reads the text again for the fit */
     size_t reach[2];
     run.recipe.split_v = split_v;
     read_reach(&run, reach);
     run.recipe.file_bytes = (reach[0] + 2 * reach[1]) / 3;
-    run.recipe.keep_candidates = true;    /* another size chooses others, which only a document computes again */
+    run.recipe.keep_candidates = true;    /* another size needs other candidates */
     play_must_run(&run);
-    /* Two blocks, of four or five jobs each. */
+    /* Two blocks of four or five jobs. */
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 1"), split_v ? 10 : 8);
     calm_assembly assembly;
     calm_assemble_options how = {.store = run.recipe.store, .run = 1, .output = play_path(&run, "again"),
@@ -206,15 +207,15 @@ static void select_and_assemble(bool split_v, const char *algorithm)
 TEST(selected_and_assembled) { select_and_assemble(false, "rtn"); }
 END_OF_TEST
 
-/* The same with v as its own job. */
+/* With v as a separate job. */
 TEST(v_apart) { select_and_assemble(true, "rtn"); }
 END_OF_TEST
 
-/* The same where the table is fitted to what the head reads, which calm assemble collects again. */
+/* With a table fitted to the head's inputs, which calm assemble collects again. */
 TEST(a_fitted_table) { select_and_assemble(false, "gptq"); }
 END_OF_TEST
 
-/* Bits per weight are of tensors: neither headers nor a tokenizer count. */
+/* Bits per weight count tensors, without headers and tokenizer. */
 TEST(bits_per_weight)
 {
     play run = sized("mlx", "w2a16_g32,w4a16_g32,w8a16_g32", true, 0);
@@ -244,7 +245,7 @@ TEST(refused)
 }
 END_OF_TEST
 
-/* What a forecast says of one scheme is what is written, up to the digits of offsets. */
+/* The estimated size of a single scheme is that of the written file, up to the digits of offsets. */
 TEST(foreseen)
 {
     static const char *const formats[] = {"gguf", "mlx", "gptq", "compressed-tensors"};
@@ -265,7 +266,7 @@ TEST(foreseen)
 }
 END_OF_TEST
 
-/* A rounded table is that of the file, in float16. */
+/* A rounded table has the values of the file, in float16. */
 TEST(rounded)
 {
     enum { V = 40, D = 64 };

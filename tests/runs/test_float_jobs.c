@@ -1,9 +1,9 @@
-/* Units with jobs that stay float: those take no part in what is scored, measured and chosen. */
+/* Units with jobs that stay float: those jobs have no scores, measurements and choices. */
 #include "ptq/stored/stored.h"
 #include "tests/support/run_rooms.h"
 #include "tests/support/play_select.h"
 
-/* A unit decides for its jobs that are quantized: rows, scores and choices are theirs, and of a run again the same. */
+/* Checks that a unit's rows, scores and choices are of its quantized jobs only, and that a second run finds them. */
 static void check_float_jobs(const tiny_model *spec, const char *kept, const char *job, const char *scheme, int units)
 {
     play first = play_new(spec, scheme, "rtn,gptq");
@@ -18,12 +18,12 @@ static void check_float_jobs(const tiny_model *spec, const char *kept, const cha
         play_must_run(&run);
         ck_assert_int_eq(play_sql(&run, "SELECT count(DISTINCT unit) FROM choice"),
                          unit == CALM_UNIT_BLOCK ? 2 : units);
-        /* Experts that few tokens reach are rounded to nearest, whatever the algorithm is. */
+        /* Experts with few tokens are rounded to nearest whatever the algorithm is. */
         ck_assert_int_eq(play_sql(&run, "SELECT max(n) FROM (SELECT count(DISTINCT k.algorithm_id) n FROM choice c JOIN"
                                         " candidate k ON k.id = c.candidate_id JOIN job j ON j.id = k.job_id"
                                         " WHERE j.name NOT LIKE '%.experts.%' GROUP BY c.unit)"), 1);
         ck_assert_int_eq(play_sql(&run, test_format("SELECT count(*) FROM v_scores WHERE job = '%s'", job)), 0);
-        /* One value a block and algorithm, with each job that is quantized. */
+        /* One value per block and algorithm, which each quantized job has. */
         ck_assert_int_eq(play_sql(&run, "SELECT count(DISTINCT s.value) FROM v_scores s WHERE s.unit = 'block' AND"
                                         " s.metric = 'rel_mae'"), 4);
         ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_scores WHERE unit = 'block' AND metric = 'rel_mae'"),
@@ -40,7 +40,7 @@ static void check_float_jobs(const tiny_model *spec, const char *kept, const cha
 TEST(jobs_that_stay_float_take_no_part)
 {
     const tiny_model latent = tiny_of("deepseek_v3"), delta = tiny_of("qwen3_5");
-    /* Of each block attention, the shared expert and the others. */
+    /* The units of a block are attention, the shared expert and the routed experts. */
     check_float_jobs(&latent, NULL, "kv_b", "w4a16_g8", 2 * (2 + (int)latent.n_experts));
     check_float_jobs(&delta, NULL, "delta_ba", "w4a16_g8", 4);
     check_float_jobs(NULL, "re:.*down_proj", "down", "w4a16_g16", 4);

@@ -1,4 +1,4 @@
-/* Rates of the steps of learning, by a clock that says a second has passed whenever it is asked. */
+/* Measured rates of learning steps, with a clock that advances by a second at every call. */
 #include "ptq/forecast/forecast_impl.h"
 #include "ptq/state/work.h"
 
@@ -12,15 +12,15 @@ static double tick(int n_threads)
     return now++;
 }
 
-/* Operations of a token by the tiny model's shapes: q and o of 4 heads of 8, k and v of 2, an MLP of three times 48;
- * and scores and contexts of half a window, or of a whole one. */
+/* Returns the operations per token for the tiny model's shapes: q and o have 4 heads of 8, k and v 2, the MLP is
+ * three times 48; scores and contexts see half a window on average, or a whole one in an encoder. */
 static double by_hand(size_t window, bool encoder)
 {
     const double kv = encoder ? 32 : 16, inner = encoder ? 2 * 48 : 3 * 48;
     return 2 * (2 * 32 * 32 + 2 * kv * 32 + inner * 32) + (encoder ? 4 : 2) * (double)window * 32;
 }
 
-/* The run reads the recipe in *run as long as it is open. */
+/* Opens a run, which reads the recipe in *run until it is closed. */
 static calm_run *opened(const tiny_model *model, const char *scheme, const char *learner, play *run)
 {
     calm_run *p;
@@ -47,7 +47,7 @@ TEST(operations_of_a_token)
 }
 END_OF_TEST
 
-/* One round of the windows of a step is a second long. */
+/* One round over the windows of a step takes one second. */
 TEST(rates_of_steps)
 {
     static const char *const learners[] = {"learn(tokens=1)", "learn(tokens=1000000)"};
@@ -56,7 +56,7 @@ TEST(rates_of_steps)
         calm_run *p = opened(NULL, "w4a4_g16", learners[i], &run);
         calm_learn_rates rates = {0};
         ck_ok(calm_learn_rates_measure(ctx, p, tick, &rates));
-        /* Of the short windows of play_new the first that is learned from, or all of them. */
+        /* A step has the first window that is learned from, or all of them: windows of play_new() are short. */
         const calm_windows *calib = &p->in.calib;
         const size_t first = calm_inputs_held_windows(&p->in);
         double expected = 0;
@@ -66,14 +66,14 @@ TEST(rates_of_steps)
         }
         ck_near(rates.forward, expected, 1e-9 * expected);
         ck_near(rates.back, 3 * expected, 1e-9 * expected);
-        /* A second for at least 50 steps of a million weights. */
+        /* One second for at least 50 steps on a million weights. */
         ck_near(rates.update, 1 / (50.0 * 1024 * 1024), 1e-20);
         calm_run_close(&p);
     }
 }
 END_OF_TEST
 
-/* Experts are not read for it; 8 bits have no updates. */
+/* Mixtures are not measured; 8-bit weights have no updates. */
 TEST(what_is_not_measured)
 {
     const tiny_model mixture = tiny_of("qwen3_moe");

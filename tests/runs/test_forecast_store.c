@@ -1,4 +1,4 @@
-/* What a run is said to take in the store, next to what it takes. */
+/* The forecast of the store's size against what a run writes, and forecasts of times. */
 #include "ptq/forecast/forecast.h"
 #include "tests/support/play.h"
 
@@ -9,7 +9,7 @@ static calm_forecast foresee(const play *run)
     return forecast;
 }
 
-/* Every candidate has a blob; twins are counted one by one. */
+/* Every candidate has a blob; candidates with equal results are counted separately. */
 #define ALL "SELECT sum(blob_bytes) FROM candidate"
 #define CHOSEN "SELECT sum(k.blob_bytes) FROM candidate k JOIN choice c ON c.candidate_id = k.id"
 
@@ -24,7 +24,7 @@ static void check_all(const tiny_model *spec, const char *scheme, const char *al
     ck_assert_int_eq((int64_t)forecast.kept_bytes, play_sql(&run, ALL));
 }
 
-/* To the byte: groups with a rest, zeros, input scales that some jobs have, corrected biases, whole numbers of
+/* Exact to the byte: a short last group, zero points, input scales of some jobs, corrected biases, static
  * activations. */
 TEST(all_candidates)
 {
@@ -36,8 +36,8 @@ TEST(all_candidates)
 }
 END_OF_TEST
 
-/* Rejected candidates that go block by block: the hybrid, a block's rejected candidates, and two files of rows.  One
- * scheme, so all entries take about the same and the sums are exact. */
+/* Rejected candidates are dropped block by block: the store holds the hybrid, one block's rejected candidates, and
+ * two files of rows.  With one scheme all candidates have about the same size, so the sums are exact. */
 TEST(of_what_goes)
 {
     tiny_model spec = tiny_default;
@@ -48,7 +48,7 @@ TEST(of_what_goes)
     const calm_forecast both = foresee(&run);
     run.recipe.keep_hybrid = true;
     const calm_forecast one = foresee(&run);
-    /* Rows that take more than the rejected candidates are not worth it. */
+    /* Rows larger than the rejected candidates are not written. */
     run.recipe.guard_windows = 40;
     const calm_forecast many = foresee(&run);
     run.recipe.guard_windows = 0;
@@ -61,15 +61,16 @@ TEST(of_what_goes)
     ck_assert(many.store_bytes == all && kept.store_bytes == all && kept.kept_bytes == all);
     ck_assert(one.kept_bytes == chosen && unguarded.kept_bytes == chosen && both.kept_bytes == 2 * chosen);
     ck_assert(unguarded.store_bytes == chosen + (all - chosen) / 4);
-    /* Five sets of 3 windows of 32 tokens, each of 64 floats, in two files. */
+    /* Five sets of 3 windows of 32 tokens with 64 floats each, in two files. */
     const double rows = 2 * 5 * 3 * 32 * 64 * sizeof(float);
     ck_assert(one.store_bytes > unguarded.store_bytes + rows);
-    ck_assert(one.store_bytes < unguarded.store_bytes + rows + 4096);    /* what they are of: a few numbers a job */
+    ck_assert(one.store_bytes < unguarded.store_bytes + rows + 4096);    /* headers: a few numbers per job */
     ck_assert(both.store_bytes >= both.kept_bytes && both.store_bytes >= one.store_bytes);
 }
 END_OF_TEST
 
-/* Jobs that stay float take no time: rtn's goes by the weights, of which o has 32 x 32 of 7,680 in each block. */
+/* Jobs that stay float take no time.  rtn's time is proportional to weights, of which `o` has 32 x 32 of 7,680 in a
+ * block. */
 TEST(kept_jobs)
 {
     const char *kept = "re:.*[qkv]_proj|.*mlp.*";
@@ -85,7 +86,7 @@ TEST(kept_jobs)
 }
 END_OF_TEST
 
-/* The forward stage takes the time of a value for each one that the run observes. */
+/* The forward stage takes the time of one value for each value that the run observes. */
 TEST(statistics)
 {
     play run = play_new(NULL, "w4a16_g16", "rtn");

@@ -1,8 +1,9 @@
-/* A guard whose first windows leave hybrid and a uniform run within an error: more windows decide.
+/* A guard that cannot decide between the hybrid and a uniform run, within a standard error, on its first windows: it
+ * measures more windows.
  *
- * Which plan is better is a matter of the tiny model, so what the store has of the first windows is changed: there
- * uniform rtn is behind the hybrid by less than an error, on windows that are measured it is far behind, since it has
- * 2-bit absmax grids where the hybrid has fitted ones. */
+ * Which plan is better depends on the tiny model, so the test changes the stored losses of the first windows: there
+ * uniform rtn is worse than the hybrid by less than an error.  On the windows that are then measured it is far
+ * worse, since it has 2-bit absmax grids where the hybrid has fitted ones. */
 #include "tests/support/play.h"
 
 #include <stdio.h>
@@ -12,8 +13,8 @@
 #include "ptq/base/file.h"
 #include "ptq/stored/stored.h"
 
-/* The first windows' losses of a uniform run: the hybrid's, and so much more in windows 0 and 1.  Of decoders they are
- * sums of KL, of encoders 1 - cosine. */
+/* Sets the stored losses of a uniform run to the hybrid's plus `first` in window 0 and `second` in the others.  A
+ * loss is the sum of KL for decoders and 1 - cosine for encoders. */
 static void claim(const play *run, const char *subject, double first, double second)
 {
     for (int window = 0; window < 3; window++) {
@@ -30,7 +31,7 @@ static void claim(const play *run, const char *subject, double first, double sec
                               " FROM run_evaluation WHERE run_id = 2 AND role = 'guard' AND subject = '%s')", subject));
 }
 
-/* The same run with its own output, for which everything is in the store. */
+/* Returns the same run with another output; everything it needs is in the store. */
 static play again_as(const play *run, const char *name)
 {
     play other = *run;
@@ -38,8 +39,8 @@ static play again_as(const play *run, const char *name)
     return other;
 }
 
-/* A hybrid that has rtn in one kind of job alone, behind which rtn throughout is by less than an error; and all others,
- * or far behind. */
+/* Makes a run whose hybrid has rtn in one kind of job only, and uniform rtn worse by less than an error; all other
+ * uniform runs are the same (`all`) or far worse. */
 static play tied_with(play first, bool all)
 {
     play_must_run(&first);
@@ -77,7 +78,8 @@ TEST(a_tie_is_measured_on)
     const outcome said = play_must_run(&run);
     expect_verdict(&said, "hybrid", "next is uniform rtn: +");
     expect_verdict(&said, "hybrid", "(6 windows, 3 more than the first 3, which could not decide)");
-    /* Next to the first windows stand all of them, of those two alone; the third was out before. */
+    /* Evaluations on all windows are stored in addition to those on the first windows, for the two tied plans only;
+     * the third plan was already out. */
     ck_assert_str_eq(play_text(&run, "SELECT v.subject || ' ' || e.n_windows || ' ' || (SELECT count(*) FROM"
                                      " evaluation_window w WHERE w.evaluation_id = e.id) FROM run_evaluation v JOIN"
                                      " evaluation e ON e.id = v.evaluation_id WHERE v.role = 'guard_more' AND v.run_id"
@@ -85,18 +87,18 @@ TEST(a_tie_is_measured_on)
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard' AND run_id = 3"), 3);
     ck_assert_int_eq(play_sql(&run, "SELECT delta_kl > delta_se AND delta_se > 0 FROM run_evaluation WHERE role ="
                                     " 'guard_more' AND subject = 'rtn'"), 1);
-    /* Means are of all windows, the changed ones too. */
+    /* Means are over all windows, including the changed ones. */
     ck_assert_int_eq(play_sql(&run, "SELECT abs(e.kl - (SELECT sum(w.kl) / sum(w.tokens) FROM evaluation_window w WHERE"
                                     " w.evaluation_id = e.id)) < 1e-12 FROM run_evaluation v JOIN evaluation e ON e.id"
                                     " = v.evaluation_id WHERE v.role = 'guard_more' AND v.subject = 'rtn'"), 1);
-    /* The same again measures nothing, and says the same. */
+    /* A repeated run measures nothing and gives the same verdict. */
     const int64_t measured = play_sql(&run, "SELECT count(*) FROM evaluation");
     const play same = again_as(&run, "same");
     const outcome twice = play_must_run(&same);
     ck_assert_str_eq(twice.verdict, said.verdict);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM evaluation"), measured);
     ck_assert_str_eq(play_digest(same.recipe.output), play_digest(run.recipe.output));
-    /* A card written from the store has the same figures. */
+    /* A model card written from the store has the same figures. */
     const calm_assemble_options how = {.store = run.recipe.store, .run = 3, .output = play_path(&run, "assembled"),
                                        .command = "calm test"};
     calm_assembly assembly;
@@ -111,16 +113,16 @@ TEST(a_tie_is_measured_on)
 }
 END_OF_TEST
 
-/* Codes of several uniform runs that the store has dropped come block by block for the further windows
- * (guard_recompute.c): the figures are those of a store that has kept them. */
+/* Codes that the store has dropped are computed again, block by block, for the additional windows
+ * (guard_recompute.c).  The figures are those of a store that keeps codes. */
 TEST(ties_of_dropped_codes)
 {
     tiny_model spec = tiny_default;
     spec.n_blocks = 3;
     spec.hidden = 64;
-    spec.inner = 1536;    /* or rows take more than codes, which then come all at once */
+    spec.inner = 1536;    /* large enough that rows take less than codes */
     play first = play_new(&spec, "w2a16_g16", "rtn,gptq,gptq-hls");
-    first.recipe.force = true;          /* both are written to the same names */
+    first.recipe.force = true;          /* both runs of a store write to the same output */
     first.recipe.keep_hybrid = true;    /* so that all uniform runs lose */
     play keeps = play_elsewhere(&first, "keeps");
     keeps.recipe.keep_candidates = true;
@@ -139,7 +141,7 @@ TEST(ties_of_dropped_codes)
 }
 END_OF_TEST
 
-/* A text that the first windows use up: simplicity decides, as the words say. */
+/* The text has no further windows, so the simpler plan is taken, and the verdict says so. */
 TEST(without_more_windows_the_simpler_is_taken)
 {
     play run = of_text("rtn,gptq-hls");
@@ -156,7 +158,7 @@ TEST(without_more_windows_the_simpler_is_taken)
 }
 END_OF_TEST
 
-/* The hybrid is kept anyway, or nothing is compared: no more is measured. */
+/* No more windows are measured if the hybrid is kept anyway, or nothing is compared. */
 TEST(no_more_than_the_decision_needs)
 {
     play run = tied(of_text("rtn,gptq-hls"));
@@ -169,7 +171,7 @@ TEST(no_more_than_the_decision_needs)
     none.recipe.guard_windows = 0;
     const outcome unguarded = play_must_run(&none);
     expect_verdict(&unguarded, "hybrid", "no windows were left for the guard");
-    /* Less loss and simpler: nothing is open. */
+    /* A simpler plan with less loss needs no further windows. */
     claim(&run, "rtn", 0.1, -0.3);
     play better = again_as(&run, "better");
     better.recipe.keep_hybrid = false;
@@ -179,7 +181,7 @@ TEST(no_more_than_the_decision_needs)
 }
 END_OF_TEST
 
-/* The store as it was: its rows from the file that keeps them.  Blobs are left as they are. */
+/* Restores the store's database from a copy; blobs stay. */
 static void put_back(const play *run, const char *kept)
 {
     unlink(test_format("%s-wal", run->recipe.store));
@@ -196,14 +198,14 @@ static const char *compared(const play *run)
                           " (SELECT max(id) FROM run) ORDER BY 1");
 }
 
-/* Killed around the guard's calls: what was measured on the added windows is used, plan by plan, and the end is the
+/* Killed around the guard's calls, a run uses the plans that were measured on the additional windows and ends the
  * same. */
 TEST(killed_between_added_windows)
 {
     enum { STEP = 4, PLANS = 2, ADDED = 3 };
     play run = of_text("rtn,gptq-hls");
     long seen[PLANS + 1] = {0};
-    run.recipe.keep_candidates = true;    /* no blob goes that the kept rows name */
+    run.recipe.keep_candidates = true;    /* so that the copied rows keep their blobs */
     run = tied(run);
     run.recipe.force = true;
     const char *kept = play_path(&run, "kept.db"), *count = "SELECT count(*) FROM evaluation";
@@ -211,15 +213,15 @@ TEST(killed_between_added_windows)
     const int64_t before = play_sql(&run, count);
     const outcome whole = play_must_run(&run);
     const char *expected = play_digest(run.recipe.output), *figures = compared(&run);
-    /* Of both plans and the float model, at once. */
+    /* Both plans and the float model are measured at once. */
     ck_assert_uint_eq(whole.guarded, (PLANS + 1) * ADDED);
-    /* Candidates are there and little is written before the guard; half of the calls are of what follows it. */
+    /* Candidates exist and little is written before the guard; what follows the guard makes half of the calls. */
     for (long at = whole.calls / 4; at < whole.calls / 2; at += STEP) {
         put_back(&run, kept);
         ck_assert(play_run(&run, (fault){.at = at}).killed);
         const size_t put = (size_t)(play_sql(&run, count) - before), measured = put < PLANS ? put : PLANS;
         const outcome said = play_must_run(&run);
-        /* Without a plan that is left the float model is not needed either. */
+        /* If both plans are measured the float model is not needed. */
         ck_assert_msg(said.guarded == (measured < PLANS ? PLANS + 1 - measured : 0) * ADDED,
                       "call %ld: %zu of %d plans were measured, and then %zu windows", at, measured, PLANS,
                       said.guarded);
@@ -233,7 +235,7 @@ TEST(killed_between_added_windows)
 }
 END_OF_TEST
 
-/* Sentences: their cosines are joined, and no rank correlation, which would need pairs of both parts. */
+/* Sentences: cosines of both parts are joined; rank correlations, which need pairs across the parts, are not. */
 TEST(an_encoder_measures_on)
 {
     const tiny_model bert = tiny_of("bert");
@@ -246,7 +248,7 @@ TEST(an_encoder_measures_on)
                                      " (e.spearman IS NULL) FROM run_evaluation v JOIN evaluation e ON e.id ="
                                      " v.evaluation_id WHERE v.role = 'guard_more' AND v.run_id = 3 ORDER BY"
                                      " v.subject"), "hybrid 1 1 1\nrtn 1 1 1\n");
-    /* Each sentence counts once, and the comparison is of these means. */
+    /* Every sentence has the same weight, and the comparison is of these means. */
     ck_assert_int_eq(play_sql(&run, "SELECT max(abs(e.cosine - (SELECT avg(w.cosine) FROM evaluation_window w WHERE"
                                     " w.evaluation_id = e.id))) < 1e-12 FROM run_evaluation v JOIN evaluation e ON e.id"
                                     " = v.evaluation_id WHERE v.role = 'guard_more'"), 1);
@@ -262,8 +264,8 @@ TEST(an_encoder_measures_on)
 }
 END_OF_TEST
 
-/* Where every unit of a width chose one algorithm, the guard has that plan once, under the algorithm's name; assembled
- * from the store too. */
+/* If all units of a width chose one algorithm, the guard compares that plan once, under the algorithm's name, and
+ * calm assemble finds it. */
 TEST(a_plan_is_compared_once)
 {
     double bits = 4.5;

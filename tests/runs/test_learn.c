@@ -1,5 +1,5 @@
-/* Learned blocks of runs on tiny models: what decides their bytes, what the store saves, that what is written is what
- * was measured, and what refuses. */
+/* Runs that learn blocks or tune the whole model, on tiny models: what changes their bytes, what the store saves,
+ * that the written checkpoint is what was measured, and what is refused. */
 #include <stdio.h>
 
 #include "ptq/plan/assemble.h"
@@ -9,11 +9,11 @@
 
 static const fault none = {0};
 
-/* A run that learns, without a guard: on three windows of a random model that would decide by chance. */
+/* Makes a run that learns blocks.  It has no guard, which would decide by chance on three windows of a random model. */
 static play learning(const tiny_model *spec, const char *scheme, const char *algorithms)
 {
     play run = play_new(spec, scheme, algorithms);
-    run.threads = 1;    /* two wait for each other in every step; tests of threads have more */
+    run.threads = 1;    /* two threads would wait for each other in every step */
     run.recipe.calib_windows = 12;
     run.recipe.guard_windows = 0;
     run.recipe.learn = CALM_LEARN_BLOCKS;
@@ -22,7 +22,7 @@ static play learning(const tiny_model *spec, const char *scheme, const char *alg
     return run;
 }
 
-/* The same with tuning: alone, or after the blocks. */
+/* Makes a run that tunes the model, alone or after learning blocks. */
 static play tuning(const tiny_model *spec, const char *scheme, const char *algorithms, bool blocks)
 {
     play run = learning(spec, scheme, algorithms);
@@ -44,7 +44,7 @@ static const char *weights_of(const play *run, const char *output)
     return test_format("%.*s", (int)strcspn(at, "\n"), at);
 }
 
-/* A model whose rows super-blocks divide. */
+/* Returns a model whose rows are whole super-blocks. */
 static tiny_model of_super_blocks(void)
 {
     tiny_model spec = tiny_default;
@@ -54,7 +54,7 @@ static tiny_model of_super_blocks(void)
     return spec;
 }
 
-/* The run to a file of GGUF. */
+/* Makes the run write GGUF. */
 static play to_gguf(play run)
 {
     static const calm_exporter *gguf;
@@ -89,7 +89,7 @@ TEST(threads_change_no_byte)
 }
 END_OF_TEST
 
-/* Windows that are long enough are their own steps; shorter ones are put together, the last ones as they come. */
+/* Windows that are long enough are separate steps; shorter ones are joined to a step. */
 TEST(short_windows_are_put_together)
 {
     const play alone = learning(NULL, "w3a16_g16", "rtn");
@@ -130,7 +130,7 @@ TEST(threads_change_no_byte_of_tuning)
 }
 END_OF_TEST
 
-/* A run killed in the middle of learning continues with the blocks that it had, to the same bytes. */
+/* A run killed while it learns continues with the learned blocks of the store, to the same bytes. */
 TEST(killed_it_goes_on)
 {
     const play whole = learning(NULL, "w3a16_g16", "gptq");
@@ -152,7 +152,7 @@ TEST(killed_it_goes_on)
 }
 END_OF_TEST
 
-/* Tuning has all of its rows or none; what was learned before is there. */
+/* The rows of tuning are stored all at once; blocks that were learned before are kept. */
 TEST(killed_it_tunes_again)
 {
     const play whole = tuning(NULL, "w3a16_g16", "gptq", true);
@@ -172,7 +172,7 @@ TEST(killed_it_tunes_again)
         ck_assert_str_eq(learned_rows(&run), learned_rows(&whole));
     }
     ck_assert_int_gt(before, 0);
-    /* The same again is read from the store. */
+    /* A repeated run reads the store. */
     play run = whole;
     const char *stamps = play_text(&run, "SELECT id || created_at || seconds FROM learned");
     run.recipe.output = play_path(&run, "again");
@@ -182,7 +182,7 @@ TEST(killed_it_tunes_again)
 }
 END_OF_TEST
 
-/* The same again is read from the store; another number of steps is not; a damaged blob is learned again. */
+/* A repeated run reads the store; one with another number of steps does not; a damaged blob is learned again. */
 TEST(the_store_has_it)
 {
     play run = learning(NULL, "w3a16_g16", "gptq");
@@ -209,9 +209,9 @@ TEST(the_store_has_it)
 }
 END_OF_TEST
 
-/* ---- what is written is what was measured ---- */
+/* ---- the written checkpoint is what was measured ---- */
 
-/* Of the checkpoint that was read back, and of the plan with its blocks assembled in memory: the same floats. */
+/* Checks that the loss of the checkpoint, read back, equals that of the plan assembled in memory. */
 static void check_plan(play run, const char *family, const char *scheme)
 {
     const calm_run_options options = {.command = "calm test"};
@@ -222,7 +222,7 @@ static void check_plan(play run, const char *family, const char *scheme)
     const calm_learned_facts *all[] = {&p->result.learned, &p->result.tuned};
     const bool wanted[] = {run.recipe.learner != NULL, run.recipe.tune_steps > 0};
     for (int i = 0; i < 2; i++) {
-        /* Behind learned blocks of a random model there may be nothing left that holds for other windows. */
+        /* After learned blocks of a random model no step may be left that helps other windows. */
         const bool may_stay = i && wanted[0];
         ck_assert_msg(all[i]->n == (wanted[i] ? 2u : 0u) && (may_stay || all[i]->kept == 0),
                       "%s %s: %zu blocks, %zu as they were", family, scheme, all[i]->n, all[i]->kept);
@@ -255,7 +255,7 @@ TEST(tuned_models_are_written_as_measured)
     check_tuned("qwen2", "w3a8_g32", "smoothquant", true);
     check_tuned("gemma3", "w3a16_g32", "gptq-hls", true);
     check_tuned("olmo2", "w3a16_g32", "rtn", false);
-    check_tuned("phi3", "w2a8_g32", "smoothquant", false);    /* of this random model 3 bits leave nothing general */
+    check_tuned("phi3", "w2a8_g32", "smoothquant", false);    /* its 3 bits leave nothing general to tune */
     check_tuned("qwen2_moe", "w3a16_g32", "rtn", true);
     check_tuned("bert", "w3a16_g32", "rtn", false);
     check_tuned("bert", "w4a4_g32", "smoothquant", true);
@@ -266,14 +266,14 @@ TEST(decoders_are_written_as_measured)
 {
     check_written("qwen3", "w3a16_g32_asym", "rtn");
     check_written("llama", "w2a16_g32", "gptq");
-    check_written("qwen2", "w3a8_g32", "smoothquant");    /* biases, input scales in norms, v and up */
+    check_written("qwen2", "w3a8_g32", "smoothquant");    /* biases; input scales in norms, v, up */
     check_written("gemma3", "w3a16_g32", "gptq-hls");     /* norms stored less one, four a block     */
-    check_written("olmo2", "w3a16_g32", "rtn");           /* norms behind the sublayers              */
+    check_written("olmo2", "w3a16_g32", "rtn");           /* norms after the sublayers               */
     check_written("phi3", "w4a4_g32", "smoothquant-gptq");    /* fused linears                       */
 }
 END_OF_TEST
 
-/* Small floats, whose levels are no whole numbers and whose scales are powers of two, or small floats themselves. */
+/* Float schemes: levels are not whole numbers, and scales are powers of two or small floats. */
 TEST(small_floats_are_written_as_measured)
 {
     check_written("llama", "mxfp4a16", "rtn");
@@ -283,8 +283,7 @@ TEST(small_floats_are_written_as_measured)
 }
 END_OF_TEST
 
-/* Blocks of GGUF: with minima, their own levels, scales that super-blocks hold together, several types in a block.
- */
+/* Types of GGUF: with minima, with their own levels, with scales in super-blocks, several types in a block. */
 TEST(gguf_files_are_written_as_measured)
 {
     static const char *const schemes[] = {"q4_k", "q3_k", "q2_k", "iq4_xs", "gguf_q4_k_m", "q4_1", "iq4_nl"};
@@ -295,7 +294,7 @@ TEST(gguf_files_are_written_as_measured)
 }
 END_OF_TEST
 
-/* Experts with codes, scales and their own gradients, a shared one and its gate, behind a router that stays. */
+/* Mixtures: experts have codes, scales and gradients, as do the shared expert and its gate; the router stays. */
 TEST(mixtures_are_written_as_measured)
 {
     check_written("qwen3_moe", "w3a16_g32", "rtn");
@@ -305,8 +304,8 @@ TEST(mixtures_are_written_as_measured)
 }
 END_OF_TEST
 
-/* Sinks, taps, decays and routers' biases stay; of latent attention kv_b and of a delta net b and a stay float, of
- * which kv_b takes the input scale of o. */
+/* Sinks, convolution taps, decays and router biases stay.  kv_b of latent attention and a and b of a delta net stay
+ * float; kv_b takes the input scale of o. */
 TEST(other_mixers_are_written_as_measured)
 {
     check_written("deepseek_v2", "w3a16_g32", "rtn");
@@ -329,7 +328,7 @@ TEST(other_mixers_are_written_as_measured)
 }
 END_OF_TEST
 
-/* Linears that the user keeps float stand between those that are learned: up takes the input scale of down. */
+/* Linears that the user keeps float lie between learned ones: up takes the input scale of down. */
 TEST(around_float_linears)
 {
     const tiny_model spec = tiny_wide("qwen3");
@@ -342,7 +341,7 @@ TEST(around_float_linears)
 }
 END_OF_TEST
 
-/* A family whose blocks have a linear that stays float: with threads, from the store, assembled. */
+/* A family whose blocks have a float linear: the same with threads, from the store, and assembled. */
 static void check_again(const char *family, const char *scheme, const char *algorithms)
 {
     const tiny_model spec = tiny_wide(family);
@@ -383,7 +382,7 @@ TEST(encoders_are_written_as_measured)
 {
     check_written("bert", "w3a16_g32", "rtn");
     check_written("bert", "w4a4_g32", "smoothquant");
-    check_written("mpnet", "w3a16_g32", "rtn");    /* scores of distances */
+    check_written("mpnet", "w3a16_g32", "rtn");    /* attention biases by distance */
 }
 END_OF_TEST
 
@@ -399,17 +398,17 @@ TEST(assembled_it_is_the_same)
     ck_ok(calm_reassemble(ctx, &o, &assembly));
     calm_assembly_close(&assembly);
     ck_assert_str_eq(weights_of(&run, "again"), weights_of(&run, "out"));
-    /* The plain choices are there all the same. */
+    /* The plain choices can still be assembled. */
     o.hybrid = true;
     o.output = play_path(&run, "plain");
     ck_ok(calm_reassemble(ctx, &o, &assembly));
     calm_assembly_close(&assembly);
     ck_assert_str_ne(weights_of(&run, "plain"), weights_of(&run, "out"));
-    /* Another choice is of the plain candidates. */
+    /* A selection chooses from the plain candidates. */
     const calm_reselect_options selecting = play_selecting(&run, 1);
     ck_assert_int_eq(play_select(&selecting), 2);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_learned WHERE run_id = 2"), 0);
-    /* A blob that is gone is named. */
+    /* A missing blob is named. */
     play_sql(&run, "UPDATE learned SET blob_bytes = blob_bytes + 1 WHERE id = 1");
     o = (calm_assemble_options){.store = run.recipe.store, .run = 1, .output = play_path(&run, "third"),
                                 .command = "calm test"};
@@ -422,7 +421,7 @@ TEST(assembled_it_is_the_same)
 }
 END_OF_TEST
 
-/* Of a run with both kinds the rows of what is its result. */
+/* If a run has both learned and tuned rows, those of its result are assembled. */
 TEST(assembled_it_is_tuned)
 {
     for (int blocks = 0; blocks < 2; blocks++) {
@@ -441,9 +440,9 @@ TEST(assembled_it_is_tuned)
 }
 END_OF_TEST
 
-/* ---- what refuses, and what continues ---- */
+/* ---- what is refused, and what continues ---- */
 
-/* Steps that are too large are shortened until they lower the loss; where none do, the best state is the start. */
+/* Steps that are too large are shortened until they lower the loss; if none does, the start is kept. */
 TEST(large_steps_are_taken_back)
 {
     play run = tuning(NULL, "w3a16_g16", "rtn", false);
@@ -466,7 +465,7 @@ TEST(large_steps_are_taken_back)
 }
 END_OF_TEST
 
-/* Of sentences, some of which make a step: 1 - cosine falls on those held out. */
+/* Encoders: a step has several sentences, and 1 - cosine falls on the held-out ones. */
 TEST(encoders_are_tuned_on_their_embeddings)
 {
     const tiny_model spec = tiny_wide("bert");
@@ -483,7 +482,7 @@ TEST(encoders_are_tuned_on_their_embeddings)
 }
 END_OF_TEST
 
-/* Whatever takes gradients says what has none. */
+/* Options that need gradients are refused for families without them. */
 TEST(kinds_without_gradients_are_refused)
 {
     const tiny_model spec = tiny_of("gemma3n");
@@ -526,7 +525,7 @@ TEST(eight_bits_stay_as_they_are)
 }
 END_OF_TEST
 
-/* The guard measures it next to the plain result, and takes it where it is better by more than its error. */
+/* The guard compares the learned result with the plain one, and takes it if it is better by more than its error. */
 TEST(the_guard_judges)
 {
     play run = learning(NULL, "w2a16_g16", "rtn");
@@ -537,7 +536,7 @@ TEST(the_guard_judges)
                   "%s: %s", said.result, said.verdict);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard' AND subject ="
                                     " 'rtn, learned'"), 1);
-    /* The rule takes the simpler plan within one error; what is stored is that difference. */
+    /* The rule takes the simpler plan within one error; that difference is stored. */
     ck_assert_int_eq(play_sql(&run, "SELECT delta_kl < -delta_se FROM run_evaluation WHERE role = 'guard' AND"
                                     " subject = 'rtn, learned'"), better);
 }
@@ -547,7 +546,7 @@ static void check_memory(const play *run)
 {
     const outcome said = play_must_run(run);
     ck_assert_uint_gt(said.held.learn, 0);
-#ifndef CALM_SANITIZED    /* whose arenas have room between allocations */
+#ifndef CALM_SANITIZED    /* sanitizers pad allocations */
     const size_t expected = said.memory.learn - said.memory.reserved;
     ck_assert_msg(said.held.learn <= expected, "held %zu of %zu", said.held.learn, expected);
 #endif
@@ -558,8 +557,7 @@ static void check_memory(const play *run)
     ck_assert_str_eq(weights_of(&spilled, "spilled"), weights_of(run, "out"));
 }
 
-/* The estimate covers what arenas held while blocks were learned and the model tuned, and rows in a file change no
- * byte. */
+/* Arenas stay within the estimate while blocks are learned and the model is tuned; rows in a file change no byte. */
 TEST(memory_is_as_planned)
 {
     static const char *const families[] = {"qwen3", "qwen2_moe", "bert", "deepseek_v3", "qwen3_5_moe", "gpt_oss"};

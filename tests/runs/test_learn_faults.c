@@ -1,5 +1,5 @@
-/* What goes wrong while blocks are learned or a model is tuned: numbers that are not finite, losses that rise, a kill
- * between two steps of a block, too little memory; and what is not learned. */
+/* Faults while blocks are learned or a model is tuned: values that are not finite, losses that rise, a kill between
+ * two steps of a block, too little memory; and what is not learned at all. */
 #include <stdio.h>
 
 #include "ptq/io/safetensors.h"
@@ -10,7 +10,7 @@ static const fault none = {0};
 
 enum { STEPS = 50 };
 
-/* Without a guard, which on three windows of a random model would decide by chance. */
+/* Makes a run without a guard, which would decide by chance on three windows of a random model. */
 static play learning(const char *scheme, const char *learner)
 {
     play run = play_new(NULL, scheme, "rtn");
@@ -47,7 +47,7 @@ static void says(const outcome *said, const char *words)
     ck_assert_msg(strstr(said->log, words), "expected \"%s\" in: %s", words, said->log);
 }
 
-/* The same run without learning, to the byte. */
+/* Checks that the output has the bytes of a run without learning. */
 static void stays_plain(const play *run)
 {
     play plain = play_elsewhere(run, "plain");
@@ -60,7 +60,7 @@ static void stays_plain(const play *run)
 
 /* ---- losses ---- */
 
-/* A rate of 1 multiplies and divides scales by up to e a step. */
+/* A learning rate of 1 changes scales by a factor of up to e per step. */
 TEST(a_loss_that_rises)
 {
     const play run = learning("w3a16_g16", "learn(steps=50,tokens=1,rate=1)");
@@ -73,7 +73,8 @@ TEST(a_loss_that_rises)
 }
 END_OF_TEST
 
-/* down's scales, of up to .2 times 2^18, are near the 65,280 that a file can hold; the first step takes them beyond. */
+/* The scales of `down`, up to .2 times 2^18, are near 65,280, the largest that a file can hold; the first step
+ * exceeds it. */
 TEST(a_scale_that_is_not_finite)
 {
     const play run = learning("w3a16_g16", "learn(steps=50,tokens=1,rate=1)");
@@ -85,8 +86,8 @@ TEST(a_scale_that_is_not_finite)
 }
 END_OF_TEST
 
-/* Rows of some 2^-80: divided by their square, 2^-160, a gradient is beyond float32.  What block 0 gives is larger, and
- * block 1 is learned behind it. */
+/* Hidden states of magnitude 2^-80: a gradient divided by their square, 2^-160, overflows float32.  Block 0's output
+ * is larger, so block 1 is learned. */
 TEST(a_gradient_that_is_not_finite)
 {
     const play run = learning("w3a16_g16", "learn(steps=50,tokens=1)");
@@ -99,7 +100,7 @@ TEST(a_gradient_that_is_not_finite)
 }
 END_OF_TEST
 
-/* A scale beyond what is stored ends tuning at the best state so far; a loss that rose shortens its steps. */
+/* A scale out of range ends tuning at the best state so far; a loss that rises shortens the steps. */
 TEST(tuning_that_fails)
 {
     static const struct {
@@ -120,7 +121,7 @@ TEST(tuning_that_fails)
 }
 END_OF_TEST
 
-/* Without a step a block is the start, to the byte, and says so. */
+/* Without steps a block keeps its start, to the byte, and the log says so. */
 TEST(no_steps_leave_the_start)
 {
     const play run = learning("w3a16_g16", "learn(steps=0,tokens=1)");
@@ -134,9 +135,9 @@ END_OF_TEST
 
 /* ---- the loss of another program ---- */
 
-/* M of block 0 of the bundled model over the first 128 windows of 512 tokens of its calibration text, as a study in
- * float32 PyTorch has it: 856.278.  That has six digits, and means of 65,536 squares of rows that are good to 1e-6 are
- * as good: 1e-5. */
+/* The mean square of block 0's outputs for the bundled model, over the first 128 windows of 512 tokens of its
+ * calibration text: a float32 PyTorch program gives 856.278, with six digits.  The mean is over 65,536 rows, each
+ * good to 1e-6: 1e-5. */
 TEST(targets_are_as_large_as_the_studys)
 {
     play run = play_new(NULL, "w4a16_g128", "rtn");
@@ -163,12 +164,12 @@ END_OF_TEST
 
 /* ---- a kill between two steps ---- */
 
-/* Within block 0, within block 1, at the last step before block 1 is kept; and while the model is tuned. */
+/* Killed within block 0, within block 1, and at the last step before block 1 is stored. */
 TEST(killed_within_a_block)
 {
     static const struct {
         size_t step;
-        int there; /* blocks that the store has then */
+        int there; /* learned blocks in the store after the kill */
     } all[] = {{STEPS / 2, 0}, {STEPS + STEPS / 2, 1}, {2 * STEPS, 1}};
     const play whole = learning("w3a16_g16", "learn(steps=50,tokens=1)");
     play_must_run(&whole);
@@ -193,7 +194,7 @@ TEST(killed_while_it_tunes)
     const play whole = tuning("w2a16_g16");
     play_must_run(&whole);
     play run = play_elsewhere(&whole, "killed");
-    run.kill_at_step = 17;    /* behind the first look, which kept a state */
+    run.kill_at_step = 17;    /* after the first evaluation, which kept a state */
     ck_assert(play_run(&run, none).killed);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM learned"), 0);
     run.kill_at_step = 0;
@@ -204,7 +205,7 @@ END_OF_TEST
 
 /* ---- memory ---- */
 
-/* What the refusal names is enough, and changes no byte. */
+/* The limit that the refusal names is enough, and changes no byte. */
 TEST(the_limit_that_is_named_works)
 {
     for (int tunes = 0; tunes < 2; tunes++) {
@@ -227,7 +228,7 @@ END_OF_TEST
 
 /* ---- what is not learned ---- */
 
-/* Bytes of a tensor of an output; `file` is closed by the caller. */
+/* Returns a tensor of an output; the caller closes `file`. */
 static const calm_tensor *tensor_of(const calm_safetensors *file, const char *name)
 {
     const calm_tensor *tensor = calm_safetensors_find(file, name);
@@ -235,7 +236,7 @@ static const calm_tensor *tensor_of(const calm_safetensors *file, const char *na
     return tensor;
 }
 
-/* Is a tensor the same in both outputs? */
+/* Tells whether a tensor is the same in both outputs. */
 static bool same(const play *one, const char *output, const play *other, const char *another, const char *name)
 {
     calm_safetensors *a, *b;
@@ -249,7 +250,7 @@ static bool same(const play *one, const char *output, const play *other, const c
     return equal;
 }
 
-/* Jobs that are pinned to 8 bits keep their codes and scales; the others of their block are learned, and all norms. */
+/* Jobs pinned to 8 bits keep codes and scales; the other jobs of the block and all norms are learned. */
 TEST(eight_bits_beside_learned_ones)
 {
     double bits = 5;
@@ -272,12 +273,12 @@ TEST(eight_bits_beside_learned_ones)
         ck_assert(same(&run, "out", &plain, "plain", test_format("%s.mlp.down_proj.weight_scale", prefix)));
         ck_assert(!same(&run, "out", &plain, "plain", test_format("%s.input_layernorm.weight", prefix)));
     }
-    /* The budget leaves three bits to some. */
+    /* The budget leaves three bits to some jobs. */
     ck_assert_int_gt(play_sql(&run, "SELECT min(changed) FROM learned"), 0);
 }
 END_OF_TEST
 
-/* Blocks outside of the run stay as the float model has them, before those that are learned and behind. */
+/* Blocks outside of the run keep the float model's tensors, before the learned blocks and after them. */
 TEST(blocks_that_are_not_quantized)
 {
     for (long long block = 0; block < 2; block++) {

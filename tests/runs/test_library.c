@@ -1,5 +1,5 @@
-/* calm.h as a program outside of the tree uses it: a run from a spec to a verified checkpoint, contexts side by side,
- * and everything that a caller can get wrong. */
+/* calm.h as a program outside of the tree uses it: a run from a spec to a verified checkpoint, several contexts at
+ * once, and every mistake that a caller can make. */
 #include "calm.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "ptq/base/file.h"
 #include "tests/support/play.h"
 
-/* A context of the library, next to the harness's own. */
+/* The library's context; the harness has another one. */
 static calm_ctx *lib;
 
 static void begin(void)
@@ -27,7 +27,7 @@ static void set(calm_ctx *to, calm_recipe_spec *spec, const char *key, const cha
     ck_assert_msg(calm_spec_set(to, spec, key, value) == CALM_OK, "%s", calm_error_text(to));
 }
 
-/* The spec of a small run of the tiny model of a play. */
+/* Returns the spec of a small run of a play's tiny model. */
 static calm_recipe_spec *spec_of(calm_ctx *to, const play *run)
 {
     static const char *const values[][2] = {
@@ -106,7 +106,7 @@ TEST(a_run_from_spec_to_verified_checkpoint)
 }
 END_OF_TEST
 
-/* calm_event_fn: interrupts the run at the first event of a stage. */
+/* A calm_event_fn that interrupts the run at the first event of a stage. */
 static void interrupt_once(void *user, calm_stage stage, size_t done, size_t total)
 {
     atomic_int *at = user;
@@ -117,7 +117,7 @@ static void interrupt_once(void *user, calm_stage stage, size_t done, size_t tot
         calm_interrupt(lib);
 }
 
-/* Whatever it did when it was told to stop, the same call continues to the same bytes. */
+/* At whatever stage a run is interrupted, the same call continues it to the same bytes. */
 TEST(an_interrupted_run_continues)
 {
     static const calm_stage stages[] = {CALM_STAGE_CALIBRATE, CALM_STAGE_QUANTIZE, CALM_STAGE_SCORE,
@@ -135,7 +135,7 @@ TEST(an_interrupted_run_continues)
         ck_assert_int_eq(atomic_load(&at), -1);
         set(lib, spec, "force", "true");
         lib_ok(calm_quantize(lib, spec, NULL, &came));
-        const char *files = strstr(play_digest(run.recipe.output), "config.json");    /* others have paths in them */
+        const char *files = strstr(play_digest(run.recipe.output), "config.json");    /* other files contain paths */
         ck_assert_ptr_nonnull(files);
         digest = digest ? digest : files;
         ck_assert_str_eq(files, digest);
@@ -162,7 +162,7 @@ TEST(locks_and_stores)
     ck_assert_uint_ge(found.n_differences, 1);
     ck_assert_ptr_nonnull(strstr(found.differences[0].name, "generation_config"));
     request = (calm_verify_request){.lock = lock, .work = play_path(&run, "work")};
-    lib_ok(calm_verify(lib, &request, &found));    /* the run once more, which knows nothing of the changed file */
+    lib_ok(calm_verify(lib, &request, &found));    /* the lock is run again */
     ck_assert_uint_eq(found.n_differences, 0);
     const calm_gc_request gc = {.store = run.recipe.store, .keep = 0, .dry_run = true};
     lib_ok(calm_gc(lib, &gc, &freed));
@@ -190,7 +190,7 @@ TEST(evaluations)
     lib_ok(calm_measure_model(lib, &request, &itself));
     ck_assert_uint_eq(itself.n_windows, 4);
     ck_assert_uint_eq(itself.n_tokens, 4 * 31);
-    ck_assert_double_eq_tol(itself.kl, 0, 1e-6);    /* float32 logits against themselves */
+    ck_assert_double_eq_tol(itself.kl, 0, 1e-6);    /* the float model against itself */
     ck_assert_double_eq(itself.top1, 1);
     request.model = run.recipe.output;
     lib_ok(calm_measure_model(lib, &request, &quantized));
@@ -226,12 +226,12 @@ static void fill(void)
         const float value = (float)(state >> 8) / (float)(1u << 24) - 0.5f;
         if (i < OUT * IN)
             weights[i] = value;
-        else    /* neighbouring channels correlate, which is what GPTQ uses */
+        else    /* neighbouring channels correlate, which GPTQ uses */
             inputs[i - OUT * IN] = value + (i % IN ? 0.8f * inputs[i - OUT * IN - 1] : 0);
     }
 }
 
-/* y [ROWS, OUT] = x w^T */
+/* Computes y [ROWS, OUT] = x w^T. */
 static void multiply(const float *w, float *y)
 {
     for (size_t t = 0; t < ROWS; t++)
@@ -243,7 +243,7 @@ static void multiply(const float *w, float *y)
         }
 }
 
-/* The error of an algorithm's outputs. */
+/* Returns the relative squared error of an algorithm's outputs. */
 static double loss_of(const char *name, calm_qjob *q)
 {
     static float y[ROWS * OUT], z[ROWS * OUT], w[OUT * IN];
@@ -282,7 +282,7 @@ TEST(matrices)
 }
 END_OF_TEST
 
-/* ---- contexts side by side ---- */
+/* ---- several contexts at once ---- */
 
 typedef struct side {
     const play *run;
@@ -307,7 +307,7 @@ static void *run_side(void *user)
     return NULL;
 }
 
-/* One has too little memory, and fails; the other one's limit, errors and bytes are its own. */
+/* One context has too little memory and fails; the other's limit, errors and bytes are not affected. */
 TEST(contexts_do_not_disturb_each_other)
 {
     const play alone = play_new(NULL, "w4a16_g16", "rtn,gptq"), beside = play_elsewhere(&alone, "beside"),
@@ -328,7 +328,7 @@ TEST(contexts_do_not_disturb_each_other)
 }
 END_OF_TEST
 
-/* ---- what a caller can get wrong ---- */
+/* ---- mistakes of a caller ---- */
 
 static void refused(calm_status status, calm_status expected, const char *words)
 {
@@ -399,7 +399,7 @@ TEST(null_is_refused)
     calm_clear(NULL);
     calm_stop(NULL);
     calm_stop(&lib);
-    ck_assert_ptr_nonnull(strstr(calm_error_text(lib), "calm_stop"));    /* of a context that is gone */
+    ck_assert_ptr_nonnull(strstr(calm_error_text(lib), "calm_stop"));    /* the context is gone */
     calm_stop(&lib);
 }
 END_OF_TEST
@@ -426,7 +426,7 @@ TEST(bad_recipes)
     const char *four = "{\"calm_recipe\": 1, \"model\": \"qwen\", \"calibration\": {\"samples\": \"four\"}}";
     refused(calm_spec_load(lib, spec, file_of(&run, four)), CALM_EFORMAT, "/calibration/samples");
     refused(calm_quantize(lib, spec, NULL, &came), CALM_EARG, "`model`");
-    /* The demo's recipe, which says the digests of its files, for another model. */
+    /* The demo's recipe, which has digests of its files, with another model. */
     lib_ok(calm_spec_load(lib, spec, "qwen-ci"));
     lib_ok(calm_spec_text(lib, spec, &json));
     char *other = test_format("%s", json), *name = strstr(other, "\"qwen\"");
@@ -436,7 +436,7 @@ TEST(bad_recipes)
     lib_ok(calm_spec_load(lib, spec, file_of(&run, swapped)));
     refused(calm_quantize(lib, spec, NULL, &came), CALM_EMISMATCH, "config.json");
     ck_assert(isnan(came.bits_per_weight) && came.run == 0);
-    lib_ok(calm_spec_new(lib, &spec));    /* and a call that succeeds says nothing of the failures before */
+    lib_ok(calm_spec_new(lib, &spec));    /* a call that succeeds clears the message */
     ck_assert_str_eq(calm_error_text(lib), "");
     calm_stop(&lib);
 }

@@ -1,11 +1,11 @@
-/* Runs of a mix: each matrix has the type of its place, candidates are those of uniform runs, and a stored run is
- * chosen from and assembled like any other. */
+/* Runs of a mix of schemes: each matrix gets the scheme of its role, candidates are shared with uniform runs, and a
+ * stored run is selected from and assembled like any other. */
 #include <string.h>
 
 #include "ptq/stored/stored.h"
 #include "tests/support/play_select.h"
 
-/* Two blocks whose rows blocks of 32 divide; those of 256 do not: q6_k is stored as int8, q4_k as q5_0. */
+/* Makes a run of two blocks.  Their rows are multiples of 32 but not of 256: q6_k is stored as q8_0, q4_k as q5_0. */
 static play mixed(const char *scheme, const char *algorithms)
 {
     static const calm_exporter *gguf;
@@ -20,14 +20,14 @@ static play mixed(const char *scheme, const char *algorithms)
     return run;
 }
 
-/* Role and scheme of every chosen candidate of a run. */
+/* Returns the role and scheme of every candidate that a run chose. */
 static const char *chosen(const play *run, int64_t of)
 {
     return play_text(run, test_format("SELECT printf('%%d %%s %%s', block, job, scheme) FROM v_choices"
                                       " WHERE run = %lld", (long long)of));
 }
 
-/* How often a text contains another. */
+/* Returns how often a text contains another. */
 static size_t times_in(const char *text, const char *part)
 {
     size_t n = 0;
@@ -44,7 +44,7 @@ TEST(every_matrix_has_its_own)
                                          .command = "calm test"};
     const calm_reselect_options o = play_selecting(&run, 1);
     calm_assembly assembly;
-    /* Of two blocks the last is one of those with more bits. */
+    /* Of two blocks the mix gives the last one more bits. */
     ck_assert_str_eq(chosen(&run, 1), "0 qk q4_k\n0 v q4_k\n0 o q4_k\n0 gate_up q4_k\n0 down q4_k\n"
                                       "1 qk q4_k\n1 v q6_k\n1 o q4_k\n1 gate_up q4_k\n1 down q6_k\n");
     ck_assert_uint_eq(times_in(said.log, "does not divide"), 1);
@@ -60,7 +60,7 @@ TEST(every_matrix_has_its_own)
 }
 END_OF_TEST
 
-/* What represents the type of a table is said too, also where no linear's does. */
+/* The log names the fallback type of a table, also if no linear has one. */
 TEST(tables_fall_back_aloud)
 {
     play plain = mixed("w4a16_g32", "rtn"), asked = plain;
@@ -77,7 +77,7 @@ TEST(tables_fall_back_aloud)
 }
 END_OF_TEST
 
-/* Routed experts are MXFP4, all else has 8 bits. */
+/* Routed experts are MXFP4, all other matrices have 8 bits. */
 TEST(experts_of_mxfp4_moe)
 {
     static const calm_exporter *gguf;
@@ -94,7 +94,8 @@ TEST(experts_of_mxfp4_moe)
 }
 END_OF_TEST
 
-/* One store has the jobs of both layouts; where a mix says the same as a uniform scheme its candidates are there. */
+/* One store has the jobs of both layouts; a matrix with the same scheme in a mix and a uniform run has one
+ * candidate. */
 TEST(candidates_are_shared)
 {
     const play run = mixed("gguf_q4_k_m", "gptq");
@@ -114,7 +115,7 @@ TEST(candidates_are_shared)
 }
 END_OF_TEST
 
-/* q, k and v are rows of one matrix for a part that works row by row: split or not, the codes are the same. */
+/* q, k and v have the same inputs and are quantized row by row, so one job or two give the same codes. */
 TEST(halves_are_the_whole)
 {
     const play split = mixed("gguf_iq4_nl", "gptq");

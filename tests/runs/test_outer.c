@@ -1,4 +1,4 @@
-/* Embedding and head: quantized as they are written, as asked or as the format has it, and read back. */
+/* Embedding and head: quantized in the written file as asked or by the format's default, and read back. */
 #include <math.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static void ask(play *run, const char *embed, const char *head)
     ck_ok(calm_formats_ask_outer(ctx, embed, head, &run->recipe.formats.options));
 }
 
-/* The type of a tensor in the file that a run wrote; "none" without it. */
+/* Returns the type of a tensor in the file that a run wrote, or "none". */
 static const char *type_in(const play *run, const char *tensor)
 {
     const char *type = "none";
@@ -41,7 +41,7 @@ static const char *type_in(const play *run, const char *tensor)
     return type;
 }
 
-/* Rows of 32 columns: q6_k is stored as Q8_0, q4_k as Q5_0. */
+/* Rows have 32 columns: q6_k is stored as Q8_0, q4_k as Q5_0. */
 TEST(as_llama_quantize)
 {
     const play tied = written("gguf", "gguf_q4_k_m", true), untied = written("gguf", "gguf_q4_k_m", false);
@@ -67,12 +67,12 @@ TEST(as_asked)
     ck_assert_str_eq(type_in(&run, "output.weight"), "BF16");
     ck_assert_int_eq(play_sql(&run, "SELECT json_extract(recipe, '$.embed_scheme') = 'iq4_nl' AND"
                                     " json_extract(recipe, '$.head_scheme') = 'float' FROM run WHERE id = 1"), 1);
-    /* Of a tied table either name does. */
+    /* A tied table can be set by either option. */
     play tied = written("gguf", "w4a16_g32", true);
     ask(&tied, NULL, "q5_1");
     play_must_run(&tied);
     ck_assert_str_eq(type_in(&tied, "token_embd.weight"), "Q5_1");
-    /* Where a block stays float nothing is taken for granted. */
+    /* If a block stays float there is no default. */
     play part = written("gguf", "w4a16_g32", true);
     part.recipe.last_block = 0;
     play_must_run(&part);
@@ -80,7 +80,7 @@ TEST(as_asked)
 }
 END_OF_TEST
 
-/* The evaluation reads the file, so that its figures are those of the quantized table. */
+/* The evaluation reads the written file, so its figures include the quantized table. */
 TEST(it_is_measured)
 {
     play run = written("gguf", "w8a16_g32", true);
@@ -98,7 +98,7 @@ TEST(it_is_measured)
 }
 END_OF_TEST
 
-/* What an engine cannot load is refused before any work, in the words of the flag that asked. */
+/* A head that the target engine cannot load is refused before any work, with the name of the option. */
 TEST(a_head_for_a_target)
 {
     play run = written("compressed-tensors", "w4a16_g32", false);
@@ -117,7 +117,8 @@ TEST(a_head_for_a_target)
 }
 END_OF_TEST
 
-/* Squared error of the head's outputs for rows that enter it: sum over the file's rows r of e' G e, e = its error. */
+/* Returns the squared error of the head's outputs: the sum over rows of e' G e, where e is a row's error and G the
+ * Gram matrix of the head's inputs. */
 static double head_error(const play *run, const char *output, const double *gram)
 {
     calm_model *model, *from;
@@ -142,7 +143,7 @@ static double head_error(const play *run, const char *output, const double *gram
     return sum;
 }
 
-/* Where the pool is fitted to data the head is too, to what it reads; the store says by which algorithm. */
+/* If the pool has algorithms that use data, the head is fitted to its inputs; the store names the algorithm. */
 TEST(a_head_is_fitted)
 {
     play plain = written("gguf", "w4a16_g32", false), fitted = plain;
@@ -165,7 +166,7 @@ TEST(a_head_is_fitted)
                                       " 'mkq-full'"), 1);
     ck_assert_int_eq(play_sql(&plain, "SELECT count(*) FROM run WHERE json_extract(recipe, '$.head_algorithm') ="
                                       " 'rtn'"), 1);
-    /* A head that stays float is fitted by nothing. */
+    /* A head that stays float has no algorithm. */
     play none = written("compressed-tensors", "w4a16_g32", false);
     play_pool(&none, "w4a16_g32", "gptq");
     ck_assert(calm_recipe_head_algorithm(&none.recipe) == NULL);
@@ -201,14 +202,14 @@ TEST(refused_by_name)
 }
 END_OF_TEST
 
-/* Rows are those of the least squared error that a search finds: never worse than scales by the largest weight, alike
- * whatever piece they are in. */
+/* Rows have the least squared error of a search: less than with scales by the largest weight, and the same for any
+ * piece of the table. */
 TEST(rows)
 {
     enum { V = 40, D = 64 };
     static const char *const schemes[] = {"w4a16_g32", "w8a16_g32", "q5_1", "iq4_nl", "w2a16_g16"};
     float values[V * D], w[V * D];
-    ctx->n_threads = 1;    /* play.c says why */
+    ctx->n_threads = 1;    /* play.c gives the reason */
     for (size_t i = 0; i < V * D; i++)
         values[i] = (float)calm_rng_normal(1, 2, i);
     const calm_tensor table = {.name = "embed.weight", .dtype = CALM_F32, .n_dims = 2, .shape = {V, D},
@@ -239,7 +240,7 @@ TEST(rows)
         for (size_t i = 0; i < V * D; i++)
             error += pow((double)w[i] - (double)values[i], 2);
         ck_assert_msg(error < simple, "%s: %g, rtn %g", schemes[s], error, simple);
-        /* An algorithm that reads no data rounds every table; one that does is for the head that it was fitted to. */
+        /* An algorithm without data quantizes every table; one with data only the head that it was fitted to. */
         calm_outer_fit plain = {.algorithm = "rtn"}, fitted = {.algorithm = "mkq-full", .head = "head.weight"};
         ck_ok(calm_algorithm_run(ctx, rtn, &job, &qjob));
         ck_ok(calm_outer_rows(&plain, ctx, &table, &scheme, 0, V, &part));
@@ -255,7 +256,7 @@ TEST(rows)
 }
 END_OF_TEST
 
-/* The float table of the model that was written, as a reader gets it, next to the rows that were quantized. */
+/* Compares the table of the written checkpoint, as a reader gets it, with the quantized rows. */
 static void check_read_back(const play *run, bool head, const char *scheme_name)
 {
     calm_model *model, *from;
@@ -279,10 +280,10 @@ static void check_read_back(const play *run, bool head, const char *scheme_name)
     calm_qjob_dequantize(&qjob, expected);
     ck_ok(calm_tensor_to_f32(ctx, table, read));
     ck_ok(calm_tensor_part_to_f32(ctx, table, 5 * in, 3 * in, part));
-    for (size_t i = 0; i < n; i++)    /* by value: a negative scale gives -0, code * scale + bias gives 0 */
+    for (size_t i = 0; i < n; i++)    /* by value, as -0 == 0 */
         ck_assert_msg(read[i] == expected[i], "%zu: %g, expected %g", i, (double)read[i], (double)expected[i]);
     ck_assert(memcmp(part, read + 5 * in, 3 * in * sizeof *part) == 0);
-    /* Rows that begin and end with words, wherever these lie. */
+    /* A part that begins and ends with whole words. */
     ck_ok(calm_tensor_part_to_f32(ctx, table, 64 * in, 32 * in, part));
     ck_assert(memcmp(part, read + 64 * in, 32 * in * sizeof *part) == 0);
     calm_model_close(model);
@@ -302,7 +303,7 @@ TEST(mlx_reads_its_own)
     play floats = written("mlx", "w4a16_g32", true);
     ask(&floats, "float", NULL);
     play_must_run(&floats);
-    /* Its figures are of what was written. */
+    /* The figures are those of the written model. */
     ck_assert_int_eq(play_sql(&tied, "SELECT count(DISTINCT e.kl) FROM run_evaluation r JOIN evaluation e ON e.id ="
                                      " r.evaluation_id WHERE r.subject = 'rtn'"), 2);
     play other = written("mlx", "w4a16_g32", true);
@@ -320,7 +321,7 @@ static play with_head(const char *format, const char *head)
     return run;
 }
 
-/* What config.json says of the head, until the next question. */
+/* Returns a member of config.json's quantization_config, valid until the next call. */
 static calm_json *config;
 static const calm_json *config_of(const play *run, const char *key)
 {
@@ -329,7 +330,7 @@ static const calm_json *config_of(const play *run, const char *key)
     return calm_json_get(calm_json_get(config, "quantization_config"), key);
 }
 
-/* compressed-tensors: a target of the group of its scheme, or of its own group; not ignored. */
+/* compressed-tensors: lm_head is a target of the group with its scheme, or of a separate group, and not ignored. */
 TEST(a_head_in_compressed_tensors)
 {
     static const char *const schemes[] = {"w8a16_g32", "w4a16_g32", "w3a16_g32", "fp8a16", "mxfp4a16"};
@@ -343,7 +344,7 @@ TEST(a_head_in_compressed_tensors)
         const size_t last = calm_json_size(targets) - 1;
         ck_assert_str_eq(calm_json_string(calm_json_at(targets, last), ""), "lm_head");
         ck_assert_uint_eq(calm_json_size(config_of(&run, "ignore")), 0);
-        if (i < 3)    /* small floats have their own levels */
+        if (i < 3)    /* float schemes have other levels */
             check_read_back(&run, true, schemes[i]);
     }
     const play none = written("compressed-tensors", "w4a16_g32", false);
@@ -361,7 +362,7 @@ TEST(a_head_in_compressed_tensors)
 }
 END_OF_TEST
 
-/* GPTQ: lm_head true, and a rule where it has other values than the linears. */
+/* GPTQ: "lm_head" is true, with a rule if its scheme is not that of the linears. */
 TEST(a_head_in_gptq)
 {
     static const char *const schemes[] = {"w8a16_g32", "w4a16_g32", "w4a16_g32_asym"};

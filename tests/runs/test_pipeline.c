@@ -1,5 +1,5 @@
-/* The whole run on a tiny model: what decides its bytes and what does not, what the store saves, what the guard says,
- * and inputs that must be refused by name. */
+/* Whole runs on a tiny model: what changes their bytes and what does not, what the store saves, what the guard
+ * decides, and inputs that are refused by name. */
 #include "tests/support/run_rooms.h"
 
 #include <signal.h>
@@ -20,7 +20,7 @@ static outcome must_run(const play *run)
     return said;
 }
 
-/* The same run with its own output. */
+/* Returns the same run with another output. */
 static play with_output(const play *run, const char *name)
 {
     play other = *run;
@@ -66,8 +66,8 @@ TEST(same_bytes_from_the_store)
 }
 END_OF_TEST
 
-/* Next to the final evaluation stands where the result differs: its figures are those of the evaluation, so they are
- * told from its own.  A store without it (of an earlier version) gets it from the next run, and nothing else anew. */
+/* Details of the divergence (quantiles, positions, tokens) agree with the final evaluation that they belong to.  If
+ * a store of an earlier version lacks them the next run adds them, and measures nothing else again. */
 TEST(where_the_result_differs)
 {
     static const char *const equal[] = {
@@ -97,7 +97,7 @@ TEST(where_the_result_differs)
 }
 END_OF_TEST
 
-/* More algorithms later: only theirs are computed. */
+/* If the pool grows, only the candidates of the new algorithms are computed. */
 TEST(pool_grows)
 {
     const play first = play_new(NULL, "w4a16_g16", "rtn");
@@ -113,8 +113,8 @@ TEST(pool_grows)
 }
 END_OF_TEST
 
-/* The only candidate of each unit is kept without scores; a run that reads them computes it again, as a whole, and
- * another that does not takes what is there. */
+/* A unit with a single candidate is stored without scores.  A run that needs scores computes the whole candidate
+ * again; one that does not uses the stored candidate. */
 TEST(only_candidates_need_no_scores)
 {
     play first = play_new(NULL, "w4a16_g16", "gptq");
@@ -129,7 +129,7 @@ TEST(only_candidates_need_no_scores)
     ck_assert_uint_eq(must_run(&scored).cached, 0);
     ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM candidate WHERE score_rows > 0"), 8);
     ck_assert_int_gt(play_sql(&first, "SELECT count(*) FROM score"), 0);
-    /* The card says whether there are scores, the recipe what was asked for; the model is the same. */
+    /* The model card tells whether there are scores, the recipe what was asked for; the other files are equal. */
     ck_assert_str_eq(strstr(play_digest(scored.recipe.output), "config.json"),
                      strstr(play_digest(again.recipe.output), "config.json"));
     play more = with_output(&first, "more");
@@ -187,7 +187,7 @@ TEST(store_of_a_newer_version)
 }
 END_OF_TEST
 
-/* A process that holds the store until it is killed. */
+/* Starts a process that holds the store until it is killed. */
 static pid_t start_holder(const play *run)
 {
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = "calm quantize --model other"};
@@ -226,7 +226,7 @@ TEST(second_run_waits_for_the_first)
 }
 END_OF_TEST
 
-/* Both at once: one computes, the other finds everything. */
+/* Of two runs at the same time one computes, and the other finds everything in the store. */
 TEST(two_runs_on_one_store)
 {
     const play a = play_new(NULL, "w4a16_g16", "rtn,gptq"), b = with_output(&a, "other");
@@ -252,7 +252,8 @@ TEST(one_algorithm_is_a_uniform_run)
 }
 END_OF_TEST
 
-/* 2-bit absmax is far worse than least squares; scores that say the opposite make the hybrid choose it. */
+/* Returns a run whose hybrid is bad: 2-bit absmax is far worse than least squares, but the stored scores say the
+ * opposite. */
 static play misled(void)
 {
     const play first = play_new(NULL, "w2a16_g16", "rtn,gptq-hls");
@@ -296,7 +297,7 @@ END_OF_TEST
 
 /* ---- bad inputs ---- */
 
-/* The run fails with these words and leaves no output. */
+/* Checks that the run fails with these words and leaves no output. */
 static void check_refused(const play *run, calm_status status, const char *words)
 {
     const outcome said = play_run(run, none);
@@ -337,7 +338,7 @@ TEST(truncated_weights)
     const char *path = test_format("%s/model.safetensors", run.recipe.model.dir);
     ck_assert_int_eq(truncate(path, 50000), 0);
     check_refused(&run, CALM_EFORMAT, "model.safetensors");
-    ck_assert_int_eq(truncate(path, 100), 0);    /* the header's length is past the end */
+    ck_assert_int_eq(truncate(path, 100), 0);    /* shorter than its header says */
     check_refused(&run, CALM_EFORMAT, "model.safetensors");
     ck_assert_int_eq(truncate(path, 3), 0);
     check_refused(&run, CALM_EFORMAT, "model.safetensors");
@@ -356,7 +357,7 @@ TEST(other_files_of_the_model)
     ck_ok(calm_read_file(ctx, config, 1 << 20, &text, &n));
     ck_ok(calm_write_file(ctx, config, unknown, strlen(unknown)));
     check_refused(&run, CALM_EUNSUPPORTED, "GPT2LMHeadModel");
-    check_refused(&run, CALM_EUNSUPPORTED, "the families llama ");    /* the known ones */
+    check_refused(&run, CALM_EUNSUPPORTED, "the families llama ");    /* and the known ones */
     ck_ok(calm_write_file(ctx, config, text, n));
     const char *tokenizer = test_format("%s/tokenizer.json", run.recipe.model.dir);
     ck_assert_int_eq(unlink(tokenizer), 0);
@@ -371,7 +372,7 @@ TEST(groups_that_do_not_divide)
     const play run = play_new(NULL, "w4a16_g32", "rtn");    /* down has 48 columns */
     check_refused(&run, CALM_EUNSUPPORTED, "mlp.down_proj has 48 input columns");
     check_refused(&run, CALM_EUNSUPPORTED, "w4a16_g16");
-    ck_assert_str_eq(play_list(&run, "calm.db"), "");    /* said before any work */
+    ck_assert_str_eq(play_list(&run, "calm.db"), "");    /* before any work */
 }
 END_OF_TEST
 

@@ -1,4 +1,4 @@
-/* What a run chooses from: units, prefixes, budgets, and candidates that must never win. */
+/* What a run chooses from: units, prefixes, budgets, and candidates that must never be chosen. */
 #include <math.h>
 
 #include "algorithms/chain.h"
@@ -21,9 +21,9 @@ static play with_unit(const play *run, calm_unit unit, const char *name)
     return other;
 }
 
-/* ---- scores of units against a plain recomputation ---- */
+/* ---- scores of units against a plain computation ---- */
 
-/* What a block gives in the scoring windows. */
+/* Outputs of a block in the scoring windows. */
 typedef struct outputs {
     double *attention, *block, *delta;    /* [n, D] */
     const calm_batch *batch;
@@ -40,7 +40,7 @@ static calm_status watch(void *user, calm_ctx *worker, const calm_observation *s
     return CALM_OK;
 }
 
-/* Run block 0 over the batch, with the weights of the store's rtn candidates unless `store` is NULL. */
+/* Runs block 0 over the batch, with the dequantized rtn candidates of the store unless `store` is NULL. */
 static outputs run_first_block(const calm_model *model, const calm_rope *rope, const calm_windows *windows,
                                calm_store *store)
 {
@@ -87,7 +87,7 @@ static outputs run_first_block(const calm_model *model, const calm_rope *rope, c
     return out;
 }
 
-/* sum |z - y|^2 / sum |y - mean y|^2 */
+/* Returns sum |z - y|^2 / sum |y - mean y|^2. */
 static double rel_mse(const double *y, const double *z, size_t n, size_t d)
 {
     double error = 0, spread = 0;
@@ -111,8 +111,8 @@ static void check_score(calm_store *store, const char *unit, const char *metric,
                                "SELECT value FROM v_scores WHERE block = 0 AND algorithm = 'rtn' AND unit = ?1"
                                " AND metric = ?2 AND job = ?3",
                                params, 3, &value, 1));
-    /* Both run the same float32 pass but for its order of rows within a product: 1e-7 of values, 1e-5 of
-     * their error. */
+    /* Both run the same float32 forward pass up to the order of rows in a product: 1e-7 of the values, 1e-5 of their
+     * error. */
     ck_assert_msg(fabs(value.real - expected) <= 2e-5 * expected, "%s %s of %s: %.9g, expected %.9g", unit, metric,
                   role, value.real, expected);
 }
@@ -132,7 +132,7 @@ TEST(scores_of_units_are_what_they_say)
     const calm_windows_options options = {.seqlen = 32, .seed = 0,
                                           .n_windows = (size_t)(run.recipe.calib_windows + run.recipe.guard_windows)};
     ck_ok(calm_windows_read(ctx, tokenizer, run.recipe.calib_path, &options, &all));
-    /* Of the four for calibration one is held out. */
+    /* One of the four calibration windows is held out. */
     ck_ok(calm_windows_slice(ctx, &all, 0, 1, &windows));
     ck_ok(calm_rope_init(ctx, calm_model_config(model), 32, &rope));
     const outputs y = run_first_block(model, &rope, &windows, NULL), z = run_first_block(model, &rope, &windows, store);
@@ -172,7 +172,7 @@ TEST(a_unit_has_one_choice)
 }
 END_OF_TEST
 
-/* Scores of units are added to candidates that were scored as jobs before; with any number of threads. */
+/* Scores of units are added to candidates that already have scores as jobs, with any number of threads. */
 TEST(units_of_stored_candidates)
 {
     play first = play_new(NULL, "w3a16_g16", "rtn,gptq-hls");
@@ -190,7 +190,7 @@ TEST(units_of_stored_candidates)
 }
 END_OF_TEST
 
-/* Experts are their own sublayers; a sparse block is scored as a whole. */
+/* Each expert is a sublayer; a mixture block is scored as a whole. */
 TEST(units_of_a_mixture)
 {
     const tiny_model mixture = tiny_of("qwen3_moe");
@@ -216,12 +216,12 @@ TEST(a_quantized_prefix)
     play_must_run(&first);
     play run = play_elsewhere(&first, "prefix"), again = play_elsewhere(&first, "again");
     run.recipe.prefix = again.recipe.prefix = CALM_PREFIX_QUANTIZED;
-    run.recipe.store = first.recipe.store;    /* next to those of a float prefix */
+    run.recipe.store = first.recipe.store;    /* the same store as the float prefix */
     again.threads = 1;
     ck_assert_uint_eq(play_must_run(&run).cached, 0);
     play_must_run(&again);
     ck_assert_str_eq(play_digest(run.recipe.output), play_digest(again.recipe.output));
-    /* Nothing is before block 0; what block 1 reads is another thing. */
+    /* Block 0 has nothing before it, and block 1 reads other inputs. */
     static const char differ[] =
         "SELECT count(*) FROM v_scores a JOIN v_scores b USING (block, job, algorithm, unit, metric)"
         " WHERE a.calibration < b.calibration AND a.value <> b.value AND block = %d";
@@ -259,7 +259,7 @@ TEST(bits_are_shared)
         ck_assert_msg(bits <= budgets[i] && bits > last, "%g bits of %g", bits, budgets[i]);
         last = bits;
     }
-    /* One probe for each of 8 units, at the narrowest width, whatever the number of budgets. */
+    /* There is one probe for each of 8 units, at the narrowest scheme, for any number of budgets. */
     ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM score WHERE metric = 'probe_kl'"), 8);
     ck_assert_int_eq(
         play_sql(&first, "SELECT count(*) FROM v_scores WHERE metric = 'probe_kl' AND scheme <> 'w2a16_g16'"), 0);
@@ -271,7 +271,7 @@ TEST(bits_are_shared)
 }
 END_OF_TEST
 
-/* Alone or resumed, with one thread or two: the same plan. */
+/* The same budget gives the same plan from another store and with another number of threads. */
 TEST(a_budget_is_repeatable)
 {
     double bits = 4.2;
@@ -299,7 +299,8 @@ TEST(budgets_out_of_reach)
 }
 END_OF_TEST
 
-/* Activations of 4, 8 and 16 bits share a mean of 7: within it, chosen again alike from the store, written again. */
+/* A budget of 7 activation bits over schemes of 4, 8 and 16: the plan keeps it, calm select chooses the same from
+ * the store, and calm assemble writes the same file. */
 TEST(bits_of_activations_are_shared)
 {
     double none_of_weights[] = {INFINITY};
@@ -309,7 +310,7 @@ TEST(bits_of_activations_are_shared)
     run.recipe.act_budget = 7;
     run.recipe.keep_hybrid = true;
     play_must_run(&run);
-    /* The mean over weights; a scheme says what it does to activations. */
+    /* The mean over weights of the activation bits that schemes' names say. */
     const char *const mean =
         "SELECT sum((CASE WHEN k.scheme LIKE '%a4\\_%' ESCAPE '\\' THEN 4 WHEN k.scheme LIKE '%a8\\_%' ESCAPE '\\'"
         " THEN 8 ELSE 16 END) * j.out_features * j.in_features) / sum(j.out_features * j.in_features) FROM choice c"
@@ -317,7 +318,7 @@ TEST(bits_of_activations_are_shared)
     ck_assert_int_le(play_sql(&run, mean), 7);
     ck_assert_int_gt(play_sql(&run, "SELECT count(DISTINCT k.scheme) FROM choice c JOIN candidate k"
                                     " ON k.id = c.candidate_id WHERE c.run_id = 1"), 1);
-    /* What would spend more was no rival of the guard. */
+    /* A uniform run above the budget does not compete in the guard. */
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"
                                     " AND subject = 'all w4a8_g16'"), 0);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard'"
@@ -332,7 +333,7 @@ TEST(bits_of_activations_are_shared)
     ck_ok(calm_sha256_file(ctx, test_format("%s/model.safetensors", run.recipe.output), digest[0]));
     ck_ok(calm_sha256_file(ctx, test_format("%s/model.safetensors", again.recipe.output), digest[1]));
     ck_assert_str_eq(digest[0], digest[1]);
-    /* As in the run, and with fewer. */
+    /* The same budget, then a smaller one. */
     calm_reselect_options how = play_selecting(&run, 1);
     how.dry_run = true;
     calm_reselected same, fewer;
@@ -363,20 +364,20 @@ TEST(light_effort)
     later.recipe.store = full.recipe.store;
     play_must_run(&full);
     play_must_run(&light);
-    /* The tiny model's inputs are flat: every crest is below 5. */
+    /* The tiny model's inputs are flat: every crest factor is below 5. */
     ck_assert_int_eq(play_sql(&light, "SELECT count(*) FROM activation WHERE point LIKE '%_in' AND crest_median >= 5"),
                      0);
     ck_assert_int_eq(play_sql(&light, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id"
                                       " WHERE a.name = 'smoothquant'"), 0);
     ck_assert_int_eq(play_sql(&light, "SELECT count(*) FROM candidate"), 8);
-    /* What an earlier run stored does not change it. */
+    /* Candidates that an earlier run stored do not change the choice. */
     ck_assert_uint_eq(play_must_run(&later).cached, 8);
     ck_assert_str_eq(play_digest(later.recipe.output), play_digest(light.recipe.output));
 }
 END_OF_TEST
 
-/* Weights alone: smoothing moves what the rounding of a weight loses between columns, for which outliers of the input
- * do not matter.  Nothing is left out; of a pool with both kinds of schemes the one with float inputs keeps it. */
+/* With float inputs smoothing matters even without outliers, since it changes how the rounding error is spread over
+ * columns.  So of a pool with both kinds of schemes only those with quantized activations skip it. */
 TEST(light_effort_is_about_quantized_inputs)
 {
     play run = play_new(NULL, "w4a16_g16,w4a4_g16", "rtn,smoothquant");
@@ -389,9 +390,9 @@ TEST(light_effort_is_about_quantized_inputs)
 }
 END_OF_TEST
 
-/* ---- twins ---- */
+/* ---- equal candidates ---- */
 
-/* Pairs of candidates of one job and scheme by these two algorithms where `where` holds. */
+/* Returns the number of pairs of candidates of one job and scheme by these two algorithms for which `where` holds. */
 static int64_t pairs(const play *run, const char *one, const char *two, const char *where)
 {
     return play_sql(run, test_format("SELECT count(*) FROM candidate a JOIN candidate b ON a.job_id = b.job_id"
@@ -405,13 +406,14 @@ static int64_t pairs(const play *run, const char *one, const char *two, const ch
     "a.blob = b.blob AND (SELECT group_concat(metric || value) FROM score WHERE candidate_id = a.id)"                  \
     " = (SELECT group_concat(metric || value) FROM score WHERE candidate_id = b.id)"
 
-/* Nothing before an expert's first product takes an input scale, so smoothing is skipped there: the same bits under two
- * names.  The one is copied from the other, the seconds that it took with it, which no two measurements share. */
+/* No norm or linear before an expert's gate and up can absorb an input scale, so smoothing is skipped and two
+ * algorithms give the same bits.  One candidate is copied from the other together with its seconds, which no two
+ * measurements share. */
 TEST(twins_are_computed_once)
 {
     const char *const where = "j.role LIKE 'experts.%.gate_up'";
     tiny_model spec = tiny_of("qwen3_moe");
-    spec.expert_inner = 32;    /* widths that groups of 16 divide */
+    spec.expert_inner = 32;    /* multiples of the group of 16 */
     spec.shared_inner = 48;
     play run = play_new(&spec, "w4a4_g16", "smoothquant,rtn"), turned = play_elsewhere(&run, "turned");
     play_pool(&turned, NULL, "rtn,smoothquant");
@@ -422,13 +424,13 @@ TEST(twins_are_computed_once)
     ck_assert_int_eq(pairs(&run, "smoothquant", "rtn", test_format("%s AND " SAME_RESULT, where)), n);
     ck_assert_int_eq(pairs(&run, "smoothquant", "rtn", test_format("%s AND a.seconds = b.seconds", where)), n);
     ck_assert_int_eq(pairs(&run, "smoothquant", "rtn", "j.role NOT LIKE 'experts.%' AND a.seconds = b.seconds"), 0);
-    /* Of equals the first of the list is taken. */
+    /* Of equal candidates the first of the list is chosen. */
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM v_choices WHERE job LIKE 'experts.%.gate_up'"
                                     " AND algorithm = 'smoothquant'"), n);
     play_must_run(&turned);
     ck_assert_int_eq(play_sql(&turned, "SELECT count(*) FROM v_choices WHERE job LIKE 'experts.%.gate_up'"
                                        " AND algorithm = 'rtn'"), n);
-    /* What a store has of one is copied to the other. */
+    /* A stored candidate is copied for the second algorithm. */
     play first = play_elsewhere(&run, "first");
     play_pool(&first, NULL, "rtn");
     play_must_run(&first);
@@ -441,8 +443,8 @@ TEST(twins_are_computed_once)
 }
 END_OF_TEST
 
-/* A correction of biases is nothing where there are none; where there are, the candidate and its scores are others, and
- * the checkpoint is measured as the run measured its plan. */
+/* A bias correction changes nothing in a job without biases, and gives other candidates and scores in a job with
+ * biases. */
 TEST(corrections_of_biases)
 {
     tiny_model spec = tiny_of("qwen2");
@@ -454,9 +456,9 @@ TEST(corrections_of_biases)
 }
 END_OF_TEST
 
-/* ---- candidates that must never win ---- */
+/* ---- candidates that must never be chosen ---- */
 
-/* All codes at zero: a dead output. */
+/* A rounding that sets all codes to zero, so that the output is constant. */
 static calm_status dead(calm_ctx *c, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     (void)opts;
@@ -472,7 +474,7 @@ static calm_status not_a_number(calm_ctx *c, calm_problem *problem, const void *
     return CALM_OK;
 }
 
-/* absmax and a rounding of our own, under another name, as the recipe's entry i. */
+/* Replaces entry i of the pool by absmax and the test's rounding, under another name. */
 static void replace_entry(play *run, size_t i, const char *name, calm_part *part)
 {
     calm_algorithm *algorithm;
@@ -521,7 +523,7 @@ TEST(dead_and_nan_candidates)
 }
 END_OF_TEST
 
-/* One matrix that is not positive definite, in one job. */
+/* A rounding that fails in one job, as for a matrix that is not positive definite. */
 static calm_status brittle(calm_ctx *c, calm_problem *problem, const void *opts, calm_qjob *qjob)
 {
     (void)opts;
@@ -530,7 +532,7 @@ static calm_status brittle(calm_ctx *c, calm_problem *problem, const void *opts,
     return calm_problem_nearest(c, problem, qjob);
 }
 
-/* Its uniform run stays in the guard, with the rule's candidate in that job, and is what assembly writes. */
+/* A uniform run with a failed job stays in the guard, with the rule's candidate in that job, and can be assembled. */
 TEST(a_uniform_run_with_a_failed_job)
 {
     static calm_part part = {.name = "brittle", .kind = CALM_KIND_ROUND, .run.round = brittle};
@@ -540,7 +542,7 @@ TEST(a_uniform_run_with_a_failed_job)
     check_failed_jobs(&run, "brittle", 1);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_evaluation WHERE role = 'guard' AND subject = 'brittle'"
                                     " AND delta_kl IS NOT NULL"), 1);
-    /* As the result it is the same plan from the store, the substitute with it. */
+    /* As the result, it is assembled from the store with the same substitute. */
     play again = play_elsewhere(&run, "again");
     play_sql(&run, "UPDATE run SET result = 'brittle', reason = 'as the test says'");
     calm_assembly assembly;
@@ -588,5 +590,5 @@ int main(void)
         light_effort_is_about_quantized_inputs,
         twins_are_computed_once, corrections_of_biases, dead_and_nan_candidates, a_uniform_run_with_a_failed_job,
         starved_actfit, too_few_rows_to_choose,
-        scores_of_units_are_what_they_say, NULL});    /* last: it computes here, and OpenMP does not survive a fork */
+        scores_of_units_are_what_they_say, NULL});    /* last: OpenMP of this process does not survive a fork */
 }

@@ -1,5 +1,5 @@
-/* The whole run on other families: mixtures of experts with too few tokens, fused matrices, norms stored less one,
- * encoders; some blocks alone; killed and resumed. */
+/* Whole runs on every family: mixtures whose experts have too few tokens, fused matrices, norms stored less one,
+ * encoders; runs over some blocks; runs killed and resumed. */
 #include <stdio.h>
 
 #include "ptq/base/text.h"
@@ -8,12 +8,12 @@
 #include "ptq/base/file.h"
 #include "tests/support/play.h"
 
-#define LEAST_TOKENS 50    /* some experts of the tiny mixture see more of the 128, some fewer */
+#define LEAST_TOKENS 50    /* some experts of the tiny mixture get more of the 128 tokens, some fewer */
 #define TOKENS       128
 
 static const fault none = {0};
 
-/* Widths that groups of 16 divide. */
+/* Returns a tiny model of the family whose widths are multiples of the group of 16. */
 static tiny_model family_model(const char *family)
 {
     tiny_model spec = tiny_of(family);
@@ -36,7 +36,7 @@ static play new_play(const char *family, const char *scheme, const char *algorit
 
 /* ---- every family ---- */
 
-/* But for those that their kind leaves float. */
+/* Returns the number of jobs, without those that stay float by their kind. */
 static int64_t count_jobs(const play *run)
 {
     calm_model *model;
@@ -56,7 +56,7 @@ static void check_quantized(const play *run)
     calm_model_close(model);
 }
 
-/* Every job is decided, and what is written does not depend on threads, pools with and without data, or the store. */
+/* Every job has a choice, and the output does not depend on the number of threads or on what the store already has. */
 TEST(every_family_from_end_to_end)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -79,10 +79,10 @@ TEST(every_family_from_end_to_end)
 }
 END_OF_TEST
 
-/* Gemma 3n and 4 with blocks that read the keys and values of others, and streams of rows, which go with the hidden
- * rows: also in files, behind quantized blocks and in lockstep with float ones.  By eight bits logits move as little as
- * below; by the keys of another block, or unquantized ones next to quantized queries, they would move by their own
- * size. */
+/* Gemma 3n and Gemma 4 with blocks that read the keys and values of other blocks, and with several streams, which
+ * are carried with the hidden states: also in files, after quantized blocks, and in lockstep with float blocks.
+ * With 8 bits the outputs change as little as in the test below; with the keys of another block, or float keys next
+ * to quantized queries, they would change by their own magnitude. */
 static void check_carried(const char *family)
 {
     static const char scores[] = "SELECT count(*) FROM v_scores WHERE metric = 'rel_mse'";
@@ -116,11 +116,10 @@ TEST(carried_rows_from_end_to_end)
 }
 END_OF_TEST
 
-/* Eight bits leave the model what it was: weights move by 1/255 of the row's largest at most, some 2 % of their size,
- * and logits of size 6 by some 0.2 after two blocks, a divergence of some 0.2^2 / 2.  A matrix in the wrong place costs
- * more than 1.  Each output, of an expert times its router weight, is off by the same 2 % and so its square by 4e-4,
- * some linears and a gate after each other by a few times that; without the weight, of 1/2 for two experts, it would be
- * 1. */
+/* 8-bit weights change by at most 1/255 of the row's largest weight, 2 % of their magnitude, so logits of magnitude
+ * 6 change by 0.2 after two blocks, a divergence of 0.2^2 / 2; a matrix in the wrong place costs more than 1.  An
+ * output, also of an expert times its router weight, is off by 2 % and its square by 4e-4, and by a few times that
+ * after several linears and a gate; without the router weight, 1/2 for two experts, it would be off by 1. */
 TEST(eight_bits_are_the_model)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -138,7 +137,8 @@ TEST(eight_bits_are_the_model)
         const int64_t billionths =
             play_sql(&run, "SELECT cast(1e9 * e.kl AS INTEGER) FROM run_evaluation v JOIN evaluation e"
                            " ON e.id = v.evaluation_id WHERE v.role = 'test' AND v.subject = 'rtn'");
-        /* These take what experts give 1.5 times: logits are as much larger, and the divergence 1.5^2 times. */
+        /* These families multiply the experts' outputs by 1.5, so logits are larger and the divergence is 1.5^2
+         * times. */
         const bool scaled = calm_text_listed("glm4_moe deepseek_v2 deepseek_v3 glm4_moe_lite", ' ', tiny_families[f]);
         const int64_t most = scaled ? 45000000 : 20000000;
         ck_assert_msg(billionths > 0 && billionths < most, "%s: KL %lld billionths", tiny_families[f],
@@ -161,7 +161,7 @@ static void check_counts(const play *run)
     ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM v_experts WHERE run = 1"), 2 * 5 * 2);
 }
 
-/* Where there is too little to learn from, weights are rounded without data, and the store says so. */
+/* Experts with too few tokens are rounded without data, and the store says so. */
 TEST(experts_with_too_few_tokens)
 {
     static const char few[] =
@@ -175,14 +175,14 @@ TEST(experts_with_too_few_tokens)
     ck_assert_int_gt(play_sql(&run, test_format(few, "gptq", ">=", LEAST_TOKENS)), 0);
     ck_assert_int_eq(play_sql(&run, test_format(few, "gptq", "<", LEAST_TOKENS)), 0);
     ck_assert_int_eq(play_sql(&run, test_format(few, "smoothquant", "<", LEAST_TOKENS)), 0);
-    ck_assert_int_gt(play_sql(&run, test_format(few, "rtn", "<", LEAST_TOKENS)), 0);    /* itself needs none */
-    /* What is called so is so: the codes of rtn, under rtn's chain. */
+    ck_assert_int_gt(play_sql(&run, test_format(few, "rtn", "<", LEAST_TOKENS)), 0);    /* rtn needs no tokens */
+    /* "rtn for ..." has the codes and the chain of rtn. */
     ck_assert_int_eq(
         play_sql(&run, "SELECT count(*) FROM candidate k JOIN algorithm a ON a.id = k.algorithm_id JOIN candidate r"
                        " ON r.job_id = k.job_id JOIN algorithm b ON b.id = r.algorithm_id WHERE b.name = 'rtn' AND"
                        " a.name LIKE 'rtn for %' AND (k.blob <> r.blob OR a.chain <> b.chain)"),
         0);
-    /* Another threshold is another candidate for experts, and the same for everything else. */
+    /* Another threshold gives experts other candidates, and other jobs the same. */
     play more = run;
     more.recipe.output = play_path(&run, "more");
     more.recipe.least_tokens = 1;
@@ -192,7 +192,7 @@ TEST(experts_with_too_few_tokens)
 }
 END_OF_TEST
 
-/* No token of two reaches more than four of five experts. */
+/* Two tokens reach at most four of five experts. */
 TEST(experts_that_saw_nothing)
 {
     play run = new_play("qwen2_moe", "w4a16_g16", "gptq");
@@ -231,14 +231,14 @@ TEST(mixture_killed_and_started_again)
 }
 END_OF_TEST
 
-/* ---- some blocks alone ---- */
+/* ---- some blocks only ---- */
 
 static bool of_block(const char *name, const char *block)
 {
     return strstr(name, block) != NULL;
 }
 
-/* Tensors outside the block are as they were; the linears of the block are not there as floats. */
+/* Checks that tensors outside of the block are unchanged, and that the block's linears are quantized. */
 static void check_only(const play *run, const char *block)
 {
     calm_safetensors *from, *to;
@@ -273,7 +273,7 @@ TEST(one_block_alone)
         check_only(&run, strcmp(families[f], "bert") == 0 ? "encoder.layer.1." : "layers.1.");
         ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice"), count_jobs(&run) / 2);
         ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM block WHERE number <> 1"), 0);
-        /* All blocks later: what is known of block 1 is not computed again, since both see the float prefix. */
+        /* A later run over all blocks uses the candidates of block 1, since both runs have a float prefix. */
         play whole = run;
         whole.recipe.output = play_path(&run, "whole");
         whole.recipe.first_block = 0;

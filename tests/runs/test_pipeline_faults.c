@@ -1,7 +1,7 @@
-/* The whole run when the machine fails: killed at calls that write, a full disk, calls that fail once.
+/* Whole runs when the machine fails: killed at calls that write, a full disk, calls that fail once.
  *
- * After each the store opens, the output is not there or whole, nothing temporary stays, and the same command ends with
- * the same bytes as a run that was never disturbed, using what the store has. */
+ * After each fault the store opens, the output is whole or missing, no temporary file stays, and the same command
+ * ends with the bytes of an undisturbed run and uses what the store has. */
 #include <errno.h>
 
 #include "tests/support/run_rooms.h"
@@ -21,13 +21,13 @@
 
 static const fault none = {0};
 
-/* A small pool: 8 jobs, 16 candidates. */
+/* Returns a run with a small pool: 8 jobs, 16 candidates. */
 static play new_run(void)
 {
     return play_new(NULL, "w4a16_g16", "rtn,gptq-hls");
 }
 
-/* The same run with output and its own store. */
+/* Returns the same run with another output and store. */
 static play nth_run(const play *run, long i)
 {
     play other = *run;
@@ -46,13 +46,13 @@ static const char *undisturbed(const play *run, long *calls)
     return play_digest(run->recipe.output);
 }
 
-/* The number of the call at point i of n, from the first call to the last. */
+/* Returns the number of the call at point i of n evenly spaced points from the first call to the last. */
 static long call_at(long i, long n, long calls)
 {
     return 1 + i * (calls - 1) / (n - 1);
 }
 
-/* The output is as expected, or not there.  Is it there? */
+/* Checks that the output is as expected or missing; returns whether it is there. */
 static bool check_output(const play *run, long at, const char *expected)
 {
     const char *found = play_digest(run->recipe.output);
@@ -60,7 +60,7 @@ static bool check_output(const play *run, long at, const char *expected)
     return found != NULL;
 }
 
-/* Candidates that the store has with their scores; it opens for reading if it is there. */
+/* Returns the number of candidates that the store has with all their scores. */
 static int64_t stored_candidates(const play *run)
 {
     calm_store *store;
@@ -77,7 +77,7 @@ static int64_t stored_candidates(const play *run)
 static void check_resume(play *run, long at, const char *expected)
 {
     const int64_t stored = stored_candidates(run);
-    run->recipe.force = true;    /* it may have ended after its output was complete */
+    run->recipe.force = true;    /* the output may have been complete */
     const outcome said = play_run(run, none);
     ck_assert_msg(said.status == CALM_OK, "call %ld: %s", at, said.message);
     ck_assert_msg((int64_t)said.cached == stored, "call %ld: %zu of %lld candidates were used", at, said.cached,
@@ -108,7 +108,7 @@ TEST(killed_and_started_again)
 }
 END_OF_TEST
 
-/* Killed twice: what a resumed run leaves is as good. */
+/* Killed twice: a resumed run can be resumed. */
 TEST(killed_while_it_resumes)
 {
     const play first = new_run();
@@ -122,7 +122,7 @@ TEST(killed_while_it_resumes)
 }
 END_OF_TEST
 
-/* The row of a killed run names the candidates that it found and those that it computed. */
+/* The stored row of a killed run lists the candidates that it found and those that it computed. */
 TEST(a_killed_run_names_what_it_has)
 {
     play run = new_run();
@@ -138,14 +138,14 @@ TEST(a_killed_run_names_what_it_has)
 }
 END_OF_TEST
 
-/* A file of an earlier output of calm's, which the next one does not have. */
+/* Writes a file of an earlier output of calm, which the next output does not have. */
 static void leave(const char *file, const char *output)
 {
     ck_ok(calm_write_file(ctx, file, "x", 1));
     ck_ok(calm_output_list(ctx, output));
 }
 
-/* --force: under the output's name there is the old checkpoint or the new one, at every moment. */
+/* With --force the output's name is at every moment that of the whole old or the whole new checkpoint. */
 TEST(replaced_as_a_whole)
 {
     play run = new_run();
@@ -158,7 +158,7 @@ TEST(replaced_as_a_whole)
     const outcome again = play_run(&run, none);
     ck_assert_msg(again.status == CALM_OK, "%s", again.message);
     ck_assert_str_eq(play_digest(run.recipe.output), expected);
-    /* Two thirds of the calls come before anything is assembled. */
+    /* Two thirds of the calls come before the checkpoint is written. */
     for (long at = again.calls * 2 / 3; at <= again.calls; at += REPLACE_STEP) {
         leave(stray, run.recipe.output);
         const outcome said = play_run(&run, (fault){.at = at});
@@ -177,7 +177,7 @@ TEST(replaced_as_a_whole)
 }
 END_OF_TEST
 
-/* Two renames where names cannot be exchanged. */
+/* Two renames replace the output if the file system cannot exchange names. */
 TEST(replaced_without_exchange)
 {
     play run = new_run();

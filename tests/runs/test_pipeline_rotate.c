@@ -1,5 +1,6 @@
-/* Runs of a rotated model: written, read back, assembled again and dequantized with the function it was measured with;
- * what cannot be rotated is refused before anything is written; nothing of the rotated model stays. */
+/* Runs of a rotated model: written, read back, assembled and dequantized, it computes the function that was
+ * measured.  Models that cannot be rotated are refused before anything is written; the temporary rotated model is
+ * removed. */
 #include "tests/support/run_rooms.h"
 #include "ptq/base/file.h"
 #include "ptq/eval/evaluate.h"
@@ -16,11 +17,11 @@ static play new_play(const char *family, const char *scheme, calm_rotate_kind ki
     play run = play_new(&spec, scheme, "rtn");
     run.recipe.rotate = kind;
     run.recipe.rotate_seed = 5;
-    run.recipe.keep_hybrid = true;    /* as asked, whether it is better or not */
+    run.recipe.keep_hybrid = true;    /* the result shall be the hybrid */
     return run;
 }
 
-/* Hidden rows behind the final norm of one window, [n, D] in ctx->out, as the model's files say. */
+/* Computes the hidden states [n, D] after the final norm for one window, in ctx->out, from the files of a model. */
 static const float *hidden_of(const char *dir, size_t *n, bool *hadamard)
 {
     const calm_windows windows = tiny_windows((const size_t[]){24}, 1);
@@ -42,7 +43,7 @@ static const float *hidden_of(const char *dir, size_t *n, bool *hadamard)
     return copy;
 }
 
-/* Largest difference over the root mean square. */
+/* Returns the largest difference over the root mean square. */
 static double distance(const float *x, const float *y, size_t n)
 {
     double worst = 0, squares = 0;
@@ -53,9 +54,9 @@ static double distance(const float *x, const float *y, size_t n)
     return worst / sqrt(squares / (double)n);
 }
 
-/* W8: what is written is near the float model (8 bits and two blocks: some percent), and without the transform far from
- * it.  Dequantized to float32 it is the same function in another basis of down's input: float32 rounding alone, 1e-4 as
- * in test_rotate. */
+/* 8-bit weights: the written model is near the float model (some percent with two blocks), and far from it without
+ * the online transform.  Dequantized to float32 it is the same function in another basis of down's input, up to
+ * float32 rounding: 1e-4, as in test_rotate. */
 TEST(written_and_read)
 {
     static const char *const families[] = {"llama", "phi3", NULL};
@@ -79,7 +80,7 @@ TEST(written_and_read)
 }
 END_OF_TEST
 
-/* The same bytes by any number of threads, and again from the store. */
+/* The bytes are the same for any number of threads, and when assembled from the store. */
 TEST(threads_and_assembly)
 {
     for (calm_rotate_kind kind = CALM_ROTATE_R1; kind <= CALM_ROTATE_R1R2R4; kind++) {
@@ -109,7 +110,7 @@ TEST(threads_and_assembly)
 }
 END_OF_TEST
 
-/* Another seed is another model: nothing of the store fits. */
+/* Another seed gives another model, for which nothing in the store is used. */
 TEST(seeds_are_other_models)
 {
     play run = new_play("qwen2", "w8a16", CALM_ROTATE_R1R2);

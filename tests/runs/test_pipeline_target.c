@@ -1,5 +1,6 @@
-/* Runs for a target: plans of a mixture under a budget are legal, select gives them again, what nothing fits is refused
- * before any work.  What is legal is written down here once more, as SQL over the choices. */
+/* Runs for a target engine: plans of a mixture under a budget are legal, calm select reproduces them, and a model of
+ * which the engine takes no scheme is refused before any work.  The test states what is legal independently, as SQL
+ * over choices. */
 #include <stdio.h>
 
 #include "ptq/io/safetensors.h"
@@ -7,7 +8,7 @@
 
 static const fault none = {0};
 
-/* Widths that kernels divide: experts of [128, 128] and [128, 64]. */
+/* Returns a mixture whose widths kernels take: experts of [128, 128] and [128, 64]. */
 static tiny_model mixture(void)
 {
     tiny_model model = tiny_of("qwen3_moe");
@@ -39,7 +40,7 @@ static int64_t newest(const play *run)
     return play_sql(run, "SELECT max(id) FROM run");
 }
 
-/* The number of a statement over the choices of a run. */
+/* Returns the number that a statement gives over the choices of a run. */
 static int64_t of_choices(const play *run, int64_t id, const char *what, const char *where)
 {
     return play_sql(run, test_format("SELECT %s FROM v_choices WHERE run = %lld AND %s", what, (long long)id, where));
@@ -56,7 +57,7 @@ static void check_legal(const play *run, int64_t id, const char *target)
     if (strcmp(target, "sglang") == 0)
         ck_assert_int_eq(of_choices(run, id, "count(*)", "scheme LIKE 'w3%'"), 0);
     ck_assert_int_eq(of_choices(run, id, "count(*)", "1"), 20);
-    /* What engines fuse is one job, so it has one choice. */
+    /* Linears that engines fuse are one job, so they have one choice. */
     ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM job WHERE linears LIKE '%q_proj%k_proj%v_proj%'"), 2);
     ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM job WHERE linears LIKE '%gate_proj%up_proj%'"), 8);
 }
@@ -77,7 +78,7 @@ static int64_t select_run(const play *run, int64_t of, const char *target, doubl
     return play_select(&o);
 }
 
-/* No file says its own order: gptq reorders while it calibrates, the groups stay where they are. */
+/* Checks that no file has an order of columns: gptq reorders columns while it rounds, but groups stay in place. */
 static void check_no_order(const play *run)
 {
     calm_safetensors *set;
@@ -102,7 +103,7 @@ TEST(a_mixture_for_each_target)
         const int64_t id = newest(&run);
         check_legal(&run, id, targets[i]);
         check_no_order(&run);
-        /* A format has its own rule, the code that reads it. */
+        /* A target or, without one, the written format has the rule. */
         const char *asks = any ? "; the format written: " : test_format("; target %s: ", targets[i]);
         ck_assert_msg(strstr(said.verdict, asks) != NULL, "%s", said.verdict);
         n_held += strstr(said.verdict, "held back, predicted KL") != NULL;
@@ -115,14 +116,14 @@ TEST(a_mixture_for_each_target)
 }
 END_OF_TEST
 
-/* A run without a target, chosen anew for one, is the run for that target; and the other way round. */
+/* A run without a target, selected for a target, has the choices of a run for that target, and vice versa. */
 TEST(select_is_the_run)
 {
     const tiny_model model = mixture();
     const play first = play_new(&model, "w3a16_g32,w4a16_g32,w8a16_g32", "rtn,gptq");
     double bits[] = {5.2, 5.5};
     play any = for_target(&first, "any", bits), tied = for_target(&first, "transformers", bits);
-    any.recipe.n_budgets = 2;    /* a table: nothing is written, so nothing is refused */
+    any.recipe.n_budgets = 2;    /* with two budgets nothing is written, so nothing is refused */
     play_must_run(&any);
     const int64_t table = newest(&any);
     play_must_run(&tied);
@@ -134,7 +135,7 @@ TEST(select_is_the_run)
 }
 END_OF_TEST
 
-/* Odd widths: a Marlin that does not pad takes no weight-only scheme of [., 96], CUTLASS takes it in W8A8. */
+/* Odd widths: a Marlin kernel without padding takes no weight-only scheme of [., 96]; CUTLASS takes it in W8A8. */
 TEST(a_dense_model_of_odd_widths)
 {
     double bits = 6;
@@ -152,7 +153,7 @@ TEST(a_dense_model_of_odd_widths)
     ck_assert_int_eq(of_choices(&run, id, "count(*)", "job = 'down' AND scheme <> 'w8a8'"), 0);
     ck_assert_int_gt(of_choices(&run, id, "count(*)", "scheme <> 'w8a8'"), 0);
     ck_assert_msg(strstr(said.verdict, "target sglang: ") != NULL, "%s", said.verdict);
-    /* No uniform run of the others is measured. */
+    /* Uniform runs that the engine refuses are not measured. */
     ck_assert_int_eq(play_sql(&run,
                               "SELECT count(*) FROM run_evaluation r JOIN evaluation e ON e.id = r.evaluation_id WHERE"
                               " r.role = 'guard' AND (e.subject LIKE '%w3a16%' OR e.subject LIKE '%w4a16%')"),
@@ -171,7 +172,7 @@ TEST(a_dense_model_of_odd_widths)
 }
 END_OF_TEST
 
-/* What no linear can have is not computed; a pin to it is refused. */
+/* A scheme that no linear can have is not computed, and a pin to it is refused. */
 TEST(schemes_that_are_left_out)
 {
     double bits = 5;
@@ -194,7 +195,7 @@ TEST(schemes_that_are_left_out)
     const outcome refused = play_run(&pinned, none);
     ck_assert_int_eq(refused.status, CALM_EARG);
     ck_assert_msg(strstr(refused.message, "`target` sglang takes no w3a16_g32") != NULL, "%s", refused.message);
-    /* A pin to an entry whose number moves is still that entry. */
+    /* A pin keeps its entry if the entry's number changes. */
     double wide = 6;
     play moved = for_target(&first, "sglang", &wide);
     pin.candidate = (calm_word){"rtn w8a16_g32", "rtn w8a16_g32"};
@@ -206,7 +207,7 @@ TEST(schemes_that_are_left_out)
 }
 END_OF_TEST
 
-/* Without a budget nothing can differ: the target only checks. */
+/* Without a budget there is nothing to choose between schemes: the target only checks. */
 TEST(one_scheme)
 {
     const tiny_model model = mixture();
@@ -223,7 +224,7 @@ TEST(one_scheme)
 }
 END_OF_TEST
 
-/* What check says of vLLM's class of the family is refused before the run. */
+/* What calm check reports of vLLM's class of the family is refused before the run. */
 TEST(a_class_that_passes_over_experts)
 {
     tiny_model model = mixture();

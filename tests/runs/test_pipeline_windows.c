@@ -1,5 +1,5 @@
-/* The windows of a run: calibration, guard and evaluation begin as the tokenizer's template begins a text, and a store
- * keeps apart what was computed with and without. */
+/* The windows of a run: calibration, guard and evaluation windows begin as the tokenizer's template begins a text,
+ * and the store separates results with and without it. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"
@@ -14,7 +14,7 @@ static void check_begin(const calm_windows *windows, uint32_t begin, bool begun)
         ck_assert((windows->ids[windows->begin[w]] == begin) == begun);
 }
 
-/* Windows of the recipe as a run reads them. */
+/* Checks the windows that a run reads for its recipe. */
 static void check_inputs(const play *run, uint32_t begin, bool begun)
 {
     calm_inputs in = {.recipe = &run->recipe};
@@ -42,7 +42,7 @@ TEST(calibration_guard_and_evaluation_begin_alike)
     without.recipe.output = play_path(&with, "without");
     check_inputs(&with, begin, true);
     check_inputs(&without, begin, false);
-    /* One store: nothing of the one run is taken for the other's, neither candidates nor evaluations. */
+    /* In one store neither candidates nor evaluations of one run are used for the other. */
     ck_assert_uint_eq(play_must_run(&with).cached, 0);
     const int64_t evaluations = play_sql(&with, "SELECT count(*) FROM evaluation");
     ck_assert_int_gt(evaluations, 0);
@@ -57,7 +57,7 @@ TEST(calibration_guard_and_evaluation_begin_alike)
 }
 END_OF_TEST
 
-/* Sentences have both ends of the template; windows of an encoder's running text neither. */
+/* Sentences have both ends of the template; windows of an encoder's running text have neither. */
 TEST(an_encoder_s_running_text_is_text_alone)
 {
     tiny_model spec = tiny_of("bert");
@@ -69,7 +69,7 @@ TEST(an_encoder_s_running_text_is_text_alone)
 }
 END_OF_TEST
 
-/* ---- windows that are held out ---- */
+/* ---- held-out windows ---- */
 
 TEST(a_quarter_is_held_out_at_most)
 {
@@ -90,7 +90,7 @@ TEST(a_quarter_is_held_out_at_most)
 }
 END_OF_TEST
 
-/* The run's text: 12 lines of some windows each, of which the first begins with this token. */
+/* Writes a text of 12 lines with several windows each, whose first line begins with this word. */
 static void write_lines(play *run, const char *begin)
 {
     char *text = test_format("%s", "");
@@ -101,7 +101,7 @@ static void write_lines(play *run, const char *begin)
     ck_ok(calm_write_file(ctx, run->recipe.calib_path, text, strlen(text)));
 }
 
-/* Blobs of a run's candidates, in the order of jobs. */
+/* Returns the blobs of a run's candidates in the order of jobs. */
 static const char *blobs_of(const play *run, int calibration)
 {
     return play_text(run, test_format("SELECT a.name || ' ' || k.blob FROM candidate k JOIN algorithm a ON"
@@ -109,8 +109,8 @@ static const char *blobs_of(const play *run, int calibration)
                                       calibration));
 }
 
-/* Two texts that differ in one token of the windows that are held out: every candidate has the same codes, since no fit
- * saw them, and other scores, since those are of nothing else. */
+/* Two texts differ in one token of the held-out windows: all candidates have the same codes, because no fit uses
+ * these windows, and all scores differ, because scores use nothing else. */
 static void check_held_out(const char *scheme, const char *algorithms, const tiny_model *spec)
 {
     play one = play_new(spec, scheme, algorithms);
@@ -146,7 +146,8 @@ END_OF_TEST
 
 /* ---- several texts ---- */
 
-/* A file of some of `n` lines, each one window: the lines of several files in turn are what these give together. */
+/* Writes a file with every step-th of `n` lines, each of which is a window; the lines of several such files in turn
+ * are the whole text. */
 static const char *write_every(const play *run, const char *name, size_t first, size_t step, size_t n)
 {
     char *text = test_format("%s", "");
@@ -157,8 +158,8 @@ static const char *write_every(const play *run, const char *name, size_t first, 
     return path;
 }
 
-/* Two texts give the sums of one with their lines in turn, so the same candidates; each has its own statistics
- * next to those of all. */
+/* Two texts have the joint statistics of one text with their lines in turn, hence the same candidates; each text
+ * also has separate statistics. */
 TEST(each_of_several_texts_is_described)
 {
     play two = play_new(NULL, "w4a16_g16", "rtn,gptq");
@@ -175,7 +176,7 @@ TEST(each_of_several_texts_is_described)
     two.recipe.more_texts = second;
     two.recipe.n_more_texts = 1;
     play_must_run(&one);
-    ck_assert_uint_eq(play_must_run(&two).cached, 0);    /* the texts' statistics are not there */
+    ck_assert_uint_eq(play_must_run(&two).cached, 0);    /* statistics of the texts are missing */
     ck_assert_str_eq(blobs_of(&two, 1), blobs_of(&two, 2));
     ck_assert_int_eq(play_sql(&two, "SELECT count(DISTINCT tokens_digest) FROM calibration"), 1);
     ck_assert_str_eq(play_text(&two, "SELECT n_windows FROM calibration ORDER BY id"), "8\n8\n4\n4\n");
@@ -185,7 +186,7 @@ TEST(each_of_several_texts_is_described)
                                     " max(x.max_abs) = (SELECT a.max_abs FROM activation a WHERE a.hook = x.hook"
                                     " AND a.calibration_id = 2))"),
                      play_sql(&two, "SELECT count(*) FROM activation WHERE calibration_id = 1"));
-    /* The same again has all of it. */
+    /* A repeated run finds all of it. */
     play again = two;
     again.recipe.output = play_path(&two, "again");
     ck_assert_uint_eq(play_must_run(&again).cached, 16);
@@ -194,7 +195,7 @@ TEST(each_of_several_texts_is_described)
 }
 END_OF_TEST
 
-/* Windows of `a` that are windows of `b` too. */
+/* Returns the number of windows of `a` that `b` has too. */
 static size_t count_shared(const calm_windows *a, const calm_windows *b)
 {
     size_t n = 0;
@@ -207,12 +208,12 @@ static size_t count_shared(const calm_windows *a, const calm_windows *b)
     return n;
 }
 
-/* Windows that a tie of the guard asks for: behind the first ones, of texts in turn, and none twice.  A text that has
- * no more gives no more, and one that is too short for its share leaves the order of the first as it was. */
+/* The additional windows of an undecided guard come after the first ones, from the texts in turn, none twice.  An
+ * exhausted text gives none, and a text too short for its share leaves the order of the first windows unchanged. */
 TEST(a_tie_has_windows_of_its_own)
 {
     play run = play_new(NULL, "w4a16_g16", "rtn,gptq");
-    static const size_t lines[][3] = {{40, 4, 17}, {40, 40, 28}, {7, 6, 7}};    /* of two texts; windows of guard_all */
+    static const size_t lines[][3] = {{40, 4, 17}, {40, 40, 28}, {7, 6, 7}};    /* lines of two texts; windows in all */
     for (size_t i = 0; i < 3; i++) {
         const char *second[1];
         calm_inputs in = {.recipe = &run.recipe};

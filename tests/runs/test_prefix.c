@@ -1,4 +1,5 @@
-/* Runs whose blocks see what the blocks before have become, next to what they would be. */
+/* Runs whose blocks are calibrated on the outputs of the quantized blocks before them, next to those of float
+ * blocks. */
 #include <string.h>
 
 #include "ptq/estimate/estimate_impl.h"
@@ -7,8 +8,8 @@
 
 static const fault none = {0};
 
-/* Behind chosen blocks with the float ones in lockstep; 60 windows of 32 tokens, 15 of them held out, are 16 rows for
- * each of 48 inputs and more. */
+/* An asymmetric prefix, with float blocks in lockstep: 60 windows of 32 tokens, 15 held out, give at least 16 rows
+ * for each of 48 inputs. */
 TEST(an_asymmetric_prefix)
 {
     play first = play_new(NULL, "w2a16_g16", "gptq,asym+absmax+gptq");
@@ -19,12 +20,12 @@ TEST(an_asymmetric_prefix)
     again.threads = 1;
     play_must_run(&again);
     ck_assert_str_eq(play_digest(first.recipe.output), play_digest(again.recipe.output));
-    /* What is not fitted keeps the codes of the rows before it, and its error is to another output. */
+    /* gptq is not fitted to the float outputs, so its error to them is larger. */
     static const char less[] = "SELECT total(a.value) < total(b.value) FROM v_scores a JOIN v_scores b"
                                " USING (block, job, unit, metric) WHERE a.algorithm LIKE 'asym%'"
                                " AND b.algorithm = 'gptq' AND unit = 'job' AND metric = 'rel_mse' AND block = 1";
     ck_assert_int_eq(play_sql(&first, less), 1);
-    /* Keys keep it apart from a quantized prefix, whose later blocks have other references. */
+    /* A quantized prefix has other keys, since its later blocks have other references. */
     play quantized = play_elsewhere(&first, "quantized");
     quantized.recipe.store = first.recipe.store;
     quantized.recipe.prefix = CALM_PREFIX_QUANTIZED;
@@ -41,9 +42,9 @@ TEST(asymmetric_prefixes_that_are_refused)
     outcome said = play_run(&run, none);
     ck_assert_int_eq(said.status, CALM_EARG);
     ck_assert_ptr_nonnull(strstr(said.message, "calibration rows for 32 inputs, needs 512"));
-    play_pool(&run, NULL, "rtn");    /* nothing is fitted, so few rows do */
+    play_pool(&run, NULL, "rtn");    /* no fit, so few rows suffice */
     play_must_run(&run);
-    run.recipe.score_windows = 0;    /* nothing reads rows, but the blocks are run again as chosen */
+    run.recipe.score_windows = 0;    /* nothing reads rows, but blocks are run as chosen */
     run.recipe.guard_windows = 0;
     run.recipe.output = play_path(&run, "unscored");
     play_must_run(&run);

@@ -1,7 +1,7 @@
-/* The queue of candidates and windows within a run: the same bytes however many threads take from it, one failure among
- * many, a limit that is reached half-way.
+/* The queue of a run's candidates and windows: the same bytes for any number of threads, one failure among many tasks,
+ * a memory limit reached half-way.
  *
- * Runs are made in this process and not in a child, so that ThreadSanitizer sees their threads (tests/run --tsan). */
+ * The runs are made in this process, so that ThreadSanitizer sees their threads (tests/run --tsan). */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #define POOL "rtn,gptq,mkq"
 #define N_POOL 3
 
-/* A run with this many threads; its failure, if any, is in `message`. */
+/* Makes a run with this many threads; *message receives its error. */
 static calm_status run_here(const play *run, int n_threads, size_t *cached, char message[CALM_MESSAGE_MAX])
 {
     const calm_run_options options = {.command = "calm test"};
@@ -31,7 +31,7 @@ static calm_status run_here(const play *run, int n_threads, size_t *cached, char
     return status;
 }
 
-/* Digests of what a run that must succeed has written. */
+/* Makes a run that must succeed; returns the digests of its output. */
 static const char *must_run(const play *run, int n_threads, size_t *cached)
 {
     char message[CALM_MESSAGE_MAX];
@@ -46,7 +46,7 @@ static void check_threads(const tiny_model *spec, const char *scheme)
 {
     const play run = play_new(spec, scheme, POOL);
     const char *expected = must_run(&run, 1, NULL);
-    const int n[] = {2, 4, 16, 3 * calm_n_cores() + 5};    /* the last: more than cores, and than tasks at times */
+    const int n[] = {2, 4, 16, 3 * calm_n_cores() + 5};    /* the last: more than cores, and at times than tasks */
     for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
         const play other = play_elsewhere(&run, test_format("with%d", n[i]));
         ck_assert_str_eq(must_run(&other, n[i], NULL), expected);
@@ -68,7 +68,7 @@ TEST(threads_and_a_mixture)
 }
 END_OF_TEST
 
-/* One window, one block, one algorithm: nothing to share, and many who would like to. */
+/* One window, one block and one algorithm: many threads and nothing to share. */
 TEST(one_of_each)
 {
     tiny_model spec = tiny_default;
@@ -84,12 +84,12 @@ END_OF_TEST
 
 /* ---- an algorithm that a test disturbs ---- */
 
-/* Rounding to nearest; and what a test makes of it. */
+/* What the algorithm does in addition to rounding to nearest. */
 static enum { SOUND, TOGETHER, BREAKS, GREEDY } mood;
 static atomic_int n_broken, n_met;
-static bool alone;    /* one thread */
+static bool alone;    /* with one thread */
 
-/* qkv waits until o has failed, which is behind it in the queue; not for ever, should no thread be left for it. */
+/* Fails qkv only after o, which is behind it in the queue, has failed.  The wait ends after 2 s if no thread runs o. */
 static calm_status break_off(calm_ctx *c, const char *job)
 {
     const double until = calm_seconds() + 2;
@@ -99,8 +99,8 @@ static calm_status break_off(calm_ctx *c, const char *job)
     return calm_fail(c, CALM_EIO, "%s broke off", job);
 }
 
-/* Tasks by twos: each waits for the other job of its sublayer, so that another thread has to come and take the tasks
- * between them; not for ever, should there be none.  Relaxed: ThreadSanitizer shall not take it for an order. */
+/* Waits for the other job of the sublayer, so that another thread must take the tasks in between; at most 2 s.
+ * Relaxed order, so that ThreadSanitizer does not take it for a synchronisation. */
 static void meet(void)
 {
     const int other = atomic_fetch_add_explicit(&n_met, 1, memory_order_relaxed) | 1;
@@ -118,12 +118,12 @@ static calm_status moody(calm_ctx *c, calm_problem *problem, const void *opts, c
         meet();
     if (mood == BREAKS && (strcmp(job, "model.layers.1.qkv") == 0 || strcmp(job, "model.layers.1.o") == 0))
         return break_off(c, job);
-    if (mood == GREEDY && strcmp(job, "model.layers.1.o") == 0)    /* more than any memory plan knows of */
+    if (mood == GREEDY && strcmp(job, "model.layers.1.o") == 0)    /* more than any plan of memory */
         CALM_TRY(CALM_NEW(c, c->scratch, room, (size_t)1 << 30));
     return calm_problem_nearest(c, problem, qjob);
 }
 
-/* A run whose first entry is that part: its keys are the same in every mood. */
+/* Returns a run whose first entry is this algorithm, with the same keys in every mood. */
 static play moody_play(void)
 {
     static calm_part part = {.name = "moody", .kind = CALM_KIND_ROUND, .run.round = moody};
@@ -140,14 +140,14 @@ static play moody_play(void)
     return run;
 }
 
-/* Small tasks are done by one thread before another is awake: here two must be at work. */
+/* One thread could finish small tasks before another wakes, so here two tasks must run at the same time. */
 TEST(two_at_work)
 {
     const play run = moody_play();
     mood = SOUND;
     const char *expected = must_run(&run, 1, NULL);
     mood = TOGETHER;
-    /* Without the account of memory, whose counters and pages put the threads in an order that is not the queue's. */
+    /* Without accounting of memory, whose counters would order the threads. */
     calm_memory *account = ctx->memory;
     for (int n_threads = 2; n_threads <= 4; n_threads++) {
         const play other = play_elsewhere(&run, test_format("with%d", n_threads));
@@ -163,7 +163,8 @@ END_OF_TEST
 
 /* ---- failures ---- */
 
-/* It fails in the second block with `status` and these words, and continues from there when what was wrong has gone. */
+/* Checks that the run fails in the second block with `expected` and these words, and that it continues there once
+ * the cause is gone. */
 static void check_failure(int wrong, int n_threads, calm_status expected, const char *words)
 {
     play run = moody_play();
@@ -176,7 +177,7 @@ static void check_failure(int wrong, int n_threads, calm_status expected, const 
     atomic_store(&n_broken, 0);
     alone = n_threads == 1;
     if (wrong == GREEDY)
-        run.recipe.memory = "1500MB";    /* which a sanitizer leaves room in */
+        run.recipe.memory = "1500MB";    /* enough for a sanitizer */
     const calm_status status = run_here(&run, n_threads, NULL, message);
     ck_assert_msg(status == expected && strstr(message, words), "%s: %s", calm_status_name(status), message);
     ck_assert_str_eq(play_list(&run, "out"), "");
@@ -188,7 +189,7 @@ static void check_failure(int wrong, int n_threads, calm_status expected, const 
     ck_assert_uint_eq(cached, 4 * N_POOL);
 }
 
-/* Of two that fail at once the one that comes first in the queue is told. */
+/* If two tasks fail, the error of the first in the queue is reported. */
 TEST(a_failing_task_among_many)
 {
     check_failure(BREAKS, 1, CALM_EIO, "model.layers.1.qkv broke off");

@@ -1,16 +1,17 @@
-/* Models and windows as messages between ranks: what is read back measures the same, and what is cut off is refused. */
+/* Models and windows as messages between ranks: what is read back gives the same measurements, and truncated
+ * messages are refused. */
 #include "ptq/ranks/ranks.h"
 
 #include "ptq/eval/encode.h"
 #include "tests/support/play.h"
 
-/* A failure of the run where something is not so. */
+/* Returns an error of the run unless `so` holds. */
 static calm_status expect(calm_ctx *context, bool so, const char *what, size_t at)
 {
     return so ? CALM_OK : calm_fail(context, CALM_EMISMATCH, "%s, %zu bytes", what, at);
 }
 
-/* Windows and subjects of a message; *bad: it is none. */
+/* Reads the windows and subjects of a message; *bad: the message is invalid. */
 static calm_status read_all(calm_ctx *context, calm_run *p, const char *bytes, size_t n, calm_windows *windows,
                             size_t *n_subjects, calm_subject **subjects, bool *bad)
 {
@@ -22,7 +23,7 @@ static calm_status read_all(calm_ctx *context, calm_run *p, const char *bytes, s
     return expect(context, in.bad || in.at == in.end, "something is left", n);
 }
 
-/* Cut off anywhere. */
+/* Checks that the message is refused if it is truncated anywhere. */
 static calm_status cut_all(calm_ctx *context, calm_run *p, const calm_text *whole)
 {
     for (size_t n = 0; n < whole->length; n++) {
@@ -33,7 +34,7 @@ static calm_status cut_all(calm_ctx *context, calm_run *p, const calm_text *whol
         CALM_SCOPED_ARENA(arena);
         CALM_SCOPED_OUT(context, &arena);
         CALM_SCOPED_SCRATCH(context);
-        char *copy = malloc(n ? n : 1);    /* of that size, so that a read past its end is one */
+        char *copy = malloc(n ? n : 1);    /* of this size, so that AddressSanitizer sees a read past the end */
         memcpy(copy, whole->data, n);
         const calm_status status = read_all(context, p, copy, n, &windows, &n_subjects, &subjects, &bad);
         free(copy);
@@ -43,7 +44,7 @@ static calm_status cut_all(calm_ctx *context, calm_run *p, const calm_text *whol
     return CALM_OK;
 }
 
-/* Sentences of the float model by a question, and by the plain call. */
+/* Compares the embeddings of sentences that a message asks for with those of a direct call. */
 static calm_status ask_for_sentences(calm_ctx *context, calm_run *p)
 {
     const calm_subject subject = {.model = p->in.model};
@@ -59,7 +60,7 @@ static calm_status ask_for_sentences(calm_ctx *context, calm_run *p)
     CALM_TRY(calm_rank_encode(context, p, &in, &answer));
     const size_t n = found.n * found.width * sizeof *found.x;
     CALM_TRY(expect(context, answer.length == n && memcmp(answer.data, found.x, n) == 0, "other embeddings", n));
-    /* Questions that are none. */
+    /* Invalid questions. */
     calm_status (*const kinds[])(calm_ctx *, calm_run *, calm_rank_message *, calm_text *) = {
         calm_rank_predict, calm_rank_encode, calm_rank_pass};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -71,7 +72,7 @@ static calm_status ask_for_sentences(calm_ctx *context, calm_run *p)
     return CALM_OK;
 }
 
-/* A calm_stages_fn. */
+/* The calm_stages_fn of this test. */
 static calm_status tell_all(calm_ctx *context, calm_run *p, void *user)
 {
     size_t *choice, n_subjects;
@@ -97,7 +98,7 @@ static calm_status tell_all(calm_ctx *context, calm_run *p, void *user)
     CALM_TRY(calm_evaluate(context, &reference, NULL, read, 2, found, &windows, NULL, NULL));
     CALM_TRY(expect(context, told[0].kl > 0 && told[0].kl == found[0].kl && found[1].kl == told[1].kl &&
                              told[0].nll == found[0].nll, "other figures", message.length));
-    /* One rank has no others that could see anything. */
+    /* A single rank cannot divide a measurement. */
     CALM_TRY(expect(context, !calm_rank_may_measure(p, subjects, 2, &p->in.guard), "one rank divides", 0));
     CALM_TRY(cut_all(context, p, &message));
     return ask_for_sentences(context, p);

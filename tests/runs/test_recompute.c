@@ -1,5 +1,5 @@
-/* Codes of rejected candidates: dropped at the end of a run, computed again with the same bytes where something asks
- * for them. */
+/* Codes of rejected candidates: they are dropped at the end of a run, and computed again with the same bytes when
+ * they are needed. */
 #include <string.h>
 
 #include "ptq/base/file.h"
@@ -11,7 +11,7 @@
 
 /* ---- blobs of a store ---- */
 
-/* "digest" of each file, a line each, sorted; their number and their bytes. */
+/* The digests of all files, sorted, one per line; their number and bytes. */
 typedef struct there {
     const char *lines;
     size_t n, bytes;
@@ -39,7 +39,7 @@ static size_t blobs(const play *run)
     return walk(run).n;
 }
 
-/* How many of the digests that a SELECT gives have no file. */
+/* Returns the number of digests selected by `select` that have no file. */
 static size_t absent(const play *run, const char *select)
 {
     size_t n = 0;
@@ -53,7 +53,8 @@ static size_t absent(const play *run, const char *select)
 #define DIGESTS "SELECT DISTINCT blob FROM candidate WHERE blob IS NOT NULL"
 #define CHOSEN "SELECT DISTINCT blob FROM candidate WHERE id IN (SELECT candidate_id FROM choice)"
 
-/* Keys, results and scores of all candidates: what must not change when codes go and come back. */
+/* Returns keys, results and scores of all candidates, which must not change when codes are dropped and computed
+ * again. */
 static const char *rows(const play *run)
 {
     return play_text(run, "SELECT k.key || ' ' || coalesce(k.blob, k.failure) || ' ' || coalesce((SELECT"
@@ -68,7 +69,7 @@ static play with_output(const play *run, const char *name)
     return other;
 }
 
-/* The same with a store that keeps all. */
+/* Returns the same run with another store that keeps all candidates. */
 static play keeping(const play *run)
 {
     play other = play_elsewhere(run, "keeping");
@@ -76,7 +77,7 @@ static play keeping(const play *run)
     return other;
 }
 
-/* What was written, but for the recipe, which says that all is kept. */
+/* Returns the digest of the written weights; the recipe differs by what it keeps. */
 static const char *weights(const play *run)
 {
     char digest[CALM_SHA256_HEX];
@@ -84,7 +85,7 @@ static const char *weights(const play *run)
     return test_format("%s", digest);
 }
 
-/* An algorithm that is not the run's result, and that fewest jobs chose. */
+/* Returns an algorithm that is not the run's result and that the fewest jobs chose. */
 static const char *loser(const play *run)
 {
     const char *name = play_text(run, "SELECT a.name FROM algorithm a JOIN run r LEFT JOIN candidate k ON"
@@ -102,7 +103,7 @@ static size_t count(const char *text, const char *part)
     return n;
 }
 
-/* Weights enough for rows of the guard to be less than codes. */
+/* Returns a run with so many weights that rows of the guard take less than codes. */
 static play of_four_blocks(void)
 {
     tiny_model spec = tiny_default;
@@ -112,7 +113,7 @@ static play of_four_blocks(void)
     return play_new(&spec, "w3a16_g16", POOL);
 }
 
-/* ---- what stays ---- */
+/* ---- what is kept ---- */
 
 TEST(losers_are_dropped)
 {
@@ -125,7 +126,7 @@ TEST(losers_are_dropped)
     ck_assert_uint_eq(blobs(&kept), all);
     ck_assert_uint_lt(blobs(&run), all);
     ck_assert_uint_eq(absent(&run, CHOSEN), 0);
-    /* The choices and the result, nothing else. */
+    /* Only the choices and the result are kept. */
     ck_assert_uint_eq(
         blobs(&run),
         (size_t)play_sql(&run, "SELECT count(DISTINCT k.blob) FROM candidate k JOIN algorithm a ON a.id ="
@@ -135,7 +136,7 @@ TEST(losers_are_dropped)
 }
 END_OF_TEST
 
-/* The same command finds everything that it needs. */
+/* The same command finds all that it needs. */
 TEST(the_same_again_computes_nothing)
 {
     const play run = play_new(NULL, "w3a16_g16", POOL), again = with_output(&run, "again");
@@ -149,7 +150,7 @@ TEST(the_same_again_computes_nothing)
 }
 END_OF_TEST
 
-/* ---- what comes back ---- */
+/* ---- what is computed again ---- */
 
 static void check_loser(const play *run)
 {
@@ -186,7 +187,7 @@ static tiny_model mixture_of(size_t n_blocks)
     return spec;
 }
 
-/* Experts in waves; some are twins, since few tokens go to them. */
+/* Experts are processed in waves; some candidates are equal, because their experts have few tokens. */
 TEST(a_loser_of_a_mixture)
 {
     const tiny_model spec = mixture_of(2);
@@ -195,7 +196,7 @@ TEST(a_loser_of_a_mixture)
 }
 END_OF_TEST
 
-/* Other windows of the guard, which measures every uniform run: all codes come back, and go again. */
+/* A guard with other windows measures every uniform run, so all codes are computed again and dropped again. */
 static void check_guard(const play *run)
 {
     play more = with_output(run, "more"), kept = keeping(run), expected = with_output(&kept, "expected");
@@ -211,7 +212,7 @@ static void check_guard(const play *run)
     undisturbed.recipe.output = play_path(run, "undisturbed2");
     const outcome said = play_must_run(&undisturbed);
     ck_assert_msg(count(said.log, "computed again") >= 1, "%s", said.log);
-    /* Uniform runs pass each block and leave it: at no time are the codes of all there. */
+    /* Uniform runs are assembled block by block, so the codes of all blocks never exist at one time. */
     for (long i = 1; i < 6; i += 2) {
         ck_assert(play_run(&more, (fault){.at = said.calls * i / 8}).killed);
         ck_assert_uint_lt(walk(&more).bytes, walk(&expected).bytes);
@@ -233,7 +234,7 @@ TEST(another_guard)
 }
 END_OF_TEST
 
-/* The blocks before are run as they were chosen. */
+/* The blocks before are run with their choices. */
 TEST(another_guard_behind_a_quantized_prefix)
 {
     play run = of_four_blocks();
@@ -242,7 +243,7 @@ TEST(another_guard_behind_a_quantized_prefix)
 }
 END_OF_TEST
 
-/* With the chosen codes gone too, a prefix computes them on the way. */
+/* If the chosen codes are missing too, a quantized prefix computes them on the way. */
 TEST(a_prefix_without_its_codes)
 {
     play run = play_new(NULL, "w3a16_g16", POOL), again = with_output(&run, "again");
@@ -257,7 +258,7 @@ TEST(a_prefix_without_its_codes)
 }
 END_OF_TEST
 
-/* Two names of one result: what is kept of the one is there for the other, and neither is copied from nothing. */
+/* Two algorithms with equal results share a blob: it is kept for both, and neither is copied from a missing one. */
 TEST(twins)
 {
     const tiny_model spec = tiny_of("qwen2");
@@ -272,7 +273,8 @@ TEST(twins)
 }
 END_OF_TEST
 
-/* Probes come in groups, and scores of whole units from the codes of their jobs: one pass brings all of them back. */
+/* Probes measure groups of candidates, and scores of units need the codes of all jobs: one pass computes all of them
+ * again. */
 TEST(later_scores)
 {
     play run = play_new(NULL, "w3a16_g16", POOL), kept = keeping(&run);
@@ -294,7 +296,7 @@ TEST(later_scores)
 }
 END_OF_TEST
 
-/* Who asks for all of them has them, also in a store where rejected candidates went. */
+/* A run that keeps all candidates has them also in a store that had dropped some. */
 TEST(kept_later)
 {
     const play run = play_new(NULL, "w3a16_g16", POOL);
@@ -308,14 +310,14 @@ TEST(kept_later)
     ck_assert_uint_le(said.cached, N_CANDIDATES - gone);
     ck_assert_uint_eq(absent(&run, DIGESTS), 0);
     ck_assert(strcmp(rows(&run), before) == 0);
-    /* A later run that does not ask leaves them to the one that did. */
+    /* A later run leaves the candidates to the run that keeps them. */
     play_must_run(&third);
     ck_assert_uint_eq(absent(&run, DIGESTS), 0);
 }
 END_OF_TEST
 
-/* Without a guard a block's choice is the last word on it: its rejected candidates go before the next block comes,
- * and neither this run nor one that continues after a kill misses them. */
+/* Without a guard a block's rejected candidates are dropped when the block is chosen, before the next one is read;
+ * neither the run nor one that resumes it needs them again. */
 static void check_shedding(const play *run)
 {
     const play kept = keeping(run);
@@ -330,7 +332,7 @@ static void check_shedding(const play *run)
     for (long i = 3; i < 7; i++) {
         const play killed = play_elsewhere(run, test_format("killed%ld", i));
         ck_assert(play_run(&killed, (fault){.at = said.calls * i / 8}).killed);
-        if (play_sql(&killed, "SELECT count(*) FROM choice") == 0)    /* it was among its blocks */
+        if (play_sql(&killed, "SELECT count(*) FROM choice") == 0)    /* killed among the blocks */
             gone = calm_size_max(gone, absent(&killed, DIGESTS));
         const outcome resumed = play_must_run(&killed);
         ck_assert_msg(!strstr(resumed.log, "computed again"), "%s", resumed.log);
@@ -358,9 +360,9 @@ TEST(losers_go_behind_a_quantized_prefix)
 }
 END_OF_TEST
 
-/* ---- next to the guard ---- */
+/* ---- a guard that measures block by block ---- */
 
-/* All that was measured, window by window. */
+/* Returns all measurements, window by window. */
 static const char *figures(const play *run)
 {
     return play_text(run, "SELECT e.key || ' ' || e.nll || ' ' || coalesce(e.kl, '') || ' ' || coalesce(e.top1, '') ||"
@@ -375,7 +377,7 @@ static bool has_rows(const play *run)
     return calm_path_exists(test_format("%s.guard", run->recipe.store));
 }
 
-/* A run came to what one came to that kept all codes, and left no rows. */
+/* Checks that a run has the results of a run that kept all codes, and left no file of rows. */
 static void expect_same(const play *run, const outcome *said, const play *kept, const outcome *all)
 {
     ck_assert_str_eq(said->verdict, all->verdict);
@@ -386,8 +388,9 @@ static void expect_same(const play *run, const outcome *said, const play *kept, 
     ck_assert(!has_rows(run) && !calm_path_exists(test_format("%s.guard.new", run->recipe.store)));
 }
 
-/* Plans pass each block when it has chosen, so its rejected candidates go then; what is measured is what a guard
- * measures that has all codes at the end.  `again`: the result may be a uniform run, whose codes come again. */
+/* The guard runs its plans through each block once it is chosen, so that rejected candidates are dropped then.  It
+ * measures what a guard measures that has all codes at the end.  `again`: the result may be a uniform run, whose
+ * codes are computed again. */
 static void check_beside(const play *run, bool again, long step)
 {
     const play kept = keeping(run);
@@ -405,7 +408,8 @@ static void check_beside(const play *run, bool again, long step)
         expect_same(&killed, &resumed, &kept, &all);
     }
     ck_assert_uint_gt(went_on, 0);
-    /* Of four blocks three have lost their rejected candidates before the last one comes; twins have one blob. */
+    /* Three of four blocks have dropped their rejected candidates before the last one; equal candidates share a
+     * blob. */
     ck_assert_uint_lt(most, walk(&kept).bytes * 4 / 5);
 }
 
@@ -418,7 +422,7 @@ TEST(losers_go_beside_the_guard)
 }
 END_OF_TEST
 
-/* A uniform run that is taken, or a tie that is measured on, has its codes computed again. */
+/* If a uniform run is taken, or an undecided guard extends, codes are computed again. */
 TEST(whatever_the_guard_takes)
 {
     const play run = of_four_blocks();
@@ -426,7 +430,7 @@ TEST(whatever_the_guard_takes)
 }
 END_OF_TEST
 
-/* Experts are run by batches, whose routing decides the order of sums. */
+/* Experts are run in batches, and the routing of a batch decides the order of sums. */
 TEST(beside_the_guard_of_a_mixture)
 {
     tiny_model spec = mixture_of(4);
@@ -436,7 +440,7 @@ TEST(beside_the_guard_of_a_mixture)
 }
 END_OF_TEST
 
-/* More rows than an evaluation has in one batch: which tokens an expert gets together is the batch's. */
+/* More rows than one batch of an evaluation, which decides the tokens that an expert gets together. */
 TEST(beside_the_guard_in_batches)
 {
     tiny_model spec = mixture_of(2);
@@ -452,7 +456,7 @@ TEST(beside_the_guard_in_batches)
 }
 END_OF_TEST
 
-/* Rows that are gone, or not what they should be, cost time: plans that they were of are measured as by a later run. */
+/* If the rows are missing or invalid, their plans are measured as in a later run. */
 TEST(rows_that_cannot_be_used)
 {
     play run = of_four_blocks();
@@ -470,7 +474,7 @@ TEST(rows_that_cannot_be_used)
         ck_ok(calm_read_file(ctx, path, (size_t)1 << 24, &bytes, &n));
         if (how == 0)
             ck_ok(calm_remove_tree(ctx, path));
-        else    /* shorter; another run's; a class that there is not */
+        else    /* truncated; of another run; of an invalid class */
             ck_ok(calm_write_file(ctx, path, bytes, how == 1 ? n / 2 : n));
         memset(bytes + (how == 2 ? 8 : 104), 'x', 8);
         if (how > 1)
@@ -492,8 +496,7 @@ TEST(beside_the_guard_behind_a_quantized_prefix)
 }
 END_OF_TEST
 
-/* Blocks before and behind those of the recipe are float in every plan; weights alone need no pass of the
- * calibration. */
+/* Blocks outside of the recipe's range are float in every plan; rtn needs no calibration pass. */
 TEST(beside_the_guard_of_some_blocks)
 {
     play run = of_four_blocks();
@@ -508,19 +511,19 @@ TEST(beside_the_guard_of_some_blocks)
 }
 END_OF_TEST
 
-/* What other runs of the store stand on. */
+/* Candidates that other runs of the store need. */
 TEST(what_others_need)
 {
     play run = play_new(NULL, "w3a16_g16", POOL), again = with_output(&run, "again"), last = with_output(&run, "last");
     run.recipe.keep_candidates = true;
     play_must_run(&run);
-    /* Not asked for any more, but it did not finish. */
+    /* Candidates of an unfinished run are kept, although it no longer asks for them. */
     play_sql(&run, "UPDATE run SET recipe = json_remove(recipe, '$.keep_candidates'), status = 'interrupted',"
                    " ended_at = NULL");
-    again.recipe.guard_windows = 4;    /* another run, or it would continue with that one */
+    again.recipe.guard_windows = 4;    /* another run, or it would resume that one */
     play_must_run(&again);
     ck_assert_uint_eq(absent(&run, DIGESTS), 0);
-    /* Finished, it has its choices, and its result by its name. */
+    /* A finished run keeps its choices and its result, by name. */
     play_sql(&run, "UPDATE run SET status = 'finished', result = 'rtn, learned' WHERE id = 1");
     last.recipe.guard_windows = 4;
     play_must_run(&last);

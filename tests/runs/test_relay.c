@@ -1,10 +1,10 @@
-/* Rows as messages between ranks: put again they change nothing, and what is cut off or damaged is refused or put, but
- * never read past its end. */
+/* Candidates as messages between ranks: a message stored again changes nothing; truncated and damaged messages are
+ * refused or stored, but never read past their end. */
 #include "ptq/ranks/ranks.h"
 
 #include "tests/support/play.h"
 
-/* All candidates of the run as messages. */
+/* Encodes all candidates of the run as messages. */
 static calm_status encode_all(calm_ctx *context, calm_run *p, calm_text *out)
 {
     const size_t n_jobs = calm_model_layout(p->in.model)->n_jobs;
@@ -19,14 +19,14 @@ static calm_status encode_all(calm_ctx *context, calm_run *p, calm_text *out)
     return calm_text_check(context, out);
 }
 
-/* A status that is not the expected one, as a failure of the run. */
+/* Returns an error of the run unless `found` is the expected status. */
 static calm_status expect(calm_ctx *context, calm_status found, calm_status wanted, size_t at)
 {
     calm_ctx_forgive(context);
     return found == wanted ? CALM_OK : calm_fail(context, CALM_EMISMATCH, "at byte %zu: status %d", at, (int)found);
 }
 
-/* A calm_stages_fn: what a rank 0 may be told. */
+/* A calm_stages_fn that gives messages to rank 0. */
 static calm_status tell_all(calm_ctx *context, calm_run *p, void *user)
 {
     (void)user;
@@ -39,13 +39,13 @@ static calm_status tell_all(calm_ctx *context, calm_run *p, void *user)
     CALM_TRY(calm_store_candidate_find(context, p->in.store, p->in.candidates[0].key, &row, &id));
     calm_relay_encode(&one, 0, &row);
     for (size_t n = 1; n < one.length; n++) {
-        char *copy = malloc(n);    /* of that size, so that a read past its end is one */
+        char *copy = malloc(n);    /* of this size, so that AddressSanitizer sees a read past the end */
         memcpy(copy, one.data, n);
         const calm_status status = calm_relay_put(context, p, copy, n);
         free(copy);
         CALM_TRY(expect(context, status, CALM_EFORMAT, n));
     }
-    /* Of another job, and of none. */
+    /* A message of another job, and of a job that does not exist. */
     one.data[8] = 1;
     CALM_TRY(expect(context, calm_relay_put(context, p, one.data, one.length), CALM_EFORMAT, 8));
     memset(one.data + 8, 0x7f, 8);

@@ -1,4 +1,4 @@
-/* Rows of calibration weighed by gradients: the weights themselves, and runs with them. */
+/* Calibration rows weighted by gradients: the weights themselves, and runs with them. */
 #include "ptq/search/search.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@
 
 static const fault none = {0};
 
-/* ---- lengths ---- */
+/* ---- lengths of gradients ---- */
 
-/* Rows of d as it reaches the outputs of the blocks, in double. */
+/* Norms of the gradient rows at the outputs of the blocks, in double. */
 typedef struct seen {
     double *length;    /* [n_blocks, rows] */
     size_t rows;
@@ -49,10 +49,10 @@ static void pass_of(calm_run *p, size_t n_windows, size_t first_block, int n_thr
     ck_ok(calm_gradient_pass_run(ctx, &pass));
 }
 
-/* Without a norm behind it what leaves down is what the block adds: it has the length of d there.  Rows of a window do
- * not depend on threads, nor on how far back the pass goes.  Nor do they on the windows after it but for the order of
- * sums: kernels add up the last rows of the head's product otherwise than those before, so a row that others follow may
- * differ by what gradients are allowed to (golden.test_gradient_fixtures). */
+/* Without a norm after it the output of `down` is added to the residual stream, so its gradient row has the norm of
+ * d there.  The rows of a window do not depend on the number of threads or on how far back the pass goes.  They
+ * depend on the windows after them only by the order of sums: kernels sum the last rows of the head's product
+ * differently, so a row may differ by the tolerance of gradients (golden.test_gradient_fixtures). */
 TEST(lengths_of_a_pass)
 {
     play run = play_new(NULL, "w4a16_g16", "gptq");
@@ -103,8 +103,8 @@ static play weighed(const tiny_model *spec, const char *scheme, const char *algo
     return run;
 }
 
-/* Another number of threads, in its own store: the same bytes.  Without weights: other keys and other codes, in
- * the same store, whose recipes tell the runs apart. */
+/* Another number of threads gives the same bytes in another store.  A run without weights in the same store has
+ * other keys, other codes and another recipe. */
 static void over_threads(const char *family, const char *scheme, const char *algorithms, calm_row_weight weight)
 {
     const tiny_model spec = tiny_of(family);
@@ -136,7 +136,7 @@ TEST(weighed_runs)
 }
 END_OF_TEST
 
-/* Both kinds in one store: each has its keys. */
+/* Both kinds of weights in one store have separate keys. */
 TEST(kinds_of_weights)
 {
     const play first = weighed(NULL, "w3a16_g16", "gptq");
@@ -148,9 +148,7 @@ TEST(kinds_of_weights)
 }
 END_OF_TEST
 
-/* Where candidates are there already nothing is weighed; what is missing, also of a run that was killed, or whose codes
- * were dropped, gets the same weights. */
-/* Documents of one window each, all of which begin with one word, as windows with <bos> do with one token. */
+/* Writes documents of one window each, which all begin with the same word, as windows with <bos> do. */
 static const char *alike(const play *run)
 {
     const char *path = play_path(run, "alike.jsonl"), *text = "";
@@ -164,7 +162,7 @@ static const char *alike(const play *run)
     return path;
 }
 
-/* Are the candidates of `run`, with `auto`, those of the same run with this weight? */
+/* Checks that `auto` uses the candidates of the same run with this weight. */
 static outcome automatic(play run, calm_row_weight as)
 {
     run.recipe.weight = as;
@@ -185,7 +183,7 @@ TEST(automatic_weights)
     run = weighed(NULL, "w3a16_g16", "rtn,gptq");
     run.recipe.calib_path = alike(&run);
     ck_assert_ptr_nonnull(strstr(automatic(run, CALM_WEIGHT_FIRST).log, says));
-    /* Quantized activations; nothing that is fitted to rows; an encoder. */
+    /* No weights with quantized activations, without a fit to rows, and for an encoder. */
     run = weighed(NULL, "w4a8_g16", "gptq");
     run.recipe.calib_path = alike(&run);
     automatic(run, CALM_WEIGHT_NONE);
@@ -199,6 +197,7 @@ TEST(automatic_weights)
 }
 END_OF_TEST
 
+/* Candidates of a killed run, and those whose codes were dropped, are computed again with the same weights. */
 TEST(weights_that_are_computed_again)
 {
     const play first = weighed(NULL, "w3a16_g16", "gptq,mkq");
@@ -213,14 +212,14 @@ TEST(weights_that_are_computed_again)
         one.recipe.output = play_path(&first, names[i]);
         play_pool(&one, NULL, names[i]);
         play_pool(&afresh, NULL, names[i]);
-        ck_assert_uint_eq(play_must_run(&one).cached, 8);    /* of one of them codes are gone, but for a few */
+        ck_assert_uint_eq(play_must_run(&one).cached, 8);    /* codes of one algorithm were dropped, but for a few */
         play_must_run(&afresh);
         ck_assert_str_eq(play_digest(one.recipe.output), play_digest(afresh.recipe.output));
     }
 }
 END_OF_TEST
 
-/* Behind chosen blocks rows have the weights of their tokens. */
+/* After quantized blocks rows have the weights of their tokens. */
 TEST(behind_quantized_blocks)
 {
     play run = weighed(NULL, "w2a16_g16", "gptq,asym+absmax+gptq");
@@ -244,7 +243,7 @@ static void refused(const play *run, calm_status status, const char *words)
     ck_assert_msg(strstr(said.message, words), "%s", said.message);
 }
 
-/* Products of what gate and up give with down are beyond float32. */
+/* down's inputs and weights are so large that their products overflow float32. */
 TEST(weights_that_are_refused)
 {
     const tiny_model encoder = tiny_of("bert");
@@ -257,8 +256,8 @@ TEST(weights_that_are_refused)
 }
 END_OF_TEST
 
-/* Passes of several threads come last: without forks of its own (sanitizers) this process has them from then on, and no
- * run can be forked off any more. */
+/* The test of passes with threads comes last: sanitized builds run in this process, which cannot fork once it has
+ * threads. */
 int main(void)
 {
     return run_tests("row_weights", (const TTest *[]){weighed_runs, kinds_of_weights, automatic_weights,

@@ -1,4 +1,4 @@
-/* Memory of a run: choices that change no result, limits that are refused before any work, estimates that hold. */
+/* Memory of a run: knobs that change no result, limits that are refused before any work, estimates that hold. */
 #include <stdio.h>
 
 #include "ptq/estimate/estimate_impl.h"
@@ -7,18 +7,18 @@
 #include "tests/support/play.h"
 
 #ifdef CALM_SANITIZED
-#define KNOB_STEP 13    /* each knob both ways all the same */
-#define REDZONES ((size_t)1024 * 1024)    /* arenas put 64 bytes behind each of thousands of small allocations */
+#define KNOB_STEP 13    /* sets each knob both ways */
+#define REDZONES ((size_t)1024 * 1024)    /* arenas pad thousands of small allocations by 64 bytes */
 #else
 #define REDZONES ((size_t)0)
-#define KNOB_STEP 7    /* all of them take minutes; step 1 by hand after a change of the knobs */
+#define KNOB_STEP 7    /* all take minutes; use 1 after a change of the knobs */
 #endif
 
 static const fault none = {0};
 
 static const calm_knobs everything_at_once = {.candidates_at_once = 2, .experts_at_once = 16};
 
-/* Widths that groups of 16 divide; experts with too few tokens use what needs none. */
+/* Makes a run of a model whose widths are multiples of the group of 16; experts with too few tokens use rtn. */
 static play new_play_of(const tiny_model *from, const char *scheme, const char *algorithms)
 {
     tiny_model spec = *from;
@@ -38,7 +38,7 @@ static play new_play(const tiny_model *from, const char *algorithms)
 
 /* ---- knobs ---- */
 
-/* All that a store has of results, in its own order. */
+/* Returns all results that a store has, sorted. */
 static const char *results(const play *run)
 {
     const char *candidates =
@@ -75,7 +75,7 @@ static void check_same(const play *first, const calm_knobs *knobs, const char *e
                                         run.recipe.store)), 0);
 }
 
-/* Every combination.  A group of 6000 bytes is one window of most jobs of these models. */
+/* Checks combinations of the knobs.  A group of 6000 bytes is one window of most jobs of these models. */
 static void check_knobs(const char *family)
 {
     const bool mixture = strstr(family, "moe") != NULL;
@@ -117,7 +117,7 @@ END_OF_TEST
 
 /* ---- limits ---- */
 
-/* The limit that a refusal names, in units of 10 MB. */
+/* Returns the limit that a refusal names, in units of 10 MB. */
 static size_t named_limit(const outcome *said)
 {
     const char *at = strstr(said->message, "the smallest limit it fits in is `memory` ");
@@ -142,7 +142,7 @@ static void check_limits(const char *family)
     ck_assert_str_eq(play_list(&run, "out"), "");
     ck_assert_str_eq(play_list(&run, "calm"), "");
     ck_assert_int_eq(refused.calls, 0);    /* nothing was written anywhere */
-    /* What it names is rounded up by 12 MB at most, so 20 MB less is too little. */
+    /* The limit is rounded up by at most 12 MB, so 20 MB less are too little. */
     run.recipe.memory = test_format("%zuMB", smallest * 10 - 20);
     const outcome less = play_run(&run, none);
     ck_assert_uint_le(named_limit(&less), smallest + 1);
@@ -151,7 +151,7 @@ static void check_limits(const char *family)
     const outcome said = play_must_run(&run);
     ck_assert_uint_le(said.memory.peak, smallest * 10000000);
     const char *expected = play_digest(run.recipe.output);
-    /* With all the memory there is, the same result. */
+    /* With plenty of memory the result is the same. */
     play wide = play_elsewhere(&run, "wide");
     wide.recipe.memory = "1000GB";
     const outcome easy = play_must_run(&wide);
@@ -174,7 +174,7 @@ END_OF_TEST
 
 /* ---- estimates ---- */
 
-/* What the run would need with a base of nothing. */
+/* Returns the estimate of a run whose base is 0. */
 static calm_memory_plan estimate(const play *run, size_t n_threads, const calm_knobs *knobs)
 {
     calm_run *p;
@@ -187,8 +187,8 @@ static calm_memory_plan estimate(const play *run, size_t n_threads, const calm_k
     return out;
 }
 
-/* Every stage of `less` needs no more than that of `more`; `strictly`: and some stage less.  Slices quantize while
- * there is what the slice before was compared with, so they may need more there. */
+/* Checks that no stage of `less` needs more than that of `more` and, if `strictly`, that some stage needs less.
+ * With slices the quantize stage still holds the references of the slice before, so it may need more. */
 static void check_order(const char *what, const calm_memory_plan *less, const calm_memory_plan *more, bool strictly)
 {
     const size_t a[] = {less->quantize, less->capture, less->score, less->evaluate, less->assemble, less->peak};
@@ -196,7 +196,7 @@ static void check_order(const char *what, const calm_memory_plan *less, const ca
     const bool slices = strcmp(what, "slices") == 0;
     bool some = false;
     for (size_t i = slices; i < sizeof a / sizeof *a - slices; i++) {
-        /* What is kept back grows with the peak, which may be the stage that is left out. */
+        /* The reserve grows with the peak, which may be in a stage that is not compared. */
         const size_t x = a[i] - less->kept, y = b[i] - more->kept;
         ck_assert_msg(x <= y, "%s, stage %zu: %zu > %zu", what, i, x, y);
         some |= a[i] < b[i];
@@ -210,7 +210,7 @@ static play shaped(const char *family)
     spec.hidden = 128;
     spec.inner = 256;
     play run = new_play(&spec, "rtn,gptq");
-    run.recipe.calib_windows = 12;    /* more than 2 threads have in work */
+    run.recipe.calib_windows = 12;    /* more than 2 threads process at once */
     return run;
 }
 
@@ -257,7 +257,7 @@ TEST(estimates_grow_with_the_work)
 }
 END_OF_TEST
 
-/* What is held besides the largest stage, for each thread the same; and of learning only rows that it sees. */
+/* The peak is that of the largest stage; each thread adds the same; learning counts only the rows that it reads. */
 TEST(estimates_add_up)
 {
     play run = shaped("qwen3");
@@ -284,8 +284,8 @@ TEST(estimates_add_up)
 }
 END_OF_TEST
 
-/* Each knob alone needs less than none, and never more in any combination.  Waves of experts are for mixtures, whose
- * experts also need the most, their jobs together and in no groups. */
+/* Each knob alone lowers the estimate, and no combination raises it.  Waves of experts save memory in mixtures only;
+ * there experts need the most, whose jobs are processed together and not in groups. */
 static void check_savings(const char *family)
 {
     const bool mixture = strstr(family, "moe") != NULL;
@@ -312,10 +312,10 @@ TEST(knobs_need_no_more)
 }
 END_OF_TEST
 
-/* ---- estimates against what arenas held ---- */
+/* ---- estimates against the memory of arenas ---- */
 
-/* What is held back from arenas is the base and an allowance for libraries, so arenas may hold the rest: the first `n`
- * of capture, quantize, score, assemble and evaluate. */
+/* Checks the first `n` of capture, quantize, score, assemble and evaluate: arenas may hold the estimate less the
+ * base and the allowance for libraries. */
 static void check_stages(const outcome *said, const char *name, size_t n)
 {
     const calm_memory_plan *plan = &said->memory;
@@ -333,7 +333,7 @@ static void check_stages(const outcome *said, const char *name, size_t n)
     }
 }
 
-/* Run with these knobs and nothing from a store. */
+/* Makes the run with these knobs and an empty store. */
 static outcome run_afresh(const play *first, const calm_knobs *knobs)
 {
     play run = play_elsewhere(first, "other");
@@ -353,7 +353,7 @@ static void check_estimate(const play *first, const char *name, const calm_knobs
     check_stages(&said, name, evaluates ? 5 : 4);
 }
 
-/* With everything at once, and with as little as can be. */
+/* Checks the estimate with everything at once, and with all savings. */
 static void check_shape(play *run, const char *name)
 {
     static const calm_knobs sparing = {.spill = true, .slices = true, .job_by_job = true, .candidates_at_once = 1,
@@ -380,7 +380,7 @@ TEST(estimates_hold_for_every_family)
 }
 END_OF_TEST
 
-/* Rows with the keys and values of two blocks are several times as wide as hidden ones. */
+/* Rows that carry the keys and values of two blocks are several times as wide as hidden states. */
 TEST(estimates_hold_for_shared_keys)
 {
     static const char *const families[] = {"gemma3n", "gemma4"};
@@ -392,7 +392,7 @@ TEST(estimates_hold_for_shared_keys)
 }
 END_OF_TEST
 
-/* Where weights are most of it, where windows are, and where there are many short ones. */
+/* Models in which weights need most of the memory. */
 TEST(estimates_hold_for_wide_models)
 {
 #ifdef CALM_SANITIZED    /* a minute each */
@@ -432,8 +432,8 @@ TEST(estimates_hold_for_many_windows)
 }
 END_OF_TEST
 
-/* Fits to the quantized input keep rows, and hold more than one square matrix; enough rows that they run.  What follows
- * the rounding does not know of them.  Corrections of biases keep rows where linears have biases. */
+/* Fits to quantized inputs keep rows and hold several square matrices, and bias corrections keep rows; only capture
+ * and quantize are compared, since later stages do not hold these. */
 TEST(estimates_hold_for_kept_rows)
 {
     static const char *const families[] = {"qwen3", "qwen3_moe", "bert", "qwen2"};
@@ -452,7 +452,7 @@ TEST(estimates_hold_for_kept_rows)
 }
 END_OF_TEST
 
-/* Scores of sublayers and blocks, a prefix that is quantized, probes under a budget of bits, formats. */
+/* Runs with scores of units, a quantized prefix, probes under a budget, and several formats. */
 static void check_chains(const char *family, const char *name, const char *scheme, const char *algorithms,
                          void (*change)(calm_recipe *recipe))
 {
@@ -524,7 +524,7 @@ static void of_formats(calm_recipe *recipe)
     ck_ok(calm_formats_parse(ctx, &words, &recipe->formats));
 }
 
-/* From weights alone: what is estimated does not grow with the calibration, and holds. */
+/* rtn reads no calibration rows: the estimate does not grow with the calibration, and holds. */
 TEST(estimates_know_that_nothing_is_read)
 {
     tiny_model spec = tiny_of("qwen3");
@@ -563,7 +563,7 @@ TEST(estimates_hold_for_other_recipes)
 }
 END_OF_TEST
 
-/* A plan has a row for every job, and every job is probed: what probes hold must not grow with the product. */
+/* Every job is probed, and a plan has a row per job: the memory of probes must not grow with the square of jobs. */
 TEST(probes_of_many_experts)
 {
     tiny_model spec = tiny_of("qwen3_moe");
@@ -574,7 +574,7 @@ TEST(probes_of_many_experts)
     run.recipe.probe_windows = 1;
     of_bits(&run.recipe);
     const outcome said = run_afresh(&run, &everything_at_once);
-    /* q, k, v; o; and gate, up and down of each expert.  The plans of all probes alone would take the product. */
+    /* Jobs: q, k, v; o; gate, up and down of each expert.  The plans of all probes would take the square. */
     const size_t n_jobs = 2 + 2 * spec.n_experts, plans = n_jobs * n_jobs * sizeof(calm_plan_job);
     const size_t base = said.memory.base - (said.memory.reserved - said.memory.kept - said.memory.program);
     ck_assert_msg(said.held.evaluate - base < plans, "%zu probes held %zu KiB, all their plans would take %zu", n_jobs,

@@ -1,4 +1,4 @@
-/* Channel scales of schemes whose own scales cannot be divided: they go into norms, and o and down have none. */
+/* Channel scales of schemes whose own scales cannot absorb a factor: norms absorb them, and o and down have none. */
 #include "tests/support/run_rooms.h"
 #include "tests/support/play.h"
 
@@ -8,7 +8,8 @@
     " JOIN job j ON j.id = a.job_id WHERE na.name = 'smoothquant' AND nb.name = 'rtn' AND a.failure IS NULL"           \
     " AND a.scheme = '%s' AND j.role %s ('o', 'down') AND a.blob %s b.blob"
 
-/* Jobs of 2 blocks whose smoothed candidate is another one than rtn's: `in` the jobs behind norms, and the others. */
+/* Checks the number of jobs, of 2 blocks, whose smoothed candidate differs from rtn's: `norms` of the jobs after
+ * norms, `rows` of the others. */
 static void check_scaled(const play *run, const char *scheme, int64_t norms, int64_t rows)
 {
     ck_assert_int_eq(play_sql(run, test_format(SCALED, scheme, "NOT IN", "<>")), norms);
@@ -17,7 +18,7 @@ static void check_scaled(const play *run, const char *scheme, int64_t norms, int
     ck_assert_int_eq(play_sql(run, test_format(SCALED, scheme, "IN", "=")), 4 - rows);
 }
 
-/* A uniform run of it is written, and measured as the run measured its plan. */
+/* A uniform run with such scales is written, and measured as planned. */
 TEST(norms_take_them)
 {
     const play run = play_new(NULL, "nvfp4a16", "rtn,smoothquant"), alone = play_elsewhere(&run, "alone");
@@ -30,8 +31,8 @@ TEST(norms_take_them)
 }
 END_OF_TEST
 
-/* Which scheme the rows will have that feed o and down is not known while they are computed: of several all must fold.
- * What such a pool left in the store is not taken for what another would have computed. */
+/* While o and down are computed the scheme of the linears before them is not yet chosen, so all schemes of a pool
+ * must fold.  Candidates of such a pool are not used by a pool that would compute others. */
 TEST(of_several_schemes_all_must_fold)
 {
     play both = play_new(NULL, "w4a16_g16,nvfp4a16", "rtn,smoothquant"), one = play_elsewhere(&both, "one");

@@ -1,5 +1,5 @@
-/* Choosing anew and assembling, from the stores of real runs: without options everything comes out again - choices,
- * reasons, the checkpoint's bytes - and neither needs what the run had. */
+/* calm select and calm assemble on the stores of runs: without options they reproduce the run's choices, reasons and
+ * bytes.  calm select needs only the store. */
 #include <stdio.h>
 
 #include "ptq/stored/stored.h"
@@ -18,7 +18,7 @@ static play with_unit(const play *run, calm_unit unit, const char *name)
     return other;
 }
 
-/* All that was decided in a run, one job a line. */
+/* Returns all decisions of a run, one job per line. */
 static const char *decided(const play *run, int64_t of)
 {
     return play_text(run,
@@ -42,7 +42,7 @@ static void check_reproduced(const play *run)
                      play_text(run, "SELECT printf('%s %s %s %s', status, unit, rule, metric) FROM run WHERE id = 1"));
     ck_assert_int_eq(play_sql(run, "SELECT count(*) FROM run_candidate WHERE run_id = 1"),
                      play_sql(run, "SELECT count(*) FROM run_candidate WHERE run_id = 2"));
-    /* Once more: found, not doubled; and its own selection is the same again. */
+    /* A second selection is found and not stored twice; a selection of the selection is the same again. */
     ck_assert_int_eq(play_select(&o), anew);
     const calm_reselect_options of_anew = play_selecting(run, anew);
     ck_assert_str_eq(decided(run, play_select(&of_anew)), decided(run, 1));
@@ -70,7 +70,7 @@ TEST(activations_and_advice_come_out_again)
     light.recipe.skip_smoothing = true;
     check_reproduced(&first);
     ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM choice WHERE run_id = 2 AND advice = 'plain'"), 8);
-    check_reproduced(&light);    /* smoothquant was not tried, and still is one of three in the reasons */
+    check_reproduced(&light);    /* smoothquant was skipped, and counts in the reasons */
     ck_assert_int_gt(play_sql(&light, "SELECT count(*) FROM choice WHERE run_id = 2 AND reason LIKE '%of 3%'"), 0);
 }
 END_OF_TEST
@@ -94,7 +94,7 @@ TEST(a_mixture_comes_out_again)
 }
 END_OF_TEST
 
-/* A shared expert is a unit next to the numbered ones. */
+/* A shared expert is a unit in addition to the numbered ones. */
 TEST(a_shared_expert_comes_out_again)
 {
     tiny_model mixture = tiny_of("qwen2_moe");
@@ -127,7 +127,7 @@ TEST(a_budget_comes_out_again)
 }
 END_OF_TEST
 
-/* ---- something else ---- */
+/* ---- other choices ---- */
 
 TEST(another_budget_and_wishes)
 {
@@ -154,7 +154,7 @@ TEST(another_budget_and_wishes)
         "{\"unit\":\"model.layers.0.o\",\"candidate\":\"gptq-hls w4a16_g16\"}]}\n");
     ck_assert_int_eq(play_sql(&run, "SELECT (SELECT json_remove(recipe, '$.select') FROM run WHERE id = 2) ="
                                     " (SELECT recipe FROM run WHERE id = 1)"), 1);
-    /* What a selection was asked holds for selections of it. */
+    /* The wishes of a selection hold for selections of it. */
     calm_reselect_options further = play_selecting(&run, anew);
     further.pins = test_pairs("model.layers.0.qkv=gptq-hls w2a16_g16");
     ck_assert_int_eq(play_select(&further), 3);
@@ -169,7 +169,7 @@ static void listen(void *user, calm_log_level level, const char *line)
         snprintf(user, CALM_MESSAGE_MAX, "%s", line);
 }
 
-/* Without a probe of every unit losses are guessed, which is said. */
+/* If a unit has no probe, losses are guessed from scores, with a warning. */
 TEST(a_budget_without_probes)
 {
     double bits = 4.2;
@@ -186,7 +186,7 @@ TEST(a_budget_without_probes)
     play_sql(
         &run,
         "DELETE FROM score WHERE metric = 'probe_kl' AND candidate_id IN (SELECT id FROM candidate WHERE job_id < 4)");
-    ck_assert_int_eq(play_select(&o), 3);    /* the same wishes, and another plan */
+    ck_assert_int_eq(play_select(&o), 3);    /* the same wishes, but another plan */
     ck_assert_msg(strstr(said, "3 of 8 units have no probe in the store") && strstr(said, "cka_token times its share"),
                   "%s", said);
     ck_assert_int_eq(
@@ -196,7 +196,7 @@ TEST(a_budget_without_probes)
 }
 END_OF_TEST
 
-/* Scores behind quantized blocks belong to the choices before them. */
+/* Scores after quantized blocks depend on the choices of those blocks: other choices give a warning. */
 TEST(a_quantized_prefix_is_warned_of)
 {
     char said[CALM_MESSAGE_MAX] = "";
@@ -224,7 +224,7 @@ TEST(another_unit_and_metric)
     o.metric = "rel_mse";
     o.rule = CALM_CHOICE_RULE_ARGMAX;
     play_select(&o);
-    /* Whatever has the least rel_mse of its sublayer. */
+    /* Each choice has the least rel_mse of its sublayer. */
     ck_assert_int_eq(
         play_sql(&run, "SELECT count(*) FROM choice c JOIN candidate k ON k.id = c.candidate_id JOIN score s"
                        " ON s.candidate_id = k.id AND s.unit = 'sublayer' AND s.metric = 'rel_mse' WHERE c.run_id = 2"
@@ -237,7 +237,7 @@ END_OF_TEST
 
 /* ---- refusals, which change nothing ---- */
 
-/* A digest over all rows. */
+/* Returns the counts of all tables' rows and the lengths of the runs' recipes. */
 static const char *all_rows(const play *run)
 {
     static const char *const tables[] = {"run", "choice", "run_candidate", "candidate", "score", "artifact"};
@@ -294,7 +294,7 @@ TEST(selections_that_are_refused)
 }
 END_OF_TEST
 
-/* A run that was killed among its candidates is no pool; one that failed behind them is. */
+/* A run killed among its candidates cannot be selected from; one that failed later can. */
 TEST(runs_without_an_end)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
@@ -311,12 +311,12 @@ TEST(runs_without_an_end)
     play_sql(
         &run,
         "DELETE FROM run_candidate WHERE run_id = 1 AND candidate_id IN (SELECT id FROM candidate WHERE job_id > 4)");
-    ck_assert_int_eq(play_select(&o), 3);    /* it was about the first block alone */
+    ck_assert_int_eq(play_select(&o), 3);    /* a run over the first block */
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 3"), 4);
 }
 END_OF_TEST
 
-/* Pins of the run's own recipe hold, a name before a pattern; those that are typed come after them. */
+/* Pins of the run's recipe hold, exact names before patterns; pins of the selection override them. */
 TEST(pins_of_the_recipe)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
@@ -338,7 +338,7 @@ TEST(pins_of_the_recipe)
 }
 END_OF_TEST
 
-/* Rows that no run of calm writes. */
+/* Rows that no run of calm writes are refused. */
 TEST(rows_that_contradict)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
@@ -378,7 +378,7 @@ static calm_assemble_options writing(const play *run, int64_t of, const char *na
                                    .command = "calm test"};
 }
 
-/* Assembling a run gives its directory: weights, config, recipe and card. */
+/* Checks that assembling a run reproduces its directory: weights, config, recipe and card. */
 static void check_assembled(const play *run, const char *name)
 {
     const calm_assemble_options o = writing(run, 1, name);
@@ -424,7 +424,7 @@ TEST(the_same_directory_of_a_budget)
 }
 END_OF_TEST
 
-/* Where a uniform run was better, that is what comes; the choices when asked. */
+/* If a uniform run was the result it is assembled, and the choices if asked for. */
 TEST(a_uniform_result)
 {
     play run = play_new(NULL, "w3a16_g16", "rtn,gptq");
@@ -451,7 +451,7 @@ TEST(a_uniform_result)
 }
 END_OF_TEST
 
-/* A budget's uniform width: each unit's own entry of it. */
+/* A uniform width under a budget: each unit's entry of that width. */
 TEST(a_width_as_the_result)
 {
     double bits = 4.5;
@@ -473,7 +473,7 @@ TEST(a_width_as_the_result)
 }
 END_OF_TEST
 
-/* The plan of a selection, which equals that of a run that was asked for it. */
+/* A selection is assembled, and equals the output of a run with the same wish. */
 TEST(a_selection_is_assembled)
 {
     const play run = play_new(NULL, "w3a16_g16", "rtn,gptq"), gone = run;
@@ -500,7 +500,7 @@ TEST(a_selection_is_assembled)
 }
 END_OF_TEST
 
-/* Nothing is written under the name, nor next to it. */
+/* Checks that the assembly is refused and writes nothing. */
 static void refuse_assembly(const play *run, const calm_assemble_options *o, calm_status status, const char *message)
 {
     ck_fails(assemble(o), status, message);
@@ -534,7 +534,7 @@ TEST(assemblies_that_are_refused)
 }
 END_OF_TEST
 
-/* Path of the blob that the run chose for its first job. */
+/* Returns the path of the blob that the run chose for its first job. */
 static const char *first_blob(const play *run)
 {
     const char *line = play_text(run, "SELECT k.blob FROM choice c JOIN candidate k ON k.id = c.candidate_id"
@@ -549,7 +549,7 @@ TEST(blobs_that_are_damaged)
     size_t n;
     play_must_run(&run);
     calm_assemble_options o = writing(&run, 1, "none");
-    o.hybrid = true;    /* first_blob is of the choices */
+    o.hybrid = true;    /* first_blob() is one of the choices */
     const char *path = first_blob(&run);
     ck_ok(calm_read_file(ctx, path, 1 << 24, &bytes, &n));
     ck_ok(calm_remove_tree(ctx, path));
@@ -558,7 +558,7 @@ TEST(blobs_that_are_damaged)
     ck_ok(calm_write_file(ctx, path, bytes, n));
     refuse_assembly(&run, &o, CALM_EFORMAT, "computes it again");
     ck_fails(assemble(&o), CALM_EFORMAT, test_format("model.layers.0.qkv: "));
-    /* Sound, and of another job. */
+    /* A valid blob of another job. */
     const char *other = play_text(
         &run, "SELECT blob || blob_bytes FROM candidate WHERE job_id = 4 AND blob IS NOT NULL LIMIT 1");
     play_sql(&run, test_format("UPDATE candidate SET blob = '%.64s', blob_bytes = %s WHERE job_id = 1", other,

@@ -1,11 +1,11 @@
-/* Sensitivities from gradients: next to probes, over threads and when they are found again. */
+/* Sensitivities from gradients: compared with probes, for any number of threads, and read from the store. */
 #include "ptq/choose/choose.h"
 
 #include <math.h>
 
 #include "tests/support/play.h"
 
-/* What the narrowest options lose by gradients over what they lose by probes, all units together. */
+/* The ratio of the losses that gradients and probes predict for the narrowest schemes, summed over units. */
 #define RATIO                                                                                                          \
     "SELECT (SELECT sum(value) FROM score WHERE metric = 'gradient_kl') / "                                            \
     "(SELECT sum(value) FROM score WHERE metric = 'probe_kl')"
@@ -13,7 +13,7 @@
 
 static double bits[] = {4.4};
 
-/* 24 windows of 32 tokens, 6 of them held out: 186 predictions. */
+/* Returns a run with 24 windows of 32 tokens, 6 of them held out: 186 predictions. */
 static play budgeted(const tiny_model *spec, const char *schemes, calm_unit unit)
 {
     play run = play_new(spec, schemes, "rtn");
@@ -28,7 +28,7 @@ static play budgeted(const tiny_model *spec, const char *schemes, calm_unit unit
     return run;
 }
 
-/* Estimates, then probes of the same candidates on the same windows. */
+/* Compares gradient estimates with probes of the same candidates on the same windows. */
 static void compare(const char *family, const char *schemes, calm_unit unit, double budget, double near)
 {
     bits[0] = budget;
@@ -48,9 +48,9 @@ static void compare(const char *family, const char *schemes, calm_unit unit, dou
     ck_assert_msg(fabs(ratio - 1) < near, "%s, %s: gradients say %g of what probes say", family, schemes, ratio);
 }
 
-/* One draw of 186 predictions of models that were never trained is off by 5 to 15 %; a factor that is forgotten by
- * more.  Gradients do not see the routers of later blocks choose other experts, a third of what a mixture of random
- * weights loses. */
+/* One draw of 186 predictions of untrained models is off by 5 to 15 %; a missing factor would be off by more.
+ * Gradients do not see that routers of later blocks choose other experts, which is a third of the loss in a mixture
+ * of random weights. */
 TEST(beside_probes)
 {
     compare("qwen3", "w3a16_g16,w4a16_g16,w8a16", CALM_UNIT_JOB, 4.4, 0.25);
@@ -60,8 +60,8 @@ TEST(beside_probes)
 }
 END_OF_TEST
 
-/* With another number of threads, in its own store: the same estimates, bit for bit, and the same result.  Found
- * again, nothing is computed. */
+/* Another number of threads gives the same estimates bit for bit and the same result in another store; a repeated
+ * run reads the estimates. */
 TEST(estimates_are_repeatable)
 {
     bits[0] = 4.4;
@@ -73,7 +73,7 @@ TEST(estimates_are_repeatable)
     play_must_run(&again);
     ck_assert_str_eq(play_text(&first, ESTIMATES), play_text(&again, ESTIMATES));
     ck_assert_str_eq(play_digest(first.recipe.output), play_digest(again.recipe.output));
-    /* A score that no computation gives shows that the stored ones were taken. */
+    /* A stored score that no computation gives shows that the store is read. */
     play_sql(&first, "UPDATE score SET value = 1e-3 WHERE metric = 'gradient_kl'");
     play_must_run(&resumed);
     ck_assert_int_eq(play_sql(&first, "SELECT count(*) FROM score WHERE metric = 'gradient_kl' AND value <> 1e-3"), 0);

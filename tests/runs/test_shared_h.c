@@ -1,5 +1,5 @@
-/* shared_h.c: the candidates of a job share one factor, by whichever knobs of memory; the bytes are the same.  The
- * linker wraps the two functions that make factors, whose calls are counted. */
+/* shared_h.c: the candidates of a job share one factor of the Hessian, for any knobs of memory, and the bytes are
+ * the same.  The linker wraps the two functions that compute factors, and the test counts their calls. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ calm_status __wrap_calm_sroot(calm_ctx *c, size_t n, float *a, size_t lda)
     return __real_calm_sroot(c, n, a, lda);
 }
 
-/* Factors that a run makes in this process. */
+/* Returns the number of factors that a run computes. */
 static int factors_of(const play *run, int n_threads, const calm_knobs *knobs)
 {
     const calm_run_options options = {.command = "calm test"};
@@ -42,7 +42,7 @@ static int factors_of(const play *run, int n_threads, const calm_knobs *knobs)
     return atomic_load(&n_factors);
 }
 
-/* Per job, of candidates at once and of one at a time. */
+/* Checks the factors per job if candidates are processed at once, and if one at a time. */
 static void check_pool(const char *pool, int at_once, int one_by_one)
 {
     static const calm_knobs knobs[] = {{.candidates_at_once = 1, .experts_at_once = 1},
@@ -70,14 +70,14 @@ TEST(one_factor_a_job)
 }
 END_OF_TEST
 
-/* One at a time: the first factor is overwritten by those of restarts, and made anew after them. */
+/* One candidate at a time: restarts overwrite the first factor, which is computed again after them. */
 TEST(another_after_those_of_other_orders)
 {
     check_pool("mkq-full,gptq", 1 + RESTARTS, 2 + RESTARTS);
 }
 END_OF_TEST
 
-/* Another damping is another factor; one at a time it takes the place of the first. */
+/* Another damping needs another factor; one candidate at a time it replaces the first. */
 TEST(one_of_each_damping)
 {
     check_pool("gptq,absmax+gptq(damp=0.02),gptq-hls", 2, 3);

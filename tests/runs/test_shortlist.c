@@ -1,14 +1,15 @@
-/* The factor of the rule's shortlist: chosen with, kept with the run, chosen anew with. */
+/* The factor of the choice rule's shortlist (`choice.shortlist`): used by a run, stored with it, and changed by calm
+ * select. */
 #include "tests/support/play_select.h"
 
-/* The candidate and the reason of every job of a run. */
+/* Returns the candidate and the reason of every job of a run. */
 static const char *decided(const play *run, int64_t of)
 {
     return play_text(run, test_format("SELECT job_id || ' ' || candidate_id || ' ' || reason FROM choice"
                                       " WHERE run_id = %lld ORDER BY job_id", (long long)of));
 }
 
-/* Jobs whose candidate of a run is not the one with the least log_rel_mse of its job. */
+/* Returns the number of jobs whose chosen candidate does not have the least log_rel_mse. */
 static int64_t not_least_error(const play *run, int64_t of)
 {
     return play_sql(run, test_format(
@@ -24,8 +25,7 @@ static const char *factor_of(const play *run, int64_t of, const char *member)
                                       " WHERE id = %lld", member, (long long)of));
 }
 
-/* Nothing is computed again for another factor; what is asked for is kept with the run, and counts for selections of
- * it. */
+/* Another factor computes nothing; it is stored with the selection and holds for selections of it. */
 TEST(another_shortlist)
 {
     play run = play_new(NULL, "w4a4_g16", "rtn,gptq,smoothquant,mkq");
@@ -41,20 +41,20 @@ TEST(another_shortlist)
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM choice WHERE run_id = 2 AND reason LIKE"
                                     " 'least log_rel_mse of 4 within 1e+06 of the least cka_token%'"), 8);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM candidate"), candidates);
-    /* As in the run: a selection of a selection. */
+    /* A selection of a selection without options is the same. */
     const calm_reselect_options again = play_selecting(&run, wide);
     ck_assert_str_eq(decided(&run, play_select(&again)), decided(&run, wide));
     o = play_selecting(&run, wide);
     o.shortlist = 1;
     ck_assert_str_eq(decided(&run, play_select(&o)), decided(&run, 1));
-    /* A run of before recipes said it had 1.05, and one edited by hand has no other. */
+    /* A run without the key in its recipe had 1.05, as has a run whose recipe has an invalid value. */
     play_sql(&run, "UPDATE run SET recipe = json_remove(recipe, '$.choice.shortlist') WHERE id = 1");
     o = play_selecting(&run, 1);
     const int64_t before = play_select(&o);
     ck_assert_str_eq(factor_of(&run, before, "select"), "1.05;\n");
     play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.choice.shortlist', 0.5) WHERE id = 1");
     ck_assert_str_eq(factor_of(&run, play_select(&o), "select"), "1.05;\n");
-    /* argmax has no shortlist, and a run that chose by it takes the default's when it is asked for one. */
+    /* The rule argmax has no shortlist and refuses one; a selection of such a run does too. */
     o.shortlist = 2;
     o.rule = CALM_CHOICE_RULE_ARGMAX;
     play_select_fails(&o, CALM_EARG,

@@ -1,4 +1,4 @@
-/* Time by stage: of a run, as its row in the store has it, and of a forecast. */
+/* Times by stage: of a run, as stored, and of a forecast. */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static double wall_of(const calm_stage_time *rows, size_t n, const char *name)
     return 0;
 }
 
-/* Of two entries one has three quarters of the tasks' seconds. */
+/* The wall time of a stage is divided between two entries by their tasks' seconds. */
 TEST(candidates_are_divided_by_their_tasks)
 {
     play run = play_new(NULL, "w4a16_g16", "rtn,gptq");
@@ -38,11 +38,11 @@ TEST(a_run_keeps_its_stages)
     play_must_run(&run);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_stage WHERE run_id = 1"), CALM_N_TIMES + 1);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_stage WHERE seconds < 0 OR cpu_seconds < 0"), 0);
-    /* Work that the run has, and work that it has not. */
+    /* Stages that the run has take time, and one that it lacks does not. */
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_stage WHERE seconds > 0 AND stage IN ('read', 'forward',"
                                     " 'gram', 'factors', 'rtn', 'gptq', 'scores', 'guard', 'export', 'store')"), 10);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_stage WHERE stage = 'learning' AND seconds > 0.1"), 0);
-    /* Another run: its candidates are there, so no Gram matrix is made. */
+    /* The second run finds its candidates, so it computes no Gram matrix. */
     run.recipe.force = true;
     play_must_run(&run);
     ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM run_stage WHERE run_id = 2"), CALM_N_TIMES + 1);
@@ -58,7 +58,7 @@ static calm_forecast foresee(const calm_recipe *recipe, calm_forecast_rates *rat
     return forecast;
 }
 
-/* Sums of the same terms in another order: some hundred roundings. */
+/* The two sums have the same terms in another order: some hundred roundings. */
 static void ck_adds_up(const calm_forecast *forecast)
 {
     const calm_time sum = calm_times_sum(&forecast->times);
@@ -76,11 +76,11 @@ TEST(a_forecast_adds_up)
     ck_adds_up(&first);
     ck_assert(first.times.stage[CALM_TIME_GRAM].wall > 0 && first.times.stage[CALM_TIME_GUARD].wall > 0);
     ck_assert(first.pool_seconds[1] > 0);
-    /* What was measured once is not measured again: the same figures to the last bit. */
+    /* Rates are measured once: the second forecast has the same figures to the last bit. */
     const calm_forecast again = foresee(&run.recipe, &rates);
     ck_assert(again.sgemm_flops == first.sgemm_flops && again.dgemm_flops == first.dgemm_flops);
     ck_assert(again.pool_seconds[1] == first.pool_seconds[1] && again.seconds == first.seconds);
-    /* With a model that is compared with the rotated one, twice the blocks. */
+    /* A rotated model is compared with the original, which doubles the blocks. */
     run.recipe.rotate = CALM_ROTATE_R1;
     const calm_forecast rotated = foresee(&run.recipe, &rates);
     ck_adds_up(&rotated);
