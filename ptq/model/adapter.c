@@ -159,7 +159,7 @@ static calm_status change(calm_ctx *ctx, work *w, calm_tensor *tensor, const cal
     return CALM_OK;
 }
 
-/* Adds a head to a tied model if the adapter has a separate one. */
+/* Finds the head under its full name, or adds one to a tied model if the adapter has a separate head. */
 static calm_status add_head(calm_ctx *ctx, work *w, const calm_tensor *from, const char *name, calm_tensor **out)
 {
     const calm_config *config = w->base->config;
@@ -175,6 +175,10 @@ static calm_status add_head(calm_ctx *ctx, work *w, const calm_tensor *from, con
     const calm_tensor *table = calm_safetensors_find(w->base->set, embed);
     /* Nothing is added to a model without the class's head, or without an embedding. */
     if (strcmp(name, "lm_head.weight") != 0 || !table)
+        return CALM_OK;
+    /* The head exists under its full name, in the model or from another name in the adapter: there is room for one. */
+    *out = find(w, full);
+    if (*out)
         return CALM_OK;
     *out = &w->tensors[w->n++];
     **out = (calm_tensor){.name = full, .dtype = table->dtype, .n_dims = from->n_dims, .file = from->file,

@@ -137,6 +137,38 @@ TEST(whole_tensors)
 }
 END_OF_TEST
 
+/* The head of a wrapper's text model has a prefix that the adapter's names lack: all of its names are one tensor. */
+TEST(heads_of_wrappers)
+{
+    const calm_tensor heads[] = {matrix("base_model.model.lm_head.base_layer.weight", 61, 32, 3),
+                                 matrix("base_model.model.lm_head.modules_to_save.weight", 61, 32, 4),
+                                 matrix("base_model.model.lm_head.weight", 61, 32, 5)};
+    const char *base = tiny_model_write(&tiny_default);
+    CALM_SCOPED_MODEL(plain);
+    calm_safetensors *set;
+    calm_adapter *files;
+    calm_tensor *tensors;
+    ck_ok(calm_model_open(ctx, base, &plain));
+    ck_ok(calm_safetensors_open(ctx, base, &set));
+    const size_t n = calm_safetensors_count(set);
+    ck_ok(CALM_NEW(ctx, ctx->out, tensors, n));
+    for (size_t i = 0; i < n; i++) {
+        char *name;
+        tensors[i] = *calm_safetensors_at(set, i);
+        ck_ok(calm_strf(ctx, ctx->out, &name, "language_model.%s", tensors[i].name));
+        tensors[i].name = name;
+    }
+    ck_ok(calm_safetensors_replace(ctx, set, tensors, n));
+    const calm_adapter_base of = {calm_model_config(plain), base, "language_model.model.", set};
+    ck_ok(calm_adapter_merge(ctx, adapter(", \"r\": 3, \"modules_to_save\": [\"lm_head\"]", heads, 3), &(calm_words){0},
+                             &of, &files));
+    ck_assert_uint_eq(calm_safetensors_count(set), n + 1);
+    ck_assert_ptr_nonnull(calm_safetensors_find(set, "language_model.lm_head.weight"));
+    calm_safetensors_close(set);
+    calm_adapter_close(files);
+}
+END_OF_TEST
+
 typedef struct refusal {
     const char *members;
     calm_tensor tensors[2];
@@ -192,5 +224,6 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("adapter", (const TTest *[]){merged_rows, patterns, whole_tensors, refusals, NULL});
+    return run_tests("adapter", (const TTest *[]){merged_rows, patterns, whole_tensors, heads_of_wrappers,
+                                                  refusals, NULL});
 }
