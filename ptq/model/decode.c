@@ -149,8 +149,11 @@ calm_status calm_decoder_run(calm_ctx *ctx, calm_decoder *decoder, const uint32_
     /* Keys that were rotated with other tables are invalid. */
     if (before && calm_rope_differs(config, before, before + n))
         decoder->past.n = 0;
-    CALM_TRY(run_rows(ctx, decoder, before + n - decoder->past.n, last));
-    return multiply_table(ctx, decoder, last, logits);
+    if (run_rows(ctx, decoder, before + n - decoder->past.n, last) == CALM_OK)
+        return multiply_table(ctx, decoder, last, logits);
+    /* A refused id changes no state: the text stays as it was. */
+    decoder->past.n = before;
+    return ctx->status;
 }
 
 calm_status calm_decoder_best(calm_ctx *ctx, const float *logits, size_t vocab, uint32_t *out)
