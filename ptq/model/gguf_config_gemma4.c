@@ -55,7 +55,7 @@ static void add_proportional(builder *b, calm_json *rope, int64_t head_dim)
         n += !stands;
     }
     if (bad)
-        calm_gguf_complain(b, FACTORS, "expected one factor above 0 for the first pairs, and 1e30 for those behind");
+        calm_gguf_complain(b, FACTORS, "expected one factor above 0 for the first pairs, and 1e30 for the others");
     calm_json_set_number(rope, "partial_rotary_factor", share_of(n, half));
     if (n && first != 1)
         calm_gguf_set_number(rope, "factor", (double)first);

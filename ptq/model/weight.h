@@ -17,7 +17,7 @@ typedef struct calm_weight {
     int act_bits;             /* A quantizes each token to this many bits; 0 = not at all    */
     bool act_asymmetric;      /* the range is from the smallest to the largest value, with a zero point */
     calm_act_rule act_rule;   /* rounding rule of A                                        */
-    float act_global;         /* global divisor of A's scales, for rules that have one; else 0 */
+    float act_global;         /* divisor of A's scales, or its static scale, if the rule has one; else 0 */
 } calm_weight;
 
 /* Applies the linear: y [T, out] from x [T, in].  CALM_ENOMEM: no memory for a copy of x, where the input is scaled or
