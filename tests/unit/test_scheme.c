@@ -147,7 +147,7 @@ TEST(groups_that_do_not_divide)
     }
     calm_scheme unused;
     ck_fails(calm_scheme_parse(ctx, "w4a16_or32", &unused), CALM_EARG, "_or follows a group");
-    ck_fails(calm_scheme_parse(ctx, "w4a16_g32_or32", &unused), CALM_EARG, "columns below that");
+    ck_fails(calm_scheme_parse(ctx, "w4a16_g32_or32", &unused), CALM_EARG, "a smaller number of columns");
     ck_fails(calm_scheme_parse(ctx, "w4a16_g32_orcolumn", &unused), CALM_EARG, "or row");
 }
 END_OF_TEST
@@ -174,7 +174,7 @@ TEST(bad_names)
     ck_fails(calm_scheme_parse(ctx, "w4a16_symact", &scheme), CALM_EARG, "keeps them in float");
     ck_fails(calm_scheme_parse(ctx, "w4a16_vllmact", &scheme), CALM_EARG, "keeps them in float");
     ck_fails(calm_scheme_parse(ctx, "w4a16_actorder", &scheme), CALM_EARG, "_actorder needs groups");
-    ck_fails(calm_scheme_parse(ctx, "w4a8_g128_actorder", &scheme), CALM_EARG, "next to float activations");
+    ck_fails(calm_scheme_parse(ctx, "w4a8_g128_actorder", &scheme), CALM_EARG, "and float activations");
     ck_fails(calm_scheme_parse(ctx, "w4a16_g128_actorde", &scheme), CALM_EARG, "after the bits");
     ck_fails(calm_scheme_parse(ctx, "w8a8_vllm", &scheme), CALM_EARG, "after the bits");
     ck_fails(calm_scheme_parse(ctx, "w8a16_static", &scheme), CALM_EARG, "keeps them in float");
