@@ -1,8 +1,7 @@
-/* Experiments: trials of every way of choosing, measured together.
+/* Experiments: measures trials of every way of choosing together.
  *
- * All rows of an experiment are plans over the same candidates, so that they differ in the choice and in nothing
- * else.  Many of them are equal; calm_trials_measure evaluates equal plans once, which is what makes a table of a
- * hundred rows affordable. */
+ * All rows of an experiment are plans over the same candidates, so that they differ only in the choice.  Many plans are
+ * equal; calm_trials_measure evaluates equal plans once, which makes a table of a hundred rows affordable. */
 #include "ptq/ablation/ablation_impl.h"
 
 #include "ptq/choose/choose.h"
@@ -17,11 +16,11 @@
 
 /* Random rows have seeds 0 .. N_RANDOM - 1: fixed, so that two experiments draw the same plans. */
 #define N_RANDOM 5
-/* A stream of the generator for these draws alone: those of calibration windows may use the same seeds. */
+/* A random stream for these draws, because calibration windows may use the same seeds. */
 #define RANDOM_STREAM 0x61626c6174650000u    /* "ablate" */
 
-/* Rows in work, and the trial of each.  Rows and their texts outlive the run, in `keep`; trials point to the run's
- * candidates and go with it. */
+/* Rows and the trial of each.  Rows and their texts are in `keep` and outlive the run; trials point to the run's
+ * candidates and are freed with it. */
 typedef struct table {
     calm_ablation_row *rows;    /* [room] in `keep`               */
     calm_trial *trials;         /* [room] in ctx->out             */
@@ -29,28 +28,28 @@ typedef struct table {
     calm_arena *keep;
 } table;
 
-/* What the stages of one pipeline are given, and what they make. */
+/* The inputs and results of the stages of one run. */
 typedef struct experiment {
     const calm_ablation_plan *plan;
-    bool repeats;               /* a seed: uniform runs and the recipe's hybrid alone */
+    bool repeats;               /* a seed: only uniform runs and the recipe's hybrid */
     calm_arena *keep;
     calm_ablation *out;
 } experiment;
 
 /* ---- rows ---- */
 
-/* An empty table with room for every row there can be: uniform runs; each point and score under two rules; factors of
- * the shortlist; the learned hybrid; an oracle per kind of unit; random draws. */
+/* Allocates an empty table for all rows: uniform runs; each point and score under two rules; factors of the shortlist;
+ * the learned hybrid; an oracle per kind of unit; random draws. */
 static calm_status start(calm_ctx *ctx, const calm_run *p, const experiment *e, table *out)
 {
     *out = (table){.keep = e->keep};
     out->room = p->in.recipe->n_pool + 2 * CALM_N_POINTS * CALM_N_SCORES + e->plan->n_shortlists + CALM_N_UNITS +
-                1 + N_RANDOM;    /* named scores are some of them */
+                 1 + N_RANDOM;    /* named scores are a part of all scores */
     CALM_TRY(CALM_NEW(ctx, out->keep, out->rows, out->room));
     return CALM_NEW(ctx, ctx->out, out->trials, out->room);
 }
 
-/* Add a row, measured later together with all others.  choice NULL: there is no such plan, because of `failure`. */
+/* Adds a row, which is measured later with all others.  choice NULL: the plan cannot exist, because of `failure`. */
 static calm_status add(calm_ctx *ctx, const calm_run *p, table *t, calm_ablation_row row, const size_t *choice,
                        const char *failure)
 {
@@ -62,7 +61,7 @@ static calm_status add(calm_ctx *ctx, const calm_run *p, table *t, calm_ablation
     return CALM_OK;
 }
 
-/* One entry throughout: the baselines.  They are the first rows of every table, which best_uniform relies on. */
+/* Adds the baselines, one entry in all units.  They are the first rows of every table, as best_uniform assumes. */
 static calm_status add_uniform(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
@@ -75,8 +74,8 @@ static calm_status add_uniform(calm_ctx *ctx, const calm_run *p, table *t)
     return CALM_OK;
 }
 
-/* A hybrid, or with probe_kl the oracle.  A unit of which every entry failed has no choice, and the row no plan.
- * `more` ends the row's name. */
+/* Adds a hybrid, or with probe_kl the oracle.  If every entry failed in a unit, the row has no plan.  `more` ends the
+ * row's name. */
 static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, const char *kind,
                                 const calm_selection *selection, const char *more)
 {
@@ -95,13 +94,12 @@ static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, cons
         CALM_TRY(calm_run_spread(ctx, p, &pool, &solution, &choice));
         return add(ctx, p, t, row, choice, NULL);
     }
-    /* A missing plan is a finding of the table only where candidates failed; every other failure ends the
-     * experiment. */
+    /* A plan that candidates' failures exclude is a row of the table; every other failure ends the experiment. */
     if (status != CALM_ENUMERIC)
         return status;
     char said[CALM_MESSAGE_MAX];
-    /* Out of the context before it is forgiven, into `keep` after it: running out of memory there is a separate
-     * failure. */
+    /* The message is copied before the failure is cleared, and to `keep` after it: running out of memory there is a
+     * separate failure. */
     memcpy(said, ctx->message, sizeof said);
     calm_ctx_forgive(ctx);
     CALM_TRY(calm_strf(ctx, t->keep, &failure, "%s", said));
@@ -122,14 +120,14 @@ static bool has_linear(const calm_run *p)
             const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
             any |= !candidate->failure && !isnan(candidate->scores.value[CALM_POINT_JOB][CALM_SCORE_CKA_LINEAR]);
         }
-        if (!any)    /* no entry of this job has it */
+        if (!any)    /* no entry of this job has the score */
             return false;
     }
     return true;
 }
 
-/* Every point, score and rule.  The scores before probe_kl, in the order of the enum, are what a run can read
- * without measuring the whole model; probe_kl has the rows of the oracle. */
+/* Adds every point, score and rule.  The scores before probe_kl in the enum need no measurement of the whole model;
+ * rows of probe_kl are oracles. */
 static calm_status add_hybrids(calm_ctx *ctx, const calm_run *p, table *t)
 {
     const bool linear = has_linear(p);
@@ -145,7 +143,7 @@ static calm_status add_hybrids(calm_ctx *ctx, const calm_run *p, table *t)
     return CALM_OK;
 }
 
-/* Those of jobs by the scores that were named, under every rule. */
+/* Adds hybrids of jobs by the named scores, under every rule. */
 static calm_status add_named(calm_ctx *ctx, const calm_run *p, const experiment *e, table *t)
 {
     for (size_t i = 0; i < e->plan->metrics.n; i++)
@@ -158,7 +156,7 @@ static calm_status add_named(calm_ctx *ctx, const calm_run *p, const experiment 
     return CALM_OK;
 }
 
-/* The recipe's metric read with each factor of the shortlist. */
+/* Adds the recipe's hybrid with each factor of the shortlist. */
 static calm_status add_shortlists(calm_ctx *ctx, const calm_run *p, const experiment *e, table *t)
 {
     calm_selection selection = p->in.recipe->selection;
@@ -172,7 +170,7 @@ static calm_status add_shortlists(calm_ctx *ctx, const calm_run *p, const experi
     return CALM_OK;
 }
 
-/* The recipe's hybrid as `learn` makes it.  Nothing judges it first: the table does. */
+/* Learns from the recipe's hybrid.  The guard does not judge it: the table shows both. */
 static calm_status learn_hybrid(calm_ctx *ctx, calm_run *p, calm_trial *hybrid, calm_trial *out)
 {
     const size_t n_guard = p->in.guard.n;
@@ -192,7 +190,7 @@ static calm_status learn_hybrid(calm_ctx *ctx, calm_run *p, calm_trial *hybrid, 
     return ctx->status;
 }
 
-/* Behind the hybrid that it continues from, p->choice. */
+/* Adds the learned hybrid after the hybrid that it starts from, p->choice. */
 static calm_status add_learned(calm_ctx *ctx, calm_run *p, table *t)
 {
     const calm_selection *selection = &p->in.recipe->selection;
@@ -207,7 +205,7 @@ static calm_status add_learned(calm_ctx *ctx, calm_run *p, table *t)
     *learned = hybrid;
     if (!hybrid.missing)
         CALM_TRY(learn_hybrid(ctx, p, &hybrid, learned));
-    /* The suffixes of what was learned; a choice that leaves nothing to learn keeps this one row apart. */
+    /* The name says what was learned; if nothing could be learned, the suffix keeps the row apart. */
     const bool same = strcmp(learned->name, name) == 0;
     CALM_TRY(calm_strf(ctx, t->keep, &row->name, "%s%s", learned->name, same ? ", not learned" : ""));
     row->kind = "hybrid";
@@ -220,7 +218,7 @@ static calm_status add_learned(calm_ctx *ctx, calm_run *p, table *t)
     return CALM_OK;
 }
 
-/* The recipe's hybrid, and its factors. */
+/* Adds the recipe's hybrid, and its factors. */
 static calm_status add_recipe(calm_ctx *ctx, calm_run *p, const experiment *e, table *t)
 {
     CALM_TRY(add_selected(ctx, p, t, "hybrid", &p->in.recipe->selection, ""));
@@ -228,8 +226,7 @@ static calm_status add_recipe(calm_ctx *ctx, calm_run *p, const experiment *e, t
     return add_shortlists(ctx, p, e, t);
 }
 
-/* The best that choosing unit by unit can do as long as the costs of units add up: each takes the entry whose probe
- * is least. */
+/* Adds the best choice unit by unit if costs of units add up: in each unit the entry with the least probe. */
 static calm_status add_oracles(calm_ctx *ctx, const calm_run *p, table *t)
 {
     for (calm_unit unit = 0; unit < CALM_N_UNITS; unit++) {
@@ -243,7 +240,7 @@ static calm_status add_oracles(calm_ctx *ctx, const calm_run *p, table *t)
 calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed, size_t **choice)
 {
     size_t first, end;
-    /* Jobs outside the run get CALM_STAYS_FLOAT; the others are overwritten below. */
+    /* Jobs outside of the run get CALM_STAYS_FLOAT; the others are overwritten below. */
     CALM_TRY(calm_choice_uniform(ctx, &p->in, 0, choice));
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end; job++) {
@@ -255,11 +252,11 @@ calm_status calm_ablation_draw(calm_ctx *ctx, const calm_run *p, long long seed,
         if (!alive)
             return calm_fail(ctx, CALM_ENUMERIC, "%s: every candidate failed",
                              calm_model_layout(p->in.model)->jobs[job].name);
-        /* The counter is the job: a job draws the same whatever others do.  Uniform values are below 1, so `drawn`
-         * is below `alive`. */
+        /* The counter is the job's number, so a job's draw does not depend on other jobs.  Uniform values are below 1,
+         * so `drawn` is below `alive`. */
         drawn = (size_t)(calm_rng_uniform((uint64_t)seed, RANDOM_STREAM, job) * (double)alive);
         for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
-            if (!calm_candidate_at(&p->in, job, entry)->failure && drawn-- == 0)    /* then wraps: no second hit */
+            if (!calm_candidate_at(&p->in, job, entry)->failure && drawn-- == 0)    /* then wraps around: one hit */
                 (*choice)[job] = entry;
     }
     return CALM_OK;
@@ -279,8 +276,8 @@ static calm_status add_random(calm_ctx *ctx, const calm_run *p, table *t)
 
 /* ---- figures ---- */
 
-/* The measured uniform run of least KL, the first of equal ones; t->n when there is none.  Uniform runs are the
- * first rows. */
+/* Returns the measured uniform run of least KL, the first of equals; t->n: there is none.  Uniform runs are the first
+ * rows. */
 static size_t best_uniform(const table *t, size_t n_pool)
 {
     size_t best = t->n;
@@ -291,8 +288,8 @@ static size_t best_uniform(const table *t, size_t n_pool)
     return best;
 }
 
-/* Units of a plan, of the row's kind or else jobs, and those of which some job has another candidate than in the best
- * uniform run; without one, -1. */
+/* Counts the units of a plan (of the row's kind, or else jobs), and those in which a job has another candidate than in
+ * the best uniform run; -1 without such a run. */
 static void count_units(const calm_run *p, const calm_plan *plan, const calm_plan *best, calm_ablation_row *row)
 {
     const int unit = row->unit ? calm_option_value_index(CALM_UNIT_NAMES, row->unit) : CALM_UNIT_JOB;
@@ -315,7 +312,7 @@ static void count_units(const calm_run *p, const calm_plan *plan, const calm_pla
         row->differs = -1;
 }
 
-/* Number the plans of measured rows; equal ones share a number, so that a reader sees which scores led to the same
+/* Numbers the plans of measured rows; equal plans have the same number, which shows scores that lead to the same
  * model. */
 static void number_plans(table *t)
 {
@@ -328,8 +325,8 @@ static void number_plans(table *t)
     }
 }
 
-/* What quantizing the candidates of one plan took: the price of a plan whose algorithms were known beforehand.  Of one
- * that was learned, learning alone. */
+/* Returns the seconds to quantize the candidates of one plan, as if its algorithms were known before; for a learned
+ * plan only the seconds of learning. */
 static double seconds_of(const calm_run *p, const calm_plan *plan)
 {
     double sum = plan->blocks ? p->result.learned.seconds + p->result.tuned.seconds : 0;
@@ -339,8 +336,8 @@ static double seconds_of(const calm_run *p, const calm_plan *plan)
     return sum;
 }
 
-/* Fill the rows from their trials.  A hybrid costs the seconds of the whole pool (pool_seconds), since its scores
- * need every candidate; a row of one plan has the seconds of that plan. */
+/* Fills the rows from their trials.  A hybrid costs the seconds of the whole pool (pool_seconds), because its scores
+ * need every candidate; a row of one plan costs the seconds of that plan. */
 static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size_t best, calm_ablation *out)
 {
     out->pool_seconds = 0;
@@ -372,7 +369,7 @@ static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size
     return CALM_OK;
 }
 
-/* In one transaction: a table in the store is complete or absent. */
+/* Stores the rows in one transaction, so that a table is complete or absent. */
 static calm_status put_rows(calm_ctx *ctx, const calm_run *p, const table *t)
 {
     CALM_TRY(calm_store_begin(ctx, p->in.store));
@@ -388,8 +385,7 @@ static calm_status put_rows(calm_ctx *ctx, const calm_run *p, const table *t)
     return calm_store_commit(ctx, p->in.store);
 }
 
-/* By rising loss, those without one last; equal ones stay in order, for which insertion is stable and the rows are few
- * enough. */
+/* Sorts by rising loss, rows without loss last, by insertion: it is stable, and there are few rows. */
 static void sort_rows(calm_ablation_row *rows, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
@@ -401,9 +397,9 @@ static void sort_rows(calm_ablation_row *rows, size_t n)
     }
 }
 
-/* ---- one pipeline ---- */
+/* ---- one run ---- */
 
-/* The float model on the same windows, for its perplexity.  An earlier run of the same model may have measured it. */
+/* Measures the float model on the same windows, for its perplexity, unless an earlier run of the model has. */
 static calm_status measure_float(calm_ctx *ctx, calm_run *p, calm_ablation *out)
 {
     int64_t id;
@@ -421,8 +417,8 @@ static calm_status measure_float(calm_ctx *ctx, calm_run *p, calm_ablation *out)
     return calm_store_verdict_put(ctx, p->in.store, &verdict);
 }
 
-/* Measure the rows of a run, and put them into the store.  Differences are against the best uniform run, which is
- * known only after all are measured. */
+/* Measures the rows of a run and stores them.  Differences are to the best uniform run, which is known only after all
+ * are measured. */
 static calm_status measure(calm_ctx *ctx, calm_run *p, const experiment *e, table *t, calm_ablation *out)
 {
     CALM_TRY(calm_run_read_eval(ctx, p));
@@ -442,7 +438,7 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, const experiment *e, tabl
     return CALM_OK;
 }
 
-/* The rows of one calibration's table. */
+/* Adds the rows of one calibration's table. */
 static calm_status add_all(calm_ctx *ctx, calm_run *p, const experiment *e, table *t)
 {
     CALM_TRY(add_uniform(ctx, p, t));
@@ -456,12 +452,12 @@ static calm_status add_all(calm_ctx *ctx, calm_run *p, const experiment *e, tabl
     return e->plan->metrics.n ? CALM_OK : add_random(ctx, p, t);
 }
 
-/* The whole table of one calibration. */
+/* Builds the whole table of one calibration. */
 static calm_status compare_all(calm_ctx *ctx, calm_run *p, const experiment *e)
 {
     table t;
     CALM_TRY(start(ctx, p, e, &t));
-    /* Before rows are added: probes become scores of the candidates, which oracles choose by. */
+    /* Before rows are added: probes become scores of the candidates, which oracles read. */
     for (calm_unit unit = 0; unit < CALM_N_UNITS && e->plan->probes; unit++)
         CALM_TRY(calm_run_probe_all(ctx, p, unit));
     CALM_TRY(add_all(ctx, p, e, &t));
@@ -471,11 +467,11 @@ static calm_status compare_all(calm_ctx *ctx, calm_run *p, const experiment *e)
     e->out->probes = e->plan->probes;
     e->out->rows = t.rows;
     e->out->n_rows = t.n;
-    sort_rows(t.rows, t.n);    /* last: trials are in the order of adding */
+    sort_rows(t.rows, t.n);    /* last, because trials are in the order of adding */
     return calm_ablation_notes(ctx, p, e->keep, e->out);
 }
 
-/* Rows of one seed, behind those that are there: the array is copied, since an arena cannot extend it. */
+/* Adds the rows of one seed; the array is copied, because an arena cannot extend it. */
 static calm_status repeat(calm_ctx *ctx, calm_run *p, const experiment *e)
 {
     calm_ablation *out = e->out, of_seed = {0};
@@ -498,7 +494,7 @@ static calm_status repeat(calm_ctx *ctx, calm_run *p, const experiment *e)
     return CALM_OK;
 }
 
-/* What replaces guard, export and evaluation of an ordinary run (calm_run_stages). */
+/* Replaces choice, guard, export and evaluation of an ordinary run (calm_run_stages). */
 static calm_status stages(calm_ctx *ctx, calm_run *p, void *user)
 {
     const experiment *e = user;
@@ -506,8 +502,8 @@ static calm_status stages(calm_ctx *ctx, calm_run *p, void *user)
     return e->repeats ? repeat(ctx, p, e) : compare_all(ctx, p, e);
 }
 
-/* Run a recipe.  ctx->out is rewound to where it was: otherwise the windows, plans and results of every seed would
- * stay in memory until the end. */
+/* Runs a recipe.  ctx->out is rewound afterwards; otherwise windows, plans and results of every seed would stay in
+ * memory until the end. */
 static calm_status run_one(calm_ctx *ctx, const calm_recipe *recipe, experiment *e)
 {
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave) results = {ctx->out, calm_arena_save(ctx->out)};
@@ -527,7 +523,7 @@ calm_status calm_ablation_check(calm_ctx *ctx, const calm_recipe *recipe)
     CALM_SCOPED(calm_scratch_scope, calm_scratch_leave) results = {ctx->out, calm_arena_save(ctx->out)};
     CALM_SCOPED(calm_run *, calm_run_close) run = NULL;
     {
-        CALM_SCOPED_SILENCE(ctx);    /* the experiment will say it */
+        CALM_SCOPED_SILENCE(ctx);    /* the experiment logs the same notes */
         CALM_TRY(calm_run_open(ctx, recipe, &run));
     }
     if (!run->result.evaluates)
@@ -540,11 +536,11 @@ calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_abl
                         calm_ablation *out)
 {
     experiment e = {.plan = plan, .keep = keep, .out = out};
-    /* Every candidate is in some row, and the next table over this store asks for them again. */
+    /* Every candidate is in some row, and the next table over this store needs all of them again. */
     calm_recipe whole = *recipe;
     whole.keep_candidates = true;
     recipe = &whole;
-    /* The names of `out` are in `keep`, as are its rows: nothing of it refers to a run. */
+    /* Texts and rows of `out` are in `keep`: nothing refers to a run. */
     *out = (calm_ablation){0};
     CALM_TRY(calm_strf(ctx, keep, &out->scheme, "%s", CALM_SCHEME_NAME(&recipe->schemes[0])));
     CALM_TRY(run_one(ctx, recipe, &e));
@@ -552,7 +548,7 @@ calm_status calm_ablate(calm_ctx *ctx, const calm_recipe *recipe, const calm_abl
     for (size_t i = 0; i < plan->n_seeds; i++) {
         calm_recipe again = *recipe;
         again.seed = plan->seeds[i];
-        /* All that the recipe's hybrid reads. */
+        /* The points that the recipe's hybrid reads. */
         again.score_points = 1u << recipe->selection.point | 1u << CALM_POINT_JOB;
         CALM_TRY(run_one(ctx, &again, &e));
     }

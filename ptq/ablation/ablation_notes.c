@@ -1,17 +1,17 @@
-/* What goes with an ablation's rows: which score orders a unit's entries as their cost does, massive tokens, and the
- * noise of calibration.
+/* Notes on an ablation's rows: which scores order a unit's entries as their costs do, massive tokens, and the noise of
+ * calibration.
  *
- * The cost of an entry on a unit is its probe_kl: KL of the whole model with that unit alone quantized. */
+ * The cost of an entry in a unit is its probe_kl: the KL of the whole model with only that unit quantized. */
 #include <math.h>
 #include <string.h>
 
 #include "ptq/base/array.h"
 #include "ptq/ablation/ablation_impl.h"
 
-/* ---- scores against costs ---- */
+/* ---- scores and costs ---- */
 
-/* Scores and costs of a unit's entries that have both; returns how many.  A score stands in every job of its unit but
- * those that stay float; an entry counts only if none of the others failed. */
+/* Gathers scores and costs of a unit's entries that have both, and returns their number.  A unit's score is stored with
+ * each of its jobs, except float jobs; an entry counts only if it succeeded in all of these. */
 static size_t gather(const calm_run *p, size_t begin, size_t end, calm_point point, int score, double *scores,
                      double *costs)
 {
@@ -24,14 +24,14 @@ static size_t gather(const calm_run *p, size_t begin, size_t end, calm_point poi
         bool failed = false;
         for (size_t job = begin; job < end; job++)
             failed |= !calm_inputs_keeps(&p->in, job) && calm_candidate_at(&p->in, job, entry)->failure != NULL;
-        scores[n] = set->value[point][score];    /* overwritten by the next entry unless counted */
+        scores[n] = set->value[point][score];    /* the next entry overwrites it unless it is counted */
         costs[n] = set->value[unit_point][CALM_SCORE_PROBE_KL];
         n += !failed && !isnan(scores[n]) && !isnan(costs[n]);
     }
     return n;
 }
 
-/* The first of the least values: ties go to the earlier entry, as in the rule. */
+/* Returns the index of the first least value: ties go to the earlier entry, as in the rule. */
 static size_t least(const double *values, size_t n)
 {
     size_t at = 0;
@@ -40,16 +40,16 @@ static size_t least(const double *values, size_t n)
     return at;
 }
 
-/* One score over all units.  Units are weighted alike: a rank correlation within a unit asks whether its entries are
- * in the right order, and scores of different units have no common scale. */
+/* Correlates one score with costs over all units.  Units have equal weight: a rank correlation within a unit shows
+ * whether its entries are in the right order, and scores of different units have no common scale. */
 static calm_status correlate(calm_ctx *ctx, const calm_run *p, calm_point point, int score,
                              calm_ablation_correlation *out)
 {
     const size_t n_pool = p->in.recipe->n_pool;
-    double *values[4], sum = 0, hits = 0;    /* scores, costs, and the ranks of both */
+    double *values[4], sum = 0, hits = 0;    /* scores, costs, ranks of scores, ranks of costs */
     size_t first, end;
     CALM_SCOPED_SCRATCH(ctx);
-    /* Reused by every unit; calm_ranks rewinds what it takes itself. */
+    /* Used again for every unit; calm_ranks frees its own memory. */
     for (size_t i = 0; i < 4; i++)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, values[i], n_pool));
     *out = (calm_ablation_correlation){.unit = calm_unit_name(calm_point_unit(point)),
@@ -59,12 +59,12 @@ static calm_status correlate(calm_ctx *ctx, const calm_run *p, calm_point point,
         size_t begin;
         calm_layout_unit(calm_model_layout(p->in.model), calm_point_unit(point), job, &begin, &unit_end);
         const size_t n = gather(p, begin, unit_end, point, score, values[0], values[1]);
-        if (n < 2)    /* no order to compare */
+        if (n < 2)    /* no order */
             continue;
         CALM_TRY(calm_ranks(ctx, values[0], n, values[2]));
         CALM_TRY(calm_ranks(ctx, values[1], n, values[3]));
         const double rho = calm_rank_correlation(values[2], values[3], n);
-        if (isnan(rho))    /* all equal: no order to agree with */
+        if (isnan(rho))    /* all values are equal, so there is no order */
             continue;
         sum += rho;
         hits += least(values[0], n) == least(values[1], n);
@@ -75,8 +75,8 @@ static calm_status correlate(calm_ctx *ctx, const calm_run *p, calm_point point,
     return CALM_OK;
 }
 
-/* Best first within a kind of unit.  Scores at the point delta_... are of blocks too, so that both points of blocks
- * are sorted together. */
+/* Sorts best first within a kind of unit.  Scores of the point delta belong to blocks too, so both points of blocks are
+ * sorted together. */
 static bool before(const calm_ablation_correlation *a, const calm_ablation_correlation *b)
 {
     return strcmp(a->unit, b->unit) == 0 && a->rho > b->rho;
@@ -88,7 +88,7 @@ static calm_status correlate_all(calm_ctx *ctx, const calm_run *p, calm_arena *k
     for (calm_point point = 0; point < CALM_N_POINTS && out->probes; point++)
         for (int score = 0; score <= CALM_SCORE_CKA_LINEAR; score++) {
             calm_ablation_correlation row;
-            if (!calm_score_name(point, score))    /* this point has no such score */
+            if (!calm_score_name(point, score))    /* the point has no such score */
                 continue;
             CALM_TRY(correlate(ctx, p, point, score, &row));
             if (!row.units)
@@ -122,7 +122,7 @@ static calm_status add_hook(calm_ctx *ctx, void *user, const calm_value *values)
     return CALM_OK;
 }
 
-/* Statistics per kind of hook point, over all blocks: maxima of maxima, sums of counts.  They are the same for all
+/* Reads statistics per kind of hook point over all blocks: maxima of maxima, sums of counts.  They are the same for all
  * rows of the table. */
 static calm_status read_hooks(calm_ctx *ctx, const calm_run *p, calm_arena *keep, calm_ablation *out)
 {
@@ -134,8 +134,8 @@ static calm_status read_hooks(calm_ctx *ctx, const calm_run *p, calm_arena *keep
     return calm_store_each(ctx, p->in.store, sql, params, 2, add_hook, &to);
 }
 
-/* Rows that scores were computed from, and rows that cka_drop left out.  All candidates of a job are scored on the
- * same rows, so that any of them will do: max. */
+/* Reads the number of rows that scores were computed from, and of rows that cka_drop left out.  All candidates of a job
+ * are scored on the same rows, hence max. */
 static calm_status read_dropped(calm_ctx *ctx, const calm_run *p, calm_ablation *out)
 {
     static const char sql[] =
@@ -159,8 +159,8 @@ calm_status calm_ablation_notes(calm_ctx *ctx, const calm_run *p, calm_arena *ke
 
 /* ---- seeds ---- */
 
-/* Mean and standard deviation (of n - 1) of a member of the seeds' rows of one name.  Two passes: the deviations are
- * small next to the mean, and sums of squares would cancel. */
+/* Computes mean and standard deviation (with n - 1) of a member of the seeds' rows of one name.  Two passes: the
+ * deviations are small relative to the mean, so that sums of squares would cancel. */
 static void spread(const calm_ablation *of, const char *name, size_t member, double *mean, double *sd, size_t *n)
 {
     double sum = 0, squares = 0;
@@ -168,7 +168,7 @@ static void spread(const calm_ablation *of, const char *name, size_t member, dou
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = of->n_rows - of->n_seed_rows; i < of->n_rows; i++) {
             const double value = *(const double *)((const char *)&of->rows[i] + member);
-            if (strcmp(of->rows[i].name, name) != 0 || isnan(value))    /* a failed row has no figure */
+            if (strcmp(of->rows[i].name, name) != 0 || isnan(value))    /* a failed row has no value */
                 continue;
             if (pass) {
                 squares += (value - sum / (double)*n) * (value - sum / (double)*n);
@@ -188,7 +188,7 @@ calm_status calm_ablation_seeds(calm_ctx *ctx, calm_arena *keep, calm_ablation *
     for (size_t i = begin; i < out->n_rows; i++) {
         calm_ablation_noise row = {.name = out->rows[i].name};
         size_t n, seen = begin;
-        /* Seeds repeat the same names: each is summed up where it comes first. */
+        /* Seeds repeat the same names: each is summed at its first row. */
         while (seen < i && strcmp(out->rows[seen].name, row.name) != 0)
             seen++;
         if (seen < i)

@@ -1,4 +1,4 @@
-/* Check: the order of stages. */
+/* Check: runs the stages in order. */
 #include "ptq/check/check.h"
 
 #include "ptq/check/check_state.h"
@@ -23,7 +23,7 @@ static calm_status read_config(calm_checking *c)
     return CALM_OK;
 }
 
-/* Methods that some engine has and calm does not read. */
+/* Quantization methods of engines that calm does not read. */
 static const char *const other_methods[] = {
     "bitsandbytes",      "ptpc_fp8",          "hqq",
     "quanto",            "aqlm",              "torchao",           "mxfp8",
@@ -36,7 +36,7 @@ static const char *const other_methods[] = {
     "tpu_int8",          "rtn",               "metal",             "sinq",              "four_over_six",
     "exl2",              "exl3"};
 
-/* ModelOpt may say how in its own file, which vLLM and SGLang read. */
+/* Finds ModelOpt's configuration, which may be in a separate file that vLLM and SGLang read. */
 static calm_status find_modelopt(calm_checking *c)
 {
     c->unread = calm_path_has(c->path, "hf_quant_config.json");
@@ -45,7 +45,7 @@ static calm_status find_modelopt(calm_checking *c)
                      : CALM_OK;
 }
 
-/* The format that the entry names, also where calm could not read it further. */
+/* Finds the format that the entry names, even if calm cannot read the entry further. */
 static calm_status find_format(calm_checking *c)
 {
     const char *method = calm_json_string(calm_json_get(c->entry, "quant_method"), NULL);
@@ -53,11 +53,11 @@ static calm_status find_format(calm_checking *c)
     const calm_qformat *const *formats = calm_qformats(&n);
     for (size_t i = 0; i < n && !c->format; i++)
         c->format = calm_qformat_detect(formats[i], c->config) ? formats[i] : NULL;
-    /* Where it is read on as what was meant, as vLLM does. */
+    /* A misspelled method is read as the one that was meant, as vLLM does. */
     if (c->format && method && strcmp(method, "compressed_tensors") == 0)
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_METHOD_SPELLING, "quantization_config", "quant_method \"%s\"",
                                 method));
-    for (size_t i = 0; i < n && !c->format && !method; i++) /* the entry is there without its name */
+    for (size_t i = 0; i < n && !c->format && !method; i++) /* the entry has the format's keys, but no method */
         c->format = formats[i]->resembles && formats[i]->resembles(c->config) ? formats[i] : NULL;
     if (c->format || !c->config || c->published)
         return CALM_OK;
@@ -76,7 +76,7 @@ static calm_status find_format(calm_checking *c)
         method);
 }
 
-/* *taken false: the engine that is asked for does not read the format at all. */
+/* Reports a format that the requested engine does not read; then *taken is false. */
 static calm_status check_reads(calm_checking *c, bool *taken)
 {
     *taken = !c->report->format || calm_engine_reads(c->engine, c->report->format);
@@ -85,7 +85,7 @@ static calm_status check_reads(calm_checking *c, bool *taken)
                                    c->report->format, calm_engine_name(c->engine), calm_engine_formats(c->engine));
 }
 
-/* Quantized tensors that nothing explains. */
+/* Reports quantized tensors for which there is no quantization entry. */
 static calm_status check_unexplained(calm_checking *c)
 {
     size_t n = 0, first = 0;
@@ -147,7 +147,7 @@ static calm_status check_path(calm_checking *c)
 {
     CALM_TRY(calm_folder_gguf(c->ctx, &c->path));
     CALM_TRY(calm_adapter_is_no_model(c->ctx, c->path));
-    if (calm_folder_has_weights(c->path))    /* whatever else lacks is a finding */
+    if (calm_folder_has_weights(c->path))    /* other missing files are findings */
         return check_directory(c);
     CALM_TRY(calm_folder_is_no_model(c->ctx, c->path));
     return check_gguf_file(c);

@@ -1,9 +1,9 @@
-/* Check: the entry of AWQ, and which modules it means. */
+/* Check: the entry of AWQ, and the modules that it quantizes. */
 #include <strings.h>
 
 #include "ptq/check/check_state.h"
 
-/* Layouts and symmetric weights that AutoAWQ has: separate rules say who does not read them. */
+/* Returns true for AutoAWQ's other layouts and symmetric weights: separate rules say which engines do not read them. */
 static bool is_elsewhere(const calm_checking *c)
 {
     static const char *const versions[] = {"gemv", "gemv_fast", "marlin", "exllama", "ipex", "llm-awq"};

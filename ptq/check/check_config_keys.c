@@ -1,16 +1,17 @@
-/* Check: keys of config.json that an engine's class reads and transformers 5 does not save, and the other way round.
+/* Check: keys of config.json that an engine's class reads and transformers 5 does not save, and keys that it does not
+ * read.
  *
- * Configuration classes of transformers 5 drop keys that its models do without; published files have them.  Source:
- * vLLM 0.32, deepseek_v2.py, glm4_moe_lite.py, minimax_m2.py, qwen3_moe.py; of keys that are not read olmoe.py of vLLM
+ * Configuration classes of transformers 5 drop keys that its models do not need; published files have them.  Sources:
+ * vLLM 0.32, deepseek_v2.py, glm4_moe_lite.py, minimax_m2.py, qwen3_moe.py; for keys that are not read olmoe.py of vLLM
  * and of mlx-lm. */
 #include <string.h>
 
 #include "ptq/check/check_state.h"
 
 typedef struct needed_key {
-    const char *model_type;    /* of the text model */
-    const char *key, *value;   /* as published      */
-    const char *without;       /* what vLLM does when it is not there */
+    const char *model_type;    /* of the text model    */
+    const char *key, *value;   /* with the published value */
+    const char *without;       /* what vLLM does without the key */
 } needed_key;
 
 static const needed_key needed_keys[] = {
@@ -23,7 +24,7 @@ static const needed_key needed_keys[] = {
     {"qwen3_vl_moe_text", "norm_topk_prob", "true", "loading fails"},
 };
 
-/* Keys that these engines do not read, where a value other than null asks for a computation. */
+/* Keys that these engines ignore, although a value other than null asks for a computation. */
 static const struct {
     const char *model_type, *key, *without;
 } unread_keys[] = {{"olmoe", "clip_qkv", "q, k and v are not bounded"}};
@@ -40,7 +41,7 @@ static calm_status check_unread(calm_checking *c, const calm_json *root, const c
     return CALM_OK;
 }
 
-/* `root`: the configuration of the text model, as the file spells it. */
+/* Checks the keys of the text model's configuration `root`. */
 static calm_status check_keys(calm_checking *c, const calm_json *root)
 {
     const char *type = calm_json_string(calm_json_get(root, "model_type"), "");

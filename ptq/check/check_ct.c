@@ -13,7 +13,7 @@ static const char *const formats[] = {"pack-quantized",       "int-quantized",  
                                       "mxfp4-pack-quantized", "mxfp8-quantized", "marlin-24",
                                       "sparse-24-bitmask",    "sparse-bitmask",  "dense"};
 
-/* Keys that pydantic knows, by the rule for those of a group or of its arguments. */
+/* Reports keys that pydantic does not know, by the rule for keys of a group or of its arguments. */
 static calm_status check_keys(calm_checking *c, calm_check_rule rule, const char *where, const calm_json *object,
                               const char *const *known, size_t n)
 {
@@ -37,7 +37,7 @@ static const char *const args_keys[] = {"num_bits",        "type",     "symmetri
                                         "block_structure", "dynamic",  "actorder",  "observer",   "observer_kwargs",
                                         "scale_dtype",     "zp_dtype", "is_mx"};
 
-/* What weights or activations are quantized to. */
+/* The type to which weights or activations are quantized. */
 typedef struct ct_args {
     bool valid, ints;
     int bits;
@@ -87,7 +87,7 @@ static calm_status check_args(calm_checking *c, const char *where, const calm_js
     return CALM_OK;
 }
 
-/* Does actorder ask for an index of groups?  true and "dynamic" are other words for it. */
+/* Returns true if actorder needs an index of groups; true and "dynamic" are synonyms. */
 static bool is_reordered(const calm_json *order)
 {
     const char *word = calm_json_string(order, "");
@@ -143,7 +143,7 @@ static calm_status check_activations(calm_checking *c, const char *where, calm_c
     const bool dynamic = calm_json_bool(calm_json_get(args, "dynamic"), false);
     const bool token = strcmp(found.strategy, "token") == 0 && dynamic,
                tensor = strcmp(found.strategy, "tensor") == 0 && !dynamic;
-    /* Floats next to whole numbers: FP8 per token alone. */
+    /* Float activations with integer weights: only FP8 per token is read. */
     const bool fp8 = found.valid && !found.ints && found.bits == 8 && token && !group->scheme.act_asymmetric;
     group->foreign |= found.valid && !found.ints && !fp8 && !group->floats && !group->no_weights;
     if (fp8)
@@ -156,7 +156,7 @@ static calm_status check_activations(calm_checking *c, const char *where, calm_c
     return CALM_OK;
 }
 
-/* Whatever is valid and not read is named: nothing is said of its tensors. */
+/* Reports a group that is valid but not read; its tensors are not checked. */
 static calm_status say_foreign(calm_checking *c, const char *where, calm_ct_group *group)
 {
     const calm_json *args = calm_json_get(group->json, "weights");
@@ -170,7 +170,7 @@ static calm_status say_foreign(calm_checking *c, const char *where, calm_ct_grou
                           group->scheme.act_bits ? "quantized" : "float");
 }
 
-/* Weights of floats are what the loader makes of them: a family of schemes, or nothing. */
+/* Checks small-float weights: the loader reads them as a family of schemes, or not at all. */
 static calm_status check_floats(calm_checking *c, const char *where, const char *global, calm_ct_group *group)
 {
     calm_qformat_scheme scheme = {0};
@@ -201,12 +201,12 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     if (group->floats)
         return check_floats(c, where, global, group);
     if (!group->format && CALM_CHECK_LISTED(global, formats)
-        && !calm_check_listed(global, formats, 3)) /* one that calm does not read, for all groups */
+        && !calm_check_listed(global, formats, 3)) /* the global format is one that calm does not read */
         group->format = global;
     if (group->foreign)
         return say_foreign(c, where, group);
     if (!group->format) {
-        /* With one format for all the reader's guess is right where it is the global one. */
+        /* A group without a format has the global one, so the format inferred from its scheme must be equal. */
         if (strcmp(global, inferred) != 0)
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GROUP_FORMAT, where,
                                     "no format; readers take %s, the global one is \"%.32s\"", inferred, global));
@@ -219,7 +219,7 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     group->scheme.layout = packed ? CALM_CT_PACK : CALM_CT_INT;
     if (!packed && !plain)
         return say_foreign(c, where, group);
-    /* FP8 goes with packed words, whole numbers with bytes. */
+    /* FP8 activations need packed words, integer activations need bytes. */
     const bool fp8 = group->scheme.act_rule == CALM_ACT_RULE_FP8, bytes = group->scheme.act_bits && !fp8;
     if ((packed && bytes) || (plain && !bytes))
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_FORMAT_SCHEME, where, "%s with %s activations", group->format,
@@ -262,7 +262,7 @@ static calm_status check_group(calm_checking *c, const calm_json *entry, calm_ct
     return check_group_targets(c, where, group);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole entry ---- */
 
 static calm_status check_global_format(calm_checking *c, const calm_ct_entry *entry)
 {
@@ -290,7 +290,7 @@ static calm_status check_global_format(calm_checking *c, const calm_ct_entry *en
                            : CALM_OK;
 }
 
-/* Is version "0.18.0" or later? */
+/* Returns true if the version is "0.18.0" or later. */
 static bool takes_dense(const char *version)
 {
     int major = 0, minor = 0;
@@ -308,7 +308,7 @@ static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)
     if (entry->n_groups && (!status || strcmp(status, "compressed") != 0))
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_STATUS, "quantization_config", "quantization_status is %s%.32s%s",
                                 status ? "\"" : "missing", status ? status : "", status ? "\"" : ""));
-    if (calm_json_size(turns) && !c->reader)    /* which would have read them */
+    if (calm_json_size(turns) && !c->reader)    /* the reader would have read them */
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "quantization_config",
                                 "transform_config has %zu rotations: calm does not read them", calm_json_size(turns)));
     if (calm_json_size(calm_json_get(sparse, "targets")))
@@ -322,7 +322,7 @@ static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)
     return CALM_OK;
 }
 
-/* Without groups the KV cache alone may be quantized, or weights be sparse and no more. */
+/* Checks an entry without groups: only the KV cache is quantized, or weights are only sparse. */
 static calm_status check_no_groups(const calm_ct_entry *entry, const calm_json *groups)
 {
     calm_checking *c = entry->c;
@@ -361,7 +361,7 @@ static calm_status check(calm_checking *c)
     return calm_ct_resolve(&entry);
 }
 
-/* The value of a tensor of one element, of a module with other tensors than expected 0. */
+/* Returns the value of a module's tensor with one element; 0 if it has another shape. */
 static float global_of(calm_checking *c, const calm_check_module *module, const char *suffix)
 {
     const calm_tensor *tensor = calm_check_part(c, module, suffix);
@@ -371,7 +371,7 @@ static float global_of(calm_checking *c, const calm_check_module *module, const 
     return value;
 }
 
-/* Numbers of a whole NVFP4 tensor: positive, and the same for parts that engines fuse. */
+/* Checks the global scales of NVFP4: positive, and equal for parts that engines fuse. */
 static calm_status check_globals(calm_checking *c, const calm_check_module *module)
 {
     static const char *const suffixes[] = {"weight_global_scale", "input_global_scale"};
@@ -379,7 +379,7 @@ static calm_status check_globals(calm_checking *c, const calm_check_module *modu
         const calm_tensor *tensor = calm_check_part(c, module, suffixes[i]);
         const float value = global_of(c, module, suffixes[i]);
         if (!tensor || tensor->dtype != CALM_F32 || tensor->n_elements != 1)
-            continue;    /* said already, or of a scheme without it */
+            continue;    /* reported already, or a scheme without a global scale */
         if (!isfinite(value) || value <= 0) {
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_SCALE_GLOBAL, tensor->name, "it is %g", (double)value));
             continue;

@@ -3,7 +3,7 @@
  *   compressed-tensors   exact names, then patterns in alphabetical order, then classes
  *   vLLM                 names and patterns in file order, fused parts, classes by containment
  *   SGLang               names and patterns, classes, fused parts
- * They agree where no module is hit by targets of two schemes. */
+ * They agree if no module is matched by targets of two schemes. */
 #include <string.h>
 
 #include "ptq/check/check_ct.h"
@@ -60,7 +60,7 @@ static calm_status read_targets(calm_ct_entry *entry)
 
 /* ---- matching ---- */
 
-/* Does the target hit the name itself (not its class)? */
+/* Sets *hit to whether the target matches the name itself, not its class. */
 static calm_status hits_name(calm_ct_entry *entry, calm_ct_target *target, const char *name, bool *hit)
 {
     *hit = target->usable && !target->regex && strcmp(target->text, name) == 0;
@@ -74,8 +74,8 @@ static calm_status hits_name(calm_ct_entry *entry, calm_ct_target *target, const
 
 typedef struct match {
     bool ignored;
-    const calm_ct_target *best;  /* as compressed-tensors decides       */
-    const calm_ct_target *other; /* of another scheme, hits it as well  */
+    const calm_ct_target *best;  /* the target that compressed-tensors uses */
+    const calm_ct_target *other; /* a matching target with another scheme */
 } match;
 
 static int rank(const calm_ct_target *target, bool by_class)
@@ -83,7 +83,7 @@ static int rank(const calm_ct_target *target, bool by_class)
     return by_class ? 2 : target->regex ? 1 : 0;
 }
 
-/* Is `a` before `b` for the library? */
+/* Returns true if compressed-tensors uses `a` before `b`. */
 static bool comes_first(const calm_ct_target *a, bool a_class, const calm_ct_target *b, bool b_class)
 {
     const int x = rank(a, a_class), y = rank(b, b_class);
@@ -121,7 +121,7 @@ static calm_status match_module(calm_ct_entry *entry, const calm_check_module *m
     return CALM_OK;
 }
 
-/* ---- what it means ---- */
+/* ---- findings ---- */
 
 static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const match *found)
 {
@@ -136,7 +136,7 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
                               module->name,
                               module->stored ? "expected a target of its scheme's group" : "expected in ignore");
     const bool by_class = found->other && (found->other->class_name || found->best->class_name);
-    /* A name or pattern goes before a class in every engine, except where it looks for a fused name. */
+    /* Every engine uses a name or pattern before a class, except for a fused name. */
     if (found->other && (!by_class || calm_check_is_fused(module->name)))
         CALM_TRY(calm_check_say(c, by_class ? CALM_CHECK_RULE_CLASS_TARGET : CALM_CHECK_RULE_MATCHED_TWICE,
                                 module->name, "hit by \"%.160s\" of %.64s and \"%.160s\" of %.64s", found->best->text,
@@ -170,14 +170,14 @@ static calm_status check_hits(const calm_ct_entry *entry)
         if (at->group < entry->n_groups)
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"",
                                     at->text));
-        /* A tied head is not there; of a wrapper's head the names in other readers are not either. */
+        /* A tied head has no tensor, and a wrapper's head has other names in other readers. */
         else if (!calm_text_ends_with(at->text, "lm_head") && strcmp(at->text, head) != 0)
             CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_IGNORE_NOTHING, "ignore", "\"%.256s\"", at->text));
     }
     return CALM_OK;
 }
 
-/* A calm_check_fused_fn: names and patterns, no classes. */
+/* A calm_check_fused_fn that matches names and patterns, not classes. */
 static calm_status fused(calm_checking *c, const void *user, const char *name, bool *hit, calm_qformat_scheme *scheme)
 {
     calm_ct_entry *entry = (calm_ct_entry *)(uintptr_t)user;
@@ -199,7 +199,7 @@ static calm_status fused(calm_checking *c, const void *user, const char *name, b
     return CALM_OK;
 }
 
-/* A head that is the embedding has no tensor here, but engines make a linear of it all the same. */
+/* Checks a tied head, which has no tensor here, but which engines treat as a linear. */
 static calm_status check_tied_head(calm_ct_entry *entry)
 {
     const calm_checking *c = entry->c;
@@ -229,5 +229,5 @@ calm_status calm_ct_resolve(calm_ct_entry *entry)
     c->resolved = true;
     CALM_TRY(check_tied_head(entry));
     CALM_TRY(calm_check_fusion(c, CALM_CHECK_RULE_FUSED_NAME, fused, entry));
-    return check_hits(entry); /* a target may be there for the fused name alone */
+    return check_hits(entry); /* last: a target may match only the fused name */
 }

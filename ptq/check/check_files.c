@@ -1,4 +1,4 @@
-/* Check: shards, their index, and the modules that tensors make. */
+/* Check: shards, their index, and the modules of their tensors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ typedef struct fault_report {
     size_t other_dtypes;
 } fault_report;
 
-/* dtypes that safetensors have and calm does not read; said once. */
+/* Returns true for a safetensors dtype that calm does not read; such a dtype is reported once. */
 static bool is_other_dtype(const char *text)
 {
     static const char *const list[] = {"dtype F8_", "dtype F4 ",   "dtype F6_", "dtype C64 ", "dtype C128 ",
@@ -22,7 +22,7 @@ static bool is_other_dtype(const char *text)
     return false;
 }
 
-/* A calm_shard_fault_fn: faults and the first rules have the same order. */
+/* A calm_shard_fault_fn; faults have the order of the first rules. */
 static void add_fault(void *user, calm_shard_fault fault, const char *tensor, const char *text)
 {
     fault_report *to = user;
@@ -32,7 +32,7 @@ static void add_fault(void *user, calm_shard_fault fault, const char *tensor, co
     const size_t length = strlen(c->path);
     memcpy(copy, text, strlen(text) + 1);
     calm_ctx_forgive(c->ctx);
-    /* The sentence begins with DIR/FILE: */
+    /* The message begins with "DIR/FILE:". */
     const char *name = strncmp(copy, c->path, length) == 0 && copy[length] == '/' ? copy + length + 1 : "";
     snprintf(file, sizeof file, "%.*s", (int)strcspn(name, ":"), name);
     c->partial |= fault != CALM_SHARD_UNLISTED && fault != CALM_SHARD_TOTAL && fault != CALM_SHARD_HOLE;
@@ -52,14 +52,14 @@ static int compare_members(const void *a, const void *b)
     return order ? order : strcmp(x->suffix, y->suffix);
 }
 
-/* Of a quantized weight and of nothing else. */
+/* Returns true for a suffix that only quantized weights have. */
 static bool is_stored_suffix(const char *suffix)
 {
     calm_qformat_part part;
     return calm_qformat_suffix_part(NULL, suffix, &part) && part != CALM_QFORMAT_INDEX && strcmp(suffix, "weight") != 0;
 }
 
-/* Is it an embedding, by its name: no linear? */
+/* Returns true if the module is an embedding, by its name. */
 static bool is_embedding(const char *module)
 {
     const char *dot = strrchr(module, '.');
@@ -68,9 +68,9 @@ static bool is_embedding(const char *module)
            strcmp(last, "rel_pos") == 0;
 }
 
-#define MOST_ROTATIONS 64 /* of transform_config: models have four */
+#define MOST_ROTATIONS 64 /* in transform_config; models have four */
 
-/* "up_proj.R4_input": NAME_LOCATION, where transform_config has NAME. */
+/* Returns true for "up_proj.R4_input", NAME_LOCATION, if transform_config has NAME. */
 static bool is_transform(const calm_checking *c, const char *module)
 {
     static const char *const places[] = {"input",  "weight_input", "weight_output", "output",

@@ -1,4 +1,4 @@
-/* Check: what is done with each quantized format, and what several of them share. */
+/* Check: the checks of each quantized format, and parts that several of them share. */
 #include "ptq/check/check_state.h"
 
 #define CALM_QFORMAT(name) extern const calm_check_format calm_check_format_##name;

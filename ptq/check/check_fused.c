@@ -1,18 +1,18 @@
-/* Check: what engines fuse must be of one scheme - q, k, v; gate, up; all experts of a layer. */
+/* Check: fused modules must have one scheme: q, k, v; gate, up; all experts of a layer. */
 #include <string.h>
 
 #include "ptq/base/text.h"
 #include "ptq/check/check_state.h"
 #include "ptq/model/kind.h"
 
-/* "model.layers.0.mlp.experts.7.up_proj": the bytes up to ".experts.", 0 for another name. */
+/* Returns the length of the part before ".experts." of "model.layers.0.mlp.experts.7.up_proj"; 0: no such name. */
 static size_t experts_stem(const char *name)
 {
     const char *at = strstr(name, ".experts.");
     return at && at[9] >= '0' && at[9] <= '9' ? (size_t)(at - name) : 0;
 }
 
-/* The fusion that a module is part of, by its name; NULL: none. */
+/* Returns the fusion that a module is part of, by its name; NULL: none. */
 static const calm_fusion *fusion_of(const char *module)
 {
     const char *last = calm_text_last_word(module);
@@ -63,7 +63,7 @@ calm_status calm_check_fused_rows(calm_checking *c, const calm_check_module *mod
 {
     const calm_fusion *with = fusion_of(module->name);
     const size_t parent = (size_t)(calm_text_last_word(module->name) - module->name);
-    size_t last = 0;    /* rows of the last part that is there */
+    size_t last = 0;    /* rows of the last existing part */
     char *name;
     *out = module->out;
     *part = 0;
@@ -89,7 +89,7 @@ static const char *state_text(const calm_check_module *module, char text[96])
     return module->stored ? "not quantized by the configuration" : "float";
 }
 
-/* Two parts of what engines fuse; *said when they differ. */
+/* Compares the schemes of two fused modules; *said: they differ, and a finding was added. */
 static calm_status compare(calm_checking *c, const char *where, const calm_check_module *a, const calm_check_module *b,
                            bool experts, bool *said)
 {
@@ -124,7 +124,7 @@ static calm_status check_layer(calm_checking *c, calm_check_rule rule, calm_chec
         if (other && other->linear)
             CALM_TRY(compare(c, name, first, other, false, &said));
     }
-    /* A part that stands alone is not fused: q_proj next to kv_a_proj_with_mqa. */
+    /* A single part is not fused: q_proj next to kv_a_proj_with_mqa. */
     if (said || !any || !with->fused || !fused || !first->quantized)
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%.*s%s", (int)parent, first->name, with->fused));
@@ -137,7 +137,7 @@ static calm_status check_layer(calm_checking *c, calm_check_rule rule, calm_chec
 
 /* ---- experts ---- */
 
-/* One line per layer: the first that differs from the first. */
+/* One finding per layer: the first expert that differs from the layer's first. */
 static calm_status check_experts(calm_checking *c)
 {
     const calm_check_module *first = NULL;

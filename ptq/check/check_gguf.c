@@ -1,4 +1,4 @@
-/* Check: a GGUF file as llama.cpp reads it - keys, tensors by name, type and size, and the scales of blocks. */
+/* Check: a GGUF file as llama.cpp reads it: keys, tensors by name, type and size, and the scales of blocks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void add_key_fault(void *user, const char *key, const char *text)
             "%s", text);
 }
 
-/* One tensor that the architecture has, under its name in a checkpoint. */
+/* Checks one tensor of the architecture; module and suffix: its name in a checkpoint. */
 static calm_status need(calm_check_gguf_state *g, const char *module, const char *suffix, int n_dims, size_t rows,
                         size_t cols)
 {
@@ -37,10 +37,10 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
         return spot.expert > 0 ? CALM_OK
                                : calm_check_say(c, CALM_CHECK_RULE_GGUF_TENSOR_MISSING, spot.name,
                                                 "%s of config.json's names", name);
-    /* A shared expert's gate is a vector there. */
+    /* In GGUF the gate of a shared expert is a vector. */
     const size_t experts = spot.expert >= 0 ? g->config.moe.n_experts : 1;
     const size_t stored[3] = {tensor->dims[2], tensor->n_dims < 2 ? 1 : tensor->dims[1], tensor->dims[0]};
-    /* A tensor in two parts is compared with the keys where they are listed. */
+    /* The other part of a divided tensor is checked with the listed keys. */
     size_t wanted[3] = {one ? 1 : experts, one ? experts : rows, one ? rows : cols}, dims[3];
     if (calm_gguf_order_is_vector(spot.form)) {
         const calm_gguf_order order = calm_gguf_order_of(spot.form, 0, g->list.widths);
@@ -57,7 +57,7 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
     return CALM_OK;
 }
 
-/* The bias of the choice of experts, which llama.cpp's architectures that have it need. */
+/* Checks the router's correction bias, which llama.cpp's architectures with such a bias need. */
 static calm_status check_choice_bias(calm_check_gguf_state *g, size_t block)
 {
     const calm_names *names = g->config.arch->names;
@@ -76,7 +76,7 @@ static calm_status check_block(calm_check_gguf_state *g, size_t block)
         char *module;
         CALM_TRY(calm_strf(g->c->ctx, g->c->ctx->scratch, &module, "model.%s.%zu.%s", g->config.arch->names->blocks,
                            block, list[i].part));
-        /* llama.cpp turns some plain tensors into others. */
+        /* llama.cpp stores some plain tensors in another form, so they are not compared. */
         if (list[i].kind != CALM_CHECK_SHARED_GATE && list[i].kind != CALM_CHECK_PLAIN)
             CALM_TRY(need(g, module, "weight", list[i].kind == CALM_CHECK_NORM ? 1 : 2, list[i].rows, list[i].cols));
     }
@@ -105,7 +105,7 @@ static calm_status check_tensors(calm_check_gguf_state *g)
     return need(g, module, "weight", 1, g->config.hidden, 0);
 }
 
-/* Names that llama.cpp has next to those of checkpoints. */
+/* Returns true for names that llama.cpp has in addition to those of checkpoints. */
 static bool is_extra(const char *name)
 {
     return strcmp(name, "rope_freqs.weight") == 0 || strncmp(name, "rope_factors_", 13) == 0 ||
@@ -113,8 +113,8 @@ static bool is_extra(const char *name)
            strstr(name, ".exp_probs_b.") || strstr(name, "attn_rot_embd") || strstr(name, ".nextn.");
 }
 
-/* "blk.0.attn_q.scale" and ".input_scale" next to "blk.0.attn_q.weight": llama.cpp takes them for every
- * architecture. */
+/* Returns true for "blk.0.attn_q.scale" and ".input_scale" next to "blk.0.attn_q.weight", which llama.cpp accepts in
+ * every architecture. */
 static bool is_scale(const calm_check_gguf_state *g, const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -125,9 +125,9 @@ static bool is_scale(const calm_check_gguf_state *g, const char *name)
     return calm_gguf_find_tensor(g->file, weight) != NULL;
 }
 
-/* Is it a bias that llama.cpp has no place for?  It takes those of q, k and v in all of these architectures, those of
- * other linears in some, those of norms where they are LayerNorms, and those of embedding and head in none: it counts
- * the tensors and refuses the file. */
+/* Returns true for a bias that llama.cpp refuses.  It accepts biases of q, k and v in all of these architectures, of
+ * other linears in some, of norms if they are LayerNorms, and of embedding and head in none; it counts the tensors and
+ * refuses the file. */
 static bool is_refused_bias(const calm_check_gguf_state *g, const char *name)
 {
     static const char *const all[] = {".attn_q.bias", ".attn_k.bias", ".attn_v.bias"},
@@ -176,7 +176,7 @@ static calm_status check_names(calm_check_gguf_state *g)
     return CALM_OK;
 }
 
-/* Experts in an architecture that calm knows without (Mixtral is llama there). */
+/* Returns true for experts in an architecture that calm knows without them (Mixtral has llama's name). */
 static bool is_other_mixture(const calm_check_gguf_state *g)
 {
     char name[96];
@@ -228,7 +228,7 @@ calm_status calm_check_gguf(calm_checking *c)
         c->report->n_linears += at->n_dims > 1;
         c->report->n_quantized += calm_ggml_find(at->type)->elements > 1;
     }
-    /* The first file of a split has all keys, each has some of the tensors. */
+    /* The first file of a split model has all keys, each file has some of the tensors. */
     int64_t n = 0;
     const bool split = calm_gguf_int(calm_gguf_find_key(g.file, "split.count"), 0, &n) && n > 1;
     calm_status status =

@@ -44,7 +44,7 @@ static calm_status check_ids(calm_check_gguf_state *g, size_t n_tokens)
     return CALM_OK;
 }
 
-/* What gpt2 and llama vocabularies need next to tokens. */
+/* Checks what gpt2 and llama vocabularies need in addition to tokens. */
 static calm_status check_kind(calm_check_gguf_state *g, const calm_gguf_key *model)
 {
     const calm_gguf_key *merges = calm_gguf_find_key(g->file, "tokenizer.ggml.merges");
@@ -69,7 +69,7 @@ calm_status calm_check_gguf_keys(calm_check_gguf_state *g)
     const calm_gguf_tensor *table = calm_gguf_find_tensor(g->file, "token_embd.weight");
     if (calm_gguf_spare(g->file))
         CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_SPARE, c->path, "%zu bytes", calm_gguf_spare(g->file)));
-    if (!model && !g->list.n) /* an encoder of images, an adapter: no vocabulary is needed */
+    if (!model && !g->list.n) /* an image encoder or an adapter needs no vocabulary */
         return CALM_OK;
     if (!model)
         return calm_check_say(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "tokenizer.ggml.model", "it is missing");

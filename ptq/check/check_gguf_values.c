@@ -1,4 +1,4 @@
-/* Check: scales of ggml's blocks, and floats, in pieces by all threads. */
+/* Check: scales of ggml's blocks, and floats, in pieces on all threads. */
 
 #include <string.h>
 
@@ -8,10 +8,10 @@
 #include "ptq/check/check_scan.h"
 #include "ptq/io/ggml_blocks.h"
 
-#define PIECE ((size_t)4 << 20) /* about this many bytes of a tensor that one task reads */
+#define PIECE ((size_t)4 << 20) /* approximate bytes of a tensor that one task reads */
 
-/* Types where a scale of 0 is right only next to codes that represent zero, with the byte of such codes and where the
- * codes begin. */
+/* Types in which a scale of 0 is correct only with codes that represent zero; the byte of two such codes, and the
+ * offset of the codes. */
 static const struct {
     calm_ggml_type type;
     int idle;
@@ -29,7 +29,7 @@ typedef struct scan {
     size_t n;
 } scan;
 
-/* Does a block of 32 have a code that is not `idle`? */
+/* Returns true if a block of 32 has a code that is not `idle`. */
 static bool has_codes(const uint8_t *block, size_t codes, size_t bytes, int idle)
 {
     for (size_t i = codes; i < bytes; i++)
@@ -46,7 +46,7 @@ CALM_VECTORIZE static size_t count_nonfinite(const uint8_t *data, size_t n, size
     return bad;
 }
 
-/* Of NVFP4's blocks the four e4m3, NaN where all bits but the sign are set. */
+/* Counts NaN among the four E4M3 scales of NVFP4's blocks: all bits but the sign are set. */
 static size_t count_small_nan(const uint8_t *data, size_t n, size_t bytes)
 {
     size_t bad = 0;
@@ -102,7 +102,7 @@ static calm_status list_pieces(const calm_check_gguf_state *g, scan *out)
     return CALM_OK;
 }
 
-/* NAME.scale next to NAME.weight: NVFP4's global scale, or each expert's. */
+/* Checks NAME.scale next to NAME.weight: NVFP4's global scale, or one per expert. */
 static calm_status check_factor(const calm_check_gguf_state *g, const calm_gguf_tensor *tensor)
 {
     const size_t length = strlen(tensor->name), n = tensor->bytes / sizeof(float);
@@ -111,7 +111,7 @@ static calm_status check_factor(const calm_check_gguf_state *g, const calm_gguf_
     for (size_t i = 0; i < n; i++) {
         float value;
         memcpy(&value, tensor->data + i * sizeof value, sizeof value);
-        if (value <= 0)    /* what is not finite is another rule's */
+        if (value <= 0)    /* another rule reports values that are not finite */
             return calm_check_say(g->c, CALM_CHECK_RULE_GGUF_FACTOR, tensor->name, "%g", (double)value);
     }
     return CALM_OK;

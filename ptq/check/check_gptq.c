@@ -1,4 +1,4 @@
-/* Check: the entry of GPTQ, and which modules it means. */
+/* Check: the entry of GPTQ, and the modules that it quantizes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,9 +7,9 @@
 #include "ptq/model/arch.h"
 #include "ptq/quant/pack.h"
 
-/* ---- which modules ---- */
+/* ---- fused modules ---- */
 
-/* A calm_check_fused_fn. */
+/* A calm_check_fused_fn for GPTQ's rules. */
 static calm_status fused(calm_checking *c, const void *user, const char *name, bool *hit, calm_qformat_scheme *scheme)
 {
     (void)user;
@@ -42,7 +42,7 @@ static calm_status check_two_configs(calm_checking *c)
     return CALM_OK;
 }
 
-/* "gptqmodel:0.9.0" or later: the readers that take v1 with their own zeros. */
+/* Returns true for "gptqmodel:0.9.0" or later, whose v1 files have other zero points. */
 static bool names_new_quantizer(const calm_checking *c)
 {
     const calm_json *list = calm_json_get(calm_json_get(c->entry, "meta"), "quantizer");
@@ -51,7 +51,7 @@ static bool names_new_quantizer(const calm_checking *c)
     return sscanf(first, "gptqmodel:%9d.%9d", &major, &minor) == 2 && (major > 0 || minor >= 9);
 }
 
-/* Does a rule of dynamic hit any module? */
+/* Reports a rule of `dynamic` that matches no module. */
 static calm_status check_rule(calm_checking *c, const char *key)
 {
     const char *pattern = strncmp(key, "+:", 2) == 0 || strncmp(key, "-:", 2) == 0 ? key + 2 : key;
@@ -63,7 +63,7 @@ static calm_status check_rule(calm_checking *c, const char *key)
     calm_status status = CALM_OK;
     for (size_t i = 0; i < c->n_modules && !hit && status == CALM_OK; i++)
         status = calm_regex_matches_prefix(c->ctx, regex, c->modules[i].name, &hit);
-    if (!hit && status == CALM_OK && c->model_known && c->layout.head) /* not there where it is tied */
+    if (!hit && status == CALM_OK && c->model_known && c->layout.head) /* a tied head is no module here */
         status = calm_regex_matches_prefix(c->ctx, regex, c->layout.head, &hit);
     calm_regex_free(regex);
     if (status != CALM_OK)
@@ -79,7 +79,7 @@ static bool is_elsewhere(const calm_checking *c)
            || CALM_CHECK_LISTED(calm_json_string(calm_json_get(c->entry, "pack_dtype"), ""), words);
 }
 
-/* desc_act with groups, in the entry or in a rule of dynamic, which has the entry's members where it has none. */
+/* Checks desc_act with groups, in the entry or in a rule of `dynamic`, which inherits members of the entry. */
 static calm_status check_order(calm_checking *c, const char *where, const calm_json *of)
 {
     const calm_json *own = calm_json_get(of, "group_size"), *ordered = calm_json_get(of, "desc_act");
@@ -118,7 +118,7 @@ static calm_status check(calm_checking *c)
 
 /* ---- values ---- */
 
-/* Zeros of a symmetric weight are all the middle; v1 stores them less one. */
+/* Checks that the zero points of a symmetric weight are all the middle code; v1 stores them minus one. */
 static calm_status check_qzeros(calm_checking *c, const calm_check_module *module, const calm_tensor *zeros)
 {
     const bool v2 = strcmp(calm_json_string(calm_json_get(c->entry, "checkpoint_format"), "gptq"), "gptq_v2") == 0;

@@ -1,10 +1,10 @@
-/* Check: what one engine's kernels take, as the table of engines has it (ptq/plan/engines.h): a plan made for an engine
- * and the checkpoint written from it are judged by the same rules.  Said only to those who name the engine. */
+/* Check: what an engine's kernels run, by the table of engines (ptq/plan/engines.h), so that a plan for an engine and
+ * the written checkpoint are judged by the same rules.  Only for an engine that the user names. */
 #include "ptq/check/check_state.h"
 #include "ptq/plan/engine_family.h"
 #include "ptq/quant/act_levels.h"
 
-/* The rule of the check for a rule of the engine. */
+/* Returns the check's rule for a broken rule of the engine. */
 static calm_check_rule rule_of(const calm_checking *c, calm_engine_rule broken, const calm_engine_linear *linear,
                          const calm_scheme *scheme)
 {
@@ -24,8 +24,9 @@ static calm_engine_experts held_experts(const calm_checking *c)
                                      calm_json_string(calm_json_get(calm_check_text_config(c), "model_type"), ""));
 }
 
-/* Does the engine compute a module as an expert?  transformers has modules of some families' experts, which are
- * linears, but for scales of each token: one for all of them is taken, of some shared experts, too. */
+/* Returns true if the engine computes a module as an expert.  transformers has modules for some families' experts,
+ * which it computes as linears, except for activation scales per token: it takes one scale for all tokens, also for
+ * some shared experts. */
 static bool is_expert(const calm_checking *c, const calm_check_module *module, const calm_scheme *scheme)
 {
     const bool expert = calm_check_is_expert(module), by_token = scheme->act_bits &&
@@ -41,7 +42,7 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
 {
     const calm_scheme scheme = calm_qformat_as_scheme(&module->scheme, CALM_BF16);
     const char *format = c->report->format;
-    const bool fuses = c->asked >= CALM_CHECK_VLLM && c->asked <= CALM_CHECK_SGLANG;    /* vLLM's are between */
+    const bool fuses = c->asked >= CALM_CHECK_VLLM && c->asked <= CALM_CHECK_SGLANG;    /* vLLM's and SGLang */
     calm_engine_linear linear = {.name = module->name, .out = module->out, .in = module->in,
                                  .expert = is_expert(c, module, &scheme),
                                  .head = calm_text_ends_with(module->name, "lm_head")};
@@ -56,7 +57,7 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
                               calm_check_scheme_text(&module->scheme, text), calm_engine_name(c->engine),
                               calm_engine_hardware(c->engine), why);
     }
-    /* Parts and heads are cut along their rows. */
+    /* Tensor parallelism cuts parts of fused linears and heads along their rows. */
     if (linear.in % 2 != 0 || linear.head || calm_check_is_fused_part(module->name))
         return CALM_OK;
     linear.in /= 2;
@@ -69,8 +70,8 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
                           module->in, calm_engine_name(c->engine), calm_engine_hardware(c->engine), why);
 }
 
-/* Experts that the engine keeps under one scheme across blocks; those of one block are compared whatever the engine
- * (check_fused.c). */
+/* Checks experts that the engine keeps under one scheme across blocks; check_fused.c compares those of one block for
+ * every engine. */
 static calm_status check_ties(calm_checking *c)
 {
     const calm_tie tie = calm_engine_tie(c->engine, c->report->format);
@@ -91,13 +92,13 @@ static calm_status check_ties(calm_checking *c)
     return CALM_OK;
 }
 
-/* A finding names the first. */
+/* Reports the first quantized expert whose name the engine's class does not know. */
 static calm_status check_expert_names(calm_checking *c)
 {
     if (!c->model_known || !calm_engine_passes_over(c->model.arch->name))
         return CALM_OK;
     for (size_t i = 0; i < c->n_modules; i++) {
-        /* Floats that are a part of one tensor are read. */
+        /* Float experts in one tensor are read. */
         const calm_check_module *at = &c->modules[i];
         const calm_tensor *weight = calm_check_part(c, at, "weight");
         if (calm_check_is_expert(at) && (at->quantized || (weight && !weight->whole)))
@@ -106,7 +107,7 @@ static calm_status check_expert_names(calm_checking *c)
     return CALM_OK;
 }
 
-/* The same of q and k. */
+/* Reports the first q or k whose rows the engine's class does not permute. */
 static calm_status check_moved_rows(calm_checking *c)
 {
     if (!c->model_known)
@@ -125,7 +126,7 @@ static calm_status check_moved_rows(calm_checking *c)
     return CALM_OK;
 }
 
-/* The same of tensors that transformers does not read. */
+/* Reports the first tensor that transformers does not read. */
 static calm_status check_unread_parts(calm_checking *c)
 {
     for (size_t i = 0; c->model_known && i < c->n_modules; i++) {
@@ -138,7 +139,7 @@ static calm_status check_unread_parts(calm_checking *c)
     return CALM_OK;
 }
 
-/* Are the weights of the first group, by which transformers reads experts that no group names, FP8? */
+/* Returns true if the first group, by which transformers reads experts that no group names, has FP8 weights. */
 static bool is_fp8(const calm_checking *c)
 {
     const calm_json *group;
@@ -151,7 +152,7 @@ static bool is_fp8(const calm_checking *c)
            calm_json_int(calm_json_get(weights, "num_bits"), 0) == 8;
 }
 
-/* The same of experts that transformers does not read: the first. */
+/* Reports the first expert that transformers does not read. */
 static calm_status check_unread_experts(calm_checking *c)
 {
     static const char *const found[] = {"float, one by one, next to quantized linears",

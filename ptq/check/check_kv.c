@@ -1,4 +1,4 @@
-/* Check: the quantized KV cache - kv_cache_scheme of the entry, and k_scale and v_scale of every attention. */
+/* Check: the quantized KV cache: kv_cache_scheme of the entry, and k_scale and v_scale of every attention. */
 #include "ptq/check/check_state.h"
 
 #include <math.h>
@@ -12,9 +12,9 @@ static const calm_json *scheme_of(const calm_checking *c)
     return calm_json_typeof(scheme) == CALM_JSON_NULL ? NULL : scheme;
 }
 
-/* ---- the scheme: what vLLM's validate_kv_cache_scheme takes, and SGLang's ---- */
+/* ---- the scheme, as vLLM's validate_kv_cache_scheme and SGLang check it ---- */
 
-/* A member that must be one of two words, NULL: one. */
+/* Checks that a member is one of two words; other NULL: that it is `word`. */
 static calm_status need_word(calm_checking *c, const calm_json *scheme, const char *key, const char *word,
                              const char *other)
 {
@@ -45,7 +45,7 @@ static calm_status check_scheme(calm_checking *c, const calm_json *scheme)
 
 /* ---- the scales ---- */
 
-/* One number, or with the strategy attn_head one per kv head. */
+/* Checks that a scale is one number, or with the strategy attn_head one per kv head. */
 static calm_status check_shape(calm_checking *c, const calm_check_member *at, bool by_head)
 {
     const calm_tensor *t = at->tensor;
@@ -72,7 +72,7 @@ static calm_status check_values(calm_checking *c, const calm_check_member *at)
     return CALM_OK;
 }
 
-/* Names under which engines find a scale: of the attention, or of the projection whose output is cached. */
+/* Returns true for the names of a scale: in the attention, or in the projection whose output is cached. */
 static bool is_scale(const calm_check_member *at, char of)
 {
     const char *suffix = at->suffix;
@@ -83,7 +83,7 @@ static bool is_scale(const calm_check_member *at, char of)
     return length > 7 && strcmp(at->module + length - 7, end) == 0 && strcmp(suffix, "output_scale") == 0;
 }
 
-/* The attention's name: "model.layers.0.self_attn" of that or of its k_proj; its length. */
+/* Returns the length of the attention's name: "model.layers.0.self_attn", also from its k_proj. */
 static size_t stem_length(const calm_check_member *at)
 {
     const size_t length = strlen(at->module);
@@ -91,7 +91,7 @@ static size_t stem_length(const calm_check_member *at)
     return part ? length - 7 : length;
 }
 
-/* Does the attention of this member have the other scale, too? */
+/* Returns true if the attention of this member has the other scale too. */
 static bool has_other(const calm_checking *c, const calm_check_member *at, char other)
 {
     const size_t stem = stem_length(at);
@@ -102,7 +102,7 @@ static bool has_other(const calm_checking *c, const calm_check_member *at, char 
     return false;
 }
 
-/* Blocks whose attention keeps keys and values; of a model that is not known those that have a scale. */
+/* Returns the number of blocks with a KV cache; for an unknown model the number with a scale. */
 static size_t n_caches(const calm_checking *c, size_t found)
 {
     size_t n = 0;

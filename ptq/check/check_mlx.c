@@ -1,4 +1,4 @@
-/* Check: MLX's entry, and which modules it means. */
+/* Check: MLX's entry, and the modules that it quantizes. */
 #include <string.h>
 
 #include "ptq/check/check_state.h"
@@ -51,10 +51,10 @@ static calm_status resolve(calm_checking *c, const calm_json *entry)
     return CALM_OK;
 }
 
-/* ---- tensors of no module ---- */
+/* ---- tensors without a module ---- */
 
-/* Has mlx-lm's model a parameter for this tensor?  Scales and biases (of codes) stand next to a weight; the experts of
- * a block are one module, which calm_check_model found. */
+/* Returns true if mlx-lm's model has a parameter for this tensor.  Scales and biases (of codes) belong to a weight; the
+ * experts of a block are one module, which calm_check_model found. */
 static bool is_parameter(const calm_checking *c, const calm_check_module *module, const char *suffix, const char *name,
                          const char *weight)
 {
@@ -66,7 +66,7 @@ static bool is_parameter(const calm_checking *c, const calm_check_module *module
     if (module->in_layout && !calm_tensor_mlx_has_biases(c->model.arch))
         return false;
     const calm_tensor_use use = calm_tensor_use_of(&c->model, &c->layout, c->prefix, part ? weight : name);
-    /* Its loaders drop a head that is tied, and some of them the frequencies of rotary embeddings. */
+    /* mlx-lm drops a tied head, and in some families the frequencies of rotary embeddings. */
     return use == CALM_TENSOR_READ || (use == CALM_TENSOR_COPY && strcmp(suffix, "weight") == 0)
            || (CALM_CHECK_LISTED(c->model.arch->name, drop)
                && calm_text_ends_with(name, "self_attn.rotary_emb.inv_freq"));
@@ -87,7 +87,7 @@ static calm_status check_parameters(calm_checking *c)
     return CALM_OK;
 }
 
-/* Settings that mlx-lm takes: affine of 2 to 8 bits but 7, and modes of its floats. */
+/* Returns true for settings that mlx-lm accepts: affine with 2 to 8 bits except 7, and the modes of its floats. */
 static bool is_of_mlx(const calm_json *entry, const calm_json *base)
 {
     static const char *const modes[] = {"mxfp4", "mxfp8", "nvfp4"};

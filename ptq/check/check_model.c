@@ -1,4 +1,4 @@
-/* Check: config.json against the tensors, and what stays float. */
+/* Check: config.json compared with the tensors, and float tensors. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "ptq/model/model_unread.h"
 #include "ptq/model/wrapper.h"
 
-/* The first of the family's prefixes with which the embedding is there; the usual one when it is with none. */
+/* Finds the first of the family's prefixes with which the embedding exists; the usual one if there is none. */
 static calm_status find_prefix(calm_checking *c)
 {
     const calm_arch *arch = c->model.arch;
@@ -29,7 +29,7 @@ static calm_status find_prefix(calm_checking *c)
     return CALM_OK;
 }
 
-/* The module that holds a linear of the layout: itself, or that of all experts of the block; *out NULL: none. */
+/* Finds the module with a linear of the layout: its own, or that of all experts of the block; *out NULL: none. */
 static calm_status find_holder(calm_checking *c, const char *name, calm_check_module **out)
 {
     char *stack = NULL;
@@ -43,7 +43,7 @@ static calm_status find_holder(calm_checking *c, const char *name, calm_check_mo
     return CALM_OK;
 }
 
-/* Experts that are in one tensor become modules, each its own. */
+/* Divides tensors of all experts into one module per expert. */
 static calm_status part_experts(calm_checking *c)
 {
     const size_t n = calm_safetensors_count(c->set);
@@ -81,9 +81,9 @@ calm_status calm_check_model(calm_checking *c)
     return CALM_OK;
 }
 
-/* ---- what stays float ---- */
+/* ---- float tensors ---- */
 
-/* One float tensor that must be there. */
+/* Checks one float tensor that must exist. */
 static calm_status need_tensor(calm_checking *c, const char *name, int n_dims, const size_t *shape)
 {
     char found[128], expected[128];
@@ -101,7 +101,7 @@ static calm_status need_tensor(calm_checking *c, const char *name, int n_dims, c
     return CALM_OK;
 }
 
-/* The same by its module. */
+/* Checks one float tensor of a module. */
 static calm_status need_part(calm_checking *c, const char *module, const char *suffix, int n_dims, size_t rows,
                              size_t cols)
 {
@@ -114,19 +114,19 @@ static calm_status need_part(calm_checking *c, const char *module, const char *s
 static calm_status need_norm(calm_checking *c, const char *module, size_t width)
 {
     const calm_check_module *found = calm_check_find_module(c, module);
-    const bool old = found && calm_check_part(c, found, "gamma"); /* the first BERT checkpoints */
+    const bool old = found && calm_check_part(c, found, "gamma"); /* in the first BERT checkpoints */
     CALM_TRY(need_part(c, module, old ? "gamma" : "weight", 1, width, 0));
     return c->model.norm_bias ? need_part(c, module, old ? "beta" : "bias", 1, width, 0) : CALM_OK;
 }
 
-/* A module of tensors that may be quantized (an embedding, head or router of MLX): checked with its parts. */
+/* Returns true for a quantized module (an embedding, head or router in MLX), which is checked with its parts. */
 static bool is_stored(const calm_checking *c, const char *module)
 {
     const calm_check_module *found = calm_check_find_module(c, module);
     return found && found->stored;
 }
 
-/* Norms and other tensors within a sublayer; their number. */
+/* Lists norms and other plain tensors within a sublayer; returns their number. */
 static size_t expect_plains(const calm_config *config, const calm_kind *kind, calm_check_expected *list)
 {
     size_t n = 0;
@@ -142,7 +142,7 @@ static size_t expect_plains(const calm_config *config, const calm_kind *kind, ca
     return n;
 }
 
-/* What follows the sublayers; its number. */
+/* Lists the tensors behind the sublayers; returns their number. */
 static size_t expect_tail(const calm_config *config, calm_check_expected *list)
 {
     calm_loose_part parts[CALM_LOOSE_PARTS];
@@ -179,7 +179,7 @@ size_t calm_check_block(const calm_config *config, size_t block, calm_check_expe
     return n;
 }
 
-/* The bias of the choice of experts, [E] or [1, E]. */
+/* Checks the router's correction bias, [E] or [1, E]. */
 static calm_status check_choice_bias(calm_checking *c, size_t block)
 {
     const char *part = c->model.arch->names->moe.choice_bias, *dot = strrchr(part, '.');
@@ -211,7 +211,7 @@ static calm_status check_block(calm_checking *c, size_t block)
     return c->model.moe.choice_bias && c->model.moe.sparse[block] ? check_choice_bias(c, block) : CALM_OK;
 }
 
-/* The tables that what follows the sublayers of all blocks reads. */
+/* Checks the tables that the tensors behind the sublayers of all blocks need. */
 static calm_status check_tail(calm_checking *c)
 {
     calm_loose_part parts[CALM_LOOSE_PARTS];
@@ -264,7 +264,7 @@ static calm_status check_linears(calm_checking *c)
     return CALM_OK;
 }
 
-/* Has it scales of the KV cache and nothing else? */
+/* Returns true if a module has only scales of the KV cache. */
 static bool is_cache_scale(const calm_checking *c, const calm_check_module *module)
 {
     static const char *const list[] = {"k_scale",      "v_scale",      "q_scale",     "kv_scale",
@@ -275,21 +275,21 @@ static bool is_cache_scale(const calm_checking *c, const calm_check_module *modu
     return true;
 }
 
-/* Is a separate tensor in this module?  What is before its last dot counts as one. */
+/* Returns true if a separate tensor is in this module; the part before its last dot counts as a module. */
 static bool is_tensor_of(const char *tensor, const char *module)
 {
     const size_t n = strlen(module);
     return strncmp(tensor, module, n) == 0 && tensor[n] == '.' && !strchr(tensor + n + 1, '.');
 }
 
-/* Is what follows "layers.N." a part of a block: a norm, a router, a linear of the layout? */
+/* Returns true if the name after "layers.N." is a part of a block: a norm, a router, a linear of the layout. */
 static bool is_block_part(const calm_checking *c, const calm_check_module *module, size_t block, const char *part)
 {
     calm_check_expected list[CALM_CHECK_EXPECTED];
     const char *gate = c->model.moe.sparse[block] ? c->model.arch->names->moe.shared_gate : NULL;
     bool found = module->in_layout || calm_kv_is_left_over(calm_config_at(&c->model, block), part) || module->transform
                  || is_cache_scale(c, module) || strstr(part, "rotary_emb") || strstr(part, "LayerNorm")
-                 || (gate && strcmp(part, gate) == 0); /* the gate also where it is not used */
+                 || (gate && strcmp(part, gate) == 0); /* the gate counts even if it is not used */
     const char *bias = c->model.moe.choice_bias && c->model.moe.sparse[block] ? c->model.arch->names->moe.choice_bias
                                                                               : NULL;
     found |= bias && is_tensor_of(bias, part);
@@ -299,8 +299,8 @@ static bool is_block_part(const calm_checking *c, const calm_check_module *modul
     return found;
 }
 
-/* Tensors of a head for several tokens, which vLLM skips in these families (orig_to_new_prefix of its classes) and
- * finds no place for in others.  A finding names the first. */
+/* Reports tensors of a multi-token prediction head, which vLLM skips in these families (orig_to_new_prefix of its
+ * classes) and refuses in others.  A finding names the first. */
 static calm_status check_foreign(calm_checking *c)
 {
     static const char families[] = "qwen3_5 qwen3_5_moe qwen3_next ernie4_5_moe";
@@ -336,7 +336,7 @@ static calm_status check_extra(calm_checking *c)
     return CALM_OK;
 }
 
-/* Biases of modules that the model has, and config.json none for. */
+/* Reports biases of the model's modules that config.json excludes. */
 static calm_status check_switched(calm_checking *c)
 {
     CALM_SCOPED_JSON(text);

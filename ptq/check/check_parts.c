@@ -1,9 +1,9 @@
-/* Check: the tensors of quantized modules against what their schemes say. */
+/* Check: the tensors of quantized modules, compared with their schemes. */
 #include <string.h>
 
 #include "ptq/check/check_state.h"
 
-/* Rows and columns of a module that the architecture does not say, from its codes. */
+/* Computes rows and columns of a module from its codes, if the architecture does not have them. */
 static calm_status derive_shape(const calm_checking *c, calm_check_module *module)
 {
     const calm_tensor *codes = NULL;
@@ -22,11 +22,11 @@ static calm_status check_shape_value(calm_checking *c, const calm_check_module *
 {
     int64_t said[2];
     if (tensor->dtype != CALM_I64 || tensor->n_elements != 2)
-        return CALM_OK; /* said already */
+        return CALM_OK; /* reported already */
     memcpy(said, tensor->data, sizeof said);
     if (said[0] == (int64_t)module->out && said[1] == (int64_t)module->in)
         return CALM_OK;
-    /* Symmetric weights are unpacked column by column (pack_quantized, 0.14 to 0.20). */
+    /* Symmetric weights are unpacked column by column (pack_quantized, 0.14 to 0.20), so only columns matter. */
     const bool rows = said[1] == (int64_t)module->in && module->scheme.symmetric;
     return calm_check_say(c, rows ? CALM_CHECK_RULE_SHAPE_ROWS : CALM_CHECK_RULE_SHAPE_VALUE, module->name,
                           "weight_shape is [%lld, %lld], expected [%zu, %zu]", (long long)said[0], (long long)said[1],
@@ -88,7 +88,7 @@ static calm_status check_module(calm_checking *c, calm_check_module *module)
     CALM_TRY(derive_shape(c, module));
     if (!module->out || !module->in)
         return calm_check_say(c, CALM_CHECK_RULE_PART_MISSING, module->name, "it has no codes");
-    /* Readers pad blocks of weights. */
+    /* Readers pad weight-only FP8 blocks. */
     const bool pads = calm_scheme_rows(&(calm_scheme){.family = module->scheme.family}) > 1 && !module->scheme.act_bits;
     if (module->scheme.group && module->in % module->scheme.group != 0 && !pads)
         return calm_check_say(c, CALM_CHECK_RULE_GROUP_DIVIDES, module->name, "%zu columns, groups of %zu", module->in,

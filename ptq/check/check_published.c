@@ -3,9 +3,9 @@
 #include "ptq/check/check_state.h"
 #include "ptq/model/published.h"
 
-#define PIECE ((size_t)1 << 20) /* elements that one task widens */
+#define PIECE ((size_t)1 << 20) /* elements that one task converts */
 
-/* A failure of a reader as a finding: it names key or tensor, found and expected. */
+/* Turns a reader's failure into a finding; its message has key or tensor, found and expected. */
 static calm_status say_failure(calm_checking *c, const char *where)
 {
     const calm_status status = c->ctx->status;
@@ -35,7 +35,7 @@ calm_status calm_check_published(calm_checking *c)
 
 /* ---- values ---- */
 
-/* Rows of a tensor that a task widens. */
+/* Rows of a tensor that one task converts. */
 typedef struct piece {
     const calm_tensor *tensor;
     size_t first, n;
@@ -66,7 +66,7 @@ static calm_status look_at_piece(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* Of blocks or codes; not floats that lie in another order, a part of a tensor of all experts. */
+/* Returns true for blocks or codes; false for floats in another order, which are a part of a tensor of all experts. */
 static bool is_coded(const calm_tensor *tensor)
 {
     return tensor->source && (!tensor->whole || tensor->whole->source);
@@ -96,7 +96,7 @@ calm_status calm_check_sources(calm_checking *c)
     CALM_TRY(calm_parallel_for(c->ctx, all.n, look_at_piece, &all));
     for (size_t i = 0; i < c->n_members; i++)
         calm_safetensors_release(c->set, c->members[i].tensor);
-    /* The first fault of each tensor, in its reader's words. */
+    /* One finding per tensor: the first fault, in the reader's words. */
     for (size_t i = 0; i < all.n; i++)
         if (all.at[i].bad && (i == 0 || !all.at[i - 1].bad || all.at[i - 1].tensor != all.at[i].tensor)
             && widen_piece(c->ctx, &all.at[i]) != CALM_OK)

@@ -1,4 +1,4 @@
-/* Check: which rules apply, and the findings of the report. */
+/* Check: decides which rules apply, and adds findings to the report. */
 #include "ptq/check/check_report.h"
 
 #include <stdarg.h>
@@ -8,11 +8,11 @@
 #include "ptq/base/array.h"
 #include "ptq/check/check_state.h"
 
-#define MOST_FINDINGS ((size_t)20000)    /* kept of one checkpoint; further ones are counted */
+#define MOST_FINDINGS ((size_t)20000)    /* stored per checkpoint; further ones are only counted */
 
 /* ---- findings ---- */
 
-/* Does the rule report something as missing? */
+/* Returns true if the rule reports something as missing. */
 static bool is_absence(calm_check_rule rule)
 {
     static const calm_check_rule list[] = {
@@ -26,8 +26,8 @@ static bool is_absence(calm_check_rule rule)
     return false;
 }
 
-/* Does the rule apply here?  Not if it is about other engines than the requested one, nor if it reports something as
- * missing while parts of the checkpoint could not be read. */
+/* Returns true if the rule applies: not if it is about other engines than the requested one, and not if it reports
+ * something as missing while parts of the checkpoint could not be read. */
 static bool applies(const calm_checking *c, calm_check_rule rule)
 {
     size_t n;
@@ -56,7 +56,7 @@ calm_status calm_check_say(calm_checking *c, calm_check_rule rule, const char *w
     va_list list;
     if (!applies(c, rule))
         return CALM_OK;
-    if (c->report->n == MOST_FINDINGS)    /* only counted: its texts would be kept until the end */
+    if (c->report->n == MOST_FINDINGS)    /* only counted, because its texts would stay in memory */
         return add_finding(c, &(calm_finding){.rule = &calm_check_rules(&n)[rule]});
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
@@ -76,7 +76,7 @@ calm_status calm_check_say_failure(calm_checking *c, calm_check_rule rule, const
     return calm_check_say(c, rule, where, "%s", text);
 }
 
-/* ---- words of findings ---- */
+/* ---- texts of findings ---- */
 
 bool calm_check_same_scheme(const calm_qformat_scheme *a, const calm_qformat_scheme *b)
 {

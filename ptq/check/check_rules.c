@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Letters and words of rules.def. */
+/* Abbreviations of rules.def. */
 enum {
     V = 1 << CALM_CHECK_VLLM | 1 << CALM_CHECK_VLLM_CPU | 1 << CALM_CHECK_VLLM_ROCM,
     S = 1 << CALM_CHECK_SGLANG,

@@ -1,4 +1,4 @@
-/* Check: loops over stored values.  Counts alone, so that every width of vectors gives the same. */
+/* Check: loops over stored values.  They only count, so every vector width gives the same result. */
 #include "ptq/check/check_scan.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ static uint32_t word_at(const uint8_t *data, size_t i)
     return value;
 }
 
-/* Counts of 16 bits do not overflow within 4096 elements, and are twice as many in a vector. */
+/* 16-bit counts cannot overflow within 4096 elements, and a vector holds twice as many as of 32 bits. */
 CALM_VECTORIZE static size_t nonfinite_halves(const uint8_t *data, size_t n, uint16_t infinity)
 {
     size_t sum = 0;
@@ -49,7 +49,7 @@ static size_t nonfinite_doubles(const uint8_t *data, size_t n)
     return bad;
 }
 
-/* All ones are NaN; there is no infinity. */
+/* All bits set are NaN; F8_E4M3 has no infinity. */
 static size_t nonfinite_bytes(const uint8_t *data, size_t n)
 {
     size_t bad = 0;
@@ -72,7 +72,7 @@ size_t calm_scan_nonfinite(calm_dtype dtype, const uint8_t *data, size_t n)
 #define TINY 0x37000000u
 #define HUGE_F16 0x477fe000u
 
-/* Faults of the magnitude `a` of a float32, whose sign bit is `sign`. */
+/* Returns the faults of a float32 with magnitude bits `a` and sign `sign`. */
 static inline unsigned faults_of(uint32_t a, bool sign)
 {
     return (unsigned)(a >= 0x7f800000u) << CALM_SCALE_NONFINITE | (unsigned)(a == 0 && !sign) << CALM_SCALE_ZERO |
@@ -80,7 +80,7 @@ static inline unsigned faults_of(uint32_t a, bool sign)
            (unsigned)(a > HUGE_F16 && a < 0x7f800000u) << CALM_SCALE_HUGE;
 }
 
-/* A float16 with 8 significant bits or fewer. */
+/* Returns true for a float16 with at most 8 significant bits. */
 static bool fits_bfloat16(uint16_t half)
 {
     const unsigned exponent = half >> 10 & 31, fraction = half & 0x3ffu;
@@ -90,7 +90,7 @@ static bool fits_bfloat16(uint16_t half)
     return value < 256 || exponent == 31;
 }
 
-/* Which faults one scale has, as bits 1 << calm_scale_fault. */
+/* Returns the faults of one scale as a set of 1 << calm_scale_fault. */
 static unsigned scan_scale(calm_dtype dtype, const uint8_t *at)
 {
     if (dtype == CALM_U8)    /* a power of two, 2^(byte - 127) */
@@ -119,7 +119,7 @@ void calm_scan_scales(calm_dtype dtype, const uint8_t *data, size_t n, size_t co
         return;
     for (size_t i = 0; i < n; i++) {
         const unsigned faults = scan_scale(dtype, data + i * size);
-        if (faults) /* hardly ever */
+        if (faults) /* rare */
             for (int f = 0; f < CALM_N_SCALE_FAULTS; f++)
                 counts[f] += faults >> f & 1;
     }

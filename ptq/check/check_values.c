@@ -1,5 +1,5 @@
-/* Check: scales, codes and floats.  Tensors are read in pieces by all threads and their pages given back piece by
- * piece. */
+/* Check: values of scales, codes and floats.  All threads read tensors in pieces, whose pages are released one by
+ * one. */
 #include <string.h>
 
 #include "ptq/base/threads.h"
@@ -14,9 +14,9 @@ typedef struct piece {
     size_t member, offset, bytes;
     look how;
     int limit;                          /* LOOK_RANGE */
-    const calm_tensor *scales;          /* LOOK_HOLES, of FP4 codes, whose groups have a byte each; else NULL */
-    size_t group;                       /* columns per scale of these */
-    size_t counts[CALM_N_SCALE_FAULTS]; /* of scales; else counts[0] */
+    const calm_tensor *scales;          /* LOOK_HOLES of FP4 codes: their scales, one byte per group; else NULL */
+    size_t group;                       /* columns per scale of `scales` */
+    size_t counts[CALM_N_SCALE_FAULTS]; /* number of each fault of scales; for other values only counts[0] */
 } piece;
 
 typedef struct scan {
@@ -25,7 +25,7 @@ typedef struct scan {
     size_t n;
 } scan;
 
-/* ---- what to look for ---- */
+/* ---- which values ---- */
 
 static look choose(const calm_check_module *module, const calm_check_member *at, int *limit)
 {
@@ -33,7 +33,7 @@ static look choose(const calm_check_module *module, const calm_check_member *at,
     calm_qformat_part part;
     const bool known = calm_qformat_suffix_part(NULL, at->suffix, &part);
     *limit = 0;
-    if (tensor->source)    /* no floats as they lie there: calm_check_sources */
+    if (tensor->source)    /* stored as codes, not as floats: calm_check_sources */
         return LOOK_NOTHING;
     if (module->quantized && module->scheme.family && known && !calm_dtype_is_float(tensor->dtype))
         return part == CALM_QFORMAT_SCALES      ? LOOK_SCALES
@@ -52,7 +52,7 @@ static look choose(const calm_check_module *module, const calm_check_member *at,
     return packed && module->quantized && module->scheme.symmetric ? LOOK_HOLES : LOOK_NOTHING;
 }
 
-/* Scales of FP4 codes in whole groups, one byte each; NULL: there are none. */
+/* Returns the scales of FP4 codes in whole groups, one byte each; NULL: there are none. */
 static const calm_tensor *scales_of_fp4(const calm_checking *c, const calm_check_module *module, size_t *group)
 {
     *group = calm_families[module->scheme.family].group;
@@ -65,7 +65,7 @@ static const calm_tensor *scales_of_fp4(const calm_checking *c, const calm_check
     return NULL;
 }
 
-/* The parts of one tensor that tasks read. */
+/* Adds the pieces of one tensor, which tasks read. */
 static void add_pieces(const calm_checking *c, const calm_check_module *module, size_t member, scan *out)
 {
     const size_t bytes = c->members[member].tensor->bytes;
@@ -91,7 +91,8 @@ static calm_status list_pieces(calm_checking *c, scan *out)
     return CALM_OK;
 }
 
-/* Are the FP4 codes of this page, all 0, rows of zeros?  Their groups have one scale, those of weights differ. */
+/* Returns true if the FP4 codes of a page, all 0, are rows of zeros: their groups have equal scales, those of other
+ * weights differ. */
 static bool is_rows_of_zeros(const piece *p, size_t page)
 {
     const size_t codes = 2 * CALM_SCAN_PAGE, first = 2 * page / calm_size_max(1, p->group);
@@ -103,7 +104,7 @@ static bool is_rows_of_zeros(const piece *p, size_t page)
     return true;
 }
 
-/* Pages of zeros among `bytes` from `at` on, but for rows of zeros. */
+/* Counts pages of zeros among `bytes` from `at` on, except rows of zeros. */
 static size_t count_holes(const piece *p, const calm_tensor *tensor, size_t at, size_t bytes)
 {
     size_t holes = 0;
@@ -112,7 +113,7 @@ static size_t count_holes(const piece *p, const calm_tensor *tensor, size_t at, 
     return holes;
 }
 
-/* Add what is wrong with `bytes` of a piece's tensor from `at` on. */
+/* Counts the faults in `bytes` of a piece's tensor from `at` on. */
 static void look_at(const piece *p, const calm_tensor *tensor, size_t at, size_t bytes,
                     size_t counts[CALM_N_SCALE_FAULTS])
 {
@@ -135,9 +136,9 @@ static void scan_piece(size_t index, void *user)
     calm_safetensors_release_part(s->c->set, tensor, p->offset, p->bytes);
 }
 
-/* ---- what was found ---- */
+/* ---- findings ---- */
 
-/* Number of the first bad element (byte, of a hole) in a piece that has one. */
+/* Returns the number of the first faulty element (for a hole: byte) in a piece that has one. */
 static size_t first_bad(const piece *p, const calm_tensor *tensor, int fault)
 {
     const size_t step = p->how == LOOK_HOLES ? CALM_SCAN_PAGE : calm_dtype_bytes(tensor->dtype);
@@ -165,7 +166,7 @@ static const calm_check_rule rules[][CALM_N_SCALE_FAULTS] = {
                      CALM_CHECK_RULE_SCALE_TINY, CALM_CHECK_RULE_SCALE_HUGE, CALM_CHECK_RULE_SCALE_ROUNDED,
                      CALM_CHECK_RULE_SCALE_SIGN}};
 
-/* The pieces of one tensor, begin .. end - 1. */
+/* Reports the faults of one tensor, pieces begin .. end - 1. */
 static calm_status judge(calm_checking *c, const piece *pieces, size_t begin, size_t end)
 {
     const calm_tensor *tensor = c->members[pieces[begin].member].tensor;

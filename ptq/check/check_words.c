@@ -1,10 +1,9 @@
-/* Check: bits of the last word that no code fills. */
+/* Check: unused bits of the last word of codes. */
 #include <string.h>
 
 #include "ptq/check/check_state.h"
 
-/* How many words first, first + stride, ... [n] have a bit behind the used ones, and the number of the first of them.
- */
+/* Counts the words first, first + stride, ... [n] with a bit behind the used ones; *at: the first of them. */
 static size_t count_spilled(const calm_tensor *tensor, size_t first, size_t stride, size_t n, size_t used_bits,
                             size_t *at)
 {

@@ -1,16 +1,16 @@
-/* Recipes against a model.
+/* Checks a recipe against a model.
  *
- * A check needs all faults, a run stops at the first: the same functions are called, and each failure is noted as a
- * fault (calm_fault_note) where a run would return it.  A later check presupposes what an earlier one found in
- * order, so that nothing is reported twice. */
+ * A check lists all faults, a run stops at the first: both call the same functions, and the check notes each failure as
+ * a fault (calm_fault_note).  A later check is made only if earlier ones found no fault that it depends on, so that
+ * nothing is reported twice. */
 #include "ptq/lock/lock.h"
 
 #include "ptq/model/arch.h"
 #include "ptq/choose/choose.h"
 #include "ptq/state/run_pool.h"
 
-/* Do pins name units of the model and entries of the pool?  No candidate is known here, so numbers of candidates are
- * not judged. */
+/* Checks that pins name units of the model and entries of the pool.  No candidate exists here, so numbers of candidates
+ * are not checked. */
 static calm_status check_pins(calm_ctx *ctx, const calm_run *run)
 {
     calm_scope scope;
@@ -19,17 +19,16 @@ static calm_status check_pins(calm_ctx *ctx, const calm_run *run)
     return calm_run_check_pins(ctx, run, &pool, &scope);
 }
 
-/* The run has a model and nothing else: no texts, no candidates, no store.  That is enough for what depends on
- * shapes alone. */
+/* Checks what depends only on shapes: the run has a model, but no texts, candidates or store. */
 static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *faults)
 {
     const calm_recipe *recipe = run->in.recipe;
     const calm_config *config = calm_model_config(run->in.model);
-    /* The recipe's own order (first <= last) was checked with its names. */
+    /* first <= last was checked with the names. */
     if (recipe->last_block >= 0 && (size_t)recipe->last_block >= config->n_blocks)
         return calm_fault_note(ctx, calm_fail(ctx, CALM_EARG, "the model has blocks 0 to %zu", config->n_blocks - 1),
                                "blocks", faults);
-    run->in.first_block = (size_t)recipe->first_block;    /* which units and budgets count */
+    run->in.first_block = (size_t)recipe->first_block;    /* the blocks with units and budgets */
     run->in.end_block = recipe->last_block < 0 ? config->n_blocks : (size_t)recipe->last_block + 1;
     CALM_TRY(calm_fault_note(ctx, calm_inputs_keep_float(ctx, &run->in), "keep_float", faults));
     CALM_TRY(calm_fault_note(ctx, calm_inputs_check_weight(ctx, &run->in), "calibration.weight", faults));
@@ -49,7 +48,7 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
         CALM_TRY(calm_fault_note(ctx, calm_act_budget_check(ctx, &run->pool, &run->scope, recipe->act_budget),
                                  "choice.act_budget", faults));
     }
-    /* Evaluation is assumed: whether there is a text to evaluate on is a separate fault. */
+    /* Assumes an evaluation: a missing text is a separate fault. */
     for (size_t i = 0; i < recipe->n_gates; i++) {
         char *key;
         CALM_TRY(calm_strf(ctx, ctx->out, &key, "gates.%zu", i));
@@ -59,7 +58,7 @@ static calm_status check_layout(calm_ctx *ctx, calm_run *run, calm_faults *fault
     return CALM_OK;
 }
 
-/* Names first: without them there is no model to compare with. */
+/* Checks names first, because without them there is no model to compare with. */
 static calm_status spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm_faults *faults)
 {
     calm_recipe recipe;
@@ -67,7 +66,7 @@ static calm_status spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     faults->n = 0;
     CALM_TRY(calm_choosing_open(ctx, &run));
     CALM_TRY(calm_recipe_check(ctx, spec, &recipe, faults));
-    /* Without a directory the model is one of the hub that is not here: nothing is fetched for a check. */
+    /* Without a directory the model is on the hub: a check downloads nothing. */
     if (faults->n || !recipe.model.dir)
         return CALM_OK;
     CALM_TRY(calm_fault_note(ctx, calm_inputs_open_given(ctx, &run.in), "model", faults));
@@ -76,11 +75,11 @@ static calm_status spec_faults(calm_ctx *ctx, const calm_recipe_spec *spec, calm
         status = calm_fault_note(ctx, calm_inputs_allow_rotation(ctx, &run.in), "rotate", faults);
     if (status == CALM_OK && !faults->n)
         status = check_layout(ctx, &run, faults);
-    calm_inputs_close(&run.in);    /* also where the model could not be opened */
+    calm_inputs_close(&run.in);    /* even if the model could not be opened */
     return status;
 }
 
-/* The structure, and where that is sound the names. */
+/* Checks the structure, and if that is valid the names. */
 calm_status calm_recipe_file_faults(calm_ctx *ctx, const char *path, calm_faults *faults)
 {
     CALM_SCOPED_JSON(document);

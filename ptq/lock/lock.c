@@ -1,7 +1,7 @@
-/* Locks: written, read, checked.
+/* Locks: writes, reads and checks them.
  *
- * A lock is read by people and by `calm verify`, on other machines and with later versions, so it is untrusted:
- * every part is checked before a run is started from it. */
+ * A lock is read by users and by `calm verify`, on other machines and with later versions, so it is untrusted: every
+ * part is checked before a run is started from it. */
 #include "ptq/lock/lock.h"
 
 #include <stdio.h>
@@ -11,10 +11,10 @@
 #include "ptq/recipe/document.h"
 #include "ptq/base/file.h"
 
-/* ---- where ---- */
+/* ---- the path of a lock ---- */
 
-/* By path or by name?  A word with a slash, or one that exists as a file, is a path; others are shipped recipes,
- * next to which nothing is written. */
+/* A word with a slash, or one that exists as a file, is a path; other words are shipped recipes, next to which nothing
+ * is written. */
 calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *output, const char **path)
 {
     const bool by_path = recipe_file && strcmp(calm_path_name(recipe_file), "calm_recipe.json") != 0 &&
@@ -30,8 +30,8 @@ calm_status calm_lock_path(calm_ctx *ctx, const char *recipe_file, const char *o
 
 /* ---- parts of a run ---- */
 
-/* What each job of the run became, "ALGORITHM SCHEME" or "float": a lock that differs in bytes alone says which
- * choice moved. */
+/* Returns the choice of each job, "ALGORITHM SCHEME" or "float", so that a lock that differs in bytes shows which
+ * choice differs. */
 static calm_status plan_json(calm_ctx *ctx, const calm_result *r, calm_json *plan)
 {
     const calm_layout *layout = r->layout;
@@ -40,14 +40,14 @@ static calm_status plan_json(calm_ctx *ctx, const calm_result *r, calm_json *pla
         char *text;
         const char *name = chosen->quantized ? chosen->entry_name : "float";
         const char *scheme = CALM_SCHEME_NAME(&chosen->scheme);
-        const bool complete = !chosen->quantized || strstr(name, scheme);    /* of a pool of several schemes it is */
+        const bool complete = !chosen->quantized || strstr(name, scheme);    /* with several schemes the name has it */
         CALM_TRY(calm_strf(ctx, ctx->scratch, &text, "%s%s%s", name, complete ? "" : " ", complete ? "" : scheme));
         calm_json_set_string(plan, layout->jobs[job].name, text);
     }
     return CALM_OK;
 }
 
-/* Figures with all their digits: they are compared bit by bit. */
+/* Returns the figures with all digits, because they are compared bit by bit. */
 static calm_json *result_json(const calm_result *r)
 {
     const calm_embedding_result *embeddings = &r->eval_result.embeddings;
@@ -63,8 +63,8 @@ static calm_json *result_json(const calm_result *r)
                        CALM_KV("kl", predictions->kl), CALM_KV("top1", predictions->top1));
 }
 
-/* Token windows as they were cut, into the inputs.  They are known only after a run has read its texts, unlike the
- * files. */
+/* Adds the digests of token windows to the inputs.  Unlike the files they are known only after a run has read its
+ * texts. */
 static void add_windows(const calm_result *r, calm_json *inputs)
 {
     calm_json_set(inputs, "windows",
@@ -83,22 +83,21 @@ calm_status calm_lock_new(calm_ctx *ctx, const calm_result *r, const calm_json *
     calm_status status = plan_json(ctx, r, plan);
     if (status == CALM_OK)
         status = calm_environment_json(ctx, &environment);
-    /* Members in the order in which people read them; `inputs` is set also after a failure, so that one free
-     * releases all. */
+    /* Members in the order for readers; `inputs` is set even after a failure, so that freeing `root` frees all. */
     root = CALM_OBJECT(CALM_KV("calm_lock", (int64_t)CALM_LOCK_VERSION), CALM_KV("recipe", calm_json_copy(document)),
                        CALM_KV("resolved", calm_recipe_json(r->recipe)), CALM_KV("environment", environment),
                        CALM_KV("inputs", inputs), CALM_KV("plan", plan));
     CALM_TRY(status);
     CALM_TRY(calm_lock_outputs(ctx, r->recipe->output, r->files, r->n_files, &outputs));
     *out = CALM_EXTEND(root, CALM_KV("outputs", outputs), CALM_KV("result", result_json(r)));
-    root = NULL;    /* the caller's */
+    root = NULL;    /* *out owns it */
     return CALM_OK;
 }
 
 /* ---- files ---- */
 
-/* One name for the temporary: what a killed run left there is written over by the next, where calm_json_save would
- * leave a file per process. */
+/* Writes via one temporary name, so that the next run overwrites what a killed run left; calm_json_save would leave a
+ * file per process. */
 static calm_status write_text(calm_ctx *ctx, const char *path, const calm_text *text)
 {
     calm_writer writer;
@@ -110,7 +109,7 @@ static calm_status write_text(calm_ctx *ctx, const char *path, const calm_text *
     return calm_new_file_end(ctx, &file);
 }
 
-/* A lock may be in a folder that does not exist yet, next to the output. */
+/* Creates the folder of the lock, next to the output, if it does not exist. */
 calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *path)
 {
     CALM_SCOPED_TEXT(text);
@@ -121,7 +120,7 @@ calm_status calm_lock_write(calm_ctx *ctx, const calm_json *lock, const char *pa
     return write_text(ctx, path, &text);
 }
 
-/* Every member of an object is a digest: they come into messages and are compared as texts. */
+/* Checks that every member of an object is a digest, because digests are printed in messages and compared as texts. */
 static calm_status check_digests(calm_ctx *ctx, const char *path, const calm_json *lock, const char *part,
                                  const char *member)
 {
@@ -139,8 +138,8 @@ static calm_status check_digests(calm_ctx *ctx, const char *path, const calm_jso
     return CALM_OK;
 }
 
-/* Version first: a newer lock may have other parts, and should not be called damaged.  The recipe last: what it may
- * hold is the documents' business. */
+/* Checks the version first, because a newer lock may have other parts without being damaged, and the recipe last, as a
+ * document. */
 static calm_status check(calm_ctx *ctx, const char *path, const calm_json *lock)
 {
     static const char *const digests[][2] = {{"inputs", "files"},  {"inputs", "tensors"},  {"inputs", "texts"},
@@ -164,7 +163,7 @@ static calm_status check(calm_ctx *ctx, const char *path, const calm_json *lock)
     return calm_document_check(ctx, where, calm_json_get(lock, "recipe"));
 }
 
-/* Member `name`, an object, of one that the lock owns; new if it is not there. */
+/* Returns member `name` of an object in the lock; creates it if it is missing. */
 static calm_json *section(calm_json *of, const char *name)
 {
     if (!calm_json_get(of, name))
@@ -172,7 +171,7 @@ static calm_json *section(calm_json *of, const char *name)
     return (calm_json *)calm_json_get(of, name);
 }
 
-/* A recipe names no operands where they were float32 and could be nothing else. */
+/* Sets the dtype that a recipe without one means: float32. */
 static void name_operands(calm_json *lock)
 {
     calm_json *calibration = section(section(lock, "recipe"), "calibration");

@@ -1,7 +1,6 @@
-/* What is not as a lock says.
+/* Compares parts of a lock with what was found.
  *
- * Parts of a lock are objects of names and values.  They are compared by name: an order or a formatting that differs
- * is no difference. */
+ * Parts of a lock are objects of names and values.  They are compared by name: order and formatting do not matter. */
 #include <string.h>
 
 #include "ptq/lock/lock.h"
@@ -9,8 +8,8 @@
 
 /* ---- a value in words ---- */
 
-/* A value as a message shows it, in ctx->out; NULL for a value that is absent.  Objects, such as a recipe's
- * sections, become one line of JSON. */
+/* Returns a value's text for a message, in ctx->out; NULL for an absent value.  Objects, such as a recipe's sections,
+ * are one line of JSON. */
 static calm_status words(calm_ctx *ctx, const calm_json *value, const char **out)
 {
     *out = NULL;
@@ -20,8 +19,8 @@ static calm_status words(calm_ctx *ctx, const calm_json *value, const char **out
                ? calm_strf(ctx, ctx->out, out, "%s", calm_json_string(value, "")) : calm_json_text(ctx, value, out);
 }
 
-/* Is it the same value, whichever way it is written?  Members of objects by name; numbers are equal in every bit or not
- * equal (they are written with all digits), as 3 or as 3.0; everything else by its text. */
+/* Sets *out to whether two values are equal: members of objects by name; numbers in every bit (they are written with
+ * all digits), with 3 equal to 3.0; other values by their text. */
 static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, bool *out);
 
 static calm_status same_members(calm_ctx *ctx, const calm_json *a, const calm_json *b, bool *out)
@@ -46,7 +45,7 @@ static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, b
     if (type == CALM_JSON_OBJECT)
         return same_members(ctx, a, b, out);
     if (numbers) {
-        /* Different fallbacks: what is no number after all is not equal. */
+    /* Different fallbacks, so that values that are no numbers are not equal. */
         *out = calm_json_number(a, 0) == calm_json_number(b, 1);
         return CALM_OK;
     }
@@ -58,7 +57,7 @@ static calm_status same(calm_ctx *ctx, const calm_json *a, const calm_json *b, b
 
 /* ---- lists ---- */
 
-/* One more difference; the array doubles, its old copies stay in the arena until the command ends. */
+/* Adds a difference; the array doubles, and its old copies stay in the arena until the command ends. */
 static calm_status add(calm_ctx *ctx, const char *what, const char *name, const calm_json *expected,
                        const calm_json *found, calm_differences *out)
 {
@@ -68,11 +67,11 @@ static calm_status add(calm_ctx *ctx, const char *what, const char *name, const 
     CALM_TRY(calm_strf(ctx, ctx->out, &item->name, "%s", name));
     CALM_TRY(words(ctx, expected, &item->expected));
     CALM_TRY(words(ctx, found, &item->found));
-    out->n++;    /* complete: a failure before leaves no half entry */
+    out->n++;    /* counted last, so that a failure leaves no incomplete difference */
     return CALM_OK;
 }
 
-/* First what was expected, in its order, then what only `found` has. */
+/* Compares the expected members in their order, then the members that only `found` has. */
 static calm_status compare_members(calm_ctx *ctx, const char *what, const calm_json *expected, const calm_json *found,
                                    calm_differences *out)
 {
@@ -80,7 +79,7 @@ static calm_status compare_members(calm_ctx *ctx, const char *what, const calm_j
     const char *key;
     for (void *iter = NULL; calm_json_next(expected, &iter, &key, &value);) {
         const calm_json *other = calm_json_get(found, key);
-        /* The texts of a comparison are dropped at once: a lock has a digest per tensor, and most are equal. */
+        /* The texts of a comparison are freed at once: a lock has a digest per tensor, and most are equal. */
         calm_arena_mark mark = calm_arena_save(ctx->out);
         bool equal;
         CALM_TRY(same(ctx, value, other, &equal));
@@ -100,7 +99,7 @@ static calm_status compare_members(calm_ctx *ctx, const char *what, const calm_j
 calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *lock, const char *part, const calm_json *found,
                               calm_differences *out)
 {
-    /* What each part of a lock consists of, and how a difference in it is called. */
+    /* The members of each part of a lock, and the name of a difference in it. */
     static const struct {
         const char *part, *member, *what;
     } rows[] = {
@@ -116,13 +115,13 @@ calm_status calm_lock_compare(calm_ctx *ctx, const calm_json *lock, const char *
             continue;
         const calm_json *a = rows[i].member ? calm_json_get(expected, rows[i].member) : expected;
         const calm_json *b = rows[i].member ? calm_json_get(found, rows[i].member) : found;
-        if (b)    /* windows are missing before the run */
+        if (b)    /* before the run there are no windows */
             CALM_TRY(compare_members(ctx, rows[i].what, a, b, out));
     }
     return CALM_OK;
 }
 
-/* By top-level members: which section was edited is enough to say that the lock is of another recipe. */
+/* Compares top-level members: the name of an edited section is enough to show that the lock is of another recipe. */
 calm_status calm_lock_recipe_differs(calm_ctx *ctx, const calm_json *lock, const calm_json *document, const char **key)
 {
     calm_differences differences = {0};

@@ -1,7 +1,7 @@
 /* Digests of directories and texts for locks.
  *
- * A file has one digest; each tensor has another, over its bytes alone, so that two checkpoints with other shards or
- * headers are seen to hold the same weights. */
+ * Each file has a digest; each tensor has another digest of only its bytes, so that two checkpoints with other shards
+ * or headers can be recognized as the same weights. */
 #include <string.h>
 
 #include "ptq/lock/lock.h"
@@ -15,12 +15,12 @@ typedef char calm_digest[CALM_SHA256_HEX];
 
 /* ---- tensors ---- */
 
-/* Digests of all tensors of a set by name, the member "tensors" of `out`. */
+/* Adds the digests of all tensors of a set by name, as member "tensors". */
 static calm_status hash_set(calm_ctx *ctx, const calm_safetensors *set, calm_json *out)
 {
     CALM_TRY(calm_safetensors_hash(ctx, set));
     calm_json *tensors = calm_json_new_object();
-    for (size_t i = 0; i < calm_safetensors_count(set); i++) {    /* sorted by name, whatever shard they are in */
+    for (size_t i = 0; i < calm_safetensors_count(set); i++) {    /* sorted by name over all shards */
         const calm_tensor *tensor = calm_safetensors_at(set, i);
         calm_json_set_string(tensors, tensor->name, calm_safetensors_digest(set, tensor));
     }
@@ -28,7 +28,7 @@ static calm_status hash_set(calm_ctx *ctx, const calm_safetensors *set, calm_jso
     return CALM_OK;
 }
 
-/* The same of a directory.  Its files are mapped, so that nothing is read twice into memory. */
+/* Does the same for a directory, whose files are mapped, so that nothing is copied to memory. */
 static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
 {
     CALM_SCOPED_SAFETENSORS(set);
@@ -38,7 +38,7 @@ static calm_status hash_tensors(calm_ctx *ctx, const char *dir, calm_json *out)
 
 /* ---- files ---- */
 
-/* The member "files" of `out`. */
+/* Adds the digests of files as member "files". */
 static void set_files(const calm_written_file *files, size_t n, calm_json *out)
 {
     calm_json *object = calm_json_new_object();
@@ -47,10 +47,10 @@ static void set_files(const calm_written_file *files, size_t n, calm_json *out)
     calm_json_set(out, "files", object);
 }
 
-/* ---- what a lock has ---- */
+/* ---- parts of a lock ---- */
 
-/* The files first: their names show whether there are tensors to open.  A checkpoint is in `dir` itself; of several
- * formats each has a folder, and its files' digests are enough. */
+/* Hashes files first, because their names show whether there are tensors to open.  A single checkpoint is in `dir`
+ * itself; several formats have a folder each, and the digests of their files are enough. */
 calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, const calm_written_file *files, size_t n, calm_json **out)
 {
     CALM_SCOPED_JSON(outputs);
@@ -75,8 +75,8 @@ calm_status calm_lock_outputs(calm_ctx *ctx, const char *dir, const calm_written
     return CALM_OK;
 }
 
-/* The files of a model that a run reads or copies, weights apart (those have a digest per tensor).  A licence that
- * changes changes the output, so it is an input. */
+/* Hashes the files of a model that a run reads or copies, except weights, whose tensors have digests.  A changed
+ * license changes the output, so it is an input. */
 static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *out)
 {
     calm_words names = {0}, companions;
@@ -90,7 +90,7 @@ static calm_status hash_model_files(calm_ctx *ctx, const char *dir, calm_json *o
     return CALM_OK;
 }
 
-/* An adapter's files next to those of the model, as "adapter/NAME". */
+/* Adds an adapter's files to those of the model, as "adapter/NAME". */
 static calm_status hash_adapter(calm_ctx *ctx, const char *dir, calm_json *inputs)
 {
     static const char *const names[] = {CALM_ADAPTER_CONFIG, CALM_ADAPTER_TENSORS};
@@ -101,7 +101,7 @@ static calm_status hash_adapter(calm_ctx *ctx, const char *dir, calm_json *input
     char *name;
     for (void *iter = NULL; calm_json_next(calm_json_get(inputs, "files"), &iter, &key, &value);)
         calm_json_set(files, key, calm_json_copy(value));
-    calm_json_set(inputs, "files", files);    /* the inputs own it from here on */
+    calm_json_set(inputs, "files", files);    /* `inputs` owns it now */
     CALM_TRY(calm_files_digests(ctx, ctx->scratch, dir, (const char **)(uintptr_t)names, 2, &found));
     for (size_t i = 0; i < 2; i++) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "adapter/%s", found[i].name));
@@ -110,7 +110,7 @@ static calm_status hash_adapter(calm_ctx *ctx, const char *dir, calm_json *input
     return CALM_OK;
 }
 
-/* Every byte of the model is read here, unless it was for `tensors`. */
+/* Reads every byte of the model, unless its tensors were hashed with `tensors`. */
 calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, const calm_safetensors *tensors, calm_json **out)
 {
     CALM_SCOPED_JSON(inputs);
@@ -119,9 +119,9 @@ calm_status calm_lock_inputs(calm_ctx *ctx, const calm_recipe *recipe, const cal
     inputs = calm_json_new_object();
     texts = calm_json_new_object();
     CALM_TRY(hash_model_files(ctx, recipe->model.dir, inputs));
-    if (calm_is_file(recipe->model.dir))    /* that one is among the files, whole */
+    if (calm_is_file(recipe->model.dir))    /* it is among the files as a whole */
         calm_json_set(inputs, "tensors", calm_json_new_object());
-    else if (tensors && !recipe->how.adapter)    /* with one they are those of the merged model */
+    else if (tensors && !recipe->how.adapter)    /* with an adapter they are the merged model's */
         CALM_TRY(hash_set(ctx, tensors, inputs));
     else
         CALM_TRY(hash_tensors(ctx, recipe->model.dir, inputs));

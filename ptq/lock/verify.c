@@ -1,4 +1,4 @@
-/* The two ways to verify a lock. */
+/* Verifies a lock by comparing an output, or by running again. */
 #include "ptq/lock/lock.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include "ptq/recipe/resolve.h"
 #include "ptq/state/environment.h"
 
-/* What may explain that something else differs; by itself it is no mismatch. */
+/* Compares the environment, which may explain other differences; it is no mismatch by itself. */
 static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, calm_differences *out)
 {
     CALM_SCOPED_JSON(found);
@@ -16,7 +16,7 @@ static calm_status compare_environment(calm_ctx *ctx, const calm_json *lock, cal
     return calm_lock_compare(ctx, lock, "environment", found, out);
 }
 
-/* Files as they are there: nothing is run. */
+/* Compares existing files without a run. */
 static calm_status verify_output(calm_ctx *ctx, const calm_json *lock, const char *dir, calm_verified *out)
 {
     CALM_SCOPED_JSON(found);
@@ -24,7 +24,7 @@ static calm_status verify_output(calm_ctx *ctx, const calm_json *lock, const cha
     return calm_lock_compare(ctx, lock, "outputs", found, &out->differences);
 }
 
-/* What the lock's recipe asks, and where this run is to work. */
+/* Builds the spec of the lock's recipe, with this run's folder. */
 static calm_status make_spec(calm_ctx *ctx, const char *path, const calm_verify_options *o, const calm_json *lock,
                              const char *folder, calm_recipe_spec *out)
 {
@@ -40,7 +40,7 @@ static calm_status make_spec(calm_ctx *ctx, const char *path, const calm_verify_
     return CALM_OK;
 }
 
-/* The run again, in `folder`, compared with all parts of the lock. */
+/* Runs again, in `folder`, and compares all parts of the lock. */
 static calm_status run_in(calm_ctx *ctx, const char *path, const calm_verify_options *o, const calm_json *lock,
                           const char *folder, calm_verified *out)
 {
@@ -59,7 +59,7 @@ static calm_status run_in(calm_ctx *ctx, const char *path, const calm_verify_opt
     return CALM_OK;
 }
 
-/* Run in its own folder, so that nothing of an earlier run is taken for what is to be verified. */
+/* Runs in a new folder, so that nothing of an earlier run is verified by mistake. */
 static calm_status verify_run(calm_ctx *ctx, const char *path, const calm_verify_options *o, const calm_json *lock,
                               calm_verified *out)
 {
@@ -69,7 +69,7 @@ static calm_status verify_run(calm_ctx *ctx, const char *path, const calm_verify
     if (!mkdtemp(folder))
         return calm_fail_errno(ctx, errno, "%s: cannot create", folder);
     const calm_status status = run_in(ctx, path, o, lock, folder, out);
-    calm_ctx quiet = *ctx;    /* the first failure is the one to report */
+    calm_ctx quiet = *ctx;    /* the first failure is reported */
     calm_ctx_forgive(&quiet);
     calm_remove_tree(&quiet, folder);
     return status;
@@ -79,7 +79,7 @@ calm_status calm_lock_verify(calm_ctx *ctx, const char *path, const calm_json *l
                              calm_verified *out)
 {
     *out = (calm_verified){0};
-    if (options->output)    /* nothing is computed, so nothing here explains a difference */
+    if (options->output)    /* nothing is computed, so the environment explains no difference */
         return verify_output(ctx, lock, options->output, out);
     CALM_TRY(verify_run(ctx, path, options, lock, out));
     return compare_environment(ctx, lock, &out->environment);
