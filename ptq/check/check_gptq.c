@@ -42,7 +42,7 @@ static calm_status check_two_configs(calm_checking *c)
     return CALM_OK;
 }
 
-/* Returns true for "gptqmodel:0.9.0" or later, whose v1 files have other zero points. */
+/* Returns true if the entry names "gptqmodel:0.9.0" or later: readers then accept asymmetric weights in v1. */
 static bool names_new_quantizer(const calm_checking *c)
 {
     const calm_json *list = calm_json_get(calm_json_get(c->entry, "meta"), "quantizer");

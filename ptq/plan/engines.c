@@ -173,6 +173,7 @@ static calm_engine_rule tile_verdict(const calm_engine_limits *l, const calm_eng
     return n == 0 ? CALM_ENGINE_TAKES : columns && !rows ? CALM_ENGINE_ROWS : CALM_ENGINE_COLUMNS;
 }
 
+/* Judges integer weights with integer activations. */
 static calm_engine_rule pair_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
                                      const calm_scheme *scheme)
 {
@@ -213,6 +214,7 @@ static unsigned weight_widths(const calm_engine_limits *l)
     return l->grouped.bits | l->rowwise.bits | l->eights.bits;
 }
 
+/* Judges weight-only integers. */
 static calm_engine_rule weight_verdict(const calm_engine_limits *l, const calm_engine_linear *linear,
                                        const calm_scheme *scheme)
 {
@@ -430,6 +432,7 @@ static size_t broken_step(const calm_engine_limits *l, bool rows, const calm_eng
     return divides(least, side) ? 0 : least;
 }
 
+/* Appends what must divide columns or rows. */
 static void print_shape(calm_text *out, const calm_engine_limits *l, bool rows, const calm_engine_linear *linear,
                         const calm_scheme *scheme)
 {
@@ -443,6 +446,7 @@ static void print_shape(calm_text *out, const calm_engine_limits *l, bool rows, 
                          tiles[0].columns, tiles[1].rows, linear->in, linear->out);
 }
 
+/* Appends what a broken rule asks. */
 static void print_rule(calm_text *out, const calm_engine_limits *l, calm_engine_rule rule,
                        const calm_engine_linear *linear,
                        const calm_scheme *scheme)
