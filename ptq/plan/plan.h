@@ -24,7 +24,7 @@ typedef calm_status calm_plan_vectors_fn(void *user, calm_ctx *ctx, const void *
 typedef struct calm_plan {
     size_t n_jobs;
     calm_plan_job *jobs;        /* [n_jobs] in the layout's order */
-    const void **blocks;        /* [n_blocks] sources of learned vectors, NULL for a float block; NULL: none learned */
+    const void **blocks;        /* [n_blocks] sources of learned vectors; an entry NULL: not learned; NULL: none is */
     calm_plan_vectors_fn *vectors;
     bool free_scales;           /* input scales that cannot be folded stay at the input: to measure, not to export */
     calm_plan_fetch_fn *fetch;
