@@ -1,10 +1,10 @@
-/* Activation order as GPTQ's files have it (act_order, desc_act): a group holds inputs of like power instead of
- * neighbours, so that the few large inputs share scales that fit their weights, and g_idx says where each input went.
+/* Activation order of GPTQ's files (act_order, desc_act): a group holds inputs of similar power instead of neighbours,
+ * so that the few large inputs share scales that fit their weights; g_idx gives the group of each input.
  *
  *   order = inputs by falling sum of x^2;  W', X^T X', ... = W, X^T X, ... with inputs in that order;  group k / g
  *
- * A chain sees the job in that order and nothing else, so that every part works as it is: scales per group, error
- * feedback, refits.  That is the order in which GPTQ takes columns (Frantar's code, --act-order), but of all chains. */
+ * A chain gets the job in this order, so every part works unchanged: scales per group, error feedback, refits.  GPTQ
+ * processes columns in this order (Frantar's code, --act-order); here all chains do. */
 #include "algorithms/act_order.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "algorithms/inverse.h"
 #include "ptq/base/scope.h"
 
-/* No kind of sublayer has a job of more. */
+/* The largest number of linears in a job of any kind of sublayer. */
 #define MOST_LINEARS 8
 
 /* to [rows, n] = from [rows, n] with the columns in that order. */
@@ -21,7 +21,7 @@
         for (size_t k = 0; k < (n); k++)                                                                               \
             (to)[row * (n) + k] = ((const type *)(from))[row * (n) + (order)[k]]
 
-/* Of an array of floats, in ctx->scratch. */
+/* Reorders the columns of floats [rows, n] into ctx->scratch. */
 static calm_status reorder_floats(calm_ctx *ctx, size_t rows, size_t n, const size_t *order, const float *from,
                                   const float **out)
 {
@@ -32,7 +32,7 @@ static calm_status reorder_floats(calm_ctx *ctx, size_t rows, size_t n, const si
     return CALM_OK;
 }
 
-/* The same of one row of doubles. */
+/* Reorders one row of doubles into ctx->scratch. */
 static calm_status reorder_doubles(calm_ctx *ctx, size_t n, const size_t *order, const double *from,
                                    const double **out)
 {
@@ -43,7 +43,7 @@ static calm_status reorder_doubles(calm_ctx *ctx, size_t n, const size_t *order,
     return CALM_OK;
 }
 
-/* Rows and columns of a matrix [n, n]. */
+/* Reorders rows and columns of a matrix [n, n] into ctx->scratch. */
 static calm_status reorder_both(calm_ctx *ctx, size_t n, const size_t *order, const double *from, double **out)
 {
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, *out, n * n));
@@ -52,7 +52,7 @@ static calm_status reorder_both(calm_ctx *ctx, size_t n, const size_t *order, co
     return CALM_OK;
 }
 
-/* Numbers of inputs that share a scale. */
+/* Reorders the numbers of the absorb groups. */
 static calm_status reorder_groups(calm_ctx *ctx, const size_t *order, calm_job *job)
 {
     const size_t n = job->linears[0].in;
@@ -66,7 +66,7 @@ static calm_status reorder_groups(calm_ctx *ctx, const size_t *order, calm_job *
     return CALM_OK;
 }
 
-/* Of all linears, whose rows lie under each other afterwards. */
+/* Reorders the weights of all linears, which become one stacked matrix. */
 static calm_status reorder_weights(calm_ctx *ctx, const size_t *order, calm_job *job)
 {
     const size_t n = job->linears[0].in;
@@ -80,7 +80,7 @@ static calm_status reorder_weights(calm_ctx *ctx, const size_t *order, calm_job 
     for (size_t i = 0; i < job->n_linears; i++) {
         linears[i] = job->linears[i];
         const size_t cells = linears[i].out * n, bad = calm_find_nonfinite(linears[i].w, cells);
-        /* Said here, where it still has its own column. */
+        /* Checked here, where the message can name the original column. */
         if (bad < cells)
             return calm_fail(ctx, CALM_ENUMERIC, "%s.weight[%zu, %zu] is %g", linears[i].name, bad / n, bad % n,
                              linears[i].w[bad]);
@@ -92,27 +92,27 @@ static calm_status reorder_weights(calm_ctx *ctx, const size_t *order, calm_job 
     return CALM_OK;
 }
 
-/* H with its damping; who needs a factor makes one. */
+/* Reorders H and its damping; a chain that needs a factor computes it. */
 static calm_status reorder_hessian(calm_ctx *ctx, size_t n, const size_t *order, calm_hessian *hessian)
 {
     const double *diagonal;
     CALM_TRY(reorder_both(ctx, n, order, hessian->h, &hessian->h));
     CALM_TRY(reorder_doubles(ctx, n, order, hessian->diagonal, &diagonal));
     hessian->diagonal = (double *)(uintptr_t)diagonal;
-    /* The mean of the diagonal is summed in this order, as by a chain that makes its own H. */
+    /* The mean of the diagonal is summed in the new order, as in a chain that computes its own H. */
     calm_hessian_damp(n, hessian->diagonal, hessian->damp, hessian->h);
     hessian->inverse = NULL;
     hessian->lent = false;
     return CALM_OK;
 }
 
-/* The statistics that the chain needs; others are left out. */
+/* Reorders the statistics that the chain needs; others become NULL. */
 static calm_status reorder_stats(calm_ctx *ctx, size_t n, unsigned needs, calm_ordered_job *to)
 {
     const calm_stats from = to->stats;
     double *both;
     to->stats = (calm_stats){.rows = from.rows};
-    /* Not of a shared H, in whose place it was. */
+    /* With a shared H there is no Gram matrix. */
     if (needs & CALM_NEEDS_GRAM && !to->shared) {
         CALM_TRY(reorder_both(ctx, n, to->order, from.gram, &both));
         to->stats.gram = both;
@@ -147,7 +147,7 @@ calm_status calm_ordered_job_make(calm_ctx *ctx, const calm_job *job, unsigned n
         out->shared = &out->hessian;
     }
     CALM_TRY(reorder_stats(ctx, n, needs, out));
-    /* What the chain asks of a Gram matrix is in H; that it is there, it asks as well. */
+    /* The chain checks that there is a Gram matrix, but reads H instead. */
     if (out->shared)
         out->stats.gram = out->hessian.h;
     out->job.stats = &out->stats;

@@ -8,7 +8,7 @@
 #include "ptq/quant/super_block.h"
 #include "ptq/tensor/vector.h"
 
-/* Of the moments. */
+/* Decay rates of the moments, and the constant that keeps the denominator above 0. */
 #define BETA1 0.9
 #define BETA2 0.95
 #define EPS 1e-12
@@ -39,7 +39,7 @@ void calm_adam_begin_step(calm_adam *adam, double rate, size_t t)
     adam->correct2 = 1 - pow(BETA2, (double)t);
 }
 
-/* One step of entry i along gradient g; returns x. */
+/* Does one step of entry i with gradient g; returns x. */
 static double step(const calm_adam *of, size_t i, double g)
 {
     of->m[i] = BETA1 * of->m[i] + (1 - BETA1) * g;
@@ -67,7 +67,8 @@ void calm_adam_scales(const calm_adam *adam, const calm_learn_linear *linear, si
     calm_scales_round(&linear->scheme, linear->global, n, scales, linear->mins ? mins : NULL);
 }
 
-/* dL/dx of a group: d w^ / d x = w^, the sum over it, in all rows that share its scale. */
+/* Returns dL/dx of a group's factor: the sum of dL/dw^ w^ (since d w^ / d x = w^), over all rows that share its scale.
+ * */
 static double scale_gradient(const calm_learn_linear *linear, size_t row, size_t g)
 {
     const size_t at = row * linear->in + g * linear->group;
@@ -76,7 +77,7 @@ static double scale_gradient(const calm_learn_linear *linear, size_t row, size_t
     double gradient = 0;
     for (size_t r = 0; r < rows; r++)
         gradient += calm_vec_dot(n, linear->grad + at + r * linear->in, linear->effective + at + r * linear->in);
-    /* A minimum is no part of what the scale multiplies. */
+    /* The scale does not multiply the minimum in w^. */
     for (size_t j = at; linear->mins && j < at + n; j++)
         gradient -= (double)linear->grad[j] * (double)linear->mins[row * linear->n_groups + g];
     return gradient;
@@ -98,7 +99,7 @@ calm_status calm_adam_step_scales(calm_ctx *ctx, const calm_adam *adam, const ca
 calm_status calm_adam_step_vector(calm_ctx *ctx, const calm_adam *adam, const float *start, calm_learn_vector *vector)
 {
     for (size_t i = 0; i < vector->n; i++) {
-        /* A factor by the value as the loss read it: rounded, with its offset. */
+        /* The gradient of a factor uses the value that the loss read: rounded, with its offset. */
         const double unit = (double)(vector->unit > 0 ? vector->unit : vector->values[i]);
         const double x = step(adam, i, (double)vector->grad[i] * unit);
         const float value = (float)(vector->unit > 0 ? (double)start[i] + unit * x : (double)start[i] * exp(x));

@@ -1,19 +1,20 @@
-/* Learned rounding: codes, scales and norms of a block by gradients of its output's loss, from any chain's result.
+/* Learned rounding: learns codes, scales and norms of a block by gradients of its output's loss, from any chain's
+ * result.
  *
  *   q = clip(q0 + rint(V))   s = bf16(S e^a)   w^ = s (q - z)   p = bf16(p0 e^b)
- *   of other formats w^ = s level(q) + minimum, which stays, and s as they store it, those of a super-block together
+ *   in other formats w^ = s level(q) + minimum; the minimum does not change, and s is rounded as the format stores it
  *
  *   V   starts at v0 clamp(w / S - (q0 - z), +-.49), so that no code changes at first; each step moves it by
  *       (reach / steps) f against the sign of dL/dw^ S, within [-1, 1]
  *   a   Adam on dL/da = sum over the group of dL/dw^ w^          b   Adam on dL/db = dL/dp p
  *       rate f rate, betas .9 and .95, f = (1 + cos(pi (t - 1) / steps)) / 2
  *
- * Step t sees window (t - 1) mod N.  Codes and norms are what a file holds in every step, so what is trained is what is
- * written; derivatives go straight through rounding and clipping.  Nothing is drawn at random.
+ * Step t uses window (t - 1) mod N.  Codes and norms have storable values in every step, so the trained model is the
+ * written one; derivatives pass straight through rounding and clipping.  Nothing is random.
  *
- * SignRound (Cheng et al. 2023, arXiv 2309.05516) learns V so from the nearest codes, with a range for each group; here
- * it starts from codes that already feed errors back, half of whose residual (v0) is what V begins with: with all of it
- * most codes that GPTQ left beyond half a step would change at once. */
+ * SignRound (Cheng et al. 2023, arXiv 2309.05516) learns V in this way from the nearest codes, with a range per group.
+ * Here V starts from codes that include error feedback, with half of their residual (v0): with all of it, most codes
+ * that GPTQ put more than half a step away would change at once. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -22,13 +23,13 @@
 #include "algorithms/part.h"
 #include "ptq/base/simd.h"
 
-/* Residuals that V begins with are below half a step, whatever the chain left. */
+/* Limit of the residuals that V begins with: below half a step, so that no code changes at first. */
 #define RESIDUAL_MAX 0.49f
-/* Rows of one task. */
+/* Number of rows of one task. */
 #define CHUNK ((size_t)32)
-/* Windows on which start and end are compared. */
+/* Number of windows on which start and end are compared. */
 #define COMPARED ((size_t)4)
-/* Fewer steps would each be so long that codes change at random. */
+/* With fewer steps, each would be so long that codes change at random. */
 #define STEPS_LEAST 50
 
 typedef struct learn_options {
@@ -37,14 +38,14 @@ typedef struct learn_options {
 } learn_options;
 
 static const calm_option learn_table[] = {
-    {.name = "steps", .help = "gradients that are computed, each of a window; 0: none, or at least 50",
+    {.name = "steps", .help = "number of gradients, each of one window; 0: none, or at least 50",
      .offset = offsetof(learn_options, steps), .type = CALM_OPTION_INT, .fallback = "200", .min = 0, .max = 1000000},
-    {.name = "tokens", .help = "shorter windows are put together until they have this many",
+    {.name = "tokens", .help = "shorter windows are joined until they have this many tokens",
      .offset = offsetof(learn_options, tokens), .type = CALM_OPTION_INT, .fallback = "512", .min = 1, .max = 1000000},
     {.name = "reach", .help = "sum of all steps of V if they did not get shorter; 0: 2 + log4(steps / 100), times 1.5 "
                               "at 2 bits, 2 with activations of 4",
      .offset = offsetof(learn_options, reach), .type = CALM_OPTION_DOUBLE, .fallback = "0", .min = 0, .max = 100},
-    {.name = "rate", .help = "of the logarithms of scales and norms at the first step",
+    {.name = "rate", .help = "learning rate of the logarithms of scales and norms at the first step",
      .offset = offsetof(learn_options, rate), .type = CALM_OPTION_DOUBLE, .fallback = "0.001", .min = 0, .max = 1},
     {.name = "v0", .help = "share of the start's residual that V begins with",
      .offset = offsetof(learn_options, v0), .type = CALM_OPTION_DOUBLE, .fallback = "0.5", .min = 0, .max = 1},
@@ -66,13 +67,13 @@ static const char *refuses(const calm_scheme *scheme)
 
 /* ---- state ---- */
 
-/* What is learned of a linear. */
+/* The learned state of a linear. */
 typedef struct linear_state {
     calm_learn_linear *of;
-    float *v;              /* [O, I]                      */
-    float *sign;           /* [O, G] of the start's scale */
-    float rate;            /* of V in the step            */
-    calm_adam a;           /* [O, G]                      */
+    float *v;              /* [O, I] V                       */
+    float *sign;           /* [O, G] sign of the start's scale */
+    float rate;            /* step length of V               */
+    calm_adam a;           /* [O, G] a                       */
 } linear_state;
 
 typedef struct vector_state {
@@ -87,7 +88,7 @@ typedef struct state {
     linear_state *linears;
     vector_state *vectors;
     size_t n_linears, n_vectors;
-    size_t *first_task;    /* [n_linears + 1] chunks of rows before those of each linear */
+    size_t *first_task;    /* [n_linears + 1] number of the first task, a chunk of rows, of each linear */
 } state;
 
 /* ---- linears ---- */
@@ -112,7 +113,7 @@ static calm_grid grid_of(const calm_learn_linear *linear, size_t cell, float sca
     return (calm_grid){.scale = scale, .zero = (uint8_t)zero_of(linear, cell), .min = min_of(linear, cell)};
 }
 
-/* To the nearest whole number, ties to even, on every vector width alike; |x| < 2^22. */
+/* Rounds to the nearest whole number, ties to even, for every vector width; |x| < 2^22. */
 static inline float round_half_even(float x)
 {
     return x + 12582912.0f - 12582912.0f;
@@ -123,14 +124,14 @@ static inline float clamp(float x, float lo, float hi)
     return x > hi ? hi : x < lo ? lo : x;
 }
 
-/* V0 of n weights of one group. */
+/* Computes the first V of n weights of one group. */
 static void begin_v(size_t n, const float *w, const uint8_t *codes, float scale, float zero, float share, float *v)
 {
     for (size_t j = 0; j < n; j++)
         v[j] = share * clamp(w[j] / scale - ((float)codes[j] - zero), -RESIDUAL_MAX, RESIDUAL_MAX);
 }
 
-/* The same where levels are no whole numbers: a residual in distances to the neighbour on its side. */
+/* Does the same for levels that are not whole numbers: a residual in units of the distance to the next level. */
 static void begin_levels(const calm_scheme *scheme, size_t n, const float *w, const uint8_t *codes, calm_grid grid,
                          float share, float *v)
 {
@@ -138,7 +139,7 @@ static void begin_levels(const calm_scheme *scheme, size_t n, const float *w, co
     for (size_t j = 0; j < n; j++) {
         const double level = calm_level_value(scheme, grid.zero, codes[j]);
         const double residual = ((double)w[j] - (double)grid.min) / (double)grid.scale - level;
-        /* Beyond the ends there is no neighbour, and a code cannot move there. */
+        /* Beyond the first and last code there is no next level, and the code cannot change to it. */
         const int next = residual < 0 ? codes[j] - 1 : codes[j] + 1;
         const double distance =
             next < 0 || next > most ? 1 : fabs(calm_level_value(scheme, grid.zero, (uint8_t)next) - level);
@@ -146,7 +147,7 @@ static void begin_levels(const calm_scheme *scheme, size_t n, const float *w, co
     }
 }
 
-/* Move V of n weights against the gradient's sign (of the weight's own step: times `sign`). */
+/* Moves V of n weights against the sign of the gradient with respect to V: that of the weight times `sign`. */
 CALM_VECTORIZE static void move_v(size_t n, const float *grad, float sign, float rate, float *v)
 {
     for (size_t j = 0; j < n; j++) {
@@ -155,7 +156,7 @@ CALM_VECTORIZE static void move_v(size_t n, const float *grad, float sign, float
     }
 }
 
-/* w^ of n weights. */
+/* Computes w^ of n weights. */
 CALM_VECTORIZE static void decode(size_t n, const uint8_t *codes, const float *v, float lo, float hi, float scale,
                                   float zero, float *effective)
 {
@@ -163,7 +164,7 @@ CALM_VECTORIZE static void decode(size_t n, const uint8_t *codes, const float *v
         effective[j] = scale * (clamp((float)codes[j] + round_half_even(v[j]), lo, hi) - zero);
 }
 
-/* The same for any levels and minima. */
+/* Does the same for any levels and minima. */
 static void decode_levels(const calm_scheme *scheme, size_t n, const uint8_t *codes, const float *v, calm_grid grid,
                           float *effective)
 {
@@ -189,7 +190,7 @@ static chunk chunk_of(const state *s, size_t index)
     return (chunk){&s->linears[l], first, calm_size_min(first + CHUNK, s->linears[l].of->out)};
 }
 
-/* Task: V, signs and starts of a chunk of rows. */
+/* Task: sets V and signs of a chunk of rows. */
 static void begin_rows(size_t index, void *user)
 {
     const state *s = user;
@@ -208,7 +209,7 @@ static void begin_rows(size_t index, void *user)
         }
 }
 
-/* One group of a row under its new scale: V moves, and what the next loss reads is decoded. */
+/* Moves V of one group of a row, and decodes the group with its new scale for the next loss. */
 static void step_group(const chunk *c, size_t row, size_t g, float scale)
 {
     const calm_learn_linear *linear = c->at->of;
@@ -223,7 +224,7 @@ static void step_group(const chunk *c, size_t row, size_t g, float scale)
                       linear->effective + at);
 }
 
-/* Task: one step of a chunk of rows, and what the next loss reads of these rows. */
+/* Task: does one step of a chunk of rows, and decodes the rows for the next loss. */
 static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
 {
     const state *s = user;
@@ -233,7 +234,7 @@ static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
         for (size_t g = 0, n; g < linear->n_groups; g += n) {
             float scales[CALM_SUPER_MAX];
             n = calm_adam_together(linear, g);
-            /* By the weights that the gradient is of: before they change. */
+            /* Before the weights change, because the gradient belongs to the old ones. */
             CALM_TRY(calm_adam_step_scales(ctx, &c.at->a, linear, row, g, n,
                                            linear->scales + row * linear->n_groups + g, scales));
             for (size_t i = 0; i < n; i++)
@@ -242,7 +243,7 @@ static calm_status step_rows(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* A chunk of rows becomes what was learned; codes that this changes are counted. */
+/* Stores the learned codes and scales of a chunk of rows, and counts changed codes. */
 static void take_rows(const state *s, size_t index, size_t *changed)
 {
     const chunk c = chunk_of(s, index);
@@ -262,7 +263,7 @@ static void take_rows(const state *s, size_t index, size_t *changed)
     }
 }
 
-/* What the loss reads of a chunk of rows becomes the start again. */
+/* Decodes a chunk of rows from the start's codes and scales. */
 static void undo_rows(const state *s, size_t index)
 {
     const chunk c = chunk_of(s, index);
@@ -277,7 +278,7 @@ static void undo_rows(const state *s, size_t index)
 
 /* ---- the whole ---- */
 
-/* State of the linears that the learner changes, and of all vectors. */
+/* Creates the state of the linears that the learner changes, and of all vectors. */
 static calm_status begin(calm_ctx *ctx, state *s)
 {
     const calm_learn_problem *problem = s->problem;
@@ -332,7 +333,7 @@ static calm_status one_loss(calm_ctx *ctx, const calm_learn_problem *problem, si
                            : calm_fail(ctx, CALM_ENUMERIC, "the loss of window %zu is %g", window, *loss);
 }
 
-/* Mean loss of the first few windows. */
+/* Computes the mean loss of the first few windows. */
 static calm_status compare(calm_ctx *ctx, const calm_learn_problem *problem, double *out)
 {
     const size_t n = calm_size_min(COMPARED, problem->n_windows);
@@ -345,8 +346,8 @@ static calm_status compare(calm_ctx *ctx, const calm_learn_problem *problem, dou
     return CALM_OK;
 }
 
-/* The more noise is in a gradient's sign, the more of V's steps cancel: coarse codes and coarse activations make the
- * hidden rows noisy.  Factors of the bundled model's W2 and W4A4 (docs/evidence/learned.csv). */
+/* Returns the sum of V's steps.  Coarse codes and coarse activations make hidden states noisy, and then more of V's
+ * steps cancel.  The factors were measured with the bundled model, W2 and W4A4 (docs/evidence/learned.csv). */
 static double reach_of(const learn_options *o, const calm_scheme *scheme)
 {
     const int act_bits = calm_scheme_input_bits(scheme);
@@ -355,9 +356,8 @@ static double reach_of(const learn_options *o, const calm_scheme *scheme)
     return (2 + log2((double)o->steps / 100) / 2) * (act_bits <= 4 ? 2 : scheme->bits <= 2 ? 1.5 : 1);
 }
 
-/* Half a cosine: long steps first, while codes still have to find their places, and many short ones in the end, in
- * which those that the gradients of single windows drive to and fro come to rest.  Its sum is that of a straight
- * line. */
+/* Returns the factor of step t: half a cosine.  Long steps at first let codes change far; many short steps at the end
+ * let codes settle that the gradients of single windows push back and forth.  Its sum equals that of a linear decay. */
 static double falling(size_t t, size_t n)
 {
     return (1 + cos(M_PI * (double)(t - 1) / (double)n)) / 2;
@@ -386,14 +386,14 @@ static calm_status run_steps(calm_ctx *ctx, state *s)
     return CALM_OK;
 }
 
-/* Codes and scales become what was learned; vectors are that already. */
+/* Stores the learned codes and scales; the vectors already have the learned values. */
 static void take(state *s, calm_learn_outcome *out)
 {
     for (size_t i = 0; i < s->first_task[s->n_linears]; i++)
         take_rows(s, i, &out->changed);
 }
 
-/* Back to the start, whose codes and scales are as they were. */
+/* Returns to the start, whose codes and scales are unchanged. */
 static void undo(state *s)
 {
     for (size_t i = 0; i < s->first_task[s->n_linears]; i++)
@@ -402,7 +402,7 @@ static void undo(state *s)
         memcpy(s->vectors[i].of->values, s->vectors[i].start, s->vectors[i].of->n * sizeof *s->vectors[i].start);
 }
 
-/* Start, steps and end; a numerical failure or a loss that rises becomes out->kept. */
+/* Measures the start, runs the steps and measures the end; a numerical failure or a higher loss sets out->kept. */
 static calm_status learn_and_judge(calm_ctx *ctx, state *s, calm_learn_outcome *out)
 {
     calm_status status = compare(ctx, s->problem, &out->before);
@@ -448,7 +448,7 @@ static void losses(const void *opts, size_t n_windows, size_t *steps, size_t *ch
     *checks = *steps ? 2 * calm_size_min(COMPARED, n_windows) : 0;
 }
 
-/* The sign of a gradient of one sentence is mostly noise. */
+/* Short windows are joined, because the sign of the gradient of one sentence is mostly noise. */
 static size_t tokens(const void *opts)
 {
     const learn_options *o = opts;

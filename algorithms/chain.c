@@ -13,7 +13,7 @@
 #include "ptq/base/message.h"
 #include "ptq/base/scope.h"
 
-/* More than parts and presets together; names beyond it are not suggested, nothing else. */
+/* Larger than the number of parts and presets; names beyond it would only not be suggested. */
 #define NAMES_MAX 128
 
 /* A parse in progress. */
@@ -23,7 +23,7 @@ typedef struct chain_parse {
     calm_part_kind reached;     /* kind of the last step; TRANSFORM before the first */
 } chain_parse;
 
-/* Without white space at both ends; cut in place. */
+/* Returns the text without white space at both ends; cuts it in place. */
 static char *trim(char *text)
 {
     while (isspace((unsigned char)*text))
@@ -34,12 +34,12 @@ static char *trim(char *text)
     return text;
 }
 
-/* Cut at the first `separator` outside parentheses; the rest after it, or NULL. */
+/* Cuts the text at the first `separator` outside parentheses; returns the rest after it, or NULL. */
 static char *cut(char *text, char separator)
 {
     int depth = 0;
     for (; *text; text++) {
-        /* Options may hold commas and plus signs ("1e+3"), which are then within parentheses. */
+        /* Separators within options, as in "1e+3", are inside parentheses. */
         depth += (*text == '(') - (*text == ')');
         if (*text == separator && depth == 0) {
             *text = '\0';
@@ -66,7 +66,7 @@ static bool may_follow(calm_part_kind last, calm_part_kind next)
     return false;
 }
 
-/* CALM_EARG with the nearest name, presets first: they are the usual spelling. */
+/* Fails with CALM_EARG and the nearest name; presets come first, because they are the usual spelling. */
 static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const char *name)
 {
     char hint[CALM_HINT_MAX];
@@ -87,11 +87,11 @@ static calm_status unknown_name(calm_ctx *ctx, const chain_parse *parse, const c
                      *hint ? hint : "; `calm algorithms` lists all names");
 }
 
-/* CALM_EARG: the name is known, but not at this place. */
+/* Fails with CALM_EARG: the name is known, but not allowed at this place. */
 static calm_status wrong_place(calm_ctx *ctx, const chain_parse *parse, const calm_part *part)
 {
     static const char *const expected[] = {"a grid (or a transform)", "a rounding", "a refit", "a refit"};
-    /* The name of a chain with an option in parentheses: these belong to a part. */
+    /* A single rounding, such as "gptq(damp=0.1)": the user may have meant the preset of this name. */
     if (!strchr(parse->text, '+') && part->kind == CALM_KIND_ROUND)
         return calm_fail(ctx, CALM_EARG, "algorithm \"%s\": a chain has a grid before the rounding \"%s\"; did you "
                                          "mean absmax+%s?", parse->text, part->name, parse->text);
@@ -101,7 +101,7 @@ static calm_status wrong_place(calm_ctx *ctx, const chain_parse *parse, const ca
                      parse->text, expected[parse->reached], calm_part_kind_name(part->kind), part->name);
 }
 
-/* A fit is to the input that is quantized: a later transform would change it. */
+/* Refuses a transform after a fit to the quantized input, which the transform would change. */
 static calm_status after_fit(calm_ctx *ctx, const chain_parse *parse, const calm_part *part)
 {
     if (part->kind != CALM_KIND_TRANSFORM || !(parse->algorithm->caps & CALM_FITS_INPUT))
@@ -112,7 +112,7 @@ static calm_status after_fit(calm_ctx *ctx, const chain_parse *parse, const calm
                      parse->text, part->name, parse->algorithm->steps[parse->algorithm->n_steps - 1].part->name);
 }
 
-/* The part that `name` means at this place. */
+/* Finds the part that `name` means at this place. */
 static calm_status find_part(calm_ctx *ctx, const chain_parse *parse, const char *name, const calm_part **out)
 {
     size_t n;
@@ -124,13 +124,13 @@ static calm_status find_part(calm_ctx *ctx, const chain_parse *parse, const char
             *out = parts[i];
             return after_fit(ctx, parse, parts[i]);
         }
-        /* A name of two kinds is misplaced only if neither fits; the later one is named then. */
+        /* A name of two kinds is misplaced only if neither fits; the message names the later one. */
         misplaced = parts[i];
     }
     return misplaced ? wrong_place(ctx, parse, misplaced) : unknown_name(ctx, parse, name);
 }
 
-/* "a=1,b=x" (cut in place) into `step`. */
+/* Parses "a=1,b=x" (cut in place) into `step`. */
 static calm_status parse_options(calm_ctx *ctx, const char *text, const calm_step *step, char *options)
 {
     if (*trim(options) == '\0')
@@ -173,7 +173,7 @@ calm_status calm_step_open(calm_ctx *ctx, const char *text, char *options, calm_
     return part->check ? part->check(ctx, step->opts) : CALM_OK;
 }
 
-/* One step (cut in place). */
+/* Parses one step (cut in place). */
 static calm_status parse_step(calm_ctx *ctx, chain_parse *parse, char *text)
 {
     calm_algorithm *algorithm = parse->algorithm;
@@ -185,12 +185,12 @@ static calm_status parse_step(calm_ctx *ctx, chain_parse *parse, char *text)
     CALM_TRY(find_part(ctx, parse, text, &step->part));
     CALM_TRY(calm_step_open(ctx, parse->text, options, step));
     parse->reached = step->part->kind;
-    algorithm->caps |= step->part->caps & ~CALM_GRAM_INVERSE;    /* which says how one part reads what it needs */
+    algorithm->caps |= step->part->caps & ~CALM_GRAM_INVERSE;    /* a flag of single parts */
     algorithm->n_steps++;
     return CALM_OK;
 }
 
-/* All steps; the chain must reach a rounding. */
+/* Parses all steps; the chain must have a rounding. */
 static calm_status parse_chain(calm_ctx *ctx, chain_parse *parse, const char *chain)
 {
     char *step, *rest;
@@ -215,7 +215,7 @@ void calm_step_print(const calm_step *step, calm_text *out)
     calm_text_append(out, ")", 1);
 }
 
-/* Every option of every step, with revisions. */
+/* Prints every option of every step, with revisions. */
 static calm_status print_canonical(calm_ctx *ctx, const calm_algorithm *algorithm, char **out)
 {
     CALM_SCOPED_TEXT(text);
@@ -226,7 +226,7 @@ static calm_status print_canonical(calm_ctx *ctx, const calm_algorithm *algorith
     return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }
 
-/* The options of a step that differ from their defaults: "(a=1)" or nothing. */
+/* Prints the options of a step that differ from their defaults: "(a=1)" or nothing. */
 static calm_status print_changed(calm_ctx *ctx, const calm_step *step, calm_text *out)
 {
     void *defaults;
@@ -234,7 +234,7 @@ static calm_status print_changed(calm_ctx *ctx, const calm_step *step, calm_text
     CALM_TRY(calm_alloc(ctx, ctx->scratch, &defaults, 1, step->part->opts_size, "options"));
     CALM_TRY(calm_options_init(ctx, step->part->opts, defaults));
     for (const calm_option *option = step->part->opts; option && option->name; option++) {
-        /* As text, so that the comparison needs no knowledge of types. */
+        /* Compared as text, which works for all types. */
         const calm_option one[] = {*option, {.name = NULL}};
         CALM_SCOPED_TEXT(now);
         CALM_SCOPED_TEXT(before);
@@ -251,7 +251,7 @@ static calm_status print_changed(calm_ctx *ctx, const calm_step *step, calm_text
     return CALM_OK;
 }
 
-/* The chain with the options that differ from their defaults. */
+/* Prints the chain with the options that differ from their defaults. */
 static calm_status print_name(calm_ctx *ctx, const calm_algorithm *algorithm, char **out)
 {
     CALM_SCOPED_TEXT(text);
@@ -262,7 +262,7 @@ static calm_status print_name(calm_ctx *ctx, const calm_algorithm *algorithm, ch
     return calm_text_take(ctx, ctx->out, &text, out, NULL);
 }
 
-/* Parse one chain, print its canonical form. */
+/* Parses one chain and prints its canonical form. */
 static calm_status build(calm_ctx *ctx, const char *text, const char *chain, calm_algorithm **out)
 {
     chain_parse parse = {text, NULL, CALM_KIND_TRANSFORM};
@@ -275,7 +275,7 @@ static calm_status build(calm_ctx *ctx, const char *text, const char *chain, cal
     return CALM_OK;
 }
 
-/* No chain: it leaves linears as they are, at the scheme of this name. */
+/* Creates the algorithm `float`, which has no steps and leaves linears unchanged. */
 static calm_status make_float(calm_ctx *ctx, calm_algorithm **out)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, 1));
@@ -339,7 +339,7 @@ bool calm_algorithm_smooths(const calm_algorithm *algorithm)
     return any;
 }
 
-/* A part's work, as `gain` says of what it has in float. */
+/* Divides a part's work by `gain` if the part uses float products. */
 static double work_of(const calm_part *part, double work, double gain)
 {
     return part->in_float ? work / gain : work;
@@ -374,7 +374,7 @@ bool calm_algorithm_is_preset(const calm_algorithm *algorithm)
 unsigned calm_algorithm_needs(const calm_algorithm *algorithm, const calm_scheme *scheme, bool biased)
 {
     const bool corrects = algorithm->caps & CALM_SETS_BIAS && biased;
-    /* Scales of activations that come of the largest input, or one fitted to rows. */
+    /* Activation scales that derive from the largest input; a static scale is also fitted to kept rows. */
     const bool largest = scheme->act_rule == CALM_ACT_RULE_NVFP4 || scheme->act_rule == CALM_ACT_RULE_FP8_STATIC;
     const unsigned range = scheme->act_rule == CALM_ACT_RULE_STATIC ? CALM_NEEDS_ABSMAX | CALM_NEEDS_SAMPLES
                            : largest                                ? CALM_NEEDS_ABSMAX : 0u;
@@ -387,7 +387,7 @@ bool calm_algorithm_skips(const calm_step *step, bool absorbs, bool biased)
     return (step->part->caps & CALM_SETS_IN_SCALE && !absorbs) || (step->part->caps & CALM_SETS_BIAS && !biased);
 }
 
-/* Options as text, since structs have bytes between their members. */
+/* Are both steps the same part with the same options?  Options are compared as text, because structs have padding. */
 static bool same_step(const calm_step *a, const calm_step *b)
 {
     CALM_SCOPED_TEXT(of_a);
@@ -396,7 +396,7 @@ static bool same_step(const calm_step *a, const calm_step *b)
         return false;
     calm_options_canonical(a->part->opts, a->opts, &of_a);
     calm_options_canonical(b->part->opts, b->opts, &of_b);
-    /* Without memory for the texts nothing is known to agree; without options there is no text. */
+    /* If a text could not be allocated, the steps count as different; without options the text is NULL. */
     return !of_a.failed && !of_b.failed && strcmp(of_a.data ? of_a.data : "", of_b.data ? of_b.data : "") == 0;
 }
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* Replace s by the geometric mean over the live channels of each absorb group; 0 where there is none. */
+/* Replaces s by the geometric mean over the live channels of each absorb group, 0 without live channels. */
 static calm_status share(calm_ctx *ctx, const calm_job *job, size_t n, double *s)
 {
     double *sum;

@@ -1,11 +1,11 @@
-/* The affine grid of MLX (mx.quantize): as absmax, but its end of larger magnitude is a level, where absmax rounds the
- * zero and moves both ends by up to half a step.  For zero points; other schemes have absmax.
+/* The affine grid of MLX (mx.quantize): like absmax, but the end of larger magnitude is exactly a level; absmax rounds
+ * the zero, which shifts both ends by up to half a step.  Schemes without zero points get absmax's grid.
  *
  *   lo = min(w, 0), hi = max(w, 0), e = max(-lo, hi), k = round(e (2^b - 1) / (hi - lo))
  *   s = e / k, zero = k if -lo > hi else 2^b - 1 - k
  *
- * MLX's range need not hold 0, which a zero point among the codes cannot express: it is another one in groups whose
- * weights all have one sign. */
+ * MLX's own range may exclude 0, which a zero point among the codes cannot express, so the two grids differ in groups
+ * whose weights all have one sign. */
 #include <math.h>
 
 #include "algorithms/part.h"

@@ -2,11 +2,11 @@
  *
  *   q = round(w / s),  s = sum h w q / sum h q^2,  h = diag H
  *
- * (Tang et al. 2022, arXiv 2203.13483).  The paper descends on that gradient while training and without h; a solved
- * zero needs no training, and h is what the output sees of a weight's error.
+ * (Tang et al. 2022, arXiv 2203.13483).  The paper descends along this gradient during training, without h.  Solving
+ * for the zero needs no training, and h weights the error of a weight by its effect on the output.
  *
- * weights=inverse: before gptq h_j = 1 / [Hd^-1]_jj, Hd damped as gptq has it: what is left of an error in column j
- * when all other columns have made up for it, as GPTQ lets those that follow. */
+ * weights=inverse: before gptq h_j = 1 / [Hd^-1]_jj, Hd with gptq's damping: the share of an error in column j that
+ * remains after all other columns compensate it, as GPTQ does with later columns. */
 #include "algorithms/scale_search.h"
 
 const calm_part calm_grid_hls = {

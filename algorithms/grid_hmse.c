@@ -1,4 +1,4 @@
-/* Shrunken spans, least sum h (w - s q)^2 with h = diag H (search.c has the candidates). */
+/* Shrunken spans, least sum h (w - s q)^2 with h = diag H (scale_search.c has the candidates). */
 #include "algorithms/scale_search.h"
 
 const calm_part calm_grid_hmse = {

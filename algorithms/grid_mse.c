@@ -1,4 +1,4 @@
-/* Shrunken spans, least sum (w - s q)^2 (search.c has the candidates). */
+/* Shrunken spans, least sum (w - s q)^2 (scale_search.c has the candidates). */
 #include "algorithms/scale_search.h"
 
 const calm_part calm_grid_mse = {

@@ -1,11 +1,12 @@
-/* H of a job, for one chain or for all of them.
+/* H of a job, for one chain or for all of its chains.
  *
- *   H = X^T X / N.  No input at all (N = 0: an expert that no token reached), or nothing but zeros, gives no
- *   information about which inputs matter, so H is then the identity and every algorithm degrades to its unweighted
- *   form.
+ *   H = X^T X / N
  *
- * Of an MLP with 25,600 inner channels one such matrix takes 5.2 GB: chains that do not change H share it, damped, and
- * it is where the Gram matrix was. */
+ * If calibration saw no input (N = 0: an expert that no token reached), or only zeros, it does not say which inputs
+ * matter; H is then the identity, and every algorithm becomes its unweighted form.
+ *
+ * For an MLP with 25,600 inner channels one such matrix has 5.2 GB, so chains that do not change H share it, damped, in
+ * place of the Gram matrix. */
 #include "algorithms/hessian.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 
-/* Rows of a Gram matrix. */
+/* A pass over the rows of a Gram matrix. */
 typedef struct rows_task {
     const char *name;
     size_t in, rows;
@@ -52,7 +53,7 @@ calm_status calm_hessian_check(calm_ctx *ctx, const char *name, size_t in, const
                              gram[j * in + j]);
         trace += gram[j * in + j];
     }
-    /* Rows that are all zero say no more than no rows. */
+    /* Rows of zeros carry no information, like no rows. */
     *blind = stats->rows == 0 || trace == 0;
     return CALM_OK;
 }
@@ -75,8 +76,8 @@ void calm_hessian_damp(size_t in, const double *diagonal, double damp, double *h
     double mean = 0;
     for (size_t j = 0; j < in; j++)
         mean += diagonal[j];
-    /* Relative to the mean of the diagonal, so that the same damping suits inputs of any size.  A mean that overflows
-     * does no harm where none is asked. */
+    /* Relative to the mean of the diagonal, so that the same damping suits inputs of any size.  Without damping, a mean
+     * that overflows must not matter. */
     const double more = damp > 0 ? damp * (mean / (double)in) : 0;
     for (size_t j = 0; j < in; j++)
         h[j * in + j] = diagonal[j] + more;
@@ -111,7 +112,7 @@ calm_status calm_hessian_factor(calm_ctx *ctx, const char *name, size_t in, doub
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_inverse_new(ctx, ctx->out, name, in, &problem.inverse));
     CALM_TRY(calm_inverse_order(ctx, in, hessian->diagonal, &order));
-    /* In the chain's own way, so that the bytes are those of a chain that makes it. */
+    /* The same function as in a chain, so that the factor has the same bytes. */
     const calm_status status = calm_inverse_factor(ctx, &problem, order, damp, &u, &used);
     if (status == CALM_OK)
         hessian->inverse = problem.inverse;

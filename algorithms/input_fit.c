@@ -1,4 +1,4 @@
-/* The closed form of a fit to another input, in double. */
+/* The closed-form fit of weights to another input, in double. */
 #include "algorithms/input_fit.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ typedef struct fit_job {
     double alpha;
 } fit_job;
 
-/* c = (Hq + l I)^-1 (Cq + l I). */
+/* Computes c = (Hq + l I)^-1 (Cq + l I), l = shift. */
 static calm_status solve(calm_ctx *ctx, const fit_job *job, const double *h, double shift, double *c)
 {
     const size_t in = job->problem->in;
@@ -35,7 +35,7 @@ static calm_status solve(calm_ctx *ctx, const fit_job *job, const double *h, dou
                                          job->part, shift, trial.message);
 }
 
-/* Rows of W* = W c^T in place of those of W. */
+/* Task: replaces a chunk of rows of W by those of W + alpha (W c^T - W). */
 static calm_status fit_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const fit_job *job = user;
@@ -67,7 +67,7 @@ calm_status calm_input_fit(calm_ctx *ctx, calm_problem *problem, const char *par
     for (size_t j = 0; j < in; j++)
         mean += h[j * in + j] / (double)in;
     if (mean == 0)
-        return CALM_OK;    /* every row is zero: as without input, there is nothing to fit to */
+        return CALM_OK;    /* every row is zero, as without input: nothing to fit to */
     CALM_TRY(solve(ctx, &job, h, lambda * mean, c));
     return calm_problem_each_chunk(ctx, problem, fit_chunk, &job);
 }

@@ -1,4 +1,4 @@
-/* What the chain reads of H^-1: its upper factor in an order of the columns, and its diagonal. */
+/* H^-1 for a chain: its upper factor in an order of the columns, and its diagonal. */
 #include "algorithms/inverse.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/inverse_root.h"
 
-/* 0.01 becomes 2.56 of the mean diagonal: beyond that the damping outweighs H. */
+/* From 0.01 to 2.56 of the mean diagonal; with more, the damping would outweigh H. */
 #define MAX_DOUBLINGS 8
 
 calm_status calm_inverse_new(calm_ctx *ctx, calm_arena *arena, const char *name, size_t n, calm_inverse **out)
@@ -31,7 +31,8 @@ size_t calm_inverse_bytes(size_t in)
 
 void calm_inverse_begin(calm_inverse *inverse)
 {
-    /* Sums of the same squares in another order: a chain's bytes must not depend on what ran before it. */
+    /* `left` from a factor in another order sums the same squares in another order, and a chain's bytes must not depend
+     * on the chains before it. */
     if (!inverse->first)
         inverse->damp = 0;
 }
@@ -43,7 +44,7 @@ typedef struct ranked {
     size_t index;
 } ranked;
 
-/* Falling power, equal ones from left to right. */
+/* Compares columns for an order by falling power, equal ones from left to right. */
 static int compare_columns(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
@@ -86,12 +87,12 @@ typedef struct factor_task {
     const calm_problem *problem;
     const size_t *order;
     double *u, *sum;
-    float *single;   /* in place of u; H times unit */
+    float *single;   /* [I, I] instead of u: H times unit in float32 */
     double unit;
-    double added;    /* to the diagonal */
+    double added;    /* damping that is added to the diagonal */
 } factor_task;
 
-/* sum [I] of some columns: in the order of rows. */
+/* Computes `sum` of columns first .. first + n - 1, each in the order of rows. */
 static void sum_columns(size_t first, size_t n, void *user)
 {
     const factor_task *task = user;
@@ -101,7 +102,7 @@ static void sum_columns(size_t first, size_t n, void *user)
             task->sum[j] += task->u[i * in + j] * task->u[i * in + j];
 }
 
-/* left [I] = 1 / [H^-1]_jj: column sums of u^2, by the order that u has. */
+/* Computes left [I] = 1 / [H^-1]_jj from the column sums of u^2, whose columns are in `order`. */
 static calm_status keep_diagonal(calm_ctx *ctx, const calm_problem *problem, const size_t *order)
 {
     calm_inverse *inverse = problem->inverse;
@@ -114,8 +115,8 @@ static calm_status keep_diagonal(calm_ctx *ctx, const calm_problem *problem, con
     return CALM_OK;
 }
 
-/* Row `row` of H, damped, from its diagonal on, in the order of the columns: of the problem's copy, or as that would be
- * made. */
+/* Copies row `row` of the damped H, from its diagonal on, in the order of the columns: from problem->h, or with the
+ * same values from the Gram matrix. */
 static void copy_row(const factor_task *task, size_t row)
 {
     const calm_problem *problem = task->problem;
@@ -134,14 +135,14 @@ static void copy_row(const factor_task *task, size_t row)
     }
 }
 
-/* The upper triangle alone, which is what the factorisation reads. */
+/* Copies only the upper triangle, because the factorisation reads no more. */
 static void copy_rows(size_t first, size_t n, void *user)
 {
     for (size_t i = first; i < first + n; i++)
         copy_row(user, i);
 }
 
-/* damp mean(diag H) */
+/* Returns damp mean(diag H). */
 static double added_of(const calm_problem *problem, double damp)
 {
     double sum = 0;
@@ -165,7 +166,7 @@ static calm_status factor(calm_ctx *ctx, const calm_problem *problem, const size
     return CALM_OK;
 }
 
-/* The root in float of H times a power of two, *unit, which is in the range of float whatever H's is. */
+/* Computes the root in float32 of H times *unit, a power of two that brings H into float32's range. */
 static calm_status root_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                               float *r, double *unit)
 {
@@ -179,15 +180,15 @@ static calm_status root_float(calm_ctx *ctx, const calm_problem *problem, const 
     return calm_sroot(ctx, n, r, n);
 }
 
-/* By factor, or with `single` by root_float; `damp` is doubled until that succeeds. */
+/* Calls factor, or with `single` root_float, and doubles `damp` until the call succeeds. */
 static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                  float *single, double *unit, double *used)
 {
     /* Failures of the attempts stay in a separate context; the last one is quoted. */
     calm_ctx trial = *ctx;
     calm_inverse *inverse = problem->inverse;
-    assert(inverse != problem->common);    /* that is others' */
-    inverse->asked = 0;    /* u is another's from here on */
+    assert(inverse != problem->common);    /* which other chains read */
+    inverse->asked = 0;    /* u is overwritten */
     for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
         calm_ctx_forgive(&trial);
         *used = damp;
@@ -202,7 +203,7 @@ static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, con
                                          "diagonal: %s", problem->job->name, *used, trial.message);
 }
 
-/* Is that factor there already? */
+/* Does `inverse` hold the factor of this order and damping? */
 static bool is_there(const calm_inverse *inverse, const size_t *order, double damp, size_t n)
 {
     return inverse && inverse->asked == damp && memcmp(inverse->order, order, n * sizeof *order) == 0;
@@ -216,7 +217,7 @@ calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, cons
     const size_t n = problem->in;
     /* Parts that call this have CALM_NEEDS_INVERSE among their caps. */
     assert(inverse);
-    /* Its left has the sums that this chain would have made first. */
+    /* common->left has the same bytes as if this chain had computed it first. */
     if (is_there(common, order, damp, n)) {
         if (inverse != common) {
             memcpy(inverse->left, common->left, n * sizeof *common->left);
@@ -236,7 +237,7 @@ calm_status calm_inverse_factor(calm_ctx *ctx, const calm_problem *problem, cons
     return CALM_OK;
 }
 
-/* Rows of R from their diagonal on. */
+/* Packs rows first .. first + n - 1 of R from column `first` on. */
 static void pack_rows(size_t first, size_t n, void *user)
 {
     calm_root_float *root = user;
@@ -247,8 +248,8 @@ static void pack_rows(size_t first, size_t n, void *user)
 calm_status calm_inverse_root_float(calm_ctx *ctx, const calm_problem *problem, const size_t *order, double damp,
                                     calm_root_float *out, double *used)
 {
-    /* In the memory of the other factor, of which no byte is read any more.  R takes one half, packed the
-     * other. */
+    /* R overwrites the double factor, which is not read again: R is in one half of its memory, packed R in the other.
+     * */
     const size_t in = problem->in;
     float *const single = (float *)problem->inverse->u;
     *out = (calm_root_float){.r = single, .packs = calm_packed_fits(ctx->operands, in)};

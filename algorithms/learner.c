@@ -5,7 +5,7 @@
 #include "ptq/base/message.h"
 #include "ptq/base/scope.h"
 
-/* More than there are learners; names beyond it are not suggested, nothing else. */
+/* Larger than the number of learners; names beyond it would only not be suggested. */
 #define NAMES_MAX 16
 
 struct calm_learner {

@@ -15,7 +15,7 @@ size_t calm_problem_group_columns(const calm_problem *problem, size_t g)
     return calm_size_min(problem->in - g * problem->group, problem->group);
 }
 
-/* Rows that share their scales. */
+/* Returns the number of rows that share their scales. */
 static size_t shape_rows(const calm_job_shape *shape)
 {
     return calm_scheme_rows(&(calm_scheme){.family = shape->family});
@@ -23,7 +23,8 @@ static size_t shape_rows(const calm_job_shape *shape)
 
 size_t calm_shape_chunks(const calm_job_shape *shape)
 {
-    /* Blocks end with their linear, of which the shape does not say how many rows it has. */
+    /* Blocks of rows end with their linear, and the shape does not say how many rows a linear has; so this is a bound.
+     * */
     if (shape_rows(shape) > 1)
         return shape->out;
     return (shape->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK;
@@ -34,7 +35,7 @@ size_t calm_shape_workers(const calm_job_shape *shape)
     return calm_size_min(shape->n_threads, calm_shape_chunks(shape));
 }
 
-/* Groups of its first super-block. */
+/* Returns the number of groups of the first super-block of a row. */
 static size_t shape_super(const calm_job_shape *shape)
 {
     return calm_size_min(calm_scheme_family(&(calm_scheme){.family = shape->family})->super, shape->n_groups);
@@ -51,7 +52,7 @@ size_t calm_problem_chunks(const calm_problem *problem)
     const calm_job *job = problem->job;
     const size_t rows = calm_scheme_rows(&job->scheme);
     size_t n = 0;
-    if (rows == 1)    /* rows are independent: any number will do */
+    if (rows == 1)    /* rows are independent, so chunks may cross linears */
         return (problem->out + CALM_ROW_CHUNK - 1) / CALM_ROW_CHUNK;
     for (size_t i = 0; i < job->n_linears; i++)
         n += calm_scheme_row_blocks(&job->scheme, job->linears[i].out);
@@ -79,7 +80,7 @@ calm_status calm_problem_each_chunk(calm_ctx *ctx, const calm_problem *problem, 
     return calm_parallel_for(ctx, calm_problem_chunks(problem), fn, user);
 }
 
-/* The linear that a row of the stacked job belongs to; *row becomes its row there. */
+/* Returns the linear of a row of the stacked job; *row becomes the row's number in it. */
 static const calm_linear *linear_of(const calm_problem *problem, size_t *row)
 {
     const calm_linear *linear = problem->job->linears;
@@ -100,7 +101,7 @@ calm_status calm_group_finish(calm_ctx *ctx, const calm_group *group, calm_grid 
                      linear->name, row, group->index, name, calm_scale_most(&group->problem->job->scheme));
 }
 
-/* Is every one of these weights nearest to 0 under the least scale? */
+/* Does a group whose largest |weight| is `most` become 0 even with the least storable scale? */
 static bool vanishes(const calm_problem *problem, float most)
 {
     const calm_scheme *scheme = &problem->job->scheme;
@@ -120,7 +121,7 @@ calm_status calm_problem_check_global(calm_ctx *ctx, const calm_problem *problem
             float here = 0;
             for (size_t j = 0; j < columns; j++)
                 here = fmaxf(here, fabsf(w[j]));
-            /* Smaller ones become 0, or next to it, in every scheme. */
+            /* Smaller weights become about 0 in every scheme, so they do not count. */
             n += (double)here > CALM_SCALE_MIN;
             n_lost += (double)here > CALM_SCALE_MIN && vanishes(problem, here);
             if (here > most) {
@@ -138,7 +139,7 @@ calm_status calm_problem_check_global(calm_ctx *ctx, const calm_problem *problem
                      "are below what %s can store", linear->name, row, group, (double)most, n_lost, n, name);
 }
 
-/* Ask the chain's grid for group g of `row`, whose weights are w [columns of g]. */
+/* Calls the chain's grid for group g of `row`, whose weights are w [columns of g]. */
 static calm_status grid_of_group(calm_ctx *ctx, const calm_problem *problem, size_t row, size_t g, const double *w,
                                  calm_grid *out)
 {
@@ -163,11 +164,11 @@ calm_status calm_problem_run(calm_ctx *ctx, const calm_problem *problem, size_t 
     const calm_scheme *scheme = &problem->job->scheme;
     float scales[CALM_SUPER_MAX], mins[CALM_SUPER_MAX];
     assert(n <= CALM_SUPER_MAX);
-    /* Each as if it were alone; what they share is found of all of them. */
+    /* First each group alone; then the shared scale of the super-block from all of them. */
     for (size_t i = 0; i < n; i++)
         CALM_TRY(grid_of_group(ctx, problem, row, g + i, w + i * problem->group, &out[i]));
     if (calm_scheme_family(scheme)->super == 1)
-        return CALM_OK;    /* as each is by itself */
+        return CALM_OK;
     for (size_t i = 0; i < n; i++) {
         scales[i] = out[i].scale;
         mins[i] = out[i].min;
@@ -213,24 +214,24 @@ void calm_qjob_set_grid(calm_qjob *qjob, size_t row, size_t g, calm_grid grid)
         assert(grid.zero == calm_symmetric_zero(&qjob->scheme));
 }
 
-/* Rows whose grids are wanted: those of a chunk. */
+/* Rows of a chunk whose grids are computed. */
 typedef struct chunk_rows {
     const calm_problem *problem;
-    size_t first, n;     /* rows of the problem                        */
+    size_t first, n;     /* rows first .. first + n - 1 of the problem */
     const float *w;      /* [n, I] their weights                       */
-    calm_qjob *qjob;     /* takes them as rows at .. at + n - 1        */
+    calm_qjob *qjob;     /* stores them as rows at .. at + n - 1       */
     size_t at;
-    bool encode;         /* the nearest codes too                      */
+    bool encode;         /* compute the nearest codes, too             */
 } chunk_rows;
 
-/* Where rows share their scales: block by block. */
+/* Computes grids and codes of rows that share their scales. */
 static calm_status grids_of_blocks(calm_ctx *ctx, const chunk_rows *rows)
 {
     const calm_problem *problem = rows->problem;
     const size_t n = rows->n;
     double *w;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, n * problem->group));
-    /* To a grid a block is one long group. */
+    /* A grid part sees a block of rows as one long group. */
     for (size_t g = 0; g < problem->n_groups; g++) {
         const size_t start = calm_problem_group_start(problem, g), columns = calm_problem_group_columns(problem, g);
         calm_grid grid;
@@ -247,7 +248,7 @@ static calm_status grids_of_blocks(calm_ctx *ctx, const chunk_rows *rows)
     return CALM_OK;
 }
 
-/* Else super-block by super-block. */
+/* Computes grids and codes, super-block by super-block if rows have their own scales. */
 static calm_status grids_of_rows(calm_ctx *ctx, const chunk_rows *rows)
 {
     const calm_problem *problem = rows->problem;
@@ -255,9 +256,9 @@ static calm_status grids_of_rows(calm_ctx *ctx, const chunk_rows *rows)
     calm_grid grid[CALM_SUPER_MAX];
     if (calm_scheme_rows(&rows->qjob->scheme) > 1)
         return grids_of_blocks(ctx, rows);
-    /* In double: grids and codes of all parts are computed from the same widened weights. */
+    /* In double, because all parts compute grids and codes from widened weights. */
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w, calm_problem_super(problem, 0) * problem->group));
-    /* Rows are independent; what shares a super-block goes together. */
+    /* Rows are independent; the groups of a super-block are computed together. */
     for (size_t r = 0; r < rows->n; r++) {
         for (size_t g = 0, n; g < problem->n_groups; g += n) {
             const size_t start = calm_problem_group_start(problem, g), at = (rows->at + r) * problem->in + start;
@@ -310,7 +311,7 @@ calm_status calm_problem_grids(calm_ctx *ctx, const calm_problem *problem, calm_
 
 size_t calm_problem_nearest_scratch_bytes(const calm_job_shape *shape)
 {
-    /* Of blocks the powers of the input besides, and what is left of errors. */
+    /* calm_problem_block also copies h and left. */
     const size_t arrays = shape_rows(shape) > 1 ? 3 : 1;
     return calm_shape_workers(shape) * arrays * CALM_BYTES(double, calm_shape_together(shape));
 }
@@ -326,7 +327,7 @@ const double *calm_problem_damped(const calm_problem *problem, double damp)
     const size_t n = problem->in;
     /* Parts that call this have CALM_NEEDS_GRAM among their caps, and a chain that shares H reads it as it is. */
     assert(problem->h && (!problem->shared || damp == problem->shared->damp));
-    /* The shared one stands damped so. */
+    /* A shared H is already damped so. */
     if (!problem->shared)
         calm_hessian_damp(n, problem->h_diag, damp, problem->h);
     return problem->h;
@@ -341,7 +342,7 @@ calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float
 {
     size_t n = problem->in;
     assert(!problem->shared);    /* a part that scales is among the chain's caps */
-    /* The first transform that scales; a second one multiplies. */
+    /* The first transform that scales creates in_scale; a second one multiplies it. */
     if (!problem->in_scale) {
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, problem->in_scale, n));
         for (size_t j = 0; j < n; j++)
@@ -352,7 +353,7 @@ calm_status calm_problem_scale(calm_ctx *ctx, calm_problem *problem, const float
     for (size_t i = 0; i < problem->out; i++)
         for (size_t j = 0; j < n; j++)
             problem->w[i * n + j] *= s[j];
-    /* x is divided by s, so H = E[x x^T] is divided by s_i s_j; W x stays what it was. */
+    /* x is divided by s, so H = E[x x^T] is divided by s_i s_j, and W x does not change. */
     for (size_t i = 0; problem->h && i < n; i++)
         for (size_t j = 0; j < n; j++)
             problem->h[i * n + j] /= (double)s[i] * s[j];

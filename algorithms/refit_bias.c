@@ -1,27 +1,27 @@
-/* Bias correction: the mean error of every output, added to the bias of its linear (Nagel et al. 2019, arXiv
- * 1906.04721, section 4.2, with the measured mean of the input).
+/* Bias correction: adds the mean error of every output to the bias of its linear (Nagel et al. 2019, arXiv 1906.04721,
+ * section 4.2, with the measured mean of the input).
  *
  *   delta = E[W x] - E[W^ xq] = (W - W^ diag(1/s)) E[x] + W^ E[x / s - xq],  xq = Qa(x / s)
  *
- * W are the weights as they were before any transform, s the input scale, W^ the codes as they are multiplied.  E[x] is
- * of all rows; what quantizing the input shifts, E[x / s - xq], is of the kept rows, and 0 where inputs stay float.
- * Rows of linears without a bias have delta 0.
+ * W are the weights before any transform, s the input scale, W^ the decoded weights.  E[x] is over all rows; E[x / s -
+ * xq], the shift by quantizing the input, is over the kept rows, and 0 if inputs stay float.  Rows of linears without a
+ * bias have delta 0.
  *
- * All in double; a sum takes the kept rows in chunks of CHUNK, in order. */
+ * All sums are in double, over chunks of CHUNK kept rows, in order. */
 #include <math.h>
 #include <string.h>
 
 #include "algorithms/part.h"
 #include "ptq/base/scope.h"
 
-#define CHUNK ((size_t)512)    /* kept rows that a task adds up */
+#define CHUNK ((size_t)512)    /* number of kept rows that a task sums */
 
 typedef struct bias_job {
     const calm_problem *problem;
     calm_qjob *qjob;
     double *mean;     /* [I] E[x] / s                                  */
     double *shift;    /* [I] E[x / s - xq]; NULL: inputs stay float    */
-    double *parts;    /* [chunks of kept rows, I] its sums             */
+    double *parts;    /* [chunks of kept rows, I] sums of x / s - xq   */
 } bias_job;
 
 static size_t chunks_of(size_t n_samples)
@@ -29,7 +29,7 @@ static size_t chunks_of(size_t n_samples)
     return (n_samples + CHUNK - 1) / CHUNK;
 }
 
-/* The sum of x / s - xq over one chunk of kept rows. */
+/* Task: sums x / s - xq over one chunk of kept rows. */
 static calm_status add_shifts(calm_ctx *ctx, size_t index, void *user)
 {
     const bias_job *job = user;
@@ -70,7 +70,7 @@ static calm_status measure_shift(calm_ctx *ctx, bias_job *job)
     return CALM_OK;
 }
 
-/* What row `row` of the job's stacked weights is off by in the mean. */
+/* Returns the mean error of the output of row `row` of the job's stacked weights. */
 static double row_error(const bias_job *job, size_t row, const float *w, float *quantized)
 {
     const calm_problem *problem = job->problem;
@@ -124,7 +124,7 @@ static calm_status bias(calm_ctx *ctx, calm_problem *problem, const void *opts, 
     return calm_problem_each_chunk(ctx, problem, correct_rows, &job);
 }
 
-/* Means, the chunks' sums, and per worker two rows of the input or one of the weights; all of it is released. */
+/* Counts the means, the chunks' sums, and per worker two rows of the input or one of the weights; all are released. */
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     const size_t chunks = chunks_of(shape->n_samples);

@@ -1,13 +1,14 @@
-/* Channel refit: for fixed codes and scales the factor per input that the weights are best multiplied by, folded into
- * what feeds the job as an input scale is.
+/* Channel refit: for fixed codes and scales, finds the best factor of the weights per input, which is folded into the
+ * layer before the job like an input scale.
  *
  *   loss(t) = tr((W - Q diag(t)) Hd (W - Q diag(t))^T),  Q the weights as dequantized, Hd damped H
  *   A = (Q^T Q) o Hd,  b = diag(Q^T W Hd),  t = 1 + A^-1 (b - A 1),  in_scale /= t
  *
- * Of inputs that share a scale (absorb groups) the rows and columns of A are added up.  An input whose weights are all
- * zero, or a factor that would leave [1/2, 2], keeps 1; unless the loss falls with the factors as stored, all do.
+ * For inputs that share a scale (absorb groups), the rows and columns of A are summed.  The factor is 1 for an input
+ * whose weights are all zero, and where it would be outside [1/2, 2]; all factors are 1 unless the loss falls with the
+ * stored factors.
  *
- * All in double; a sum takes the rows of the job in chunks of CHUNK, in order, and belongs to one task. */
+ * All sums are in double, over chunks of CHUNK rows of the job, in order, each within one task. */
 #include <stddef.h>
 
 #include "algorithms/part.h"
@@ -34,11 +35,11 @@ typedef struct channel_job {
     const calm_problem *problem;
     const calm_qjob *qjob;
     const double *h;    /* [I, I] damped, both triangles                                          */
-    double *a;          /* [I, I] (Q^T Q) o H, of which the upper triangle; then both             */
-    double *right;      /* [I] b - A 1: what the loss falls by, per unit of t - 1, times 1/2      */
+    double *a;          /* [I, I] (Q^T Q) o H: first the upper triangle, then both                */
+    double *right;      /* [I] b - A 1: half of the negative gradient of the loss at t = 1        */
 } channel_job;
 
-/* Rows first .. first + n - 1 of the dequantized job and of what it represents. */
+/* Computes rows first .. first + n - 1 of the dequantized job, q, and of its error W - Q, w. */
 static void read_rows(const channel_job *job, size_t first, size_t n, float *read, double *q, double *w)
 {
     const size_t in = job->problem->in;
@@ -50,7 +51,7 @@ static void read_rows(const channel_job *job, size_t first, size_t n, float *rea
     }
 }
 
-/* Rows index * TILE .. of A and of the right side: diag(Q^T W H) - A 1 = diag(Q^T (W - Q) H). */
+/* Task: computes TILE rows of A and of the right side: diag(Q^T W H) - A 1 = diag(Q^T (W - Q) H). */
 static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
 {
     const channel_job *job = user;
@@ -81,17 +82,17 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* The group of inputs that input j shares its scale with. */
+/* Returns the group of inputs with which input j shares its scale. */
 static size_t group_of(const calm_job *job, size_t j)
 {
     return job->absorb_group ? job->absorb_group[j] : j;
 }
 
-/* t [groups] - 1 in `right` of the system [groups, groups] in `a`; false when there is no solution. */
+/* Solves the system [groups, groups] in `a` for t - 1, in `right` [groups]; false: there is no solution. */
 static bool solve(calm_ctx *ctx, size_t n, double *a, double *right)
 {
     double ridge = 0;
-    /* The failure is that of the factors alone: they stay 1. */
+    /* After a failure the factors stay 1; the run continues. */
     calm_ctx trial = *ctx;
     for (size_t i = 0; i < n; i++)
         ridge += RIDGE * a[i * n + i] / (double)n;
@@ -101,7 +102,7 @@ static bool solve(calm_ctx *ctx, size_t n, double *a, double *right)
            calm_dcholesky_solve(&trial, n, a, n, 1, right, 1) == CALM_OK;
 }
 
-/* What the loss changes by with these scales in place of 1, as they are stored: d A d - 2 d right, d = 1 / s - 1. */
+/* Returns the change of the loss by these stored scales instead of 1: d A d - 2 d right, d = 1 / s - 1. */
 static double change_of_loss(const channel_job *job, const float *scale)
 {
     const size_t in = job->problem->in;
@@ -115,7 +116,7 @@ static double change_of_loss(const channel_job *job, const float *scale)
     return change;
 }
 
-/* scale [I] = 1 / t. */
+/* Computes scale [I] = 1 / t. */
 static calm_status fit(calm_ctx *ctx, const channel_job *job, float *scale)
 {
     const calm_job *of = job->problem->job;
@@ -133,7 +134,7 @@ static calm_status fit(calm_ctx *ctx, const channel_job *job, float *scale)
         const double t = solved ? 1 + right[group_of(of, j)] : 1;
         scale[j] = t >= LEAST && t <= MOST ? (float)(1 / t) : 1;
     }
-    /* Not so for NaN, either. */
+    /* False for NaN, too. */
     if (change_of_loss(job, scale) < 0)
         return CALM_OK;
     for (size_t j = 0; j < in; j++)
@@ -141,7 +142,7 @@ static calm_status fit(calm_ctx *ctx, const channel_job *job, float *scale)
     return CALM_OK;
 }
 
-/* scale [I], which outlives what is computed here. */
+/* Computes scale [I], allocated by the caller, and releases all other memory. */
 static calm_status find_scale(calm_ctx *ctx, const calm_problem *problem, double damp, const calm_qjob *qjob,
                               float *scale)
 {
@@ -162,11 +163,11 @@ static calm_status channel(calm_ctx *ctx, calm_problem *problem, const void *opt
     float *scale;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, scale, problem->in));
     CALM_TRY(find_scale(ctx, problem, options->damp, qjob, scale));
-    /* The codes stay, and represent W diag(in_scale) with another in_scale from here on. */
+    /* The codes do not change; they now represent W diag(in_scale) with another in_scale. */
     return calm_problem_scale(ctx, problem, scale);
 }
 
-/* A, then the tiles' rows or the system of the factors; all but the scale is released. */
+/* Counts A, and the larger of the tiles' rows and the system of the factors; only the scale is kept. */
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     const size_t in = shape->in, n = shape->n_absorb_groups ? shape->n_absorb_groups : in;

@@ -1,5 +1,5 @@
 /* Least-squares scales: for fixed codes the group scales that minimise tr((W - S Q) H (W - S Q)^T), row by row, H
- * damped (rows.c has the normal equations).  Kept for the rows whose loss falls with the scales as stored. */
+ * damped (rows_scales.c).  A row gets the new scales if its loss falls with the stored scales. */
 #include <stddef.h>
 
 #include "algorithms/rows.h"
@@ -14,7 +14,7 @@ static const calm_option ls_table[] = {
     {.name = NULL},
 };
 
-/* One solution per row, since codes do not move. */
+/* Solves once per row, because codes do not change. */
 static calm_status fit_scales(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     (void)opts;

@@ -1,10 +1,10 @@
-/* MKQ with the full Hessian: alternate least-squares scales and one sweep of coordinate descent over the codes.
+/* MKQ with the full Hessian: alternates least-squares scales and one sweep of coordinate descent over the codes.
  *
  *   loss = (w - s q) H (w - s q)^T per row, H damped
  *   until the loss of a row falls by no more than 1e-4 of itself in a round, or `rounds` are done
  *
- * Rows that share their scales continue and stop together.  Of asymmetric schemes with groups of at most 128 columns
- * the sweep moves zeros, too, by one a round where that gains more (rows.c).
+ * Rows that share their scales stop together.  For asymmetric schemes with groups of at most 128 columns, the sweep
+ * also changes zeros by one per round if that gains more (rows.c).
  *
  * MKQ-BERT (Tang et al. 2022, arXiv 2203.13483) learns scales by their gradient while it trains; here both scales
  * and codes descend on the layer's own quadratic loss, and each row stops by itself. */
@@ -21,7 +21,7 @@ typedef struct mkq_options {
 } mkq_options;
 
 static const calm_option mkq_table[] = {
-    {.name = "rounds", .help = "of scales and codes at most", .offset = offsetof(mkq_options, rounds),
+    {.name = "rounds", .help = "most rounds of scales and codes", .offset = offsetof(mkq_options, rounds),
      .type = CALM_OPTION_INT, .fallback = "4", .min = 1, .max = 1000},
     {.name = "damp", .help = "share of the mean of diag H added to it", .offset = offsetof(mkq_options, damp),
      .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
@@ -33,10 +33,10 @@ typedef struct descent {
     calm_descent_shared shared;
 } descent;
 
-/* Rows of a descent that shares nothing continue and stop by themselves alone. */
+/* For a descent that shares nothing. */
 static const calm_descent_shared nothing_shared;
 
-/* Row r is at this step: leave its loss, and say whether it has hope. */
+/* Records the loss of row r at this step; returns false if the row should stop early. */
 static bool has_hope(const calm_descent_shared *shared, const calm_rows *rows, size_t r, size_t step)
 {
     const size_t row = rows->row[r];
@@ -45,7 +45,7 @@ static bool has_hope(const calm_descent_shared *shared, const calm_rows *rows, s
     return !shared->fall || !calm_descent_hopeless(shared, row, step, calm_rows_likely(rows, r));
 }
 
-/* Row r ends. */
+/* Records the result of row r and drops it. */
 static void end_row(const calm_descent_shared *shared, calm_rows *rows, size_t r)
 {
     if (shared->least)
@@ -55,8 +55,8 @@ static void end_row(const calm_descent_shared *shared, calm_rows *rows, size_t r
     calm_rows_drop(rows, r);
 }
 
-/* End the rows that have no hope at this step, and with `gain` those that gain too little.  From the last row down: a
- * dropped one is replaced by the last, which has been looked at already. */
+/* Ends the rows that should stop early at this step, and with `gain` those that gained too little.  Runs from the last
+ * row down, because the last row replaces a dropped one. */
 static void end_rows(const calm_descent_shared *shared, calm_rows *rows, size_t step, bool gain)
 {
     for (size_t r = rows->n; r-- > 0;) {
@@ -66,7 +66,7 @@ static void end_rows(const calm_descent_shared *shared, calm_rows *rows, size_t 
     }
 }
 
-/* Rounds of rows that share their scales, all of them until they gain too little together. */
+/* Runs rounds of rows that share their scales, until they gain too little together. */
 static calm_status alternate_shared(calm_ctx *ctx, calm_rows *rows, long long rounds)
 {
     double before = 1, loss = 0;
@@ -78,7 +78,7 @@ static calm_status alternate_shared(calm_ctx *ctx, calm_rows *rows, long long ro
     return CALM_OK;
 }
 
-/* Rounds until every row has stopped. */
+/* Runs rounds until every row has stopped. */
 static calm_status alternate(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     const descent *to = opts;

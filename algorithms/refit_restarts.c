@@ -1,16 +1,16 @@
-/* Restarts: GPTQ again on the best scales, its columns in other orders; every row keeps the best that it has met.
+/* Restarts: repeats GPTQ on the best scales with other orders of the columns; every row keeps its best result.
  *
  *   for k = 1 .. n:  columns by falling H_jj exp(jitter z_j), z_j standard normal
- *                    codes by GPTQ on the scales as they stand, then rounds of mkq
+ *                    codes by GPTQ on the present scales, then rounds of mkq
  *                    a row whose loss fell takes these codes and scales
  *   loss = (w - s q) H (w - s q)^T per row, H damped
  *
- * Most rows of an order end above their best.  A row stops once that is likely: of the first order every fourth row
- * runs to its end and records its loss after GPTQ, after scales and after codes.  f = the quantile `leave` of (last
+ * In most orders a row ends above its best, so rows stop early when this is likely.  In the first order every fourth
+ * row runs to its end and records its loss after GPTQ, after scales and after codes.  f = the quantile `leave` of (last
  * loss / loss at a step) over these rows; any other row stops at that step if f times its loss is not below its best.
  *
- * GPTQ is greedy and descent stops at the next minimum: where a row ends depends on the order of its columns, and on
- * little else.  Rows are independent, so the best of n + 1 ends is taken row by row, which no single order gives. */
+ * GPTQ is greedy and descent stops at a local minimum, so the result of a row depends mostly on the order of its
+ * columns.  Rows are independent, so every row takes the best of n + 1 results, which no single order gives. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@
 
 /* The same orders in every run and on every machine. */
 #define SEED ((uint64_t)0x63616c6d)    /* "calm" */
-/* In the first order one row of four goes to its end. */
+/* In the first order one of so many rows runs to its end. */
 #define EXPLORERS ((size_t)4)
 
 typedef struct restarts_options {
@@ -37,8 +37,8 @@ static const calm_option restarts_table[] = {
      .fallback = "8", .min = 1, .max = 100},
     {.name = "jitter", .help = "standard deviation of log H_jj in an order",
      .offset = offsetof(restarts_options, jitter), .type = CALM_OPTION_DOUBLE, .fallback = "0.5", .min = 0, .max = 100},
-    {.name = "rounds", .help = "of scales and codes at most, after each", .offset = offsetof(restarts_options, rounds),
-     .type = CALM_OPTION_INT, .fallback = "4", .min = 1, .max = 1000},
+    {.name = "rounds", .help = "most rounds of scales and codes after each order",
+     .offset = offsetof(restarts_options, rounds), .type = CALM_OPTION_INT, .fallback = "4", .min = 1, .max = 1000},
     {.name = "damp", .help = "share of the mean of diag H added to it", .offset = offsetof(restarts_options, damp),
      .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
     {.name = "leave", .help = "stop rows early that need a fall that only this share of the first order's rows had; "
@@ -47,26 +47,26 @@ static const calm_option restarts_table[] = {
     {.name = NULL},
 };
 
-/* A copy of the job's codes, scales, zeros and minima, in scratch. */
+/* Allocates codes, scales, zeros and minima for a copy of the job, in ctx->scratch. */
 static calm_status copy_job(calm_ctx *ctx, const calm_qjob *from, calm_qjob *to)
 {
     const size_t cells = from->out * from->n_groups;
     *to = *from;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->codes, from->out * from->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->scales, cells));
-    /* Only what the scheme has. */
+    /* Minima and zeros only if the scheme has them. */
     if (from->mins)
         CALM_TRY(CALM_NEW(ctx, ctx->scratch, to->mins, cells));
     return from->zeros ? CALM_NEW(ctx, ctx->scratch, to->zeros, cells) : CALM_OK;
 }
 
-/* Is W H multiplied once?  Minima move W. */
+/* Is W H computed once for all orders?  Not with minima, because they change W. */
 static bool keeps_product(size_t in, bool minima)
 {
     return !minima && calm_rows_keeps(in);
 }
 
-/* What that takes, zeros or not, and W H where it is kept. */
+/* Returns the bytes of copy_job, and of W H if it is kept. */
 static size_t copy_bytes(const calm_job_shape *shape)
 {
     const size_t cells = shape->out * shape->n_groups, weights = shape->out * shape->in;
@@ -76,7 +76,7 @@ static size_t copy_bytes(const calm_job_shape *shape)
            (keeps_product(shape->in, mins) ? CALM_BYTES(double, weights) : 0);
 }
 
-/* The grids of one row, or of all. */
+/* Copies the grids of rows first .. first + n - 1. */
 static void copy_grids(const calm_qjob *from, calm_qjob *to, size_t first, size_t n)
 {
     const size_t cell = first * from->n_groups, cells = n * from->n_groups;
@@ -102,7 +102,7 @@ static calm_status keep_losses(calm_ctx *ctx, calm_rows *rows, const void *opts)
     return CALM_OK;
 }
 
-/* loss [n] of rows row [n] of the job as it stands, or (NULL) of its first n. */
+/* Measures the loss [O] of rows row [n] of the job, or (row NULL) of its first n. */
 static calm_status measure(calm_ctx *ctx, const calm_problem *problem, const calm_rows_kept *kept, const size_t *row,
                            size_t n, calm_qjob *qjob, double *loss)
 {
@@ -112,7 +112,7 @@ static calm_status measure(calm_ctx *ctx, const calm_problem *problem, const cal
                           keep_losses, &out);
 }
 
-/* Rows of the trial that may lose less than the best, into row [O], and what all lose at least into loss [O]. */
+/* Lists in row [O] the rows of the trial that may beat the best loss, and copies the lower bounds to loss [O]. */
 static size_t list_hopeful(size_t out, const double *least, const double *best, size_t *row, double *loss)
 {
     size_t n = 0;
@@ -126,20 +126,20 @@ static size_t list_hopeful(size_t out, const double *least, const double *best, 
 
 /* ---- the refit ---- */
 
-/* power [I] of the k-th order. */
+/* Computes power [I] of the k-th order. */
 static void jitter_powers(const calm_problem *problem, double jitter, uint64_t k, double *power)
 {
     for (size_t j = 0; j < problem->in; j++)
         power[j] = problem->h_diag[j] * exp(jitter * calm_rng_normal(SEED, k, j));
 }
 
-/* What the orders of one job share. */
+/* Data that the orders of one job share. */
 typedef struct orders {
     calm_rows_kept kept;
     calm_descent_shared shared;
     double *power;     /* [I] */
-    double *best;      /* [O] losses of the job as it stands */
-    double *loss;      /* [O] of the trial */
+    double *best;      /* [O] losses of the job's present rows */
+    double *loss;      /* [O] losses of the trial */
     double *fall;      /* [CALM_DESCENT_STEPS] */
     size_t *row;       /* [O] work; NULL: rows share their scales */
 } orders;
@@ -155,7 +155,7 @@ static calm_status allocate_orders(calm_ctx *ctx, const calm_problem *problem, c
     if (keeps_product(qjob->in, qjob->mins != NULL))
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, all->shared.wh, qjob->out * qjob->in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all->shared.known, qjob->out));
-    /* Rows that share their scales are better or worse together. */
+    /* Rows that share their scales are compared together, so none stops early. */
     if (calm_scheme_rows(&qjob->scheme) > 1)
         return CALM_OK;
     all->shared.best = all->best;
@@ -168,15 +168,15 @@ static calm_status allocate_orders(calm_ctx *ctx, const calm_problem *problem, c
     return CALM_NEW(ctx, ctx->scratch, all->fall, CALM_DESCENT_STEPS);
 }
 
-/* What that takes besides the power and W H. */
+/* Returns the bytes of allocate_orders without power, W H and H. */
 static size_t orders_bytes(size_t out)
 {
     return 4 * CALM_BYTES(double, out) + CALM_BYTES(double, CALM_DESCENT_STEPS * out) +
            CALM_BYTES(double, CALM_DESCENT_STEPS) + CALM_BYTES(size_t, out) + CALM_BYTES(bool, out);
 }
 
-/* fall [CALM_DESCENT_STEPS]: at each step the quantile `leave` of end / loss over the rows that got to it, of those
- * that went to their ends, in `work` [O]; 0, which is hope for all, where none did. */
+/* Computes fall [CALM_DESCENT_STEPS]: at each step the quantile `leave` of (last loss / loss) over the explored rows
+ * that reached the step; 0, with which no row stops, if none did.  `work` [O] is temporary. */
 static void learn_falls(const calm_descent_shared *first, size_t out, double leave, double *work, double *fall)
 {
     for (size_t step = 0; step < CALM_DESCENT_STEPS; step++) {
@@ -190,8 +190,8 @@ static void learn_falls(const calm_descent_shared *first, size_t out, double lea
     }
 }
 
-/* Rows of the trial that have hope after GPTQ, to descend with, less those that have.  The others cannot become better:
- * their loss is not measured. */
+/* Lists the rows that continue after GPTQ, without the explored ones (every `done`-th; 0: none).  The others are given
+ * up: their bound is infinite, so that their loss is not measured. */
 static void list_rows(orders *all, size_t out, size_t done)
 {
     calm_descent_shared *shared = &all->shared;
@@ -206,7 +206,7 @@ static void list_rows(orders *all, size_t out, size_t done)
             all->row[shared->n++] = r;
 }
 
-/* Some rows of the first order go to their ends, and show how far a row may hope to fall. */
+/* Runs some rows of the first order to their ends, to learn how far a loss may fall after each step. */
 static calm_status explore(calm_ctx *ctx, const calm_problem *problem, const restarts_options *options, orders *all,
                            calm_qjob *trial)
 {
@@ -223,14 +223,13 @@ static calm_status explore(calm_ctx *ctx, const calm_problem *problem, const res
     return CALM_OK;
 }
 
-/* New codes of the trial by GPTQ, and what descent makes of them. */
+/* Computes new codes of the trial by GPTQ, then descends. */
 static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const restarts_options *options, orders *all,
                            calm_qjob *trial)
 {
     const bool explores = all->shared.path != NULL;
     {
-        CALM_SCOPED_SCRATCH(ctx);    /* what GPTQ holds goes before the rows come */
-        /* Step 0. */
+        CALM_SCOPED_SCRATCH(ctx);    /* GPTQ's memory is released before the rows are loaded */
         CALM_TRY(calm_descent_gptq(ctx, problem, all->power, options->damp, explores ? all->shared.path : all->loss,
                                    trial));
     }
@@ -242,7 +241,7 @@ static calm_status descend(calm_ctx *ctx, const calm_problem *problem, const res
     return calm_descent_mkq(ctx, problem, options->rounds, options->damp, &all->shared, trial);
 }
 
-/* Rows first .. first + n - 1 of the trial in place of the job's where they lose less together. */
+/* Copies rows first .. first + n - 1 of the trial to the job if the sum of their losses falls. */
 static void keep_rows(const calm_qjob *trial, const double *loss, size_t first, size_t n, double *best, calm_qjob *qjob)
 {
     double found = 0, bound = 0;
@@ -257,11 +256,11 @@ static void keep_rows(const calm_qjob *trial, const double *loss, size_t first, 
     copy_grids(trial, qjob, first, n);
 }
 
-/* Row by row, or those together that share their scales. */
+/* Keeps better rows, one by one, or together if they share their scales. */
 static void keep_better(const calm_problem *problem, const calm_qjob *trial, const double *loss, double *best,
                         calm_qjob *qjob)
 {
-    /* A row cannot take new scales alone that others have. */
+    /* A row cannot take new scales alone if it shares them. */
     const bool shared = calm_scheme_rows(&qjob->scheme) > 1;
     const size_t units = shared ? calm_problem_chunks(problem) : qjob->out;
     for (size_t i = 0; i < units; i++) {
@@ -295,7 +294,7 @@ static calm_status restarts(calm_ctx *ctx, calm_problem *problem, const void *op
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     const calm_part_memory gptq = calm_descent_gptq_memory(shape), rows = calm_rows_refit_memory(shape, opts);
-    /* H is kept for all orders. */
+    /* H is rounded once for all orders. */
     const size_t h = calm_rows_kept_bytes(shape->in);
     const size_t kept = copy_bytes(shape) + CALM_BYTES(double, shape->in) + orders_bytes(shape->out) + h;
     return (calm_part_memory){kept, calm_size_max(gptq.kept + gptq.most, rows.kept + rows.most - h)};

@@ -20,7 +20,7 @@ static const calm_option cd_table[] = {
     {.name = NULL},
 };
 
-/* No row is dropped: the sweeps are few, and one without a move costs a product alone. */
+/* Sweeps all rows every time: there are few sweeps, and a sweep that changes nothing costs only a product. */
 static calm_status sweep_rows(calm_ctx *ctx, calm_rows *rows, const void *opts)
 {
     const cd_options *options = opts;

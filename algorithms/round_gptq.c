@@ -1,26 +1,24 @@
-/* GPTQ: round column by column and let the columns that follow make up for each error (Frantar et al. 2022,
- * arXiv 2210.17323).
+/* GPTQ: rounds column by column, and later columns compensate each error (Frantar et al. 2022, arXiv 2210.17323).
  *
  *   Hd = H + damp mean(diag H) I,  Hd^-1 = U^T U with U upper triangular
  *   for each column j:  q_j = round(w_j),  e = (w_j - q_j) / U_jj,  w_k -= e U_jk for k > j
  *
- * Columns go by falling diag H (order=activation) or from left to right.  With static groups every scale is taken
- * from the weights as they were; with sequential ones from the weights as corrected on entering the group,
- * by all earlier columns: the published code takes those groups from weights corrected up to the last block of 128
- * only, so blocks here never end inside a group that starts in an earlier one.
+ * Columns are in the order of falling diag H (order=activation) or from left to right.  With static groups, scales come
+ * from the original weights.  With sequential groups, the scale of a group comes from its weights corrected by all
+ * earlier columns; the published code corrects them only up to the last block of 128 columns, so blocks here never end
+ * inside a group that starts in an earlier block.
  *
- * All in double: an error of H^-1 grows with H's condition, and every column hands its own on to those after it.  For
- * restarts, which measure what they find, the same in float, or with operands as ctx->operands says, and by another
- * factor, which takes half the operations (LDLQ, Chee et al. 2023, arXiv 2307.13304):
+ * The algorithm uses double, because an error of H^-1 grows with H's condition number, and every column passes its
+ * error on to later ones.  Restarts, which measure their results, use float32, or the operands of ctx->operands, and
+ * another factor that needs half the operations (LDLQ, Chee et al. 2023, arXiv 2307.13304):
  *
  *   Hd = R R^T with R upper, so U = R^-1
- *   for each column k:  w_k += sum over j < k of (v_j - q_j) R_jk / R_kk, v the weights as they were;  q_k = round(w_k)
+ *   for each column k:  w_k += sum over j < k of (v_j - q_j) R_jk / R_kk, v the original weights;  q_k = round(w_k)
  *
- * Rows are independent:
- * a task takes CALM_ROW_CHUNK of them.  Within a block of columns a tile of TILE rows is transposed, so that the rows
- * are the vector's lanes; what a block does to the columns after it is one matrix product (the paper's lazy update).
- * Within the block PANEL columns are as lazy, without a change of bits: each weight still has the errors of earlier
- * columns taken off one after the other. */
+ * Rows are independent, and a task has CALM_ROW_CHUNK of them.  Within a block of columns a tile of TILE rows is
+ * transposed, so that rows are vector lanes; the correction of all columns after the block is one matrix product (the
+ * paper's lazy update).  Within the block, corrections are delayed for PANEL columns, without a change of bits: each
+ * weight still has the errors of earlier columns subtracted one after the other. */
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -34,10 +32,10 @@
 
 #define BLOCK ((size_t)128)
 #define TILE ((size_t)32)
-#define FEW_ROWS ((size_t)8)    /* whose numbers fill a line of the cache */
-/* Columns whose errors reach those after them together. */
+#define FEW_ROWS ((size_t)8)    /* doubles of a cache line */
+/* Number of columns whose errors correct later columns in one pass. */
 #define PANEL ((size_t)8)
-/* Added and taken off again: rounds a double to a whole number, ties to even, in one vector lane. */
+/* Adding and subtracting it rounds a double to a whole number, ties to even, in a vector lane. */
 #define ROUND_F64 0x1.8p52
 
 enum { ORDER_ACTIVATION, ORDER_NONE };
@@ -69,7 +67,7 @@ static calm_status check_options(calm_ctx *ctx, const void *opts)
     return CALM_OK;
 }
 
-/* A column whose input is always zero carries nothing: its weights become zero. */
+/* Sets the weights of columns whose input is always zero to zero. */
 static void clear_dead_columns(calm_problem *problem)
 {
     for (size_t j = 0; j < problem->in; j++)
@@ -83,34 +81,34 @@ typedef struct gptq_job {
     const calm_problem *problem;
     calm_qjob *qjob;
     const size_t *order;    /* [I] position -> column        */
-    const double *u;        /* [I, I] in that order           */
-    const float *single;    /* in place of u: R of H times a constant, which changes no code; NULL: none */
-    const calm_packed *packed;    /* the same for products, or NULL */
+    const double *u;        /* [I, I] the factor in that order */
+    const float *single;    /* [I, I] instead of u: R of H times a constant, which changes no code; NULL: u */
+    const calm_packed *packed;    /* `single` packed for products, or NULL */
     double *loss;           /* [O] sum of squared errors; NULL: not wanted */
     bool sequential;
-    size_t parts;           /* tasks of a chunk               */
+    size_t parts;           /* number of tasks per chunk      */
 } gptq_job;
 
-/* What a task holds: rows first .. first + n - 1, the tile at `tile_row` of them. */
+/* The state of a task: rows first .. first + n - 1, and the tile that begins at `tile_row` of them. */
 typedef struct chunk_state {
     const gptq_job *job;
     size_t first, n, tile_row;
     double *w;               /* [n, I] in order, corrected                       */
     double *e;               /* [n, BLOCK] errors of the block                  */
-    float *sums;             /* with job->single in place of w: of (v - q) R    */
-    float *single_e;         /* and of e: v - q                                 */
-    calm_packed packed_e;    /* [n, BLOCK] with job->packed: the same for products */
-    double (*before)[TILE];  /* [BLOCK][TILE] v of the tile, likewise           */
-    const double *u;         /* from row and column `start` of the block on     */
-    size_t ldu;
-    double *corner;          /* [BLOCK, BLOCK] memory of u with job->single: 1 / R_kk, and -R_jk / R_kk  */
+    float *sums;             /* [n, I] with job->single instead of w: sums (v - q) R */
+    float *single_e;         /* [n, BLOCK] with job->single instead of e: v - q */
+    calm_packed packed_e;    /* [n, BLOCK] with job->packed: single_e packed    */
+    double (*before)[TILE];  /* [BLOCK][TILE] with job->single: v of the tile   */
+    const double *u;         /* the factor from row and column `start` of the block on */
+    size_t ldu;              /* row stride of u                                 */
+    double *corner;          /* [BLOCK, BLOCK] with job->single memory of u: 1 / R_kk, and -R_jk / R_kk  */
     double *scale, *zero;    /* [tiles, G, TILE]                                 */
     double *min;             /* the same; NULL: none                             */
     double *group_w;         /* [calm_shape_together]                            */
     double (*tile)[TILE];    /* [BLOCK][TILE] the block's columns of this tile  */
 } chunk_state;
 
-/* code [TILE] and error [TILE] of one column. */
+/* Computes code [TILE] and error e [TILE] of one column. */
 CALM_VECTORIZE
 static void quantize_column(const double *w, const double *scale, const double *zero, double least, double most,
                             double pivot, uint8_t *code, double *e)
@@ -125,12 +123,12 @@ static void quantize_column(const double *w, const double *scale, const double *
     }
 }
 
-/* The same where levels are no whole numbers, or a minimum (NULL: none) is added. */
+/* Does the same for levels that are not whole numbers, or with a minimum (NULL: none). */
 static void quantize_levels(const calm_scheme *scheme, const double *w, const double *scale, const double *zero,
                             const double *min, double pivot, uint8_t *code, double *e)
 {
     double q[TILE];
-    /* Only schemes with a zero point have one that differs from row to row, and those are not here. */
+    /* zero[0] suffices: schemes whose zero points differ from row to row are plain and do not come here. */
     for (size_t r = 0; r < TILE; r++)
         q[r] = (w[r] - (min ? min[r] : 0)) / scale[r];
     calm_level_nearest(scheme, zero[0], q, TILE);
@@ -140,7 +138,7 @@ static void quantize_levels(const calm_scheme *scheme, const double *w, const do
     }
 }
 
-/* tile[k] -= u[k] e for k in [from, to). */
+/* Computes tile[k] -= u[k] e for k in [from, to). */
 CALM_VECTORIZE
 static void correct_columns(double (*restrict tile)[TILE], size_t from, size_t to, const double *u, const double *e)
 {
@@ -149,7 +147,7 @@ static void correct_columns(double (*restrict tile)[TILE], size_t from, size_t t
             tile[k][r] -= u[k] * e[r];
 }
 
-/* The same by PANEL columns, one after the other; their u are rows of length `in`. */
+/* Does the same for PANEL columns, one after the other; their rows of u have stride `in`. */
 CALM_VECTORIZE
 static void correct_by_panel(double (*restrict tile)[TILE], size_t from, size_t to, const double *restrict u, size_t in,
                              double (*restrict e)[TILE])
@@ -163,19 +161,19 @@ static void correct_by_panel(double (*restrict tile)[TILE], size_t from, size_t 
         }
 }
 
-/* Rows of the tile that exist: the last one of a chunk may be short. */
+/* Returns the number of rows of the tile; the last tile of a chunk may have fewer. */
 static size_t tile_rows(const chunk_state *state)
 {
     return calm_size_min(state->n - state->tile_row, TILE);
 }
 
-/* Where scale and zero of group g of the tile lie. */
+/* Returns the index of scale and zero of the tile's group g. */
 static size_t tile_grid(const chunk_state *state, size_t g)
 {
     return (state->tile_row / TILE * state->job->problem->n_groups + g) * TILE;
 }
 
-/* Scales, zeros and minima of group g for the rows of the tile; missing rows get a harmless 1. */
+/* Reads scales, zeros and minima of group g for the rows of the tile; missing rows get scale 1. */
 static void read_grids(chunk_state *state, size_t g)
 {
     const calm_qjob *qjob = state->job->qjob;
@@ -190,8 +188,8 @@ static void read_grids(chunk_state *state, size_t g)
     }
 }
 
-/* Entering group g, the first of a super-block, at column `start + at`: take the scales of all of it from the corrected
- * weights, of which the block holds the columns before `end` and state->w, untouched by this block, those after. */
+/* Enters group g, the first of a super-block: computes the scales of the super-block from the corrected weights.
+ * Columns before `end` are in the tile; later ones are in state->w, which this block has not changed. */
 static calm_status enter_group(calm_ctx *ctx, chunk_state *state, size_t g, size_t start, size_t end)
 {
     const calm_problem *problem = state->job->problem;
@@ -212,8 +210,8 @@ static calm_status enter_group(calm_ctx *ctx, chunk_state *state, size_t g, size
     return CALM_OK;
 }
 
-/* The same for all rows of the chunk, which share a scale: at the first column of its group a block of columns begins,
- * so that state->w is corrected by all that comes before. */
+/* Does the same for all rows of the chunk, which share a scale.  A block of columns begins at the group's first column,
+ * so state->w is corrected by all earlier columns. */
 static calm_status enter_block(calm_ctx *ctx, chunk_state *state, size_t start)
 {
     const calm_problem *problem = state->job->problem;
@@ -230,7 +228,7 @@ static calm_status enter_block(calm_ctx *ctx, chunk_state *state, size_t start)
     return CALM_OK;
 }
 
-/* The block's columns of the tile, transposed. */
+/* Loads the block's columns of the tile, transposed. */
 static void load_tile(chunk_state *state, size_t start, size_t end)
 {
     const size_t in = state->job->problem->in;
@@ -241,14 +239,15 @@ static void load_tile(chunk_state *state, size_t start, size_t end)
     }
 }
 
-/* The same from the weights as they were and the sums of what the blocks before do to them. */
+/* Does the same with job->single: the original weights plus the sums of the corrections by earlier blocks. */
 static void load_single(chunk_state *state, size_t start, size_t end)
 {
     const gptq_job *job = state->job;
     const size_t in = job->problem->in, n_rows = tile_rows(state), row = state->tile_row;
     const size_t *column = job->order + start;
     const float *w = job->problem->w + (state->first + row) * in, *sums = state->sums + row * in + start;
-    /* A few rows at a time: of more, a power of two of bytes apart, few stay in the cache. */
+    /* A few rows at a time: rows are a power of two bytes apart, so more of them would evict each other from the
+     * cache. */
     for (size_t some = 0; some < TILE; some += FEW_ROWS)
         for (size_t k = 0; k < end - start; k++)
             for (size_t r = some; r < some + FEW_ROWS; r++) {
@@ -259,13 +258,13 @@ static void load_single(chunk_state *state, size_t start, size_t end)
             }
 }
 
-/* Columns whose grids are found together. */
+/* Returns the number of columns of a super-block, whose grids are computed together. */
 static size_t super_columns(const gptq_job *job)
 {
     return calm_scheme_family(&job->qjob->scheme)->super * job->problem->group;
 }
 
-/* Codes [TILE] and errors [TILE] of the tile's column j, of a block that begins at `start`. */
+/* Computes codes [TILE] and errors [TILE] of the tile's column j, in a block that begins at `start`. */
 static void quantize_one(const chunk_state *state, size_t start, size_t j, uint8_t *code, double *e)
 {
     const gptq_job *job = state->job;
@@ -287,7 +286,8 @@ static void add_losses(const chunk_state *state, const double *e)
         loss[r] += e[r] * e[r];
 }
 
-/* The errors of the tile's column k, e R_kk of the corrected weights, become those of the weights as they were. */
+/* Turns the errors of the tile's column k, those of the corrected weights times R_kk, into those of the original
+ * weights. */
 CALM_VECTORIZE
 static void undo_correction(const chunk_state *state, size_t k, double *e)
 {
@@ -296,7 +296,7 @@ static void undo_correction(const chunk_state *state, size_t k, double *e)
         e[r] = e[r] * pivot + state->before[k][r] - state->tile[k][r];
 }
 
-/* Quantize columns first .. first + n - 1, n <= PANEL, of a block of columns start .. end - 1. */
+/* Quantizes columns first .. first + n - 1, n <= PANEL, of a block of columns start .. end - 1. */
 static void quantize_panel(const chunk_state *state, size_t start, size_t end, size_t first, size_t n)
 {
     const gptq_job *job = state->job;
@@ -316,7 +316,7 @@ static void quantize_panel(const chunk_state *state, size_t start, size_t end, s
         correct_by_panel(state->tile, behind, end - start, u, ldu, e);
     for (size_t p = 0; n < PANEL && p < n; p++)
         correct_columns(state->tile, behind, end - start, u + p * ldu, e[p]);
-    /* Back in the order of the matrix: codes by column number; errors by position, for the product that follows. */
+    /* Codes are stored by column number; errors by position in the order, for the next product. */
     const size_t *column = job->order + first, n_rows = tile_rows(state);
     uint8_t *codes = job->qjob->codes + (state->first + state->tile_row) * in;
     const size_t errors = state->tile_row * BLOCK + first - start;
@@ -330,7 +330,7 @@ static void quantize_panel(const chunk_state *state, size_t start, size_t end, s
         }
 }
 
-/* Quantize columns start .. end - 1 of one tile; errors go to state->e or single_e. */
+/* Quantizes columns start .. end - 1 of one tile; errors go to state->e or single_e. */
 static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start, size_t end)
 {
     const gptq_job *job = state->job;
@@ -342,7 +342,8 @@ static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start
         load_tile(state, start, end);
     for (size_t j = start, n; j < end; j += n) {
         n = calm_size_min(end - j, PANEL);
-        /* The order is the matrix's then.  All weights of a group are corrected before it is entered. */
+        /* Columns are then from left to right.  A panel ends with its super-block, so that all weights of the next one
+         * are corrected before enter_group reads them. */
         if (enters)
             n = calm_size_min(n, width - j % width);
         if (enters && j % width == 0)
@@ -352,7 +353,7 @@ static calm_status quantize_tile(calm_ctx *ctx, chunk_state *state, size_t start
     return CALM_OK;
 }
 
-/* First column after the block that begins at `start`. */
+/* Returns the first column after the block that begins at `start`. */
 static size_t block_end(const gptq_job *job, size_t start)
 {
     size_t in = job->problem->in, group = super_columns(job), end = start + BLOCK;
@@ -363,7 +364,7 @@ static size_t block_end(const gptq_job *job, size_t start)
     return end < in ? end : in;
 }
 
-/* Scales that a chunk of n rows holds, in whole tiles. */
+/* Returns the number of scales of a chunk of n rows, in whole tiles. */
 static size_t count_grids(size_t n, size_t n_groups)
 {
     return (n + TILE - 1) / TILE * n_groups * TILE;
@@ -409,7 +410,7 @@ static calm_status allocate_chunk(calm_ctx *ctx, chunk_state *state)
     return CALM_NEW_RAW(ctx, ctx->scratch, state->tile, BLOCK);
 }
 
-/* The chunk's weights in order. */
+/* Loads the chunk's weights in the order of the columns. */
 static void load_weights(chunk_state *state)
 {
     const gptq_job *job = state->job;
@@ -421,14 +422,14 @@ static void load_weights(chunk_state *state)
     }
 }
 
-/* The factor inside the block of columns start .. end - 1. */
+/* Sets the factor of the block of columns start .. end - 1. */
 static void enter_corner(chunk_state *state, size_t start, size_t end)
 {
     const gptq_job *job = state->job;
     const size_t at = start * (job->problem->in + 1);
     state->u = job->single ? state->corner : job->u + at;
     state->ldu = job->single ? BLOCK : job->problem->in;
-    /* From the last row up, so that each column is divided by a pivot that is there. */
+    /* From the last row up, because a column's entries need the reciprocal of its pivot, in a later row. */
     for (size_t i = end - start; job->single && i-- > 0;) {
         const float *r = job->single + at + i * job->problem->in;
         state->corner[i * BLOCK + i] = 1 / (double)r[i];
@@ -437,7 +438,7 @@ static void enter_corner(chunk_state *state, size_t start, size_t end)
     }
 }
 
-/* What the errors of the block do to all later columns, in one product. */
+/* Corrects all later columns by the errors of the block, in one product. */
 static calm_status correct_later(calm_ctx *ctx, chunk_state *state, size_t start, size_t end)
 {
     const gptq_job *job = state->job;
@@ -456,7 +457,7 @@ static calm_status correct_later(calm_ctx *ctx, chunk_state *state, size_t start
     return CALM_OK;
 }
 
-/* A chunk of rows, or half a chunk. */
+/* Task: quantizes a chunk of rows, or half a chunk. */
 static calm_status gptq_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const gptq_job *job = user;
@@ -468,7 +469,7 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t index, void *user)
     state.first += index % job->parts * state.n;
     CALM_TRY(allocate_chunk(ctx, &state));
     load_weights(&state);
-    /* Static grids stand in the job already; sequential ones are found at the first column of their group. */
+    /* Static grids are already in the job; sequential ones are computed at the first column of their group. */
     for (state.tile_row = 0; !job->sequential && state.tile_row < state.n; state.tile_row += TILE)
         for (size_t g = 0; g < problem->n_groups; g++)
             read_grids(&state, g);
@@ -484,9 +485,9 @@ static calm_status gptq_chunk(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* All rows, in chunks; in halves where threads would have none.  Both halves of a whole chunk are multiples of what
- * BLAS's kernels take at once, and the products of whole blocks are too large for its kernels for small ones, so that
- * they have the chunk's bytes. */
+/* Runs all rows in chunks, or in half chunks if some threads would have no work.  A half chunk is a multiple of the
+ * rows that BLAS's kernels process at once, and its products are too large for BLAS's kernels for small matrices, so it
+ * gives the same bytes as the whole chunk. */
 static calm_status run_chunks(calm_ctx *ctx, gptq_job *job)
 {
     const size_t n_chunks = calm_problem_chunks(job->problem), out = job->problem->out, in = job->problem->in;
@@ -498,7 +499,7 @@ static calm_status run_chunks(calm_ctx *ctx, gptq_job *job)
 
 /* ---- the rounding ---- */
 
-/* Columns by falling power [I], and the factor of the inverse in their order. */
+/* Computes the order of columns by falling power [I], and the factor of the inverse in this order. */
 static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, const double *power, double damp,
                            calm_qjob *qjob, gptq_job *job)
 {
@@ -539,7 +540,7 @@ calm_status calm_descent_gptq(calm_ctx *ctx, const calm_problem *problem, const 
     if (loss)
         memset(loss, 0, problem->out * sizeof *loss);
     CALM_TRY(run_chunks(ctx, &job));
-    /* The errors are multiplied by a root that has that of unit. */
+    /* R contains the square root of unit, so the loss contains unit. */
     for (size_t r = 0; loss && r < problem->out; r++)
         loss[r] /= root.unit;
     return CALM_OK;
@@ -549,9 +550,9 @@ static calm_status gptq(calm_ctx *ctx, calm_problem *problem, const void *opts, 
 {
     const gptq_options *options = opts;
     gptq_job job;
-    /* Before the grids: a cleared weight must not widen its group's span. */
+    /* Before the grids, because a cleared weight must not widen its group's span. */
     clear_dead_columns(problem);
-    /* And the inverse before them, too, by which they may weigh errors. */
+    /* The inverse, too, because grids may weight errors by it. */
     CALM_TRY(prepare(ctx, problem, options->order == ORDER_ACTIVATION ? problem->h_diag : NULL, options->damp, qjob,
                      &job));
     job.sequential = options->groups == GROUPS_SEQUENTIAL;

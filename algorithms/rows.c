@@ -1,11 +1,11 @@
-/* Rows under refit, and the move of their codes, for a chunk of rows at once so that the work is matrix products.
+/* Rows under refit, and the sweep over their codes, for a chunk of rows at once so that the work is matrix products.
  *
  *   sweep   for each column j: q_j = round(q_j + c_j / (H_jj s_j)) clipped, c = H e, e = w - s q.  This is
- *           round((w_j + sum over k != j of H_jk e_k / H_jj) / s_j), with c kept up to date: by matrix products up to
- *           the block's first column, column by column inside a block, where a tile of rows is transposed.
- *           With `zeros`, for schemes that have some: each group is swept under its zero, one less and one more, and
- *           the zero of least loss stays, the old one among equals.  q = code - zero keeps its meaning, so what another
- *           zero changes is the range of q alone. */
+ *           round((w_j + sum over k != j of H_jk e_k / H_jj) / s_j).  c is updated by matrix products before each block
+ *           of columns, and column by column inside a block, where a tile of rows is transposed.
+ *           With `zeros`, for schemes that have zero points: each group is swept with its zero, one less and one more,
+ *           and keeps the zero of least loss, the old one among equals.  q = code - zero is unchanged by another zero,
+ *           which only changes the range of q. */
 #include "algorithms/rows.h"
 
 #include <math.h>
@@ -17,13 +17,14 @@
 #include "ptq/tensor/vector.h"
 
 #define TILE ((size_t)32)
-#define FEW_ROWS ((size_t)8)    /* whose numbers fill a line of the cache */
+#define FEW_ROWS ((size_t)8)    /* doubles of a cache line */
 #define NORMAL_CELLS ((size_t)1 << 21)    /* 16 MiB of normal equations in a chunk */
-/* From here on chunks are twice as large, and read H half as often: there are enough for many threads. */
+/* With this many rows or more, chunks are twice as large and read H half as often; there are still enough chunks for
+ * many threads. */
 #define MANY_ROWS ((size_t)4096)
 #define ROUND_F64 0x1.8p52
-/* How far a loss that moves have followed may be from what it is, in parts of itself and of w H w^T, by operands of
- * float32 and of two bfloat16: ten times what was seen. */
+/* Bounds of the error of an updated loss, as shares of the loss and of w H w^T, the latter with operands of float32 and
+ * of two bfloat16: TIMES_SEEN times the largest observed error. */
 #define LOSS_ERROR 1e-3
 #define POWER_ERROR 2e-6
 #define POWER_ERROR_BF16X2 3.5e-5
@@ -33,7 +34,7 @@ static size_t chunk_rows(const calm_job_shape *shape)
 {
     const size_t unknowns = calm_rows_unknowns(shape->family, shape->n_groups),
                  cells = NORMAL_CELLS / unknowns / unknowns;
-    /* By kernels of ours a row has the same bytes among any others. */
+    /* With calm's own kernels the bytes of a row do not depend on the other rows of its chunk. */
     if (shape->out < MANY_ROWS || !calm_rows_packs(shape->operands, shape->in, shape->group))
         return calm_size_min(calm_size_max(cells, 4), CALM_ROW_CHUNK);
     return calm_size_min(calm_size_max(cells / CALM_PACKED_STEP, 1) * CALM_PACKED_STEP, 2 * CALM_ROW_CHUNK);
@@ -130,8 +131,8 @@ static void store_codes(const float *q, size_t n, float zero, uint8_t *out)
         out[j] = (uint8_t)(int)(q[j] + zero);
 }
 
-/* Columns first .. first + n - 1 of row r, of one group: less the minimum, and levels for codes, so that all kinds of
- * scheme read w = s q from here on. */
+/* Loads columns first .. first + n - 1 of row r, all of group g: subtracts the minimum from the weights and converts
+ * codes to levels, so that w = s q for all schemes. */
 static void load_group(calm_rows *rows, size_t r, size_t g, size_t first, size_t n)
 {
     const calm_problem *problem = rows->problem;
@@ -148,7 +149,7 @@ static void load_group(calm_rows *rows, size_t r, size_t g, size_t first, size_t
         rows->q[to + j] = (float)calm_level_value(&qjob->scheme, zero, qjob->codes[at + j]);
 }
 
-/* Rows first .. first + n - 1 of those wanted as they stand, in ctx->scratch.  The loss is 0 until `scales` sets it. */
+/* Loads rows first .. first + n - 1 of the job's list into ctx->scratch.  Their loss is 0 until `scales` sets it. */
 static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, size_t first, size_t n)
 {
     const calm_problem *problem = job->problem;
@@ -157,7 +158,7 @@ static calm_status load(calm_ctx *ctx, calm_rows *rows, const rows_job *job, siz
                         .packed = job->kept->packs ? &job->kept->packed : NULL, .unit_h = job->kept->unit,
                         .shared = is_shared(qjob->scheme.family), .n = n,
                         .two_parts = calm_bf16_is_fast(ctx->operands)};
-    /* The same for a few rows of a job as for all: what is never read takes no memory. */
+    /* A chunk with fewer rows reserves as much as a full one; pages that are never used take no memory. */
     rows->room = rows->shared ? n : calm_size_min(job->chunk, problem->out);
     CALM_TRY(allocate(ctx, rows));
     for (size_t r = 0; r < n; r++) {
@@ -189,7 +190,7 @@ static void store(const calm_rows *rows, size_t r)
     }
 }
 
-/* Copy a row onto another, which may be itself. */
+/* Copies row `from` of a matrix to row `to`, which may be the same. */
 static void move_row(double *matrix, size_t width, size_t from, size_t to)
 {
     memmove(matrix + to * width, matrix + from * width, width * sizeof *matrix);
@@ -199,7 +200,7 @@ void calm_rows_drop(calm_rows *rows, size_t r)
 {
     size_t last = rows->n - 1, in = rows->problem->in, n_groups = rows->problem->n_groups;
     store(rows, r);
-    /* Everything that outlives a move of scales or of codes. */
+    /* All arrays that later scales and sweeps read. */
     rows->row[r] = rows->row[last];
     move_row(rows->w, in, last, r);
     move_row(rows->wh, in, last, r);
@@ -217,7 +218,7 @@ void calm_rows_drop(calm_rows *rows, size_t r)
 
 /* ---- all rows ---- */
 
-/* Load one chunk, run the part over it, store what it has not dropped. */
+/* Loads one chunk, runs the part over it, and stores the rows that the part has not dropped. */
 static calm_status run_chunk(calm_ctx *ctx, size_t index, void *user)
 {
     const rows_job *job = user;
@@ -252,13 +253,14 @@ calm_status calm_rows_each(calm_ctx *ctx, const calm_problem *problem, calm_qjob
 
 /* ---- sweep ---- */
 
-/* A tile of rows, transposed: columns of a block, and what belongs to each row. */
+/* A tile of rows, transposed: the columns of a block, and values per row. */
 typedef struct sweep_tile {
     double gradient[CALM_SWEEP_BLOCK][TILE], q[CALM_SWEEP_BLOCK][TILE];
     double scale[TILE], lo[TILE], hi[TILE], gain[TILE], step[TILE];
 } sweep_tile;
 
-/* New codes of column k of the block; step = what its errors lose.  Returns sum |step|: 0 when no code moved. */
+/* Computes new codes of column k of the block; step is subtracted from its errors.  Returns sum |step|, 0 if no code
+ * changed. */
 CALM_VECTORIZE
 static double move_column(sweep_tile *tile, size_t k, double power)
 {
@@ -269,7 +271,7 @@ static double move_column(sweep_tile *tile, size_t k, double power)
         next = next > tile->hi[r] ? tile->hi[r] : next;
         next = (next + ROUND_F64) - ROUND_F64;
         double step = tile->scale[r] * (next - q);
-        /* What the loss falls by when e_j changes by -step: 2 step (H e)_j - step^2 H_jj. */
+        /* The loss falls by 2 step (H e)_j - step^2 H_jj when e_j changes by -step. */
         tile->gain[r] += step * (2 * c - step * power);
         tile->q[k][r] = next;
         tile->step[r] = step;
@@ -279,7 +281,7 @@ static double move_column(sweep_tile *tile, size_t k, double power)
     return moved;
 }
 
-/* gradient[k] -= h[k] step for k in [from, to). */
+/* Computes gradient[k] -= h[k] step for k in [from, to). */
 CALM_VECTORIZE
 static void follow(sweep_tile *tile, size_t from, size_t to, const double *h)
 {
@@ -288,10 +290,10 @@ static void follow(sweep_tile *tile, size_t from, size_t to, const double *h)
             tile->gradient[k][r] -= h[k] * tile->step[r];
 }
 
-/* The same where levels are no whole numbers. */
+/* Does what move_column does, for levels that are not whole numbers. */
 static double move_levels(sweep_tile *tile, size_t k, double power, const calm_levels *levels)
 {
-    /* Distances between levels differ, so the target is a number on their scale, not a count of steps. */
+    /* Distances between levels differ, so the target is the nearest level, not a number of steps. */
     double moved = 0, next[TILE];
     for (size_t r = 0; r < TILE; r++)
         next[r] = tile->q[k][r] + tile->gradient[k][r] / (power * tile->scale[r]);
@@ -306,7 +308,7 @@ static double move_levels(sweep_tile *tile, size_t k, double power, const calm_l
     return moved;
 }
 
-/* Scales and code range of group g for rows first .. ; padding rows have one code. */
+/* Sets scale and code range of group g for rows first .. first + n - 1; padding rows have one code. */
 static void enter_group(const calm_rows *rows, sweep_tile *tile, size_t first, size_t n, size_t g)
 {
     const calm_scheme *scheme = &rows->qjob->scheme;
@@ -318,13 +320,13 @@ static void enter_group(const calm_rows *rows, sweep_tile *tile, size_t first, s
     }
 }
 
-/* Where a sweep is: columns from .. to - 1, of one group, in a block of columns start .. end - 1 of the tile's rows
- * first .. first + n - 1. */
+/* Position of a sweep: columns from .. to - 1, of one group, in the block of columns start .. end - 1, for the tile's
+ * rows first .. first + n - 1. */
 typedef struct sweep_place {
     size_t first, n, start, end, from, to;
 } sweep_place;
 
-/* Move the codes of columns from .. to - 1; the gradients of columns before `until` follow. */
+/* Changes the codes of columns from .. to - 1, and updates the gradients of the columns before `until`. */
 static void sweep_group(const calm_rows *rows, sweep_tile *tile, const sweep_place *at, size_t until)
 {
     const size_t in = rows->problem->in, start = at->start;
@@ -335,13 +337,14 @@ static void sweep_group(const calm_rows *rows, sweep_tile *tile, const sweep_pla
             follow(tile, j + 1 - start, until - start, rows->h + j * in + start);
 }
 
-/* A group before its zero moved, and the best of what it became. */
+/* A group before its zero changes, and the best result of the zeros tried. */
 typedef struct zero_trial {
     double gradient[CALM_SWEEP_BLOCK][TILE], q[CALM_SWEEP_BLOCK][TILE], best[CALM_SWEEP_BLOCK][TILE];
     double lo[TILE], hi[TILE], before[TILE], gain[TILE], shift[TILE];
 } zero_trial;
 
-/* Sweep the group as it was before under zeros moved by `shift`, and keep it for the rows that lose more so. */
+/* Sweeps the group from its first state with zeros changed by `shift`, and keeps the result for rows whose loss falls
+ * more. */
 static void try_shift(const calm_rows *rows, sweep_tile *tile, const sweep_place *at, zero_trial *trial, int shift)
 {
     const size_t k = at->from - at->start, n_columns = at->to - at->from;
@@ -366,21 +369,21 @@ static void try_shift(const calm_rows *rows, sweep_tile *tile, const sweep_place
     }
 }
 
-/* The same as sweep_group, under the best of three zeros. */
+/* Does what sweep_group does, with the best of three zeros per row. */
 static void sweep_zeros(calm_rows *rows, sweep_tile *tile, const sweep_place *at)
 {
     const size_t in = rows->problem->in, k = at->from - at->start, n_columns = at->to - at->from;
     zero_trial trial;
     memcpy(trial.gradient, tile->gradient[k], n_columns * sizeof *trial.gradient);
     memcpy(trial.q, tile->q[k], n_columns * sizeof *trial.q);
-    memcpy(trial.best, tile->q[k], n_columns * sizeof *trial.best);    /* rows beyond the last do not move */
+    memcpy(trial.best, tile->q[k], n_columns * sizeof *trial.best);    /* for padding rows, which do not change */
     memcpy(trial.lo, tile->lo, sizeof trial.lo);
     memcpy(trial.hi, tile->hi, sizeof trial.hi);
     memcpy(trial.before, tile->gain, sizeof trial.before);
     memset(trial.gain, 0, sizeof trial.gain);
     for (int i = 0; i < 3; i++)
         try_shift(rows, tile, at, &trial, (const int[]){0, -1, 1}[i]);
-    /* What was chosen, seen from the columns after the group. */
+    /* Update the columns after the group by the chosen codes. */
     for (size_t j = 0; j < n_columns; j++) {
         for (size_t r = 0; r < TILE; r++)
             tile->step[r] = tile->scale[r] * (trial.best[j][r] - trial.q[j][r]);
@@ -393,14 +396,15 @@ static void sweep_zeros(calm_rows *rows, sweep_tile *tile, const sweep_place *at
         rows->zero[(at->first + r) * rows->problem->n_groups + at->from / rows->problem->group] += trial.shift[r];
 }
 
-/* Columns start .. end - 1 of the tile of rows from `first` on; rows->gradient holds H e of the block. */
+/* Sweeps columns start .. end - 1 of the tile of rows from `first` on; rows->gradient holds H e of the block. */
 static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t start, size_t end, bool zeros,
                         bool build)
 {
     const size_t in = rows->problem->in, group = rows->problem->group, n = calm_size_min(rows->n - first, TILE);
     const double unit = 1 / (rows->unit_h * rows->unit_w);
     sweep_place at = {.first = first, .n = n, .start = start, .end = end};
-    /* A few rows at a time: of more, a power of two of bytes apart, few stay in the cache. */
+    /* A few rows at a time: rows are a power of two bytes apart, so more of them would evict each other from the
+     * cache. */
     for (size_t some = 0; some < TILE; some += FEW_ROWS)
         for (size_t k = 0; k < end - start; k++)
             for (size_t r = some; r < some + FEW_ROWS; r++) {
@@ -410,7 +414,7 @@ static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t 
                 tile->q[k][r] = r < n ? (double)rows->q[(first + r) * in + start + k] : 0;
             }
     memset(tile->gain, 0, sizeof tile->gain);
-    /* Blocks and groups end at different columns where a group is no divisor of the block. */
+    /* Blocks and groups end at different columns if the group size does not divide the block. */
     for (at.from = start; at.from < end; at.from = at.to) {
         at.to = calm_size_min((at.from / group + 1) * group, end);
         enter_group(rows, tile, first, n, at.from / group);
@@ -426,7 +430,7 @@ static void sweep_block(calm_rows *rows, sweep_tile *tile, size_t first, size_t 
     }
 }
 
-/* errors [n, I] = w - s q over columns start .. end - 1, times unit_w. */
+/* Computes product = errors w - s q of columns start .. end - 1, times unit_w. */
 static void update_errors(calm_rows *rows, size_t start, size_t end)
 {
     size_t in = rows->problem->in, n_groups = rows->problem->n_groups, group = rows->problem->group;
@@ -442,7 +446,7 @@ static void update_errors(calm_rows *rows, size_t start, size_t end)
     calm_rows_pack_product(rows, start, end);
 }
 
-/* rows->gradient = H e of the block, or with `build` H (s q), from products that its normal equations need. */
+/* Computes rows->gradient = H e of the block, or with `build` H (s q), from products that the normal equations need. */
 static calm_status multiply_block(calm_ctx *ctx, calm_rows *rows, const calm_rows_block *block, bool build)
 {
     if (!build)
@@ -471,7 +475,7 @@ calm_status calm_rows_sweep(calm_ctx *ctx, calm_rows *rows, bool zeros, bool bui
         CALM_TRY(multiply_block(ctx, rows, &of, build));
         for (size_t first = 0; first < rows->n; first += TILE)
             sweep_block(rows, &tile, first, start, end, zeros, build);
-        /* The next block's product reads the errors that this block has left. */
+        /* The next block's product reads the new errors of this block. */
         if (build)
             CALM_TRY(calm_rows_normal_add(ctx, rows, &of));
         else
@@ -512,13 +516,13 @@ void calm_rows_sums(const calm_rows *rows, double *before, double *loss)
     }
 }
 
-/* gradient [n, CALM_SWEEP_BLOCK] = half of errors H of the same columns, and of those that follow, by the units: of
- * half e H e^T each pair of blocks once. */
+/* Computes gradient [n, CALM_SWEEP_BLOCK] = errors H of the columns from the block on, the block itself counted half,
+ * times the units: half of e H e^T has each pair of blocks once. */
 static calm_status multiply_following(calm_ctx *ctx, calm_rows *rows, size_t start, size_t end)
 {
     const calm_rows_block block = calm_rows_panel(rows, start, end, start);
     CALM_TRY(calm_rows_multiply_product(ctx, rows, &block, start, end, 0, rows->gradient));
-    /* Of no columns, half of what is there. */
+    /* If no columns follow, this only halves the gradient. */
     return calm_rows_multiply_product(ctx, rows, &block, end, rows->problem->in, 0.5f, rows->gradient);
 }
 

@@ -1,17 +1,17 @@
 /* The normal equations of a chunk of rows (rows_scales.c), block by block of columns.
  *
- *   A_gk = sum over i in g, j in k of q_i H_ij q_j:  of a block of columns come the pairs whose later column it has
+ *   A_gk = sum over i in g, j in k of q_i H_ij q_j:  a block of columns adds the pairs whose later column it has
  *
- * When a sweep reaches a block, the codes before it are final, and what the gradient needs of them are the products
- * q_g H of each group g with the block's columns.  Once the block's own codes are final, too, the same products give
- * its part of A: the scales after a sweep cost no product besides. */
+ * When a sweep reaches a block, the codes before it are final.  The gradient needs the products q_g H of each group g
+ * before the block, at the block's columns.  When the block's codes are final, too, the same products give its part of
+ * A, so that the scales after a sweep need no further product. */
 #include <string.h>
 
 #include "algorithms/rows.h"
 #include "ptq/base/simd.h"
 #include "ptq/tensor/vector.h"
 
-/* Columns of group g in start .. end - 1. */
+/* Returns the number of columns of group g within start .. end - 1; *first is the first one. */
 static size_t columns_within(const calm_rows *rows, size_t g, size_t start, size_t end, size_t *first)
 {
     const size_t group = rows->problem->group;
@@ -24,7 +24,7 @@ void calm_rows_normal_begin(calm_rows *rows)
     const size_t systems = rows->shared ? 1 : rows->n, unknowns = rows->unknowns;
     memset(rows->normal, 0, systems * unknowns * unknowns * sizeof *rows->normal);
     memset(rows->right, 0, systems * unknowns * sizeof *rows->right);
-    /* Of minima with minima no code is part. */
+    /* The products of minima with minima do not depend on codes. */
     const size_t n_groups = rows->problem->n_groups;
     for (size_t g = 0; rows->qjob->mins && g < n_groups; g++)
         for (size_t r = 0; r < systems; r++)
@@ -48,7 +48,7 @@ calm_status calm_rows_multiply_groups(calm_ctx *ctx, calm_rows *rows, const calm
     return CALM_OK;
 }
 
-/* values [n, I] from column `start` on = s q, by unit_w. */
+/* Computes out [n] = scale q. */
 CALM_VECTORIZE
 static void scale_codes(const float *restrict q, size_t n, float scale, float *restrict out)
 {
@@ -98,7 +98,7 @@ static double *right_of(const calm_rows *rows, size_t r)
     return rows->right + (rows->shared ? 0 : r) * rows->unknowns;
 }
 
-/* What n columns of group g from `first` on, n <= CALM_SWEEP_BLOCK, have with W, and with minima. */
+/* Adds the products of n columns of group g from `first` on, n <= CALM_SWEEP_BLOCK, with W and with minima. */
 static void add_alone(const calm_rows *rows, size_t r, size_t g, size_t first, size_t n)
 {
     const size_t in = rows->problem->in, n_groups = rows->problem->n_groups;
@@ -116,8 +116,8 @@ static void add_alone(const calm_rows *rows, size_t r, size_t g, size_t first, s
         across[k] += calm_vec_ddot(n, rows->ones + k * in + first, q);
 }
 
-/* A_fg += of products [n, CALM_SWEEP_BLOCK] q_f H with the block from `start` on, n columns of g from `first` on;
- * once, or twice. */
+/* Adds to A_fg, `times` 1 or 2, the products of q_f H, products [n, CALM_SWEEP_BLOCK] for the block from column `start`
+ * on, with the codes of n columns of group g from `first` on. */
 static void add_pair(const calm_rows *rows, size_t f, size_t g, const float *products, size_t start, size_t first,
                      size_t n, double times)
 {
@@ -136,7 +136,7 @@ calm_status calm_rows_normal_add(calm_ctx *ctx, calm_rows *rows, const calm_rows
         const size_t n = columns_within(rows, g, start, end, &first);
         for (size_t r = 0; r < rows->n; r++)
             add_alone(rows, r, g, first, n);
-        /* Of a group that begins before the block, both triangles. */
+        /* A group that begins before the block has pairs in both triangles, so they count twice. */
         for (size_t f = 0; f <= g && f * group < start; f++)
             add_pair(rows, f, g, cross_of(rows, f), start, first, n, f == g ? 2 : 1);
         CALM_TRY(calm_rows_multiply_codes(ctx, rows, block, first, first + n, rows->gradient));

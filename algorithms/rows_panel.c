@@ -1,13 +1,13 @@
-/* H in float32, as products of rows under refit read it.  Each chunk of rows reads all of H in every product: all is
- * rounded once, and packed for the kernels that read it so, but of the widest jobs, whose H is what a run's memory is
- * for, a few rows at a time for each chunk. */
+/* H in float32 for the products of rows under refit.  Each chunk of rows reads all of H in every product, so H is
+ * rounded once, and packed if the kernels need it.  For the widest jobs, whose H dominates the memory of a run, each
+ * chunk rounds a few rows of H at a time instead. */
 #include "algorithms/rows.h"
 
 #include "ptq/base/simd.h"
 #include "ptq/base/threads.h"
 
-#define KEPT_WIDTH ((size_t)14336)    /* of models of 8 billion parameters */
-/* Columns of H that are rounded for packing at a time: with CALM_ROWS_OF_TASK rows 32 KiB. */
+#define KEPT_WIDTH ((size_t)14336)    /* MLP width of models with 8 billion parameters */
+/* Number of columns of H that are rounded for packing at a time: 32 KiB with CALM_ROWS_OF_TASK rows. */
 #define AT_ONCE ((size_t)256)
 
 _Static_assert(CALM_ROWS_OF_TASK % CALM_PACKED_STEP == 0, "tasks pack whole steps");
@@ -57,7 +57,7 @@ static void pack_rows(size_t first, size_t n, void *user)
     }
 }
 
-/* Of a symmetric matrix without negative eigenvalues the largest number is on the diagonal. */
+/* A symmetric matrix without negative eigenvalues has its largest number on the diagonal. */
 static double largest_diagonal(const double *h, size_t in)
 {
     double most = 0;
@@ -89,7 +89,7 @@ calm_status calm_rows_keep(calm_ctx *ctx, const calm_problem *problem, double da
 
 size_t calm_rows_kept_bytes(size_t in)
 {
-    /* Packed it is in two parts of as many bytes. */
+    /* Packed, H has two bfloat16 per number: as many bytes. */
     return calm_rows_keeps(in) ? CALM_BYTES(float, in * in) : 0;
 }
 
@@ -143,12 +143,12 @@ void calm_rows_pack_product(calm_rows *rows, size_t first, size_t end)
     pack(rows, rows->product, first, end, &rows->packed_product);
 }
 
-/* out = columns first .. end - 1 of x, packed or not, by the block, + beta out. */
+/* Computes out = columns first .. end - 1 of x, packed or not, times the block, + beta out. */
 static calm_status multiply(calm_ctx *ctx, const calm_rows *rows, const calm_rows_block *block, const float *x,
                             const calm_packed *packed, size_t first, size_t end, float beta, float *out)
 {
     const size_t in = rows->problem->in, n = block->end - block->start;
-    /* Without terms nothing is read. */
+    /* With no columns, calm_multiply reads neither operand. */
     if (!rows->packed || first == end)
         return calm_multiply(ctx, CALM_PRODUCT_NT, rows->n, n, end - first, x + first, in,
                              block->h ? block->h + first : x, in, beta, out, CALM_SWEEP_BLOCK);
@@ -174,7 +174,7 @@ calm_status calm_rows_multiply_gradient(calm_ctx *ctx, calm_rows *rows, size_t n
     if (!rows->packed)
         return calm_multiply(ctx, CALM_PRODUCT_NN, n, in, end - start, rows->gradient, CALM_SWEEP_BLOCK,
                              calm_rows_panel(rows, start, end, 0).h, in, 0, rows->product, in);
-    /* H is symmetric, to the bit: its rows are its columns. */
+    /* H is exactly symmetric, so its rows are its columns. */
     calm_packed_put(&rows->packed_product, 0, n, start, end - start, rows->gradient, CALM_SWEEP_BLOCK);
     return calm_packed_multiply(ctx, n, in, end - start, (calm_packed_part){&rows->packed_product, 0, start},
                                 (calm_packed_part){rows->packed, 0, start}, 0, rows->product, in);

@@ -1,13 +1,13 @@
-/* The move of a refit that finds scales, and with them minima, for a chunk of rows at once.
+/* Least-squares scales, and minima, of a chunk of rows.
  *
  *   per row the normal equations of min over s, d of e H e^T,  e = w - S q - D 1,
  *     A = [ sum q_i H_ij q_j   sum q_i H_ij ]   over i in g, j in g',   b = [ sum over i in g of q_i (H w)_i ]
  *         [        .             sum H_ij   ]                               [ sum over i in g of (H w)_i     ]
- *   with 1e-6 of the mean diagonal of each half added.  w is less the minima m as they stand: they become m + d.
+ *   with 1e-6 of the mean diagonal of each half added.  w has the present minima m subtracted; the new ones are m + d.
  *
- * Schemes without minima have the first half alone.  With them the scales alone are tried, too: storable minima are
- * coarse, and a row takes what it loses least with.  A group whose codes are all zero keeps its scale.  Of rows that
- * share scales A and b are the sums of theirs. */
+ * Schemes without minima have only the first half.  Schemes with minima also try new scales alone, because storable
+ * minima are coarse, and a row takes the solution of least loss.  A group whose codes are all zero keeps its scale.
+ * For rows that share scales, A and b are summed over the rows. */
 #include <math.h>
 #include <string.h>
 
@@ -39,7 +39,8 @@ size_t calm_rows_scales_bytes(const calm_job_shape *shape, size_t n)
            CALM_BYTES(double, unknowns) + CALM_BYTES(float, groups * n * CALM_SWEEP_BLOCK) + minima;
 }
 
-/* What minima see of H: the rows of each group added up, and of those the sums over each group. */
+/* Computes `ones`, the sum of H's rows over each group, and `ones_ones`, the sums of `ones` over each group's columns.
+ * */
 static calm_status sum_groups(calm_ctx *ctx, calm_rows *rows)
 {
     const calm_problem *problem = rows->problem;
@@ -65,7 +66,7 @@ static void add_products(const float *restrict x, size_t n, double unit, double 
         out[i] += (double)x[i] * unit;
 }
 
-/* wh = W H of rows r [n]: products in float of a block of columns, their sums in double. */
+/* Computes wh = W H of rows r [n]: float products per block of columns, summed in double. */
 static calm_status multiply_weights(calm_ctx *ctx, calm_rows *rows, const size_t *r, size_t n)
 {
     const size_t in = rows->problem->in;
@@ -100,7 +101,7 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, b
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows->cross, n_groups * room * CALM_SWEEP_BLOCK));
     if (rows->qjob->mins)
         CALM_TRY(sum_groups(ctx, rows));
-    /* W H changes with minima alone, by what they move: once for all rounds. */
+    /* Computed once for all rounds: W H changes only with minima, and move_minima updates it. */
     for (size_t r = 0; r < n; r++)
         if (wh && known[rows->row[r]])
             memcpy(rows->wh + r * in, wh + rows->row[r] * in, in * sizeof *wh);
@@ -115,8 +116,8 @@ calm_status calm_rows_begin_scales(calm_ctx *ctx, calm_rows *rows, double *wh, b
     return CALM_OK;
 }
 
-/* w H w - 2 s b + s A s of row r, s [n] scales, or with as many moves of minima behind them; of shared scales of all
- * rows, r is 0. */
+/* Returns w H w - 2 s b + s A s of row r, for s [n]: scales, or scales and then changes of minima.  If rows share
+ * scales, r is 0 and the sum is over all rows. */
 static double loss_at(const calm_rows *rows, size_t r, const double *s, size_t n)
 {
     const size_t in = rows->problem->in, unknowns = rows->unknowns;
@@ -133,8 +134,8 @@ static double loss_at(const calm_rows *rows, size_t r, const double *s, size_t n
     return loss;
 }
 
-/* The solution of row r as the scheme stores it: scales, and with `minima` what moves them to storable ones; false when
- * it cannot. */
+/* Rounds the solution of row r to storable scales, and with `minima` to changes that lead to storable minima; false: it
+ * is out of range. */
 static bool round_solution(calm_rows *rows, size_t r, bool minima)
 {
     const calm_problem *problem = rows->problem;
@@ -150,7 +151,7 @@ static bool round_solution(calm_rows *rows, size_t r, bool minima)
             scales[i] = alone ? calm_scale_round(scheme, problem->global, solution[g + i]) : (float)solution[g + i];
             mins[i] = alone && minima ? calm_min_round(scheme, min) : (float)min;
         }
-        /* Minima as they are are storable, and stay so. */
+        /* Unchanged minima are storable and stay the same. */
         if (!alone)
             calm_scales_round(scheme, problem->global, n, scales, mins_of ? mins : NULL);
         for (size_t i = 0; i < n; i++) {
@@ -164,8 +165,8 @@ static bool round_solution(calm_rows *rows, size_t r, bool minima)
     return true;
 }
 
-/* Storable least-squares scales of row r, with `minima` also their moves, into rows->solution; false when there are
- * none. */
+/* Computes the storable least-squares scales of row r, with `minima` also their changes, in rows->solution; false:
+ * there is no solution. */
 static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r, bool minima)
 {
     const size_t n_groups = rows->problem->n_groups, unknowns = rows->unknowns, n = minima ? unknowns : n_groups;
@@ -188,7 +189,7 @@ static bool solve_row(calm_ctx *ctx, calm_rows *rows, size_t r, bool minima)
     return round_solution(rows, r, minima);
 }
 
-/* Row r with minima that have moved by rows->solution. */
+/* Changes the minima of row r by rows->solution, and w and wh with them. */
 static void move_minima(calm_rows *rows, size_t r)
 {
     const calm_problem *problem = rows->problem;
@@ -205,14 +206,14 @@ static void move_minima(calm_rows *rows, size_t r)
     }
 }
 
-/* Least squares of row r, taken where it loses less. */
+/* Solves row r, and takes the solution if the loss falls. */
 static void improve(calm_ctx *ctx, calm_rows *rows, size_t r, bool minima)
 {
     const size_t n_groups = rows->problem->n_groups;
     calm_ctx_forgive(ctx);
     if (!solve_row(ctx, rows, r, minima))
         return;
-    /* Compared with the scales as stored: rounding to 16 bits may undo what little least squares gained. */
+    /* Compare the stored scales: rounding to 16 bits may undo the gain of least squares. */
     const double loss = loss_at(rows, r, rows->solution, minima ? rows->unknowns : n_groups);
     if (!(loss < rows->loss[r]))
         return;
@@ -222,7 +223,7 @@ static void improve(calm_ctx *ctx, calm_rows *rows, size_t r, bool minima)
         move_minima(rows, r);
 }
 
-/* The normal equations of the codes as they are. */
+/* Builds the normal equations of the current codes. */
 static calm_status build_normal(calm_ctx *ctx, calm_rows *rows)
 {
     const size_t in = rows->problem->in;
@@ -252,7 +253,7 @@ calm_status calm_rows_scales(calm_ctx *ctx, calm_rows *rows)
         if (rows->qjob->mins)
             improve(&trial, rows, r, true);
     }
-    /* One solution, of the first row, for all. */
+    /* Rows that share scales take the first row's. */
     for (size_t r = 1; rows->shared && r < rows->n; r++)
         memcpy(rows->scale + r * n_groups, rows->scale, n_groups * sizeof *rows->scale);
     return CALM_OK;

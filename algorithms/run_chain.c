@@ -1,4 +1,4 @@
-/* Run a chain on a job: check the inputs, build the problem, transforms, rounding, refits. */
+/* Runs a chain on a job: checks the inputs, builds the problem, runs transforms, rounding and refits. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 /* ---- check inputs ---- */
 
-/* CALM_EARG when a part needs what calibration did not collect. */
+/* Fails with CALM_EARG if a part needs a statistic that calibration did not collect. */
 static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job, bool needed,
                                    const void *values, const char *what)
 {
@@ -22,7 +22,7 @@ static calm_status check_statistic(calm_ctx *ctx, const calm_algorithm *algorith
                      algorithm->name, what);
 }
 
-/* A scheme without a name: a caller of the library may fill in anything. */
+/* Checks the scheme's values, because a caller of the library may have filled them in by hand. */
 static calm_status check_scheme(calm_ctx *ctx, const calm_job *job)
 {
     const calm_scheme *s = &job->scheme;
@@ -59,7 +59,7 @@ static bool corrects_biases(const calm_algorithm *algorithm, const calm_job *job
     return algorithm->caps & CALM_SETS_BIAS && is_biased(job);
 }
 
-/* Statistics that the algorithm needs of this job. */
+/* Checks that the job has the statistics that the algorithm needs. */
 static calm_status check_statistics(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
 {
     const calm_stats *stats = job->stats;
@@ -79,7 +79,7 @@ static calm_status check_statistics(calm_ctx *ctx, const calm_algorithm *algorit
     return check_statistic(ctx, algorithm, job, needs & CALM_NEEDS_SAMPLES && stats->rows, stats->samples, "kept rows");
 }
 
-/* What can be seen without reading weights or statistics. */
+/* Checks everything that needs no look at the values of weights and statistics. */
 static calm_status check_job(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job)
 {
     CALM_TRY(check_scheme(ctx, job));
@@ -118,7 +118,7 @@ calm_status calm_algorithm_reaches(calm_ctx *ctx, const calm_algorithm *algorith
     return CALM_OK;
 }
 
-/* A statistic of every input, which must be finite and at least `least`.  Statistics come from the store, too: a
+/* Checks that a statistic is finite and at least `least` for every input.  Statistics may come from the store, and a
  * damaged one must not become a scale. */
 static calm_status check_inputs(calm_ctx *ctx, const calm_job *job, size_t in, const char *what, const float *single,
                                 const double *wide, double least)
@@ -150,7 +150,7 @@ static calm_status check_cross(calm_ctx *ctx, const calm_job *job, size_t in)
 
 /* ---- the problem ---- */
 
-/* Do the linears of the job are under each other already? */
+/* Are the weights of the job's linears already one matrix in memory? */
 static bool is_stacked(const calm_job *job)
 {
     const float *next = job->linears[0].w;
@@ -162,13 +162,13 @@ static bool is_stacked(const calm_job *job)
     return true;
 }
 
-/* Without transforms, and with parts that look at weights alone: none of them changes those. */
+/* Does the algorithm only read weights?  It does without transforms and without parts that have caps. */
 static bool reads_alone(const calm_algorithm *algorithm)
 {
     return !algorithm->caps && algorithm->steps[0].part->kind != CALM_KIND_TRANSFORM;
 }
 
-/* problem->w [O, I] = the linears of the job under each other, checked to be finite. */
+/* Sets problem->w [O, I] to the stacked weights of the job's linears, after checking that they are finite. */
 static calm_status stack_weights(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                                  calm_problem *problem)
 {
@@ -200,14 +200,14 @@ static bool reads_gram(const calm_algorithm *algorithm)
     bool reads = false;
     for (size_t i = 0; i < algorithm->n_steps; i++) {
         const calm_part *part = algorithm->steps[i].part;
-        /* A transform may change it. */
+        /* A transform may change H. */
         reads |= part->kind == CALM_KIND_TRANSFORM ||
                  (part->caps & CALM_NEEDS_GRAM && !(part->caps & CALM_GRAM_INVERSE));
     }
     return algorithm->caps & CALM_NEEDS_GRAM && reads;
 }
 
-/* The damping with which the step reads H itself: its option `damp`; 0: it does not. */
+/* Returns the damping with which the step reads H itself, its option `damp`; 0: it does not read H. */
 static double step_damping(const calm_step *step)
 {
     const bool reads = step->part->caps & CALM_NEEDS_GRAM && !(step->part->caps & CALM_GRAM_INVERSE);
@@ -217,7 +217,7 @@ static double step_damping(const calm_step *step)
     return 0;
 }
 
-/* Does the chain change H, or read it under other dampings than `damp`?  Then one that others read is not for it. */
+/* Does the chain change H, or read it with another damping than `damp`?  Then it cannot use a shared H. */
 static bool changes_gram(const calm_algorithm *algorithm, double damp)
 {
     for (size_t i = 0; i < algorithm->n_steps; i++) {
@@ -250,7 +250,7 @@ double calm_algorithm_factor(const calm_algorithm *algorithm)
     return 0;
 }
 
-/* Does the chain make a factor besides the one that calm_algorithm_factor is of? */
+/* Does the chain compute a factor other than the one that calm_algorithm_factor describes? */
 static bool makes_factors(const calm_algorithm *algorithm, double damp)
 {
     bool first = calm_algorithm_factor(algorithm) == damp && damp > 0, makes = !first;
@@ -267,7 +267,7 @@ bool calm_algorithm_copies(const calm_algorithm *algorithm, double damp)
     return reads_gram(algorithm) && changes_gram(algorithm, damp);
 }
 
-/* The problem's H: that of all chains, its own copy of that or of the Gram matrix, or none. */
+/* Sets the problem's H: the shared one, a copy of the shared one or of the Gram matrix, or none. */
 static calm_status take_gram(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                              const calm_hessian *shared, calm_problem *problem)
 {
@@ -281,7 +281,7 @@ static calm_status take_gram(calm_ctx *ctx, const calm_algorithm *algorithm, con
     if (!shared)
         CALM_TRY(calm_hessian_check(ctx, job->name, n, job->stats, &blind));
     calm_hessian_diagonal(n, job->stats, shared, blind, problem->h_diag);
-    /* What gram holds is no X^T X once H is shared. */
+    /* A shared H is in place of X^T X, so stats->gram is not X^T X then. */
     problem->gram = shared || blind ? NULL : job->stats->gram;
     if (shared && !calm_algorithm_copies(algorithm, shared->damp)) {
         problem->h = shared->h;
@@ -300,19 +300,19 @@ static calm_status take_gram(calm_ctx *ctx, const calm_algorithm *algorithm, con
     return CALM_OK;
 }
 
-/* Room for factors of H^-1, and those that are there. */
+/* Sets problem->inverse, the memory for factors of H^-1, and problem->common, the job's shared factor. */
 static calm_status take_inverse(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_hessian *shared,
                                 calm_problem *problem)
 {
     calm_inverse *there = shared && problem->shared ? shared->inverse : NULL;
-    /* One chain at a time: what it leaves there the next one may find. */
+    /* Chains use a lent inverse one at a time, and may find the factor of the chain before. */
     if (there && shared->lent) {
         calm_inverse_begin(there);
         problem->inverse = there;
         return CALM_OK;
     }
     problem->common = there;
-    /* It reads that one alone, so it needs no room for another. */
+    /* A chain that only reads the shared factor needs no memory for another. */
     if (there && !makes_factors(algorithm, there->asked)) {
         problem->inverse = there;
         return CALM_OK;
@@ -329,7 +329,7 @@ calm_job_shape calm_job_shape_of(const calm_scheme *scheme, size_t out, size_t i
                             .fixed_inputs = calm_act_rule_is_static(scheme->act_rule)};
 }
 
-/* The job in the form that parts change: a copy, so that candidates do not meet each other's changes. */
+/* Copies the job into the problem, which parts may change, so that candidates do not see each other's changes. */
 static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                                  const calm_hessian *shared, calm_problem *problem)
 {
@@ -360,7 +360,7 @@ static calm_status build_problem(calm_ctx *ctx, const calm_algorithm *algorithm,
 
 /* ---- the result ---- */
 
-/* Does a step from `at` on set the input scale? */
+/* Does a step from number `at` on set the input scale? */
 static bool scales_later(const calm_algorithm *algorithm, const calm_job *job, size_t at)
 {
     for (; at < algorithm->n_steps; at++)
@@ -370,7 +370,7 @@ static bool scales_later(const calm_algorithm *algorithm, const calm_job *job, s
     return false;
 }
 
-/* In ctx->out, with room for an input scale where the problem has one or a step from `at` on sets it. */
+/* Allocates the result in ctx->out, with an input scale if the problem has one or a step from `at` on sets it. */
 static calm_status allocate_result(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_problem *problem,
                                    size_t at, calm_qjob *out)
 {
@@ -385,7 +385,7 @@ static calm_status allocate_result(calm_ctx *ctx, const calm_algorithm *algorith
 
 /* ---- run ---- */
 
-/* By the largest weight and the largest input as they stand. */
+/* Sets global and act_global from the present largest weight and largest input. */
 static void set_global(calm_problem *problem)
 {
     const calm_stats *stats = problem->job->stats;
@@ -399,8 +399,8 @@ static void set_global(calm_problem *problem)
     problem->global = calm_scale_global(&problem->job->scheme, absmax);
 }
 
-/* The static scale of the input as it stands; 0 of other schemes.  An error counts by the weights
- * of its column. */
+/* Sets act_global to the static scale of the present input, for schemes that have one.  The error of an input is
+ * weighted by the weights of its column. */
 static calm_status set_act_scale(calm_ctx *ctx, calm_problem *problem)
 {
     const calm_job *job = problem->job;
@@ -420,14 +420,14 @@ static calm_status set_act_scale(calm_ctx *ctx, calm_problem *problem)
                      calm_dtype_name(job->scheme.scale_dtype));
 }
 
-/* Transforms; one that sets channel scales is left out where nothing before the job can take them. */
+/* Runs the transforms; skips those that set channel scales if the layer before cannot absorb them. */
 static calm_status run_transforms(calm_ctx *ctx, const calm_algorithm *algorithm, calm_problem *problem, size_t *at)
 {
     for (*at = 0; algorithm->steps[*at].part->kind == CALM_KIND_TRANSFORM; (*at)++) {
         const calm_step *step = &algorithm->steps[*at];
         if (calm_algorithm_skips(step, problem->job->can_absorb, is_biased(problem->job)))
             continue;
-        /* It fits to the input as it is quantized by then. */
+        /* A fit needs the scale with which the input is quantized at this point. */
         if (step->part->caps & CALM_FITS_INPUT)
             CALM_TRY(set_act_scale(ctx, problem));
         CALM_TRY(step->part->run.transform(ctx, problem, step->opts));
@@ -462,12 +462,12 @@ size_t calm_algorithm_run_scratch_bytes(const calm_algorithm *algorithm, const c
         if (step->part->memory)
             memory = step->part->memory(shape, step->opts);
         kept += memory.kept;
-        /* What a part keeps stays until the end of the chain; what it holds while it runs does not add up. */
+        /* What a part keeps adds up until the end of the chain; its peak while it runs does not. */
         most = calm_size_max(most, kept + memory.most);
     }
     const unsigned needs = calm_algorithm_needs(algorithm, &scheme, true);
     most = calm_size_max(kept + (shape->fixed_inputs ? CALM_BYTES(double, shape->in) : 0), most);
-    /* Besides, the job in its order. */
+    /* Plus the reordered job. */
     return most + (shape->reordered ? calm_ordered_job_bytes(shape, needs) : 0);
 }
 
@@ -476,7 +476,7 @@ calm_status calm_algorithm_run(calm_ctx *ctx, const calm_algorithm *algorithm, c
     return calm_algorithm_run_shared(ctx, algorithm, job, NULL, out);
 }
 
-/* The steps, on a job that was checked. */
+/* Runs the steps on a checked job. */
 static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, const calm_job *job,
                              const calm_hessian *shared, calm_qjob *out)
 {
@@ -485,12 +485,13 @@ static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, con
     calm_problem problem;
     size_t at = 0;
     CALM_TRY(build_problem(ctx, algorithm, job, shared, &problem));
-    /* AWQ searches with the chain's own grid, so it is known before the transforms run. */
+    /* Set before the transforms, because AWQ searches with the chain's own grid. */
     while (algorithm->steps[at].part->kind != CALM_KIND_GRID)
         at++;
     problem.grid = algorithm->steps[at].part;
     problem.grid_opts = algorithm->steps[at].opts;
-    /* Transforms search with the grid, and may change the largest weight. */
+    /* Before the transforms, which search with the grid, and again after them, since they may change the largest
+     * weight. */
     set_global(&problem);
     CALM_TRY(run_transforms(ctx, algorithm, &problem, &at));
     set_global(&problem);
@@ -501,16 +502,16 @@ static calm_status run_steps(calm_ctx *ctx, const calm_algorithm *algorithm, con
     CALM_TRY(algorithm->steps[at].part->run.round(ctx, &problem, algorithm->steps[at].opts, out));
     for (at++; at < algorithm->n_steps; at++) {
         const calm_step *step = &algorithm->steps[at];
-        /* The parser lets nothing else through. */
+        /* The parser allows only refits after the rounding. */
         assert(step->part->kind == CALM_KIND_REFIT);
         if (!calm_algorithm_skips(step, job->can_absorb, is_biased(job)))
             CALM_TRY(step->part->run.refit(ctx, &problem, step->opts, out));
-        /* Its input is another one then. */
+        /* A refit that changes in_scale changes the input. */
         if (step->part->caps & CALM_SETS_IN_SCALE && problem.in_scale)
             CALM_TRY(set_act_scale(ctx, &problem));
     }
     out->act_global = problem.act_global;
-    /* Final only now: a refit may have changed it. */
+    /* After the refits, which may change it. */
     if (out->in_scale)
         memcpy(out->in_scale, problem.in_scale, problem.in * sizeof *out->in_scale);
     return CALM_OK;

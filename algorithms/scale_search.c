@@ -1,18 +1,18 @@
 /* Scale search over shrunken spans, then least squares.
  *
- *   tried      s = p s0, s0 the span of the group, p 36 equally spaced values from 1.1 down to 0.35 (3 bits: 0.30,
- *              2 bits: 0.20), and p = 1; with "signed" both signs: the symmetric grid has one code more below
+ *   search     s = p s0, s0 the scale that spans the group, p 36 equally spaced values from 1.1 down to 0.35 (3 bits:
+ *              0.30, 2 bits: 0.20), and p = 1; with "signed" both signs: the symmetric grid has one more code below
  *              zero than above, and the sign decides which side has it
  *   then       q = round(w / s) clipped, s = sum h w q / sum h q^2, while sum h (w - s q)^2 falls
  *
- * Every scale is rounded to its storable value before its error is taken, so what is compared is what is stored.
- * p = 1 is ours: with it no group is worse than under absmax.  For asymmetric schemes lo and hi shrink together and
- * least squares keeps the zero; there a negative scale mirrors the codes and gains nothing, so it is not tried.  A
- * minimum shrinks with the span, and least squares finds scale and minimum together.  Of scales that are powers of two
- * the four next to the span's are all that can be of use.
+ * Every scale is rounded to its storable value before its error is computed, so the search compares stored scales.
+ * calm adds p = 1, so that no group is worse than with absmax.  For asymmetric schemes lo and hi shrink together and
+ * least squares keeps the zero; there a negative scale only mirrors the codes, so it is not tried.  A minimum shrinks
+ * with the span, and least squares finds scale and minimum together.  If scales are powers of two, only the four next
+ * to the span's can be best.
  *
- * Of GGUF's types, whose scales are fine, least squares begins from every span that is not lost, as in llama.cpp's
- * searches: the best span is not always the one that gives the best fit. */
+ * For GGUF's types, whose scales have fine steps, least squares begins from every candidate that is not lost, as in
+ * llama.cpp's searches: the best span does not always lead to the best fit. */
 #include "algorithms/scale_search.h"
 
 #include <math.h>
@@ -23,15 +23,15 @@
 #include "ptq/base/simd.h"
 
 #define SHRINK_MOST 1.1
-#define COLUMNS 64                 /* whose codes are found together */
-#define N_WIDE  CALM_LANE_STEP     /* spans that are measured before any is left out */
+#define COLUMNS 64                 /* columns whose codes are computed together */
+#define N_WIDE  CALM_LANE_STEP     /* number of spans that are measured before any is dropped */
 
 #define SIGNED_OPTION                                                                                                  \
     {.name = "signed", .help = "try negative scales too", .offset = offsetof(calm_search, both_signs),                 \
      .type = CALM_OPTION_BOOL, .fallback = "false"}
 
 #define ROUNDS_OPTION                                                                                                  \
-    {.name = "rounds", .help = "of least squares at most", .offset = offsetof(calm_search, rounds),                    \
+    {.name = "rounds", .help = "most rounds of least squares", .offset = offsetof(calm_search, rounds),                \
      .type = CALM_OPTION_INT, .fallback = "8", .min = 1, .max = 1000}
 
 const calm_option calm_search_options[] = {SIGNED_OPTION, {.name = NULL}};
@@ -41,19 +41,19 @@ const calm_option calm_search_ls_options[] = {SIGNED_OPTION, ROUNDS_OPTION, {.na
 const calm_option calm_search_hls_options[] = {
     SIGNED_OPTION,
     ROUNDS_OPTION,
-    {.name = "weights", .help = "diag H, or before gptq 1 / [H^-1]_jj, what it leaves of an error",
+    {.name = "weights", .help = "weight of an error: diag H, or before gptq 1 / [H^-1]_jj",
      .offset = offsetof(calm_search, weights), .type = CALM_OPTION_ENUM, .fallback = "diagonal",
      .values = "diagonal|inverse"},
     {.name = NULL},
 };
 
-/* What is asked of a scheme for every candidate. */
+/* Properties of a scheme, read for every candidate. */
 typedef struct code_facts {
     const calm_scheme *scheme;
-    int least, most;
-    bool plain, mins;    /* levels are whole numbers, and no minimum next to them; has minima */
+    int least, most;     /* the least and the largest code */
+    bool plain, mins;    /* levels are whole numbers without a minimum; the scheme has minima */
     bool mirrors;        /* a negative scale gives other levels */
-    bool fixed;          /* the zero stays where it is when the span shrinks */
+    bool fixed;          /* the zero does not change when the span shrinks */
 } code_facts;
 
 static code_facts facts_of(const calm_scheme *scheme)
@@ -64,13 +64,13 @@ static code_facts facts_of(const calm_scheme *scheme)
                         .fixed = !mins && (scheme->family || scheme->symmetric)};
 }
 
-/* The fewer codes, the more a narrow span may gain by clipping. */
+/* Returns the least p: the fewer codes, the more a narrow span may gain by clipping. */
 static double shrink_least(int bits)
 {
     return bits == 2 ? 0.20 : bits == 3 ? 0.30 : 0.35;
 }
 
-/* A scale beyond the storable range is no candidate. */
+/* Adds a candidate, unless its scale or minimum is outside the storable range. */
 static void add_candidate(calm_lanes *c, const code_facts *codes, calm_grid grid)
 {
     if (!isfinite(grid.scale) || !isfinite(grid.min))
@@ -82,7 +82,7 @@ static void add_candidate(calm_lanes *c, const code_facts *codes, calm_grid grid
     c->min[c->n++] = grid.min;
 }
 
-/* Move a candidate to the end of those that are kept, which it is behind. */
+/* Moves candidate i, which is at or after the end of the kept ones, to their end. */
 static void keep_candidate(calm_lanes *c, size_t i)
 {
     c->grid[c->n] = c->grid[i];
@@ -92,8 +92,8 @@ static void keep_candidate(calm_lanes *c, size_t i)
     c->min[c->n++] = c->min[i];
 }
 
-/* Whole vectors from lane `first` on: lanes behind the last candidate have scale 1 and levels of 0, which nobody reads.
- * Returns where they end. */
+/* Fills the lanes from `first` on up to whole vectors with scale 1 and level 0, whose results are not read; returns the
+ * end of the vectors. */
 static size_t fill_vector(calm_lanes *c, size_t first)
 {
     size_t end = c->n;
@@ -104,7 +104,7 @@ static size_t fill_vector(calm_lanes *c, size_t first)
     return end;
 }
 
-/* The same for any levels and minima. */
+/* Does what calm_lane_kernels.measure does, for any levels and minima. */
 static void measure_levels(calm_lanes *c, size_t first, size_t end, const calm_scheme *scheme, const double *w,
                            const double *h, size_t n)
 {
@@ -125,7 +125,7 @@ static void measure_levels(calm_lanes *c, size_t first, size_t end, const calm_s
     }
 }
 
-/* Losses of the candidates from number `first` on. */
+/* Computes the losses of the candidates from number `first` on. */
 static void measure_any(calm_lanes *c, size_t first, const code_facts *codes, const calm_group *group, const double *h)
 {
     const size_t end = fill_vector(c, first);
@@ -135,19 +135,19 @@ static void measure_any(calm_lanes *c, size_t first, const code_facts *codes, co
         measure_levels(c, first, end, codes->scheme, group->w, h, group->n);
 }
 
-/* ---- what is tried ---- */
+/* ---- candidates ---- */
 
-/* A group, its span, and the least loss of what has been measured. */
+/* The search of one group. */
 typedef struct hunt {
     const calm_group *group;
-    const double *h;
+    const double *h;               /* [n] weights of errors; NULL: ones                       */
     code_facts codes;
-    double lo, hi, least;
-    double ends[2], weights[2];    /* [n_ends] lo and hi, which a narrow span clips first; what their columns count */
+    double lo, hi, least;          /* the group's span; the least loss measured so far        */
+    double ends[2], weights[2];    /* [n_ends] lo and hi, which a narrow span clips first; h of their columns */
     size_t n_ends;
 } hunt;
 
-/* A span may end at a 0 that no weight is, and no span clips those that are. */
+/* Sets the ends.  An end of 0 may not be a weight, and no span clips a weight of 0, so it is left out. */
 static void find_ends(hunt *at)
 {
     const double *w = at->group->w, end[2] = {at->lo, at->hi};
@@ -162,7 +162,7 @@ static void find_ends(hunt *at)
     }
 }
 
-/* The same for any levels and minima. */
+/* Does what calm_lane_kernels.lose does, for any levels and minima. */
 static void lose_levels(const calm_lanes *c, size_t first, size_t end, const calm_scheme *scheme, double w, double h,
                         double least, calm_lane_flags *out)
 {
@@ -180,8 +180,8 @@ static void lose_levels(const calm_lanes *c, size_t first, size_t end, const cal
     }
 }
 
-/* Losses are sums of terms that are not negative: of the candidates from number `first` on those are lost one of whose
- * terms exceeds the least loss. */
+/* Finds the lost candidates from number `first` on.  A loss is a sum of terms >= 0, so a candidate cannot be best if
+ * one term alone exceeds the least loss. */
 static void find_lost(const hunt *at, calm_lanes *c, size_t first, calm_lane_flags *out)
 {
     const size_t end = fill_vector(c, first);
@@ -195,8 +195,8 @@ static void find_lost(const hunt *at, calm_lanes *c, size_t first, calm_lane_fla
     }
 }
 
-/* Leave out those from number `first` on that are lost.  Under a zero that stays a scale that shrinks clips ever more:
- * clipped [2], by sign, says that narrower spans are lost too. */
+/* Drops the lost candidates from number `first` on.  With a fixed zero a smaller scale clips more: clipped [2], by
+ * sign, is set when all narrower spans are lost, too. */
 static void drop_lost(const hunt *at, calm_lanes *c, size_t first, bool clipped[2])
 {
     calm_lane_flags is;
@@ -214,7 +214,7 @@ static void drop_lost(const hunt *at, calm_lanes *c, size_t first, bool clipped[
     }
 }
 
-/* The grid that spans the group, and with powers of two its neighbours. */
+/* Adds the power of two that spans the group, and its neighbours. */
 static void add_powers(calm_lanes *c, const hunt *at)
 {
     const calm_problem *problem = at->group->problem;
@@ -227,8 +227,8 @@ static void add_powers(calm_lanes *c, const hunt *at)
     }
 }
 
-/* Spans number `from` .. `to` - 1 that can still be best; number 0 is p = 1, so that it wins among equals, behind it
- * they go from wide to narrow. */
+/* Adds those of spans `from` .. `to` - 1 that can still be best.  Span 0 is p = 1, so that it wins among equals; the
+ * others go from wide to narrow. */
 static void add_spans(calm_lanes *c, const hunt *at, bool both_signs, int from, int to)
 {
     const calm_scheme *scheme = at->codes.scheme;
@@ -251,7 +251,7 @@ static void add_spans(calm_lanes *c, const hunt *at, bool both_signs, int from, 
     }
 }
 
-/* Measure the candidates from number `first` on; the first of least loss of all. */
+/* Measures the candidates from number `first` on; returns the first of all with the least loss. */
 static size_t measured_best(calm_lanes *c, size_t first, const hunt *at)
 {
     size_t best = 0;
@@ -262,8 +262,8 @@ static size_t measured_best(calm_lanes *c, size_t first, const hunt *at)
     return best;
 }
 
-/* Scale and minimum (0 where the scheme has none) of least squares from sums of h, h q, h w, h w q and h q^2; false:
- * there are none. */
+/* Computes the least-squares scale and minimum (0 if the scheme has none) from the sums s0 = sum h, sq = sum h q,
+ * sw = sum h w, wq = sum h w q and qq = sum h q^2; false: there is no solution. */
 static bool solve_levels(const code_facts *codes, double s0, double sq, double sw, double wq, double qq,
                          double *scale, double *min)
 {
@@ -272,7 +272,7 @@ static bool solve_levels(const code_facts *codes, double s0, double sq, double s
         *scale = wq / qq;
         return qq > 0;
     }
-    /* All levels alike: any minimum fits with any scale. */
+    /* All levels are equal, so that scale and minimum are not determined. */
     const double det = s0 * qq - sq * sq;
     if (!(det > 1e-12 * s0 * qq))
         return false;
@@ -281,7 +281,7 @@ static bool solve_levels(const code_facts *codes, double s0, double sq, double s
     return true;
 }
 
-/* The same for the levels that `grid` gives. */
+/* Does the same for the levels that `grid` gives. */
 static bool fit_levels(const code_facts *codes, const calm_group *group, const double *h, calm_grid grid, double *scale,
                        double *min)
 {
@@ -309,7 +309,7 @@ static void add_projections(calm_lane_sums *p, const double *q, size_t n, double
     }
 }
 
-/* Of the candidates from number `first` on, which have been measured. */
+/* Computes the sums of the candidates from number `first` on, which have been measured. */
 static void project_all(const hunt *at, calm_lanes *c, size_t first, calm_lane_sums *p)
 {
     const calm_group *group = at->group;
@@ -330,7 +330,7 @@ static void project_all(const hunt *at, calm_lanes *c, size_t first, calm_lane_s
     }
 }
 
-/* Behind the candidates what least squares makes of each, measured too. */
+/* Adds after the candidates the least-squares fit of each, and measures them; returns the best of all. */
 static size_t fit_all(calm_lanes *c, const hunt *at)
 {
     const calm_scheme *scheme = at->codes.scheme;
@@ -366,7 +366,7 @@ static size_t fit_all(calm_lanes *c, const hunt *at)
     return best;
 }
 
-/* q [n]: the codes of w [n] under `scale`. */
+/* Computes q [n], the codes of w [n] for `scale`. */
 CALM_VECTORIZE
 static void divide(const double *w, size_t n, double scale, double lo, double hi, double *q)
 {
@@ -378,7 +378,7 @@ static void divide(const double *w, size_t n, double scale, double lo, double hi
     }
 }
 
-/* sum h w q and sum h q^2 for the codes that `scale` gives. */
+/* Computes *wq = sum h w q and *qq = sum h q^2 for the codes that `scale` gives. */
 static void project(const calm_group *group, const double *h, double scale, double lo, double hi, double *wq,
                     double *qq)
 {
@@ -395,7 +395,7 @@ static void project(const calm_group *group, const double *h, double scale, doub
     }
 }
 
-/* Least squares from the best candidate on. */
+/* Repeats least squares, beginning with the best candidate. */
 static calm_grid refine(const hunt *at, const calm_lanes *c, size_t best, long long rounds)
 {
     const calm_group *group = at->group;
@@ -419,7 +419,7 @@ static calm_grid refine(const hunt *at, const calm_lanes *c, size_t best, long l
         one.n = 0;
         add_candidate(&one, &at->codes, next);
         measure_any(&one, 0, &at->codes, group, at->h);
-        /* Rounding the scale may raise the loss: then the last one stays. */
+        /* Rounding the scale may raise the loss; then the grid before is the result. */
         if (!one.n || !(one.loss[0] < loss))
             break;
         grid = next;
@@ -428,8 +428,8 @@ static calm_grid refine(const hunt *at, const calm_lanes *c, size_t best, long l
     return grid;
 }
 
-/* Scales so much finer than the spans that are tried, or with a minimum next to them, that least squares moves them
- * far: those of GGUF's types. */
+/* Are the scales so much finer than the spans tried, or combined with a minimum, that least squares changes them much?
+ * This holds for GGUF's types. */
 static bool is_fine(const calm_scheme *scheme)
 {
     const calm_scale_code code = calm_scheme_family(scheme)->scale;
@@ -437,7 +437,7 @@ static bool is_fine(const calm_scheme *scheme)
            code != CALM_SCALE_JOB;
 }
 
-/* `h` NULL: all columns count alike. */
+/* Searches the grid of a group; `h` NULL: every column has weight 1. */
 static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const calm_search *search, const double *h,
                                calm_grid *out)
 {
@@ -456,7 +456,7 @@ static calm_status search_grid(calm_ctx *ctx, const calm_group *group, const cal
     size_t best = measured_best(&c, 0, &at);
     if (c.n)
         at.least = c.loss[best];
-    /* Most narrow spans clip the largest weights by so much that nothing else need be looked at. */
+    /* Most narrow spans clip the largest weights so much that this alone exceeds the least loss. */
     if (!powers)
         add_spans(&c, &at, search->both_signs, N_WIDE, CALM_SPANS + 1);
     if (c.n == 0)
@@ -480,6 +480,6 @@ calm_status calm_search_weighted(calm_ctx *ctx, const calm_group *group, const v
     double sum = 0;
     for (size_t j = 0; h && j < group->n; j++)
         sum += h[j];
-    /* Where no column has input, all count alike. */
+    /* If no column has input, every column has weight 1. */
     return search_grid(ctx, group, search, sum > 0 ? h : NULL, out);
 }

@@ -1,12 +1,12 @@
-/* Activation fit: weights that make up for the error of quantized activations, as MKQ-BERT's layer distillation does by
- * training (Tang et al. 2022, arXiv 2203.13483); here the zero of that loss in closed form.
+/* Activation fit: weights that compensate the error of quantized activations, as MKQ-BERT's layer distillation does by
+ * training (Tang et al. 2022, arXiv 2203.13483); here the minimum of that loss in closed form.
  *
  *   xq = Qa(x / in_scale) on the kept rows,  Hq = E[xq xq^T],  Cq = E[xq (x / in_scale)^T],  l = lambda mean diag Hq
  *   W* = W ((Hq + l I)^-1 (Cq + l I))^T
  *
- * which minimises E|W x - W* xq|^2 + l |W - W*|^2.  What follows rounds W* for the input xq, so H becomes Hq.
+ * which minimises E|W x - W* xq|^2 + l |W - W*|^2.  Later parts round W* for the input xq, so H becomes Hq.
  *
- * All in double; a sum takes the kept rows in chunks of CHUNK, in order, and belongs to one task. */
+ * All sums are in double, over chunks of CHUNK kept rows, in order, each within one task. */
 #include <stddef.h>
 #include <string.h>
 
@@ -23,12 +23,12 @@ typedef struct actfit_options {
 } actfit_options;
 
 static const calm_option actfit_table[] = {
-    {.name = "lambda", .help = "pull towards the weights as they are, as a share of the mean of diag Hq",
+    {.name = "lambda", .help = "pull towards the original weights, as a share of the mean of diag Hq",
      .offset = offsetof(actfit_options, lambda), .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
     {.name = NULL},
 };
 
-/* A scheme without quantized activations. */
+/* Refuses schemes without quantized activations. */
 static const char *refuses(const calm_scheme *scheme)
 {
     return scheme->act_bits ? NULL : "activations stay float, so there is nothing to fit";
@@ -36,12 +36,12 @@ static const char *refuses(const calm_scheme *scheme)
 
 typedef struct actfit_job {
     const calm_problem *problem;
-    size_t n;         /* kept rows                                        */
+    size_t n;         /* number of kept rows                              */
     float *xq;        /* [n, I]                                           */
-    double *h, *c;    /* [I, I] Hq, of which the upper triangle, and Cq  */
+    double *h, *c;    /* [I, I] Hq, first its upper triangle; Cq          */
 } actfit_job;
 
-/* Rows first .. first + n - 1 of x / in_scale, in float32 as the model divides. */
+/* Computes rows first .. first + n - 1 of x / in_scale, in float32 as the model divides. */
 static void scaled_rows(const calm_problem *problem, size_t first, size_t n, float *x)
 {
     size_t in = problem->in;
@@ -55,14 +55,14 @@ static void quantize_chunk(size_t index, void *user)
     const actfit_job *job = user;
     const calm_scheme *scheme = &job->problem->job->scheme;
     size_t first = index * CHUNK, n = calm_size_min(job->n - first, CHUNK), in = job->problem->in;
-    /* Scaled in place of the result, then quantized there. */
+    /* Scaled in the result's memory, then quantized in place. */
     float *xq = job->xq + first * in;
     scaled_rows(job->problem, first, n, xq);
     calm_actquant_rows(xq, n, in, scheme->act_bits, scheme->act_asymmetric, scheme->act_rule,
                        job->problem->act_global, xq);
 }
 
-/* Rows index * TILE .. of Hq and Cq. */
+/* Task: computes TILE rows of Hq and Cq. */
 static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
 {
     const actfit_job *job = user;
@@ -79,7 +79,7 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
             a[i] = job->xq[first * in + i];
             b[i] = x[i];
         }
-        /* Hq is symmetric: from the diagonal on. */
+        /* Hq is symmetric: only from the diagonal on. */
         calm_dgemm_tn(tile, in - start, n, 1, a + start, in, a + start, in, 1, job->h + start * in + start, in);
         calm_dgemm_tn(tile, in, n, 1, a + start, in, b, in, 1, job->c + start * in, in);
     }
@@ -91,7 +91,7 @@ static calm_status multiply_tile(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* The sums over the kept rows. */
+/* Computes Hq and Cq over the kept rows. */
 static calm_status multiply(calm_ctx *ctx, actfit_job *job)
 {
     size_t in = job->problem->in, cells;
@@ -132,7 +132,7 @@ static calm_status actfit(calm_ctx *ctx, calm_problem *problem, const void *opts
     return CALM_OK;
 }
 
-/* The products of the kept rows, then the system and the rows of W*; all of it is released. */
+/* Counts the products of the kept rows, then the system and the rows of W*; all are released. */
 static calm_part_memory memory(const calm_job_shape *shape, const void *opts)
 {
     const size_t in = shape->in, square = CALM_BYTES(double, in * in), n_tiles = (in + TILE - 1) / TILE;

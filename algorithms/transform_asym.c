@@ -1,11 +1,11 @@
-/* Asymmetric calibration: weights that make up for what the blocks before do to the input, once those are quantized
- * (GPTAQ, Li et al. 2025, arXiv 2504.02692; Qronos, Zhang et al. 2025, arXiv 2505.11695).
+/* Asymmetric calibration: fits weights that compensate the error of the input after quantized blocks (GPTAQ, Li et al.
+ * 2025, arXiv 2504.02692; Qronos, Zhang et al. 2025, arXiv 2505.11695).
  *
- *   x the input behind float blocks, x~ behind the blocks as chosen (`calibration.prefix` asymmetric)
+ *   x the input after float blocks, x~ after the chosen quantized blocks (`calibration.prefix` asymmetric)
  *   H = E[x~ x~^T],  C = E[x~ x^T],  W* = W + alpha (W ((H + l I)^-1 (C + l I))^T - W),  l = lambda mean diag H
  *
- * With alpha 1 W* is the zero of E|W x - W* x~|^2 + l |W - W*|^2; what follows rounds W* for the input x~.  Beyond the
- * papers, which put the correction into each step of GPTQ, it is made before: any rounding and refit can follow. */
+ * With alpha 1, W* is the minimum of E|W x - W* x~|^2 + l |W - W*|^2; later parts round W* for the input x~.  The
+ * papers correct in each step of GPTQ; calm corrects before, so that any rounding and refit can follow. */
 #include <stddef.h>
 
 #include "algorithms/input_fit.h"
@@ -16,9 +16,9 @@ typedef struct asym_options {
 } asym_options;
 
 static const calm_option asym_table[] = {
-    {.name = "alpha", .help = "share of the fitted change that is made", .offset = offsetof(asym_options, alpha),
+    {.name = "alpha", .help = "share of the fitted change to apply", .offset = offsetof(asym_options, alpha),
      .type = CALM_OPTION_DOUBLE, .fallback = "1", .min = 0, .max = 1},
-    {.name = "lambda", .help = "pull towards the weights as they are, as a share of the mean of diag H",
+    {.name = "lambda", .help = "pull towards the original weights, as a share of the mean of diag H",
      .offset = offsetof(asym_options, lambda), .type = CALM_OPTION_DOUBLE, .fallback = "0.01", .min = 1e-6, .max = 1},
     {.name = NULL},
 };

@@ -1,12 +1,13 @@
-/* AWQ: channel scales from the size of the input, the exponent found by search (Lin et al. 2023, arXiv 2306.00978).
+/* AWQ: channel scales from the magnitude of the input, with an exponent found by search (Lin et al. 2023, arXiv
+ * 2306.00978).
  *
  *   s_j = m_j^r,  m_j = mean|x_j|,  r in {0, 0.05, ..., 0.95};  W' = W diag(s), the input is divided by s
  *   chosen: the r of least tr((W - Q/s) H (W - Q/s)^T), the smaller one of equals; Q = the nearest codes of W' on the
  *   chain's own grid, H undamped
  *
- * The paper measures outputs on a sample and clips weights by a separate search; here H measures them on all rows,
- * and the grid is the chain's.  m > 0 counts as CALM_CHANNEL_FLOOR at least; channel_scale.c shares and normalises s.
- * An exponent whose grid cannot be stored is left out. */
+ * The paper measures outputs on a sample and clips weights by a separate search; here H measures outputs on all rows,
+ * and the chain's grid clips.  m > 0 is at least CALM_CHANNEL_FLOOR; channel_scale.c shares s within absorb groups and
+ * normalises it.  An exponent whose grid cannot be stored is not chosen. */
 #include <math.h>
 #include <stddef.h>
 
@@ -24,13 +25,13 @@ typedef struct awq_search {
     size_t n_chunks;
     float *scale;      /* [N_RATIOS, I] s                     */
     double *h_diag;    /* [N_RATIOS, I] diag H / s^2           */
-    float *global;     /* [N_RATIOS] as calm_problem has it, for W diag(s) */
-    double *loss;      /* [N_RATIOS, n_chunks] of each task   */
+    float *global;     /* [N_RATIOS] global of W diag(s)       */
+    double *loss;      /* [N_RATIOS, n_chunks] loss per task   */
 } awq_search;
 
-/* What a task holds. */
+/* The state of a task. */
 typedef struct awq_chunk {
-    calm_problem problem;    /* as it would be with s, but for its w and h */
+    calm_problem problem;    /* the problem with s, except for w and h     */
     const float *scale;      /* [I] s                                      */
     size_t first, n;         /* rows                                       */
     float *w;                /* [n, I] W diag(s)                           */
@@ -39,7 +40,7 @@ typedef struct awq_chunk {
     double *product;         /* [n, I]                                     */
 } awq_chunk;
 
-/* Errors of the chunk's row r. */
+/* Computes the errors of the chunk's row r. */
 static void subtract(const awq_chunk *chunk, size_t r)
 {
     const calm_problem *problem = &chunk->problem;
@@ -53,7 +54,7 @@ static void subtract(const awq_chunk *chunk, size_t r)
     }
 }
 
-/* Sum over rows of e H e^T, by the blocks on and above the diagonal. */
+/* Returns the sum over rows of e H e^T, from the blocks on and above the diagonal. */
 static double quadratic(const awq_chunk *chunk)
 {
     size_t in = chunk->problem.in;
@@ -69,7 +70,7 @@ static double quadratic(const awq_chunk *chunk)
     return sum;
 }
 
-/* Loss of one exponent over the rows of chunk `index`. */
+/* Measures the loss of one exponent over the rows of chunk `index`. */
 static calm_status measure(calm_ctx *ctx, const awq_search *search, size_t ratio, size_t index, double *loss)
 {
     const calm_problem *problem = search->problem;
@@ -80,7 +81,7 @@ static calm_status measure(calm_ctx *ctx, const awq_search *search, size_t ratio
     chunk.problem.global = search->global[ratio];
     chunk.qjob = (calm_qjob){.out = chunk.n, .in = in, .n_groups = problem->n_groups, .group = problem->group,
                              .scheme = problem->job->scheme};
-    CALM_SCOPED_OUT(ctx, ctx->scratch);    /* the codes are tried, not kept */
+    CALM_SCOPED_OUT(ctx, ctx->scratch);    /* the codes are temporary */
     CALM_TRY(calm_qjob_new(ctx, 0, &chunk.qjob));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.w, chunk.n * in));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, chunk.e, chunk.n * in));
@@ -94,7 +95,7 @@ static calm_status measure(calm_ctx *ctx, const awq_search *search, size_t ratio
     return CALM_OK;
 }
 
-/* An exponent that cannot be stored counts as infinitely bad; every other failure is one. */
+/* Task: an exponent whose grid cannot be stored has infinite loss; other failures fail the task. */
 static calm_status measure_task(calm_ctx *ctx, size_t index, void *user)
 {
     awq_search *search = user;
@@ -108,7 +109,7 @@ static calm_status measure_task(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-/* The number that all scales of W diag(s) share. */
+/* Returns `global` of the problem with weights W diag(s). */
 static float global_of(const calm_problem *problem, const float *s)
 {
     float most = 0;
@@ -119,7 +120,7 @@ static float global_of(const calm_problem *problem, const float *s)
     return calm_scale_global(&problem->job->scheme, most);
 }
 
-/* The channel scales of all exponents. */
+/* Computes the channel scales of all exponents. */
 static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, awq_search *search)
 {
     size_t n = problem->in;
@@ -135,7 +136,7 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, awq_searc
         float *scale = search->scale + i * n;
         for (size_t j = 0; j < n; j++) {
             double mean = stats->rows ? stats->sumabs[j] / (double)stats->rows : 0;
-            /* An earlier transform divides the input already: m is that of what is left. */
+            /* m is the mean of the input after earlier transforms. */
             if (problem->in_scale)
                 mean /= problem->in_scale[j];
             s[j] = mean > 0 ? pow(fmax(mean, CALM_CHANNEL_FLOOR), RATIO_STEP * (double)i) : 0;
@@ -148,7 +149,8 @@ static calm_status prepare(calm_ctx *ctx, const calm_problem *problem, awq_searc
     return CALM_OK;
 }
 
-/* The first exponent of least loss; 0, ones, when no grid can be stored: the rounding will say which. */
+/* Returns the first exponent of least loss; 0, scales of ones, if no grid can be stored: the rounding then fails and
+ * names it. */
 static size_t choose(const awq_search *search)
 {
     size_t best = 0;

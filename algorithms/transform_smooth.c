@@ -3,7 +3,8 @@
  *   s_j = max(a_j^alpha / m_j^(1 - alpha), 1e-5),  a_j = max|x_j|,  m_j = max(max_i |W_ij|, 1e-5)
  *   W' = W diag(s), the input is divided by s
  *
- * m is taken over all linears of the job.  Beyond the paper channel_scale.c shares and normalises s. */
+ * m is over all linears of the job.  Unlike the paper, channel_scale.c shares s within absorb groups and normalises
+ * it. */
 #include <math.h>
 #include <stddef.h>
 
@@ -28,7 +29,7 @@ void calm_smooth_scale(double alpha, size_t n, const float *absmax, const float 
     }
 }
 
-/* max_i |W_ij| over the rows of all linears. */
+/* Computes max_i |W_ij| over the rows of all linears. */
 static void column_maxima(const calm_problem *problem, float *w_max)
 {
     for (size_t i = 0; i < problem->out; i++)
@@ -47,13 +48,13 @@ static calm_status smooth(calm_ctx *ctx, calm_problem *problem, const void *opts
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w_max, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, scale, n));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, s, n));
-    /* Of W and of x as earlier transforms have left them; `scale` holds the maxima of x until it is made. */
+    /* Maxima of W and x after earlier transforms; `scale` holds the maxima of x until calm_channel_scale. */
     column_maxima(problem, w_max);
     for (size_t j = 0; j < n; j++)
         scale[j] = problem->job->stats->absmax[j] / (problem->in_scale ? problem->in_scale[j] : 1);
     calm_smooth_scale(options->alpha, n, scale, w_max, s);
     for (size_t j = 0; j < n; j++)
-        s[j] = scale[j] > 0 && w_max[j] > 0 ? s[j] : 0;    /* dead: the floors would make it an extreme */
+        s[j] = scale[j] > 0 && w_max[j] > 0 ? s[j] : 0;    /* a dead channel's floor would give an extreme scale */
     CALM_TRY(calm_channel_scale(ctx, problem, s, scale));
     return calm_problem_scale(ctx, problem, scale);
 }

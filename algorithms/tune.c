@@ -1,4 +1,4 @@
-/* Tuning of scales and norms, one block's share. */
+/* Tuning of one block's scales and norms. */
 #include "algorithms/tune.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "algorithms/adam.h"
 #include "ptq/base/threads.h"
 
-/* What is learned of one array: scales of a linear, values of a vector. */
+/* One array that is tuned: the scales of a linear, or the values of a vector. */
 typedef struct part {
     calm_learn_linear *linear;     /* NULL: a vector */
     calm_learn_vector *vector;
@@ -21,7 +21,7 @@ struct calm_tune {
     size_t n;
 };
 
-/* One more array; the state that it is in is the best so far. */
+/* Adds an array; its present values are its start and its best values. */
 static calm_status add(calm_ctx *ctx, calm_tune *to, part it)
 {
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, it.start, it.n));
@@ -67,7 +67,7 @@ size_t calm_tune_new_bytes(const calm_learn_linear *linears, size_t n_linears, c
 /* A calm_row_range_fn over the rows of a linear, or over its blocks of rows that share scales. */
 static calm_status step_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
-    /* Rows, or blocks of them, share nothing: each cell has its own factor, moments and gradient. */
+    /* Tasks write different cells: each cell has its own factor, moments and gradient. */
     const part *at = user;
     const size_t groups = at->linear->n_groups, rows = calm_scheme_rows(&at->linear->scheme);
     for (size_t row = first * rows; row < calm_size_min((first + n) * rows, at->linear->out); row += rows) {
@@ -77,7 +77,7 @@ static calm_status step_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
             CALM_TRY(calm_adam_step_scales(ctx, &at->adam, at->linear, row, g, count, at->start + row * groups + g,
                                            values + g));
         }
-        /* What the rows share is the first one's. */
+        /* Rows that share scales get the first row's. */
         for (size_t r = 1; r < rows && row + r < at->linear->out; r++)
             memcpy(values + r * groups, values, groups * sizeof *values);
     }
@@ -90,7 +90,7 @@ calm_status calm_tune_step(calm_ctx *ctx, calm_tune *tune, double rate, size_t t
         part *at = &tune->parts[i];
         const calm_learn_linear *linear = at->linear;
         calm_adam_begin_step(&at->adam, rate, t);
-        if (linear)    /* rows that have their own scales */
+        if (linear)
             CALM_TRY(calm_parallel_rows(ctx, calm_scheme_row_blocks(&linear->scheme, linear->out), step_rows, at));
         else
             CALM_TRY(calm_adam_step_vector(ctx, &at->adam, at->start, at->vector));

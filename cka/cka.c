@@ -3,19 +3,19 @@
  *   CKA = <K, L> / (|K| |L|),  K = Yc Yc^T,  L = Zc Zc^T,  columns centred
  *   h(K, L) = <K, L> - n/(n-2) sum_i K_ii L_ii + tr K tr L / ((n-1)(n-2)),  debiased CKA = h(K,L) / sqrt(h(K,K) h(L,L))
  *
- * Both are cosines, and L = s^2 K + D.  So the loss is taken as sin^2 / (1 + cos), where sin^2 needs only the part
- * of D that is orthogonal to K: an error of 1e-8 of the output is as well resolved as one of 1. */
+ * Both are cosines, and L = s^2 K + D.  The loss is computed as sin^2 / (1 + cos), where sin^2 needs only the part of D
+ * that is orthogonal to K, so that an error of 1e-8 of the output keeps as many digits as an error of 1. */
 #include <math.h>
 
 #include "cka/products.h"
 
-/* A Gram matrix this much smaller than the float one is that of a constant output (docs/method.md section 3). */
+/* An output counts as constant if its Gram matrix is at most this share of the float one (docs/method.md section 3). */
 #define CONSTANT_RATIO 1e-12
 
 double calm_angle_loss(double aa, double ab, double bb, double ax, double xx)
 {
     double cosine = ab / (sqrt(aa) * sqrt(bb));
-    /* Past 60 degrees 1 - cos does not cancel, and the other form would divide by 1 + cos -> 0. */
+    /* Above 60 degrees 1 - cos loses no digits, and the other form would divide by 1 + cos, which tends to 0. */
     if (cosine < 0.5)
         return 1 - fmax(cosine, -1);
     double orthogonal = fmax(0, xx - ax * (ax / aa));
@@ -29,7 +29,7 @@ double calm_short_scale(double fit)
     return ldexp(nearbyint(ldexp(mantissa, 11)), exponent - 11);
 }
 
-/* <L, L>, L = s^2 K + D. */
+/* Returns <L, L> for L = s^2 K + D. */
 static double norm2_of_l(calm_products p, double s)
 {
     double s2 = s * s;

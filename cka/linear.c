@@ -1,14 +1,13 @@
 /* cka_linear from the covariance of the input.
  *
- * With Q = s W + E, the products of products.h (divided by N^2, which no CKA sees) are traces:
+ * With Q = s W + E, the products of products.h (divided by N^2, which cancels in CKA) are traces:
  *
  *   A = W^T W   M = s (W^T E + E^T W) + E^T E = F^T E + E^T F,  F = s W + E/2        all [I, I]
  *   <K, K> = tr(A C A C)   <K, D> = tr(A C M C)   <D, D> = tr(M C M C)
  *
  * by inputs: T = C A C once per job, then <K, D> = <T, M> and <D, D> = <M C, (M C)^T>, block by block;
- * by outputs, where there are fewer of them: W C W^T, W C E^T and E C E^T [O, O] replace Yc^T Yc, Yc^T Ec, Ec^T Ec
- * of products_columns.c.  M is never the difference of two large matrices, so that what CKA sees of it keeps its
- * digits. */
+ * by outputs, if there are fewer of them: W C W^T, W C E^T and E C E^T [O, O] replace Yc^T Yc, Yc^T Ec, Ec^T Ec of
+ * products_columns.c.  M is never computed as the difference of two large matrices, so it keeps its digits. */
 #include "cka/linear.h"
 
 #include <math.h>
@@ -23,9 +22,9 @@ enum {
     BLOCK = 512,    /* of M C, by rows and columns      */
 };
 
-/* A variance this much smaller than the mean square is the rounding of a Gram matrix of float32 products.  The sum of n
- * equal squares rounds at every step by up to 2^-24 of what it is then, always to the same side within a binade: n / 2
- * times 2^-24 in the end, 2^-16 for the 512 rows of a product.  (OpenBLAS's kernels reach 2^-18.) */
+/* A variance of at most this share of the mean square may be the rounding error of float32 products.  A sum of n equal
+ * squares is rounded at every step by up to 2^-24 of its value, always in one direction within a binade: by n / 2 times
+ * 2^-24 in the end, 2^-16 for the 512 rows of a product.  (OpenBLAS's kernels reach 2^-18.) */
 #define CONSTANT_INPUT 0x1p-16
 
 struct calm_cka_linear_ref {
@@ -40,7 +39,7 @@ struct calm_cka_linear_ref {
 
 /* ---- rows ---- */
 
-/* Rows first .. first + n - 1 of E = Q - s W and, unless NULL, of F = s W + E/2. */
+/* Computes rows first .. first + n - 1 of E = Q - s W and, unless f is NULL, of F = s W + E/2. */
 static void error_rows(const calm_cka_linear_ref *ref, const float *q, double s, size_t first, size_t n, double *e,
                        double *f)
 {
@@ -65,7 +64,7 @@ static size_t rows_at(const calm_cka_linear_ref *ref, size_t first)
     return ref->out - first < CHUNK ? ref->out - first : CHUNK;
 }
 
-/* Sum over all weights of C_jj w q. */
+/* Returns the sum over all weights of C_jj w q. */
 static double weighted(const calm_cka_linear_ref *ref, const float *q)
 {
     double sum = 0;
@@ -98,7 +97,7 @@ static calm_status check_input(calm_ctx *ctx, const calm_cka_input *input)
     return CALM_OK;
 }
 
-/* H_ij */
+/* Returns H_ij = [X^T X / N]_ij. */
 static double mean_product(const calm_cka_input *input, size_t i, size_t j)
 {
     if (!input->gram)
@@ -108,7 +107,7 @@ static double mean_product(const calm_cka_input *input, size_t i, size_t j)
     return i == j ? input->diagonal[i] : input->gram[i * input->in + j];
 }
 
-/* C = H - mean mean^T; constant inputs have none. */
+/* Computes C = H - mean mean^T; rows and columns of constant inputs are 0. */
 static void covariance(const calm_cka_input *input, double *c)
 {
     const size_t in = input->in;
@@ -124,7 +123,7 @@ static void covariance(const calm_cka_input *input, double *c)
     }
 }
 
-/* T = C A C, <K, K> = <T, A>. */
+/* Computes T = C A C and <K, K> = <T, A>. */
 static calm_status prepare_by_inputs(calm_ctx *ctx, calm_cka_linear_ref *ref)
 {
     const size_t in = ref->in;
@@ -144,7 +143,7 @@ static calm_status prepare_by_inputs(calm_ctx *ctx, calm_cka_linear_ref *ref)
     return CALM_OK;
 }
 
-/* T = W C, A = T W^T, <K, K> = |A|^2. */
+/* Computes T = W C, A = T W^T and <K, K> = |A|^2. */
 static calm_status prepare_by_outputs(calm_ctx *ctx, calm_cka_linear_ref *ref)
 {
     const size_t in = ref->in, out = ref->out;
@@ -168,7 +167,8 @@ static calm_status prepare_by_outputs(calm_ctx *ctx, calm_cka_linear_ref *ref)
     return CALM_OK;
 }
 
-/* What a candidate costs besides 2 O I^2 flops: 2 I^3, or 3 O^2 I. */
+/* Is the form by inputs cheaper?  In addition to 2 O I^2 flops, a candidate costs 2 I^3 by inputs, 3 O^2 I by outputs.
+ * */
 static bool is_by_inputs(size_t out, size_t in)
 {
     return 2 * (double)in * (double)in <= 3 * (double)out * (double)out;
@@ -218,7 +218,7 @@ calm_status calm_cka_linear_prepare(calm_ctx *ctx, const float *w, size_t out, c
 
 /* ---- a candidate ---- */
 
-/* m [n, n] += m^T */
+/* Computes m [n, n] += m^T. */
 static void add_transpose(double *m, size_t n)
 {
     enum { TILE = 32 };
@@ -229,7 +229,7 @@ static void add_transpose(double *m, size_t n)
                     m[i * n + j] = m[j * n + i] = m[i * n + j] + m[j * n + i];
 }
 
-/* tr(M C M C) = sum of (M C)_ij (M C)_ji over pairs of blocks. */
+/* Computes tr(M C M C), the sum of (M C)_ij (M C)_ji, over pairs of blocks. */
 static calm_status trace_square(calm_ctx *ctx, const double *m, const double *c, size_t n, double *out)
 {
     const size_t side = calm_size_min(n, BLOCK);
@@ -311,7 +311,7 @@ calm_status calm_cka_linear(calm_ctx *ctx, const calm_cka_linear_ref *ref, const
     calm_products p;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(check_weights(ctx, ref, "candidate's", q));
-    /* A scale near the best fit of Z by Y: that of the diagonal of C.  calm_cka_loss takes off the rest. */
+    /* The fit of Z by Y with only the diagonal of C; calm_cka_loss accounts for the remaining scale. */
     const double s = ref->spread > 0 ? calm_short_scale(weighted(ref, q) / ref->spread) : 1;
     CALM_TRY((ref->by_inputs ? products_by_inputs : products_by_outputs)(ctx, ref, q, s, &p));
     if (!isfinite(s) || !isfinite(p.kd) || !isfinite(p.dd))

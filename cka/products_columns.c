@@ -1,12 +1,12 @@
-/* The d x d form of the products, for n > 2 d: sums over rows become small matrices.
+/* The d x d form of the products, for n > 2 d: sums over rows are small matrices.
  *
  *   A = Yc^T Yc   C = Yc^T Ec   B = Ec^T Ec      all [d, d]; with D = s (Yc Ec^T + Ec Yc^T) + Ec Ec^T:
  *   <K, D> = 2 s <A, C> + |C|^2
  *   <D, D> = 2 s^2 (<A, B> + <C, C^T>) + 4 s <C, B> + |B|^2
  *
- * Rows are centred and multiplied in chunks that stay in the cache.  The sums over all rows are those over the kept
- * rows, plus the dropped rows, plus one row for the move of the mean: only additions, so a massive token that is
- * dropped does not leave its rounding behind in what is kept. */
+ * Rows are centred and multiplied in chunks that fit the cache.  The sums over all rows are those over the kept rows,
+ * plus the dropped rows, plus one row for the difference of the means.  There are only additions, so a massive token
+ * that is dropped leaves no rounding error in the sums over kept rows. */
 #include <math.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static void centre_error(const float *restrict y, const float *restrict z, const
         out[j] = weight * ((double)z[j] - s * (double)y[j]) - mean[j];
 }
 
-/* Add rows order[first .. last) of a rowset to a = Yc^T Yc (no error) or to w->c and w->b. */
+/* Adds rows order[first .. last) of a rowset to a = Yc^T Yc (error NULL), or to w->c and w->b. */
 static void add_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error, calm_rowset set,
                      size_t first, size_t last, const work *w, double *a)
 {
@@ -62,7 +62,7 @@ static void add_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm_error 
     }
 }
 
-/* sqrt(n_kept) (mean of the kept rows - mean of all rows) as a separate row. */
+/* Computes sqrt(n_kept) (mean of the kept rows - mean of all rows) as a row. */
 static void mean_row(const calm_score_ref *ref, double *const mean[CALM_N_ROWSETS], double *row)
 {
     double root = sqrt((double)ref->n_kept);

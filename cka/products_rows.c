@@ -1,11 +1,11 @@
 /* The n x n form of the products, for n <= 2 d: one matrix product serves every rowset.
  *
- *   D = E F^T + F E^T, F = s Y + E/2           of the rows as they are
+ *   D = E F^T + F E^T, F = s Y + E/2           for rows that are not centred
  *   D of a rowset = H W D W H                  W = diag(row factors), H = I - 11^T/m centres
- *   K of all rows = H K' H                     K' is centred by the mean of the kept rows, of which it is then K
+ *   K of all rows = H K' H                     K' has rows minus the mean of the kept rows; for these it is K
  *
- * Centring afterwards loses only the ratio of the mean to the spread, and only of D, where E enters once; K itself is
- * made of centred rows.  Cost 2 n^2 d flops and some passes over n^2 elements, against 6 n d^2 of the d x d form. */
+ * Centring D afterwards loses only digits by the ratio of the mean to the spread, and E enters D once; K is computed
+ * from centred rows.  Cost 2 n^2 d flops and some passes over n^2 elements, compared with 6 n d^2 in the d x d form. */
 #include "cka/products.h"
 #include "ptq/base/scope.h"
 #include "ptq/base/simd.h"
@@ -15,17 +15,17 @@
 
 enum { CHUNK = 256, LANES = 8 };    /* columns multiplied at a time; fixed lanes of a sum */
 
-/* One rowset as factors of rows, and its K. */
+/* A rowset as factors of rows, and its K. */
 typedef struct rowset {
-    const double *factor;    /* [n] rows are multiplied by it; 0 for a row that is left out */
-    const double *member;    /* [n] 1, or 0 for a row that is left out                      */
-    size_t m;                /* members                                                     */
-    const double *k;         /* [n, n]                                                      */
-    const double *shift;     /* [n] row means to take off k, with their mean                */
-    double shift_mean;
+    const double *factor;    /* [n] factor of each row; 0 for a row outside the set          */
+    const double *member;    /* [n] 1 for a row of the set, else 0                           */
+    size_t m;                /* number of rows of the set                                    */
+    const double *k;         /* [n, n]                                                       */
+    const double *shift;     /* [n] row means to subtract from rows and columns of k         */
+    double shift_mean;       /* mean of shift, to add again                                  */
 } rowset;
 
-/* ref->k[set] = Yc Yc^T of all rows, with the column means of `set`. */
+/* Computes ref->k[set] = Yc Yc^T of all rows, centred by the column means of `set`. */
 static calm_status gram(calm_ctx *ctx, calm_score_ref *ref, calm_rowset set)
 {
     size_t n = ref->n, d = ref->d, square;
@@ -47,7 +47,7 @@ static calm_status gram(calm_ctx *ctx, calm_score_ref *ref, calm_rowset set)
     return CALM_OK;
 }
 
-/* D [n, n] of the rows as they are. */
+/* Computes D [n, n] of rows that are not centred. */
 static calm_status difference(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error, double *out)
 {
     enum { TILE = 32 };
@@ -73,7 +73,7 @@ static calm_status difference(calm_ctx *ctx, const calm_score_ref *ref, const ca
     return CALM_OK;
 }
 
-/* <K, D> and <D, D> of one row i, both centred, D by its row means `mean` and their mean. */
+/* Adds <K, D> and <D, D> of row i, both centred, D by its row means `mean` and their mean `grand`. */
 CALM_VECTORIZE
 static void row_products(const rowset *set, const double *restrict difference_row, const double *restrict k_row,
                          const double *restrict mean, double grand, size_t i, size_t n, double *kd, double *dd)
@@ -92,7 +92,7 @@ static void row_products(const rowset *set, const double *restrict difference_ro
     }
 }
 
-/* The products of one rowset from D of the rows as they are; mean [n] is a temporary. */
+/* Returns the products of one rowset from D of rows that are not centred; mean [n] is a temporary. */
 static calm_products products(const rowset *set, const double *difference, size_t n, double kk, double *mean)
 {
     calm_products p = {kk, 0, 0};
@@ -107,7 +107,7 @@ static calm_products products(const rowset *set, const double *difference, size_
     return p;
 }
 
-/* Of one rowset. */
+/* Returns the bytes of rowset_of. */
 static size_t rowset_bytes(size_t n)
 {
     return 2 * CALM_BYTES(double, n);

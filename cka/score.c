@@ -14,12 +14,12 @@
 
 enum { LANES = 8 };
 
-/* cka_drop leaves out rows whose norm is above this many medians (docs/method.md section 3). */
+/* cka_drop drops rows whose norm exceeds this multiple of the median norm (docs/method.md section 3). */
 #define DROP_MEDIANS 6
-/* cka_token divides rows by no less than this part of the median norm. */
+/* cka_token divides a row by at least this share of the median norm. */
 #define TOKEN_MEDIANS (1.0 / 8)
 
-/* Ratios of squares end here (cka.h). */
+/* Limits of ratios of squares (cka.h). */
 #define RATIO_MAX 0x1p64
 #define RATIO_MIN 0x1p-64
 
@@ -35,7 +35,7 @@ static inline double lane_sum(const double lane[LANES])
     return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-/* The sums of one row; adds e to column [d] and weight * e to token_column [d]. */
+/* Computes the sums of one row; adds e to column [d] and weight * e to token_column [d]. */
 CALM_VECTORIZE
 static void row_error(const float *restrict y, const float *restrict z, double weight, size_t d,
                       double *restrict column, double *restrict token_column, row_sums *out)
@@ -64,7 +64,7 @@ static void row_error(const float *restrict y, const float *restrict z, double w
     *out = (row_sums){lane_sum(ee), lane_sum(ye), lane_sum(zz), lane_sum(abs_e)};
 }
 
-/* |a - mean|^2 of a row of Y. */
+/* Returns |y - mean|^2 of a row of Y. */
 CALM_VECTORIZE
 static double row_spread(const float *restrict y, const double *restrict mean, size_t d)
 {
@@ -82,7 +82,7 @@ static double row_spread(const float *restrict y, const double *restrict mean, s
     return lane_sum(sum);
 }
 
-/* The row's entry of the diagonal of D: ec (2 s yc + ec), both centred over all rows. */
+/* Returns the row's entry of the diagonal of D: ec (2 s yc + ec), both centred over all rows. */
 CALM_VECTORIZE
 static double row_diagonal(const float *restrict y, const float *restrict z, const double *restrict y_mean,
                            const double *restrict e_mean, double s, size_t d)
@@ -101,7 +101,7 @@ static double row_diagonal(const float *restrict y, const float *restrict z, con
     return lane_sum(sum);
 }
 
-/* A row whose sum of squares is not finite holds such a value: name it. */
+/* Fails, naming the first infinite or NaN value of a row whose sum of squares is not finite. */
 static calm_status not_finite(calm_ctx *ctx, const char *what, const float *row, size_t t)
 {
     size_t j = 0;
@@ -113,7 +113,7 @@ static calm_status not_finite(calm_ctx *ctx, const char *what, const float *row,
 
 /* ---- the float output ---- */
 
-/* Median of n values; `sorted` [n] is a temporary. */
+/* Returns the median of n values; `sorted` [n] is a temporary. */
 static double median(const double *x, size_t n, double *sorted)
 {
     memcpy(sorted, x, n * sizeof *x);
@@ -121,7 +121,7 @@ static double median(const double *x, size_t n, double *sorted)
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Row norms and shares, and the sum of |y|. */
+/* Computes row norms and shares, and the sum of |y|. */
 static calm_status measure_rows(calm_ctx *ctx, calm_score_ref *ref, const float *weight)
 {
     for (size_t t = 0; t < ref->n; t++) {
@@ -148,9 +148,9 @@ static calm_status measure_rows(calm_ctx *ctx, calm_score_ref *ref, const float 
     return CALM_OK;
 }
 
-/* What rows count in cka_token, and which ones cka_drop keeps: norms within DROP_MEDIANS medians, at least half of all.
- * The value of a sink token is near zero: divided by its own norm, rounding errors of such rows would be all of the
- * score. */
+/* Computes the weights of rows in cka_token, and the rows that cka_drop keeps: those of norm at most DROP_MEDIANS
+ * medians, at least half of all.  The divisor of cka_token has a floor because the values of a sink token are near
+ * zero: divided by their own norm, the rounding errors of such rows would dominate the score. */
 static calm_status split_rows(calm_ctx *ctx, calm_score_ref *ref)
 {
     double *norm, *sorted;
@@ -175,7 +175,7 @@ static calm_status split_rows(calm_ctx *ctx, calm_score_ref *ref)
     return CALM_OK;
 }
 
-/* Column means of each rowset and what is left of Y after them. */
+/* Computes the column means of each rowset, and the spread of Y around them. */
 static void measure_columns(calm_score_ref *ref)
 {
     size_t n = ref->n, d = ref->d;
@@ -200,7 +200,7 @@ static void measure_columns(calm_score_ref *ref)
     }
 }
 
-/* 2 n^2 d flops and two [n, n] in memory, against 6 n d^2 and three [d, d]. */
+/* The n x n form costs 2 n^2 d flops and two matrices [n, n], the d x d form 6 n d^2 and three [d, d]. */
 size_t calm_score_square_rows(size_t d)
 {
     return 2 * d + 1;
@@ -218,7 +218,7 @@ size_t calm_score_prepare_bytes(size_t n, size_t d)
            (is_by_rows(n, d) ? calm_rows_prepare_bytes(n) : calm_columns_prepare_bytes(d));
 }
 
-/* split_rows' norms stay next to what follows. */
+/* The norms of split_rows stay allocated while the matrices are prepared. */
 size_t calm_score_prepare_scratch_bytes(size_t n, size_t d)
 {
     return 2 * CALM_BYTES(double, n) +
@@ -259,18 +259,18 @@ calm_status calm_score_prepare_weighted(calm_ctx *ctx, const float *y, size_t n,
 
 /* ---- a candidate ---- */
 
-/* Sums over all rows of what needs no matrix. */
+/* Sums over all rows for the metrics that need no matrix. */
 typedef struct totals {
     double ee, abs_e, log_ratio, angle, kept_ye;
 } totals;
 
-/* num / den with 0/0 = 0, cut off at RATIO_MAX. */
+/* Returns num / den with 0/0 = 0, at most RATIO_MAX. */
 static double ratio(double num, double den)
 {
     return num > 0 ? (num < den * RATIO_MAX ? num / den : RATIO_MAX) : 0;
 }
 
-/* `share`: what the row counts in means over tokens. */
+/* Adds one row; `share` is its weight in means over tokens. */
 static void add_row(totals *sum, double yy, const row_sums *row, double share, bool kept)
 {
     sum->ee += row->ee;
@@ -283,7 +283,7 @@ static void add_row(totals *sum, double yy, const row_sums *row, double share, b
     sum->kept_ye += kept ? row->ye : 0;
 }
 
-/* Pass over the rows; the column sums of e = z - y are in error->mean afterwards, ALL holding the dropped rows. */
+/* Sums over all rows; afterwards error->mean has the column sums of e = z - y, in ALL only those of dropped rows. */
 static calm_status sum_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm_error *error, totals *sum)
 {
     for (size_t t = 0; t < ref->n; t++) {
@@ -299,8 +299,8 @@ static calm_status sum_rows(calm_ctx *ctx, const calm_score_ref *ref, const calm
     return CALM_OK;
 }
 
-/* The scale that fits Y to Z over the kept rows, to 11 bits: then z - s * y is exact but for its last bits, and a
- * candidate that does not shrink its output has s = 1. */
+/* Returns the scale that fits Y to Z over the kept rows, rounded to 11 bits: then z - s * y is exact except for its
+ * last bits, and a candidate that does not shrink its output has s = 1. */
 static double best_scale(const calm_score_ref *ref, const totals *sum, const double *kept_sums)
 {
     if (!(ref->spread_kept > 0))
@@ -311,7 +311,7 @@ static double best_scale(const calm_score_ref *ref, const totals *sum, const dou
     return calm_short_scale(1 + covariance / ref->spread_kept);
 }
 
-/* Column sums of z - y to column means of E = z - s y. */
+/* Turns the column sums of z - y into the column means of E = z - s y. */
 static void finish_means(const calm_score_ref *ref, calm_error *error)
 {
     double *all = error->mean[CALM_ROWS_ALL], *kept = error->mean[CALM_ROWS_KEPT];

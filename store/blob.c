@@ -26,7 +26,7 @@ static calm_status write_all(calm_ctx *ctx, int fd, const char *root, const calm
     return CALM_OK;
 }
 
-/* Write and flush the pieces to the open temporary file `name`, then give it its final name. */
+/* Writes and flushes the pieces to the open temporary file `name`, then renames it to `path`. */
 static calm_status fill_and_rename(calm_ctx *ctx, int fd, const char *root, const char *name, const char *path,
                                    const calm_blob_piece *pieces, size_t n_pieces)
 {
@@ -38,7 +38,7 @@ static calm_status fill_and_rename(calm_ctx *ctx, int fd, const char *root, cons
         return CALM_OK;
     if (errno != EISDIR)
         return calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
-    /* A directory of a blob's name is damage like any other. */
+    /* A directory with a blob's name is damage, and is replaced. */
     CALM_TRY(calm_remove_tree(ctx, path));
     return rename(name, path) == 0 ? CALM_OK : calm_fail_errno(ctx, errno, "%s: cannot rename to it", path);
 }
@@ -56,7 +56,7 @@ calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece
     CALM_TRY(calm_sha256_finish(ctx, &sha, digest));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &folder, "%s/tmp", root));
     CALM_TRY(calm_make_directories(ctx, folder));
-    /* A thread's own number keeps equal blobs of two threads apart, and the time those of two machines. */
+    /* The thread's id separates equal blobs of two threads, the time those of two machines. */
     clock_gettime(CLOCK_REALTIME, &now);
     CALM_TRY(calm_strf(ctx, ctx->scratch, &temporary, "%s/%s.%ld.%ld", folder, digest, (long)gettid(), now.tv_nsec));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &folder, "%s/%.2s", root, digest));
@@ -74,7 +74,7 @@ calm_status calm_blob_put(calm_ctx *ctx, const char *root, const calm_blob_piece
     return calm_sync_directory(ctx, folder);
 }
 
-/* The path of a blob, in ctx->scratch. */
+/* Returns the path of a blob, in ctx->scratch. */
 static calm_status path_of(calm_ctx *ctx, const char *root, const char *digest, char **out)
 {
     if (!calm_is_hex(digest, CALM_SHA256_HEX - 1))
@@ -115,13 +115,13 @@ bool calm_blob_present(const char *root, const char *digest, size_t n_bytes)
     return present;
 }
 
-/* One folder of blobs, "ab". */
+/* Walks one folder of blobs, "ab". */
 static calm_status walk_folder(calm_ctx *ctx, const char *root, const char *first, calm_blob_fn *fn, void *user)
 {
     char *path, digest[CALM_SHA256_HEX];
     struct stat info;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s/%s", root, first));
-    /* A link could lead into another store's blobs. */
+    /* No symbolic links, which could lead into another store's blobs. */
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *folder = fd < 0 ? NULL : fdopendir(fd);
     if (!folder) {

@@ -28,11 +28,11 @@ struct calm_sql {
 
 /* ---- errors ---- */
 
-/* Why a file could not be made in this thread's last operation; 0: nothing failed.  SQLite tries to open it for reading
- * next, and says why that failed. */
+/* The errno of a file that could not be created in this thread's last operation; 0: none.  SQLite then tries to open
+ * the file for reading, and would only report why that failed. */
 static _Thread_local int refused;
 
-/* The same of what failed otherwise, as SQLite writes into its log: "os_unix.c:38112: (28) full_fsync(...) - ...". */
+/* The errno of other failures, from SQLite's log: "os_unix.c:38112: (28) full_fsync(...) - ...". */
 static _Thread_local int logged;
 
 static void read_log(void *user, int code, const char *line)
@@ -60,7 +60,7 @@ static void listen_to_system(void)
         vfs->xSetSystemCall(vfs, "open", (sqlite3_syscall_ptr)open_noting);
 }
 
-/* The system's reason of a failure, as errno; 0: not known. */
+/* Returns the errno of a failure; 0: not known. */
 static int system_reason(sqlite3 *db, int code)
 {
     const int kind = code & 0xff;
@@ -83,7 +83,7 @@ static calm_status status_of(int code, int reason)
     const size_t kind = code & 0xff;
     if (kind < sizeof known / sizeof *known && known[kind] != CALM_OK)
         return known[kind];
-    /* A full disk shows as SQLITE_IOERR where SQLite extends its shared memory or syncs. */
+    /* A full disk is SQLITE_IOERR when SQLite extends its shared memory or syncs. */
     return reason == ENOSPC || reason == EDQUOT ? CALM_ENOSPC : CALM_EIO;
 }
 
@@ -149,7 +149,7 @@ calm_value calm_value_id(int64_t id)
 
 /* ---- connections ---- */
 
-/* "file:PATH?immutable=1" with what a URI would misread written as %XX. */
+/* Prints "file:PATH?immutable=1", with the special characters of a URI as %XX. */
 static calm_status immutable_uri(calm_ctx *ctx, const char *path, calm_text *uri)
 {
     calm_text_printf(uri, "file:");
@@ -169,8 +169,8 @@ static int open_and_touch(calm_sql *sql, const char *name, int flags)
     return code;
 }
 
-/* A database in WAL mode needs a -shm file even to be read.  Where none can be made (read-only medium) and nothing
- * waits in a -wal file, the database cannot change and is read as immutable. */
+/* Opens a database on a read-only medium.  In WAL mode even a reader needs a -shm file; if it cannot be created and
+ * there is no -wal file, the database cannot change and is read as immutable. */
 static calm_status open_immutable(calm_ctx *ctx, calm_sql *sql, int code)
 {
     char *wal;
@@ -213,8 +213,8 @@ static calm_status connect(calm_ctx *ctx, calm_sql *sql, calm_sql_mode mode)
                                      "PRAGMA journal_mode = WAL; PRAGMA temp_store = MEMORY;");
 }
 
-/* Reading a database in WAL mode makes -wal and -shm, and only a connection that may write removes them when it closes
- * as the last one.  Where something waits in the -wal file, both stay for the next writer. */
+/* Removes the -wal and -shm files that reading in WAL mode creates, and that only a writing connection removes when it
+ * is the last to close.  If the -wal file has content, both files stay for the next writer. */
 static void remove_leftovers(const char *path)
 {
     calm_sql last = {0};
@@ -287,7 +287,7 @@ static calm_status prepare(calm_ctx *ctx, calm_sql *sql, const char *text, sqlit
     if (code != SQLITE_OK)
         return fail(ctx, sql, code);
     if (sql->n_cached == N_CACHED) {
-        /* The oldest goes; the store's own statements fit, so this serves tests and tools. */
+        /* Drop the oldest.  The store's own statements fit, so this happens only in tests and tools. */
         sqlite3_finalize(sql->cache[0]);
         memmove(sql->cache, sql->cache + 1, (N_CACHED - 1) * sizeof sql->cache[0]);
         sql->n_cached--;
@@ -353,7 +353,7 @@ void calm_sql_end(calm_statement *statement)
 {
     if (!statement)
         return;
-    /* The result repeats the failure of the last step, which was reported there. */
+    /* The result of reset repeats the failure of the last step, which was already reported. */
     sqlite3_reset(statement);
     sqlite3_clear_bindings(statement);
 }
@@ -367,7 +367,7 @@ calm_status calm_sql_number(calm_ctx *ctx, calm_sql *sql, const char *text, cons
     if (!calm_sql_next(ctx, sql, statement))
         return ctx->status;
     *out = sqlite3_column_int64(statement, 0);
-    /* To the end: an INSERT ... RETURNING is complete only then. */
+    /* Step to the end, because an INSERT ... RETURNING is complete only then. */
     while (calm_sql_next(ctx, sql, statement))
         continue;
     return ctx->status;
@@ -442,7 +442,7 @@ int64_t calm_sql_changes(calm_sql *sql)
 
 void calm_sql_undo(calm_sql *sql)
 {
-    /* In autocommit mode no savepoint is open: SQLite has rolled back by itself, as it does when the disk is full. */
+    /* In autocommit mode no savepoint is open, because SQLite has rolled back by itself, as when the disk is full. */
     if (!sqlite3_get_autocommit(sql->db))
         sqlite3_exec(sql->db, "ROLLBACK TO calm; RELEASE calm", NULL, NULL, NULL);
 }
@@ -456,8 +456,8 @@ static bool named(const char *name, const char *const *names)
     return *names != NULL;
 }
 
-/* SQLite asks this for each thing that a statement would do.  What writes to the database is seen afterwards by
- * sqlite3_stmt_readonly; this is for what that function calls reading all the same. */
+/* SQLite calls this for each action of a statement.  sqlite3_stmt_readonly finds statements that write to the database;
+ * this function denies actions that sqlite3_stmt_readonly counts as reading. */
 static int allow(void *user, int action, const char *first, const char *second, const char *database,
                  const char *trigger)
 {
@@ -473,7 +473,7 @@ static int allow(void *user, int action, const char *first, const char *second, 
     return denied ? SQLITE_DENY : SQLITE_OK;
 }
 
-/* Prepare `text`, which must be one statement; the caller finalizes *out, also after a failure. */
+/* Prepares `text`, which must be one statement; the caller finalizes *out, also after a failure. */
 static calm_status prepare_query(calm_ctx *ctx, calm_sql *sql, const char *text, sqlite3_stmt **out)
 {
     const char *tail = text;

@@ -1,22 +1,22 @@
-/* Dropping blobs while their rows stay: what lost in a run, and nothing else in the store stands on. */
+/* Removes the blobs of a run's rejected candidates that nothing else in the store needs; their rows stay. */
 #include "store/blob.h"
 #include "store/store_impl.h"
 
 static const char make_set[] =
     "DROP TABLE IF EXISTS temp.drop_kept; CREATE TEMP TABLE drop_kept (id INTEGER PRIMARY KEY);";
 
-/* Candidates of all runs that were chosen, that were learned and that this began from. */
+/* Selects the candidates of all runs that were chosen, learned, or the start of learning. */
 static const char chosen[] =
     "INSERT OR IGNORE INTO temp.drop_kept SELECT candidate_id FROM choice WHERE candidate_id IS NOT NULL"
     " UNION SELECT candidate_id FROM learned_candidate UNION SELECT start_id FROM learned_candidate";
 
-/* Of other runs all that they considered, where this was asked to be kept, or is found when they continue. */
+/* Selects all candidates of other runs that keep their candidates or are unfinished. */
 static const char of_pools[] =
     "INSERT OR IGNORE INTO temp.drop_kept SELECT candidate_id FROM run_candidate WHERE run_id IN (SELECT id FROM run"
     " WHERE id <> ?1 AND (status <> 'finished' OR json_extract(recipe, '$.keep_candidates')))";
 
-/* Their results: of a uniform one no rows say of which candidates it is.  They are known by their algorithm, behind
- * "for" where an expert had another one, or by the scheme of "all SCHEME". */
+/* Selects the candidates of other runs' uniform results, which no rows list: by their algorithm, which follows "for" if
+ * an expert had a substitute, or by the scheme of "all SCHEME". */
 static const char of_results[] =
     "INSERT OR IGNORE INTO temp.drop_kept SELECT k.id FROM run r JOIN run_candidate rc ON rc.run_id = r.id"
     " JOIN candidate k ON k.id = rc.candidate_id JOIN algorithm a ON a.id = k.algorithm_id"
@@ -25,7 +25,7 @@ static const char of_results[] =
     " OR instr(replace(r.result, ',', ' ') || ' ',"
     " substr(a.name, iif(instr(a.name, ' for '), instr(a.name, ' for ') + 5, 1)) || ' ') = 1)";
 
-/* By content: equal results share a blob. */
+/* Selects the blobs to remove; compares digests, because equal results share a blob. */
 static const char losers[] =
     "SELECT DISTINCT k.blob, k.blob_bytes FROM run_candidate rc JOIN candidate k ON k.id = rc.candidate_id"
     " WHERE rc.run_id = ?1 AND k.blob IS NOT NULL AND k.blob NOT IN (SELECT blob FROM candidate WHERE blob IS NOT NULL"
@@ -48,7 +48,7 @@ calm_status calm_store_drop_rejected(calm_ctx *ctx, calm_store *store, int64_t r
     while (calm_sql_next(ctx, store->sql, row)) {
         const calm_value digest = calm_sql_value(row, 0);
         const int64_t bytes = calm_sql_int(row, 1);
-        /* Gone already, or damaged: the latter stays for the next run to tell. */
+        /* Skip a blob that is already removed, or damaged: the next run reports it. */
         if (digest.type != CALM_VALUE_TEXT || !calm_blob_present(store->blobs, digest.text, (size_t)bytes))
             continue;
         CALM_TRY(calm_blob_remove(ctx, store->blobs, digest.text));

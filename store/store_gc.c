@@ -1,5 +1,5 @@
-/* Collecting: the doomed rows are found into temporary tables, which works in a store that is open for reading too; a
- * collection deletes what a dry run counts. */
+/* Collecting: the ids of doomed rows are put into temporary tables, which also works in a store that is open for
+ * reading; a collection deletes the rows that a dry run counts. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "store/blob.h"
 #include "store/store_impl.h"
 
-/* ---- what goes ---- */
+/* ---- doomed rows ---- */
 
 #define SET(name) "DROP TABLE IF EXISTS temp." name "; CREATE TEMP TABLE " name " (id INTEGER PRIMARY KEY);"
 
@@ -23,8 +23,8 @@ static const char make_sets[] = SET("gc_kept") SET("gc_run") SET("gc_needed") SE
 #define DOOMED(name, from, unless) "INSERT INTO gc_" name " SELECT id FROM " from " WHERE NOT (" unless ");"
 #define UNFINISHED "SELECT * FROM run WHERE id IN temp.gc_kept AND status <> 'finished'"
 
-/* gc_kept is filled; what is needed of candidates, and then everything that is not.  Older stores know the candidates
- * of an unfinished run by its model and calibration alone. */
+/* After gc_kept: fills gc_needed with the needed candidates, then the other tables with all rows that are not needed.
+ * In older stores the candidates of an unfinished run are known only by its model and calibration. */
 static const char fill_sets[] =
     DOOMED("run", "run", "id IN temp.gc_kept")
     "INSERT INTO gc_needed SELECT candidate_id FROM run_candidate WHERE run_id IN temp.gc_kept"
@@ -60,7 +60,7 @@ static const char fill_sets[] =
     "INSERT INTO gc_block SELECT id FROM block WHERE model_id IN temp.gc_model;"
     "INSERT INTO gc_job SELECT id FROM job WHERE block_id IN temp.gc_block;";
 
-/* Every table, who refers before who is referred to, and which of its rows go. */
+/* Every table, each before the tables that it refers to, and the condition of its doomed rows. */
 static const struct kind {
     const char *table, *doomed;
 } kinds[] = {
@@ -93,10 +93,10 @@ static const struct kind {
     {"block", "id IN temp.gc_block"},
     {"model", "id IN temp.gc_model"},
 };
-/* Files are counted behind the tables. */
+/* Files are counted after the tables. */
 enum { N_TABLES = sizeof kinds / sizeof *kinds, GUARD = N_TABLES, BLOB, N_KINDS };
 
-/* The numbers that a query gives, in ctx->out. */
+/* Reads the ids of a table, in ctx->out. */
 static calm_status read_ids(calm_ctx *ctx, calm_sql *sql, const char *of, const int64_t **out, size_t *n_out)
 {
     char *query;
@@ -144,9 +144,9 @@ static calm_status find_doomed(calm_ctx *ctx, calm_store *store, const calm_gc_p
     return calm_sql_script(ctx, store->sql, fill_sets);
 }
 
-/* ---- how much ---- */
+/* ---- counts ---- */
 
-/* "coalesce(length(CAST(name AS BLOB)), 0) + ..." over the columns of a table. */
+/* Returns the SQL expression of a row's bytes: "coalesce(length(CAST(name AS BLOB)), 0) + ..." over the columns. */
 static calm_status size_expression(calm_ctx *ctx, calm_sql *sql, const char *table, const char **out)
 {
     CALM_SCOPED_ROWS(row);
@@ -200,7 +200,7 @@ static int by_digest(const void *a, const void *b)
     return memcmp(a, b, DIGITS);
 }
 
-/* Names of other kinds are no files. */
+/* Reads the digests of the blobs that kept rows name, and ignores values that are not digests. */
 static calm_status read_kept(calm_ctx *ctx, calm_sql *sql, blobs *it)
 {
     int64_t n;
@@ -242,7 +242,7 @@ static int64_t file_bytes(const char *path)
     return stat(path, &info) == 0 ? (int64_t)info.st_size : 0;
 }
 
-/* The rows that a guard would continue with, where no kept run will. */
+/* Removes the guard's hidden states unless a kept run is unfinished and may continue with them. */
 static calm_status collect_guard(calm_ctx *ctx, calm_store *store, bool dry_run, calm_gc_kind *counted)
 {
     static const char *const ends[] = {CALM_STORE_GUARD, CALM_STORE_GUARD_NEW};
@@ -261,7 +261,8 @@ static calm_status collect_guard(calm_ctx *ctx, calm_store *store, bool dry_run,
     return CALM_OK;
 }
 
-/* Is there room for a compaction: what is left of the database once in a temporary file, once in the -wal? */
+/* Checks the disk space for a compaction, which writes the remaining pages twice: to a temporary file and to the -wal.
+ * Sets *note if there is too little. */
 static calm_status has_room(calm_ctx *ctx, calm_store *store, const char **note)
 {
     int64_t pages, unused, page;
@@ -279,7 +280,8 @@ static calm_status has_room(calm_ctx *ctx, calm_store *store, const char **note)
     return CALM_OK;
 }
 
-/* The rows are gone already, so that what fails here is a note: the space stays in the file, for new rows. */
+/* Compacts the database file.  A failure is only a note, because the rows are already removed and their space in the
+ * file serves new rows. */
 static calm_status compact(calm_ctx *ctx, calm_store *store, const char **note)
 {
     int64_t unused, held;
@@ -298,7 +300,7 @@ static calm_status compact(calm_ctx *ctx, calm_store *store, const char **note)
     return calm_strf(ctx, ctx->out, note, "not compacted: %s", message);
 }
 
-/* ---- all of it ---- */
+/* ---- collection ---- */
 
 static calm_status collect_rows(calm_ctx *ctx, calm_store *store, const calm_gc_plan *plan, calm_gc_kind *counted,
                                 calm_gc_result *out)
@@ -321,7 +323,8 @@ calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *
     counted[BLOB].kind = "blob";
     out->kinds = counted, out->n_kinds = N_KINDS;
     out->bytes_before = out->bytes_after = file_bytes(store->path);
-    /* On files, not in memory: a compaction is as large as the store.  And on the disk before a blob goes. */
+    /* Temporary data in files, because a compaction is as large as the store; and rows on disk before a blob is
+     * removed. */
     CALM_TRY(calm_sql_script(ctx, store->sql, "PRAGMA temp_store = FILE; PRAGMA synchronous = FULL"));
     CALM_TRY(calm_store_begin(ctx, store));
     collect_rows(ctx, store, plan, counted, out);
@@ -346,7 +349,7 @@ calm_status calm_store_gc_file(calm_ctx *ctx, const char *path, const char *comm
     const calm_store_how how = {.mode = plan->dry_run ? CALM_STORE_READ : CALM_STORE_WRITE, .command = command};
     struct stat info;
     calm_store *store;
-    /* Opened for writing, a store would be made. */
+    /* Opening for writing would create a store. */
     if (!calm_path_exists(path))
         return calm_store_open(ctx, path, NULL, &store);
     if (stat(path, &info) == 0 && info.st_size == 0)

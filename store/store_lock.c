@@ -1,9 +1,9 @@
-/* The writer's lock: flock on <store>.lock, whose text says who holds it.
+/* The writer's lock: flock on <store>.lock, whose text names the holder.
  *
  *   4711 calm quantize --model qwen
  *
- * The kernel gives the lock back when its holder dies, however that happens, so a stale file never blocks.  The
- * file stays: removing it would let two processes lock two files of one name. */
+ * The kernel releases the lock when its holder dies, so a stale file never blocks.  The file is never removed, because
+ * two processes could then lock two files of one name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 #define HOLDER_MAX 400
 
-/* What the file says about the holder; it may be about to write it. */
+/* Reads the holder from the file, which may be empty because the holder has not written it yet. */
 static void read_holder(int fd, char holder[HOLDER_MAX])
 {
     char text[HOLDER_MAX];
@@ -32,7 +32,7 @@ static void read_holder(int fd, char holder[HOLDER_MAX])
         snprintf(holder, HOLDER_MAX, "another process");
 }
 
-/* Informative only: a full disk must not keep a writer from locking. */
+/* Writes the holder.  A failure is ignored, because a full disk must not keep a writer from locking. */
 static void write_holder(int fd, const char *command)
 {
     char text[HOLDER_MAX];

@@ -1,4 +1,4 @@
-/* Stores of older versions: kept as a copy, then brought up to date. */
+/* Stores of older versions: copied, then migrated. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 /* ---- the copy ---- */
 
-/* The first name that nothing has: PATH.v3.bak, PATH.v3.bak.2 ... */
+/* Returns the first unused name of PATH.v3.bak, PATH.v3.bak.2 ... */
 static calm_status free_name(calm_ctx *ctx, const char *path, int64_t version, char **out)
 {
     for (int i = 1; i <= MOST_COPIES; i++) {
@@ -36,7 +36,7 @@ static calm_status sync_file(calm_ctx *ctx, const char *path)
     return ctx->status;
 }
 
-/* All that the database holds, what waits in its -wal too. */
+/* Copies the database, including the content of its -wal file. */
 static calm_status write_copy(calm_ctx *ctx, const char *path, const char *to)
 {
     CALM_SCOPED_SQL(sql);
@@ -79,8 +79,9 @@ calm_status calm_store_back_up(calm_ctx *ctx, const char *path, int64_t version)
 
 /* ---- tables whose form changed ---- */
 
-/* Their rows go into temporary tables former_NAME, empty ones for tables that `version` did not have yet, and the
- * tables go.  Those that refer come before those that they refer to, so no foreign key is left without its row. */
+/* Moves the rows of changed tables into temporary tables former_NAME and drops the tables; for a table that `version`
+ * did not have, the temporary table is empty.  A table comes before the tables that it refers to, so that no foreign
+ * key loses its row. */
 static calm_status set_aside(calm_ctx *ctx, calm_sql *sql, int64_t version)
 {
     size_t n;
@@ -101,10 +102,10 @@ static calm_status set_aside(calm_ctx *ctx, calm_sql *sql, int64_t version)
     return CALM_OK;
 }
 
-/* Rows of versions up to 4 into today's tables.  What only the table `encoding` had of encoders, for the final
- * evaluation of a run alone, follows for the others from what they have: a window was one sentence, with 1 - cosine in
- * kl; of the first 2048 sentences all pairs were ranked. */
-#define TAKEN_BACK 5    /* the version from which on there is nothing to take back */
+/* Copies rows of versions up to 4 into today's tables.  The table `encoding` had rows only for the final evaluation of
+ * a run with an encoder.  For other evaluations its values are computed: a window was one sentence, with 1 - cosine in
+ * kl, and all pairs of the first 2048 sentences were ranked. */
+#define TAKEN_BACK 5    /* the first version that needs no such copy */
 static const char take_back[] =
     "INSERT INTO evaluation (id, key, model_id, subject, text_name, text_digest, window_tokens, n_windows, created_at,"
     " kind, tokens, nll, ppl, kl, top1)"
@@ -143,7 +144,7 @@ static const char take_back[] =
     "DROP TABLE temp.former_ablation; DROP TABLE temp.former_run_evaluation; DROP TABLE temp.former_encoding;"
     "DROP TABLE temp.former_evaluation_window; DROP TABLE temp.former_evaluation;";
 
-/* Of version 8; of older ones there are none. */
+/* Copies the stages of version 8; older versions have none. */
 #define STAGES_TAKEN_BACK 9
 static const char take_stages_back[] =
     "INSERT INTO run_stage (run_id, position, stage, seconds, cpu_seconds)"
@@ -152,8 +153,8 @@ static const char take_stages_back[] =
 
 /* ---- today's schema ---- */
 
-/* Run the statements that a query to `model` gives about objects of kind `type`, each with an object's name; not those
- * about what the file has. */
+/* Runs the statements that a query to `model` returns for objects of kind `type`, each with the object's name, except
+ * those for objects that the file has. */
 static calm_status run_each(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const char *query, const char *type)
 {
     CALM_SCOPED_ROWS(rows);
@@ -170,15 +171,15 @@ static calm_status run_each(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const
     return ctx->status;
 }
 
-/* Without a name, so that all go; views that a user added stay. */
+/* Gives no name, so that all of the schema's views are dropped; views that a user added stay. */
 static const char drop[] = "SELECT NULL, printf('DROP VIEW IF EXISTS \"%w\"', name) FROM sqlite_master WHERE type = ?1";
 static const char add[] = "SELECT name, sql FROM sqlite_master WHERE type = ?1 AND sql IS NOT NULL ORDER BY rowid";
 
-/* Everything between begin and end of the migration; `model` is an empty store of today's schema. */
+/* Migrates within an open transaction; `model` is an empty store of today's schema. */
 static calm_status bring_up(calm_ctx *ctx, calm_sql *sql, calm_sql *model, const char *path, int64_t version)
 {
     char *pragma;
-    /* Old tables first: `encoding` was one, and is a view today. */
+    /* Old tables first, because `encoding` was a table and is a view today. */
     CALM_TRY(set_aside(ctx, sql, version));
     CALM_TRY(run_each(ctx, sql, model, drop, "view"));
     CALM_TRY(run_each(ctx, sql, model, add, "table"));

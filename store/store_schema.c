@@ -1,4 +1,4 @@
-/* The schema that this program writes, and whether a file has it. */
+/* The schema that this program writes, and the check of a file against it. */
 #include <string.h>
 
 #include "calm_schema_sql.h"
@@ -16,10 +16,10 @@ const char *calm_store_schema(void)
     return calm_schema_sql;
 }
 
-/* Tables and indexes that version 1 did not have; every migration makes all views anew. */
+/* Tables and indexes that version 1 did not have; every migration creates all views again. */
 static const struct addition {
     const char *name;
-    int64_t version;    /* the first that has it */
+    int64_t version;    /* the first version that has it */
 } additions[] = {{"expert", 2}, {"expert_by_calibration", 2}, {"ablation", 3}, {"ablation_by_evaluation", 3},
                  {"environment", 4}, {"gate", 4}, {"learned", 6}, {"learned_by_block", 6},
                  {"learned_by_calibration", 6}, {"learned_candidate", 6}, {"learned_candidate_by_candidate", 6},
@@ -27,8 +27,8 @@ static const struct addition {
                  {"token_context", 7}, {"divergence_quantile", 7}, {"divergence_position", 7}, {"divergence_token", 7},
                  {"run_stage", 8}};
 
-/* Up to version 4 an encoder's error was in nll, 1 - cosine in kl and the rank correlation in top1; version 8 kept no
- * forecast of a stage. */
+/* Up to version 4 the columns nll, kl and top1 held an encoder's error, 1 - cosine and rank correlation; version 8 had
+ * no forecast of a stage. */
 static const calm_store_former formers[] = {
     {"run_stage", "run_id, position, stage, seconds, cpu_seconds", 8, 9},
     {"ablation", "run_id, subject, kind, unit, metric, rule, bits, seconds, differs, failure, evaluation_id,"
@@ -46,7 +46,7 @@ const calm_store_former *calm_store_formers(size_t *n)
     return formers;
 }
 
-/* The form that the table `name` must have in `version`; NULL: today's. */
+/* Returns the form that the table `name` must have in `version`; NULL: today's. */
 static const calm_store_former *former_of(const char *name, int64_t version)
 {
     for (size_t i = 0; i < sizeof formers / sizeof *formers; i++)
@@ -63,7 +63,7 @@ static bool added_since(const char *name, int64_t version)
     return false;
 }
 
-/* *sound: the database has this object of the schema as it must be in `version`. */
+/* Sets *sound to whether the database has this object of the schema in the form of `version`. */
 static calm_status check_object(calm_ctx *ctx, calm_sql *sql, calm_statement *object, int64_t version,
                                 const char **name, bool *sound)
 {
@@ -75,7 +75,7 @@ static calm_status check_object(calm_ctx *ctx, calm_sql *sql, calm_statement *ob
                              &there));
     const calm_store_former *former = former_of(*name, version);
     if (former && there) {
-        /* The comments of old forms are not kept here: columns in order say enough. */
+        /* Former tables are compared only by their columns in order; today's by their SQL text with its comments. */
         CALM_TRY(calm_sql_number(ctx, sql, "SELECT group_concat(name, ', ') = ?2 FROM pragma_table_info(?1)",
                                  CALM_BIND(CALM_T(*name), CALM_T(former->columns)), &same));
         *sound = same == 1 && version >= former->since;

@@ -1,11 +1,11 @@
-/* The choice of a run: solved from its candidates, and put into the store. */
+/* Solves the choice of a run from its candidates, and puts it into the store. */
 #include "ptq/choose/choose_impl.h"
 #include "ptq/state/run_pool.h"
 
 calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, const calm_pool *pool,
                              const calm_solution *solution)
 {
-    /* A row per job, also where larger units decide: readers need not know the unit to find a job's candidate. */
+    /* One row per job, also for larger units, so that a reader finds a job's candidate without knowing the unit. */
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t job = pool->unit_begin[u]; job < pool->unit_begin[u + 1]; job++) {
             bool disagrees;
@@ -20,11 +20,11 @@ calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, cons
     return CALM_OK;
 }
 
-/* Take a solution as the run's choice, in memory and in the store. */
+/* Makes a solution the run's choice, in memory and in the store. */
 static calm_status take(calm_ctx *ctx, calm_run *p, const calm_solution *solution)
 {
     CALM_TRY(calm_run_spread(ctx, p, &p->pool, solution, &p->choice));
-    /* All choices or none: a plan of half the jobs could be assembled by mistake. */
+    /* In one transaction, because a plan with choices for some jobs could be assembled by mistake. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     CALM_TRY(calm_choices_put(ctx, p->in.store, p->result.run_id, &p->pool, solution));
     return calm_store_commit(ctx, p->in.store);
@@ -44,15 +44,15 @@ calm_status calm_run_choose(calm_ctx *ctx, calm_run *p)
 
 /* ---- budgets of bits ---- */
 
-/* Measure, or estimate, the narrowest option of every unit, which is what the losses of the unit's options are scaled
- * by. */
+/* Measures, or estimates, the narrowest option of every unit; the losses of the unit's other options are scaled by it.
+ * */
 static calm_status probe_narrowest(calm_ctx *ctx, calm_run *p)
 {
     calm_probe *probes;
     size_t *entries;
     CALM_TRY(calm_solve_narrowest(ctx, &p->pool, &p->scope, &entries));
     CALM_TRY(CALM_NEW(ctx, ctx->out, probes, p->pool.n_units));
-    /* A unit is named by any of its jobs. */
+    /* Any job of a unit identifies it. */
     for (size_t u = 0; u < p->pool.n_units; u++)
         probes[u] = (calm_probe){calm_inputs_job(&p->in, p->pool.unit_begin[u]), entries[u]};
     const calm_unit unit = p->in.recipe->selection.unit;
@@ -61,12 +61,12 @@ static calm_status probe_narrowest(calm_ctx *ctx, calm_run *p)
     return calm_run_probe(ctx, p, unit, probes, p->pool.n_units);
 }
 
-/* One more trial of the guard, where it fits the budget.  `widths`: as in calm_trial_append. */
+/* Adds a trial to the guard's list if it fits the budget.  `widths`: as in calm_trial_append. */
 static calm_status add_trial(calm_ctx *ctx, const calm_run *p, const char *name, const calm_solution *solution,
                              size_t widths, calm_pareto *out)
 {
     size_t *choice;
-    /* A uniform run that spends more would be compared unfairly: it is no alternative. */
+    /* A uniform run with more bits is not a fair alternative. */
     const double act_budget = p->in.recipe->act_budget;
     if (solution->bits > calm_budget_bits(&p->pool, out->budget) ||
         (act_budget > 0 && solution->act_bits > calm_budget_bits(&p->pool, act_budget)))
@@ -79,7 +79,7 @@ static calm_status add_trial(calm_ctx *ctx, const calm_run *p, const char *name,
     return CALM_OK;
 }
 
-/* The hybrid, then each scheme throughout and each entry throughout where that fits. */
+/* Lists the trials: the hybrid, then each scheme and each entry in all units, if it fits the budget. */
 static calm_status list_trials(calm_ctx *ctx, const calm_run *p, const calm_solution *hybrid, calm_pareto *out)
 {
     const calm_pool *pool = &p->pool;
@@ -92,7 +92,7 @@ static calm_status list_trials(calm_ctx *ctx, const calm_run *p, const calm_solu
     for (size_t s = 0; s < pool->n_schemes; s++) {
         char scheme[CALM_SCHEME_NAME_MAX];
         const calm_status status = calm_solve_scheme(ctx, pool, &p->scope, s, &solution);
-        if (status == CALM_ENUMERIC) {    /* a unit has none of that scheme */
+        if (status == CALM_ENUMERIC) {    /* a unit has no candidate of that scheme */
             calm_ctx_forgive(ctx);
             continue;
         }
@@ -109,15 +109,15 @@ static calm_status list_trials(calm_ctx *ctx, const calm_run *p, const calm_solu
     return CALM_OK;
 }
 
-/* Spend one budget: its plan, and its guard. */
+/* Solves and guards the plan of one budget. */
 static calm_status spend(calm_ctx *ctx, calm_run *p, calm_pareto *out, calm_solution *hybrid)
 {
     calm_requests requests = calm_run_requests(p, p->in.recipe->selection.unit);
-    /* Everything else that was asked for holds for every budget. */
+    /* All other requests hold for every budget. */
     requests.budget = out->budget;
     requests.act_budget = p->in.recipe->act_budget;
     CALM_TRY(calm_solve(ctx, &p->pool, &requests, hybrid));
-    if (p->choosing->file)    /* uniform runs are compared next to the same table */
+    if (p->choosing->file)    /* uniform runs are compared with the same table choice */
         CALM_TRY(calm_run_file_take(ctx, p, hybrid->table));
     out->total = hybrid->total;
     CALM_TRY(list_trials(ctx, p, hybrid, out));

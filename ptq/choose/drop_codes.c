@@ -1,12 +1,12 @@
-/* Codes of rejected candidates leave the store: block by block where nothing will ask for them, else when the run
- * has its results.
+/* Drops codes of rejected candidates from the store: block by block if nothing later needs them, else when the run has
+ * its results.
  *
- * Rows, scores and digests stay, so that choosing needs no codes and the code that does ask has them computed again
+ * Rows, scores and digests stay, so choosing needs no codes, and codes that are needed again are recomputed
  * (recompute.c). */
 #include "ptq/choose/choose_impl.h"
 #include "store/blob.h"
 
-/* Candidates of the result; the choices are in the store. */
+/* Lists the candidates of the result; the store itself keeps those of choices. */
 static calm_status list_result(calm_ctx *ctx, const calm_plan *plan, int64_t **ids, size_t *n)
 {
     *n = 0;
@@ -17,8 +17,8 @@ static calm_status list_result(calm_ctx *ctx, const calm_plan *plan, int64_t **i
     return CALM_OK;
 }
 
-/* Candidates that blocks up to `block` have chosen, and all of the later ones.  Once all were computed, too, what this
- * block has not just computed again. */
+/* Lists the candidates to keep: those chosen in blocks up to `block`, and all of later blocks.  After all candidates
+ * were computed, it also lists those that this block has not just computed again. */
 static calm_status list_open(calm_ctx *ctx, const calm_run *p, size_t block, int64_t **ids, size_t *n)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -61,7 +61,7 @@ calm_status calm_drop_block_codes(calm_ctx *ctx, calm_run *p, size_t block)
     CALM_TRY(calm_guard_rows_pass(ctx, p, block));
     if (p->choosing->drops && calm_choice_is_final(p) && calm_guard_rows_are_past(p, block) &&
         drop_rejected(ctx, p, block) != CALM_OK)
-        calm_ctx_forgive(ctx);    /* choice and drop come again at the end, and say what it is */
+        calm_ctx_forgive(ctx);    /* choice and drop are repeated at the end, which reports the failure */
     return CALM_OK;
 }
 
@@ -72,12 +72,12 @@ calm_status calm_drop_rejected_codes(calm_ctx *ctx, const calm_run *p)
     int64_t *keep;
     size_t n, n_dropped;
     CALM_SCOPED_SCRATCH(ctx);
-    /* Several budgets have no choice yet: that of a later run is any of them. */
+    /* With several budgets there is no choice yet; a later run may choose any of the plans. */
     if (recipe->keep_candidates || recipe->n_budgets > 1)
         return CALM_OK;
     CALM_TRY(list_result(ctx, &p->result.plan, &keep, &n));
     if (calm_store_drop_rejected(ctx, p->in.store, p->result.run_id, keep, n, &dropped) != CALM_OK) {
-        /* The results are written: that a file could not be removed takes nothing from them. */
+        /* Only a warning, because the results are already written. */
         calm_log(ctx, CALM_LOG_WARNING, "%s; the store still has codes of rejected candidates", ctx->message);
         calm_ctx_forgive(ctx);
     } else if ((n_dropped = dropped.n + p->choosing->dropped.n) > 0) {

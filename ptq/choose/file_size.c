@@ -1,11 +1,11 @@
-/* Files added up from the parts of uniform plans, one for each scheme, and of one for each table. */
+/* File sizes as sums over the parts of uniform plans: one plan per scheme, and one per table choice. */
 #include "ptq/choose/choose_impl.h"
 
 #include "ptq/base/option.h"
 #include "ptq/model/arch.h"
 #include "ptq/state/run_pool.h"
 
-/* Of an embedding or head there are this many schemes at most. */
+/* Largest number of schemes of an embedding or head. */
 #define MOST_TABLES 16
 
 /* ---- parts ---- */
@@ -26,13 +26,13 @@ calm_status calm_run_plan_of_scheme(calm_ctx *ctx, const calm_run *p, size_t sch
     return CALM_OK;
 }
 
-/* Offsets in headers are below this, whatever size is asked for: rotation may give the model its own head. */
+/* Returns an upper bound of the offsets in headers; twice the model's bytes, since rotation may add a separate head. */
 static size_t longest_offset(const calm_inputs *in)
 {
     return 2 * calm_model_float_bytes(in->model);
 }
 
-/* Parts of the file; what its checks would warn of is said when they are asked. */
+/* Computes the parts of the file, without warnings, which the export repeats. */
 static calm_status list_parts(calm_ctx *ctx, const calm_inputs *in, const calm_plan *plan, const calm_outer_plan *outer,
                               calm_file_parts *out)
 {
@@ -42,13 +42,14 @@ static calm_status list_parts(calm_ctx *ctx, const calm_inputs *in, const calm_p
     return calm_exporter_parts(ctx, calm_formats_at(formats, 0), &input, longest_offset(in), out);
 }
 
-/* Bits of a part that count: bits per weight are of tensors alone, a size is of all of the file. */
+/* Returns the bits of a part that count: a budget in bits per weight counts only tensors, a size the whole file. */
 static uint64_t counted(const calm_run *p, const calm_file_part *part)
 {
     return 8 * (uint64_t)(part->data + (p->in.recipe->file_bytes ? part->label : 0));
 }
 
-/* A part of all experts of a block, in equal shares; the first has what is left over. */
+/* Divides the bits of a part of all experts of a block equally among the experts' jobs; the first gets the remainder.
+ * */
 static void share(const calm_run *p, const calm_file_part *part, uint64_t bits, size_t scheme)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -62,7 +63,8 @@ static void share(const calm_run *p, const calm_file_part *part, uint64_t bits, 
     }
 }
 
-/* What belongs to jobs of the run goes to them, unless `alone`; *rest is all else.  *elements: of all parts. */
+/* Adds the bits of the run's jobs to file->bits, unless `alone`; *rest gets all other bits, *elements the number of
+ * weights of all parts. */
 static void add_parts(const calm_run *p, const calm_file_parts *parts, size_t scheme, bool alone, uint64_t *rest,
                       double *elements)
 {
@@ -87,8 +89,8 @@ static void add_parts(const calm_run *p, const calm_file_parts *parts, size_t sc
 
 /* ---- tables ---- */
 
-/* Schemes that a table may have: the one that is asked for, else those of the format that hold its rows; else it stays
- * float. */
+/* Lists the schemes that a table may have: the one that the recipe asks for, or else those of the format's outer_pool
+ * that fit its rows, or else float. */
 static calm_status list_schemes(calm_ctx *ctx, const calm_run *p, calm_outer which, const calm_plan *plan,
                                 calm_scheme list[MOST_TABLES], size_t *n)
 {
@@ -99,7 +101,7 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_run *p, calm_outer whi
     calm_outer_plan outer;
     calm_words names = {0};
     *n = 0;
-    CALM_TRY(calm_formats_outer(ctx, formats, exporter, p->in.model, plan, &outer));    /* refuses what is asked */
+    CALM_TRY(calm_formats_outer(ctx, formats, exporter, p->in.model, plan, &outer));    /* may refuse the request */
     if (asked[which] || (config->tied && asked[!which]))
         list[(*n)++] = outer.scheme[which];
     else if (exporter->outer_pool && !config->arch->encoder)
@@ -108,7 +110,7 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_run *p, calm_outer whi
         calm_scheme scheme;
         CALM_TRY(calm_scheme_parse(ctx, names.of[i], &scheme));
         scheme = calm_scheme_for(&scheme, config->hidden);
-        bool there = false;    /* two may have one fall-back */
+        bool there = false;    /* two schemes may fall back to the same one */
         for (size_t k = 0; k < *n; k++)
             there |= calm_scheme_same(&list[k], &scheme);
         if (exporter->check_outer(ctx, &scheme, "", config->hidden) != CALM_OK)
@@ -121,7 +123,7 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_run *p, calm_outer whi
     return CALM_OK;
 }
 
-/* Every pair of what embedding and head may be; where they are one table they are the same. */
+/* Lists every pair of schemes of embedding and head; tied tables have the same scheme. */
 static calm_status list_tables(calm_ctx *ctx, const calm_run *p, const calm_plan *plan)
 {
     const bool tied = calm_model_config(p->in.model)->tied;
@@ -144,9 +146,9 @@ static calm_status list_tables(calm_ctx *ctx, const calm_run *p, const calm_plan
     return CALM_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- the budget ---- */
 
-/* What each scheme makes of the jobs, and each table of the rest. */
+/* Computes the bits of the jobs for each scheme, of the rest for each table choice, and the limit. */
 static calm_status measure(calm_ctx *ctx, calm_run *p)
 {
     calm_file_budget *file = p->choosing->file;
@@ -188,7 +190,7 @@ calm_status calm_run_file_open(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
-/* The exporter's own sum; without one what stays float, and the jobs' bits. */
+/* Sums the exporter's parts; for a format without weights, the bytes of float tensors and the jobs' bits. */
 static calm_status sum_parts(calm_ctx *ctx, const calm_run *p, const calm_plan *plan, double bits, double weights,
                              size_t *bytes)
 {

@@ -1,15 +1,14 @@
 /* Guard: the hybrid against every uniform run, on windows that calibration did not see.
  *
- * The least mean loss is taken, but of plans within one standard error the simplest: a uniform run is one algorithm
- * that is named in a word, the hybrid a table of units.  Before simplicity decides there are more windows
- * (guard_extend.c). */
+ * The plan of least mean loss is the result, but of plans within one standard error the simplest: a uniform run is one
+ * algorithm, the hybrid a table of units.  Before simplicity decides, more windows are measured (guard_extend.c). */
 #include <math.h>
 #include <string.h>
 
 #include "ptq/choose/choose_impl.h"
 #include "ptq/state/run_pool.h"
 
-/* The hybrid, and each uniform run. */
+/* Lists the trials: the hybrid, and each uniform run. */
 static calm_status list_trials(calm_ctx *ctx, calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
@@ -19,7 +18,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
     for (size_t a = 0; a < recipe->n_pool; a++) {
         calm_solution solution;
         size_t *choice;
-        /* With the recipe's pins, as the hybrid has them: the comparison is of the choice, not of the pins. */
+        /* With the recipe's pins, like the hybrid, so that the comparison is of the choice, not of the pins. */
         CALM_TRY(calm_solve_uniform(ctx, &p->pool, &p->scope, a, &solution));
         CALM_TRY(calm_run_spread(ctx, p, &p->pool, &solution, &choice));
         CALM_TRY(calm_trial_new(ctx, &p->in, recipe->pool[a].name, choice, &p->result.trials[a + 1]));
@@ -29,7 +28,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_run *p)
     return CALM_OK;
 }
 
-/* "16 windows", or why there are more. */
+/* Prints "16 windows", or why there are more. */
 static calm_status say_windows(calm_ctx *ctx, const calm_run *p, const calm_trial *trial, const char **out)
 {
     const size_t first = p->in.guard.n, all = trial->more.windows;
@@ -39,8 +38,8 @@ static calm_status say_windows(calm_ctx *ctx, const calm_run *p, const calm_tria
                      all - first, first);
 }
 
-/* Trials with the figures of the windows that decided.  Where that was on more than the first, only those that came so
- * far are compared. */
+/* Copies the trials with the figures of the windows that decided.  If these are more than the first windows, only
+ * trials that were measured on all of them keep their id. */
 static calm_status decisive(calm_ctx *ctx, const calm_trial *trials, size_t n, calm_trial **out)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, n));
@@ -56,7 +55,7 @@ static calm_status decisive(calm_ctx *ctx, const calm_trial *trials, size_t n, c
     return CALM_OK;
 }
 
-/* Why the uniform run `best` is the result; 0: why the hybrid is. */
+/* Prints why the uniform run `best` is the result; 0: why the hybrid is. */
 static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_trial *first, size_t n, size_t best,
                                const char **verdict)
 {
@@ -71,7 +70,7 @@ static calm_status say_verdict(calm_ctx *ctx, const calm_run *p, const calm_tria
                                                  : ", so it is the result";
     if (!next)
         return calm_strf(ctx, ctx->out, verdict, "no uniform run could be measured next to the hybrid");
-    /* The comparison would be of one plan with itself; its name is what the report shows. */
+    /* The hybrid equals a uniform run, so there is nothing to compare. */
     if (same && (!best || trials[best].delta >= 0))
         return calm_strf(ctx, ctx->out, verdict,
                          "every unit%s chose %s, so the hybrid is that uniform run; no other has less %s (%s)",

@@ -1,18 +1,18 @@
-/* Guard, further windows: while the decision hangs on simplicity alone, more windows decide it.
+/* Guard, further windows: while only simplicity decides, the guard measures more windows.
  *
- * Of two plans within an error the simpler is taken, which says only that the windows were too few to tell them apart.
- * So the hybrid and every uniform run that is behind it, but within an error, are measured on as many windows again;
- * what then falls behind by more than an error drops out, and so on until one has less loss than the hybrid, none is
- * left, or there are no more windows. */
+ * Of two plans within one standard error the guard takes the simpler, although the windows may just be too few to tell
+ * them apart.  So the hybrid and every uniform run within one error are measured on twice as many windows.  Uniform
+ * runs that are then worse by more than an error are dropped, and so on, until a uniform run has less loss than the
+ * hybrid, none is left, or there are no more windows. */
 #include <string.h>
 
 #include "ptq/choose/choose_impl.h"
 
-/* The trials [n] that are still compared, the hybrid first: copies of the guard's, whose figures are those of all
- * `windows` so far. */
+/* The trials [n] that are still compared, the hybrid first: copies of the guard's with the figures of all `windows` so
+ * far. */
 typedef struct contest {
     calm_trial *trials;
-    size_t *number;    /* of each in the guard's list, which keeps the figures of its first windows */
+    size_t *number;    /* [n] index in the guard's list, which keeps the figures of its first windows */
     size_t n, windows;
 } contest;
 
@@ -27,14 +27,14 @@ static calm_status open_contest(calm_ctx *ctx, const calm_run *p, const calm_tri
     return CALM_OK;
 }
 
-/* Is the best uniform run behind the hybrid, and the result for its simplicity alone? */
+/* Is the result a uniform run with more loss than the hybrid, only because it is simpler? */
 static bool is_undecided(const contest *c)
 {
     const size_t best = calm_guard_pick(c->trials, c->n);
     return best && c->trials[best].delta > 0;
 }
 
-/* Only what may still replace the hybrid is measured further. */
+/* Drops the trials that cannot replace the hybrid. */
 static void drop_others(contest *c)
 {
     size_t kept = 1;
@@ -47,7 +47,7 @@ static void drop_others(contest *c)
     c->n = kept;
 }
 
-/* The evaluation of a trial on all windows so far, as the store has it: what it was decided by. */
+/* Puts the evaluation of a trial on all windows so far, which decides, into the store. */
 static calm_status put_joined(calm_ctx *ctx, const calm_run *p, const contest *c, calm_trial *trial)
 {
     calm_windows all;
@@ -56,7 +56,7 @@ static calm_status put_joined(calm_ctx *ctx, const calm_run *p, const contest *c
                                    &trial->id);
 }
 
-/* Measure on windows up to `end`, and compare on all so far. */
+/* Measures the windows up to `end`, and compares on all windows so far. */
 static calm_status measure_on(calm_ctx *ctx, calm_run *p, contest *c, size_t end)
 {
     calm_windows added;
@@ -65,7 +65,7 @@ static calm_status measure_on(calm_ctx *ctx, calm_run *p, contest *c, size_t end
     CALM_TRY(calm_windows_slice(ctx, &p->in.guard_all, c->windows, n_added, &added));
     CALM_TRY(CALM_NEW(ctx, ctx->out, parts, c->n));
     memcpy(parts, c->trials, c->n * sizeof *parts);
-    /* By themselves: a run that is taken up again has them, and nothing is measured twice. */
+    /* As a separate evaluation, so that a run that continues finds it and measures nothing twice. */
     CALM_TRY(calm_trials_measure(ctx, p, parts, c->n, &added, p->in.recipe->calib_name, CALM_STAGE_CHOOSE));
     for (size_t i = 0; i < c->n; i++) {
         const calm_measure before = c->trials[i].measure;
@@ -86,7 +86,7 @@ calm_status calm_guard_extend(calm_ctx *ctx, calm_run *p, calm_trial *trials, si
     const calm_recipe *recipe = p->in.recipe;
     const size_t windows = p->in.guard_all.n;
     contest c;
-    /* One algorithm is one plan; the hybrid that is kept anyway is not worth the time. */
+    /* With one algorithm there is one plan; with keep_hybrid the decision is made. */
     if (recipe->n_pool < 2 || recipe->keep_hybrid)
         return CALM_OK;
     CALM_TRY(open_contest(ctx, p, trials, n, &c));
@@ -96,7 +96,7 @@ calm_status calm_guard_extend(calm_ctx *ctx, calm_run *p, calm_trial *trials, si
         for (size_t i = 0; i < c.n; i++)
             trials[c.number[i]].more = (calm_trial_more){c.windows, c.trials[i].id, c.trials[i].measure,
                                                          c.trials[i].delta, c.trials[i].se};
-        /* Of what is measured on fewer windows than others in the end, too. */
+        /* Put in each round, also for trials that are dropped later. */
         CALM_TRY(calm_trials_put(ctx, p, c.trials, c.n, "guard_more"));
     }
     *best = c.number[calm_guard_pick(c.trials, c.n)];

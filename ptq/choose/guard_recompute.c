@@ -1,4 +1,4 @@
-/* Plans that are measured once more, or later: codes of rejected candidates that they ask for, computed again. */
+/* Computes codes of rejected candidates again for plans that are measured after the codes were dropped. */
 #include "ptq/choose/choose_impl.h"
 
 #include <string.h>
@@ -11,8 +11,9 @@ static bool lacks_codes(const calm_plan *plan)
     return lacks;
 }
 
-/* Rows of the plans among of[0 .. n) that lack codes, NULL where the codes may as well come all at once: of one plan,
- * which may be the result; of plans with learned blocks, whose candidates are not the pool's. */
+/* Opens hidden states for the plans among of[0 .. n) that lack codes; NULL: all codes are computed at once.  This is so
+ * for a single plan, which may be the result, and for plans with learned blocks, whose candidates are not the pool's.
+ * */
 static calm_status open_lacking(calm_ctx *ctx, calm_run *p, const calm_trial *trials, const size_t *of, size_t n,
                                 const calm_windows *windows, calm_guard_rows **out)
 {
@@ -44,11 +45,11 @@ calm_status calm_guard_rows_recompute(calm_ctx *ctx, calm_run *p, const calm_tri
     calm_guard_rows *r;
     CALM_TRY(calm_guard_rows_finish(ctx, p));
     CALM_TRY(open_lacking(ctx, p, trials, of, n, windows, &r));
-    /* Plans that have rows need no codes any more. */
+    /* Plans with hidden states need no codes. */
     for (size_t i = 0; i < n; i++)
         if (!calm_guard_rows_of(p, trials[of[i]].key, windows, &(calm_subject){0}))
             calm_recompute_mark(&trials[of[i]].plan);
-    /* From here on the blocks that are computed again are passed, too (drop_codes.c). */
+    /* calm_drop_block_codes now runs the plans through each block that is computed again. */
     p->guard_rows = r ? r : p->guard_rows;
     CALM_TRY(calm_recompute_marked(ctx, p));
     return r ? calm_guard_rows_finish(ctx, p) : CALM_OK;

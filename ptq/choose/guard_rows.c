@@ -1,13 +1,13 @@
-/* Hidden rows of the guard, block by block.
+/* Hidden states of the guard, block by block.
  *
- * Plans that have been the same so far share their rows: a class.  Class 0 is the float model; a class divides where
- * its plans take different candidates.  A block reads the file of the block before and writes a new one,
+ * Plans that are equal so far form a class and share their hidden states.  Class 0 is the float model; a class splits
+ * when its plans take different candidates.  Each block reads the file of the block before and writes a new one,
  *
- *   header | rows of class 0 | rows of class 1 | ...        all of it rows of floats, the header's last one padded
+ *   header | rows of class 0 | rows of class 1 | ...        all rows of floats, the header's last row padded
  *   header:  "CALMGR01" | identity | u64 position, n_classes, n_plans | u64 class [n_plans]
  *            | u64 choice [n_plans, n_jobs]
  *
- * and takes its name when it is complete, so that a file always stands between two blocks. */
+ * which is renamed when it is complete, so that the file is always that of a whole number of blocks. */
 #include "ptq/choose/choose_impl.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ typedef struct header {
     uint64_t position, n_classes, n_plans;
 } header;
 
-/* A class of the block that is being passed: those rows, through this plan's block; NULL: the float one. */
+/* A class after the current block: its input is class `from`, its block that of `plan`; NULL: the float block. */
 typedef struct class {
     size_t from;
     const calm_plan *plan;
@@ -64,16 +64,16 @@ static size_t header_rows(const calm_run *p, size_t n_plans)
     return (header_bytes(p, n_plans) + row - 1) / row;
 }
 
-/* A file for n classes. */
+/* Creates a file for n classes. */
 static calm_status create(calm_ctx *ctx, const calm_run *p, const calm_guard_rows *r, size_t n, calm_row_store *out)
 {
     const size_t width = calm_batch_width(calm_model_config(p->in.model)), rows = r->head + n * r->rows;
-    /* A name is for who continues. */
+    /* Without an identity no run continues with the file, so it needs no name. */
     return r->identity[0] ? calm_row_store_create(ctx, r->new_path, rows, width, out)
                           : calm_row_store_open(ctx, ctx->scratch, rows, width, r->dir, out);
 }
 
-/* Room for a header, in ctx->scratch. */
+/* Allocates a header in ctx->scratch. */
 static calm_status new_header(calm_ctx *ctx, const calm_run *p, const calm_guard_rows *r, header **head,
                               uint64_t **numbers)
 {
@@ -102,7 +102,7 @@ static calm_status write_header(calm_ctx *ctx, const calm_run *p, const calm_gua
     return calm_row_store_put(ctx, file, 0, r->head, (const float *)(const void *)head);
 }
 
-/* Use what the header says, if it is one of these rows. */
+/* Checks a header from a file, and if it is valid for these plans, sets position, classes and choices from it. */
 static bool take_header(const calm_run *p, calm_guard_rows *r, const header *head, const uint64_t *at)
 {
     const size_t n_pool = p->in.recipe->n_pool;
@@ -116,7 +116,7 @@ static bool take_header(const calm_run *p, calm_guard_rows *r, const header *hea
     for (size_t i = 0; i < r->n * n_jobs(p); i++)
         if (at[r->n + i] != CALM_STAYS_FLOAT && at[r->n + i] >= n_pool)
             return false;
-    /* All of it is possible. */
+    /* All numbers are in range. */
     r->position = head->position;
     for (size_t i = 0; i < r->n; i++) {
         r->plans[i].of_class = at[i];
@@ -176,14 +176,14 @@ void calm_guard_rows_remove(calm_ctx *ctx, calm_run *p)
     const calm_guard_rows *r = p->guard_rows;
     const bool named = r && r->identity[0];
     calm_guard_rows_close(p);
-    /* What cannot be removed is overwritten by the next run that has rows. */
+    /* A file that cannot be removed is overwritten by the next run that needs one. */
     if (named && (calm_remove_tree(ctx, r->path) != CALM_OK || calm_remove_tree(ctx, r->new_path) != CALM_OK))
         calm_ctx_forgive(ctx);
 }
 
-/* ---- what plans take ---- */
+/* ---- plans and classes ---- */
 
-/* Is the block of a plan without a candidate that failed, that has no codes, or that the target does not take? */
+/* Do all candidates of a plan's block have codes, and does the target accept them? */
 static bool has_codes(const calm_run *p, const calm_plan *plan, size_t begin, size_t end)
 {
     bool all = true;
@@ -191,7 +191,7 @@ static bool has_codes(const calm_run *p, const calm_plan *plan, size_t begin, si
         const calm_candidate *candidate = plan->jobs[job].source;
         if (!plan->jobs[job].quantized)
             continue;
-        /* Learned blocks are not followed: candidates are the pool's. */
+        /* Plans with learned blocks have no hidden states here, so candidates are the pool's. */
         const size_t entry = (size_t)(candidate - p->in.candidates) % p->in.recipe->n_pool;
         all &= candidate->blob[0] && !candidate->failure && !candidate->dropped &&
                calm_run_takes(p, job, p->in.recipe->pool[entry].of_scheme);
@@ -199,7 +199,7 @@ static bool has_codes(const calm_run *p, const calm_plan *plan, size_t begin, si
     return all;
 }
 
-/* The plans of the block, in ctx->out; those that cannot pass it leave. */
+/* Makes the plans for the current block, in ctx->out, and drops plans that cannot run it. */
 static calm_status list_plans(calm_ctx *ctx, const calm_run *p)
 {
     const calm_guard_rows *r = p->guard_rows;
@@ -210,7 +210,7 @@ static calm_status list_plans(calm_ctx *ctx, const calm_run *p)
         plan->next = CALM_GUARD_GONE;
         if (plan->of_class == CALM_GUARD_GONE)
             continue;
-        /* Of other blocks it says nothing yet. */
+        /* Valid only for blocks that have a choice. */
         if (plan->choice) {
             CALM_TRY(CALM_NEW(ctx, ctx->out, own, 1));
             CALM_TRY(calm_plan_of_choice(ctx, &p->in, plan->choice, own));
@@ -221,25 +221,25 @@ static calm_status list_plans(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
-/* Do two plans, b NULL: and the float model, have the same block? */
+/* Do two plans have the same block?  b NULL: is the block of plan a float? */
 static bool same_block(const calm_run *p, const calm_plan *a, const calm_plan *b, size_t block)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
     bool same = true;
     for (size_t job = layout->block_begin[block]; job < layout->block_begin[block + 1]; job++) {
         const calm_plan_job *x = &a->jobs[job];
-        /* Sources are candidates: equal codes of two of them are two keys, and so two plans. */
+        /* Compares candidates, not codes: a plan's key depends on its candidates. */
         same &= b ? x->quantized == b->jobs[job].quantized && x->source == b->jobs[job].source : !x->quantized;
     }
     return same;
 }
 
-/* Classes [n + 1] behind the block, in ctx->out, and the plans' numbers of them. */
+/* Computes the classes after the block, in ctx->out, and the class of each plan. */
 static calm_status divide(calm_ctx *ctx, const calm_run *p, class **out, size_t *n)
 {
     const calm_guard_rows *r = p->guard_rows;
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, r->n + 1));
-    *n = 1;    /* the float model, from itself */
+    *n = 1;    /* class 0, the float model */
     for (size_t i = 0; i < r->n; i++) {
         calm_guard_plan *plan = &r->plans[i];
         if (plan->of_class == CALM_GUARD_GONE)
@@ -257,9 +257,9 @@ static calm_status divide(calm_ctx *ctx, const calm_run *p, class **out, size_t 
     return CALM_OK;
 }
 
-/* ---- through a block ---- */
+/* ---- a block ---- */
 
-/* Rows of a class in windows first .. first + n - 1, through a block that is loaded. */
+/* Runs windows first .. first + n - 1 of a class through a loaded block. */
 static calm_status pass_batch(calm_ctx *ctx, const calm_run *p, const calm_block *block, const class *of, size_t number,
                               size_t first, size_t n, const calm_row_store *file)
 {
@@ -268,7 +268,7 @@ static calm_status pass_batch(calm_ctx *ctx, const calm_run *p, const calm_block
     calm_batch batch;
     CALM_SCOPED_ARENA(arena);
     CALM_SCOPED_SCRATCH(ctx);
-    /* Before the first block all plans have the embedding's. */
+    /* Before the first block, all plans have the embeddings. */
     if (r->position) {
         CALM_TRY(calm_batch_open(ctx, p->in.model, r->windows, first, n, &arena, NULL, &batch));
         CALM_TRY(calm_row_store_read(ctx, &r->file, r->head + of->from * r->rows + row, batch.rows, batch.hidden.data));
@@ -279,7 +279,8 @@ static calm_status pass_batch(calm_ctx *ctx, const calm_run *p, const calm_block
     return calm_row_store_put(ctx, file, r->head + number * r->rows + row, batch.rows, batch.hidden.data);
 }
 
-/* All rows of a class.  The batches are those of an evaluation: experts sum over what is routed to them in one. */
+/* Runs all windows of a class through its block, in the same batches as an evaluation, because experts multiply the
+ * rows of a batch together. */
 static calm_status pass_class(calm_ctx *ctx, const calm_run *p, const class *of, size_t number,
                               const calm_row_store *file)
 {
@@ -289,7 +290,7 @@ static calm_status pass_class(calm_ctx *ctx, const calm_run *p, const class *of,
     calm_block block;
     CALM_SCOPED_RESULTS(ctx);
     CALM_SCOPED_INTS(ctx, calm_run_ints(p));
-    /* Once for all batches. */
+    /* Loaded once for all batches. */
     CALM_TRY(calm_model_load_block(ctx, p->in.model, r->position, &block));
     if (of->plan) {
         calm_plan_override override = {p->in.model, of->plan};
@@ -300,14 +301,15 @@ static calm_status pass_class(calm_ctx *ctx, const calm_run *p, const class *of,
     return CALM_OK;
 }
 
-/* All classes into a new file.  A plan that cannot be computed leaves: the guard reaches it, and says why. */
+/* Runs all classes and writes a new file.  A plan with a numerical failure is dropped here; the guard runs it again and
+ * reports why it failed. */
 static calm_status pass_classes(calm_ctx *ctx, const calm_run *p, const class *classes, size_t n,
                                 const calm_row_store *file)
 {
     const calm_guard_rows *r = p->guard_rows;
     for (size_t c = 0; c < n; c++) {
         const calm_status status = pass_class(ctx, p, &classes[c], c, file);
-        /* The float model's failure is the run's. */
+        /* A failure of the float model, class 0, fails the run. */
         if (status != CALM_ENUMERIC || !c)
             CALM_TRY(status);
         calm_ctx_forgive(ctx);
@@ -316,7 +318,7 @@ static calm_status pass_classes(calm_ctx *ctx, const calm_run *p, const class *c
     }
     if (!r->identity[0])
         return CALM_OK;
-    /* Last, so that it says what is there. */
+    /* Written last, because classes may have been dropped. */
     CALM_TRY(write_header(ctx, p, r, n, file));
     return calm_row_store_publish(ctx, file, r->new_path, r->path);
 }
@@ -342,7 +344,7 @@ calm_status calm_guard_rows_cross(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
-/* ---- what is measured ---- */
+/* ---- measurement ---- */
 
 bool calm_guard_rows_of(const calm_run *p, const char *key, const calm_windows *windows, calm_subject *subject)
 {
@@ -378,7 +380,7 @@ double calm_guard_rows_file_bytes(const calm_run *p)
 {
     const calm_windows *windows = &p->in.guard;
     const size_t n = p->in.recipe->n_pool + 1;
-    /* Every plan its own class, next to the float model; the file of a block is there until the next one is. */
+    /* At most one class per plan, and the float model; the old file exists until the new one is complete. */
     const size_t rows = header_rows(p, n) + (n + 1) * windows->begin[windows->n];
     return 2.0 * (double)(rows * calm_batch_width(calm_model_config(p->in.model)) * sizeof(float));
 }

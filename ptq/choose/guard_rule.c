@@ -1,11 +1,11 @@
-/* The guard's rule over figures. */
+/* The guard's rule. */
 #include "ptq/choose/choose_impl.h"
 
 #include <string.h>
 
-/* The measured uniform run with the least loss, of all or of those that may replace the hybrid; 0: none.  Of two
- * uniform runs neither is simpler, so the least mean loss decides.  Where the hybrid has the least of all, those within
- * one error are as good; where a uniform run has, it is simple already. */
+/* Returns the measured uniform run with the least loss, of all or of those that may replace the hybrid; 0: none.  All
+ * uniform runs are equally simple, so the least mean loss decides between them.  A uniform run may replace the hybrid
+ * if its loss is lower, or higher by at most one standard error. */
 static size_t least_uniform(const calm_trial *trials, size_t n, bool all)
 {
     size_t best = 0;

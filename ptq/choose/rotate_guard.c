@@ -1,9 +1,9 @@
-/* Guard between a rotated model and the one that was given.
+/* Guard between a rotated model and its unrotated baseline.
  *
- * A rotation is asked for as a whole, before anything is quantized, and where outliers are few it costs more than it
- * gains.  So the model as given is quantized as well, up to its guard; both results have been measured on the same
- * windows, each against its own float model, of the same function.  The rotated one stays where it is better by more
- * than one paired standard error: else the plain one is the simpler, which any engine runs. */
+ * The user asks for a rotation before anything is quantized, and with few outliers it costs more than it gains.  So the
+ * unrotated model is also quantized, up to its guard.  Both results are measured on the same windows, each against its
+ * own float model; both float models compute the same function.  The rotated result stays if it is better by more than
+ * one paired standard error; else the unrotated one is the result, since it is simpler and any engine runs it. */
 #include <string.h>
 
 #include "ptq/choose/choose_impl.h"
@@ -14,7 +14,7 @@ bool calm_rotation_is_judged(calm_ctx *ctx, const calm_recipe *recipe, int n_ran
     if (recipe->rotate == CALM_ROTATE_NONE || recipe->keep_hybrid || !recipe->guard_windows)
         return false;
     if (why)
-        calm_log(ctx, CALM_LOG_WARNING, "with %s nothing says whether the rotated model is better than the one given: "
+        calm_log(ctx, CALM_LOG_WARNING, "with %s calm does not compare the rotated model with the unrotated one: "
                  "compare with a run without `rotate`", why);
     return !why;
 }
@@ -46,7 +46,7 @@ calm_status calm_baseline_judge(calm_ctx *ctx, calm_run *p, calm_baseline *basel
     const calm_trial *trial = p->result.trial;
     const char *kind = calm_rotate_name(p->in.recipe->rotate);
     double delta, se;
-    /* A text without windows for the guard, or plans that could not be measured: as asked. */
+    /* If the guard had no windows or plans could not be measured, the rotation stays as the user asked. */
     if (!baseline->measured || !trial || !trial->id || strcmp(baseline->windows, p->in.guard.sha256) != 0)
         return CALM_OK;
     calm_measure_compare(&baseline->measure, &trial->measure, p->in.guard.n, &delta, &se);

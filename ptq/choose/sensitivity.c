@@ -9,9 +9,9 @@ calm_status calm_run_probe_trial(calm_ctx *ctx, const calm_run *p, calm_unit kin
     const calm_layout *layout = calm_model_layout(p->in.model);
     size_t *choice, begin, end;
     char *unit, *name;
-    /* Any job of the unit will do. */
+    /* Any job of the unit identifies it. */
     calm_layout_unit(layout, kind, probe->job, &begin, &end);
-    /* All else float: the loss is this unit's alone, without what others add to it. */
+    /* All other units stay float, so that the loss is this unit's. */
     CALM_TRY(calm_choice_uniform(ctx, &p->in, CALM_STAYS_FLOAT, &choice));
     for (size_t job = begin; job < end; job++)
         choice[job] = calm_inputs_keeps(&p->in, job) ? CALM_STAYS_FLOAT : probe->entry;
@@ -27,7 +27,7 @@ calm_status calm_run_probe_keep(calm_ctx *ctx, const calm_run *p, calm_unit unit
     const calm_store_score row = {calm_unit_name(unit), calm_score_name(point, score), loss};
     size_t begin, end;
     calm_layout_unit(calm_model_layout(p->in.model), unit, probe->job, &begin, &end);
-    /* Scores are properties of candidates in the store, so a unit's is kept with each of its jobs. */
+    /* The store has scores of candidates, so a unit's score is put for each of its jobs. */
     for (size_t job = begin; job < end; job++) {
         calm_candidate *candidate = calm_candidate_at(&p->in, job, probe->entry);
         if (calm_inputs_keeps(&p->in, job))
@@ -38,26 +38,26 @@ calm_status calm_run_probe_keep(calm_ctx *ctx, const calm_run *p, calm_unit unit
     return CALM_OK;
 }
 
-/* Measure a group of probes; what their trials hold is gone afterwards. */
+/* Measures a group of probes, and releases their trials. */
 static calm_status measure_group(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
                                  const calm_windows *windows, calm_shared_tick *ticks)
 {
     calm_trial trials[CALM_SUBJECTS_AT_ONCE];
-    /* A plan has a row for each job of the model, and there are units x entries plans: together they would outgrow the
-     * model, of a mixture with thousands of experts many times. */
+    /* There are units x entries plans, each with a row per job of the model: together they would need more memory than
+     * the model, and for a mixture with thousands of experts many times more. */
     CALM_SCOPED_ARENA(plans);
     CALM_SCOPED_OUT(ctx, &plans);
     for (size_t i = 0; i < n; i++)
         CALM_TRY(calm_run_probe_trial(ctx, p, unit, &probes[i], &trials[i]));
     CALM_TRY(calm_trials_measure_part(ctx, p, trials, n, windows, p->in.recipe->calib_name, ticks));
-    /* The measures are in the store already; these rows make the next run find the scores without them. */
+    /* The evaluations are already in the store; with the scores the next run does not need to read them. */
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (size_t i = 0; i < n; i++) {
-        /* A difference from another unit's probe means nothing: the loss itself is that from the float model. */
+        /* A difference from another unit's probe has no meaning; the loss is already relative to the float model. */
         trials[i].delta = trials[i].se = NAN;
-        /* Those that miss a candidate were not measured and have no score. */
+        /* Trials that lack a candidate were not measured and get no score. */
         if (trials[i].id)
-            /* Of an encoder it is 1 - cosine, under the same name. */
+            /* For an encoder the loss is 1 - cosine, under the same name. */
             CALM_TRY(calm_run_probe_keep(ctx, p, unit, &probes[i], CALM_SCORE_PROBE_KL,
                                      calm_measure_loss(&trials[i].measure)));
     }
@@ -65,8 +65,8 @@ static calm_status measure_group(calm_ctx *ctx, calm_run *p, calm_unit unit, con
     return calm_trials_put(ctx, p, trials, n, "probe");
 }
 
-/* Ask for the codes of all probes that have to be measured, so that they are computed again in one pass and not in one
- * for every group. */
+/* Marks the codes of all probes that must be measured, so that dropped codes are computed again in one pass instead of
+ * one pass per group. */
 static calm_status want_all(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
                             const calm_windows *windows)
 {
@@ -82,7 +82,8 @@ static calm_status want_all(calm_ctx *ctx, calm_run *p, calm_unit unit, const ca
     return calm_recompute_marked(ctx, p);
 }
 
-/* In groups of neighbours: the float model runs once per group, and each probe from its unit's block on. */
+/* Measures probes in groups of neighbours: the float model runs once per group, and each probe from its unit's block
+ * on. */
 static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n,
                            const calm_windows *windows)
 {
@@ -100,7 +101,7 @@ static calm_status measure(calm_ctx *ctx, calm_run *p, calm_unit unit, const cal
 
 calm_status calm_run_probe(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n)
 {
-    /* Calibration windows, not the guard's: those must not take part in a choice. */
+    /* Calibration windows, because the guard's must not influence a choice. */
     const size_t most = calm_inputs_probe_windows(&p->in);
     calm_windows windows;
     CALM_TRY(calm_windows_slice(ctx, &p->in.calib, 0, most, &windows));
@@ -120,10 +121,10 @@ calm_status calm_run_probe_all(calm_ctx *ctx, calm_run *p, calm_unit unit)
     for (size_t i = 0; i < n_jobs; i++) {
         const size_t job = calm_inputs_job(&p->in, i);
         size_t begin;
-        if (job < unit_end)    /* of the unit before */
+        if (job < unit_end)    /* belongs to the unit before */
             continue;
         calm_layout_unit(layout, unit, job, &begin, &unit_end);
-        /* Units x entries runs of the model: what makes this score expensive. */
+        /* Units x entries runs of the model, which make this score expensive. */
         for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++)
             probes[n++] = (calm_probe){job, entry};
     }

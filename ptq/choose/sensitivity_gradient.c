@@ -1,14 +1,14 @@
 /* Sensitivities of all units from one backward pass.
  *
- * With e_t the error that a quantized unit leaves in row t of its block's output the divergence of the model is, to the
- * second order, 1/2 sum e_t^T H_ts e_s, H = J^T F J of the predictions behind it (ptq/eval/predict_sample.h).
- * d = J^T v of a random v has H in the mean, so that (sum_t d_t . e_t)^2 / 2 is right in the mean, but one number of
- * one degree of freedom a window.  The errors of different rows are nearly uncorrelated: the terms t = s alone,
+ * Let e_t be the error of a quantized unit in row t of its block's output.  To the second order, the divergence of the
+ * model is 1/2 sum e_t^T H_ts e_s, H = J^T F J of the predictions (ptq/eval/predict_sample.h).  For a random v, d = J^T
+ * v has E[d d^T] = H, so (sum_t d_t . e_t)^2 / 2 is unbiased, but it has only one degree of freedom per window.  The
+ * errors of different rows are nearly uncorrelated, so the terms t = s,
  *
  *   KL = 1/2 sum_t (d_t . e_t)^2
  *
- * have one for each token, and leave out little (docs/evidence/sensitivity.csv).  d of a block's output serves every
- * unit of the block and every candidate; e is measured, so that what is not linear within the block is in it. */
+ * which have one degree of freedom per token, omit little (docs/evidence/sensitivity.csv).  d at a block's output
+ * serves every unit and candidate of the block; e is measured, so it includes what is not linear within the block. */
 #include <math.h>
 
 #include "ptq/plan/assemble.h"
@@ -20,11 +20,11 @@ typedef struct estimates {
     calm_run *p;
     calm_unit unit;
     const calm_probe *probes;    /* [n] */
-    double *sums;                /* [n] of squares */
+    double *sums;                /* [n] sums of squares */
     size_t n, first_block;       /* the first block that has a probe */
 } estimates;
 
-/* Add the windows in work to the estimate of probe `i`, a unit of block `b`. */
+/* Adds the windows in pass->work to the estimate of probe `i`, a unit of block `b`. */
 static calm_status add_probe(calm_ctx *ctx, estimates *s, calm_gradient_pass *pass, size_t i, size_t b)
 {
     const calm_model *model = s->p->in.model;
@@ -40,7 +40,7 @@ static calm_status add_probe(calm_ctx *ctx, estimates *s, calm_gradient_pass *pa
     CALM_TRY(calm_batch_load_block(ctx, model, &s->p->rope, b, calm_plan_apply, &override, &pass->work));
     CALM_TRY(calm_row_store_get(ctx, &pass->work.hidden, 0, rows, &z));
     CALM_TRY(calm_row_store_get(ctx, &pass->inputs[b + 1].hidden, 0, rows, &y));
-    /* The float output is subtracted in place: z has its own rows. */
+    /* The float output is subtracted in place, because z has its own rows. */
     for (size_t t = 0; t < rows; t++) {
         calm_vec_axpy(width, -1, y + t * width, z + t * width);
         const double along = calm_vec_dot(width, pass->d + t * width, z + t * width);
@@ -61,8 +61,7 @@ static calm_status add_probes(calm_ctx *ctx, calm_gradient_pass *pass, size_t b)
     return CALM_OK;
 }
 
-/* Those probes whose candidates are there and have no estimate yet, into s; their codes, should they have been
- * dropped, are computed again. */
+/* Lists in s the probes whose candidates exist and have no estimate; computes their dropped codes again. */
 static calm_status list_unknown(calm_ctx *ctx, estimates *s, const calm_probe *probes, size_t n)
 {
     const calm_layout *layout = calm_model_layout(s->p->in.model);
@@ -85,12 +84,12 @@ static calm_status list_unknown(calm_ctx *ctx, estimates *s, const calm_probe *p
     return calm_recompute_marked(ctx, s->p);
 }
 
-/* All groups of windows; the estimates become scores together. */
+/* Runs all groups of windows, and puts the estimates as scores in one transaction. */
 static calm_status run_all(calm_ctx *ctx, estimates *s)
 {
     calm_gradient_pass pass = {.run = s->p, .n_windows = calm_inputs_gradient_windows(&s->p->in),
                                .key = "choice.sensitivity", .stage = CALM_STAGE_PROBE,
-                               /* To what enters the block behind it, which is what leaves it. */
+                               /* Back to the input of the next block, which is the output of the first probed one. */
                                .first_block = s->first_block + 1, .visit = add_probes, .user = s, .n_visits = s->n};
     const double tokens = (double)(s->p->in.calib.begin[pass.n_windows] - pass.n_windows);
     CALM_TRY(CALM_NEW(ctx, ctx->out, s->sums, s->n));

@@ -1,17 +1,17 @@
-/* Probes of tables: the float model with its embedding, its head, or both rounded, on calibration windows. */
+/* Probes of tables: measures the float model with its embedding, its head, or both rounded, on calibration windows. */
 #include "ptq/choose/choose_impl.h"
 #include "ptq/state/outer_rows.h"
 
 /* ---- a rounded table ---- */
 
-/* Part of a calm_tensor_source over float16. */
+/* widen of a calm_tensor_source for float16 values in memory. */
 static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *tensor, size_t first, size_t n, float *out)
 {
     (void)self;
     return calm_to_f32(ctx, CALM_F16, tensor->data + first * sizeof(uint16_t), n, out);
 }
 
-/* It is in memory, not in a mapping. */
+/* release of a calm_tensor_source: does nothing, because the values are in memory, not in a mapping. */
 static void keep(const void *self, const calm_tensor *tensor, size_t offset, size_t bytes)
 {
     (void)self;
@@ -22,7 +22,7 @@ static void keep(const void *self, const calm_tensor *tensor, size_t offset, siz
 
 static const calm_tensor_source rounded = {.widen = widen, .release = keep};
 
-/* The model with a table at a scheme, in ctx->out. */
+/* Returns the model with a table rounded to a scheme, in ctx->out. */
 static calm_status round_table(calm_ctx *ctx, const calm_run *p, calm_outer which, const calm_scheme *scheme,
                                const calm_model **out)
 {
@@ -45,11 +45,11 @@ static calm_status round_table(calm_ctx *ctx, const calm_run *p, calm_outer whic
 
 calm_status calm_run_fit_head(calm_ctx *ctx, calm_run *p)
 {
-    CALM_SCOPED_OUT(ctx, p->arena);    /* probes and export share it */
+    CALM_SCOPED_OUT(ctx, p->arena);    /* probes and export share the statistics */
     return calm_outer_fit_collect(ctx, p->in.model, &p->in.calib, &p->choosing->head);
 }
 
-/* The subject of the evaluation: nothing but the table differs from the float model. */
+/* Computes the key of the evaluated model, which differs from the float model only in the table. */
 static calm_status subject_key(calm_ctx *ctx, const calm_run *p, calm_outer which, const char *scheme,
                                char key[CALM_SHA256_HEX])
 {
@@ -67,7 +67,7 @@ static calm_status subject_key(calm_ctx *ctx, const calm_run *p, calm_outer whic
     return calm_sha256_finish(ctx, &sha, key);
 }
 
-/* What the store has is read from there. */
+/* Measures the loss of a rounded table, or reads it from the store. */
 static calm_status probe(calm_ctx *ctx, calm_run *p, calm_outer which, const calm_scheme *scheme,
                          const calm_windows *windows, double *loss)
 {
@@ -95,7 +95,7 @@ static calm_status probe(calm_ctx *ctx, calm_run *p, calm_outer which, const cal
     return CALM_OK;
 }
 
-/* The table before `t` whose embedding, or head, has the same scheme; t: none has. */
+/* Returns the table choice before `t` whose embedding, or head, has the same scheme; t: none has. */
 static size_t same_before(const calm_file_budget *file, size_t t, calm_outer which)
 {
     size_t k = 0;
@@ -137,7 +137,7 @@ size_t calm_run_file_probe_bytes(const calm_run *p)
     return CALM_BYTES(uint16_t, config->vocab * config->hidden);
 }
 
-/* ---- the one that is taken ---- */
+/* ---- the choice ---- */
 
 calm_status calm_run_file_take(calm_ctx *ctx, calm_run *p, size_t table)
 {

@@ -1,4 +1,4 @@
-/* Trials: choices for every job, measured end to end. */
+/* Trials: measures choices for every job end to end. */
 #include <string.h>
 
 #include "ptq/plan/assemble.h"
@@ -10,7 +10,7 @@ calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *p, const size_t 
     size_t first, end;
     calm_inputs_jobs(&p->in, &first, &end);
     for (size_t job = first; job < end && !trial->missing; job++) {
-        /* Float weights suit every target. */
+        /* Every target runs float weights. */
         if (choice[job] == CALM_STAYS_FLOAT || calm_run_takes(p, job, p->in.recipe->pool[choice[job]].of_scheme))
             continue;
         const char *name = CALM_SCHEME_NAME(&p->in.recipe->pool[choice[job]].scheme);
@@ -20,17 +20,17 @@ calm_status calm_trial_constrain(calm_ctx *ctx, const calm_run *p, const size_t 
     return CALM_OK;
 }
 
-/* The trial before `i` with the same plan, or i. */
+/* Returns the first trial with the same plan as trial `i`. */
 static size_t same_as(const calm_trial *trials, size_t i)
 {
-    /* Uniform runs differ from the hybrid in few jobs, often in none: measuring is what costs. */
+    /* Uniform runs often equal the hybrid, and measuring them again would be expensive. */
     for (size_t j = 0; j < i; j++)
         if (!trials[j].missing && strcmp(trials[j].key, trials[i].key) == 0)
             return j;
     return i;
 }
 
-/* The first block that a plan changes; before it the quantized model is the float model. */
+/* Returns the first block that a plan quantizes; before it, the quantized model equals the float model. */
 static size_t first_block(const calm_run *p, const calm_plan *plan)
 {
     size_t job = 0;
@@ -39,7 +39,7 @@ static size_t first_block(const calm_run *p, const calm_plan *plan)
     return job < plan->n_jobs ? calm_model_layout(p->in.model)->jobs[job].block : 0;
 }
 
-/* Measure trials of[0 .. n) together and keep what they gave. */
+/* Measures trials of[0 .. n) together and puts the evaluations. */
 static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *trials, const size_t *of, size_t n,
                                  const calm_windows *windows, const char *text_name, calm_shared_tick *ticks)
 {
@@ -52,12 +52,12 @@ static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *t
                                      .first_block = first_block(p, &trials[of[i]].plan)};
         calm_guard_rows_of(p, trials[of[i]].key, windows, &subjects[i]);
     }
-    /* Together, since each measurement runs the float model too. */
+    /* Together, because each measurement also runs the float model. */
     CALM_TRY(calm_run_measure(ctx, p, NULL, subjects, n, measures, windows, calm_tick_shared, ticks));
     ticks->before += (n + 1) * windows->n;
     for (size_t i = 0; i < n; i++) {
         calm_trial *trial = &trials[of[i]];
-        /* Put at once, so that a run that is killed has measured the earlier groups for good. */
+        /* Put at once, so that a killed run keeps the earlier groups. */
         trial->measure = measures[i];
         CALM_TRY(calm_run_put_evaluation(ctx, p, trial->key, trial->name, text_name, windows, &trial->measure,
                                          &trial->id));
@@ -65,7 +65,7 @@ static calm_status measure_group(calm_ctx *ctx, const calm_run *p, calm_trial *t
     return CALM_OK;
 }
 
-/* Numbers of the trials that have to be measured, in order; *n how many. */
+/* Lists the numbers of the trials that must be measured, in order. */
 static calm_status list_unknown(calm_ctx *ctx, const calm_run *p, calm_trial *trials, size_t n,
                                 const calm_windows *windows, size_t *of, size_t *n_unknown)
 {
@@ -89,7 +89,7 @@ calm_status calm_trials_measure_part(calm_ctx *ctx, calm_run *p, calm_trial *tri
     CALM_TRY(list_unknown(ctx, p, trials, n, windows, of, &n_unknown));
     if (n_unknown)
         CALM_TRY(calm_guard_rows_recompute(ctx, p, trials, of, n_unknown, windows));
-    /* Each group runs the float model too: its ticks are in the total. */
+    /* Each group also runs the float model, which counts in the total. */
     const size_t n_groups = (n_unknown + CALM_SUBJECTS_AT_ONCE - 1) / CALM_SUBJECTS_AT_ONCE;
     if (!ticks->total)
         ticks->total = (n_unknown + n_groups) * windows->n;
@@ -97,10 +97,10 @@ calm_status calm_trials_measure_part(calm_ctx *ctx, calm_run *p, calm_trial *tri
         const size_t n_now = calm_size_min(n_unknown - first, CALM_SUBJECTS_AT_ONCE);
         CALM_TRY(measure_group(ctx, p, trials, of + first, n_now, windows, text_name, ticks));
     }
-    calm_guard_rows_remove(ctx, p);    /* they were for these windows */
+    calm_guard_rows_remove(ctx, p);    /* they belonged to these windows */
     for (size_t i = 0; i < n; i++) {
         const size_t same = trials[i].missing ? i : same_as(trials, i);
-        /* Only now is the first trial measured, too, from which all differences are taken. */
+        /* Only now, because all differences are from the first trial, which may have been measured just now. */
         trials[i].measure = trials[same].measure;
         trials[i].id = trials[same].id;
         if (i && trials[i].id && trials[0].id)
@@ -122,7 +122,7 @@ calm_status calm_trials_put(calm_ctx *ctx, const calm_run *p, const calm_trial *
 {
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     for (size_t i = 0; i < n; i++) {
-        /* What was not measured has no row. */
+        /* Trials that were not measured get no row. */
         const calm_store_verdict verdict = {p->result.run_id, trials[i].id,    role,
                                             trials[i].name,   trials[i].delta, trials[i].se};
         if (trials[i].id)

@@ -17,7 +17,7 @@
 #define CONNECT_SECONDS 60.0
 #define HELLO_SECONDS 5.0      /* a connection that says nothing for so long is a stranger's */
 #define PROBE_SECONDS 5.0      /* a network file system shows a new file after a while */
-#define TOLD_SECONDS 10        /* rank 0 ends a rank that has told it of a failure     */
+#define TOLD_SECONDS 10        /* within this time rank 0 ends a rank that reported a failure */
 
 int calm_cluster_rank(const calm_cluster *cluster)
 {
@@ -45,15 +45,15 @@ void calm_cluster_note_cores(calm_ctx *ctx, const calm_cluster *cluster)
         calm_seat_judge(ctx, cluster->seats, (size_t)cluster->transport.ranks);
 }
 
-/* ---- what all ranks find ---- */
+/* ---- agreement of all ranks ---- */
 
-/* How one rank stands. */
+/* The status of one rank. */
 typedef struct verdict {
     int status;
     char message[CALM_MESSAGE_MAX];
 } verdict;
 
-/* Rank 0: its own failure, else the lowest rank's, by its name. */
+/* On rank 0, sets all[0] to its own failure, or else to that of the lowest rank that failed, which it names. */
 static void judge(const calm_cluster *c, verdict *all)
 {
     for (int r = 1; r < c->transport.ranks && all[0].status == CALM_OK; r++)
@@ -121,7 +121,7 @@ calm_status calm_cluster_share(calm_ctx *ctx, calm_cluster *cluster, void *bytes
 
 /* ---- the shared folder ---- */
 
-/* The probe file of a rank, in ctx->scratch. */
+/* Returns the path of a rank's probe file, in ctx->scratch. */
 static calm_status probe_path(calm_ctx *ctx, const calm_cluster *c, const char *folder, int rank, char **out)
 {
     return calm_strf(ctx, ctx->scratch, out, "%s/.calm-probe-%.16s-%d", folder, c->token, rank);
@@ -138,7 +138,7 @@ static calm_status write_probe(calm_ctx *ctx, const calm_cluster *c, const char 
     return CALM_OK;
 }
 
-/* Is the probe of `rank` seen here?  A folder that is listed anew shows what others wrote. */
+/* Does this rank see the probe file of `rank`?  Waits, because a network file system shows new files late. */
 static bool sees_probe(calm_ctx *ctx, const calm_cluster *c, const char *folder, int rank)
 {
     char *path;
@@ -179,7 +179,7 @@ calm_status calm_cluster_probe(calm_ctx *ctx, calm_cluster *cluster, const char 
             not_shared(ctx, folder);
     if (status == CALM_OK)
         status = calm_cluster_settle(ctx, cluster);
-    /* In any case the own file goes. */
+    /* Remove the rank's own file in any case. */
     if (probe_path(ctx, cluster, folder, rank, &path) == CALM_OK)
         unlink(path);
     return ctx->status;
@@ -199,7 +199,7 @@ void calm_cluster_place(calm_cluster *cluster, const char *format, ...)
     va_start(args, format);
     vsnprintf(place, sizeof place, format, args);
     va_end(args);
-    /* One that is gone is the watcher's. */
+    /* The watching thread handles ranks that have died. */
     for (int r = 0; r < cluster->transport.ranks; r++)
         if (cluster->peers[r].fd >= 0)
             calm_wire_send(&ctx, cluster->peers[r].fd, CALM_FRAME_PLACE, CALM_OK, place, strlen(place) + 1);
@@ -210,7 +210,7 @@ void calm_cluster_receive(calm_cluster *cluster, const calm_cluster_receiver *re
     if (!cluster || cluster->transport.rank != 0)
         return;
     if (receiver) {
-        pthread_mutex_lock(&cluster->store);    /* from here on the caller's, but for what it lends */
+        pthread_mutex_lock(&cluster->store);    /* held by the run's thread, except while it lends the store */
         cluster->receiver = *receiver;
     }
     const bool had = cluster->receives;
@@ -265,7 +265,7 @@ calm_status calm_cluster_done(calm_ctx *ctx, calm_cluster *cluster, const char *
 
 /* ---- work ---- */
 
-/* Wait for mail of a rank, or the end of the run: NULL.  It is the caller's. */
+/* Waits for mail of a rank, which the caller frees; NULL: the run has ended. */
 static char *wait_mail(calm_cluster *c, int rank, size_t *n)
 {
     calm_peer *peer = &c->peers[rank];
@@ -280,7 +280,7 @@ static char *wait_mail(calm_cluster *c, int rank, size_t *n)
     return mail;
 }
 
-/* Compute what one piece of mail asks for, and answer it; behind the answer are the seconds that it took. */
+/* Does the work of one piece of mail and sends the answer, followed by the seconds that the work took. */
 static calm_status do_work(calm_ctx *ctx, const calm_cluster *c, const char *mail, size_t n, calm_cluster_work_fn *work,
                            void *user)
 {
@@ -307,8 +307,7 @@ calm_status calm_cluster_serve(calm_ctx *ctx, calm_cluster *cluster, calm_cluste
         cluster->working = false;
         pthread_mutex_unlock(&cluster->lock);
     }
-    /* Rank 0 has said it. */
-    cluster->agreed = true;
+    cluster->agreed = true;    /* the status is rank 0's */
     return cluster->end_status == CALM_OK ? CALM_OK : calm_fail(ctx, cluster->end_status, "rank 0 failed");
 }
 
@@ -338,7 +337,7 @@ calm_status calm_cluster_answer(calm_ctx *ctx, calm_cluster *cluster, int rank, 
     CALM_SCOPED_LEND(cluster);
     const double begun = calm_seconds();
     double took;
-    /* Without an answer the run ends here: the watching thread knows why. */
+    /* If the rank dies or fails, the watching thread ends the run. */
     char *mail = wait_mail(cluster, rank, n);
     cluster->waited += calm_seconds() - begun;
     calm_status status = CALM_OK;
@@ -358,20 +357,20 @@ calm_status calm_cluster_answer(calm_ctx *ctx, calm_cluster *cluster, int rank, 
 
 /* ---- start ---- */
 
-/* Where rank 0 listens. */
+/* Address and token of rank 0. */
 typedef struct meeting {
     char host[CALM_HOST_MAX], token[CALM_HOST_MAX];
     int port;
 } meeting;
 
-/* What a rank says first. */
+/* The first message of a rank to rank 0. */
 typedef struct hello {
     char token[CALM_HOST_MAX], host[CALM_HOST_MAX];
     long pid;
     int rank;
 } hello;
 
-/* 32 random bytes in hexadecimal digits. */
+/* Makes a token of 32 random bytes in hexadecimal digits. */
 static calm_status new_token(calm_ctx *ctx, char token[CALM_HOST_MAX])
 {
     unsigned char bytes[32];
@@ -382,7 +381,7 @@ static calm_status new_token(calm_ctx *ctx, char token[CALM_HOST_MAX])
     return CALM_OK;
 }
 
-/* Rank 0: take the connection of one rank.  Strangers are sent away. */
+/* On rank 0, accepts one connection; *taken if it is a rank's.  Closes all others. */
 static calm_status take_one(calm_ctx *ctx, calm_cluster *c, int listening, double until, bool *taken)
 {
     CALM_SCOPED_ARENA(arena);
@@ -431,7 +430,7 @@ static calm_status connect_to_rank_0(calm_ctx *ctx, calm_cluster *c, const meeti
     return calm_wire_send(ctx, c->peers[0].fd, CALM_FRAME_HELLO, CALM_OK, &said, sizeof said);
 }
 
-/* Control connections: rank 0 says where it listens, the others connect. */
+/* Makes the control connections: rank 0 broadcasts its address, the others connect. */
 static calm_status meet(calm_ctx *ctx, calm_cluster *c)
 {
     const calm_transport *t = &c->transport;
@@ -441,7 +440,7 @@ static calm_status meet(calm_ctx *ctx, calm_cluster *c)
     memcpy(where.host, c->own_host, sizeof where.host);
     if (t->rank == 0 && new_token(ctx, where.token) == CALM_OK)
         calm_wire_listen(ctx, &listening, &where.port);
-    /* Port 0 tells the others that there is none. */
+    /* Port 0 tells the others that rank 0 cannot listen. */
     calm_status status = t->broadcast(ctx, t->state, &where, sizeof where);
     if (status == CALM_OK)
         status = t->broadcast(ctx, t->state, &pid, sizeof pid);
@@ -494,7 +493,7 @@ static calm_cluster *new_cluster(const calm_transport *transport, const calm_clu
     return c;
 }
 
-/* Begin the library; its ranks must be the launcher's. */
+/* Begins the transport; its number of ranks must be the launcher's. */
 static calm_status begin_transport(calm_ctx *ctx, calm_transport *transport)
 {
     const calm_launch launch = calm_launch_read();
@@ -508,7 +507,7 @@ static calm_status begin_transport(calm_ctx *ctx, calm_transport *transport)
     return status == CALM_OK ? CALM_OK : calm_fail(ctx, status, "%s", quiet.message);
 }
 
-/* Where all ranks are to rank 0, and to each how many are next to it. */
+/* Sends the seats of all ranks to rank 0, and to each rank the number of ranks on its machine. */
 static calm_status find_seats(calm_ctx *ctx, calm_cluster *c)
 {
     const calm_transport *t = &c->transport;
@@ -551,7 +550,8 @@ calm_status calm_cluster_start(calm_ctx *ctx, const calm_cluster_hooks *hooks, c
 
 /* ---- end ---- */
 
-/* This rank alone has failed: rank 0 ends the run and with it this process, its watching thread does. */
+/* Reports a failure of this rank alone to rank 0, which ends the run; this rank's watching thread then ends the
+ * process. */
 static void report_failure(calm_ctx *ctx, calm_cluster *c)
 {
     CALM_SCOPED_ARENA(scratch);
@@ -561,7 +561,7 @@ static void report_failure(calm_ctx *ctx, calm_cluster *c)
     sleep(TOLD_SECONDS);
 }
 
-/* Rank 0 ends: the others end as it does. */
+/* On rank 0, tells the others to end with its status. */
 static void end_others(const calm_ctx *ctx, calm_cluster *c)
 {
     CALM_SCOPED_ARENA(scratch);
@@ -590,7 +590,7 @@ void calm_cluster_end(calm_ctx *ctx, calm_cluster **cluster)
     if (c->watching && c->transport.rank == 0 && !c->agreed)
         end_others(ctx, c);
     calm_watch_stop(c);
-    /* Ranks in the middle of their work would not come to a common end. */
+    /* MPI ends only together; ranks in the middle of their work would not join. */
     if (c->agreed || ctx->status == CALM_OK || all_wait)
         c->transport.finish(c->transport.state);
     release(c);

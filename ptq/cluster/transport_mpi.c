@@ -1,10 +1,10 @@
-/* MPI.  Calls come from two threads, never at once: the run's own, and the one that moves rows. */
+/* The transport over MPI.  Two threads call it, never at the same time: the run's own, and that of a flow. */
 #include "ptq/cluster/transport.h"
 
 #include <mpi.h>
 #include <stdlib.h>
 
-#define PIECE ((size_t)1 << 30)    /* bytes of one call: MPI counts in int */
+#define PIECE ((size_t)1 << 30)    /* most bytes of one call, because MPI counts in int */
 
 bool calm_transport_built(void)
 {
@@ -39,7 +39,7 @@ static calm_status gather(calm_ctx *ctx, void *state, const void *bytes, size_t 
     return check(ctx, MPI_Gather(bytes, (int)n, MPI_BYTE, all, (int)n, MPI_BYTE, 0, MPI_COMM_WORLD), "gather");
 }
 
-/* Room for the request of a transfer. */
+/* Allocates the request of a transfer. */
 static calm_status new_request(calm_ctx *ctx, size_t n, calm_transfer *out)
 {
     if (n > PIECE)
@@ -48,7 +48,7 @@ static calm_status new_request(calm_ctx *ctx, size_t n, calm_transfer *out)
     return out->state ? CALM_OK : calm_fail(ctx, CALM_ENOMEM, "MPI: out of memory");
 }
 
-/* A transfer that could not begin has nothing to release. */
+/* Checks the begin of a transfer, and frees its request after a failure. */
 static calm_status begun(calm_ctx *ctx, int code, const char *what, calm_transfer *out)
 {
     if (code != MPI_SUCCESS) {
@@ -97,7 +97,7 @@ calm_status calm_transport_begin(calm_ctx *ctx, calm_transport *out)
     int threads, rank, ranks;
     *out = (calm_transport){.ranks = 1};
     CALM_TRY(check(ctx, MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &threads), "start"));
-    /* A failure comes back as a code: the sentence is calm's, and so is the end. */
+    /* MPI returns failures as codes, so that calm writes the message and ends the process. */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (threads < MPI_THREAD_SERIALIZED)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "MPI: this library does not take calls from two threads in turn");

@@ -1,8 +1,8 @@
-/* The watching thread: rows of other ranks, their failures and deaths, and the signal that a launcher sends when a rank
- * has died.
+/* The watching thread: receives rows of other ranks, notices their failures and deaths, and handles the signal that a
+ * launcher sends when a rank has died.
  *
- * mpirun sends SIGTERM to the ranks that are left and SIGKILL a second later: within that second rank 0 says what has
- * happened, so the signal waits for the thread. */
+ * mpirun sends SIGTERM to the remaining ranks and SIGKILL a second later.  In that second rank 0 must report what has
+ * happened, so the signal handler only wakes the thread. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,10 +15,10 @@
 #include "ptq/base/threads.h"
 #include "ptq/cluster/cluster_impl.h"
 
-#define TERM_SECONDS 0.5         /* rank 0 waits so long for a connection that ends before it obeys the signal      */
-#define TERM_SECONDS_OTHER 0.9   /* and others longer, so that rank 0 does not take them for the cause              */
-#define CAUSE_SECONDS 0.3        /* who ends later than that after the signal has obeyed it                         */
-#define STORE_SECONDS 0.6        /* for the store, to put how the run ended                                         */
+#define TERM_SECONDS 0.5         /* rank 0 waits so long for a closing connection before it obeys the signal        */
+#define TERM_SECONDS_OTHER 0.9   /* others wait longer, so that rank 0 does not see them as the cause               */
+#define CAUSE_SECONDS 0.3        /* a rank that ends later than this after the signal has only obeyed it            */
+#define STORE_SECONDS 0.6        /* time limit to get the store and put how the run ended                           */
 
 static int term_pipe = -1;
 
@@ -33,7 +33,7 @@ static void on_term(int signal_number)
 
 /* ---- the end of the run ---- */
 
-/* Does the run's thread end the run itself?  Otherwise this thread does from here on. */
+/* Claims the end of the run for this thread; false: the run's thread already ends it. */
 static bool take_end(calm_cluster *c)
 {
     pthread_mutex_lock(&c->lock);
@@ -43,7 +43,7 @@ static bool take_end(calm_cluster *c)
     return mine;
 }
 
-/* The store, where the run's thread gives it in time. */
+/* Locks the store; false: the run's thread did not release it in time. */
 static bool lock_store(calm_cluster *c)
 {
     struct timespec until;
@@ -54,7 +54,7 @@ static bool lock_store(calm_cluster *c)
     return pthread_mutex_timedlock(&c->store, &until) == 0;
 }
 
-/* Put how the run ended, tell the other ranks, end this process.  Returns where the run's thread does all that. */
+/* Puts how the run ended, tells the other ranks, and ends this process.  Returns only if the run's thread does that. */
 static void end_run(calm_ctx *ctx, calm_cluster *c, calm_status status, const char *sentence)
 {
     if (!take_end(c))
@@ -72,7 +72,7 @@ static void end_run(calm_ctx *ctx, calm_cluster *c, calm_status status, const ch
     c->hooks.end(c->hooks.user, status, sentence);
 }
 
-/* Where it worked and what to do, as one sentence. */
+/* Ends the run because a rank died; the message says what the rank worked on and what the user can do. */
 static void end_for_death(calm_ctx *ctx, calm_cluster *c, int rank)
 {
     const calm_peer *peer = &c->peers[rank];
@@ -84,7 +84,7 @@ static void end_for_death(calm_ctx *ctx, calm_cluster *c, int rank)
         snprintf(kept, sizeof kept, "; what it put into the store stays: the same command continues from there");
     snprintf(sentence, sizeof sentence, "rank %d (process %ld on %s) ended while it worked on %s%s", rank, peer->pid,
              peer->host, peer->place[0] ? peer->place : "its start", kept);
-    /* Of the ranks that see rank 0 die, one says it. */
+    /* Several ranks see rank 0 die, but only rank 1 reports it. */
     if (c->transport.rank > 1)
         usleep(200000);
     end_run(ctx, c, CALM_EIO, c->transport.rank > 1 ? NULL : sentence);
@@ -92,7 +92,7 @@ static void end_for_death(calm_ctx *ctx, calm_cluster *c, int rank)
 
 /* ---- frames ---- */
 
-/* Rows of another rank.  A failure is the store's: it ends the run. */
+/* Puts rows of another rank; a failure ends the run. */
 static void take_rows(calm_ctx *ctx, calm_cluster *c, int rank, const char *bytes, size_t n)
 {
     pthread_mutex_lock(&c->store);
@@ -113,11 +113,11 @@ static void take_failure(calm_ctx *ctx, calm_cluster *c, int rank, calm_status s
     end_run(ctx, c, status, sentence);
 }
 
-/* Rank 0 has ended the run. */
+/* Handles the end of the run by rank 0. */
 static void take_end_of_run(calm_ctx *ctx, calm_cluster *c, calm_status status)
 {
     pthread_mutex_lock(&c->lock);
-    const bool waits = c->n_done > 0 && !c->working;    /* it ends by itself */
+    const bool waits = c->n_done > 0 && !c->working;    /* the run's thread then ends by itself */
     c->ended = true;
     c->end_status = status;
     pthread_cond_broadcast(&c->changed);
@@ -126,7 +126,7 @@ static void take_end_of_run(calm_ctx *ctx, calm_cluster *c, calm_status status)
         end_run(ctx, c, status, NULL);
 }
 
-/* Work or an answer; each is taken before the next comes. */
+/* Stores work or an answer for the run's thread, which takes it before the next one is sent. */
 static void take_mail(calm_ctx *ctx, calm_cluster *c, int rank, const char *bytes, size_t n)
 {
     char *copy = malloc(n + 1);
@@ -175,7 +175,7 @@ static void take_frame(calm_ctx *ctx, calm_cluster *c, int rank, const calm_fram
     }
 }
 
-/* One frame of a rank, or its death; `told`: all ranks were told to end a while ago. */
+/* Handles one frame of a rank, or its death; `told`: SIGTERM told all ranks to end a while ago. */
 static void serve(calm_ctx *ctx, calm_cluster *c, int rank, bool told)
 {
     CALM_SCOPED_ARENA(arena);
@@ -199,14 +199,14 @@ static void serve(calm_ctx *ctx, calm_cluster *c, int rank, bool told)
 
 /* ---- the loop ---- */
 
-/* The signal, as it would have been without the thread. */
+/* Ends the process by SIGTERM, as without the handler. */
 static void obey_term(void)
 {
     signal(SIGTERM, SIG_DFL);
     kill(getpid(), SIGTERM);
 }
 
-/* Wait for what comes next: connections [ranks] and the pipe; `until` > 0: at most until then. */
+/* Waits for input on the connections [ranks] and the pipe; `until` > 0: at most until then. */
 static int wait_next(const calm_cluster *c, struct pollfd *polled, double until)
 {
     for (int r = 0; r < c->transport.ranks; r++)
@@ -219,7 +219,7 @@ static int wait_next(const calm_cluster *c, struct pollfd *polled, double until)
 static void watch_loop(calm_ctx *ctx, calm_cluster *c, struct pollfd *polled)
 {
     const double patience = c->transport.rank == 0 ? TERM_SECONDS : TERM_SECONDS_OTHER;
-    double term = 0;    /* when the signal came; 0: it did not */
+    double term = 0;    /* time of the signal; 0: none came */
     for (char what = 0; what != 'c';) {
         if (term > 0 && calm_seconds() >= term + patience)
             obey_term();
@@ -264,7 +264,7 @@ calm_status calm_watch_start(calm_ctx *ctx, calm_cluster *c)
 void calm_watch_stop(calm_cluster *c)
 {
     if (c->watching) {
-        /* The launcher's signal may come because the others have ended, as this process is about to. */
+        /* The launcher may send the signal because other ranks have ended; this process ends regularly, too. */
         signal(SIGTERM, SIG_IGN);
         if (write(c->wake[1], "c", 1) == 1)
             pthread_join(c->watcher, NULL);

@@ -14,7 +14,8 @@
 
 #define HOST_MAX 256
 
-/* A machine that is gone is noticed within about 8 s; of a process that stands still (SIGSTOP) the kernel answers. */
+/* Sets options with which a failed machine is noticed within about 8 s.  For a stopped process (SIGSTOP) the kernel
+ * still answers. */
 static void keep_alive(int fd)
 {
     const struct {
@@ -22,7 +23,7 @@ static void keep_alive(int fd)
     } options[] = {{SOL_SOCKET, SO_KEEPALIVE, 1},         {IPPROTO_TCP, TCP_NODELAY, 1},
                    {IPPROTO_TCP, TCP_KEEPIDLE, 2},        {IPPROTO_TCP, TCP_KEEPINTVL, 2},
                    {IPPROTO_TCP, TCP_KEEPCNT, 3},         {IPPROTO_TCP, TCP_USER_TIMEOUT, 8000}};
-    /* Without one of them a death is noticed later, no more. */
+    /* Failures are ignored: without an option a death is only noticed later. */
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof options[i].value);
 }
@@ -49,7 +50,7 @@ calm_status calm_wire_listen(calm_ctx *ctx, int *fd, int *port)
     }
     if (*fd < 0 || listen(*fd, SOMAXCONN) != 0 || getsockname(*fd, (struct sockaddr *)&address, &size) != 0)
         return calm_fail_errno(ctx, errno, "rank 0: cannot listen for the other ranks");
-    /* The port is at the same place of both kinds of address. */
+    /* Both kinds of address have the port at the same offset. */
     *port = ntohs(address.sin6_port);
     return CALM_OK;
 }
@@ -67,7 +68,8 @@ calm_status calm_wire_accept(calm_ctx *ctx, int listening, double seconds, int *
 
 void calm_wire_set_patience(int fd, double seconds)
 {
-    const struct timeval limit = {.tv_sec = (time_t)seconds, .tv_usec = (suseconds_t)((seconds - (time_t)seconds) * 1e6)};
+    const long microseconds = (long)(seconds * 1e6);
+    const struct timeval limit = {.tv_sec = microseconds / 1000000, .tv_usec = microseconds % 1000000};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 

@@ -1,4 +1,4 @@
-/* The cache on disk.  Every change is one rename, so that a reader (huggingface_hub too) never sees half of one. */
+/* The cache on disk.  Every change is one rename, so that no reader, including huggingface_hub, sees a partial one. */
 #include "ptq/hub/cache.h"
 
 #include <dirent.h>
@@ -30,7 +30,7 @@ calm_status calm_hub_blob_path(calm_ctx *ctx, const char *repo_dir, const char *
     return calm_strf(ctx, ctx->out, out, "%s/blobs/%s", repo_dir, etag);
 }
 
-/* Bytes of the regular file dir/name, through links; -1: there is none. */
+/* Returns the bytes of the regular file dir/name, following links; -1: there is none. */
 static int64_t file_bytes(calm_ctx *ctx, const char *dir, const char *name)
 {
     struct stat info;
@@ -105,7 +105,7 @@ calm_status calm_hub_link(calm_ctx *ctx, const char *repo_dir, const char *commi
     return ctx->status;
 }
 
-/* Where huggingface_hub notes that a commit has no file of that name. */
+/* Returns the path by which huggingface_hub marks that a commit has no file of that name. */
 static calm_status absent_path(calm_ctx *ctx, const char *repo_dir, const char *commit, const char *name, char **out)
 {
     return calm_strf(ctx, ctx->scratch, out, "%s/.no_exist/%s/%s", repo_dir, commit, name);
@@ -127,7 +127,7 @@ static bool is_absent(calm_ctx *ctx, const char *repo_dir, const char *commit, c
     return absent_path(ctx, repo_dir, commit, name, &path) == CALM_OK && calm_path_exists(path);
 }
 
-/* Append the name if there is no such file. */
+/* Appends the name if there is no such file. */
 static void note_missing(calm_ctx *ctx, const char *snapshot, const char *name, calm_text *missing)
 {
     if (file_bytes(ctx, snapshot, name) < 0)
@@ -162,7 +162,7 @@ static bool is_listed(const char *name)
            (name[0] && calm_text_ends_with(name + 1, ".safetensors"));
 }
 
-/* One more file, when it is there. */
+/* Adds a file if it exists. */
 static calm_status add_file(calm_ctx *ctx, const char *snapshot, const char *name, size_t max, calm_hub_file *files,
                             size_t *n)
 {
@@ -219,7 +219,7 @@ calm_status calm_hub_lock(calm_ctx *ctx, const calm_hub_settings *settings, cons
             result = flock(*fd, LOCK_EX);
         while (result != 0 && errno == EINTR);
     }
-    if (result != 0) {    /* no locks here: the checksum finds a file that two wrote */
+    if (result != 0) {    /* the file system has no locks; the checksum detects a file that two processes wrote */
         close(*fd);
         *fd = -1;
     }
@@ -229,7 +229,7 @@ calm_status calm_hub_lock(calm_ctx *ctx, const calm_hub_settings *settings, cons
 void calm_hub_unlock(int fd)
 {
     if (fd >= 0)
-        close(fd);    /* the file stays, as huggingface_hub leaves it: removing it would race */
+        close(fd);    /* the file stays, as with huggingface_hub, because removing it would race */
 }
 
 calm_status calm_hub_tag_cache(calm_ctx *ctx, const char *cache)

@@ -1,4 +1,4 @@
-/* One file of the hub: ranges, attempts, checks. */
+/* Downloads one file of the hub: ranges, attempts, checks. */
 #include "ptq/hub/fetch.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 /* ---- attempts ---- */
 
-/* Before attempt number `attempt` (from 1): twice as long each time, or as long as the server asks for. */
+/* Pauses before attempt number `attempt` >= 1: twice as long each time, or as long as the server asks for. */
 static void pause_before(const calm_hub_settings *settings, int attempt, long retry_after)
 {
     long ms = settings->backoff_ms;
@@ -141,11 +141,11 @@ calm_status calm_hub_get_metadata(calm_ctx *ctx, const calm_hub_session *s, calm
 typedef struct transfer {
     calm_hub_session *s;
     const calm_hub_file *file;
-    char *what, *path;          /* for messages; of the partial file */
+    char *what, *path;          /* its name for messages; path of the partial file */
     int fd;
-    int64_t at;                 /* bytes that are in the file */
-    int64_t counted;            /* of them, those in s->done_bytes */
-    bool began;                 /* this answer has been looked at */
+    int64_t at;                 /* bytes in the partial file */
+    int64_t counted;            /* bytes that s->done_bytes includes */
+    bool began;                 /* begin() has checked this answer */
 } transfer;
 
 static void count(transfer *t)
@@ -177,10 +177,10 @@ static calm_status wrong_size(calm_ctx *ctx, const transfer *t, int64_t found)
                      (long long)found, found > t->file->bytes ? " or more" : "");
 }
 
-/* The head of an answer: does it continue where we are? */
+/* Checks the head of an answer: it must continue at t->at, or begin again. */
 static calm_status begin(calm_ctx *ctx, transfer *t, const calm_http_reply *reply)
 {
-    /* The announced size is compared before a byte is written: a login page of a proxy is noticed at once. */
+    /* Compare the announced size before a byte is written, to notice a proxy's login page at once. */
     const int64_t announced = reply->code == 206 ? reply->range_of : reply->length;
     t->began = true;
     if (reply->code == 206 && reply->range_begin != t->at)
@@ -189,7 +189,7 @@ static calm_status begin(calm_ctx *ctx, transfer *t, const calm_http_reply *repl
                          (long long)t->at, (long long)reply->range_begin, t->path);
     if (announced >= 0 && t->file->bytes >= 0 && announced != t->file->bytes)
         return wrong_size(ctx, t, announced);
-    return reply->code == 200 && t->at ? start_over(ctx, t) : CALM_OK;    /* 200: the server knows no ranges */
+    return reply->code == 200 && t->at ? start_over(ctx, t) : CALM_OK;    /* 200: the server ignores ranges */
 }
 
 static calm_status receive(calm_ctx *ctx, void *user, const calm_http_reply *reply, const void *bytes, size_t n_bytes)
@@ -218,8 +218,8 @@ static calm_status receive(calm_ctx *ctx, void *user, const calm_http_reply *rep
     return CALM_OK;
 }
 
-/* Until all bytes are there: each attempt continues where the last one stopped, and those that brought new bytes do not
- * count. */
+/* Repeats requests until all bytes are there: each attempt continues where the last one stopped, and attempts that
+ * bring new bytes do not count. */
 static calm_status transfer_bytes(calm_ctx *ctx, transfer *t)
 {
     calm_http_request request = {.sink = receive, .user = t};
@@ -233,7 +233,7 @@ static calm_status transfer_bytes(calm_ctx *ctx, transfer *t)
         t->began = false;
         CALM_TRY(calm_http_ask(ctx, t->s->http, &request, &reply));
         if (reply.end == CALM_HTTP_ANSWERED && (reply.code == 200 || reply.code == 206)) {
-            if (!t->began)    /* a body of no bytes */
+            if (!t->began)    /* an empty body */
                 CALM_TRY(begin(ctx, t, &reply));
             whole = true;
         } else if (reply.end == CALM_HTTP_ANSWERED && reply.code == 416 && t->at && !emptied) {
@@ -249,7 +249,7 @@ static calm_status transfer_bytes(calm_ctx *ctx, transfer *t)
     return t->file->bytes >= 0 && t->at != t->file->bytes ? wrong_size(ctx, t, t->at) : CALM_OK;
 }
 
-/* Does the file have the digest that its etag is?  An etag of another form cannot be checked. */
+/* Compares the file's digest with its etag; an etag of another form cannot be checked and counts as good. */
 static calm_status check_digest(calm_ctx *ctx, const transfer *t, bool *good, char found[CALM_SHA256_HEX])
 {
     const size_t n = strlen(t->file->etag);
@@ -264,14 +264,14 @@ static calm_status check_digest(calm_ctx *ctx, const transfer *t, bool *good, ch
     return CALM_OK;
 }
 
-/* Bytes from an earlier call may be what is wrong: then once more from the start. */
+/* Transfers and checks the file; if bytes from an earlier call may be wrong, once more from the start. */
 static calm_status transfer_and_check(calm_ctx *ctx, transfer *t)
 {
     char found[CALM_SHA256_HEX] = "";
     bool good, resumed = t->at > 0;
     for (;;) {
         CALM_TRY(transfer_bytes(ctx, t));
-        /* Before the digest and the rename: a blob under its final name is never checked again. */
+        /* Flush before the digest and the rename, because a blob under its final name is never checked again. */
         if (fsync(t->fd) != 0)
             return calm_fail_errno(ctx, errno, "%s: cannot write", t->path);
         CALM_TRY(check_digest(ctx, t, &good, found));
@@ -319,7 +319,7 @@ calm_status calm_hub_fetch(calm_ctx *ctx, calm_hub_session *s, calm_hub_file *fi
     int lock;
     CALM_TRY(calm_hub_blob_path(ctx, s->repo_dir, file->etag, &blob));
     CALM_TRY(calm_hub_lock(ctx, s->settings, s->name, file->etag, &lock));
-    if (!calm_hub_has_blob(ctx, s, file)) {    /* another process may have brought it meanwhile */
+    if (!calm_hub_has_blob(ctx, s, file)) {    /* another process may have fetched it meanwhile */
         fetch_locked(ctx, s, file, blob);
         file->fetched = ctx->status == CALM_OK;
     }

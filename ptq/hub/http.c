@@ -1,4 +1,4 @@
-/* HTTP through libcurl; the one user of its header. */
+/* HTTP through libcurl. */
 #include "ptq/hub/http.h"
 
 #include <curl/curl.h>
@@ -10,8 +10,8 @@
 #include <strings.h>
 
 #define HOPS_MAX 10
-#define IGNORED_MAX ((size_t)1 << 20)    /* of a body that is not wanted */
-#define STALL_BYTES 64                   /* a second; slower than this is no transfer */
+#define IGNORED_MAX ((size_t)1 << 20)    /* bytes to read of a body that is ignored */
+#define STALL_BYTES 64                   /* bytes per second; a slower transfer counts as stalled */
 
 struct calm_http {
     const calm_hub_settings *settings;
@@ -22,19 +22,19 @@ struct calm_http {
     bool met;               /* a host has answered */
 };
 
-/* One hop. */
+/* One request of a chain of redirects. */
 typedef struct hop {
     calm_ctx *ctx;
     CURL *curl;
     const calm_http_request *request;
     calm_http_reply *reply;
-    bool trusted;           /* the endpoint itself answers: its words about the repository count */
-    bool linked;            /* X-Linked-Etag was there, the etag of the redirect itself does not count */
+    bool trusted;           /* the endpoint itself answers, so headers about the repository are valid */
+    bool linked;            /* X-Linked-Etag was set, so the redirect's own etag does not count */
     size_t n_ignored;
-    size_t n_sent;          /* of the request's body */
+    size_t n_sent;          /* sent bytes of the request's body */
 } hop;
 
-/* "scheme://host:port" in lower case, with the default port; freed by the caller.  NULL: no such address. */
+/* Returns "scheme://host:port" in lower case, with the default port; freed by the caller.  NULL: not a URL. */
 static char *origin_of(const char *url)
 {
     char *scheme = NULL, *host = NULL, *port = NULL, *out = NULL;
@@ -92,16 +92,16 @@ void calm_http_close(calm_http *http)
 
 /* ---- headers ---- */
 
-/* A header's value without blanks around it, cut to the space there is. */
+/* Copies a header's value, cut to `size`, with control characters replaced. */
 static void copy_value(char *out, size_t size, const char *value, size_t n)
 {
     snprintf(out, size, "%.*s", (int)n, value);
-    for (char *c = out; *c; c++)    /* it may come to stand in a message */
+    for (char *c = out; *c; c++)    /* messages may contain it */
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?';
 }
 
-/* A count, or -1 when it is not one. */
+/* Parses a count >= 0; -1: it is not one. */
 static int64_t parse_count(const char *text)
 {
     char *end;
@@ -110,7 +110,7 @@ static int64_t parse_count(const char *text)
     return end == text || *end || errno || value < 0 ? -1 : value;
 }
 
-/* W/"abc" and "abc" are abc; what could not be the name of a file is left out. */
+/* Copies an etag, abc for W/"abc" and "abc"; "" for an etag that cannot be the name of a file. */
 static void set_etag(char out[CALM_HUB_ETAG], const char *text)
 {
     const char *from = text + (strncmp(text, "W/", 2) == 0 ? 2 : 0);
@@ -129,7 +129,7 @@ static void parse_range(calm_http_reply *reply, const char *text)
     }
 }
 
-/* Headers by which the endpoint speaks about the repository. */
+/* Reads the endpoint's headers about the repository. */
 static void take_hub_header(hop *h, const char *name, const char *value)
 {
     calm_http_reply *reply = h->reply;
@@ -153,7 +153,7 @@ static size_t on_header(char *line, size_t size, size_t n, void *user)
     hop *h = user;
     char name[64], value[512];
     const size_t length = size * n;
-    if (length >= 5 && strncmp(line, "HTTP/", 5) == 0) {    /* after "100 Continue" comes another head */
+    if (length >= 5 && strncmp(line, "HTTP/", 5) == 0) {    /* a new head, as after "100 Continue" */
         h->reply->length = h->reply->range_begin = h->reply->range_of = -1;
         return length;
     }
@@ -187,7 +187,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *user)
     if (h->request->sink && wanted)
         return h->request->sink(h->ctx, h->request->user, h->reply, bytes, n_bytes) == CALM_OK ? n_bytes : 0;
     h->n_ignored += n_bytes;
-    return h->n_ignored > IGNORED_MAX ? 0 : n_bytes;    /* less than was given stops curl */
+    return h->n_ignored > IGNORED_MAX ? 0 : n_bytes;    /* returning less than n_bytes stops curl */
 }
 
 /* ---- a body ---- */
@@ -201,7 +201,7 @@ static size_t on_read(char *out, size_t size, size_t n, void *user)
     return taken;
 }
 
-/* curl sends a body again where a kept connection had ended. */
+/* Lets curl send a body again if a kept connection had ended. */
 static int on_seek(void *user, curl_off_t offset, int origin)
 {
     hop *h = user;
@@ -256,7 +256,7 @@ static void set_up(calm_http *http, hop *h, const char *url, struct curl_slist *
     const calm_http_request *request = h->request;
     curl_easy_reset(curl);    /* connections stay */
     curl_easy_setopt(curl, CURLOPT_URL, url);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 0L);    /* curl keeps SIGPIPE away that TLS could raise */
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 0L);    /* curl blocks SIGPIPE, which TLS could raise */
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(curl, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075500
@@ -282,8 +282,8 @@ static void set_up(calm_http *http, hop *h, const char *url, struct curl_slist *
         set_up_body(curl, h);
 }
 
-/* The headers we send: the token where it belongs, the range in words of our own (curl's option would make it fail
- * where a server ignores ranges). */
+/* Makes the request's headers: the token only for the endpoint; Range as a header, because curl's option would fail if
+ * a server ignores ranges. */
 static calm_status make_headers(calm_ctx *ctx, const calm_http *http, const hop *h, struct curl_slist **out)
 {
     char range[64], line[128];
@@ -296,7 +296,7 @@ static calm_status make_headers(calm_ctx *ctx, const calm_http *http, const hop 
         snprintf(range, sizeof range, "Range: bytes=%llu-", (unsigned long long)h->request->from);
         next = curl_slist_append(list, range);
     }
-    /* An empty value takes away curl's own: it would ask whether it may send, and wait for an answer. */
+    /* An empty value removes curl's own header, with which curl would ask before it sends, and wait for an answer. */
     if (next && h->request->method)
         next = curl_slist_append(list, "Expect:");
     snprintf(line, sizeof line, "Content-Type:%s%.100s", type ? " " : "", type ? type : "");
@@ -345,15 +345,15 @@ static bool is_redirect(long code)
     return code == 301 || code == 302 || code == 303 || code == 307 || code == 308;
 }
 
-/* May a request go to `origin`?  From an https endpoint to https alone. */
+/* May a request go to `origin`?  With an https endpoint only https is allowed. */
 static bool may_go(const calm_http *http, const char *origin)
 {
     return strncmp(origin, "https://", 8) == 0 ||
            (strncmp(origin, "http://", 7) == 0 && strncmp(http->origin, "http://", 7) == 0);
 }
 
-/* Where the answer leads: *next is freed by the caller, NULL where the way ends.  Addresses of storage hosts are
- * signed, so that messages have their origin alone. */
+/* Returns the next URL of a redirect in *next, freed by the caller; NULL: there is none.  Messages show only the origin
+ * of a URL, because URLs of storage hosts contain signatures. */
 static calm_status next_hop(calm_ctx *ctx, calm_http *http, const hop *h, char **next)
 {
     char *target = NULL;
@@ -384,7 +384,7 @@ calm_status calm_http_ask(calm_ctx *ctx, calm_http *http, const calm_http_reques
     for (int i = 0; status == CALM_OK && url; i++) {
         char *origin = origin_of(url), *next = NULL;
         h.trusted = origin && strcmp(origin, http->origin) == 0;
-        /* Addresses to send to come from the hub's answers. */
+        /* The URL of an upload comes from the hub's answer, so it is checked, too. */
         const bool goes = !request->method || (origin && may_go(http, origin));
         reply->foreign = !h.trusted;
         h.n_ignored = 0;

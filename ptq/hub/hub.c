@@ -1,4 +1,4 @@
-/* Find and pull: the order of things. */
+/* The steps of find and pull. */
 #include "ptq/hub/hub.h"
 
 #include <errno.h>
@@ -8,11 +8,11 @@
 #include "ptq/hub/cache.h"
 #include "ptq/hub/fetch.h"
 
-#define SPARE_BYTES ((int64_t)16 << 20)    /* folders, links, and the file system's own */
+#define SPARE_BYTES ((int64_t)16 << 20)    /* disk space for folders, links and the file system's data */
 
 /* ---- the cache ---- */
 
-/* What is missing, in ctx->out; NULL when nothing is. */
+/* Returns the missing files, in ctx->out; NULL: none. */
 static calm_status list_missing(calm_ctx *ctx, const char *repo_dir, const char *commit, bool tokenizer,
                                 const char **out)
 {
@@ -56,11 +56,11 @@ calm_status calm_hub_check_offline(calm_ctx *ctx, const calm_hub_settings *setti
                      found->repo, found->missing, found->path);
 }
 
-/* ---- what to fetch ---- */
+/* ---- files to fetch ---- */
 
 /* The files of a pull. */
 typedef struct wanted {
-    calm_hub_file **files;    /* [n], from the listing */
+    calm_hub_file **files;    /* [n] entries of the listing */
     size_t n;
 } wanted;
 
@@ -77,7 +77,7 @@ static calm_status get_listing(calm_ctx *ctx, calm_hub_session *s, calm_hub_list
     return calm_hub_listing_parse(ctx, where, text.data ? text.data : "", text.length, listing);
 }
 
-/* Bring one file into the snapshot. */
+/* Fetches one file into the snapshot. */
 static calm_status bring(calm_ctx *ctx, calm_hub_session *s, calm_hub_file *file)
 {
     if (!calm_hub_has_blob(ctx, s, file))
@@ -85,13 +85,13 @@ static calm_status bring(calm_ctx *ctx, calm_hub_session *s, calm_hub_file *file
     return calm_hub_link(ctx, s->repo_dir, s->commit, file->name, file->etag);
 }
 
-/* Sizes and etags that the listing left out. */
+/* Requests the sizes and etags that the listing lacks. */
 static calm_status complete(calm_ctx *ctx, const calm_hub_session *s, calm_hub_file *file)
 {
     return file->etag[0] && file->bytes >= 0 ? CALM_OK : calm_hub_get_metadata(ctx, s, file);
 }
 
-/* The shards that the index names; it is fetched first, being what says how large the rest is. */
+/* Adds the shards that the index names; the index is fetched first, since it says what else to fetch. */
 static calm_status want_shards(calm_ctx *ctx, calm_hub_session *s, const calm_hub_listing *listing,
                                calm_hub_file *index, wanted *w)
 {
@@ -139,7 +139,7 @@ static calm_status choose(calm_ctx *ctx, calm_hub_session *s, const calm_hub_lis
     return CALM_OK;
 }
 
-/* ---- room ---- */
+/* ---- disk space ---- */
 
 static calm_status check_room(calm_ctx *ctx, const calm_hub_session *s)
 {
@@ -153,7 +153,7 @@ static calm_status check_room(calm_ctx *ctx, const calm_hub_session *s)
                      "another disk", s->name->repo, (double)s->total_bytes / 1e9, s->settings->cache, free_bytes / 1e9);
 }
 
-/* Bytes that have to come, of files that are different. */
+/* Returns the bytes to download; files of the same content count once. */
 static int64_t bytes_to_come(calm_ctx *ctx, const calm_hub_session *s, const wanted *w)
 {
     int64_t total = 0;
@@ -201,8 +201,8 @@ static calm_status pull(calm_ctx *ctx, calm_hub_session *s, calm_tick_fn *tick, 
     s->done_bytes = 0;
     s->total_bytes = bytes_to_come(ctx, s, &w);
     CALM_TRY(check_room(ctx, s));
-    s->tick = tick;    /* from here on the total is known */
-    /* A revision that was whole here stays what it was until the new one is; one that was not is at least known. */
+    s->tick = tick;    /* the total is known now */
+    /* If the cache has a complete snapshot of the revision, the ref changes only after the new one is complete. */
     CALM_TRY(calm_hub_ref_read(ctx, s->repo_dir, s->name->revision, known, &is_known));
     if (!is_known)
         CALM_TRY(calm_hub_ref_write(ctx, s->repo_dir, s->name->revision, s->commit));
@@ -210,8 +210,8 @@ static calm_status pull(calm_ctx *ctx, calm_hub_session *s, calm_tick_fn *tick, 
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(bring(ctx, s, w.files[i]));
     }
-    /* Absence is noted, as huggingface_hub does: offline, a missing tokenizer.json is then known to be no gap of the
-     * cache. */
+    /* Mark the absence, as huggingface_hub does, so that offline a missing tokenizer.json does not count as missing from
+     * the cache. */
     for (const char *const *fixed = calm_hub_fixed_names(); *fixed; fixed++)
         if (!calm_hub_listing_find(&listing, *fixed))
             CALM_TRY(calm_hub_mark_absent(ctx, s->repo_dir, s->commit, *fixed));

@@ -1,4 +1,4 @@
-/* Answers of the hub's API.  Nothing in them is believed before it is checked. */
+/* Parses answers of the hub's API, and checks every value before its use. */
 #include "ptq/hub/listing.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #define FILE_BYTES_MAX ((int64_t)1 << 50)
 
-/* A string that may become part of a path; *out in ctx->out. */
+/* Copies a string that may become part of a path, after checking it; *out in ctx->out. */
 static calm_status take_name(calm_ctx *ctx, const char *where, const calm_json *value, const char **out)
 {
     const char *name = calm_json_string(value, NULL);
@@ -25,8 +25,8 @@ static calm_status take_name(calm_ctx *ctx, const char *where, const calm_json *
     return calm_strf(ctx, ctx->out, out, "%s", name);
 }
 
-/* {"rfilename": ..., "size": ..., "blobId": ..., "lfs": {"sha256": ..., "size": ...}}; hubs that know no ?blobs=true
- * leave all but the name out. */
+/* Parses {"rfilename": ..., "size": ..., "blobId": ..., "lfs": {"sha256": ..., "size": ...}}; hubs that do not know
+ * ?blobs=true give only the name. */
 static calm_status take_file(calm_ctx *ctx, const char *where, const calm_json *entry, calm_hub_file *out)
 {
     const calm_json *lfs = calm_json_get(entry, "lfs");
@@ -96,7 +96,7 @@ calm_status calm_hub_index_shards(calm_ctx *ctx, const char *where, const char *
     CALM_TRY(CALM_NEW(ctx, ctx->out, *out, calm_json_size(map)));
     for (void *iter = NULL; calm_json_next(map, &iter, &tensor, &value);) {
         const char *name = calm_json_string(value, NULL);
-        if (name && last && strcmp(name, last) == 0)    /* tensors of one shard mostly stand together */
+        if (name && last && strcmp(name, last) == 0)    /* tensors of one shard are mostly consecutive */
             continue;
         CALM_TRY(take_name(ctx, where, value, &last));
         (*out)[n_names++] = last;

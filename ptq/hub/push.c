@@ -1,4 +1,4 @@
-/* The steps of a push, in their order. */
+/* The steps of a push, in order. */
 
 #include <string.h>
 
@@ -6,12 +6,12 @@
 #include "ptq/base/file.h"
 #include "ptq/hub/push_impl.h"
 
-#define SAMPLE_BYTES  512                  /* the beginning of a file, by which the hub sees whether it is text */
+#define SAMPLE_BYTES  512                  /* beginning of a file, from which the hub finds whether it is text  */
 #define ASKED_AT_ONCE ((size_t)256)
-#define REGULAR_MAX   ((size_t)64 << 20)   /* files that are no large ones, as one request                      */
+#define REGULAR_MAX   ((size_t)64 << 20)   /* bytes of all small files, which are one request                   */
 #define CARD_MAX      ((size_t)4 << 20)
 #define CARD          "README.md"
-#define STALL_SECONDS 120L                 /* the hub makes a commit of many files before it answers            */
+#define STALL_SECONDS 120L                 /* longer, because the hub makes the commit before it answers        */
 
 typedef struct push {
     calm_hub_session s;
@@ -19,7 +19,7 @@ typedef struct push {
     calm_push_result *out;
 } push;
 
-/* What is asked of the API of models: "preupload", "commit", of the name's revision. */
+/* Returns the URL of an API call, "preupload" or "commit", for the name's revision. */
 static calm_status model_url(calm_ctx *ctx, const push *p, const char *verb, char **out)
 {
     char *revision;
@@ -40,7 +40,7 @@ static calm_status can_write(calm_ctx *ctx, const calm_hub_settings *settings, c
 
 /* ---- the repository ---- */
 
-/* A repository that is there must be an empty one, as a push leaves it that broke off; or `force`. */
+/* Checks that an existing repository is empty, as after an interrupted push, unless `force`. */
 static calm_status check_existing(calm_ctx *ctx, const push *p)
 {
     const calm_hub_settings *settings = p->s.settings;
@@ -79,7 +79,7 @@ static calm_status create(calm_ctx *ctx, push *p)
 
 /* ---- the card ---- */
 
-/* The first fault that the hub finds in the front matter. */
+/* Returns the first fault that the hub finds in the card's front matter. */
 static calm_status refuse_card(calm_ctx *ctx, const push *p, const calm_json *answer)
 {
     const calm_json *errors = calm_json_get(answer, "errors");
@@ -88,7 +88,7 @@ static calm_status refuse_card(calm_ctx *ctx, const push *p, const calm_json *an
                      "between --- at its top", p->options->dir, said);
 }
 
-/* Before anything is sent.  Mirrors that do not look at cards answer 404. */
+/* Lets the hub check the card before anything is uploaded.  Mirrors without this check answer 404. */
 static calm_status check_card(calm_ctx *ctx, const push *p)
 {
     char *path, *text, *url, *what;
@@ -131,7 +131,7 @@ static calm_status add_question(calm_ctx *ctx, const calm_push_file *file, calm_
     return CALM_OK;
 }
 
-/* {"files": [{"path", "uploadMode": "lfs" or "regular", "shouldIgnore"}]} */
+/* Reads {"files": [{"path", "uploadMode": "lfs" or "regular", "shouldIgnore"}]}. */
 static calm_status take_modes(calm_ctx *ctx, const char *what, const calm_json *answer, calm_push_file *files, size_t n)
 {
     const calm_json *list = calm_json_get(answer, "files");
@@ -177,7 +177,7 @@ static calm_status ask_modes(calm_ctx *ctx, const push *p)
     return CALM_OK;
 }
 
-/* The large files, each content once, with their digests. */
+/* Lists the large files, each content once, and computes their digests. */
 static calm_status send_large(calm_ctx *ctx, push *p)
 {
     calm_push_file **large;
@@ -199,7 +199,7 @@ static calm_status send_large(calm_ctx *ctx, push *p)
 
 /* ---- the commit ---- */
 
-/* One line of the request: {"key": KEY, "value": VALUE}, which is released. */
+/* Appends one line of the request, {"key": KEY, "value": VALUE}, and releases the value. */
 static calm_status add_line(calm_ctx *ctx, const char *key, calm_json *value, calm_text *out)
 {
     CALM_SCOPED_JSON(line);
@@ -260,7 +260,7 @@ static calm_status commit(calm_ctx *ctx, push *p)
     return CALM_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- push ---- */
 
 static calm_status run(calm_ctx *ctx, push *p)
 {

@@ -1,12 +1,12 @@
-/* The files that a push takes. */
+/* Lists the files of a push. */
 #include <string.h>
 
 #include "ptq/base/file.h"
 #include "ptq/hub/push_impl.h"
 #include "ptq/io/folder.h"
 
-/* Of several formats each folder has its own config.json, as have the modules of sentence-transformers; with a GGUF
- * file the folder itself needs no other weights. */
+/* Does the folder have config.json or a GGUF file?  Files below it may have their own config.json: folders of several
+ * formats, and modules of sentence-transformers. */
 static calm_status check_model(calm_ctx *ctx, const char *dir, const calm_folder_file *files, size_t n)
 {
     bool any = false, gguf = false;

@@ -1,5 +1,5 @@
-/* Large files to the storage host: the batch API of git LFS (docs/api/batch.md of git-lfs), with its transfers "basic",
- * one PUT, and "multipart", one PUT for each part and a last request that names them all. */
+/* Uploads large files to the storage host: the batch API of git LFS (docs/api/batch.md of git-lfs), with its transfers
+ * "basic", one PUT, and "multipart", one PUT per part and a last request that names all parts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #define BATCH     ((size_t)100)
 #define PARTS_MAX ((size_t)10000)
 
-/* One PUT of bytes of a file, again after passing failures; `etag` gets what the storage host calls them. */
+/* Uploads bytes of a file by one PUT, repeated after temporary failures; `etag` gets the storage host's etag. */
 static calm_status put_bytes(calm_ctx *ctx, const calm_hub_session *s, const char *what, const char *url,
                              const uint8_t *bytes, size_t n_bytes, char etag[CALM_HUB_ETAG])
 {
@@ -39,7 +39,7 @@ static calm_status bad_answer(calm_ctx *ctx, const char *what, const char *why)
     return calm_fail(ctx, CALM_EFORMAT, "%s: the hub's answer %s; check HF_ENDPOINT", what, why);
 }
 
-/* The bytes of each part; 0: the file goes in one piece.  There must be an address for each. */
+/* Returns the bytes of each part, after checking that each part has a URL; 0: the file is uploaded in one piece. */
 static calm_status part_size(calm_ctx *ctx, const char *what, const calm_json *header, size_t bytes, size_t *out)
 {
     const char *said = calm_json_string(calm_json_get(header, "chunk_size"), NULL);
@@ -55,7 +55,7 @@ static calm_status part_size(calm_ctx *ctx, const char *what, const calm_json *h
     return CALM_OK;
 }
 
-/* All parts, and the request that names them. */
+/* Uploads all parts, and sends the request that names them. */
 static calm_status send_parts(calm_ctx *ctx, calm_hub_session *s, const calm_push_file *file, const char *what,
                               const calm_json *upload, size_t size, const calm_mapping *map)
 {
@@ -89,7 +89,7 @@ static calm_status send_parts(calm_ctx *ctx, calm_hub_session *s, const calm_pus
     return status;
 }
 
-/* Let the hub look at what has come, where it asks for that. */
+/* Sends the request by which the hub verifies the upload, if it asked for one. */
 static calm_status verify(calm_ctx *ctx, const calm_hub_session *s, const calm_push_file *file, const char *what,
                           const calm_json *actions)
 {
@@ -103,7 +103,7 @@ static calm_status verify(calm_ctx *ctx, const calm_hub_session *s, const calm_p
     return status;
 }
 
-/* One file by the actions that the hub names. */
+/* Uploads one file by the actions that the hub names. */
 static calm_status send_file(calm_ctx *ctx, calm_hub_session *s, calm_push_file *file, const calm_json *actions)
 {
     CALM_SCOPED_MAPPING(map);
@@ -137,7 +137,7 @@ static calm_push_file *find(calm_push_file *const *files, size_t n, const char *
     return NULL;
 }
 
-/* What the hub says of each of a batch: an error, actions, or nothing to do. */
+/* Handles the hub's answer for each file of a batch: an error, actions, or nothing to do. */
 static calm_status send_batch(calm_ctx *ctx, calm_hub_session *s, calm_push_file *const *files, size_t n,
                               const calm_json *objects, size_t *sent)
 {
@@ -151,7 +151,7 @@ static calm_status send_batch(calm_ctx *ctx, calm_hub_session *s, calm_push_file
             return calm_fail(ctx, CALM_EIO, "%s: %s: the hub does not take the file (%.200s)", s->name->repo,
                              file->name, calm_json_string(calm_json_get(error, "message"), "no reason given"));
         if (calm_json_typeof(actions) != CALM_JSON_OBJECT) {
-            count(s, file->bytes);    /* it is there */
+            count(s, file->bytes);    /* the storage host has it */
             continue;
         }
         CALM_TRY(send_file(ctx, s, file, actions));
@@ -160,7 +160,7 @@ static calm_status send_batch(calm_ctx *ctx, calm_hub_session *s, calm_push_file
     return CALM_OK;
 }
 
-/* The question about a batch. */
+/* Sends the request for a batch. */
 static calm_json *question(const calm_hub_session *s, calm_push_file *const *files, size_t n)
 {
     calm_json *objects = calm_json_new_array(), *transfers = calm_json_new_array();

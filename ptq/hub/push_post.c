@@ -1,4 +1,4 @@
-/* Requests with a body, and what their refusals mean to somebody who wants to write. */
+/* Requests with a body, and messages about their refusals. */
 #include <string.h>
 
 #include "ptq/hub/push_impl.h"
@@ -27,14 +27,14 @@ static calm_status collect(calm_ctx *ctx, void *user, const calm_http_reply *rep
     return calm_text_check(ctx, &c->text);
 }
 
-/* The hub's own words, "" where there are none. */
+/* Returns the hub's own error message, or "". */
 static const char *words_of(const calm_json *answer, const calm_http_reply *reply)
 {
     const char *said = calm_json_string(calm_json_get(answer, "error"), NULL);
     return said ? said : reply->error_message;
 }
 
-/* Those of writing; all others are as for reading. */
+/* Fails with the message of a refused write; other refusals have the messages of reading. */
 static calm_status refuse(calm_ctx *ctx, const calm_hub_session *s, const calm_push_call *call,
                           const calm_http_reply *reply)
 {
@@ -76,7 +76,7 @@ calm_status calm_push_post(calm_ctx *ctx, const calm_hub_session *s, calm_push_c
                (reply.code / 100 == 2 || (call->also && reply.code == call->also));
     } while (!done && calm_hub_again(ctx, s, call->what, &reply, &attempt));
     call->code = reply.code;
-    /* What is no JSON has said it by its code. */
+    /* An answer that is not JSON has only its status. */
     if (c.text.length && calm_json_parse(ctx, call->what, c.text.data, c.text.length, &call->answer) == CALM_EFORMAT)
         calm_ctx_forgive(ctx);
     CALM_TRY(ctx->status);

@@ -1,4 +1,4 @@
-/* One request without a body, which any answer satisfies. */
+/* Sends one request without a body and accepts any answer. */
 #include "ptq/hub/reach.h"
 
 #include "ptq/hub/http.h"
@@ -14,7 +14,7 @@ calm_status calm_hub_reach(calm_ctx *ctx, const calm_hub_settings *settings, lon
     calm_http_reply reply;
     char *text;
     brief.connect_seconds = brief.stall_seconds = seconds;
-    brief.token = NULL;    /* a question that needs none */
+    brief.token = NULL;    /* the request needs no token */
     calm_status status = calm_http_open(ctx, &brief, &http);
     if (status == CALM_OK)
         status = calm_http_ask(ctx, http, &(calm_http_request){.url = brief.endpoint, .head = true}, &reply);

@@ -1,4 +1,4 @@
-/* Refusals and failures of the network, each in its own words. */
+/* Messages about refusals and network failures. */
 #include "ptq/hub/refused.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 bool calm_hub_is_passing(const calm_http_reply *reply)
 {
     const long code = reply->code;
-    /* A network that was never there is said at once; one that was may come back. */
+    /* If no host has ever answered, there is no network, and another attempt would not help. */
     if (reply->end == CALM_HTTP_UNREACHABLE)
         return reply->met;
     if (reply->end != CALM_HTTP_ANSWERED)
@@ -14,7 +14,7 @@ bool calm_hub_is_passing(const calm_http_reply *reply)
     return code == 408 || code == 425 || code == 429 || code == 500 || code == 502 || code == 503 || code == 504;
 }
 
-/* No whole answer came. */
+/* Fails because no complete answer came. */
 static calm_status no_answer(calm_ctx *ctx, const calm_hub_settings *s, const char *what, const calm_http_reply *reply)
 {
     switch (reply->end) {
@@ -62,7 +62,7 @@ static calm_status no_repository(calm_ctx *ctx, const calm_hub_settings *s, cons
                      s->token ? "" : ", and set HF_TOKEN for a private one");
 }
 
-/* The endpoint answered with an error. */
+/* Fails because the endpoint answered with an error. */
 static calm_status error_code(calm_ctx *ctx, const calm_hub_settings *s, const calm_hub_name *name, const char *what,
                               const calm_http_reply *reply)
 {

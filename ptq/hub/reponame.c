@@ -9,14 +9,14 @@
 
 #define PART_MAX 96         /* the hub's limit for ORG and for NAME */
 #define REVISION_MAX 200
-#define NAME_MAX_BYTES 512  /* of a file, with its folders */
+#define NAME_MAX_BYTES 512  /* bytes of a file's path */
 
 static bool is_word(char c)
 {
     return isalnum((unsigned char)c) || c == '_';
 }
 
-/* ORG or NAME: begins and ends with a letter, a digit or _; between them also - and . */
+/* Checks ORG or NAME: it begins and ends with a letter, a digit or _; between them - and . are allowed, too. */
 static bool is_part(const char *text, size_t n)
 {
     if (n == 0 || n > PART_MAX || !is_word(text[0]) || !is_word(text[n - 1]))
@@ -108,11 +108,11 @@ bool calm_hub_is_etag(const char *text)
     return n > 0 && n <= 128 && text[0] != '.';
 }
 
-/* What exporters copy and readers of a checkpoint look for. */
+/* Files that exporters copy and that readers of a checkpoint need. */
 static const char *const fixed[] = {
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "chat_template.jinja", "chat_template.json",
-    /* how an embedding model pools */
+    /* the pooling of an embedding model */
     "modules.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors",
     "3_Dense/config.json", "3_Dense/model.safetensors", "sentence_bert_config.json",
     "config_sentence_transformers.json", NULL};

@@ -19,14 +19,14 @@
 #define ATTEMPTS 5
 #define BACKOFF_MS 1000
 
-/* NULL for an empty variable too. */
+/* Returns a variable; NULL if it is unset or empty. */
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);
     return value && value[0] ? value : NULL;
 }
 
-/* A yes as huggingface_hub reads it, in any case; NULL is no. */
+/* Does the value mean yes, as in huggingface_hub, in upper or lower case?  NULL means no. */
 static bool is_true(const char *text)
 {
     static const char *const yes[] = {"1", "on", "yes", "true"};
@@ -45,8 +45,8 @@ static const char *home(void)
     return user && user->pw_dir ? user->pw_dir : "/";
 }
 
-/* Append the value of the variable that begins behind the dollar at `text`, or the dollar when there is none; returns
- * what follows. */
+/* Appends the value of the variable whose name follows the dollar at `text`, or the dollar if there is none; returns
+ * the rest of the text. */
 static const char *expand_variable(const char *text, calm_text *out)
 {
     const bool braces = text[1] == '{';
@@ -67,7 +67,7 @@ static const char *expand_variable(const char *text, calm_text *out)
     return text + 1;
 }
 
-/* A path with ~ and $NAME replaced, in ctx->out. */
+/* Expands ~ and $NAME in a path, in ctx->out. */
 static calm_status expand(calm_ctx *ctx, const char *path, const char **out)
 {
     CALM_SCOPED_TEXT(text);
@@ -84,7 +84,7 @@ static calm_status expand(calm_ctx *ctx, const char *path, const char **out)
     return calm_strf(ctx, ctx->out, out, "%s", text.data ? text.data : "");
 }
 
-/* The path that a variable has, else dir/name, expanded. */
+/* Returns the expanded path of a variable, or else dir/name. */
 static calm_status place(calm_ctx *ctx, const char *value, const char *dir, const char *name, const char **out)
 {
     char *path;
@@ -92,7 +92,7 @@ static calm_status place(calm_ctx *ctx, const char *value, const char *dir, cons
     return expand(ctx, value ? value : path, out);
 }
 
-/* Without line ends, and without blanks around it; NULL when nothing is left. */
+/* Returns the text without line ends and without blanks around it; NULL if it is empty. */
 static calm_status clean_token(calm_ctx *ctx, const char *raw, const char *source, calm_hub_settings *s)
 {
     char *token;
@@ -149,7 +149,7 @@ static calm_status read_endpoint(calm_ctx *ctx, calm_hub_settings *s)
     return CALM_OK;
 }
 
-/* Networks that open TLS have their own certificates. */
+/* Returns the file of certificates, for networks whose proxies intercept TLS. */
 static const char *find_certificates(void)
 {
     static const char *const names[] = {"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"};

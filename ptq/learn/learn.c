@@ -1,7 +1,7 @@
-/* Learned blocks: the result of the run, learned on from block to block, and judged.
+/* Learns the blocks of the run's result in order, and lets the guard judge the learned plan.
  *
- * Two passes go through the calibration windows in lockstep: the float model's rows, and those that the learned blocks
- * before leave.  Blocks that the store has are taken from there; a block that was not finished begins again. */
+ * Two passes go through the calibration windows block by block: the hidden states of the float model, and those after
+ * the learned blocks.  Stored blocks are read; an unfinished block begins again. */
 #include <math.h>
 
 #include "ptq/base/threads.h"
@@ -9,13 +9,13 @@
 #include "ptq/learn/learn_impl.h"
 #include "ptq/state/work.h"
 
-/* The stage as it continues. */
+/* State of learning. */
 typedef struct stage {
     calm_learn_stage of;
-    calm_plan plan;            /* with the blocks learned so far   */
+    calm_plan plan;            /* the plan with the blocks learned so far */
     calm_batch floats, quantized;
-    size_t end;                /* blocks that have to be run       */
-    size_t steps, done, total; /* of a block; of all               */
+    size_t end;                /* number of blocks that have to be run */
+    size_t steps, done, total; /* steps of a block; steps done, and of all blocks */
 } stage;
 
 size_t calm_learn_windows(const calm_run *p)
@@ -32,7 +32,7 @@ size_t calm_learn_round(const calm_run *p, const calm_learner *learner)
     return n;
 }
 
-/* Does the learner change anything of what competes? */
+/* Does the learner change any scheme of the pool? */
 static bool learns(const calm_run *p, const calm_learner *learner)
 {
     bool changes = false;
@@ -41,7 +41,7 @@ static bool learns(const calm_run *p, const calm_learner *learner)
     return changes;
 }
 
-/* What refuses a recipe that asks for it, or warns. */
+/* Refuses a recipe that asks for learning with too few windows, or warns. */
 static calm_status check(calm_ctx *ctx, const calm_run *p)
 {
     const calm_recipe *recipe = p->in.recipe;
@@ -63,7 +63,7 @@ static calm_status check(calm_ctx *ctx, const calm_run *p)
     return CALM_OK;
 }
 
-/* Operations and updates of a learner. */
+/* Estimates operations and updates of a learner. */
 static void count(calm_run *p, const calm_learner *learner)
 {
     const size_t n = calm_learn_windows(p), round = calm_learn_round(p, learner);
@@ -74,7 +74,7 @@ static void count(calm_run *p, const calm_learner *learner)
     calm_learner_losses(learner, round, &steps, &checks);
     const double weights = calm_model_weights(p->in.model, first, end, true);
     const double forward = calm_run_work_blocks(&p->in, p->in.first_block, p->in.end_block, window);
-    /* Both passes to the next block run over all windows. */
+    /* Both passes through the block run over all windows. */
     p->result.learned.back_operations = step * (double)steps * CALM_BLOCK_BOTH * forward;
     p->result.learned.pass_operations = 2 * rows * forward;
     p->result.learned.operations = p->result.learned.back_operations + step * (double)checks * forward +
@@ -93,15 +93,15 @@ calm_status calm_learning_estimate(calm_ctx *ctx, calm_run *p)
         return CALM_OK;
     if (!learner)
         CALM_TRY(calm_learner_parse(ctx, "learn", &learner));
-    /* What would be refused is not estimated. */
+    /* Learning that would be refused is not estimated. */
     if (learns(p, learner) && calm_learn_windows(p) >= CALM_LEARN_LEAST_WINDOWS)
         count(p, learner);
     return CALM_OK;
 }
 
-/* ---- what is there ---- */
+/* ---- stored blocks ---- */
 
-/* What the store has, and how many blocks have to be run. */
+/* Reads the stored blocks, and counts the blocks that have to be run. */
 static calm_status look_up(calm_ctx *ctx, stage *s)
 {
     const calm_run *p = s->of.p;
@@ -139,7 +139,7 @@ static void log_block(calm_ctx *ctx, size_t block, const calm_learn_outcome *out
                  seconds);
 }
 
-/* Learn a block that the store does not have, and keep it. */
+/* Learns a block that the store does not have, and stores it. */
 static calm_status learn_block(calm_ctx *ctx, stage *s, size_t block)
 {
     const double begun = calm_seconds();
@@ -149,7 +149,7 @@ static calm_status learn_block(calm_ctx *ctx, stage *s, size_t block)
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_learn_block(ctx, &task, &result));
     const double seconds = calm_seconds() - begun;
-    /* The whole block or nothing. */
+    /* In one transaction, so that a block is stored as a whole. */
     CALM_TRY(calm_store_begin(ctx, s->of.p->in.store));
     calm_learn_keep(ctx, &s->of, block, &result, seconds);
     CALM_TRY(calm_store_end(ctx, s->of.p->in.store));
@@ -171,7 +171,7 @@ static calm_status run_blocks(calm_ctx *ctx, stage *s)
             CALM_TRY(calm_learn_ranks_ahead(ctx, p, b + 1, &s->floats));
         if (inside && s->of.blocks[b] && !s->of.there[b])
             CALM_TRY(learn_block(ctx, s, b));
-        if (b + 1 == s->end)    /* its rows would enter a block that nothing is learned of */
+        if (b + 1 == s->end)    /* no later block needs the hidden states */
             break;
         CALM_SCOPED_RESULTS(ctx);
         CALM_TRY(calm_learn_plan(ctx, &s->of, inside ? b + 1 : 0, &s->plan));
@@ -180,7 +180,7 @@ static calm_status run_blocks(calm_ctx *ctx, stage *s)
     return CALM_OK;
 }
 
-/* Both passes, from the embeddings on. */
+/* Runs both passes, from the embeddings on. */
 static calm_status embed_and_run(calm_ctx *ctx, stage *s)
 {
     const calm_run *p = s->of.p;

@@ -2,10 +2,10 @@
  *
  *   L = (1/T) sum over tokens |z_t - y_t|^2 / M
  *
- * over the T tokens of a step: one window, or as many short ones as the learner puts together.
- * All tokens count alike: `calibration.weight` weighs rows only in the fits that the learner starts from.
- * z: the quantized block on the hidden rows that the quantized blocks before it leave, y: the float block on those of
- * the float model, M: the mean of |y_t|^2 over all tokens of all windows. */
+ * over the T tokens of a step: one window, or several short ones that the learner joins.
+ * All tokens have equal weight: `calibration.weight` applies only to the fits that the learner starts from.
+ * z: output of the quantized block on the hidden states after the quantized blocks before it, y: output of the float
+ * block on those of the float model, M: the mean of |y_t|^2 over all tokens of all windows. */
 #include "ptq/learn/learn_impl.h"
 #include "ptq/ranks/ranks.h"
 
@@ -19,7 +19,7 @@ typedef struct learning {
     calm_learn_view view;            /* weights and norms change while it learns */
     double mean_square;              /* M                                        */
     size_t *step_begin;              /* [n_steps + 1] windows of the batch that one step takes */
-    size_t n_steps;                  /* until all were seen                      */
+    size_t n_steps;                  /* number of steps that use every window once */
     double last;                     /* loss of the last step                    */
 } learning;
 
@@ -43,7 +43,7 @@ calm_status calm_learn_mean_square(calm_ctx *ctx, const calm_batch *batch, doubl
     return CALM_OK;
 }
 
-/* One window's share of the loss of a step, each token of which weighs `scale`, added to *loss. */
+/* Adds one window's part of a step's loss to *loss; each token has weight `scale`. */
 static calm_status add_window(calm_ctx *ctx, const learning *l, size_t window, double scale, bool gradients,
                               double *loss)
 {
@@ -65,7 +65,7 @@ static calm_status add_window(calm_ctx *ctx, const learning *l, size_t window, d
     return calm_block_back(ctx, &l->view.block, &l->task->run->rope, tape, z, &l->view.grads, NULL);
 }
 
-/* A calm_learn_loss_fn, whose windows are those of a step. */
+/* A calm_learn_loss_fn; its window number is the number of a step, which may have several windows. */
 static calm_status loss_of(void *user, calm_ctx *ctx, size_t step, bool gradients, double *loss)
 {
     learning *l = user;
@@ -84,7 +84,7 @@ static calm_status loss_of(void *user, calm_ctx *ctx, size_t step, bool gradient
     return CALM_OK;
 }
 
-/* Share the windows among steps. */
+/* Divides the windows among steps. */
 static calm_status divide(calm_ctx *ctx, learning *l)
 {
     const calm_batch *inputs = l->task->inputs;
@@ -95,7 +95,7 @@ static calm_status divide(calm_ctx *ctx, learning *l)
     return CALM_OK;
 }
 
-/* A calm_tick_fn of the learner, whose `user` is that of the loss. */
+/* A calm_tick_fn of the learner, with the `user` of the loss. */
 static void tick(void *user, size_t done, size_t total)
 {
     const learning *l = user;
@@ -109,7 +109,7 @@ calm_status calm_learn_block(calm_ctx *ctx, const calm_learn_task *task, calm_le
     const calm_learner *learner = task->run->in.recipe->learner;
     const calm_learn_view_options options = {.learner = learner, .targets = true};
     learning *l;
-    /* Loaders of experts point to the view. */
+    /* The loader of experts points to the view, so the view must not move. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, l, 1));
     l->task = task;
     CALM_TRY(calm_learn_view_open(ctx, task->run->in.model, task->start, task->block, &options, &l->view));
@@ -132,7 +132,7 @@ static size_t learner_bytes(const calm_learn_problem *shapes, const void *user)
     return calm_learner_run_scratch_bytes(user, shapes);
 }
 
-/* One block whose jobs all have this scheme, besides the hidden rows of all windows. */
+/* Returns the bytes for one block whose jobs all have this scheme, without the hidden states of all windows. */
 static size_t block_bytes(const calm_run *p, size_t block, const calm_scheme *scheme, unsigned extras, size_t n_threads)
 {
     const calm_model *model = p->in.model;
@@ -175,7 +175,7 @@ size_t calm_learn_bytes(const calm_run *p, unsigned extras, bool spill, size_t n
             most = calm_size_max(most, block_bytes(p, b, &recipe->schemes[i], extras, n_threads));
     if (p->several)
         most += calm_rank_rows_bytes(p->in.calib.longest, config->hidden);
-    /* Both passes have their own rows, of the windows that are not held out. */
+    /* Both passes have hidden states of the windows that are not held out. */
     const size_t rows = p->in.calib.begin[p->in.calib.n] - p->in.calib.begin[calm_inputs_held_windows(&p->in)];
     return most + (spill ? 0 : 2 * calm_row_store_bytes(rows, config->hidden));
 }

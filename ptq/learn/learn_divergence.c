@@ -1,7 +1,7 @@
-/* The divergence of a whole model from the float one, on one window or some short ones, with gradients.
+/* The divergence of a whole model from the float one, on one window or several short ones, with gradients.
  *
- * All blocks are held as codes and scales, a byte a weight.  One block at a time is decoded and has gradients: forward
- * only what enters each block is kept, and backward the block runs again before its gradients are computed. */
+ * Memory holds all blocks as codes and scales, a byte per weight, but only one decoded block with gradients.  The
+ * forward pass keeps only the input of each block; the backward pass runs a block again before its gradients. */
 #include <math.h>
 #include <string.h>
 
@@ -10,12 +10,12 @@
 #include "ptq/model/norm_back.h"
 #include "ptq/learn/learn_impl.h"
 
-/* The embedding of one sentence says little: this many tokens of them make a step. */
+/* Number of tokens of a step with sentences, because the gradient of one sentence is mostly noise. */
 #define STEP_TOKENS ((size_t)512)
 
 /* ---- one step ---- */
 
-/* The block that runs: a tuned one with its weights decoded, or as the plan has it, loaded into `arena`. */
+/* Prepares a block to run: a tuned block with its weights decoded, or else the float block, loaded into `arena`. */
 static calm_status take_block(calm_ctx *ctx, const calm_tuning *s, size_t b, calm_arena *arena, calm_block *out)
 {
     CALM_SCOPED_OUT(ctx, arena);
@@ -26,13 +26,13 @@ static calm_status take_block(calm_ctx *ctx, const calm_tuning *s, size_t b, cal
     return CALM_OK;
 }
 
-/* Where rows of window w stand in the arrays of a step that begins at `first`. */
+/* Returns the index of window w in the arrays of a step that begins at window `first`. */
 static size_t place(const calm_tuning *s, size_t first, size_t w)
 {
     return (calm_batch_row(&s->floats, w) - calm_batch_row(&s->floats, first)) * s->floats.width;
 }
 
-/* Windows first .. end - 1 from their embeddings to s->inputs[n_blocks]. */
+/* Runs windows first .. end - 1 forward, from their embeddings to s->inputs[n_blocks]. */
 static calm_status forward(calm_ctx *ctx, const calm_tuning *s, size_t first, size_t end)
 {
     const calm_windows *windows = &s->of.p->in.calib;
@@ -58,7 +58,8 @@ static calm_status forward(calm_ctx *ctx, const calm_tuning *s, size_t first, si
     return CALM_OK;
 }
 
-/* Of predictions: the mean of KL(float || model) over those of window w; `last`: its rows before the final norm. */
+/* Decoders: computes the mean of KL(float || model) over the predictions of window w, and its gradient d; `last`:
+ * hidden states before the final norm. */
 static calm_status predictions(calm_ctx *ctx, calm_tuning *s, size_t w, const float *last, float *d, double *kl)
 {
     const size_t n = calm_batch_tokens(&s->floats, w), width = s->floats.width, count = n - 1;
@@ -66,7 +67,7 @@ static calm_status predictions(calm_ctx *ctx, calm_tuning *s, size_t w, const fl
     CALM_SCOPED_SCRATCH(ctx);
     float *h, *y, *dh = NULL;
     *kl = 0;
-    if (n < 2) {    /* the last window of a text: it predicts nothing */
+    if (n < 2) {    /* the last window of a text may predict nothing */
         if (d)
             memset(d, 0, n * width * sizeof *d);
         return CALM_OK;
@@ -74,7 +75,7 @@ static calm_status predictions(calm_ctx *ctx, calm_tuning *s, size_t w, const fl
     CALM_TRY(calm_learn_rows(ctx, &s->floats, w, &y));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n * width));
     calm_norm_rows(norm, last, n, h);
-    /* Not h itself: the backward pass reads that again. */
+    /* A separate array, because the backward pass reads h again. */
     if (d)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, dh, n * width));
     const calm_row_store rows[2] = {{n, width, y, -1}, {n, width, h, -1}};
@@ -96,7 +97,8 @@ static calm_status predictions(calm_ctx *ctx, calm_tuning *s, size_t w, const fl
     return d ? calm_norm_back(ctx, norm, (calm_norm_rows_of){n, 1, width}, last, dh, NULL, NULL, d) : CALM_OK;
 }
 
-/* Of encoders: 1 - cosine of the embedding of window w; `last`: its rows before the final norm. */
+/* Encoders: computes 1 - cosine of the embedding of window w, and `share` of its gradient; `last`: hidden states before
+ * the final norm. */
 static calm_status embedding(calm_ctx *ctx, calm_tuning *s, size_t w, const float *last, double share, float *d,
                              double *loss)
 {
@@ -116,7 +118,7 @@ static calm_status embedding(calm_ctx *ctx, calm_tuning *s, size_t w, const floa
                : CALM_OK;
 }
 
-/* The mean of that over windows. */
+/* Computes the mean of this loss over windows first .. end - 1. */
 static calm_status embeddings(calm_ctx *ctx, calm_tuning *s, size_t first, size_t end, float *d, double *loss)
 {
     const float *last = s->inputs[calm_model_config(s->of.p->in.model)->n_blocks];
@@ -139,7 +141,7 @@ calm_status calm_tuning_divergence(calm_ctx *ctx, calm_tuning *s, size_t first, 
     return predictions(ctx, s, first, s->inputs[calm_model_config(s->of.p->in.model)->n_blocks], d, loss);
 }
 
-/* The float block over window w, for its tape. */
+/* Runs the float block on window w, to get its tape. */
 static calm_status refer(calm_ctx *ctx, const calm_tuning *s, const calm_block *block, size_t w,
                          const calm_block_tape **out)
 {
@@ -199,7 +201,7 @@ size_t calm_tuning_rows(const calm_run *p)
     return calm_inputs_encode(&p->in) ? STEP_TOKENS + p->in.calib.longest : p->in.calib.longest;
 }
 
-/* Views of the blocks, their states, and room for a pass. */
+/* Opens views of the blocks and their tuning states, and allocates the memory of a pass. */
 static calm_status open_blocks(calm_ctx *ctx, calm_tuning *s)
 {
     const calm_model *model = s->of.p->in.model;
@@ -224,7 +226,8 @@ static calm_status open_blocks(calm_ctx *ctx, calm_tuning *s)
     return CALM_OK;
 }
 
-/* s->floats from its embeddings to the final rows; s->entering on the way, where it is wanted. */
+/* Runs s->floats from its embeddings to the final hidden states; with `mini` copies s->entering before the last block.
+ * */
 static calm_status run_floats(calm_ctx *ctx, calm_tuning *s, const calm_head *head)
 {
     const calm_run *p = s->of.p;

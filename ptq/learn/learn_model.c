@@ -1,33 +1,33 @@
-/* Tuning the whole model: group scales and norms of all blocks by gradients of KL(float || model), codes fixed; of
- * encoders, which predict nothing, of 1 - cosine of the sentence embeddings, and their biases, too.
+/* Tuning the whole model: group scales and norms of all blocks by gradients of KL(float || model), with fixed codes;
+ * for encoders, which predict nothing, also biases, by gradients of 1 - cosine of the sentence embeddings.
  *
- *   loss of a window = mean over its predictions of KL(p || q);  one window a step, Adam (algorithms/adam.h)
- *   loss of sentences = mean of 1 - cosine(q, f);  as many as have 512 tokens together a step
- *   `learn_loss` mini: steps go by that and by the relations of the last attention (ptq/model/attention_relations.c)
+ *   loss of a window = mean over its predictions of KL(p || q);  one window per step, Adam (algorithms/adam.h)
+ *   loss of sentences = mean of 1 - cosine(q, f);  sentences of 512 tokens together per step
+ *   `learn_loss` mini: adds the loss of the relations of the last attention (ptq/model/attention_relations.c)
  *
- * Gradients come block by block (learn_divergence.c), and a block's scales move at once, since nothing of the step
- * reads them again.  Every few steps the loss of windows outside of those that are learned from is measured; the best
- * state of those is the result.  Where the loss is well above the start's, steps are too large: they continue from the
- * best state, a quarter as large. */
+ * Gradients are computed block by block (learn_divergence.c), and a block's scales change at once, since the step does
+ * not read them again.  Every few steps the loss of windows that are not learned from is measured; the state of least
+ * loss is the result.  If this loss is well above the start's, steps are too large: tuning continues from the best
+ * state with a quarter of the rate. */
 #include <math.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/learn/learn_impl.h"
 
-/* Steps are too large where the loss is above the start's by this factor, and are multiplied by the other.  Less is no
- * reason: good steps raise it at first, and it falls below the start's when they get shorter. */
+/* If the loss exceeds the start's by the first factor, the rate is multiplied by the second.  A smaller excess is
+ * normal: good steps raise the loss at first, and it falls below the start's when they get shorter. */
 #define RISEN   1.1
 #define SHORTER .25
-/* Raised whenever it gives other numbers. */
+/* Raised whenever tuning gives other numbers; enters the keys. */
 #define REVISION 2
 
-/* Tuning as it continues. */
+/* State of tuning. */
 typedef struct tuning {
     calm_tuning of;
-    size_t held, from;           /* windows looked at, 0 .. held - 1; the first learned from */
-    double rate;                 /* of the first step                                        */
-    size_t before;               /* steps before those that Adam knows                       */
-    double begun, seen;          /* seconds; sum of the divergences that steps began at since the last look */
+    size_t held, from;           /* windows 0 .. held - 1 are measured; the first learned from */
+    double rate;                 /* rate of the first step                                   */
+    size_t before;               /* number of steps before Adam's last reset                 */
+    double begun, seen;          /* start in seconds; sum of the steps' losses since the last measurement */
     size_t n_seen;
 } tuning;
 
@@ -51,7 +51,7 @@ static calm_status step(calm_ctx *ctx, tuning *s, size_t first, size_t end, doub
 
 /* ---- all steps ---- */
 
-/* Mean divergence of the held-out windows. */
+/* Measures the mean divergence of the held-out windows. */
 static calm_status look(calm_ctx *ctx, tuning *s, double *out)
 {
     *out = 0;
@@ -76,7 +76,7 @@ static const char *name_of_loss(const tuning *s)
     return calm_inputs_encode(&s->of.of.p->in) ? "1 - cosine" : "KL";
 }
 
-/* Of step t: it falls in a line to that of the last. */
+/* Returns the rate of step t, which falls linearly. */
 static double rate_of(const tuning *s, size_t t)
 {
     return s->rate * (1 - (double)(t - 1) / (double)s->of.of.p->in.recipe->tune_steps);
@@ -92,7 +92,7 @@ static void log_look(calm_ctx *ctx, tuning *s, size_t t, const calm_learn_outcom
     s->n_seen = 0;
 }
 
-/* Measure the held-out windows after step t: its state is kept, or left as it is, or the best one returns. */
+/* Measures the held-out windows after step t, and keeps the state as the best, continues, or returns to the best. */
 static calm_status look_after(calm_ctx *ctx, tuning *s, size_t t, calm_learn_outcome *out)
 {
     double loss;
@@ -112,7 +112,7 @@ static calm_status look_after(calm_ctx *ctx, tuning *s, size_t t, calm_learn_out
     return CALM_OK;
 }
 
-/* All steps; out->after is the loss of the best state. */
+/* Runs all steps; out->after is the loss of the best state. */
 static calm_status run_steps(calm_ctx *ctx, tuning *s, calm_learn_outcome *out)
 {
     const calm_recipe *recipe = s->of.of.p->in.recipe;
@@ -131,7 +131,7 @@ static calm_status run_steps(calm_ctx *ctx, tuning *s, calm_learn_outcome *out)
     return CALM_OK;
 }
 
-/* The same; numbers that are not finite end it at the best state so far.  out->kept: nothing was better. */
+/* Does the same; numbers that are not finite end tuning with the best state so far.  out->kept: nothing was better. */
 static calm_status tune(calm_ctx *ctx, tuning *s, calm_learn_outcome *out)
 {
     *out = (calm_learn_outcome){.before = NAN, .after = NAN};
@@ -150,7 +150,7 @@ static calm_status tune(calm_ctx *ctx, tuning *s, calm_learn_outcome *out)
 
 /* ---- begin and end ---- */
 
-/* All blocks or none, so that a run that is killed here tunes again from the start. */
+/* Stores all blocks or none, so that a run that is killed here tunes again from the start. */
 static calm_status keep(calm_ctx *ctx, tuning *s, const calm_learn_outcome *outcome, double seconds)
 {
     const size_t n_blocks = calm_model_config(s->of.of.p->in.model)->n_blocks;
@@ -166,7 +166,7 @@ static calm_status keep(calm_ctx *ctx, tuning *s, const calm_learn_outcome *outc
     return calm_store_end(ctx, store);
 }
 
-/* The float model's rows, then tuning, with everything in arenas that go at the end. */
+/* Runs the float model, then tunes, with all memory in arenas that are released at the end. */
 static calm_status run(calm_ctx *ctx, tuning *s)
 {
     const double begun = calm_seconds();
@@ -182,7 +182,7 @@ static calm_status run(calm_ctx *ctx, tuning *s)
     return keep(ctx, s, &outcome, calm_seconds() - begun);
 }
 
-/* Has the store all blocks? */
+/* Does the store have all blocks? */
 static bool is_there(const calm_learn_stage *s)
 {
     bool all = true;

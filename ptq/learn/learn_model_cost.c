@@ -1,4 +1,4 @@
-/* What tuning the whole model takes: windows, operations, memory. */
+/* Cost of tuning the whole model: windows, operations, memory. */
 #include <math.h>
 
 #include "ptq/eval/encode_back.h"
@@ -7,7 +7,7 @@
 #include "ptq/learn/learn_impl.h"
 #include "ptq/state/work.h"
 
-/* Held-out windows that are looked at; of an encoder sentences, which are short. */
+/* Largest number of windows that are measured during tuning; of sentences for encoders, since they are short. */
 #define HELD_MOST ((size_t)8)
 #define HELD_SENTENCES ((size_t)64)
 
@@ -28,7 +28,7 @@ bool calm_learn_tunes(const calm_run *p)
     return p->in.recipe->tune_steps > 0;
 }
 
-/* Tokens of a step, on average over those of a round. */
+/* Returns the mean number of tokens of a step. */
 static double step_tokens(const calm_run *p)
 {
     const size_t from = calm_learn_model_from(p), n = p->in.calib.n;
@@ -47,8 +47,9 @@ void calm_learn_model_estimate(const calm_run *p, calm_learned_facts *out)
     const double looks = (double)calm_learn_model_held(p) * (1 + ceil(steps / (double)CALM_LEARN_LOOK_STEPS));
     const double blocks = calm_run_work_blocks(&p->in, 0, config->n_blocks, window);
     const double head = calm_inputs_encode(&p->in) ? 0 : calm_run_work_head(&p->in);
-    /* A step: forward, then once more and twice that backward; the head of both models, once more, and back.  A look:
-     * forward and the head of both models.  The float model once. */
+    /* A step runs the blocks forward, forward again and backward (twice the work), and the heads of both models
+     * forward, forward again and backward.  A measurement runs the blocks and both heads.  The float model runs once.
+     * */
     out->back_operations = step_tokens(p) * steps * CALM_BLOCK_BOTH * blocks;
     out->operations = out->back_operations + step_tokens(p) * steps * (blocks + 5 * head) +
                       window * looks * (blocks + 2 * head) + rows * blocks;
@@ -67,7 +68,7 @@ static size_t tune_bytes(const calm_learn_problem *shapes, const void *user)
     return calm_tune_new_bytes(shapes->linears, shapes->n_linears, shapes->vectors, shapes->n_vectors);
 }
 
-/* Weights of a block's jobs that stay float, or may, which no room has. */
+/* Returns the bytes of the weights of jobs that stay float or may stay float, which are not in the room. */
 static size_t kept_bytes(const calm_run *p, size_t block)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -108,13 +109,13 @@ size_t calm_learn_model_bytes(const calm_run *p, unsigned extras, bool spill, si
         }
         held += most + kept_bytes(p, b);
     }
-    /* Rows of the step before and after the final norm with their gradients, its predictions by both models. */
+    /* Hidden states of the step before and after the final norm with their gradients, predictions by both models. */
     const size_t predictions = calm_size_max(calm_predict_scratch_bytes(config, longest, true, n_threads),
                                              calm_predict_back_scratch_bytes(config, longest, n_threads)) +
                                2 * CALM_BYTES(calm_prediction, longest);
     pass = 5 * rows + calm_size_max(pass, encodes ? calm_embedding_back_scratch_bytes(config) : predictions);
     if (recipe->learn_loss == CALM_LEARN_MINI) {
-        /* What enters the float model's last block, that block, and its tape. */
+        /* The hidden states before the float model's last block, that block, and its tape. */
         const size_t last = config->n_blocks - 1;
         held += spill ? 0 : calm_row_store_bytes(p->in.calib.begin[p->in.calib.n], config->hidden);
         pass += calm_model_load_outline_bytes(model, last) + CALM_BYTES(float, 2 * longest * config->hidden) +

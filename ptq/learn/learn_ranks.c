@@ -1,4 +1,4 @@
-/* Passes of learning on several ranks. */
+/* The passes of learning on several ranks. */
 #include "ptq/learn/learn_impl.h"
 
 #include <stdlib.h>
@@ -6,14 +6,15 @@
 #include "ptq/plan/assemble.h"
 #include "ptq/ranks/ranks.h"
 
-/* Which rows. */
+/* Hidden states of which model. */
 typedef enum which {
     FLOATS,
     QUANTIZED,
     N_WHICH,
 } which;
 
-/* One pass of a part of the windows; `planned`: a plan follows. */
+/* Request for a pass of windows first .. first + n - 1 through a block.  run: compute it; send: send the result to rank
+ * 0; planned: a plan follows in the message. */
 typedef struct pass {
     uint64_t which, block, first, n;
     bool run, send, planned;
@@ -24,15 +25,15 @@ struct calm_learn_share {
     calm_batch batch[N_WHICH];
 };
 
-/* ---- who has which windows ---- */
+/* ---- division of the windows ---- */
 
-/* Do windows meet in a sum? */
+/* Do windows share sums?  They do in mixtures, whose experts multiply the rows of all windows together. */
 static bool meets(const calm_run *p)
 {
     return calm_config_is_mixture(calm_model_config(p->in.model));
 }
 
-/* The part of a batch's windows that a rank runs through the float or the quantized block. */
+/* Computes the part of a batch's windows that a rank runs through the float or the quantized block. */
 static void part_of(const calm_run *p, which of, const calm_batch *batch, int rank, size_t *first, size_t *n)
 {
     const size_t ranks = (size_t)calm_cluster_ranks(p->cluster), r = (size_t)rank;
@@ -61,7 +62,7 @@ void calm_learn_ranks_note(calm_ctx *ctx, const calm_run *p)
                  ranks - 1, ranks > 2 ? "s" : "");
 }
 
-/* Ask every other rank that has windows for a pass of its part. */
+/* Asks every other rank that has windows for a pass of its part. */
 static calm_status ask_all(calm_ctx *ctx, const calm_run *p, const calm_batch *batch, const pass *what,
                            const calm_plan *plan)
 {
@@ -86,7 +87,7 @@ static calm_status ask_all(calm_ctx *ctx, const calm_run *p, const calm_batch *b
     return CALM_OK;
 }
 
-/* What they answer; with `rows` their parts of the batch come before. */
+/* Waits for their answers; with `rows` receives their parts of the batch first. */
 static calm_status take_all(calm_ctx *ctx, const calm_run *p, which of, const calm_batch *batch, bool rows)
 {
     for (int r = 1; r < calm_cluster_ranks(p->cluster); r++) {
@@ -107,7 +108,7 @@ calm_status calm_learn_ranks_float(calm_ctx *ctx, const calm_run *p, size_t bloc
 {
     if (calm_cluster_ranks(p->cluster) < 2)
         return calm_batch_load_block(ctx, p->in.model, &p->rope, block, NULL, NULL, floats);
-    /* All but the first have been run ahead. */
+    /* Blocks after the first have been run ahead, and are only sent. */
     CALM_TRY(ask_all(ctx, p, floats, &(pass){.which = FLOATS, .block = block, .run = block == 0, .send = true}, NULL));
     return take_all(ctx, p, FLOATS, floats, true);
 }
@@ -125,11 +126,11 @@ calm_status calm_learn_ranks_quantized(calm_ctx *ctx, const calm_run *p, size_t 
     size_t first, n;
     if (calm_cluster_ranks(p->cluster) < 2)
         return calm_batch_load_block(ctx, p->in.model, &p->rope, block, apply, &override, quantized);
-    /* What was asked for ahead: a rank has one question at a time. */
+    /* Wait for the passes ahead first, because a rank has one question at a time. */
     CALM_TRY(take_all(ctx, p, FLOATS, quantized, false));
     CALM_TRY(ask_all(ctx, p, quantized, &(pass){.which = QUANTIZED, .block = block, .run = true, .send = true}, plan));
     part_of(p, QUANTIZED, quantized, 0, &first, &n);
-    /* The first windows are in front of the others, in memory as in a file. */
+    /* Rank 0 has the first windows, which are at the front of the batch in memory and in a file. */
     calm_batch own = *quantized;
     own.n = n;
     own.rows = n ? calm_batch_row(quantized, n - 1) + calm_batch_tokens(quantized, n - 1) : 0;
@@ -150,7 +151,7 @@ void calm_learn_share_close(calm_learn_share **share)
     *share = NULL;
 }
 
-/* What the passes of this rank go through, from its embeddings on. */
+/* Opens the batch for the passes of this rank, with its embeddings. */
 static calm_status open_batch(calm_ctx *ctx, calm_run *p, const pass *what)
 {
     if (!p->learn_share && !(p->learn_share = calloc(1, sizeof *p->learn_share)))
@@ -171,7 +172,7 @@ calm_status calm_rank_pass(calm_ctx *ctx, calm_run *p, calm_rank_message *in, ca
     calm_plan plan;
     calm_plan_override override = {p->in.model, &plan};
     pass what;
-    (void)answer;    /* rows go another way */
+    (void)answer;    /* hidden states are sent separately */
     calm_rank_message_read(in, &what, sizeof what);
     if (!in->bad && what.planned)
         CALM_TRY(calm_rank_read_plan(ctx, p, in, &plan));

@@ -1,4 +1,4 @@
-/* Learned blocks of a run in the store: their keys, what is there, and their rows; and the judgement over them. */
+/* Learned blocks of a run in the store: their keys and rows; and the guard's judgement of the learned plan. */
 #include "ptq/learn/learn_impl.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "ptq/plan/key.h"
 #include "ptq/quant/qblob.h"
 
-/* Jobs of the block that are quantized: those that are learned. */
+/* Returns the number of quantized jobs of the block, which are the ones that are learned. */
 static size_t count_quantized(const calm_learn_stage *s, size_t block)
 {
     const calm_layout *layout = calm_model_layout(s->p->in.model);
@@ -16,9 +16,9 @@ static size_t count_quantized(const calm_learn_stage *s, size_t block)
     return n;
 }
 
-/* ---- keys, and what the store has ---- */
+/* ---- keys and stored blocks ---- */
 
-/* The key of a block and those of its jobs; `prefix` becomes the block's. */
+/* Computes the key of a block and the keys of its jobs; `prefix`, the key of the block before, becomes the block's. */
 static calm_status make_keys(calm_ctx *ctx, calm_learn_stage *s, size_t block, char prefix[CALM_SHA256_HEX])
 {
     const calm_layout *layout = calm_model_layout(s->p->in.model);
@@ -31,19 +31,20 @@ static calm_status make_keys(calm_ctx *ctx, calm_learn_stage *s, size_t block, c
     const size_t quantized = count_quantized(s, block);
     for (size_t j = 0; j < n; j++) {
         const calm_plan_job *job = &s->start->jobs[begin + j];
-        /* A block of float jobs alone is none that is learned around them: those behind it have other rows. */
+        /* A float job of a learned block is "stays"; a block that is not learned has only "float", as it gives later
+         * blocks other hidden states. */
         starts[j] = job->quantized ? ((const calm_candidate *)job->source)->key : quantized ? "stays" : "float";
     }
     CALM_TRY(calm_key_learned(ctx, s->p->calib_key, s->learner, prefix, block, starts, n, learned->key));
     for (size_t j = 0; j < n; j++)
         CALM_TRY(calm_key_learned_job(ctx, learned->key, &layout->jobs[begin + j], learned->jobs[j].key));
     memcpy(prefix, learned->key, CALM_SHA256_HEX);
-    /* A block that stays as it is has a key for those behind it. */
+    /* A block that is not learned also has a key, which the keys of later blocks contain. */
     s->blocks[block] = quantized ? learned : NULL;
     return CALM_OK;
 }
 
-/* A block's figures, into the result. */
+/* Adds a block's figures to the result. */
 static void add_facts(const calm_learn_stage *s, size_t block, const calm_store_learned *row)
 {
     const calm_inputs *in = &s->p->in;
@@ -61,7 +62,7 @@ static void add_facts(const calm_learn_stage *s, size_t block, const calm_store_
     facts->seconds += row->seconds;
 }
 
-/* Take a block from the store, if all of it is there and sound. */
+/* Reads a block from the store, if all of it is there and undamaged. */
 static calm_status find_block(calm_ctx *ctx, calm_learn_stage *s, size_t block)
 {
     const calm_layout *layout = calm_model_layout(s->p->in.model);
@@ -101,7 +102,7 @@ calm_status calm_learn_look_up(calm_ctx *ctx, calm_learn_stage *s, bool whole)
     }
     for (size_t b = s->p->in.first_block; b < s->p->in.end_block; b++) {
         CALM_SCOPED_SCRATCH(ctx);
-        /* The last of the keys above covers all starts. */
+        /* The last of these keys covers all starts. */
         memcpy(prefix, before, sizeof prefix);
         if (whole)
             CALM_TRY(make_keys(ctx, s, b, prefix));
@@ -113,7 +114,7 @@ calm_status calm_learn_look_up(calm_ctx *ctx, calm_learn_stage *s, bool whole)
 
 /* ---- rows ---- */
 
-/* Blob and row of one job of a learned block. */
+/* Writes blob and row of one job of a learned block. */
 static calm_status keep_job(calm_ctx *ctx, const calm_learn_stage *s, size_t job, const calm_qjob *qjob,
                             calm_candidate *learned)
 {
@@ -123,7 +124,7 @@ static calm_status keep_job(calm_ctx *ctx, const calm_learn_stage *s, size_t job
     void *bytes;
     size_t n_bytes;
     int64_t id;
-    /* Name and chain of the start, as the store has them, and what came after. */
+    /* Name and chain of the start from the store, followed by the learner. */
     CALM_TRY(calm_store_candidate_find(ctx, s->p->in.store, ((const calm_candidate *)start->source)->key, &from, &id));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s", id ? from.algorithm : start->entry_name, s->suffix));
     CALM_TRY(calm_strf(ctx, ctx->scratch, &chain, "%s+%s", id ? from.chain : "", s->learner));
@@ -175,7 +176,7 @@ calm_status calm_learn_keep(calm_ctx *ctx, calm_learn_stage *s, size_t block, co
 }
 
 
-/* ---- the plan, and the judgement ---- */
+/* ---- the plan and the judgement ---- */
 
 calm_status calm_learn_plan(calm_ctx *ctx, const calm_learn_stage *s, size_t end, calm_plan *out)
 {
@@ -206,7 +207,7 @@ calm_status calm_learn_judge(calm_ctx *ctx, const calm_learn_stage *s, const cal
                            p->result.verdict, s->suffix + 2,
                            better ? "is better" : "is no better, so it stays as it was",
                            -two[1].delta, two[1].se, p->in.guard.n));
-        /* Differences of the table are to the hybrid. */
+        /* The table's differences are from the hybrid. */
         if (trials[0].id)
             calm_measure_compare(&trials[0].measure, &two[0].measure, p->in.guard.n, &two[0].delta, &two[0].se);
         CALM_TRY(calm_trials_put(ctx, p, two, 1, "guard"));

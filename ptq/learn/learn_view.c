@@ -1,6 +1,6 @@
-/* One block of a plan as learners see it: assembled, and copied out of what assembly leaves.
+/* Opens one block of a plan for a learner: assembles it and copies what the learner needs.
  *
- * Assembly needs the float weights and more; all of that is in its own arena and goes when the view is open. */
+ * Assembly needs the float weights and more memory, in a separate arena that is released when the view is open. */
 #include "ptq/learn/learn_impl.h"
 
 #include <math.h>
@@ -17,24 +17,24 @@ typedef struct opening {
     const calm_model *model;
     const calm_plan *plan;
     const calm_learn_view_options *options;
-    calm_arena *parts;               /* of what goes afterwards                    */
-    calm_block before;               /* float                                      */
+    calm_arena *parts;               /* memory that is released afterwards         */
+    calm_block before;               /* the float block                            */
     calm_fold_set sets[CALM_N_SUBLAYERS];
     calm_learn_view *v;
 } opening;
 
-/* One fold set of the block: as assembled, as floats, and as the view runs it. */
+/* One fold set of the block. */
 typedef struct part {
-    size_t begin, end;               /* jobs                                       */
-    const calm_fold_set *set;
-    const calm_weight *floats;       /* [CALM_N_ROLES]                             */
-    calm_weight *weight;             /* [CALM_N_ROLES]                             */
-    float **grad;                    /* [CALM_N_ROLES] where the backward pass looks */
+    size_t begin, end;               /* its jobs begin .. end - 1                  */
+    const calm_fold_set *set;        /* assembled weights                          */
+    const calm_weight *floats;       /* [CALM_N_ROLES] float weights               */
+    calm_weight *weight;             /* [CALM_N_ROLES] weights of the view's block */
+    float **grad;                    /* [CALM_N_ROLES] gradient arrays for the backward pass */
 } part;
 
 /* ---- assembly ---- */
 
-/* The float block, the assembled weights, and the block that runs with them. */
+/* Loads the float block, assembles its weights, and makes the block that runs with them. */
 static calm_status assemble(calm_ctx *ctx, opening *o)
 {
     calm_plan_override override = {o->model, o->plan};
@@ -44,7 +44,7 @@ static calm_status assemble(calm_ctx *ctx, opening *o)
     return calm_plan_apply(&override, ctx, o->v->index, &o->v->block);
 }
 
-/* The same of one expert. */
+/* Does the same for one expert. */
 static calm_status assemble_expert(calm_ctx *ctx, opening *o, size_t expert, calm_weight floats[CALM_N_ROLES],
                                    calm_fold_set *set)
 {
@@ -56,8 +56,8 @@ static calm_status assemble_expert(calm_ctx *ctx, opening *o, size_t expert, cal
 
 /* ---- linears ---- */
 
-/* A quantized job with the codes of its linears after folding, and its input scale where nothing could take it, or a
- * float linear did. */
+/* Creates a quantized job with the codes of its linears after folding, and with its input scale if no layer before
+ * could absorb it, or a float linear did. */
 static calm_status start_job(calm_ctx *ctx, const opening *o, const calm_fold_set *set, size_t job, calm_qjob *out)
 {
     const calm_layout *layout = calm_model_layout(o->model);
@@ -91,12 +91,12 @@ static calm_status start_job(calm_ctx *ctx, const opening *o, const calm_fold_se
     return CALM_OK;
 }
 
-/* Decoded weights and gradient of linear `index` of the layout, of n weights. */
+/* Returns memory for decoded weights and gradient of linear `index` of the layout, which has n weights. */
 static calm_status take_room(calm_ctx *ctx, const opening *o, size_t index, size_t n, bool wanted, float **effective,
                              float **grad)
 {
     const calm_learn_room *room = o->options->room;
-    /* A room is by the layout's order, in which the shared expert may stand before the others. */
+    /* A room has the layout's order, in which the shared expert may come before the others. */
     const size_t at = index - calm_model_layout(o->model)->jobs[o->v->begin].first;
     *grad = NULL;
     if (room) {
@@ -108,7 +108,7 @@ static calm_status take_room(calm_ctx *ctx, const opening *o, size_t index, size
     return wanted ? CALM_NEW_RAW(ctx, ctx->out, *grad, n) : CALM_OK;
 }
 
-/* The linears of a job as the learner sees them: codes and scales are the job's own. */
+/* Adds the linears of a job for the learner; their codes and scales point into the job. */
 static calm_status add_linears(calm_ctx *ctx, const opening *o, const part *of, const calm_job_ref *ref,
                                const calm_qjob *qjob, float *const targets[CALM_N_ROLES])
 {
@@ -121,7 +121,7 @@ static calm_status add_linears(calm_ctx *ctx, const opening *o, const part *of, 
         float *effective, *grad;
         CALM_TRY(take_room(ctx, o, i, linear->out * linear->in, wanted, &effective, &grad));
         weight->w = effective;
-        /* The rows that took one are divided by it. */
+        /* A linear divides its input only if no layer before absorbed the scale. */
         weight->in_scale = of->set->linear[linear->role].in_scale ? qjob->in_scale : NULL;
         of->grad[linear->role] = grad;
         v->linear_grads[v->n_linears] = grad;
@@ -138,7 +138,7 @@ static calm_status add_linears(calm_ctx *ctx, const opening *o, const part *of, 
     return CALM_OK;
 }
 
-/* A copy of n values that are not learned; nothing of NULL. */
+/* Replaces *values by a copy in ctx->out, for values that are not learned; NULL stays. */
 static calm_status keep_values(calm_ctx *ctx, size_t n, const float **values)
 {
     float *copy;
@@ -150,7 +150,7 @@ static calm_status keep_values(calm_ctx *ctx, size_t n, const float **values)
     return CALM_OK;
 }
 
-/* The linears of a job that stays float: as assembled, with the scales that their rows took. */
+/* Keeps the linears of a job that stays float, as assembled, with the input scales that they absorbed. */
 static calm_status keep_linears(calm_ctx *ctx, const opening *o, const part *of, const calm_job_ref *ref)
 {
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
@@ -188,7 +188,7 @@ static calm_status load_expert(void *user, calm_ctx *ctx, size_t block, size_t e
     return CALM_OK;
 }
 
-/* Biases of an expert's linears: no vector of the block has them. */
+/* Keeps the biases of an expert's linears, which are not among the block's vectors. */
 static calm_status keep_biases(calm_ctx *ctx, calm_weight weight[CALM_N_ROLES])
 {
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
@@ -208,7 +208,7 @@ static calm_status add_expert(calm_ctx *ctx, opening *o, size_t expert)
     return keep_biases(ctx, v->experts[expert]);
 }
 
-/* The MLP of a sparse block: its shared expert, its experts, and what is not learned. */
+/* Adds the MLP of a sparse block: its shared expert, its experts, and the values that are not learned. */
 static calm_status add_mixture(calm_ctx *ctx, opening *o)
 {
     calm_learn_view *v = o->v;
@@ -233,8 +233,8 @@ static calm_status add_mixture(calm_ctx *ctx, opening *o)
     return CALM_OK;
 }
 
-/* What a kind has in addition to linears and norms - sinks, taps, decays, a router's bias - and what is added to
- * scores. */
+/* Keeps the other tensors of a kind of sublayer (sinks, taps, decays, a router's bias), and the position bias of
+ * attention scores. */
 static calm_status keep_plains(calm_ctx *ctx, opening *o)
 {
     calm_block *block = &o->v->block;
@@ -249,7 +249,7 @@ static calm_status keep_plains(calm_ctx *ctx, opening *o)
     return keep_values(ctx, block->config->n_heads * CALM_DISTANCE_WIDTH, &block->distance);
 }
 
-/* What follows the sublayers, none of which is learned. */
+/* Keeps the tensors after the sublayers, which are not learned. */
 static calm_status keep_tail(calm_ctx *ctx, opening *o)
 {
     calm_tail *tail = &o->v->block.tail;
@@ -267,7 +267,7 @@ static bool is_bias(const calm_block_vector *vector)
     return vector->kind == CALM_VECTOR_BIAS || vector->kind == CALM_VECTOR_NORM_BIAS;
 }
 
-/* Where the backward pass puts the gradient of a vector. */
+/* Returns the place of a vector's gradient array in the view's grads. */
 static float **gradient_of(calm_learn_view *v, const calm_block_vector *vector)
 {
     switch (vector->kind) {
@@ -283,14 +283,14 @@ static float **gradient_of(calm_learn_view *v, const calm_block_vector *vector)
     return &v->grads.bias[vector->role];
 }
 
-/* Terms move in units of their size: where all are 0 they stay. */
+/* Returns the unit of a bias, its root mean square; 0 for norms, and for a bias of zeros, which is not learned. */
 static float unit_of(const calm_block_vector *vector, const float *values)
 {
     return is_bias(vector) ? (float)sqrt(calm_vec_dot(vector->n, values, values) / (double)vector->n) : 0;
 }
 
-/* Norms and biases, each in its own array, next to those of the float block; norms are learned, and biases where
- * they are wanted. */
+/* Copies norms and biases, and those of the float block; adds norms, and with options->biases biases, to the vectors
+ * that are learned. */
 static calm_status add_vectors(calm_ctx *ctx, opening *o)
 {
     calm_learn_view *v = o->v;
@@ -345,8 +345,8 @@ static bool reads_input(const calm_learn_view *v, calm_role role)
     return calm_job_sublayer(job) == CALM_SUBLAYER_ATTENTION && calm_job_traits(v->block.config, job)->outer;
 }
 
-/* x = p n, y = W x: p dL/dp = sum over outputs of dL/dW W.  So where all of them have gradients, the products that take
- * dL/dy back to x would be for this one vector: a twentieth of a step. */
+/* For x = p n, y = W x: p dL/dp = sum over outputs of dL/dW W.  If all linears that read x have gradients, the norm's
+ * gradient follows from theirs, which saves the products that take dL/dy back to x: a twentieth of a step. */
 static void imply_input_norm(calm_learn_view *v)
 {
     const calm_norm *norm = &v->block.norm[CALM_SUBLAYER_ATTENTION][CALM_NORM_IN];
@@ -374,12 +374,12 @@ void calm_learn_view_complete(const calm_learn_view *v)
             calm_vec_mul_add(weight->in, v->grads.weight[role] + row * weight->in, weight->w + row * weight->in,
                              sum);
     }
-    /* A factor of 0 stays 0 whatever its gradient is. */
+    /* The logarithm of a factor of 0 cannot be learned, so its gradient is set to 0. */
     for (size_t j = 0; j < norm->width; j++)
         sum[j] = norm->w[j] == 0 ? 0 : sum[j] / norm->w[j];
 }
 
-/* ---- the whole ---- */
+/* ---- open ---- */
 
 static size_t count_linears(const calm_layout *layout, size_t block)
 {
@@ -460,7 +460,8 @@ void calm_learn_view_clear(const calm_learn_view *v)
 
 /* ---- room ---- */
 
-/* Weights of the largest linear of this number in any block; 0 behind the last.  Linears of a block are consecutive. */
+/* Returns the number of weights of the largest linear with this number in its block, over all blocks; 0 beyond the
+ * last.  Linears of a block are consecutive. */
 static size_t largest(const calm_model *model, size_t number)
 {
     const calm_layout *layout = calm_model_layout(model);
@@ -507,10 +508,10 @@ size_t calm_learn_room_new_bytes(const calm_model *model)
 
 /* ---- memory ---- */
 
-/* Biases of a block's linears. */
+/* Number of biases of a block's linears. */
 #define BIASES ((size_t)6)
-/* Norms of every place and of q and k over whole projections, biases; of the block, of the float one, gradients, as
- * they are stored, and names. */
+/* Bound of the vectors in memory: norms of every place and of q and k, and biases; each for the block, the float block,
+ * its gradient, its stored form and its name. */
 #define VECTORS ((size_t)64)
 
 size_t calm_learn_view_open_bytes(const calm_model *model, size_t block, const calm_scheme *scheme, unsigned extras)
@@ -524,7 +525,7 @@ size_t calm_learn_view_open_bytes(const calm_model *model, size_t block, const c
                    VECTORS * CALM_BYTES(float, calm_size_max(config->hidden, config->n_heads * config->head_dim));
     for (size_t j = begin; j < end; j++)
         bytes += calm_qjob_bytes(scheme, layout->jobs[j].out, layout->jobs[j].in, extras);
-    /* What is kept besides: plain tensors, the router, what is added to scores. */
+    /* Values that are not learned: plain tensors, the router, the position bias of scores. */
     bytes += calm_model_load_outline_bytes(model, block);
     if (sparse)
         bytes += config->moe.n_experts * (sizeof(calm_weight[CALM_N_ROLES]) + sizeof(calm_expert_grads)) + 128 +
@@ -537,7 +538,7 @@ size_t calm_learn_view_opening_bytes(const calm_model *model, size_t block, cons
     const calm_layout *layout = calm_model_layout(model);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
     const size_t experts = calm_model_config(model)->moe.sparse[block] ? calm_model_config(model)->moe.n_experts : 0;
-    /* The float block, what is assembled of it once for codes and once for weights, and blobs on the way there. */
+    /* The float block, the assembled block once for codes and once for weights, and blobs while they are read. */
     return 2 * (calm_assembled_block_bytes(model, block, scheme, extras) +
                 experts * calm_assembled_expert_bytes(model, block, scheme, extras)) +
            calm_fold_set_apply_bytes(model, begin, end, extras) +

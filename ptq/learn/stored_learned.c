@@ -1,4 +1,4 @@
-/* Learned blocks, read back.  Rows are data from a file: every number and name is checked before it is an index. */
+/* Reads learned blocks of a stored run.  Rows come from a file, so every number and name is checked before its use. */
 #include "ptq/learn/learn_impl.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static calm_status contradiction(calm_ctx *ctx, const reading *r, const char *wh
     return calm_fail(ctx, CALM_EFORMAT, "%s: a learned block of run %lld %s", r->path, (long long)r->run, what);
 }
 
-/* A digest or a key: it becomes part of a path. */
+/* Checks that a text is a digest or a key, because it becomes part of a path. */
 static calm_status copy_digest(calm_ctx *ctx, const reading *r, const calm_value *value, char to[CALM_SHA256_HEX])
 {
     const char *text = calm_value_as_string(value);
@@ -28,8 +28,8 @@ static calm_status copy_digest(calm_ctx *ctx, const reading *r, const calm_value
     return CALM_OK;
 }
 
-/* One candidate of a learned block; the first one of a block begins that.  v: number, key, digest and size of the
- * block's blob; then job, id, key, digest and size of the candidate's. */
+/* Adds one candidate of a learned block; the first candidate of a block also creates the block.  v: number, key, blob
+ * digest and blob size of the block; then job, id, key, blob digest and blob size of the candidate. */
 static calm_status take(calm_ctx *ctx, void *user, const calm_value *v)
 {
     reading *r = user;
@@ -72,7 +72,7 @@ calm_status calm_learned_of_store(calm_ctx *ctx, calm_store *store, int64_t run,
                              " JOIN candidate k ON k.id = c.candidate_id JOIN job j ON j.id = k.job_id"
                              " WHERE l.run_id = ?1 AND (d.learner LIKE '" CALM_TUNER "@%') = ?2"
                              " ORDER BY b.number, j.position", params, 2, take, &r));
-    /* A block is learned as a whole: one with any job has all that are quantized. */
+    /* A block is learned as a whole: it must have all of its quantized jobs. */
     for (size_t b = 0; b < r.n_blocks; b++)
         for (size_t j = r.layout->block_begin[b]; r.blocks[b] && j < r.layout->block_begin[b + 1]; j++)
             if (plan->jobs[j].quantized && !r.blocks[b]->jobs[j - r.layout->block_begin[b]].id)

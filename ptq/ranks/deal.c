@@ -1,7 +1,8 @@
-/* Which rank has which block.
+/* Assigns blocks to ranks.
  *
- * Blocks become ready in their order, each as soon as the one before is begun: what leaves a block is handed on before
- * its candidates are computed.  So a rank that is free takes the next one, as in any queue with several servers. */
+ * Blocks become ready in order, each as soon as the one before has begun, because the output of a block is sent on
+ * before its candidates are computed.  So the next free rank takes the next block, as in a queue with several servers.
+ * */
 #include "ptq/ranks/ranks.h"
 
 #include <math.h>
@@ -9,12 +10,12 @@
 
 #include "ptq/base/scope.h"
 
-/* A way to deal, and its cost. */
+/* An assignment and its time. */
 typedef struct dealing {
-    double *busy;    /* [ranks] until when */
-    int *owner;      /* [n]                */
-    double begun;    /* the last block     */
-    double ends;     /* the last rank      */
+    double *busy;    /* [ranks] time until which each rank is busy */
+    int *owner;      /* [n] rank of each block */
+    double begun;    /* begin of the last block */
+    double ends;     /* end of the last rank */
 } dealing;
 
 static void give(dealing *d, size_t rank, double cost)
@@ -33,7 +34,7 @@ static size_t free_first(const dealing *d, size_t ranks)
     return best;
 }
 
-/* Deal all blocks, round the ranks or by who is free. */
+/* Assigns all blocks, to the ranks in turn or to the first free rank. */
 static calm_status deal(calm_ctx *ctx, const calm_deal_block *blocks, size_t n, size_t ranks, bool round, dealing *out)
 {
     size_t turn = 0;
@@ -43,7 +44,7 @@ static calm_status deal(calm_ctx *ctx, const calm_deal_block *blocks, size_t n, 
     for (size_t first = 0, end; first < n; first = end, turn++) {
         const size_t rank = round ? turn % ranks : free_first(out, ranks);
         double cost = 0;
-        /* Up to the next block with work, or to the last. */
+        /* Blocks without work go with the next block with work, or with the last. */
         for (end = first; end < n; end++) {
             cost += blocks[end].cost;
             out->owner[end] = (int)rank;

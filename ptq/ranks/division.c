@@ -1,7 +1,7 @@
-/* Which rank computes which block, and what all ranks know before they begin.
+/* Divides the blocks among the ranks, and tells all ranks what the store has.
  *
- * Rank 0 alone has the store, so its survey is everybody's: the others get what it found as flags and rows, and put the
- * rows into a store in memory, where the code that computes a block looks for them. */
+ * Only rank 0 has the store, so the other ranks get the result of its survey as flags and rows.  They put the rows into
+ * a store in memory, where the code that computes a block finds them. */
 #include "ptq/ranks/ranks.h"
 
 #include <gnu/libc-version.h>
@@ -14,7 +14,7 @@
 
 /* ---- before any work ---- */
 
-/* The recipe as text, so that ranks with other flags or files are found; in ctx->scratch. */
+/* Returns the recipe as text, in ctx->scratch, to find ranks with other flags or files. */
 static calm_status recipe_digest(calm_ctx *ctx, const calm_recipe *recipe, char digest[CALM_SHA256_HEX])
 {
     CALM_SCOPED_JSON(json);
@@ -24,7 +24,8 @@ static calm_status recipe_digest(calm_ctx *ctx, const calm_recipe *recipe, char 
     return calm_sha256_bytes(ctx, text.data, text.length, digest);
 }
 
-/* Where all ranks see what is written, they share its evaluation; elsewhere rank 0 alone reads it. */
+/* Finds out whether all ranks see the output's folder: they then share the evaluation of the written files, which
+ * otherwise rank 0 does alone. */
 static calm_status look_at_output(calm_ctx *ctx, calm_run *p)
 {
     char *folder;
@@ -41,7 +42,7 @@ static calm_status look_at_output(calm_ctx *ctx, calm_run *p)
 calm_status calm_division_check(calm_ctx *ctx, calm_run *p)
 {
     char program[CALM_SHA256_HEX], recipe[CALM_SHA256_HEX], *folder;
-    /* A model that one rank cannot read ends all of them here. */
+    /* If one rank cannot read the model, all ranks end here. */
     CALM_TRY(calm_cluster_settle(ctx, p->cluster));
     if (!p->cluster)
         return CALM_OK;
@@ -50,7 +51,7 @@ calm_status calm_division_check(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_sha256_file(ctx, "/proc/self/exe", program));
     CALM_TRY(recipe_digest(ctx, p->in.recipe, recipe));
     const char *products = p->in.recipe->operands == CALM_OPERANDS_F32 ? "none" : calm_bf16_instructions();
-    /* The order is that of the message: what differs first explains what differs after it. */
+    /* In this order, because the message names the first difference, which explains later ones. */
     const calm_cluster_fact facts[] = {{"program", program}, {"C library", gnu_get_libc_version()},
                                        {"OpenBLAS", calm_linalg_release()},
                                        {"CPU kernels", calm_linalg_kernels()},
@@ -64,7 +65,7 @@ calm_status calm_division_check(calm_ctx *ctx, calm_run *p)
 
 calm_status calm_division_open_store(calm_ctx *ctx, calm_run *p)
 {
-    /* Waits for another writer without end: a run takes hours, a second one may be queued behind it. */
+    /* Waits for another writer without limit, because a run takes hours and a second one may be queued. */
     calm_store_how how = {.mode = CALM_STORE_WRITE, .command = p->command, .wait_seconds = -1};
     if (calm_cluster_rank(p->cluster) != 0) {
         p->ranks->relay = calm_relay_to_rank_0(p);
@@ -74,9 +75,9 @@ calm_status calm_division_open_store(calm_ctx *ctx, calm_run *p)
     return calm_store_open(ctx, p->in.recipe->store, &how, &p->in.store);
 }
 
-/* ---- who computes what ---- */
+/* ---- division ---- */
 
-/* What is left to compute of a block, in operations: of its candidates those that are not in the store. */
+/* Returns the operations to compute the candidates of a block that the store lacks. */
 static double cost_of(const calm_run *p, const calm_missing *missing, size_t block)
 {
     const calm_layout *layout = calm_model_layout(p->in.model);
@@ -104,7 +105,7 @@ static calm_status divide(calm_ctx *ctx, const calm_run *p, calm_missing *missin
         blocks[b] = (calm_deal_block){missing->any[b], cost_of(p, missing, b)};
         n += missing->any[b];
     }
-    /* What a later block sees depends on what earlier ones became: there is nothing to divide. */
+    /* The input of a block depends on the chosen blocks before, so blocks cannot be divided. */
     if (p->in.recipe->prefix == CALM_PREFIX_FLOAT)
         CALM_TRY(calm_deal_blocks(ctx, blocks, missing->end, (size_t)ranks, missing->owner));
     if (calm_cluster_rank(p->cluster) != 0 || !n)
@@ -129,7 +130,7 @@ bool calm_division_mine(const calm_run *p, const calm_missing *missing, size_t b
 
 /* ---- one survey for all ---- */
 
-/* What the survey found, but for rows. */
+/* The result of the survey, without rows. */
 typedef struct found {
     uint64_t n_candidates, end, outside;
 } found;
@@ -138,7 +139,7 @@ typedef struct found {
 #define SKIPPED 2
 #define DROPPED 4
 
-/* Rank 0: blocks, then candidates as flags, then the rows of those that are there. */
+/* On rank 0, writes the message: blocks, then flags of candidates, then the rows of stored candidates. */
 static calm_status encode(calm_ctx *ctx, const calm_run *p, const calm_missing *missing, calm_text *out)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks, n_jobs = calm_model_layout(p->in.model)->n_jobs;
@@ -170,7 +171,7 @@ static calm_status encode(calm_ctx *ctx, const calm_run *p, const calm_missing *
     return calm_text_check(ctx, out);
 }
 
-/* Another rank: the candidates as rank 0 has them, from the rows that were put. */
+/* On another rank, sets the candidates to rank 0's state, from the rows that were put. */
 static calm_status adopt_all(calm_ctx *ctx, calm_run *p, const char *flags)
 {
     size_t first, end;
@@ -191,7 +192,7 @@ static calm_status adopt_all(calm_ctx *ctx, calm_run *p, const char *flags)
     return CALM_OK;
 }
 
-/* Another rank: what rank 0 found.  The rows are not told to it again. */
+/* On another rank, reads the message of rank 0 and puts its rows, without sending them back. */
 static calm_status decode(calm_ctx *ctx, calm_run *p, const char *bytes, size_t n, calm_missing *out)
 {
     const size_t n_blocks = calm_model_config(p->in.model)->n_blocks;
@@ -215,7 +216,7 @@ static calm_status decode(calm_ctx *ctx, calm_run *p, const char *bytes, size_t 
     return status == CALM_OK ? adopt_all(ctx, p, at) : status;
 }
 
-/* A calm_cluster_receiver: rows of another rank, while this one computes. */
+/* rows of a calm_cluster_receiver: puts rows of another rank while this one computes. */
 static calm_status take_rows(calm_ctx *ctx, void *user, int rank, const char *bytes, size_t n)
 {
     (void)rank;
@@ -241,7 +242,7 @@ calm_status calm_division_share(calm_ctx *ctx, calm_run *p, calm_missing *missin
         CALM_TRY(encode(ctx, p, missing, &text));
         bytes = text.data;
         n = text.length;
-        /* Before the others know what to compute. */
+        /* Before the others know what to compute and send rows. */
         calm_cluster_receive(p->cluster, &(calm_cluster_receiver){take_rows, note_failure, p->in.recipe->store, p});
     }
     CALM_TRY(calm_cluster_share(ctx, p->cluster, &bytes, &n));

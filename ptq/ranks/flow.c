@@ -1,10 +1,11 @@
-/* Rows that enter blocks, window by window.
+/* Transfers of hidden states that enter blocks, window by window.
  *
- * Two batches take turns: the run's thread works on one while the thread of the flow fills the other for the rank's
- * next block.  What leaves a block is computed twice, once here to hand it on before the block's candidates, and once
- * by the capture: waiting for that would make the ranks take turns.
+ * Two batches alternate: the run's thread works on one while the flow's thread fills the other for the rank's next
+ * block. The output of a block is computed twice: here, to send it before the block's candidates are computed, and in
+ * the capture; if the next rank waited for the capture, the ranks would work one after the other.
  *
- * No deadlock: a rank waits for rows of a lower block alone, or for room at a rank that still works on a lower one. */
+ * There is no deadlock: a rank waits only for states of a lower block, or for memory at a rank that still works on a
+ * lower block. */
 #include "ptq/ranks/ranks.h"
 
 #include <pthread.h>
@@ -16,14 +17,14 @@
 #include "ptq/quant/exponent_code.h"
 
 #define AT_ONCE CALM_FLOW_AT_ONCE
-#define TAGS 32768                /* every MPI has this many                           */
+#define TAGS 32768                /* number of tags that every MPI supports            */
 
-/* A window under way. */
+/* A window that is being transferred. */
 typedef struct parcel {
     int rank, tag;
-    size_t window, n;             /* rows                      */
-    char *code;                   /* of [longest, D] floats, in the arena */
-    size_t bytes;                 /* to send                   */
+    size_t window, n;             /* its number; its rows      */
+    char *code;                   /* memory for [longest, D] floats, in the arena */
+    size_t bytes;                 /* bytes to send             */
     calm_transfer transfer;
 } parcel;
 
@@ -32,8 +33,8 @@ struct calm_flow {
     const calm_missing *missing;
     const calm_transport *transport;
     calm_batch batches[2];
-    int current;                  /* the one that the run's thread works on */
-    calm_arena arena;             /* of the flow's thread                   */
+    int current;                  /* batch that the run's thread works on   */
+    calm_arena arena;             /* memory of the flow's thread            */
 
     pthread_t thread;
     bool running;
@@ -42,13 +43,13 @@ struct calm_flow {
     bool stop;
     calm_status status;           /* the thread's failure */
     char message[CALM_MESSAGE_MAX];
-    size_t expected;              /* block whose rows arrive; SIZE_MAX: none */
-    size_t n_posted, n_arrived;   /* of its windows                          */
-    size_t n_queued, n_sent, n_left;    /* windows that leave: given, with MPI, gone */
-    parcel in[AT_ONCE], out[AT_ONCE];   /* rings: MPI keeps the order of what it is given */
+    size_t expected;              /* block whose input arrives; SIZE_MAX: none */
+    size_t n_posted, n_arrived;   /* its windows that were requested, and received */
+    size_t n_queued, n_sent, n_left;    /* outgoing windows: queued, passed to MPI, complete */
+    parcel in[AT_ONCE], out[AT_ONCE];   /* ring buffers: MPI keeps the order of transfers */
 };
 
-/* Bytes of a window's rows on their way, at most. */
+/* Returns the largest number of bytes of a window in transfer. */
 static size_t most_bytes(const calm_batch *batch, size_t n_rows)
 {
     return calm_exponent_code_most(n_rows * batch->width, sizeof(float));
@@ -56,7 +57,7 @@ static size_t most_bytes(const calm_batch *batch, size_t n_rows)
 
 /* ---- the thread ---- */
 
-/* Ask for the next windows of the expected block, in order. */
+/* Begins to receive the next windows of the expected block, in order. */
 static calm_status post_receives(calm_ctx *ctx, calm_flow *f)
 {
     const calm_batch *into = &f->batches[1 - f->current];
@@ -71,7 +72,7 @@ static calm_status post_receives(calm_ctx *ctx, calm_flow *f)
     return CALM_OK;
 }
 
-/* Take what has arrived, in order. */
+/* Stores the windows that have arrived, in order. */
 static calm_status take_arrived(calm_ctx *ctx, calm_flow *f, bool *moved)
 {
     const calm_batch *into = &f->batches[1 - f->current];
@@ -93,7 +94,7 @@ static calm_status take_arrived(calm_ctx *ctx, calm_flow *f, bool *moved)
     return CALM_OK;
 }
 
-/* Send what was queued, and free what has left, in order. */
+/* Begins to send queued windows, and frees those that are complete, in order. */
 static calm_status push_sends(calm_ctx *ctx, calm_flow *f, bool *moved)
 {
     for (; f->n_sent < f->n_queued; f->n_sent++) {
@@ -130,7 +131,7 @@ static void *flow_thread(void *user)
         if (moved || f->status != CALM_OK)
             pthread_cond_broadcast(&f->changed);
         pthread_mutex_unlock(&f->lock);
-        /* The run's thread gets the lock in between, also while much is moved. */
+        /* Release the lock, so that the run's thread gets it even while many windows are moved. */
         usleep(moved ? 1 : CALM_FLOW_IDLE_MICROSECONDS);
         pthread_mutex_lock(&f->lock);
     }
@@ -140,7 +141,7 @@ static void *flow_thread(void *user)
 
 /* ---- waiting ---- */
 
-/* Wait for a change that the flow's thread tells of, under the lock. */
+/* Waits, holding the lock, for a change that the flow's thread signals. */
 static void wait_change(calm_flow *f)
 {
     const double begun = calm_seconds();
@@ -148,13 +149,13 @@ static void wait_change(calm_flow *f)
     f->p->ranks->waited += calm_seconds() - begun;
 }
 
-/* The thread's failure as the run's. */
+/* Reports a failure of the flow's thread as the run's. */
 static calm_status check(calm_ctx *ctx, const calm_flow *f)
 {
     return f->status == CALM_OK ? CALM_OK : calm_fail(ctx, f->status, "%s", f->message);
 }
 
-/* Wait until this many windows of the expected block are there. */
+/* Waits until this many windows of the expected block have arrived. */
 static calm_status wait_arrived(calm_ctx *ctx, calm_flow *f, size_t n)
 {
     CALM_SCOPED_LEND(f->p->cluster);
@@ -166,8 +167,8 @@ static calm_status wait_arrived(calm_ctx *ctx, calm_flow *f, size_t n)
     return status;
 }
 
-/* Queue a copy of a window's rows for a rank.  Nobody else queues, and the thread leaves the slot alone until then: the
- * copy needs no lock. */
+/* Queues a copy of a window's hidden states for a rank.  The copy needs no lock, because only this thread queues, and
+ * the flow's thread does not use the slot before. */
 static calm_status queue(calm_ctx *ctx, calm_flow *f, int rank, size_t block, size_t window, const float *rows)
 {
     const size_t n = calm_batch_tokens(&f->batches[0], window);
@@ -203,7 +204,7 @@ calm_status calm_flow_finish(calm_ctx *ctx, calm_flow *f)
 
 /* ---- blocks ---- */
 
-/* The next block of this rank from `block` on that another rank hands rows to; SIZE_MAX: none. */
+/* Returns this rank's next block from `block` on whose input comes from another rank; SIZE_MAX: none. */
 static size_t next_received(const calm_flow *f, size_t block)
 {
     const calm_missing *m = f->missing;
@@ -213,14 +214,14 @@ static size_t next_received(const calm_flow *f, size_t block)
     return SIZE_MAX;
 }
 
-/* Let the thread fill the batch that is not in work; under the lock. */
+/* Lets the flow's thread fill the batch that is not in work; called with the lock. */
 static void expect(calm_flow *f, size_t block)
 {
     f->expected = block;
     f->n_posted = f->n_arrived = 0;
 }
 
-/* Windows first .. first + n - 1 of a batch as their own one, in ctx->out, or in a file where the rows are. */
+/* Copies windows first .. first + n - 1 of a batch to a new batch, in ctx->out, or in a file if the batch has one. */
 static calm_status part_of(calm_ctx *ctx, const calm_flow *f, const calm_batch *from, size_t first, size_t n,
                            calm_batch *out)
 {
@@ -238,7 +239,7 @@ static calm_status part_of(calm_ctx *ctx, const calm_flow *f, const calm_batch *
     return CALM_OK;
 }
 
-/* Run the float block over windows and queue what leaves it. */
+/* Runs the float block on windows and queues its output. */
 static calm_status hand_on_part(calm_ctx *ctx, calm_flow *f, const calm_block *block, size_t index,
                                 const calm_batch *batch, size_t first, size_t n)
 {
@@ -258,8 +259,9 @@ static calm_status hand_on_part(calm_ctx *ctx, calm_flow *f, const calm_block *b
     return CALM_OK;
 }
 
-/* Hand on what leaves a block, a few windows at a time, as they arrive.  Experts multiply rows of all windows together:
- * a mixture gets them at once, as when it is captured, or its sums would be others. */
+/* Computes and sends the output of a block, a few windows at a time as they arrive.  A mixture runs all windows at
+ * once, as in the capture, because its experts multiply the rows of all windows together, and sums must have the same
+ * order. */
 static calm_status hand_on(calm_ctx *ctx, calm_flow *f, size_t index, const calm_batch *batch, bool arriving)
 {
     calm_block block;
@@ -296,7 +298,7 @@ calm_status calm_flow_enter(calm_ctx *ctx, calm_flow *f, size_t block, calm_batc
 
 /* ---- open and close ---- */
 
-/* A batch of all windows, without rows yet. */
+/* Opens a batch for all windows, not filled yet. */
 static calm_status new_batch(calm_ctx *ctx, const calm_run *p, calm_arena *arena, calm_batch *out)
 {
     const calm_windows *windows = &p->in.calib;
@@ -337,7 +339,7 @@ calm_status calm_flow_open(calm_ctx *ctx, calm_run *p, const calm_missing *missi
     pthread_cond_init(&f->changed, NULL);
     *out = f;
     CALM_TRY(fill(ctx, f, arena));
-    /* Received rows come into the batch that is not in work: the first is it until then. */
+    /* The flow's thread fills the batch that is not in work, which is the first one at the beginning. */
     expect(f, next_received(f, 0));
     const int error = pthread_create(&f->thread, NULL, flow_thread, f);
     f->running = !error;

@@ -1,15 +1,15 @@
-/* What each rank did of a run and how long it was idle, for the report. */
+/* The work of each rank in a run and its idle time, for the report. */
 #include <math.h>
 #include <stdio.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/ranks/ranks.h"
 
-/* What a rank says of its blocks when they are done, and how rank 0 reads it. */
+/* A rank's summary of its blocks: the format to write it, and the format with which rank 0 reads it. */
 #define SAYS  "%zu %.9g %.9g"
 #define READS "%zu %lf %lf"
 
-/* Rank 0: what all of them said, in the run's arena. */
+/* On rank 0, reads the summaries of all ranks, in the run's arena. */
 static calm_status collect_facts(calm_ctx *ctx, calm_run *p)
 {
     const size_t n = (size_t)calm_cluster_ranks(p->cluster);
@@ -57,7 +57,7 @@ calm_status calm_division_account(calm_ctx *ctx, calm_run *p)
         facts->asked_seconds = r ? calm_cluster_worked(p->cluster, (int)r) : NAN;
         facts->idle_seconds = p->result.divided_seconds - (facts->block_seconds - facts->row_seconds) -
                               facts->asked_seconds;
-        if (r == 0)    /* what nobody asks it for is its own work */
+        if (r == 0)    /* rank 0 works without being asked */
             facts->idle_seconds = p->ranks->waited + calm_cluster_waited(p->cluster);
         calm_text_printf(&all, "%s %.1f %%", r ? "," : "", 100 * facts->idle_seconds / p->result.divided_seconds);
     }

@@ -1,15 +1,15 @@
-/* Messages between ranks: texts have their length before them. */
+/* Messages between ranks: a text follows its length. */
 #include "ptq/ranks/ranks.h"
 
 #include <string.h>
 
-/* The length of a text that is NULL, which is another than "". */
+/* The length that means NULL, which differs from "". */
 #define NO_TEXT UINT32_MAX
 
 void calm_rank_message_read(calm_rank_message *in, void *out, size_t n)
 {
     in->bad |= (size_t)(in->end - in->at) < n;
-    /* Readers continue with zeros and look at `bad` once, at the end. */
+    /* Readers continue with zeros and check `bad` once, at the end. */
     if (in->bad) {
         memset(out, 0, n);
         return;
@@ -20,7 +20,7 @@ void calm_rank_message_read(calm_rank_message *in, void *out, size_t n)
 
 bool calm_rank_message_fits(calm_rank_message *in, uint64_t n, size_t least)
 {
-    /* Divided, not multiplied: n is the sender's word, and n * least may overflow. */
+    /* Divide instead of multiplying, because n comes from the message and n * least may overflow. */
     in->bad |= n > (size_t)(in->end - in->at) / least;
     return !in->bad;
 }
@@ -42,7 +42,7 @@ calm_status calm_rank_message_text(calm_ctx *ctx, calm_rank_message *in, const c
     char *copy;
     *out = NULL;
     calm_rank_message_read(in, &n, sizeof n);
-    /* Before anything is allocated for it. */
+    /* Checked before the allocation. */
     in->bad |= n != NO_TEXT && (size_t)(in->end - in->at) < n;
     if (in->bad || n == NO_TEXT)
         return CALM_OK;

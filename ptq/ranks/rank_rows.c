@@ -1,4 +1,4 @@
-/* Windows of hidden rows through the transport, in order; the ends are told apart by their direction. */
+/* Sends and receives windows of hidden states through the transport, in order. */
 #include "ptq/ranks/ranks.h"
 
 #include <string.h>
@@ -6,10 +6,10 @@
 
 
 #define AT_ONCE CALM_FLOW_AT_ONCE
-#define IDLE_MICROSECONDS 100     /* between two looks at the oldest one */
-#define TAG 0                     /* no block receives its rows with it  */
+#define IDLE_MICROSECONDS 100     /* pause between two tests of the oldest transfer */
+#define TAG 0                     /* a tag that no block's input uses    */
 
-/* One direction, as far as it is. */
+/* The state of a transfer of several windows in one direction. */
 typedef struct moving {
     calm_cluster *cluster;
     int rank;
@@ -53,7 +53,7 @@ static calm_status end(calm_ctx *ctx, moving *m, size_t i)
 
 static calm_status move_all(calm_ctx *ctx, moving *m, size_t n)
 {
-    /* A rank that dies meanwhile: the watching thread ends the run, and may put that. */
+    /* The store is lent: if a rank dies, the watching thread ends the run and puts how it ended. */
     CALM_SCOPED_LEND(m->cluster);
     CALM_SCOPED_SCRATCH(ctx);
     size_t longest = 0;
@@ -86,6 +86,6 @@ calm_status calm_rank_rows_receive(calm_ctx *ctx, calm_cluster *cluster, int ran
 
 size_t calm_rank_rows_bytes(size_t longest, size_t width)
 {
-    /* One more: of rows in a file. */
+    /* One more window, for a batch in a file. */
     return (AT_ONCE + 1) * calm_row_store_bytes(longest, width);
 }

@@ -5,24 +5,24 @@
 
 #include "ptq/cluster/wire.h"
 
-/* What windows begin with; where each begins follows, then ids. */
+/* The head of windows in a message; the begin of each window follows, then ids. */
 typedef struct sizes {
     uint64_t n, longest;
 } sizes;
 
-/* What a plan begins with: jobs [n_jobs] follow and, where `learned`, the blob of vectors of each block. */
+/* The head of a plan; jobs [n_jobs] follow and, if `learned`, the blob of vectors of each block. */
 typedef struct named_plan {
     bool learned, free_scales;
 } named_plan;
 
-/* Its codes are in the blob store that the ranks share. */
+/* A job of a plan; its codes are in the blob folder that the ranks share. */
 typedef struct named_job {
     calm_scheme scheme;
     bool quantized;
     char blob[CALM_SHA256_HEX];
 } named_job;
 
-/* A subject: a plan of the run's model, that model as it is, or a folder, whose name follows. */
+/* The head of a subject: a plan of the run's model, the float model, or a folder, whose name follows. */
 typedef enum kind {
     PLAN = 1,
     FLOAT,
@@ -52,7 +52,7 @@ calm_status calm_rank_read_windows(calm_ctx *ctx, calm_rank_message *in, calm_wi
     calm_rank_message_read(in, &s, sizeof s);
     *out = (calm_windows){.n = (size_t)s.n, .longest = (size_t)s.longest};
     CALM_TRY(calm_rank_message_array(ctx, in, s.n + 1, sizeof *out->begin, &out->begin));
-    /* Windows that overlap or end before they begin would be read beyond the ids. */
+    /* Begins that fall or exceed the number of ids would let a reader read beyond the ids. */
     bool sound = out->begin && out->begin[0] == 0;
     for (size_t w = 0; sound && w < out->n; w++)
         sound = out->begin[w + 1] >= out->begin[w] && out->begin[w + 1] - out->begin[w] <= out->longest;

@@ -1,14 +1,14 @@
-/* Rows of the store as messages: ranks send what they put, rank 0 puts it.
+/* Rows of the store as messages: a rank sends the rows that it puts, and rank 0 puts them into the store.
  *
- * Ids differ between the stores, so a message names a job by its place in the layout, and candidates by their keys. */
+ * Ids differ between the stores, so a message names a job by its place in the layout, and a candidate by its key. */
 #include "ptq/ranks/ranks.h"
 
 #include <string.h>
 
 
-/* What a message begins with. */
+/* The head of a message. */
 typedef struct head {
-    uint64_t kind, job, n;    /* of what; the job's place in the layout, 0 where there is none; rows that follow */
+    uint64_t kind, job, n;    /* kind of rows; place of the job in the layout, or 0; number of rows that follow */
 } head;
 
 enum kind { CANDIDATE = 1, SCORES, EXPERT, ACTIVATION, CONTEXT };
@@ -70,7 +70,7 @@ static calm_status read_scores(calm_ctx *ctx, calm_rank_message *in, uint64_t n,
 
 /* ---- candidates ---- */
 
-/* The run's candidate of that key, if it has one. */
+/* Returns the run's candidate of that key, or NULL. */
 static calm_candidate *find_candidate(const calm_run *p, size_t job, const char *key)
 {
     for (size_t entry = 0; key && entry < p->in.recipe->n_pool; entry++) {
@@ -81,7 +81,7 @@ static calm_candidate *find_candidate(const calm_run *p, size_t job, const char 
     return NULL;
 }
 
-/* The row, and that the run considered it, in one step, as candidates.c does. */
+/* Puts a candidate and that the run considered it in one transaction, as candidates.c does. */
 static calm_status put_candidate(calm_ctx *ctx, calm_run *p, const head *h, calm_rank_message *in)
 {
     calm_store_candidate row;
@@ -100,7 +100,7 @@ static calm_status put_candidate(calm_ctx *ctx, calm_run *p, const head *h, calm
     if (calm_store_candidate_put(ctx, p->in.store, &row, &id) == CALM_OK)
         calm_store_run_candidate(ctx, p->in.store, p->result.run_id, id);
     CALM_TRY(calm_store_end(ctx, p->in.store));
-    /* The choice reads the rest from the store, once all are there. */
+    /* The choice later reads the rest from the store. */
     candidate->id = id;
     return CALM_OK;
 }
@@ -119,7 +119,7 @@ static calm_status put_scores(calm_ctx *ctx, calm_run *p, const head *h, calm_ra
 
 /* ---- activations ---- */
 
-/* 0: of all calibration windows; t + 1: of text t of several. */
+/* Returns the number of a calibration: 0 for all calibration windows, t + 1 for text t of several. */
 static size_t text_of(const calm_run *p, int64_t calibration_id)
 {
     for (size_t t = 0; p->text_ids && t < p->in.calib.n_texts; t++)
@@ -170,7 +170,7 @@ static calm_status put_activation(calm_ctx *ctx, calm_run *p, const head *h, cal
     return calm_store_activation_put(ctx, p->in.store, &a);
 }
 
-/* The text around a token, which several ranks may note alike. */
+/* Puts the text around a token, which several ranks may send. */
 static calm_status put_context(calm_ctx *ctx, const calm_run *p, calm_rank_message *in)
 {
     const char *before, *after, **texts[] = {&before, &after};
@@ -222,7 +222,7 @@ calm_status calm_relay_put(calm_ctx *ctx, calm_run *p, const char *bytes, size_t
 
 /* ---- sending ---- */
 
-/* The job of an id of this rank's store; n_jobs: there is none. */
+/* Returns the job with this id in this rank's store; n_jobs: there is none. */
 static size_t job_of(const calm_run *p, int64_t id)
 {
     const size_t n = calm_model_layout(p->in.model)->n_jobs;

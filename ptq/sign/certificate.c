@@ -1,4 +1,5 @@
-/* X.509 certificates of a signature: those of the signer into the bundle, and from the bundle to a trusted root. */
+/* X.509 certificates of a signature: writes the signer's into a bundle, and verifies a bundle's up to a trusted root.
+ * */
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
@@ -17,7 +18,7 @@ static void release_stack(STACK_OF(X509) **stack)
     sk_X509_pop_free(*stack, X509_free);
 }
 
-/* All certificates of a PEM file, at least one. */
+/* Reads all certificates of a PEM file, at least one. */
 static calm_status read_pem(calm_ctx *ctx, const char *path, STACK_OF(X509) *out)
 {
     BIO *file;
@@ -85,7 +86,7 @@ static calm_status read_der(calm_ctx *ctx, const char *where, const calm_json *e
     return CALM_OK;
 }
 
-/* May the certificate's key sign?  By its key usage or, for code, its extended one. */
+/* May the certificate's key sign, by its key usage or by the extended key usage for code? */
 static bool may_sign(X509 *certificate)
 {
     const uint32_t flags = X509_get_extension_flags(certificate);
@@ -99,7 +100,7 @@ static time_t seconds_of(const ASN1_TIME *time)
     return ASN1_TIME_to_tm(time, &parts) == 1 ? timegm(&parts) : 0;
 }
 
-/* NULL: the first leads to a root; else what is wrong. */
+/* Verifies the chain from the first certificate to a root; returns what is wrong, or NULL. */
 static const char *fault_of(X509_STORE_CTX *state, X509_STORE *roots, STACK_OF(X509) *chain)
 {
     X509 *first = sk_X509_value(chain, 0);

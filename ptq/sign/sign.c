@@ -1,4 +1,4 @@
-/* Bundles: a signed statement as a Sigstore bundle, and back. */
+/* Bundles: writes a signed statement as a Sigstore bundle, and reads and verifies one. */
 
 #include <string.h>
 
@@ -25,7 +25,7 @@ static calm_status letters_of(calm_ctx *ctx, const void *bytes, size_t n, const 
     return CALM_OK;
 }
 
-/* The envelope of a statement; released by the caller. */
+/* Returns the signed envelope of a statement; the caller releases it. */
 static calm_status new_envelope(calm_ctx *ctx, EVP_PKEY *key, const char *payload, calm_json **out)
 {
     unsigned char *sig;
@@ -41,7 +41,7 @@ static calm_status new_envelope(calm_ctx *ctx, EVP_PKEY *key, const char *payloa
     return CALM_OK;
 }
 
-/* How the reader finds the key; released by the caller. */
+/* Returns the verification material, by which the reader finds the key; the caller releases it. */
 static calm_status new_material(calm_ctx *ctx, const calm_signer *signer, EVP_PKEY *key, calm_json **out)
 {
     char hint[CALM_SHA256_HEX];
@@ -58,7 +58,7 @@ static calm_status new_material(calm_ctx *ctx, const calm_signer *signer, EVP_PK
     return CALM_OK;
 }
 
-/* May the file be written?  Only over an older signature. */
+/* Checks that the signature's file does not exist, or is an older signature, which is overwritten. */
 static calm_status check_place(calm_ctx *ctx, const char *signature)
 {
     CALM_SCOPED_JSON(there);
@@ -91,12 +91,13 @@ calm_status calm_sign_folder(calm_ctx *ctx, const char *dir, const char *signatu
     CALM_SCOPED_KEY(key);
     CALM_SCOPED_JSON(statement);
     CALM_SCOPED_JSON(material);
-    /* Where calm wrote all files of the folder, the signature becomes one of them: --force may replace the folder. */
+    /* If calm wrote all files of the folder, the signature is added to their list, so that --force may replace the
+     * folder. */
     const bool owned = calm_path_has(dir, CALM_OUTPUT_LIST) && calm_output_folder(ctx, dir, true, NULL) == CALM_OK;
     calm_ctx_forgive(ctx);
     CALM_TRY(check_place(ctx, signature));
     CALM_TRY(calm_sign_private_key(ctx, signer->key, &key));
-    /* Before the digests, which take long: are the certificates there, and the key's? */
+    /* Check key and certificates before the digests, which take long. */
     CALM_TRY(new_material(ctx, signer, key, &material));
     CALM_TRY(calm_sign_statement(ctx, dir, signature, tick, tick_user, n_files, &statement));
     CALM_TRY(write_bundle(ctx, signature, material, key, statement));
@@ -105,7 +106,7 @@ calm_status calm_sign_folder(calm_ctx *ctx, const char *dir, const char *signatu
 
 /* ---- reading ---- */
 
-/* Bytes of a base64 string, with a NUL behind them. */
+/* Decodes a base64 string to bytes, followed by a NUL. */
 static calm_status bytes_of(calm_ctx *ctx, const char *where, const char *what, const calm_json *value,
                             unsigned char **out, size_t *n)
 {
@@ -117,7 +118,7 @@ static calm_status bytes_of(calm_ctx *ctx, const char *where, const char *what, 
     return CALM_OK;
 }
 
-/* The key to check with. */
+/* Returns the key to verify with. */
 static calm_status trusted_key(calm_ctx *ctx, const char *where, const calm_json *material,
                                const calm_sign_trust *trust, EVP_PKEY **out)
 {
@@ -137,7 +138,7 @@ static calm_status trusted_key(calm_ctx *ctx, const char *where, const calm_json
     return CALM_OK;
 }
 
-/* The statement of a bundle whose signature holds; released by the caller. */
+/* Returns the statement of a bundle after verifying its signature; the caller releases it. */
 static calm_status read_bundle(calm_ctx *ctx, const char *path, const calm_sign_trust *trust, calm_json **out)
 {
     CALM_SCOPED_JSON(bundle);
@@ -145,7 +146,7 @@ static calm_status read_bundle(calm_ctx *ctx, const char *path, const calm_sign_
     unsigned char *payload, *sig;
     size_t n, n_sig;
     if (calm_json_read(ctx, path, BUNDLE_BYTES, &bundle) == CALM_EFORMAT)
-        calm_ctx_forgive(ctx);    /* no JSON: said below */
+        calm_ctx_forgive(ctx);    /* not JSON: reported below */
     CALM_TRY(ctx->status);
     const calm_json *envelope = calm_json_get(bundle, "dsseEnvelope");
     const calm_json *first = calm_json_at(calm_json_get(envelope, "signatures"), 0);
@@ -174,7 +175,7 @@ calm_status calm_sign_verify(calm_ctx *ctx, const char *dir, const char *signatu
     CALM_SCOPED_JSON(statement);
     CALM_TRY(read_bundle(ctx, signature, trust, &statement));
     CALM_TRY(calm_sign_compare(ctx, dir, signature, statement, tick, tick_user, out));
-    /* Names are borrowed from the statement. */
+    /* Names point into the statement, so copy them before it is released. */
     for (size_t i = 0; i < out->n; i++) {
         char *name;
         CALM_TRY(calm_strf(ctx, ctx->out, &name, "%s", out->differences[i].name));

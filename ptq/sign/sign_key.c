@@ -16,7 +16,7 @@ typedef struct curve {
 
 static const curve curves[] = {{"prime256v1", EVP_sha256}, {"secp384r1", EVP_sha384}, {"secp521r1", EVP_sha512}};
 
-/* NULL: no such key. */
+/* Returns the key's curve; NULL: the key is of another kind. */
 static const curve *curve_of(const EVP_PKEY *key)
 {
     char name[64];
@@ -36,7 +36,7 @@ calm_status calm_sign_key_check(calm_ctx *ctx, const char *where, const EVP_PKEY
                                      "openssl ecparam -name prime256v1 -genkey -noout -out FILE makes one", where);
 }
 
-/* An OpenSSL callback: the password, never asked for on the terminal. */
+/* An OpenSSL callback: gives the password from the environment, and never asks on the terminal. */
 static int password(char *out, int room, int writes, void *asked)
 {
     const char *word = getenv("CALM_KEY_PASSWORD");
@@ -97,7 +97,7 @@ calm_status calm_sign_key_hint(calm_ctx *ctx, const EVP_PKEY *key, char hex[CALM
     return status;
 }
 
-/* What is signed: DSSE's pre-authentication encoding. */
+/* Computes the signed bytes: DSSE's pre-authentication encoding of the payload. */
 static void envelope_of(const void *payload, size_t n, calm_text *out)
 {
     calm_text_printf(out, "DSSEv1 %zu %s %zu ", strlen(CALM_SIGN_PAYLOAD_TYPE), CALM_SIGN_PAYLOAD_TYPE, n);

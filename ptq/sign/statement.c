@@ -1,4 +1,4 @@
-/* The in-toto statement about the files of a folder: written, and compared with the files. */
+/* The in-toto statement about the files of a folder: writes it, and compares it with the files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 #define STATEMENT_TYPE "https://in-toto.io/Statement/v1"
 #define PREDICATE_TYPE "https://model_signing/signature/v1.0"
 
-/* What model_signing leaves out too and, when calm signs, its list of the files that it wrote, which no repository
- * has. */
+/* Files that a signature does not cover: those that model_signing ignores, too, and, when calm signs, the list of files
+ * that calm wrote, which is not in a repository. */
 static const char *const left_out[] = {".git", ".gitattributes", ".github", ".gitignore", CALM_OUTPUT_LIST};
 #define N_LEFT_OUT (sizeof left_out / sizeof *left_out)
 #define N_OF_GIT (N_LEFT_OUT - 1)
@@ -30,7 +30,7 @@ static bool is_below(const char *name, const char *path)
     return n && strncmp(name, path, n) == 0 && (name[n] == '\0' || name[n] == '/');
 }
 
-/* The name of the signature below `dir`; "" when it is elsewhere. */
+/* Returns the name of the signature below `dir`; "" if it is elsewhere. */
 static calm_status signature_name(calm_ctx *ctx, const char *dir, const char *signature, const char **out)
 {
     char *parent;
@@ -59,7 +59,7 @@ typedef struct digests {
     void *user;
 } digests;
 
-/* The files below `dir` that `ignored` [n_ignored] leaves, with digests. */
+/* Lists the files below `dir` except `ignored` [n_ignored], with digests. */
 static calm_status take_digests(calm_ctx *ctx, const char *dir, const char *const *ignored, size_t n_ignored,
                                 digests *d)
 {
@@ -85,7 +85,7 @@ static calm_status take_digests(calm_ctx *ctx, const char *dir, const char *cons
     return CALM_OK;
 }
 
-/* The bytes of a digest; false: not 64 hexadecimal digits. */
+/* Decodes a digest; false: it is not 64 hexadecimal digits. */
 static bool bytes_of(const char *hex, unsigned char out[CALM_SHA256_HEX / 2])
 {
     static const char digits[] = "0123456789abcdef";
@@ -100,7 +100,7 @@ static bool bytes_of(const char *hex, unsigned char out[CALM_SHA256_HEX / 2])
     return true;
 }
 
-/* SHA-256 over the digests of all items. */
+/* Computes the SHA-256 over the digests of all items. */
 static calm_status sum_of(calm_ctx *ctx, const item *items, size_t n, char root[CALM_SHA256_HEX])
 {
     calm_sha256 all;
@@ -188,7 +188,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const item *)a)->name, ((const item *)b)->name);
 }
 
-/* The files of a statement, by name, borrowed from it; its subject must be the digest over them. */
+/* Lists the files of a statement, by name; texts point into it.  Its subject must be the digest over them. */
 static calm_status read_statement(calm_ctx *ctx, const char *where, const calm_json *statement, item **out, size_t *n)
 {
     const calm_json *predicate = calm_json_get(statement, "predicate");
@@ -219,7 +219,7 @@ static calm_status read_statement(calm_ctx *ctx, const char *where, const calm_j
     return CALM_OK;
 }
 
-/* What the signer left out, what belongs to git, and the signature. */
+/* Lists the files to ignore: those that the signer did not cover, git's files, and the signature. */
 static calm_status ignored_of(calm_ctx *ctx, const char *dir, const char *signature, const calm_json *statement,
                               const char ***out, size_t *n)
 {
@@ -235,7 +235,7 @@ static calm_status ignored_of(calm_ctx *ctx, const char *dir, const char *signat
     return CALM_OK;
 }
 
-/* Merge two lists by name: what has no equal in the other differs. */
+/* Compares two lists sorted by name; a file without an equal entry in the other list differs. */
 static void compare(const item *signed_, size_t n_signed, const item *found, size_t n_found, calm_sign_check *out)
 {
     size_t i = 0, j = 0;
