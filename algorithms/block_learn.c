@@ -13,8 +13,8 @@
  * written one; derivatives pass straight through rounding and clipping.  Nothing is random.
  *
  * SignRound (Cheng et al. 2023, arXiv 2309.05516) learns V in this way from the nearest codes, with a range per group.
- * Here V starts from codes that include error feedback, with half of their residual (v0): with all of it, most codes
- * that GPTQ put more than half a step away would change at once. */
+ * Here V starts from codes that include error feedback, with half of their residual (v0): with the whole residual, most
+ * codes that GPTQ put more than half a step away would change at once. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -357,7 +357,8 @@ static double reach_of(const learn_options *o, const calm_scheme *scheme)
 }
 
 /* Returns the factor of step t: half a cosine.  Long steps at first let codes change far; many short steps at the end
- * let codes settle that the gradients of single windows push back and forth.  Its sum equals that of a linear decay. */
+ * bring codes to rest that the gradients of single windows push back and forth.  Its sum equals that of a linear
+ * decay. */
 static double falling(size_t t, size_t n)
 {
     return (1 + cos(M_PI * (double)(t - 1) / (double)n)) / 2;

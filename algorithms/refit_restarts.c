@@ -24,7 +24,7 @@
 
 /* The same orders in every run and on every machine. */
 #define SEED ((uint64_t)0x63616c6d)    /* "calm" */
-/* In the first order one of so many rows runs to its end. */
+/* In the first order every EXPLORERS-th row runs to its end. */
 #define EXPLORERS ((size_t)4)
 
 typedef struct restarts_options {

@@ -210,8 +210,8 @@ static calm_status pull(calm_ctx *ctx, calm_hub_session *s, calm_tick_fn *tick, 
         CALM_SCOPED_SCRATCH(ctx);
         CALM_TRY(bring(ctx, s, w.files[i]));
     }
-    /* Mark the absence, as huggingface_hub does, so that offline a missing tokenizer.json does not count as missing from
-     * the cache. */
+    /* Mark the absence, as huggingface_hub does, so that offline a missing tokenizer.json does not count as missing
+     * from the cache. */
     for (const char *const *fixed = calm_hub_fixed_names(); *fixed; fixed++)
         if (!calm_hub_listing_find(&listing, *fixed))
             CALM_TRY(calm_hub_mark_absent(ctx, s->repo_dir, s->commit, *fixed));

@@ -314,5 +314,6 @@ int main(void)
     return run_tests("store_open", (const TTest *[]){
         foreign_and_newer_files_are_refused, truncated_store_is_refused, empty_files_become_stores,
         reading_writes_nothing, a_second_writer_waits_or_is_told_who_writes, a_wait_for_a_writer_can_be_interrupted,
-        a_link_is_the_store_it_leads_to, any_name_is_a_file, a_killed_writer_holds_nothing, version_8_keeps_its_times, NULL});
+        a_link_is_the_store_it_leads_to, any_name_is_a_file, a_killed_writer_holds_nothing, version_8_keeps_its_times,
+        NULL});
 }
