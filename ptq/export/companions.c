@@ -1,4 +1,4 @@
-/* Companions: the list, and copying it. */
+/* Lists the companions of a checkpoint and copies them. */
 #include "ptq/export/companions.h"
 
 #include <ctype.h>
@@ -18,9 +18,9 @@
 #define CODE_MAX ((size_t)16 * 1024 * 1024)
 #define MOST_FILES 512    /* modules and templates */
 
-/* ---- which files are inside ---- */
+/* ---- files inside the directory ---- */
 
-/* Is `path`, without links, a file below `dir`? */
+/* Is `path`, with links resolved, a file below `dir`? */
 static bool is_below(const char *path, const char *dir)
 {
     char resolved[PATH_MAX];
@@ -29,7 +29,7 @@ static bool is_below(const char *path, const char *dir)
     return real && strncmp(path, real, n) == 0 && path[n] == '/';
 }
 
-/* Is NAME in the model's directory a regular file that is there, or in the blobs of the hub's cache? */
+/* Is NAME in the model's directory a regular file there, or a link to a blob of the hub's cache? */
 static calm_status is_inside(calm_ctx *ctx, const char *place, const char *name, bool *out)
 {
     char *path, *folder, *blobs, real[PATH_MAX];
@@ -66,7 +66,7 @@ static bool is_module(const char *text, size_t n)
     return fits;
 }
 
-/* The module `text` [n] of the folder `parent` ("" or "sub/"): its file, or the __init__.py of a package. */
+/* Adds the module `text` [n] of the folder `parent` ("" or "sub/"): its file, or the __init__.py of a package. */
 static calm_status add_module(calm_ctx *ctx, code *to, const char *parent, const char *text, size_t n, bool *found)
 {
     *found = false;
@@ -83,8 +83,8 @@ static calm_status add_module(calm_ctx *ctx, code *to, const char *parent, const
     return CALM_OK;
 }
 
-/* "modeling_demo.DemoForCausalLM" of auto_map.  "owner/name--modeling_demo.Class" is fetched from another repository by
- * the code that loads it. */
+/* Adds the module of a reference in auto_map, "modeling_demo.DemoForCausalLM".  Ignores
+ * "owner/name--modeling_demo.Class", which the loading code fetches from another repository. */
 static calm_status add_reference(calm_ctx *ctx, code *to, const char *reference)
 {
     const char *dot = reference ? strrchr(reference, '.') : NULL;
@@ -96,7 +96,7 @@ static calm_status add_reference(calm_ctx *ctx, code *to, const char *reference)
                                                                       : calm_words_add(ctx, to->missing, reference);
 }
 
-/* Values of auto_map: a reference, or of tokenizers a list of two, of which one may be null. */
+/* Adds the modules of an auto_map's values: a reference, or for tokenizers a list of two, one of which may be null. */
 static calm_status add_references(calm_ctx *ctx, code *to, const calm_json *value)
 {
     CALM_TRY(add_reference(ctx, to, calm_json_string(value, NULL)));
@@ -105,7 +105,7 @@ static calm_status add_references(calm_ctx *ctx, code *to, const calm_json *valu
     return CALM_OK;
 }
 
-/* The modules that a JSON file of the model names. */
+/* Adds the modules that a JSON file of the model names. */
 static calm_status add_named(calm_ctx *ctx, code *to, const char *from)
 {
     CALM_SCOPED_JSON(root);
@@ -125,14 +125,14 @@ static calm_status add_named(calm_ctx *ctx, code *to, const char *from)
     return CALM_OK;
 }
 
-/* ---- what they import ---- */
+/* ---- imported modules ---- */
 
 static const char *skip_spaces(const char *at)
 {
     return at + strspn(at, " \t\\\r");
 }
 
-/* `at` stands behind "from .": "name.of import x" or " import a, b as c, (d, e)". */
+/* Adds the modules of an import; `at` follows "from .": "name.of import x" or " import a, b as c, (d, e)". */
 static calm_status add_import(calm_ctx *ctx, code *to, const char *parent, const char *at)
 {
     const size_t n = strcspn(at, " \t\r\n\\");
@@ -144,7 +144,7 @@ static calm_status add_import(calm_ctx *ctx, code *to, const char *parent, const
         return CALM_OK;
     at = skip_spaces(at + 6);
     const bool open = *at == '(';
-    /* Names up to the end of the line or of the parentheses; what follows "as" is no module and is not found. */
+    /* Names up to the end of the line or of the parentheses; a name after "as" is not a module and is not found. */
     for (at += open; *at && *at != ')' && (open || *at != '\n');) {
         const size_t word = strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
         if (word)
@@ -154,7 +154,7 @@ static calm_status add_import(calm_ctx *ctx, code *to, const char *parent, const
     return CALM_OK;
 }
 
-/* The modules in the same folder that a Python file imports. */
+/* Adds the modules in the same folder that a Python file imports. */
 static calm_status add_imports(calm_ctx *ctx, code *to, const char *file)
 {
     char *path, *text, *parent;
@@ -218,7 +218,7 @@ calm_status calm_export_list_templates(calm_ctx *ctx, const char *model_dir, cal
 
 /* ---- sentence-transformers ---- */
 
-/* What the folders hold that modules.json lists: a sentence's embedding is made by them. */
+/* Adds the files of the folders that modules.json lists, which compute a sentence's embedding. */
 static calm_status add_modules(calm_ctx *ctx, const char *model_dir, calm_words *out)
 {
     static const char *const files[] = {"config.json", "model.safetensors", "pytorch_model.bin"};
@@ -241,7 +241,7 @@ static calm_status add_modules(calm_ctx *ctx, const char *model_dir, calm_words 
     return CALM_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- the list and the copy ---- */
 
 calm_status calm_export_list_companions(calm_ctx *ctx, const char *model_dir, calm_words *out, calm_words *missing)
 {

@@ -1,4 +1,4 @@
-/* config.json of a checkpoint that is written. */
+/* Writes config.json of a checkpoint. */
 #include "ptq/export/config_file_impl.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ bool calm_export_unties_head(const calm_model *model)
            && calm_json_bool(calm_json_get(calm_model_text_json(model), TIED), config->arch->default_tied);
 }
 
-/* The first byte behind the string that begins at `at`. */
+/* Returns the first byte after the string that begins at `at`. */
 static size_t end_of_string(const char *text, size_t n, size_t at)
 {
     for (at++; at < n && text[at] != '"'; at++)
@@ -33,7 +33,8 @@ static size_t skip_spaces(const char *text, size_t n, size_t at)
     return at;
 }
 
-/* Is the string text[from .. end - 1], with its quotes, this key of an object?  Then *value is where its value is. */
+/* Is the string text[from .. end - 1], with its quotes, this key of an object?  Then *value is the index of its value.
+ * */
 static bool is_key(const char *text, size_t n, size_t from, size_t end, const char *key, size_t *value)
 {
     const size_t colon = skip_spaces(text, n, end);
@@ -44,7 +45,7 @@ static bool is_key(const char *text, size_t n, size_t from, size_t end, const ch
     return true;
 }
 
-/* Append text [n] without its last brace and the spaces before it. */
+/* Appends text [n] without its last brace and the spaces before it. */
 static void append_open(const char *text, size_t n, calm_text *out)
 {
     while (n && text[n - 1] != '}')
@@ -60,7 +61,7 @@ static void append_value(calm_text *out, const char *value)
         calm_text_printf(out, *at == '\n' ? "\n  " : "%c", *at);
 }
 
-/* Append a member to an object that is open. */
+/* Appends a member to an open object. */
 static void append_member(calm_text *out, const char *key, const char *value)
 {
     calm_text_printf(out, "%s\n  \"%s\": ", out->length && out->data[out->length - 1] == '{' ? "" : ",", key);
@@ -95,7 +96,8 @@ void calm_export_set_member(const char *text, size_t n, const char *key, const c
     calm_text_printf(out, "\n}\n");
 }
 
-/* The float model's text; of a GGUF file what its keys amount to, of a published source what says nothing of that. */
+/* Returns the float model's text; for a GGUF file, the equivalent of its keys; for a quantized source, without its
+ * quantization entry. */
 static calm_status read_text(calm_ctx *ctx, const calm_model *model, const char *to, calm_text *out)
 {
     char *from, *text;

@@ -38,8 +38,8 @@ static calm_json *int_args(int bits, bool symmetric, const char *strategy, size_
                        CALM_KV("dynamic", dynamic));
 }
 
-/* Small floats: bits, group and scales are the same for weights and activations.  `dynamic` of NVFP4's activations is
- * "local": the scales of groups are, the number that they share is in the file. */
+/* Adds the settings of small floats, which are the same for weights and activations.  `dynamic` of NVFP4's activations
+ * is "local": the scales of groups are dynamic, their global scale is in the file. */
 static calm_json *float_args(const calm_scheme *scheme, bool inputs)
 {
     const bool whole = calm_scheme_is_whole(scheme), rows = scheme->family == CALM_FAMILY_FP8 || whole;
@@ -69,7 +69,7 @@ static calm_json *float_args(const calm_scheme *scheme, bool inputs)
     return args;
 }
 
-/* Inputs in FP8: one scale for all, or one per token. */
+/* Adds FP8 activations: with one scale for all, or one per token. */
 static calm_json *fp8_inputs(bool fixed)
 {
     return CALM_OBJECT(CALM_KV("num_bits", (long)8), CALM_KV("type", "float"), CALM_KV("symmetric", (bool)true),
@@ -77,7 +77,7 @@ static calm_json *fp8_inputs(bool fixed)
                        CALM_KV("dynamic", (bool)!fixed));
 }
 
-/* "input_activations" of a group. */
+/* Adds "input_activations" of a group. */
 static calm_json *input_args(const calm_scheme *scheme)
 {
     const bool fixed = calm_act_rule_is_static(scheme->act_rule);
@@ -115,7 +115,7 @@ static calm_json *group_entry(const calm_export_input *input, const calm_scheme 
                        CALM_KV("output_activations", calm_json_new_null()), CALM_KV("format", format_of(scheme)));
 }
 
-/* What down's input is multiplied by while the model runs; W H is in the file.  Readers build the matrix from head_dim:
+/* Adds the transform of down's input in the forward pass; the file has W H.  Readers build the matrix from head_dim, so
  * no tensor holds it. */
 static calm_json *transforms_entry(const calm_export_input *input)
 {
@@ -136,7 +136,7 @@ static calm_json *transforms_entry(const calm_export_input *input)
     return CALM_OBJECT(CALM_KV("config_groups", CALM_OBJECT(CALM_KV("R4", r4))));
 }
 
-/* One fixed scale for the keys of a block and one for its values. */
+/* Adds the KV cache: one static scale for the keys of a block and one for its values. */
 static calm_json *cache_entry(const calm_export_input *input)
 {
     if (!input->options || !input->options->kv)
@@ -146,7 +146,7 @@ static calm_json *cache_entry(const calm_export_input *input)
                        CALM_KV("dynamic", (bool)false));
 }
 
-/* Those of the plan, and behind them the head's where none of them is it. */
+/* Lists the schemes of the plan, and after them the head's if it differs. */
 static calm_status list_schemes(calm_ctx *ctx, const calm_export_input *input, calm_scheme **out, size_t *n)
 {
     const calm_scheme *head = calm_outer_own_head(input->model, input->outer);
@@ -164,8 +164,8 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_export_input *input, c
     return CALM_OK;
 }
 
-/* The scheme of routed experts before the others: transformers 5.23 reads all of them by the first group whose targets
- * have "experts" in them, and shared experts have, too (integrations/compressed_tensors.py). */
+/* Puts the scheme of routed experts before the others: transformers 5.23 reads all of them with the first group whose
+ * targets contain "experts", as targets of shared experts do, too (integrations/compressed_tensors.py). */
 static void put_experts_first(const calm_export_input *input, calm_scheme *schemes, size_t n)
 {
     const calm_layout *layout = calm_model_layout(input->model);
@@ -182,7 +182,7 @@ static void put_experts_first(const calm_export_input *input, calm_scheme *schem
     }
 }
 
-/* What stays float, by name, and modules below the roots that the model does not have. */
+/* Adds the modules that stay float, by name, and patterns for modules below the roots that are not in calm's model. */
 static calm_status add_ignored(calm_ctx *ctx, const calm_export_input *input, calm_json *ignore)
 {
     const bool wrapped = calm_model_is_wrapped(input->model);
@@ -219,7 +219,7 @@ calm_status calm_ct_config(calm_ctx *ctx, const calm_export_input *input, calm_j
         if (strcmp(format_of(&schemes[s]), format_of(&schemes[0])) != 0)
             format = "mixed-precision";
         if (schemes[s].bits == 3)
-            version = "0.18.0";    /* the first whose readers take the dense 3-bit stream */
+            version = "0.18.0";    /* the first version that reads the dense 3-bit stream */
     }
     const calm_status status = add_ignored(ctx, input, ignore);
     CALM_EXTEND(entry, CALM_KV("quant_method", "compressed-tensors"), CALM_KV("quantization_status", "compressed"),

@@ -1,5 +1,4 @@
-/* Dequantize: the tensors that are to be written are listed first, with where each comes from; then they are written
- * one by one. */
+/* Dequantize: lists the tensors to write first, each with its source, then writes them one by one. */
 #include "ptq/io/gguf_split.h"
 #include "ptq/export/dequantize.h"
 
@@ -19,18 +18,18 @@
 #include "ptq/tensor/rotation.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
-#define MOST_EXPERTS ((size_t)1 << 16) /* of a block */
-#define STACK ".switch_mlp."           /* of mlx-lm: all experts of a block in one tensor */
+#define MOST_EXPERTS ((size_t)1 << 16) /* largest number of experts of a block */
+#define STACK ".switch_mlp."           /* mlx-lm's module with all experts of a block in one tensor */
 #define ROWS_AT_ONCE ((size_t)1 << 22) /* elements of a tensor that are widened together */
-#define TURNED ((size_t)32)            /* and of its rows, where they become columns     */
+#define TURNED ((size_t)32)            /* rows that are transposed together              */
 
-/* Where a tensor comes from. */
+/* The source of a tensor. */
 typedef struct source {
     const calm_tensor *plain; /* copied or converted                           */
-    bool turned;              /* matrices [in, out], which `plain` holds as [out, in] */
-    const char *module;       /* the weight of a quantized module              */
+    bool turned;              /* to write as [in, out], while `plain` is [out, in] */
+    const char *module;       /* name of the quantized module whose weight it is */
     calm_qformat_scheme scheme;
-    const calm_gguf_entry *entry; /* of a GGUF file                                */
+    const calm_gguf_entry *entry; /* tensor of a GGUF file                         */
 } source;
 
 typedef struct work {
@@ -38,16 +37,16 @@ typedef struct work {
     const char *path;
     const calm_dequantize_options *options;
     calm_dequantize_result *result;
-    calm_json *config; /* to be written */
-    calm_json *read;   /* as it was     */
+    calm_json *config; /* config.json to write */
+    calm_json *read;   /* config.json as read  */
     const calm_safetensors *set;
-    calm_safetensors *files; /* `set`, where it is not the model's */
-    calm_model *model;       /* with an adapter; NULL: none */
+    calm_safetensors *files; /* `set`, if it is not the model's */
+    calm_model *model;       /* the model with an adapter; NULL: none */
     calm_published published;
     calm_qformat_reader *stored;
     calm_gguf *gguf;
     calm_gguf_list list;
-    calm_tensor *tensors; /* [n] to be written */
+    calm_tensor *tensors; /* [n] tensors to write */
     source *sources;      /* [n] */
     size_t n;
 } work;
@@ -67,7 +66,7 @@ static calm_dtype dtype_of(const calm_json *config, calm_dtype fallback)
     return dtype == CALM_N_DTYPES ? fallback : dtype;
 }
 
-/* The same members without what speaks of quantization; the dtype changes with the weights'. */
+/* Copies the members of config.json without those about quantization, and sets the weights' dtype. */
 static calm_json *plain_config(const calm_json *read, calm_dtype asked)
 {
     calm_json *out = calm_json_new_object();
@@ -87,13 +86,13 @@ static calm_json *plain_config(const calm_json *read, calm_dtype asked)
 
 /* ---- a directory ---- */
 
-/* Experts that share a tensor of codes; 0: it is one matrix. */
+/* Returns the number of experts that share a tensor of codes; 0: the tensor is one matrix. */
 static size_t n_stacked(const calm_tensor *tensor)
 {
     return tensor->n_dims == 3 && tensor->dtype == CALM_U32 && strstr(tensor->name, STACK) ? tensor->shape[0] : 0;
 }
 
-/* The weight of a module whose tensors are `tensor`, codes, and others; of expert `expert` of those that share it. */
+/* Adds the weight of a module whose codes are in `tensor`; if experts share the tensor, of expert `expert`. */
 static calm_status add_weight(work *w, const calm_tensor *tensor, const char *dot, calm_dtype dtype, size_t expert)
 {
     const char *stack = tensor->n_dims == 3 ? strstr(tensor->name, STACK) : NULL;
@@ -113,7 +112,7 @@ static calm_status add_weight(work *w, const calm_tensor *tensor, const char *do
         return calm_fail(w->ctx, CALM_EFORMAT,
                          "%s: %s has quantized tensors, but config.json says that it stays float; calm check says more",
                          w->path, module);
-    /* From the tensors that hold it; calm_qformat_load checks all of them against it. */
+    /* The shape from the tensors; calm_qformat_load checks all of them against it. */
     CALM_TRY(calm_qformat_shape(w->ctx, calm_qformat_of(w->stored), w->set, module, &from->scheme, tensor,
                                 &to->shape[0], &to->shape[1]));
     if (!to->shape[0] || !to->shape[1])
@@ -124,8 +123,7 @@ static calm_status add_weight(work *w, const calm_tensor *tensor, const char *do
     return CALM_OK;
 }
 
-/* Tensors of floats, among them those of a published source, whose mixtures of mxfp4 are to be written as transformers
- * has them. */
+/* Adds float tensors, including those of a quantized source; mixtures in mxfp4 are written in transformers' layout. */
 static calm_status list_floats(work *w, calm_dtype dtype)
 {
     const size_t n = calm_safetensors_count(w->set);
@@ -167,7 +165,8 @@ static calm_status list_directory(work *w, calm_dtype dtype)
         const bool known = dot && calm_qformat_suffix_part(NULL, dot + 1, &part);
         const bool codes = known && (strcmp(dot, ".weight") != 0 || tensor->dtype == CALM_I8
                                      || tensor->dtype == CALM_U32 || tensor->dtype == CALM_F8_E4M3);
-        /* Next to the codes of a weight; or of the inputs and the cache, which a float model does not round. */
+        /* Skip scales and zeros of weights, and scales of inputs and of the KV cache, which a float model does not
+         * round. */
         if (part != CALM_QFORMAT_CODES || (!codes && calm_published_of_inputs(tensor->name)))
             continue;
         for (size_t e = 0; codes && e < calm_size_max(1, n_stacked(tensor)); e++)
@@ -182,7 +181,7 @@ static calm_status list_directory(work *w, calm_dtype dtype)
     return CALM_OK;
 }
 
-/* The number of the tensor that is to be written under a name, or one that ends so; n: none. */
+/* Returns the index of the output tensor with this name, or a name that ends with it; n: none. */
 static size_t find_written(const work *w, const char *end)
 {
     size_t i = 0;
@@ -191,8 +190,8 @@ static size_t find_written(const work *w, const char *end)
     return i;
 }
 
-/* tie_word_embeddings is false next to a head with other values than the embedding.  A head that was quantized by
- * itself has other values. */
+/* Sets tie_word_embeddings to false if the head's values differ from the embedding's, as those of a separately
+ * quantized head do. */
 static void untie_own_head(work *w)
 {
     const size_t head = find_written(w, "lm_head.weight"), embed = find_written(w, "embed_tokens.weight");
@@ -204,7 +203,7 @@ static void untie_own_head(work *w)
         calm_json_set_bool(w->config, "tie_word_embeddings", false);
 }
 
-/* A float model into which an adapter is merged as it is read. */
+/* Opens a float model with an adapter, which is merged while the model is read. */
 static calm_status open_merged(work *w)
 {
     const bool asked = w->options->dtype != CALM_N_DTYPES;
@@ -218,7 +217,7 @@ static calm_status open_merged(work *w)
     return list_directory(w, w->result->dtype);
 }
 
-/* What a directory is quantized as. */
+/* Finds the quantized format of a directory. */
 static calm_status read_entry(work *w, const char *path)
 {
     CALM_TRY(calm_published_read(w->ctx, path, w->read, false, &w->published));
@@ -303,10 +302,10 @@ static calm_status open_gguf(work *w)
 
 /* ---- writing ---- */
 
-/* Narrow values [n] and put them. */
+/* Converts values [n] to the output dtype and writes them. */
 static calm_status put_floats(work *w, calm_shards_writer *writer, const calm_tensor *to, const float *values, size_t n)
 {
-    if (to->dtype == CALM_F32) /* as they are: no copy of a large tensor */
+    if (to->dtype == CALM_F32) /* needs no copy of a large tensor */
         return calm_shards_put(w->ctx, writer, values, n * sizeof *values);
     for (size_t i = 0; i < n && to->dtype == CALM_F16; i++)
         if (fabsf(values[i]) >= 65520.0f) /* rounds to infinity */
@@ -315,7 +314,7 @@ static calm_status put_floats(work *w, calm_shards_writer *writer, const calm_te
     return calm_export_put_floats(w->ctx, writer, to->dtype, values, n);
 }
 
-/* Channels of a block of the Hadamard matrix that a weight's input is multiplied by while the model runs; 0: none. */
+/* Returns the block size of the Hadamard matrix that the forward pass multiplies a weight's input by; 0: none. */
 static calm_status hadamard_of(work *w, const calm_tensor *to, size_t *width)
 {
     const size_t length = strlen(to->name), suffix = strlen(".weight");
@@ -327,7 +326,7 @@ static calm_status hadamard_of(work *w, const calm_tensor *to, size_t *width)
     return calm_qformat_hadamard(w->ctx, w->stored, module, width);
 }
 
-/* values [rows, columns] are W H, of which H makes W again: the input of plain floats has no transform. */
+/* Turns values [rows, columns], W H, into W by multiplying with H, because plain floats have no transform. */
 static calm_status undo_hadamard(work *w, const calm_tensor *to, size_t width, float *values)
 {
     const calm_rotation hadamard = calm_rotation_hadamard(width);
@@ -337,7 +336,7 @@ static calm_status undo_hadamard(work *w, const calm_tensor *to, size_t width, f
     return calm_rotation_apply_rows(w->ctx, &hadamard, to->shape[0], to->shape[1], values);
 }
 
-/* A float weight with a transform. */
+/* Writes a float weight that has a transform. */
 static calm_status put_turned(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from,
                               size_t width)
 {
@@ -370,7 +369,7 @@ static calm_status put_plain(work *w, calm_shards_writer *writer, const calm_ten
     return CALM_OK;
 }
 
-/* Columns at .. at + n - 1 of a matrix [rows, columns] as rows of `out`, read by runs that share a scale. */
+/* Computes columns at .. at + n - 1 of a matrix [rows, columns] as rows of `out`, reading runs that share a scale. */
 static calm_status turn_columns(work *w, const calm_tensor *from, size_t matrix, size_t at, size_t n, float *out)
 {
     const size_t rows = from->shape[1], columns = from->shape[2];
@@ -385,7 +384,7 @@ static calm_status turn_columns(work *w, const calm_tensor *from, size_t matrix,
     return CALM_OK;
 }
 
-/* Matrices [rows, columns] as [columns, rows], as many columns at a time as rows of others. */
+/* Writes matrices [rows, columns] as [columns, rows], some columns at a time. */
 static calm_status put_transposed(work *w, calm_shards_writer *writer, const calm_tensor *to, const calm_tensor *from)
 {
     const size_t rows = from->shape[1], columns = from->shape[2];
@@ -456,7 +455,7 @@ static calm_status save(work *w, const char *dir, const char *name, const calm_j
     return calm_json_save(w->ctx, path, json);
 }
 
-/* The tokenizer in the GGUF file; where it is of a kind that calm does not read, a warning says why there is none. */
+/* Writes the GGUF file's tokenizer; if calm does not read its kind, logs a warning instead. */
 static calm_status write_tokenizer(work *w, const char *dir)
 {
     CALM_SCOPED_JSON(json);

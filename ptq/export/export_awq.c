@@ -27,7 +27,7 @@ static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
     return 3;
 }
 
-/* values [out, cols] (NULL: 8 everywhere) -> words [cols, out / 8] */
+/* Packs values [out, cols] (NULL: 8 everywhere) to words [cols, out / 8]. */
 static calm_status put_interleaved(calm_ctx *ctx, calm_shards_writer *writer, const uint8_t *values, size_t out,
                                    size_t cols)
 {
@@ -53,8 +53,8 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
 
 /* ---- the configuration ---- */
 
-/* What stays float, and for "model.layers.0.self_attn.q_proj" the name under which engines fuse it: those that look for
- * names within names would not find it otherwise. */
+/* Lists the modules that stay float, and for "model.layers.0.self_attn.q_proj" also the fused name, because engines
+ * that search names within names would not find it otherwise. */
 static calm_status add_floats(calm_ctx *ctx, const calm_export_input *input, calm_json *modules)
 {
     const calm_layout *layout = calm_model_layout(input->model);
@@ -63,7 +63,7 @@ static calm_status add_floats(calm_ctx *ctx, const calm_export_input *input, cal
     CALM_TRY(calm_foreign_roots(ctx, input, &roots));
     for (size_t i = 0; i < roots.n; i++) {
         char *below;
-        bool within = false;    /* readers look for names within names */
+        bool within = false;    /* readers search names within names */
         CALM_TRY(calm_strf(ctx, ctx->scratch, &below, "%s.", roots.of[i]));
         for (size_t l = 0; l < layout->n_linears && !within; l++)
             within = strstr(layout->linears[l].module, below) != NULL;
@@ -104,7 +104,7 @@ static calm_status fill_entry(calm_ctx *ctx, const calm_export_input *input, cal
 
 /* ---- the exporter ---- */
 
-/* One group size. */
+/* Checks that all schemes have one group size. */
 static calm_status check_uniform(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_layout *layout = calm_model_layout(input->model);
@@ -124,7 +124,8 @@ static calm_status check_uniform(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-/* Readers look for names within names: none that stays float may be in one that is quantized. */
+/* Checks that no name of a float module is part of the name of a quantized one, because readers search names within
+ * names. */
 static calm_status check_names(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_layout *layout = calm_model_layout(input->model);

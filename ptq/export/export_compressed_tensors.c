@@ -11,7 +11,7 @@
  *   m.weight -> nvfp4-pack-quantized   m.weight_packed U8 [out, in / 2], m.weight_scale F8_E4M3 [out, G],
  *                                      m.weight_global_scale F32 [1], by which readers divide that,
  *                                      m.input_global_scale F32 [1] with quantized activations
- *   all other tensors as they are, but for what input scales were folded into
+ *   all other tensors unchanged, except those that input scales were folded into
  *
  * Order in the file: safetensors_export.h. */
 #include "ptq/export/ct_config.h"
@@ -80,7 +80,7 @@ static calm_status put_codes(calm_ctx *ctx, calm_shards_writer *writer, const ca
     return calm_shards_put(ctx, writer, values, n);
 }
 
-/* Bits of the codes, one or two to a byte, in ctx->scratch. */
+/* Packs the codes' bits, one or two codes per byte, in ctx->scratch. */
 static calm_status bits_of(calm_ctx *ctx, const calm_qlinear *linear, uint8_t **bytes, size_t *n_bytes)
 {
     const calm_levels *levels = calm_scheme_levels(&linear->scheme);
@@ -92,7 +92,7 @@ static calm_status bits_of(calm_ctx *ctx, const calm_qlinear *linear, uint8_t **
     return CALM_OK;
 }
 
-/* Codes or scales of MXFP4; where a published source has the same numbers, its own. */
+/* Writes codes or scales of MXFP4; copies those of an MXFP4 source if the numbers are the same. */
 static calm_status put_mxfp4(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, bool scales)
 {
     const size_t n = linear->out * linear->n_groups;
@@ -115,7 +115,7 @@ static calm_status put_bits(calm_ctx *ctx, calm_shards_writer *writer, const cal
     return calm_shards_put(ctx, writer, bytes, n);
 }
 
-/* Scales as what a reader divides by the global number. */
+/* Writes the scales that a reader divides by the global scale. */
 static calm_status put_small_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
 {
     const size_t n = linear->out * linear->n_groups;
@@ -123,13 +123,13 @@ static calm_status put_small_scales(calm_ctx *ctx, calm_shards_writer *writer, c
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, bytes, n));
     for (size_t i = 0; i < n; i++) {
         double stored = (double)linear->scales[i] * (double)linear->global;
-        calm_levels_nearest(&calm_levels_e4m3, &stored, 1);    /* off by what the division in float32 rounded */
+        calm_levels_nearest(&calm_levels_e4m3, &stored, 1);    /* undoes the rounding of the division in float32 */
         bytes[i] = calm_levels_bits(&calm_levels_e4m3, calm_levels_code(&calm_levels_e4m3, stored));
     }
     return calm_shards_put(ctx, writer, bytes, n);
 }
 
-/* Scales of 16 bits, of blocks and whole linears those of their first rows. */
+/* Writes 16-bit scales; for blocks and whole linears, those of their first rows. */
 static calm_status put_wide_scales(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear)
 {
     const bool whole = calm_scheme_is_whole(&linear->scheme);
@@ -144,7 +144,7 @@ static calm_status put_wide_scales(calm_ctx *ctx, calm_shards_writer *writer, co
         const float *own = linear->scales + row * groups;
         if (row % rows == 0)
             memcpy(of, own, groups * sizeof *of);
-        /* A candidate of another version, or a damaged store. */
+        /* The candidate is of another version, or the store is damaged. */
         if (memcmp(of, own, groups * sizeof *of) != 0)
             return calm_fail(ctx, CALM_EFORMAT, NAME ": row %zu of %zu has other scales than row %zu of its block of "
                              "%zu rows", row, linear->out, row / rows * rows, rows);
@@ -188,9 +188,9 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
                       : calm_export_put_packed(ctx, writer, linear->zeros, linear->out, linear->n_groups, bits, true);
 }
 
-/* ---- what is refused and warned of ---- */
+/* ---- checks ---- */
 
-/* What a plan may have that not every reader takes. */
+/* Warns of features of a plan that not every reader supports. */
 enum { THREE_BITS, ASYMMETRIC, UNREAD_EXPERTS, FLOAT_EXPERTS, EVALUATION_ONLY, N_WARNINGS };
 
 static const char *const warnings[N_WARNINGS] = {
@@ -253,7 +253,8 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-/* Rows of a head are rounded some at a time, without inputs: schemes of rows and groups of weights alone. */
+/* Refuses table schemes other than weight-only ones with scales of rows or groups, because a table is rounded some rows
+ * at a time, without inputs. */
 static calm_status check_outer(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in)
 {
     const char *name = CALM_SCHEME_NAME(scheme);

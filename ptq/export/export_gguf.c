@@ -1,10 +1,10 @@
-/* GGUF: the file that llama.cpp loads, written whole (docs/formats.md section 6).
+/* GGUF: writes the file that llama.cpp loads (docs/formats.md section 6).
  *
  *   keys       the architecture (gguf_arch.c) and the tokenizer (gguf_tokenizer.c)
- *   linears    codes and scales as ggml's blocks, bit for bit (gguf_linear.c)
+ *   linears    codes and scales as ggml's blocks, without a change of values (gguf_linear.c)
  *   the rest   float; vectors float32; Gemma's norms with their 1 added
- * Where rows have another order there (gguf_order.h), codes and scales move with them.  One block is in memory at a
- * time, of a mixture one expert: its projections are three tensors, so it is assembled three times. */
+ * If rows have another order in GGUF (gguf_order.h), codes and scales move with them.  Memory holds one block at a
+ * time, of a mixture one expert; an expert's three projections are in three tensors, so it is assembled three times. */
 
 #include <math.h>
 #include <stdint.h>
@@ -22,7 +22,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/pooling.h"
 
-/* Elements that are converted at once. */
+/* Number of elements that are converted at once. */
 #define PIECE ((size_t)64 * 1024)
 
 /* ---- bytes ---- */
@@ -31,12 +31,12 @@ typedef struct output {
     const calm_export_input *input;
     const calm_gguf_layout *layout;
     calm_gguf_writer writer;
-    size_t next; /* part to be written */
+    size_t next; /* next part to write */
     const char *path;
     const calm_gguf_keys *keys;
     size_t *file_begin;    /* [n_files + 1] first tensor of each file */
-    size_t n_files, file;  /* that are written; the open one */
-    float *factors; /* [experts, or 1] of the matrix that was written last: 1 / its global number */
+    size_t n_files, file;  /* number of files; the open one */
+    float *factors; /* [experts, or 1] 1 / global scale of the matrix that was written last */
 } output;
 
 static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type,
@@ -56,7 +56,7 @@ static calm_status put_floats(calm_ctx *ctx, output *to, const calm_gguf_part *p
     return calm_gguf_put(ctx, &to->writer, bytes, n * size);
 }
 
-/* A vector: `values`, or the checkpoint's own where they are NULL. */
+/* Writes a vector: `values`, or if NULL the checkpoint's. */
 static calm_status put_vector(calm_ctx *ctx, output *to, const calm_gguf_part *part, const float *values)
 {
     const size_t n = part->of.source->n_elements;
@@ -73,7 +73,7 @@ static calm_status put_vector(calm_ctx *ctx, output *to, const calm_gguf_part *p
     return put_floats(ctx, to, part, CALM_GGML_F32, out, n);
 }
 
-/* Rows of keys as columns, head by head: [rank] rows of `nope` values. */
+/* Writes rows of keys as columns, head by head: [rank] rows of `nope` values. */
 static calm_status put_keys(calm_ctx *ctx, output *to, const calm_gguf_part *part, const calm_tensor *source,
                             calm_ggml_type type, const float *values)
 {
@@ -94,7 +94,7 @@ static calm_status put_keys(calm_ctx *ctx, output *to, const calm_gguf_part *par
     return CALM_OK;
 }
 
-/* One row with its columns in the file's order. */
+/* Copies one row with its columns in the file's order. */
 static const float *order_columns(const calm_gguf_part *part, const float *row, size_t cols, float *room)
 {
     if (part->order.form != CALM_GGUF_VALUE_COLUMNS)
@@ -104,7 +104,7 @@ static const float *order_columns(const calm_gguf_part *part, const float *row, 
     return room;
 }
 
-/* Rows of a float matrix: of `values` or, where they are NULL, of `source`. */
+/* Writes rows of a float matrix: of `values`, or if NULL of `source`. */
 static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *part, const calm_tensor *source,
                               calm_ggml_type type, const float *values)
 {
@@ -121,7 +121,7 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
         const size_t from = calm_gguf_order_row(&part->order, row);
         if (!values)
             CALM_TRY(
-                calm_tensor_part_to_f32(ctx, source, from * cols, n * cols, piece)); /* refuses what is not finite */
+                calm_tensor_part_to_f32(ctx, source, from * cols, n * cols, piece)); /* refuses infinity and NaN */
         if (raw)
             CALM_TRY(calm_gguf_put(ctx, &to->writer, source->data + from * cols * calm_dtype_bytes(source->dtype),
                                    n * cols * calm_dtype_bytes(source->dtype)));
@@ -133,7 +133,7 @@ static calm_status put_matrix(calm_ctx *ctx, output *to, const calm_gguf_part *p
     return CALM_OK;
 }
 
-/* The first row again and again: what transformers takes for ids beyond a table. */
+/* Repeats the first row, which transformers uses for ids beyond a table. */
 static calm_status repeat_row(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
 {
     const size_t cols = part->of.source->shape[1];
@@ -147,7 +147,7 @@ static calm_status repeat_row(calm_ctx *ctx, output *to, const calm_gguf_part *p
     return CALM_OK;
 }
 
-/* A matrix or vector that the loader wants and nothing reads. */
+/* Writes zeros for a tensor that the loader requires and nothing reads. */
 static calm_status put_zeros(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
 {
     const size_t *shape = part->of.source->shape, cols = part->of.source->n_dims == 2 ? shape[1] : 1;
@@ -158,7 +158,7 @@ static calm_status put_zeros(calm_ctx *ctx, output *to, const calm_gguf_part *pa
     return CALM_OK;
 }
 
-/* The matrices of all streams but one, of which the part has the first. */
+/* Writes the matrices of all streams but one; the part has the first of them. */
 static calm_status put_streams(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
 {
     const calm_model *model = to->input->model;
@@ -175,7 +175,7 @@ static calm_status put_streams(calm_ctx *ctx, output *to, const calm_gguf_part *
     return CALM_OK;
 }
 
-/* A linear's weight: its codes, floats that folding changed, or the checkpoint's. */
+/* Writes a linear's weight: codes, floats that folding changed, or the checkpoint's floats. */
 static calm_status put_linear(calm_ctx *ctx, output *to, const calm_gguf_part *part, const calm_tensor *source,
                               calm_ggml_type type, calm_qlinear *linear, float *factor)
 {
@@ -189,7 +189,7 @@ static calm_status put_linear(calm_ctx *ctx, output *to, const calm_gguf_part *p
     return CALM_OK;
 }
 
-/* A quantized embedding or head, some rows at a time. */
+/* Writes a quantized embedding or head, some rows at a time. */
 static calm_status put_table(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
 {
     const calm_tensor *source = part->of.source;
@@ -208,7 +208,7 @@ static calm_status put_table(calm_ctx *ctx, output *to, const calm_gguf_part *pa
     return CALM_OK;
 }
 
-/* A layer behind the pooling, read from its own folder. */
+/* Writes a layer after the pooling, read from its own folder. */
 static calm_status put_dense(calm_ctx *ctx, output *to, const calm_gguf_part *part, calm_ggml_type type)
 {
     const bool last = strcmp(part->spot.name, "dense_2.weight") != 0;
@@ -220,13 +220,13 @@ static calm_status put_dense(calm_ctx *ctx, output *to, const calm_gguf_part *pa
 
 /* ---- blocks ---- */
 
-/* A block being written: its attention, and its MLP or shared expert. */
+/* The block that is being written: its attention, and its MLP or shared expert. */
 typedef struct assembled {
     calm_block block;
     calm_fold_set sublayer[CALM_N_SUBLAYERS];
 } assembled;
 
-/* The weights or biases of all experts, of which the part has expert 0's. */
+/* Writes the weights or biases of all experts; the part has expert 0's. */
 static calm_status put_experts(calm_ctx *ctx, output *to, const assembled *from, const calm_gguf_part *part,
                                calm_ggml_type type)
 {
@@ -291,7 +291,7 @@ static calm_status put_part(calm_ctx *ctx, output *to, assembled *from, const ca
 
 /* ---- files ---- */
 
-/* Begin a file with its tensors; of several the first has the model's keys, and each says which one it is. */
+/* Begins a file with its tensors; of several files only the first has the model's keys, and each has its number. */
 static calm_status begin_file(calm_ctx *ctx, output *to)
 {
     CALM_SCOPED(calm_gguf_keys, calm_gguf_keys_clear) own = {0};
@@ -317,7 +317,8 @@ static calm_status next_file(calm_ctx *ctx, output *to)
     return begin_file(ctx, to);
 }
 
-/* Divide the tensors: a file ends before the tensor that would make its data larger than `most` bytes; 0: one file. */
+/* Divides the tensors among files: a file ends before the tensor with which its data would exceed `most` bytes; 0: one
+ * file. */
 static calm_status divide(calm_ctx *ctx, output *to, size_t most)
 {
     size_t in_file = 0, label, bytes;
@@ -360,7 +361,7 @@ static calm_status put_block(void *user, calm_ctx *ctx, long block)
 
 /* ---- the exporter ---- */
 
-/* Layout and keys: all that can be refused. */
+/* Computes layout and keys, which includes all refusals. */
 static calm_status prepare(calm_ctx *ctx, const calm_export_input *input, calm_gguf_layout *layout,
                            calm_gguf_keys *keys)
 {
@@ -390,7 +391,7 @@ static calm_status write(calm_ctx *ctx, const calm_export_input *input, const ch
     CALM_TRY(calm_path_join(ctx, ctx->out, &path, dir, "model.gguf"));
     CALM_TRY(CALM_NEW(ctx, ctx->out, to.factors, calm_size_max(1, calm_model_config(input->model)->moe.n_experts)));
     {
-        CALM_SCOPED_SILENCE(ctx);    /* check has warned */
+        CALM_SCOPED_SILENCE(ctx);    /* the check has already warned */
         CALM_TRY(prepare(ctx, input, &layout, &keys));
     }
     to.path = path;
@@ -446,13 +447,13 @@ static size_t write_bytes(const calm_model *model, const calm_scheme *scheme, un
     return calm_size_max(most, dense + 3 * CALM_BYTES(float, widest));
 }
 
-/* As llama-quantize: 8 bits where all have them, else Q6_K for the head and a tied table, and for an
- * embedding by itself what most weights have. */
+/* Returns the default as llama-quantize: 8 bits if all weights have 8 bits, else Q6_K for the head and a tied table,
+ * and the scheme of most weights for an untied embedding. */
 static calm_scheme outer_default(calm_outer which, const calm_scheme *most, bool tied)
 {
     const bool bytes = !most->family && most->bits == 8, head = tied || which == CALM_OUTER_HEAD;
     calm_scheme out = *most;
-    const bool none = most->family == CALM_FAMILY_NVFP4;    /* no type of tables: Q8_0 */
+    const bool none = most->family == CALM_FAMILY_NVFP4;    /* not a type of tables, which become Q8_0 */
     if (!most->family || none)    /* Q8_0, Q4_1 or Q4_0: groups of 32 whatever the plan has */
         out = (calm_scheme){.bits = bytes || none ? 8 : 4, .group = 32, .symmetric = bytes || most->symmetric,
                             .scale_dtype = CALM_F16};

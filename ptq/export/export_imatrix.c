@@ -12,10 +12,10 @@
 #include "ptq/io/gguf_write.h"
 #include "ptq/io/imatrix.h"
 
-/* What is written of one weight. */
+/* One weight of the file. */
 typedef struct weight {
     const char *name;      /* "blk.0.attn_q.weight" */
-    size_t first, n;       /* its job; of experts: of expert 0, and their number */
+    size_t first, n;       /* its job, for experts expert 0's; number of experts */
 } weight;
 
 static int by_name(const void *a, const void *b)
@@ -23,7 +23,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const weight *)a)->name, ((const weight *)b)->name);
 }
 
-/* Job of expert `expert` that has the place of `job`, expert 0's. */
+/* Returns the job of expert `expert` that corresponds to `job` of expert 0. */
 static size_t job_of(const calm_layout *layout, size_t job, size_t expert)
 {
     size_t begin, end;
@@ -34,7 +34,7 @@ static size_t job_of(const calm_layout *layout, size_t job, size_t expert)
     return job;
 }
 
-/* The weights, sorted by name, in ctx->out. */
+/* Lists the weights, sorted by name, in ctx->out. */
 static calm_status list_weights(calm_ctx *ctx, const calm_model *model, weight **out, size_t *n)
 {
     const calm_layout *layout = calm_model_layout(model);
@@ -109,7 +109,7 @@ static calm_status put_weight(calm_ctx *ctx, calm_gguf_writer *writer, const cal
     return CALM_OK;
 }
 
-/* The sums are there when it is written; a plan is checked before they are. */
+/* Checks the sums; called when the file is written, because a plan is checked before they are computed. */
 static calm_status check_importance(calm_ctx *ctx, const calm_export_input *input)
 {
     const calm_importance *importance = input->options ? input->options->importance : NULL;

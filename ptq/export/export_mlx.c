@@ -3,10 +3,10 @@
  *   m.weight -> m.weight U32 [out, in b / 32], packed as compressed-tensors' weight_packed
  *               m.scales, m.biases [out, G]      value = code * scale + bias, bias = -zero * scale
  *
- * Scales and biases are float16 where that holds every bias as it is - symmetric weights, whose zero is a power of two,
- * and 2 bits - and float32 else.  MLX has groups of 32, 64 and 128: a scale per row is repeated in groups of the
- * largest of these that divides the row, which changes no weight.  The experts of a block are one module, switch_mlp,
- * whose tensors are [E, ...]. */
+ * Scales and biases are float16 if that holds every bias exactly (symmetric weights, whose zero is a power of two, and
+ * 2 bits), else float32.  MLX has groups of 32, 64 and 128: a scale per row is repeated for groups of the largest of
+ * these sizes that divides the row, which changes no weight.  The experts of a block are one module, switch_mlp, whose
+ * tensors are [E, ...]. */
 
 #include "ptq/export/format_checks.h"
 #include "ptq/export/module_names.h"
@@ -17,7 +17,7 @@
 #define NAME "mlx"
 #define STACK "switch_mlp"    /* in place of "experts" */
 
-/* The group size that is written; 0: none of MLX's sizes fits. */
+/* Returns the written group size; 0: none of MLX's sizes fits. */
 static size_t group_for(const calm_scheme *scheme, size_t in)
 {
     for (size_t group = 128; group >= 32; group /= 2)
@@ -26,7 +26,7 @@ static size_t group_for(const calm_scheme *scheme, size_t in)
     return 0;
 }
 
-/* -zero * scale in 11 bits?  bfloat16 scales have 8, float16 ones 11. */
+/* Returns float16 if -zero * scale fits its 11 bits, else float32; bfloat16 scales have 8 bits, float16 ones 11. */
 static calm_dtype scale_dtype(const calm_scheme *scheme)
 {
     const bool exact = scheme->symmetric || (scheme->scale_dtype == CALM_BF16 && scheme->bits <= 3);
@@ -50,7 +50,7 @@ static size_t list_tensors(const calm_scheme *scheme, size_t out, size_t in,
     return 3;
 }
 
-/* Scales or biases, each as often as MLX has groups in one of the plan's. */
+/* Writes scales or biases, each repeated for MLX's groups in one group of the plan. */
 static calm_status put_floats(calm_ctx *ctx, calm_shards_writer *writer, const calm_qlinear *linear, bool biases)
 {
     const size_t repeat = linear->group / group_for(&linear->scheme, linear->in), n = linear->out * linear->n_groups;
@@ -77,7 +77,7 @@ static calm_status put(calm_ctx *ctx, calm_shards_writer *writer, const calm_qli
 
 /* ---- the configuration ---- */
 
-/* A linear's member of the entry: the experts of a block have one. */
+/* Adds a linear's member to the entry; the experts of a block share one. */
 static calm_status add_member(calm_ctx *ctx, const calm_export_input *input, const calm_job_ref *job,
                               const calm_linear_ref *linear, size_t group, int bits, calm_json *entry)
 {
@@ -89,7 +89,7 @@ static calm_status add_member(calm_ctx *ctx, const calm_export_input *input, con
     return CALM_OK;
 }
 
-/* The settings of most weights, and of each linear that has others. */
+/* Adds the settings of most weights, and those of each linear that differs. */
 static calm_status add_linears(calm_ctx *ctx, const calm_export_input *input, calm_json *entry)
 {
     const calm_layout *layout = calm_model_layout(input->model);
@@ -178,7 +178,7 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     return CALM_OK;
 }
 
-/* As mlx-lm: like the linears. */
+/* Returns the default as mlx-lm: the scheme of the linears. */
 static calm_scheme outer_default(calm_outer which, const calm_scheme *most, bool tied)
 {
     (void)which;

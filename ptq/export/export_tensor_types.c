@@ -33,7 +33,7 @@ static int bits_of(const calm_plan_job *job)
     return job->quantized ? 2 * job->scheme.bits + !job->scheme.symmetric : 64;
 }
 
-/* The job that decides: of experts the one with the most bits. */
+/* Returns the job that determines the type: of experts, the one with the most bits. */
 static const calm_plan_job *deciding(const calm_export_input *input, size_t index)
 {
     const calm_layout *layout = calm_model_layout(input->model);

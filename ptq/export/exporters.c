@@ -1,4 +1,4 @@
-/* The registry of exporters, and what all of them share: temporary directory, companions. */
+/* The registry of exporters, and the temporary directory and companions of all formats. */
 #include "ptq/export/export.h"
 
 #include <ctype.h>
@@ -16,7 +16,7 @@
 #include "ptq/base/output.h"
 #include "ptq/base/scope.h"
 
-#define MOST_NAMES 100    /* of temporary directories of one process id */
+#define MOST_NAMES 100    /* largest number of temporary directories of one process id */
 
 #define CALM_EXPORT(name) extern const calm_exporter calm_export_##name;
 #include "ptq/export/export.def"
@@ -35,7 +35,7 @@ const calm_exporter *const *calm_exporters(size_t *n)
 
 #define NAME_MAX_LENGTH 64
 
-/* As people write it: "compressed-tensors". */
+/* Returns the name as users write it: "compressed-tensors". */
 static const char *spoken(const char *name, char text[NAME_MAX_LENGTH])
 {
     snprintf(text, NAME_MAX_LENGTH, "%s", name);
@@ -125,7 +125,7 @@ calm_status calm_export_each_block(calm_ctx *ctx, const calm_export_input *input
     return CALM_OK;
 }
 
-/* Remove the slashes at the end: the temporary name goes next to the target. */
+/* Removes the slashes at the end, because the temporary directory is next to the target. */
 static calm_status without_slashes(calm_ctx *ctx, const char *target, char **out)
 {
     size_t length = strlen(target);
@@ -136,7 +136,7 @@ static calm_status without_slashes(calm_ctx *ctx, const char *target, char **out
     return calm_strf(ctx, ctx->out, out, "%.*s", (int)length, target);
 }
 
-/* The same behind links: a link to a folder on another disk stays, and the folder is written. */
+/* Does the same and follows links: a link to a folder on another disk stays, and the folder is replaced. */
 static calm_status clean_target(calm_ctx *ctx, const char *target, char **out)
 {
     char *clean, *end;
@@ -157,8 +157,8 @@ calm_status calm_export_destination(calm_ctx *ctx, const char *target, bool forc
 
 typedef enum lock_state { TAKEN, HELD, GONE, NO_LOCKS } lock_state;
 
-/* Lock a directory; the kernel gives the lock back when its holder dies, whatever namespace its process id is of.
- * *fd >= 0 when TAKEN, or NO_LOCKS (the file system has none). */
+/* Locks a directory; the kernel releases the lock when its holder dies, also in another process id namespace.  *fd >= 0
+ * if TAKEN, or NO_LOCKS (the file system has none). */
 static lock_state take(const char *path, int *fd)
 {
     *fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -180,7 +180,7 @@ static void release(int *fd)
     *fd = -1;
 }
 
-/* ---- what killed processes left ---- */
+/* ---- leftovers of killed processes ---- */
 
 /* Is `name` that of a temporary directory of `base`: BASE.tmp.4711, BASE.old.4711, BASE.tmp.4711.2?  *process is the
  * number in it. */
@@ -197,7 +197,7 @@ static bool is_temporary(const char *name, const char *base, long *process)
            (*end == '\0' || (*end == '.' && end[1] && end[1 + strspn(end + 1, "0123456789")] == '\0'));
 }
 
-/* Remove the temporary directory unless a live process is writing it. */
+/* Removes a temporary directory unless a live process is writing it. */
 static calm_status remove_stale(calm_ctx *ctx, const char *path, long process)
 {
     CALM_SCOPED(int, release) fd = -1;
@@ -206,7 +206,7 @@ static calm_status remove_stale(calm_ctx *ctx, const char *path, long process)
     return stale ? calm_remove_tree(ctx, path) : CALM_OK;
 }
 
-/* Remove what killed processes left next to the target: a checkpoint may be large. */
+/* Removes the leftovers of killed processes next to the target, which may be large. */
 static calm_status sweep(calm_ctx *ctx, const char *clean)
 {
     const char *slash = strrchr(clean, '/'), *base = slash ? slash + 1 : clean;
@@ -216,7 +216,7 @@ static calm_status sweep(calm_ctx *ctx, const char *clean)
     DIR *dir = opendir(parent);
     calm_status status = CALM_OK;
     if (!dir)
-        return CALM_OK;    /* not made yet */
+        return CALM_OK;    /* the folder does not exist yet */
     for (struct dirent *entry; status == CALM_OK && (entry = readdir(dir));) {
         if (!is_temporary(entry->d_name, base, &process))
             continue;
@@ -230,7 +230,7 @@ static calm_status sweep(calm_ctx *ctx, const char *clean)
 
 /* ---- writing ---- */
 
-/* Do the descriptor and the name still mean one directory?  A sweep may have been faster than the lock. */
+/* Do descriptor and name still refer to one directory?  Another process may have removed it before the lock. */
 static bool is_there(int fd, const char *path)
 {
     struct stat opened, named;
@@ -248,7 +248,7 @@ calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_pla
     for (int i = 1; i <= MOST_NAMES; i++) {
         if (i == 1)
             CALM_TRY(calm_strf(ctx, ctx->out, &out->temporary, "%s.tmp.%ld", clean, (long)getpid()));
-        else    /* a process of that number is writing there, in another container */
+        else    /* a process with this id in another container is writing there */
             CALM_TRY(calm_strf(ctx, ctx->out, &out->temporary, "%s.tmp.%ld.%d", clean, (long)getpid(), i));
         if (calm_path_exists(out->temporary))
             continue;
@@ -270,7 +270,7 @@ void calm_export_abandon(calm_ctx *ctx, calm_export_place *place)
     release(&place->lock);
 }
 
-/* Where names cannot be exchanged: for a moment the target has no name but its old one. */
+/* Replaces the target if names cannot be exchanged; for a moment only the old checkpoint's temporary name exists. */
 static calm_status replace_in_steps(calm_ctx *ctx, const char *temporary, const char *clean, char **old)
 {
     CALM_TRY(calm_strf(ctx, ctx->scratch, old, "%s.old.%ld", clean, (long)getpid()));
@@ -284,8 +284,8 @@ static calm_status replace_in_steps(calm_ctx *ctx, const char *temporary, const 
     return calm_fail_errno(ctx, reason, "%s: cannot rename to it", clean);
 }
 
-/* Exchange both names in one step, so that at every moment the target is the old checkpoint or the new one; *old is
- * where the old one is afterwards. */
+/* Exchanges both names in one step, so that at every moment the target is the old checkpoint or the new one; *old is
+ * the old one's name afterwards. */
 static calm_status replace(calm_ctx *ctx, const char *temporary, const char *clean, char **old)
 {
     CALM_TRY(calm_strf(ctx, ctx->scratch, old, "%s", temporary));
@@ -307,7 +307,7 @@ static calm_status take_name(calm_ctx *ctx, const char *temporary, const char *c
                      "Write this result to another --output", clean);
 }
 
-/* Give the place's directory the target's name; *old is what has to be removed then, or NULL. */
+/* Gives the place's directory the target's name; *old is the directory to remove afterwards, or NULL. */
 static calm_status move(calm_ctx *ctx, const calm_export_place *place, const char *clean, char **old)
 {
     char *parent;
@@ -327,9 +327,9 @@ calm_status calm_export_commit(calm_ctx *ctx, calm_export_place *place, const ch
     char *clean, *old;
     CALM_TRY(clean_target(ctx, target, &clean));
     CALM_TRY(calm_output_list(ctx, place->temporary));
-    /* Again: since it was asked at the start somebody may have put files there. */
+    /* Checked again, because somebody may have put files there since the start. */
     CALM_TRY(calm_output_folder(ctx, clean, true, NULL));
-    take(clean, &old_lock);    /* it gets a temporary name */
+    take(clean, &old_lock);    /* lock the old directory, which gets a temporary name */
     CALM_TRY(move(ctx, place, clean, &old));
     release(&place->lock);
     return old ? calm_remove_tree(ctx, old) : CALM_OK;

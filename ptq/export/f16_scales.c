@@ -1,4 +1,4 @@
-/* Scales of bfloat16 in formats that store float16: below 2^-17 they are not exact there, and their codes change. */
+/* bfloat16 scales in formats that store float16: scales below 2^-17 are not exact there, so their codes change. */
 #include "ptq/export/safetensors_export.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ typedef struct change {
     double square, error;
 } change;
 
-/* Round the scale of a group, and choose the codes [n] nearest to its weights again. */
+/* Rounds the scale of a group, and computes the nearest codes [n] of its weights again. */
 static void fit_group(const calm_qlinear *linear, size_t cell, uint8_t *codes, size_t n, change *sum)
 {
     const calm_scheme *scheme = &linear->scheme;

@@ -1,9 +1,9 @@
-/* What several formats refuse alike. */
+/* Checks of several formats. */
 #include "ptq/export/format_checks.h"
 
 #include <string.h>
 
-/* Readers want groups that divide the row; propose the nearest usual one that does. */
+/* Fails because readers need groups that divide the row; proposes the nearest usual group size that does. */
 static calm_status check_group(calm_ctx *ctx, const char *format, const calm_export_input *input, size_t index)
 {
     static const size_t usual[] = {128, 64, 32, 16, 8};

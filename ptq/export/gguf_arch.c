@@ -13,7 +13,7 @@
 #include "ptq/model/kind.h"
 #include "ptq/model/pooling.h"
 
-/* What llama.cpp takes for gemma2 when nothing is said. */
+/* llama.cpp's default for gemma2. */
 #define GEMMA2_WINDOW 4096
 
 /* A sum of experts' weights counts as at least this (build_moe_ffn): the least normal number of float16. */
@@ -23,7 +23,7 @@
 #define GATING_SOFTMAX 1
 #define GATING_SIGMOID 2
 
-/* Rotated channels that images have, where a config does not say: half of 64, as convert_hf_to_gguf.py has it. */
+/* Number of rotated channels of images if the config does not say: half of 64, as in convert_hf_to_gguf.py. */
 static const int32_t usual_sections[4] = {11, 11, 10, 0};
 
 static bool is_family(const calm_config *config, const char *name)
@@ -94,7 +94,7 @@ static bool scale_is_known(const calm_config *config)
     return fabs((double)config->attention_scale * sqrt(width) - 1) < 1e-6;
 }
 
-/* Does the family slide in llama.cpp? */
+/* Does the family have sliding windows in llama.cpp? */
 static bool slides(const calm_config *config)
 {
     return is_family(config, "gemma2") || is_family(config, "modernbert") || is_gemma3(config)
@@ -112,7 +112,7 @@ static size_t largest_window(const calm_config *config)
     return window;
 }
 
-/* Blocks in front that have an MLP, where llama.cpp knows of such. */
+/* Returns the number of leading blocks with a dense MLP, if llama.cpp has a key for it. */
 static size_t dense_lead(const calm_config *config)
 {
     size_t n = 0;
@@ -138,7 +138,7 @@ static void compare_blocks(const calm_config *config, bool *widths, bool *ropes,
     }
 }
 
-/* What is in the log of an encoder, and of other models that give embeddings. */
+/* Warns about encoders and other models that give embeddings. */
 static void warn_of_encoder(calm_ctx *ctx, const calm_config *config, const calm_gguf_arch *as)
 {
     bool dense = false;
@@ -156,7 +156,7 @@ static void warn_of_encoder(calm_ctx *ctx, const calm_config *config, const calm
                  "slightly others");
 }
 
-/* Numbers that llama.cpp computes with and the model does not, both near enough. */
+/* Warns where llama.cpp's logits differ slightly from the model's. */
 static void warn_of_numbers(calm_ctx *ctx, const calm_config *config, const calm_gguf_arch *as)
 {
     if (as->single && config->mamba.limits.least > 0)
@@ -260,7 +260,7 @@ calm_status calm_gguf_check_arch(calm_ctx *ctx, const calm_model *model)
 
 /* ---- keys ---- */
 
-/* Keys of one architecture. */
+/* The keys of one architecture. */
 typedef struct writer {
     calm_gguf_keys *keys;
     const char *arch;
@@ -290,7 +290,7 @@ static void add_yarn_factors(writer *to, const calm_config *config)
     const calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
     const double ramp = log(rope->factor);
     const double multiplier = config->latent.rope && ramp > 0 ? (rope->m_all / rope->m - 1) / ramp : 0;
-    /* A multiplier of 0 is none. */
+    /* 0 means no multiplier. */
     const bool squared = fabs(multiplier) > 1e-9;
     if (squared)
         add_f32(to, "rope.scaling.yarn_log_multiplier", multiplier);
@@ -338,7 +338,7 @@ static void add_windows(writer *to, const calm_config *config)
         calm_gguf_element_bool(to->keys, config->window[i] != 0);
 }
 
-/* Does a block mix tokens by attention, not by its family's other kind? */
+/* Does a block have attention instead of its family's other kind of token mixer? */
 static bool attends(const calm_config *config, size_t block)
 {
     return calm_kind_at(config, block, CALM_SUBLAYER_ATTENTION) == calm_kind_dense(config, CALM_SUBLAYER_ATTENTION);
@@ -413,7 +413,7 @@ static void add_heads(writer *to, const calm_config *config)
     add_u32(to, "attention.q_lora_rank", latent->q_rank);
 }
 
-/* Every n-th block attends; or a list, where no n does. */
+/* Adds n if every n-th block has attention, or else a list. */
 static void add_mixers(writer *to, const calm_config *config)
 {
     size_t interval = 1;
@@ -461,7 +461,7 @@ static void add_deltas(writer *to, const calm_model *model)
                                                  : usual_sections[i]);
 }
 
-/* Mamba-2, and a switch that Granite's attention has there. */
+/* Adds Mamba-2, and a switch of Granite's attention. */
 static void add_scans(writer *to, const calm_config *config)
 {
     const calm_mamba_shape *shape = &config->mamba.shape;
@@ -488,7 +488,7 @@ static void add_inner(writer *to, const calm_config *config)
                                                      : (int32_t)inner);
 }
 
-/* How a sentence's rows become one: the mean is 1, the first token's 2, the last one's 3. */
+/* Adds the pooling of a sentence's hidden states: 1 the mean, 2 the first token's, 3 the last token's. */
 static void add_pooling(writer *to, const calm_config *config)
 {
     const calm_gguf_arch *as = calm_gguf_arch_in(config);
@@ -501,7 +501,7 @@ static void add_pooling(writer *to, const calm_config *config)
     if (!as->bare)
         return;
     calm_gguf_add_bool(to->keys, key(to, "attention.causal"), false);
-    /* llama.cpp takes GELU where nothing is said. */
+    /* llama.cpp's default is GELU. */
     if (is_family(config, "modernbert") && config->activation == CALM_ACTIVATION_SILU)
         calm_gguf_add_string(to->keys, key(to, "hidden_activation"), "silu");
     /* Not 0, even of a model without types. */
@@ -509,7 +509,7 @@ static void add_pooling(writer *to, const calm_config *config)
         calm_gguf_add_u32(to->keys, "tokenizer.ggml.token_type_count", (uint32_t)calm_size_max(1, config->n_types));
 }
 
-/* Multipliers, where the family has them. */
+/* Adds multipliers, if the family has them. */
 static void add_scales(writer *to, const calm_config *config)
 {
     /* llama.cpp divides Granite's logits, and multiplies Cohere's. */

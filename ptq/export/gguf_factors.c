@@ -1,4 +1,4 @@
-/* What a GGUF file divides angles of the rotary embedding by. */
+/* Computes the divisors of the angles of the rotary embedding for a GGUF file. */
 #include "ptq/export/gguf_factors.h"
 
 #include <math.h>

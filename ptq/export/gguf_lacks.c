@@ -1,4 +1,4 @@
-/* What llama.cpp's code of an architecture cannot compute of a model, kind by kind.
+/* Finds what llama.cpp's code of an architecture cannot compute in a model, by kind of sublayer.
  *
  * Source: llama.cpp's src/models/<architecture>.cpp, mamba-base.cpp and llama-graph.cpp. */
 #include "ptq/export/gguf_lacks.h"
@@ -63,7 +63,7 @@ static bool one_kind_of_mlp(const calm_config *config)
     return !(dense && sparse);
 }
 
-/* Is every attention turned by its position, or none? */
+/* Does every attention sublayer have a rotary embedding, or none? */
 static bool one_rope(const calm_config *config)
 {
     bool same = true;
@@ -153,7 +153,7 @@ bool calm_gguf_has_dense(const calm_config *config)
     return two;
 }
 
-/* Has a linear of a block a bias? */
+/* Does a linear of a block have a bias? */
 static bool has_biases(const calm_config *config)
 {
     bool biased = false;
@@ -241,7 +241,7 @@ static const char *lacks_sharing(const calm_config *config, const calm_gguf_arch
                                                         : NULL;
 }
 
-/* Has llama.cpp the activation function in this architecture?  Of BERT and ModernBERT it has GELU by tanh for both. */
+/* Does llama.cpp have the activation function in this architecture?  For BERT and ModernBERT it uses GELU by tanh. */
 static bool has_activation(const calm_config *config, const calm_gguf_arch *as)
 {
     const calm_activation found = config->activation;

@@ -1,4 +1,4 @@
-/* Which tensors a GGUF file of a plan holds. */
+/* Computes the tensors of a plan's GGUF file. */
 #include "ptq/export/gguf_layout.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 typedef struct builder {
     const calm_export_input *input;
-    const calm_gguf_spot *spots;   /* of the checkpoint's tensors, in their order; name NULL: it is not written */
+    const calm_gguf_spot *spots;   /* spots of the checkpoint's tensors, in order; name NULL: not written */
     calm_gguf_layout *out;
 } builder;
 
@@ -34,7 +34,7 @@ static calm_ggml_type float_type(const builder *b, calm_dtype dtype)
     return CALM_GGML_F32;
 }
 
-/* One type for all experts of a projection: theirs, or Q8_0, which holds the codes of all others. */
+/* Finds one type for all experts of a projection: their common type, or Q8_0, which holds the codes of other types. */
 static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_gguf_part *part, calm_ggml_type *out)
 {
     const calm_layout *table = calm_model_layout(b->input->model);
@@ -67,7 +67,7 @@ static calm_status type_of_experts(calm_ctx *ctx, const builder *b, const calm_g
     return CALM_OK;
 }
 
-/* Is a matrix quantized whose columns, or rows, are not where the codes of a block were made? */
+/* Is a matrix quantized whose columns or rows have another order in the file than the codes' blocks? */
 static calm_status check_order(calm_ctx *ctx, const calm_gguf_part *part, calm_ggml_type type)
 {
     const size_t elements = calm_ggml_find(type)->elements;
@@ -95,7 +95,8 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
         CALM_TRY(calm_gguf_type_of(ctx, &job->scheme, part->of.module, part->of.source->shape[1], out));
         return check_order(ctx, part, *out);
     }
-    /* Vectors, what routes tokens and what is added to an embedding are float32, as llama.cpp computes with them. */
+    /* Vectors, routers and tensors that are added to an embedding are float32, because llama.cpp computes in float32.
+     * */
     const bool stays_f32 = part->of.source->n_dims != 2 || strstr(part->spot.name, "ffn_gate_inp")
                            || strstr(part->spot.name, "exp_probs_b") || strstr(part->spot.name, "position_embd")
                            || strstr(part->spot.name, "token_types");
@@ -105,7 +106,7 @@ static calm_status find_type(calm_ctx *ctx, const builder *b, const calm_gguf_pa
 
 /* ---- parts ---- */
 
-/* Behind a matrix of NVFP4 its global scale, as llama.cpp's converters call it: NAME.scale next to NAME.weight. */
+/* Adds the global scale after an NVFP4 matrix, with the name of llama.cpp's converters: NAME.scale for NAME.weight. */
 static calm_status add_factor(calm_ctx *ctx, builder *b, const calm_gguf_part *part, const calm_gguf_tensor *matrix)
 {
     const size_t n = matrix->n_dims == 3 ? matrix->dims[2] : 1, stem = strlen(matrix->name) - strlen("weight");
@@ -213,7 +214,7 @@ static calm_status add_rope_factors(calm_ctx *ctx, builder *b)
     return add(ctx, b, &part);
 }
 
-/* Layers behind the pooling, which are no tensors of the checkpoint's main files. */
+/* Adds layers after the pooling, which are not in the checkpoint's main files. */
 static calm_status add_dense(calm_ctx *ctx, builder *b)
 {
     const calm_config *config = calm_model_config(b->input->model);
@@ -232,8 +233,8 @@ static calm_status add_dense(calm_ctx *ctx, builder *b)
     return CALM_OK;
 }
 
-/* llama.cpp's loader wants keys and values of Gemma 3n's blocks that share those of others, and never reads them; few
- * checkpoints have them. */
+/* Adds keys and values for Gemma 3n's blocks that share those of other blocks: llama.cpp's loader requires them but
+ * never reads them, and few checkpoints have them. */
 static calm_status add_unread(calm_ctx *ctx, builder *b, long block)
 {
     const calm_config *config = calm_model_config(b->input->model), *own = calm_config_at(config, (size_t)block);
@@ -261,9 +262,9 @@ static calm_status add_unread(calm_ctx *ctx, builder *b, long block)
     return CALM_OK;
 }
 
-/* ---- all of them ---- */
+/* ---- the layout ---- */
 
-/* llama.cpp's label of files that consist of a type; UINT32_MAX: none. */
+/* Returns llama.cpp's label for files of a type; UINT32_MAX: none. */
 static uint32_t label_of(calm_ggml_type type)
 {
     switch (type) {
@@ -286,7 +287,7 @@ static uint32_t label_of(calm_ggml_type type)
     return UINT32_MAX;
 }
 
-/* The file's label: that of the type which holds the most elements, of equals the least. */
+/* Returns the file's label: that of the type with the most elements, of equals the least. */
 static uint32_t label(const calm_gguf_layout *layout)
 {
     double elements[CALM_GGML_END] = {0};
@@ -307,7 +308,7 @@ static uint32_t label(const calm_gguf_layout *layout)
     return out;
 }
 
-/* Number of the block a spot is in; -1: outside. */
+/* Returns the number of a spot's block; -1: outside the blocks. */
 static long block_of(const calm_gguf_spot *spot)
 {
     return strncmp(spot->name, "blk.", 4) == 0 ? strtol(spot->name + 4, NULL, 10) : -1;

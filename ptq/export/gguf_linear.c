@@ -8,9 +8,9 @@
 #include "ptq/io/ggml_blocks.h"
 #include "ptq/quant/super_block.h"
 
-#define BLOCK 32    /* elements of Q4_0, Q4_1 and Q8_0 */
+#define BLOCK 32    /* elements of a block of Q4_0, Q4_1 and Q8_0 */
 
-/* The type of a family of schemes; its groups and super-blocks are the type's. */
+/* Returns the type of a family of schemes, which has the type's groups and super-blocks. */
 static calm_status family_type(calm_ctx *ctx, const calm_scheme *scheme, const char *module, size_t in,
                                calm_ggml_type *out)
 {
@@ -55,7 +55,7 @@ calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const ch
     return CALM_OK;
 }
 
-/* Blocks on their way to the file, many at once. */
+/* A buffer of blocks to write to the file. */
 typedef struct pieces {
     calm_gguf_writer *writer;
     size_t n;
@@ -77,7 +77,7 @@ static calm_status add_block(calm_ctx *ctx, pieces *to, const calm_ggml_blocks *
     return to->n + bytes > sizeof to->bytes ? put_pieces(ctx, to) : CALM_OK;
 }
 
-/* d and dmin of a block whose codes count from `zero`. */
+/* Computes d and dmin of a block whose codes count from `zero`. */
 static calm_status fill_plain(calm_ctx *ctx, const calm_qlinear *linear, const char *module, size_t row, size_t group,
                               int zero, const calm_ggml_blocks *type, calm_ggml_parts *parts)
 {
@@ -93,7 +93,7 @@ static calm_status fill_plain(calm_ctx *ctx, const calm_qlinear *linear, const c
     return CALM_OK;
 }
 
-/* to [n] = from + shift. */
+/* Computes to [n] = from + shift. */
 CALM_VECTORIZE
 static void shift_codes(const uint8_t *restrict from, size_t n, int shift, uint8_t *restrict to)
 {
@@ -111,7 +111,7 @@ static calm_status put_plain(calm_ctx *ctx, pieces *to, const calm_qlinear *line
         const int zero = linear->zeros ? linear->zeros[row * linear->n_groups + group]
                                        : 1 << (linear->scheme.bits - 1);
         CALM_TRY(fill_plain(ctx, linear, module, row, group, zero, type, &parts));
-        /* Levels of the type are code - type->zero; a minimum has taken ours in. */
+        /* The type's levels are code - type->zero; the minimum includes the linear's zero. */
         shift_codes(linear->codes + row * linear->in + first, type->elements, type->minimum ? 0 : type->zero - zero,
                     parts.codes);
         CALM_TRY(add_block(ctx, to, type, bytes, &parts));
@@ -119,7 +119,7 @@ static calm_status put_plain(calm_ctx *ctx, pieces *to, const calm_qlinear *line
     return CALM_OK;
 }
 
-/* NVFP4: the e4m3 that a scale was before it was divided by the global number, one for each group. */
+/* NVFP4: computes the e4m3 scale of each group, before the division by the global scale. */
 static calm_status fill_small(calm_ctx *ctx, const calm_qlinear *linear, const char *module, size_t row, size_t first,
                               const calm_ggml_blocks *type, calm_ggml_parts *parts)
 {
@@ -135,13 +135,13 @@ static calm_status fill_small(calm_ctx *ctx, const calm_qlinear *linear, const c
     return CALM_OK;
 }
 
-/* Scales and minima of a block of a family, as its bytes have them. */
+/* Writes scales and minima of a family's block in its byte layout. */
 static calm_status fill_scales(calm_ctx *ctx, const calm_qlinear *linear, const char *module, size_t row, size_t first,
                                const calm_ggml_blocks *type, calm_ggml_parts *parts)
 {
     const size_t n = type->elements / type->group, at = row * linear->n_groups + first / type->group;
     const float *scales = linear->scales + at, *mins = linear->mins ? linear->mins + at : NULL;
-    const bool power = type->scale == CALM_GGML_SCALE_E8M0;    /* its levels are doubled, its scale is half of ours */
+    const bool power = type->scale == CALM_GGML_SCALE_E8M0;    /* its levels are doubled, its scale is half of calm's */
     calm_super_block block;
     if (type->scale == CALM_GGML_SCALE_E4M3)
         return fill_small(ctx, linear, module, row, first, type, parts);

@@ -1,4 +1,4 @@
-/* Special tokens as keys of a GGUF file. */
+/* Adds special tokens as keys of a GGUF file. */
 #include "ptq/export/gguf_tokenizer_impl.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 typedef calm_gguf_vocab_reader reader;
 
-/* The id of a text among added tokens, then in the vocabulary; -1: none. */
+/* Returns the id of a text, from the added tokens or else from the vocabulary; -1: none. */
 static int64_t id_of(const reader *in, const char *text)
 {
     for (size_t i = in->n; text && i-- > 0;)
@@ -16,7 +16,7 @@ static int64_t id_of(const reader *in, const char *text)
     return -1;
 }
 
-/* "bos": what tokenizer_config.json says, else config.json. */
+/* Returns the id of a special token, "bos", from tokenizer_config.json or else config.json. */
 static int64_t special_id(const reader *in, const char *which)
 {
     char key[32];
@@ -31,7 +31,7 @@ static int64_t special_id(const reader *in, const char *which)
     return id >= 0 && (uint64_t)id < in->n ? id : -1;
 }
 
-/* The "single" template of the post-processor; NULL: none. */
+/* Returns the "single" template of the post-processor; NULL: none. */
 static const calm_json *find_template(const reader *in)
 {
     const calm_json *processor = calm_json_get(in->root, "post_processor"),
@@ -42,7 +42,7 @@ static const calm_json *find_template(const reader *in)
     return calm_json_get(processor, "single");
 }
 
-/* The token that a BertProcessing or RobertaProcessing adds; NULL: the post-processor is none. */
+/* Returns the token that a BertProcessing or RobertaProcessing adds; NULL: the post-processor is another one. */
 static const char *added_by_kind(const reader *in, bool before)
 {
     const calm_json *processor = calm_json_get(in->root, "post_processor");
@@ -52,8 +52,8 @@ static const char *added_by_kind(const reader *in, bool before)
     return calm_json_string(calm_json_at(calm_json_get(processor, before ? "cls" : "sep"), 0), NULL);
 }
 
-/* Is a special token added before (or behind) the text?  *id: which one.  The post-processor says it; without one,
- * tokenizer_config.json's add_bos_token (add_eos_token). */
+/* Does the tokenizer add a special token before (or after) the text?  *id is that token.  The post-processor decides,
+ * or without one tokenizer_config.json's add_bos_token (add_eos_token). */
 static bool is_added(const reader *in, bool before, int64_t *id)
 {
     const calm_json *single = find_template(in);
@@ -71,7 +71,7 @@ static bool is_added(const reader *in, bool before, int64_t *id)
     return true;
 }
 
-/* The model's own unknown token, which a WordPiece names and a Unigram numbers. */
+/* Returns the id of the model's unknown token; WordPiece gives its text, Unigram its number. */
 static int64_t unknown_id(const reader *in)
 {
     const int64_t id = calm_json_int(calm_json_get(in->model, "unk_id"), -1);
@@ -102,7 +102,7 @@ void calm_gguf_add_special(const reader *in, calm_gguf_keys *keys)
     const bool behind = is_added(in, false, &last);
     if (behind && in->embeds)
         ids[EOS] = ids[SEP] = last;
-    const bool add_eos = behind && last == ids[EOS]; /* another one llama.cpp does not add */
+    const bool add_eos = behind && last == ids[EOS]; /* llama.cpp can add no other token */
     for (size_t i = 0; i < n; i++)
         if (ids[i] >= 0)
             calm_gguf_add_u32(keys, list[i].key, (uint32_t)ids[i]);

@@ -13,7 +13,7 @@ typedef struct named {
     calm_words names;
 } named;
 
-/* A template of a name; of two that are written alike the first stays. */
+/* Adds a named template; if two names have the same spelling in GGUF, the first stays. */
 static calm_status add_named(calm_ctx *ctx, named *to, const calm_named_template *template)
 {
     char *clean, *key;

@@ -14,7 +14,7 @@
 
 #define SPELLED_SPACE "\xc4\xa0" /* U+0120, which represents a space in byte-level vocabularies */
 
-/* A token that no merge makes: merged last. */
+/* Score of a token that no merge produces, so that it is merged last. */
 #define NO_SCORE (-1e9f)
 
 typedef calm_gguf_written_token token;
@@ -35,7 +35,7 @@ static void set_token(reader *in, int64_t id, const char *text, size_t n, calm_g
         in->tokens[id] = (token){text, n, score, type};
 }
 
-/* "<0x0A>", as SentencePiece names bytes. */
+/* Parses "<0x0A>", SentencePiece's name of a byte. */
 static bool is_byte(const char *text, size_t n)
 {
     return n == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' && strspn(text + 3, "0123456789ABCDEF") == 2;
@@ -73,7 +73,7 @@ static calm_status read_pieces(calm_ctx *ctx, reader *in)
     return CALM_OK;
 }
 
-/* A text with a space for each U+2581, in ctx->out: llama.cpp looks for user-defined tokens before it
+/* Returns the text with a space for each U+2581, in ctx->out, because llama.cpp searches user-defined tokens before it
  * replaces spaces. */
 static calm_status with_spaces(calm_ctx *ctx, const char *text, const char **out)
 {
@@ -109,7 +109,7 @@ static calm_status read_added(calm_ctx *ctx, reader *in, bool sentencepiece)
     return CALM_OK;
 }
 
-/* llama.cpp stops where two tokens have one text. */
+/* Refuses two tokens with the same text, at which llama.cpp would stop. */
 static calm_status check_unique(calm_ctx *ctx, const reader *in)
 {
     CALM_SCOPED_SCRATCH(ctx);
@@ -140,7 +140,7 @@ static calm_status fill_gaps(calm_ctx *ctx, reader *in)
     return CALM_OK;
 }
 
-/* The kind of vocabulary as llama.cpp names it, and the tokens; byte-level vocabularies have no scores. */
+/* Adds llama.cpp's name of the kind of vocabulary, and the tokens; byte-level vocabularies have no scores. */
 static calm_status add_tokens(calm_ctx *ctx, reader *in, const char *model, const char *pre, calm_gguf_keys *keys)
 {
     CALM_TRY(fill_gaps(ctx, in));
@@ -162,7 +162,7 @@ static calm_status add_tokens(calm_ctx *ctx, reader *in, const char *model, cons
 
 /* ---- merges ---- */
 
-/* Left and right of merge `i`, "left right" or ["left", "right"]. */
+/* Splits merge `i`, "left right" or ["left", "right"], into left and right. */
 static calm_status merge_at(calm_ctx *ctx, const reader *in, size_t i, const char *part[2], size_t n[2])
 {
     const calm_json *merge = calm_json_at(calm_json_get(in->model, "merges"), i);
@@ -186,8 +186,8 @@ static size_t n_merges(const reader *in)
     return calm_json_size(calm_json_get(in->model, "merges"));
 }
 
-/* Both sides of merge `i` with `between` them, in *text.  Where that is a space, spaces within a token are spelled as
- * byte-level vocabularies do: the space is what separates the two. */
+/* Prints both sides of merge `i` with `between` them, in *text.  If `between` is a space, spaces within a token are
+ * written as in byte-level vocabularies, because the space separates the sides. */
 static calm_status print_merge(calm_ctx *ctx, const reader *in, size_t i, const char *between, calm_text *text)
 {
     const char *part[2];
@@ -215,7 +215,7 @@ static calm_status add_merges(calm_ctx *ctx, const reader *in, calm_gguf_keys *k
     return CALM_OK;
 }
 
-/* A token's score is less the first merge that makes it, so that llama.cpp merges in their order. */
+/* Sets a token's score to minus the number of the first merge that produces it, so that llama.cpp merges in order. */
 static calm_status score_merges(calm_ctx *ctx, reader *in)
 {
     CALM_SCOPED_TEXT(text);
@@ -304,7 +304,7 @@ static calm_status add_byte_level(calm_ctx *ctx, reader *in, const char *wanted,
     return add_merges(ctx, in, keys);
 }
 
-/* The unknown token and the bytes. */
+/* Sets the kinds of the unknown token and of bytes. */
 static void mark_kinds(reader *in, const char *unknown, int64_t unknown_id)
 {
     for (size_t i = 0; i < in->n; i++) {
@@ -317,7 +317,7 @@ static void mark_kinds(reader *in, const char *unknown, int64_t unknown_id)
     }
 }
 
-/* Is a space put before the text? */
+/* Does the tokenizer put a space before the text? */
 static bool adds_space(const reader *in)
 {
     const calm_json *normalizer = calm_json_get(in->root, "normalizer"),
@@ -359,7 +359,7 @@ static void drop_second_unknown(calm_ctx *ctx, reader *in, int64_t unknown)
     }
 }
 
-/* Is a run of spaces one, and are there none at the ends? */
+/* Does the tokenizer reduce runs of spaces to one, and remove spaces at the ends? */
 static bool merges_spaces(const reader *in)
 {
     const calm_json *normalizer = calm_json_get(in->root, "normalizer"),
@@ -369,7 +369,7 @@ static bool merges_spaces(const reader *in)
            || strcmp(calm_json_string(calm_json_get(pattern, "Regex"), ""), " {2,}") == 0;
 }
 
-/* The character map of SentencePiece, as its bytes. */
+/* Adds the bytes of SentencePiece's character map. */
 static calm_status add_charsmap(calm_ctx *ctx, const reader *in, calm_gguf_keys *keys)
 {
     const calm_json *part = find_part(calm_json_get(in->root, "normalizer"), "normalizers", "Precompiled"),
@@ -403,7 +403,8 @@ static calm_status add_unigram(calm_ctx *ctx, reader *in, calm_gguf_keys *keys)
 
 /* ---- WordPiece ---- */
 
-/* Tokens as llama.cpp has them: "##ing" is "ing" and "play" begins with U+2581; added ones stay as they are. */
+/* Converts tokens to llama.cpp's form: "##ing" becomes "ing", "play" gets a leading U+2581; added tokens do not change.
+ * */
 static calm_status mark_words(calm_ctx *ctx, reader *in, const char *prefix)
 {
     const size_t length = strlen(prefix);
@@ -424,7 +425,7 @@ static calm_status mark_words(calm_ctx *ctx, reader *in, const char *prefix)
     return CALM_OK;
 }
 
-/* How llama.cpp normalises; where nothing is said, accents go with upper case. */
+/* Adds the normalisation; by default accents are removed if text is converted to lower case. */
 static void add_bert_normalizer(calm_ctx *ctx, const reader *in, calm_gguf_keys *keys)
 {
     const calm_json *part = find_part(calm_json_get(in->root, "normalizer"), "normalizers", "BertNormalizer");
@@ -449,7 +450,7 @@ static calm_status add_wordpiece(calm_ctx *ctx, reader *in, calm_gguf_keys *keys
     CALM_TRY(read_added(ctx, in, false));
     CALM_TRY(mark_words(ctx, in, calm_json_string(calm_json_get(in->model, "continuing_subword_prefix"), "##")));
     CALM_TRY(add_tokens(ctx, in, "bert", "default", keys));
-    in->embeds = true;    /* whatever the model is for: llama.cpp needs the ids */
+    in->embeds = true;    /* for every model, because llama.cpp needs the ids */
     add_bert_normalizer(ctx, in, keys);
     note_forms(ctx, in, false);
     return CALM_OK;

@@ -49,7 +49,7 @@ calm_status calm_plan_schemes(calm_ctx *ctx, const calm_export_input *input, cal
 
 /* ---- regexes ---- */
 
-/* Where the linears of a job kind stand: in the block, in its shared expert, in its experts. */
+/* Places of the linears of a job kind: in the block, in its shared expert, in its experts. */
 typedef enum place { IN_BLOCK, IN_SHARED, IN_EXPERTS, N_PLACES } place;
 
 static place place_of(const calm_job_ref *job)
@@ -80,8 +80,8 @@ static void add_parent(calm_text *text, const calm_names *names, const char *par
     calm_append_escaped(text, parent + (renamed ? first : 0), n - (renamed ? first : 0));
 }
 
-/* "self_attn\.(q_proj|k_proj|v_proj|qkv_proj)": the modules of a job within its block, as the checkpoint and as fusing
- * engines spell them. */
+/* Prints "self_attn\.(q_proj|k_proj|v_proj|qkv_proj)": the modules of a job within its block, with the names of the
+ * checkpoint and of engines that fuse them. */
 static void add_modules(calm_text *text, const calm_names *names, calm_job_kind kind, place where)
 {
     const char *stem = NULL, *parent = where == IN_SHARED    ? names->moe.shared
@@ -118,7 +118,7 @@ typedef struct wanted {
     void *user;
 } wanted;
 
-/* Has a block a job of this kind there, and is it one of them?  All experts of a block have one scheme. */
+/* Does a block have a job of this kind at this place that matches?  All experts of a block have one scheme. */
 static bool block_has(const wanted *w, size_t block, calm_job_kind kind, place where)
 {
     const calm_layout *layout = calm_model_layout(w->input->model);
@@ -192,9 +192,9 @@ void calm_module_regexes(const calm_export_input *input, calm_plan_match_fn *mat
             add_target(&w, kind, where);
 }
 
-/* ---- what stays float ---- */
+/* ---- float modules ---- */
 
-/* Modules of the linears that the plan quantizes, sorted. */
+/* Lists the modules of the linears that the plan quantizes, sorted. */
 static calm_status list_quantized(calm_ctx *ctx, const calm_export_input *input, const char ***out, size_t *n)
 {
     const calm_layout *layout = calm_model_layout(input->model);
@@ -208,8 +208,8 @@ static calm_status list_quantized(calm_ctx *ctx, const calm_export_input *input,
     return CALM_OK;
 }
 
-/* Has the model a head?  All decoders have; an encoder if the checkpoint has anything next to it (a bias,
- * a transform). */
+/* Does the model have a head?  All decoders do; an encoder does if the checkpoint has tensors of a head (a bias, a
+ * transform). */
 static bool has_head(const calm_model *model)
 {
     const calm_arch *arch = calm_model_config(model)->arch;
@@ -225,7 +225,7 @@ static bool has_head(const calm_model *model)
     return found;
 }
 
-/* Is it a table by its name?  Linears that lead streams back (streams.h) are none. */
+/* Is the module a table by its name?  Linears that merge streams (streams.h) are not. */
 static bool is_table(const char *name)
 {
     return strstr(name, "embed") && !strstr(name, "unembed");
@@ -309,7 +309,7 @@ calm_status calm_foreign_roots(calm_ctx *ctx, const calm_export_input *input, ca
     return CALM_OK;
 }
 
-/* ---- tensors by place ---- */
+/* ---- kinds of tensors ---- */
 
 long calm_tensor_block(const calm_model *model, const char *tensor, const char **rest)
 {

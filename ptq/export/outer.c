@@ -1,11 +1,11 @@
-/* Which tensors are tables. */
+/* Finds the tensors that are tables. */
 #include "ptq/export/outer.h"
 
 #include <string.h>
 
 #include "ptq/model/arch.h"
 
-/* Elements of a piece. */
+/* Number of elements of a piece. */
 #define PIECE ((size_t)1024 * 1024)
 #define BLOCK_ROWS ((size_t)128)    /* a multiple of the rows that share scales in any scheme */
 
@@ -29,7 +29,7 @@ calm_status calm_outer_describe(calm_ctx *ctx, const calm_outer_plan *plan, cons
     return CALM_OK;
 }
 
-/* `name` is prefix + module + ".weight". */
+/* Is `name` prefix + module + ".weight"? */
 static bool is_weight(const char *name, const char *prefix, const char *module)
 {
     const size_t n = strlen(prefix), m = module ? strlen(module) : 0;
@@ -55,6 +55,6 @@ const calm_scheme *calm_outer_own_head(const calm_model *model, const calm_outer
 
 size_t calm_outer_piece(size_t vocab, size_t width)
 {
-    /* At least the square root of PIECE; blocks of rows are not cut. */
+    /* At least the square root of PIECE; blocks of rows are not divided. */
     return calm_size_min(calm_size_max(PIECE / width, width) / BLOCK_ROWS * BLOCK_ROWS, vocab);
 }

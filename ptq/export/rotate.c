@@ -1,7 +1,7 @@
-/* Rotate: every tensor is listed with what is done to its two sides; then they are written one by one.
+/* Rotate: lists every tensor with the rotations of its two sides, then writes them one by one.
  *
- * A side is cut into groups of the width of its rotation: the whole side for R1, heads for R2.  A tensor is worked on
- * in pieces that hold whole groups of both sides, each its own task, so the bytes do not depend on the threads. */
+ * A side has groups of the width of its rotation: the whole side for R1, heads for R2.  A tensor is processed in pieces
+ * of whole groups of both sides, each a separate task, so the bytes do not depend on the number of threads. */
 #include "ptq/export/rotate.h"
 
 #include <math.h>
@@ -17,29 +17,29 @@
 #include "ptq/model/moe.h"
 #include "ptq/tensor/rotation.h"
 
-#define PIECE 64                          /* rows or columns of a piece where no group says how many */
-#define CHUNK_ELEMENTS ((size_t)1 << 22)  /* of a tensor that is worked on by rows, held together    */
+#define PIECE 64                          /* rows or columns of a piece on a side without groups     */
+#define CHUNK_ELEMENTS ((size_t)1 << 22)  /* elements in memory of a tensor that is processed by rows */
 
 /* One side of a weight: rotations of its groups, one after the other from `first` on. */
 typedef struct side {
-    const calm_rotation *rotations;    /* NULL: the side stays */
+    const calm_rotation *rotations;    /* NULL: the side is not rotated */
     size_t first, share;               /* group g has rotations[g / share] */
 } side;
 
-/* A tensor that is to be written. */
+/* A tensor to write. */
 typedef struct item {
     const calm_tensor *from;
-    calm_dtype dtype;      /* that it is written in                          */
-    bool ones;             /* a norm whose weights went into what follows it */
+    calm_dtype dtype;      /* written dtype                                  */
+    bool ones;             /* a norm whose weights were folded into the next linears */
     side in, out;          /* along its columns; along its rows              */
-    const double *columns, *rows;    /* factors before that; NULL: ones      */
+    const double *columns, *rows;    /* factors before the rotation; NULL: ones */
 } item;
 
 typedef struct work {
     const calm_model *model;
     const calm_rotate_options *how;
     calm_rotation residual, online;    /* R1; R4, n 0: there is none */
-    calm_tensor *tensors;    /* [n] to be written */
+    calm_tensor *tensors;    /* [n] tensors to write */
     const calm_tensor **sources;
     bool *head;              /* [n] the head of a model whose head was the embedding */
     size_t n;
@@ -61,7 +61,7 @@ bool calm_rotate_find(const char *name, calm_rotate_kind *out)
     return false;
 }
 
-/* ---- where it is legal ---- */
+/* ---- checks ---- */
 
 static calm_status refuse(calm_ctx *ctx, const calm_model *model, const char *why)
 {
@@ -86,9 +86,9 @@ calm_status calm_rotate_check(calm_ctx *ctx, const calm_model *model)
     return CALM_OK;
 }
 
-/* ---- what is done to a tensor ---- */
+/* ---- rotations of a tensor ---- */
 
-/* The weights of a norm, in ctx->scratch. */
+/* Returns the weights of a norm, in ctx->scratch. */
 static calm_status load_norm(calm_ctx *ctx, const work *w, const char *module, const double **out)
 {
     const size_t width = calm_model_config(w->model)->hidden;
@@ -103,14 +103,15 @@ static calm_status load_norm(calm_ctx *ctx, const work *w, const char *module, c
     return CALM_OK;
 }
 
-/* Read the residual stream behind a norm: NULL for the embedding, whose rows are what the stream begins with. */
+/* Sets the input side of a tensor that reads the residual stream after a norm; norm NULL: the embedding, whose rows are
+ * the stream's first values. */
 static calm_status read_stream(calm_ctx *ctx, const work *w, const char *norm, item *out)
 {
     out->in = (side){&w->residual, .share = 1};
     return norm ? load_norm(ctx, w, norm, &out->columns) : CALM_OK;
 }
 
-/* The same behind the norm of a sublayer. */
+/* Does the same after the norm of a sublayer. */
 static calm_status read_block(calm_ctx *ctx, const work *w, long block, calm_sublayer sublayer, item *out)
 {
     char *prefix, *norm;
@@ -121,7 +122,7 @@ static calm_status read_block(calm_ctx *ctx, const work *w, long block, calm_sub
     return read_stream(ctx, w, norm, out);
 }
 
-/* R2 of the key heads of a block, in ctx->scratch: their own signs for each of them. */
+/* Creates R2 of the key heads of a block, in ctx->scratch, with different signs for each head. */
 static calm_status head_rotations(calm_ctx *ctx, const work *w, long block, const calm_rotation **out)
 {
     const calm_config *config = calm_config_at(calm_model_config(w->model), (size_t)block);
@@ -135,8 +136,8 @@ static calm_status head_rotations(calm_ctx *ctx, const work *w, long block, cons
     return CALM_OK;
 }
 
-/* out [rows] or, with `columns`, [columns] = sums of squares of a linear of a block, whose columns have these factors
- * (NULL: ones). */
+/* Computes out [rows] or, with `columns`, [columns]: sums of squares of a linear of a block, with these factors of its
+ * columns (NULL: ones). */
 static calm_status sum_squares(calm_ctx *ctx, const work *w, long block, calm_role role, const double *factors,
                                bool columns, double *out)
 {
@@ -172,10 +173,10 @@ static bool find_pair(const work *w, long block, calm_sublayer sublayer, calm_fe
            (feed->heads == 1 || feed->stride == feed->width);
 }
 
-/* A rotation spreads what a channel has over all others, and a channel that is large in one matrix and small in the
- * next would be paid for in both: rows of v (with R4 of up) are scaled so that each is as long as the columns of o
- * (down) that read it, which changes no function (Nagel et al., arXiv 1906.04721).  Factors of the producer's rows and
- * the inverse ones of the consumer's columns, in ctx->scratch. */
+/* Balances channels before a rotation, which spreads every channel over all others: a channel that is large in one
+ * matrix and small in the next would harm both.  Rows of v (with R4 of up) are scaled so that each is as long as the
+ * columns of o (down) that read it, which does not change the function (Nagel et al., arXiv 1906.04721).  Computes
+ * factors of the producer's rows and the inverse factors of the consumer's columns, in ctx->scratch. */
 static calm_status balance(calm_ctx *ctx, const work *w, long block, calm_sublayer sublayer, const double **rows,
                            const double **columns)
 {
@@ -195,15 +196,15 @@ static calm_status balance(calm_ctx *ctx, const work *w, long block, calm_sublay
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, long_columns, n_read));
     CALM_TRY(sum_squares(ctx, w, block, role, norm.columns, false, long_rows));
     CALM_TRY(sum_squares(ctx, w, block, last, NULL, true, long_columns));
-    /* Of a fused matrix the producer's rows are the last; q, k and gate stay. */
+    /* In a fused matrix the producer's rows are the last; q, k and gate do not change. */
     const size_t first = n_rows - n_read / share;
     for (size_t i = 0; i < first; i++)
         long_rows[i] = 1;
     for (size_t i = 0; i < n_read / share; i++) {
-        double read = 0;    /* of all query heads that share a key head */
+        double read = 0;    /* sum over all query heads that share a key head */
         for (size_t s = 0; s < share; s++)
             read += long_columns[(i / each * share + s) * each + i % each];
-        /* Nothing is balanced with a channel that is dead on one side. */
+        /* A channel of zeros on one side is not balanced. */
         const double squares = read / (double)share / long_rows[first + i];
         const double factor = squares > 0 && isfinite(squares) ? sqrt(sqrt(squares)) : 1;
         long_rows[first + i] = factor;
@@ -215,14 +216,14 @@ static calm_status balance(calm_ctx *ctx, const work *w, long block, calm_sublay
     return CALM_OK;
 }
 
-/* R2 of v's rows, which are the last of a fused matrix, and of o's columns. */
+/* Sets R2 of v's rows, which are the last of a fused matrix, and of o's columns. */
 static calm_status plan_heads(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
 {
     const double *rows, *columns;
     calm_feed feed;
     calm_role last;
     const bool paired = find_pair(w, part->block, CALM_SUBLAYER_ATTENTION, &feed, &last), o = part->role == last;
-    /* Heads of other kinds are not rotated, nor those with a gate behind them. */
+    /* Heads of other kinds are not rotated, nor heads with a gate after them. */
     if (!paired || !feed.rotates || (part->role != feed.role && !(o && part->kind == CALM_EXPORT_WEIGHT)))
         return CALM_OK;
     CALM_TRY(balance(ctx, w, part->block, CALM_SUBLAYER_ATTENTION, &rows, &columns));
@@ -236,7 +237,7 @@ static calm_status plan_heads(calm_ctx *ctx, const work *w, const calm_export_pa
     return head_rotations(ctx, w, part->block, &out->out.rotations);
 }
 
-/* R4 of down's columns; up, which feeds it, is only balanced. */
+/* Sets R4 of down's columns; up, whose output down reads, is only balanced. */
 static calm_status plan_online(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
 {
     const double *rows, *columns;
@@ -259,12 +260,12 @@ static calm_status plan_online(calm_ctx *ctx, const work *w, const calm_export_p
     return CALM_OK;
 }
 
-/* A linear's weight or bias. */
+/* Sets the rotations of a linear's weight or bias. */
 static calm_status plan_linear(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
 {
     const calm_config *config = calm_config_at(calm_model_config(w->model), (size_t)part->block);
     const calm_job_kind job = calm_role_job(part->role);
-    /* Experts behind a linear of the block neither read nor add to the residual. */
+    /* Experts after a linear of the block neither read the residual stream nor add to it. */
     const bool inside = part->job->expert >= 0 && config->moe.latent;
     if (!inside && calm_job_is_last(config, job, NULL))
         out->out = (side){&w->residual, .share = 1};
@@ -283,7 +284,7 @@ static bool is_weight(const char *tensor, const char *prefix, const char *module
            strcmp(tensor + n + m, ".weight") == 0;
 }
 
-/* The linears to and from the latent of experts, where `rest` is the name of one. */
+/* Sets the rotations of the linears to and from the latent of experts, if `rest` is the name of one. */
 static calm_status plan_latent(calm_ctx *ctx, const work *w, const calm_export_part *part, const char *rest, item *out)
 {
     const calm_latent_side side_of = calm_moe_latent_side(calm_model_config(w->model)->arch->names, rest);
@@ -292,7 +293,7 @@ static calm_status plan_latent(calm_ctx *ctx, const work *w, const calm_export_p
     return side_of == CALM_LATENT_IN ? read_block(ctx, w, part->block, CALM_SUBLAYER_MLP, out) : CALM_OK;
 }
 
-/* A tensor outside of linears and norms before sublayers. */
+/* Sets the rotations of a tensor other than linears and norms before sublayers. */
 static calm_status plan_other(calm_ctx *ctx, const work *w, const calm_export_part *part, bool head, item *out)
 {
     const calm_names *names = calm_model_config(w->model)->arch->names;
@@ -323,15 +324,15 @@ static calm_status plan_item(calm_ctx *ctx, const work *w, size_t i, item *out)
 
 /* ---- one tensor ---- */
 
-/* Pieces of rows r0 .. r0 + rows - 1 of an item, [height, width] each, into `bytes`. */
+/* Computes pieces of rows r0 .. r0 + rows - 1 of an item, [height, width] each, into `bytes`. */
 typedef struct chunk {
     const item *it;
     size_t columns, r0, rows, height, width;
     uint8_t *bytes;
 } chunk;
 
-/* To nearest in float32; for a 16-bit dtype to odd, so that rounding once more gives what rounding the double once
- * would (Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008). */
+/* Rounds to the nearest float32; for a 16-bit dtype rounds to odd, so that a second rounding gives the same as rounding
+ * the double once (Boldo, Melquiond, "Emulation of FMA and correctly rounded sums", 2008). */
 static float narrow(double value, calm_dtype dtype)
 {
     float near = (float)value;
@@ -346,7 +347,7 @@ static float narrow(double value, calm_dtype dtype)
     return near;
 }
 
-/* The rotation of the group that begins at `at`; NULL: none. */
+/* Returns the rotation of the group that begins at `at`; NULL: none. */
 static const calm_rotation *rotation_at(const side *of, size_t at)
 {
     if (!of->rotations || at < of->first)
@@ -354,7 +355,7 @@ static const calm_rotation *rotation_at(const side *of, size_t at)
     return &of->rotations[(at - of->first) / of->rotations->n / of->share];
 }
 
-/* Rows r .. r + n - 1, columns c .. c + m - 1 of the source as x [n, m], in double. */
+/* Reads rows r .. r + n - 1, columns c .. c + m - 1 of the source as x [n, m], in double. */
 static calm_status load_piece(calm_ctx *ctx, const chunk *part, size_t r, size_t n, size_t c, size_t m, double *x)
 {
     const item *it = part->it;
@@ -437,7 +438,7 @@ static calm_status put_rotated(calm_ctx *ctx, work *w, const item *it)
     return CALM_OK;
 }
 
-/* A tensor without rotation: a copy, in another dtype, or ones. */
+/* Writes a tensor without rotation: a copy, a copy in another dtype, or ones. */
 static calm_status put_other(calm_ctx *ctx, work *w, const item *it)
 {
     const size_t n = it->from->n_elements;
@@ -464,7 +465,7 @@ static calm_status put_item(calm_ctx *ctx, work *w, size_t i)
 
 /* ---- the directory ---- */
 
-/* All tensors of the model, and the head of one whose head was the embedding. */
+/* Lists all tensors of the model, and the new head of a model with a tied head. */
 static calm_status list_tensors(calm_ctx *ctx, work *w)
 {
     const calm_safetensors *set = calm_model_tensors(w->model);
@@ -475,7 +476,7 @@ static calm_status list_tensors(calm_ctx *ctx, work *w)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w->head, n + 1));
     for (size_t i = 0; i < n; i++) {
         const calm_tensor *tensor = calm_safetensors_at(set, i);
-        /* A tied head that is in the file all the same: written below. */
+        /* A tied head that is also in the file is written below. */
         if (config->tied && is_weight(tensor->name, "", calm_model_layout(w->model)->head))
             continue;
         w->sources[w->n] = tensor;

@@ -1,4 +1,4 @@
-/* The walk of the safetensors exporters, and config.json. */
+/* Writes the safetensors formats and config.json. */
 #include "ptq/export/safetensors_export.h"
 
 #include <string.h>
@@ -15,19 +15,19 @@
 /* One tensor of the output. */
 typedef struct entry {
     calm_export_part of;
-    size_t which;                   /* of the tensors that a quantized weight becomes */
-    const calm_scheme *outer;       /* of a quantized embedding or head; else NULL */
-    bool stacked;                   /* of all experts of the block */
-    uint8_t *stack;                 /* its bytes, once the block is being written */
+    size_t which;                   /* index among the tensors that a quantized weight becomes */
+    const calm_scheme *outer;       /* scheme of a quantized embedding or head; else NULL */
+    bool stacked;                   /* it holds all experts of the block */
+    uint8_t *stack;                 /* its bytes, while the block is being written */
 } entry;
 
 typedef struct layout {
     entry *entries;
-    calm_tensor *tensors;    /* [n] the same as headers see them */
+    calm_tensor *tensors;    /* [n] the tensors for the headers */
     size_t n;
 } layout;
 
-/* ---- which tensors ---- */
+/* ---- the list of tensors ---- */
 
 static void add(layout *out, entry e, calm_tensor tensor)
 {
@@ -47,8 +47,7 @@ calm_status calm_export_stack_name(calm_ctx *ctx, const calm_export_input *input
     return calm_strf(ctx, ctx->out, out, "%.*s%s%s%s", (int)(at - name), name, dot ? "." : "", stack, rest);
 }
 
-/* The tensors that a quantized weight becomes.  Those of all experts of a block stand where the first expert's would.
- */
+/* Adds the tensors that a quantized weight becomes; stacked tensors of all experts are at the first expert's place. */
 static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, const calm_export_form *form,
                                  layout *out, entry e, const calm_scheme *scheme)
 {
@@ -77,7 +76,7 @@ static calm_status add_quantized(calm_ctx *ctx, const calm_export_input *input, 
     return CALM_OK;
 }
 
-/* Are the weights of this expert a part of a tensor of floats? */
+/* Are the weights of this expert part of a float tensor? */
 static calm_status is_part_of_floats(calm_ctx *ctx, const calm_model *model, const calm_job_ref *job, bool *out)
 {
     char *name;
@@ -130,19 +129,18 @@ static calm_status add_source(calm_ctx *ctx, const calm_export_input *input, con
     e.outer = calm_outer_of(input->model, input->outer, e.of.source->name);
     if (e.outer)
         return add_quantized(ctx, input, form, out, e, e.outer);
-    add(out, e, *e.of.source); /* name, dtype and shape stay */
+    add(out, e, *e.of.source); /* same name, dtype and shape */
     return CALM_OK;
 }
 
-/* Goes a tensor of the checkpoint into the files?  A head that copies the embedding is that one table in all formats.
- */
+/* Is a tensor of the checkpoint written?  A head that is a copy of the embedding is not. */
 static bool is_written(const calm_export_input *input, bool strict, const char *name)
 {
     const calm_tensor_use use = calm_model_tensor_use(input->model, name);
     return use == CALM_TENSOR_READ || (!strict && use != CALM_TENSOR_COPY);
 }
 
-/* Scales of the block's cache, as tensors of the plan's own. */
+/* Adds the scales of the block's KV cache as tensors. */
 static calm_status add_cache(calm_ctx *ctx, const calm_export_input *input, size_t block, layout *out)
 {
     const calm_kv_scales *kv = input->options ? input->options->kv : NULL;
@@ -186,7 +184,7 @@ static calm_status lay_out(calm_ctx *ctx, const calm_export_input *input, const 
     return CALM_OK;
 }
 
-/* ---- their bytes ---- */
+/* ---- bytes of tensors ---- */
 
 calm_status calm_export_put_floats(calm_ctx *ctx, calm_shards_writer *writer, calm_dtype dtype, const float *values,
                                    size_t n)
@@ -201,7 +199,7 @@ calm_status calm_export_put_tensor(calm_ctx *ctx, calm_shards_writer *writer, ca
                                    const calm_tensor *tensor)
 {
     const size_t row = calm_size_max(1, tensor->n_dims ? tensor->shape[tensor->n_dims - 1] : 1);
-    const size_t piece = calm_size_max(1, PIECE / row) * row;    /* its reader may take whole rows alone */
+    const size_t piece = calm_size_max(1, PIECE / row) * row;    /* some readers need whole rows */
     if (dtype == tensor->dtype && !tensor->source)
         return calm_shards_put(ctx, writer, tensor->data, tensor->bytes);
     for (size_t at = 0; at < tensor->n_elements; at += piece) {
@@ -261,20 +259,20 @@ calm_status calm_export_put_packed(calm_ctx *ctx, calm_shards_writer *writer, co
     return calm_shards_put(ctx, writer, words, n * sizeof *words);
 }
 
-/* What all of the walk needs. */
+/* The state of writing. */
 typedef struct walk {
     const calm_export_input *input;
     const calm_export_form *form;
     layout plan;
     calm_shards_writer writer;
-    size_t next;     /* entry to be written */
-    bool asymmetric; /* the plan is         */
-    calm_arena *arena;      /* of the table that is being written, whole: its tensors lie one after the other */
+    size_t next;     /* next entry to write */
+    bool asymmetric; /* the plan has zero points */
+    calm_arena *arena;      /* memory of the whole table that is being written; its tensors are consecutive */
     const calm_tensor *outer_of;
     calm_qlinear outer;
 } walk;
 
-/* All rows of an embedding or head, of which the pieces are copied together. */
+/* Quantizes all rows of an embedding or head, piece by piece. */
 static calm_status quantize_outer(calm_ctx *ctx, walk *w, const entry *e)
 {
     const calm_tensor *source = e->of.source;
@@ -306,13 +304,13 @@ static calm_status quantize_outer(calm_ctx *ctx, walk *w, const entry *e)
     return CALM_OK;
 }
 
-/* A block being written: its attention and MLP (or shared expert), and one expert at a time. */
+/* The block that is being written: its attention and MLP (or shared expert), and one expert at a time. */
 typedef struct assembled {
     calm_block block;
     calm_fold_set sublayer[CALM_N_SUBLAYERS];
-    long expert;                 /* in `one`; < 0: none yet */
+    long expert;                 /* the expert in `one`; < 0: none yet */
     calm_fold_set one;
-    calm_arena *arena;           /* of `one` */
+    calm_arena *arena;           /* memory of `one` */
 } assembled;
 
 static calm_status assemble_expert(calm_ctx *ctx, const walk *w, long expert, assembled *out)
@@ -330,7 +328,7 @@ bool calm_export_always_f16(const calm_scheme *scheme)
     return true;
 }
 
-/* A tensor of a quantized linear, whose scales are made storable before the first. */
+/* Writes a tensor of a quantized linear; before the first one, fits the linear to float16 scales if necessary. */
 static calm_status put_quantized(calm_ctx *ctx, walk *w, const entry *e, calm_qlinear *linear)
 {
     if (w->form->stores_f16 && w->form->stores_f16(&linear->scheme))
@@ -339,7 +337,7 @@ static calm_status put_quantized(calm_ctx *ctx, walk *w, const entry *e, calm_ql
     return w->form->put(ctx, &w->writer, linear, e->which, w->asymmetric);
 }
 
-/* Its own tensor: a part of a quantized weight, what folding changed, or a copy. */
+/* Writes a tensor that is not stacked: a part of a quantized weight, floats that folding changed, or a copy. */
 static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entry *e)
 {
     const bool expert = e->of.job && e->of.job->expert >= 0;
@@ -358,7 +356,7 @@ static calm_status put_entry(calm_ctx *ctx, walk *w, assembled *from, const entr
                    : calm_export_put_tensor(ctx, &w->writer, source->dtype, source);
 }
 
-/* The stacked tensors of a block from entry `first` on, in ctx->out: each expert is assembled once. */
+/* Computes the stacked tensors of a block from entry `first` on, in ctx->out, so that each expert is assembled once. */
 static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t first)
 {
     const size_t experts = calm_model_config(w->input->model)->moe.n_experts;
@@ -386,7 +384,7 @@ static calm_status fill_stacks(calm_ctx *ctx, walk *w, assembled *from, size_t f
     return CALM_OK;
 }
 
-/* A tensor of all experts; the first of a block makes them all. */
+/* Writes a stacked tensor; the first one of a block computes all of them. */
 static calm_status put_stacked(calm_ctx *ctx, walk *w, assembled *from, size_t index)
 {
     size_t n_elements, bytes = 0;
@@ -430,7 +428,7 @@ bool calm_export_is_asymmetric(const calm_export_input *input)
 
 /* ---- memory ---- */
 
-/* The largest of the tensors that a linear's weight becomes; *all: all of them. */
+/* Returns the bytes of the largest tensor that a linear's weight becomes; *all: of all of them. */
 static size_t tensors_bytes(const calm_export_form *form, const calm_scheme *scheme, size_t out, size_t in, size_t *all)
 {
     calm_export_tensor list[CALM_EXPORT_TENSORS];
@@ -446,7 +444,8 @@ static size_t tensors_bytes(const calm_export_form *form, const calm_scheme *sch
     return most;
 }
 
-/* Writing the linears of jobs begin .. end - 1 one by one; *all: bytes of what they become. */
+/* Returns the peak bytes of writing the linears of jobs begin .. end - 1 one by one; *all: bytes of all their tensors.
+ * */
 static size_t put_bytes(const calm_model *model, const calm_export_form *form, const calm_scheme *scheme, size_t begin,
                         size_t end, size_t *all)
 {
@@ -519,7 +518,7 @@ static calm_status write_checkpoint(calm_ctx *ctx, const calm_export_input *inpu
     return calm_export_copy_companions(ctx, calm_model_dir(input->model), dir);
 }
 
-/* ---- how large ---- */
+/* ---- sizes ---- */
 
 static calm_status measure_parts(calm_ctx *ctx, const calm_export_input *input, const calm_exporter *exporter,
                                  size_t most, calm_file_parts *out)
@@ -542,7 +541,7 @@ static calm_status measure_parts(calm_ctx *ctx, const calm_export_input *input, 
             return calm_fail(ctx, CALM_EARG, "tensor %s: its size overflows", plan.tensors[i].name);
         CALM_TRY(calm_safetensors_header_bytes(ctx, &plan.tensors[i], most, &out->of[i].label));
     }
-    /* Two neighbouring files hold more than the limit of one. */
+    /* An upper bound: two consecutive files together hold more than the limit of one. */
     CALM_TRY(calm_safetensors_header_bytes(ctx, NULL, most, &out->head));
     out->head *= 1 + (most > limit ? 2 * (most / limit) : 0);
     return CALM_OK;
