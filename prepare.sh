@@ -7,7 +7,7 @@ say() {
 
 # ---- what is missing ----
 
-# cmake --version's number is at least $1 (major.minor)
+# is cmake's version at least $1 (major.minor)?
 have_cmake() {
     cmake --version 2>/dev/null | awk -v need="$1" '
         NR == 1 { split($3, have, "."); split(need, least, ".")
@@ -33,7 +33,7 @@ have_any_path() {
     return 1
 }
 
-# present PACKAGE PROBE: is this row of packages.txt there?  Without pkg-config or gcc, dpkg is asked.
+# present PACKAGE PROBE: is this row of packages.txt installed?  Without pkg-config or gcc it asks dpkg.
 present() {
     case $2 in
         cmd:*) have_any_command "${2#cmd:}" ;;
@@ -48,7 +48,7 @@ in_dpkg() {
     dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'install ok installed'
 }
 
-# missing USES COLUMN: names, in that column of packages.txt, of what is missing for any of the uses
+# missing USES COLUMN: prints names, from that column of packages.txt, of missing packages for any of the uses
 missing() {
     while read -r apt use probe dnf pacman zypper brew; do
         case $apt in '#'* | '') continue ;; esac
@@ -67,7 +67,7 @@ package_manager() {
     done
 }
 
-# as_root: prints what to put before a command that needs root ("" for root itself); fails where there is no way
+# as_root: prints the prefix for a command that needs root ("" for root itself); fails if there is none
 as_root() {
     [ "$(id -u)" = 0 ] && return 0
     sudo -n true 2>/dev/null && printf 'sudo -n'
@@ -88,7 +88,7 @@ say_what_to_install() {
     printf '    %s %s\n' "$2" "$1" >&2
 }
 
-# install USES: make sure that everything for these uses is there, or say what to install and fail
+# install USES: installs everything for these uses, or names the packages and fails
 install_missing() {
     wanted=$(missing "$1" apt)
     [ -n "$wanted" ] || return 0
@@ -119,7 +119,7 @@ n_cores() {
     nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2
 }
 
-# up_to_date PRESET TARGET: built since the last change of a source.  The stamp has the time at which the build began.
+# up_to_date PRESET TARGET: was it built since the last change of a source?  The stamp has the time when the build began.
 up_to_date() {
     stamp=$CALM_HOME/build/$1/.built-$2
     sources='CMakeLists.txt CMakePresets.json packages ptq algorithms cka store cli'
@@ -129,13 +129,13 @@ up_to_date() {
     [ -z "$(cd "$CALM_HOME" && find $sources -newer "$stamp" 2>/dev/null | head -n 1)" ]
 }
 
-# configure PRESET ON|OFF: with or without the tests; keeps what a configured folder already has
+# configure PRESET ON|OFF: configures with or without tests; keeps settings of a configured folder
 configure() {
     folder=build/$1
     cache=$folder/CMakeCache.txt
     if [ ! -e "$folder/build.ninja" ] && [ ! -e "$folder/Makefile" ] ||
         ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$(pwd -P)" "$cache"; then
-        rm -rf "$folder"    # half configured, or moved here from elsewhere
+        rm -rf "$folder"    # partly configured, or moved from another place
         if have_any_command ninja; then
             cmake --preset "$1" -DCALM_TESTS="$2"
         else
@@ -146,7 +146,7 @@ configure() {
     fi
 }
 
-# locked_build PRESET TARGET USES: what `build` does under the lock
+# locked_build PRESET TARGET USES: the part of `build` under the lock
 locked_build() {
     up_to_date "$1" "$2" && return 0
     install_missing "$3" || return 1
@@ -169,8 +169,8 @@ locked_build() {
     say "built in $(($(date +%s) - began)) s"
 }
 
-# build PRESET TARGET USES: bring build/PRESET up to date, installing what is missing.  One at a time: a second
-# caller waits and then finds it done.
+# build PRESET TARGET USES: installs missing packages and builds build/PRESET.  One caller at a time: a second
+# caller waits and then finds it built.
 build() {
     up_to_date "$1" "$2" && return 0
     if [ -n "$(missing "$3" apt)" ] && { [ "$(package_manager)" != apt-get ] || ! as_root >/dev/null; }; then

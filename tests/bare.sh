@@ -9,7 +9,7 @@ leave_bare_system() {
     for mounted in "$scratch"/*/dev "$scratch"/*/proc; do
         mountpoint -q "$mounted" && umount -l "$mounted"
     done
-    # never across a mount that is still there
+    # never across an active mount
     rm -rf --one-file-system "$scratch"
 }
 trap leave_bare_system EXIT
@@ -26,12 +26,12 @@ set_suite() {
 
 debootstrap_into() {    # debootstrap_into FOLDER
     rm -rf --one-file-system "$1.part"
-    # the archive of this machine's own release has the others too
+    # the archive of this machine's release has the others too
     mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $here" 'Origin: Debian' 2>/dev/null | head -n 1)
     # shellcheck disable=SC2086    # empty: debootstrap's own
     debootstrap --variant=minbase --include=git,ca-certificates "$suite" "$1.part" $mirror >"$scratch/debootstrap.log" 2>&1 ||
         { tail -n 20 "$scratch/debootstrap.log" >&2; exit 1; }
-    mv "$1.part" "$1"    # what is there under its name is whole
+    mv "$1.part" "$1"    # only a complete system has its final name
 }
 
 make_bare_system() {    # make_bare_system [BASE [NAME]]
@@ -45,13 +45,13 @@ make_bare_system() {    # make_bare_system [BASE [NAME]]
     else
         debootstrap_into "$system"
     fi
-    # the network as this machine has it
+    # the network settings of this machine
     cp /etc/resolv.conf /etc/hosts "$system/etc/"
     rm -rf "$system/etc/apt/sources.list"
     for part in sources.list sources.list.d apt.conf.d; do
         [ -e "/etc/apt/$part" ] && cp -r "/etc/apt/$part" "$system/etc/apt/"
     done
-    # the same archives, for the release made here
+    # the same archives, for this release
     find "$system/etc/apt" -name '*.list' -o -name '*.sources' |
         while read -r list; do sed -i "s/\\b$here\\b/$suite/g" "$list"; done
     mount -t proc proc "$system/proc"

@@ -50,7 +50,7 @@ measure() {    # measure NAME LIMIT-IN-GB MOST-PERCENT-OFF "OPTIONS OF make_chec
     "$build/tests/peak_memory" "$build/calm" "$@" >"$work/report" 2>"$work/usage" ||
         { cat "$work/usage"; echo "$name: the run failed"; failed=1; return 0; }
     peak=$(sed -n 's/^peak_memory: .* peak \([0-9.]*\) MB$/\1/p' "$work/usage")
-    # Of the time alone: "result" of the plan has no seconds, and those of learning have another name.
+    # Only the time's member: the plan's "result" has no seconds, and learning's have another name.
     awk -v name="$name" -v predicted="$(number peak_bytes "$work/plan")" -v peak="$peak" \
         -v seconds="$(number seconds "$work/plan")" \
         -v wall="$(sed -n 's/^peak_memory: wall \([0-9.]*\) s.*/\1/p' "$work/usage")" 'BEGIN {

@@ -33,7 +33,7 @@ command -v debootstrap >/dev/null || { echo "SKIP: container: needs debootstrap"
 set_suite "$release"
 fail() { echo "container: $*" >&2; exit 1; }
 
-# One instruction a line, without comments: continued lines together, ARG's value put in.
+# Prints one instruction per line, without comments: joins continued lines, replaces ARG's value.
 sed '/^#/d' "$file" | sed -e ':a' -e '/\\$/{N;s/\\\n */ /;ba' -e '}' | sed -e '/^$/d' -e "s/\${DEBIAN}/$release/g" >"$scratch/steps"
 
 user=root folder=/ settings='' stage='' entry=''

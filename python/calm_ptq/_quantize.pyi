@@ -91,11 +91,11 @@ def quantize(
     model, output
         directory or known name; directory to write
     recipe
-        a recipe file, or the name of a shipped one; what is given here counts more
+        a recipe file, or the name of a shipped recipe; other arguments replace its values
     lock
-        file for the digests of what went in and came out
+        file for the digests of inputs and outputs
     progress
-        True: a bar; or what is called with stage, done and total
+        True: a bar; or a function of stage, done and total
     adapter
         LoRA adapter to merge into the model
     accept_key

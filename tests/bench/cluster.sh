@@ -31,18 +31,18 @@ all_cores=${CORES:-$(nproc)}
 for program in "$build/calm" "$build/tests/make_checkpoint" /usr/bin/time "$(command -v mpirun || echo mpirun)"; do
     [ -x "$program" ] || { echo "cluster.sh: no $program" >&2; exit 2; }
 done
-# More ranks than cores, as root; waiting ranks give the core away.
+# Allows more ranks than cores, and root; waiting ranks yield the core.
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
     OMPI_MCA_mpi_yield_when_idle OMPI_MCA_hwloc_base_binding_policy
 model=$folder/model-$blocks
 [ -d "$model" ] || "$build/tests/make_checkpoint" --shape qwen3-0.6b --blocks "$blocks" --vocab 4096 --output "$model" >&2
-# Without a guard; the test text is two batches of the evaluation.
+# Without a guard; the test text has two batches of windows.
 options="--model $model --bits 4 --algorithms rtn,gptq --samples 8 --seqlen 256 --guard-samples 0 --eval-samples 48
  --threads 1"
 
-# A rank: calm with its times; its process is noted for the clock.
+# Runs calm as a rank with its times, and records its process id for the clock.
 cat >"$folder/rank.sh" <<'EOF'
 out=$1.$OMPI_COMM_WORLD_RANK
 shift
@@ -54,8 +54,8 @@ echo "$pid" >"$out.pid"
 wait $time
 EOF
 
-# Seconds that the ranks' work would have taken without other work on this machine.  A line has the time, then of each
-# rank's main thread the nanoseconds that it had a core and waited for one.
+# Computes the seconds of the ranks' work without other work on this machine.  A line has the time, then for each
+# rank's main thread the nanoseconds that it had a core and that it waited for one.
 watch_ranks() {
     while [ ! -e "$folder/ended" ]; do
         date +%s.%N | tr '\n' ' '
@@ -64,7 +64,7 @@ watch_ranks() {
         done | awk '{ ran += $1; waited += $2; n++ } END { print n + 0, ran / 1e9, waited / 1e9 }'
         sleep 0.2
     done | awk -v cores="$all_cores" '
-        # Ranks that begin and end change the sums: nothing is waited for then.
+        # Ranks that begin or end change the sums: ignore waiting then.
         NR > 1 && $2 == n && n > 0 {
             ran = $3 - had; wanted = ran + $4 - waited; passed = $1 - at; can = cores * passed
             seconds += wanted > 0.01 * passed && ran > 0 ? ran / (wanted < can ? wanted : can) * passed : passed
@@ -74,7 +74,7 @@ watch_ranks() {
         END { print seconds }'
 }
 
-# run RANKS: seconds alone, CPU seconds of all and of the one with most, seconds, into $folder/measured
+# run RANKS: writes corrected seconds, CPU seconds of all and of the busiest rank, and wall seconds to $folder/measured
 run() {
     rm -rf "$folder/out" "$folder/out.lock.json" "$folder"/s.db* "$folder"/rank.*.* "$folder/ended"
     watch_ranks >"$folder/alone" &
@@ -96,7 +96,7 @@ run() {
 }
 failed=
 
-# estimate RANKS OPTIONS...: the first three of these figures into $folder/predicted
+# estimate RANKS OPTIONS...: writes estimates of the first three figures to $folder/predicted
 estimate() {
     ranks=$1
     shift

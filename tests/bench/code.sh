@@ -25,7 +25,7 @@ row() {    # row NAME FILE
         function rate(key) { return value[key] == "null" ? "" : sprintf("%.2f", value[key]) }
         /"spread":/ { printf "%s,calm,%.0f,%.3f,%s,%s\n", name, value["\"mb\":"], value["\"ratio\":"],
                       rate("\"encode_gb\":"), rate("\"decode_gb\":") }'
-    # "-1  8081325 (1.283) 212.56 MB/s  675.5 MB/s  model.safetensors", behind a line for each measurement
+    # "-1  8081325 (1.283) 212.56 MB/s  675.5 MB/s  model.safetensors", after a line for each measurement
     zstd -b1 -e3 -i1 -q "$2" 2>&1 | tr '\r' '\n' | awk -v name="$1" -v bytes="$(stat -c %s "$2")" '
         /^ *-[13] .*MB\/s.*MB\/s/ { last[$1] = sprintf("%.0f,%.3f,%.2f,%.2f", bytes / 1e6, $2 / bytes, $4 / 1e3, $6 / 1e3) }
         END { for (level = 1; level <= 3; level += 2) printf "%s,zstd -%d,%s\n", name, level, last["-" level] }'

@@ -51,7 +51,7 @@ measure()    # measure NAME THREADS COMMAND: a row
         "$folder/time"
 }
 
-# WITH, from the environment of the script's own rows: variables of the program, "NAME=VALUE", and part of the row's name.
+# WITH, set by some rows of this script: variables for the program, "NAME=VALUE", and part of the row's name.
 quantize()    # quantize THREADS WORDS...
 {
     threads=$1
@@ -61,7 +61,7 @@ quantize()    # quantize THREADS WORDS...
         --threads "$threads" --output "$folder/out" --store "$folder/s.db" "$@"
 }
 
-# The checkpoint of a command on the first number of threads, and of the same on others.
+# Compares the checkpoint of a command with the first number of threads and with others.
 same_bytes()    # same_bytes NAME THREADS
 {
     digest=$(cat "$folder/out"/*.safetensors | sha256sum)
@@ -146,14 +146,14 @@ PY
     done
 fi
 
-# T(t) / T(1) - 1/t = s (1 - 1/t), as calm bench scaling has it.
+# T(t) / T(1) - 1/t = s (1 - 1/t), as in calm bench scaling.
 sort -n "$folder/walls" | awk 'NR == 1 { one = $2 }
     NR > 1 { rest = 1 - 1 / $1; above += ($2 / one - 1 / $1) * rest; below += rest * rest }
     END { if (below > 0) printf "serial share of calm gptq by Amdahl'"'"'s law: %.3f,all,,,,,,\n", above / below }'
 
 wanted bound || exit 0
-# In float: 15.7 M weights of a block by 16384 tokens, twice; attention over half of 2048 keys; upper triangles of the
-# inputs of q, o, gate and down.  In double, for those four with I inputs and O outputs: 2/3 I^3 of the inverse's Cholesky factor (a
+# Operations in float: 15.7 M weights of a block by 16384 tokens, twice; attention over half of 2048 keys; upper triangles of the
+# Gram matrices for q, o, gate and down.  In double, for those four with I inputs and O outputs: 2/3 I^3 of the inverse's Cholesky factor (a
 # Cholesky factorization and a triangular inverse) and O I^2 of GPTQ's updates.
 "$calm" bench forward --json >"$folder/bench.json"
 "$calm" bench quantize --repeats 10 --json >"$folder/double.json"

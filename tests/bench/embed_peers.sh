@@ -37,7 +37,7 @@ peer() {
     "$python" "$here/embed_peers.py" "$@" 2>>"$folder/said"
 }
 
-# Ids below 1000 are often special ones.
+# Ids below 1000 are often special tokens.
 tokens_of() {    # tokens_of LENGTH SENTENCES
     awk -v length_="$1" -v n="$2" 'BEGIN { srand(1); for (i = 0; i < n; i++) { printf "{\"ids\": [101"
         for (t = 2; t < length_; t++) printf ", %d", 1000 + int(29000 * rand()); print ", 102]}" } }'
@@ -50,7 +50,7 @@ if [ -z "${PEERS+set}" ]; then
     [ ! -d "$folder/ct2" ] || PEERS="$PEERS ctranslate2-float32 ctranslate2-int8"
 fi
 
-calm_row() {    # calm_row DIRECTORY: sentences per second, CPU seconds of one
+calm_row() {    # calm_row DIRECTORY: sentences per second, CPU seconds per sentence
     "$calm" embed --model "$1" --tokens "$folder/tokens" --batch "$batch" --threads "$threads" --output "$folder/out.npy" --quiet \
         --json >"$folder/out.json"
     awk -v n="$(number sentences "$folder/out.json")" -v rate="$(number sentences_per_second "$folder/out.json")" \
@@ -79,7 +79,7 @@ for length in ${LENGTHS:-16 64 128 512}; do
     done
 done
 
-# Embeddings of every subject for one token file, as $folder/SUBJECT.npy; calm's own first.
+# Writes the embeddings of every program for one token file to $folder/SUBJECT.npy; calm's first.
 embed_all() {    # embed_all TOKENS
     for dir in "$model" "$@"; do
         [ "$dir" = "$1" ] || "$calm" embed --model "$dir" --tokens "$1" --output "$folder/calm-$(basename "$dir").npy" --quiet

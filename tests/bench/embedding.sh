@@ -29,7 +29,7 @@ calm=${BUILD:-$CALM_HOME/build/release}/calm
 threads=${THREADS:-0} sentences=${SENTENCES:-2000}
 mkdir -p "$folder"
 
-# cut TEXT: sentences, one a line
+# cut TEXT: sentences, one per line
 cut_sentences() {
     sed 's/ \. /.\n/g' "$CALM_HOME/recipes/text/$1" | awk 'NF >= 5 && NF <= 30 && !/=/'
 }

@@ -17,7 +17,7 @@ unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 
 . "$CALM_HOME/tests/number.sh"
 
-# The run with these options: "seconds KiB"
+# Runs with these options; prints "seconds KiB"
 taken() {
     rm -rf "$folder/out" "$folder/out.lock.json" "$folder/s.db"*
     /usr/bin/time -o "$folder/time" -f '%e %M' "$calm" quantize "$@" --quiet --output "$folder/out" --store "$folder/s.db" \

@@ -20,7 +20,7 @@ set -eu
 [ $# -eq 1 ] || { sed -n '2,18s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 . "$(dirname "$0")/timed.sh"
 
-# One step for all entries, so that each costs the same: GPTQ, and GPTQ with other damping.
+# All entries cost the same: GPTQ, and GPTQ with other damping.
 pool() {
     list=gptq i=1
     while [ $i -lt "$1" ]; do

@@ -34,9 +34,9 @@ build=${BUILD:-$CALM_HOME/build/release}
 samples=${SAMPLES:-64} tested=${EVAL:-100} threads=${THREADS:-0}
 mkdir -p "$folder"
 
-# The chain of a run: `plain` has all parts but channel, bias and asym, the others are one part away from it.  With
-# 4-bit activations weights are fitted to them, or behind quantized blocks, not to both: `actfit` and `asym` take one
-# another's place, and `actfit` as the name of a run is the chain without either.
+# Prints the chain of a run: `plain` has all parts but channel, bias and asym; the others differ from it by one part.  With
+# 4-bit activations weights are fitted either to them or to the outputs of quantized blocks: `actfit` and `asym` replace each
+# other, and the run named `actfit` has the chain without either.
 chain()    # chain NAME SCHEME
 {
     before='' fit='' weights=',weights=inverse' after='+restarts'
@@ -54,7 +54,7 @@ chain()    # chain NAME SCHEME
     echo "$before${fit}hls(signed=true$weights)+gptq(order=activation)+mkq$after"
 }
 
-# Options of a part.  R4 is worth its multiplication while the model runs where it spreads the input of down.
+# Prints the options of a part.  R4 pays for its multiplication if it spreads the input of down.
 options()    # options NAME SCHEME
 {
     case $1,$2 in
@@ -86,7 +86,7 @@ find_model()
     esac
 }
 
-# Measure a run, once: its report is $report, its loss $loss.
+# Measures a run once: its report is $report, its loss $loss.
 measure()    # measure MODEL SCHEME NAME
 {
     report=$folder/$1-$2-$3.json
@@ -113,7 +113,7 @@ for name in "$@"; do
     for scheme in ${SCHEMES:-w4a16_g128 w3a16_g128 w2a16_g64 w4a4_g128}; do
         for part in ${PARTS:-inverse restarts channel bias actfit asym rotate}; do
             has "$name" "$part" "$scheme" || continue
-            # Parts of the plain chain are left out of it, others added; asym stands in the place of actfit.
+            # Removes parts of the plain chain, adds others; asym replaces actfit.
             case $part,$scheme in asym,*a4_*) other=actfit ;; *) other=plain ;; esac
             measure "$name" "$scheme" "$other"
             without=$loss

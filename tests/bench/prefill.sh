@@ -31,7 +31,7 @@ if [ -n "${CALM_LLAMA_CPP:-}" ] && [ ! -f "$folder/f32-$blocks.gguf" ]; then
     "$CALM_LLAMA_CPP/llama-quantize" "$folder/float-$blocks/model.gguf" "$folder/f32-$blocks.gguf" F32 >"$folder/said" 2>&1
 fi
 
-# Wall seconds of calm eval over this many windows.
+# Prints the wall seconds of calm eval over a number of windows.
 seconds()    # seconds WINDOWS
 {
     /usr/bin/time -o "$folder/time" -f %e "$calm" eval --model "$model" --text "$CALM_HOME/recipes/text/wikitext2-valid.txt" \

@@ -36,7 +36,7 @@ skip() {    # skip WHAT VARIABLE
     echo "rates.sh: skipped: $1: \$$2 is not set; rows stay as they were" >&2
 }
 
-# merge TABLE COLUMNS: rows of $work/rows.csv take the place of those with the same first columns.
+# merge TABLE COLUMNS: rows of $work/rows.csv replace those with the same first columns.
 merge() {
     awk -F, -v n="$2" '
         { key = $1; for (i = 2; i <= n; i++) key = key "," $i }

@@ -30,11 +30,11 @@ calm=${CALM:-$CALM_HOME/build/release/calm}
 PATH=$(dirname "$calm"):$PATH    # loss.sh calls calm by its name
 # shellcheck source=tests/bench/loss.sh
 . "$CALM_HOME/tests/bench/loss.sh"
-work=$folder    # of loss.sh
+work=$folder    # for loss.sh
 export work
 tools=${TOOLS:-$CALM_HOME/../shared/tools}
 
-# The directory of a model, fetched when it is not there; "qwen" is a name of calm's.
+# Prints the directory of a model, and fetches a missing model; "qwen" is calm's own.
 fetch()    # fetch MODEL
 {
     to=$folder/models/$1
@@ -44,7 +44,7 @@ fetch()    # fetch MODEL
         mkdir -p "$folder/models"
         rm -rf "$to.new"
         "${PYTHON:-python3}" "$tools/real_models.py" "$1" "$to.new" >&2
-        if [ "$1" = gemma3-270m ]; then    # published as GGUF alone
+        if [ "$1" = gemma3-270m ]; then    # published only as GGUF
             "$calm" dequantize "$to.new"/*.gguf --dtype f32 --output "$to.float" --force --quiet >&2
             rm -rf "$to.new"
             mv "$to.float" "$to.new"
@@ -54,7 +54,7 @@ fetch()    # fetch MODEL
     echo "$to"
 }
 
-# How a model is calibrated here: few windows, so that a scheme is a matter of minutes.
+# Prints calibration options: few windows, so that a scheme takes minutes.
 calibration()    # calibration MODEL
 {
     case $1 in
@@ -107,7 +107,7 @@ result()    # result MODEL OPTION...
     row "$model" "$*"
 }
 
-# The loss of $out to the float model $dir, and what $out.time says of making it.
+# Prints the loss of $out to the float model $dir, and the time in $out.time.
 row()    # row MODEL OPTIONS
 {
     value=$(WINDOWS=$samples loss "$out" "$dir")

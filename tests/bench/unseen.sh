@@ -59,7 +59,7 @@ find "$CALM_HOME/ptq" "$CALM_HOME/algorithms" "$CALM_HOME/cka" "$CALM_HOME/store
 cut_text c-sources 2 "$texts/c.txt"
 foreign=c-sources
 if [ -d /usr/share/common-licenses ]; then
-    # Some are links to others: each file once.
+    # Some files are links to others: takes each file once.
     find /usr/share/common-licenses -type f | sort | xargs cat >"$texts/l.txt"
     cut_text licences 2 "$texts/l.txt"
     foreign="$foreign licences"
@@ -75,7 +75,7 @@ foreign=${FOREIGN-$foreign}
 
 . "$CALM_HOME/tests/number.sh"
 
-# The KL of a quantile.
+# Prints the KL at a quantile.
 quantile()    # quantile NAME FILE
 {
     tr ',{}' '\n\n\n' <"$2" | sed -n "/\"$1\"/,/kl/s/^ *\"kl\": *\([0-9.e+-]*\).*/\1/p" | head -n 1
@@ -95,7 +95,7 @@ calibrate()    # calibrate NAME SEEN TEXT SCHEME
 {
     case " ${CALIBRATION:-$1} " in *" $1 "*) ;; *) return 0 ;; esac
     for pool in ${ALGORITHMS:-rtn gptq mkq-full}; do
-        # One algorithm leaves a guard nothing to decide.
+        # With one algorithm a guard has nothing to decide.
         case $pool in *,*) guard= ;; *) guard="--guard-samples 0" ;; esac
         for seed in $seeds; do
             # shellcheck disable=SC2086  # options are words
@@ -120,7 +120,7 @@ done >"$folder/rows.csv"
 
 echo "calibration,seen,scheme,algorithms,seed,measured_on,kl,kl_sd,kl_p50,kl_p99,kl_max,ppl,ppl_float,top1,bits,bytes"
 cat "$folder/rows.csv"
-# Means over seeds, in the order of the rows; the largest KL of any seed.
+# Prints means over seeds, in the order of the rows, and the largest KL of any seed.
 awk -F, '
     { group = $1 "," $2 "," $3 "," $4; key = group SUBSEP $6 }
     !(key in n) { order[++N] = key; head[key] = group; on[key] = $6 }

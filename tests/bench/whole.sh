@@ -27,14 +27,14 @@ model=$folder/$shape-$blocks
 options="--bits 4"
 [ $# -eq 0 ] || options=$*
 
-# "stage value" of the member NAME of each row of `stages`.
+# Prints "stage value" for the member NAME of each row of `stages`.
 column()    # column NAME FILE
 {
     tr '\n' ' ' <"$2" | sed 's/.*"stages": *\[\([^]]*\)\].*/\1/' | tr '}' '\n' |
         sed -n "s/.*\"stage\": *\"\\([^\"]*\\)\".*\"$1\": *\\([-0-9.e+]*\\).*/\\1 \\2/p"
 }
 
-# The run on so many threads, into NAME.json; its peak memory is in NAME.time, in KiB.
+# Runs with a number of threads into NAME.json; NAME.time has its peak memory in KiB.
 quantize()    # quantize NAME THREADS
 {
     rm -rf "$folder/out" "$folder/s.db"*

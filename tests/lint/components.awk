@@ -1,6 +1,6 @@
-# Strongly connected components of a graph: reads edges "FROM TO REASON", prints each component of more than one node (or
-# of a node that points at itself) once: its size and nodes, then for each node the edge inside the component that the
-# fewest reasons hold up, with those reasons.  -v noun="files" says what nodes are, -v title="calls" what edges are.
+# Finds strongly connected components of a graph: reads edges "FROM TO REASON" and prints each component of more than one node (or
+# of a node with an edge to itself) once: its size and nodes, then for each node the edge inside the component with the
+# fewest reasons, and these reasons.  -v noun="files" names the nodes, -v title="calls" the edges.
 !(($1, $2) in n_reasons) {
     if (!($1 in degree)) { node[++n_nodes] = $1; degree[$1] = 0 }
     if (!($2 in degree)) { node[++n_nodes] = $2; degree[$2] = 0 }
@@ -15,7 +15,7 @@
     if (k <= 3) reasons[from, to] = reasons[from, to] (k > 1 ? ", " : "") $0
 }
 
-# Tarjan's algorithm with a stack of its own: some awks nest calls to a limited depth
+# Tarjan's algorithm with an explicit stack: some awks limit the depth of calls
 function visit(root,   top, v, w) {
     top = 1
     path[1] = root
@@ -52,7 +52,7 @@ function close_component(v,   w) {
 }
 
 END {
-    # by name: the output does not depend on the order of edges
+    # sorted by name: the output does not depend on the order of edges
     for (i = 2; i <= n_nodes; i++) {
         name = node[i]
         for (j = i - 1; j >= 1 && node[j] > name; j--) node[j + 1] = node[j]

@@ -1,17 +1,17 @@
-# Facts about C sources, out of what strip.awk prints: one fact per line, fields separated by blanks.
+# Prints facts about C sources from the output of strip.awk: one fact per line, fields separated by blanks.
 #
 #   def     FILE LINE NAME      a .c file defines a function or object that other files can see
 #   decl    FILE LINE NAME      a header declares a function
 #   tag     FILE LINE NAME      a file defines struct, union or enum NAME, or typedef name NAME
-#   use     FILE LINE NAME      the code of a .c or .def file names NAME (calm_* or CALM_*) for the first time; of a header
+#   use     FILE LINE NAME      the code of a .c or .def file names NAME (calm_* or CALM_*) for the first time; in a header
 #                               only within braces, since declarations are no uses
 #   again   FILE LINE NAME      the second time
 #   macro   FILE LINE MACRO NAME    a header's macro names NAME in its body
 #   pasted  FILE LINE NAME      a macro of FILE pastes NAME together from a line of a .def list
 #   include FILE LINE TARGET    #include "TARGET"
 #
-# Works on declarations, not on a grammar: a declaration ends at `;` or `{` outside of braces.  What a macro of the same
-# file pastes together (`LIST_OF_RUNS(runs)` with `calm_inspect_##what(` in the macro) is seen as definition or use.
+# The script reads declarations without a grammar: a declaration ends at `;` or `{` outside of braces.  A name that a macro of the
+# same file pastes together (`LIST_OF_RUNS(runs)` with `calm_inspect_##what(` in the macro) counts as definition or use.
 
 function starts_file() {
     depth = 0; text = ""; directive = ""; n_macros = 0
@@ -19,7 +19,7 @@ function starts_file() {
     header = file ~ /\.h$/; list = file ~ /\.def$/
 }
 
-# The name that is declared: what stands before the first parenthesis, attributes and macros with arguments left aside
+# Returns the declared name: the word before the first parenthesis, except attributes and macros with arguments
 function function_name(text) {
     gsub(/__attribute__ *\(\([^)]*(\([^)]*\))?[^)]*\)\)/, "", text)
     gsub(/[A-Z][A-Z0-9_]*\([^()]*\)/, "", text)
@@ -29,7 +29,7 @@ function function_name(text) {
     return text
 }
 
-# The last identifier before any `=` and `[`
+# Returns the last identifier before any `=` and `[`
 function last_name(text) {
     sub(/=.*/, "", text)
     gsub(/\[[^]]*\]/, "", text)
@@ -46,7 +46,7 @@ function tag(name) {
     print "tag", file, first, name
 }
 
-# Names in `code` as uses; `owner` is the macro whose body it is
+# Prints names in `code` as uses; `owner` is the macro whose body it is
 function uses(code, owner,   name, before) {
     before = ""
     while (match(code, /[Cc][Aa][Ll][Mm]_[A-Za-z0-9_]+/)) {
@@ -62,14 +62,14 @@ function uses(code, owner,   name, before) {
     }
 }
 
-# `#define MACRO(params) body`: remember what it pastes together
+# Records the names that `#define MACRO(params) body` pastes together
 function paste_macro(name, params, body,   k) {
     for (k = 1; k <= n_macros; k++) if (macro_name[k] == name) break
     if (k > n_macros) n_macros = k
     macro_name[k] = name; macro_params[k] = params; macro_body[k] = body
 }
 
-# What MACRO(args) makes of each `calm_##a##_##b` in macro k's body; each name is printed as `kind`, or as a definition
+# Prints the name that MACRO(args) makes of each `calm_##a##_##b` in macro k's body, as `kind` or as a definition
 function paste(k, args, kind, where,   body, expression, n, m, piece, value, param, i, j, name, after) {
     m = split(macro_params[k], param, /[ \t]*,[ \t]*/)
     split(args, value, /[ \t]*,[ \t]*/)
@@ -92,7 +92,7 @@ function paste(k, args, kind, where,   body, expression, n, m, piece, value, par
     }
 }
 
-# A line of the preprocessor, continuation lines joined
+# Handles a preprocessor line with its continuation lines
 function preprocess(code,   name, params, target, k, i) {
     if (match(code, /^[ \t]*#[ \t]*include[ \t]*/)) {
         target = included
@@ -127,13 +127,13 @@ function preprocess(code,   name, params, target, k, i) {
     uses(code, header ? name : "")
 }
 
-# A declaration that ended with `;`
+# Handles a declaration that ends with `;`
 function declared(text,   name) {
     if (text ~ /(^|[^A-Za-z0-9_])typedef[^A-Za-z0-9_]/) {
         if (match(text, /\([ \t]*\*[ \t]*[A-Za-z_][A-Za-z0-9_]*[ \t]*\)/)) name = last_name(substr(text, RSTART, RLENGTH))
         else if (text ~ /\(/) name = function_name(text)
         else name = last_name(text)
-        # `typedef struct x x;` says that x exists, in as many files as like: its definition is elsewhere
+        # `typedef struct x x;` in any file says only that x exists: its definition is elsewhere
         if (text !~ ("(struct|union|enum)[ \t]+" name "[ \t]+" name "[ \t]*$")) tag(name)
         return
     }
@@ -153,7 +153,7 @@ function defined_object(text) {
     if (!header && !is_static(text) && last_name(text) != "") print "def", file, first, last_name(text)
 }
 
-# A declaration that goes on with `{`: 1 when what follows the matching `}` still belongs to it
+# Handles a declaration that continues with `{`; returns 1 if the text after the matching `}` still belongs to it
 function opened(text,   name) {
     if (match(text, /(^|[^A-Za-z0-9_])(struct|union|enum)([ \t]+[A-Za-z_][A-Za-z0-9_]*)?[ \t]*$/)) {
         name = substr(text, RSTART, RLENGTH)

@@ -1,31 +1,30 @@
 #!/bin/sh
-# One rule of the house, checked over the tree:  lint.sh RULE [ROOT]
+# Checks one rule over the tree:  lint.sh RULE [ROOT]
 #
-#   layers       who may include whom (layers.txt, a table without a cycle); a third-party header appears in one file
+#   layers       includes follow layers.txt, a table without a cycle; only one file includes a third-party header
 #   cycles       neither the includes between folders nor the calls between .c files of the product have a cycle
-#   rooms        a header *_impl.h is included by its own folder and by tests alone, and of the rooms of a run (rooms.txt)
-#                only the header that has the room's name; a room has at most as many lines as rooms.txt says
+#   rooms        only its folder and tests include a header *_impl.h; other folders include of a room (rooms.txt) only the
+#                header with the room's name; a room has at most as many lines as rooms.txt says
 #   registries   every line of a .def list has its file, every such file its line; every test is registered
 #   docstrings   every function that a header declares has a comment: above it, above its group of adjacent
 #                lines, or behind an earlier line of the group
-#   comments     of the lines of some folders' .c files, enough have a comment (comment_floors below)
+#   comments     in some folders enough lines of the .c files have a comment (comment_floors below)
 #   sizes        .c and .h files up to 600 lines, functions up to 100
 #   columns      lines of .c, .h and .def files up to 120 characters
-#   skips        a line by which a test says that it is skipped says what would run it
+#   skips        a test's SKIP line says what it needs to run
 #   forbidden    below cli/ nothing prints, exits or calls rand(); no -ffast-math anywhere
 #   names        no two source files share a name
 #   tags         a struct, union, enum or typedef is defined in one file
-#   prefixes     a function that a header declares has a prefix of its folder (prefixes.txt)
-#   dead         a function that a header declares, calm.h and *_impl.h left aside, is used by a product file other than
-#                its own
+#   prefixes     a function that a header declares has its folder's prefix (prefixes.txt)
+#   dead         a function that a header declares, except calm.h and *_impl.h, is used by another product file
 #   untested     a .c file below cli/ has its test, or a line in tests/covered.txt
-#   kinds        outside of ptq/model no product file names a role or a job: kinds of sublayers come and go
-#   words        pages have at most as many words written by people as words.txt says, and no phrase of banned_words.txt
+#   kinds        outside of ptq/model no product file names a role or a job, because kinds of sublayers change
+#   words        pages have at most as many hand-written words as words.txt says, and no phrase of banned_words.txt
 #
-# Prints one line per finding, and indented what explains it; exit status 1 when there is one.
+# Prints one line per finding, with an indented explanation; exit status 1 if there is one.
 #
-#   lint.sh prefixes --update    writes prefixes.txt anew from the headers: after functions or files have moved.  What
-#                                the change of the table shows is then what changed hands.
+#   lint.sh prefixes --update    writes prefixes.txt from the headers, after functions or files have moved.  The diff
+#                                of the table shows which functions changed folders.
 set -eu
 rule=${1:?usage: lint.sh RULE [--update] [ROOT]}
 shift
@@ -35,7 +34,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-$here/../..}"
 export LC_ALL=C    # bytes, the same in every awk
 
-# Source files under the given folders that exist; the data of tests is no source.
+# Lists source files under the given folders that exist, except data of tests.
 sources() {
     for path in "$@"; do
         [ ! -e "$path" ] || find "$path" -name '*.[ch]' ! -path 'tests/data/*'
@@ -45,26 +44,26 @@ product='ptq algorithms cka store cli'
 all_sources() {
     sources calm.h $product tests
 }
-# Lists of the same folders, which X-macros read.
+# Lists .def files of the same folders, which X-macros read.
 lists() {
     for path in "$@"; do
         [ ! -e "$path" ] || find "$path" -name '*.def' ! -path 'tests/data/*'
     done | sort
 }
 
-# The table of a rule: that of the tree, or the one beside this script.
+# Prints the path of a rule's table: in the tree, else next to this script.
 table() {
     if [ -e "tests/lint/$1" ]; then echo "tests/lint/$1"; else echo "$here/$1"; fi
 }
 
-# For awk: the folder that a path belongs to, as the tables name it.
+# An awk function that returns the folder of a path, as the tables name it.
 layer_of='function layer_of(path,   part) { split(path, part, "/"); return part[1] (part[1] == "ptq" ? "/" part[2] : "") }'
 
-# Standard input of paths: what facts.awk says of these files
+# Prints facts.awk's facts about the files on standard input
 facts() {
     xargs awk -f "$here/strip.awk" | awk -f "$here/facts.awk"
 }
-# components NOUN TITLE: the cycles among the edges on standard input
+# components NOUN TITLE: prints the cycles among the edges on standard input
 components() {
     awk -v noun="$1" -v title="$2" -f "$here/components.awk"
 }
@@ -72,7 +71,7 @@ components() {
 # ---- layers ----
 
 layers() {
-    # the table itself: what it lists are its rows, and what it permits is an order
+    # the table itself: every listed folder has a row, and the table has no cycle
     awk '
         /^#/ || NF == 0 { next }
         { known[$1] = 1; for (i = 2; i <= NF; i++) { from[++n] = $1; to[n] = $i; at[n] = FNR } }
@@ -126,7 +125,7 @@ cycles() {
         $1 == "include" && $4 ~ /\/|^calm\.h$/ && layer_of($2) != layer_of($4) { print layer_of($2), layer_of($4), $2 ":" $3 }' |
         components folders includes
     # Lists (X-macros over a .def) make no edges: a registry names its entries so that nothing else has to.
-    # A macro of a header stands for what its body names.
+    # A macro of a header counts as the names in its body.
     sources $product | facts | awk '
         $1 == "def" && $4 ~ /^calm_/ { definer[$4] = $2 }
         $1 == "macro" { in_macro[$4, ++n_in[$4]] = $5 }
@@ -164,7 +163,7 @@ rooms() {
 
 # ---- registries ----
 
-# registry LIST MACRO FOLDER SED GLOBS...: `MACRO(...)` lines of LIST against FOLDER; SED turns a line into a file name
+# registry LIST MACRO FOLDER SED GLOBS...: compares the `MACRO(...)` lines of LIST with FOLDER; SED turns a line into a file name
 registry() {
     list=$1 macro=$2 folder=$3 expression=$4
     shift 4
@@ -216,8 +215,8 @@ docstrings() {
 
 # ---- comments ----
 
-# Least share, in percent, of the lines of a folder's .c files that have a comment (a line of one, or code with one behind
-# it) among those that are not blank.  A folder that does not exist has nothing to say.
+# Least percentage of non-blank lines of a folder's .c files that have a comment (a comment line, or code followed by
+# a comment).  Folders that do not exist are skipped.
 comment_floors='ptq/search 12  ptq/choose 12  ptq/estimate 12  ptq/stored 12  ptq/calib 12  ptq/model 12  ptq/plan 12  algorithms 12'
 
 comments() {
@@ -253,7 +252,7 @@ sizes() {
 
 # ---- columns ----
 
-# Characters are the bytes that do not continue one in UTF-8.
+# Counts characters: bytes that do not continue a character in UTF-8.
 columns() {
     { all_sources; lists $product tests; } | xargs awk '
         length($0) > 120 {
@@ -265,7 +264,7 @@ columns() {
 
 # ---- skips ----
 
-# What tests/run lists at its end: the reason, and in brackets or behind "needs" what would run it.
+# tests/run lists SKIP lines at its end: the reason, and in brackets or after "needs" what the test needs to run.
 skips() {
     find tests -type f \( -name '*.sh' -o -name '*.py' -o -name '*.c' \) ! -path 'tests/data/*' ! -path 'tests/lint/*' |
         sort | xargs awk '/(echo|puts|print).*SKIP: / && !/SKIP: .*(\(|needs )/ {
@@ -300,7 +299,7 @@ names() {
 
 # ---- tags ----
 
-# Counted are headers, and in .c files what is called calm_*; other names of a .c file are its own.  A typedef that only says
+# Counts names in headers, and names calm_* in .c files; other names of a .c file are local.  A typedef that only says
 # that a struct exists defines nothing.
 tags() {
     sources calm.h $product tests/support | facts | awk '
@@ -311,7 +310,7 @@ tags() {
 
 # ---- prefixes ----
 
-# A row of prefixes.txt that ends in _ is a prefix, another one a whole name; the longest that fits counts.
+# A row of prefixes.txt that ends in _ is a prefix, others are whole names; the longest row that fits counts.
 prefixes() {
     declared=$(sources $product | grep '\.h$' | facts | grep '^decl ' || true)
     if $update; then
@@ -347,12 +346,12 @@ prefixes() {
 
 # ---- dead ----
 
-# What calm.h declares is for others.  Uses are code outside the file that defines the function: of .c files, of braces in
-# headers, of a macro that is used itself, of .def lists and of what a macro pastes together from their lines.
+# Functions of calm.h are for users.  Uses are in code outside the defining file: in .c files, in braces in
+# headers, in used macros, in .def lists and in names that a macro pastes together from their lines.
 dead() {
     { all_sources; lists $product tests; } | facts | awk '
         $1 == "decl" && $2 == "calm.h" { public[$4] = 1 }
-        # *_impl.h is what the files of a folder share with their tests
+        # *_impl.h is shared by the files of a folder and their tests
         $1 == "decl" && $2 !~ /^tests\// && $2 !~ /_impl\.h$/ { name[++n] = $4; where[n] = $2 ":" $3 }
         $1 == "def" && $2 !~ /^tests\// { definer[$4] = $2 }
         $1 == "again" { twice[$2, $4] = 1 }    # once is the definition
@@ -378,7 +377,7 @@ dead() {
 
 # ---- untested ----
 
-# tests/covered.txt: one file per line that has no test of its own: its path, the test that covers it, why that one.
+# tests/covered.txt: one line per file without a separate test: its path, the test that covers it, the reason.
 untested() {
     {
         [ ! -e tests/covered.txt ] || sed 's/^/covered /' tests/covered.txt
@@ -410,13 +409,13 @@ untested() {
 
 # ---- words ----
 
-# Pages that people write, in whole or in part.
+# Lists pages that are hand-written, in whole or in part.
 pages() {
     find README.md CONTRIBUTING.md ARCHITECTURE.md CHANGELOG.md docs -name '*.md' 2>/dev/null | sort
 }
 
-# Files whose prose may not have the phrases of banned_words.txt: pages, and folders of sources, of which comments and strings
-# are prose.  CALM_LINT_PROSE names others.
+# Files whose prose must not have the phrases of banned_words.txt: pages, and comments and strings of source folders.
+# CALM_LINT_PROSE names other files.
 prose_sources='algorithms cka cli ptq store'
 prose_files() {
     if [ -n "${CALM_LINT_PROSE-}" ]; then
@@ -428,8 +427,8 @@ prose_files() {
     [ -z "$prose_sources" ] || sources $prose_sources
 }
 
-# words.txt: PAGE, the most words that people may write in it, and the parts between <!-- NAME --> and <!-- /NAME --> that a
-# program writes; the row "total" is of all pages.  A word has a letter or a digit.
+# words.txt: PAGE, its largest number of hand-written words, and the parts between <!-- NAME --> and <!-- /NAME --> that a
+# program writes; the row "total" is for all pages.  A word has a letter or a digit.
 words() {
     pages | awk -v table="$(table words.txt)" '
         BEGIN {
@@ -477,7 +476,7 @@ words() {
                     instead[n] = substr(line, split_at + 3)
                 }
             }
-            # what a person reads of a line: of a page all but code, of a source its comments and strings
+            # the prose of a line: in a page all except code, in a source comments and strings
             function prose(line,   out, i) {
                 if (kind == "page") {
                     if (line ~ /^ *```/) { code = !code; return "" }
@@ -502,7 +501,7 @@ words() {
                 }
                 return out
             }
-            # a part that a program writes has the words of its source
+            # generated parts have the words of their sources, which are checked there
             kind == "page" && /^<!-- \/?[a-z_]+ -->$/ {
                 mark = $0; gsub(/[^a-z_]/, "", mark)
                 if (index(" " made, " " mark " ")) inside = $0 !~ /\//
@@ -536,7 +535,7 @@ if $update && [ "$rule" != prefixes ]; then
     echo "lint.sh: $rule has no table to update" >&2
     exit 2
 fi
-# A tool that fails in the middle of a pipe is a finding too: what it says of it.
+# A tool that fails in the middle of a pipe is a finding too: prints its message.
 status=0
 findings=$("$rule" 2>&1) || status=$?
 [ "$status" = 0 ] || findings="${findings:+$findings

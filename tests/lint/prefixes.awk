@@ -1,7 +1,7 @@
-# The table of prefixes that the "decl" facts of headers make: "PREFIX FOLDER" per line, in no order.
+# Makes the table of prefixes from the "decl" facts of headers: "PREFIX FOLDER" per line, unsorted.
 #
-# calm_<word>_ goes to the folder that declares most functions with it.  Where other folders have some too, these get the
-# shortest longer prefix that is theirs alone, or their whole name.  lint.sh puts layer_of() before this program.
+# calm_<word>_ goes to the folder that declares most functions with it.  Functions of other folders get the
+# shortest longer prefix that only their folder uses, or their whole name.  lint.sh puts layer_of() before this program.
 NF >= 4 && !($4 in home) {
     name = $4
     home[name] = f = layer_of($2)
@@ -18,7 +18,7 @@ NF >= 4 && !($4 in home) {
     else below[parent, ++n_below[parent]] = name
 }
 
-# Rows for what begins with `prefix`, whose functions belong to `owner` so far
+# Makes the rows for names that begin with `prefix`, whose functions belong to `owner` so far
 function divide(prefix, owner,   i, n_owners, most) {
     if (prefix in home) {
         if (home[prefix] != owner) row[prefix] = home[prefix]

@@ -1,5 +1,5 @@
-# Print each line as "FILE:LINE:CODE" with comments and the contents of string literals taken out; what is included stays.
-# With -v comments=1 print "FILE:LINE:1" for a line that has a comment and "FILE:LINE:0" for one that has none; no blank ones.
+# Prints each line as "FILE:LINE:CODE" without comments and contents of string literals; included names stay.
+# With -v comments=1 prints "FILE:LINE:1" for a line with a comment and "FILE:LINE:0" for one without; skips blank lines.
 FNR == 1 { in_comment = 0 }
 {
     code = ""

@@ -15,12 +15,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../number.sh"
 ran=0
 
-kl() {    # kl MODEL : of the first test window
+kl() {    # kl MODEL: KL on the first test window
     try calm eval --model "$1" --reference qwen --samples 1 --json --quiet
     number kl "$work/said"
 }
 
-judge() {    # judge TOOL NAME PATH same|other : `other`, what quantized inputs lose is not in the floats
+judge() {    # judge TOOL NAME PATH same|other; other: inputs are quantized, so the floats lose less
     try calm check "$3"
     said=$(tail -n 1 "$work/said")
     case $said in
@@ -34,7 +34,7 @@ judge() {    # judge TOOL NAME PATH same|other : `other`, what quantized inputs 
     floats=$(kl "$work/floats")
     awk -v name="$1 $2" -v ours="$ours" -v floats="$floats" -v how="$4" 'BEGIN {
         printf "%s: nothing found, KL %s, as floats %s\n", name, ours, floats
-        # A garbled one is far beyond: a uniform prediction has about 5.  BF16 has the model itself, and 0.
+        # A garbled model has far more: a uniform prediction about 5.  BF16 is the model itself: 0.
         exit !(ours != "" && ours < 2 && floats != "" && floats < 2 && (how == "other" || ours == floats))
     }' || { echo "$1 $2: not what the tool has written"; exit 1; }
     ran=$((ran + 1))
@@ -58,7 +58,7 @@ compressor() {
     # shellcheck disable=SC2086
     write_foreign $weights $inputs
     for scheme in $weights $inputs; do
-        cp "$model"/tokenizer* "$work/ct/$scheme"    # save_pretrained of the model alone leaves them out
+        cp "$model"/tokenizer* "$work/ct/$scheme"    # the model's save_pretrained does not write them
         case " $weights " in *" $scheme "*) how=same ;; *) how=other ;; esac
         judge llm-compressor "$scheme" "$work/ct/$scheme" $how
     done

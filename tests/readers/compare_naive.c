@@ -1,12 +1,11 @@
-/* The rounding that tests/support/naive_rounding.c says a tool makes, next to what the tool has made:
+/* Compares the rounding of tests/support/naive_rounding.c with a tool's:
  *
  *   compare_naive MODEL gguf|ct SCHEME DIR [same]
  *
- * DIR has the model as the tool rounded it, dequantized to float32.  Of the jobs whose rows 256 divides, together: the
- * share of weights that are the same, and both sums of squares that the tool searches the least of.  One line; exit
- * status 1 where the imitation loses more than the tool, which would make the bound of conformance.test_naive_rounding
- * too easy, or with `same` where it agrees in less than 90 of 100 weights: spans that are as good in float32 as in
- * double may differ. */
+ * DIR has the model as the tool rounded it, dequantized to float32.  Prints one line for all jobs whose row length 256
+ * divides: the share of equal weights, and the sum of squares that the tool minimises, for both.  Exit status 1 if the
+ * imitation loses more than the tool, which would make the bound of conformance.test_naive_rounding too easy, or with
+ * `same` if fewer than 90 of 100 weights agree: spans that are equally good in float32 and in double may differ. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +22,7 @@ typedef struct tally {
     double naive, tool;
 } tally;
 
-/* The linears of a job under each other, as the model has them (DIR's where `file` is given). */
+/* Stacks the linears of a job: the model's, or DIR's if `file` is given. */
 static float *stack(const calm_layout *layout, const calm_job_ref *job, const calm_weight *weights,
                     const calm_safetensors *file)
 {

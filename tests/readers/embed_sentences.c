@@ -1,4 +1,4 @@
-/* Print the sentence embeddings of a text, a JSON list a line:  embed_sentences MODEL TEXT */
+/* Prints the sentence embeddings of a text, a JSON list per line:  embed_sentences MODEL TEXT */
 #include <calm.h>
 #include <stdio.h>
 

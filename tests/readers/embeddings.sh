@@ -23,9 +23,9 @@ awk -v n="${CALM_SENTENCES:-20}" 'NF > 2 && length($0) < 1200 && k++ < n { sub(/
 embed_sentences "$model" "$work/text.txt" >"$work/float"
 "$python" "$here/embeddings.py" "$model" "$work/text.txt" "$work/float" 2>/dev/null
 
-# Weights of 4 bits: what calm computes of the checkpoint is what the field's reader computes of it.  With codes of activations an
-# input on the edge of two falls on either side, every token sees it, and after 24 blocks the two are as far from each other as
-# the float model is from either (cosine 0.99): that bound shows that the file is read, not that the bits agree.
+# With 4-bit weights calm and sentence-transformers must compute the same.  With quantized activations an
+# input on the edge of two codes may take either, every token sees it, and after 24 blocks both differ from each other as much as
+# from the float model (cosine 0.99): that bound shows only that the file is read.
 check() {    # check SCHEME LIMIT
     calm quantize --model "$model" --scheme "$1" --algorithms rtn --samples 8 --guard-samples 0 --no-eval --quiet \
         --output "$work/$1" --store "$work/calm.db" >/dev/null

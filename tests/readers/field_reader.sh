@@ -43,9 +43,9 @@ check w4a16_g128 rtn,smoothquant,gptq-hls
 check w8a8 rtn,smoothquant
 check w8a8_static rtn
 
-# down behind a Hadamard matrix, by the lines of the model card (transform_reader.py).  Of weights alone both are the same within
-# float32's rounding; with 4-bit activations edges of codes move perplexities by some tenths of a percent, as they do without
-# a transform, and some token meets none.
+# Hadamard matrix before down, by the lines of the model card (transform_reader.py).  With float activations both agree within
+# float32's rounding; with 4-bit activations edges of codes change perplexities by some tenths of a percent, as without
+# a transform, and some token meets no edge.
 for i in 1 2 3 4 5 6 7 8; do
     echo "{\"ids\": [$((i * 37)), $((i * 91 + 5)), $((i * 11 + 700)), $((i * 53 + 1000))]}"
 done >"$work/tokens.jsonl"
@@ -76,8 +76,8 @@ quantize_family() {    # quantize_family SCHEMES: $model to $out
         --samples 8 --seqlen 32 --guard-samples 0 --expert-tokens 1 --no-eval --quiet --output "$out" --store "$work/families.db"
 }
 
-# Every family.  Experts are packed weights, since transformers has no place for what quantizes their inputs: in W8A8 of a
-# mixture they have 8 bits, by --target, and the least --act-budget gives the rest 8-bit activations.
+# Every family.  Experts have packed weights, since transformers cannot quantize their inputs: in W8A8 of a
+# mixture --target gives them 8-bit weights, and the least --act-budget gives the other linears 8-bit activations.
 write_families "$work/families" >/dev/null
 folders=
 for model in "$work"/families/*/; do
@@ -89,11 +89,11 @@ for model in "$work"/families/*/; do
         *-w8a8_symact) [ -z "$mixture" ] || continue ;;
         esac
         case $family-$scheme in
-        # Read of one tensor alone, which these are not written in.
+        # transformers reads these experts only from one tensor, which calm does not write.
         granitemoe-* | granitemoehybrid-w8a8_* | gpt_oss-w8a8_*) continue ;;
-        # GTE's and Nomic's q, k and v are split when they are read, the one scale of their inputs is not.
+        # transformers splits q, k and v of GTE and Nomic when it reads them, but not their one input scale.
         gte-w8a8_static | nomic_bert-w8a8_static) continue ;;
-        # Dynamic codes have one scale for all tokens of Llama 4's experts and of these shared experts in compressed-tensors.
+        # compressed-tensors uses one dynamic scale for all tokens in Llama 4's experts and in these shared experts.
         llama4-w8a8_*act | *qwen*moe*-w8a8_*act | qwen3_next-w8a8_*act | ernie4_5_moe-w8a8_*act) continue ;;
         esac
         out=$work/read/$family-$scheme
@@ -106,7 +106,7 @@ for model in "$work"/families/*/; do
         # shellcheck disable=SC2086
         quantize_family $schemes >/dev/null
         calm forward --model "$out" --tokens "$work/families/tokens.jsonl" --output "$out/calm.safetensors" --quiet >/dev/null
-        # Experts are compared without transformers' rounding of them.
+        # Compares experts without transformers' rounding of them.
         case $mixture in yes) calm dequantize "$out" -o "$out.float" --dtype f32 --quiet >/dev/null ;; esac
         folders="$folders $out"
     done

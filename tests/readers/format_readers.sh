@@ -45,8 +45,8 @@ check() {    # check READER PER-MILLE FORMAT SCHEMES [SHARD-BYTES]
     awk -v name="$name" -v limit="$2" -v kl="$(number kl "$work/ours")" -v tokens="$(number tokens "$work/ours")" -v ours="$(number ppl "$work/ours")" -v theirs="$(number ppl "$work/theirs")" \
         -v float="$(number reference_ppl "$work/ours")" -v linears="$(number quantized "$work/theirs")" 'BEGIN {
             printf "%s: perplexity %s by calm, %s by the reader (float %s), %s linears\n", name, ours, theirs, float, linears
-            # Of quantized activations a value on the edge of two levels goes to either, and all that follows with it: two
-            # readers differ as two drawings of the same noise, which moved each log-probability by about sqrt(2 KL).
+            # With quantized activations a value on the edge of two levels may take either, which changes all later values: two
+            # readers differ like two draws of the same noise, which changed each log-probability by about sqrt(2 KL).
             if (limit == "edges")
                 limit = 3000 * sqrt(2 * 2 * kl / tokens)
             exit !(kl > 0 && tokens > 0 && ours > 0 && theirs > 0 && linears > 0 && ours != float && (ours / theirs - 1) ^ 2 < (limit / 1000) ^ 2)
@@ -55,7 +55,7 @@ check() {    # check READER PER-MILLE FORMAT SCHEMES [SHARD-BYTES]
     ran=$((ran + 1))
 }
 
-# A mixture, whose experts mlx-lm has in one module: the logits of calm forward.
+# A mixture, whose experts are one module in mlx-lm: compares with the logits of calm forward.
 experts() {
     case " $only " in "  " | *" experts "*) ;; *) return 0 ;; esac
     write_families "$work/families" plain >/dev/null
@@ -74,7 +74,7 @@ experts() {
     ran=$((ran + 1))
 }
 
-# Quantized activations of small floats: logits of calm forward against compressed-tensors' own rule.
+# Quantized activations in small floats: compares the logits of calm forward with compressed-tensors' rule.
 float_activations() {
     case " $only " in "  " | *" float_activations "*) ;; *) return 0 ;; esac
     "$python" -c "
@@ -97,7 +97,7 @@ if has compressed_tensors; then
     check load_ct.py 1 compressed-tensors w4a16_g128
     check load_ct.py 1 compressed-tensors w8a16
     check load_ct.py edges compressed-tensors w8a8
-    # FP4 weights are computed in bfloat16 there
+    # compressed-tensors computes FP4 weights in bfloat16
     for scheme in fp8a16 fp8_tensora16 fp8_blocka16 mxfp4a16 nvfp4a16; do
         check load_ct.py 2 compressed-tensors $scheme
     done

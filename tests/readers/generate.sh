@@ -26,7 +26,7 @@ for model in "$demo" "$work/w4"; do
     calm generate --quiet --json --ignore-eos --model "$model" --prompt 'The history of the city' >"$name.json"
     set -- "$@" "$model" 'The history of the city' "$name.json"
 done
-# Ids that every fixture's vocabulary has, since their tokenizers know few words.
+# Ids in every fixture's vocabulary, since the tokenizers know few words.
 for name in models/gemma2 models/gemma3_text models/mistral families/gemma4_text families/gpt_oss families/deepseek_v3 \
     families/qwen3_next families/lfm2 families/granitemoehybrid families/cohere2; do
     [ -d "$fixtures/$name" ] || continue

@@ -21,12 +21,12 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 export CK_FORK=no
 
-read_with() {    # read_with ARGUMENTS... : the reader, its noise kept for failures
+read_with() {    # read_with ARGUMENTS...: runs the reader; shows its messages only after a failure
     "$python" "$reader" "$@" 2>"$work/noise" || { cat "$work/noise"; exit 1; }
 }
 
-# float_gguf MODEL NAME: its float file in $work/out-NAME; false: refused by name, as options of another set of fixtures may be that
-# llama.cpp has not.
+# float_gguf MODEL NAME: writes the float file to $work/out-NAME; false: calm refuses it by name, as for options of other fixtures that
+# llama.cpp does not have.
 float_gguf() {
     write_gguf "$1" float "$work/out-$2" f32 >"$work/said" 2>&1 && return
     grep "EUNSUPPORTED: gguf: " "$work/said" || { cat "$work/said"; exit 1; }
@@ -43,7 +43,7 @@ for scheme in w4a16_g128 w4a16_g128_asym w8a16_g64 w4a16_g32,w8a16_g32,float,w3a
     folders="$folders $work/demo-$scheme"
 done
 
-# Every architecture, from the reference fixtures: their shapes leave them float.  llama.cpp lacks gemma2's scale there.
+# Every architecture, from the reference fixtures, in float because of their shapes.  llama.cpp lacks the scale of the gemma2 fixture.
 pairs=
 [ -d "$fixtures" ] || echo "SKIP: a part: no reference fixtures in $fixtures (CALM_FIXTURES names them)"
 for name in llama llama3_rope mistral qwen2 qwen2_yarn qwen2_untied qwen3 qwen3_moe gemma2 gemma3_text olmo2; do
@@ -62,7 +62,7 @@ for name in deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe gemma4_moe_text gemma4
     [ -d "$families/$name" ] || continue
     float_gguf "$families/$name" "$name" || continue
     pairs="$pairs $families/$name $work/out-$name"
-    # Codes move with their rows; what other schemes hold is of the same layout.
+    # Codes move with their rows; other schemes have the same layout.
     write_gguf "$families/$name" w4a16_g32,w8a16_g32 "$work/quantized-$name" f32 >"$work/said" || { cat "$work/said"; exit 1; }
     wide="$wide $families/$name $work/quantized-$name"
 done
@@ -75,9 +75,9 @@ read_with parse $folders
 [ -z "$pairs" ] || read_with logits 0.01 $pairs
 # shellcheck disable=SC2086
 [ -z "$wide" ] || read_with wide 0.01 $wide
-# Encoders.  A GELU's input in the middle of two float16 may round either way: 2^-10 of one activation in each block, and
-# sums in float32.  Embeddings have the length 1 and are mostly means, in which a row of many counts less.  Of XLM-R's fixture
-# the tokenizer has a normal form that llama.cpp knows from a character map alone.
+# Encoders.  A GELU's input halfway between two float16 values may round either way: 2^-10 of one activation in each block, plus
+# float32 sums.  Embeddings have length 1 and are mostly means, in which one token counts less.  The tokenizer of XLM-R's fixture
+# has a normal form that llama.cpp reads only from a character map.
 pairs= texts=
 for name in bert bert_mlm roberta xlm_roberta distilbert nomic_bert modernbert eurobert embeddinggemma; do
     from=$families/$name
@@ -87,7 +87,7 @@ for name in bert bert_mlm roberta xlm_roberta distilbert nomic_bert modernbert e
     pairs="$pairs $from $work/out-$name"
     [ $name = xlm_roberta ] || texts="$texts $from $work/out-$name"
 done
-# EmbeddingGemma has two layers behind the pooling, which its fixture has not.
+# EmbeddingGemma has two dense layers after pooling, which its fixture lacks.
 if [ -d "$work/out-embeddinggemma" ]; then
     read_with dense "$families/embeddinggemma" "$work/dense"
     write_gguf "$work/dense" float "$work/out-dense" f32 >/dev/null

@@ -27,14 +27,14 @@ greedy() {    # greedy FILE
     "$programs/llama-simple" -m "$1" -n 24 "The history of the town" 2>/dev/null
 }
 
-logits() {    # logits FILE FURTHER-ARGUMENTS... : of 8 windows of 512 tokens, saved or compared
+logits() {    # logits FILE ARGUMENTS...: saves or compares logits of 8 windows of 512 tokens
     file=$1
     shift
     "$programs/llama-perplexity" -m "$file" -f "$text" -c 512 --chunks 8 -t 1 "$@" >"$work/said" 2>&1 ||
         { tail -n 5 "$work/said"; echo "$scheme: llama-perplexity fails"; exit 1; }
 }
 
-number() {    # number PATTERN : the first number behind it in what was said
+number() {    # number PATTERN: the first number after PATTERN in the output
     sed -n "s/.*$1 *: *\([-0-9.]*\).*/\1/p" "$work/said" | head -n 1
 }
 
@@ -47,7 +47,7 @@ for scheme in "$@"; do
     [ -s "$work/ours" ] || { echo "$scheme: llama.cpp does not run it"; exit 1; }
     cmp -s "$work/ours" "$work/theirs" || { diff "$work/ours" "$work/theirs"; echo "$scheme: other greedy tokens"; exit 1; }
     logits "$work/wide.gguf" --kl-divergence-base "$work/base"
-    # Its log may end before all is written.
+    # llama.cpp may end before it has written its log.
     for try in 1 2 3 4 5 6 7 8 9 10 11 12; do
         logits "$work/out/model.gguf" --kl-divergence-base "$work/base" --kl-divergence
         [ -z "$(number 'Same top p')" ] || break

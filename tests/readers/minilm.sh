@@ -42,8 +42,8 @@ else
     echo "SKIP: a part: no Python with torch and transformers to compare last_hidden_state with (CALM_PYTHON names one that has them)"
 fi
 
-# GGUF: llama.cpp's embeddings of whole texts are those of transformers, those by 8 and 4 bits near them, which
-# llama.cpp multiplies with activations of 8 bits.
+# GGUF: llama.cpp's embeddings of whole texts equal transformers'; with 8 and 4 bits they are near them, because
+# llama.cpp uses 8-bit activations.
 if [ -x "$programs/tests/write_gguf" ] && "$python" -c 'import llama_cpp, torch, transformers, tokenizers' 2>/dev/null; then
     CK_FORK=no "$programs/tests/write_gguf" "$model" float "$work/float" f32 >/dev/null
     "$python" "$here/gguf_reader.py" sentences 0.001 "$model" "$work/float" 2>"$work/noise" || { cat "$work/noise"; exit 1; }
@@ -57,7 +57,7 @@ else
     echo "SKIP: a part: no Python with llama-cpp-python, torch and transformers to embed by GGUF with (CALM_PYTHON names one that has them)"
 fi
 
-# The first 100 sentences, cut to 128 tokens as the model's tokenizer.json says.
+# The first 100 sentences, cut to 128 tokens by the model's tokenizer.json.
 check() {    # check SCHEME RESOLVED COSINE
     calm quantize --model "$model" --scheme "$1" --algorithms gptq-hls --samples 64 --guard-samples 0 --no-eval --quiet \
         --output "$work/$1" --store "$work/calm.db" >"$work/report"

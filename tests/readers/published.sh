@@ -36,7 +36,7 @@ for name in deepseek_v2 deepseek_v3 glm4_moe_lite; do
     [ ! -d "$fixtures/families/$name" ] || make "$fixtures/families/$name" "$name" fp8-block
 done
 [ ! -d "$fixtures/families/gpt_oss" ] || make "$fixtures/families/gpt_oss" fixture_gpt_oss mxfp4
-# Fixtures that are published so already.
+# Fixtures that have published formats already.
 for config in "$fixtures"/*/*/config.json; do
     dir=$(dirname "$config")
     grep -q '"quant_method": *"\(fp8\|mxfp4\)"' "$config" || continue

@@ -1,5 +1,5 @@
-/* Usage: render_template TEMPLATE < VARIABLES: for each line, an object of JSON, what the template makes of it:
- * {"text": ...} or {"error": ...}. */
+/* render_template TEMPLATE < VARIABLES: renders the template for each line, a JSON object, and prints {"text": ...}
+ * or {"error": ...}. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* schema_valid: read JSON files and print a line each, "NAME valid" or "NAME POINTER" with the pointer of the first
- * fault that calm finds in the structure of a recipe; "NAME unread" for what is no JSON. */
+/* schema_valid: reads JSON files and prints a line each: "NAME valid", "NAME POINTER" with the place of the first
+ * fault that calm finds in the recipe's structure, or "NAME unread" for a file that is no JSON. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* Sample blocks of every type that calm reads:
+/* Writes sample blocks of every type that calm reads:
  *
  *   write_blocks FOLDER
  *
- *   FOLDER/model.gguf      a tensor of each, named as its type
- *   FOLDER/values.f32      the values that calm reads in them, tensor after tensor */
+ *   FOLDER/model.gguf      a tensor per type, with the type's name
+ *   FOLDER/values.f32      the values that calm reads from them, tensor after tensor */
 #include <stdio.h>
 
 #include "ptq/base/file.h"

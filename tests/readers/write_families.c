@@ -1,9 +1,8 @@
-/* Write a tiny checkpoint of every family, and token ids for them:  write_families FOLDER [plain]
+/* Writes a tiny checkpoint of every family, and token ids for them:  write_families FOLDER [plain]
  *
  *   FOLDER/FAMILY/config.json, model.safetensors    FOLDER/tokens.jsonl
  *
- * plain: without biases where a family can do without, and with their own heads.  FAMILY.dense: of latent attention
- * without experts. */
+ * plain: without optional biases, and with untied heads.  FAMILY.dense: latent attention without experts. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"
@@ -25,7 +24,8 @@ static void write_family(const char *family, bool dense)
     spec.bias = spec.bias && !plain;
     /* transformers' class of Nemotron-H ties no head. */
     spec.tied = spec.tied && !plain && strncmp(family, "nemotron", 8) != 0;
-    /* transformers' default is beyond the vocabulary in some classes; its cache asks for a block with attention. */
+    /* transformers' default pad token is beyond the vocabulary in some classes; its cache needs a block with
+     * attention. */
     spec.extra = "\"pad_token_id\": 0, \"use_cache\": false";
     const char *from = tiny_model_write(&spec), *to = test_format("%s/%s%s", folder, family, dense ? ".dense" : "");
     ck_ok(calm_make_parent(ctx, test_format("%s/config.json", to)));

@@ -1,10 +1,9 @@
-/* Write a checkpoint in a format, and the weights that it represents:
+/* Writes a checkpoint in a format, and the weights that it represents:
  *
  *   write_format MODEL OUT FORMAT SCHEMES [SHARD-BYTES]
  *
  * SCHEMES, joined by ',', take turns over the model's jobs, rounded to nearest.  OUT.plan.safetensors has the plan's
- * weights,
- * "<module>.weight" F32 [out, in], of all linears: what a reader of OUT must compute bit for bit. */
+ * weights of all linears, "<module>.weight" F32 [out, in]: a reader of OUT must compute the same bits. */
 #include <stdio.h>
 
 #include "ptq/plan/assemble.h"

@@ -1,10 +1,9 @@
-/* Export a checkpoint that is rounded to the nearest points of a scheme's grid, and what calm reads back of it, as a
- * model too:
+/* Exports a checkpoint rounded to the nearest points of a scheme's grid, and the tensors that calm reads back:
  *
  *   write_gguf MODEL SCHEME[,SCHEME...] FOLDER [f32|f16]
  *
- *   FOLDER/model.gguf           schemes take turns over the jobs; f32, f16: what they leave float is written so; kv_b,
- *                               and jobs whose columns are no whole blocks of 32, stay float
+ *   FOLDER/model.gguf           schemes take turns over the jobs; f32, f16: dtype of float tensors; kv_b,
+ *                               and jobs whose columns are no multiple of 32, stay float
  *   FOLDER/calm.safetensors     the tensors of the checkpoint in float32, as calm reads them from that file */
 #include <stdio.h>
 
@@ -69,7 +68,7 @@ static void read_back(const char *folder)
     calm_gguf_close(file);
 }
 
-/* Is the file a model by its keys alone?  One with llama3's factors is not, and says so. */
+/* Checks that the keys describe the model; a file with llama3's factors is refused with a message. */
 static void open_back(const char *folder)
 {
     calm_model *model;
@@ -90,7 +89,7 @@ TEST(write_one)
     ck_ok(calm_make_directories(ctx, words[3]));
     tiny_plan_open(&p, words[1]);
     const calm_layout *layout = calm_model_layout(p.model);
-    for (size_t j = 0; j < layout->n_jobs; j++)    /* one for all experts */
+    for (size_t j = 0; j < layout->n_jobs; j++)    /* once for all experts */
         if (layout->jobs[j].in % 32 == 0 && layout->jobs[j].kind != CALM_JOB_KV_B)
             tiny_plan_quantize(&p, j, schemes[layout->jobs[j].expert >= 0 ? 0 : j % n], TINY_UNSCALED);
     export(&p, words[3]);

@@ -19,13 +19,13 @@ find calm* .ci CMakeLists.txt CMakePresets.json packages.txt prepare.sh ptq algo
     > "$files" 2> /dev/null || true
 
 for page in $pages; do
-    # links, without those to other places and without anchors
+    # relative links, without anchors
     grep -oE '\]\([^) ]+\)' "$page" | sed -e 's/^](//' -e 's/)$//' -e 's/#.*//' | grep -vE '^$|^[a-z]+:' | sort -u |
         while read -r link; do
             [ -e "$(dirname "$page")/$link" ] || echo "$page: link to $link: no such file"
         done
 
-    # `words` outside of blocks of code; the changelog speaks of what was, too
+    # `words` outside of code blocks; the changelog may name old things
     [ "$page" != ./CHANGELOG.md ] || continue
     awk '/^ *```/ { code = !code; next } !code' "$page" | grep -oE '`[^` ]+`' | tr -d '`' | sort -u |
         while read -r word; do

@@ -11,14 +11,14 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "check_tools: $1" >&2; exit 1; }
 status() { set +e; "$@" > "$work/out" 2> "$work/err"; code=$?; set -e; }
 
-# A qwen3 in two files, through the program itself.
+# A qwen3 in two files, read by the program.
 status "$bin/make_checkpoint" --shape tiny-qwen3 --output "$work/m" --blocks 2 --shard-size 500KB --seed 5
 [ "$code" = 0 ] || fail "make_checkpoint: status $code: $(cat "$work/err")"
 [ -f "$work/m/model-00002-of-00002.safetensors" ] || fail "no shards: $(ls "$work/m")"
 status "$bin/../calm" inspect "$work/m"
 [ "$code" = 0 ] || fail "calm inspect: status $code: $(cat "$work/err")"
 
-# What it refuses.
+# Refusals of make_checkpoint.
 status "$bin/make_checkpoint" --shape tiny-qwen3 --output "$work/m"
 [ "$code" = 1 ] || fail "an output that is there: status $code"
 status "$bin/make_checkpoint" --shape tiny-qwen3
@@ -35,8 +35,8 @@ status "$bin/make_checkpoint" --shape tiny-qwen3-moe --output "$work/wide" --hid
 status "$bin/../calm" inspect "$work/wide"
 [ "$code" = 0 ] || fail "a model of another width: status $code: $(cat "$work/err")"
 
-# Twins: the logits are of order 1 to 4; float32's rounding in another order moves them by 1e-6 to 4e-6, a wrong factor
-# in one of the tensors by 0.1.  qwen2 has biases, gemma2 norms stored less 1.
+# Outlier models: logits are of order 1 to 4; another order of float32 sums changes them by 1e-6 to 4e-6, a wrong factor
+# in one tensor by 0.1.  qwen2 has biases, gemma2 norms stored minus 1.
 echo '{"ids": [1, 2, 3, 40, 50, 60, 7, 8, 9, 100, 200, 300, 11, 12, 13, 14]}' > "$work/ids.jsonl"
 logits() { status "$bin/../calm" forward -q --model "$work/$1" --tokens "$work/ids.jsonl" --output "$work/$1.logits"; }
 for shape in qwen3 qwen2 gemma2 llama; do
@@ -65,8 +65,8 @@ status "$bin/make_twin" --model "$work/moe" --output "$work/moe-twin"
 grep -q 'qwen3_moe, expected a float dense decoder' "$work/err" || fail "a mixture's twin: $(cat "$work/err")"
 [ ! -e "$work/moe-twin" ] || fail "something was written"
 
-# A mixture of the same function: the weights of a slice's two experts add up to 1/S within their rounding, 1e-7 of an output
-# for each of the blocks, like another order of sums.  An expert of the wrong slice or factor moves logits by 0.1.
+# A mixture with the same function: the weights of a slice's two experts add up to 1/S within rounding, 1e-7 of an output
+# for each block, like another order of sums.  An expert of the wrong slice or factor changes logits by 0.1.
 status "$bin/make_twin" --model "$work/qwen3" --output "$work/qwen3-split" --split-mlp 4 --seed 2
 [ "$code" = 0 ] || fail "make_twin --split-mlp: status $code: $(cat "$work/err")"
 logits qwen3-split
@@ -79,14 +79,14 @@ status "$bin/make_twin" --model "$work/qwen2" --output "$work/odd" --split-mlp 4
 { [ "$code" = 1 ] && grep -q 'expected a qwen3' "$work/err"; } || fail "a mixture of qwen2: status $code"
 [ ! -e "$work/odd" ] || fail "something was written"
 
-# Smaller rows of gate and up behind a larger norm.
+# Smaller rows of gate and up after a larger norm.
 status "$bin/make_twin" --model "$work/qwen3" --output "$work/qwen3-shrink" --shrink 64 --seed 2
 logits qwen3-shrink
 status "$bin/compare_tensors" --a "$work/qwen3.logits" --b "$work/qwen3-shrink.logits" --limit 2e-5
 [ "$code" = 0 ] || fail "the shrunk twin: $(cat "$work/out" "$work/err")"
-# Its scales of up fall below the least scale of a grid, 2^-17, when the input scales of down (up to 150) are folded into
-# them; codes are fixed by then, so they have to stay what they are.  A power of two moves no code, but of rows whose scale
-# is below 2^-17 at once: the losses are nearly the same (docs/evidence/twins.csv), where raised scales lose 70 times as much.
+# Scales of up fall below the least scale of a grid, 2^-17, when input scales of down (up to 150) are folded into
+# them; codes are fixed by then, so the scales must not be raised.  A power of two changes codes only in rows whose scale
+# is below 2^-17 before folding: the losses are almost equal (docs/evidence/twins.csv); raised scales would lose 70 times as much.
 qwen=$CALM_HOME/recipes/models/qwen-demo
 loss_of() {    # loss_of NAME OPTIONS-OF-MAKE-TWIN...
     name=$1
@@ -103,7 +103,7 @@ shrunk=$(loss_of shrunk --shrink 256)
 awk -v a="$plain" -v b="$shrunk" 'BEGIN { exit !(a > 0 && b > 0 && b < 2 * a) }' ||
     fail "scales that were folded: KL $shrunk, of the twin with larger rows $plain"
 
-# A massive first token: of ids without it the logits are the model's own; of a text, which then begins with it, not.
+# A massive first token: for ids without it the logits are the model's; for a text, which then begins with it, they differ.
 status "$bin/make_twin" --model "$qwen" --output "$work/first" --first-token '<|endoftext|>' --seed 2
 [ "$code" = 0 ] || fail "make_twin --first-token: status $code: $(cat "$work/err")"
 ln -s "$qwen" "$work/demo"
@@ -120,7 +120,7 @@ status "$bin/make_twin" --model "$qwen" --output "$work/none" --first-token '<no
 { [ "$code" = 1 ] && grep -q 'no added token <none>' "$work/err"; } || fail "a token that is none: status $code"
 [ ! -e "$work/none" ] || fail "something was written"
 
-# A store, and the documentation that is held against one: a word in a comment, a digit in the rows of a query.
+# A store, and the documentation checked against one: a word in a comment, a digit in the rows of a query.
 status "$bin/make_store" --output "$work/s.db" --runs 2 --jobs 4 --candidates 2 --scores 2
 [ "$code" = 0 ] || fail "make_store: status $code: $(cat "$work/err")"
 status "$bin/../calm" inspect "$work/s.db" runs
@@ -159,7 +159,7 @@ done
 status "$bin/pages" --page none --docs "$work/page.md"
 [ "$code" = 2 ] || fail "pages of no table: status $code"
 
-# What pages name: a link, a path, a file, a word, and README's command, none of which are there; then all of them.
+# Names in pages: a link, a path, a file, a word, and README's command, all missing; then all present.
 mkdir -p "$work/pages/docs/evidence" "$work/pages/ptq"
 echo a,b > "$work/pages/docs/evidence/table.csv"
 cat > "$work/pages/README.md" <<'END'
@@ -185,7 +185,7 @@ page_runs '```sh' 'calm --version' 'calm inspect none.db' '```'
 page_runs '```sh' 'calm --version' '```' '```' 'calm inspect none.db' '```'
 { [ "$code" = 1 ] && grep -q 'outside of a block of sh' "$work/out"; } || fail "run_pages of a block that is not run: status $code"
 
-# dd holds its block: 80 MB in one read and write.
+# dd keeps its block in memory: 80 MB in one read and write.
 status "$bin/peak_memory" dd if=/dev/zero of=/dev/null bs=80000000 count=1
 [ "$code" = 0 ] || fail "peak_memory: status $code: $(cat "$work/err")"
 peak=$(sed -n 's/^peak_memory: .* peak \([0-9]*\)\.[0-9]* MB$/\1/p' "$work/err")

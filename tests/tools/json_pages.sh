@@ -14,14 +14,14 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/parts" "$work/in"
 cd "$work/in"
 
-# run HEADING WORDS...: the members that a command prints with --json, one a line, each behind the heading.  A status that
-# is not 0 may be the answer; what is no JSON is none.
+# run HEADING WORDS...: prints the members of a command's --json output, one per line, after the heading.  A status other than
+# 0 is allowed; output that is no JSON is a failure.
 run() {
     heading=$1
     shift
     calm "$@" --json > "$work/json" 2> "$work/said" || true
     json_shape all < "$work/json" > "$work/members" || { echo "calm $*:"; cat "$work/said"; exit 1; } >&2
-    # what is named by data (histograms by hook point) or described elsewhere (recipes) has no row
+    # members named by data (histograms by hook point) or described elsewhere (recipes) have no row
     grep -vE '\.(histograms|recipe|document)\.' "$work/members" | awk '!seen[$0]++' | sed "s/^/$heading	/" >> "$work/shapes"
 }
 
@@ -111,7 +111,7 @@ awk -F'\t' '
 
 # ---- docs/inspect.md ----
 
-# The sections of a view and their columns, from the headings of its CSV.
+# Prints the sections of a view and their columns, from the headings of its CSV.
 columns() {    # columns WHAT < CSV
     tr -d '\r' | awk -v what="$1" '
         NR == 1 && /,/ { print what "\t" $0; exit }
@@ -135,7 +135,7 @@ done > "$work/parts/model"
 
 # ---- the pages ----
 
-# Which runs show a member may depend on the CPU (a tie of the guard), so docs/json.md must have what was printed, and may
+# A member may appear only on some CPUs (a tie of the guard), so docs/json.md must have the printed members, and may
 # have more; the columns of docs/inspect.md are the same everywhere.
 members() {    # members < PAGE: "HEADING OBJECT MEMBER" of each
     awk '/^<!-- shapes -->$/ { inside = 1 } /^<!-- \/shapes -->$/ { inside = 0 }

@@ -17,7 +17,7 @@ version=$(sed -n 's/^project(calm VERSION \([0-9.]*\).*/\1/p' "$root/CMakeLists.
 found=$work/found
 : > "$found"
 say() { echo "$*" >> "$found"; }
-same() {    # same FILE WHAT: the two sorted lists are the same
+same() {    # same FILE WHAT: checks that two sorted lists are equal
     comm -3 "$work/there" "$work/wanted" | while read -r name; do
         grep -qxF -- "$name" "$work/wanted" && say "$1: $2: $name is missing" || say "$1: $2: $name is not in packages.txt"
     done
@@ -35,7 +35,7 @@ awk '/^FROM / { user = entry = "" } /^USER / { user = $2 } /^ENTRYPOINT / { entr
      if (last == "" || last == "root" || last == 0) print "it runs as root"; if (late) print "RUN after USER" }' "$work/steps" |
     while read -r what; do say "$file: $what"; done
 grep -m 1 'apt-get install' "$work/steps" | sed 's/.*--no-install-recommends//; s/&&.*//' | tr -s ' ' '\n' | grep . | sort > "$work/there"
-{ builds | awk '{ print $1 }'; echo dpkg-dev; echo file; } | sort > "$work/wanted"    # cpack -G DEB asks for the last two
+{ builds | awk '{ print $1 }'; echo dpkg-dev; echo file; } | sort > "$work/wanted"    # cpack -G DEB needs the last two
 same "$file" 'packages of the build'
 
 # ---- conda ----
@@ -81,7 +81,7 @@ cat "$found"
 [ $# -eq 0 ] || exit 0
 
 # ---- each can fail ----
-fails() {    # fails FILE SCRIPT WORDS: with FILE changed by sed SCRIPT it says WORDS
+fails() {    # fails FILE SCRIPT WORDS: checks that FILE changed by sed SCRIPT gives a finding with WORDS
     rm -rf "$work/tree"
     mkdir -p "$work/tree"
     cp -r "$root/packages" "$root/packages.txt" "$root/CMakeLists.txt" "$work/tree/"

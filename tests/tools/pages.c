@@ -288,8 +288,8 @@ static calm_status write_python(calm_ctx *ctx, calm_text *out)
     }
     calm_text_printf(out, ") -> Outcome:\n    \"\"\"Quantize a checkpoint.\n\n"
                           "    model, output\n        directory or known name; directory to write\n"
-                          "    recipe\n        a recipe file, or the name of a shipped recipe; other arguments replace its "
-                          "values\n"
+                          "    recipe\n        a recipe file, or the name of a shipped recipe; other arguments replace "
+                          "its values\n"
                           "    lock\n        file for the digests of inputs and outputs\n"
                           "    progress\n        True: a bar; or a function of stage, done and total\n");
     for (const calm_option *option = calm_spec_table; option->name; option++)

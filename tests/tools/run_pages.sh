@@ -19,8 +19,8 @@ awk '/^```/ { code = code == "" ? $0 : ""; next }
      END { exit found }' script="$work/script" "$page" || exit 1
 [ -s "$work/script" ] || { echo "$page: no block of sh"; exit 1; }
 
-# A recipe has its own numbers, and a locked run those of its lock.  Files of llama.cpp have all linears quantized, so there the
-# algorithm is the quickest; elsewhere one block is enough.
+# Runs of recipes and locks keep their numbers.  GGUF needs all linears quantized, so those runs use the fastest
+# algorithm; others quantize one block.
 cat > "$work/bin/calm" <<END
 #!/bin/sh
 small='--samples 12 --seqlen 32 --score-samples 2 --guard-samples 2 --eval-samples 2'
