@@ -1,4 +1,4 @@
-/* Elements, texts, numbers and tables.  Strings of the store reach the page as text nodes and attribute values alone. */
+/* Elements, texts, numbers and tables.  Strings of the store reach the page only as text nodes and attribute values. */
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -16,7 +16,7 @@ function fill(node, attributes, children) {
 function el(name, attributes, ...children) { return fill(document.createElement(name), attributes, children); }
 function svg(name, attributes, ...children) { return fill(document.createElementNS(SVG, name), attributes, children); }
 
-/* A text of the store as it may be seen: control, format and direction characters as escapes. */
+/* Makes a text of the store safe to show: control, format and direction characters become escapes. */
 const UNSEEN = new RegExp("[\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u061c\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff]", "g");
 function shown(text) {
   if (text === null || text === undefined) return "";
@@ -33,7 +33,7 @@ function cut(text, n) {
 function isNumber(value) { return typeof value === "number" && isFinite(value); }
 function count(value) { return isNumber(value) ? value.toLocaleString("en-US").replace(/,/g, "\u202f") : ""; }
 function fixed(digits) { return value => isNumber(value) ? value.toFixed(digits) : ""; }
-/* Three significant digits, in powers of ten where those are shorter. */
+/* Formats a number with three significant digits, in powers of ten if that is shorter. */
 function short(value) {
   if (!isNumber(value)) return "";
   const size = Math.abs(value);
@@ -44,7 +44,7 @@ function mebibytes(value) { return isNumber(value) ? (value / 1048576).toFixed(2
 function percent(value) { return isNumber(value) ? (100 * value).toFixed(2) + " %" : ""; }
 function signed(value) { return isNumber(value) ? (value > 0 ? "+" : "") + short(value) : ""; }
 
-/* Rows of a section as objects, in either form that the data has. */
+/* Returns the rows of a section as objects, from either form of the data. */
 function rowsOf(table) {
   if (!table) return [];
   if (Array.isArray(table)) return table;
@@ -117,7 +117,7 @@ function table(columns, rows, options) {
          el("thead", {}, el("tr", {}, heads)), body)), more, rest);
 }
 
-/* Pairs of a name and a value, those without a value left out. */
+/* Makes a list of names and values, without those that have no value. */
 function facts(pairs) {
   const list = el("dl", {class: "facts"});
   for (const [name, value] of pairs)
@@ -132,7 +132,7 @@ function part(id, title, ...children) {
 function read(...words) { return el("p", {class: "read"}, words); }
 function none(words) { return el("p", {class: "quiet none"}, words); }
 
-/* A text with a button that copies it; where the browser refuses, the text is selected instead. */
+/* Makes a text with a button that copies it; if the browser refuses, the button selects the text. */
 function copyable(text, label) {
   const box = el("pre", {tabindex: "0", "aria-label": label}, text);
   const button = el("button", {type: "button", class: "action", click: () => {

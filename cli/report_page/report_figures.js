@@ -1,7 +1,7 @@
-/* Figures: drawn as SVG at the width of their place, and again when that changes. */
+/* Figures: SVG drawn at the width of their place, and again when the width changes. */
 let figureNumber = 0;
 
-/* draw(width) gives an svg; `words` describe it for those who do not see it; `alternative` is a table of its figures. */
+/* draw(width) returns an svg; `words` describe it for screen readers; `alternative` is a table of its figures. */
 function figure(title, reading, words, draw, alternative, extra) {
   const place = el("div", {class: "plot"}), id = "figure-" + (++figureNumber);
   const box = el("figure", {id: id}, el("figcaption", {}, el("h3", {}, title)), read(reading), extra, place,
@@ -49,20 +49,20 @@ function tickText(value) {
   return size !== 0 && (size < 0.001 || size >= 1e5) ? value.toExponential(size === Math.abs(Number(value.toPrecision(1))) ? 0 : 1)
                                                      : String(Number(value.toPrecision(4)));
 }
-/* Ticks of an axis that do not touch each other, `room` pixels apart at least. */
+/* Returns ticks of an axis at least `room` pixels apart. */
 function spaced(scale, room) {
   const kept = [];
   for (const tick of scale.ticks)
     if (!kept.length || Math.abs(scale(tick) - scale(kept[kept.length - 1])) >= room) kept.push(tick);
   return kept;
 }
-/* `names`: what stands at tick 0, 1 ... instead of the number. */
+/* `names`: labels at tick 0, 1 ... instead of numbers. */
 function axisBelow(picture, scale, box, label, names) {
   picture.append(svg("line", {class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom}));
   for (const tick of spaced(scale, 48))
     picture.append(svg("line", {class: "grid", x1: scale(tick), x2: scale(tick), y1: box.top, y2: box.bottom}),
       svg("text", {class: "tick", x: Math.min(scale(tick), box.right - 8), y: box.bottom + 15, "text-anchor": "middle"}, names ? names[tick] : tickText(tick)));
-  /* A long label ends where the figure does. */
+  /* A long label ends at the figure's edge. */
   const middle = Math.min((box.left + box.right) / 2, box.right + 10 - 3.2 * label.length);
   picture.append(svg("text", {class: "tick", x: middle, y: box.bottom + 32, "text-anchor": "middle"}, label));
 }
@@ -108,7 +108,7 @@ function legend(items) {
 
 /* ---- kinds of figures ---- */
 
-/* What a letter of a row's label takes at most on average, also in bold, and what labels leave to the picture. */
+/* Largest average width of a letter in row labels, also in bold; labels get at most 40 % of the width (150 pixels if that is more). */
 const LETTER = 7.8;
 function labelRoom(rows, width) {
   return Math.min(Math.max(150, 0.4 * width), Math.max(70, LETTER * Math.max(...rows.map(r => shown(r.label).length)) + 16));
@@ -180,7 +180,7 @@ function scatter(points, options) {
     for (const p of points) {
       if (!(p.y > 0)) continue;
       picture.append(mark(p.shape || "circle", x(p.x), y(p.y), 5, p.style || "f0", p.words));
-      /* A label that would touch another is left out: the title and the table have it. */
+      /* Leaves out a label that would touch another: the title and the table have it. */
       const side = x(p.x) > (box.left + box.right) / 2 ? -1 : 1, words = cut(p.label, 18), at = {x: x(p.x) + 9 * side, y: y(p.y) - 8};
       const area = {from: side > 0 ? at.x : at.x - 7 * words.length, to: side > 0 ? at.x + 7 * words.length : at.x, y: at.y};
       if (area.from < box.left || area.to > width || placed.some(o => Math.abs(o.y - area.y) < 14 && o.from < area.to && area.from < o.to)) continue;

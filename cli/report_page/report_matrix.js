@@ -1,7 +1,7 @@
-/* The matrix: units down, candidates across, a shade for how many times the unit's least score a candidate's is. */
+/* The matrix: a row per unit, a column per candidate, shaded by the score as a multiple of the unit's least. */
 const SHADE_LIMITS = [1.05, 1.25, 2, 4];
-const ROWS_IN_FULL = 400;   /* more of them scroll in a box */
-const ROWS_IN_BAND = 30;    /* of a matrix on paper: at most 600 of the 950 pixels that a page is high */
+const ROWS_IN_FULL = 400;   /* with more rows the matrix scrolls in a box */
+const ROWS_IN_BAND = 30;    /* rows of a matrix on paper: at most 600 of a page's 950 pixels */
 const STATES = {
   chosen: {shape: "circle", words: "chosen"},
   pinned: {shape: "square", full: true, words: "chosen: pinned"},
@@ -28,7 +28,7 @@ function shadeOf(times) {
   return i < 0 ? 4 : i;
 }
 
-/* The matrix of the data with its cells as objects. */
+/* Returns the matrix of the data with cells as objects. */
 function unpack(matrix) {
   const at = Object.fromEntries(matrix.columns.map((name, i) => [name, i])), scores = matrix.columns.slice(6);
   const units = matrix.units.map(unit => {
@@ -54,7 +54,7 @@ const FILTERS = [
   ["failed", "units where a candidate failed or was skipped", unit => [...unit.cells.values()].some(c => c.state === "failed" || c.state === "skipped")],
 ];
 
-/* opened(unit) gives the panel of a unit. */
+/* opened(unit) returns the panel of a unit. */
 function matrixFigure(m, opened) {
   const place = el("div", {class: "heat", id: "matrix-heat", tabindex: "0", role: "application",
     "aria-label": "Heat map of units and candidates. Arrow keys move, Enter opens the unit.", "aria-describedby": "matrix-readout"});
@@ -64,7 +64,7 @@ function matrixFigure(m, opened) {
 
   function draw(width) {
     const n = m.entries.length, longest = Math.max(4, ...units.slice(0, 2000).map(u => shown(u.name).length));
-    /* As wide as the page, whatever the number of candidates: where cells are narrower than a name is high, some names are left out. */
+    /* The matrix is as wide as the page for any number of candidates: if cells are narrower than a name's height, some names are left out. */
     const left = Math.round(Math.min(width * 0.4, 7 * longest + 14)), size = (width - left - 6) / Math.max(1, n), every = Math.ceil(13 / size);
     const high = Math.max(15, Math.min(20, size)), whole = width;
     const top = 20 + Math.ceil(6.2 * Math.max(3, ...m.entries.map(entry => Math.min(18, shown(entry.name).length))));
@@ -99,7 +99,7 @@ function matrixFigure(m, opened) {
     head.setAttribute("aria-hidden", "true");
     geometry.body = body;
   }
-  /* A page cannot be scrolled: bands of units, each with the names above it, none of them cut by the end of a page. */
+  /* Paper cannot scroll: prints bands of units, each with the names above it, which no page break cuts. */
   function drawBands(width) {
     const all = units, bands = [];
     for (let from = 0; from < all.length; from += ROWS_IN_BAND) {

@@ -1,11 +1,11 @@
-/* The parts of the page, in their order, for one run; and what differs between two. */
+/* The parts of the page, in order, for one run; and the differences between two runs. */
 const LOSSES = {kl: "KL(float || result), nats per token", one_minus_cosine: "1 - cosine to the float embedding"};
 
 function evaluationsOf(run, role) { return run.evaluations.filter(row => row.role === role); }
 function lossOf(row) { return isNumber(row.kl) ? row.kl : isNumber(row.cosine) ? 1 - row.cosine : null; }
 function deltaOf(row) { return isNumber(row.delta_kl) ? row.delta_kl : row.delta_one_minus_cosine; }
-/* The result against the simplest plan that the guard measured: rounding alone where it is there, else the algorithm that is the worst
- * everywhere.  null: nothing was compared. */
+/* Compares the result with the simplest plan that the guard measured: rtn if it is there, else the worst uniform run.
+ * null: the guard compared nothing. */
 function baselineCard(run, r, card) {
   const rows = evaluationsOf(run, "guard").filter(row => isNumber(lossOf(row))), result = rows.find(row => row.subject === r.result);
   const uniform = rows.filter(row => row.subject !== "hybrid" && row.subject !== "float");
@@ -53,7 +53,7 @@ function summaryPart(run) {
 
 function guardPart(run) {
   const r = run.run[0], rows = [...evaluationsOf(run, "guard"), ...evaluationsOf(run, "guard_more")];
-  /* What the choices are: a uniform plan has its own name.  The others' figures are minus its. */
+  /* The name of the choices' plan, its own if it is uniform.  Figures of other plans are minus those of this plan. */
   const first = rows.find(row => row.subject === "hybrid") || rows.find(row => isNumber(lossOf(row)) && !isNumber(deltaOf(row))), base = !first || first.subject === "hybrid" ? "the hybrid" : first.subject;
   const named = row => row.role === "guard" ? row.subject : row.subject + ", " + count(row.windows) + " windows";
   const reading = "Each plan against " + base + " on the same held-out windows: right of zero is worse. Whiskers are 1.96 paired standard errors; a plan whose whiskers reach zero cannot be told from " + base + ". What was within an error was measured again on more windows. The diamond is the result.";
@@ -129,7 +129,7 @@ function activationsPart(run) {
       }}), " ", shown(point))))), keys]);
   showKeys();
   let hook = hooks[0];
-  const bins = !hooks.length ? none("The store has no histograms of this calibration.") : figure("Histogram of a hook point", "How many values have which size: 512 bins over log10 |x| from -8 to 8, zeros apart. A long right tail far from the body is what one scale for all must cover." + (run.histograms_every > 1 ? " There are more than this page holds: here are those of blocks 0, " + run.histograms_every + ", " + 2 * run.histograms_every + " ..., the table activation of the store has all." : ""),
+  const bins = !hooks.length ? none("The store has no histograms of this calibration.") : figure("Histogram of a hook point", "Number of values by size: 512 bins over log10 |x| from -8 to 8, without zeros. One scale for all values must cover the right tail, even if it is far from the body." + (run.histograms_every > 1 ? " There are more than this page holds: here are those of blocks 0, " + run.histograms_every + ", " + 2 * run.histograms_every + " ..., the table activation of the store has all." : ""),
     () => shown(hook), width => histogram(() => run.histograms[hook], () => hook)(width), null,
     el("div", {class: "controls"}, el("label", {}, "Hook point ", el("select", {id: "hook", change: event => { hook = event.target.value; bins.redraw(); }}, hooks.map(name => el("option", {value: name}, shown(name)))))));
   if (hooks.length) bins.id = "histogram";
@@ -137,7 +137,7 @@ function activationsPart(run) {
     el("p", {}, isNumber(emergence.emergence_block) ? "Massive activations emerge in block " + emergence.emergence_block + ": outputs grow " + short(emergence.largest_growth) + " times there at most, up to " + short(emergence.max_block_out) + "."
       : "No block multiplies the largest output by 10: massive activations do not emerge" + (isNumber(emergence.max_block_out) ? "; the largest block output is " + short(emergence.max_block_out) + "." : ".")),
     through, bins,
-    el("h3", {}, "The 100 largest values"), read("Of all hook points together, with the token they sit at between the words around it. Massive values sit at few tokens: the first of a window, full stops, line ends." + (peaks.length && peaks.every(row => row.text_before === null) ? " The words around are not in the store: its statistics were computed from token ids, or by an earlier calm." : "")),
+    el("h3", {}, "The 100 largest values"), read("The largest values of all hook points, each with its token between the words around it. Massive values occur at few tokens: the first of a window, full stops, line ends." + (peaks.length && peaks.every(row => row.text_before === null) ? " The words around are not in the store: its statistics were computed from token ids, or by an earlier calm." : "")),
     peaks.length ? table([{key: row => Math.abs(row.max), label: "|x|", form: short, falling: true}, {key: "times_median", label: "Times the median", form: short}, {key: "token", label: "Token in context", cell: row => excerpt(row.text_before, row.token, row.text_after), wide: true}, {key: "window", label: "Window", form: count}, {key: "position", label: "Position", form: count},
       {key: "channel", label: "Channel", form: count}, {key: "block", label: "Block", form: count}, {key: "point", label: "Place"}], peaks, {caption: "The largest activations"}) : none("The store has none."),
     el("details", {}, el("summary", {}, "Tokens that carry the largest values"), table([{key: "token", label: "Token"}, {key: "peaks", label: "Peaks", form: count}, {key: "percent", label: "%", form: fixed(1)}, {key: "hooks", label: "Hook points", form: count}, {key: "max", label: "Largest |x|", form: short}], rowsOf(run.tokens), {caption: "Tokens by how many of the kept peaks they have"})),
@@ -191,7 +191,7 @@ function expertsPart(run) {
 
 function learnedPart(run) {
   const rows = rowsOf(run.learned);
-  if (!rows.length) return part("learned", "Learned blocks", none("No block was learned: the run was without --learn, or it was not reached."));
+  if (!rows.length) return part("learned", "Learned blocks", none("No block was learned: the run had no --learn, or stopped before learning."));
   return part("learned", "Learned blocks", figure("Error of the blocks' outputs", "Relative error of a block's output on the same few windows, before learning (square) and after (circle); left of the square is better.",
     rows.map(row => "block " + row.block + ": " + short(row.loss_before) + " to " + short(row.loss_after)).join("; "), dumbbells(rows.map(row => ({label: "block " + row.block, before: row.loss_before, after: row.loss_after})), "relative error (log scale)"),
     table([{key: "block", label: "Block", form: count}, {key: "loss_before", label: "Before", form: short}, {key: "loss_after", label: "After", form: short}, {key: "changed", label: "Codes changed", form: count}, {key: "kept", label: "Kept at its start because", wide: true}, {key: "seconds", label: "Seconds", form: fixed(1)}], rows, {caption: "Learned blocks"})));
@@ -199,7 +199,7 @@ function learnedPart(run) {
 
 function ablationPart(run) {
   const rows = rowsOf(run.ablation);
-  if (!rows.length) return part("ablation", "Ablation", none("The run is none of calm ablate."));
+  if (!rows.length) return part("ablation", "Ablation", none("The run does not come from calm ablate."));
   const loss = row => isNumber(row.kl) ? row.kl : row.one_minus_cosine, delta = row => isNumber(row.delta_kl) ? row.delta_kl : row.delta_one_minus_cosine;
   const best = rows.filter(row => isNumber(delta(row)) && row.kind !== "random" && row.kind !== "seed").slice(0, 24);
   const all = table([{key: "subject", label: "Way of choosing"}, {key: "kind", label: "Kind"}, {key: loss, label: "Loss", form: short}, {key: delta, label: "Minus the best uniform", form: signed}, {key: "delta_se", label: "Standard error", form: short}, {key: "ppl", label: "Perplexity", form: fixed(4)},
@@ -214,12 +214,12 @@ function quantile(sorted, q) {
   const at = q * (sorted.length - 1), low = Math.floor(at);
   return sorted[low] + (at - low) * ((sorted[low + 1] === undefined ? sorted[low] : sorted[low + 1]) - sorted[low]);
 }
-/* A token between the words around it, which may be absent. */
+/* Makes a token between the words around it, which may be absent. */
 function excerpt(before, token, after) {
   return el("span", {class: "excerpt"}, shown(before), el("mark", {}, shown(token)), shown(after));
 }
 
-/* KL of single tokens of the test: quantiles, by position, the worst in their text. */
+/* KL of single tokens of the test: quantiles, mean by position, and the worst tokens in their text. */
 function tokensOf(run) {
   const quantiles = rowsOf(run.quantiles), positions = rowsOf(run.positions), worst = rowsOf(run.worst), range = row => row.first_position === row.last_position ? String(row.first_position) : row.first_position + " to " + row.last_position;
   if (!quantiles.length) return none(isEncoder(run) ? "An encoder predicts no tokens, so there is no loss by token." : "The store has no loss by token of this result: it keeps it of the final evaluation of a run with one result, not of ablations and lists of budgets, and not of an earlier calm. calm eval --detail and --worst N measure it.");
@@ -227,9 +227,9 @@ function tokensOf(run) {
   const children = [figure("KL by position in the window", "Mean over the predicted tokens of a range of places; ranges double. High at the left: the first tokens, which see little context, suffer most; rising to the right: the error builds up with the context.",
     positions.map(row => range(row) + ": " + short(row.kl)).join("; "), lines([{label: "position", points: positions.map((row, i) => [i, row.kl])}], {x: "position (first of its range)", y: "KL per token", names: positions.map(row => row.first_position)}),
     table([{key: range, label: "Positions"}, {key: "tokens", label: "Tokens", form: count}, {key: "kl", label: "KL", form: short}], positions, {caption: "KL by position"})),
-    el("h3", {}, "KL of single tokens"), read("Nats. Where the greatest is hundreds of times the median, a few predictions carry the mean."),
+    el("h3", {}, "KL of single tokens"), read("Nats. If the largest is hundreds of times the median, a few predictions dominate the mean."),
     table([{key: "label", label: "Quantile over tokens"}, {key: "kl", label: "KL", form: short}], steps, {caption: "Quantiles over tokens"})];
-  if (worst.length) children.push(el("h3", {}, "The tokens that differ most"), read("Marked in the text before them, with what either model predicted first. nll is -log of the token's probability: where the result's is below the float model's, the difference does no harm."),
+  if (worst.length) children.push(el("h3", {}, "The tokens that differ most"), read("Each token is marked in its text, with the first prediction of both models. nll is -log of the token's probability: where the result's is below the float model's, the difference does no harm."),
     table([{key: "kl", label: "KL", form: short, falling: true}, {key: "text", label: "Token in context", cell: row => excerpt(row.text_before, row.text, ""), wide: true}, {key: "best_float", label: "Float predicted", cell: row => excerpt("", row.best_float, "")}, {key: "best", label: "Result predicted", cell: row => excerpt("", row.best, "")}, {key: "nll_float", label: "nll, float", form: short}, {key: "nll", label: "nll, result", form: short},
       {key: "window", label: "Window", form: count}, {key: "position", label: "Position", form: count}], worst, {caption: "Tokens of greatest KL"}));
   return children;
@@ -297,7 +297,7 @@ function differencePart(diff, first, second) {
   const list = (title, words, columns, rows, sort) => [el("h3", {}, title), rows.length ? [read(words), table(columns, rows, {caption: title, sort: sort})] : none("No difference.")];
   return part("difference", "What differs", read("Run " + first.run[0].run + " against run " + second.run[0].run + ", the largest effects first. An effect is |log(second / first)|, of scores that are logarithms already |second - first|: 0.69 is a factor of two."),
     list("Figures", "Evaluations that both runs have; on different texts they cannot be compared.", [{key: "what", label: "What"}, ...number, {key: "difference", label: "Difference", form: signed}, effect, {key: "same", label: "Same text"}], figures, "-effect"),
-    list("Choices", "Units that have another candidate, by the largest change of a score of theirs.", [{key: "block", label: "Block", form: count}, {key: "job", label: "Job"}, ...sides, effect, {key: "unit", label: "Unit"}], choices, "-effect"),
+    list("Choices", "Units with different candidates, by the largest change of a score.", [{key: "block", label: "Block", form: count}, {key: "job", label: "Job"}, ...sides, effect, {key: "unit", label: "Unit"}], choices, "-effect"),
     list("Scores of what was chosen", "The same score of both choices.", [{key: "block", label: "Block", form: count}, {key: "job", label: "Job"}, {key: "metric", label: "Score"}, ...number, {key: "difference", label: "Difference", form: signed}, effect], scores, "-effect"),
     list("Recipe", "Values by their JSON pointer.", [{key: "pointer", label: "Value"}, ...sides], diff.recipe), list("Run and calibration", "Facts of the runs.", [{key: "name", label: "What"}, ...sides], diff.run.concat(diff.calibration)),
     list("Environment", "Program, libraries, machine.", [{key: "name", label: "What"}, ...sides], diff.environment));
@@ -305,7 +305,7 @@ function differencePart(diff, first, second) {
 
 /* ---- the page ---- */
 
-/* Has a part more to show than that there is nothing? */
+/* Has a part any content? */
 function holds(part) { return !!part.querySelector("figure, table, dl, pre, .cards"); }
 function show(run) {
   const m = unpack(run.matrix), main = document.getElementById("main"), parts = [];

@@ -1,11 +1,11 @@
-/* On paper nothing can be opened, scrolled or pointed at: before printing every folded part is opened, tables get their rows,
- * and figures are drawn at the width of a page; afterwards the page is as it was. */
+/* Paper cannot be opened, scrolled or pointed at: before printing the script opens every folded part, adds rows to tables,
+ * and draws figures at the width of a page; afterwards it restores the page. */
 const PAPER_WIDTH = 680;    /* pixels between the margins of A4 and of US letter, at 96 per inch */
 const ROWS_AT_FIRST = 60, ROWS_ON_PAPER = 250;
-const plots = [], tables = [];    /* what is drawn anew: {redraw(force)}, {show()} */
+const plots = [], tables = [];    /* parts to draw again: {redraw(force)}, {show()} */
 let onPaper = false;
 
-/* The width that a figure has in its place; 0: the place is folded away. */
+/* Returns the width of a figure's place; 0: the place is folded. */
 function widthOf(place) { return onPaper ? PAPER_WIDTH : Math.floor(place.clientWidth); }
 
 function forPaper(paper) {
