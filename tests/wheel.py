@@ -30,22 +30,22 @@ def program():
 
 def runs():
     stages = []
-    came = calm_ptq.quantize("qwen", "out", store="s.db", bits=4, algorithms=["rtn", "gptq"], samples=16, seqlen=128,
-                             guard_samples=4, eval_samples=8, pin={"0.down": "gptq*"},
-                             progress=lambda stage, done, total: stages.append(stage))
-    assert os.path.getsize("out/model.safetensors") > 0 and came.output == "out" and came.run == 1, came
-    assert 4 < came.bits_per_weight < 4.5 and came.bytes_after < came.bytes_before and math.isnan(came.cosine), came
+    run = calm_ptq.quantize("qwen", "out", store="s.db", bits=4, algorithms=["rtn", "gptq"], samples=16, seqlen=128,
+                            guard_samples=4, eval_samples=8, pin={"0.down": "gptq*"},
+                            progress=lambda stage, done, total: stages.append(stage))
+    assert os.path.getsize("out/model.safetensors") > 0 and run.output == "out" and run.run == 1, run
+    assert 4 < run.bits_per_weight < 4.5 and run.bytes_after < run.bytes_before and math.isnan(run.cosine), run
     assert {"calibrate", "quantize", "score", "evaluate"} <= set(stages), set(stages)
     again = calm_ptq.quantize("qwen", "out", store="s.db", bits=4, algorithms=["rtn", "gptq"], samples=16, seqlen=128,
                               guard_samples=4, eval_samples=8, pin={"0.down": "gptq*"}, force=True)
-    assert again.n_cached > 0 and again.ppl == came.ppl and again.kl == came.kl, (came, again)
+    assert again.n_cached > 0 and again.ppl == run.ppl and again.kl == run.kl, (run, again)
     fails("EEXIST", "out", calm_ptq.quantize, "qwen", "out", store="s.db", no_eval=True)
     fails("ENOTFOUND", "qwenn", calm_ptq.quantize, "qwenn", "other", store="s.db")
     fails("EARG", "eval-samples", calm_ptq.quantize, "qwen", eval_sample=1)
     fails("EARG", "bits", calm_ptq.quantize, "qwen", bits=1)
 
     figures = calm_ptq.evaluate("out", reference="qwen", seqlen=128, samples=8)
-    assert figures.n_windows == 8 and figures.ppl == came.ppl and abs(figures.kl - came.kl) < 1e-9, (figures, came)
+    assert figures.n_windows == 8 and figures.ppl == run.ppl and abs(figures.kl - run.kl) < 1e-9, (figures, run)
     fails("ENOTFOUND", "nowhere", calm_ptq.evaluate, "./nowhere")
     with open("tasks.jsonl", "w") as file:
         file.write('{"context": "A dog is an", "choices": [" animal", " idea"], "answer": 0}\n' * 3)

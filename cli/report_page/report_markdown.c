@@ -167,10 +167,10 @@ static calm_status put_run(calm_ctx *ctx, const calm_json *run, calm_text *out)
     put_plain(text_of(row, "status"), out);
     calm_text_printf(out, "\n\n");
     /* The verdict names the plan and says why; a run without a verdict has only the plan's name. */
-    const char *came = *text_of(row, "verdict") ? text_of(row, "verdict") : text_of(row, "result");
-    if (*came)
+    const char *text = *text_of(row, "verdict") ? text_of(row, "verdict") : text_of(row, "result");
+    if (*text)
         calm_text_printf(out, "Result: ");
-    put_plain(came, out);
+    put_plain(text, out);
     calm_text_printf(out, "\n");
     CALM_TRY(put_figures(ctx, run, out));
     CALM_TRY(put_gates(ctx, run, out));

@@ -83,11 +83,11 @@ class TaskAnswers:
     same: float
 
 
-def _measure(name: str, came: c.Structure, context: Context, model: Path, reference: Optional[Path],
+def _measure(name: str, out: c.Structure, context: Context, model: Path, reference: Optional[Path],
              text: Optional[Path], seqlen: int, samples: int, special: bool) -> dict[str, Any]:
     request = _library.MeasureRequest(_bytes(model), _bytes(reference), _bytes(text), seqlen, samples, not special)
-    context.call(name, c.byref(request), c.byref(came))
-    return _library.members(came)
+    context.call(name, c.byref(request), c.byref(out))
+    return _library.members(out)
 
 
 def evaluate(model: Path, *, reference: Optional[Path] = None, text: Optional[Path] = None, seqlen: int = 0,

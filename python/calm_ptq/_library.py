@@ -167,12 +167,12 @@ class Context:
         """Runs a call in another thread: Ctrl-C and a notebook's stop reach only the main thread, and not while it runs C."""
         if threading.current_thread() is not threading.main_thread():
             return int(function(self.pointer, *arguments))
-        came: list[int] = []
+        values: list[int] = []
         done = self._done = threading.Event()    # Thread.join() of Python 3.11 takes an interrupted wait for the end
 
         def work() -> None:
             try:
-                came.append(function(self.pointer, *arguments))
+                values.append(function(self.pointer, *arguments))
             except BaseException as error:
                 self._raised = error
             finally:
@@ -189,4 +189,4 @@ class Context:
             except KeyboardInterrupt as error:
                 self._raised = error
                 library.calm_interrupt(self.pointer)
-        return came[0] if came else 0
+        return values[0] if values else 0

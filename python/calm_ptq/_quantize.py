@@ -39,15 +39,15 @@ def quantize(model: Optional[Path] = None, output: Optional[Path] = None, *, rec
     """
     given = {"model": model, "output": output, **values}
     with Context(threads, shown(progress)) as context:
-        spec, came = c.c_void_p(), _library.Outcome()
+        spec, out = c.c_void_p(), _library.Outcome()
         context.call("calm_spec_new", c.byref(spec))
         for key, value in given.items():
             for word in [] if value is None else _words(value):
                 context.call("calm_spec_set", spec, key.replace("_", "-").encode(), os.fsencode(word))
         if recipe is not None:
             context.call("calm_spec_load", spec, os.fsencode(recipe))
-        context.call("calm_quantize", spec, None if lock is None else os.fsencode(lock), c.byref(came))
-        figures = _library.members(came)
+        context.call("calm_quantize", spec, None if lock is None else os.fsencode(lock), c.byref(out))
+        figures = _library.members(out)
         for name, value in figures.items():
             figures[name] = os.fsdecode(value) if isinstance(value, bytes) else value
         return Outcome(**figures)
