@@ -1,25 +1,25 @@
 #!/bin/sh
-# Show that each rule of lint.sh can fail: small bad trees with the finding that each must bring, and good ones.
+# Checks that each rule of lint.sh can fail: on small bad trees with an expected finding, and on good trees.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 n_failed=0 n_cases=0
 
-# fresh: begin a new tree
+# fresh: begins a new tree
 fresh() {
     rm -rf "$scratch/tree"
     mkdir -p "$scratch/tree/cli"
     printf 'int main(void);\n' >"$scratch/tree/cli/main.c"
 }
 
-# file PATH: put standard input there
+# file PATH: writes standard input to PATH
 file() {
     mkdir -p "$scratch/tree/$(dirname "$1")"
     cat >"$scratch/tree/$1"
 }
 
-# finds RULE TEXT: the rule fails on the tree, and one line of its output has TEXT
+# finds RULE TEXT: checks that the rule fails on the tree, and that one line of its output has TEXT
 finds() {
     n_cases=$((n_cases + 1))
     status=0
@@ -31,7 +31,7 @@ finds() {
     fi
 }
 
-# passes RULE: nothing is found
+# passes RULE: checks that the rule finds nothing
 passes() {
     n_cases=$((n_cases + 1))
     if ! "$here/lint.sh" "$1" "$scratch/tree" >"$scratch/output" 2>&1; then
@@ -226,7 +226,7 @@ printf '/* Public. */\n#ifdef __cplusplus\nextern "C" {\n#endif\n\nint calm_star
 finds docstrings 'calm.h:6: no comment above: int calm_start('
 
 # ---- comments ----
-# commented N M: N lines of code, M of them with a comment
+# commented N M: writes N lines of code, M of them with a comment
 commented() {
     awk -v n="$1" -v m="$2" 'BEGIN { for (i = 0; i < n; i++) if (i < m) print "    x++;    /* " i " */\n"; else print "    y++;\n" }'
 }
@@ -243,7 +243,7 @@ passes comments
 finds comments 'ptq/calib: 11.0 %'
 
 # ---- sizes ----
-# lines N: N lines of a function's body
+# lines N: writes N lines of a function's body
 lines() {
     awk -v n="$1" 'BEGIN { for (i = 0; i < n; i++) print "    x++;" }'
 }
@@ -257,7 +257,7 @@ fresh
 finds sizes 'ptq/base/long.h: over 600 lines'
 
 # ---- columns ----
-# long N TEXT: a line of N times TEXT
+# long N TEXT: writes a line of N times TEXT
 long() {
     awk -v n="$1" -v text="$2" 'BEGIN { for (i = 0; i < n; i++) printf "%s", text; print "" }'
 }

@@ -1,4 +1,4 @@
-# What calm writes, read by the libraries of the field; what it says, judged by theirs.
+# Other libraries read calm's files and judge its results.
 add_executable(schema_valid readers/schema_valid.c)
 target_link_libraries(schema_valid PRIVATE calm_recipe)
 add_executable(render_template readers/render_template.c)

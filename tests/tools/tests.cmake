@@ -21,7 +21,7 @@ add_executable(peak_memory tools/peak_memory.c)
 target_link_libraries(peak_memory PRIVATE calm_base)
 add_test(NAME tools.check COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/check_tools.sh ${CMAKE_CURRENT_BINARY_DIR})
 set_tests_properties(tools.check PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300)
-# Parts of docs/ that are made from tables of the program: a test for each, and `ninja docs` writes them anew.
+# Parts of docs/ that `ninja docs` makes from tables of the program, and a test for each.
 add_executable(pages tools/pages.c)
 target_link_libraries(pages PRIVATE calm_test_tool calm_cli)
 foreach(page IN ITEMS commands:docs/commands.md keys:docs/recipes.md rules:docs/check.md metrics:docs/method.md
@@ -32,17 +32,17 @@ foreach(page IN ITEMS commands:docs/commands.md keys:docs/recipes.md rules:docs/
   add_test(NAME docs.${CMAKE_MATCH_1} COMMAND ${command})
   list(APPEND CALM_PAGES COMMAND ${command} --update)
 endforeach()
-# What docs/store.md says of the schema, and the rows of its queries.
+# The schema and the rows of queries in docs/store.md.
 set(command store_doc --docs ${PROJECT_SOURCE_DIR}/docs/store.md)
 add_test(NAME docs.store COMMAND ${command})
 set_tests_properties(docs.store PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}" TIMEOUT 300)
 # Keys of --json and columns of calm inspect, from runs on a small model.
 set(json_pages ${CMAKE_CURRENT_SOURCE_DIR}/tools/json_pages.sh ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR})
-if(NOT CALM_SANITIZE)    # what is printed does not depend on it
+if(NOT CALM_SANITIZE)    # the output does not depend on sanitizers
   add_test(NAME docs.json COMMAND ${json_pages})
   set_tests_properties(docs.json PROPERTIES ENVIRONMENT "${CALM_TEST_ENVIRONMENT}"
     ENVIRONMENT_MODIFICATION "${CALM_TEST_UNSET}" TIMEOUT 600)
-  # The commands of the pages for people who come from other tools.
+  # The commands of pages for users of other tools.
   foreach(page IN ITEMS from-llm-compressor-auto-round from-llama-quantize for-researchers in-ci)
     add_test(NAME docs.run_${page} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/run_pages.sh
       ${PROJECT_BINARY_DIR}:${CMAKE_CURRENT_BINARY_DIR} ${PROJECT_SOURCE_DIR}/docs/${page}.md)
@@ -53,7 +53,7 @@ endif()
 add_custom_target(docs ${CALM_PAGES} COMMAND ${command} --update
   COMMAND ${CMAKE_COMMAND} -E env CALM_HOME=${PROJECT_SOURCE_DIR} ${json_pages} --update COMMENT "pages of docs/")
 add_dependencies(docs calm json_shape write_families)
-# The Dockerfile, executed in bare systems.
+# Runs the Dockerfile in minimal systems.
 add_test(NAME tools.container COMMAND sh -c "[ -n \"$CALM_BARE\" ] || { echo 'SKIP: CALM_BARE=1 asks for it'; exit 77; }; exec \"$0\""
   ${CMAKE_CURRENT_SOURCE_DIR}/container.sh)
 set_tests_properties(tools.container PROPERTIES TIMEOUT 7200 SKIP_RETURN_CODE 77 LABELS slow)
@@ -63,7 +63,7 @@ if(NOT CALM_SANITIZE)    # scripts that read the source
   # Container, conda and Homebrew recipes, and the SBOM, against packages.txt.
   add_test(NAME tools.packaging COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tools/packaging.sh)
 endif()
-# A machine that fails, for LD_PRELOAD; never with its own sanitizer, which would have to be loaded before it.
+# Imitates a failing machine, for LD_PRELOAD; without sanitizers, whose runtime would have to be loaded first.
 add_library(fault_shim SHARED tools/fault_shim.c support/faults.c)
 target_include_directories(fault_shim PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(fault_shim PRIVATE _GNU_SOURCE)
