@@ -1,5 +1,5 @@
-# Write generated/calm_commit.h: the commit that is built; left alone when it says so already.  Outside of a repository
-# it is the one that packages/commit.txt names, which git fills in when it makes an archive; else "".
+# Writes generated/calm_commit.h with the commit of the build; leaves a correct file alone.  Outside of a repository
+# the commit is that of packages/commit.txt, which git fills in when it makes an archive; else "".
 #   cmake -DSOURCE=DIR -DHEADER=FILE -P commit.cmake
 cmake_minimum_required(VERSION 3.25)    # a script has no policies of the project: @commit@ is for file() alone
 execute_process(COMMAND git -C ${SOURCE} describe --always --dirty=-modified --abbrev=40 --exclude=*
