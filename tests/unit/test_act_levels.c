@@ -1,4 +1,4 @@
-/* Activations to small floats: against a search of the nearest level, scales by hand. */
+/* Quantization of activations to float formats, against a search for the nearest level with scales computed by hand. */
 #include "ptq/quant/act_levels.h"
 #include "ptq/base/rng.h"
 #include "ptq/quant/grid.h"
@@ -16,7 +16,7 @@ static float nearest_of(const calm_levels *levels, double x)
     return best;
 }
 
-/* y of one group whose scale is s; draws are on no tie. */
+/* Checks y for one group with scale s; the random values are on no tie. */
 static void check_group(const calm_levels *levels, const float *x, size_t n, float s, const float *y)
 {
     for (size_t j = 0; j < n; j++)
@@ -47,7 +47,7 @@ TEST(nearest_levels)
             const size_t n = D - g < 128 ? D - g : 128;
             check_group(&calm_levels_e4m3, x + t * D + g, n, most_of(x + t * D + g, n) / 448, y + t * D + g);
         }
-    /* One scale for all, of which the largest rows are cut off: what is beyond becomes the largest level. */
+    /* A static scale for all rows, which clips the largest ones to the largest level. */
     const float fixed = most_of(x, D) / 448;
     calm_actquant_rows(x, N, D, 8, false, CALM_ACT_RULE_FP8_STATIC, fixed, y);
     check_group(&calm_levels_e4m3, x, N * D, fixed, y);

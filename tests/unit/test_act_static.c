@@ -1,4 +1,4 @@
-/* Static scales of activations: next to every scale that could be stored instead. */
+/* The static scale of activations, against all scales that could be stored instead. */
 #include "ptq/quant/act_static.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static double loss_of(const calm_act_rows *rows, float scale)
     return sum;
 }
 
-/* Rows with one channel of `outlier` times the others. */
+/* Makes rows of which one channel is `outlier` times the others. */
 static calm_act_rows draw(float *x, float *absmax, double *weights, float outlier)
 {
     for (size_t j = 0; j < D; j++) {
@@ -42,8 +42,8 @@ static calm_act_rows draw(float *x, float *absmax, double *weights, float outlie
     return (calm_act_rows){.x = x, .n = N, .d = D, .weights = weights, .absmax = absmax};
 }
 
-/* Of all bfloat16 none is much better, and the range is far worse: the search steps by 19 %, least squares continues
- * from there to where its gradient is zero, which is a minimum of a function with many. */
+/* No bfloat16 scale is much better than the one found, and the one of the range is far worse.  The search steps by
+ * 19 %, and least squares continues from its best scale to a zero of the gradient, one of many local minima. */
 TEST(near_the_best)
 {
     float x[N * D], absmax[D];
@@ -62,7 +62,7 @@ TEST(near_the_best)
 }
 END_OF_TEST
 
-/* An input scale is divided by before anything else: the same rows, divided, have the same scale. */
+/* Rows are divided by an input scale first: divided rows without one have the same scale. */
 TEST(input_scales)
 {
     float x[N * D], absmax[D], in_scale[D], divided[N * D], divided_absmax[D];
@@ -81,7 +81,7 @@ TEST(input_scales)
 }
 END_OF_TEST
 
-/* Small floats: what takes the largest of all, divided, to the largest level; rows are not looked at. */
+/* Float formats: the largest input, divided by the input scale, gets the largest level; rows are not used. */
 TEST(small_floats)
 {
     float absmax[D] = {1, 2, 56, 3, 4, 5}, in_scale[D] = {1, 1, 0.5f, 1, 1, 1}, zeros[D] = {0};
@@ -97,7 +97,7 @@ TEST(small_floats)
 }
 END_OF_TEST
 
-/* Without rows the range decides; zeros have any scale; what cannot be stored is infinite. */
+/* Without rows the range decides; zeros have any scale; a scale that cannot be stored becomes infinite. */
 TEST(ends)
 {
     float x[N * D], absmax[D], zeros[D] = {0};

@@ -1,4 +1,4 @@
-/* ptq/calib/activation.c: statistics against sorting and plain loops, merging, refusals. */
+/* ptq/calib/activation.c: activation statistics against sorting and plain loops, merging, refusals. */
 #include "tests/support/harness.h"
 
 #include <float.h>
@@ -29,7 +29,7 @@ static int compare_floats(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median of |x| by sorting. */
+/* Returns the median of |x| by sorting. */
 static double sorted_median(const float *x, size_t n)
 {
     float *copy;
@@ -40,7 +40,8 @@ static double sorted_median(const float *x, size_t n)
     return n % 2 ? copy[n / 2] : ((double)copy[n / 2 - 1] + (double)copy[n / 2]) / 2;
 }
 
-/* Values of many kinds: spread over 60 octaves, with ties, mostly zero, all equal, denormal, the largest. */
+/* Returns values of several kinds: spread over 60 octaves, with ties, mostly zero, all equal, denormal, the largest
+ * float. */
 static float value_of_kind(int kind, size_t i)
 {
     double u = calm_rng_uniform(4, (uint64_t)kind, i);
@@ -55,7 +56,7 @@ static float value_of_kind(int kind, size_t i)
     }
 }
 
-/* Tokens of one channel: the largest |x| of each is the value itself. */
+/* Returns the median of tokens of one channel, whose largest |x| is the value itself. */
 static float median_of_peaks(const float *x, size_t n)
 {
     calm_actstat_acc acc;
@@ -115,7 +116,7 @@ TEST(figures_of_tokens_and_elements)
 }
 END_OF_TEST
 
-/* Few different magnitudes, so that most of the list is decided by position. */
+/* Few magnitudes, so that most of the list is decided by position. */
 TEST(the_largest_are_sorted_and_ties_go_by_position)
 {
     enum { N = 40, D = 37 };
@@ -154,7 +155,7 @@ TEST(merged_windows_are_one_pass)
     ck_assert_mem_eq(whole.peak, merged.peak, N * sizeof *whole.peak);
     ck_assert_mem_eq(whole.ratio, merged.ratio, N * sizeof *whole.ratio);
     ck_assert_mem_eq(whole.crest, merged.crest, N * sizeof *whole.crest);
-    ck_assert(whole.sumsq == merged.sumsq);    /* quarters: exact in any order */
+    ck_assert(whole.sumsq == merged.sumsq);    /* multiples of 1/4: exact in any order */
     ck_assert(whole.count == merged.count && whole.zeros == merged.zeros && whole.zeros > 0);
     ck_assert(whole.min == merged.min && whole.max == merged.max);
     ck_assert_uint_eq(merged.n_tokens, N);
@@ -170,8 +171,8 @@ TEST(massive_and_silent_tokens)
         x[2 * D + j] = 0.2f;
         x[4 * D + j] = 1;
     }
-    x[1 * D + 3] = -150;    /* massive: 15000 medians       */
-    x[2 * D + 3] = 150;     /* large, but 750 medians       */
+    x[1 * D + 3] = -150;    /* massive: 15000 times the median */
+    x[2 * D + 3] = 150;     /* large, but 750 times the median */
     x[3 * D + 3] = 7;       /* the median is 0              */
     calm_actstat_acc acc = added(x, N, D, 0, N);
     ck_assert_uint_eq(acc.n_massive, 1);

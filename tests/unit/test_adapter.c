@@ -1,4 +1,5 @@
-/* Adapters: what a merged model holds, and what is refused.  Beside PEFT: tests/readers/adapter_reader.sh. */
+/* LoRA adapters: the weights of a merged model, and what is refused.  tests/readers/adapter_reader.sh compares with
+ * PEFT. */
 #include "ptq/model/adapter.h"
 
 #include "ptq/base/file.h"
@@ -17,7 +18,7 @@ static float *floats(size_t n)
     return out;
 }
 
-/* n numbers of about one, other ones for another seed. */
+/* Returns n values of magnitude one; other values for another seed. */
 static const float *some(size_t n, unsigned seed)
 {
     float *out = floats(n);
@@ -34,7 +35,7 @@ static calm_tensor matrix(const char *name, size_t rows, size_t columns, unsigne
     return out;
 }
 
-/* An adapter with these members of its configuration and these tensors. */
+/* Writes an adapter with these members of its configuration and these tensors. */
 static const char *adapter(const char *members, const calm_tensor *tensors, size_t n)
 {
     const char *dir = test_directory();
@@ -65,7 +66,7 @@ static const float *values(const calm_model *model, const char *name, size_t n)
     return out;
 }
 
-/* W + s B A in the order of the rank, rounded once; the same in pieces; and another digest than the base's. */
+/* W + s B A, summed in the order of the rank and rounded once; the same when read in pieces; with another digest. */
 TEST(merged_rows)
 {
     const calm_tensor pair[] = {matrix(QKV "lora_A.weight", RANK, 32, 1), matrix(QKV "lora_B.weight", 32, RANK, 2)};
@@ -97,7 +98,7 @@ TEST(merged_rows)
 }
 END_OF_TEST
 
-/* Scale and rank by pattern: the end of a name, the first that matches. */
+/* Patterns of scale and rank match the end of a name, and the first match counts. */
 TEST(patterns)
 {
     const calm_tensor pair[] = {matrix(QKV "lora_A.weight", RANK, 32, 1), matrix(QKV "lora_B.weight", 32, RANK, 2)};
@@ -121,7 +122,7 @@ TEST(patterns)
 }
 END_OF_TEST
 
-/* Whole tensors: a norm, and the head of a tied model, which is no longer tied then. */
+/* Whole tensors: a norm, and the head of a tied model, which is then no longer tied. */
 TEST(whole_tensors)
 {
     const calm_tensor whole[] = {matrix("base_model.model.lm_head.weight", 61, 32, 3),
@@ -177,7 +178,7 @@ typedef struct refusal {
     const char *words;
 } refusal;
 
-/* Each names the tensor or the key, what was expected and what was found. */
+/* Each message names the tensor or the key, and what was expected and found. */
 TEST(refusals)
 {
     const calm_tensor a = matrix(QKV "lora_A.weight", RANK, 32, 1), b = matrix(QKV "lora_B.weight", 32, RANK, 2);

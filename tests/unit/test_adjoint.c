@@ -1,5 +1,5 @@
 /* The backward pass of single operations is the transpose of their derivative (tests/support/adjoint.h): activation
- * functions, norms, rotations, linears, routing, the head with the divergence, sentences' embeddings. */
+ * functions, norms, rotary embeddings, linears, routing, the head with the KL divergence, sentence embeddings. */
 #include "ptq/base/rng.h"
 #include "ptq/eval/encode_back.h"
 #include "ptq/eval/predict_back.h"
@@ -13,7 +13,7 @@
 
 enum { TOKENS = 19, ROWS = 40 };
 
-/* Padding was dropped between them. */
+/* Positions with gaps, where padding was dropped. */
 static const uint32_t positions[TOKENS] = {0, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22};
 
 /* ---- element by element ---- */
@@ -87,7 +87,7 @@ TEST(activations_and_softmax)
         double d[ROWS];
         adjoint_fill(e.x, ROWS, 2, 1);
         adjoint_fill(e.v, ROWS, 1, 2);
-        /* Away from the corner of relu, which steps do not cross then. */
+        /* Values away from relu's corner, which differences must not cross. */
         for (size_t j = 0; j < ROWS; j++)
             e.x[j] += e.x[j] < 0 ? -0.1 : 0.1;
         memcpy(d, e.v, sizeof d);
@@ -153,7 +153,7 @@ static double rope_value(void *state)
     return adjoint_dot(TOKENS * HEADS * HEAD_DIM, y, r->v);
 }
 
-/* Of every kind, within the original length and beyond it; a head's last channels are not rotated. */
+/* Every kind, within the original length and beyond it; the last channels of a head are not rotated. */
 TEST(rotations)
 {
     static const double long_factor[HALF] = {1, 3, 6, 9}, short_factor[HALF] = {1, 1.1, 1.2, 1.5};
@@ -254,7 +254,7 @@ static double head_value(void *state)
     return sum / ROWS;
 }
 
-/* The divergence by what the head reads, with a cap on logits (gemma2) and without. */
+/* The gradient of the divergence by the head's input, with a logit cap (gemma2) and without. */
 TEST(the_head_and_the_divergence)
 {
     static const char *const families[] = {"llama", "gemma2"};
@@ -283,12 +283,12 @@ END_OF_TEST
 
 enum { EXPERTS = 6, CHOSEN = 3 };
 
-/* One row's logits, far from another choice, and what its weights are multiplied by. */
+/* One row's logits, far from a change of the choice, and what its weights are multiplied by. */
 typedef struct routed {
     calm_config config;
     calm_block block;
     double r[EXPERTS], v[CHOSEN];
-    calm_route routes[CHOSEN];    /* of the first pass */
+    calm_route routes[CHOSEN];    /* chosen in the first pass */
 } routed;
 
 static double routed_value(void *state)
@@ -316,7 +316,8 @@ static void check_routing(const char *name, const calm_moe_config *moe)
     adjoint_check(name, routed_value, &f, f.r, d, EXPERTS);
 }
 
-/* Scores, divided or not, by their sum or by a constant above it; sparsemixer with one expert out of reach. */
+/* Scores of each kind, divided or not by their sum or by a constant above it; sparsemixer with one expert out of
+ * reach. */
 TEST(routing)
 {
     for (calm_router_score score = 0; score <= CALM_ROUTER_SIGMOID; score++)
@@ -333,7 +334,7 @@ TEST(routing)
 }
 END_OF_TEST
 
-/* Sigmoids give embeddings that hardly differ: the gradient would be nearly nothing. */
+/* Without this scale the sigmoids' embeddings would hardly differ, and the gradient would be nearly zero. */
 #define SENTENCE_SCALE 100
 
 typedef struct sentence {

@@ -12,7 +12,7 @@
 
 enum { TOKENS = 19 };
 
-/* Padding was dropped between them. */
+/* Positions have gaps, where padding was dropped. */
 static const uint32_t ids[TOKENS] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8};
 static const uint32_t positions[TOKENS] = {0, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22};
 
@@ -20,17 +20,16 @@ static const uint32_t positions[TOKENS] = {0, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 1
 
 typedef struct fixture {
     calm_model *model;
-    calm_config config; /* of the block, which a test may change */
+    calm_config config; /* of the block; a test may change it */
     block_params params;
     calm_rope rope;
     calm_span span;
     double *x, *v, *dx; /* [T, D] */
     size_t n;
-    calm_route *routes; /* of the first pass through a mixture: choices do not change in a difference */
+    calm_route *routes; /* choices of the first pass, which must not change within a difference */
 } fixture;
 
-/* The seeds of families where another is needed, so that all experts have tokens and none of these is near another
- * choice. */
+/* Returns a seed with which all experts of the family have tokens and no token is near another choice. */
 static uint64_t seed_of(const char *family)
 {
     static const struct {
@@ -44,7 +43,7 @@ static uint64_t seed_of(const char *family)
     return tiny_default.seed;
 }
 
-/* Block `index` of a model. */
+/* Opens block `index` of a model. */
 static void open_with(const char *family, size_t index, size_t tokens, const uint32_t *at, fixture *f)
 {
     tiny_model spec = tiny_of(family);
@@ -52,7 +51,7 @@ static void open_with(const char *family, size_t index, size_t tokens, const uin
     spec.bias = true;
     spec.dtype = CALM_F32;
     spec.seed = seed_of(family);
-    /* The mixer is what block 0 differs in: no choices of experts behind it. */
+    /* Block 0 has another mixer; with a plain MLP no choice of experts is near. */
     if (index == 0 && calm_text_listed("qwen3_next llama4", ' ', family)) {
         spec.n_dense = 1;
         spec.extra = strcmp(family, "qwen3_next") == 0 ? "\"mlp_only_layers\": [0]" : NULL;
@@ -74,7 +73,7 @@ static void open_fixture(const char *family, fixture *f)
     open_with(family, 1, TOKENS, positions, f);
 }
 
-/* Which gradients of the block belong to a part of it. */
+/* Tells whether the parameter's gradient is one of these. */
 static bool is_one_of(const block_param *param, double *const *grads, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -103,7 +102,7 @@ static calm_kind_pass pass_of(const fixture *f)
     return (calm_kind_pass){&f->params.block, &f->rope, f->x, f->x, &f->span};
 }
 
-/* y [T, D] of what the block mixes tokens by, and what it keeps. */
+/* Runs the token mixer of a block: y [T, D] = its output, and its tape. */
 static const calm_kind_back *mixer_forward(fixture *f, double **y, void **tape)
 {
     const calm_kind_back *back = calm_block_kind(&f->params.block, CALM_SUBLAYER_ATTENTION)->back;
@@ -136,9 +135,9 @@ static void attention_back(fixture *f)
     ck_ok(back->back(ctx, &pass, tape, f->v, &f->params.grads, f->dx, NULL));
 }
 
-/* Keys shared by heads, a cap (gemma2), windows, norms of q and k over a head (qwen3) and over all of them (olmo2), one
- * product for all three (phi3), latents (deepseek_v2, deepseek_v3), no order (bert), numbers for
- * distances (mpnet), windows on both sides (modernbert). */
+/* Keys shared by heads, a logit cap (gemma2), windows, norms of q and k over a head (qwen3) and over all heads
+ * (olmo2), one product for q, k, v (phi3), latents (deepseek_v2, deepseek_v3), no causal mask (bert), biases by
+ * distance (mpnet), windows on both sides (modernbert). */
 static void check_attentions(const char *const *families)
 {
     for (size_t i = 0; families[i]; i++) {
@@ -146,7 +145,7 @@ static void check_attentions(const char *const *families)
         if (!tiny_has_gradients(families[i]))
             continue;
         open_fixture(families[i], &f);
-        /* Blocks of one sublayer may have another. */
+        /* A block of one sublayer may have no attention. */
         if (!calm_block_kind(&f.params.block, CALM_SUBLAYER_ATTENTION)) {
             calm_model_close(f.model);
             continue;
@@ -175,8 +174,8 @@ TEST(attentions)
 }
 END_OF_TEST
 
-/* Of this many tokens the softmax of 4 heads is more than a tape keeps, and is computed again; several blocks of query
- * rows. */
+/* So many tokens that the softmax of 4 heads is more than a tape keeps, and is computed again; several blocks of
+ * query rows. */
 TEST(attention_of_a_long_window)
 {
     enum { LONG = 1040 };
@@ -205,8 +204,8 @@ static double mlp_value(void *state)
     return adjoint_dot(f->n, y, f->v);
 }
 
-/* With a gate, with a gate and up in one matrix, without a gate; what a reader multiplies down's input by.  Relu, whose
- * corner differences would cross, is above. */
+/* MLPs with a gate, with gate and up in one matrix, and without a gate; with a transform of down's input.  Relu,
+ * whose corner differences would cross, is tested above. */
 TEST(mlps)
 {
     static const char *const families[] = {"llama", "phi3", "bert"};
@@ -235,7 +234,7 @@ TEST(mlps)
 }
 END_OF_TEST
 
-/* The experts that a pass chose are those of the first one. */
+/* Checks that a pass chose the experts of the first pass. */
 static void same_choice(fixture *f, const calm_routing *routing, size_t n)
 {
     if (!f->routes) {
@@ -264,9 +263,9 @@ static double moe_value(void *state)
     return moe_pass(state, false);
 }
 
-/* Without the norm before it, so that the rows that are routed are those that the experts read; with and without a
- * shared expert, that with a gate and without, with weights that are divided by their sum and not, and of the input.
- * Gradients pass through the weights of the chosen; two of five experts are, so all have tokens. */
+/* The mixture without the norm before it, so that the routed rows are the experts' inputs; with and without a shared
+ * expert, which has a gate or none; weights divided by their sum or not, and weights of the input.  Gradients pass
+ * through the weights of the chosen experts.  Two of five experts are chosen, so all have tokens. */
 TEST(mixtures)
 {
     static const char *const families[] = {"qwen3_moe", "qwen2_moe", "glm4_moe", "llama4"};
@@ -308,8 +307,8 @@ static double block_value(void *state)
     return adjoint_dot(f->n, z, f->v);
 }
 
-/* Of every family, by every parameter and by what enters it: norms before, behind and around, residuals.  (Were a
- * difference to change a choice of experts, both sides would differ by what an expert gives.) */
+/* Every family, by every parameter and by the block's input: norms before, after and around sublayers, and
+ * residuals.  (If a difference changed a choice of experts, the sides would differ by an expert's output.) */
 static void check_block(const char *family, size_t index)
 {
     fixture f;
@@ -335,7 +334,7 @@ static void check_blocks(const char *const *families)
             check_block(families[i], 1);
 }
 
-/* Block 0 of families whose blocks have mixers of several kinds; of Llama 4 the one that is rotated. */
+/* Block 0 of families with several kinds of mixers; of Llama 4 the block with rotary embeddings. */
 TEST(other_mixers)
 {
     static const char *const families[] = {"qwen3_5", "qwen3_next", "lfm2", "llama4", "granite_hybrid", "nemotron_h",
@@ -345,8 +344,8 @@ TEST(other_mixers)
 }
 END_OF_TEST
 
-/* Gemma 4 with experts: norms before and behind them, of the router and behind the shared expert; block 1 has its
- * values from its keys. */
+/* Gemma 4 with experts: norms before and after them, of the router, and after the shared expert; in block 1 the
+ * values are the keys. */
 TEST(experts_next_to_an_mlp)
 {
     check_block("gemma4_moe", 0);

@@ -1,22 +1,22 @@
-/* The registry of architectures, and the tables of roles, jobs and hook points. */
+/* The registry of architectures, and the tables of roles, jobs and hooks. */
 #include "ptq/model/arch.h"
 
 #include "tests/support/harness.h"
 
-/* The class decides; the type is asked only where no class is named. */
+/* The class decides; model_type is used only if no class is named. */
 TEST(finding)
 {
     ck_assert_str_eq(calm_arch_find("BertForMaskedLM", NULL)->name, "bert");
     ck_assert_str_eq(calm_arch_find("LlamaForCausalLM", "qwen3")->name, "llama");
     ck_assert_str_eq(calm_arch_find(NULL, "gemma3_text")->name, "gemma3");
     ck_assert_ptr_null(calm_arch_find("OtherForCausalLM", "llama"));
-    ck_assert_ptr_null(calm_arch_find(NULL, "gemma3"));    /* the one with pictures */
+    ck_assert_ptr_null(calm_arch_find(NULL, "gemma3"));    /* that of the multimodal model */
     ck_assert_ptr_null(calm_arch_find(NULL, NULL));
     ck_assert_ptr_null(calm_arch_find("Llama", NULL));
 }
 END_OF_TEST
 
-/* Classes that end at the last norm, as transformers has them of every family. */
+/* Classes without a language model's head, which transformers has for every family. */
 TEST(headless)
 {
     static const char *const classes[][2] = {
@@ -34,7 +34,7 @@ TEST(headless)
 }
 END_OF_TEST
 
-/* What every family must say of itself: one way from input to output, and norms that belong to its modules. */
+/* Every family has one kind of input and output, and norms that its modules have. */
 TEST(descriptors)
 {
     size_t n;
@@ -56,7 +56,8 @@ TEST(descriptors)
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
             ck_assert(names->norm[s][CALM_NORM_IN] || names->norm[s][CALM_NORM_OUT] ||
                       names->norm[s][CALM_NORM_RESIDUAL] || (all[i]->parallel && s == CALM_SUBLAYER_MLP));
-        /* Positions of encoders are in a table or turn heads; decoders turn heads or, with Mamba-2, have none. */
+        /* Encoders have a table of positions or rotary embeddings; decoders have rotary embeddings, or none with
+         * Mamba-2. */
         const calm_ends *ends = all[i]->ends;
         ck_assert((ends && ends->positions) == (all[i]->encoder && all[i]->default_rope_theta == 0));
         ck_assert(names->final_norm || (ends && ends->norm));

@@ -1,4 +1,4 @@
-/* The arena: alignment, overflow, rewinding, injected failures, redzones. */
+/* The arena: alignment, overflow, rewinding, injected failures, and redzones for sanitizers. */
 #include <stdint.h>
 #include <stdio.h>
 
@@ -36,7 +36,7 @@ END_OF_TEST
 
 TEST(zalloc_clears_memory_that_was_used)
 {
-    ck_assert_ptr_nonnull(calm_arena_alloc(ctx->scratch, 1, 1));    /* keeps the chunk */
+    ck_assert_ptr_nonnull(calm_arena_alloc(ctx->scratch, 1, 1));    /* so that the chunk stays */
     calm_arena_mark mark = calm_arena_save(ctx->scratch);
     unsigned char *used = calm_arena_alloc(ctx->scratch, 1000, 1);
     memset(used, 0xff, 1000);
@@ -150,7 +150,7 @@ TEST(what_lies_outside_a_block_is_poisoned)
 }
 END_OF_TEST
 
-/* A large request between two small ones does not end the chunk that they share, and has exactly what it asked for. */
+/* A large request between two small ones does not end their common chunk, and gets exactly its size. */
 TEST(large_requests_have_chunks_of_their_own)
 {
     calm_arena arena;
@@ -178,7 +178,7 @@ TEST(large_requests_have_chunks_of_their_own)
 }
 END_OF_TEST
 
-/* What calm_arena_bytes says is what used_bytes grows by; most_bytes remembers the largest of it. */
+/* used_bytes grows by calm_arena_bytes(); most_bytes is its maximum. */
 TEST(bytes_of_an_allocation)
 {
     calm_arena arena;

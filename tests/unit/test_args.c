@@ -1,4 +1,4 @@
-/* Command lines: which options were given, and the line as a shell reads it again. */
+/* Command lines: which options were given, and the line quoted for a shell. */
 #include "cli/command.h"
 
 #include "tests/support/harness.h"
@@ -50,7 +50,7 @@ TEST(options_of_a_recipe_are_marked_as_given)
         ck_assert(!none.spec.given[i]);
     ck_assert_int_eq(none.spec.samples, 128);
     ck_assert_int_eq(none.number, 7);
-    /* also by one letter, by a unique beginning, and with the default's value */
+    /* by one letter, by a unique prefix, and with the default's value */
     const options some = parse((char *[]){"demo", "-t", "a", "--num=8", "-m", "qwen", "--seql=512", "word", "-q"}, 9);
     ck_assert(calm_spec_given(&some.spec, "model") && calm_spec_given(&some.spec, "seqlen"));
     ck_assert(!calm_spec_given(&some.spec, "samples"));
@@ -60,8 +60,8 @@ TEST(options_of_a_recipe_are_marked_as_given)
 }
 END_OF_TEST
 
-/* An option of the command's own comes before the recipe's of the same name; others than the shared ones
- * are unknown. */
+/* A command's own option takes precedence over the recipe's option of that name; recipe options that the command
+ * does not share are unknown. */
 TEST(a_command_has_its_own_and_some_of_the_recipes_options)
 {
     static const calm_option own[] = {
@@ -87,7 +87,7 @@ TEST(a_command_has_its_own_and_some_of_the_recipes_options)
 }
 END_OF_TEST
 
-/* Help and manual show options in groups: each has one, and the first is what every run needs. */
+/* Help and manual show options in groups: each option has one, and the first group is what every run needs. */
 TEST(every_option_of_a_run_has_a_group)
 {
     const calm_option *shown[CALM_COMMAND_OPTIONS];
@@ -108,7 +108,7 @@ TEST(every_option_of_a_run_has_a_group)
             ck_abort_msg("--%s has no group in cli/commands.c", shown[i]->name);
         ck_assert_uint_ge(group, i ? calm_command_group(quantize, shown[i - 1]) : 1);
     }
-    /* Its own Options that no group names stand before the others. */
+    /* Options of the command that belong to no group come first. */
     ck_assert_uint_eq(calm_command_group(&command, &table[0]), 0);
     ck_assert_ptr_null(calm_command_heading(0));
 }

@@ -1,5 +1,5 @@
-/* Assembly: folding an input scale into norms, v and up keeps the function of the block.
- * The reference computes with the candidate as it was made: dequantized weights whose input is divided by in_scale. */
+/* Assembly: folding an input scale into norms, v and up keeps the function of the block.  The reference computes
+ * with the candidate before folding: dequantized weights whose input is divided by in_scale. */
 #include "ptq/plan/assemble_impl.h"
 
 #include "ptq/base/rng.h"
@@ -12,7 +12,7 @@
 #define TOKENS 24
 #define ALL_JOBS ((1u << CALM_N_JOBS) - 1)
 
-/* A plan for block 1 of a model with two; block 0 stays float. */
+/* A plan for block 1 of a model with two blocks; block 0 stays float. */
 typedef struct bench {
     tiny_plan p;
     calm_block block;
@@ -20,7 +20,7 @@ typedef struct bench {
     size_t first, end;    /* the block's jobs */
 } bench;
 
-/* Open the model, load block 1 and quantize the jobs of `set`, in all experts. */
+/* Opens the model, loads block 1 and quantizes the jobs of `set`, in all experts. */
 static void new_bench(bench *b, const tiny_model *spec, const char *scheme, unsigned set, tiny_scales kind)
 {
     *b = (bench){0};
@@ -35,7 +35,7 @@ static void new_bench(bench *b, const tiny_model *spec, const char *scheme, unsi
             tiny_plan_quantize(&b->p, job, scheme, kind);
 }
 
-/* Number of the block's first job of this kind; b->end: it has none. */
+/* Returns the number of the block's first job of this kind; b->end if there is none. */
 static size_t job_of(const bench *b, calm_job_kind kind)
 {
     size_t job = b->first;
@@ -55,7 +55,7 @@ static calm_status assemble(const bench *b, calm_sublayer sublayer, calm_fold_se
     return calm_assemble_fold_set(ctx, b->p.model, &b->p.plan, &group, out);
 }
 
-/* Output of the block on random rows. */
+/* Returns the output of the block for random rows. */
 static float *run_block(const bench *b, const calm_block *block)
 {
     const size_t lengths[] = {TOKENS}, width = calm_batch_width(block->config);
@@ -85,7 +85,7 @@ static float *assembled_output(const bench *b)
     return run_block(b, &block);
 }
 
-/* The bias plus its correction, in place of it. */
+/* Replaces the bias by the sum of the bias and its correction. */
 static calm_status corrected(calm_ctx *task, const float *delta, calm_weight *weight)
 {
     float *bias;
@@ -96,7 +96,7 @@ static calm_status corrected(calm_ctx *task, const float *delta, calm_weight *we
     return CALM_OK;
 }
 
-/* Candidates as they were made, in place of the weights of the block or of an expert. */
+/* Replaces the weights of the block, or of an expert, by their candidates before folding. */
 static calm_status put_candidates(const bench *b, calm_ctx *task, long expert, calm_weight weight[CALM_N_ROLES])
 {
     const calm_layout *layout = calm_model_layout(b->p.model);
@@ -141,9 +141,8 @@ static float *reference_output(bench *b)
     return run_block(b, &block);
 }
 
-/* A norm stored less one is rounded as (1 + w) / s - 1, so that what is left of a channel may be far less exact than
- * one of the numbers: the reference takes the scales that were stored, which must be s within what rounding to `dtype`
- * does. */
+/* A norm stored less one is rounded as (1 + w) / s - 1, so a channel's relative error may be far larger than
+ * rounding.  The reference therefore uses the scales as applied, which must be s up to the rounding to `dtype`. */
 static void take_applied_scales(bench *b, calm_dtype dtype)
 {
     const double unit = dtype == CALM_BF16 ? 0x1p-8 : dtype == CALM_F16 ? 0x1p-11 : 0x1p-24;
@@ -157,14 +156,14 @@ static void take_applied_scales(bench *b, calm_dtype dtype)
         ck_ok(assemble(b, s, &assembled));
         for (size_t i = 0; i < norm->width; i++) {
             const double stored = (double)assembled.norm[i], wanted = (double)norm->w[i] / (double)q->in_scale[i];
-            /* Rounded to float32 before one is taken off, then to the dtype. */
+            /* Rounded to float32 before one is subtracted, and then to the dtype. */
             ck_near(1 + stored, wanted, unit * fabs(stored) + 0x1p-23 * fmax(1, wanted));
             q->in_scale[i] = (float)((double)norm->w[i] / (1 + stored));
         }
     }
 }
 
-/* Relative difference |a - b| / |b| of the two outputs. */
+/* Returns the relative difference |a - b| / |b| of the two outputs. */
 static double difference(const tiny_model *spec, const char *scheme, unsigned set, tiny_scales kind)
 {
     bench b;
@@ -182,7 +181,7 @@ static double difference(const tiny_model *spec, const char *scheme, unsigned se
     return sqrt(error / size);
 }
 
-/* Multiplies one of its norms by 1 + w, so that applied scales are quotients? */
+/* Tells whether a norm of the family multiplies by 1 + w, so that applied scales are quotients. */
 static bool divides(const tiny_model *spec)
 {
     bool found = false;
@@ -194,9 +193,9 @@ static bool divides(const tiny_model *spec)
     return found;
 }
 
-/* ---- functions that stay ---- */
+/* ---- the function is kept ---- */
 
-/* Dividing by a power of two is exact, also in bfloat16: nothing but the order of float32 sums may differ. */
+/* Dividing by a power of two is exact, in bfloat16 too, so only orders of float32 sums differ. */
 TEST(powers_of_two_fold_exactly)
 {
     static const char *const schemes[] = {"w4a16_g16", "w4a16_g16_asym", "w8a16", "w8a8", "w8a8_asymact", "w4a4_g16"};
@@ -213,9 +212,9 @@ TEST(powers_of_two_fold_exactly)
 }
 END_OF_TEST
 
-/* The same for every family: fused q, k, v and gate, up, experts, shared experts, biases.  Where norms multiply by
- * 1 + w (Gemma, Qwen3.5) applied scales are quotients of float32 numbers, so inputs differ by some 2^-23, which
- * attention may amplify by its score's size; and activations are left alone there, since their rounding turns the last
+/* The same for every family: fused q, k, v and gate, up, experts, shared experts, biases.  If norms multiply by 1 +
+ * w (Gemma, Qwen3.5) applied scales are quotients of float32 values, so inputs differ by 2^-23, which attention may
+ * amplify by its scores' magnitude.  Activations stay float there, because their quantization would turn the last
  * bit into a step. */
 TEST(every_family_folds)
 {
@@ -236,8 +235,8 @@ TEST(every_family_folds)
 }
 END_OF_TEST
 
-/* Input scales of a job times `factor`, and the scales of its weights with them: the same candidate, that asks more of
- * the rows before it. */
+/* Multiplies a job's input scales and its weights' scales by `factor`, which is the same candidate with more to
+ * fold. */
 static void lean_on_rows(bench *b, calm_job_kind kind, float factor)
 {
     calm_qjob *q = qjob_of(b, kind);
@@ -247,8 +246,8 @@ static void lean_on_rows(bench *b, calm_job_kind kind, float factor)
         q->scales[i] *= factor;
 }
 
-/* Codes are fixed when a scale is folded in: a row whose scale becomes small must not be raised to the least scale that
- * a grid is made with.  A row of at most .01 has a scale of 8e-5 at 8 bits; 2^-17 is 10.3 times less. */
+/* Codes are fixed when a scale is folded, so a small resulting scale must not be raised to the least scale of a new
+ * grid.  A row of at most .01 has a scale of 8e-5 at 8 bits; 2^-17 is 10.3 times less. */
 TEST(small_scales_fold_exactly)
 {
     static const char *const schemes[] = {"w8a8", "w8a16", "w4a16_g16", "w4a16_g16_asym"};
@@ -275,7 +274,7 @@ TEST(small_scales_fold_exactly)
 }
 END_OF_TEST
 
-/* In a float32 checkpoint, folding into what stays float rounds to float32 alone. */
+/* In a float32 checkpoint, folding into tensors that stay float rounds to float32 only. */
 TEST(folding_into_float_tensors)
 {
     static const unsigned sets[] = {1u << CALM_JOB_QKV | 1u << CALM_JOB_GATE_UP, 1u << CALM_JOB_O | 1u << CALM_JOB_DOWN,
@@ -292,9 +291,9 @@ TEST(folding_into_float_tensors)
 }
 END_OF_TEST
 
-/* bfloat16 norms and scales are rounded again: each by at most 2^-9, in five places one after the other (two norms, v,
- * up, and the softmax's argument, which moves by some |score| times two of them).  In a mixture attention stays as it
- * is: a rounding may send a token to another expert. */
+/* bfloat16 norms and scales are rounded anew by at most 2^-9 each, in five places in sequence: two norms, v, up, and
+ * the softmax's argument, which changes by |score| times two of them.  In a mixture attention stays float, because
+ * rounding could send a token to another expert. */
 TEST(folding_into_bfloat16)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -304,7 +303,7 @@ TEST(folding_into_bfloat16)
             spec.dtype = variant ? CALM_BF16 : CALM_F32;
             const double found = difference(
                 &spec, "w4a16_g16", mixture ? 1u << CALM_JOB_GATE_UP | 1u << CALM_JOB_DOWN : ALL_JOBS, TINY_GENERAL);
-            /* Nemotron has a plain MLP alone. */
+            /* Nemotron has only plain MLPs. */
             const bool some = found > 1e-6 || strncmp(spec.family, "nemotron", strlen("nemotron")) == 0;
             ck_assert_msg(found <= 16 * 0x1p-9 && some, "%s: %g", spec.family, found);
         }
@@ -312,7 +311,7 @@ TEST(folding_into_bfloat16)
 }
 END_OF_TEST
 
-/* Corrections are of biases as they were before input scales: both keep the function of linears that have a bias. */
+/* A bias correction is relative to the bias before input scales: correction and folding together keep the function. */
 TEST(corrections_are_added_before_folding)
 {
     size_t n_biased = 0;
@@ -334,7 +333,7 @@ TEST(corrections_are_added_before_folding)
             moved += pow((double)found[i] - (double)before[i], 2);
             size += pow((double)expected[i], 2);
         }
-        /* As where input scales alone are folded. */
+        /* the tolerance of folding alone */
         ck_assert_msg(sqrt(error / size) <= 64 * 0x1p-23, "%s: %g", spec.family, sqrt(error / size));
         bool biased = false;
         for (size_t job = b.first; job < b.end; job++)
@@ -347,7 +346,7 @@ TEST(corrections_are_added_before_folding)
 }
 END_OF_TEST
 
-/* A corrected bias is what its file can hold, and a correction that leaves the range is refused. */
+/* A corrected bias is rounded to what its file can hold; a correction out of range is refused. */
 TEST(corrected_biases_are_storable)
 {
     tiny_model spec = tiny_of("qwen2");
@@ -370,7 +369,7 @@ TEST(corrected_biases_are_storable)
 }
 END_OF_TEST
 
-/* A scale that came from elsewhere is not lost. */
+/* A scale that no tensor can absorb is refused, and not dropped. */
 TEST(scales_that_nothing_takes_are_refused)
 {
     static const struct {
@@ -399,7 +398,7 @@ END_OF_TEST
 
 /* ---- what is stored ---- */
 
-/* What is stored is what is computed with: norms in the checkpoint's dtype, scales in the scheme's. */
+/* Values are computed with as they are stored: norms in the checkpoint's dtype, scales in the scheme's. */
 TEST(folded_values_are_storable)
 {
     bench b;
@@ -420,7 +419,7 @@ TEST(folded_values_are_storable)
 }
 END_OF_TEST
 
-/* Block 0 of the plan stays float: nothing changes, and the override finds the right block. */
+/* Block 0 of the plan stays float: it is unchanged, and the override finds the right block. */
 TEST(float_jobs_stay)
 {
     bench b;
@@ -477,8 +476,8 @@ TEST(scales_out_of_range_are_refused)
 }
 END_OF_TEST
 
-/* A scale that its type cannot hold is an error that names the row, in float16 far before bfloat16; a group of zeros
- * says the same at any scale. */
+/* A scale that its dtype cannot hold is an error with the row's name, in float16 long before bfloat16; a group of
+ * zeros is equal at any scale and is no error. */
 TEST(rows_that_a_type_cannot_hold_are_refused)
 {
     static const struct {
@@ -494,7 +493,7 @@ TEST(rows_that_a_type_cannot_hold_are_refused)
         spec.dtype = rows[i].checkpoint;
         new_bench(&b, &spec, rows[i].scheme, ALL_JOBS, TINY_POWERS_OF_TWO);
         calm_qjob *down = qjob_of(&b, CALM_JOB_DOWN), *up = qjob_of(&b, CALM_JOB_GATE_UP);
-        const size_t row = b.block.weight[CALM_ROLE_UP].out + 5;    /* gate's rows come first */
+        const size_t row = b.block.weight[CALM_ROLE_UP].out + 5;    /* rows of gate come first */
         up->scales[row] = 0x1.8p-17f;
         down->in_scale[5] = rows[i].held;
         ck_ok(assemble(&b, CALM_SUBLAYER_MLP, &assembled));
@@ -513,8 +512,8 @@ END_OF_TEST
 
 /* ---- memory ---- */
 
-/* Assembling and applying each sublayer, or an expert, from blobs: exactly where all jobs have an input scale or
- * none has. */
+/* The estimate for assembling and applying a sublayer, or an expert, from blobs; exact if all jobs have an input
+ * scale or none has. */
 static void check_memory(const bench *b, const calm_scheme *scheme, calm_sublayer s, long expert, unsigned extras)
 {
     const calm_layout *layout = calm_model_layout(b->p.model);

@@ -1,4 +1,4 @@
-/* Assembly for a writer: the parts of a block without its float weights. */
+/* Assembly for a writer: the parts of a block, without its float weights. */
 #include "ptq/plan/assemble.h"
 
 #include "tests/support/harness.h"
@@ -14,8 +14,8 @@ static void same_floats(const float *a, const float *b, size_t n)
         ck_assert_mem_eq(a, b, n * sizeof *a);
 }
 
-/* A writer needs no float weights: what is assembled without them is the same, what folding changes of a float linear
- * included. */
+/* What is assembled without the float weights is equal to what is assembled with them, including changes of float
+ * linears. */
 TEST(parts_are_those_of_the_block)
 {
     static const unsigned sets[] = {ALL_KINDS, 1u << CALM_JOB_O | 1u << CALM_JOB_DOWN};
@@ -59,7 +59,7 @@ TEST(parts_are_those_of_the_block)
                 ck_assert_uint_le(held, calm_assembled_parts_bytes(p.model, 1, &scheme, CALM_QJOB_SCALED));
                 ck_assert_uint_lt(held, calm_assembled_block_bytes(p.model, 1, &scheme, CALM_QJOB_SCALED));
             }
-            /* A block of a plain MLP alone has no rows that a scale goes into. */
+            /* A block with only a plain MLP has no rows into which a scale is folded. */
             ck_assert_int_eq(changed > 0, folds && sets[i] != ALL_KINDS);
             calm_model_close(p.model);
         }

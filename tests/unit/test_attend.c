@@ -1,4 +1,4 @@
-/* Attention in whole numbers beside sums in double, and the same bytes for every set of instructions. */
+/* Attention with integer products against sums in double; and the same bytes for every instruction set. */
 #include "ptq/tensor/attend.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ typedef struct head {
     calm_attend_queries queries;
 } head;
 
-/* Queries that see all keys, or of which each sees others. */
+/* Makes a head whose queries see all keys, or each a different subset. */
 static head *new_head(size_t n, size_t d, size_t n_queries, bool masked)
 {
     head *h;
@@ -43,20 +43,20 @@ static head *new_head(size_t n, size_t d, size_t n_queries, bool masked)
     return h;
 }
 
-/* Into context [n, d], which is NaN before. */
+/* Computes the context [n, d], which is NaN before. */
 static void attend(calm_int_set set, head *h)
 {
     const size_t bytes = calm_attend_bytes(h->n, h->d);
     char *memory;
     calm_attend_keys keys;
     ck_ok(CALM_NEW_RAW(ctx, ctx->scratch, memory, bytes));
-    memset(memory, 0xa5, bytes);    /* nothing is read that was not written */
+    memset(memory, 0xa5, bytes);    /* uninitialised memory must not be read */
     memset(h->context, 0xff, sizeof h->context);
     calm_attend_pack(h->n, h->d, h->k, h->v, h->stride, memory, &keys);
     calm_attend(set, &keys, &h->queries);
 }
 
-/* Largest magnitude, and sum of magnitudes, of a row. */
+/* Returns the largest magnitude and the sum of magnitudes of a row. */
 static double most_of(const float *x, size_t n)
 {
     double most = 0;
@@ -73,7 +73,7 @@ static double sum_of(const float *x, size_t n)
     return sum;
 }
 
-/* A query against the formula in double, within the bound that attend.h derives; 20 roundings of float32 on top. */
+/* Compares a query with the formula in double, within the bound that attend.h derives and 20 roundings of float32. */
 static void check_query(const head *h, size_t r)
 {
     const size_t d = h->d, first = h->queries.first[r], end = h->queries.end[r];
@@ -119,7 +119,7 @@ static void check(head *h)
         }
 }
 
-/* Keys and channels that no panel, vector or group divides; fewer queries than a block has. */
+/* Numbers of keys and channels that panels, vectors and groups do not divide; fewer queries than a block has. */
 static const size_t n_keys[] = {1, 7, 63, 64, 65, 200}, widths[] = {1, 5, 24, 32, 64, 80, 128, 256};
 
 TEST(contexts)
@@ -131,7 +131,7 @@ TEST(contexts)
 }
 END_OF_TEST
 
-/* The largest sums that there can be do not pass 2^31: all codes are at their limits, all numerators are P. */
+/* The largest possible sums stay below 2^31: all codes are at their limits, all numerators are P. */
 TEST(largest_sums)
 {
     for (size_t d = 0; d < sizeof widths / sizeof *widths; d++) {
@@ -147,11 +147,11 @@ TEST(largest_sums)
 }
 END_OF_TEST
 
-/* Rows of zeros and of very small numbers, and scores far apart: one key takes all. */
+/* Rows of zeros, rows of very small values, and scores so far apart that one key gets all weight. */
 TEST(extreme_rows)
 {
     head *h = new_head(70, 32, CALM_ATTEND_ROWS, false);
-    memset(h->q, 0, h->d * sizeof *h->q);                     /* all keys alike */
+    memset(h->q, 0, h->d * sizeof *h->q);                     /* equal scores */
     memset(h->k + 3 * h->stride, 0, h->d * sizeof *h->k);
     for (size_t c = 0; c < h->d; c++) {
         h->q[h->stride + c] = 1e-38f;
@@ -166,7 +166,7 @@ TEST(extreme_rows)
 }
 END_OF_TEST
 
-/* What is not finite, or taken for it: a query alone, a key or a value for all. */
+/* Values that are not finite or too large: in a query they affect it alone, in a key or value all queries. */
 TEST(odd_numbers)
 {
     static const float odd[] = {NAN, INFINITY, -INFINITY, 2e15f};

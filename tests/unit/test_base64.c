@@ -1,4 +1,4 @@
-/* Base64: the vectors of RFC 4648, and every length around the buffer that letters are gathered in. */
+/* Base64: the vectors of RFC 4648, and all lengths around the size of the output buffer. */
 #include "ptq/base/base64.h"
 #include "tests/support/harness.h"
 
@@ -24,7 +24,7 @@ TEST(vectors_of_the_rfc)
 }
 END_OF_TEST
 
-/* The value of a letter, by its place in the alphabet of RFC 4648. */
+/* Returns the value of a letter: its place in the alphabet of RFC 4648. */
 static int value_of(char letter)
 {
     return letter >= 'A' && letter <= 'Z' ? letter - 'A'

@@ -1,4 +1,4 @@
-/* The serial share of times on several numbers of threads. */
+/* The serial share of work, from times on several numbers of threads. */
 #include "cli/timing.h"
 
 #include <math.h>
@@ -7,7 +7,8 @@
 
 static const int threads[] = {1, 2, 4, 8};
 
-/* Times that follow the law give its share back, whatever one thread takes: each is rounded to 2^-53 of itself. */
+/* Times that follow Amdahl's law give its serial share, whatever the time of one thread; each is rounded to 2^-53
+ * relative. */
 TEST(law)
 {
     static const double shares[] = {0, 0.04, 0.5, 1};
@@ -21,7 +22,7 @@ TEST(law)
 }
 END_OF_TEST
 
-/* More gain than threads is a share below 0, not hidden. */
+/* A gain larger than the number of threads gives a share below 0. */
 TEST(beyond)
 {
     const double seconds[] = {2, 0.9};

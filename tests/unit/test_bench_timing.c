@@ -1,4 +1,4 @@
-/* Statistics of calm bench, on given times; and that what is timed runs as often as it says. */
+/* Statistics of calm bench on given times; and items run as often as reported. */
 #include "cli/bench_timing.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ TEST(median_and_quartiles)
 }
 END_OF_TEST
 
-/* One run among ten that something else disturbed does not count; three that did, do. */
+/* One disturbed run in ten does not make a timing unsteady; three do. */
 TEST(steady_or_not)
 {
     double calm[] = {1, 1.01, 1.02, 1, 0.99, 1.01, 50, 1, 1.01, 1};
@@ -74,7 +74,7 @@ static calm_status count(calm_ctx *task, void *user)
     return ++all->run == all->fails_at ? calm_fail(task, CALM_EIO, "run %zu is gone", all->run) : CALM_OK;
 }
 
-/* One run more than is counted: the warm-up. */
+/* Each item runs once more than is counted, to warm up. */
 TEST(measured_in_turn)
 {
     counter a = {0}, b = {0};
@@ -94,7 +94,7 @@ TEST(measured_in_turn)
 }
 END_OF_TEST
 
-/* Double has half the lanes; more threads do more. */
+/* Double has half the operations per second of float, and more threads have more. */
 TEST(peak_items)
 {
     ck_assert(calm_peak_of_cpu(CALM_OPERANDS_F32)->flops > 0);
@@ -102,7 +102,7 @@ TEST(peak_items)
     const calm_bench_item single = calm_bench_peak(ctx, false), twice = calm_bench_peak(ctx, true);
     ck_assert(single.flops == 3 * calm_peak_of_cpu(CALM_OPERANDS_F32)->flops && twice.flops == single.flops / 2);
     ck_ok(single.run(ctx, NULL));
-    /* Of bfloat16: more operations where the CPU has such products, the same ones elsewhere. */
+    /* bfloat16 has more operations if the CPU has such products, and otherwise as many. */
     CALM_SCOPED_OPERANDS(ctx, CALM_OPERANDS_BF16);
     const calm_bench_item pairs = calm_bench_peak(ctx, false);
     ck_assert(pairs.flops == 3 * calm_peak_of_cpu(CALM_OPERANDS_BF16)->flops && pairs.flops >= single.flops);

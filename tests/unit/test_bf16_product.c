@@ -1,11 +1,11 @@
-/* Products of bfloat16: every form and edge against sums in double, whichever kernels compute them here. */
+/* Products with bfloat16 operands: every form and edge against sums in double, with whichever kernels the CPU has. */
 #include "ptq/tensor/bf16_product.h"
 
 #include "ptq/base/scope.h"
 #include "ptq/tensor/bf16_kernel.h"
 #include "tests/support/product_case.h"
 
-/* One bfloat16 each, and two where they are computed here. */
+/* Returns the last kind to test: one bfloat16, or two if the CPU has kernels for them. */
 static calm_operands last_kind(void)
 {
     return calm_bf16_is_fast(CALM_OPERANDS_BF16X2) ? CALM_OPERANDS_BF16X2 : CALM_OPERANDS_BF16;
@@ -13,9 +13,9 @@ static calm_operands last_kind(void)
 
 #define EACH_KIND(name) (calm_operands name = CALM_OPERANDS_BF16; name <= last_kind(); name++)
 
-/* Products of two numbers are at most 1/4 in size, and of bfloat16 exact: k sums, each rounded, are off by
- * (k + 2) 2^-24 (k + 1) / 4 at most, the start's own product with beta among them.  With two parts there are three
- * products for each term, which is off by 3 * 2^-18 of 1/4 itself.  What is not of C stays. */
+/* Tolerance: products of two values are at most 1/4 and exact in bfloat16, so k rounded sums are off by at most (k +
+ * 2) 2^-24 (k + 1) / 4, including beta times the start.  With two parts there are three products per term, and a
+ * term is off by 3 * 2^-18 of 1/4.  Memory next to C is not written. */
 static void check_kind(calm_operands operands, calm_product_form form, size_t m, size_t n, size_t k, float beta)
 {
     const bool two = operands == CALM_OPERANDS_BF16X2;
@@ -32,8 +32,8 @@ static void check(calm_product_form form, size_t m, size_t n, size_t k, float be
         check_kind(operands, form, m, n, k, beta);
 }
 
-/* One row, column or term; whole tiles of 12 by 32 and what is left of them; more rows, columns and terms than a block
- * has, whose last is short. */
+/* One row, column or term; whole tiles of 12 by 32 with short ones at the ends; more rows, columns and terms than a
+ * block. */
 TEST(forms)
 {
     calm_linalg_setup();
@@ -53,8 +53,8 @@ TEST(forms)
 }
 END_OF_TEST
 
-/* Rows and columns in pieces have the bytes of the whole: what rows of a window, and windows on other threads, rely on.
- * Pieces begin as calm_product_rows cuts them. */
+/* Rows and columns computed in pieces have the bytes of the whole, on which the forward pass relies for windows and
+ * threads.  Pieces begin where calm_product_rows() cuts. */
 static void check_pieces(calm_operands operands, calm_product_form form)
 {
     enum { M = 912, N = 300, K = 700 };
@@ -80,7 +80,7 @@ TEST(pieces)
 }
 END_OF_TEST
 
-/* The product of a column a [n] with 1 is `want`; its last value is NaN. */
+/* Checks that the product of a column a [n] with 1 is `want`; the last value of `a` is NaN. */
 static void times_one(calm_operands operands, size_t n, const float *a, const float *want)
 {
     const float one[] = {1};
@@ -92,7 +92,8 @@ static void times_one(calm_operands operands, size_t n, const float *a, const fl
     ck_assert_float_nan(c[n - 1]);
 }
 
-/* Ties to even, both ways; numbers that bfloat16 holds stay; infinities and NaN go where they belong alone. */
+/* Ties round to even in both directions; bfloat16 values are exact; infinities and NaN affect only their own
+ * outputs. */
 TEST(rounding)
 {
     const float odd = 1 + 0x1p-7f, even = 1 + 0x1p-6f;
@@ -103,7 +104,7 @@ TEST(rounding)
 }
 END_OF_TEST
 
-/* Two parts hold sixteen bits, and rounding goes either way; what is not finite has no second part. */
+/* Two parts hold sixteen bits and round to nearest; values that are not finite have no second part. */
 TEST(two_parts)
 {
     const float a[] = {1 + 0x1p-15f, 1 - 0x1p-16f, -3 - 0x1p-14f, 0x1p-60f, -INFINITY, NAN};
@@ -113,8 +114,7 @@ TEST(two_parts)
 }
 END_OF_TEST
 
-/* A second part that is zero everywhere is not multiplied: the same bytes as one part has, of numbers that bfloat16
- * holds. */
+/* If all second parts are zero, the bytes are those of one part. */
 TEST(exact_operands)
 {
     enum { M = 70, N = 45, K = 300 };
@@ -135,7 +135,7 @@ TEST(exact_operands)
 }
 END_OF_TEST
 
-/* Where it takes as long, two parts are float32 as it stands: few columns or terms. */
+/* Products with few columns or terms, in which bfloat16 saves no time, are float32 products. */
 static void check_small(calm_product_form form, size_t m, size_t n, size_t k)
 {
     const product_case p = new_product(form, m, n, k, 0.5f), same = new_product(form, m, n, k, 0.5f);
@@ -157,8 +157,8 @@ TEST(small)
 }
 END_OF_TEST
 
-/* The triangle has the bytes of the whole product where that comes of the same kernel: ours.  BLAS's own update of a
- * triangle adds in another order, so there it is near: (k + 2) 2^-24 k / 4 as above. */
+/* The triangle has the bytes of the whole product if both use calm's kernel.  BLAS updates a triangle in another
+ * order, so there the tolerance is twice (k + 2) 2^-24 k / 4, as above. */
 static void check_upper_kind(calm_operands operands, size_t n, size_t k)
 {
     const size_t ldx = n + 3;
@@ -190,7 +190,7 @@ TEST(upper)
 }
 END_OF_TEST
 
-/* What it takes is what it says, of whole blocks; of few rows less. */
+/* The estimate of memory is exact for whole blocks, and an upper bound for few rows. */
 static void check_memory(calm_operands operands)
 {
     enum { M = 500, N = CALM_BF16_COLS, K = 8 * CALM_BF16_TERMS };
@@ -212,7 +212,7 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* Nothing to compute is no error. */
+/* Empty products are no error. */
 TEST(empty)
 {
     ctx->operands = CALM_OPERANDS_BF16;

@@ -1,4 +1,4 @@
-/* Which family of kernels computes: every CPU, every choice of OpenBLAS, every wish. */
+/* The choice of OpenBLAS kernels, for every CPU, every choice of OpenBLAS and every wish of the user. */
 #include "ptq/tensor/blas_family.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ TEST(the_choice)
         unsigned features;
         const char *loaded, *wish, *variable, *expected;
     } rows[] = {
-        /* OpenBLAS does not know the CPU: the best that it runs. */
+        /* OpenBLAS does not know the CPU: the best family that the CPU runs. */
         {COOPERLAKE, "Prescott", NULL, NULL, "SkylakeX"},
         {SKYLAKEX, "Prescott", NULL, NULL, "SkylakeX"},
         {ZEN4, "Prescott", NULL, NULL, "SkylakeX"},
@@ -36,7 +36,7 @@ TEST(the_choice)
         {SANDYBRIDGE, "Prescott", NULL, NULL, "Sandybridge"},
         {NEHALEM, "Prescott", NULL, NULL, "Nehalem"},
         {PENRYN, "Prescott", NULL, NULL, "Prescott"},
-        /* It takes a relative that is below the CPU. */
+        /* OpenBLAS chose an older relative of the CPU. */
         {SKYLAKEX, "Haswell", NULL, NULL, "SkylakeX"},
         {ZEN4, "Zen", NULL, NULL, "SkylakeX"},
         {HASWELL, "Sandybridge", NULL, NULL, "Haswell"},
@@ -45,7 +45,7 @@ TEST(the_choice)
         {ZEN, "Bulldozer", NULL, NULL, "Zen"},
         {SANDYBRIDGE, "Core2", NULL, NULL, "Sandybridge"},
         {NEHALEM, "Atom", NULL, NULL, "Nehalem"},
-        /* Its own choice is as good. */
+        /* OpenBLAS' choice is as good. */
         {SKYLAKEX, "SkylakeX", NULL, NULL, "SkylakeX"},
         {COOPERLAKE, "Cooperlake", NULL, NULL, "Cooperlake"},
         {COOPERLAKE, "SapphireRapids", NULL, NULL, "SapphireRapids"},
@@ -59,15 +59,15 @@ TEST(the_choice)
         /* Names in either case. */
         {HASWELL, "prescott", NULL, NULL, "Haswell"},
         {HASWELL, "HASWELL", NULL, NULL, "HASWELL"},
-        /* Names that are not known: another architecture, a newer OpenBLAS. */
+        /* Unknown names: another architecture, a newer OpenBLAS. */
         {0, "NEOVERSEN1", NULL, NULL, "NEOVERSEN1"},
         {ZEN4, "Zen9", NULL, NULL, "Zen9"},
-        /* A wish counts more than anything, also one for slower kernels. */
+        /* A wish has precedence, also for slower kernels. */
         {COOPERLAKE, "Prescott", "Haswell", NULL, "Haswell"},
         {COOPERLAKE, "SkylakeX", "Prescott", NULL, "Prescott"},
         {COOPERLAKE, "Haswell", "Nehalem", "Haswell", "Nehalem"},
         {HASWELL, "Prescott", "SkylakeX", NULL, "SkylakeX"},
-        /* The variable is a wish that OpenBLAS has read; an empty one is none. */
+        /* The environment variable is a wish that OpenBLAS has read; an empty one is not. */
         {COOPERLAKE, "Prescott", NULL, "Prescott", "Prescott"},
         {COOPERLAKE, "Haswell", NULL, "Haswell", "Haswell"},
         {COOPERLAKE, "Prescott", NULL, "Bogus", "Prescott"},
@@ -81,7 +81,7 @@ TEST(the_choice)
 }
 END_OF_TEST
 
-/* Every family is started at most once: what is chosen runs, and with the variable set to it no other is wanted. */
+/* The chosen family needs no second choice: with the variable set to it, no other is wanted. */
 TEST(a_choice_is_final)
 {
     static const unsigned cpus[] = {PENRYN,    NEHALEM, SANDYBRIDGE, BULLDOZER, PILEDRIVER, EXCAVATOR,
@@ -93,7 +93,7 @@ TEST(a_choice_is_final)
             ck_assert_msg(calm_blas_runs(cpus[c], chosen) || strcmp(chosen, names[i]) == 0, "cpu %zu: %s", c, chosen);
             ck_assert_str_eq(calm_blas_choose(cpus[c], chosen, NULL, chosen), chosen);
             ck_assert_str_eq(calm_blas_choose(cpus[c], chosen, NULL, NULL), chosen);
-            /* Also where OpenBLAS does not know the name and stays with its own choice. */
+            /* Also if OpenBLAS does not know the name and keeps its choice. */
             ck_assert_str_eq(calm_blas_choose(cpus[c], names[i], NULL, chosen), names[i]);
         }
 }
@@ -126,7 +126,7 @@ TEST(columns_of_a_product)
 }
 END_OF_TEST
 
-/* What is loaded here runs here; a wish is what is wanted. */
+/* The loaded kernels run on this machine, and a wish is returned. */
 TEST(this_machine)
 {
     const char *loaded = calm_linalg_kernels();

@@ -1,4 +1,4 @@
-/* Blobs: complete or absent, checked on the way out, repaired by putting again. */
+/* Blobs: whole or absent, verified when read, repaired when stored again. */
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "store/blob.h"
 #include "tests/support/harness.h"
 
-/* Of "abc", FIPS 180-4's example. */
+/* The SHA-256 of "abc", from FIPS 180-4. */
 #define ABC "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 static const calm_blob_piece abc[] = {{"a", 1}, {"", 0}, {"bc", 2}};
@@ -117,7 +117,7 @@ END_OF_TEST
 static calm_status put_one(calm_ctx *c, size_t index, void *user)
 {
     char digest[CALM_SHA256_HEX];
-    size_t content = index % 5;    /* equal blobs meet */
+    size_t content = index % 5;    /* several threads store equal blobs */
     calm_blob_piece piece = {&content, sizeof content};
     return calm_blob_put(c, user, &piece, 1, digest);
 }
@@ -135,7 +135,7 @@ TEST(threads_put_at_once)
 }
 END_OF_TEST
 
-/* A file may not grow past 64 KiB here: represents a disk that refuses, and needs no root. */
+/* A limit of 64 KiB on file sizes stands in for a full disk, and needs no root. */
 TEST(refused_write_leaves_nothing)
 {
     const char *root = test_directory();

@@ -1,4 +1,4 @@
-/* One block: what its hook points see fits together, and linears apply scales, quantized inputs and biases. */
+/* One block: the values at its hooks fit together, and linears apply scales, quantized inputs and biases. */
 #include "ptq/model/block.h"
 
 #include "ptq/base/rng.h"
@@ -54,7 +54,7 @@ TEST(linears)
 }
 END_OF_TEST
 
-/* ---- hook points ---- */
+/* ---- hooks ---- */
 
 typedef struct fixture {
     calm_model *model;
@@ -71,15 +71,15 @@ static void open_fixture(const char *family, fixture *f)
     ck_ok(calm_rope_init(ctx, calm_model_config(f->model), TOKENS, &f->rope));
 }
 
-/* A hook point of a dense block, which is in one of its sublayers. */
+/* Tells whether a dense block has the hook in one of its sublayers. */
 static bool in_block(const calm_config *config, calm_hook hook)
 {
     return calm_hook_in_slot(config, CALM_SUBLAYER_ATTENTION, CALM_NO_EXPERT, hook) !=
            calm_hook_in_slot(config, CALM_SUBLAYER_MLP, CALM_NO_EXPERT, hook);
 }
 
-/* Each point once; the block's output is its input plus what both sublayers added; and from the input of each job its
- * sublayer's output comes out again to the bit, which is what candidates are scored on. */
+/* Each hook is called once; the block's output is its input plus the outputs of both sublayers; and from the input
+ * of each job the sublayer's output is computed again to the bit, on which the scores of candidates rely. */
 TEST(hook_points)
 {
     static const char *const families[] = {"llama", "qwen2", "gemma2", "gemma3", "phi3", "olmo2", "bert"};
@@ -114,7 +114,7 @@ TEST(hook_points)
 }
 END_OF_TEST
 
-/* What the norms around a sublayer are applied to, by family. */
+/* Which rows the norms around a sublayer are applied to, by family. */
 TEST(where_norms_stand)
 {
     static const struct {
@@ -142,7 +142,7 @@ static calm_status stop(void *user, calm_ctx *task, const calm_observation *what
     return what->hook == *(const calm_hook *)user ? calm_fail(task, CALM_EINTERRUPTED, "stopped") : CALM_OK;
 }
 
-/* An observer that fails ends the block there, wherever it is. */
+/* An observer that fails ends the block there, at any hook. */
 TEST(observers_that_fail)
 {
     const calm_span span = {.n_tokens = TOKENS};
@@ -180,7 +180,7 @@ TEST(no_memory)
 }
 END_OF_TEST
 
-/* Of a window that fits one tile of query rows and one that does not, with inputs as they are and quantized. */
+/* Windows of one tile of query rows and of several, with float inputs and quantized ones. */
 static void check_memory(const char *family, size_t tokens, bool prepared)
 {
     const calm_span span = {.n_tokens = tokens};
@@ -194,7 +194,7 @@ static void check_memory(const char *family, size_t tokens, bool prepared)
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
     calm_config changed = *calm_model_config(model), *config = &changed;
     changed.down_hadamard = tokens > 100 && !prepared ? 16 : 0;    /* of 48 channels */
-    changed.max_positions = 16;    /* beyond which dynamic tables are a window's own */
+    changed.max_positions = 16;    /* beyond it a window has separate tables */
     ck_ok(calm_model_load_block(ctx, model, 1, &block));
     block.config = config;
     ck_ok(calm_rope_init(ctx, config, tokens, &rope));
@@ -203,7 +203,7 @@ static void check_memory(const char *family, size_t tokens, bool prepared)
     ck_ok(CALM_NEW(ctx, ctx->out, x, tokens * HIDDEN));
     ck_ok(CALM_NEW(ctx, ctx->out, y, tokens * HIDDEN));
     fill(x, tokens * HIDDEN, 7);
-    /* Blocks of query rows are the workers'; next to a wide input of o they are less than what that takes. */
+    /* Workers hold blocks of query rows; for a wide input of o these are less than its quantization needs. */
     const size_t heads = calm_heads_attend_bytes(config, tokens);
     ck_memory_of_workers(calm_block_attention(ctx, &block, &rope, x, &span, y, NULL), 0,
                          calm_block_attention_scratch_bytes(config, tokens, prepared), 4, heads);

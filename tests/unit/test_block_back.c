@@ -1,9 +1,9 @@
-/* The backward pass of a block of every family: against differences of the forward pass along directions, to the bit
- * for any number of threads and for windows that add up, and what happens when something is missing or not finite.
+/* The backward pass of a block of every family: against differences of the forward pass along directions; the same bits
+ * for any number of threads; windows that add up; missing memory and values that are not finite.
  *
- * Values in double are in test_adjoint_block.c, to 1e-7, and against the reference fixtures to 1e-4
- * (tests/golden/test_gradient_fixtures.c); here, in float32, is what those have not: biases everywhere, shared experts,
- * input scales, quantized inputs, dropped padding, products of several tiles. */
+ * test_adjoint_block.c compares in double to 1e-7, and tests/golden/test_gradient_fixtures.c with reference fixtures
+ * to 1e-4.  This test is in float32 and has what those lack: biases everywhere, shared experts, input scales,
+ * quantized inputs, dropped padding, products of several tiles. */
 #include "ptq/model/block_back.h"
 
 #include "ptq/model/forward.h"
@@ -19,7 +19,7 @@
 
 enum { TOKENS = 19, HIDDEN = 32 };
 
-/* Padding was dropped between them. */
+/* Positions with gaps, where padding was dropped. */
 static const uint32_t positions[TOKENS] = {0, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22};
 
 typedef struct fixture {
@@ -38,12 +38,12 @@ static void fill(float *x, size_t n, double spread, uint64_t stream)
         x[i] = (float)(spread * normals[i]);
 }
 
-/* Block `index`. */
+/* Opens block `index`. */
 static void open_block(const tiny_model *spec, size_t index, size_t tokens, const uint32_t *at, fixture *f)
 {
     ck_ok(calm_model_open(ctx, tiny_model_write(spec), &f->model));
     block_params_load(f->model, index, &f->params);
-    uint32_t *ids;    /* of families whose blocks read them */
+    uint32_t *ids;    /* for families whose blocks read them */
     ck_ok(CALM_NEW(ctx, ctx->out, ids, tokens));
     for (size_t t = 0; t < tokens; t++)
         ids[t] = (uint32_t)((7 * t + 3) % spec->vocab);
@@ -57,7 +57,7 @@ static void open_block(const tiny_model *spec, size_t index, size_t tokens, cons
     fill(f->dz, f->n, 1, 2);
 }
 
-/* Block 0 of a family whose blocks all have the same mixer says nothing new. */
+/* Tells whether block 0 repeats block 1, because all blocks of the family have the same mixer. */
 static bool is_repeated(const fixture *f, size_t index)
 {
     const calm_config *config = calm_model_config(f->model);
@@ -85,7 +85,7 @@ static void open_fixture(const char *family, fixture *f)
     open_with(&spec, TOKENS, positions, f);
 }
 
-/* Both passes; every gradient is added to. */
+/* Runs both passes; gradients are added to. */
 static calm_status both(fixture *f, float *dx)
 {
     calm_block_tape *tape;
@@ -104,7 +104,7 @@ static double loss(fixture *f)
     return calm_vec_dot(f->n, f->z, f->dz);
 }
 
-/* The loss's slope along direction u of `value`, from four points whose cubic and lower terms are exact. */
+/* Returns the loss's slope along direction u of `value`, by a four-point formula that is exact for cubics. */
 static double slope(fixture *f, float *value, const float *u, size_t n, double step)
 {
     static const double at[] = {-2, -1, 1, 2}, weight[] = {1.0 / 12, -8.0 / 12, 8.0 / 12, -1.0 / 12};
@@ -121,8 +121,8 @@ static double slope(fixture *f, float *value, const float *u, size_t n, double s
     return sum;
 }
 
-/* Along the gradient itself and along a random direction.  The loss sums some 600 values good to 1e-6, so it is good to
- * 3e-5; a step changes it by `size`, and the difference is good to some 1e-3 of that. */
+/* Along the gradient and along a random direction.  The loss sums some 600 values good to 1e-6, so it is good to
+ * 3e-5; a step changes it by `size`, so the difference is good to 1e-3 of that. */
 static void check_slopes(fixture *f, const char *name, float *value, const float *gradient, size_t n)
 {
     float *u;
@@ -142,7 +142,7 @@ static void check_slopes(fixture *f, const char *name, float *value, const float
     }
 }
 
-/* The bias of k alone has no gradient: it moves all scores of a query alike, but where positions rotate it. */
+/* Without rotary embeddings the bias of k has no gradient, because it shifts all scores of a query alike. */
 static bool moves_nothing(const fixture *f, const char *name)
 {
     return strstr(name, "key.bias") != NULL && calm_model_config(f->model)->rope[CALM_ROPE_GLOBAL].rotary == 0;
@@ -157,8 +157,8 @@ TEST(slopes)
         if (!tiny_has_gradients(tiny_families[i]))
             continue;
         open_fixture(tiny_families[i], &f);
-        /* A step as large as float32 needs makes a router choose others; test_adjoint_block.c has them all in double,
-         * with steps that are small enough.  Those of Qwen stay: none of their tokens is near another choice. */
+        /* A step as large as float32 needs would change a router's choices; test_adjoint_block.c tests mixtures in
+         * double, with smaller steps.  Qwen's stay here: none of their tokens is near another choice. */
         if (calm_config_is_mixture(calm_model_config(f.model)) && strncmp(tiny_families[i], "qwen", 4) != 0) {
             calm_model_close(f.model);
             continue;
@@ -177,8 +177,8 @@ TEST(slopes)
 }
 END_OF_TEST
 
-/* Of this many tokens the softmax of 4 heads is more than a tape keeps, and is computed again.  The loss sums 46 000
- * values good to 1e-6 in double, so it is good to 3e-4; the gradients are some 100 long, and check_slopes allows 2e-3
+/* So many tokens that the softmax of 4 heads is more than a tape keeps, and is computed again.  The loss sums 46 000
+ * values good to 1e-6 in double, so it is good to 3e-4; gradients have a norm of 100, and check_slopes() allows 2e-3
  * of that. */
 TEST(long_windows)
 {
@@ -197,8 +197,8 @@ TEST(long_windows)
 }
 END_OF_TEST
 
-/* Every smooth activation function, in an MLP with a gate and in one without; a difference across the corner of relu is
- * no slope, which is why its kernel alone is tested. */
+/* Every smooth activation function, in an MLP with a gate and in one without.  Relu has no slope at its corner, so
+ * only its kernel is tested. */
 TEST(activation_functions)
 {
     static const char *const families[] = {"llama", "bert"};
@@ -218,7 +218,7 @@ TEST(activation_functions)
 }
 END_OF_TEST
 
-/* What a rotated model's reader multiplies down's input by (R4). */
+/* The Hadamard transform of down's input in a rotated model (R4). */
 TEST(a_transform_before_down)
 {
     fixture f;
@@ -243,7 +243,7 @@ END_OF_TEST
 
 /* ---- linears ---- */
 
-/* dw = dy^T A(x / s), dx = dy W / s (straight through A), dbias = the sum of dy; sums of up to 7 products below 20,
+/* dw = dy^T A(x / s), dx = dy W / s (straight through A), dbias = the sum of dy.  Sums of up to 7 products below 20,
  * each rounded: 9 x 2^-24 x 140. */
 TEST(linears)
 {
@@ -310,8 +310,8 @@ static tiny_model large(const char *family)
     return spec;
 }
 
-/* Against the forward pass without a tape: to the bit where a product is one tile, to rounding where there are several:
- * sums of up to 520 products of weights of .1, after two sublayers; values are below 20. */
+/* The same as the forward pass without a tape: to the bit if a product is one tile, else up to the rounding of sums
+ * of 520 products of weights of .1, after two sublayers; values are below 20. */
 TEST(the_forward_pass)
 {
     for (size_t i = 0; tiny_families[i]; i++)
@@ -348,7 +348,7 @@ TEST(the_forward_pass)
 }
 END_OF_TEST
 
-/* No gradient depends on the number of threads, nor on which others are wanted. */
+/* No gradient depends on the number of threads or on which other gradients are wanted. */
 TEST(numbers_of_threads)
 {
     static const char *const families[] = {"qwen3", "gemma2", "phi3", "olmo2", "bert", "qwen2_moe", "qwen3_5",
@@ -358,7 +358,7 @@ TEST(numbers_of_threads)
         fixture f;
         float *dx, *again;
         size_t n;
-        open_block(&spec, i < 6, 300, NULL, &f);    /* of the last ones the mixer that is not attention */
+        open_block(&spec, i < 6, 300, NULL, &f);    /* the last families: their other mixer */
         ck_ok(CALM_NEW(ctx, ctx->out, dx, f.n));
         ck_ok(CALM_NEW(ctx, ctx->out, again, f.n));
         ck_ok(both(&f, dx));
@@ -366,7 +366,7 @@ TEST(numbers_of_threads)
         for (int threads = 2; threads <= 4; threads += 2) {
             ctx->n_threads = threads;
             block_params_clear(&f.params);
-            /* In place. */
+            /* in place */
             float *dz = f.dz;
             memcpy(again, dz, f.n * sizeof *again);
             f.dz = again;
@@ -392,8 +392,7 @@ TEST(numbers_of_threads)
 }
 END_OF_TEST
 
-/* Gradients are added to: a second window's on top of the first's, within the rounding of a sum that starts elsewhere.
- */
+/* Gradients of two windows add up, within the rounding of a sum that starts elsewhere. */
 TEST(windows_add_up)
 {
     fixture f;
@@ -414,7 +413,7 @@ END_OF_TEST
 
 /* ---- norms ---- */
 
-/* Rows in groups with gaps between them, over several tasks; the sum over rows is the sum of each row's share. */
+/* Rows in groups with gaps, over several tasks; the sum over rows is the sum of the rows' shares. */
 TEST(norm_rows)
 {
     enum { WIDTH = 6, PARTS = 3, STRIDE = 20, N = 70 };
@@ -447,7 +446,7 @@ TEST(norm_rows)
 }
 END_OF_TEST
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
 TEST(not_finite)
 {
@@ -485,7 +484,7 @@ TEST(not_finite)
 }
 END_OF_TEST
 
-/* Of the context's own arena, then of the workers', whose account is full at rising limits. */
+/* Allocations of the context's arena fail, then those of workers, whose account is full at rising limits. */
 TEST(no_memory)
 {
     static const char *const families[] = {"gemma2", "phi3", "bert", "qwen2_moe"};
@@ -552,7 +551,7 @@ static void check_memory(const char *family, size_t index)
         test_memory_begin();
         ck_ok(both(&f, NULL));
         const test_memory held = test_memory_end();
-        /* Experts are counted as eight times an even share, chunks of arenas not at all. */
+        /* The estimate has experts with eight times an even share of tokens, and no chunks of arenas. */
         const double least = config->moe.sparse[index] ? 0.3 : threads == 1 ? 0.95 : 0.8;
         ck_assert_msg(held.most <= said + 8 * CALM_ARENA_CHUNK, "%s: held %zu, said %zu", family, held.most, said);
         ck_assert_msg((double)held.most >= least * (double)said, "%s: held %zu, said %zu", family, held.most, said);

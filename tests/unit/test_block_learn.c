@@ -1,4 +1,4 @@
-/* Learned rounding on a toy block: z = (x p) W^T of two linears side by side, loss (1/T) sum |z - y|^2. */
+/* Learned rounding on a toy block: z = (x p) W^T of two linears with the same input, loss (1/T) sum |z - y|^2. */
 #include "algorithms/learner.h"
 #include "algorithms/part.h"
 #include "ptq/base/rng.h"
@@ -17,7 +17,7 @@ typedef struct toy {
     calm_learn_linear linears[2];
     calm_learn_vector vector;
     calm_learn_problem problem;
-    float *x, *y[2];            /* [N_WINDOWS * TOKENS, in], the float outputs */
+    float *x, *y[2];            /* [N_WINDOWS * TOKENS, in]; the float outputs */
     float *grad[2], *grad_p;
     size_t calls, spoil_at;     /* the call whose loss is NaN; 0: none */
     double worse;               /* added to losses without gradients after `worse_from` of them */
@@ -25,7 +25,7 @@ typedef struct toy {
     bool fails;                 /* the next loss runs out of memory */
 } toy;
 
-/* A float with at most 24 - n significant bits of mantissa. */
+/* Tells whether the float has at most 24 - n significant bits. */
 static bool has_zeros(float x, int n)
 {
     uint32_t bits;
@@ -33,8 +33,8 @@ static bool has_zeros(float x, int n)
     return (bits & ((1u << n) - 1)) == 0;
 }
 
-/* What a file holds: a scale (8 bits of bf16, 11 of f16) times a difference of two codes (up to 4), a bf16 norm; what
- * other families hold is in check_legal. */
+/* Checks that a file can hold the values: scales of 8 bits (bf16) or 11 (f16) times differences of codes up to 4,
+ * and a bf16 norm.  check_legal() checks other families. */
 static void check_storable(const toy *t)
 {
     for (int l = 0; l < 2; l++)
@@ -79,7 +79,7 @@ static calm_status toy_loss(void *user, calm_ctx *c, size_t window, bool gradien
     return CALM_OK;
 }
 
-/* One row on the grids that span its groups; what a super-block shares is rounded together. */
+/* Quantizes a row on the grids that span its groups; groups of a super-block are rounded together. */
 static void quantize_row(calm_learn_linear *linear, size_t row, const float *w, uint8_t *zeros, float *mins)
 {
     const calm_scheme *scheme = &linear->scheme;
@@ -93,7 +93,7 @@ static void quantize_row(calm_learn_linear *linear, size_t row, const float *w, 
         calm_grid_span(scheme, values + g * linear->group, calm_size_min(linear->group, in - g * linear->group), &lo,
                        &hi);
         grids[g] = calm_grid_between(scheme, linear->global, lo, hi);
-        /* A grid may be signed. */
+        /* a plain symmetric grid may have a negative scale */
         const bool turned = scheme->symmetric && calm_scheme_is_plain(scheme) && (cells + g) % 3 == 0;
         linear->scales[cells + g] = turned ? -grids[g].scale : grids[g].scale;
         if (mins)
@@ -111,7 +111,7 @@ static void quantize_row(calm_learn_linear *linear, size_t row, const float *w, 
     }
 }
 
-/* Codes of a grid that is too coarse and without error feedback: there is something to learn. */
+/* Makes a linear whose codes are from a coarse grid without error feedback, so that there is something to learn. */
 static void toy_linear(toy *t, int l, size_t out, const char *scheme)
 {
     calm_learn_linear *linear = &t->linears[l];
@@ -174,7 +174,7 @@ static toy toy_new(const char *first, const char *second)
     return toy_of(N_IN, first, second);
 }
 
-/* A learner, and the toy as its problem. */
+/* Returns the learner, and makes the toy its problem. */
 static const calm_learner *learner_of(toy *t, const char *text)
 {
     calm_learner *learner;
@@ -191,7 +191,7 @@ static calm_learn_outcome learn(toy *t, const char *text)
     return outcome;
 }
 
-/* Bytes of everything that learning changes. */
+/* Returns the bytes of everything that learning changes. */
 static char *state_of(const toy *t, size_t *n)
 {
     size_t bytes = 0;
@@ -250,14 +250,14 @@ static void check_falls(size_t in, const char *first, const char *second)
     toy t = toy_of(in, first, second);
     const calm_learn_outcome outcome = learn(&t, "learn(steps=120)");
     ck_assert_msg(!outcome.kept, "%s, %s: %s", first, second, outcome.kept);
-    /* By what a layer of noise-free targets allows: the start rounds without error feedback. */
+    /* The start has no error feedback, so learning must gain at least this on noise-free targets. */
     ck_assert_msg(outcome.after < 0.7 * outcome.before, "%s, %s: %g -> %g", first, second, outcome.before,
                   outcome.after);
     ck_assert_uint_gt(outcome.changed, 0);
     ck_assert_uint_eq(outcome.codes, (ROWS_A + ROWS_B) * in);
     ck_assert_uint_eq(t.calls, 120 + 8);
     check_legal(&t);
-    /* What the loss read last is what the codes represent. */
+    /* The weights that the loss read last are those of the codes. */
     for (int l = 0; l < 2; l++) {
         const calm_learn_linear *of = &t.linears[l];
         const calm_qjob qjob = {.out = of->out, .in = in, .n_groups = of->n_groups, .group = of->group,
@@ -278,7 +278,7 @@ TEST(the_loss_falls)
 }
 END_OF_TEST
 
-/* Levels that are no whole numbers, scales with fewer bits, a number that all scales share, minima, super-blocks. */
+/* Formats: levels that are not whole numbers, coarse scales, a global scale, minima, super-blocks. */
 TEST(the_loss_falls_in_every_format)
 {
     check_falls(N_IN, "mxfp4a16", "nvfp4a16");
@@ -308,7 +308,7 @@ TEST(threads_change_no_byte)
 }
 END_OF_TEST
 
-/* The recipe once more, weight by weight in plain loops: one linear, V, a and b from their formulas. */
+/* The learning rule in plain loops, weight by weight: one linear, with V, a and b by their formulas. */
 typedef struct slow_adam {
     double x, m, v;
 } slow_adam;
@@ -321,7 +321,7 @@ static double slow_step(slow_adam *a, double g, double rate, int t)
     return exp(a->x);
 }
 
-/* What V begins with: residuals in steps, or in distances to the neighbour on their side. */
+/* Returns the initial V: the residual in steps, or in distances to the neighbouring level on its side. */
 static float slow_start(const calm_learn_linear *of, size_t i, size_t cell, float zero)
 {
     const double level = calm_level_value(&of->scheme, zero, of->codes[i]);
@@ -335,7 +335,7 @@ static float slow_start(const calm_learn_linear *of, size_t i, size_t cell, floa
     return 0.5f * (float)fmin(fmax(u, -0.49), 0.49);
 }
 
-/* Scales of a row after a step of their factors, as they are stored. */
+/* Computes a row's scales, as stored, after a step of their factors. */
 static void slow_scales(const calm_learn_linear *of, size_t row, slow_adam *a, double rate, int t, float *scales)
 {
     const size_t super = calm_scheme_family(&of->scheme)->super, cells = row * of->n_groups;
@@ -441,7 +441,7 @@ TEST(a_loss_that_rises_leaves_the_start)
 }
 END_OF_TEST
 
-/* 8 bits are left alone, next to a linear that is learned too. */
+/* A linear of 8 bits is left unchanged next to a learned one. */
 TEST(eight_bits_stay)
 {
     toy t = toy_new("w3a16_g32", "w4a16_g32");
@@ -463,7 +463,7 @@ TEST(eight_bits_stay)
 }
 END_OF_TEST
 
-/* Coarse codes and coarse activations take V further: 2, 2 1.5 and 2 2 at 100 steps. */
+/* The default reach is larger for coarse codes and activations: 2, times 1.5 or 2, at 100 steps. */
 TEST(noise_takes_rounding_further)
 {
     const struct {
@@ -498,7 +498,7 @@ TEST(options_and_names)
 }
 END_OF_TEST
 
-/* Other failures than numerical ones end the run, and nothing is left half learned that anybody reads. */
+/* Failures other than numerical ones end the run. */
 TEST(failures_pass_through)
 {
     toy t = toy_new("w3a16_g32", "w4a16_g32_asym");
@@ -512,7 +512,7 @@ TEST(failures_pass_through)
         ctx->scratch->fail_in = at;
         refused = calm_learner_run(ctx, learner, &t.problem, &outcome) != CALM_OK;
         ck_assert(!refused || ctx->status == CALM_ENOMEM);
-        ck_assert(refused == (at <= 17));    /* 3 tables, 5 arrays a linear, 4 of the vector; then none fails */
+        ck_assert(refused == (at <= 17));    /* 3 tables, 5 arrays a linear, 4 of the vector; later ones succeed */
         ctx->scratch->fail_in = 0;
         calm_ctx_forgive(ctx);
         if (at == 30)

@@ -1,4 +1,4 @@
-/* Lengths of the gradient at the outputs of a block's jobs, row by row: from those of weights and inputs. */
+/* Norms of the gradient at the outputs of a block's jobs, row by row, from the gradients of weights and the inputs. */
 #include <math.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ static void open_fixture(const char *family, fixture *f)
     }
 }
 
-/* Both passes. */
+/* Runs both passes. */
 static calm_status both(fixture *f)
 {
     calm_block_tape *tape;
@@ -57,7 +57,7 @@ static calm_status keep_input(void *user, calm_ctx *context, const calm_observat
     return CALM_OK;
 }
 
-/* Y [FEW, FEW] = (X X^T)^-1 by elimination; rows are fewer than columns, and different. */
+/* Computes Y [FEW, FEW] = (X X^T)^-1 by elimination; rows are fewer than columns and independent. */
 static void invert_rows(const float *x, size_t width, double y[FEW][FEW])
 {
     double a[FEW][FEW];
@@ -77,8 +77,8 @@ static void invert_rows(const float *x, size_t width, double y[FEW][FEW])
         }
 }
 
-/* Add the squares of the rows of dY, where dW = dY^T X is a linear's gradient and so dY = (X X^T)^-1 X dW^T; returns
- * what those are off by when dW is off by `unit` of its size. */
+/* Adds the squares of the rows of dY.  A linear's gradient is dW = dY^T X, so dY = (X X^T)^-1 X dW^T.  Returns the
+ * error of dY for an error of dW of `unit` relative. */
 static double add_squares(const inputs *in, calm_hook hook, const float *dw, size_t out, double unit, double *squares)
 {
     const size_t width = in->width[hook];
@@ -95,13 +95,13 @@ static double add_squares(const inputs *in, calm_hook hook, const float *dw, siz
         }
     }
     for (size_t t = 0; t < FEW; t++)
-        most = fmax(most, inverse[t][t]);    /* of a symmetric matrix without negative values: its largest */
+        most = fmax(most, inverse[t][t]);    /* the largest value of a positive matrix is on its diagonal */
     /* |dY - found| <= |X^+| |dW|, and |X^+|^2 is at most FEW times that. */
     return unit * sqrt((double)FEW * most * calm_vec_dot(out * width, dw, dw));
 }
 
-/* Lengths of the gradient at a job's outputs, row by row, follow from the gradients of its weights and its inputs: both
- * are sums of some hundred float32 products, good to 1e-5. */
+/* Norms at a job's outputs follow from the gradients of its weights and its inputs: both are sums of some hundred
+ * float32 products, good to 1e-5. */
 TEST(lengths_of_gradients_at_jobs)
 {
     static const char *const families[] = {"qwen3", "phi3", "gemma2", "olmo2", "qwen2"};
@@ -134,7 +134,7 @@ TEST(lengths_of_gradients_at_jobs)
 }
 END_OF_TEST
 
-/* Of a mixture both jobs of the MLP have the length at what leaves it: here dz, which goes straight to it. */
+/* In a mixture both jobs of the MLP have the norm at the sublayer's output, which is dz here. */
 TEST(lengths_of_gradients_at_a_mixture)
 {
     float lengths[2][FEW];

@@ -1,4 +1,4 @@
-/* A window through a block for its time: the same values as the passes themselves, and operations by hand. */
+/* A window through a block, run to measure its time: the values of the passes themselves, and operations by hand. */
 #include "ptq/model/block_pass.h"
 
 #include "ptq/base/rng.h"
@@ -26,8 +26,8 @@ static void open_fixture(const char *family, fixture *f)
         f->x[i] = (float)calm_rng_normal(31, 0, i);
 }
 
-/* A forward pass leaves gradients alone; each pass back adds the same again; the first norm's only where it is
- * wanted. */
+/* A forward pass leaves gradients unchanged; each backward pass adds the same values; the first norm's gradient is
+ * computed only if wanted. */
 static void check_pass(const char *family)
 {
     fixture f;
@@ -65,7 +65,7 @@ TEST(passes_are_those_of_the_block)
 }
 END_OF_TEST
 
-/* Nothing but a block that is not finite stops it. */
+/* Only a block whose values are not finite stops the pass. */
 TEST(a_value_that_is_not_finite)
 {
     fixture f;
@@ -78,8 +78,8 @@ TEST(a_value_that_is_not_finite)
 }
 END_OF_TEST
 
-/* q and o of 4 heads of 8, k and v of 2, or of 4 in the encoder; gate, up and down of 48, which the encoder has two
- * of; scores and contexts of half a window, or of all of it. */
+/* q and o of 4 heads of 8; k and v of 2 heads, in the encoder 4; three matrices of 48 in the MLP, in the encoder
+ * two; scores and contexts of half a window, in the encoder of a whole one. */
 TEST(operations_by_hand)
 {
     const double weights = 2 * 32 * 32 + 2 * 16 * 32 + 3 * 48 * 32, encoder = 4 * 32 * 32 + 2 * 48 * 32;
@@ -88,7 +88,7 @@ TEST(operations_by_hand)
     ck_near(calm_block_operations(f.block.config, weights, 10), 2 * weights + 2 * 10 * 32, 0);
     ck_near(calm_block_window_operations(&f.block, 10), 10 * (2 * weights + 2 * 10 * 32), 0);
     calm_model_close(f.model);
-    open_fixture("phi3", &f);    /* fused products are those of their parts */
+    open_fixture("phi3", &f);    /* fused products count as their parts */
     ck_near(calm_block_window_operations(&f.block, 0), 0, 0);
     ck_near(calm_block_window_operations(&f.block, 1), calm_block_operations(f.block.config, weights, 1), 0);
     calm_model_close(f.model);

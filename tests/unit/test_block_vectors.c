@@ -1,4 +1,4 @@
-/* What a learned block needs of assembly: the weights that codes represent after folding, and vectors by their tensors'
+/* Inputs of learning a block, from assembly: the target weights of the codes after folding, and vectors by tensor
  * names. */
 #include "ptq/plan/block_vectors.h"
 
@@ -7,9 +7,9 @@
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
-/* Codes are the nearest to W diag(s) before rows are divided, so that w^ is within half a step of the target: a step is
- * the scale, which folding rounds to bfloat16 (2^-9 of up to 15 steps), and at the ends of the range, where codes are
- * clipped, the scale that the span gives, itself rounded likewise. */
+/* Codes are the nearest to W diag(s) before rows are divided, so dequantized weights are within half a step of the
+ * target.  A step is the scale, which folding rounds to bfloat16 (2^-9 of up to 15 steps); clipped codes add the
+ * rounding of the span's scale, which is the same. */
 static void check_targets(const char *family)
 {
     static const char *const schemes[] = {"w4a16_g16", "w4a16_g16_asym"};
@@ -52,8 +52,7 @@ TEST(targets_are_what_codes_stand_for)
 }
 END_OF_TEST
 
-/* Every vector of a block of each family: its tensor is in the checkpoint, and holds the block's values less the
- * offset. */
+/* Every vector of a block, for each family: the checkpoint has its tensor with the block's values less the offset. */
 TEST(vectors_have_their_tensors_names)
 {
     for (const char *const *family = tiny_families; *family; family++) {

@@ -1,11 +1,11 @@
-/* The byte-level alphabet against the procedure of the GPT-2 release, step by step. */
+/* The byte-level alphabet, against the procedure of the GPT-2 release step by step. */
 #include "ptq/tokenizer/bytelevel.h"
 
 #include "ptq/text/unicode.h"
 #include "tests/support/harness.h"
 
-/* The byte that a character represents, or -1: a text with a character outside the alphabet is copied, so that U+0120
- * behind it stays two bytes and does not become a space. */
+/* Returns the byte of a character, or -1.  A text with a character outside of the alphabet is copied, so that U+0120
+ * after that stays two bytes and does not become a space. */
 static int byte_of(uint32_t character)
 {
     char text[CALM_UTF8_MAX + 2], out[CALM_UTF8_MAX + 2];

@@ -1,4 +1,4 @@
-/* The cache on disk: refs, links, what is missing, locks. */
+/* The hub's cache on disk: refs, links, missing files, locks. */
 #include "ptq/hub/cache.h"
 
 #include <fcntl.h>
@@ -52,7 +52,7 @@ TEST(refs)
     ck_assert(known);
     ck_assert_str_eq(commit, COMMIT);
     ck_ok(calm_hub_ref_write(ctx, repo, "refs/pr/1", COMMIT));
-    ck_assert_str_eq(get(test_format("%s/refs/refs/pr/1", repo)), COMMIT);    /* no newline: as the library writes it */
+    ck_assert_str_eq(get(test_format("%s/refs/refs/pr/1", repo)), COMMIT);    /* no newline, as the library writes it */
     ck_ok(calm_hub_ref_read(ctx, repo, "refs/pr/1", commit, &known));
     ck_assert(known);
     ck_assert_str_eq(commit, COMMIT);
@@ -77,7 +77,7 @@ static const char *link_of(const char *path)
     return target;
 }
 
-/* Bytes of a file as a listing of the snapshot has them; -1: it is not listed. */
+/* Returns a file's bytes as listed for the snapshot; -1 if it is not listed. */
 static int64_t listed_bytes(const char *snapshot, const char *name)
 {
     calm_hub_file *files;

@@ -1,5 +1,5 @@
-/* Capture of a sublayer: statistics equal naive ones, rows are the right ones, and neither the number of threads nor
- * what is captured together, nor where the rows are kept, changes a byte. */
+/* Capture of a sublayer: statistics equal naive ones and rows are the right ones; the bytes depend neither on the
+ * number of threads, nor on what is captured together, nor on where rows are kept. */
 #include "ptq/calib/capture.h"
 
 #include "tests/support/first_block.h"
@@ -25,7 +25,7 @@ static const calm_job_capture *job_of(const captured *c, calm_job_kind kind)
     return &c->sublayer[calm_job_sublayer(kind)].job[kind];
 }
 
-/* Statistics of a hook point, NULL where there is none. */
+/* Returns the statistics of a hook, NULL if there are none. */
 static const calm_actstat_acc *activations_of(const captured *c, calm_hook hook)
 {
     const calm_actstat_acc *first = c->sublayer[0].activations[hook], *second = c->sublayer[1].activations[hook];
@@ -48,7 +48,7 @@ static captured capture(first_block *b, int threads)
     return capture_with(b, threads, &everything);
 }
 
-/* All rows that pass each hook point, one after the other. */
+/* All rows at each hook, one after the other. */
 typedef struct recording {
     float *rows[CALM_N_HOOKS];
     size_t n[CALM_N_HOOKS], width[CALM_N_HOOKS];
@@ -113,7 +113,7 @@ TEST(statistics_equal_naive_ones)
         ck_assert_uint_eq(job->stats.rows, 70);
         check_channels(&job->stats, r.rows[hook], 70, r.width[hook]);
         near_gram(job->stats.gram, r.rows[hook], 70, r.width[hook]);
-        ck_assert_uint_eq(job->stats.n_samples, 70);    /* few enough to keep all */
+        ck_assert_uint_eq(job->stats.n_samples, 70);    /* few enough that all are kept */
         ck_assert(memcmp(job->stats.samples, r.rows[hook], 70 * r.width[hook] * sizeof(float)) == 0);
         ck_assert(memcmp(job->score_input, r.rows[hook], (9 + 17) * r.width[hook] * sizeof(float)) == 0);
     }
@@ -123,7 +123,7 @@ TEST(statistics_equal_naive_ones)
     ck_assert_uint_eq(mlp->score_rows, 9 + 17);
     ck_assert(memcmp(attention->score_output, r.rows[CALM_HOOK_ATTN_OUT], bytes) == 0);
     ck_assert(memcmp(mlp->score_output, r.rows[CALM_HOOK_MLP_OUT], bytes) == 0);
-    /* The batch has moved on to the block's output. */
+    /* The batch now has the block's output. */
     ck_assert(memcmp(b.batch.hidden.data, batch.hidden.data, 70 * 32 * sizeof(float)) == 0);
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++) {
         ck_assert((activations_of(&found, hook) != NULL) == (r.rows[hook] != NULL));
@@ -148,7 +148,7 @@ TEST(so_many_rows_are_kept)
 }
 END_OF_TEST
 
-/* Of each `step` rows one is kept, the same one whatever the pieces in which they come. */
+/* One row of each `step` is kept, the same one for any pieces in which rows come. */
 TEST(kept_rows_come_in_pieces)
 {
     enum { N = 40, WIDTH = 3 };
@@ -168,23 +168,24 @@ TEST(kept_rows_come_in_pieces)
             ck_assert_mem_eq(kept, whole, sizeof kept);
         }
         for (size_t i = 0; i * step < N; i++) {
-            const size_t row = (size_t)whole[i * WIDTH] / WIDTH;    /* its first value says which one it is */
+            const size_t row = (size_t)whole[i * WIDTH] / WIDTH;    /* the first value is the row's number */
             ck_assert_uint_ge(row, i * step);
             ck_assert_uint_lt(row, calm_size_min((i + 1) * step, N));
             ck_assert_mem_eq(whole + i * WIDTH, x + row * WIDTH, WIDTH * sizeof *x);
         }
         for (size_t i = (N + step - 1) / step * WIDTH; i < N * WIDTH; i++)
-            ck_assert(whole[i] == 0);    /* nothing is written beyond calm_sample_count */
+            ck_assert(whole[i] == 0);    /* memory beyond calm_sample_count() is not written */
     }
 }
 END_OF_TEST
 
-/* 128 windows of 512 tokens, of which every eighth row is kept: no place in a window is kept more often than chance
- * has it, above all not the first, where activations are like at no other.
+/* 128 windows of 512 tokens, of which every eighth row is kept: no place in a window is kept more often than by chance,
+ * above all not the first, where activations are unlike all others.
  *
- * Each row is kept with probability 1/8, rows of different groups of eight independently.  Of the 128 first rows 16
- * are expected, with a standard deviation of sqrt(128 (1/8) (7/8)) = 3.7; of the 8,192 rows at one place modulo 8 it is
- * 1024 with 29.9.  Five of them: beyond that comes 1 of 3 million draws, and this one never changes. */
+ * Each row is kept with probability 1/8, and rows of different groups of eight are independent.  Of the 128 first
+ * rows 16 are expected, with a standard deviation of sqrt(128 (1/8) (7/8)) = 3.7; of the 8,192 rows at one place
+ * modulo 8, 1024 with 29.9.  The bound is five of these: 1 of 3 million draws exceeds it, and this draw never
+ * changes. */
 TEST(kept_rows_favour_no_place_in_a_window)
 {
     enum { WINDOW = 512, WINDOWS = 128, N = WINDOW * WINDOWS, STEP = 8 };
@@ -206,7 +207,7 @@ TEST(kept_rows_favour_no_place_in_a_window)
 }
 END_OF_TEST
 
-/* More rows than are kept: one of every two, counted over windows of odd length. */
+/* More rows than are kept: one of every two, counted across windows of odd length. */
 TEST(one_of_two_rows_of_many)
 {
     enum { WINDOWS = 547, LENGTH = 31, ROWS = WINDOWS * LENGTH };    /* 16957: twice 8192 and some */
@@ -230,7 +231,7 @@ TEST(one_of_two_rows_of_many)
     for (size_t i = 0; i < stats->n_samples; i++) {
         const float *pair = input + 2 * i * 32;
         const bool is_first = memcmp(stats->samples + i * 32, pair, 32 * sizeof *pair) == 0;
-        if (!is_first)    /* the last row has no second one */
+        if (!is_first)    /* the last row has no partner */
             ck_assert_mem_eq(stats->samples + i * 32, pair + 32 * (2 * i + 1 < ROWS), 32 * sizeof *pair);
         second += !is_first;
     }
@@ -240,8 +241,8 @@ TEST(one_of_two_rows_of_many)
 }
 END_OF_TEST
 
-/* The first two windows, of 9 and 17 rows, are held out: what jobs are fitted to is of the other rows, scores and
- * activation statistics are as they were; in groups of any size. */
+/* The first two windows, of 9 and 17 rows, are held out: statistics for fits have the other rows only, scores and
+ * activation statistics are unchanged; for groups of any size. */
 TEST(windows_that_are_held_out)
 {
     enum { HELD = 9 + 17, FITTED = 70 - HELD };
@@ -279,7 +280,7 @@ TEST(windows_that_are_held_out)
 }
 END_OF_TEST
 
-/* The score point: what each job's own input gives is what the sublayer gave. */
+/* Each job's kept inputs give the kept outputs of its sublayer. */
 TEST(score_outputs_follow_from_score_inputs)
 {
     first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
@@ -298,8 +299,8 @@ TEST(score_outputs_follow_from_score_inputs)
 }
 END_OF_TEST
 
-/* Of each scoring window its first 12 tokens, all 9 of the first: the same rows as of whole windows, and what enters a
- * sublayer gives their outputs without the tokens behind them. */
+/* The first 12 tokens of each scoring window, all 9 of the first: the same rows as from whole windows, and a
+ * sublayer's inputs give its outputs without the later tokens. */
 TEST(beginnings_of_windows)
 {
     enum { TOKENS = 12 };
@@ -380,7 +381,7 @@ TEST(same_bytes_for_every_group)
 }
 END_OF_TEST
 
-/* Passes that leave the rows for the next one give what one pass gives. */
+/* Passes that leave rows for the next pass give what a single pass gives. */
 TEST(one_kind_of_jobs_after_the_other)
 {
     first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
@@ -412,7 +413,7 @@ TEST(one_kind_of_jobs_after_the_other)
 }
 END_OF_TEST
 
-/* Hidden rows in a file give what hidden rows in memory give. */
+/* Hidden states in a file give what hidden states in memory give. */
 TEST(rows_in_a_file)
 {
     first_block b = first_block_open(tiny_model_write(&tiny_default), lengths, N_WINDOWS);
@@ -445,7 +446,7 @@ TEST(only_what_is_asked_for)
     calm_actstat_acc *rows, **of_text;
     first_block_embed(&b);
     ck_ok(calm_capture_rows(ctx, &b.batch, &rows, &of_text));
-    ck_assert_ptr_null(of_text);    /* of one text */
+    ck_assert_ptr_null(of_text);    /* a single text */
     ck_assert_uint_eq(rows->n_tokens, 70);
     ck_assert_uint_eq(rows->count, 70 * 32);
     const captured none = capture_with(&b, 2, &nothing), found = capture_with(&b, 2, &sums);
@@ -470,8 +471,7 @@ END_OF_TEST
 
 /* ---- memory ---- */
 
-/* Four windows of 70 tokens through a sublayer, in one group or one by one; wide enough that chunks count for
- * little. */
+/* Four windows of 70 tokens through a sublayer, in one group or one by one; wide enough that chunks count little. */
 static void check_memory(const first_block *b, calm_batch *batch, calm_sublayer s, calm_capture_options options,
                          size_t n_threads)
 {
@@ -488,7 +488,7 @@ static void check_memory(const first_block *b, calm_batch *batch, calm_sublayer 
     ck_ok(calm_capture_sublayer(ctx, &b->block, s, CALM_NO_EXPERT, &b->rope, batch, &options, &out));
     const test_memory found = test_memory_end();
     ck_assert_uint_eq(found.out, left);
-    /* One thread holds all that is said at one time.  Of several, one may have ended before the last one's most.
+    /* One thread holds all of the estimate at one time.  Of several threads one may end before the last one's peak.
      * Small requests fill three quarters of their chunks. */
     ck_assert_msg(found.most <= left + held + held / 3 + 4 * CALM_ARENA_CHUNK, "took %zu, said %zu", found.most,
                   left + held);
@@ -546,7 +546,7 @@ TEST(memory_of_rows)
 }
 END_OF_TEST
 
-/* Of at most N rows, the most that any number of them keeps. */
+/* The largest number of kept rows for at most N rows. */
 TEST(most_samples)
 {
     for (size_t width = 512; width <= 4096; width *= 8)

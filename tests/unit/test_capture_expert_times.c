@@ -5,7 +5,7 @@
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
-/* Loading of experts counts as reading, whatever stage captures them; nothing else does. */
+/* Loading experts counts as reading in whichever stage they are captured; nothing else does. */
 TEST(loading_is_reading)
 {
     static const size_t lengths[] = {9, 17, 2, 30, 12};

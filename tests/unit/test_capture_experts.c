@@ -1,5 +1,5 @@
-/* Capture of experts: what each saw equals a slow computation over the tokens routed to it, and neither threads nor
- * waves, nor where hidden rows are kept, change a byte. */
+/* Capture of experts: the statistics of each expert equal a slow computation over the tokens routed to it; the bytes
+ * depend neither on threads, nor on waves, nor on where hidden states are kept. */
 #include "ptq/calib/capture.h"
 #include "ptq/calib/gram.h"
 
@@ -15,7 +15,7 @@
 
 static const size_t many[] = {9, 17, 2, 30, 12}, few[] = {2};
 
-/* A sparse block, the hidden rows that enter its MLP, and what leaves it. */
+/* A mixture block, the hidden states that enter its MLP, and its output. */
 typedef struct bench {
     calm_model *model;
     calm_windows windows;
@@ -23,7 +23,7 @@ typedef struct bench {
     calm_rope rope;
     calm_batch batch;
     calm_routing routing;
-    float *rows;           /* [n, HIDDEN] as they enter the sublayer */
+    float *rows;           /* [n, HIDDEN], inputs of the sublayer */
     size_t n_rows;
 } bench;
 
@@ -49,7 +49,7 @@ static void new_bench(bench *b, const char *family, const size_t *lengths, size_
 static const calm_capture_options everything = {.jobs = CALM_CAPTURE_ALL_JOBS, .grams = true, .samples = true,
                                                 .activations = true, .score_windows = SCORE_WINDOWS};
 
-/* Capture all experts in waves of `wave`, to the end of the sublayer, and what belongs to the block as a whole. */
+/* All experts, captured in waves of `wave` to the end of the sublayer, and what belongs to the block as a whole. */
 typedef struct captured {
     calm_capture expert[EXPERTS], whole;
     float *moved;          /* [n, HIDDEN] */
@@ -77,7 +77,7 @@ static captured *capture(bench *b, int threads, size_t wave)
     return out;
 }
 
-/* ---- a slow computation, in double, with bounds of what float32 may have done ---- */
+/* ---- a slow computation in double, with bounds on the error of float32 ---- */
 
 typedef struct bounded {
     double value, error;
@@ -85,7 +85,7 @@ typedef struct bounded {
 
 #define UNIT 0x1p-24
 
-/* Normalised rows [n, HIDDEN]: rows do not depend on each other. */
+/* Returns the normalised rows [n, HIDDEN]. */
 static float *normalised(const bench *b)
 {
     float *h;
@@ -94,7 +94,7 @@ static float *normalised(const bench *b)
     return h;
 }
 
-/* w . x, off by at most n roundings of the sum of what is added, and by what x was off. */
+/* Returns w . x, with the error of n roundings of the sum of magnitudes and the error of x. */
 static bounded dot(const float *w, const bounded *x, size_t n)
 {
     bounded sum = {0, 0};
@@ -108,7 +108,7 @@ static bounded dot(const float *w, const bounded *x, size_t n)
     return sum;
 }
 
-/* silu(g) u: silu's slope is below 1.1, and its exponential is good to a few units. */
+/* Returns silu(g) u: the slope of silu is below 1.1, and its exponential is good to a few units. */
 static bounded gated(bounded g, bounded u)
 {
     const double silu = g.value / (1 + exp(-g.value));
@@ -122,7 +122,7 @@ static void exactly(const float *x, size_t n, bounded *out)
         out[i] = (bounded){(double)x[i], 0};
 }
 
-/* What an expert makes of rows: in [n, HIDDEN], middle [n, inner], out [n, HIDDEN]. */
+/* An expert's rows: in [n, HIDDEN], middle [n, inner], out [n, HIDDEN]. */
 typedef struct slow_rows {
     size_t n, inner;
     bounded *in, *middle, *out;
@@ -146,7 +146,7 @@ static slow_rows run_slowly(const calm_weight weight[CALM_N_ROLES], const float 
     return slow;
 }
 
-/* Rows x [n, width] times p [n], which float32 rounds once more. */
+/* Returns the rows x [n, width] times p [n], which float32 rounds once more. */
 static bounded *weighted(const bounded *x, const bounded *p, size_t n, size_t width)
 {
     bounded *out;
@@ -160,7 +160,7 @@ static bounded *weighted(const bounded *x, const bounded *p, size_t n, size_t wi
     return out;
 }
 
-/* What the router multiplies an expert's outputs by; test_moe.c checks these numbers. */
+/* Returns the router's weights of an expert, which test_moe.c checks. */
 static bounded *router_weights(const bench *b, size_t expert)
 {
     const size_t begin = b->routing.begin[expert], n = b->routing.begin[expert + 1] - begin;
@@ -170,7 +170,7 @@ static bounded *router_weights(const bench *b, size_t expert)
     return out;
 }
 
-/* Rows that the router sends to an expert: those whose two largest logits have it. */
+/* Finds the rows that the router sends to an expert: those with the expert's logit among the two largest. */
 static size_t route_slowly(const bench *b, const float *h, size_t expert, size_t *rows)
 {
     size_t n = 0;
@@ -182,7 +182,7 @@ static size_t route_slowly(const bench *b, const float *h, size_t expert, size_t
             logit[e] = dot(b->block.moe.router + e * HIDDEN, x, HIDDEN);
         for (size_t e = 0; e < EXPERTS; e++)
             above += logit[e].value > logit[expert].value;
-        /* A tie would have to be broken as float32 does: none here. */
+        /* No tie, which float32 would have to break. */
         for (size_t e = 0; e < EXPERTS; e++)
             ck_assert(e == expert || fabs(logit[e].value - logit[expert].value) > logit[e].error + logit[expert].error);
         if (above < TOP)
@@ -191,7 +191,7 @@ static size_t route_slowly(const bench *b, const float *h, size_t expert, size_t
     return n;
 }
 
-/* ---- comparing ---- */
+/* ---- comparison ---- */
 
 static void check_rows(const float *found, const bounded *expected, size_t n)
 {
@@ -199,8 +199,8 @@ static void check_rows(const float *found, const bounded *expected, size_t n)
         ck_near(found[i], expected[i].value, expected[i].error);
 }
 
-/* Sums over weighted rows [n, width], maxima over them as they are: each value may be off, and double sums are off far
- * less than float32 units. */
+/* Sums over weighted rows [n, width], and maxima over unweighted ones.  Each value may be off; sums in double add
+ * far less than units of float32. */
 static void check_sums(const calm_stats *stats, const bounded *x, const bounded *plain, size_t n, size_t width)
 {
     for (size_t i = 0; i < width; i++) {
@@ -238,8 +238,8 @@ static void check_gram(const double *gram, const bounded *x, size_t n, size_t wi
         }
 }
 
-/* One job's input, [held + n, width] rows of which the first are held out, the first `scored` ones are kept, and what
- * they weigh, p [held + n]. */
+/* Checks one job's capture of [held + n, width] rows, of which the first are held out and the first `scored` are
+ * kept, with weights p [held + n]. */
 static void check_job(const calm_job_capture *job, const bounded *rows, const bounded *p, size_t held, size_t n,
                       size_t width, size_t scored)
 {
@@ -249,7 +249,7 @@ static void check_job(const calm_job_capture *job, const bounded *rows, const bo
     ck_assert_uint_eq(job->stats.rows, n);
     check_sums(&job->stats, x, plain, n, width);
     check_gram(job->stats.gram, x, n, width);
-    ck_assert_uint_eq(job->stats.n_samples, n);    /* few enough to keep all */
+    ck_assert_uint_eq(job->stats.n_samples, n);    /* few enough that all are kept */
     check_rows(job->stats.samples, x, n * width);
     check_rows(job->score_input, rows, scored * width);
 }
@@ -270,7 +270,7 @@ static void check_accumulator(const calm_actstat_acc *acc, const bounded *x, siz
 
 /* ---- experts ---- */
 
-/* The largest value is told with the window and token it came from. */
+/* The largest value is stored with its window and token. */
 static void check_place(const bench *b, const calm_actstat_acc *acc, const float *h)
 {
     const calm_actstat_peak *peak = &acc->top[0];
@@ -314,12 +314,12 @@ TEST(each_expert_over_its_tokens)
         most = n > most ? n : most;
     }
     ck_assert_uint_eq(total, TOP * b.n_rows);
-    ck_assert_uint_lt(least, most);    /* they differ in what they saw */
+    ck_assert_uint_lt(least, most);    /* they saw different values */
     calm_model_close(b.model);
 }
 END_OF_TEST
 
-/* The first window, of 9 tokens, is held out: each expert's statistics are of its rows in the others. */
+/* The first window, of 9 tokens, is held out: each expert's statistics are of its rows in the other windows. */
 TEST(rows_of_windows_that_are_held_out)
 {
     bench b;
@@ -355,7 +355,7 @@ TEST(rows_of_windows_that_are_held_out)
 }
 END_OF_TEST
 
-/* This many tokens that an expert takes its rows in pieces: they are kept in their order all the same. */
+/* So many tokens that an expert takes its rows in pieces: they are kept in order nevertheless. */
 TEST(kept_rows_of_many_tokens)
 {
     enum { WINDOWS = 300, LENGTH = 30 };
@@ -387,7 +387,7 @@ TEST(kept_rows_of_many_tokens)
 }
 END_OF_TEST
 
-/* The router's input and logits, what is added and what leaves: over all tokens, in order. */
+/* The router's input and logits, and the sublayer's sum and output, over all tokens in order. */
 TEST(the_block_as_a_whole)
 {
     bench b;
@@ -400,21 +400,21 @@ TEST(the_block_as_a_whole)
     exactly(h, b.n_rows * HIDDEN, x);
     check_accumulator(found->whole.activations[CALM_HOOK_GATE_UP_IN], x, b.n_rows, HIDDEN);
     check_place(&b, found->whole.activations[CALM_HOOK_GATE_UP_IN], h);
-    /* Before the softmax: one value per expert, as an outlier of the router is seen. */
+    /* Before the softmax: one value per expert, in which outliers of the router show. */
     for (size_t t = 0; t < b.n_rows; t++)
         for (size_t e = 0; e < EXPERTS; e++)
             logits[t * EXPERTS + e] = dot(b.block.moe.router + e * HIDDEN, x + t * HIDDEN, HIDDEN);
     check_accumulator(found->whole.activations[CALM_HOOK_ROUTER_LOGITS], logits, b.n_rows, EXPERTS);
-    for (size_t e = 0; e < EXPERTS; e++)    /* the block's, not an expert's */
+    for (size_t e = 0; e < EXPERTS; e++)    /* statistics of the block */
         ck_assert_ptr_null(found->expert[e].activations[CALM_HOOK_ROUTER_LOGITS]);
     exactly(found->moved, b.n_rows * HIDDEN, x);
     check_accumulator(found->whole.activations[CALM_HOOK_BLOCK_OUT], x, b.n_rows, HIDDEN);
-    for (size_t i = 0; i < b.n_rows * HIDDEN; i++)    /* off by the addition's rounding */
+    for (size_t i = 0; i < b.n_rows * HIDDEN; i++)    /* off by the rounding of the addition */
         x[i] = (bounded){(double)found->moved[i] - (double)b.rows[i], UNIT * fabs((double)found->moved[i])};
     check_accumulator(found->whole.activations[CALM_HOOK_MLP_OUT], x, b.n_rows, HIDDEN);
     ck_assert_ptr_null(found->whole.activations[CALM_HOOK_DOWN_IN]);
     ck_assert_uint_eq(found->whole.rows, b.n_rows);
-    /* Capturing is running. */
+    /* Capturing is the same as running the block. */
     embed(&b, NULL);
     ck_ok(calm_batch_sublayer(ctx, &b.block, CALM_SUBLAYER_MLP, &b.rope, &b.batch, NULL));
     ck_assert(memcmp(b.batch.hidden.data, found->moved, b.n_rows * HIDDEN * sizeof(float)) == 0);
@@ -448,7 +448,7 @@ TEST(same_bytes_for_threads_waves_and_files)
 }
 END_OF_TEST
 
-/* Two tokens reach four experts at most. */
+/* Two tokens reach at most four experts. */
 TEST(an_expert_without_tokens)
 {
     bench b;
@@ -463,7 +463,7 @@ TEST(an_expert_without_tokens)
         idle++;
         ck_assert_uint_eq(capture->score_rows, 0);
         ck_assert_ptr_null(capture->score_output);
-        ck_assert_ptr_nonnull(capture->weight[CALM_ROLE_DOWN].w);    /* it is quantized all the same */
+        ck_assert_ptr_nonnull(capture->weight[CALM_ROLE_DOWN].w);    /* quantized nevertheless */
         for (calm_job_kind kind = CALM_JOB_GATE_UP; kind <= CALM_JOB_DOWN; kind++) {
             ck_assert(capture->job[kind].used);
             ck_assert_uint_eq(capture->job[kind].stats.rows, 0);
@@ -522,9 +522,8 @@ END_OF_TEST
 
 /* ---- memory ---- */
 
-/* Each expert by itself on one thread, whose tokens are known: exactly what it leaves, and all that it holds at one
- * time, but for the chunks of the two arenas and of the nested products', and for the product of the first input,
- * which is wider than the second but comes before the MLP has its activations. */
+/* Each expert by itself on one thread: the bytes that it leaves exactly, and its peak, up to the chunks of arenas
+ * and to the product of the first input, which is wider than the second but precedes the MLP's activations. */
 static void check_memory(bench *b, const calm_capture_options *options, calm_moe_sum *sum)
 {
     const calm_config *config = calm_model_config(b->model);

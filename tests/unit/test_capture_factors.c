@@ -1,4 +1,4 @@
-/* Factors of calibration rows: from lengths of gradients, and what capture makes of rows that have them. */
+/* Factors of calibration rows, from norms of gradients; and what capture does with rows that have factors. */
 #include <math.h>
 #include <string.h>
 
@@ -15,9 +15,10 @@
 
 static const size_t lengths[N_WINDOWS] = {9, 17, 2, 30, 12};
 
-/* ---- from lengths to factors ---- */
+/* ---- from norms to factors ---- */
 
-/* The definition in double: within a factor of 32 of the mean, then mean 1, then the root.  Two roundings to float. */
+/* Computes the definition in double: within a factor of 32 of the mean, then mean 1, then the root.  Float rounds
+ * twice. */
 TEST(factors_of_lengths)
 {
     enum { N = 200, CLIP = 32 };
@@ -30,7 +31,7 @@ TEST(factors_of_lengths)
         mean += (double)given[i] / N;
     for (size_t i = 0; i < N; i++)
         sum += held[i] = fmax(mean / CLIP, fmin(mean * CLIP, (double)given[i]));
-    /* One is held above, one below; a row of a sink, 15 times the mean, counts as much as it is. */
+    /* One value is clamped from above and one from below; a sink's row, with 15 times the mean, is not clamped. */
     ck_assert(held[3] < (double)given[3] && held[2] > 0 && held[10] == (double)given[10] && held[10] > 10 * mean);
     memcpy(found, given, sizeof found);
     ck_assert(calm_capture_factors(found, N));
@@ -44,8 +45,8 @@ TEST(factors_of_lengths)
 }
 END_OF_TEST
 
-/* By the definition: T / 16 within 1 and 32 and others 1, with mean 1, then the root.  A window may be as short as its
- * first token. */
+/* The definition: T / 16 within 1 and 32 for first tokens and 1 for others, with mean 1, then the root.  A window
+ * may have a single token. */
 TEST(factors_of_first_tokens)
 {
     static const size_t begin[] = {7, 16, 17, 65, 577, 1177};
@@ -95,7 +96,7 @@ static captured capture_dense(first_block *b, const calm_capture_options *option
     return out;
 }
 
-/* All experts, in waves of this many. */
+/* Captures all experts in waves of `wave`. */
 static calm_capture *capture_experts(first_block *b, size_t wave, const calm_capture_options *options,
                                      calm_routing *routing)
 {
@@ -111,8 +112,8 @@ static calm_capture *capture_experts(first_block *b, size_t wave, const calm_cap
     return out;
 }
 
-/* Rows times their own factors, job by job: kept rows to the bit, sums of them; maxima, activations and outputs are
- * of the rows as they are.  A job without factors is as ever. */
+/* Rows are multiplied by their factors job by job: kept rows to the bit, and sums of them.  Maxima, activations and
+ * outputs have the rows without factors, and a job without factors is unchanged. */
 TEST(rows_with_factors)
 {
     first_block b = new_block("qwen3");
@@ -158,8 +159,8 @@ TEST(rows_with_factors)
 }
 END_OF_TEST
 
-/* Rows times factors of their tokens, next to the router's weights: the product of the two is rounded once more than
- * the other's.  Windows of one of both orders, the first of them held out. */
+/* Rows times the factors of their tokens, together with the router's weights: the product of both is rounded once
+ * more.  Windows have the factors in one of both orders, and the first is held out. */
 TEST(experts_over_rows_with_factors)
 {
     static float of_rows[70];
@@ -196,7 +197,7 @@ TEST(experts_over_rows_with_factors)
 }
 END_OF_TEST
 
-/* The shared expert's gate times the factor of the token. */
+/* The shared expert's gate times the token's factor. */
 TEST(a_shared_expert_over_rows_with_factors)
 {
     first_block b = new_block("qwen2_moe");
@@ -226,9 +227,9 @@ TEST(a_shared_expert_over_rows_with_factors)
 }
 END_OF_TEST
 
-/* ---- beginnings of the scoring windows ---- */
+/* ---- the first tokens of the scoring windows ---- */
 
-/* Row i of a whole capture is row `n` of one that scores the beginnings. */
+/* Finds row i of a whole capture in one that scores only first tokens. */
 static void same_row(const calm_capture *whole, size_t i, const calm_capture *cut, size_t n)
 {
     for (calm_job_kind kind = CALM_JOB_GATE_UP; kind <= CALM_JOB_DOWN; kind++) {
@@ -240,7 +241,7 @@ static void same_row(const calm_capture *whole, size_t i, const calm_capture *cu
     ck_assert(whole->score_weight[i] == cut->score_weight[n]);
 }
 
-/* Of windows of 9 and 17 tokens the first 5: those of an expert's rows that are among them, in their order. */
+/* The first 5 of the windows' 9 and 17 tokens: those of an expert's rows that are among them, in order. */
 TEST(experts_over_beginnings)
 {
     enum { TOKENS = 5 };
@@ -259,7 +260,7 @@ TEST(experts_over_beginnings)
                 same_row(&whole[e], i, &cut[e], n++);
         }
         ck_assert_uint_eq(cut[e].score_rows, n);
-        same_job(&whole[e].job[CALM_JOB_DOWN], &cut[e].job[CALM_JOB_DOWN], 0);    /* what is fitted to is the same */
+        same_job(&whole[e].job[CALM_JOB_DOWN], &cut[e].job[CALM_JOB_DOWN], 0);    /* statistics are unchanged */
         total += n;
     }
     ck_assert_uint_eq(total, 2 * TOKENS * calm_model_config(b.model)->moe.top_k);

@@ -1,4 +1,4 @@
-/* Capture of two batches of the same windows. */
+/* Capture of two batches of the same windows in lockstep. */
 #include <string.h>
 
 #include "ptq/calib/capture.h"
@@ -10,8 +10,8 @@
 
 static const size_t lengths[N_WINDOWS] = {9, 17, 2, 30, 12};
 
-/* Windows behind other blocks, in lockstep with those behind float ones: statistics of the first, products with the
- * second, whose outputs are what candidates are compared with. */
+/* Windows after quantized blocks, in lockstep with those after float blocks: statistics of the former, products with
+ * the latter, and the outputs of the latter as the candidates' reference. */
 static void in_lockstep(float *const *factors)
 {
     calm_windows windows = tiny_windows(lengths, N_WINDOWS);

@@ -1,4 +1,4 @@
-/* Statistics of rows, of all texts together and of each alone. */
+/* Statistics of rows, over all texts and of each text. */
 #include "ptq/calib/capture.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 #define N_WINDOWS 5
 
-/* Windows of three texts in turn, as calm_windows_join leaves them. */
+/* Windows of three texts in turn, as calm_windows_join() leaves them. */
 static const size_t lengths[N_WINDOWS] = {9, 17, 2, 30, 12}, tokens[] = {39, 17, 14};
 static uint8_t text[N_WINDOWS] = {0, 1, 2, 0, 2};
 
@@ -23,7 +23,7 @@ static void capture(first_block *b, int threads, calm_capture out[CALM_N_SUBLAYE
         ck_ok(calm_capture_sublayer(ctx, &b->block, s, CALM_NO_EXPERT, &b->rope, &b->batch, &options, &out[s]));
 }
 
-/* Those of each text, in any number of threads: its tokens, its windows, and together all of `all`. */
+/* Checks the statistics of each text, for any number of threads: its tokens and windows, and together all of `all`. */
 static void check_parts(const calm_actstat_acc *all, calm_actstat_acc *const *parts, calm_actstat_acc *const *again)
 {
     float largest = 0;
@@ -56,7 +56,7 @@ TEST(each_text_has_its_own_statistics)
             ck_assert_ptr_null(one[s].of_text[hook]);
             check_parts(found[s].activations[hook], found[s].of_text[hook], again[s].of_text[hook]);
         }
-    /* Of rows outside the blocks: text 1 has one window, and the statistics of its rows. */
+    /* Rows outside of the blocks: text 1 has one window, with the statistics of its rows. */
     ck_ok(calm_capture_rows(ctx, &b.batch, &rows, &of_text));
     ck_ok(calm_actstat_init(ctx, ctx->out, 32, 17, &alone));
     ck_ok(calm_row_store_get(ctx, &b.batch.hidden, 9, 17, &x));
@@ -66,7 +66,7 @@ TEST(each_text_has_its_own_statistics)
 }
 END_OF_TEST
 
-/* Not more than is said, and not much less. */
+/* The peak is at most the estimate, and not much less. */
 TEST(memory_of_texts)
 {
     const size_t said = calm_actstat_new_bytes(70) + calm_actstat_texts_bytes(3, 70);

@@ -1,4 +1,4 @@
-/* Chains: text to parts, canonical form, presets, errors. */
+/* Chains: from text to parts, the canonical form, presets, errors. */
 #include "algorithms/part.h"
 #include "tests/support/harness.h"
 
@@ -52,7 +52,7 @@ TEST(capabilities)
 }
 END_OF_TEST
 
-/* A refit that sets input scales moves no outliers. */
+/* A refit that sets input scales does not smooth outliers. */
 TEST(what_smooths)
 {
     static const char *const smoothing[] = {"smoothquant", "awq", "smoothquant-actfit"};
@@ -85,7 +85,7 @@ static void refused(const char *text, const char *message)
     ck_fails(calm_algorithm_parse(ctx, text, &algorithm), CALM_EARG, message);
 }
 
-/* Do a and b agree on jobs that absorb input scales, and on others; all have biases? */
+/* Checks whether a and b are the same on jobs that absorb input scales, and on others; all have biases. */
 static void check_agree(const char *a, const char *b, bool absorbing, bool other)
 {
     for (int turn = 0; turn < 2; turn++) {
@@ -102,14 +102,14 @@ TEST(chains_agree_where_scaling_is_skipped)
     check_agree("smoothquant", "smooth(alpha=0.75)+absmax+nearest", false, true);
     check_agree("smooth+awq+absmax+nearest", "rtn", false, true);
     check_agree("mkq-full", "smooth+hls(signed=true,weights=inverse)+gptq+mkq+restarts+bias", false, true);
-    check_agree("mkq-full", "smoothquant-gptq", false, false);    /* which corrects no biases */
+    check_agree("mkq-full", "smoothquant-gptq", false, false);    /* it corrects no biases */
     check_agree("actfit", "smoothquant-actfit", false, true);
     check_agree("awq", "mse+nearest", false, true);
     check_agree("awq", "rtn", false, false);
     check_agree("gptq-hls", "smoothquant-gptq", false, false);
     check_agree("gptq", "absmax+gptq(damp=0.02)", false, false);
     check_agree("gptq-hls", "mkq-full", false, false);
-    /* The same name, another kind: ls is a grid and a refit. */
+    /* The same name of another kind: ls is a grid and a refit. */
     check_agree("ls+nearest", "absmax+nearest+ls", false, false);
 }
 END_OF_TEST
@@ -127,7 +127,7 @@ TEST(chains_agree_where_biases_are_not_there)
 }
 END_OF_TEST
 
-/* Kept rows are of no use where inputs stay float, or no bias takes what they say. */
+/* Kept rows are not needed if inputs stay float, or if no bias is corrected. */
 TEST(needs_of_a_job)
 {
     calm_scheme w4a16, w4a4;
