@@ -1,4 +1,4 @@
-/* Chats: the forms of data sets, the templates of a model's files, windows with one BOS. */
+/* Chats: the forms of data sets, chat templates of a model's files, and windows with one BOS. */
 #include "ptq/data/chat.h"
 
 #include "ptq/base/file.h"
@@ -6,7 +6,7 @@
 #include "ptq/tokenizer/tokenizer.h"
 #include "tests/support/harness.h"
 
-/* The directory of the model, which the tests share as far as they share a process. */
+/* The model's directory, shared by the tests of a process. */
 static const char *model(void)
 {
     static const char *made;
@@ -22,7 +22,7 @@ static calm_json *parse(const char *text)
     return json;
 }
 
-/* The messages of a document as JSON. */
+/* Returns the messages of a document as JSON. */
 static const char *messages_of(const char *text)
 {
     CALM_SCOPED_JSON(document);
@@ -60,7 +60,7 @@ TEST(forms)
                      "[{\"role\":\"user\",\"content\":\"a\\nx\"},{\"role\":\"assistant\",\"content\":\"b\"}]");
     ck_assert_str_eq(messages_of("{\"instruction\": \"a\", \"context\": \"x\", \"response\": \"b\"}"),
                      "[{\"role\":\"user\",\"content\":\"a\\nx\"},{\"role\":\"assistant\",\"content\":\"b\"}]");
-    /* As transformers passes messages on: no null, the reasoning under two names. */
+    /* As transformers passes messages: without null, and with the reasoning under two names. */
     ck_assert_str_eq(messages_of("{\"messages\": [{\"role\": \"assistant\", \"content\": null, "
                                  "\"reasoning\": \"r\"}]}"),
                      "[{\"thinking\":\"r\",\"role\":\"assistant\",\"reasoning\":\"r\",\"reasoning_content\":\"r\"}]");
@@ -91,7 +91,7 @@ static void put(const char *name, const char *text)
     ck_ok(calm_write_file(ctx, path, text, strlen(text)));
 }
 
-/* What becomes of a chat with the files that were put. */
+/* Renders a chat with the files that were written. */
 static const char *rendered(const char *text)
 {
     CALM_SCOPED(calm_chat, calm_chat_close) chat = {.model = model()};
@@ -134,7 +134,7 @@ END_OF_TEST
 
 /* ---- windows ---- */
 
-/* A tokenizer of bytes whose template puts <s> before a text. */
+/* A byte tokenizer whose template begins a text with <s>. */
 static calm_tokenizer *byte_tokenizer(void)
 {
     calm_tokenizer *tokenizer;
@@ -149,7 +149,7 @@ static calm_tokenizer *byte_tokenizer(void)
     return tokenizer;
 }
 
-/* Windows of 4 tokens of one chat, whose messages are "abc" and "d", with a template. */
+/* Returns the windows of 4 tokens of a chat with the messages "abc" and "d", rendered by a template. */
 static const char *windows_of(const calm_tokenizer *tokenizer, const char *template)
 {
     CALM_SCOPED(calm_chat, calm_chat_close) chat = {.model = model()};

@@ -1,4 +1,5 @@
-/* calm check on published FP8: good files, halves of pairs, shapes, keys, codes and scales that are no numbers. */
+/* calm check on published FP8 checkpoints: good files; one of a pair of tensors, wrong shapes, wrong keys, and codes
+ * and scales that are not numbers. */
 #include "ptq/check/check.h"
 
 #include "tests/support/foreign_checkpoint.h"
@@ -21,7 +22,7 @@ static size_t put(const char *module, size_t out, size_t in, foreign_part *list)
     return n;
 }
 
-/* The first finding, which is no note: "TE001 where: what"; "" for none. */
+/* Returns the first finding that is no note as "TE001 where: what"; "" if there is none. */
 static const char *first_finding(const char *entry, const foreign_part *codes, const foreign_part *scales)
 {
     const tiny_model spec = tiny_default;

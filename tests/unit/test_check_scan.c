@@ -1,4 +1,4 @@
-/* Scans against plain loops: every 16-bit pattern, every byte, lengths around the blocks they count in. */
+/* Scans of calm check against plain loops: every 16-bit pattern, every byte, lengths around the scans' blocks. */
 #include "ptq/check/check_scan.h"
 
 #include "tests/support/harness.h"
@@ -34,7 +34,7 @@ TEST(nonfinite_wide)
 }
 END_OF_TEST
 
-/* Faults of a value, by arithmetic. */
+/* Computes the faults of a value arithmetically. */
 static unsigned expected_faults(calm_dtype dtype, float value)
 {
     unsigned out = 0;

@@ -1,4 +1,4 @@
-/* cka/cka.c and cka/metric.c: the loss from three products, names. */
+/* cka/cka.c and cka/metric.c: the loss from three inner products, and names of metrics. */
 #include "tests/support/harness.h"
 
 #include "cka/products.h"
@@ -12,13 +12,13 @@ TEST(metrics_have_names_of_their_own)
 }
 END_OF_TEST
 
-/* <K,K> = 1, D = -0.5 K + x K', K' orthogonal and of length 1: tan = x / (s^2 - 0.5). */
+/* <K,K> = 1 and D = -0.5 K + x K' with K' orthogonal to K and of length 1, so tan = x / (s^2 - 0.5). */
 TEST(loss_from_products_is_one_minus_cosine)
 {
     for (double x = 1e-9; x < 1e9; x *= 10) {
         double loss = calm_cka_loss((calm_products){1, -0.5, 0.25 + x * x}, 1);
         double angle = atan2(x, 0.5), half = sin(angle / 2);
-        /* x^2 / 4 is below the rounding of 0.25 under 1e-8: there the difference of two roundings is what is left */
+        /* below 1e-8 x^2 / 4 vanishes in the rounding of 0.25, which leaves a difference of two roundings */
         ck_near(loss, 2 * half * half, 1e-15 + 1e-12 * half * half);
     }
 }
@@ -26,11 +26,11 @@ END_OF_TEST
 
 TEST(loss_of_constants)
 {
-    ck_assert(calm_cka_loss((calm_products){1, 0, 0}, 0) == 1);           /* Z constant        */
+    ck_assert(calm_cka_loss((calm_products){1, 0, 0}, 0) == 1);           /* Z is constant     */
     ck_assert(calm_cka_loss((calm_products){1, -1, 1}, 1) == 1);          /* D = -K: the same  */
-    ck_assert(calm_cka_loss((calm_products){1, 0, 1e-26}, 0) == 1);       /* Z all but that    */
-    ck_assert(calm_cka_loss((calm_products){0, 0, 0}, 1) == 0);           /* both constant     */
-    ck_assert(calm_cka_loss((calm_products){0, 0, 1}, 1) == 1);           /* only Y            */
+    ck_assert(calm_cka_loss((calm_products){1, 0, 1e-26}, 0) == 1);       /* Z nearly constant */
+    ck_assert(calm_cka_loss((calm_products){0, 0, 0}, 1) == 0);           /* both are constant */
+    ck_assert(calm_cka_loss((calm_products){0, 0, 1}, 1) == 1);           /* only Y is constant */
     ck_assert(calm_cka_loss((calm_products){1, 0, 0}, 1) == 0);           /* equal             */
     ck_assert(calm_cka_loss((calm_products){1, 0, 0}, 0.5) == 0);         /* a smaller copy    */
     ck_assert(calm_cka_loss((calm_products){1, -2, 4}, 1) == 2);          /* L = -K: debiased  */

@@ -1,4 +1,4 @@
-/* cka/linear.c: the same as metric cka of the outputs, its constants, what it refuses. */
+/* cka/linear.c: equal to the metric cka of the outputs; constant inputs; what is refused. */
 #include "cka/linear.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static float *floats(size_t count)
     return x;
 }
 
-/* X^T X and the sums of the rows as they are now. */
+/* Computes X^T X and the sums of the current rows. */
 static void sums(problem *it)
 {
     memset(it->gram, 0, it->in * it->in * sizeof *it->gram);
@@ -66,7 +66,7 @@ static double loss_of(const problem *it)
     return loss;
 }
 
-/* X W^T rounded to float32. */
+/* Returns X W^T rounded to float32. */
 static float *output(const problem *it, const float *w)
 {
     float *y = floats(it->n * it->out);
@@ -80,8 +80,8 @@ static float *output(const problem *it, const float *w)
     return y;
 }
 
-/* calm_score's outputs are rounded to float32: each of Y and Z moves by at most 2^-24 of its size, which is within 4
- * times its spread here, and the angle whose square the loss is (half of) by no more than twice the sum of both. */
+/* calm_score() reads outputs rounded to float32: Y and Z each change by at most 2^-24 of their magnitude, which is
+ * within 4 times their spread here, and the angle (whose square is twice the loss) by at most twice the sum of both. */
 TEST(equals_the_score_of_the_outputs)
 {
     static const size_t shapes[][3] = {{50, 8, 30}, {50, 30, 8}, {30, 40, 40}, {600, 12, 12}, {12, 33, 65}};
@@ -117,14 +117,14 @@ TEST(constants)
     for (size_t in = 6; in <= 24; in += 18) {
         problem it = make(40, in, 12, 0.1);
         float *w = it.w;
-        it.q = floats(in * 12);    /* dead */
+        it.q = floats(in * 12);    /* constant output */
         ck_assert(loss_of(&it) == 1);
         it.w = floats(in * 12);
         ck_assert(loss_of(&it) == 0);
         it.q = w;
         ck_assert(loss_of(&it) == 1);
 
-        /* Q reads nothing but an input that never changes, of which a longer sum would have left some rounding. */
+        /* Q reads only a constant input, for which another order of sums would leave some rounding. */
         it.w = w;
         it.q = floats(in * 12);
         for (size_t t = 0; t < it.n; t++)
@@ -138,7 +138,7 @@ TEST(constants)
 }
 END_OF_TEST
 
-/* The loss with a Gram matrix as calibration sums it: float32 products of 512 rows, added in double. */
+/* Returns the loss with a Gram matrix as calibration sums it: float32 products of 512 rows, added in double. */
 static double calibrated_loss(problem *it)
 {
     enum { PARTS = 8 };
@@ -153,9 +153,9 @@ static double calibrated_loss(problem *it)
     return loss_of(it);
 }
 
-/* W reads input 0 alone, Q a little of another one besides.  Where input 0 is constant, W's output is too, and Q's
- * not: the loss is 1, whatever float32 products made of the constant.  Where it varies by 2^-7 of its mean, a variance
- * of 2^-14 and so four times the bound of cka/linear.h, it is none: then both outputs are nearly the same. */
+/* W reads only input 0, and Q a little of another input too.  If input 0 is constant, W's output is and Q's is not:
+ * the loss is 1, whatever float32 products leave of the constant.  If it varies by 2^-7 of its mean, a variance of
+ * 2^-14 and four times the bound of cka/linear.h, both outputs are nearly equal and the loss is nearly 0. */
 TEST(inputs_are_constant_by_the_rounding_of_float_products)
 {
     for (size_t in = 6; in <= 24; in += 18) {
@@ -229,7 +229,7 @@ TEST(what_is_refused)
 }
 END_OF_TEST
 
-/* Each allocation fails once, and every failure is said. */
+/* Each allocation fails once, and is reported. */
 TEST(failing_allocations)
 {
     for (size_t in = 6; in <= 24; in += 18) {
@@ -254,7 +254,7 @@ TEST(failing_allocations)
 }
 END_OF_TEST
 
-/* Seconds of a job's second candidate for CALM_TEST_TIMES="OUTxIN", next to the rate of one product of that kind. */
+/* Prints the seconds of a job's second candidate for CALM_TEST_TIMES="OUTxIN", and the rate of such a product. */
 TEST(times)
 {
     size_t out, in;
@@ -293,7 +293,7 @@ TEST(times)
 }
 END_OF_TEST
 
-/* The same bits of a matrix that is divided already, whatever stands on its diagonal; and of none where every row is
+/* The same bits for a matrix that is already divided, whatever its diagonal holds; and for one whose rows are all
  * zero. */
 TEST(other_forms_of_the_matrix)
 {
@@ -325,7 +325,7 @@ TEST(other_forms_of_the_matrix)
 }
 END_OF_TEST
 
-/* By inputs and by outputs; blocks of M C that are smaller than 512, and of that size. */
+/* By inputs and by outputs; blocks of M C smaller than 512, and of 512. */
 TEST(memory)
 {
     static const size_t sizes[][2] = {{30, 20}, {20, 30}, {300, 300}, {40, 300}, {600, 560}};    /* out, in */

@@ -1,4 +1,4 @@
-/* Files that go with a checkpoint: which are copied, and which are not. */
+/* Files that accompany a checkpoint: which are copied, and which are not. */
 #include "ptq/export/companions.h"
 
 #include <sys/stat.h>
@@ -14,7 +14,7 @@ static void put(const char *dir, const char *name, const char *text)
     ck_ok(calm_write_file(ctx, path, text, strlen(text)));
 }
 
-/* Names of the list, joined by spaces; *missing: the classes without a module, likewise. */
+/* Returns the names of the list, joined by spaces; *missing: the classes without a module, likewise. */
 static const char *listed(const char *dir, const char **missing)
 {
     calm_words files, classes = {0};
@@ -48,7 +48,7 @@ TEST(known_names_and_templates)
 }
 END_OF_TEST
 
-/* auto_map of both files, what the modules import, packages, custom pipelines. */
+/* auto_map of both files, imports of the modules, packages, custom pipelines. */
 TEST(python_modules)
 {
     const char *dir = test_directory(), *to = test_directory(), *missing;
@@ -76,7 +76,7 @@ TEST(python_modules)
 }
 END_OF_TEST
 
-/* Names come from strangers: nothing outside of the directory is taken, by name or by link. */
+/* Names are untrusted: nothing outside of the directory is copied, by name or by link. */
 TEST(nothing_from_outside)
 {
     const char *above = test_directory(), *dir = test_format("%s/model", above), *missing;
@@ -94,7 +94,7 @@ TEST(nothing_from_outside)
 }
 END_OF_TEST
 
-/* Files of the hub's cache are links into its blobs. */
+/* Files of the hub's cache are links to its blobs, which are followed. */
 TEST(the_hubs_cache)
 {
     const char *cache = test_directory(), *dir = test_format("%s/snapshots/0123", cache), *missing;

@@ -1,4 +1,4 @@
-/* config.json: both spellings, and every setting that is refused by file and key. */
+/* config.json: both spellings of every family, and every setting that is refused with file and key. */
 #include "ptq/model/config.h"
 
 #include "ptq/base/text.h"
@@ -60,7 +60,7 @@ static void same_config(const char *first, const char *second)
 #define FULL  "\"full_attention\""
 #define SLIDE "\"sliding_attention\""
 
-/* The classic settings and those that transformers 5 saves for them. */
+/* Classic settings, and the same as transformers 5 saves them. */
 static const char *const spellings[][2] = {
     {CLASS("LlamaForCausalLM",
            "llama") "\"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, "
@@ -163,9 +163,9 @@ TEST(what_the_spellings_mean)
 }
 END_OF_TEST
 
-/* ---- absent keys ---- */
+/* ---- missing keys ---- */
 
-/* Blocks that are all mixtures have no MLP of their own, and one family no key for it. */
+/* Blocks that are all mixtures have no plain MLP, and one family has no key for its width. */
 static bool has_key(const char *family, const char *key)
 {
     return strcmp(family, "qwen3_5_moe") != 0 || strcmp(key, "intermediate_size") != 0;
@@ -178,20 +178,20 @@ TEST(absent_keys)
                                              "num_attention_heads"};
         static const char tied[] = "bert bert_mlm gemma2 gemma3 gemma3n gemma4 ernie4_5 ernie4_5_moe smollm3 "
                                    "cohere2 starcoder2 lfm2 lfm2_moe";
-        /* Two rows of tiny models may be of one family. */
+        /* Two rows of tiny_families may be of one family. */
         const char *const *row = &tiny_families[f];
         const char *family = strncmp(*row, "bert", 4) == 0             ? "bert"
                              : strcmp(*row, "granite_hybrid") == 0 ? "granitemoehybrid"
                              : strncmp(*row, "nemotron", 8) == 0   ? "nemotron_h"
                                                                     : *row;
         for (size_t i = 0; i < N(needed); i++)
-            /* Of some the number of blocks follows from a list. */
+            /* Some families have a list from which the number of blocks follows. */
             if (has_key(tiny_families[f], needed[i]) && (i != 2 || strcmp(family, "nemotron_h") != 0))
                 config_refuses(tiny_families[f], needed[i], NULL, CALM_EFORMAT, needed[i]);
         ck_assert_int_eq(config_with(tiny_families[f], "torch_dtype", NULL).dtype, CALM_BF16);
         ck_assert_int_eq(config_with(tiny_families[f], "tie_word_embeddings", NULL).tied,
                          calm_text_listed(tied, ' ', tiny_families[f]));
-        /* By model_type. */
+        /* found by model_type */
         ck_assert_str_eq(config_with(tiny_families[f], "architectures", NULL).arch->name, family);
     }
     ck_assert(config_with("llama", "rope_theta", NULL).rope[CALM_ROPE_GLOBAL].theta == 10000);
@@ -213,7 +213,7 @@ TEST(absent_keys)
 }
 END_OF_TEST
 
-/* Absent, the families differ; null means as many as there are query heads. */
+/* Families differ in the default; null is the number of query heads. */
 TEST(key_value_heads)
 {
     ck_assert_uint_eq(config_with("llama", "num_key_value_heads", NULL).n_kv, 4);
@@ -285,7 +285,7 @@ TEST(sizes)
 }
 END_OF_TEST
 
-/* Heads of a width that the config does not state must divide the hidden size. */
+/* Heads whose width the config does not state must divide the hidden size. */
 TEST(heads_that_do_not_divide)
 {
     static const char text[] = "{\"architectures\": [\"%s\"], \"hidden_size\": 66, \"intermediate_size\": 96, "
@@ -431,7 +431,7 @@ TEST(dense_blocks_of_mixtures)
 }
 END_OF_TEST
 
-/* ---- keys that nobody reads ---- */
+/* ---- keys that calm does not read ---- */
 
 TEST(unknown_keys)
 {
@@ -467,7 +467,7 @@ TEST(unknown_keys)
 }
 END_OF_TEST
 
-/* A decoder that is to see both ways is another model, though the key is false; so is an encoder that is not. */
+/* A decoder with bidirectional attention is another model, even if the key is false; so is a causal encoder. */
 TEST(causality)
 {
     for (size_t f = 0; tiny_families[f]; f++) {

@@ -1,10 +1,10 @@
-/* config.json of encoders: keys that only some families have, both spellings, windows on both sides, refusals. */
+/* config.json of encoders: keys of single families, both spellings, windows on both sides, refusals. */
 #include <math.h>
 
 #include "ptq/model/arch.h"
 #include "tests/support/harness.h"
 
-/* Members without those that differ. */
+/* Members that most families have. */
 #define BERT  "\"hidden_size\": 48, \"intermediate_size\": 96, \"num_attention_heads\": 4, \"num_hidden_layers\": 2, " \
               "\"vocab_size\": 400, \"max_position_embeddings\": 80"
 #define DISTIL "\"dim\": 48, \"hidden_dim\": 96, \"n_heads\": 4, \"n_layers\": 2, \"vocab_size\": 400"
@@ -38,7 +38,7 @@ static void refuse(const char *class_name, const char *members, calm_status stat
     calm_json_free(root);
 }
 
-/* Each with the width of its MLP, so that all sizes come from the keys that they should come from. */
+/* Each has another MLP width, so that every size must come from the right key. */
 TEST(families)
 {
     static const struct {
@@ -112,7 +112,7 @@ TEST(activations_by_their_own_keys)
                      CALM_ACTIVATION_SILU);
     ck_assert_int_eq(read("NomicBertModel", GPT2).activation, CALM_ACTIVATION_SILU);
     ck_assert_int_eq(read("GteModel", BERT).activation, CALM_ACTIVATION_GELU);
-    /* The head of RoBERTa is fixed, that of ModernBERT has a key. */
+    /* The head's activation function is fixed in RoBERTa and has a key in ModernBERT. */
     ck_assert_int_eq(read("RobertaForMaskedLM", BERT ", \"hidden_act\": \"relu\"").head_activation,
                      CALM_ACTIVATION_GELU);
     ck_assert_int_eq(read("ModernBertForMaskedLM", DEEP ", \"classifier_activation\": \"relu\"").head_activation,
@@ -147,7 +147,7 @@ TEST(windows_on_both_sides)
     refuse("ModernBertModel", DEEP ", \"layer_types\": [\"full_attention\"]", CALM_EFORMAT,
            "\"layer_types\": 1 entries, expected 5");
     refuse("ModernBertModel", DEEP ", \"sliding_window\": 4", CALM_EUNSUPPORTED, "\"sliding_window\"");
-    /* A decoder that sees later tokens predicts none. */
+    /* A decoder with bidirectional attention predicts no tokens. */
     refuse("Gemma3ForCausalLM", DEEP ", \"use_bidirectional_attention\": true", CALM_EUNSUPPORTED,
            "\"use_bidirectional_attention\"");
 }
@@ -165,7 +165,7 @@ TEST(published_spellings)
     refuse("NewModel", BERT ", \"pack_qkv\": false", CALM_EUNSUPPORTED, "\"pack_qkv\": found false, expected true");
     refuse("NewModel", BERT ", \"layer_norm_type\": \"rms_norm\"", CALM_EUNSUPPORTED,
            "\"layer_norm_type\": found \"rms_norm\"");
-    /* Heads of 12 channels. */
+    /* Heads have 12 channels. */
     config = read("NewModel", BERT ", \"rope_theta\": 500, \"rope_scaling\": {\"type\": \"ntk\", \"factor\": 2}");
     ck_assert(config.rope[0].kind == CALM_ROPE_LINEAR && fabs(config.rope[0].theta - 1000) < 1e-9);
     ck_assert(fabs(config.rope[0].factor - pow(2, 1 / 6.0)) < 1e-12);

@@ -1,4 +1,4 @@
-/* Members of config.json that a written checkpoint changes; every other byte stays. */
+/* Members of config.json that a written checkpoint changes; all other bytes stay. */
 #include "ptq/export/config_file_impl.h"
 
 #include "tests/support/harness.h"
@@ -17,14 +17,14 @@ TEST(a_member_is_set)
          "{\"x\": [\"tie\", {\"tie\": true}], \"y\": \"tie\",\n  \"tie\": false\n}\n"},
         {"{\"x\": \"\\\"tie\\\": true\"}\n", "{\"x\": \"\\\"tie\\\": true\",\n  \"tie\": false\n}\n"},
         {"{}", "{\n  \"tie\": false\n}\n"},
-        {"{\"tie", NULL},    /* no JSON: nothing is read behind its end */
+        {"{\"tie", NULL},    /* not JSON: nothing is read past the end */
         {"{\"tie\":", NULL},
         {"\"\\", NULL},
         {"", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         CALM_SCOPED_TEXT(out);
         const size_t n = strlen(cases[i].text);
-        char *exact;    /* of just these bytes, for the sanitizer */
+        char *exact;    /* without a terminator, for AddressSanitizer */
         ck_ok(CALM_NEW(ctx, ctx->out, exact, n + 1));
         memcpy(exact, cases[i].text, n);
         calm_export_set_member(exact, n, "tie", "false", &out);

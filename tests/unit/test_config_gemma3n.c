@@ -1,4 +1,4 @@
-/* Settings of Gemma 3n: streams, lists over blocks, keys that blocks share, inputs of each block, refusals. */
+/* Settings of Gemma 3n: streams, lists over blocks, shared keys, inputs of each block, refusals. */
 #include "ptq/model/kind.h"
 #include "ptq/model/loose.h"
 #include "ptq/model/tensor_use.h"
@@ -8,8 +8,8 @@
 
 #define G "gemma3n"
 
-/* tiny_of has two blocks of hidden width 32: one that slides and cuts off 3/4 of its gate's values, and one that does
- * neither; three streams, of which the sublayers see the second. */
+/* tiny_of() has two blocks of width 32: one that slides and zeroes 3/4 of its gate, and one that does neither; and
+ * three streams, of which the second enters the sublayers. */
 TEST(streams)
 {
     calm_config config = config_with(G, "_", "0");
@@ -23,7 +23,7 @@ TEST(streams)
     ck_assert(!config.streams.scale);
     config = config_with(G, "laurel_rank", NULL);
     ck_assert_uint_eq(config.streams.rank, 64);
-    /* Of training alone; and what published files have and no code reads. */
+    /* Keys of training, and keys of published files that no code reads. */
     config_with(G, "altup_coef_clip", "3.5");
     config_with(G, "altup_lr_multiplier", "1.5");
     ck_assert(config_with(G, "query_pre_attn_scalar", "256").attention_scale == 1);
@@ -52,7 +52,7 @@ TEST(lists_over_blocks)
     ck_assert(calm_config_at(&config, 0)->inner == 16 && calm_config_at(&config, 1)->inner == 80);
     ck_assert(calm_config_at(&config, 0)->gate_sparsity == 0.75F && calm_config_at(&config, 1)->gate_sparsity == 0);
     ck_assert(config.window[0] == 12 && config.window[1] == 0 && config.local_rope[0] && !config.local_rope[1]);
-    /* Ten blocks of more than ten are sparse when the list is absent. */
+    /* Without the list the first ten blocks are sparse if there are more than ten. */
     config = config_with(G, "activation_sparsity_pattern", "null");
     ck_assert(calm_config_at(&config, 0)->gate_sparsity == 0);
     config_refuses(G, "intermediate_size", "[16]", CALM_EFORMAT,
@@ -99,11 +99,11 @@ TEST(shared_keys)
         ck_assert_int_eq(calm_has_role(block, CALM_ROLE_K), i < 2);
         ck_assert_uint_eq(block->inner, 48);
     }
-    /* Keys and values of two blocks with 2 heads of 8; the streams stand behind them. */
+    /* Keys and values of two blocks with 2 heads of 8, followed by the streams. */
     ck_assert(config.streams.at == 2 * 2 * 2 * 8 && config.carried == config.streams.at + 3 * 32);
     config_refuses(G, "num_kv_shared_layers", "2", CALM_EFORMAT, "num_kv_shared_layers");
     config_refuses(G, "num_kv_shared_layers", "1", CALM_EFORMAT, "block 1 has no block of its type before");
-    /* The class's 15 when it is absent. */
+    /* The class's default is 15. */
     config_refuses(G, "num_kv_shared_layers", NULL, CALM_EFORMAT,
                    "\"num_kv_shared_layers\": expected 0 to 1, found 15 (absent)");
 }
@@ -136,7 +136,7 @@ TEST(defaults)
 }
 END_OF_TEST
 
-/* The linears that make streams are numbered: those of other numbers are nobody's. */
+/* The linears of the streams are numbered; other numbers belong to no linear. */
 TEST(numbered_tensors)
 {
     static const char *const foreign[] = {"altup_projections.2.weight", "altup_projections.00.weight",
@@ -155,13 +155,13 @@ TEST(numbered_tensors)
     }
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         ck_assert_int_eq(calm_model_tensor_use(model, test_format("model.%s", foreign[i])), CALM_TENSOR_FOREIGN);
-    /* All but the factor that it has not. */
+    /* All but the factor, which the model lacks. */
     ck_assert_uint_eq(calm_loose_parts(calm_model_config(model), parts), CALM_LOOSE_PARTS - 1);
     calm_model_close(model);
 }
 END_OF_TEST
 
-/* Without the room that they are carried in a block fails, and writes nowhere. */
+/* Without memory for the carried streams a block fails, and writes nothing. */
 TEST(no_streams)
 {
     const tiny_model spec = tiny_of(G);

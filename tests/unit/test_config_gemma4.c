@@ -1,12 +1,11 @@
-/* Settings of Gemma 4: widths of heads by the type of a block, keys that blocks share, inputs of each block, experts,
- * refusals. */
+/* Settings of Gemma 4: head widths by the type of a block, shared keys, inputs of each block, experts, refusals. */
 #include "ptq/model/kind.h"
 #include "ptq/model/loose.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
-/* tiny_of has 4 heads of 8, 2 for keys, and two blocks: one that slides, and one with heads of 16. */
+/* tiny_of() has 4 heads of 8, 2 KV heads, and two blocks: one that slides, and one with heads of 16. */
 TEST(widths_of_heads)
 {
     calm_config config = config_with("gemma4", "_", "0");
@@ -19,10 +18,10 @@ TEST(widths_of_heads)
     ck_assert(config.rope[CALM_ROPE_LOCAL].kind == CALM_ROPE_DEFAULT && config.rope[CALM_ROPE_LOCAL].theta == 1e4);
     config = config_with("gemma4", "global_head_dim", NULL);
     ck_assert_uint_eq(calm_config_at(&config, 1)->head_dim, 512);
-    /* Read where keys are values too, as in the reference. */
+    /* The key is read only if keys are values too, as in the reference. */
     config = config_with("gemma4", "num_global_key_value_heads", "1");
     ck_assert_uint_eq(calm_config_at(&config, 1)->n_kv, 2);
-    /* As transformers 5 writes it, which wins. */
+    /* The form of transformers 5, which takes precedence. */
     config = config_with("gemma4", "per_layer_config", "{\"1\": {\"head_dim\": 24, \"num_key_value_heads\": 1}}");
     ck_assert(calm_config_at(&config, 1)->head_dim == 24 && calm_config_at(&config, 1)->n_kv == 1);
     ck_assert(calm_config_at(&config, 0)->head_dim == 8 && calm_config_at(&config, 0)->n_kv == 2);
@@ -63,7 +62,7 @@ TEST(values_that_are_keys)
     calm_feed feed;
     ck_assert(calm_has_role(slides, CALM_ROLE_V) && !calm_has_role(full, CALM_ROLE_V));
     ck_assert(calm_has_role(full, CALM_ROLE_K) && full->k_is_v && !slides->k_is_v);
-    /* A norm stands between the rows of v and what o reads. */
+    /* A norm lies between v and the input of o. */
     ck_assert_int_eq(calm_job_fold(slides, CALM_JOB_O, CALM_NO_EXPERT, &feed), CALM_FOLD_NONE);
 }
 END_OF_TEST
@@ -76,7 +75,7 @@ TEST(the_last_block_has_full_attention)
 }
 END_OF_TEST
 
-/* Four blocks, of which the last two share by default, with keys in addition or in place of those. */
+/* Reads a model of four blocks, of which the last two share keys by default. */
 static calm_status read_four(const char *extra, calm_config *out)
 {
     tiny_model model = tiny_of("gemma4");
@@ -157,7 +156,7 @@ TEST(rotary_embeddings)
     const calm_rope_config *full = &config.rope[CALM_ROPE_GLOBAL], *slides = &config.rope[CALM_ROPE_LOCAL];
     calm_rope rope;
     ck_assert(full->share == 0.5 && full->theta == 5e5 && slides->theta == 2e4 && slides->share == 1);
-    /* Of 8 pairs the first 4 turn, by the frequencies of a head that turns as a whole. */
+    /* Of 8 pairs the first 4 rotate, with the frequencies of a whole head. */
     ck_ok(calm_rope_init(ctx, &config, 3, &rope));
     const calm_rope_table *table = &rope.table[CALM_ROPE_GLOBAL][0];
     ck_assert_uint_eq(table->half, 8);

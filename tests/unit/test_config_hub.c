@@ -1,10 +1,10 @@
-/* config.json of published checkpoints: each is accepted and means what its makers say. */
+/* config.json of published checkpoints: each is accepted, with the meaning that its authors state. */
 #include "ptq/model/config.h"
 
 #include "ptq/model/arch.h"
 #include "tests/support/harness.h"
 
-/* What a config says; windows as "blocks that slide, their width". */
+/* What a config means; windows as "number of blocks that slide, width". */
 typedef struct published {
     const char *file, *family;
     size_t hidden, inner, n_blocks, vocab, n_heads, n_kv, head_dim;
@@ -115,7 +115,7 @@ TEST(rotary_embeddings)
     const calm_config phi = read_published("phi-3-mini-128k"), phi4 = read_published("phi-4-mini-instruct");
     rope = &phi.rope[CALM_ROPE_GLOBAL];
     ck_assert(rope->kind == CALM_ROPE_LONGROPE && rope->original == 4096 && rope->rotary == 96);
-    ck_near(rope->m, sqrt(1 + log(32) / log(4096)), 1e-12);    /* 1.190, as its makers' code has it */
+    ck_near(rope->m, sqrt(1 + log(32) / log(4096)), 1e-12);    /* 1.190, as in the authors' code */
     ck_assert(rope->long_factor[47] == 64.5 && rope->short_factor[47] == 2.5);
     ck_assert_uint_eq(phi4.rope[CALM_ROPE_GLOBAL].rotary, 96);    /* 0.75 of 128 */
 }

@@ -1,4 +1,4 @@
-/* Keys of config.json that calm does not read: which are harmless, for which family, and what a caller may accept. */
+/* Keys of config.json that calm does not read: which are harmless, in which family, and which a caller may accept. */
 #include <stdio.h>
 
 #include "ptq/model/arch.h"
@@ -34,7 +34,7 @@ static const char *const inert[] = {
 #include "ptq/model/config_keys.def"
 };
 
-/* Some families share a model type, so that each is found by its name. */
+/* Finds a family by name, since several share a model_type. */
 static const calm_arch *arch_of(const char *family)
 {
     size_t n;
@@ -45,7 +45,7 @@ static const calm_arch *arch_of(const char *family)
     return NULL;
 }
 
-/* A file with this key alone. */
+/* Checks a file with only this key. */
 static calm_status judge(const char *family, const char *key, const char *value, const char *accepted)
 {
     const calm_arch *arch = arch_of(family);
@@ -67,7 +67,7 @@ static bool listed(const char *const *list, size_t n, const char *key)
     return found;
 }
 
-/* What trainers, tools and older libraries leave. */
+/* Keys left by trainers, tools and older libraries. */
 TEST(leftovers)
 {
     static const char *const left[][2] = {
@@ -88,8 +88,8 @@ TEST(leftovers)
 }
 END_OF_TEST
 
-/* What the code of a family reads is not taken for harmless there, nor can it be accepted: calm reads it itself, or the
- * table says why no logit depends on it. */
+/* A key that a family's code reads is not harmless there and cannot be accepted: calm reads it, or the table says
+ * why no logit depends on it. */
 TEST(families)
 {
     size_t n_refused = 0;
@@ -99,7 +99,7 @@ TEST(families)
         const calm_arch *arch = arch_of(reads[f].family);
         for (char *key = strtok(keys, " "); key; key = strtok(NULL, " ")) {
             const calm_status status = judge(reads[f].family, key, "\"some value\"", key);
-            /* Others are read by calm: of those that are not in the family's own list a few are common to all. */
+            /* Keys that are not in the family's list are read by calm, except a few that all families share. */
             const bool own = arch->keys && calm_text_listed(arch->keys, ' ', key);
             ck_assert_msg(status == CALM_OK || status == CALM_EUNSUPPORTED, "%s: %s", key, ctx->message);
             ck_assert_msg(!listed(inert, N(inert), key) || status == CALM_OK, "%s, %s", reads[f].family, key);
@@ -118,7 +118,7 @@ TEST(families)
 }
 END_OF_TEST
 
-/* What a family reads of it is a number above 0, or null. */
+/* Families that read the key accept a number above 0, or null. */
 TEST(limit_of_q_k_v)
 {
     static const char *const wrong[] = {"0", "-8", "\"8\"", "[8]", "true", "1e9"};
@@ -129,7 +129,8 @@ TEST(limit_of_q_k_v)
 }
 END_OF_TEST
 
-/* An unknown key is refused with the way out; what is known to change logits has none. */
+/* An unknown key is refused with the option that accepts it; a key that is known to change logits has no such
+ * option. */
 TEST(accepting)
 {
     ck_fails(judge("llama", "warp_drive", "{\"a\": [1, 2]}", NULL), CALM_EUNSUPPORTED,
@@ -143,7 +144,7 @@ TEST(accepting)
 }
 END_OF_TEST
 
-/* Null is off; so are false and what is empty, but where false is what changes the model. */
+/* null turns a setting off, as do false and empty values, unless false changes the model. */
 TEST(usual_values)
 {
     static const char *const off[] = {"null", "false", "[]", "{}", "\"\""};

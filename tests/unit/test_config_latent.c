@@ -1,4 +1,4 @@
-/* Settings of latent attention and of DeepSeek's routers: what each key of config.json means, and the refusals. */
+/* Settings of latent attention and of DeepSeek's routers: the meaning of each key of config.json, and refusals. */
 #include <stdlib.h>
 
 #include "ptq/base/file.h"
@@ -47,14 +47,14 @@ TEST(sizes_that_are_missing_or_wrong)
         config_refuses(families[f], "qk_nope_head_dim", "16777216", CALM_EFORMAT, "4 heads of");
         config_refuses(families[f], "num_key_value_heads", "2", CALM_EFORMAT,
                        "\"num_key_value_heads\": expected 4 (num_attention_heads), found 2");
-        ck_assert_uint_eq(config_with(families[f], "qk_head_dim", "7").head_dim, 28);    /* which nothing reads */
-        ck_assert_uint_eq(config_with(families[f], "num_key_value_heads", "3").n_kv, 4);    /* nor this one */
+        ck_assert_uint_eq(config_with(families[f], "qk_head_dim", "7").head_dim, 28);    /* no code reads it */
+        ck_assert_uint_eq(config_with(families[f], "num_key_value_heads", "3").n_kv, 4);    /* nor this key */
     }
 }
 END_OF_TEST
 
-/* m(s) = 0.1 s ln(factor) + 1 (arXiv 2309.00071): scores by the square of that of mscale_all_dim, which cos and sin are
- * divided by. */
+/* m(s) = 0.1 s ln(factor) + 1 (arXiv 2309.00071): scores are multiplied by the square of that for mscale_all_dim, by
+ * which cos and sin are divided. */
 TEST(scales_of_yarn)
 {
     const calm_config plain = config_with("deepseek_v3", "rope_scaling", "null");
@@ -85,7 +85,7 @@ TEST(order_of_channels_and_biases)
         ck_assert(block->bias[CALM_ROLE_Q_A] && block->bias[CALM_ROLE_KV_A] && block->bias[CALM_ROLE_O]);
         ck_assert(!block->bias[CALM_ROLE_Q_FULL] && !block->bias[CALM_ROLE_Q_B] && !block->bias[CALM_ROLE_KV_B]);
     }
-    /* Of the MLP and of the shared expert, not of the routed ones. */
+    /* Biases of the MLP and the shared expert, but not of routed experts. */
     const calm_config biased = config_with("deepseek_v2", "mlp_bias", "true");
     ck_assert(calm_config_at(&biased, 0)->bias[CALM_ROLE_DOWN] && calm_config_at(&biased, 0)->bias[CALM_ROLE_GATE]);
     ck_assert(biased.moe.shared_bias && !biased.moe.bias && !config_with("deepseek_v2", "_", NULL).moe.shared_bias);
@@ -109,7 +109,7 @@ TEST(routers)
     static const char *const needed[] = {"n_routed_experts", "moe_intermediate_size"};
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         config_refuses("deepseek_v3", needed[i], NULL, CALM_EFORMAT, needed[i]);
-    /* Absent: as the classes have it. */
+    /* The classes' defaults. */
     ck_assert(config_with("deepseek_v3", "routed_scaling_factor", NULL).moe.scale == 2.5f);
     ck_assert(config_with("deepseek_v2", "routed_scaling_factor", NULL).moe.scale == 1);
     ck_assert(config_with("deepseek_v3", "norm_topk_prob", NULL).moe.norm_top_k);
@@ -140,7 +140,7 @@ TEST(which_blocks_are_mixtures)
 }
 END_OF_TEST
 
-/* Each size that tensors do not have: the tensor, its shape, and the key. */
+/* A size that disagrees with a tensor: the message has the tensor, its shape and the key. */
 TEST(sizes_that_tensors_do_not_have)
 {
     static const struct {
@@ -171,7 +171,7 @@ TEST(sizes_that_tensors_do_not_have)
 }
 END_OF_TEST
 
-/* Kimi-K2 is DeepSeek-V3 by another model_type. */
+/* Kimi-K2 is DeepSeek-V3 with another model_type. */
 TEST(names)
 {
     ck_assert_str_eq(calm_arch_find(NULL, "kimi_k2")->name, "deepseek_v3");

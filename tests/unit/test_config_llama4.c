@@ -1,4 +1,4 @@
-/* config.json of Llama 4: which blocks are rotated, chunked and mixtures, and the refusals. */
+/* config.json of Llama 4: which blocks have rotary embeddings, chunks and experts; refusals. */
 #include "ptq/model/arch.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
@@ -16,7 +16,7 @@ static void refuses(const char *key, const char *value, calm_status status, cons
     config_refuses("llama4", key, value, status, words);
 }
 
-/* Without "layer_types" the blocks that are rotated attend within chunks; with it the list alone says. */
+/* Without "layer_types" the blocks with rotary embeddings attend within chunks; otherwise the list decides. */
 TEST(chunks)
 {
     const calm_config usual = with("_", NULL), list = with("layer_types", "[" FULL ", " CHUNK "]");
@@ -35,7 +35,7 @@ TEST(chunks)
 }
 END_OF_TEST
 
-/* An empty list, as published files have it, is none. */
+/* An empty list, as in published files, is the default. */
 TEST(blocks_without_rope)
 {
     const calm_config empty = with("no_rope_layers", "[]"), all = with("no_rope_layers", "[1, 1, 0]");
@@ -54,7 +54,7 @@ TEST(growth_of_queries)
     ck_assert(on.beta == 0.5f && on.length == 4 && on.from_one && on.unrotated);
     ck_assert(with("attn_temperature_tuning", "false").query_growth.beta == 0);
     ck_assert(with("attn_temperature_tuning", "0").query_growth.beta == 0);
-    /* As the first published files have it. */
+    /* As in the first published files. */
     ck_assert(with("attn_temperature_tuning", "4").query_growth.beta == 0.5f);
     ck_assert(with("attn_scale", NULL).query_growth.beta == 0.1f);
     ck_assert(with("floor_scale", NULL).query_growth.length == 8192);
@@ -72,7 +72,7 @@ TEST(mixtures)
     ck_assert(usual.moe.sparse[0] && usual.moe.sparse[1]);
     ck_assert(!some.moe.sparse[0] && some.moe.sparse[1]);
     ck_assert(!none.moe.sparse[0] && !none.moe.sparse[1] && !calm_config_is_mixture(&none));
-    ck_assert(step.moe.sparse[0] && step.moe.sparse[1]);    /* every one */
+    ck_assert(step.moe.sparse[0] && step.moe.sparse[1]);    /* every block */
     ck_assert(usual.moe.weighs_input && usual.moe.by_logit && !usual.moe.norm_top_k && !usual.moe.choice_bias);
     ck_assert_int_eq(usual.moe.score, CALM_ROUTER_SIGMOID);
     ck_assert(usual.moe.inner == usual.moe.shared_inner && usual.inner != usual.moe.inner);
@@ -97,7 +97,7 @@ TEST(norms_and_biases)
 }
 END_OF_TEST
 
-/* What published files also say; Llama 4 Scout has one wavelength where its frequencies change. */
+/* Other settings of published files; Llama 4 Scout's rope scaling has one wavelength for both bounds. */
 TEST(published_keys)
 {
     with("for_llm_compressor", "false");

@@ -1,4 +1,4 @@
-/* Options of the dense families: what each setting of config.json means, and the refusals. */
+/* Options of the dense families: the meaning of each setting of config.json, and refusals. */
 #include "ptq/model/arch.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
@@ -18,7 +18,7 @@ TEST(blocks_without_rope)
     ck_assert(pattern.no_rope[0] && pattern.no_rope[1]);
     ck_assert(cohere.no_rope[0] && !cohere.no_rope[1] && cohere.window[1] == 4096);
     ck_assert(exaone.no_rope[0] && !exaone.no_rope[1]);
-    /* Where nothing slides all blocks turn. */
+    /* If no block slides all blocks have rotary embeddings. */
     const calm_config none = config_with("exaone4", "sliding_window", "null");
     ck_assert(!none.no_rope[0] && !none.no_rope[1] && none.window[0] == 0);
     config_refuses("smollm3", "no_rope_layers", "[1]", CALM_EFORMAT, "\"no_rope_layers\": 1 entries, expected 2");
@@ -30,7 +30,7 @@ END_OF_TEST
 
 /* ---- mixtures ---- */
 
-/* Classes that have no norm_topk_prob divide, or do not, whatever a file says. */
+/* Classes without norm_topk_prob divide weights, or do not, whatever a file says. */
 TEST(weights_that_no_key_divides)
 {
     static const char *const divided[] = {"mixtral", "minimax_m2", "granitemoe", "ernie4_5_moe", "gpt_oss",
@@ -39,13 +39,13 @@ TEST(weights_that_no_key_divides)
         ck_assert(config_with(divided[i], "norm_topk_prob", "false").moe.norm_top_k);
     ck_assert(!config_with("glm4_moe", "norm_topk_prob", "false").moe.norm_top_k);
     ck_assert(!config_with("olmoe", "norm_topk_prob", "false").moe.norm_top_k);
-    /* Sparsemixer has two rounds, one for each expert, whatever the key says. */
+    /* Sparsemixer has two rounds, one per expert, whatever the key says. */
     ck_assert_uint_eq(config_with("phimoe", "num_experts_per_tok", "1").moe.top_k, 2);
     ck_assert_uint_eq(config_with("phimoe", "num_experts_per_tok", "3").moe.top_k, 2);
 }
 END_OF_TEST
 
-/* What is absent is the class's default; null is off. */
+/* A missing key has the class's default; null turns the setting off. */
 TEST(switches_that_are_null)
 {
     ck_assert(config_with("deepseek_v3", "rope_interleave", NULL).rope[0].neighbours);
@@ -57,7 +57,7 @@ TEST(switches_that_are_null)
 }
 END_OF_TEST
 
-/* A list of another length than the model has blocks. */
+/* A list whose length is not the number of blocks. */
 TEST(layer_types)
 {
     static const char *const families[] = {"smollm3", "olmo3", "exaone4", "cohere2", "qwen3", "gemma3"};
@@ -89,7 +89,7 @@ TEST(rope_settings)
     config_refuses("gemma3", "rope_scaling", "{\"type\": \"linear\", \"factor\": 4}", CALM_EUNSUPPORTED,
                    "expected \"rope_type\"");
     config_refuses("olmo3", "rope_parameters", "{\"rope_theta\": 1e4}", CALM_EUNSUPPORTED, "\"full_attention\"");
-    /* A number of channels and their share, which is 4 of 8. */
+    /* The number of rotated channels and their share, 4 of 8, must agree. */
     ck_assert_uint_eq(config_with("minimax_m2", "partial_rotary_factor", "0.5").rope[0].rotary, 4);
     config_refuses("minimax_m2", "partial_rotary_factor", "0.75", CALM_EUNSUPPORTED,
                    "\"rotary_dim\": expected 6 (partial_rotary_factor of head_dim), found 4");
@@ -131,7 +131,7 @@ TEST(biases)
 }
 END_OF_TEST
 
-/* Further names of a key, which transformers' classes have. */
+/* Other names of a key that transformers' classes accept. */
 TEST(other_names)
 {
     ck_assert_uint_eq(config_with("mixtral", "num_experts", "5").moe.n_experts, 5);
@@ -170,7 +170,7 @@ TEST(multipliers)
 }
 END_OF_TEST
 
-/* ---- what published files also say ---- */
+/* ---- other settings of published files ---- */
 
 TEST(fixed_settings)
 {
@@ -187,7 +187,7 @@ TEST(fixed_settings)
 }
 END_OF_TEST
 
-/* null is the quotient, also where the class has a default width. */
+/* null means hidden / heads, even if the class has a default. */
 TEST(widths_of_heads)
 {
     ck_assert_uint_eq(config_with("seed_oss", "head_dim", NULL).head_dim, 128);

@@ -1,4 +1,4 @@
-/* Rotary embeddings in config.json: what each kind needs, where it may stand, and what is refused. */
+/* Rotary embeddings in config.json: the settings that each kind needs, where they may be, and what is refused. */
 #include "ptq/model/config.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
@@ -65,7 +65,7 @@ TEST(phi)
     const calm_rope_config rope = config_with("phi3", "rope_scaling", old).rope[CALM_ROPE_GLOBAL];
     ck_assert(rope.kind == CALM_ROPE_LONGROPE && rope.original == 4096);
     ck_assert_uint_eq(config_with("phi3", "partial_rotary_factor", "0.5").rope[CALM_ROPE_GLOBAL].rotary, 4);
-    /* An odd share: one channel more turns, by angles of that many. */
+    /* An odd share: one channel more is rotated, with the angles of that number. */
     const calm_config odd = config_with("phi3", "partial_rotary_factor", "0.4");
     ck_assert_uint_eq(odd.rope[CALM_ROPE_GLOBAL].rotary, 4);
     ck_assert(odd.rope[CALM_ROPE_GLOBAL].odd && !config_with("phi3", "partial_rotary_factor", "0.5").rope[0].odd);
@@ -160,7 +160,7 @@ TEST(factors_of_longrope)
 }
 END_OF_TEST
 
-/* Phi-3.5-MoE has a scale for short texts and one for long, and the short factors for both. */
+/* Phi-3.5-MoE has a scale for short texts and one for long texts, and factors for both. */
 TEST(scales_of_phimoe)
 {
     calm_rope_config rope = scaled("phimoe", LONG ", \"short_mscale\": 1.25, \"long_mscale\": 1.5");
@@ -175,7 +175,7 @@ TEST(scales_of_phimoe)
 }
 END_OF_TEST
 
-/* By kind of attention: Gemma 3 alone, and nothing else next to the two. */
+/* Two embeddings by the kind of attention, which only Gemma 3 has, and nothing next to the two. */
 TEST(two_embeddings)
 {
     const char *both = "{\"full_attention\": {\"rope_theta\": 5000, \"rope_type\": \"linear\", \"factor\": 2}, "

@@ -1,4 +1,4 @@
-/* The context: the first failure wins, errno becomes a status, allocation that reports, the log. */
+/* The context: the first failure is kept, errno becomes a status, failed allocations are reported, the log. */
 #include <errno.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* The short causal convolution against its sum in double: each output rounds once per tap and once for the bias. */
+/* The short causal convolution against its sum in double: each output is rounded once per tap and once for the bias. */
 #include "ptq/model/convolution.h"
 
 #include "ptq/base/rng.h"
@@ -16,7 +16,7 @@ static float *draws(size_t n, uint64_t stream)
     return x;
 }
 
-/* x has two columns of nobody. */
+/* x has two columns that do not belong to the convolution. */
 static void check(size_t n_tokens, size_t n_channels, size_t width, bool biased)
 {
     const float *x = draws(n_tokens * (n_channels + 2), 1), *w = draws(n_channels * width, 2);
@@ -48,7 +48,7 @@ TEST(sums)
 }
 END_OF_TEST
 
-/* A window in parts, shorter and longer than the tail, is one window bit by bit. */
+/* A window in parts, shorter and longer than the taps, has the bits of the whole. */
 TEST(cut_windows)
 {
     static const size_t parts[] = {1, 1, 2, 7, 3, 1, 15};

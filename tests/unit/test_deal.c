@@ -1,9 +1,9 @@
-/* Which rank has which block. */
+/* The distribution of blocks over ranks. */
 #include "ptq/ranks/ranks.h"
 
 #include "tests/support/harness.h"
 
-/* Deal blocks of these costs (0: nothing to compute) and compare with owners, a digit each. */
+/* Distributes blocks with these costs (0: nothing to compute); the expected owners are digits. */
 static void deal(const double *costs, size_t n, size_t ranks, const char *owners)
 {
     calm_deal_block blocks[32] = {{0}};
@@ -27,7 +27,7 @@ TEST(equal_blocks_go_round)
 }
 END_OF_TEST
 
-/* Every second block has experts: by number, one of two ranks would have all of them. */
+/* Every second block has experts, so dealing by number would give all of them to one of two ranks. */
 TEST(costs_that_alternate)
 {
     const double alternate[] = {1, 4, 1, 4, 1, 4, 1, 4};
@@ -35,7 +35,7 @@ TEST(costs_that_alternate)
 }
 END_OF_TEST
 
-/* A rank that has a large block gets no other while the rest are done sooner. */
+/* A rank with a large block gets no other block while the rest finish sooner. */
 TEST(a_large_block_first)
 {
     const double first[] = {9, 1, 1, 1, 1, 1};
@@ -43,7 +43,7 @@ TEST(a_large_block_first)
 }
 END_OF_TEST
 
-/* By who is free where that ends earlier (at 5, not 6); round the ranks where it does not. */
+/* Blocks go to the rank that is free if that ends earlier (at 5, not 6), and otherwise in turn. */
 TEST(round_where_it_is_as_early)
 {
     const double mixed[] = {3, 2, 3, 2};
@@ -53,7 +53,7 @@ TEST(round_where_it_is_as_early)
 }
 END_OF_TEST
 
-/* Blocks that are only run go with the next that has work; behind the last one they follow in turn. */
+/* Blocks without work go with the next block that has work, and after the last such block in turn. */
 TEST(blocks_without_work)
 {
     const double some[] = {0, 0, 4, 4, 0, 4, 0};

@@ -1,9 +1,9 @@
 /* The gated delta rule in chunks against its recurrence in double.
  *
- * Tolerance of the rule: with |k| <= 1, 0 <= beta <= 1 and g <= 0 a step never enlarges an error in S, so errors add up
- * over tokens and no more.  Each value comes out of sums of at most C + d_k products, whose roundings are independent:
- * sqrt(C + d_k) 2^-24 of the largest value, and over T tokens sqrt(T) times as much; 8 of these standard deviations
- * are never reached in some thousand draws.  The largest value is that of v, u and the norm of S. */
+ * Tolerance: with |k| <= 1, 0 <= beta <= 1 and g <= 0 a step never enlarges an error in S, so errors only add up
+ * over tokens.  A value comes from sums of at most C + d_k products, whose roundings are independent: sqrt(C + d_k)
+ * 2^-24 of the largest value, and over T tokens sqrt(T) times that.  The bound is 8 of these standard deviations,
+ * which some thousand draws never reach.  The largest value is that of v, u and the norm of S. */
 #include "ptq/model/delta.h"
 
 #include "ptq/tensor/linalg.h"
@@ -19,7 +19,7 @@ typedef struct fixture {
     double largest;
 } fixture;
 
-/* Rows of q, k and v in one matrix with three columns of nobody; decays around -`speed`, so that some are near 0. */
+/* q, k and v are columns of one matrix with three other columns; decays are around -`speed`, some near 0. */
 static void new_fixture(calm_delta_shape shape, size_t n_tokens, double speed, fixture *f)
 {
     const size_t key = shape.n_key_heads * shape.key_dim, value = shape.n_value_heads * shape.value_dim;
@@ -41,7 +41,7 @@ static double length_of(const float *x, size_t d)
     return sqrt(sum);
 }
 
-/* One token of one value head: S [d_k, d_v] is changed. */
+/* Runs one token of a value head, which changes S [d_k, d_v]. */
 static void step(fixture *f, size_t t, size_t head, double *s)
 {
     const size_t d_k = f->shape.key_dim, d_v = f->shape.value_dim;
@@ -116,7 +116,7 @@ TEST(any_chunk)
 }
 END_OF_TEST
 
-/* A memory that never fades, one that fades by a little, and one that forgets all at once, beyond what exp holds. */
+/* A memory that never fades, one that fades slowly, and one that is erased at once, beyond the range of exp. */
 TEST(any_decay)
 {
     check_chunks(small, 150, 0);
@@ -150,7 +150,7 @@ TEST(cut_windows)
 }
 END_OF_TEST
 
-/* A quick decay at one token does not take away from slow ones behind it: sums of decays are differences. */
+/* A fast decay at one token does not lose slow decays after it, although sums of decays are subtracted. */
 TEST(slow_after_quick)
 {
     fixture f;
@@ -165,7 +165,7 @@ TEST(slow_after_quick)
 }
 END_OF_TEST
 
-/* The same key again and again, fully written: each value replaces the last, the hardest system to solve. */
+/* The same key at every token, fully written: each value replaces the last, which is the hardest system to solve. */
 TEST(one_key)
 {
     fixture f;
@@ -183,7 +183,7 @@ TEST(one_key)
 }
 END_OF_TEST
 
-/* A key of zeros has no direction: it writes nothing, and nothing becomes NaN. */
+/* A key of zeros has no direction: it writes nothing, and gives no NaN. */
 TEST(zero_key)
 {
     fixture f;
@@ -238,7 +238,7 @@ TEST(gates)
     for (size_t i = 0; i < 8; i++) {
         const double x = (double)a[i] + (double)bias[i % 2], softplus = x > 40 ? x : log1p(exp(x));
         const double g = -exp((double)a_log[i % 2]) * softplus, s = 1 / (1 + exp(-(double)b[i]));
-        /* Below the least normal number only its spacing. */
+        /* Below the least normal number the spacing counts. */
         ck_near((double)decay[i], g, 2 * EPS * fabs(g) + 0x1p-149);
         ck_near((double)beta[i], s, 2 * EPS * s + 0x1p-149);
     }

@@ -1,8 +1,7 @@
-/* Gradients of the gated delta rule, of its gates and of the short convolution against differences of the recurrence in
- * double: (f(x + e) - f(x - e)) / 2 e is off by e^2 f''' / 6 and by 2^-53 f / e, with e = 1e-5 below 1e-9 of values
- * around 1.  The gradients themselves are float32: sums of some hundred products of values around 1, each rounded by
- * 2^-24, through at most T steps that enlarge no error: 200 * 2^-24 of the largest of them is ten times what that
- * gives. */
+/* Gradients of the gated delta rule, its gates and the short convolution, against differences of the recurrence in
+ * double.  (f(x + e) - f(x - e)) / 2 e is off by e^2 f''' / 6 and by 2^-53 f / e: with e = 1e-5 below 1e-9 of values
+ * around 1.  The gradients are float32: sums of some hundred products of values around 1, each rounded by 2^-24,
+ * through at most T steps that enlarge no error.  The tolerance, 200 * 2^-24 of the largest one, is ten times that. */
 #include "ptq/model/delta_back.h"
 
 #include "ptq/base/rng.h"
@@ -12,10 +11,10 @@
 #define EPS 0x1p-24
 #define STEP 1e-5
 
-/* All parameters of a window behind each other, in double. */
+/* All parameters of a window, one after the other, in double. */
 typedef struct fixture {
     calm_delta_shape shape;
-    size_t n_tokens, n_q, n_v, n_gates, n;    /* of q or k, of v, of decay or beta, of all */
+    size_t n_tokens, n_q, n_v, n_gates, n;    /* of q or k; of v; of decay or beta; in all */
     double *x, *dout;
 } fixture;
 
@@ -40,7 +39,7 @@ static void new_fixture(calm_delta_shape shape, size_t n_tokens, double speed, f
         decay[i] = -fabs(speed * decay[i]) - 1e-3;
         decay[f->n_gates + i] = 1 / (1 + exp(-decay[f->n_gates + i]));
     }
-    /* The float32 code reads them rounded. */
+    /* rounded, since the float32 code reads floats */
     for (size_t i = 0; i < f->n; i++)
         f->x[i] = (double)(float)f->x[i];
     for (size_t i = 0; i < f->n_v; i++)
@@ -55,7 +54,7 @@ static double length_of(const double *x, size_t d)
     return sqrt(sum);
 }
 
-/* What one value head adds to sum do . o. */
+/* Returns the part of sum do . o that comes from one value head. */
 static double loss_of_head(const fixture *f, size_t head)
 {
     const size_t d_k = f->shape.key_dim, d_v = f->shape.value_dim, heads = f->shape.n_value_heads;
@@ -99,7 +98,7 @@ static float *rounded(const double *x, size_t n)
     return y;
 }
 
-/* Gradients in the order of f->x.  Rows of q, k and v are columns of one matrix, as a convolution leaves them. */
+/* Returns the gradients in the order of f->x; q, k and v are columns of one matrix, as the convolution writes them. */
 static float *run_back(const fixture *f, size_t chunk)
 {
     const size_t key = f->shape.n_key_heads * f->shape.key_dim, value = f->shape.n_value_heads * f->shape.value_dim;
@@ -192,7 +191,7 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* g = -exp(a) softplus(x + b), beta = sigmoid(y), in double. */
+/* Returns the loss of g = -exp(a) softplus(x + b) and beta = sigmoid(y), in double. */
 static double gate_loss(const double *p, const double *d, size_t n, size_t heads)
 {
     double loss = 0;
@@ -224,7 +223,7 @@ TEST(gates)
         slope = (slope - gate_loss(p, d, N, HEADS)) / (2 * STEP);
         p[i] = at;
         const float found = i < HEADS ? of_log[i] : i < 2 * HEADS ? of_dt[i - HEADS] : grads[i - 2 * HEADS];
-        /* g is rounded before its derivative is taken from it: 1 - exp(-softplus) of small ones loses most. */
+        /* The derivative is computed from the rounded g: 1 - exp(-softplus) of small values loses most. */
         ck_near((double)found, slope, (fabs(slope) + 10) * 100 * EPS);
     }
 }

@@ -1,5 +1,5 @@
-/* calm dequantize: what is written has, in float32, the bits that the quantized checkpoint's reader gives; config.json
- * keeps its other keys; a GGUF file comes back as the checkpoint it was made from would. */
+/* calm dequantize: the written checkpoint has, in float32, the bits that the quantized checkpoint's reader gives;
+ * config.json keeps its other keys; a GGUF file gives the same as the checkpoint of the same plan. */
 #include "ptq/export/dequantize.h"
 
 #include "ptq/base/file.h"
@@ -26,7 +26,7 @@ static const float *weight_of(const calm_model *model, const calm_linear_ref *li
     return weight.w;
 }
 
-/* Every linear of two models, bit for bit. */
+/* Checks that all linears of two models are equal bit for bit. */
 static void check_same(const char *what, const char *a, const char *b)
 {
     calm_model *x, *y;
@@ -45,7 +45,7 @@ static void check_same(const char *what, const char *a, const char *b)
     calm_model_close(y);
 }
 
-/* What is in no linear: norms, tables, routers. */
+/* Compares tensors outside of linears: norms, tables, routers. */
 static void check_same_rest(const char *what, const char *a, const char *b)
 {
     calm_model *x, *y;
@@ -66,7 +66,7 @@ static void check_same_rest(const char *what, const char *a, const char *b)
         calm_safetensors_release(xs, s);
         if (s->n_elements < 3)
             continue;
-        /* A part that begins and ends within rows. */
+        /* a part that begins and ends within rows */
         ck_ok(calm_tensor_part_to_f32(ctx, s, 1, s->n_elements - 2, u));
         ck_assert(memcmp(u, v + 1, (s->n_elements - 2) * sizeof *u) == 0);
     }
@@ -74,7 +74,7 @@ static void check_same_rest(const char *what, const char *a, const char *b)
     calm_model_close(y);
 }
 
-/* A float model has no scales of inputs and of a cache: each tensor is one that the model reads. */
+/* Checks that a float model has no scales of inputs and KV cache, and only tensors that it reads. */
 static void check_no_scales(const char *what, const char *dir)
 {
     calm_model *model;
@@ -88,7 +88,7 @@ static void check_no_scales(const char *what, const char *dir)
 TEST(float32_is_exact)
 {
     for (size_t i = 0; good_names[i]; i++) {
-        /* Files: below. */
+        /* files have separate tests below */
         if (strncmp(good_names[i], "gguf", 4) == 0)
             continue;
         const char *from = good_write(good_names[i]), *to = test_format("%s/plain", test_directory());
@@ -101,8 +101,8 @@ TEST(float32_is_exact)
 }
 END_OF_TEST
 
-/* A GGUF file opened as a model has the weights of its dequantized directory: of every type of blocks, and of families
- * whose rows are permuted, whose norms are stored plus one, whose experts share a tensor. */
+/* Checks that a GGUF file opened as a model has the weights of its dequantized directory: for every type of blocks,
+ * and for families with permuted rows, norms stored plus one, and experts in one tensor. */
 static void check_file(const char *what, const char *path)
 {
     const char *to = test_format("%s/plain", test_directory());
@@ -127,9 +127,9 @@ TEST(gguf_as_a_model)
     }
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         tiny_model spec = tiny_wide(families[i]);
-        spec.bias = false;      /* llama.cpp has none in most of them */
+        spec.bias = false;      /* which llama.cpp lacks in most of them */
         if (strncmp(families[i], "gemma", 5) == 0)
-            spec.n_heads = 8, spec.head_dim = 12;    /* their query_pre_attn_scalar */
+            spec.n_heads = 8, spec.head_dim = 12;    /* query_pre_attn_scalar */
         if (strcmp(families[i], "gemma2") == 0)
             spec.tied = true;
         const char *dir = good_export(&spec, "gguf", schemes, strstr(families[i], "moe") ? 1 : 2, 0);

@@ -1,4 +1,4 @@
-/* Quantiles and means by position, from their definition. */
+/* Quantiles of the divergence, and means by position, by their definition. */
 #include "ptq/eval/detail.h"
 
 #include "ptq/base/rng.h"
@@ -6,7 +6,7 @@
 
 #define MOST 200
 
-/* Windows of these lengths, whose ids are of no interest. */
+/* Makes windows of these lengths, with any ids. */
 static calm_windows windows_of(const size_t *lengths, size_t n)
 {
     calm_windows out = {.n = n};
@@ -18,7 +18,7 @@ static calm_windows windows_of(const size_t *lengths, size_t n)
     return out;
 }
 
-/* At least this many of n values are at most `value`, and fewer are smaller. */
+/* Checks a quantile: at least this share of n values is at most `value`, and a smaller share is below it. */
 static void check_quantile(const double *kl, size_t n, double share, double value)
 {
     size_t below = 0, at_most = 0;

@@ -1,4 +1,4 @@
-/* Element types: all 65536 half-precision and bfloat16 numbers both ways, every rounding boundary. */
+/* Element types: all 65536 float16 and bfloat16 values in both directions, and every rounding boundary. */
 #include "ptq/tensor/dtype.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"
 
-/* A 16-bit format by its definition: exponent bits, mantissa bits. */
+/* A 16-bit format: its exponent bits and mantissa bits. */
 typedef struct format {
     int exponent_bits, mantissa_bits;
     float (*widen)(uint16_t);
@@ -34,7 +34,7 @@ static bool is_special(const format *f, unsigned bits)
     return biased(f, bits) == (1 << f->exponent_bits) - 1;
 }
 
-/* The value by the definition; what is above the largest finite number continues the scale. */
+/* Returns the value by definition; bit patterns above the largest finite value continue the scale. */
 static double value_of(const format *f, unsigned bits)
 {
     int exponent = biased(f, bits), bias = (1 << (f->exponent_bits - 1)) - 1;
@@ -67,8 +67,8 @@ TEST(widening_is_exact_and_narrowing_undoes_it)
 }
 END_OF_TEST
 
-/* Between two neighbours: below the middle down, above it up, in the middle to the even one.  The number above
- * the largest finite one is infinity, which has the same place on the scale. */
+/* Between neighbours a value rounds down below the middle, up above it, and to even in the middle.  Infinity is the
+ * next value of the scale after the largest finite one. */
 TEST(narrowing_rounds_to_nearest_even_at_every_boundary)
 {
     for (size_t k = 0; k < 2; k++) {
@@ -123,7 +123,7 @@ TEST(names_and_sizes)
 }
 END_OF_TEST
 
-/* Odd addresses and odd counts, against the conversion of one value. */
+/* Arrays at odd addresses and of odd lengths, against the conversion of single values. */
 TEST(arrays_convert_at_any_alignment)
 {
     static const calm_dtype dtypes[] = {CALM_F64, CALM_F32, CALM_F16, CALM_BF16};
@@ -154,7 +154,7 @@ TEST(arrays_convert_at_any_alignment)
 }
 END_OF_TEST
 
-/* A vector's lanes round as one value alone does, by way of its bits. */
+/* Lanes of a vector round as a single value does, via its bits. */
 TEST(arrays_are_rounded_in_place)
 {
     static const float special[] = {0, -0.0f, 1, -65519.996f, 65520, 0x1p-24f, 0x1.8p-24f, -0x1p-25f, 0x1.004p-14f,
@@ -215,7 +215,7 @@ TEST(the_first_value_that_is_not_finite_is_found)
 }
 END_OF_TEST
 
-/* What config.json calls the types that models are published in. */
+/* The names in config.json of the types in which models are published. */
 TEST(words)
 {
     static const calm_dtype types[] = {CALM_F32, CALM_F16, CALM_BF16};

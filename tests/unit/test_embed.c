@@ -1,4 +1,4 @@
-/* What enters block 0: rows of the table times their scale; for encoders, positions and types besides. */
+/* The input of block 0: rows of the embedding times its scale; for encoders also positions and types. */
 #include "ptq/model/arch.h"
 #include "ptq/model/model.h"
 #include "ptq/tensor/vector.h"
@@ -41,7 +41,7 @@ TEST(decoders)
 }
 END_OF_TEST
 
-/* The sum of three rows, normalised: to the bit what its parts give. */
+/* The sum of three rows, normalised, to the bit as its parts give it. */
 TEST(encoders)
 {
     const uint32_t ids[] = {3, 60, 3}, positions[] = {0, 5, 511};
@@ -99,7 +99,7 @@ TEST(damage_is_named)
         spec.nan_at = 9;
         calm_model *model = open_tiny(&spec);
         float x[2 * 32];
-        const bool is_read = i != 0;    /* row 0 of the word table is not */
+        const bool is_read = i != 0;    /* row 0 of the word table is not read */
         if (is_read)
             ck_fails(calm_model_embed(ctx, model, ids, NULL, &span, x), CALM_ENUMERIC, names[i]);
         else

@@ -1,4 +1,4 @@
-/* Files of embeddings, byte by byte as numpy's format page has them, and lengths. */
+/* Files of embeddings, byte by byte as numpy's documentation describes the format, and their lengths. */
 #include "ptq/eval/embedding_file.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Sentence embeddings of a tiny encoder against a plain mean, and distances between embeddings computed by hand. */
+/* Sentence embeddings of a tiny encoder against plain means, and distances between embeddings computed by hand. */
 #include "ptq/eval/encode.h"
 
 #include "tests/support/harness.h"
@@ -47,7 +47,7 @@ TEST(embeddings_are_means_of_rows)
 }
 END_OF_TEST
 
-/* A sentence's embedding does not depend on the others, nor on threads. */
+/* A sentence's embedding depends neither on other sentences nor on threads. */
 TEST(same_bytes_alone_and_together)
 {
     const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
@@ -71,7 +71,7 @@ TEST(same_bytes_alone_and_together)
         ck_ok(calm_encode(ctx, &subject, &alone, NULL, NULL, &one));
         ck_assert(memcmp(one.x, all.x + w * all.width, all.width * sizeof *all.x) == 0);
     }
-    /* Parts, as several ranks take them. */
+    /* Parts, as for several ranks. */
     for (size_t r = 0, at = 0; r < 3; r++, at += one.n) {
         calm_windows part;
         size_t first;
@@ -100,14 +100,14 @@ TEST(a_model_does_not_differ_from_itself)
     ck_near(result.spearman, 1, 1e-15);
     ck_ok(calm_encode(ctx, &second, &windows, NULL, NULL, &y));
     ck_ok(calm_embedding_compare(ctx, &x, &y, &result));
-    /* Models that have nothing in common. */
+    /* The models have nothing in common. */
     ck_assert(result.error > 0.5 && result.cosine < 0.9 && result.spearman < 0.9);
     calm_model_close(model);
     calm_model_close(other);
 }
 END_OF_TEST
 
-/* An override that changes one block, and counts the blocks that it was asked about. */
+/* An override that changes one block, and counts the blocks that it was asked for. */
 typedef struct one_block {
     size_t index, n_asked;
     float weights[32];
@@ -134,7 +134,7 @@ static void keep_last(void *user, size_t done, size_t total)
     last[1] = total;
 }
 
-/* What differs from the first model from a block on is run from there on, and has the bits of a whole pass. */
+/* A model that differs from the first one from a block on is run from that block on, with the bits of a whole pass. */
 TEST(followers_begin_at_their_block)
 {
     const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
@@ -155,7 +155,7 @@ TEST(followers_begin_at_their_block)
     for (size_t s = 0; s < n; s++) {
         if (change[s])
             ck_assert_uint_eq(change[s]->n_asked, asked[s]);
-        /* By itself a subject runs all its blocks. */
+        /* Alone, a subject runs all its blocks. */
         ck_ok(calm_encode(ctx, &subjects[s], &windows, NULL, NULL, &alone));
         ck_assert(memcmp(alone.x, together[s].x, alone.n * alone.width * sizeof *alone.x) == 0);
         if (change[s])
@@ -163,7 +163,7 @@ TEST(followers_begin_at_their_block)
     }
     ck_assert(memcmp(together[0].x, together[1].x, N_WINDOWS * 32 * sizeof(double)) != 0);
     ck_assert(memcmp(together[1].x, together[2].x, N_WINDOWS * 32 * sizeof(double)) == 0);
-    /* From a first subject that is itself changed nothing can be taken. */
+    /* If the first subject is itself overridden, nothing is shared. */
     const calm_subject changed[] = {subjects[2], subjects[1]};
     ck_ok(calm_encode_all(ctx, changed, 2, &windows, NULL, NULL, together));
     ck_assert_uint_eq(last.n_asked, asked[1] + 2 * n_blocks);
@@ -226,8 +226,7 @@ TEST(distances_by_hand)
 }
 END_OF_TEST
 
-/* Of two models one of which alone gives rows of length 1, rows are compared at that length; q: 0 is as far as f is
- * long. */
+/* If only one of two models gives rows of length 1, rows are compared at that length; q: 0 is as far as f is long. */
 TEST(distances_of_unit_rows)
 {
     double f[] = {3, 4, 1, 0, 0, 2}, q[] = {.8, .6, 1, 0, 0, 0};
@@ -259,7 +258,7 @@ TEST(ranks_with_ties)
 }
 END_OF_TEST
 
-/* One pair, or equal cosines, have no order to compare. */
+/* One pair, or equal cosines, have no rank correlation. */
 TEST(no_correlation)
 {
     double f[] = {1, 0, 0, 1, 1, 0, 0, 1}, same[] = {1, 0, 1, 0, 1, 0, 1, 0};
@@ -275,7 +274,7 @@ TEST(no_correlation)
 }
 END_OF_TEST
 
-/* Embeddings exactly, and besides them at most: an encoder may lack a part of its head. */
+/* The estimate is exact for embeddings, and an upper bound for the rest: an encoder may lack parts of a head. */
 TEST(memory)
 {
     static const size_t same[] = {40, 40, 40, 40};

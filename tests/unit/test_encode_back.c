@@ -1,4 +1,4 @@
-/* Gradients of sentence embeddings: the loss of encode.h, slopes, what is refused, memory. */
+/* Gradients of sentence embeddings: the loss of encode.h, slopes, refusals, memory. */
 #include "ptq/eval/encode_back.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static double loss_of(const float *rows)
     return loss;
 }
 
-/* Means of the rows, compared as an evaluation compares them; both in double: some sums of 19 products apart. */
+/* The loss is the mean over rows as an evaluation computes it; both are in double, some sums of 19 products apart. */
 TEST(the_loss_is_that_of_evaluations)
 {
     double means[2][WIDTH] = {{0}};
@@ -46,8 +46,8 @@ TEST(the_loss_is_that_of_evaluations)
 }
 END_OF_TEST
 
-/* Two points 2^-9 apart on each side: exact in float next to values below 8, and the third derivative's share is some
- * 2^-18 of the slope. */
+/* Central differences with steps of 2^-9, which are exact in float for values below 8; the third derivative adds 2^-18
+ * of the slope. */
 TEST(slopes)
 {
     const float step = 0x1p-9f;
@@ -67,7 +67,7 @@ TEST(slopes)
         ck_assert_msg(fabs(slope - (double)d[i]) <= 1e-4 * (fabs(slope) + 1e-2), "%zu: slope %g, gradient %g", i, slope,
                       (double)d[i]);
     }
-    /* An embedding that is longer is as far: the gradient is at right angles to it. */
+    /* A longer embedding has the same distance, so the gradient is orthogonal to the embedding. */
     double along = 0, mean[WIDTH] = {0};
     for (size_t i = 0; i < N; i++)
         mean[i % WIDTH] += (double)x[i] / TOKENS;

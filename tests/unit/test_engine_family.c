@@ -1,4 +1,4 @@
-/* What an engine's class of one family does otherwise than its other classes. */
+/* What an engine's class of a family does differently from its other classes. */
 #include "ptq/plan/engine_family.h"
 
 #include "tests/support/harness.h"
@@ -20,7 +20,7 @@ static calm_status check_encoder(const char *engine, const char *family, const c
     return calm_engine_check_family(ctx, calm_engine_find(engine), "compressed-tensors", family, &own);
 }
 
-/* By what transformers 5.23 does with such checkpoints (tests/readers/field_families.py). */
+/* As observed with transformers 5.23 (tests/readers/field_families.py). */
 TEST(parts_that_are_not_read)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Engines: every rule of docs/targets.md by an example on each side of it, sentences, proposals, ties. */
+/* Engines: every rule of docs/targets.md by an example on each side of it; sentences, proposals, ties. */
 #include "ptq/plan/engines.h"
 
 #include <stdio.h>
@@ -15,8 +15,7 @@ typedef struct example {
 } example;
 
 static const example examples[] = {
-    /* vLLM pads dense shapes: what is left are words of 32 bits, along the columns, and along the rows of
-     * zero points. */
+    /* vLLM pads dense shapes; only whole 32-bit words are needed, along columns, and along rows for zero points. */
     {"vllm-cpu", NULL, 64, 256, false, "w4a16_g128", CALM_ENGINE_TAKES},
     {"vllm-cpu", NULL, 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_TAKES},
     {"vllm-cpu", NULL, 48, 256, false, "w4a16_g128", CALM_ENGINE_ROWS},
@@ -63,7 +62,7 @@ static const example examples[] = {
     {"vllm-cpu", "gptq", 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_ZEROS},
     {"vllm-cpu", "gptq", 64, 256, false, "w8a16", CALM_ENGINE_BITS},
     {"vllm-cpu", "awq", 64, 256, false, "w4a16_g128_asym", CALM_ENGINE_TAKES},
-    /* ROCm: Triton at 4 bits, Conch at 8; small floats with their activations alone, FP8 with sides of 16. */
+    /* ROCm: Triton at 4 bits, Conch at 8; float schemes only with activations, FP8 with sides that 16 divides. */
     {"vllm-rocm", NULL, 72, 256, false, "w4a16_g256_asym", CALM_ENGINE_TAKES},
     {"vllm-rocm", NULL, 72, 72, false, "w4a16", CALM_ENGINE_TAKES},
     {"vllm-rocm", NULL, 76, 256, false, "w4a16_g32", CALM_ENGINE_ROWS},
@@ -122,7 +121,7 @@ static const example examples[] = {
     {"vllm", NULL, 72, 64, false, "w4a16_g32_asym", CALM_ENGINE_TAKES},
     {"vllm", NULL, 76, 64, false, "w4a16_g32_asym", CALM_ENGINE_ROWS},
     {"vllm", NULL, 76, 64, false, "w4a16_g32", CALM_ENGINE_TAKES},
-    /* Groups are Marlin's. */
+    /* The groups of Marlin. */
     {"vllm", NULL, 64, 192, false, "w4a16_g128", CALM_ENGINE_COLUMNS},
     {"vllm", NULL, 64, 256, false, "w4a16_g256", CALM_ENGINE_GROUP},
     {"vllm", NULL, 64, 256, false, "w4a16_g16", CALM_ENGINE_GROUP},
@@ -154,7 +153,7 @@ static const example examples[] = {
     {"vllm", NULL, 64, 256, false, "w4a4_g128", CALM_ENGINE_ACTIVATIONS},
     {"vllm", NULL, 64, 256, false, "iq4_nl", CALM_ENGINE_FAMILY},
     {"vllm", NULL, 64, 256, false, "w4a8_g128", CALM_ENGINE_BITS},
-    /* Small floats: each of compressed-tensors', but for FP8 experts with float activations. */
+    /* Float schemes: each of compressed-tensors, but for FP8 experts with float activations. */
     {"vllm", NULL, 64, 256, false, "fp8", CALM_ENGINE_TAKES},
     {"vllm", NULL, 64, 256, false, "mxfp4a16", CALM_ENGINE_TAKES},
     {"vllm", NULL, 64, 256, false, "nvfp4", CALM_ENGINE_TAKES},
@@ -175,7 +174,7 @@ static const example examples[] = {
     {"vllm", "gptq", 64, 256, false, "fp8", CALM_ENGINE_FAMILY},
     {"vllm", NULL, 64, 256, false, "w8a8_g128", CALM_ENGINE_GROUP},
     {"vllm", NULL, 64, 256, false, "w8a8_asym", CALM_ENGINE_ZEROS},
-    /* Experts: any shape in groups, Marlin's in rows - 4 and 8 bits, zero points at 4; activations are symmetric. */
+    /* Experts: any shape in groups, Marlin's in rows (4 and 8 bits, zero points at 4); activations are symmetric. */
     {"vllm", NULL, 72, 96, true, "w4a16_g32", CALM_ENGINE_TAKES},
     {"vllm", NULL, 72, 96, true, "w3a16_g32", CALM_ENGINE_TAKES},
     {"vllm", NULL, 72, 96, true, "w8a16_g32_asym", CALM_ENGINE_TAKES},
@@ -229,7 +228,7 @@ static const example examples[] = {
     {"sglang", NULL, 64, 256, true, "fp8a16", CALM_ENGINE_FAMILY},
     {"transformers", NULL, 64, 256, false, "mxfp4", CALM_ENGINE_TAKES},
     {"transformers", NULL, 64, 256, true, "fp8", CALM_ENGINE_FAMILY},
-    /* llama.cpp: blocks of 32, whatever the group that is a multiple. */
+    /* llama.cpp: blocks of 32, for any group that is a multiple. */
     {"llamacpp", NULL, 7, 96, false, "w4a16_g96", CALM_ENGINE_TAKES},
     {"llamacpp", NULL, 7, 96, false, "w4a16_g48", CALM_ENGINE_GROUP},
     {"llamacpp", NULL, 7, 80, false, "w8a16", CALM_ENGINE_COLUMNS},
@@ -246,7 +245,7 @@ static const example examples[] = {
     {"llamacpp", NULL, 7, 96, false, "nvfp4a16", CALM_ENGINE_COLUMNS},
     {"llamacpp", NULL, 7, 128, false, "nvfp4", CALM_ENGINE_FAMILY},
     {"llamacpp", "compressed-tensors", 7, 96, false, "w8a16", CALM_ENGINE_FORMAT},
-    /* MLX: three groups, no rows, zero points everywhere; AWQ of dense linears, GPTQ not. */
+    /* MLX: three groups, none per row, zero points everywhere; AWQ of dense linears, no GPTQ. */
     {"mlx", NULL, 7, 128, false, "w4a16_g64", CALM_ENGINE_TAKES},
     {"mlx", NULL, 7, 128, false, "w4a16", CALM_ENGINE_GROUP},
     {"mlx", NULL, 7, 128, false, "w4a16_g16", CALM_ENGINE_GROUP},
@@ -258,7 +257,8 @@ static const example examples[] = {
     {"mlx", "awq", 8, 96, false, "w4a16_asym", CALM_ENGINE_GROUP},
     {"mlx", "awq", 8, 96, true, "w4a16_g32_asym", CALM_ENGINE_BITS},
     {"mlx", "gptq", 8, 96, false, "w4a16_g32", CALM_ENGINE_FORMAT},
-    /* Transformers: what compressed-tensors stores, symmetric; experts weight-only; GPTQModel's kernels for dense. */
+    /* Transformers: compressed-tensors' schemes, symmetric; experts weight-only; GPTQModel's kernels for dense
+     * linears. */
     {"transformers", NULL, 7, 24, false, "w3a16_g8", CALM_ENGINE_TAKES},
     {"transformers", NULL, 7, 24, false, "w4a4_g8", CALM_ENGINE_TAKES},
     {"transformers", NULL, 7, 24, false, "w4a8", CALM_ENGINE_TAKES},
@@ -280,7 +280,7 @@ static const example examples[] = {
     {"transformers", "awq", 8, 32, false, "w4a16_g16_asym", CALM_ENGINE_TAKES},
     {"transformers", "awq", 8, 512, false, "w4a16_g256_asym", CALM_ENGINE_GROUP},
     {"transformers", "awq", 8, 32, true, "w4a16_g16_asym", CALM_ENGINE_BITS},
-    /* Nothing is asked. */
+    /* No rules. */
     {"any", "gguf", 7, 24, true, "w4a4_g16_asym", CALM_ENGINE_TAKES},
 };
 
@@ -299,12 +299,12 @@ TEST(each_rule_has_two_sides)
         ck_assert(rule == e->rule);
         seen |= 1u << rule;
     }
-    /* That of heads has its own test. */
+    /* the rule for heads has a separate test */
     ck_assert((seen | 1u << CALM_ENGINE_HEAD) == (1u << CALM_N_ENGINE_RULES) - 1);
 }
 END_OF_TEST
 
-/* Blocks of 128 rows end with each part but the last of what an engine fuses. */
+/* If an engine fuses linears, every part but the last must end with a block of 128 rows. */
 TEST(blocks_end_with_parts)
 {
     const calm_engine *vllm = calm_engine_find("vllm"), *transformers = calm_engine_find("transformers");
@@ -341,7 +341,7 @@ TEST(heads)
         {"vllm", "gptq", "w4a16_g128", 4104, false, CALM_ENGINE_TAKES},
         {"vllm", "gptq", "w3a16_g128", 4096, true, CALM_ENGINE_BITS},
         {"sglang", "compressed-tensors", "fp8_blocka16", 4096, true, CALM_ENGINE_HEAD},
-        /* As its linears, but for what it pads. */
+        /* as its linears, except for padding */
         {"sglang", "compressed-tensors", "w4a16_g128", 4097, true, CALM_ENGINE_TAKES},
         {"sglang", "compressed-tensors", "w4a16_g128", 4097, false, CALM_ENGINE_ROWS},
         {"sglang", "gptq", "w4a16_g128", 4104, true, CALM_ENGINE_HEAD},
@@ -403,7 +403,7 @@ TEST(formats_are_checked_by_name)
 }
 END_OF_TEST
 
-/* What a refusal proposes is taken, and the sentence says linear, number and cure. */
+/* The proposal in a refusal is taken, and the sentence names the linear, the number and a remedy. */
 TEST(refusals_say_what_would_do)
 {
     const calm_engine_linear odd = {"model.layers.0.o", 64, 192, false, 0, false};
@@ -425,7 +425,7 @@ TEST(refusals_say_what_would_do)
 }
 END_OF_TEST
 
-/* The number that a sentence about a shape names is the one that is broken: a multiple of it is taken. */
+/* A sentence about a shape names the number that is violated: a multiple of it is taken. */
 TEST(sentences_name_the_number)
 {
     static const struct {
@@ -469,7 +469,7 @@ TEST(sentences_name_the_number)
 }
 END_OF_TEST
 
-/* Every explanation is a sentence of its rule: none is empty, none is that of another. */
+/* Every rule's explanation is a separate sentence, and none is empty. */
 TEST(explanations_name_the_rule)
 {
     static const char *const words[] = {"takes it", "reads", "has no kernel for", "activations", "bits", "", "groups",

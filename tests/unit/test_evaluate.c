@@ -6,7 +6,8 @@
 #include "tests/support/tiny_model.h"
 
 #define N_WINDOWS 4
-/* A head of width 32 has tiles of 2^20 / 32 = 32768 tokens, and tasks of 32 rows: three tiles, two tasks. */
+/* With a hidden size of 32 a head has tiles of 2^20 / 32 = 32768 tokens, and tasks have 32 rows: three tiles, two
+ * tasks. */
 #define WIDE_VOCAB ((size_t)70001)
 
 static const size_t lengths[N_WINDOWS] = {11, 2, 25, 8};
@@ -27,7 +28,7 @@ static calm_model *open_tiny(uint64_t seed, bool tied)
     return open_vocab(seed, tied, tiny_default.vocab);
 }
 
-/* ---- the naive one ---- */
+/* ---- the naive evaluation ---- */
 
 static float *logits_of(const calm_subject *subject, const calm_windows *windows)
 {
@@ -64,7 +65,7 @@ static size_t first_best(const float *x, size_t n)
     return best;
 }
 
-/* Is `token` among the five largest, of equal ones the lower first?  This many are before it. */
+/* Tells whether `token` is among the five largest, with the lower token first of equal ones. */
 static bool among_five(const float *x, size_t n, size_t token)
 {
     size_t before = 0;
@@ -112,10 +113,10 @@ static calm_eval_result naive(const float *logits, const float *reference, const
 
 /* ---- tests ---- */
 
-/* The logits are the same float32 values.  An exponential is within 2 ulp, 2.4e-7 relative, and its argument is rounded
- * by 6e-8 |x|, so log sum exp is off by at most 2.4e-7 + 6e-8 E|l - max|, under 9e-7 here, where E|l - max| < 10; kl
- * has two of those, and weights off as much that multiply differences of logits whose mean is below 10: under 1e-5
- * again. */
+/* The logits are the same float32 values.  An exponential is within 2 ulp, 2.4e-7 relative, and its argument is
+ * rounded by 6e-8 |x|, so log sum exp is off by at most 2.4e-7 + 6e-8 E|l - max|, under 9e-7 here, where E|l - max|
+ * < 10.  kl has two of these, and weights that are off as much times differences of logits whose mean is below 10:
+ * under 1e-5 again. */
 #define TOLERANCE 1e-5
 
 static void check_naive(const calm_eval_result *found, const calm_eval_result *expected)
@@ -147,13 +148,13 @@ TEST(equals_a_naive_computation)
     ck_assert_uint_eq(results[0].tokens, 10 + 1 + 24 + 7);
     check_naive(&results[0], &expected);
     ck_near(ref.nll, own.nll, TOLERANCE);
-    ck_assert(expected.kl > 0.1);    /* the models differ, so the comparison says something */
+    ck_assert(expected.kl > 0.1);    /* the models differ */
     calm_model_close(a);
     calm_model_close(b);
 }
 END_OF_TEST
 
-/* Maxima, targets and sums across tiles; models of different width take the smaller one's tiles, 2^20 / 48 tokens. */
+/* Maxima, targets and sums across tiles; of models with different widths the smaller tiles count, 2^20 / 48 tokens. */
 TEST(a_vocabulary_of_several_tiles)
 {
     calm_windows windows = tiny_windows(lengths, N_WINDOWS);
@@ -184,7 +185,7 @@ TEST(a_vocabulary_of_several_tiles)
 }
 END_OF_TEST
 
-/* The same model with the second tile a copy of the first: most maxima are there twice, with equal bits. */
+/* The same model with its second tile equal to the first, so that most maxima occur twice. */
 #define TILE ((size_t)32768)
 static calm_model *open_doubled(uint64_t seed)
 {
@@ -209,7 +210,7 @@ static calm_model *open_doubled(uint64_t seed)
     return model;
 }
 
-/* Of equal maxima the first token counts, also when they are in different tiles. */
+/* The first of equal maxima counts, also in different tiles. */
 TEST(the_first_of_equal_maxima)
 {
     const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
@@ -226,7 +227,7 @@ TEST(the_first_of_equal_maxima)
 }
 END_OF_TEST
 
-/* The norm before the MLP of block 1, times 1 + 2^-10. */
+/* Multiplies the norm before the MLP of block 1 by 1 + 2^-10. */
 static calm_status nudge(void *user, calm_ctx *task, size_t index, calm_block *block)
 {
     calm_norm *norm = &block->norm[CALM_SUBLAYER_MLP][CALM_NORM_IN];
@@ -241,7 +242,7 @@ static calm_status nudge(void *user, calm_ctx *task, size_t index, calm_block *b
     return CALM_OK;
 }
 
-/* The same, and which blocks it was asked for. */
+/* The same, and records the blocks that it was asked for. */
 static calm_status nudge_and_note(void *user, calm_ctx *task, size_t index, calm_block *block)
 {
     size_t *asked = user;
@@ -249,8 +250,8 @@ static calm_status nudge_and_note(void *user, calm_ctx *task, size_t index, calm
     return nudge(NULL, task, index, block);
 }
 
-/* A model that differs from the reference from block 1 on takes the reference's rows there: block 0 is not run again,
- * and every figure has the same bits.  This many windows that they come in several batches. */
+/* A model that differs from the reference from block 1 on shares the reference's rows up to there: block 0 is not
+ * run again, and all figures have the same bits.  There are so many windows that they form several batches. */
 TEST(from_the_block_that_differs)
 {
     enum { WINDOWS = 90, LENGTH = 300 };
@@ -274,9 +275,9 @@ TEST(from_the_block_that_differs)
 }
 END_OF_TEST
 
-/* The errors of the exponentials (2^-24 = 6e-8 in the mean, of either sign) enter both log sum exp of a token: at most
- * 8.5e-8 by root mean square when one token has all the mass; those of the weights are multiplied by differences of
- * logits of 1e-3.  The mean over 42 tokens is then off by 1.3e-8, and seven times that is asked for: 8 % of this
+/* Errors of the exponentials (2^-24 = 6e-8 in the mean, of either sign) enter both log sum exp of a token: at most
+ * 8.5e-8 by root mean square if one token has all the mass; those of the weights are multiplied by differences of
+ * logits of 1e-3.  The mean over 42 tokens is then off by 1.3e-8.  The tolerance is seven times that, 8 % of this
  * divergence. */
 TEST(nearly_equal_models)
 {
@@ -347,7 +348,7 @@ TEST(same_bytes_for_every_number_of_threads)
 }
 END_OF_TEST
 
-/* ---- the positions that differ most ---- */
+/* ---- the positions with the largest divergence ---- */
 
 static int by_kl(const void *a, const void *b)
 {
@@ -359,7 +360,7 @@ static int by_kl(const void *a, const void *b)
     return x->token < y->token ? -1 : x->token > y->token;
 }
 
-/* Every position, by falling kl: the list must be its beginning. */
+/* Computes all positions by falling kl; the list must be their beginning. */
 static size_t naive_positions(const calm_subject *reference, const calm_subject *subject, const calm_windows *windows,
                               calm_eval_position *out)
 {
@@ -389,10 +390,10 @@ TEST(the_worst_positions)
     calm_model *a = open_tiny(1, true), *b = open_tiny(11, false);
     const calm_subject reference = {.model = a}, subject = {.model = b};
     calm_eval_position expected[64];
-    windows.ids[windows.begin[1]]++;    /* no two windows begin alike, which would make equal rows */
+    windows.ids[windows.begin[1]]++;    /* no two windows begin alike and have equal rows */
     const size_t n = naive_positions(&reference, &subject, &windows, expected);
     ck_assert_uint_eq(n, 10 + 1 + 24 + 7);
-    for (size_t most = 1; most < 60; most += 19) {    /* 1, 20, 39, 58: all there are */
+    for (size_t most = 1; most < 60; most += 19) {    /* 1, 20, 39, 58: all of them */
         calm_eval_result ref, result, plain;
         calm_eval_worst worst;
         ck_ok(calm_evaluate_worst(ctx, &reference, &ref, &subject, &result, &windows, most, NULL, NULL, &worst));
@@ -423,7 +424,7 @@ TEST(the_worst_positions)
 }
 END_OF_TEST
 
-/* A model does not differ from itself: all are equal, and the first positions stay. */
+/* A model has no divergence from itself: all positions are equal, and the first ones stay. */
 TEST(equal_positions_keep_their_order)
 {
     const calm_windows windows = tiny_windows(lengths, N_WINDOWS);
@@ -479,7 +480,7 @@ TEST(failures)
 }
 END_OF_TEST
 
-/* What tick has heard. */
+/* The last event. */
 typedef struct heard {
     size_t last, total;
     bool rising;
@@ -506,7 +507,7 @@ TEST(ticks_reach_the_end)
 }
 END_OF_TEST
 
-/* Ticks so far, and the largest step between two. */
+/* The number of events, and the largest step between two. */
 typedef struct steps {
     size_t n, last, largest;
 } steps;
@@ -520,8 +521,7 @@ static void hear_step(void *user, size_t done, size_t total)
     s->last = done;
 }
 
-/* The vocabulary has 256 times the weights of a block: a run through the blocks is a small part of the work, and the
- * logits tick on their own. */
+/* The vocabulary has 256 times the weights of a block, so most of the work is logits, which send their own events. */
 TEST(ticks_count_the_vocabulary)
 {
     static const size_t same[N_WINDOWS] = {[0 ... N_WINDOWS - 1] = 20};
@@ -542,7 +542,7 @@ TEST(ticks_count_the_vocabulary)
 }
 END_OF_TEST
 
-/* Two subjects, one of them of the reference's checkpoint; the head's products are the most of it. */
+/* Two subjects, one with the reference's checkpoint; most of the memory is for the head's products. */
 TEST(memory)
 {
     static const size_t same[] = {70, 70, 70, 70};

@@ -1,15 +1,15 @@
-/* Evaluations in parts, as several ranks make them, or of rows that are there: the evaluation of all windows. */
+/* Evaluations in parts, as several ranks make them, or from given rows: equal to the evaluation of all windows. */
 #include "ptq/eval/evaluate.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
-/* Parts that are measured alone, with the worst positions, and joined: the same bits as all at once. */
+/* Parts measured separately, with the worst positions, and joined: the bits of a single evaluation. */
 TEST(parts_are_the_whole)
 {
     enum { WINDOWS = 200, LENGTH = 300, RANKS = 4 };
     size_t each[WINDOWS];
     for (size_t w = 0; w < WINDOWS; w++)
-        each[w] = w % 3 == 1 ? 20 : LENGTH;    /* a part may have short ones alone: it has the batches of all */
+        each[w] = w % 3 == 1 ? 20 : LENGTH;    /* a part may have only short windows */
     const calm_windows windows = tiny_windows(each, WINDOWS);
     tiny_model spec = tiny_default;
     calm_model *model, *other;
@@ -50,7 +50,7 @@ TEST(parts_are_the_whole)
 }
 END_OF_TEST
 
-/* Rows behind the last block of all windows, from row `first` of a file on. */
+/* Writes the rows after the last block for all windows to a file, from row `first` on. */
 static void pass(const calm_model *model, const calm_windows *windows, size_t first, const calm_row_store *file)
 {
     calm_batch batch;
@@ -70,8 +70,8 @@ static calm_status count(void *user, calm_ctx *task, size_t index, calm_block *b
     return CALM_OK;
 }
 
-/* Models whose rows are there already: no block is run, and every figure has the same bits.  This many windows that
- * they come in several batches. */
+/* With given rows no block is run, and all figures have the same bits.  There are so many windows that they form
+ * several batches. */
 TEST(rows_that_have_passed)
 {
     enum { WINDOWS = 90, LENGTH = 300, ROWS = WINDOWS * LENGTH };
@@ -90,7 +90,7 @@ TEST(rows_that_have_passed)
                                 calm_model_config(model)->hidden, &file));
     pass(model, &windows, 3, &file);
     pass(other, &windows, 3 + ROWS, &file);
-    /* Of one model, too, whose first block would be the reference's: that of one that has passed cannot be had. */
+    /* Rows of the same model: a subject cannot begin at a block of a reference whose rows are given. */
     const calm_subject run[] = {{.model = other, .override = count, .user = &blocks},
                                 {.model = model, .override = count, .user = &blocks, .first_block = 1}};
     calm_subject passed[] = {run[0], run[1]}, reference = {.model = model};

@@ -1,4 +1,4 @@
-/* Events: ticks of a stage, completion, nobody who receives them. */
+/* Events: ticks of a stage, its completion, and no receiver. */
 #include "ptq/base/event.h"
 
 #include "tests/support/harness.h"

@@ -1,4 +1,4 @@
-/* Excerpts: pieces of characters, control characters, ids without tokens. */
+/* Excerpts of texts: parts of characters, control characters, ids without tokens. */
 #include "ptq/data/excerpt.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ TEST(words)
 }
 END_OF_TEST
 
-/* A byte-level vocabulary has every byte: a character of four is cut at every place, and is whole together. */
+/* A byte-level vocabulary has every byte: a character of four bytes is cut at every place, and is whole when joined. */
 TEST(pieces_of_characters)
 {
     CALM_SCOPED_TOKENIZER(tokenizer);
@@ -73,7 +73,7 @@ TEST(ids)
     ck_ok(calm_tokenizer_open(ctx, bundled(), &tokenizer));
     ck_ok(calm_excerpt(ctx, NULL, some, 3, &text));
     ck_assert_str_eq(text, "7 100000 9");
-    ck_ok(calm_excerpt(ctx, tokenizer, some, 3, &text));    /* one has no token */
+    ck_ok(calm_excerpt(ctx, tokenizer, some, 3, &text));    /* one id has no token */
     ck_assert_str_eq(text, "7 100000 9");
     ck_ok(calm_excerpt(ctx, NULL, some, 0, &text));
     ck_assert_str_eq(text, "");

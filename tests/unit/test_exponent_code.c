@@ -1,4 +1,4 @@
-/* Exponent coding against the bits that went in, the Huffman code of the Gaussian, and damaged bytes. */
+/* Exponent coding: round trips to the bit, the Huffman code for Gaussian weights, and damaged bytes. */
 #include "ptq/quant/exponent_code.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@ static void fill(size_t n, size_t width_bytes, uint64_t stream, double width)
     }
 }
 
-/* The bytes of the code, after which the same words came back and nothing else was written. */
+/* Returns the bytes of the code, after a round trip that writes nothing else. */
 static size_t round_trip(size_t n, size_t width, bool plain)
 {
     memset(code, 0xa5, sizeof code);
@@ -49,8 +49,9 @@ TEST(any_count_comes_back)
 }
 END_OF_TEST
 
-/* Every width of a Gaussian, far below 1 and far above, takes about what its exponents hold: 2.55 bits by numeric
- * integration, 2.6 with whole bits, 10.6 of 16.  11 leaves 7 standard errors of 40,000 words for the sample's width. */
+/* Gaussians of any width, from far below 1 to far above, take about what their exponents hold: 2.55 bits by numeric
+ * integration, 2.6 with whole bits, 10.6 of 16.  The bound 11 leaves 7 standard errors of 40,000 words for the
+ * width. */
 TEST(gaussians_of_any_width)
 {
     for (int e = -115; e < 118; e += 3) {
@@ -62,7 +63,7 @@ TEST(gaussians_of_any_width)
 }
 END_OF_TEST
 
-/* NaN with payloads, infinities, zeros of both signs, subnormals: every bfloat16 there is, and among Gaussians. */
+/* NaN with payloads, infinities, zeros of both signs, subnormals: every bfloat16 value, alone and among Gaussians. */
 TEST(any_bits)
 {
     for (size_t i = 0; i < 1 << 16; i++)
@@ -82,12 +83,12 @@ TEST(any_bits)
 }
 END_OF_TEST
 
-/* ---- the code of the Gaussian ---- */
+/* ---- the code for Gaussian weights ---- */
 
 #define SYMBOLS 16
 #define LONGEST 11
 
-/* Least mean length of a prefix code of at most 11 bits for p: lists of pairs (package-merge). */
+/* Returns the least mean length of a prefix code of at most 11 bits for p, by package-merge. */
 static double least_length(const double p[SYMBOLS])
 {
     double list[2 * SYMBOLS], merged[4 * SYMBOLS];
@@ -121,7 +122,7 @@ static double inside(double bound)
     return erf(bound / sqrt(2));
 }
 
-/* The lengths in the header of a Gaussian's code are the best there are for its bins. */
+/* The lengths in the header are the best ones for the bins of a Gaussian. */
 TEST(lengths_are_those_of_huffman)
 {
     bool seen[8] = {false};
@@ -131,7 +132,7 @@ TEST(lengths_are_those_of_huffman)
         fill(MOST, 2, 3, exp2(eighth / 64.0));
         round_trip(MOST, 2, false);
         memcpy(&lengths, code + 32, 8);
-        /* Symbol 0 is 8 to 16 times the power of two below the width: the fraction is what is left, to an eighth. */
+        /* Symbol 0 is 8 to 16 times the power of two below the width; the rest is the fraction, to an eighth. */
         const double above = 3 + 127 - code[10] + 0.0, width = eighth / 64.0;
         const double fraction = floor((width + above) * 8 + 0.5) / 8;
         for (int s = 0; s < SYMBOLS - 1; s++)
@@ -140,7 +141,8 @@ TEST(lengths_are_those_of_huffman)
         for (int s = 0; s < SYMBOLS; s++)
             mean += p[s] * (double)(lengths >> 4 * s & 15);
         const double least = least_length(p);
-        /* A sample of 1,024 words gives the width to an eighth or its neighbour, whose code is at most .06 longer. */
+        /* A sample of 1,024 words gives the width to an eighth or its neighbour, whose code is at most .06 bits
+         * longer. */
         ck_assert_double_ge(mean, least * (1 - 1e-12));
         seen[(int)(fraction * 8) & 7] |= mean < least * (1 + 1e-12);
     }
@@ -178,7 +180,7 @@ TEST(lengths_are_checked)
         refuse(bytes, MOST, 4);
         memcpy(code, kept, sizeof kept);
     }
-    /* Of plain words, too. */
+    /* The same for plain words. */
     const size_t plain = calm_exponent_encode(in, 100, 4, true, code);
     refuse(plain - 1, 100, 4);
     code[24]--;
@@ -186,7 +188,7 @@ TEST(lengths_are_checked)
 }
 END_OF_TEST
 
-/* A changed byte is refused or gives other words, and never leaves the room of n words. */
+/* A changed byte is refused or gives other words, and never writes past n words. */
 TEST(no_byte_leads_out_of_its_room)
 {
     fill(3000, 4, 1, 1);

@@ -1,4 +1,4 @@
-/* Temporary directories next to a target: whose they are is said by a lock, not by the process id in the name, which
+/* Temporary directories next to a target: a lock decides whether one is in use, since the process id in its name
  * means nothing in another container. */
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static const char *path_of(const char *dir, const char *name)
     return test_format("%s/%s", dir, name);
 }
 
-/* A directory with a file in it, which nobody locks. */
+/* Makes a directory with a file that nobody locks. */
 static const char *leftover(const char *dir, const char *name)
 {
     const char *path = path_of(dir, name);
@@ -25,7 +25,7 @@ static const char *leftover(const char *dir, const char *name)
     return path;
 }
 
-/* Process 1 and this very process live, yet nobody writes there. */
+/* Process 1 and this process exist, but neither writes there. */
 TEST(unlocked_is_stale)
 {
     const char *dir = test_directory();
@@ -58,7 +58,7 @@ TEST(other_names_stay)
 }
 END_OF_TEST
 
-/* A process that writes until it is killed; its temporary directory in *path. */
+/* Starts a process that writes until it is killed; *path = its temporary directory. */
 static pid_t start_writer(const char *target, const char **path)
 {
     char name[4096];
@@ -86,7 +86,7 @@ TEST(locked_is_not_stale)
     const char *dir = test_directory(), *target = path_of(dir, "out"), *written;
     calm_export_place place;
     const pid_t writer = start_writer(target, &written);
-    /* As seen from elsewhere: the number is that of no process here. */
+    /* As another container sees it: no process has the number. */
     const char *renamed = path_of(dir, "out.tmp.999999999");
     ck_assert_int_eq(rename(written, renamed), 0);
     ck_ok(calm_export_begin(ctx, target, &place));
@@ -109,7 +109,7 @@ static const char *config_of(const char *dir)
     return text;
 }
 
-/* Two containers, both of whose calm is process 7. */
+/* Two containers, in each of which calm is process 7. */
 TEST(one_number_twice)
 {
     const char *dir = test_directory(), *target = path_of(dir, "out");
@@ -122,7 +122,7 @@ TEST(one_number_twice)
     ck_ok(calm_write_file(ctx, path_of(b.temporary, "config.json"), "b", 1));
     ck_ok(calm_export_commit(ctx, &a, target));
     ck_assert_str_eq(config_of(target), "a");
-    /* Neither began with a target that it may replace: the first result stays. */
+    /* Neither began with a target that it may replace, so the first result stays. */
     ck_fails(calm_export_commit(ctx, &b, target), CALM_EEXIST, "another process has written it");
     ck_assert_str_eq(config_of(target), "a");
     b.replaces = true;

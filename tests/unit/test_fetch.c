@@ -1,4 +1,4 @@
-/* One file from the hub: resumed, restarted, refused, verified. */
+/* Downloading a file from the hub: resumed, restarted, refused, verified. */
 #include "ptq/hub/fetch.h"
 
 #include <errno.h>
@@ -131,12 +131,12 @@ TEST(cut_connections_are_gone_on_from)
 {
     play *p = begin(true);
     p->served->cut_at = 300;
-    p->served->n_cuts = 3;    /* more than there are attempts: those that bring bytes do not count */
+    p->served->n_cuts = 3;    /* more than attempts: those that bring bytes do not count */
     open_it(p);
     p->settings.attempts = 2;
     ck_ok(fetch(p));
     check_blob(p);
-    ck_assert_uint_eq(p->hub.n_requests, 8);    /* each time by the hub, whose redirect is signed anew */
+    ck_assert_uint_eq(p->hub.n_requests, 8);    /* always via the hub, whose redirect is signed anew */
     ck_assert_str_eq(range(p, 1), "");
     ck_assert_str_eq(range(p, 3), "bytes=300-");
     ck_assert_str_eq(range(p, 5), "bytes=600-");
@@ -282,7 +282,7 @@ TEST(a_range_that_the_server_has_not)
     play *p = begin(false);
     open_it(p);
     put_partial(p, bytes, N);
-    p->file.bytes = -1;    /* so that nobody knows that this is all: 416 */
+    p->file.bytes = -1;    /* so that the end is known only by 416 */
     ck_ok(fetch(p));
     check_blob(p);
     ck_assert_uint_eq(p->hub.n_requests, 2);
@@ -327,7 +327,7 @@ TEST(a_body_without_end_is_stopped)
     play *p = begin(true);
     p->served->bytes = large;
     p->served->n_bytes = sizeof large;
-    p->served->extra = 10 - (long)sizeof large;    /* ten bytes, says the listing */
+    p->served->extra = 10 - (long)sizeof large;    /* the listing says ten bytes */
     p->served->unannounced = true;
     open_it(p);
     ck_assert_int_eq(fetch(p), CALM_EMISMATCH);
@@ -356,7 +356,7 @@ TEST(answers_that_pass)
     ck_fails(fetch(p), CALM_EIO, "answered 503");
     end(p);
     p = begin(false);
-    p->served->status = 403;    /* does not pass */
+    p->served->status = 403;    /* permanent */
     p->served->n_status = 1;
     p->served->error = "GatedRepo";
     open_it(p);
@@ -387,10 +387,10 @@ TEST(a_full_disk)
 {
     play *p = begin(false);
     open_it(p);
-    p->session.tick = NULL;    /* its assertions write too */
+    p->session.tick = NULL;    /* whose assertions write too */
     put_partial(p, bytes, 100);
     ck_ok(calm_make_directories(ctx, test_format("%s/.locks/%s", p->settings.cache, p->name.folder)));
-    /* The folders are there, so that the first writes are mkdir's that find them; every one of them fails in turn. */
+    /* The folders exist, so the first writes are mkdir calls that find them; each call fails in turn. */
     long at = 1;
     bool in_body = false;
     for (calm_status status = CALM_EIO; status != CALM_OK; at++) {
@@ -417,7 +417,7 @@ TEST(an_empty_file)
     open_it(p);
     ck_ok(fetch(p));
     check_blob(p);
-    ck_assert_uint_eq(p->hub.n_requests, 0);    /* its name says it all */
+    ck_assert_uint_eq(p->hub.n_requests, 0);    /* its name is its digest */
     end(p);
 }
 END_OF_TEST

@@ -24,7 +24,7 @@ static const char *get(const char *path)
     return text;
 }
 
-/* Entries of a directory, without . and .. */
+/* Returns the number of entries of a directory, without . and .. . */
 static int count_entries(const char *path)
 {
     DIR *dir = opendir(path);
@@ -116,17 +116,17 @@ TEST(a_writer_counts_and_reports_a_full_device)
     ck_ok(calm_writer_close(ctx, &writer));
     ck_assert_str_eq(get(path), "abcde");
 
-    ck_ok(calm_writer_open(ctx, &writer, "/dev/full"));    /* small: seen when it is flushed */
+    ck_ok(calm_writer_open(ctx, &writer, "/dev/full"));    /* small: fails when it is flushed */
     ck_ok(calm_writer_put(ctx, &writer, "x", 1));
     ck_fails(calm_writer_close(ctx, &writer), CALM_ENOSPC, "/dev/full: cannot write");
-    static const char large[1 << 20];                      /* large: seen at once */
+    static const char large[1 << 20];                      /* large: fails at once */
     ck_ok(calm_writer_open(ctx, &writer, "/dev/full"));
     ck_assert_int_eq(calm_writer_put(ctx, &writer, large, sizeof large), CALM_ENOSPC);
     ck_fails(calm_writer_close(ctx, &writer), CALM_ENOSPC, "/dev/full: cannot write");
 }
 END_OF_TEST
 
-/* A file system of one page for data; needs root, in a container even more. */
+/* A file system with one page for data, which needs root and, in a container, further rights. */
 TEST(a_full_disk_leaves_nothing_half_written)
 {
     const char *dir = test_directory(), *path = test_format("%s/a", dir);
@@ -154,7 +154,7 @@ TEST(a_full_disk_leaves_nothing_half_written)
 }
 END_OF_TEST
 
-/* A file in the place of a device would take it from the whole machine: calm report -o /dev/null, as root. */
+/* Replacing a device by a file would remove it for the whole machine: calm report -o /dev/null, as root. */
 TEST(devices_and_pipes_are_written_not_replaced)
 {
     const char *pipe = test_format("%s/pipe", test_directory()), *link = test_format("%s.link", pipe);
@@ -181,7 +181,7 @@ TEST(links_stay_and_their_ends_are_written)
     struct stat info;
     ck_ok(calm_make_directories(ctx, test_format("%s/far", dir)));
     ck_assert_int_eq(symlink("far/a", link), 0);
-    put(link, "new");    /* nothing is there yet */
+    put(link, "new");    /* the target does not exist */
     put(link, "newer");
     ck_assert(lstat(link, &info) == 0 && S_ISLNK(info.st_mode));
     ck_assert_str_eq(get(test_format("%s/far/a", dir)), "newer");
@@ -222,11 +222,11 @@ TEST(removing_a_tree_does_not_follow_links)
     ck_ok(calm_remove_tree(ctx, tree));
     ck_assert(!calm_path_exists(tree));
     ck_assert_str_eq(get(precious), "kept");
-    ck_ok(calm_remove_tree(ctx, link));    /* the link, not what it names */
+    ck_ok(calm_remove_tree(ctx, link));    /* the link, not its target */
     ck_assert(!calm_path_exists(link));
     ck_assert_str_eq(get(precious), "kept");
     ck_ok(calm_remove_tree(ctx, precious));
-    ck_ok(calm_remove_tree(ctx, precious));    /* not there: no error */
+    ck_ok(calm_remove_tree(ctx, precious));    /* missing: no error */
     ck_assert(!calm_path_exists(precious));
 }
 END_OF_TEST
@@ -256,7 +256,7 @@ TEST(a_copy_has_the_same_bytes)
 }
 END_OF_TEST
 
-/* Every allocation on the way made to fail, one after the other. */
+/* Every allocation fails in turn. */
 TEST(memory_that_runs_out_is_reported_and_leaves_no_file)
 {
     const char *dir = test_directory(), *path = test_format("%s/a", dir);
@@ -284,7 +284,7 @@ TEST(what_exists_and_how_much_fits)
         ck_ok(calm_path_existing(ctx, list[i].path, &found));
         ck_assert_str_eq(found, list[i].found);
     }
-    ck_ok(calm_path_refuse_directory(ctx, test_format("%s/no", dir)));    /* whoever opens it finds that out */
+    ck_ok(calm_path_refuse_directory(ctx, test_format("%s/no", dir)));    /* opening it will fail */
     ck_fails(calm_path_refuse_directory(ctx, dir), CALM_EARG, "expected a file, found a directory");
     double bytes;
     ck_assert(calm_disk_free(dir, &bytes) && bytes > 0);

@@ -1,4 +1,4 @@
-/* What is given as a model and is none: the failure says what stands there and what to give instead. */
+/* A path that is given as a model and is none: the message says what is there and what to give instead. */
 #include "ptq/io/folder.h"
 
 #include "ptq/base/file.h"
@@ -34,7 +34,7 @@ TEST(models_are_no_matter)
     put("model.gguf");
     ck_ok(calm_folder_is_no_model(ctx, place));
     ck_ok(calm_folder_is_no_model(ctx, test_format("%s/model.gguf", place)));    /* its reader says that it is short */
-    ck_ok(calm_write_file(ctx, test_format("%s/blob", place), "GGUF", 4));       /* as the hub's cache names it */
+    ck_ok(calm_write_file(ctx, test_format("%s/blob", place), "GGUF", 4));       /* a name in the hub's cache */
     ck_ok(calm_folder_is_no_model(ctx, test_format("%s/blob", place)));
 }
 END_OF_TEST
@@ -45,7 +45,7 @@ TEST(what_is_not_there_says_so)
     refused(test_format("%s/none", place), CALM_ENOTFOUND, "/none: no such directory; expected that of a model");
     refused(test_format("%s/m.gguf", place), CALM_ENOTFOUND, "/m.gguf: no such file; expected a GGUF file");
     put("m-00001-of-00002.gguf");
-    ck_ok(calm_folder_is_there(ctx, test_format("%s/m.gguf", place)));    /* the first part of it */
+    ck_ok(calm_folder_is_there(ctx, test_format("%s/m.gguf", place)));    /* the first part exists */
     ck_ok(calm_folder_is_there(ctx, place));
     put("file");
     refused(test_format("%s/file/deeper", place), CALM_ENOTFOUND, "no such directory");
@@ -60,7 +60,7 @@ TEST(a_folder_of_a_gguf_file_alone_is_that_file)
     ck_assert_ptr_eq(path, place);
     put("other.gguf");
     ck_ok(calm_folder_gguf(ctx, &path));
-    ck_assert_ptr_eq(path, place);    /* which of several is meant, calm_folder_is_no_model asks */
+    ck_assert_ptr_eq(path, place);    /* calm_folder_is_no_model() asks which one is meant */
     put("model.gguf");
     ck_ok(calm_folder_gguf(ctx, &path));
     ck_assert_str_eq(path, file);

@@ -1,4 +1,4 @@
-/* Seconds of algorithms on wide jobs, from those of a small one: by counts, of machines that are made up. */
+/* Estimated seconds of algorithms on wide jobs from those of a small job, on invented machines. */
 #include "ptq/state/forecast_fit.h"
 
 #include "tests/support/harness.h"
@@ -12,8 +12,8 @@ static calm_algorithm *named(const char *name)
     return out;
 }
 
-/* What an algorithm of this many products, factors and seconds per weight takes: products at .6 of the rate, factors at
- * .75 of it, and as long again at a width of 1,024. */
+/* Returns the seconds of an algorithm with these products, factors and seconds per weight: products run at .6 of the
+ * rate, factors at .75 of it, and at half of that at a width of 1,024. */
 static double seconds_of(double products, double factors, double weight, size_t out, size_t in)
 {
     const double o = (double)out, i = (double)in;
@@ -21,7 +21,7 @@ static double seconds_of(double products, double factors, double weight, size_t 
            weight * o * i;
 }
 
-/* A machine that takes what the operations say is estimated for every shape: the sums are rounded a few times. */
+/* A machine that takes what the operations need is estimated exactly for every shape, up to a few roundings. */
 TEST(wide_jobs)
 {
     static const struct {
@@ -46,7 +46,7 @@ TEST(wide_jobs)
 }
 END_OF_TEST
 
-/* A small job on which the products were faster than the rate leaves no time per weight, not less than none. */
+/* A small job whose products were faster than the rate leaves no time per weight, and no negative time. */
 TEST(faster_than_the_rate)
 {
     const calm_fit fit = calm_forecast_fit(named("gptq"), 1e-6, 256, 512, RATE, 1);
@@ -55,7 +55,7 @@ TEST(faster_than_the_rate)
 }
 END_OF_TEST
 
-/* Products in float count less where operands of the run are faster, those in double do not: half a one of mkq-full. */
+/* Products in float take less time with faster operands, those in double do not: half of one in mkq-full. */
 TEST(faster_operands)
 {
     static const struct {
@@ -76,7 +76,7 @@ TEST(faster_operands)
 }
 END_OF_TEST
 
-/* A factor of a wide input is more than the updates that use it, and grows by itself alone. */
+/* The factor of a wide input takes more time than the updates that use it, and grows independently of them. */
 TEST(factors)
 {
     ck_near(calm_forecast_factor_operations(3000), 1.8e10, 1);

@@ -1,4 +1,4 @@
-/* Batches of windows: the same bits however they are cut, held and spread over threads. */
+/* Batches of windows: the same bits however they are cut, stored, and distributed over threads. */
 #include "ptq/model/forward.h"
 
 #include "ptq/model/arch.h"
@@ -10,7 +10,7 @@
 static const size_t lengths[] = {5, 1, 140, 12};
 enum { N_WINDOWS = sizeof lengths / sizeof *lengths };
 
-/* Hidden rows behind all blocks and the final norm of windows first .. first + n - 1. */
+/* Returns the hidden states after all blocks and the final norm for windows first .. first + n - 1. */
 static float *run(const calm_model *model, const calm_windows *windows, size_t first, size_t n, const char *spill_dir)
 {
     calm_rope rope;
@@ -64,9 +64,8 @@ TEST(threads_and_files)
 }
 END_OF_TEST
 
-/* Windows do not see each other: alone, each gives the rows that it has among the others.  In a mixture an expert's
- * tokens are then multiplied in another company, which moves sums of 48 products by their rounding: 48 x 2^-24
- * x 100. */
+/* Windows are independent: alone, each has the rows that it has among others.  In a mixture an expert's tokens are
+ * then multiplied in other groups, which changes sums of 48 products by their rounding: 48 x 2^-24 x 100. */
 TEST(windows_alone)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -84,8 +83,8 @@ TEST(windows_alone)
 }
 END_OF_TEST
 
-/* Positions 0, 1, ... written out are those that are meant without; a shift by 9 changes encoders alone, since turning
- * heads sees differences: cos and sin of other angles, each off by 2^-24 of an angle up to 150. */
+/* Explicit positions 0, 1, ... are the default ones.  A shift by 9 changes encoders only, since rotary embeddings
+ * depend on differences: cos and sin of other angles, each off by 2^-24 of an angle up to 150. */
 TEST(positions)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -104,7 +103,7 @@ TEST(positions)
         double worst = 0;
         for (size_t i = 0; i < n * 32; i++)
             worst = test_worse(worst, fabs((double)shifted[i] - (double)expected[i]));
-        /* q of Ministral 3 grows with the position itself; Hunyuan weighs channels that have turned. */
+        /* q of Ministral 3 grows with the position; Hunyuan weights rotated channels. */
         const calm_config *config = calm_model_config(model);
         if (config->arch->encoder || config->arch->late_qk_norm || config->query_growth.beta > 0)
             ck_assert(worst > 0.1);
@@ -115,7 +114,7 @@ TEST(positions)
 }
 END_OF_TEST
 
-/* A later token changes nothing before it, but in an encoder. */
+/* A later token changes nothing before it, except in encoders. */
 TEST(causality)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -129,7 +128,7 @@ TEST(causality)
         ck_assert(memcmp(before + 19 * 32, after + 19 * 32, 32 * sizeof *before) != 0);
         if (calm_model_config(model)->arch->encoder)
             ck_assert(!same);
-        else if (!calm_model_config(model)->moe.n_experts)    /* there other tokens change an expert's company */
+        else if (!calm_model_config(model)->moe.n_experts)    /* other tokens change an expert's group */
             ck_assert_msg(same, "%s", tiny_families[f]);
         calm_model_close(model);
     }
@@ -207,7 +206,7 @@ TEST(failures)
 }
 END_OF_TEST
 
-/* Windows of one length, so that workers all hold the same; wide enough that chunks count for little. */
+/* Windows have one length, so that all workers hold the same, and are wide enough that chunks count little. */
 TEST(memory)
 {
     static const size_t same[] = {140, 140, 140, 140};
@@ -234,9 +233,9 @@ TEST(memory)
         for (int threads = 1; threads <= 2; threads++) {
             ctx->n_threads = threads;
             const size_t said = calm_batch_block_scratch_bytes(config, 1, 4, 140, expert, false, (size_t)threads);
-            /* Tokens do not spread evenly over five experts, and two workers need not be at their most at one time; on
-             * a busy machine one does it all.  Half of it is held all the same.  What is more is an expert with all
-             * tokens. */
+            /* Tokens are spread unevenly over five experts, two workers need not reach their peak together, and on a
+             * busy machine one worker may do everything; half of the estimate is held nevertheless.  The upper bound
+             * adds an expert with all tokens. */
             const size_t more = mixture ? calm_moe_experts_scratch_bytes(config, 1, 560) +
                                               (size_t)threads * calm_moe_expert_scratch_bytes(config, 560) : 0;
             test_memory_begin();
@@ -251,7 +250,7 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* Block 0 sublayer by sublayer, in memory or in a file. */
+/* Runs block 0 sublayer by sublayer, with rows in memory or in a file. */
 static void run_apart(const calm_model *model, const calm_block *block, const calm_rope *rope,
                       const calm_windows *windows, const char *spill_dir, float *out)
 {
@@ -264,8 +263,8 @@ static void run_apart(const calm_model *model, const calm_block *block, const ca
     calm_batch_close(&batch);
 }
 
-/* The same rows as both sublayers at once give, also of a family whose MLP reads what its attention has read; without
- * room for those the sublayers are refused. */
+/* The rows are those of both sublayers at once, also in a family whose MLP reads the attention's input; without
+ * memory for that input the sublayers are refused. */
 TEST(sublayers_one_by_one)
 {
     static const char *const families[] = {"cohere2", "granite", "llama"};
