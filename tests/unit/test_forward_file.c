@@ -52,7 +52,7 @@ static calm_safetensors *run(const calm_model *model, const char *lines, bool hi
     return set;
 }
 
-/* Row `row` of all positions of a tensor [S, T, width]. */
+/* Returns row `row` of all positions of a tensor [S, T, width]. */
 static const float *row_of(const calm_safetensors *set, const char *name, size_t row)
 {
     const calm_tensor *tensor = calm_safetensors_find(set, name);
@@ -75,9 +75,9 @@ static bool is_zero(const float *x, size_t width)
     return true;
 }
 
-/* ---- where rows go ---- */
+/* ---- where rows are written ---- */
 
-/* The model is causal: a shorter sequence is the beginning of a longer one, padded or not, and the rest is 0. */
+/* The model is causal: a shorter sequence, padded or not, has the first rows of a longer one, and the rest are 0. */
 TEST(shorter_sequences_end_in_zeros)
 {
     calm_model *model = open_tiny(61);
@@ -104,8 +104,8 @@ TEST(shorter_sequences_end_in_zeros)
 }
 END_OF_TEST
 
-/* Padding before the tokens shifts their positions; rotary positions are relative, so the logits stay, embedded ones do
- * not. */
+/* Leading padding shifts the tokens' positions: with rotary embeddings the logits stay, with a table of positions
+ * they change. */
 TEST(tokens_keep_their_positions)
 {
     calm_model *model = open_tiny(61), *encoder = open_encoder();
@@ -129,7 +129,7 @@ TEST(tokens_keep_their_positions)
 }
 END_OF_TEST
 
-/* The pooler reads the first token that is there. */
+/* The pooler reads the first token after the padding. */
 TEST(what_encoders_write)
 {
     calm_model *model = open_encoder();
@@ -144,7 +144,7 @@ TEST(what_encoders_write)
         ck_ok(calm_head_pool(ctx, &head, row_of(set, "last_hidden_state", 3 * s + (s == 1)), pooled));
         check_rows(pooled, row_of(set, "pooler_output", s), 32);
     }
-    double difference = 0;    /* the type of the last token counts */
+    double difference = 0;    /* the type of the last token changes the output */
     for (size_t i = 0; i < 32; i++)
         difference = fmax(difference, fabs((double)row_of(set, "last_hidden_state", 2)[i] -
                                            (double)row_of(set, "last_hidden_state", 8)[i]));
@@ -154,7 +154,7 @@ TEST(what_encoders_write)
 }
 END_OF_TEST
 
-/* 2^24 / 40001 = 419 rows make a piece, 2^20 / 32 tokens a tile. */
+/* 2^24 / 40001 = 419 rows are a piece, 2^20 / 32 tokens a tile. */
 TEST(logits_in_pieces_and_tiles)
 {
     const size_t vocab = 40001, tokens = 425;
@@ -200,13 +200,13 @@ TEST(same_bytes_with_any_threads_and_from_a_file)
     for (size_t i = 0; i < 2; i++) {
         const char *expected = digest_of(models[i], &tokens, 0, 1);
         ck_assert_str_eq(digest_of(models[i], &tokens, 0, 4), expected);
-        ck_assert_str_eq(digest_of(models[i], &tokens, 1, 2), expected);    /* hidden rows in a file */
+        ck_assert_str_eq(digest_of(models[i], &tokens, 1, 2), expected);    /* hidden states in a file */
         calm_model_close(models[i]);
     }
 }
 END_OF_TEST
 
-/* ---- refused ---- */
+/* ---- refusals ---- */
 
 static void check_refused(const calm_model *model, const char *lines, calm_status status, const char *words)
 {
@@ -256,7 +256,7 @@ TEST(a_failure_leaves_nothing)
 }
 END_OF_TEST
 
-/* What ticks have said. */
+/* Receives the ticks. */
 static void hear(void *user, size_t done, size_t total)
 {
     size_t *last = user;

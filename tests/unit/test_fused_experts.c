@@ -1,4 +1,5 @@
-/* Experts of one tensor against the same experts one by one, in every order; and tensors that are none. */
+/* Experts in one tensor against the same experts in separate tensors, in every order of the tensor's axes; tensors
+ * that are no experts. */
 #include "ptq/model/fused_experts.h"
 
 #include "ptq/model/arch.h"
@@ -15,11 +16,11 @@ typedef struct order {
 
 /* A tiny mixture, and the same with the experts of each block in two tensors. */
 typedef struct fixture {
-    calm_model *model;          /* expert by expert */
+    calm_model *model;          /* separate experts */
     calm_config config;
     calm_arch arch;
     calm_names names;
-    const char *dir;            /* of the other */
+    const char *dir;            /* the directory of the fused one */
     calm_tensor tensors[MOST];
     size_t n;
 } fixture;
@@ -32,7 +33,8 @@ static const float *values_of(const calm_tensor *tensor)
     return values;
 }
 
-/* Where element [row, column] of a role stands within an expert's part of `rows` by `columns`, gate and up together. */
+/* Returns the place of element [row, column] of a role in an expert's part of `rows` by `columns`, gate and up
+ * together. */
 static size_t place(order o, bool down, bool up, size_t row, size_t column)
 {
     const size_t rows = down ? WIDTH : 2 * INNER, columns = down ? INNER : WIDTH;
@@ -92,7 +94,7 @@ static void open_fixture(order o, fixture *f)
     f->config.arch = &f->arch;
 }
 
-/* The set of the other checkpoint with its experts as matrices has the same tensors with the same values. */
+/* The fused checkpoint, read as separate matrices, has the same tensors with the same values. */
 TEST(every_order)
 {
     for (int i = 0; i < 4; i++) {
@@ -119,7 +121,7 @@ TEST(every_order)
 }
 END_OF_TEST
 
-/* Pieces that begin and end within rows, and larger ones than what is turned at a time. */
+/* Pieces that begin and end within rows, and pieces larger than what is transposed at a time. */
 TEST(pieces)
 {
     fixture f;
@@ -141,7 +143,7 @@ TEST(pieces)
 }
 END_OF_TEST
 
-/* A whole model of it computes with the same weights, expert by expert. */
+/* A model of fused experts computes with the same weights. */
 TEST(models)
 {
     fixture f;

@@ -1,4 +1,4 @@
-/* Gates: what is parsed, what is refused before a run, and what holds. */
+/* Gates: what is parsed, what is refused before a run, and which gates hold. */
 #include "ptq/recipe/gates.h"
 
 #include "tests/support/harness.h"

@@ -1,4 +1,4 @@
-/* Activation sparsity by a Gaussian's quantile: the quantile against tables and its definition, rows against the
+/* Activation sparsity by a Gaussian's quantile: the quantile against tables and its definition, and rows against the
  * formula in double. */
 #include "ptq/model/gaussian_top_k.h"
 
@@ -8,7 +8,7 @@
 
 #define EPS 1.1920929e-7    /* of float32 */
 
-/* z of a share: 5 less what is left of it in a row whose mean is 0 and whose mean square is 1. */
+/* Returns the quantile z of a share: 5 less what is left of the value 5 in a row of mean 0 and mean square 1. */
 static double quantile(float share)
 {
     float x[50] = {5, -5};
@@ -18,13 +18,13 @@ static double quantile(float share)
 
 TEST(quantiles)
 {
-    /* Abramowitz and Stegun, table 26.5; a share and what is left are rounded to float32. */
+    /* Abramowitz and Stegun, table 26.5; the share and the result are rounded to float32. */
     const double tolerance = 8 * EPS;
     ck_assert_double_eq_tol(quantile(0.5F), 0, tolerance);
     ck_assert_double_eq_tol(quantile(0.95F), 1.64485362695147, tolerance);
     ck_assert_double_eq_tol(quantile(0.99F), 2.32634787404084, 2 * tolerance);
     ck_assert_double_eq_tol(quantile(0.025F), -1.95996398454005, tolerance);
-    /* Back: the slope of the function is at most 0.4. */
+    /* The inverse, whose slope is at most 0.4. */
     for (float share = 1e-6F; share < 1; share += 0.0137F)
         ck_assert_double_eq_tol(erfc(-quantile(share) * sqrt(0.5)) / 2, (double)share, 0.4 * tolerance);
 }
@@ -55,13 +55,14 @@ TEST(rows)
             ctx->n_threads = threads;
             memcpy(y, x, sizeof y);
             calm_gaussian_top_k(ctx, shares[k], N, WIDTH, y);
-            /* The cut, at most 12 here, and the difference are each rounded once; z, times a deviation of 3, before. */
+            /* The cut, at most 12 here, and the difference are rounded once each; z, times a deviation of 3, before
+             * them. */
             for (size_t i = 0; i < N * WIDTH; i++) {
                 ck_assert_double_eq_tol((double)y[i], (double)expected[i], (2 * 12 + 8 * 3) * EPS);
                 kept += threads == 1 && y[i] > 0;
             }
         }
-        /* Sines are no Gaussian; more is cut off at a larger share all the same. */
+        /* Sines are not Gaussian; a larger share cuts off more nevertheless. */
         ck_assert(kept > 0 && kept < (size_t)((1.05 - (double)shares[k] / 2) * N * WIDTH));
     }
 }

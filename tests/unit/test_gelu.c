@@ -1,4 +1,4 @@
-/* GELU by erf: the bytes of glibc's erff, the values of erf in double, and neither depends on the place. */
+/* GELU with erf: the bytes of glibc's erff, the values of erf in double, and no dependence on the place in a vector. */
 #include "ptq/tensor/vector.h"
 
 #include <float.h>
@@ -18,7 +18,7 @@ static float of_bits(uint32_t bits)
     return x;
 }
 
-/* From every exponent and both signs, and all around where the approximations change. */
+/* Makes floats of every exponent and both signs, and around the points where the approximations change. */
 static size_t numbers(size_t from, float *x)
 {
     static const float ends[] = {0.84375f, 1.25f, 0x1.6db6dcp+1f, 6.0f};
@@ -34,15 +34,15 @@ static size_t numbers(size_t from, float *x)
     return n;
 }
 
-/* 2.41 has another erff, correctly rounded. */
+/* glibc 2.41 has another erff, which is correctly rounded. */
 static bool libc_has_that_erff(void)
 {
     int major = 0, minor = 0;
     return sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor) == 2 && major == 2 && minor <= 40;
 }
 
-/* erff is within an ulp, x/sqrt 2 within an eps, whose derivative exp(-x^2/2) keeps it below one more; 1 + erf rounds
- * to an eps of at most 2. */
+/* Tolerance: erff is within an ulp; x/sqrt 2 is within an eps, whose effect, with the derivative exp(-x^2/2), is
+ * below one more; 1 + erf rounds by an eps of at most 2. */
 TEST(bytes_of_erff_and_values_of_erf)
 {
     float x[COUNT], y[COUNT];

@@ -1,4 +1,4 @@
-/* Products with one row beside sums in double, and the same bytes for every set of instructions. */
+/* Products with one row against sums in double, and the same bytes for every instruction set. */
 #include "ptq/tensor/gemv.h"
 
 #include <math.h>
@@ -11,10 +11,10 @@
 
 enum { MOST_OUT = 300, MOST_IN = 400, MOST = MOST_OUT * MOST_IN };
 
-/* A matrix as it is in memory and as numbers. */
+/* A matrix in memory, and its values. */
 typedef struct form {
     calm_gemv_matrix matrix;
-    double roundings;    /* that a term passes at most */
+    double roundings;    /* roundings that a term passes at most */
     float w[MOST], x[MOST_IN], bias[MOST_OUT], scales[MOST];
     uint8_t codes[MOST], zeros[MOST], stored[4 * MOST + 1];
 } form;
@@ -36,7 +36,7 @@ static form *new_form(size_t out, size_t in)
     return f;
 }
 
-/* At an odd address, as tensors of a file may be. */
+/* Makes floats at an odd address, as tensors in a file may have. */
 static form *new_floats(size_t out, size_t in, bool bf16)
 {
     form *f = new_form(out, in);
@@ -53,7 +53,7 @@ static form *new_floats(size_t out, size_t in, bool bf16)
     return f;
 }
 
-/* `own`: groups have their own zeros, of which one is above all codes. */
+/* Makes a matrix of codes; `own`: groups have separate zero points, one of them above all codes. */
 static form *new_codes(size_t out, size_t in, int bits, size_t group, bool own)
 {
     form *f = new_form(out, in);
@@ -76,7 +76,7 @@ static form *new_codes(size_t out, size_t in, int bits, size_t group, bool own)
     ck_ok(CALM_NEW(ctx, ctx->out, memory, calm_int_weight_bytes(&source) + 64));
     calm_int_pack(&source, memory + (64 - (uintptr_t)memory % 64) % 64, weight);
     f->matrix.codes = weight;
-    /* The numbers above are rounded once more each. */
+    /* The values above are rounded once more each. */
     f->roundings = (double)each / 4 + 4 + (double)weight->n_groups + 2;
     return f;
 }
@@ -119,7 +119,7 @@ static void check(const form *f)
     ck_assert(memcmp(wide, f->w + first * in, (out - first) * in * sizeof *wide) == 0);
 }
 
-/* Rows and columns that no panel, vector or step divides. */
+/* Rows and columns that panels, vectors and steps do not divide. */
 static const size_t sizes[][2] = {{1, 1}, {16, 32}, {17, 31}, {33, 200}, {300, 400}, {5, 100}};
 
 TEST(floats)
@@ -141,7 +141,7 @@ TEST(codes)
 }
 END_OF_TEST
 
-/* What is not finite comes out so, in its row alone; another CALM_SIMD is refused. */
+/* A value that is not finite affects only its row; an unknown CALM_SIMD is refused. */
 TEST(odd_numbers)
 {
     float y[16];
@@ -168,7 +168,7 @@ TEST(odd_numbers)
 }
 END_OF_TEST
 
-/* Elements, or half a byte a code and the scales of whole panels, with zeros where groups have their own. */
+/* Bytes of elements; for codes half a byte each and the scales of whole panels, and zero points if groups have them. */
 TEST(bytes)
 {
     ck_assert_int_eq(calm_gemv_bytes(&new_floats(3, 5, false)->matrix), 60);

@@ -1,4 +1,4 @@
-/* Blocks of ggml's types: values as the gguf package has them, bytes as they were after a trip through their parts. */
+/* Blocks of ggml's types: the values of the gguf package, and the same bytes after unpacking and packing. */
 #include "ptq/io/ggml_blocks_impl.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "tests/support/ggml_sample.h"
 #include "tests/support/harness.h"
 
-/* The type of that name. */
+/* Returns the type of that name. */
 static calm_ggml_type type_named(const char *name)
 {
     for (uint32_t number = 0; number < 64; number++)
@@ -19,7 +19,7 @@ static calm_ggml_type type_named(const char *name)
     ck_abort_msg("no type %s", name);
 }
 
-/* How many types the table has. */
+/* Returns the number of types in the table. */
 static size_t n_types(void)
 {
     size_t n = 0;
@@ -28,7 +28,7 @@ static size_t n_types(void)
     return n;
 }
 
-/* Every type of the table against the package's digest of the same blocks. */
+/* Every type against the package's digest of the same blocks. */
 TEST(as_the_package)
 {
     FILE *file = fopen(test_data("ggml_blocks.txt"), "r");
@@ -54,7 +54,7 @@ TEST(as_the_package)
 }
 END_OF_TEST
 
-/* Parts hold all of a block: any bytes come back.  Codes and scales are below 2^bits. */
+/* The parts hold all of a block, so any bytes come back.  Codes and scales are below 2^bits. */
 TEST(bytes_come_back)
 {
     for (uint32_t number = 0; number < 64; number++) {
@@ -69,7 +69,7 @@ TEST(bytes_come_back)
         for (size_t at = 0; at < bytes; at += size) {
             calm_ggml_parts parts;
             uint8_t again[CALM_GGML_BYTES_MAX];
-            memset(again, 0xcc, sizeof again);    /* packing depends on nothing that was there */
+            memset(again, 0xcc, sizeof again);    /* packing must not depend on earlier contents */
             calm_ggml_unpack(rows, blocks + at, &parts);
             calm_ggml_pack(rows, &parts, again);
             ck_assert_msg(memcmp(again, blocks + at, size) == 0, "%s", calm_ggml_find(number)->name);
@@ -82,7 +82,7 @@ TEST(bytes_come_back)
 }
 END_OF_TEST
 
-/* The formula of each kind of type by hand, with a scale of -0.75 and a minimum of 3. */
+/* Each kind of type by its formula, with a scale of -0.75 and a minimum of 3. */
 TEST(formulas)
 {
     static const struct {
@@ -117,7 +117,7 @@ TEST(formulas)
 }
 END_OF_TEST
 
-/* Powers of two from 2^-128 to 2^127, subnormal ones among them; levels in both signs. */
+/* Powers of two from 2^-128 to 2^127, subnormal ones too; levels of both signs. */
 TEST(e8m0)
 {
     const calm_ggml_blocks *b = calm_ggml_blocks_find(CALM_GGML_MXFP4);
@@ -128,7 +128,7 @@ TEST(e8m0)
 }
 END_OF_TEST
 
-/* Scales of NVFP4, halved: subnormal ones, the greatest, the NaN that ggml reads as 0; the sign is not looked at. */
+/* Scales of NVFP4, halved: subnormal ones, the largest, the NaN that ggml reads as 0; the sign is ignored. */
 TEST(e4m3)
 {
     const calm_ggml_blocks *b = calm_ggml_blocks_find(CALM_GGML_NVFP4);
@@ -153,7 +153,6 @@ TEST(e4m3)
 }
 END_OF_TEST
 
-/* Where float16 scales lie: a NaN there, and there alone, makes values that are not finite. */
 /* Codes and scales of types without levels and minima give the values, bit for bit; the other types have none. */
 TEST(codes)
 {
@@ -183,6 +182,7 @@ TEST(codes)
 }
 END_OF_TEST
 
+/* The places of float16 scales in a block: a NaN there makes values that are not finite. */
 TEST(halves)
 {
     size_t at[2];

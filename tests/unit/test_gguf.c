@@ -1,4 +1,4 @@
-/* GGUF: what is written is read back; what files of strangers may hold is refused by name; values of every type. */
+/* GGUF: written files are read back; malformed files are refused with a name; values of every type. */
 #include "ptq/io/gguf_impl.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const calm_gguf_tensor samples[] = {
 };
 #define N_SAMPLES (sizeof samples / sizeof *samples)
 
-/* Keys of all kinds that calm writes. */
+/* Adds keys of all kinds that calm writes. */
 static void add_keys(calm_gguf_keys *keys)
 {
     calm_gguf_add_string(keys, "general.architecture", "llama");
@@ -156,7 +156,7 @@ TEST(kinds_of_numbers)
 }
 END_OF_TEST
 
-/* ---- broken files: bytes of the sample changed in one place ---- */
+/* ---- malformed files: bytes of the sample changed in one place ---- */
 
 typedef struct file_bytes {
     uint8_t *data;
@@ -172,7 +172,7 @@ static file_bytes read_bytes(const char *path)
     return out;
 }
 
-/* Where the name stands in the sample, length included. */
+/* Returns the place of a name in the sample, with its length. */
 static size_t place_of(file_bytes in, const char *name)
 {
     const uint8_t *found = memmem(in.data, in.n, name, strlen(name));
@@ -189,7 +189,7 @@ static void check_refused(file_bytes in, calm_status status, const char *words)
     ck_assert_ptr_null(file);
 }
 
-/* The sample with n bytes at `at` replaced. */
+/* Checks the sample with n bytes at `at` replaced. */
 static void check_changed(size_t at, const char *with, size_t n, calm_status status, const char *words)
 {
     file_bytes in = read_bytes(write_sample());
@@ -251,7 +251,7 @@ TEST(broken_tensors)
 }
 END_OF_TEST
 
-/* Whatever is missing at the end is missed; only the padding behind the last tensor may be. */
+/* A file that ends too early is refused, unless only the padding after the last tensor is missing. */
 TEST(truncated)
 {
     const file_bytes in = read_bytes(write_sample());
@@ -268,7 +268,7 @@ TEST(truncated)
     ck_ok(calm_write_file(ctx, path, in.data, in.n - 26));    /* three float16 end 26 bytes before the padding */
     ck_ok(calm_gguf_open(ctx, path, &file));
     calm_gguf_close(file);
-    in.data[in.n] = 1;    /* calm_read_file put a NUL there */
+    in.data[in.n] = 1;    /* calm_read_file() wrote a NUL there */
     ck_ok(calm_write_file(ctx, path, in.data, in.n + 1));
     ck_ok(calm_gguf_open(ctx, path, &file));
     ck_assert_uint_eq(calm_gguf_spare(file), 1);
@@ -276,7 +276,7 @@ TEST(truncated)
 }
 END_OF_TEST
 
-/* A file by hand: one key general.alignment, one tensor "t" of two bytes. */
+/* Makes a file with one key, general.alignment, and one tensor "t" of two bytes. */
 static file_bytes aligned_file(calm_gguf_kind kind, uint32_t alignment, size_t begin)
 {
     calm_text text;
@@ -358,7 +358,7 @@ TEST(not_finite_and_not_readable)
 }
 END_OF_TEST
 
-/* A small file that claims much is refused before memory is asked for. */
+/* A small file that claims much is refused before memory is allocated. */
 TEST(memory_is_bounded)
 {
     calm_text text;
@@ -366,7 +366,7 @@ TEST(memory_is_bounded)
     const char *path = test_format("%s/many.gguf", test_directory());
     calm_text_init(&text);
     calm_text_append(&text, "GGUF\3\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24);
-    for (size_t i = 0; i < 60000; i++) {    /* as many keys as 16 bytes each make: names of three bytes */
+    for (size_t i = 0; i < 60000; i++) {    /* keys of 16 bytes each: names have three bytes */
         const char name[3] = {(char)(1 + i % 250), (char)(1 + i / 250 % 250), 'k'};
         calm_text_append(&text, "\3\0\0\0\0\0\0\0", 8);
         calm_text_append(&text, name, 3);

@@ -1,4 +1,4 @@
-/* config.json from a GGUF file, for every family: it says what the float model's says, as far as calm reads it. */
+/* config.json from a GGUF file, for every family: the settings that calm reads are those of the float model. */
 #include "ptq/model/gguf_config.h"
 
 #include "ptq/model/config.h"
@@ -16,7 +16,7 @@ static tiny_model spec_of(const char *family)
     tiny_model spec = tiny_wide(family);
     spec.bias = false;
     spec.head_dim = spec.hidden / spec.n_heads;
-    if (strncmp(family, "gemma", 5) == 0) { /* their query_pre_attn_scalar is 12 */
+    if (strncmp(family, "gemma", 5) == 0) { /* query_pre_attn_scalar */
         spec.head_dim = 12;
         spec.n_heads = 8;
     }
@@ -41,7 +41,7 @@ static void check_rope(const calm_rope_config *found, const calm_rope_config *ex
     ck_assert(found->theta == expected->theta);
 }
 
-/* A file may hold a tied head twice. */
+/* Compares settings; a file may hold a tied head twice. */
 static void check_config(const calm_config *found, const calm_config *expected, bool own_head)
 {
     ck_assert_str_eq(found->arch->name, expected->arch->name);
@@ -98,7 +98,7 @@ TEST(every_family)
         calm_gguf_list list = {0};
         calm_json *root, *original;
         calm_config found, expected;
-        if (!dir) /* what llama.cpp cannot be told of this tiny model */
+        if (!dir) /* a tiny model that llama.cpp lacks */
             continue;
         ck_ok(calm_gguf_open(ctx, test_format("%s/model.gguf", dir), &file));
         ck_ok(calm_gguf_list_tensors(ctx, file, &list));

@@ -1,4 +1,4 @@
-/* llama.cpp's names, both ways: every tensor of every family has its own one and is found back under it. */
+/* llama.cpp's names in both directions: every tensor of every family has a separate name, from which it is found. */
 #include "ptq/model/gguf_names_impl.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@ static calm_model *open_family(const char *family)
     return model;
 }
 
-/* Of all families, encoders last; NULL: there are no more. */
+/* Returns family f, encoders last; NULL past the last one. */
 static const char *family_at(size_t f)
 {
     size_t n = 0;
@@ -37,12 +37,12 @@ TEST(both_ways)
         const calm_arch *arch = calm_model_config(model)->arch;
         const calm_gguf_arch *as = calm_gguf_arch_in(calm_model_config(model));
         const calm_safetensors *set = calm_model_tensors(model);
-        /* No files of these. */
+        /* Families without GGUF files. */
         const bool has_none = calm_text_listed("phi3 mpnet gte", ' ', family);
         ck_assert_msg(!as == has_none, "%s", family);
         for (size_t i = 0; as && i < calm_safetensors_count(set); i++) {
             const char *name = calm_safetensors_at(set, i)->name;
-            /* Heads for masked tokens, and poolers, stay outside. */
+            /* Heads for masked tokens and poolers are not written. */
             if (strstr(name, "pooler.") || strncmp(name, "cls.", 4) == 0)
                 continue;
             calm_gguf_spot spot, back;
@@ -51,7 +51,7 @@ TEST(both_ways)
             ck_ok(calm_gguf_spot_of(ctx, arch, as, calm_model_prefix(model), name, &spot, &known));
             ck_assert_msg(known, "%s has no place", name);
             ck_assert_uint_le(strlen(spot.name), CALM_GGUF_NAME_MAX);
-            /* Behind the sizes of one stands the number of experts. */
+            /* The last size is the number of experts. */
             const int n_dims = calm_safetensors_at(set, i)->n_dims;
             calm_gguf_tensor all = {.name = spot.name, .n_dims = n_dims + 1, .dims = {1, 1, 1, 1}};
             all.dims[n_dims] = 7;
@@ -66,7 +66,7 @@ TEST(both_ways)
             ck_assert(calm_gguf_order_is_part(spot.form, &first) == (spot.rest != NULL));
             if (!spot.rest)
                 continue;
-            /* Its other part has the same name. */
+            /* The other part of the tensor gives the same name. */
             back = (calm_gguf_spot){.name = spot.rest, .expert = CALM_NO_EXPERT};
             ck_ok(calm_gguf_name_of(ctx, arch, as, calm_model_prefix(model), &back, &found));
             ck_assert_str_eq(found, name);
@@ -86,7 +86,7 @@ static const calm_arch *arch_named(const char *name)
     ck_abort_msg("no family %s", name);
 }
 
-/* Of a family that llama.cpp has with experts and without, with them. */
+/* Returns llama.cpp's architecture of a family; if it has one with experts and one without, that with experts. */
 static const calm_gguf_arch *gguf_named(const char *name)
 {
     return calm_gguf_arch_of(arch_named(name), true);
@@ -204,7 +204,7 @@ TEST(unknown_names)
                                         "model.layers.0",
                                         "transformer.wte.weight",
                                         "model.layers.0.mlp.up_proj.weight_packed"};
-    /* Numbers that are none, of copies that are one tensor. */
+    /* Invalid numbers of the tensors that are stored as one. */
     static const char *const copies[] = {"model.altup_projections.weight", "model.altup_projections.x.weight",
                                          "model.altup_projections.01.weight", "model.altup_projections.1.0.weight",
                                          "model.altup_projections..weight", "model.altup_projections.1.bias.x"};
@@ -279,7 +279,7 @@ TEST(lists_that_fail)
 }
 END_OF_TEST
 
-/* A file of a matrix and its factor, `n` numbers. */
+/* Makes a file of a matrix and its factor of `n` values. */
 static calm_gguf *with_factor(size_t n, const float *factor)
 {
     static const float values[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -301,7 +301,7 @@ static calm_gguf *with_factor(size_t n, const float *factor)
     return file;
 }
 
-/* The number that stands next to a matrix multiplies it, as in llama.cpp; it must be one, and finite. */
+/* The factor next to a matrix multiplies it, as in llama.cpp; it must be a single finite value. */
 TEST(factors)
 {
     const float half[2] = {.5f, .5f}, none = NAN;

@@ -1,5 +1,5 @@
-/* Orders of rows and columns in GGUF files: against the definitions of convert_hf_to_gguf.py, written out by hand, and
- * there and back. */
+/* Orders of rows and columns in GGUF files: against the definitions of convert_hf_to_gguf.py, written out by hand,
+ * and inverted. */
 #include "ptq/model/gguf_order.h"
 
 #include "tests/support/harness.h"
@@ -55,7 +55,7 @@ TEST(columns)
 }
 END_OF_TEST
 
-/* Three rows of gate, then three of up: the first half and the last. */
+/* Three rows of gate, then three of up: the first half and the second. */
 TEST(halves)
 {
     calm_gguf_order first = calm_gguf_order_of(CALM_GGUF_FIRST_HALF, 0, &widths);
@@ -76,7 +76,7 @@ TEST(halves)
 }
 END_OF_TEST
 
-/* Two rows of padding in front of three positions. */
+/* Two rows of padding before three positions. */
 TEST(later_rows)
 {
     calm_gguf_order order = calm_gguf_order_of(CALM_GGUF_LATER_ROWS, 0, &widths);
@@ -94,7 +94,7 @@ TEST(later_rows)
 }
 END_OF_TEST
 
-/* Vectors of Mamba-2: one element a row, or one row a group. */
+/* Vectors of Mamba-2: one element per row, or one row per group. */
 TEST(vectors)
 {
     const calm_gguf_order column = calm_gguf_order_of(CALM_GGUF_COLUMN, 0, &widths);
@@ -110,7 +110,7 @@ TEST(vectors)
 }
 END_OF_TEST
 
-/* Heads that serve one each do not move. */
+/* Key heads that serve one value head each are not permuted. */
 TEST(one_to_one)
 {
     calm_gguf_widths same = widths;

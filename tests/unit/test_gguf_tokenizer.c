@@ -18,10 +18,10 @@ static void put(const char *dir, const char *name, const char *text)
     ck_ok(calm_write_file(ctx, test_format("%s/%s", dir, name), text, strlen(text)));
 }
 
-/* Does the model give embeddings? */
+/* whether the model gives embeddings */
 static bool embeds;
 
-/* Keys of the tokenizer in `dir` for n tokens, as a file that is open. */
+/* Writes the keys of the tokenizer in `dir` for n tokens, and opens them as a file. */
 static calm_status try_keys(const char *dir, const char *config, size_t n, const char *pre, calm_gguf **out)
 {
     const char *path = test_format("%s/x.gguf", test_directory());
@@ -113,7 +113,7 @@ TEST(byte_level_tokens)
 }
 END_OF_TEST
 
-/* The default template and the named ones: of tokenizer_config.json and of files. */
+/* The default chat template and named ones, from tokenizer_config.json and from files. */
 TEST(chat_templates)
 {
     const char *dir = byte_level(SEQUENCE(SPLIT(QWEN2), LEVEL("false")), "");
@@ -294,7 +294,7 @@ static void keep_said(void *user, calm_log_level level, const char *line)
         snprintf(said + n, 1000 - n, "%s\n", line);
 }
 
-/* Forms of text that llama.cpp does not know: a warning for each, but for those that are in a character map. */
+/* Normalisations that llama.cpp lacks give a warning each, unless a character map has them. */
 TEST(forms_of_text)
 {
     static const struct {
@@ -333,7 +333,7 @@ TEST(forms_of_text)
 }
 END_OF_TEST
 
-/* Of kinds without a character map, BPE of bytes and WordPiece, every form is one that llama.cpp lacks. */
+/* Kinds without a character map (byte-level BPE, WordPiece) lack every normalisation. */
 TEST(forms_without_maps)
 {
     static const char *const kinds[] = {
@@ -358,7 +358,7 @@ TEST(forms_without_maps)
 }
 END_OF_TEST
 
-/* Of an encoder the token behind a text ends it, whatever config.json says; a second unknown token is left out. */
+/* In an encoder the token after a text is its end, whatever config.json says; a second unknown token is left out. */
 TEST(embedding_tokens)
 {
     const char *dir = test_directory();
@@ -384,7 +384,7 @@ TEST(embedding_tokens)
 }
 END_OF_TEST
 
-/* Words begin with U+2581, what continues them has no mark. */
+/* Words begin with U+2581; continuations have no mark. */
 TEST(wordpiece_tokens)
 {
     const char *dir = test_directory();

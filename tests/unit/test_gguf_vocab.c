@@ -1,4 +1,5 @@
-/* The tokenizer in a GGUF file gives the ids of the tokenizer.json that it was written from; hostile keys. */
+/* The tokenizer of a GGUF file gives the ids of the tokenizer.json that it was written from; invalid keys are
+ * refused. */
 #include "ptq/tokenizer/gguf_vocab.h"
 
 #include "calm.h"
@@ -38,7 +39,8 @@ static void expect_same(const calm_tokenizer *a, const calm_tokenizer *b, const 
     ck_assert_msg(n == m && memcmp(x, y, n * sizeof *x) == 0, "\"%s\": %zu and %zu tokens", text, n, m);
 }
 
-/* A character map that makes b of A, in base64: units of a double array (tokenizer_precompiled.c), then the text. */
+/* Returns a character map that turns A into b, in base64: units of a double array (tokenizer_precompiled.c), then
+ * the text. */
 static const char *map_of_letter(void)
 {
     /* From the root (unit 0, offset 1) the byte 'A' leads to unit 1 ^ 65, whose offset 2 leads to the value in unit
@@ -57,7 +59,7 @@ static const char *map_of_letter(void)
     return test_format("%s", text.data);
 }
 
-/* tokenizer.json -> GGUF -> the same ids. */
+/* Converts tokenizer.json to GGUF and checks that it gives the same ids. */
 static void round_trip(const char *json, size_t n, const char *const *texts)
 {
     const char *dir = test_directory();
@@ -146,7 +148,7 @@ TEST(wordpiece)
 }
 END_OF_TEST
 
-/* A map that makes B of A: the trie is one unit from the root and its leaf. */
+/* A map that turns A into B: the trie is one unit from the root and its leaf. */
 TEST(character_map)
 {
     round_trip(test_format("{\"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"%s\"}, "
@@ -158,7 +160,7 @@ TEST(character_map)
 }
 END_OF_TEST
 
-/* A file with these tokens, types and scores ("llama"). */
+/* Writes a file with these tokens, types and scores ("llama"). */
 static const char *hostile(size_t n, const char *const *tokens, size_t n_scores, const char *model)
 {
     calm_gguf_keys keys;
@@ -189,7 +191,7 @@ TEST(refused)
              "the pre-tokenizer \"nobody's\" is not known");
     ck_fails(calm_tokenizer_open(ctx, hostile(3, good, 3, "rwkv"), &tok), CALM_EUNSUPPORTED,
              "tokenizer.ggml.model: \"rwkv\" is not read");
-    /* Three tokens have no 100. */
+    /* Three tokens have no id 100. */
     ck_fails(calm_tokenizer_open(ctx, hostile(3, good, 3, "bert"), &tok), CALM_EFORMAT,
              "seperator_token_id: expected ids of tokens");
     ck_ok(calm_tokenizer_open(ctx, hostile(3, good, 3, "llama"), &tok));

@@ -1,5 +1,5 @@
-/* gpt-oss as it is published: experts of MXFP4 and their biases in tensors of all experts, gate and up interleaved,
- * against the same model expert by expert in floats; its way to compressed-tensors and back; and what is refused. */
+/* gpt-oss as published, with experts in MXFP4 and biases in tensors of all experts, gate and up interleaved: against
+ * the same model with separate float experts; to compressed-tensors and back; and refusals. */
 #include "ptq/base/file.h"
 #include "ptq/base/rng.h"
 #include "ptq/export/export.h"
@@ -14,10 +14,10 @@ enum { MOST = 256 };
 
 #define MXFP4 "\"quantization_config\": {\"quant_method\": \"mxfp4\", \"modules_to_not_convert\": [\"lm_head\"]}"
 
-/* The tensors of a tiny model with its experts one by one and stacked. */
+/* The tensors of a tiny model with separate experts, and stacked. */
 typedef struct fixture {
     tiny_model spec;
-    calm_model *model;               /* before its experts were made MXFP4 */
+    calm_model *model;               /* before its experts became MXFP4 */
     calm_tensor one_by_one[MOST], stacked[MOST];
     size_t n_ones, n_stacked;
 } fixture;
@@ -39,7 +39,7 @@ static const calm_tensor *find(const fixture *f, const char *name)
     return tensor;
 }
 
-/* Code and exponent of element `at` of a stacked tensor: every code, groups whose largest is small, and zeros of both
+/* Returns the code of element `at` of a stacked tensor: all codes occur, groups of small values, and zeros of both
  * signs. */
 static uint8_t code_at(uint64_t stream, size_t at)
 {
@@ -58,7 +58,7 @@ static float value_at(uint64_t stream, size_t at)
     return (code & 8 ? -1 : 1) * levels[code & 7] * ldexpf(1, exponent_at(stream, at / 32) - 127);
 }
 
-/* "_blocks" and "_scales" of all experts, [experts, rows, in]. */
+/* Adds "_blocks" and "_scales" of all experts, [experts, rows, in]. */
 static void add_blocks(fixture *f, const char *stem, uint64_t stream, size_t rows, size_t in)
 {
     const size_t experts = f->spec.n_experts, n = experts * rows * in;
@@ -75,7 +75,7 @@ static void add_blocks(fixture *f, const char *stem, uint64_t stream, size_t row
                                                .shape = {experts, rows, in / 32}, .data = scales, .bytes = n / 32};
 }
 
-/* A float tensor of the checkpoint's dtype, which holds the values exactly. */
+/* Returns a float tensor of the checkpoint's dtype, which holds the values exactly. */
 static calm_tensor half_tensor(const char *name, const float *values, size_t a, size_t b)
 {
     calm_tensor out = float_tensor(name, values, a, b, 0);
@@ -99,7 +99,7 @@ static void add_expert(fixture *f, const char *module, uint64_t stream, size_t e
     f->one_by_one[f->n_ones++] = half_tensor(test_format("%s.weight", module), values, rows, in);
 }
 
-/* Biases of all experts as one tensor, those of gate and up in turns. */
+/* Adds the biases of all experts as one tensor; those of gate and up alternate. */
 static void add_biases(fixture *f, const char *stem, size_t block, size_t width, bool down)
 {
     const size_t experts = f->spec.n_experts, n = down ? width : 2 * width;
@@ -147,7 +147,7 @@ static void new_fixture(fixture *f)
     ck_assert(f->n_ones < MOST && f->n_stacked < MOST);
 }
 
-/* A checkpoint of the first or the second list. */
+/* Writes a checkpoint of one of the two lists. */
 static const char *write_list(fixture *f, bool stacked)
 {
     const char *dir = test_directory();
@@ -164,7 +164,7 @@ static calm_model *open_list(fixture *f, bool stacked)
     return model;
 }
 
-/* Of the same numbers: the tensors, and what the forward pass makes of them, bit for bit. */
+/* The tensors have the same values, and the forward pass gives the same bits. */
 TEST(mxfp4_is_the_float_model)
 {
     fixture f;
@@ -207,7 +207,7 @@ static const char *export_as(tiny_plan *p, const char *scheme)
     return export_plan(p);
 }
 
-/* Nibbles and exponents of one linear in the file are those of the source. */
+/* Checks that a linear of the file has the codes and exponents of the source. */
 static void check_codes(const calm_safetensors *set, const char *module, uint64_t stream, size_t expert, int part,
                         size_t rows, size_t in)
 {
@@ -223,8 +223,8 @@ static void check_codes(const calm_safetensors *set, const char *module, uint64_
         }
 }
 
-/* Rounded to the nearest no number of a source changes; what is written are its own codes, though rounding chooses
- * others for groups of small numbers and knows one zero. */
+/* Rounding to nearest keeps all values of the source.  The source's codes are written, although rounding would
+ * choose others for groups of small values and has a single zero. */
 TEST(mxfp4_stays_bit_for_bit)
 {
     fixture f;
@@ -246,9 +246,8 @@ TEST(mxfp4_stays_bit_for_bit)
 }
 END_OF_TEST
 
-/* A number that was changed is not put back, nor are the others of its group. */
-/* Experts that stay float are written one by one, their biases, which were floats in one tensor, as well: what is
- * written opens again. */
+/* Experts that stay float are written as separate tensors, as are their biases, which were floats in one tensor; the
+ * checkpoint can be opened again. */
 TEST(float_experts_of_mxfp4)
 {
     fixture f;
@@ -274,6 +273,7 @@ TEST(float_experts_of_mxfp4)
 }
 END_OF_TEST
 
+/* The source's codes of a group are not restored if one of its codes was changed. */
 TEST(changed_groups_stay_changed)
 {
     fixture f;
@@ -299,7 +299,7 @@ TEST(changed_groups_stay_changed)
     for (size_t i = 0; i < 32; i++)
         ck_assert((codes[0][i / 2] >> (i % 2 * 4) & 15) == code_at(0, first + i));
     ck_assert(codes[1][3] == kept);
-    /* A float model has none. */
+    /* A float model has no source codes. */
     calm_source_codes_restore(find(&f, "model.layers.0.self_attn.q_proj.weight"), codes[0], exponents);
     ck_assert(codes[1][3] == kept);
     calm_model_close(source);
@@ -309,8 +309,8 @@ END_OF_TEST
 
 /* ---- experts ---- */
 
-/* An expert from the definition in double, where a good part of gates and ups is cut off: products of 64 terms and of
- * 96, each off by at most so many roundings of the sum of its terms' sizes, and the function between them. */
+/* An expert by its definition in double, with many gates and ups clamped.  Products of 64 terms and of 96 are each
+ * off by at most so many roundings of the sum of their terms' magnitudes, and the function between them. */
 TEST(clamped_expert)
 {
     enum { N = 7 };
@@ -374,7 +374,7 @@ static void refuses(fixture *f, calm_status expected, const char *name, const ch
     calm_model_close(f->model);
 }
 
-/* Without the tensor, which the last takes the place of. */
+/* Removes a tensor, in whose place the last one goes. */
 static void refuses_without(const char *name, const char *text)
 {
     fixture f;

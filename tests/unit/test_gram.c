@@ -15,7 +15,7 @@ static sample new_sample(size_t rows, size_t width, size_t n_parts, uint64_t see
 {
     sample s = {.rows = rows, .width = width, .n_parts = n_parts};
     for (size_t p = 0; p <= n_parts; p++)
-        s.row_begin[p] = p == n_parts ? rows : p * (rows / n_parts) * 2 / 3;    /* parts of different length */
+        s.row_begin[p] = p == n_parts ? rows : p * (rows / n_parts) * 2 / 3;    /* parts of different lengths */
     ck_ok(CALM_NEW(ctx, ctx->out, s.x, rows * width + 1));
     ck_ok(CALM_NEW(ctx, ctx->out, s.gram, width * width));
     const double *normals = test_normals(seed, 0, rows * width);
@@ -29,8 +29,8 @@ static calm_gram_job job_of(const sample *s)
     return (calm_gram_job){s->gram, s->x, s->rows, s->width, s->row_begin, s->n_parts, NULL};
 }
 
-/* A float32 product of at most CALM_GRAM_CHUNK rows is off by at most that many eps of the sum of magnitudes; sums over
- * chunks are in double. */
+/* A float32 product of at most CALM_GRAM_CHUNK rows is off by at most that many eps of the sum of magnitudes; sums
+ * over chunks are in double. */
 static void check(const sample *s)
 {
     for (size_t i = 0; i < s->width; i++)
@@ -111,7 +111,7 @@ TEST(adds_to_what_is_there)
 }
 END_OF_TEST
 
-/* One tile; six; and of two inputs, whose tiles many threads quarter unless a chunk is short. */
+/* One tile, six tiles, and tiles of two inputs, which many threads quarter unless a chunk is short. */
 TEST(same_bytes_for_every_number_of_threads)
 {
     enum { N_THREADS = 4, N_JOBS = 5 };
@@ -139,7 +139,7 @@ TEST(same_bytes_for_every_number_of_threads)
 }
 END_OF_TEST
 
-/* The list of tiles, and of each worker the product of its largest tile. */
+/* The list of tiles, and for each worker the product of its largest tile. */
 TEST(memory)
 {
     static const size_t widths[] = {5, 100, 600, 1600, 2100};
@@ -153,7 +153,7 @@ TEST(memory)
         const size_t held = calm_gram_add_scratch_bytes(&widths[i], 1, false, 1);
         ck_memory_of_workers(calm_gram_add(ctx, &job, 1), 0, held, 2, 0);
     }
-    /* More workers than tiles hold no more; a product with another input has its own tiles. */
+    /* More workers than tiles hold no more; the product with another input has separate tiles. */
     const size_t one = calm_gram_add_scratch_bytes(widths, 1, false, 1);
     ck_assert_uint_eq(one, calm_gram_add_scratch_bytes(widths, 1, false, 9));
     ck_assert_uint_gt(calm_gram_add_scratch_bytes(widths, 1, true, 1), one);
@@ -162,13 +162,13 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* Other mean squares, the same correlations; an input that was always 0 has none. */
+/* The mean squares are replaced and correlations stay; an input that was always 0 has none. */
 TEST(mean_squares_are_replaced)
 {
     const double squares[] = {2, 0, 9, 5};
     double gram[] = {8, 2, 6, 0, 2, 2, 1, 0, 6, 1, 18, 0, 0, 0, 0, 0};
     const double expected[] = {4, 0, 9, 0, 0, 0, 0, 0, 9, 0, 18, 0, 0, 0, 0, 10};
-    /* Of 2 rows: 6 sqrt(4 / 8) sqrt(18 / 18) = 6 / sqrt 2 */
+    /* For 2 rows: 6 sqrt(4 / 8) sqrt(18 / 18) = 6 / sqrt 2 */
     ck_ok(calm_gram_rescale(ctx, 4, squares, 2, gram));
     for (size_t i = 0; i < 16; i++)
         ck_near(gram[i], i == 2 || i == 8 ? 6 / sqrt(2) : expected[i], 1e-15 * 18);

@@ -1,4 +1,4 @@
-/* Grids: scale rounding and its range, codes, dequantization, activations. */
+/* Grids: the rounding of scales and their range, codes, dequantization, quantized activations. */
 #include "ptq/quant/grid.h"
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"
@@ -68,7 +68,7 @@ TEST(symmetric_codes)
     calm_grid_decode(&scheme, (calm_grid){.scale = 0.5f, .zero = 8}, codes, 8, back);
     for (size_t i = 0; i < 8; i++)
         ck_assert(back[i] == 0.5f * (float)(expected[i] - 8));
-    /* A negative scale turns the grid round: the extra code is on the positive side. */
+    /* A negative scale mirrors the grid: the extra code is on the positive side. */
     calm_grid_encode(&scheme, (calm_grid){.scale = -1, .zero = 8}, w, 8, codes);
     ck_assert_uint_eq(codes[7], 0);
     ck_assert_uint_eq(codes[1], 15);
@@ -97,7 +97,7 @@ TEST(grid_between)
     ck_assert(grid.scale == 1 && grid.zero == 5);
     grid = calm_grid_between(&asym, 0, -15, 0);
     ck_assert(grid.scale == 1 && grid.zero == 15);
-    /* 255.9 / 255 rounds to 1, and the zero is taken with that: 200, not round(200 * 255 / 255.9) = 199. */
+    /* 255.9 / 255 rounds to 1, and the zero point is computed with that: 200, not round(200 * 255 / 255.9) = 199. */
     calm_scheme byte = scheme_of("w8a16_asym");
     grid = calm_grid_between(&byte, 0, -200, 55.9);
     ck_assert(grid.scale == 1 && grid.zero == 200);
@@ -121,7 +121,8 @@ TEST(span_includes_zero)
 }
 END_OF_TEST
 
-/* As one weight after the other finds them: in lanes and behind them, and of zeros of both signs the first. */
+/* The span is that of a loop over the weights, for any place in vectors and the rest; of zeros of both signs the
+ * first. */
 TEST(span_finds_every_weight)
 {
     const calm_scheme plain = scheme_of("w4a16_g128"), affine = scheme_of("q4_1");
@@ -145,7 +146,7 @@ TEST(span_finds_every_weight)
 }
 END_OF_TEST
 
-/* The rules written down slowly, in the float32 arithmetic of compressed-tensors. */
+/* The rule of compressed-tensors in a plain loop, in its float32 arithmetic. */
 static void asymmetric_reference(const float *x, size_t d, int bits, float *y)
 {
     float least = 0, most = 0, lo = -(float)(1 << (bits - 1)), hi = -lo - 1;
@@ -173,7 +174,7 @@ static void act_reference(const float *x, size_t d, int bits, bool asymmetric, f
         y[j] = most == 0 ? 0 : fminf(fmaxf(rintf(x[j] / scale), -half), half - 1) * scale;
 }
 
-/* Equal as numbers: the sign of zero does not matter. */
+/* Compares by value: the sign of zero does not matter. */
 static void check_same(const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -201,11 +202,11 @@ TEST(activations_per_token)
 }
 END_OF_TEST
 
-/* By hand, with scales that are powers of two.  First row: lo -1, hi 14, 15 steps of 4 bits: s = 1, z = -8 + 1 =
- * -7; 2.5 is at -4.5, which goes to the even -4, thus to 3, and 3.5 at -3.5, thus to 3 too: ties are of the code, not
- * of the value. Second: all above zero, so the range begins at zero: s = 0.5, z = -8; 0.7 at -8 + 1.4 = -6.6 -> -7 ->
- * 0.5.  Third: all below: lo -30, s = 2, z = -8 + 15 = 7; -1 at 6.5 -> 6 -> -2, -3 at 5.5 -> 6 -> -2, -29 at -7.5 -> -8
- * -> -30. */
+/* By hand, with scales that are powers of two.  First row: lo -1, hi 14, 15 steps of 4 bits: s = 1, z = -8 + 1 = -7.
+ * 2.5 is at -4.5, which rounds to the even -4 and gives 3; 3.5 at -3.5 gives 3 too, since ties are of codes.  Second
+ * row: all above zero, so the range begins at zero: s = 0.5, z = -8; 0.7 at -8 + 1.4 = -6.6 -> -7 -> 0.5.  Third
+ * row: all below: lo -30, s = 2, z = -8 + 15 = 7; -1 at 6.5 -> 6 -> -2, -3 at 5.5 -> 6 -> -2, -29 at -7.5 -> -8 ->
+ * -30. */
 TEST(asymmetric_activations_by_hand)
 {
     enum { D = 5 };
@@ -217,7 +218,7 @@ TEST(asymmetric_activations_by_hand)
 }
 END_OF_TEST
 
-/* 40 values, so that both the lanes and the rest have the extremes once. */
+/* 40 values, so that both the vectors and the rest have the extremes once. */
 TEST(asymmetric_range_is_found_everywhere)
 {
     enum { D = 40 };
@@ -231,7 +232,7 @@ TEST(asymmetric_range_is_found_everywhere)
 }
 END_OF_TEST
 
-/* vLLM's rule written down slowly: codes and zero points as whole numbers. */
+/* vLLM's rule in a plain loop: codes and zero points are whole numbers. */
 static void vllm_reference(const float *x, size_t d, int bits, bool asymmetric, float *y)
 {
     const long lo = -(1l << (bits - 1)), hi = -lo - 1;
@@ -250,7 +251,7 @@ static void vllm_reference(const float *x, size_t d, int bits, bool asymmetric, 
     }
 }
 
-/* Rows far from zero too: their zero points are far outside the codes. */
+/* Rows far from zero too, whose zero points are far outside of the codes. */
 TEST(activations_per_token_by_the_rule_of_vllm)
 {
     enum { N = 8, D = 37 };
@@ -275,9 +276,9 @@ TEST(activations_per_token_by_the_rule_of_vllm)
 }
 END_OF_TEST
 
-/* Symmetric, by hand: 7 / 7 = 1, ties to even; then 3.5 / 7 = 0.5.  Asymmetric: s = 15 / 15, z = -8 + 1 = -7, and 2.5
- * is rounded before z is added: 2, where compressed-tensors says 3; a range of 100 to 115 has s = 1, z = -108 and loses
- * no code to the zero that it does not hold; equal values have s = 0. */
+/* Symmetric, by hand: 7 / 7 = 1, ties to even; then 3.5 / 7 = 0.5.  Asymmetric: s = 15 / 15, z = -8 + 1 = -7, and
+ * 2.5 is rounded before z is added: 2, where compressed-tensors gives 3.  A range of 100 to 115 has s = 1 and z =
+ * -108, and loses no code to a zero outside of the range; equal values have s = 0. */
 TEST(the_rule_of_vllm_by_hand)
 {
     enum { D = 5 };
@@ -305,7 +306,7 @@ static void check_not_finite(calm_act_rule rule)
     }
 }
 
-/* x / s beyond the ends is clipped; the scale of one row is that of all. */
+/* x / s beyond the ends is clipped; all rows have the scale of a single one. */
 TEST(static_activations_by_hand)
 {
     const float x[6] = {0.6f, -0.3f, 1000, -1000, 0.25f, 0}, expected[6] = {0.5f, -0.5f, 63.5f, -64, 0, 0};
@@ -326,8 +327,8 @@ TEST(activations_not_finite)
 }
 END_OF_TEST
 
-/* Codes are what the simulation multiplies out: (code - zero) scale, float operation by float operation; a row that is
- * not finite has no finite scale. */
+/* The codes are those that the simulation multiplies out, (code - zero) scale, in the same float operations; a row
+ * that is not finite has no finite scale. */
 TEST(codes_of_activations)
 {
     enum { N = 8, D = 45 };

@@ -1,4 +1,4 @@
-/* The guard's rule: on figures that are given, and how often it ships the worse of two plans. */
+/* The guard's rule: on given figures, and how often it ships the worse of two plans. */
 #include <stdio.h>
 
 #include "ptq/base/rng.h"
@@ -13,15 +13,15 @@ static calm_trial trial(double kl, double delta, double se)
 
 TEST(the_least_loss_and_the_simpler_plan)
 {
-    /* The hybrid has .10.  Better by any amount: taken; of several the least. */
+    /* The hybrid has .10.  A uniform run that is better by any amount is taken, and of several the best. */
     const calm_trial better[] = {trial(0.10, 0, 0), trial(0.09, -0.01, 0.5), trial(0.08, -0.02, 0.5)};
     ck_assert_uint_eq(calm_guard_pick(better, 2), 1);
     ck_assert_uint_eq(calm_guard_pick(better, 3), 2);
-    /* Worse by no more than an error: as good and simpler. */
+    /* Worse by at most an error: as good, and simpler. */
     const calm_trial near[] = {trial(0.10, 0, 0), trial(0.12, 0.02, 0.021), trial(0.11, 0.01, 0.0101)};
     ck_assert_uint_eq(calm_guard_pick(near, 2), 1);
     ck_assert_uint_eq(calm_guard_pick(near, 3), 2);
-    /* Worse by more, not measured, or of one window, whose error is unknown. */
+    /* Worse by more; not measured; or measured on one window, whose error is unknown. */
     ck_assert_uint_eq(calm_guard_least_uniform(near, 3), 2);
     const calm_trial worse[] = {trial(0.10, 0, 0), trial(0.12, 0.02, 0.0199), trial(0.11, 0.01, NAN)};
     ck_assert_uint_eq(calm_guard_pick(worse, 3), 0);
@@ -31,35 +31,35 @@ TEST(the_least_loss_and_the_simpler_plan)
     ck_assert_uint_eq(calm_guard_pick(missing, 2), 0);
     const calm_trial one[] = {trial(0.10, 0, 0), trial(0.09, -0.01, NAN)};
     ck_assert_uint_eq(calm_guard_pick(one, 2), 1);
-    /* A uniform run far within an error does not hide a better one. */
+    /* A uniform run that is worse within an error does not hide a better one. */
     const calm_trial both[] = {trial(0.10, 0, 0), trial(0.101, 0.001, 0.5), trial(0.099, -0.001, 0.0001)};
     ck_assert_uint_eq(calm_guard_pick(both, 3), 2);
 }
 END_OF_TEST
 
-/* ---- how often the worse of two is shipped ---- */
+/* ---- how often the worse of two plans is shipped ---- */
 
 enum { DRAWS = 1000, WINDOWS = 16, ALL = WINDOWS << CALM_GUARD_DOUBLINGS };
 
-/* What a rule did over all draws. */
+/* Results of a rule over all draws. */
 typedef struct tally {
     size_t worse;       /* draws in which the truly worse plan was shipped                   */
     double regret;      /* mean true loss above the better plan, in true errors of 16 windows */
-    size_t windows;     /* that were measured                                                */
+    size_t windows;     /* measured windows                                                  */
 } tally;
 
-/* The rules: that of before, the hybrid unless a uniform run was better by two errors; the guard's on its first
- * windows; with more windows while simplicity alone decides. */
+/* The rules: BEFORE keeps the hybrid unless a uniform run is better by two errors; FIRST is the guard's on its first
+ * windows; MORE measures more windows while simplicity alone decides. */
 enum { BEFORE, FIRST, MORE, N_RULES };
 
-/* Normal by Box and Muller. */
+/* Returns a normal number, by Box and Muller. */
 static double normal(uint64_t stream, uint64_t index)
 {
     const double u = calm_rng_uniform(11, stream, 2 * index), v = calm_rng_uniform(11, stream, 2 * index + 1);
     return sqrt(-2 * log(1 - u)) * cos(2 * acos(-1) * v);
 }
 
-/* Two plans with their losses on windows, of which the first n are compared. */
+/* Compares two plans on the first n windows. */
 static void compare_on(calm_trial trials[2], size_t n)
 {
     for (size_t i = 0; i < 2; i++) {
@@ -71,23 +71,23 @@ static void compare_on(calm_trial trials[2], size_t n)
     calm_measure_compare(&trials[0].measure, &trials[1].measure, n, &trials[1].delta, &trials[1].se);
 }
 
-/* Windows of one guard: ALL of the hybrid, and of a uniform run whose true KL differs by `effect` true standard errors
- * of a guard.  Windows differ in level by far more than the plans do, as articles do. */
+/* Draws the windows of a guard: ALL of the hybrid, and of a uniform run whose true KL differs by `effect` true
+ * standard errors.  The level of KL differs between windows far more than between plans, as between articles. */
 static void draw(double effect, uint64_t stream, uint64_t d, calm_eval_window *of_hybrid, calm_eval_window *of_uniform)
 {
     for (uint64_t w = 0; w < ALL; w++) {
-        /* The first ones do not depend on how many there are. */
+        /* The first windows do not depend on the number of windows. */
         const uint64_t from = w < WINDOWS ? stream : stream + 100;
         const uint64_t at = w < WINDOWS ? d * WINDOWS + w : d * (ALL - WINDOWS) + w - WINDOWS;
         const double level = 20 * exp(normal(from, at * 2));
         of_hybrid[w] = (calm_eval_window){.tokens = 100, .kl = level};
-        /* Differences per window of variance 1: the true error of the first ones is 1 / sqrt WINDOWS. */
+        /* Differences per window have variance 1: the true error of the first windows is 1 / sqrt WINDOWS. */
         of_uniform[w] = (calm_eval_window){.tokens = 100,
                                            .kl = level + effect / sqrt(WINDOWS) + normal(from, at * 2 + 1)};
     }
 }
 
-/* DRAWS guards. */
+/* Simulates DRAWS guards. */
 static void simulate(double effect, uint64_t stream, tally tallies[N_RULES])
 {
     calm_eval_window of_hybrid[ALL], of_uniform[ALL];
@@ -112,7 +112,7 @@ static void simulate(double effect, uint64_t stream, tally tallies[N_RULES])
     }
 }
 
-/* Neither plan is known to be the better one beforehand, so both signs count alike. */
+/* It is unknown which plan is better, so both signs have equal weight. */
 TEST(the_worse_of_two_is_shipped_less_often)
 {
     static const double effects[] = {0.5, 1, 1.5, 2, 3};
@@ -131,12 +131,13 @@ TEST(the_worse_of_two_is_shipped_less_often)
                 all[r].windows += of[sign][r].windows;
             }
         }
-        /* Shipped wrongly with probability p in n draws: 4 sqrt(n p (1 - p)) either way, p(1 - p) <= 1/4.  With t of 15
-         * degrees of freedom near the normal Phi: a better uniform run is left when delta > se, P(Z > 1 + effect). */
+        /* Shipped wrongly with probability p in n draws: 4 sqrt(n p (1 - p)) either way, p(1 - p) <= 1/4.  t with 15
+         * degrees of freedom is near the normal Phi: a better uniform run is not taken if delta > se, P(Z > 1 +
+         * effect). */
         const double left = 0.5 * erfc((1 + effects[i]) / sqrt(2));
         ck_near((double)of[1][FIRST].worse / DRAWS, left, 4 * sqrt(0.25 / DRAWS));
         ck_near((double)of[0][BEFORE].worse / DRAWS, 0.5 * erfc((2 + effects[i]) / sqrt(2)), 4 * sqrt(0.25 / DRAWS));
-        /* A better hybrid is shipped wrongly less often; in return a better uniform run may be left at a later look. */
+        /* A better hybrid is replaced less often; in return a better uniform run may be dropped after more windows. */
         ck_assert_uint_lt(of[0][MORE].worse, of[0][FIRST].worse);
         ck_assert_uint_le(of[1][FIRST].worse, of[1][MORE].worse);
     }

@@ -1,4 +1,4 @@
-/* gzip: whole, in several members, cut off, broken, and too large. */
+/* gzip: whole files, several members, truncated, broken, and too large ones. */
 #include "ptq/data/gunzip.h"
 
 #include "ptq/base/scope.h"

@@ -1,4 +1,4 @@
-/* The end of the model: logits in tiles, their cap, the masked language model's transform, the pooler. */
+/* The end of the model: logits in tiles, the logit cap, the transform of masked language models, the pooler. */
 #include "ptq/model/head.h"
 
 #include "ptq/base/rng.h"
@@ -18,8 +18,8 @@ static float *draw(size_t n, double spread, uint64_t stream)
     return x;
 }
 
-/* A head over a stored table [vocab, hidden] of random values, with an infinity at element `bad` (SIZE_MAX: none);
- * `widened` is the table in float32.  To be closed with close_head. */
+/* Makes a head with a stored weight [vocab, hidden] of random values, with an infinity at element `bad` (SIZE_MAX:
+ * none); `widened` is the weight in float32.  The caller closes it with close_head(). */
 static calm_head new_head(size_t hidden, size_t vocab, calm_dtype dtype, size_t bad, float **widened)
 {
     const calm_tensor table = {.name = "lm_head.weight", .dtype = dtype, .n_dims = 2, .shape = {vocab, hidden}};
@@ -48,8 +48,8 @@ static void close_head(const calm_head *head)
     calm_safetensors_close((calm_safetensors *)(uintptr_t)head->set);
 }
 
-/* One logit in double, and the bound of its error in float32: n products of one rounding each, added up in any order
- * with n roundings. */
+/* Returns one logit in double, and the bound on its float32 error: n products of one rounding each, added in any
+ * order with n roundings. */
 static double slow_logit(const calm_head *head, const float *w, const float *x, size_t v, double *bound)
 {
     double sum = head->bias ? (double)head->bias[v] : 0, size = fabs(sum);
@@ -66,7 +66,7 @@ static void check_logits(const calm_head *head, const float *w, const float *x, 
     for (size_t t = 0; t < n; t++)
         for (size_t v = 0; v < head->vocab; v++) {
             double bound, expected = slow_logit(head, w, x + t * head->hidden, v, &bound);
-            if (head->logit_cap > 0)    /* shrinks errors; the cap itself has 9 roundings (test_vector.c) */
+            if (head->logit_cap > 0)    /* shrinks errors; the cap has 9 roundings (test_vector.c) */
                 expected = (double)head->logit_cap * tanh(expected / (double)head->logit_cap),
                 bound += 9 * EPS * fabs(expected);
             ck_near(logits[t * head->vocab + v], expected, bound);
@@ -102,7 +102,7 @@ TEST(logits_in_tiles)
 }
 END_OF_TEST
 
-/* A tile of the table is a few MB, and never more rows than there are. */
+/* A tile of the weight is a few MB, and has no more rows than the weight. */
 TEST(size_of_a_tile)
 {
     ck_assert_uint_eq(calm_head_tile(&(calm_head){.hidden = 1024, .vocab = 151936}), 1024);
@@ -113,7 +113,7 @@ TEST(size_of_a_tile)
 }
 END_OF_TEST
 
-/* Wherever the table is cut, each tile has the logits of its own tokens and touches no others. */
+/* Wherever the weight is cut, each tile writes the logits of its tokens and no others. */
 TEST(any_boundary)
 {
     enum { HIDDEN = 24, VOCAB = 37, ROWS = 3, STRIDE = VOCAB + 5 };
@@ -170,8 +170,8 @@ static double linear(const calm_weight *weight, const float *x, size_t row)
     return sum;
 }
 
-/* LayerNorm(gelu(W x + b)): sums of 32 products of values below 4, divided by a deviation above 0.1: 33 x 2^-24 x 20 /
- * 0.1 = 4e-4; what the transform changes is of the order of 1. */
+/* LayerNorm(gelu(W x + b)): sums of 32 products of values below 4, divided by a deviation above 0.1: 33 x 2^-24 x 20
+ * / 0.1 = 4e-4; the transform changes the rows by values of magnitude 1. */
 TEST(transform_of_a_masked_language_model)
 {
     tiny_model spec = tiny_of("bert_mlm");
@@ -232,7 +232,7 @@ TEST(pooler)
 }
 END_OF_TEST
 
-/* Decoders: the final norm is there, rows go to the table as they are. */
+/* Decoders have a final norm, and no transform before the head. */
 TEST(decoders)
 {
     calm_model *model;
@@ -250,7 +250,7 @@ TEST(decoders)
 }
 END_OF_TEST
 
-/* A tile, and what is loaded: exactly of a decoder, at most of an encoder, which may lack some of it. */
+/* The estimate is exact for a tile and a decoder's head, and an upper bound for an encoder, which may lack parts. */
 TEST(memory)
 {
     enum { HIDDEN = 24, VOCAB = 37 };

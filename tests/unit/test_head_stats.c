@@ -1,4 +1,4 @@
-/* What the head reads: the sums of a naive run over the windows that the rule names, whatever the threads. */
+/* Statistics of the head's input: the sums of a naive run over the same windows, for any number of threads. */
 #include "ptq/calib/head_stats.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"
 
-/* Rows of the last windows behind the final norm, one by one. */
+/* Returns the Gram sums of the rows after the final norm, for windows from `first` on, one at a time. */
 static double *run_naive(const calm_model *model, const calm_windows *windows, size_t first)
 {
     const size_t width = calm_model_config(model)->hidden;
@@ -65,7 +65,7 @@ TEST(sums)
 }
 END_OF_TEST
 
-/* 16 rows per column, at least 16384; never the first quarter, unless there are fewer than four windows. */
+/* 16 rows per column, at least 16384; the first quarter is left out unless there are fewer than four windows. */
 TEST(which_windows)
 {
     size_t begin[101];
@@ -79,7 +79,7 @@ TEST(which_windows)
 }
 END_OF_TEST
 
-/* Hidden rows of a batch, the weights of a block, its tiles at the least. */
+/* Hidden states of a batch, the weights of a block, and its smallest tiles. */
 TEST(memory)
 {
     const tiny_model spec = tiny_of("qwen3_moe");

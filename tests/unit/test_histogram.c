@@ -18,7 +18,7 @@ static uint32_t to_bits(float x)
     return bits;
 }
 
-/* The bin that one value is counted in; CALM_ACT_BINS for a zero. */
+/* Returns the bin of a value; CALM_ACT_BINS for a zero. */
 static size_t bin_of(float x)
 {
     calm_histogram histogram = {0};
@@ -33,8 +33,8 @@ static size_t bin_of(float x)
     return found;
 }
 
-/* 10^(k/32 - 8) to 64 bits: no float is within 2^-60 of an edge but the whole powers of ten from 1 on, which
- * powl gives exactly. */
+/* Returns 10^(k/32 - 8) to 64 bits.  No float is within 2^-60 of an edge but powers of ten from 1 on, which powl
+ * gives exactly. */
 static long double edge(size_t k)
 {
     return k >= 256 && k % 32 == 0 ? powl(10, (long double)(k / 32 - 8)) : powl(10, (long double)k / 32 - 8);
@@ -54,8 +54,8 @@ TEST(every_edge_lies_where_its_power_of_ten_lies)
 }
 END_OF_TEST
 
-/* Floats of all sizes, more than one block of them at once, against the logarithm; near an edge either bin is right
- * (the test above decides there). */
+/* Floats of all magnitudes, more than one block at once, against the logarithm; near an edge either bin passes,
+ * since the test above decides there. */
 TEST(bins_follow_the_logarithm)
 {
     enum { N = 20001 };

@@ -1,4 +1,4 @@
-/* HTTP: where the token goes and where not, redirects, and how a request can end. */
+/* HTTP: which requests have the token, redirects, and the ways in which a request can end. */
 #include "ptq/hub/http.h"
 
 #include "tests/support/harness.h"
@@ -9,7 +9,7 @@
 
 static const char bytes[] = "0123456789";
 
-/* A hub with one small file, one behind a redirect, and a client that has a token. */
+/* A hub with a small file and one behind a redirect, and a client with a token. */
 typedef struct play {
     hub_server hub;
     calm_hub_settings settings;
@@ -17,7 +17,7 @@ typedef struct play {
     calm_http_reply reply;
     char body[4096];
     size_t n_body;
-    bool refuses;    /* the sink fails */
+    bool refuses;    /* the receiver of bytes fails */
 } play;
 
 static play *begin(void)
@@ -92,7 +92,7 @@ TEST(the_token_stays_with_the_endpoint)
     ck_assert(second->storage);    /* the same host, another port */
     ck_assert_str_eq(second->authorization, "");
     ck_assert_str_eq(second->range, "bytes=4-");
-    ck_assert_str_eq(p->reply.etag, p->hub.files[1].sha256);    /* the endpoint's word, not the storage host's */
+    ck_assert_str_eq(p->reply.etag, p->hub.files[1].sha256);    /* as the endpoint says, not the storage host */
     ck_assert_str_eq(p->reply.commit, HUB_COMMIT);
     ck_assert_int_eq(p->reply.linked_bytes, 10);
     end(p);
@@ -102,7 +102,7 @@ END_OF_TEST
 TEST(redirects_within_the_endpoint_keep_the_token)
 {
     play *p = begin();
-    p->hub.listing_location = LISTING;    /* as for a repository that was renamed */
+    p->hub.listing_location = LISTING;    /* as for a renamed repository */
     open_it(p);
     ck_ok(ask(p, "/api/models/test/old/revision/main", false, 0));
     ck_assert_int_eq(p->reply.code, 200);
@@ -118,7 +118,7 @@ TEST(back_from_another_host_the_token_is_there_again)
 {
     play *p = begin();
     open_it(p);
-    /* the endpoint under another name is another host: no token, also where the machine is the same one */
+    /* the endpoint under another name is another host and gets no token, although it is the same machine */
     const char *port = strrchr(p->hub.endpoint, ':');
     p->hub.files[0].location = test_format("http://localhost%s%s", port, LISTING);
     ck_ok(ask(p, file_path("small"), false, 0));
@@ -141,7 +141,7 @@ TEST(a_head_request_does_not_leave_the_endpoint)
     ck_assert_uint_eq(p->hub.n_requests, 1);
     ck_ok(ask(p, file_path("small"), true, 0));
     ck_assert_int_eq(p->reply.code, 200);
-    ck_assert_str_eq(p->reply.etag, p->hub.files[0].sha1);    /* W/ and quotes gone */
+    ck_assert_str_eq(p->reply.etag, p->hub.files[0].sha1);    /* without W/ and quotes */
     ck_assert_int_eq(p->reply.linked_bytes, -1);
     ck_assert_int_eq(p->reply.length, 10);
     end(p);
@@ -159,7 +159,7 @@ TEST(from_https_nothing_leads_to_http)
     ck_assert_int_eq(p->reply.end, CALM_HTTP_MISLED);
     ck_assert_str_eq(p->reply.detail, p->hub.storage);    /* without the signature */
     ck_assert_uint_eq(p->hub.n_requests, 1);
-    ck_assert_str_eq(p->hub.requests[0].authorization, "");    /* and this is not the endpoint */
+    ck_assert_str_eq(p->hub.requests[0].authorization, "");    /* not the endpoint */
     end(p);
 }
 END_OF_TEST
@@ -250,7 +250,7 @@ TEST(a_host_that_went_away)
     hub_stop(&p->hub);
     ck_ok(ask(p, LISTING, false, 0));
     ck_assert_int_eq(p->reply.end, CALM_HTTP_UNREACHABLE);
-    ck_assert(p->reply.met);    /* and may come back */
+    ck_assert(p->reply.met);    /* it may be found again */
     calm_http_close(p->http);
 }
 END_OF_TEST

@@ -1,4 +1,4 @@
-/* Models by name: what is fetched and where it is, what is found again, and what goes wrong on the way. */
+/* Models by name: what is fetched and where it is stored, what is found again, and failures on the way. */
 #include "ptq/hub/hub.h"
 
 #include <unistd.h>
@@ -18,7 +18,7 @@ static hub_file *add(const char *name, const char *text, bool lfs)
     return hub_add(&hub, name, text, strlen(text), lfs);
 }
 
-/* A repository with sharded weights, and much that calm has no use for. */
+/* Starts a hub with a repository of sharded weights and many files that calm does not need. */
 static void begin(void)
 {
     memset(&hub, 0, sizeof hub);
@@ -98,7 +98,7 @@ TEST(what_calm_needs_comes_and_nothing_else)
     ck_assert(calm_path_exists(test_format("%s/.no_exist/" HUB_COMMIT "/generation_config.json", repo)));
     ck_assert(!calm_path_exists(test_format("%s/.no_exist/" HUB_COMMIT "/config.json", repo)));
     ck_assert_uint_eq(hub.n_requests, 1 + 4 + 2 * 3);    /* listing, small files, redirected ones */
-    ck_ok(pull("test/tiny", &got));                      /* again: nothing but the listing */
+    ck_ok(pull("test/tiny", &got));                      /* again: only the listing */
     ck_assert_uint_eq(n_fetched(&got), 0);
     ck_assert_uint_eq(got.n_files, 7);
     ck_assert_uint_eq(hub.n_requests, 1 + 4 + 2 * 3 + 1);
@@ -272,14 +272,14 @@ TEST(no_room)
 {
     calm_hub_snapshot got;
     begin();
-    /* a petabyte: more than is free on any disk that runs this */
+    /* a petabyte: more than any disk has */
     hub.listing = "{\"sha\":\"" HUB_COMMIT "\",\"siblings\":["
                   "{\"rfilename\":\"config.json\",\"size\":2,\"blobId\":\"" HUB_COMMIT "\"},"
                   "{\"rfilename\":\"model.safetensors\",\"size\":1000000000000000,\"lfs\":{\"sha256\":\""
                   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\",\"size\":1000000000000000}}]}";
     start();
     ck_fails(pull("test/tiny", &got), CALM_ENOSPC, "1000000.00 GB are to be fetched");
-    ck_assert_uint_eq(hub.n_requests, 1);    /* before anything was asked for */
+    ck_assert_uint_eq(hub.n_requests, 1);    /* before any file */
     hub_stop(&hub);
 }
 END_OF_TEST

@@ -1,4 +1,4 @@
-/* Importance matrices: both forms say the same means, experts one by one; what is wrong is said by entry. */
+/* Importance matrices: both forms of file have the same means, for each expert; faults are reported with the entry. */
 #include "ptq/io/imatrix.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #define Q "blk.0.attn_q.weight"
 #define UP "blk.0.ffn_up_exps.weight"
 
-/* A matrix of 4 inputs that saw 2 tokens, and 3 experts of 2 inputs, the second without a token. */
+/* A matrix of 4 inputs that saw 2 tokens, and 3 experts of 2 inputs, the second without tokens. */
 static const float q_sums[] = {2, 0, 1, 8}, up_sums[] = {3, 6, 0, 0, 5, 10};
 static const float q_count[] = {2}, up_counts[] = {3, 0, 5};
 static const double q_means[] = {1, 0, 0.5, 4};
@@ -45,7 +45,7 @@ static const char *write_gguf(const char *type, const part *parts, size_t n)
 static const part whole[] = {{Q ".counts", {1, 1}, q_count}, {Q ".in_sum2", {4, 1}, q_sums},
                              {UP ".counts", {1, 3}, up_counts}, {UP ".in_sum2", {2, 3}, up_sums}};
 
-/* A .dat file, put together number by number. */
+/* A .dat file, assembled value by value. */
 typedef struct bytes {
     uint8_t at[512];
     size_t n;
@@ -78,7 +78,7 @@ static const char *write_dat(const bytes *from)
     return path;
 }
 
-/* The same means: calls times those, here 3. */
+/* The same means in the old form: means times the number of calls, here 3. */
 static bytes old_form(void)
 {
     static const float q[] = {3, 0, 1.5f, 12}, up[] = {3, 6, 0, 0, 3, 6};
@@ -89,7 +89,7 @@ static bytes old_form(void)
     return out;
 }
 
-/* ---- what they say ---- */
+/* ---- what they mean ---- */
 
 static void check_means(const calm_imatrix *file, bool counted)
 {
@@ -108,7 +108,7 @@ static void check_means(const calm_imatrix *file, bool counted)
     }
     ck_fails(calm_imatrix_means(ctx, file, calm_imatrix_find(file, Q), 0, 1, 5, means, &seen), CALM_EFORMAT,
              Q ": expected values of 1 x 5 inputs, found 4 values");
-    if (counted)    /* an old file does not say how many experts there are */
+    if (counted)    /* an old file has no number of experts */
         ck_fails(calm_imatrix_means(ctx, file, calm_imatrix_find(file, UP), 0, 2, 3, means, &seen), CALM_EFORMAT,
                  UP ": expected values of 2 x 3 inputs, found 6 values and 3 counts");
 }
@@ -171,7 +171,7 @@ TEST(nothing_was_seen)
 }
 END_OF_TEST
 
-/* Wherever an old file ends, it is refused; so is each number that is changed to one that cannot be. */
+/* An old file that ends too early is refused, as is each value that is changed to an impossible one. */
 TEST(dat_that_is_wrong)
 {
     static const float bad[] = {1, INFINITY};

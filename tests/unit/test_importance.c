@@ -1,4 +1,4 @@
-/* Importance: sums of squares equal those of a naive run that watches every job's input; and the files made of them. */
+/* Importance: sums of squares equal those of a naive run that observes every job's input; and the files with them. */
 #include "ptq/calib/importance.h"
 
 #include "ptq/base/file.h"
@@ -49,7 +49,7 @@ static void run_naive(const calm_model *model, const calm_windows *windows, watc
     ck_assert_uint_le(layout->n_jobs, 64);
     for (size_t j = 0; j < layout->n_jobs; j++)
         ck_ok(CALM_NEW(ctx, ctx->out, out->sums[j], layout->jobs[j].in));
-    ctx->n_threads = 1;    /* the watch is one */
+    ctx->n_threads = 1;    /* the observer is not shared */
     ck_ok(calm_rope_init(ctx, config, calm_windows_reach(windows), &rope));
     ck_ok(calm_batch_embed(ctx, model, windows, 0, windows->n, ctx->out, NULL, &batch));
     for (out->block = 0; out->block < config->n_blocks; out->block++) {
@@ -221,8 +221,8 @@ TEST(tensor_types)
 }
 END_OF_TEST
 
-/* On one thread a dense model holds all that is said; of a mixture an expert could have had more tokens, so it is half
- * of that at least. */
+/* On one thread a dense model holds all of the estimate; in a mixture an expert could have had more tokens, so at
+ * least half. */
 static void check_memory(const char *family)
 {
     static const size_t same[] = {70, 70, 70, 70};

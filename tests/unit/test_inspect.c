@@ -1,4 +1,5 @@
-/* calm inspect: what it prints of a store and of a model, for people and as JSON; while another holds the store. */
+/* calm inspect: its output for a store and for a model, as text and as JSON, also while another process holds the
+ * store. */
 #include "cli/inspect/inspect.h"
 
 #include <stdio.h>
@@ -75,7 +76,7 @@ static void put_figures(calm_store *store, int64_t model, int64_t calibration, i
                                                                     .delta = -0.25, .delta_se = NAN}));
 }
 
-/* Two runs of one block with one job; the second has everything. */
+/* Makes two runs of one block with one job; the second has all kinds of rows. */
 static const char *new_store(calm_store **out)
 {
     const char *path = test_format("%s/calm.db", test_directory());
@@ -131,9 +132,9 @@ static const char *store_only(void)
     return path;
 }
 
-/* ---- running it ---- */
+/* ---- running the command ---- */
 
-/* `calm inspect args...` with stdout into a string. */
+/* Runs `calm inspect args...` with stdout into a string. */
 static calm_status inspect(const char *a, const char *b, const char *c, bool json, char **out)
 {
     extern const calm_command calm_cmd_inspect;
@@ -171,7 +172,7 @@ static const char *shown(const char *a, const char *b, const char *c)
     return out;
 }
 
-/* Row `row` of the list `what`; the document is leaked to the test's end on purpose: `root` gives it back. */
+/* Returns row `row` of the list `what`; `root` is the document, which the caller frees. */
 static const calm_json *json_row(const char *path, const char *what, const char *run, size_t row, calm_json **root)
 {
     char *out;
@@ -240,7 +241,7 @@ TEST(a_run_is_the_newest_or_the_one_named)
     ck_assert_ptr_nonnull(strstr(shown(path, "choices", "1"), "Run 1: qwen, running"));
     ck_assert_ptr_null(strstr(shown(path, "choices", "1"), "gptq"));
     ck_assert_ptr_null(strstr(shown(path, "runs", "1"), "hybrid"));
-    /* All of its jobs, which is one, have gptq. */
+    /* Its only job has gptq. */
     ck_assert_ptr_nonnull(strstr(shown(path, "runs", NULL), "  finished  gptq "));
     ck_assert_ptr_nonnull(strstr(shown(path, "show", "2"), "  result           gptq\n"));
     char *out;

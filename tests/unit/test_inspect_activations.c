@@ -1,4 +1,4 @@
-/* calm inspect activations: maxima, emergence, tokens, hook points. */
+/* calm inspect activations: maxima, emergence, tokens, hooks. */
 #include <math.h>
 
 #include "ptq/calib/activation.h"
@@ -15,7 +15,7 @@ TEST(maxima_and_their_tokens)
                 "1,block_out,-400,800,42,1,3,17,\"\033[31mred\n\",model.layers.1.block_out\r\n"
                 "1,block_out,200,400,41,1,0,1,the,model.layers.1.block_out\r\n");
     ck_has(csv, "emergence\r\nemergence_block,largest_growth,max_block_out,blocks\r\n1,100,400,2\r\n");
-    /* "the" carries three of four, in both hook points; its largest is 200 */
+    /* "the" has three of four peaks, at both hooks; its largest is 200 */
     ck_has(csv, "tokens\r\ntoken,peaks,percent,hooks,max,window,position\r\nthe,3,75,2,200,0,1\r\n");
     ck_has(csv, "\",1,25,1,400,3,17\r\n");
     ck_has(csv, "\r\nactivations\r\nblock,point,max,");
@@ -42,7 +42,7 @@ TEST(for_people)
 }
 END_OF_TEST
 
-/* Rows of a section of the JSON form; freed by the caller. */
+/* Returns the rows of a section of the JSON form; the caller frees the document. */
 static const calm_json *rows_of(const char *path, const char *section, calm_json **root)
 {
     const char *json = inspect_shown(path, "activations", "1", NULL, CALM_INSPECT_JSON);
@@ -55,8 +55,8 @@ static double number(const calm_json *rows, size_t row, const char *column)
     return calm_json_number(calm_json_get(calm_json_at(rows, row), column), NAN);
 }
 
-/* The sample has two peaks of each hook point, 400 and 200, in windows 3 and 0 of 128.  Of all subsets of m windows
- * m / 128 have the first; all others count as 200. */
+/* The sample has two peaks at each hook, 400 and 200, in windows 3 and 0 of 128.  Of all subsets of m windows m /
+ * 128 have the first; all others count as 200. */
 TEST(positions_and_subsets)
 {
     static const char *const names[] = {"half", "quarter", "eighth"};
@@ -66,7 +66,7 @@ TEST(positions_and_subsets)
     ck_assert_uint_eq(calm_json_size(rows), 2);
     for (size_t i = 0; i < 3; i++) {
         const double p = ldexp(0.5, -(int)i), mean = 400 * p + 200 * (1 - p), sd = 200 * sqrt(p * (1 - p));
-        /* Rounded to 4 digits behind the point. */
+        /* rounded to 4 decimals */
         ck_near(number(rows, 1, names[i]), mean / 400, 0.5e-4);
         ck_near(number(rows, 1, test_format("%s_cv", names[i])), sd / mean, 0.5e-4);
     }
@@ -82,7 +82,7 @@ TEST(positions_and_subsets)
 }
 END_OF_TEST
 
-/* A hook point whose values are all 1.25 or all in one bin: what calm_int8_check says of them. */
+/* A hook whose values are all 1.25, or all in one bin, against calm_int8_check(). */
 TEST(errors_in_int8)
 {
     const char *path;
@@ -107,7 +107,7 @@ TEST(errors_in_int8)
     ck_near(number(rows, 1, "sqnr_max"), all.sqnr, 0.05);
     ck_near(number(rows, 1, "clipped_percent"), 10, 0.0005);
     calm_json_free(root);
-    /* One bin more than there are. */
+    /* one bin too many */
     bins[CALM_ACT_BINS] = 1;
     row.n_bins++;
     store = sample_open(path, CALM_STORE_WRITE);

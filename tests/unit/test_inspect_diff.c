@@ -1,4 +1,4 @@
-/* calm inspect diff: what differs is there, what does not is not. */
+/* calm inspect diff prints what differs between runs, and nothing else. */
 #include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
@@ -30,7 +30,7 @@ TEST(all_that_differs)
     ck_has(csv, "1,qkv,rel_mse,0.002,0.0015,-0.0005\r\n");
     ck_lacks(csv, "1,qkv,log_rel_mse");    /* -6 in both */
     ck_has(csv, "test,float,12.25,12.25,0,0,0.5,0.5,,,true\r\n");
-    /* The hybrid of the first run and uniform gptq of the second are what these runs came to. */
+    /* The results of these runs are the hybrid of the first and uniform gptq of the second. */
     ck_has(csv, "test,result,12.5,12.75,0.0125,0.025,0.5,0.5,,,true\r\n");
 }
 END_OF_TEST

@@ -91,7 +91,7 @@ TEST(stored_names_reach_no_terminal_as_they_are)
 }
 END_OF_TEST
 
-/* Half of the limit of columns, a hundred jobs: nothing is cut, every row is as long. */
+/* Half of the largest number of columns and a hundred jobs: nothing is cut, and all rows have one length. */
 TEST(many_units_and_candidates)
 {
     const char *path;

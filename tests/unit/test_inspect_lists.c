@@ -31,8 +31,8 @@ TEST(one_unit_of_a_list)
 }
 END_OF_TEST
 
-/* Another run of the model has other jobs of the same linears, as with --split-v; a job of its own without a choice
- * stays. */
+/* Another run of the model has other jobs of the same linears, as with --split-v, which are not listed; a job of
+ * this run without a choice is. */
 TEST(jobs_of_other_runs)
 {
     const char *path = inspect_sample();
@@ -44,7 +44,7 @@ TEST(jobs_of_other_runs)
     calm_sql_close(sql);
     ck_assert_uint_eq(n_rows(path, "blocks", "1", NULL), 4);
     ck_assert_uint_eq(n_rows(path, "blocks", "2", NULL), 4);
-    ck_assert_uint_eq(n_rows(path, "blocks", "4", NULL), 6);    /* without choices: nothing says which are its own */
+    ck_assert_uint_eq(n_rows(path, "blocks", "4", NULL), 6);    /* without choices its jobs are unknown */
 }
 END_OF_TEST
 

@@ -1,5 +1,5 @@
-/* The queries of `calm inspect` find one run by indexes, however large the store: the command is run here, and each
- * query that the store sends to SQLite (calm_sql_query, wrapped by the linker) is explained first. */
+/* The queries of `calm inspect` find a run by indexes, however large the store.  The test runs the command, and
+ * explains each query that the store sends to SQLite (calm_sql_query, wrapped by the linker). */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -16,10 +16,10 @@ calm_status __real_calm_sql_query(calm_ctx *c, calm_sql *db, const char *sql, co
 calm_status __wrap_calm_sql_query(calm_ctx *c, calm_sql *db, const char *sql, const calm_value *params, size_t n_params,
                                   calm_store_row_fn *fn, void *user);
 
-static const char *found;    /* scans of large tables, a line each */
+static const char *found;    /* scans of large tables, one per line */
 static int n_queries;
 
-/* A plan names a table by its alias; large: what the query calls score, candidate or run_candidate. */
+/* Tells whether an alias in the query is that of a large table: score, candidate or run_candidate. */
 static bool is_large(const char *sql, const char *name)
 {
     static const char *const tables[] = {"score", "candidate", "run_candidate"};
@@ -62,7 +62,7 @@ static calm_status ignore(calm_ctx *c, void *user, size_t n, const char *const *
 
 extern const calm_command calm_cmd_inspect, calm_cmd_report;
 
-/* A command, its output thrown away. */
+/* Runs a command without its output. */
 static void run_command(const calm_command *it, int argc, char **argv)
 {
     char *opts;
@@ -80,7 +80,7 @@ static void run_command(const calm_command *it, int argc, char **argv)
     ck_assert_int_gt(n_queries, 0);
 }
 
-/* calm inspect STORE WORDS... */
+/* Runs calm inspect STORE WORDS... */
 static void inspect(const char *path, const char *what, const char *run, const char *more)
 {
     char *argv[] = {"inspect",   (char *)path, (char *)what,
@@ -113,7 +113,7 @@ TEST(no_scan_of_a_large_table)
     char *report[] = {"report", "1", "2", "--json", (char *)test_format("--store=%s", path), NULL};
     run_command(&calm_cmd_report, 5, report);
     ck_assert_msg(!*found, "report: %s", found);
-    /* The check sees a scan where there is one. */
+    /* The check finds a scan if there is one. */
     store = sample_open(path, CALM_STORE_READ);
     ck_ok(calm_store_query(ctx, store, "SELECT k.id FROM candidate k WHERE k.scheme = 'w8a16'", NULL, 0, ignore,
                            NULL));

@@ -1,4 +1,4 @@
-/* Rate against distortion: which runs none beats, among those of one test. */
+/* Rate against distortion: which runs no other run beats, among runs with the same test. */
 #include <math.h>
 
 #include "ptq/io/json.h"
@@ -6,7 +6,7 @@
 #include "tests/support/inspect_sample.h"
 #include "tests/support/store_sample.h"
 
-/* A finished run of this many bytes whose result lost `kl` on this many windows; NaN: it was not measured. */
+/* Adds a finished run with this many bytes, whose result lost `kl` on this many windows; NaN: not measured. */
 static void add(calm_store *store, const char *key, int64_t bytes, double kl, size_t windows)
 {
     static const calm_store_window each[32];
@@ -33,7 +33,8 @@ static void add(calm_store *store, const char *key, int64_t bytes, double kl, si
 
 TEST(front_of_each_test)
 {
-    /* Of 20 windows: small and lossy, dominated, its equal in both, large and exact; of 30 one that would beat all. */
+    /* Runs on 20 windows: small and lossy, dominated, one equal to that, large and exact; one on 30 that would beat
+     * all. */
     const struct {
         const char *key;
         int64_t bytes;
@@ -69,7 +70,7 @@ TEST(front_of_each_test)
     }
     ck_assert_uint_eq(found, n);
     calm_json_free(root);
-    /* With a run those that were measured as it was. */
+    /* With a run, only runs with its test are listed. */
     const char *csv = inspect_shown(path, "rate", test_format("%lld", (long long)before + 7), NULL, CALM_INSPECT_CSV);
     ck_has(csv, "model,run,result,scheme,bytes,kl,one_minus_cosine,ppl,front,bits_per_weight,top1,format,windows,");
     ck_has(csv, ",rtn,\"q3_k, q4_k\",100,0.001,,9,true,4,0.5,gguf,30,512,test.txt\r\n");

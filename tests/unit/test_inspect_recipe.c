@@ -1,4 +1,4 @@
-/* Recipes side by side, by JSON pointers. */
+/* Two recipes next to each other, by JSON pointers. */
 #include "cli/inspect/inspect_recipe.h"
 
 #include "ptq/io/json.h"
@@ -19,7 +19,7 @@ static calm_json *parse(const char *text)
     return out;
 }
 
-/* All values of both documents. */
+/* Returns all values of both documents. */
 static const char *walked(const char *first, const char *second)
 {
     calm_json *a = parse(first), *b = parse(second);

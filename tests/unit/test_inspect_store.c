@@ -1,4 +1,4 @@
-/* The table of views: words and options that each takes, and which runs are meant. */
+/* The table of views: the words and options that each takes, and the runs that they select. */
 #include "ptq/base/file.h"
 #include "ptq/io/json.h"
 #include "tests/support/harness.h"
@@ -98,7 +98,7 @@ static bool is_word_in(const char *text, const char *word)
     return false;
 }
 
-/* Names of all columns of all sections are in docs/inspect.md, below the heading of their WHAT. */
+/* docs/inspect.md has the names of all columns of all sections, below the heading of their view. */
 TEST(every_column_is_documented)
 {
     const char *path = inspect_sample(), *file = CALM_SOURCE_DIR "/docs/inspect.md";
@@ -106,7 +106,7 @@ TEST(every_column_is_documented)
     char *text;
     ck_ok(calm_read_file(ctx, file, 1 << 20, &text, &n_bytes));
     const char *const *names = calm_inspect_views(&n);
-    for (size_t i = 0; i < n - 1; i++) {    /* sql has columns of its user */
+    for (size_t i = 0; i < n - 1; i++) {    /* sql has the user's columns */
         const char *from = strstr(text, test_format("\n## %s\n", names[i]));
         ck_assert_msg(from, "%s is not in %s", names[i], file);
         const char *to = strstr(from + 1, "\n## "), *args[] = {"1", "2"}, *out;

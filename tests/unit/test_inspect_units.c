@@ -1,11 +1,11 @@
-/* Units of a stored run: names, columns of the pool, the rule again. */
+/* Units of a stored run: names, columns of the pool, and the rule applied again. */
 #include "cli/inspect/inspect_units.h"
 
 #include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
 
-/* Run `run` of the sample. */
+/* Reads run `run` of the sample. */
 static calm_inspect_units read_run(int64_t run)
 {
     calm_inspect_units units;
@@ -21,7 +21,7 @@ TEST(columns_are_in_the_order_of_the_recipe)
 {
     calm_inspect_units units = read_run(1);
     ck_assert_uint_eq(units.stored.pool.n_entries, 3);
-    ck_assert_str_eq(units.stored.pool.entries[0].name, "rtn");    /* the last that was put */
+    ck_assert_str_eq(units.stored.pool.entries[0].name, "rtn");    /* the last that was stored */
     ck_assert_str_eq(units.stored.pool.entries[1].name, "gptq");
     ck_assert_str_eq(units.stored.pool.entries[2].name, "gptq-hls");
     ck_assert(!units.budget);
@@ -43,7 +43,7 @@ TEST(units_without_choices_are_named_as_the_layout_names_them)
     ck_assert_str_eq(calm_pool_unit(&units.stored.pool, 0), "model.layers.0.attention");
     ck_assert_str_eq(calm_pool_unit(&units.stored.pool, 3), "model.layers.1.mlp");
     ck_assert(units.seen[0] && !units.seen[1]);
-    /* "rtn for gptq" stands where gptq would. */
+    /* "rtn for gptq" is in gptq's place. */
     ck_assert_uint_eq(units.stored.pool.n_entries, 2);
     ck_assert_str_eq(units.stored.pool.entries[1].name, "gptq");
     ck_assert_str_eq(units.stored.cells[1].algorithm, "rtn for gptq");
@@ -90,7 +90,7 @@ TEST(the_rule_takes_what_it_took)
     ck_ok(calm_inspect_choose(ctx, &second, 3, &column, &reason));
     ck_assert_uint_eq(column, CALM_INSPECT_NONE);
     ck_assert_str_eq(reason, "it has no candidate");
-    /* A budget decides between schemes; the rule within one. */
+    /* A budget decides between schemes, and the rule within one. */
     const calm_inspect_units third = read_run(3);
     ck_ok(calm_inspect_choose(ctx, &third, 0, &column, &reason));
     ck_assert_uint_eq(column, 1);

@@ -1,4 +1,4 @@
-/* calm inspect why: each way to lose, and choices that the rule does not make. */
+/* calm inspect why: each way for a candidate to lose, and choices that the rule does not make. */
 #include "ptq/io/json.h"
 #include "tests/support/harness.h"
 #include "tests/support/inspect_sample.h"
@@ -24,7 +24,7 @@ TEST(the_rule_and_the_losers)
 }
 END_OF_TEST
 
-/* A run without its own scores: candidates 1 to 3 of job 1, the second chosen. */
+/* Adds a run without separate scores: candidates 1 to 3 of job 1, the second chosen. */
 static void add_run(calm_store *store, const char *key, const char *rule, const char *recipe)
 {
     const calm_store_run run = {.key = key, .model_id = 1, .calibration_id = 1, .unit = "job", .rule = rule,
@@ -39,7 +39,7 @@ static void add_run(calm_store *store, const char *key, const char *rule, const 
                                                                   .bits_per_weight = NAN}));
 }
 
-/* The factor is that of the run: of a selection its own, else the recipe's, else 1.05. */
+/* The factor is that of the run: of a selection, else of the recipe, else 1.05. */
 TEST(the_factor_of_the_run)
 {
     static const char *const recipes[] = {"{\"choice\":{\"shortlist\":2}}",
@@ -79,7 +79,7 @@ TEST(choices_that_the_rule_does_not_make)
 }
 END_OF_TEST
 
-/* What calm select keeps of its wishes. */
+/* The wishes that calm select stores. */
 TEST(what_was_forbidden)
 {
     static const char *const words[] = {"gptq-hls", "gptq-hls w4a16_g128", "#1"};

@@ -1,4 +1,5 @@
-/* Attention in whole numbers: every query by itself, with keys that are counted here; which blocks take it. */
+/* Attention with integer products: every query by itself, with its visible keys counted here; and which blocks use
+ * it. */
 #include "ptq/model/attention_impl.h"
 
 #include <string.h>
@@ -10,7 +11,7 @@
 
 enum { T = 75, HEADS = 6, KV = 2, D = 20, Q_WIDTH = HEADS * D, KV_WIDTH = KV * D };
 
-/* Heads of one window, with what they point to. */
+/* Heads of one window, and all that they point to. */
 typedef struct setup {
     calm_config config;
     calm_span span;
@@ -41,7 +42,7 @@ static setup *new_setup(bool both_ways, size_t window, bool skipping)
     return s;
 }
 
-/* Does query t see key j?  By the formula of attention.c. */
+/* Tells whether query t sees key j, by the formula of attention.c. */
 static bool sees(const setup *s, size_t t, size_t j)
 {
     const long at = s->span.positions ? (long)s->positions[t] : (long)t,
@@ -49,7 +50,7 @@ static bool sees(const setup *s, size_t t, size_t j)
     return (s->config.both_ways || j <= t) && (!s->heads.window || apart < (long)s->heads.window);
 }
 
-/* The context of query t in a head, alone. */
+/* Computes the context of query t in a head, by itself. */
 static void attend_one(const setup *s, size_t head, size_t t, float *context)
 {
     const size_t kv = head / (HEADS / KV);
@@ -83,7 +84,8 @@ TEST(every_query_and_thread)
                     ck_assert(memcmp(alone, context + t * Q_WIDTH + head * D, sizeof alone) == 0);
                 }
         }
-        /* attend.h's bound: numbers stay below 5, so E below 0.25 * 2 * 20 * 25 / 2 / 10362; the rest is less. */
+        /* The bound of attend.h: values stay below 5, so E is below 0.25 * 2 * 20 * 25 / 2 / 10362; the rest is
+         * less. */
         for (size_t i = 0; i < T * Q_WIDTH; i++)
             ck_near(context[i], (double)floats[i], 5 * (2 * 0.0122 + (T + 1) / 16383.0 + 1 / 4094.0));
     }

@@ -1,4 +1,4 @@
-/* Linears as products of whole numbers beside the simulation in float, and the bytes of every set of instructions. */
+/* Linears with integer products against the simulation in float, and the same bytes for every instruction set. */
 #include "ptq/model/int_linear.h"
 
 #include <float.h>
@@ -14,7 +14,7 @@
 
 enum { OUT = 37, IN = 200, N = 9, MOST = OUT * IN };
 
-/* One linear twice: as floats, and from its codes where they may stand. */
+/* One linear as floats, and from its codes if possible. */
 typedef struct pair {
     calm_weight floats, ints;
     calm_int_source source;
@@ -28,7 +28,7 @@ static double drawn(uint64_t stream, size_t i)
     return calm_rng_uniform(21, stream, i);
 }
 
-/* `form` is of the input: act_bits and what follows. */
+/* Makes a pair; `form` has the settings of the input: act_bits and those after it. */
 static pair *new_pair(int bits, size_t group, const calm_weight *form)
 {
     pair *p;
@@ -63,7 +63,7 @@ static pair *new_pair(int bits, size_t group, const calm_weight *form)
     return p;
 }
 
-/* The bound of the header, for output o of token t: S from the simulation's own input. */
+/* Returns the bound of the header for output o of token t, with S from the simulation's input. */
 static double bound(const pair *p, const float *prepared, size_t t, size_t o)
 {
     double sum = p->floats.bias ? fabs((double)p->bias[o]) : 0;
@@ -97,7 +97,7 @@ static void check(const pair *p)
     ck_assert_int_eq(unsetenv(CALM_INT_VARIABLE), 0);
 }
 
-/* All widths, groups (the last one short), rules and parts of a linear. */
+/* All widths, groups (with a short last one), rules and parts of a linear. */
 TEST(bounds)
 {
     static const size_t groups[] = {0, 32, 64, 128};
@@ -124,8 +124,8 @@ TEST(bounds)
 }
 END_OF_TEST
 
-/* Several linears of one input, whole numbers and floats, groups alike and not, inputs scaled and quantized alike and
- * not: the bytes of each alone, in the memory of one. */
+/* Several linears of one input, with integer products and float ones, equal and different groups, scales and
+ * quantization of inputs: the bytes of each by itself, in the memory of one. */
 TEST(several)
 {
     enum { MANY = 8 };
@@ -138,7 +138,7 @@ TEST(several)
     for (size_t i = 0; i < MANY; i++) {
         pair *p = new_pair(bits[i], groups[i], &(calm_weight){.act_bits = i == 5 ? 4 : 8});
         p->floats.in_scale = p->ints.in_scale = i == 4 || i == 6 ? p->in_scale : NULL;
-        p->in_scale[3] += i == 6 ? 1 : 0;    /* arrays of other addresses may hold the same, and not */
+        p->in_scale[3] += i == 6 ? 1 : 0;    /* arrays at other addresses, equal or not */
         weights[i] = i == 7 ? &p->floats : &p->ints;
         out[i] = y[i];
     }
@@ -157,8 +157,8 @@ TEST(several)
 }
 END_OF_TEST
 
-/* Tokens that are not finite give NaN everywhere, as in float, and others are as without them; a token of zeros gives
- * the bias, whatever its scale. */
+/* Tokens that are not finite give NaN everywhere, as in float, and do not affect others; a token of zeros gives the
+ * bias, whatever its scale. */
 TEST(odd_tokens)
 {
     static float y[N * OUT], alone[N * OUT];
@@ -183,8 +183,8 @@ TEST(odd_tokens)
 }
 END_OF_TEST
 
-/* Left to float: where nobody asks for it, inputs that are floats or have no codes of 8 bits, few columns, groups that
- * cannot be packed, and weights whose panels need more memory than their floats. */
+/* Left to float products: if not asked for; float inputs or inputs of other widths; few columns; groups that cannot
+ * be packed; weights whose panels need more memory than their floats. */
 TEST(left_alone)
 {
     static const calm_weight forms[] = {{.act_bits = 0},
@@ -209,7 +209,7 @@ TEST(left_alone)
 }
 END_OF_TEST
 
-/* It holds what the simulation holds; a set that the CPU or calm does not have is an error that says so. */
+/* It holds what the simulation holds; an instruction set that the CPU or calm lacks is an error with its name. */
 TEST(memory_and_errors)
 {
     static float y[N * OUT];

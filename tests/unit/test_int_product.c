@@ -1,4 +1,4 @@
-/* Products of whole numbers: every set of instructions and number of threads against sums in 64 bits, byte for byte. */
+/* Integer products: every instruction set and number of threads against sums in 64 bits, byte for byte. */
 #include "ptq/tensor/int_product.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static void *aligned(size_t bytes)
     return memory + (64 - (uintptr_t)memory % 64) % 64;
 }
 
-/* A weight and rows of drawn codes; `zeros`: each group has its own, and each row. */
+/* Makes a weight and rows of random codes; `zeros`: each group and each row has a zero point. */
 static int_case new_case(size_t m, size_t n, size_t k, int bits, size_t group, bool zeros)
 {
     int_case c = {.source = {n, k, bits, group, NULL, NULL, NULL, bits == 4 ? 7 : 128}};
@@ -63,7 +63,7 @@ static int_case new_case(size_t m, size_t n, size_t k, int bits, size_t group, b
     return c;
 }
 
-/* Element (t, o) by its definition: sums of groups exactly, then float operations in the order that the header says. */
+/* Returns element (t, o) by its definition: exact sums of groups, then float operations in the header's order. */
 static float by_definition(const int_case *c, size_t t, size_t o, bool bias)
 {
     const size_t k = c->source.in, group = c->weight.group;
@@ -81,7 +81,7 @@ static float by_definition(const int_case *c, size_t t, size_t o, bool bias)
     return bias ? total + c->bias[o] : total;
 }
 
-/* Every set that this CPU has, on one thread and on several, gives what the definition says. */
+/* Every instruction set of this CPU, on one thread and on several, gives the definition's values. */
 static void check(const int_case *c, bool bias)
 {
     const size_t m = c->rows.n, n = c->source.out;
@@ -101,7 +101,7 @@ static void check(const int_case *c, bool bias)
         }
 }
 
-/* Rows, outputs and columns that tiles and panels do and do not divide; all groups; with and without zeros. */
+/* Rows, outputs and columns that tiles and panels divide or not; all groups; with and without zero points. */
 TEST(edges)
 {
     static const size_t shapes[][3] = {{1, 1, 1},   {1, 16, 8},  {2, 17, 9},  {3, 15, 31},  {4, 128, 64},
@@ -134,7 +134,8 @@ TEST(pieces)
 }
 END_OF_TEST
 
-/* The largest terms, of either sign, in sums as long as they may be and longer: none passes int32 (by_definition). */
+/* The largest terms, of either sign, in sums of the largest length and longer ones: none overflows int32
+ * (by_definition()). */
 TEST(extremes)
 {
     static const size_t columns[] = {CALM_INT_COLUMNS, ((size_t)1 << 17) + 5};
@@ -154,7 +155,7 @@ TEST(extremes)
 }
 END_OF_TEST
 
-/* Scales of 0 give 0, those that are not finite spread to what they scale and nothing else. */
+/* Scales of 0 give 0; scales that are not finite affect only what they scale. */
 TEST(odd_scales)
 {
     int_case c = new_case(4, 20, 64, 4, 32, false);
@@ -185,7 +186,7 @@ TEST(odd_scales)
 }
 END_OF_TEST
 
-/* What cannot be packed: other bits, groups that no eight columns divide, or of longer sums than int32 holds. */
+/* What cannot be packed: other widths, groups that are not multiples of 8, or whose sums exceed int32. */
 TEST(refused)
 {
     ck_assert(!calm_int_packs(&(calm_int_source){.out = 8, .in = 64, .bits = 3, .group = 32}));
@@ -197,7 +198,7 @@ TEST(refused)
 }
 END_OF_TEST
 
-/* Nothing to multiply is no error. */
+/* Empty products are no error. */
 TEST(empty)
 {
     const int_case c = new_case(0, 4, 16, 8, 0, false);
@@ -205,7 +206,7 @@ TEST(empty)
 }
 END_OF_TEST
 
-/* The variable names a set; what it does not know is an error that says so. */
+/* The environment variable names an instruction set; an unknown name is an error. */
 TEST(chosen)
 {
     calm_int_set set;

@@ -1,4 +1,4 @@
-/* The upper factor of an inverse and the root, against the matrix that they are of. */
+/* The upper factor of an inverse, and the root, against the matrix that they come from. */
 #include "ptq/tensor/inverse_root.h"
 
 #include <float.h>
@@ -10,7 +10,7 @@
 #include "ptq/tensor/bf16_product.h"
 #include "tests/support/harness.h"
 
-/* a [n, lda] = X^T X / rows + shift I of normal X, its strict lower triangle filled with a mark. */
+/* Makes a [n, lda] = X^T X / rows + shift I of normal X, with a mark in its strict lower triangle. */
 #define MARK 12345.5
 static double *random_positive(uint64_t seed, size_t n, size_t lda, double shift)
 {
@@ -32,8 +32,8 @@ static double *random_positive(uint64_t seed, size_t n, size_t lda, double shift
     return a;
 }
 
-/* A backward stable factor and triangular inverse leave |U a U^T - I| <= 8 n u cond(a), elementwise bounded by the norm
- * (Higham, Accuracy and Stability, sections 10.1 and 14.2); cond(a) <= trace(a) / shift. */
+/* A backward stable factor and triangular inverse leave |U a U^T - I| <= 8 n u cond(a), elementwise bounded by the
+ * norm (Higham, Accuracy and Stability, sections 10.1 and 14.2); cond(a) <= trace(a) / shift. */
 static void check_factor(size_t n, size_t lda, double shift, int n_threads)
 {
     double *a = random_positive(n, n, lda, shift), *u = calm_arena_alloc(ctx->scratch, n * lda + 1, sizeof *u);
@@ -72,8 +72,8 @@ static float *floats_of(size_t n, const double *x)
     return out;
 }
 
-/* A backward stable root leaves |R R^T - a| <= 8 n u |a| (the same book, section 10.1).  Products of operands of two
- * parts are off once, by 3 * 2^-18 of each term; 8 again for what an inverse of a tile makes of it. */
+/* A backward stable root leaves |R R^T - a| <= 8 n u |a| (section 10.1 there).  Products of two-part operands are
+ * off once more, by 3 * 2^-18 of each term; 8 again for the effect of inverting a tile. */
 static void check_root(calm_operands operands, size_t n, size_t lda, double shift, int n_threads)
 {
     const double bound = 8 * (double)n * (double)FLT_EPSILON + (operands == CALM_OPERANDS_BF16X2 ? 24 * 0x1p-18 : 0);
@@ -153,7 +153,7 @@ TEST(the_same_bytes_for_any_number_of_threads)
 }
 END_OF_TEST
 
-/* Minors are taken from the end: the first that fails is named by its first column. */
+/* Minors are taken from the end: the message has the first column of the first that fails. */
 TEST(the_pivot_is_named)
 {
     enum { N = 260 };

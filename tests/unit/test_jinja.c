@@ -1,10 +1,10 @@
-/* Templates: what is refused, limits on untrusted ones, and failures with file and line.  What the engine makes of
- * right templates is golden.test_chat_templates. */
+/* Chat templates: what is refused, limits on untrusted ones, and failures with file and line.
+ * golden.test_chat_templates tests what the engine renders. */
 #include "ptq/jinja/jinja.h"
 
 #include "tests/support/harness.h"
 
-/* The text of a template with the variables {"x": [1, 2], "s": "text", "messages": []}. */
+/* Renders a template with the variables {"x": [1, 2], "s": "text", "messages": []}. */
 static const char *rendered(const char *template)
 {
     CALM_SCOPED_JSON(variables);
@@ -19,7 +19,7 @@ static const char *rendered(const char *template)
     return test_format("%.*s", (int)text.length, text.data ? text.data : "");
 }
 
-/* A template that cannot be parsed, or fails when it is rendered. */
+/* Checks that a template cannot be parsed, or fails when it is rendered. */
 static void fails(const char *template, calm_status expected, const char *message)
 {
     CALM_SCOPED_JSON(variables);
@@ -53,7 +53,7 @@ TEST(names_and_scopes)
 }
 END_OF_TEST
 
-/* What map, select and the like give is run over once, is true, and has no length, as in Python. */
+/* The results of map, select and the like can be iterated once, are true and have no length, as in Python. */
 TEST(generators)
 {
     ck_assert_str_eq(rendered("{% set g = x|select('odd') %}{{ g|list }}{{ g|list }}{{ 1 if n|map('upper') else 2 }}"),
@@ -98,7 +98,7 @@ TEST(unknown_things_by_name)
     fails("{{ 9223372036854775807 + 1 }}", CALM_EFORMAT, "more digits");
     fails("{{ 999999999999999999 * 999999999999999999 }}", CALM_EUNSUPPORTED, "more than 64 bits");
     fails("{{ '\xC3\x9F'|upper }}", CALM_EUNSUPPORTED, "the other case of U+00DF");
-    /* Where they are not reached they do no harm. */
+    /* Features that are not reached do no harm. */
     ck_assert_str_eq(rendered("{% if false %}{{ 1|wordwrap }}{% endif %}ok"), "ok");
 }
 END_OF_TEST

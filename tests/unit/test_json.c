@@ -1,4 +1,4 @@
-/* JSON: documents that are refused, checked members, and writing that is stable. */
+/* JSON: documents that are refused, checked members, and stable output. */
 #include "ptq/io/json.h"
 
 #include "ptq/base/file.h"
@@ -241,7 +241,7 @@ TEST(files_are_read_up_to_a_limit)
 }
 END_OF_TEST
 
-/* What Python writes of floats, but not in strings; all else is as wrong as before. */
+/* Python's spellings of special floats, outside of strings; all else is still refused. */
 TEST(floats_of_python)
 {
     const char *path = test_format("%s/a.json", test_directory());

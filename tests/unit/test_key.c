@@ -1,4 +1,4 @@
-/* Content keys: everything a candidate depends on is in its key, and nothing else. */
+/* Content keys: everything that a candidate depends on is in its key, and nothing else. */
 #include "ptq/plan/key.h"
 
 #include "tests/support/harness.h"
@@ -40,14 +40,14 @@ TEST(candidates_differ_by_what_they_depend_on)
     changed[5].job.block = 4;
     changed[6].job.role = "experts.8.down";
     changed[7].expert.least_tokens = 129;
-    changed[8].expert.fallback = "absmax@2+nearest@1";    /* another revision of what runs instead */
+    changed[8].expert.fallback = "absmax@2+nearest@1";    /* another revision of the fallback */
     for (size_t i = 0; i < 9; i++)
         for (size_t j = 0; j < i; j++)
             ck_assert_msg(strcmp(key_of(&changed[i]), key_of(&changed[j])) != 0, "%zu and %zu have one key", i, j);
 }
 END_OF_TEST
 
-/* Outside the experts nothing falls back, and names are for people. */
+/* Only experts have a fallback, and names are not in the key. */
 TEST(what_is_not_in_the_key)
 {
     facts dense = base, other;
@@ -61,7 +61,7 @@ TEST(what_is_not_in_the_key)
 }
 END_OF_TEST
 
-/* One bit of a tensor, or of config.json, is another model; where it is is not. */
+/* One bit of a tensor, or of config.json, makes another model; its path does not. */
 TEST(models)
 {
     tiny_model spec = tiny_default;
@@ -84,7 +84,7 @@ TEST(models)
 }
 END_OF_TEST
 
-/* A learned block by everything that it was learned from; its jobs by their roles besides. */
+/* The key of a learned block has everything that it was learned from; keys of its jobs have their role too. */
 TEST(learned_blocks)
 {
     static const struct {
