@@ -1,5 +1,5 @@
-/* Every kind of sublayer by the same list: its tables agree with themselves, with a tiny model of each family that has
- * it, and with what it computes. */
+/* Every kind of sublayer by the same list of checks: its tables agree with each other, with a tiny model of each
+ * family that has the kind, and with what it computes. */
 #include "ptq/model/kind.h"
 
 #include "ptq/model/model.h"
@@ -8,7 +8,7 @@
 
 #define TOKENS 13
 
-/* Each sublayer of each tiny model that is of a kind. */
+/* Called for each sublayer of each tiny model that has the kind. */
 typedef void check_fn(const calm_kind *kind, const calm_model *model, size_t block, calm_sublayer slot);
 
 static size_t each_sublayer(const calm_kind *kind, check_fn *check)
@@ -64,7 +64,7 @@ END_OF_TEST
 
 /* ---- jobs and roles ---- */
 
-/* The jobs of a sublayer, or of one expert: those of the kind in its order, with each of its roles once. */
+/* Checks the jobs of a sublayer, or of one expert: those of the kind in its order, with each role once. */
 static void check_set(const calm_kind *kind, const calm_model *model, size_t block, calm_sublayer slot, long expert)
 {
     const calm_layout *layout = calm_model_layout(model);
@@ -74,7 +74,7 @@ static void check_set(const calm_kind *kind, const calm_model *model, size_t blo
     for (size_t j = begin; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
         size_t rows = 0;
-        /* A job that the block has no linear of is not listed. */
+        /* A job without linears in this block is not listed. */
         while (listed < kind->n_jobs && !calm_job_exists(config, kind->jobs[listed].job))
             listed++;
         ck_assert_uint_lt(listed, kind->n_jobs);
@@ -97,7 +97,7 @@ static void check_set(const calm_kind *kind, const calm_model *model, size_t blo
         ck_assert_uint_eq(times[role], calm_slot_has_job(config, slot, calm_role_job(role)) &&
                                            calm_expert_has_role(config, role, expert));
     ck_assert_uint_eq(listed, kind->n_jobs);
-    /* Both ends are as wide as the residual, those of experts as their latent where there is one. */
+    /* Both ends have the width of the residual stream, those of experts the width of their latent if there is one. */
     const size_t width = expert >= 0 && config->moe.latent ? config->moe.latent : config->hidden;
     ck_assert_uint_eq(layout->jobs[begin].in, width);
     ck_assert_uint_eq(layout->jobs[end - 1].out, width);
@@ -124,7 +124,7 @@ END_OF_TEST
 
 /* ---- folding ---- */
 
-/* Rows that feed a job: within their linear, each once, and together all channels of the input. */
+/* The rows that feed a job lie within their linear, each once, and are together all channels of the input. */
 static void check_feed(const calm_model *model, const calm_job_ref *job, const calm_feed *feed)
 {
     const calm_config *config = calm_config_at(calm_model_config(model), job->block);
@@ -158,7 +158,7 @@ static void check_folds(const calm_kind *kind, const calm_model *model, size_t b
         calm_feed feed;
         const calm_fold fold = calm_job_fold(config, job->kind, job->expert, &feed);
         ck_assert(fold != CALM_FOLD_NONE || !job->can_absorb);
-        /* A norm's scale is taken by the first reader alone: nothing else of the sublayer reads it. */
+        /* A norm's scale is folded for the first reader alone, which must be the only one in the sublayer. */
         ck_assert(fold != CALM_FOLD_NORM || job->kind == kind->jobs[0].job);
         for (size_t i = 1; i < kind->n_jobs && fold == CALM_FOLD_NORM; i++)
             ck_assert(!kind->jobs[i].outer);
@@ -175,7 +175,7 @@ END_OF_TEST
 
 /* ---- what it computes ---- */
 
-/* What was seen at hook points: how often, how wide, and a copy. */
+/* What the hooks observed: how often, how wide, and a copy. */
 typedef struct seen_rows {
     const calm_config *config;
     size_t n[CALM_N_HOOKS], width[CALM_N_HOOKS];
@@ -224,12 +224,12 @@ static void check_run(const calm_kind *kind, const calm_model *model, size_t blo
         ck_ok(CALM_NEW(ctx, ctx->out, **at, n));
     for (size_t i = 0; i < n; i++)
         h[i] = (float)((double)(i * 2654435761u % 1009) / 504.5 - 1);
-    /* Observed or not, the same bytes. */
+    /* The same bytes with and without an observer. */
     ck_ok(kind->run(ctx, &loaded, &rope, h, &span, plain, NULL));
     ck_ok(kind->run(ctx, &loaded, &rope, h, &span, whole, &observer));
     ck_assert_mem_eq(plain, whole, n * sizeof *plain);
     check_hooks(kind, slot, &seen);
-    /* All of it from its input, and from that of the last job its product alone. */
+    /* The first job's input gives the whole output, and the last job's input the output of its product. */
     for (size_t j = 0; j < kind->n_jobs; j++) {
         const calm_job_kind job = kind->jobs[j].job, from = calm_job_scored_from(config, job);
         ck_assert_int_eq(from, kind->jobs[j + 1 < kind->n_jobs ? 0 : j].job);
@@ -247,7 +247,7 @@ TEST(runs)
 }
 END_OF_TEST
 
-/* The most that a run holds: as it says, but for threads that help, which here are none. */
+/* Checks the peak of a run against its estimate, but for helping threads, which there are none of here. */
 static void check_scratch(const calm_kind *kind, const calm_model *model, size_t block, calm_sublayer slot)
 {
     const calm_span span = {.n_tokens = TOKENS};
@@ -309,7 +309,7 @@ END_OF_TEST
 
 /* ---- blocks that differ ---- */
 
-/* A config whose blocks differ is divided: each has its widths, and one may lack a sublayer. */
+/* A config whose blocks differ has a part for each block, with its widths, and a block may lack a sublayer. */
 TEST(differing_blocks)
 {
     const tiny_model spec = tiny_of("qwen3");
@@ -335,7 +335,7 @@ TEST(differing_blocks)
     ck_assert_ptr_null(calm_kind_at(&config, 0, CALM_SUBLAYER_MLP));
     ck_assert_int_eq(calm_block_last_slot(calm_config_at(&config, 0)), CALM_SUBLAYER_ATTENTION);
     ck_assert_int_eq(calm_block_last_slot(calm_config_at(&config, 1)), CALM_SUBLAYER_MLP);
-    /* What all have in common reaches them. */
+    /* Common settings reach all parts. */
     config.down_hadamard = 16;
     calm_config_share(&config);
     ck_assert_uint_eq(calm_config_at(&config, 1)->down_hadamard, 16);
@@ -343,7 +343,7 @@ TEST(differing_blocks)
 }
 END_OF_TEST
 
-/* A block without an MLP gives what its attention gives, and says so at the block's output. */
+/* A block without an MLP returns its attention's sum, and the block's hook observes it. */
 TEST(half_a_block)
 {
     const tiny_model spec = tiny_of("qwen3");
@@ -375,7 +375,8 @@ TEST(half_a_block)
 }
 END_OF_TEST
 
-/* What takes gradients refuses a kind that has none, by its name, before and while it runs. */
+/* A kind without a backward pass is refused by name wherever gradients are needed, before and while they are
+ * computed. */
 TEST(without_a_way_back)
 {
     const tiny_model spec = tiny_of("qwen3");

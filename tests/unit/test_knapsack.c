@@ -21,7 +21,7 @@ static uint64_t draw(uint64_t seed, uint64_t *index, uint64_t below)
     return calm_rng_u64(seed, 1, (*index)++) % below;
 }
 
-/* What the instances look like.  Losses are multiples of a power of two, so that brute force in double is exact. */
+/* Properties of the instances.  Losses are multiples of a power of two, so that brute force in double is exact. */
 typedef struct recipe {
     uint64_t costs, factor, losses;    /* cost: factor times below `costs`; loss: below `losses`, less half of them */
     double scale;
@@ -56,7 +56,7 @@ static void make(const recipe *r, uint64_t seed, instance *out)
     out->capacity = least + draw(seed, &index, most - least + 3);
 }
 
-/* Every choice in lexicographic order: the first of the best by (loss, cost). */
+/* Tries every choice in lexicographic order and keeps the first of the best by (loss, cost). */
 static void brute_force(const instance *in, size_t *best, calm_knapsack_total *total)
 {
     size_t choice[MAX_UNITS] = {0};
@@ -105,8 +105,8 @@ TEST(small_instances_against_brute_force)
 }
 END_OF_TEST
 
-/* Losses of any double: the choice may be worse than the best by the rounding of n losses, n 2^-61 of the sum of ranges
- * (below n here), and by that of the two sums in double, n^2 2^-53 of the largest loss. */
+/* Losses of any double: the choice may be worse than the best by the rounding of n losses, n 2^-61 of the sum of
+ * ranges (below n here), and by that of two sums in double, n^2 2^-53 of the largest loss. */
 TEST(losses_that_are_no_multiples)
 {
     for (uint64_t seed = 0; seed < 3000; seed++) {
@@ -131,7 +131,7 @@ typedef struct shape {
     uint64_t out, in;
 } shape;
 
-/* w2 g64, w3 g128, w4 g128, w8 with a scale per row: codes and scales of 16 bits. */
+/* Sets the bits of w2 g64, w3 g128, w4 g128, and w8 with a scale per row: codes and scales of 16 bits. */
 static void bits_of(shape s, calm_knapsack_option options[4])
 {
     const uint64_t weights = s.out * s.in;
@@ -141,7 +141,8 @@ static void bits_of(shape s, calm_knapsack_option options[4])
     options[3].cost = 8 * weights + 16 * s.out;
 }
 
-/* Losses fall by about 5, 4 and 20 from width to width, from a start that differs by unit. */
+/* Draws losses that fall by factors of about 5, 4 and 20 from width to width, from a start that differs between
+ * units. */
 static void losses_of(uint64_t seed, uint64_t u, calm_knapsack_option options[4])
 {
     static const double falls[] = {1, 5, 4, 20};
@@ -169,7 +170,7 @@ static calm_knapsack_unit *model(uint64_t seed, const shape *shapes, size_t n_sh
     return units;
 }
 
-/* Bits of all weights at `width` bits each. */
+/* Returns the bits of all weights at `width` bits each. */
 static uint64_t budget(uint64_t weights, double width)
 {
     return (uint64_t)((double)weights * width);
@@ -177,7 +178,7 @@ static uint64_t budget(uint64_t weights, double width)
 
 static const shape qwen3_8b[] = {{6144, 4096}, {4096, 4096}, {24576, 4096}, {4096, 12288}};
 
-/* The least loss at every cost up to the capacity in steps of `unit` bits: O(n C), in double from the first unit on. */
+/* Returns the least loss at every cost up to the capacity in steps of `unit` bits: O(n C), in double. */
 static double table_loss(const calm_knapsack_unit *units, size_t n, uint64_t capacity, uint64_t unit)
 {
     size_t size = capacity / unit + 1;
@@ -202,7 +203,7 @@ static double table_loss(const calm_knapsack_unit *units, size_t n, uint64_t cap
     return loss;
 }
 
-/* 36 blocks of Qwen3-8B.  The table's bits are exact, its losses double: n^2 2^-53 of the sum of all. */
+/* The 36 blocks of Qwen3-8B.  The table's bits are exact, its losses double: n^2 2^-53 of the sum of all. */
 TEST(a_real_model_against_a_table)
 {
     static const double widths[] = {2.3, 3.5};
@@ -224,7 +225,7 @@ TEST(a_real_model_against_a_table)
 }
 END_OF_TEST
 
-/* Seven units a block of eighteen, as if every linear were one. */
+/* Seven units in each of eighteen blocks, as if every linear were a unit. */
 TEST(every_linear_a_unit)
 {
     static const shape linears[] = {{4096, 4096},  {1024, 4096},  {1024, 4096}, {4096, 4096},
@@ -239,8 +240,8 @@ TEST(every_linear_a_unit)
 }
 END_OF_TEST
 
-/* 128 experts of 48 blocks: the frontier must not be walked in full.  With `alike` the experts of a block have the same
- * losses, so that most choices tie. */
+/* 128 experts in each of 48 blocks, for which the whole frontier is too large.  With `alike` the experts of a block
+ * have equal losses, so that most choices tie. */
 static void mixture(bool alike)
 {
     static const shape expert[] = {{1536, 2048}, {2048, 768}};
@@ -276,7 +277,7 @@ TEST(a_mixture_of_equal_experts)
 }
 END_OF_TEST
 
-/* Equal experts: every choice of k of them ties, and the first ones must stay cheap (the smaller option). */
+/* Equal experts: every choice of k of them ties, and the first ones must get the cheaper option. */
 TEST(equal_units_go_by_number)
 {
     static const calm_knapsack_option options[] = {{100, 3, 0}, {250, 1, 0}};
@@ -336,7 +337,7 @@ TEST(what_is_refused)
 }
 END_OF_TEST
 
-/* A subset sum of 50-bit costs: no bound helps, and memory is the limit. */
+/* A subset sum of 50-bit costs, for which no bound helps: memory is the limit. */
 TEST(a_frontier_without_end)
 {
     calm_knapsack_option options[60][2];

@@ -1,4 +1,4 @@
-/* Two budgets: against every choice, ties, what is refused. */
+/* Knapsack with two budgets: against every choice, ties, refusals. */
 #include "ptq/plan/knapsack_two.h"
 
 #include "ptq/base/rng.h"
@@ -12,7 +12,7 @@ typedef struct problem {
     size_t n;
 } problem;
 
-/* `grain`: losses are multiples of 1 / grain, so that choices tie; costs are small, so that they meet. */
+/* Makes a problem.  Losses are multiples of 1 / grain, so that choices tie; costs are small, so that sums meet. */
 static problem *make(uint64_t seed, double grain)
 {
     problem *p;
@@ -31,7 +31,7 @@ static problem *make(uint64_t seed, double grain)
     return p;
 }
 
-/* The best of all choices, by the rule that the header states: loss, then cost. */
+/* Finds the best of all choices by the header's rule: loss, then cost. */
 static bool best_of_all(const problem *p, uint64_t capacity, uint64_t second, uint64_t *best_cost, double *loss)
 {
     size_t at[UNITS] = {0};
@@ -62,7 +62,7 @@ TEST(against_every_choice)
 {
     size_t n_solved = 0, n_refused = 0;
     for (uint64_t seed = 0; seed < 300; seed++) {
-        /* Multiples of 1/4 and of 2^-20 add up exactly, so that a tie is one. */
+        /* Multiples of 1/4 and of 2^-20 are summed exactly, so ties are exact. */
         const problem *p = make(seed, seed % 2 ? 4 : 0x1p20);
         for (uint64_t capacity = p->n; capacity <= 8 * p->n; capacity += 1 + p->n / 2)
             for (uint64_t second = p->n; second <= 8 * p->n; second += 1 + p->n / 2) {
@@ -89,7 +89,7 @@ TEST(against_every_choice)
 }
 END_OF_TEST
 
-/* Activations alone: weights cost the same everywhere, as in a pool of a4, a8 and a16. */
+/* Only the budget of activations binds: weights cost the same everywhere, as in a pool of a4, a8 and a16. */
 TEST(one_of_the_budgets_alone)
 {
     for (uint64_t seed = 0; seed < 100; seed++) {
@@ -117,7 +117,7 @@ TEST(one_of_the_budgets_alone)
 }
 END_OF_TEST
 
-/* The units of a model of 252 jobs: the plan of both budgets is no better than of either, and within both. */
+/* The units of a model of 252 jobs: the plan for both budgets is no better than for either, and within both. */
 TEST(many_units)
 {
     enum { N = 252 };

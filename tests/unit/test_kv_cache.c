@@ -1,4 +1,4 @@
-/* The cache of 8 bits: its rounding against every number that E4M3 has, peaks from threads, scales of a checkpoint. */
+/* The 8-bit KV cache: rounding against every E4M3 value, peaks from several threads, scales of a checkpoint. */
 #include "ptq/model/kv_cache.h"
 #include "tests/support/harness.h"
 
@@ -8,7 +8,7 @@
 
 #include "ptq/base/threads.h"
 
-/* All finite numbers of E4M3 that are not negative, from its definition: 2^(e - 7) (1 + m / 8), and m 2^-9 for e 0. */
+/* Lists all finite nonnegative values of E4M3 by its definition: 2^(e - 7) (1 + m / 8), and m 2^-9 for e 0. */
 static size_t list_numbers(double out[127])
 {
     size_t n = 0;
@@ -19,7 +19,7 @@ static size_t list_numbers(double out[127])
     return n;
 }
 
-/* The nearest of them with x's sign; of two that are as near the one of even mantissa, whose place is even. */
+/* Returns the nearest of them with x's sign; of two equally near ones that with the even mantissa, at an even index. */
 static double nearest(const double numbers[127], double x)
 {
     size_t best = 0;

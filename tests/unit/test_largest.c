@@ -1,4 +1,4 @@
-/* The largest of many sizes, next to a sum over all of them. */
+/* The sum of the largest of many sizes, against sorting all of them. */
 #include "ptq/base/largest.h"
 
 #include "tests/support/harness.h"
@@ -18,7 +18,7 @@ TEST(sums_the_largest)
 }
 END_OF_TEST
 
-/* Beyond its table the sum is a bound from above, and what it kept are the largest. */
+/* Beyond its table the sum is an upper bound, and the kept sizes are the largest. */
 TEST(bounds_what_it_dropped)
 {
     const size_t n = 2 * CALM_LARGEST_KEPT;

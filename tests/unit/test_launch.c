@@ -1,4 +1,4 @@
-/* What launchers say of a process. */
+/* What launchers' environment variables say of a process. */
 #include "ptq/cluster/launch.h"
 
 #include "tests/support/harness.h"
@@ -37,7 +37,7 @@ TEST(launchers)
 }
 END_OF_TEST
 
-/* A batch script has its job's variables and is one process; numbers that are none count as not set. */
+/* A batch script has its job's variables and is one process; invalid numbers count as unset. */
 TEST(no_launchers)
 {
     clear();

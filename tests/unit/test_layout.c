@@ -1,4 +1,4 @@
-/* The layer table: which linears and jobs, their names, shapes and numbers. */
+/* The layer table: its linears and jobs, their names, shapes and numbers. */
 #include "ptq/model/layout.h"
 
 #include "ptq/base/text.h"
@@ -87,7 +87,7 @@ TEST(encoder)
 }
 END_OF_TEST
 
-/* The shared expert stands before the others, and its jobs have its own widths; biases are the attention's alone. */
+/* The shared expert comes before the others and has separate widths; only the attention has biases. */
 TEST(shared_expert)
 {
     const calm_layout layout = build("qwen2_moe", "pad_token_id", "0");
@@ -143,12 +143,12 @@ TEST(groups)
 }
 END_OF_TEST
 
-/* Which inputs come from something that a scale can be folded into, by job: q, k, v; o; gate, up; down; an expert's
- * gate, up; its down. */
+/* Which inputs come from something that can absorb a scale, by job: q, k, v; o; gate, up; down; an expert's gate,
+ * up; its down. */
 TEST(what_can_be_folded)
 {
     static const struct {
-        const char *family, *jobs;    /* y or n, for as many jobs as there are */
+        const char *family, *jobs;    /* y or n for each job */
     } all[] = {{"llama", "yyyy"},  {"phi3", "yyyy"}, {"gemma2", "yyyy"},      {"olmo2", "nyny"},
                {"bert", "nynn"}, {"qwen3_moe", "yyny"}, {"qwen2_moe", "yynyny"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -160,7 +160,7 @@ TEST(what_can_be_folded)
 }
 END_OF_TEST
 
-/* Jobs follow one another without a hole, linears too, and a job's rows are those of its linears. */
+/* Jobs and linears are numbered without gaps, and a job's rows are those of its linears. */
 TEST(numbering)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -185,7 +185,7 @@ TEST(numbering)
 }
 END_OF_TEST
 
-/* Each linear is found by its module, and nothing by another name: not by a part of a name, nor by a longer one. */
+/* Each linear is found by its module's full name, and by no part or extension of it. */
 TEST(linears_by_name)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -206,7 +206,8 @@ TEST(linears_by_name)
 }
 END_OF_TEST
 
-/* v by itself: the same linears under the same numbers, and no input scale that both halves would have to share. */
+/* With v as a separate job: the same linears with the same numbers, and no input scale that both jobs would have to
+ * share. */
 TEST(split)
 {
     const calm_config config = config_with("llama", "attention_bias", "true"), one = config_with("phi3", "pad_token_id",
@@ -230,7 +231,7 @@ TEST(split)
               layout.jobs[6].place.sharing == 2);
     calm_layout_sublayer(&layout, 1, CALM_SUBLAYER_ATTENTION, &begin, &end);
     ck_assert(begin == 5 && end == 8);
-    /* One matrix of all three cannot be split. */
+    /* A single matrix of all three cannot be split. */
     ck_ok(calm_layout_build(ctx, &one, "model.", true, &layout));
     ck_assert_str_eq(layout.jobs[0].role, "qkv");
 }
@@ -247,8 +248,8 @@ TEST(no_memory)
 }
 END_OF_TEST
 
-/* Who can take a scale: what q, k, v, gate, up or a convolution read needs a norm alone, in no mixture; down, a gate
- * that is not clamped. */
+/* Which jobs can absorb a scale: inputs of q, k, v, gate, up and convolutions need a norm with no other reader, in
+ * no mixture; down needs a gate that is not clamped. */
 TEST(jobs_that_can_absorb)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -261,7 +262,7 @@ TEST(jobs_that_can_absorb)
         calm_model *model;
         ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
         const bool expected[CALM_N_JOBS] = {
-            [CALM_JOB_QKV] = !post_norm && strcmp(name, "gemma3n") != 0,    /* a branch reads what its norm gives */
+            [CALM_JOB_QKV] = !post_norm && strcmp(name, "gemma3n") != 0,    /* a branch reads the norm's output */
             [CALM_JOB_GATE_UP] = !post_norm && !calm_config_is_mixture(calm_model_config(model)),
             [CALM_JOB_O] = !calm_text_listed("gemma3n gemma4", ' ', name), [CALM_JOB_DOWN] = gated,
             [CALM_JOB_QKV_A] = true, [CALM_JOB_MAMBA_IN] = true, [CALM_JOB_CONV_IN] = true, [CALM_JOB_CONV_OUT] = true};

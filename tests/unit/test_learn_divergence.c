@@ -15,7 +15,7 @@ typedef struct toy {
     calm_run run;
     calm_tuning tuning;
     tiny_plan plan;
-    size_t first;        /* window of the step, which goes to the last */
+    size_t first;        /* first window of the step, which ends with the last */
 } toy;
 
 static void toy_open(const char *family, const char *scheme, bool mini, toy *t)
@@ -41,7 +41,7 @@ static void toy_open(const char *family, const char *scheme, bool mini, toy *t)
     for (size_t b = 0; b < spec.n_blocks; b++)
         ck_ok(CALM_NEW(ctx, ctx->out, t->tuning.of.blocks[b], 1));
     ck_ok(calm_tuning_open(ctx, &t->tuning));
-    /* Sentences make a step together. */
+    /* Sentences form a step together. */
     t->first = calm_inputs_encode(&t->run.in) ? 0 : 1;
     ck_assert_uint_eq(calm_tuning_end(&t->run, t->first, WINDOWS), WINDOWS);
 }
@@ -53,7 +53,7 @@ static void toy_close(toy *t)
     calm_model_close(t->plan.model);
 }
 
-/* What steps go by: with the relations of the last attention, which the last block's way back sets. */
+/* Returns the loss of a step, with the relations of the last attention, which the last block's backward pass sets. */
 static double divergence(toy *t)
 {
     const size_t last = calm_model_config(t->plan.model)->n_blocks - 1;
@@ -67,7 +67,7 @@ static double divergence(toy *t)
     return kl + (t->tuning.mini ? t->tuning.relations : 0);
 }
 
-/* The derivative by the logarithm of values [n] together, from two points. */
+/* Returns the derivative by the logarithm of values [n] together, from two points. */
 static double slope(toy *t, float *values, size_t n, double step)
 {
     double kl[2];
@@ -84,9 +84,9 @@ static double slope(toy *t, float *values, size_t n, double step)
     return (kl[1] - kl[0]) / (2 * step);
 }
 
-/* Sums over whole linears and norms: of gradients, and what they must be.  With a step of 1/200 the divergence, whose
- * rounding is below 1e-6, gives a slope good to 1e-4 and to the third derivative's share, some (1/200)^2 / 6 of it;
- * of a loss above 1 rounding is in proportion. */
+/* Compares sums of gradients over whole linears and norms with slopes.  With a step of 1/200 the divergence, whose
+ * rounding is below 1e-6, gives a slope good to 1e-4 and to the third derivative's share, (1/200)^2 / 6 of it;
+ * rounding grows with a loss above 1. */
 static void check_block(toy *t, const char *family, size_t b, double loss, double *most)
 {
     const double step = 5e-3;
@@ -121,7 +121,8 @@ static void check_slopes(const char *family, bool mini)
     toy_open(family, "w2a16_g16", mini, &t);
     float *d;
     ck_ok(CALM_NEW(ctx, ctx->out, d, WINDOWS * TOKENS * t.tuning.floats.width));
-    /* Gradients are of the block that ran last: after each, they are compared, and its input's continues. */
+    /* Gradients are of the block that ran last: they are compared after each block, before that of its input
+     * continues. */
     ck_ok(calm_tuning_divergence(ctx, &t.tuning, t.first, WINDOWS, d, &kl));
     ck_assert(kl > 1e-3);
     for (size_t b = calm_model_config(t.plan.model)->n_blocks; b-- > 0;) {
@@ -145,7 +146,7 @@ TEST(slopes)
 }
 END_OF_TEST
 
-/* Positions in embeddings, in a table of distances, by rotation; windows of keys; grouped keys with norms. */
+/* Positions in embeddings, in a table of distances, by rotary embeddings; windows of keys; grouped keys with norms. */
 TEST(slopes_of_relations)
 {
     static const char *const families[] = {"bert", "mpnet", "embeddinggemma", NULL};
@@ -155,7 +156,7 @@ TEST(slopes_of_relations)
 }
 END_OF_TEST
 
-/* What open leaves is closed whatever comes back. */
+/* Opens and closes a step, whatever opening returns. */
 static calm_status open_and_close(toy *t)
 {
     calm_tuning again = {.of = t->tuning.of, .floats.hidden.file = -1, .entering.hidden.file = -1,
@@ -166,7 +167,7 @@ static calm_status open_and_close(toy *t)
     return status;
 }
 
-/* One step: forward, and back through all blocks. */
+/* Runs one step: forward, and back through all blocks. */
 static calm_status step(toy *t, float *d, double *loss)
 {
     CALM_TRY(calm_tuning_divergence(ctx, &t->tuning, t->first, WINDOWS, d, loss));
@@ -175,7 +176,7 @@ static calm_status step(toy *t, float *d, double *loss)
     return CALM_OK;
 }
 
-/* A step that was refused has changed nothing that the next one reads. */
+/* A step that was refused changes nothing that the next one reads. */
 TEST(no_memory)
 {
     static const char *const families[] = {"qwen3", "qwen3_moe", "bert"};

@@ -1,4 +1,4 @@
-/* A block as learners see it: the gradient that follows from others is the one that the backward pass would give. */
+/* A block as learners see it: a gradient that is derived from others equals that of the backward pass. */
 #include "ptq/learn/learn_impl.h"
 
 #include <math.h>
@@ -11,10 +11,10 @@
 
 enum { TOKENS = 24 };
 
-/* Of families whose blocks read them. */
+/* for families whose blocks read them */
 static const uint32_t ids[TOKENS] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4};
 
-/* One window through the view's block and back, dx as asked for. */
+/* Runs one window through the view's block and back, with dx as asked for. */
 static void both(const calm_learn_view *view, const calm_rope *rope, size_t width)
 {
     const calm_span span = {.n_tokens = TOKENS, .ids = ids};
@@ -69,13 +69,13 @@ TEST(the_input_norms_gradient)
 {
     calm_linalg_setup();
     check_family("qwen3", true);
-    check_family("gemma3", true);    /* values that are stored less one */
+    check_family("gemma3", true);    /* norms stored less one */
     check_family("phi3", true);      /* fused q, k and v                */
     check_family("bert", false);     /* no norm before attention        */
 }
 END_OF_TEST
 
-/* z [TOKENS, D] of a block. */
+/* Returns z [TOKENS, D] of a block. */
 static float *output_of(const calm_block *block, const calm_rope *rope, size_t width)
 {
     const calm_span span = {.n_tokens = TOKENS, .ids = ids};
@@ -89,7 +89,7 @@ static float *output_of(const calm_block *block, const calm_rope *rope, size_t w
     return z;
 }
 
-/* A calm_plan_vectors_fn: `source` is the vectors. */
+/* A calm_plan_vectors_fn whose `source` is the vectors. */
 static calm_status fetch_vectors(void *user, calm_ctx *task, const void *source, calm_vectors *out)
 {
     (void)user;
@@ -98,8 +98,8 @@ static calm_status fetch_vectors(void *user, calm_ctx *task, const void *source,
     return CALM_OK;
 }
 
-/* Block 1 with the jobs of `left` (bits of calm_job_kind) float: opened, changed as a learner would, and assembled from
- * what would be kept of it, its output is the same to the last bit. */
+/* Block 1, with the jobs of `left` (bits of calm_job_kind) float, is opened, changed as by a learner, and assembled
+ * from what would be stored of it: its output is the same to the last bit. */
 static void check_kept(const char *family, unsigned left)
 {
     static const char *const schemes[] = {"w4a16_g16"};
@@ -124,7 +124,7 @@ static void check_kept(const char *family, unsigned left)
         view.vectors[i].values[0] = calm_dtype_round(view.vectors[i].dtype, view.vectors[i].values[0] + .25f);
     calm_learn_view_decode(ctx, &view);
     const float *expected = output_of(&view.block, &rope, spec.hidden);
-    /* What the store keeps. */
+    /* what the store keeps */
     calm_plan learned = p.plan;
     const void **blocks;
     ck_ok(calm_learn_view_vectors(ctx, &view, &vectors));
@@ -158,7 +158,8 @@ TEST(what_is_kept_is_assembled_again)
 }
 END_OF_TEST
 
-/* Every allocation of the view's own arenas, and all arenas at rising limits: assembly is in one that goes. */
+/* Every allocation of the view's arenas fails, and all arenas at rising limits, since assembly has a temporary
+ * arena. */
 TEST(no_memory)
 {
     static const char *const families[] = {"qwen3", "qwen2_moe"};

@@ -1,4 +1,5 @@
-/* Levels: tables against their definition, the nearest level against a search, bits of small floats. */
+/* Levels of float formats: tables against their definition, the nearest level against a search, bits of small
+ * floats. */
 #include "ptq/quant/levels.h"
 #include "ptq/base/rng.h"
 #include "ptq/quant/grid.h"
@@ -7,7 +8,7 @@
 static const calm_levels *const all[] = {&calm_levels_e2m1, &calm_levels_e4m3, &calm_levels_iq4_nl};
 #define N_ALL (sizeof all / sizeof *all)
 
-/* What the bits of a small float with a sign, e exponent and m mantissa bits represent. */
+/* Returns the value of a small float's bits, with a sign, e exponent bits and m mantissa bits. */
 static double value_of_bits(unsigned bits, int e, int m)
 {
     const int bias = (1 << (e - 1)) - 1;
@@ -48,7 +49,7 @@ TEST(levels_rise_and_have_codes)
 }
 END_OF_TEST
 
-/* No level is nearer; between two equally near ones the even mantissa, or of tables the upper. */
+/* Checks that no level is nearer; between two equally near ones the even mantissa wins, in tables the upper one. */
 static void check_nearest(const calm_levels *levels, double x)
 {
     double found = x;
@@ -154,8 +155,8 @@ static bool same_float(float a, float b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Scales and grids found side by side are those found one at a time: of every family, more than a piece of them, with
- * scales below the least, above the most, negative and NaN. */
+/* Scales and grids found together are those found one at a time: in every family, for more than a piece, with scales
+ * below the least, above the largest, negative and NaN. */
 TEST(together_as_alone)
 {
     static const char *const names[] = {"w4a16_g128", "w4a16_g32_asym", "q4_1", "q3_k", "q6_k", "q4_k", "iq4_nl",

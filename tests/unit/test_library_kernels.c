@@ -8,7 +8,7 @@
 
 char *__wrap_openblas_get_corename(void);
 
-/* What OpenBLAS says that it has taken (linked with --wrap). */
+/* The kernels that OpenBLAS reports as loaded (linked with --wrap). */
 static char loaded[32];
 
 char *__wrap_openblas_get_corename(void)
@@ -30,7 +30,7 @@ static void note(void *user, calm_log_level level, const char *line)
     snprintf(all->line, sizeof all->line, "%s", line);
 }
 
-/* Lines that a new context logs; the log is set twice. */
+/* Returns the lines that a new context logs; the log is set twice. */
 static said of_new_context(const char *kernels)
 {
     said all = {0};

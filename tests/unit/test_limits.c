@@ -1,4 +1,5 @@
-/* Plans for a target: every plan of a small mixture by brute force, with the rules written down once more. */
+/* Plans for a target engine: every plan of a small mixture by brute force, with the rules written down
+ * independently. */
 #include "ptq/plan/solve.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ enum { W3, W4, W8A8 };
 static const char *const schemes[N_SCHEMES] = {"w3a16_g32", "w4a16_g32", "w8a8"};
 static const char *const targets[] = {"any", "vllm", "sglang", "llamacpp", "mlx", "transformers"};
 
-/* Two blocks: a dense job, two experts of two jobs each.  The dense job of block 1 has an odd width when asked. */
+/* Two blocks with a dense job and two experts of two jobs each.  The dense job of block 1 may have an odd width. */
 typedef struct bench {
     calm_pool_entry entries[N_SCHEMES];
     calm_pool_job jobs[N_JOBS];
@@ -57,14 +58,14 @@ static void make(uint64_t seed, bool odd, bench *b)
     ck_ok(calm_pool_index(ctx, &b->pool));
 }
 
-/* ---- the rules once more, on plans ---- */
+/* ---- the rules again, on plans ---- */
 
 static bool is_expert(size_t job)
 {
     return job % 5 != 0;
 }
 
-/* Are all jobs of a mask (of the ten) at one scheme? */
+/* Tells whether all of these jobs have one scheme. */
 static bool equal(const size_t *plan, const size_t *jobs, size_t n)
 {
     for (size_t i = 1; i < n; i++)
@@ -121,7 +122,7 @@ static void decode(size_t code, size_t *plan)
         plan[j] = code % N_SCHEMES;
 }
 
-/* Every plan of a bench, and which of them a target takes. */
+/* Loss and size of every plan of a bench, and whether the target takes it. */
 static double losses[N_PLANS], sizes[N_PLANS];
 static bool legal[N_PLANS];
 
@@ -135,7 +136,7 @@ static void measure_all(const char *target, const bench *b)
     }
 }
 
-/* The least loss of a legal plan, and of any, within this many bits; NaN: there is none. */
+/* Returns the least loss of a legal plan within this many bits, and of any plan; NaN: there is none. */
 static double best_of(double bits, double *free_loss)
 {
     double best = NAN;
@@ -150,7 +151,7 @@ static double best_of(double bits, double *free_loss)
     return best;
 }
 
-/* Bits of the widest legal plan. */
+/* Returns the bits of the widest legal plan. */
 static double widest(void)
 {
     double most = 0;
@@ -161,7 +162,7 @@ static double widest(void)
 
 static size_t n_solved, n_held;
 
-/* measure_all has measured them. */
+/* Compares a plan with those that measure_all() listed. */
 static void check_plan(const char *target, bench *b, double budget)
 {
     const calm_requests requests = {.budget = budget, .engine = calm_engine_find(target)};
@@ -172,7 +173,7 @@ static void check_plan(const char *target, bench *b, double budget)
         calm_ctx_forgive(ctx);
         return;
     }
-    if (floor(budget * b->weights + 0.5) > widest()) {    /* as without a target */
+    if (floor(budget * b->weights + 0.5) > widest()) {    /* the same message as without a target */
         ck_fails(calm_solve(ctx, &b->pool, &requests, &found), CALM_EARG, "the given schemes take from");
         return;
     }
@@ -207,7 +208,7 @@ TEST(plans_are_the_best_legal_ones)
 }
 END_OF_TEST
 
-/* The brute force itself tells the targets apart: each has plans that another has not. */
+/* Each target takes plans that another refuses, so the brute force tells them apart. */
 TEST(targets_differ)
 {
     size_t n[6] = {0}, plan[N_JOBS];
@@ -295,7 +296,7 @@ TEST(what_nothing_fits)
 }
 END_OF_TEST
 
-/* Experts whose candidates failed at different widths have none in common. */
+/* Experts whose candidates failed at different widths have no common scheme. */
 TEST(failures_that_leave_no_scheme)
 {
     const calm_requests requests = {.budget = 8, .engine = calm_engine_find("llamacpp")};

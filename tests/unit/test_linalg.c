@@ -1,8 +1,8 @@
 /* Linear algebra against naive loops.
  *
- * Bound for one element of alpha A B + beta C over k terms: (k + 2) u sum |terms|, u the unit roundoff, once for
- * the library and once for the loop (Higham, Accuracy and Stability, section 3.1); the loops here sum in long
- * double, so their share is below that of the library. */
+ * The error of one element of alpha A B + beta C over k terms is at most (k + 2) u sum |terms|, with the unit
+ * roundoff u, once for the library and once for the loop (Higham, Accuracy and Stability, section 3.1); the loops
+ * here sum in long double, so their share is below the library's. */
 #include "ptq/tensor/linalg.h"
 
 #include "ptq/base/rng.h"
@@ -49,13 +49,13 @@ static product make_product(size_t m, size_t n, size_t k, bool a_transposed, boo
     return p;
 }
 
-/* Compare `got` (elements 0 .. m*ldc-1, also the padding) with alpha A B + beta C. */
+/* Compares `got` (elements 0 .. m*ldc-1, with the padding) with alpha A B + beta C. */
 static void check_product(const product *p, double alpha, double beta, const double *got, double u)
 {
     for (size_t i = 0; i < p->m; i++)
         for (size_t j = 0; j < p->ldc; j++) {
             double start = p->c[i * p->ldc + j];
-            if (j >= p->n) {    /* padding is left alone */
+            if (j >= p->n) {    /* padding is not written */
                 ck_assert_double_eq(got[i * p->ldc + j], start);
                 continue;
             }
@@ -121,7 +121,7 @@ END_OF_TEST
 
 enum { SYRK_N = 19, SYRK_K = 31, SYRK_LDA = 22, SYRK_LDC = 20 };
 
-/* c [SYRK_N, SYRK_LDC] = 0.5 A^T A + 2 start in the upper triangle, computed with this unit roundoff. */
+/* Checks c [SYRK_N, SYRK_LDC] = 0.5 A^T A + 2 start in the upper triangle, computed with this unit roundoff. */
 static void check_syrk(const double *a, const double *start, const double *c, double unit)
 {
     for (int i = 0; i < SYRK_N; i++)
@@ -161,7 +161,7 @@ TEST(syrk_fills_the_upper_triangle_alone)
 }
 END_OF_TEST
 
-/* A = X^T X + n I with rows X [2n, n]: symmetric, its condition number small. */
+/* Makes A = X^T X + n I with rows X [2n, n]: symmetric, with a small condition number. */
 static double *definite(size_t n, size_t lda)
 {
     double *x = random_doubles(9, 2 * n * n), *a = calm_arena_zalloc(ctx->scratch, n * lda, sizeof *a);
@@ -216,7 +216,7 @@ TEST(an_upper_triangle_is_inverted)
     ck_ok(calm_dinvert_upper(ctx, n, 0, inverse, lda));
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < i; j++)
-            ck_assert_double_eq(inverse[i * lda + j], a[i * lda + j]);    /* the lower one is left alone */
+            ck_assert_double_eq(inverse[i * lda + j], a[i * lda + j]);    /* the lower one is not written */
     for (size_t i = 0; i < n; i++)
         for (size_t j = i; j < n; j++) {
             double sum = 0;
@@ -270,7 +270,7 @@ TEST(the_library_names_itself)
 }
 END_OF_TEST
 
-/* More for more rows, by 256 terms or more of each in double, and never more than OpenBLAS's whole buffer. */
+/* More memory for more rows of 256 terms or more in double, and never more than OpenBLAS's buffer. */
 TEST(buffers_of_a_thread)
 {
     const size_t row = calm_linalg_buffer_bytes(1) - calm_linalg_buffer_bytes(0), whole = (size_t)128 << 20;

@@ -1,4 +1,4 @@
-/* Lines: blank ones are counted and skipped, and only 0x0A ends one. */
+/* Lines of a text: blank ones are counted and skipped, and only 0x0A ends one. */
 #include "ptq/text/lines.h"
 
 #include "tests/support/harness.h"

@@ -1,4 +1,4 @@
-/* Answers of a hub: the fields that are taken, and those that no hub gives. */
+/* Answers of a hub: the fields that are used, and values that no hub gives. */
 #include "ptq/hub/listing.h"
 
 #include "tests/support/harness.h"
@@ -31,7 +31,7 @@ TEST(files_have_sizes_and_etags)
     file = calm_hub_listing_find(&listing, "model.safetensors");
     ck_assert_int_eq(file->bytes, 5000000000LL);
     ck_assert_str_eq(file->etag, SHA256);
-    file = calm_hub_listing_find(&listing, "a/b");    /* a mirror that gives names alone */
+    file = calm_hub_listing_find(&listing, "a/b");    /* a mirror that gives only names */
     ck_assert_int_eq(file->bytes, -1);
     ck_assert_str_eq(file->etag, "");
     ck_assert_ptr_null(calm_hub_listing_find(&listing, "b"));

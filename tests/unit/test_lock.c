@@ -1,4 +1,4 @@
-/* Locks: where they lie, what is refused, what differs. */
+/* Locks: where they are stored, what is refused, what differs. */
 #include <string.h>
 
 #include "ptq/lock/lock.h"
@@ -24,7 +24,7 @@ TEST(places)
 }
 END_OF_TEST
 
-/* ---- refused ---- */
+/* ---- refusals ---- */
 
 #define DIGEST "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define RECIPE "\"recipe\": {\"calm_recipe\": 1, \"model\": \"qwen\"}"
@@ -77,7 +77,7 @@ static calm_json *parse(const char *text)
     return out;
 }
 
-/* "what name expected found" of each, joined by "; ". */
+/* Returns "what name expected found" of each difference, joined by "; ". */
 static const char *compared(const char *expected, const char *found, const char *part, size_t *checked)
 {
     calm_differences differences = {0};
@@ -110,7 +110,7 @@ TEST(differences)
                               "outputs", &n),
                      "output file a 1 -; output file c - 4; output tensor t 3 5");
     ck_assert_uint_eq(n, 4);
-    /* What is not known yet is not compared. */
+    /* Values that are not known yet are not compared. */
     ck_assert_str_eq(compared("{\"inputs\": {\"files\": {\"a\": \"1\"}, \"windows\": {\"calibration\": \"2\"}}}",
                               "{\"inputs\": {\"files\": {\"a\": \"1\"}}}", "inputs", &n), "");
     ck_assert_uint_eq(n, 1);
@@ -143,7 +143,7 @@ TEST(recipes)
 }
 END_OF_TEST
 
-/* Locks from before products had a choice are of float32, whatever this CPU is fast with. */
+/* Locks without the setting are of float32 products, whatever is fast on this CPU. */
 TEST(operands)
 {
     static const char *const rows[][2] = {
@@ -160,7 +160,7 @@ TEST(operands)
         ck_ok(calm_spec_set(ctx, &chosen, "calib-dtype", rows[i][1]));
         calm_lock_settle(lock, &spec);
         ck_assert_int_eq(spec.calib_dtype, chosen.calib_dtype);
-        /* What is chosen stays. */
+        /* A chosen setting stays. */
         chosen.calib_dtype = CALM_OPERANDS_BF16;
         calm_lock_settle(lock, &chosen);
         ck_assert_int_eq(chosen.calib_dtype, CALM_OPERANDS_BF16);

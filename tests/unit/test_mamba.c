@@ -1,9 +1,9 @@
 /* The scan of Mamba-2 in chunks against its recurrence in double.
  *
- * Tolerance: decays are at most 0, so a step never enlarges an error in S, and errors add up over tokens and no more.
- * Each value comes out of sums of at most C + d_state products of decays, steps and numbers, whose roundings are
- * independent: sqrt(C + d_state) 2^-24 of the largest sum of magnitudes, and over T tokens sqrt(T) times as much; 8 of
- * these standard deviations are never reached in some thousand draws. */
+ * Tolerance: decays are at most 0, so a step never enlarges an error in S, and errors only add up over tokens.  A
+ * value comes from sums of at most C + d_state products of decays, steps and inputs, whose roundings are
+ * independent: sqrt(C + d_state) 2^-24 of the largest sum of magnitudes, and over T tokens sqrt(T) times that.  The
+ * bound is 8 of these standard deviations, which some thousand draws never reach. */
 #include "ptq/model/mamba.h"
 
 #include "ptq/tensor/linalg.h"
@@ -11,7 +11,7 @@
 #include "tests/support/recurrence.h"
 
 #define EPS 0x1p-24
-#define STRANGERS 3    /* columns of nobody in the matrix of x, B and C */
+#define STRANGERS 3    /* other columns in the matrix of x, B and C */
 
 typedef struct fixture {
     calm_mamba_shape shape;
@@ -20,7 +20,7 @@ typedef struct fixture {
     double largest, largest_norm;
 } fixture;
 
-/* Decays around -`speed`, so that some are near 0. */
+/* Makes decays around -`speed`, some near 0. */
 static void new_fixture(calm_mamba_shape shape, size_t n_tokens, double speed, fixture *f)
 {
     const size_t value = shape.n_heads * shape.head_dim, group = shape.n_groups * shape.state_dim;
@@ -35,7 +35,7 @@ static void new_fixture(calm_mamba_shape shape, size_t n_tokens, double speed, f
     }
 }
 
-/* One token of one head: s and its magnitudes m, both [d_state, head_dim], are changed. */
+/* Runs one token of a head, which changes s and its magnitudes m, both [d_state, head_dim]. */
 static void step(fixture *f, size_t t, size_t head, double *s, double *m)
 {
     const size_t d = f->shape.head_dim, group = head / (f->shape.n_heads / f->shape.n_groups);
@@ -112,7 +112,7 @@ TEST(any_chunk)
 }
 END_OF_TEST
 
-/* A memory that never fades, one that fades by a little, and one that forgets all at once, beyond what exp holds. */
+/* A memory that never fades, one that fades slowly, and one that is erased at once, beyond the range of exp. */
 TEST(any_decay)
 {
     check_chunks(small, 150, 0);
@@ -146,7 +146,7 @@ TEST(cut_windows)
 }
 END_OF_TEST
 
-/* A quick decay at one token does not take away from slow ones behind it: sums of decays are differences. */
+/* A fast decay at one token does not lose slow decays after it, although sums of decays are subtracted. */
 TEST(slow_after_quick)
 {
     fixture f;
@@ -190,7 +190,7 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* Both ends of softplus, the limits, and columns of nobody between rows; rounded once from double. */
+/* Both ends of softplus, the limits, and other columns between rows; rounded once from double. */
 TEST(steps)
 {
     static const float raw[] = {-200, -20, 9, -1, 0, 9, 0.5f, 30, 9, 1e4f, 88, 9};
@@ -204,7 +204,7 @@ TEST(steps)
             const double softplus = x > 40 ? x : log1p(exp(x));
             const double s = fmin(fmax(softplus, (double)limits[l].least), (double)limits[l].most);
             const double g = -exp((double)a_log[i % 2]) * s;
-            /* Below the least normal number only its spacing. */
+            /* Below the least normal number the spacing counts. */
             ck_near((double)dt[i], s, 2 * EPS * s + 0x1p-149);
             ck_near((double)decay[i], g, 2 * EPS * fabs(g) + 0x1p-149);
         }

@@ -1,7 +1,7 @@
-/* Gradients of Mamba-2's scan against differences of its recurrence in double: (f(x + e) - f(x - e)) / 2 e is off by
- * e^2 f''' / 6 and by 2^-53 f / e, with e = 1e-5 below 1e-9 of values around 1.  The gradients are float32: sums of
- * some hundred products of values around 1, each rounded by 2^-24, through a memory that only fades: 200 * 2^-24 of the
- * largest of them is ten times what that gives. */
+/* Gradients of Mamba-2's scan against differences of its recurrence in double.  (f(x + e) - f(x - e)) / 2 e is off
+ * by e^2 f''' / 6 and by 2^-53 f / e: with e = 1e-5 below 1e-9 of values around 1.  The gradients are float32: sums
+ * of some hundred products of values around 1, each rounded by 2^-24, through a memory that only fades.  The
+ * tolerance, 200 * 2^-24 of the largest one, is ten times that. */
 #include "ptq/model/mamba_back.h"
 
 #include "ptq/base/rng.h"
@@ -11,7 +11,7 @@
 #define EPS 0x1p-24
 #define STEP 1e-5
 
-/* All operands behind each other, in double: x, B, C, step, decay, D. */
+/* All operands, one after the other, in double: x, B, C, step, decay, D. */
 typedef struct fixture {
     calm_mamba_shape shape;
     size_t n_tokens, value, group, gates, n;
@@ -36,7 +36,7 @@ static void new_fixture(calm_mamba_shape shape, size_t n_tokens, fixture *f)
         f->dout[i] = (double)(float)calm_rng_normal(9, 2, i);
 }
 
-/* sum dout . y, token by token. */
+/* Returns sum dout . y, token by token. */
 static double loss_of(const fixture *f)
 {
     const calm_mamba_shape *s = &f->shape;
@@ -71,7 +71,7 @@ static float *rounded(const double *x, size_t n)
     return y;
 }
 
-/* Rows of `from` [T, width] to columns of `to`, or back. */
+/* Copies rows of `from` [T, width] to columns of `to`, or back. */
 static void columns(float *rows, float *matrix, size_t n, size_t width, size_t stride, bool back)
 {
     for (size_t t = 0; t < n; t++)
@@ -79,7 +79,7 @@ static void columns(float *rows, float *matrix, size_t n, size_t width, size_t s
                width * sizeof *rows);
 }
 
-/* Gradients in the order of f->all; x, B and C are columns of one matrix, as a convolution leaves them. */
+/* Returns the gradients in the order of f->all; x, B and C are columns of one matrix, as a convolution writes them. */
 static float *run_back(const fixture *f, size_t chunk)
 {
     const size_t x = f->shape.n_heads * f->shape.head_dim, group = f->shape.n_groups * f->shape.state_dim;
@@ -152,7 +152,7 @@ TEST(threads_do_not_matter)
 }
 END_OF_TEST
 
-/* log(1 + e^x) within limits, and what a limit holds. */
+/* log(1 + e^x) within limits, whose clamped values have no gradient. */
 TEST(steps)
 {
     enum { TOKENS = 3, HEADS = 2 };

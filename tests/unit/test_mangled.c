@@ -1,4 +1,4 @@
-/* Every file of tests/data/mangled (make.py) fails as its name says: STATUS_text__variant.kind. */
+/* Every file of tests/data/mangled (made by make.py) fails as its name says: STATUS_text__variant.kind. */
 #include <dirent.h>
 #include <stdio.h>
 
@@ -38,7 +38,7 @@ static calm_status open_any(const char *path, const char *kind)
     ck_abort_msg("%s: nobody reads the kind \"%s\"", path, kind);
 }
 
-/* Names have '_' where messages have spaces, or '_'. */
+/* Replaces '_' in names, which stands for '_' or a space of the message, by a space. */
 static char *spaced(char *text)
 {
     for (char *at = text; *at; at++)
@@ -47,7 +47,7 @@ static char *spaced(char *text)
     return text;
 }
 
-/* The status that begins the name, and the text that follows it. */
+/* Returns the status that begins the name, and the text after it. */
 static calm_status expected(const char *name, char *text)
 {
     const size_t length = strcspn(name, "_");
@@ -74,7 +74,7 @@ static void check(const char *name)
     ck_assert_msg(found == wanted, "%s: %s (%s)", name, calm_status_name(found), ctx->message);
     if (wanted == CALM_OK)
         return;
-    /* The path holds the text too: look behind it. */
+    /* The path contains the text too, so the message after it is searched. */
     const char *message = strncmp(ctx->message, path, strlen(path)) == 0 ? ctx->message + strlen(path) : ctx->message;
     ck_assert_msg(strstr(spaced(test_format("%s", message)), text), "%s: \"%s\" lacks \"%s\"", name, message, text);
     calm_ctx_forgive(ctx);

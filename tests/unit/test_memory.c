@@ -1,4 +1,4 @@
-/* Counting what arenas hold, the limit on it, and what the system says. */
+/* Accounting of arenas' memory, its limit, and the system's figures. */
 #include "ptq/base/memory.h"
 
 #include <stdint.h>
@@ -10,7 +10,7 @@
 
 #define MIB ((size_t)1024 * 1024)
 
-/* ---- counting ---- */
+/* ---- accounting ---- */
 
 TEST(what_is_taken_is_given_back)
 {
@@ -54,8 +54,8 @@ END_OF_TEST
 
 /* ---- spare pages ---- */
 
-/* Pages come back with the next request of their size, zeroed where zeros are asked for; what does not fit next to what
- * is held goes back. */
+/* Pages are reused by the next request of their size, zeroed if zeros are asked for; those that do not fit next to
+ * what is held are unmapped. */
 TEST(spare_pages_come_back)
 {
     calm_memory account = {0};
@@ -74,12 +74,12 @@ TEST(spare_pages_come_back)
     for (size_t i = 0; i < 8 * MIB; i += 4095)
         ck_assert_uint_eq(again[i], 0);
     ck_assert_uint_eq(account.spare_bytes, 0);
-    if (spare) {    /* without a sanitizer, whose heap has no such pages */
+    if (spare) {    /* sanitizers have no such pages */
         ck_assert_ptr_eq(again, first);
         ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 9, MIB));
         calm_arena_clear(&arena);
         ck_assert_uint_gt(account.spare_bytes, 9 * MIB);
-        /* What does not fit next to it goes back. */
+        /* Pages that do not fit next to it are unmapped. */
         ck_assert_ptr_nonnull(calm_arena_alloc(&arena, 20, MIB));
         ck_assert_uint_le(account.spare_bytes + calm_memory_used(&account), account.most);
         ck_assert_uint_eq(account.spare_bytes, 0);
@@ -91,7 +91,7 @@ TEST(spare_pages_come_back)
 }
 END_OF_TEST
 
-/* 16 MiB are held, 1 is given back, 2 are asked for: are there still spare pages then? */
+/* Holds 16 MiB, releases 1 and allocates 2: are there still spare pages? */
 static bool keeps_small_pages(size_t limit)
 {
     calm_memory account = {0};
@@ -114,13 +114,13 @@ static bool keeps_small_pages(size_t limit)
     return spare > 0;
 }
 
-/* An eighth of what was held, but never beyond the limit. */
+/* Spare pages may be an eighth of what was held, within the limit. */
 TEST(spare_pages_have_room)
 {
     ck_assert_uint_eq(calm_memory_room(0), 0);
     ck_assert_uint_eq(calm_memory_room(64 * MIB), 8 * MIB);
     ck_assert_uint_eq(calm_memory_room((size_t)1 << 40), 32 * MIB);
-#ifndef CALM_SANITIZED    /* its heap has no such pages */
+#ifndef CALM_SANITIZED    /* sanitizers have no such pages */
     ck_assert(keeps_small_pages(0));
     ck_assert(keeps_small_pages(20 * MIB));
 #endif
@@ -128,7 +128,7 @@ TEST(spare_pages_have_room)
 }
 END_OF_TEST
 
-/* Smaller requests share the pages of a large one, and those join again for the next large one. */
+/* Smaller requests share the pages of a large one, which are joined for the next large one. */
 TEST(spare_pages_are_cut_and_joined)
 {
     calm_memory account = {0};
@@ -161,7 +161,7 @@ TEST(spare_pages_are_cut_and_joined)
 }
 END_OF_TEST
 
-/* Pages of three sizes; what is read there and was not written counts as wrong. */
+/* Allocates and releases pages of three sizes, and counts bytes that were not written by this task. */
 static calm_status churn_pages(calm_ctx *worker, size_t index, void *user)
 {
     size_t *wrong = user;
@@ -213,7 +213,7 @@ TEST(limit_refuses_and_says_so)
 }
 END_OF_TEST
 
-/* A chunk is more than the block that asks for it: the reason is the limit all the same. */
+/* A chunk is larger than the block that needs it; the reason is the limit nevertheless. */
 TEST(limit_refuses_a_small_block)
 {
     char *block;
@@ -225,7 +225,7 @@ TEST(limit_refuses_a_small_block)
 }
 END_OF_TEST
 
-/* A size that overflows is no matter of --memory, with a limit or without. */
+/* A size that overflows is not blamed on --memory, with or without a limit. */
 TEST(limit_is_not_blamed_for_overflow)
 {
     double *block;
@@ -247,7 +247,7 @@ typedef struct contest {
     size_t limit, refused, taken, passed;
 } contest;
 
-/* Small requests that would always fit next to large ones that never do. */
+/* Small requests that always fit, next to large ones that never do. */
 static calm_status compete(calm_ctx *worker, size_t index, void *user)
 {
     contest *c = user;
@@ -289,7 +289,7 @@ typedef struct crowd {
     size_t limit, passed, refused;
 } crowd;
 
-/* Arenas that fill up at the same time. */
+/* Arenas that grow at the same time. */
 static calm_status fill(calm_ctx *worker, size_t index, void *user)
 {
     crowd *c = user;
@@ -342,9 +342,9 @@ TEST(resident_follows_what_is_touched)
     ck_assert_uint_ge(full, before + bytes / 10 * 9);
     calm_arena_clear(ctx->scratch);
     calm_memory_release(ctx->memory);
-    /* What was largest stays largest.  The kernel's counters may be some pages per processor behind. */
+    /* The peak stays.  The kernel's counters may lag by some pages per processor. */
     ck_assert_uint_ge(test_resident_peak() + 4 * MIB, full);
-#ifndef CALM_SANITIZED    /* its allocator keeps what is freed */
+#ifndef CALM_SANITIZED    /* sanitizers keep freed memory */
     ck_assert_uint_lt(calm_memory_resident(), full - bytes / 2);
 #endif
 }
@@ -367,7 +367,7 @@ TEST(available_is_some_of_what_there_is)
 }
 END_OF_TEST
 
-/* A share of what was held, and never more than may lie free in the heap of each thread. */
+/* The reserve for libraries: a share of what was held, and at most what may be free in the heap of each thread. */
 TEST(what_the_library_keeps)
 {
     ck_assert_uint_eq(calm_memory_kept(0, 2), 0);

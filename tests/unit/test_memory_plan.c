@@ -1,4 +1,4 @@
-/* The limit of a recipe, and the waves of experts that a plan allows. */
+/* The memory limit of a recipe, and the waves of experts that a plan allows. */
 #include "ptq/estimate/estimate_impl.h"
 
 #include "ptq/base/memory.h"
@@ -14,8 +14,8 @@ TEST(limit_of_a_recipe)
     ck_assert_uint_eq(limit, 3000000000);
     recipe.memory = "3x";
     ck_fails(calm_memory_plan_limit(ctx, &recipe, &limit), CALM_EARG, "`memory` 3x");
-    /* 70 % of what is free; other processes take and give while this one looks, so within what it sees before and
-     * after, and a tenth for what happens between. */
+    /* 70 % of what is free, within what is free before and after, since other processes allocate too, and a tenth
+     * for what happens in between. */
     recipe.memory = NULL;
     const double before = (double)calm_memory_available();
     ck_ok(calm_memory_plan_limit(ctx, &recipe, &limit));
@@ -29,7 +29,7 @@ END_OF_TEST
 
 enum { EXPERTS = 5, WINDOWS = 4, TOKENS = 40, TOP = 2 };
 
-/* A routing in which expert e sees rows[e] tokens of each window. */
+/* Makes a routing in which expert e gets rows[e] tokens of each window. */
 static calm_routing routing_of(const size_t rows[EXPERTS])
 {
     calm_routing out = {.n_windows = WINDOWS};
@@ -44,8 +44,9 @@ static calm_routing routing_of(const size_t rows[EXPERTS])
     return out;
 }
 
-/* Experts at once with an even share, 16 of each window's 40 tokens, and with tokens that gather at one or two: those
- * together may have as many tokens as each is allowed, 33 a window, and need no more to be scored. */
+/* Waves for tokens that are evenly distributed, 16 of each window's 40 per expert, and for tokens that go to one or
+ * two experts.  A wave's experts together may have as many tokens as each is allowed, 33 per window, and need no
+ * more to be scored. */
 TEST(waves_of_experts)
 {
     static const size_t even[] = {16, 16, 16, 16, 16}, one[] = {40, 40, 0, 0, 0}, last[] = {0, 0, 0, 40, 40};
@@ -65,16 +66,16 @@ TEST(waves_of_experts)
         const size_t found = calm_wave_experts(&p, &first_two, 0, 2);
         ck_assert_uint_ge(found, 1);
         ck_assert_uint_le(found, most < EXPERTS ? most : EXPERTS);
-        ck_assert_uint_eq(calm_wave_experts(&p, &first_two, 2, 2), most < 3 ? most : 3);    /* that saw none */
+        ck_assert_uint_eq(calm_wave_experts(&p, &first_two, 2, 2), most < 3 ? most : 3);    /* without tokens */
     }
-    /* Two are allowed 66 tokens of each window, and find 80. */
+    /* Two are allowed 66 tokens of each window, and have 80. */
     p.memory.knobs.experts_at_once = 2;
     ck_assert_uint_eq(calm_wave_experts(&p, &first_two, 0, 2), 1);
     ck_assert_uint_eq(calm_wave_experts(&p, &last_two, 3, 2), 1);
     ck_assert_uint_eq(calm_wave_experts(&p, &last_two, 2, 2), 2);
     calm_model_close(p.in.model);
-    /* Three may have 99 tokens of each window, but the squares of two's scoring rows are more than three
-     * even shares'. */
+    /* Three may have 99 tokens of each window, but the squares of two experts' scoring rows exceed three even
+     * shares'. */
     spec.hidden = 128;
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &p.in.model));
     p.memory.knobs.experts_at_once = 3;

@@ -1,4 +1,4 @@
-/* Prefixes of failures, suggestions for unknown names, and lines that are said once. */
+/* Prefixes of error messages, suggestions for unknown names, and lines that are logged once. */
 #include "ptq/base/message.h"
 
 #include "ptq/base/scope.h"
@@ -54,7 +54,7 @@ static void keep_line(void *user, calm_log_level level, const char *line)
     calm_text_printf(user, "%s|", line);
 }
 
-/* A line that is the beginning, the end or the middle of an earlier one is another line. */
+/* A line that is a prefix, suffix or part of an earlier line is another line. */
 TEST(lines_are_said_once)
 {
     static const char *const lines[] = {"0.down: not fused", "0.down", "not fused", "down", "0.down"};

@@ -7,8 +7,9 @@
 
 #include "tests/support/harness.h"
 
-/* What llama-quantize with an importance matrix made of the bundled model: 6 blocks, 2 query heads for each kv head,
- * 640 inputs of down.  Q4_1, Q5_0, Q5_1 and Q2_K_S by its source (llama_tensor_get_type_impl, 0.3.36's). */
+/* The types that llama-quantize gave the bundled model with an importance matrix: 6 blocks, 2 query heads per KV
+ * head, 640 inputs of down.  Q4_1, Q5_0, Q5_1 and Q2_K_S follow its source (llama_tensor_get_type_impl, version
+ * 0.3.36). */
 static const struct {
     const char *mix, *others, *v, *o, *down, *head;
 } made[] = {
@@ -73,7 +74,7 @@ static const struct {
 };
 #define N_MADE (sizeof made / sizeof *made)
 
-/* Types of a role in the first blocks, of `in` columns, in a row. */
+/* Returns the types of a role in the first blocks, for `in` columns, in a row. */
 static const char *types_of(const char *mix, calm_place place, size_t n, size_t in)
 {
     static char out[CALM_MESSAGE_MAX];
@@ -111,7 +112,7 @@ TEST(the_types_of_llama_quantize)
 }
 END_OF_TEST
 
-/* What the bundled model does not have: more blocks, 4 heads for each kv head, 80 blocks. */
+/* Other models: more blocks, 4 query heads per KV head, 80 blocks. */
 TEST(rules_of_other_models)
 {
     const calm_place v = {.role = CALM_PLACE_V, .n_blocks = 32, .sharing = 4};
@@ -139,7 +140,7 @@ TEST(rules_of_other_models)
 }
 END_OF_TEST
 
-/* The words of the option --gguf-type stand in the order of the table. */
+/* The words of the option --gguf-type are in the order of the table. */
 TEST(names)
 {
     char words[CALM_MESSAGE_MAX], *rest = words;
@@ -163,7 +164,7 @@ TEST(names)
 }
 END_OF_TEST
 
-/* A scheme that is no mix is the same everywhere; what a mix holds at most is of the type with most scales. */
+/* A scheme that is no mix is the same everywhere; the largest type of a mix is the one with most scales. */
 TEST(splits_and_sizes)
 {
     char type[CALM_SCHEME_NAME_MAX];
@@ -176,7 +177,7 @@ TEST(splits_and_sizes)
     ck_assert(!calm_mix_splits(&scheme));
     ck_ok(calm_scheme_parse(ctx, "gguf_q4_k_m", &scheme));
     ck_assert(calm_mix_splits(&scheme));
-    largest = calm_mix_largest(&scheme);    /* as many scales as q6_k has, with the minima */
+    largest = calm_mix_largest(&scheme);    /* as many scales as q6_k has, and minima */
     ck_assert_str_eq(calm_scheme_type_name(&largest, type), "q4_k");
     ck_ok(calm_scheme_parse(ctx, "gguf_q2_k", &scheme));
     largest = calm_mix_largest(&scheme);

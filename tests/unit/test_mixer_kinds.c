@@ -1,6 +1,6 @@
-/* Blocks whose mixer is a gated delta net, a short convolution or Mamba-2: their hook points, what each job's
- * candidates are scored on, and the memory that they say they take.  Their numbers are those of the reference fixtures
- * (golden.test_model_fixtures) and of test_delta.c, test_convolution.c, test_mamba.c. */
+/* Blocks whose mixer is a gated delta net, a short convolution or Mamba-2: their hooks, the outputs by which each
+ * job's candidates are scored, and their estimates of memory.  Their values are tested by the reference fixtures
+ * (golden.test_model_fixtures) and by test_delta.c, test_convolution.c and test_mamba.c. */
 #include "ptq/model/block.h"
 
 #include "ptq/base/rng.h"
@@ -22,7 +22,7 @@ static const char *const families[] = {"qwen3_5", "qwen3_5_moe", "qwen3_next", "
 
 typedef struct fixture {
     calm_model *model;
-    calm_block block;    /* 0, whose mixer is the family's own */
+    calm_block block;    /* block 0, which has the family's special mixer */
     calm_rope rope;
     float *x;
 } fixture;
@@ -38,8 +38,8 @@ static void open_fixture(const char *family, fixture *f)
         f->x[i] = (float)calm_rng_normal(5, 0, i);
 }
 
-/* Each point of the kind once, as wide as it says, and no other; from the input of each job the output comes out again,
- * which is what candidates are scored on. */
+/* Each hook of the kind is called once with the width that the table says, and no other; from the input of each job
+ * the output is computed again, on which scores rely. */
 TEST(hook_points)
 {
     const calm_span span = {.window = 4, .n_tokens = TOKENS};
@@ -71,7 +71,7 @@ TEST(hook_points)
 }
 END_OF_TEST
 
-/* What is seen of the gates: a decay is no growth, a share lies between 0 and 1, a norm is not negative. */
+/* Observed gates: a decay does not grow, a share is between 0 and 1, a norm is not negative. */
 TEST(what_gates_show)
 {
     const calm_span span = {.window = 4, .n_tokens = TOKENS};
@@ -93,7 +93,7 @@ TEST(what_gates_show)
 }
 END_OF_TEST
 
-/* Time does not run backwards, and the memory fades by the step times a rate of each head. */
+/* Steps are not negative, and the memory fades by the step times a rate of each head. */
 TEST(what_steps_show)
 {
     const calm_span span = {.window = 4, .n_tokens = TOKENS};
@@ -115,7 +115,7 @@ TEST(what_steps_show)
 }
 END_OF_TEST
 
-/* Any number of threads, with a window alone and among others, and observed or not. */
+/* The same bytes for any number of threads, for a window alone and among others, with and without an observer. */
 TEST(same_bytes)
 {
     const calm_span span = {.window = 4, .n_tokens = TOKENS};
@@ -136,7 +136,7 @@ TEST(same_bytes)
 }
 END_OF_TEST
 
-/* A token does not depend on those behind it. */
+/* A token does not depend on later ones. */
 TEST(causal)
 {
     const calm_span span = {.window = 4, .n_tokens = TOKENS}, head = {.window = 4, .n_tokens = 70};
@@ -148,7 +148,7 @@ TEST(causal)
         const calm_kind *kind = calm_block_kind(&f.block, CALM_SUBLAYER_ATTENTION);
         ck_ok(kind->run(ctx, &f.block, &f.rope, f.x, &span, y, NULL));
         ck_ok(kind->run(ctx, &f.block, &f.rope, f.x, &head, first, NULL));
-        /* Products of other sizes round in another order: some 1e-6 of values around 1. */
+        /* Products of other sizes round in another order: 1e-6 of values around 1. */
         for (size_t t = 0; t < 70 * HIDDEN; t++)
             worst = test_worse(worst, fabs((double)y[t] - (double)first[t]));
         ck_near(worst, 0, 1e-5);
@@ -168,7 +168,7 @@ static void check_memory(const char *family, size_t n_tokens, bool prepared)
         f.block.weight[role].act_bits = prepared ? 8 : 0;
     ck_ok(CALM_NEW(ctx, ctx->out, y, n_tokens * HIDDEN));
     const size_t helper = kind->helper_bytes ? kind->helper_bytes(f.block.config, n_tokens) : 0;
-    /* What the workers have is next to the larger of two sums that do not. */
+    /* Workers' memory is additional to the larger of two sums that workers do not hold. */
     ctx->n_threads = 1;
     ck_memory_of_workers(kind->run(ctx, &f.block, &f.rope, f.x, &span, y, NULL), 0,
                          kind->scratch_bytes(f.block.config, n_tokens, prepared), 6, helper);
@@ -186,7 +186,7 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* A tensor of another shape, or none. */
+/* A tensor of another shape, and a missing one. */
 TEST(plain_tensors_are_checked)
 {
     static const char *const names[] = {"linear_attn.conv1d.weight", "linear_attn.A_log", "linear_attn.dt_bias",

@@ -1,4 +1,4 @@
-/* config.json of families whose blocks mix tokens in more than one way: which block has what, and its sizes. */
+/* config.json of families whose blocks have several kinds of token mixers: which block has which, and their sizes. */
 #include "ptq/model/mixers.h"
 
 #include "tests/support/config_cases.h"
@@ -8,7 +8,7 @@
 static const char *const deltas[] = {"qwen3_5", "qwen3_5_moe", "qwen3_next"};
 static const char *const convs[] = {"lfm2", "lfm2_moe"};
 
-/* "ad": attention, then delta. */
+/* Returns "ad" for attention, then a delta net. */
 static const char *mixers(const calm_config *config)
 {
     const char *text = "";
@@ -26,13 +26,13 @@ TEST(kinds_of_blocks)
         ck_assert(config.delta.n_value_heads == 4 && config.delta.key_dim == 16 && config.delta.value_dim == 8);
         config = config_with(deltas[f], "layer_types", "[\"full_attention\", \"linear_attention\"]");
         ck_assert_str_eq(mixers(&config), "ad");
-        /* Every fourth has attention; published files say so, too. */
+        /* Every fourth block has attention, as published files also say. */
         config = config_with(deltas[f], "layer_types", NULL);
         ck_assert_str_eq(mixers(&config), "dd");
         config = config_with(deltas[f], "layer_types", "null");
         ck_assert_str_eq(mixers(&config), "dd");
         config = config_with(deltas[f], "full_attention_interval", "1");
-        ck_assert_str_eq(mixers(&config), "da");    /* the list wins */
+        ck_assert_str_eq(mixers(&config), "da");    /* the list has precedence */
     }
     for (size_t f = 0; f < 2; f++) {
         calm_config config = config_with(convs[f], "_", "0");
@@ -86,7 +86,7 @@ TEST(sizes)
 }
 END_OF_TEST
 
-/* What published files of Qwen3.5 and Qwen3-Next say besides. */
+/* Other settings of published files of Qwen3.5 and Qwen3-Next. */
 TEST(published_keys)
 {
     for (size_t f = 0; f < 3; f++) {
@@ -95,7 +95,7 @@ TEST(published_keys)
         config_with(deltas[f], "mtp_num_hidden_layers", "1");
         config_with(deltas[f], "mtp_use_dedicated_embeddings", "false");
         config_with(deltas[f], "full_attention_interval", "4");
-        /* Of attention alone. */
+        /* Biases of the attention only. */
         const calm_config biased = config_with(deltas[f], "attention_bias", "true");
         ck_assert(biased.bias[CALM_ROLE_Q] && biased.bias[CALM_ROLE_O] && !biased.bias[CALM_ROLE_DELTA_OUT]
                   && !biased.bias[CALM_ROLE_DELTA_QKV] && !biased.bias[CALM_ROLE_DELTA_BA]);
@@ -117,7 +117,7 @@ TEST(published_keys)
 }
 END_OF_TEST
 
-/* LFM2's MLP: 2/3 of 48 is 32, then a factor, rounded up to a multiple. */
+/* The width of LFM2's MLP: 2/3 of 48 is 32, times a factor, rounded up to a multiple. */
 TEST(adjusted_width)
 {
     ck_assert_uint_eq(config_with("lfm2", "_", "0").inner, 48);
@@ -161,7 +161,7 @@ TEST(blocks_of_granite)
     ck_assert_uint_eq(config.mamba.shape.state_dim, 7);
     ck_assert(config.conv_width == 4 && config.mamba.conv_bias && config.moe.sparse[0] && config.moe.sparse[1]);
     ck_assert(config.inner == config.moe.shared_inner && config.moe.norm_top_k && config.no_rope[1]);
-    /* Words of published files, and none: then no block attends. */
+    /* Other words of published files; without the list no block has attention. */
     config = config_with(granite, "layer_types", "[\"attention\", \"mamba\"]");
     ck_assert_str_eq(mixers(&config), "am");
     config = config_with(granite, "layer_types", "null");
@@ -230,7 +230,7 @@ END_OF_TEST
 
 static const char *const single = "nemotron_h";
 
-/* "m-": Mamba-2 and nothing, "-r": nothing and a mixture. */
+/* Returns "m-" for a block with Mamba-2 only, "-r" for one with experts only. */
 static const char *sublayers(const calm_config *config)
 {
     const char *text = "";
@@ -263,7 +263,7 @@ TEST(single_blocks)
 }
 END_OF_TEST
 
-/* The config with this pattern, and with the list or without. */
+/* Returns the config with this pattern, with or without the list. */
 static calm_config with_pattern(const char *pattern, bool list)
 {
     tiny_model spec = tiny_of(single);
@@ -291,7 +291,7 @@ TEST(single_words)
     for (size_t i = 0; i < 3; i++) {
         calm_config config = with_pattern(cases[i].pattern, false);
         ck_assert_str_eq(sublayers(&config), cases[i].found);
-        /* The list wins where both are given. */
+        /* The list has precedence over the pattern. */
         config = with_pattern(cases[i].pattern, true);
         ck_assert_str_eq(sublayers(&config), "m- -r");
     }
@@ -328,7 +328,7 @@ TEST(single_keys)
     ck_assert(!config_with(single, "use_conv_bias", "false").mamba.conv_bias);
     ck_assert(config_with("nemotron_dense", "mlp_bias", "true").bias[CALM_ROLE_UP]);
     ck_assert(config_with(single, "mlp_bias", "true").moe.shared_bias);
-    config_with(single, "n_shared_experts", "2");    /* one expert of the shared width, whatever it says */
+    config_with(single, "n_shared_experts", "2");    /* one expert of the shared width, whatever the key says */
     ck_assert(config_with(single, "time_step_min", "0.25").mamba.limits.least == 0.25f);
 }
 END_OF_TEST

@@ -1,4 +1,4 @@
-/* Opening checkpoints: what contradicts config.json is named by tensor, found and expected. */
+/* Opening checkpoints: contradictions to config.json are reported with the tensor, what was found and expected. */
 #include "ptq/model/model.h"
 
 #include "ptq/base/file.h"
@@ -14,7 +14,7 @@ static calm_model *open_tiny(const tiny_model *spec)
     return model;
 }
 
-/* Opening fails with this status, naming all of these words. */
+/* Checks that opening fails with this status and a message with both words. */
 static void refused(const char *dir, calm_status expected, const char *a, const char *b)
 {
     calm_model *model;
@@ -128,7 +128,7 @@ TEST(missing_tensors)
 }
 END_OF_TEST
 
-/* Embedding of `n` ids of one window, without positions and types. */
+/* Embeds `n` ids as one window, without positions and types. */
 static calm_status embed(const calm_model *model, const uint32_t *ids, size_t n, float *x)
 {
     const calm_span span = {.n_tokens = n};
@@ -167,7 +167,7 @@ TEST(nan_is_named_by_tensor_and_index)
 }
 END_OF_TEST
 
-/* Matrices of more elements than are widened at once, the last piece a short one: every value as the file has it. */
+/* Matrices with more elements than are converted at once, and a short last piece: every value is that of the file. */
 TEST(large_matrices)
 {
     tiny_model spec = tiny_default;
@@ -227,8 +227,8 @@ TEST(ids_outside_the_vocabulary)
 }
 END_OF_TEST
 
-/* Every family in each type, tied or not, with and without biases: the checkpoint that the tables of tiny_model list is
- * the one that calm_model_open looks for. */
+/* Every family with each dtype, tied or not, with and without biases: tiny_model writes the tensors that
+ * calm_model_open() looks for. */
 TEST(every_family_opens)
 {
     for (size_t f = 0; tiny_families[f]; f++)
@@ -253,8 +253,7 @@ TEST(every_family_opens)
 }
 END_OF_TEST
 
-/* Without any one of its tensors a checkpoint is refused by that tensor's name: nothing goes unchecked, and nothing
- * that is stored goes unread. */
+/* A checkpoint that lacks any one tensor is refused by its name, so every tensor is both checked and read. */
 TEST(every_tensor_is_needed)
 {
     for (size_t f = 0; tiny_families[f]; f++) {
@@ -270,7 +269,7 @@ TEST(every_tensor_is_needed)
         for (size_t i = 0; i < calm_safetensors_count(set); i++) {
             const char *name = calm_safetensors_at(set, i)->name;
             if (strncmp(name, "pooler.", 7) == 0 || strncmp(name, "cls.", 4) == 0)
-                continue;    /* an encoder may be without */
+                continue;    /* an encoder may lack it */
             spec.missing = name;
             const char *dir = tiny_model_write(&spec);
             const calm_status status = calm_model_open(ctx, dir, &other);
@@ -283,8 +282,7 @@ TEST(every_tensor_is_needed)
 }
 END_OF_TEST
 
-/* The checkpoint at `dir` once more in its own directory, its tensors called by other names, and with `extra`
- * behind. */
+/* Copies the checkpoint at `dir` to a new directory with renamed tensors, and appends `extra`. */
 static const char *rewritten(const char *dir, const char *(*rename)(const char *), const calm_tensor *extra)
 {
     const char *copy = test_directory();
@@ -315,7 +313,7 @@ static const char *same(const char *name)
     return name;
 }
 
-/* A head in the file although config.json ties it: it counts where it differs from the embedding, be it by a bit. */
+/* A stored head next to "tie_word_embeddings" is used if it differs from the embedding, by a single bit too. */
 TEST(heads_beside_a_tied_embedding)
 {
     const char *dir = tiny_model_write(&tiny_default);
@@ -368,7 +366,7 @@ static const char *with_gamma(const char *name)
                                strcmp(norm + 10, "bias") == 0 ? "beta" : "gamma");
 }
 
-/* Decoders saved without their head; gamma and beta, as the first BERT checkpoints say. */
+/* Decoders saved without their head; gamma and beta, as in the first BERT checkpoints. */
 TEST(older_names)
 {
     tiny_model spec = tiny_of("bert");
@@ -407,7 +405,8 @@ TEST(directories_that_are_no_models)
 }
 END_OF_TEST
 
-/* Each job alone has the weights of the block as the rows of one matrix; the outline has shapes, names and biases. */
+/* Checks that each job's weights are those of the block, as rows of one matrix, and that the outline has shapes,
+ * names and biases. */
 static void check_jobs(const calm_model *model, const calm_block *block, const calm_block *outline)
 {
     const calm_layout *layout = calm_model_layout(model);
@@ -435,7 +434,7 @@ static void check_jobs(const calm_model *model, const calm_block *block, const c
     }
 }
 
-/* What is loaded of a block, sublayer by sublayer, and of an expert. */
+/* The estimates for a block, sublayer by sublayer, and for an expert. */
 TEST(memory)
 {
     for (size_t f = 0; tiny_families[f]; f++)
@@ -460,7 +459,7 @@ TEST(memory)
             test_memory_begin();
             ck_ok(calm_model_load_outline(ctx, model, 1, &outline));
             ck_assert_uint_eq(test_memory_end().out, calm_model_load_outline_bytes(model, 1));
-            /* Again, to stay: what is measured goes with the next measurement. */
+            /* again, since a measurement's memory is freed by the next one */
             ck_ok(calm_model_load_block(ctx, model, 1, &block));
             ck_ok(calm_model_load_outline(ctx, model, 1, &outline));
             check_jobs(model, &block, &outline);

@@ -1,4 +1,4 @@
-/* Names on the command line: paths, aliases, the hub. */
+/* Model names on the command line: paths, aliases, the hub. */
 #include "ptq/recipe/model_names.h"
 
 #include <unistd.h>
@@ -15,7 +15,7 @@ static calm_named_model resolve(const char *word)
     return out;
 }
 
-/* A cache of the test's own, and a hub with the model test/tiny that it is fetched from; in a fresh working folder. */
+/* Starts with an empty cache, a hub with the model test/tiny, and a new working directory. */
 static void start(hub_server *hub)
 {
     const char *dir = test_directory();

@@ -18,7 +18,7 @@ static void keep_line(void *user, calm_log_level level, const char *line)
     snprintf(said + strlen(said), SAID - strlen(said), "%s\n", line);
 }
 
-/* What opening the directory warns of. */
+/* Returns the warnings of opening the directory. */
 static const char *said_of(const char *dir, const calm_model_how *how)
 {
     static char said[SAID];
@@ -41,7 +41,7 @@ static size_t n_lines(const char *text)
 
 static const calm_model_how plain;
 
-/* A model with biases, and then config.json without or with `switches`. */
+/* Writes a model with biases, and then a config.json without them or with `switches`. */
 static const char *switched_off(const char *family, const char *switches)
 {
     tiny_model spec = tiny_of(family);
@@ -57,7 +57,7 @@ TEST(biases_that_are_off)
 {
     const char *dir = switched_off("llama", "\"attention_bias\": false");
     const char *said = said_of(dir, &plain);
-    /* q, k, v and o, gate, up and down: seven kinds of two blocks. */
+    /* q, k, v and o, gate, up and down: seven kinds in two blocks. */
     ck_assert_msg(n_lines(said) == 7, "%s", said);
     ck_assert_msg(strstr(said, test_format("tensor model.layers.0.self_attn.q_proj.bias (and 1 of other numbers) is in "
                                            "%s/model.safetensors and not used: config.json says \"attention_bias\" "
@@ -79,7 +79,7 @@ TEST(nothing_is_said_of_what_is_read)
 }
 END_OF_TEST
 
-/* A checkpoint of the same tensors and one more, of `n` values. */
+/* Writes a checkpoint of the same tensors and one more, of `n` values. */
 static const char *with_tensor(const char *family, const char *name, float value, size_t n)
 {
     const tiny_model spec = tiny_of(family);
@@ -115,7 +115,7 @@ TEST(one_more_tensor)
         {"llama", "lm_head.bias", 1, "the model (llama) has no such tensor"},
         {"cohere2", "model.layers.1.self_attn.q_norm.weight", 1, "config.json does not say \"use_qk_norm\""},
         {"qwen3", "model.layers.0.self_attn.o_proj.bias", 1, "config.json does not say \"attention_bias\""},
-        /* Old tools for GPTQ wrote such. */
+        /* Old tools for GPTQ wrote such tensors. */
         {"llama", "model.layers.0.self_attn.q_proj.bias", 0, NULL},
         {"llama", "model.layers.0.self_attn.k_scale", 1, NULL},
         {"llama", "model.layers.0.self_attn.rotary_emb.inv_freq", 1, NULL},

@@ -1,4 +1,4 @@
-/* Targets of quantization entries where readers have other modules than the checkpoint. */
+/* Targets of quantization entries for readers whose module names differ from the checkpoint's. */
 #include "ptq/export/module_names.h"
 
 #include "tests/support/harness.h"
@@ -12,7 +12,7 @@ static bool always(const void *unused, const calm_plan_job *job)
     return true;
 }
 
-/* The second block alone. */
+/* Selects the second block only. */
 static bool second(const void *first, const calm_plan_job *job)
 {
     return job >= (const calm_plan_job *)first;
@@ -69,7 +69,7 @@ TEST(names_of_one)
 }
 END_OF_TEST
 
-/* vLLM's name for a parent stands next to the checkpoint's, for linears of it and for experts below it. */
+/* vLLM's name of a parent is listed in addition to the checkpoint's, for its linears and for experts below it. */
 TEST(names_of_engines)
 {
     list("minimax_m2", false);

@@ -1,4 +1,4 @@
-/* Words that name modules: full names, patterns from the start of a name, what is no pattern. */
+/* Words that name modules: full names, patterns from the start of a name, invalid patterns. */
 #include "ptq/model/module_words.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ static const char *const names[] = {"model.layers.0.mlp.down_proj", "model.layer
                                     "model.layers.10.mlp.down_proj", "lm_head"};
 #define N_NAMES (sizeof names / sizeof *names)
 
-/* The matched names as digits: "0110". */
+/* Returns which names matched, as digits: "0110". */
 static const char *matched_by(const char *word)
 {
     static char text[N_NAMES + 1];

@@ -1,4 +1,4 @@
-/* Mixtures of experts: against a loop over tokens in double, and to the bit whatever the waves, threads and memory. */
+/* Mixtures of experts: against a loop over tokens in double, and the same bits for any waves, threads and memory. */
 #include "ptq/model/moe_impl.h"
 #include "ptq/model/router.h"
 
@@ -11,7 +11,7 @@
 
 static const size_t lengths[] = {3, 17, 1, 9};
 
-/* One sparse block of a tiny model, and hidden rows that enter its MLP. */
+/* A mixture block of a tiny model, and the hidden states that enter its MLP. */
 typedef struct fixture {
     calm_model *model;
     calm_block block;
@@ -39,7 +39,7 @@ static void open_fixture(const char *family, const char *extra, fixture *f)
     f->x = x;
 }
 
-/* The fixture's rows as a batch. */
+/* Returns the fixture's rows as a batch. */
 static calm_batch new_batch(const fixture *f, const char *spill_dir)
 {
     calm_batch batch = {.windows = &f->windows,
@@ -72,7 +72,7 @@ static float *run(const fixture *f, const char *spill_dir)
     return rows_of(&batch);
 }
 
-/* The same where each window's rows are followed by what is carried with them, 5 numbers a token that nothing reads. */
+/* The same with rows that are followed by 5 carried numbers per token, which nothing reads. */
 static float *run_carrying(const fixture *f, const char *spill_dir)
 {
     enum { CARRIED = 5, WIDTH = 32 + CARRIED };
@@ -96,7 +96,7 @@ static void same_bits(const fixture *f, const float *a, const float *b)
     ck_assert(memcmp(a, b, f->rows * 32 * sizeof *a) == 0);
 }
 
-/* ---- the slow one ---- */
+/* ---- the slow implementation ---- */
 
 static double dot(const float *w, const double *x, size_t n)
 {
@@ -121,7 +121,7 @@ static void add_expert(const calm_weight *weight, const double *h, double s, dou
         y[i] += p * dot(weight[CALM_ROLE_DOWN].w + i * inner, a, inner);
 }
 
-/* Index of the largest of n, the first of them. */
+/* Returns the index of the largest of n values, the first of equal ones. */
 static size_t largest(const double *p, size_t n)
 {
     size_t best = 0;
@@ -168,8 +168,8 @@ static void slow_token(const fixture *f, const float *x, double *out)
         add_expert(f->block.moe.shared, h, 1, gate ? 1 / (1 + exp(-dot(gate, h, 32))) : 1, out);
 }
 
-/* Sums of at most 40 products in float32, three of them one after another, and values below 10: 3 x 40 x 2^-24 x 10 =
- * 7e-5.  The nearest mistake, a weight that is not divided by the sum of the chosen ones, moves results by 0.1. */
+/* Sums of at most 40 products in float32, three of them in sequence, with values below 10: 3 x 40 x 2^-24 x 10 =
+ * 7e-5.  The smallest mistake, a weight that is not divided by the sum of the chosen ones, changes results by 0.1. */
 static void compare(const fixture *f)
 {
     const float *found = run(f, NULL);
@@ -209,7 +209,7 @@ TEST(shared_expert_of_qwen2)
 }
 END_OF_TEST
 
-/* Weights multiply what experts read, and the shared one has no gate. */
+/* Weights multiply the experts' inputs, and the shared expert has no gate. */
 TEST(weighted_inputs_of_llama4)
 {
     fixture f;
@@ -222,7 +222,7 @@ TEST(weighted_inputs_of_llama4)
 }
 END_OF_TEST
 
-/* Between two linears, the shared expert outside of them. */
+/* Experts between two latent linears, and the shared expert outside of these. */
 TEST(latent_of_nemotron)
 {
     static const float no_bias[5];
@@ -258,7 +258,7 @@ TEST(choice)
     ck_assert(routes[0].expert == 3 && routes[1].expert == 1 && routes[2].expert == 4);
     ck_near(routes[0].weight, 1 / (1 + exp(-1)), 1e-6);
     ck_assert(routes[2].weight < 1e-30f);
-    f.config.moe.top_k = 5;    /* all, also those whose probability is 0 */
+    f.config.moe.top_k = 5;    /* all, also those with probability 0 */
     choose(&f, far, 1, routes);
     ck_assert(routes[3].expert + routes[4].expert == 2 && routes[4].weight == 0);
     f.config.moe.norm_top_k = false;
@@ -282,7 +282,7 @@ TEST(logits_that_are_not_numbers)
 }
 END_OF_TEST
 
-/* Rows rise within an expert, each stands with its weight, and the windows' bounds cut them at the right places. */
+/* Rows of an expert are in order, each with its weight, and the windows' bounds divide them at the right places. */
 TEST(tokens_by_expert)
 {
     fixture f;
@@ -396,8 +396,8 @@ static calm_status count_and_load(void *user, calm_ctx *task, size_t block, size
     return loader->moe->load(loader->moe->user, task, block, expert, weight);
 }
 
-/* A router of zeros: every logit is exactly zero in any order of sums, so every token ties and takes experts 0 and 1;
- * the others are not even read. */
+/* With a router of zeros every logit is exactly zero in any order of sums, so all tokens tie and go to experts 0 and
+ * 1; the others are not read. */
 TEST(experts_nobody_chose)
 {
     fixture f;
@@ -507,7 +507,7 @@ TEST(no_memory)
 }
 END_OF_TEST
 
-/* Parts of the sublayer on the calling thread alone: routing, an expert's rows, the end. */
+/* Parts of the sublayer on the calling thread only: routing, an expert's rows, the end. */
 TEST(memory)
 {
     static const char *const families[] = {"qwen2_moe", "qwen3_moe", "nemotron_latent"};

@@ -1,4 +1,4 @@
-/* Norms over rows: which formula, with which weights, in place and not. */
+/* Norms over rows: each kind's formula, with its weights, in place and not. */
 #include "ptq/model/norm.h"
 
 #include "ptq/base/rng.h"
@@ -12,7 +12,7 @@ static void fill(float *x, size_t n, double mean, uint64_t stream)
         x[i] = (float)(mean + calm_rng_normal(11, stream, i));
 }
 
-/* By kind, in double. */
+/* Computes a norm by its kind, in double. */
 static double slow(const calm_norm *norm, const float *row, size_t i)
 {
     double mean = 0, square = 0, variance = 0;
@@ -26,8 +26,8 @@ static double slow(const calm_norm *norm, const float *row, size_t i)
     return (double)row[i] / sqrt(square + (double)norm->eps) * (double)norm->w[i];
 }
 
-/* Values up to 10 with at most 8 roundings each: 1e-5 is twice 8 x 2^-24 x 10, and 1000 times below what another
- * formula or an eps of 0.3 that is left out changes. */
+/* Values up to 10 with at most 8 roundings each: 1e-5 is twice 8 x 2^-24 x 10, and a thousandth of what another
+ * formula, or a missing eps of 0.3, would change. */
 TEST(formulas)
 {
     static const calm_norm_kind kinds[] = {CALM_NORM_RMS, CALM_NORM_RMS_PLUS_ONE, CALM_NORM_LAYER, CALM_NORM_LAYER};

@@ -187,7 +187,7 @@ TEST(lists_grow_item_by_item)
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "words", "a,b(c,d)"));
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "words", "e"));
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "colours", "blue"));
-    ck_ok(calm_option_set(ctx, list_table, &l, "x", "files", "a, b(.txt"));    /* one name, whatever is in it */
+    ck_ok(calm_option_set(ctx, list_table, &l, "x", "files", "a, b(.txt"));    /* one name, whatever it contains */
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "pairs", "*.down=gptq(a=1)"));
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "numbers", "3.5,2"));
     ck_ok(calm_option_set(ctx, list_table, &l, "x", "range", "3-7"));

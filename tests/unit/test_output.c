@@ -1,4 +1,5 @@
-/* May an output be written?  Known before anything is computed.  (Inputs: tests/program/cases/never_destroy.case) */
+/* Whether an output can be written is known before anything is computed.  (Inputs:
+ * tests/program/cases/never_destroy.case) */
 #include "ptq/base/output.h"
 
 #include <sys/stat.h>
@@ -38,15 +39,15 @@ static bool is(calm_status came, calm_status status, const char *text)
     return same;
 }
 
-/* The status of both questions, and the message of a failure. */
+/* Checks the status of both questions, and the message of a failure. */
 static bool both_are(const char *target, calm_status status, const char *text)
 {
     return is(calm_output_folder(ctx, target, true, NULL), status, text) &&
            is(calm_output_file(ctx, target, true, NULL, NULL), status, text);
 }
 
-/* As a user without rights, whatever the test runs as; names are relative, as such a user may not reach the folder.  In
- * a process that ends with the number of the first check that fails. */
+/* Runs the checks as a user without rights, whatever user runs the test, in a process that exits with the number of
+ * the first failed check.  Names are relative, because such a user may not reach the directory. */
 static int as_nobody(void)
 {
     if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0)
@@ -79,7 +80,7 @@ TEST(folders_that_cannot_be_written)
     if (child == 0)
         _exit(chdir(dir) == 0 ? as_nobody() : 7);
     ck_assert_int_eq(waitpid(child, &came, 0), child);
-    ck_assert_int_eq(chmod(dir, 0755), 0);    /* what is in it can be removed again */
+    ck_assert_int_eq(chmod(dir, 0755), 0);    /* so that its contents can be removed */
     ck_assert_int_eq(chmod(test_format("%s/closed", dir), 0755), 0);
     ck_assert_msg(WIFEXITED(came) && WEXITSTATUS(came) == 0, "check %d", WEXITSTATUS(came));
 }
@@ -110,7 +111,7 @@ TEST(folders_are_not_called_as_files)
              "model.safetensors");
     ck_ok(calm_output_folder(ctx, test_format("%s/gguf", dir), false, NULL));
     ck_ok(calm_output_file(ctx, test_format("%s/m.gguf", dir), false, NULL, NULL));
-    ck_ok(calm_make_directories(ctx, test_format("%s/m.gguf", dir)));    /* one that is there is meant */
+    ck_ok(calm_make_directories(ctx, test_format("%s/m.gguf", dir)));    /* one that exists is meant */
     ck_ok(calm_output_folder(ctx, test_format("%s/m.gguf", dir), true, NULL));
 }
 END_OF_TEST

@@ -1,4 +1,4 @@
-/* Packing against one bit at a time, and the vectors of docs/formats.md section 8. */
+/* Packing against a loop over single bits, and the vectors of docs/formats.md section 8. */
 #include "ptq/quant/pack.h"
 #include "ptq/base/rng_impl.h"
 #include "tests/support/harness.h"
@@ -7,7 +7,7 @@
 
 static const int widths[] = {2, 3, 4, 8};
 
-/* Element i takes bits [i*b, i*b + b) of the stream. */
+/* Writes element i to bits [i*b, i*b + b) of the stream. */
 static void pack_bits(const uint8_t *codes, size_t n, int bits, uint32_t *words)
 {
     memset(words, 0, (n * (size_t)bits + 31) / 32 * 4);

@@ -1,5 +1,4 @@
-/* Operands that are packed once: the bytes of calm_multiply for every number of rows, columns and terms, whole and in
- * parts. */
+/* Operands that are packed once: the bytes of calm_multiply() for any rows, columns and terms, whole and in parts. */
 #include "ptq/tensor/packed.h"
 
 #include "ptq/base/scope.h"
@@ -7,11 +6,11 @@
 #include "ptq/tensor/dtype.h"
 #include "tests/support/product_case.h"
 
-enum { M = 1100, N = 345, K = 2710 };    /* more than blocks have, and than are added up at once; no whole steps */
+enum { M = 1100, N = 345, K = 2710 };    /* more than blocks have, and than are summed at once; no whole steps */
 
-/* Both operands, and those packed. */
+/* Both operands, and packed ones. */
 typedef struct operands {
-    const float *a, *b, *turned;    /* [M, K], [N, K], and [K, N] the same */
+    const float *a, *b, *turned;    /* [M, K], [N, K], and its transpose [K, N] */
     calm_packed left, right, columns;
 } operands;
 
@@ -21,7 +20,7 @@ static void pack_lines(size_t first, size_t n, void *user)
     calm_packed_put(&of->right, first, n, 0, K, of->b + first * K, K);
 }
 
-/* Rows at once; columns by threads, lines by lines; and from columns of a matrix, terms by terms. */
+/* Packs rows at once; columns by threads, line by line; and columns from a transposed matrix, term by term. */
 static void pack_all(operands *of)
 {
     ck_ok(calm_packed_new(ctx, false, M, K, &of->left));
@@ -50,7 +49,7 @@ static operands new_operands(bool exact)
     return of;
 }
 
-/* n columns from `column` on over k terms from `term` on of m rows, against calm_multiply. */
+/* Compares n columns from `column` on, over k terms from `term` on, for m rows, with calm_multiply(). */
 static void check(const operands *of, size_t m, size_t column, size_t n, size_t term, size_t k, float beta)
 {
     float *c = random_matrix(m * (n + 3), 4), *same = random_matrix(m * (n + 3), 4);
@@ -69,7 +68,7 @@ static void check(const operands *of, size_t m, size_t column, size_t n, size_t 
 
 static void check_kind(calm_operands kind, bool exact)
 {
-    /* Rows around a panel and a block; terms around those of a block, and of the four that are added up. */
+    /* Rows around a panel and a block; terms around those of a block, and of the four that are summed together. */
     static const size_t rows[] = {1, 15, 31, 32, 33, 64, 127, 128, 200, 1024, 1057};
     static const size_t terms[] = {32, 64, 128, 480, 512, 544, 608, 2048, 2080, 2688, K};
     CALM_SCOPED_SCRATCH(ctx);
@@ -100,7 +99,7 @@ TEST(the_bytes_of_products_that_pack)
 }
 END_OF_TEST
 
-/* Packed again in place, a part has the new numbers, and the rest stays. */
+/* A part that is packed again in place has the new values, and the rest stays. */
 TEST(parts_change)
 {
     calm_linalg_setup();
@@ -127,7 +126,7 @@ TEST(parts_change)
 }
 END_OF_TEST
 
-/* No packed operands of float32 numbers; what they take is what it says; of two parts and whole steps as in float32. */
+/* float32 has no packed operands; the estimate of memory is exact; two parts with whole steps as in float32. */
 TEST(memory)
 {
     calm_linalg_setup();

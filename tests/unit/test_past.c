@@ -1,4 +1,4 @@
-/* The state of a recurrence among what tokens leave (past.h); keys and values are in test_decode_fixtures.c. */
+/* The recurrent state that earlier tokens leave (past.h); test_decode_fixtures.c tests keys and values. */
 #include "ptq/model/past.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ static const calm_kind *find_kind(const char *name)
     ck_abort_msg("no kind %s", name);
 }
 
-/* A model of one block of short convolutions and one of attention. */
+/* A model with one block of short convolutions and one of attention. */
 typedef struct fixture {
     calm_block_shape shapes[2];
     bool sparse[2];
@@ -40,7 +40,7 @@ static void new_fixture(size_t width, size_t room, fixture *f)
     ck_ok(calm_past_init(ctx, &f->config, room, &f->past));
 }
 
-/* Zeros for the first token, what was left for those after it, and zeros again where the text begins again. */
+/* The first token has zeros, later ones what earlier ones left, and a new text begins with zeros again. */
 TEST(state_of_a_text)
 {
     fixture f;
@@ -63,7 +63,7 @@ TEST(state_of_a_text)
 }
 END_OF_TEST
 
-/* Next to it there are no rows of each token, and it does not grow with the text; keys and values do. */
+/* The state does not grow with the text; keys and values do. */
 TEST(size)
 {
     fixture f;
@@ -75,7 +75,7 @@ TEST(size)
 }
 END_OF_TEST
 
-/* A convolution of one tap sees no other token. */
+/* A convolution of one tap has no state. */
 TEST(no_state)
 {
     fixture f;

@@ -1,4 +1,4 @@
-/* Pools: units, sums, failures of units, and what the activation rule says. */
+/* Pools: units, sums, failures of units, and the advice of the activation rule. */
 #include "ptq/plan/pool.h"
 
 #include "tests/support/harness.h"
@@ -12,7 +12,7 @@ typedef struct bench {
     calm_pool pool;
 } bench;
 
-/* Jobs a and b are one unit, c another; entry 1 smooths and quantizes activations. */
+/* Makes jobs a and b one unit and c another; entry 1 smooths and quantizes activations. */
 static void make(bench *b)
 {
     memset(b, 0, sizeof *b);
@@ -60,7 +60,7 @@ TEST(a_unit_fails_with_one_of_its_jobs)
     ck_assert_ptr_null(calm_pool_failure(&b.pool, 0, 0));
     b.cells[0].id = 0;
     ck_assert_str_eq(calm_pool_failure(&b.pool, 0, 0), CALM_NOT_TRIED);
-    b.pool.pending = true;    /* nothing has failed that is still to be computed */
+    b.pool.pending = true;    /* a candidate that is still to be computed has not failed */
     ck_assert_ptr_null(calm_pool_failure(&b.pool, 0, 0));
     ck_assert_ptr_null(calm_pool_failure(&b.pool, 0, 1));
 }
@@ -75,11 +75,11 @@ TEST(the_activation_rule)
     ck_assert(disagrees);
     ck_assert_str_eq(calm_pool_advice(&b.pool, 1, 1, &disagrees), "smooth");
     ck_assert(!disagrees);
-    ck_assert_ptr_null(calm_pool_advice(&b.pool, 1, 0, &disagrees));    /* weights alone are quantized */
+    ck_assert_ptr_null(calm_pool_advice(&b.pool, 1, 0, &disagrees));    /* only weights are quantized */
     b.jobs[1].crest = NAN;
     ck_assert_ptr_null(calm_pool_advice(&b.pool, 1, 1, &disagrees));
     b.jobs[1].crest = 7;
-    b.entries[1].smooths = false;    /* nothing that competes smooths */
+    b.entries[1].smooths = false;    /* no competing entry smooths */
     ck_assert_ptr_null(calm_pool_advice(&b.pool, 1, 1, &disagrees));
 }
 END_OF_TEST

@@ -5,7 +5,7 @@
 
 enum { N_TABLES = 3 };
 
-/* The bench's pool with a file, in which schemes take other bits than they count themselves. */
+/* The bench's pool with a file, in which schemes take other bits than by their own count. */
 typedef struct filed {
     bench b;
     uint64_t bits[N_JOBS * N_SCHEMES];
@@ -28,7 +28,7 @@ static void make_filed(uint64_t seed, filed *f)
     f->b.pool.file = &f->file;
 }
 
-/* Bits of a plan and a table in the file. */
+/* Returns the bits of a plan and a table in the file. */
 static uint64_t bits_of(const filed *f, const size_t *option, size_t table)
 {
     uint64_t bits = f->tables[table].bits;
@@ -37,7 +37,7 @@ static uint64_t bits_of(const filed *f, const size_t *option, size_t table)
     return bits;
 }
 
-/* The least loss of all plans and tables within the limit. */
+/* Returns the least loss of all plans and tables within the limit. */
 static double least_loss(filed *f, bool probed)
 {
     double least = INFINITY, unused;
@@ -79,7 +79,7 @@ TEST(against_every_plan_and_table)
 }
 END_OF_TEST
 
-/* Both ends are plans, one bit beyond is none; the message has them in whole bytes. */
+/* Both ends are plans, one bit beyond is not; the message has them in whole bytes. */
 TEST(ends)
 {
     const calm_requests requests = {.budget = INFINITY};
@@ -107,7 +107,7 @@ TEST(ends)
 }
 END_OF_TEST
 
-/* A table that is decided leaves the others out; a budget in bits has no file. */
+/* A table that is already decided excludes the others; a budget in bits has no file. */
 TEST(decided_and_absent)
 {
     const calm_requests requests = {.budget = INFINITY};
@@ -125,7 +125,7 @@ TEST(decided_and_absent)
 }
 END_OF_TEST
 
-/* Without probes the losses of units are not those of tables: the usual table that fits. */
+/* Without probes losses of units and of tables cannot be compared: the usual table that fits is taken. */
 TEST(without_probes)
 {
     const calm_requests requests = {.budget = INFINITY};

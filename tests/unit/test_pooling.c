@@ -20,7 +20,7 @@ static void put(const char *name, const char *text)
     ck_ok(calm_write_file(ctx, path, text, strlen(text)));
 }
 
-/* linear.weight [out, in] = 1, 2, 3, ... times 0.1, linear.bias [out] = 1. */
+/* Writes linear.weight [out, in] = 1, 2, 3, ... times 0.1 and linear.bias [out] = 1. */
 static void put_dense(const char *folder, size_t out, size_t in, bool bias, const char *function)
 {
     const calm_tensor tensors[2] = {{.name = "linear.bias", .dtype = CALM_F32, .n_dims = 1, .shape = {out}},
@@ -54,7 +54,7 @@ static void begin(const char *modules, const char *pooling)
 
 static const float rows[TOKENS * HIDDEN] = {1, 2, 3, 4, -1, 0, 1, 2, 6, 1, 5, -3};
 
-/* The embedding of the rows. */
+/* Returns the embedding of the rows. */
 static const double *run(void)
 {
     static double room[64];
@@ -130,7 +130,7 @@ TEST(one_layer_alone)
 }
 END_OF_TEST
 
-/* The default prompt of a model, by name; names without a text say nothing. */
+/* The default prompt of a model, by name; a name without a text has no effect. */
 TEST(prompts)
 {
     static const char file[] = "config_sentence_transformers.json";
@@ -250,7 +250,7 @@ TEST(layers_that_do_not_fit)
     refuse(CALM_EUNSUPPORTED, "\"module_input_name\": found \"token_embeddings\", expected \"sentence_embedding\"");
     put("2_Dense/config.json", "{\"in_features\": 4, \"out_features\": 2, \"bias\": false}");
     ck_ok(calm_pooling_read(ctx, dir, &config, &read));
-    ck_assert_int_eq(read->steps[0].function, CALM_DENSE_TANH);    /* when the file is silent */
+    ck_assert_int_eq(read->steps[0].function, CALM_DENSE_TANH);    /* the default */
     char *modules_of_many = "[" FIRST;
     for (int i = 0; i < 9; i++)
         modules_of_many = (char *)(uintptr_t)test_format("%s, " MODULE("Normalize", ""), modules_of_many);

@@ -1,5 +1,5 @@
-/* Gradient of the KL divergence: values are in tests/golden/test_gradient_fixtures.c; here its identities, its
- * refusals, the same bytes for any number of threads. */
+/* Gradient of the KL divergence: identities, refusals, and the same bytes for any number of threads.
+ * tests/golden/test_gradient_fixtures.c compares its values with a reference. */
 #include "ptq/eval/predict_back.h"
 
 #include "ptq/base/rng.h"
@@ -34,7 +34,7 @@ static void open_fixture(fixture *f, const char *family)
     }
 }
 
-/* The mean divergence, and with `dhidden` its gradient. */
+/* Returns the mean divergence, and with `dhidden` its gradient. */
 static double divergence(fixture *f, float *dhidden)
 {
     double sum = 0;
@@ -64,8 +64,8 @@ TEST(equal_models)
 }
 END_OF_TEST
 
-/* Along the gradient, by a difference whose terms up to the second are exact: the divergence is good to 1e-7 (61 logits
- * of 1e-6), and a step changes it by 2e-3.  In the family with caps on its logits and in one without. */
+/* Slopes along the gradient by differences that are exact up to second order.  The divergence is good to 1e-7 (61
+ * logits of 1e-6), and a step changes it by 2e-3.  In the family with caps on its logits and in one without. */
 TEST(differences)
 {
     static const char *const families[] = {"qwen3", "gemma2"};
@@ -138,8 +138,7 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* As many tasks as threads have a room of their own each, another its own memory; who gives one back leaves it to the
- * next. */
+/* Each of as many tasks as threads gets separate memory; what one returns is used by the next. */
 TEST(rooms_are_taken_and_given_back)
 {
     calm_predict_rooms rooms;
@@ -166,7 +165,7 @@ TEST(rooms_are_taken_and_given_back)
     calm_predict_room_give(&again);
     calm_predict_room_give(&second);
     ck_ok(calm_predict_rooms_open(ctx, 1, (const size_t[]){40, 1, 0}, &rooms));
-    ck_assert_uint_eq(rooms.n, 1);    /* one task has one room, however many threads there are */
+    ck_assert_uint_eq(rooms.n, 1);    /* one task has one memory, for any number of threads */
 }
 END_OF_TEST
 

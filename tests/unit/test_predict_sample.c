@@ -1,5 +1,5 @@
 /* Sampled directions of the KL divergence: their square against the divergence of a small change, what they do not
- * depend on, what is refused. */
+ * depend on, and refusals. */
 #include "ptq/eval/predict_sample.h"
 
 #include "ptq/base/rng.h"
@@ -35,7 +35,7 @@ static void open_fixture(fixture *f, const char *family)
     f->set.models[0].rows = f->rows;
 }
 
-/* sum over rows of KL(model at x || model at x + change). */
+/* Returns the sum over rows of KL(model at x || model at x + change). */
 static double divergence(const fixture *f, const float *change)
 {
     static float moved[ROWS * HIDDEN];
@@ -56,8 +56,9 @@ static double divergence(const fixture *f, const float *change)
     return sum;
 }
 
-/* Half the square along a small change is its divergence, in the mean of 100 draws of 150 rows: 15000 squares of nearly
- * normal numbers, whose mean is off by 1.2 %, and by more as rows differ in size.  In the family with caps too. */
+/* Half the square along a small change is its divergence, in the mean of 100 draws of 150 rows: the mean of 15000
+ * squares of nearly normal numbers is off by 1.2 %, and by more as rows differ in magnitude.  In the family with
+ * caps too. */
 TEST(half_the_square_is_the_divergence)
 {
     static const char *const families[] = {"qwen3", "gemma2"};
@@ -83,7 +84,7 @@ TEST(half_the_square_is_the_divergence)
 }
 END_OF_TEST
 
-/* A row's draw is its number's alone: not that of threads, of the rows next to it, or of rows that are left out. */
+/* A row's draw depends on its number only: not on threads, on neighbouring rows, or on rows that are left out. */
 TEST(draws_are_of_rows)
 {
     static fixture f;
@@ -102,7 +103,7 @@ TEST(draws_are_of_rows)
     ctx->n_threads = 1;
     ck_ok(calm_predict_sample_back(ctx, &f.set, f.targets, ROWS, 1000, 4, f.d));
     ck_assert(memcmp(one, f.d, sizeof one) != 0);
-    /* The second half alone. */
+    /* only the second half */
     const calm_row_store half = {ROWS / 2, HIDDEN, f.x + ROWS / 2 * HIDDEN, -1};
     f.set.models[0].hidden = &half;
     f.set.models[0].rows = f.rows + ROWS / 2;
@@ -139,7 +140,7 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* All of it is of workers, which take a chunk at least. */
+/* All memory is the workers', each of which takes at least a chunk. */
 TEST(no_memory)
 {
     static fixture f;

@@ -5,11 +5,11 @@
 
 enum { LARGEST = 640 };
 
-/* More than there are pieces, too. */
+/* also more than there are pieces */
 static const int threads[] = {1, 2, 3, 4, 16};
 #define N_THREADS (sizeof threads / sizeof *threads)
 
-/* Sums of k products below 1/4 in size, each rounded: (k + 2) 2^-24 k / 4 at most. */
+/* Sums of k products below 1/4, each rounded: at most (k + 2) 2^-24 k / 4. */
 static void check(calm_product_form form, size_t m, size_t n, size_t k, float beta)
 {
     const product_case p = new_product(form, m, n, k, beta);
@@ -38,7 +38,7 @@ TEST(forms)
 }
 END_OF_TEST
 
-/* ---- cut between rows: the bytes of one product of BLAS ---- */
+/* ---- cuts between rows: the bytes of a single BLAS product ---- */
 
 static double *widened(const float *x, size_t n)
 {
@@ -49,7 +49,7 @@ static double *widened(const float *x, size_t n)
     return out;
 }
 
-/* What calm_product_rows and calm_dproduct_rows give, on any number of threads, against one call each. */
+/* Compares calm_product_rows() and calm_dproduct_rows(), on any number of threads, with a single call each. */
 static void check_rows(calm_product_form form, size_t m, size_t n, size_t k)
 {
     static void (*const singles[])(size_t, size_t, size_t, float, const float *, size_t, const float *, size_t, float,
@@ -74,7 +74,7 @@ static void check_rows(calm_product_form form, size_t m, size_t n, size_t k)
     }
 }
 
-/* Rows on both sides of a cut, and one that would be left alone behind the last. */
+/* Rows on both sides of a cut, and a single row that would be left after the last. */
 TEST(rows)
 {
     calm_linalg_setup();
@@ -83,13 +83,13 @@ TEST(rows)
         check_rows(form, 1600, 301, 611);
         check_rows(form, 768, 129, 1500);
         check_rows(form, 512, 1057, 400);
-        check_rows(form, 1100, 1000, 460);    /* in columns, too, by many threads */
-        check_rows(form, 2000, 3, 5);    /* too small to be cut: BLAS would take other kernels for the pieces */
+        check_rows(form, 1100, 1000, 460);    /* in columns too, with many threads */
+        check_rows(form, 2000, 3, 5);    /* too small to be cut: BLAS would use other kernels for the pieces */
     }
 }
 END_OF_TEST
 
-/* The triangle in pieces against one call. */
+/* Compares the triangle in pieces with a single call. */
 static void check_upper(size_t n, size_t k)
 {
     double *x = widened(random_matrix(n * k, 4), n * k), *c = widened(random_matrix(n * n, 5), n * n),
@@ -99,7 +99,7 @@ static void check_upper(size_t n, size_t k)
         ctx->n_threads = threads[t];
         memcpy(c, start, n * n * sizeof *c);
         calm_dproduct_upper(ctx, n, k, x, n, c, n);
-        ck_assert(memcmp(c, whole, n * n * sizeof *c) == 0);    /* what is below the diagonal stayed */
+        ck_assert(memcmp(c, whole, n * n * sizeof *c) == 0);    /* below the diagonal nothing is written */
     }
 }
 
@@ -115,7 +115,7 @@ TEST(upper)
 }
 END_OF_TEST
 
-/* Nothing to compute is no error. */
+/* Empty products are no error. */
 TEST(empty)
 {
     ck_ok(calm_product(ctx, CALM_PRODUCT_NN, 0, 4, 2, NULL, 2, NULL, 4, 0, NULL, 4));

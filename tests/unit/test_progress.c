@@ -1,4 +1,4 @@
-/* Progress: rates count what was done here, and stages without work are not shown. */
+/* Progress: rates count work that was done in this run, and stages without work are not shown. */
 #include "cli/progress.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 static FILE *caught;
 static int standard;
 
-/* Standard error goes to a file until it is read. */
+/* Redirects standard error to a file until it is read. */
 static void catch_errors(void)
 {
     fflush(stderr);
@@ -37,8 +37,8 @@ static const calm_progress_stage *stage_of(const calm_progress *progress, calm_s
     return &progress->stage[progress->of_event[stage] - 1];
 }
 
-/* 900 of 1000 candidates are the store's: after 100 s and 10 more the other 90 take 900 s, not the 10 s that 910 in
- * 100 s would promise. */
+/* 900 of 1000 candidates come from the store: after 100 s and 10 more, the other 90 take 900 s, not the 10 s that
+ * 910 in 100 s would predict. */
 TEST(candidates_of_the_store_are_in_no_rate)
 {
     calm_progress progress;
@@ -50,7 +50,7 @@ TEST(candidates_of_the_store_are_in_no_rate)
     calm_event(&events, CALM_STAGE_QUANTIZE, 910, 1000);
     ck_assert_str_eq(caught_errors(), "calm: quantize   910/1000 candidates, 0.1/s, 15 min 00 s left\n");
     ck_assert_uint_eq(progress.stage[0].base, 900);
-    /* a stage that begins again has a clock and its own base */
+    /* a stage that begins again has a new clock and base */
     calm_event(&events, CALM_STAGE_QUANTIZE, 5, 1000);
     ck_assert_uint_eq(progress.stage[0].base, 5);
     ck_assert(progress.stage[0].seconds < 100);
@@ -80,12 +80,12 @@ TEST(stages_with_nothing_to_do_are_not_shown)
     catch_errors();
     calm_progress_end(ctx, &progress);
     ck_assert_str_eq(caught_errors(), "");
-    /* that never came */
+    /* without work */
     ck_assert(stage_of(&progress, CALM_STAGE_PROBE)->idle && stage_of(&progress, CALM_STAGE_CHOOSE)->idle);
 }
 END_OF_TEST
 
-/* Work that begins after a first event without any is shown. */
+/* A stage is shown once it gets work after a first event without any. */
 TEST(a_stage_that_gets_work_is_shown_again)
 {
     calm_progress progress;
@@ -100,7 +100,7 @@ TEST(a_stage_that_gets_work_is_shown_again)
 }
 END_OF_TEST
 
-/* Of learning the loss of the last step, with its progress and at the end; the other stages have none. */
+/* Learning shows the loss of the last step with its progress and at the end; other stages have none. */
 TEST(learning_has_a_loss)
 {
     calm_progress progress;
