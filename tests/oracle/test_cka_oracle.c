@@ -233,7 +233,7 @@ static expected plain(calm_metric metric, const float *y, const float *z, const 
     }
     real value = metric == CALM_METRIC_REL_MSE ? error / spread : metric == CALM_METRIC_REL_MAE ? abs_error / abs_y
                  : metric == CALM_METRIC_COSINE ? angle / shares : log_sum / shares;
-    /* a cosine of few columns may cancel to 1, up to the rounding of double */
+    /* A cosine of few columns may cancel to 1, up to the rounding of double. */
     return (expected){value, 1e-15L + RELATIVE * fabsl(value)};
 }
 
@@ -261,7 +261,7 @@ static void compare(const char *name, const float *y, const float *z, const floa
         } else {
             want = plain(metric, y, z, weight, n, d);
         }
-        /* if the sign of h(L, L) is uncertain there is no cosine, and calm returns 1 */
+        /* If the sign of h(L, L) is uncertain there is no cosine, and calm returns 1. */
         if (isfinite(want.tolerance) && isfinite(want.value))
             ck_assert_msg(fabsl(scores.value[i] - want.value) <= want.tolerance,
                           "%s, %zu x %zu: %s is %.17g, expected %.17Lg within %Lg", name, n, d,

@@ -50,7 +50,7 @@ TEST(options_of_a_recipe_are_marked_as_given)
         ck_assert(!none.spec.given[i]);
     ck_assert_int_eq(none.spec.samples, 128);
     ck_assert_int_eq(none.number, 7);
-    /* by one letter, by a unique prefix, and with the default's value */
+    /* By one letter, by a unique prefix, and with the default's value. */
     const options some = parse((char *[]){"demo", "-t", "a", "--num=8", "-m", "qwen", "--seql=512", "word", "-q"}, 9);
     ck_assert(calm_spec_given(&some.spec, "model") && calm_spec_given(&some.spec, "seqlen"));
     ck_assert(!calm_spec_given(&some.spec, "samples"));

@@ -333,7 +333,7 @@ TEST(corrections_are_added_before_folding)
             moved += pow((double)found[i] - (double)before[i], 2);
             size += pow((double)expected[i], 2);
         }
-        /* the tolerance of folding alone */
+        /* The tolerance of folding alone. */
         ck_assert_msg(sqrt(error / size) <= 64 * 0x1p-23, "%s: %g", spec.family, sqrt(error / size));
         bool biased = false;
         for (size_t job = b.first; job < b.end; job++)

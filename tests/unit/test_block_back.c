@@ -366,7 +366,7 @@ TEST(numbers_of_threads)
         for (int threads = 2; threads <= 4; threads += 2) {
             ctx->n_threads = threads;
             block_params_clear(&f.params);
-            /* in place */
+            /* In place. */
             float *dz = f.dz;
             memcpy(again, dz, f.n * sizeof *again);
             f.dz = again;

@@ -93,7 +93,7 @@ static void quantize_row(calm_learn_linear *linear, size_t row, const float *w, 
         calm_grid_span(scheme, values + g * linear->group, calm_size_min(linear->group, in - g * linear->group), &lo,
                        &hi);
         grids[g] = calm_grid_between(scheme, linear->global, lo, hi);
-        /* a plain symmetric grid may have a negative scale */
+        /* A plain symmetric grid may have a negative scale. */
         const bool turned = scheme->symmetric && calm_scheme_is_plain(scheme) && (cells + g) % 3 == 0;
         linear->scales[cells + g] = turned ? -grids[g].scale : grids[g].scale;
         if (mins)

@@ -18,7 +18,7 @@ TEST(loss_from_products_is_one_minus_cosine)
     for (double x = 1e-9; x < 1e9; x *= 10) {
         double loss = calm_cka_loss((calm_products){1, -0.5, 0.25 + x * x}, 1);
         double angle = atan2(x, 0.5), half = sin(angle / 2);
-        /* below 1e-8 x^2 / 4 vanishes in the rounding of 0.25, which leaves a difference of two roundings */
+        /* Below 1e-8 x^2 / 4 vanishes in the rounding of 0.25, which leaves a difference of two roundings. */
         ck_near(loss, 2 * half * half, 1e-15 + 1e-12 * half * half);
     }
 }

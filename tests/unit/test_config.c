@@ -191,7 +191,7 @@ TEST(absent_keys)
         ck_assert_int_eq(config_with(tiny_families[f], "torch_dtype", NULL).dtype, CALM_BF16);
         ck_assert_int_eq(config_with(tiny_families[f], "tie_word_embeddings", NULL).tied,
                          calm_text_listed(tied, ' ', tiny_families[f]));
-        /* found by model_type */
+        /* Found by model_type. */
         ck_assert_str_eq(config_with(tiny_families[f], "architectures", NULL).arch->name, family);
     }
     ck_assert(config_with("llama", "rope_theta", NULL).rope[CALM_ROPE_GLOBAL].theta == 10000);

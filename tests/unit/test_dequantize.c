@@ -66,7 +66,7 @@ static void check_same_rest(const char *what, const char *a, const char *b)
         calm_safetensors_release(xs, s);
         if (s->n_elements < 3)
             continue;
-        /* a part that begins and ends within rows */
+        /* A part that begins and ends within rows. */
         ck_ok(calm_tensor_part_to_f32(ctx, s, 1, s->n_elements - 2, u));
         ck_assert(memcmp(u, v + 1, (s->n_elements - 2) * sizeof *u) == 0);
     }
@@ -88,7 +88,7 @@ static void check_no_scales(const char *what, const char *dir)
 TEST(float32_is_exact)
 {
     for (size_t i = 0; good_names[i]; i++) {
-        /* files have separate tests below */
+        /* Files have separate tests below. */
         if (strncmp(good_names[i], "gguf", 4) == 0)
             continue;
         const char *from = good_write(good_names[i]), *to = test_format("%s/plain", test_directory());

@@ -299,7 +299,7 @@ TEST(each_rule_has_two_sides)
         ck_assert(rule == e->rule);
         seen |= 1u << rule;
     }
-    /* the rule for heads has a separate test */
+    /* The rule for heads has a separate test. */
     ck_assert((seen | 1u << CALM_ENGINE_HEAD) == (1u << CALM_N_ENGINE_RULES) - 1);
 }
 END_OF_TEST
@@ -341,7 +341,7 @@ TEST(heads)
         {"vllm", "gptq", "w4a16_g128", 4104, false, CALM_ENGINE_TAKES},
         {"vllm", "gptq", "w3a16_g128", 4096, true, CALM_ENGINE_BITS},
         {"sglang", "compressed-tensors", "fp8_blocka16", 4096, true, CALM_ENGINE_HEAD},
-        /* as its linears, except for padding */
+        /* As its linears, except for padding. */
         {"sglang", "compressed-tensors", "w4a16_g128", 4097, true, CALM_ENGINE_TAKES},
         {"sglang", "compressed-tensors", "w4a16_g128", 4097, false, CALM_ENGINE_ROWS},
         {"sglang", "gptq", "w4a16_g128", 4104, true, CALM_ENGINE_HEAD},

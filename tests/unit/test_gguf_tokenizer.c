@@ -18,7 +18,7 @@ static void put(const char *dir, const char *name, const char *text)
     ck_ok(calm_write_file(ctx, test_format("%s/%s", dir, name), text, strlen(text)));
 }
 
-/* whether the model gives embeddings */
+/* Whether the model gives embeddings. */
 static bool embeds;
 
 /* Writes the keys of the tokenizer in `dir` for n tokens, and opens them as a file. */

@@ -118,7 +118,7 @@ TEST(back_from_another_host_the_token_is_there_again)
 {
     play *p = begin();
     open_it(p);
-    /* the endpoint under another name is another host and gets no token, although it is the same machine */
+    /* The endpoint under another name is another host and gets no token, although it is the same machine. */
     const char *port = strrchr(p->hub.endpoint, ':');
     p->hub.files[0].location = test_format("http://localhost%s%s", port, LISTING);
     ck_ok(ask(p, file_path("small"), false, 0));

@@ -272,7 +272,7 @@ TEST(no_room)
 {
     calm_hub_snapshot got;
     begin();
-    /* a petabyte: more than any disk has */
+    /* A petabyte: more than any disk has. */
     hub.listing = "{\"sha\":\"" HUB_COMMIT "\",\"siblings\":["
                   "{\"rfilename\":\"config.json\",\"size\":2,\"blobId\":\"" HUB_COMMIT "\"},"
                   "{\"rfilename\":\"model.safetensors\",\"size\":1000000000000000,\"lfs\":{\"sha256\":\""

@@ -66,7 +66,7 @@ TEST(positions_and_subsets)
     ck_assert_uint_eq(calm_json_size(rows), 2);
     for (size_t i = 0; i < 3; i++) {
         const double p = ldexp(0.5, -(int)i), mean = 400 * p + 200 * (1 - p), sd = 200 * sqrt(p * (1 - p));
-        /* rounded to 4 decimals */
+        /* Rounded to 4 decimals. */
         ck_near(number(rows, 1, names[i]), mean / 400, 0.5e-4);
         ck_near(number(rows, 1, test_format("%s_cv", names[i])), sd / mean, 0.5e-4);
     }
@@ -107,7 +107,7 @@ TEST(errors_in_int8)
     ck_near(number(rows, 1, "sqnr_max"), all.sqnr, 0.05);
     ck_near(number(rows, 1, "clipped_percent"), 10, 0.0005);
     calm_json_free(root);
-    /* one bin too many */
+    /* One bin too many. */
     bins[CALM_ACT_BINS] = 1;
     row.n_bins++;
     store = sample_open(path, CALM_STORE_WRITE);

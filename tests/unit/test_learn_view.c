@@ -11,7 +11,7 @@
 
 enum { TOKENS = 24 };
 
-/* for families whose blocks read them */
+/* For families whose blocks read them. */
 static const uint32_t ids[TOKENS] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8, 4, 6, 2, 6, 4};
 
 /* Runs one window through the view's block and back, with dx as asked for. */
@@ -124,7 +124,7 @@ static void check_kept(const char *family, unsigned left)
         view.vectors[i].values[0] = calm_dtype_round(view.vectors[i].dtype, view.vectors[i].values[0] + .25f);
     calm_learn_view_decode(ctx, &view);
     const float *expected = output_of(&view.block, &rope, spec.hidden);
-    /* what the store keeps */
+    /* What the store keeps. */
     calm_plan learned = p.plan;
     const void **blocks;
     ck_ok(calm_learn_view_vectors(ctx, &view, &vectors));

@@ -103,7 +103,7 @@ TEST(draws_are_of_rows)
     ctx->n_threads = 1;
     ck_ok(calm_predict_sample_back(ctx, &f.set, f.targets, ROWS, 1000, 4, f.d));
     ck_assert(memcmp(one, f.d, sizeof one) != 0);
-    /* only the second half */
+    /* Only the second half. */
     const calm_row_store half = {ROWS / 2, HIDDEN, f.x + ROWS / 2 * HIDDEN, -1};
     f.set.models[0].hidden = &half;
     f.set.models[0].rows = f.rows + ROWS / 2;

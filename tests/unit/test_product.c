@@ -5,7 +5,7 @@
 
 enum { LARGEST = 640 };
 
-/* also more than there are pieces */
+/* Also more than there are pieces. */
 static const int threads[] = {1, 2, 3, 4, 16};
 #define N_THREADS (sizeof threads / sizeof *threads)
 

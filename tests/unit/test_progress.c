@@ -50,7 +50,7 @@ TEST(candidates_of_the_store_are_in_no_rate)
     calm_event(&events, CALM_STAGE_QUANTIZE, 910, 1000);
     ck_assert_str_eq(caught_errors(), "calm: quantize   910/1000 candidates, 0.1/s, 15 min 00 s left\n");
     ck_assert_uint_eq(progress.stage[0].base, 900);
-    /* a stage that begins again has a new clock and base */
+    /* A stage that begins again has a new clock and base. */
     calm_event(&events, CALM_STAGE_QUANTIZE, 5, 1000);
     ck_assert_uint_eq(progress.stage[0].base, 5);
     ck_assert(progress.stage[0].seconds < 100);
@@ -80,7 +80,7 @@ TEST(stages_with_nothing_to_do_are_not_shown)
     catch_errors();
     calm_progress_end(ctx, &progress);
     ck_assert_str_eq(caught_errors(), "");
-    /* without work */
+    /* Without work. */
     ck_assert(stage_of(&progress, CALM_STAGE_PROBE)->idle && stage_of(&progress, CALM_STAGE_CHOOSE)->idle);
 }
 END_OF_TEST

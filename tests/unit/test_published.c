@@ -1,4 +1,5 @@
-/* Published sources: tiny models as FP8 and MXFP4 are the models whose weights are codes times scales; refusals. */
+/* Published FP8 and MXFP4 checkpoints: tiny models whose weights are codes times scales are read as the float models
+ * of these weights; refusals. */
 #include "ptq/model/published.h"
 
 #include "ptq/base/file.h"
@@ -16,15 +17,15 @@
 
 /* ---- weights ---- */
 
-/* 1, 1.125, .. 1.875 as codes 56 .. 63, so that values are (8 + number % 8) / 8 times the scale of the block. */
+/* Codes 56 .. 63 are 1, 1.125, .. 1.875, so values are (8 + number % 8) / 8 times the scale of the block. */
 static float value_at(size_t row, size_t column, size_t in, size_t blocks[2])
 {
     const float scale = ldexpf(1.3f, -(int)((row / blocks[0] + 3 * (column / blocks[1])) % 7) - 4);
     return calm_dtype_round(CALM_BF16, (float)(8 + (row * in + column) % 8) / 8 * scale);
 }
 
-static size_t sides[2];           /* of a block of the test that runs */
-static const char *scale_name;    /* "weight_scale_inv"               */
+static size_t sides[2];           /* sides of the current test's blocks */
+static const char *scale_name;    /* for example "weight_scale_inv"   */
 
 static bool is_taken(const char *module)
 {
@@ -70,7 +71,7 @@ static void check_linears(const calm_model *model)
     }
 }
 
-/* Of the model nothing says that it was anything else, but for what is asked for that. */
+/* Checks that a model seems never to have been quantized, except where its source is asked for. */
 static void check_plain(const calm_model *model, const char *text)
 {
     ck_assert(!calm_model_is_quantized(model));
@@ -92,7 +93,7 @@ static const char *write_fp8(const char *entry, const char *name, size_t rows, s
     return foreign_write(&spec, entry, put_fp8);
 }
 
-/* Blocks that divide neither rows nor columns, one number, rows. */
+/* Blocks that divide neither rows nor columns, one scale per matrix, one per row. */
 TEST(fp8_of_every_grid)
 {
     static const struct {
@@ -111,7 +112,7 @@ TEST(fp8_of_every_grid)
         check_plain(model, cases[i].text);
         check_linears(model);
         calm_model_close(model);
-        /* The same as a directory of floats. */
+        /* The same as its dequantized directory. */
         const char *plain = test_format("%s/plain", test_directory());
         calm_dequantize_result said;
         ck_ok(calm_dequantize(ctx, dir, &(calm_dequantize_options){.output = plain, .dtype = CALM_N_DTYPES}, &said));
@@ -125,8 +126,8 @@ TEST(fp8_of_every_grid)
 }
 END_OF_TEST
 
-/* compressed-tensors' floats are read as such where they are asked for; always where calm has no such kernel: inputs
- * whose one scale is found anew. */
+/* compressed-tensors' float schemes are read as published weights if asked for, and always if calm lacks the kernel:
+ * inputs with a single dynamic scale. */
 TEST(compressed_tensors)
 {
     static const char *const form =
@@ -146,7 +147,7 @@ TEST(compressed_tensors)
     check_plain(model, text);
     check_linears(model);
     calm_model_close(model);
-    /* One scale of a weight, with a fixed one of its input: numbers without dimensions, as some files have them. */
+    /* One scale for the weight, with a static one for its input: scalars, as some files have them. */
     const char *fixed = test_format(inputs, "false"), *anew = test_format(inputs, "true");
     dir = write_fp8(test_format(form, "tensor", fixed), "weight_scale", 1000, 1000);
     model = open_model(dir);
@@ -169,7 +170,7 @@ TEST(compressed_tensors)
 }
 END_OF_TEST
 
-/* Of two checkpoints that differ in a scale, or in what a block is, one is another model. */
+/* Checkpoints that differ in a scale, or in the sides of a block, are different models. */
 TEST(keys)
 {
     char key[4][CALM_SHA256_HEX];
@@ -236,7 +237,7 @@ END_OF_TEST
 
 enum { EXPERTS = 5, WIDTH = 32, INNER = 64 };
 
-/* Row `line` of expert `e`: codes of 0.5, 1, .. 6 and its scale. */
+/* Returns an element of row `line` of expert `e`: codes of 0.5, 1, .. 6 times the scale. */
 static float mxfp4_at(size_t e, size_t line, size_t column)
 {
     static const float level[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
@@ -274,7 +275,7 @@ static const char *write_mxfp4(void)
     return dir;
 }
 
-/* gpt-oss: the experts of a block with gate and up interleaved, as matrices. */
+/* gpt-oss: a block's experts, with gate and up interleaved, are read as separate matrices. */
 TEST(mxfp4_by_experts)
 {
     const char *dir = write_mxfp4();
@@ -308,7 +309,7 @@ TEST(mxfp4_by_experts)
 }
 END_OF_TEST
 
-/* Written as transformers has them, [E, in, out], also without a family that reads them. */
+/* They are dequantized as transformers has them, [E, in, out], also without a family that reads them. */
 TEST(mxfp4_dequantized)
 {
     const char *out = test_format("%s/plain", test_directory());

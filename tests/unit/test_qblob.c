@@ -1,4 +1,4 @@
-/* Quantized jobs as blobs: there and back in every format.  The broken ones are in tests/data/mangled. */
+/* Quantized jobs as blobs: encoded and decoded in every format.  tests/data/mangled has the damaged ones. */
 #include "ptq/quant/qblob.h"
 #include "ptq/quant/grid.h"
 
@@ -115,7 +115,7 @@ TEST(static_activations)
 }
 END_OF_TEST
 
-/* Every input once, or the blob is damaged. */
+/* The order must have every input once. */
 TEST(order_of_columns)
 {
     calm_qjob job = random_job(4, 3, 40, 16, false, true, true, 9), back;
@@ -150,7 +150,7 @@ TEST(order_of_columns)
 }
 END_OF_TEST
 
-/* FP8: static, whose scale must be there; next to whole numbers, where act_form alone says so. */
+/* Quantized activations in FP8: static ones, whose scale must be there; with integer weights only act_form tells. */
 TEST(small_float_activations)
 {
     static const char *const names[] = {"fp8_static", "w4afp8_g16", "w3afp8"};
@@ -162,13 +162,13 @@ TEST(small_float_activations)
         calm_qjob job = random_job(scheme.bits, 3, 32, scheme.group, true, false, false, 9 + i), back;
         job.scheme = scheme;
         job.act_global = i ? 0 : 0x1p-5f;
-        for (size_t c = 0; c < job.out * job.in; c++)    /* that have a level */
+        for (size_t c = 0; c < job.out * job.in; c++)    /* which have a level */
             job.codes[c] = (uint8_t)(job.codes[c] % (calm_code_max(&scheme) + 1));
         round_trip_of(&job);
         ck_ok(calm_qblob_encode(ctx, &job, &bytes, &n));
         ck_ok(calm_qblob_decode(ctx, "blob", bytes, n, &back));
         ck_assert(calm_scheme_same(&back.scheme, &scheme) && back.act_global == job.act_global);
-        uint8_t *form = (uint8_t *)bytes + 60;    /* a static scale that no whole number of FP8 has, and the reverse */
+        uint8_t *form = (uint8_t *)bytes + 60;    /* a static scale that FP8 without integers lacks, and vice versa */
         ck_assert_uint_eq(*form, i ? 8 : 4);
         *form = i ? 8 + 4 : 8;
         ck_fails(calm_qblob_decode(ctx, "blob", bytes, n, &back), CALM_EFORMAT, "activations");
@@ -251,7 +251,7 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* A job whose cells no number counts. */
+/* A job whose cells exceed any number. */
 TEST(impossible_jobs)
 {
     calm_qjob job = {.out = SIZE_MAX / 2, .in = 4, .n_groups = 1};

@@ -1,5 +1,5 @@
-/* Formats of quantized checkpoints, reading: what a configuration says of modules, and a module's tensors
- * to weights. */
+/* Reading formats of quantized checkpoints: what a configuration says about modules, and from a module's tensors to
+ * weights. */
 #include "ptq/model/qformat.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@ static calm_status open_text(const char *text, calm_qformat_reader **out)
     calm_json *config;
     ck_ok(calm_json_parse(ctx, "config.json", text, strlen(text), &config));
     const calm_status status = calm_qformat_open(ctx, "config.json", config, out);
-    calm_json_free(config);    /* nothing is borrowed from it */
+    calm_json_free(config);    /* nothing in the result points into it */
     return status;
 }
 
@@ -94,7 +94,7 @@ END_OF_TEST
 
 /* ---- schemes ---- */
 
-/* "" where it stays float, else bits, group and s or a. */
+/* Returns "" for a float module, else bits, group, and s or a. */
 static const char *scheme_of(const calm_qformat_reader *reader, const char *module)
 {
     calm_qformat_scheme scheme;
@@ -111,7 +111,7 @@ TEST(schemes_of_modules)
         {"gptq", GPTQ("\"bits\": 4, \"group_size\": 128"), "x.q_proj", "4 g128 s"},
         {"gptq", GPTQ("\"bits\": 8, \"group_size\": -1, \"sym\": false"), "x.q_proj", "8 g0 a"},
         {"gptq", GPTQ("\"bits\": 8"), "x.q_proj", "8 g0 s"},
-        /* the first that hits, from the start of the name, without its end */
+        /* The first pattern that matches from the start of the name; the end is ignored. */
         {"gptq", GPTQ("\"bits\": 4, \"dynamic\": {\"-:x\\\\.q\": {}, \"x.*\": {\"bits\": 2}}"), "x.q_proj", ""},
         {"gptq", GPTQ("\"bits\": 4, \"dynamic\": {\"-:x\\\\.q\": {}, \"x.*\": {\"bits\": 2}}"), "x.k_proj", "2 g0 s"},
         {"gptq", GPTQ("\"bits\": 4, \"dynamic\": {\"+:q\": {\"bits\": 2}}"), "x.q_proj", "4 g0 s"},
@@ -183,7 +183,7 @@ static calm_safetensors *set_of(const given *from)
     return set;
 }
 
-/* Weights of module "m" [8, 8]; a failure must be this one. */
+/* Loads the weights of module "m" [8, 8]; a failure must have these words. */
 static void check_load(const char *text, const char *format, const given *from, const float *expected,
                        const char *words)
 {
@@ -247,7 +247,7 @@ TEST(section_8_of_the_formats)
     give(&v2, "m.qzeros", CALM_I32, 1, 1, &section_8_zeros);
     give(&v2, "m.scales", CALM_F16, 1, 8, ones);
     check_load(GPTQ("\"bits\": 4, \"sym\": false, \"checkpoint_format\": \"gptq_v2\""), "gptq", &v2, w, NULL);
-    /* MLX's groups are at least 32 wide: unpack alone */
+    /* MLX's groups are at least 32 wide, so only the unpacking is tested */
     give(&mlx, "m.weight", CALM_U32, 8, 1, section_8);
     give(&mlx, "m.scales", CALM_F32, 8, 1, scales);
     give(&mlx, "m.biases", CALM_F32, 8, 1, biases);
@@ -264,7 +264,7 @@ TEST(section_8_of_the_formats)
 }
 END_OF_TEST
 
-/* Nibble i of a word is row 0 2 4 6 1 3 5 7 [i]: word 0x76543210 has the codes of rows 0 4 1 5 2 6 3 7. */
+/* AWQ's nibble i of a word is row 0 2 4 6 1 3 5 7 [i]: word 0x76543210 has the codes of rows 0 4 1 5 2 6 3 7. */
 TEST(awq_order)
 {
     static const uint32_t zeros = 0x88888888;
@@ -346,7 +346,7 @@ TEST(tensors_that_do_not_fit)
 }
 END_OF_TEST
 
-/* MLX's experts are one module [E, ...]; an expert's weight is its part. */
+/* MLX has the experts of a block in one module [E, ...], of which an expert's weight is a part. */
 TEST(experts_in_one_module)
 {
     static const char *const text =
@@ -387,7 +387,7 @@ END_OF_TEST
 
 /* ---- suffixes and shapes ---- */
 
-/* What tensors() asks for has a suffix of the format, and the shape of the codes leads back to that of the weight. */
+/* Checks that tensors() returns suffixes of the format, and that the shape of the codes gives that of the weight. */
 static size_t check_shape(const calm_qformat *format, const calm_qformat_scheme *scheme, size_t out, size_t in)
 {
     static const uint8_t zeros[1 << 16];
@@ -435,7 +435,7 @@ TEST(shapes_lead_back)
     for (size_t f = 0; f < n; f++)
         for (size_t i = 0; i < 4 * 2 * 4 * 2; i++) {
             const int bits = strcmp(formats[f]->name, "awq") == 0 ? 4 : widths[i % 4];
-            const bool whole = strcmp(formats[f]->name, "mlx") == 0;    /* its groups fill words */
+            const bool whole = strcmp(formats[f]->name, "mlx") == 0;    /* whose groups fill words */
             const calm_qformat_scheme scheme = {.bits = bits, .group = whole ? 32 : 0, .symmetric = true,
                                                 .layout = (int)(i / 32)};
             n_shapes += check_shape(formats[f], &scheme, rows[i / 4 % 2], columns[i / 8 % 4]);
@@ -445,7 +445,7 @@ TEST(shapes_lead_back)
 }
 END_OF_TEST
 
-/* An entry that lost its method is still known by what is in it. */
+/* An entry without its method is recognised by its members. */
 TEST(entries_without_a_method)
 {
     static const struct {
@@ -468,7 +468,7 @@ TEST(entries_without_a_method)
 }
 END_OF_TEST
 
-/* ---- the corpus of the fuzz targets: every file is one that is read ---- */
+/* ---- the corpus of the fuzz targets: every file is valid ---- */
 
 static void check_corpus_file(const char *format, const char *path)
 {
@@ -522,7 +522,7 @@ TEST(corpus_is_read)
 }
 END_OF_TEST
 
-/* "transform_config" next to one group of quantized modules. */
+/* "transform_config" next to a group of quantized modules. */
 #define TRANSFORM(schemes)                                                                                   \
     CT("\"quantization_status\": \"compressed\", \"config_groups\": {\"g\": {\"targets\": [\"m\"], \"weights\": " \
        "{\"num_bits\": 4}}}, \"transform_config\": {\"config_groups\": {" schemes "}}")

@@ -1,4 +1,5 @@
-/* Bytes of texts before they are read: every surrogate of three bytes and every escape against their definition. */
+/* Repairing the bytes of texts before they are read: every three-byte surrogate and every escape, against their
+ * definition. */
 #include "ptq/data/raw_text.h"
 
 #include <stdio.h>
@@ -6,7 +7,7 @@
 
 #include "tests/support/harness.h"
 
-/* `text` repaired, as a string. */
+/* Returns `text` repaired, as a string. */
 static const char *repaired(bool json, const char *text)
 {
     calm_text copy;

@@ -1,5 +1,5 @@
-/* Recipe files: every place is its option in both directions, what is given counts more, and wrong ones name
- * the place. */
+/* Recipe files: every place is an option in both directions, command-line options have precedence, and faults are
+ * reported with their place. */
 #include "ptq/recipe/preset.h"
 #include "ptq/recipe/shipped.h"
 
@@ -18,7 +18,7 @@ static calm_recipe_spec defaults(void)
     return spec;
 }
 
-/* The options in one line, those that a recipe has no place for too. */
+/* Returns the options in one line, including those without a place in recipes. */
 static const char *canonical(const calm_recipe_spec *spec)
 {
     calm_text text;
@@ -47,7 +47,7 @@ static const char *text_of(const calm_json *json)
     return copy;
 }
 
-/* The spec with what the file has, where it was not given. */
+/* Reads the file into the spec; options that were given stay. */
 static calm_recipe_spec read_into(calm_recipe_spec spec, const char *path)
 {
     ck_ok(calm_recipe_file_apply(ctx, path, &spec));
@@ -101,7 +101,7 @@ TEST(every_place_becomes_its_option)
 }
 END_OF_TEST
 
-/* Every option of the full recipe differs from its default, so a place that is written and not read shows. */
+/* Every option of the full recipe differs from its default, so a place that is written but not read shows. */
 TEST(options_written_and_read_again_are_the_same)
 {
     const calm_recipe_spec first = read_into(defaults(), test_data("recipes/full.json"));
@@ -146,13 +146,13 @@ TEST(what_was_given_counts_more_and_is_noted)
         ck_ok(calm_spec_set(ctx, &o, given[i][0], given[i][1]));
     o = read_into(o, test_data("recipes/full.json"));
     ck_assert_int_eq(o.samples, 99);
-    ck_assert_uint_eq(o.schemes.n, 0);                  /* bits are in the place of schemes                   */
+    ck_assert_uint_eq(o.schemes.n, 0);                  /* `bits` replaces schemes                            */
     ck_assert_str_eq(o.model, "qwen");
     ck_assert_uint_eq(o.demanded.n_files, 0);           /* digests of another model                           */
-    ck_assert_uint_eq(o.calib.n, 0);                    /* tokens take the text's place, and its digest's     */
+    ck_assert_uint_eq(o.calib.n, 0);                    /* tokens replace the text and its digest             */
     ck_assert_ptr_null(o.demanded.calib_sha256);
-    ck_assert(o.no_special);                            /* of a text to evaluate, whatever calibrates         */
-    ck_assert_str_eq(list_of(&o.gates), "kl < 3");      /* lists are replaced, not added to                   */
+    ck_assert(o.no_special);                            /* for a text to evaluate, whatever calibrates        */
+    ck_assert_str_eq(list_of(&o.gates), "kl < 3");      /* lists are replaced, not extended                   */
     ck_assert_int_eq(o.seqlen, 33);
     ck_assert_str_eq(o.overrides, "{\"model\":\"qwen\",\"bits\":8,\"tokens\":\"t.jsonl\",\"samples\":99,"
                                   "\"gate\":\"kl < 3\"}");
@@ -191,7 +191,7 @@ TEST(keys_of_a_spec)
 }
 END_OF_TEST
 
-/* Each line of FOLDER/pointers.txt: a file, and where its fault is. */
+/* Checks each line of FOLDER/pointers.txt: a file, and the place of its fault. */
 static size_t check_folder(const char *folder, bool structure)
 {
     char line[256], name[128], pointer[128];
@@ -276,8 +276,8 @@ TEST(what_is_no_document_is_refused)
 }
 END_OF_TEST
 
-/* Nobody named the default pool: what reaches no scheme, or smooths where scales do not fold, is not in it, and all of
- * it where nothing else is left. */
+/* The default pool leaves out algorithms that reach no scheme or smooth where scales do not fold, unless nothing
+ * else is left. */
 TEST(a_pool_that_nobody_named_keeps_what_reaches)
 {
     calm_recipe recipe = {0};
@@ -301,8 +301,8 @@ TEST(a_pool_that_nobody_named_keeps_what_reaches)
 }
 END_OF_TEST
 
-/* What `auto` is depends on the CPU, so that documents have what it was here, and resolve to the same elsewhere.  With
- * kernels that the recipe names it does not depend on it. */
+/* `auto` depends on the CPU, so documents have its value, and resolve to the same elsewhere.  With kernels that the
+ * recipe names it does not depend on the CPU. */
 static void check_dtype(int dtype, const char *kernels)
 {
     const bool fast = !kernels && calm_bf16_is_fast(CALM_OPERANDS_BF16X2);

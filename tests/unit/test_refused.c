@@ -1,4 +1,4 @@
-/* Each refusal has its own sentence, which says what to do and never has the token. */
+/* Each refusal of the hub has its own sentence, which says what to do and never contains the token. */
 #include "ptq/hub/refused.h"
 
 #include <stdio.h>
@@ -8,10 +8,10 @@
 #define SECRET "hf_SecretOfTheTest"
 
 static calm_hub_settings settings;
-static bool pushes;    /* the next words are about what is sent */
+static bool pushes;    /* the next words are about uploads */
 static calm_hub_name name;
 
-/* The sentence for a reply. */
+/* Returns the sentence for a reply. */
 static const char *words(const calm_http_reply *reply, const char *token, calm_status expected)
 {
     settings = (calm_hub_settings){.endpoint = "https://hub.test",
@@ -46,7 +46,7 @@ TEST(answers_of_the_hub)
     ck_has(text, "https://hub.test/settings/tokens");
     ck_has(answer(401, "", "", SECRET, CALM_EIO), "refused the token");
     ck_has(answer(401, "RepoNotFound", "Invalid username or password.", SECRET, CALM_EIO), "refused the token");
-    text = answer(401, "RepoNotFound", "", NULL, CALM_ENOTFOUND);    /* what the hub says to strangers */
+    text = answer(401, "RepoNotFound", "", NULL, CALM_ENOTFOUND);    /* the hub's answer without a token */
     ck_has(text, "no such repository");
     ck_has(text, "set HF_TOKEN");
     ck_has(answer(404, "RepoNotFound", "", SECRET, CALM_ENOTFOUND), "this token may not see");
@@ -79,7 +79,7 @@ TEST(no_answer)
         const calm_http_reply reply = {.end = cases[i].end, .detail = "why"};
         ck_has(words(&reply, SECRET, CALM_EIO), cases[i].says);
     }
-    /* A cache does for what is fetched, and not for what is sent. */
+    /* The cache replaces a download, but not an upload. */
     const calm_http_reply unreachable = {.end = CALM_HTTP_UNREACHABLE, .detail = "why"};
     ck_has(words(&unreachable, NULL, CALM_EIO), "HF_HUB_OFFLINE=1 uses what is in the cache");
     pushes = true;

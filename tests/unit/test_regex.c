@@ -1,4 +1,4 @@
-/* Regular expressions: what other engines mean, limits, the start of names. */
+/* Regular expressions: the meaning of other engines' patterns, limits, and matches at the start of names. */
 #include "ptq/text/regex.h"
 #include "ptq/base/text.h"
 #include "ptq/base/threads.h"
@@ -11,7 +11,7 @@ static calm_regex *compiled(const char *pattern)
     return regex;
 }
 
-/* All matches in `text`, joined with '|'. */
+/* Returns all matches in `text`, joined with '|'. */
 static const char *matches(const char *pattern, const char *text)
 {
     calm_regex *regex = compiled(pattern);
@@ -59,7 +59,7 @@ END_OF_TEST
 TEST(words_have_marks)
 {
     ck_assert_str_eq(matches("\\w+", "e\xCC\x81_7-\xC2\xB2-\xE2\x81\xB4"),
-                     "e\xCC\x81_7|\xC2\xB2"); /* U+2074 is no word, U+00B2 is */
+                     "e\xCC\x81_7|\xC2\xB2"); /* U+2074 is no word character, U+00B2 is */
     ck_assert_str_eq(matches("[\\w-]+", "e\xCC\x81-x y"), "e\xCC\x81-x|y");
     ck_assert_str_eq(matches("\\W", "a\xCC\x81-"), "-");
 }
@@ -79,7 +79,7 @@ TEST(rewriting_leaves_the_rest_alone)
 }
 END_OF_TEST
 
-/* Characters of Unicode 15 and 16 belong to their categories, whatever the system's PCRE2 knows. */
+/* Characters of Unicode 15 and 16 have their categories, whatever version the system's PCRE2 has. */
 TEST(categories_are_complete)
 {
     static const char text[] = "a\xF0\xB1\x8D\x90"
@@ -99,12 +99,12 @@ END_OF_TEST
 
 TEST(what_oniguruma_reads_otherwise)
 {
-    ck_assert_str_eq(matches("\\d{1,3}+x", "12345x"), "12345x");    /* not possessive but repeated */
+    ck_assert_str_eq(matches("\\d{1,3}+x", "12345x"), "12345x");    /* repeated, not possessive */
     ck_assert_str_eq(matches("(?:a[0-9]){2}+b", "a1a2a3a4b"), "a1a2a3a4b");
     ck_assert_str_eq(matches("\\p{N}{1,2}+|x", "123x"), "123|x");
     ck_assert_str_eq(matches("ab{2}+", "abbbb"), "abbbb");
     ck_assert_str_eq(matches("a{,b", "a{,b"), "a{,b");
-    ck_assert_str_eq(matches("a++a|b", "aab"), "b");              /* this one is possessive */
+    ck_assert_str_eq(matches("a++a|b", "aab"), "b");              /* possessive */
     ck_assert_str_eq(matches("[\\u0061-\\u0063]\\u00e9", "b\xC3\xA9"), "b\xC3\xA9");
     ck_assert_str_eq(matches("[^(\\s|[.,])]+", "a.b |c"), "a|b|c");
     ck_assert_str_eq(matches("\\ba", "a ba \xC2\xB2" "a a"), "a|a");
@@ -172,7 +172,7 @@ TEST(an_exponential_pattern_is_an_error)
 }
 END_OF_TEST
 
-/* A greedy run is given back one by one: long, not exponential. */
+/* A greedy run gives back characters one by one: long, but not exponential. */
 TEST(a_long_run_is_no_error)
 {
     size_t n = 20000000;
@@ -183,7 +183,7 @@ TEST(a_long_run_is_no_error)
 }
 END_OF_TEST
 
-/* Each turn of a group takes a place on the stack: 32 KiB are not enough, then 16 MiB are, then it is an error. */
+/* Each repetition of a group takes stack: more than 32 KiB, then up to 16 MiB, then it is an error. */
 TEST(the_stack_grows_up_to_its_limit)
 {
     size_t n = 8000000;
@@ -226,7 +226,7 @@ TEST(names_match_from_their_start)
 }
 END_OF_TEST
 
-/* 2^14 ways to fail: within the usual limit, not within that of names; a list of blocks is. */
+/* 2^14 ways to fail: within the usual limit, but not within that for names, which a list of blocks keeps. */
 TEST(names_have_a_limit_of_their_own)
 {
     const char *const slow = "(a|a)*[xy]", *name = "aaaaaaaaaaaaaa0";

@@ -1,14 +1,14 @@
-/* Runs on several ranks, replayed: times that can be said by hand. */
+/* Replayed runs on several ranks: times that can be computed by hand. */
 #include "ptq/forecast/forecast.h"
 
 #include "tests/support/harness.h"
 
 #define MOST 64
 
-/* A second look of the flow's thread at each window. */
+/* The flow's thread looks a second time at each window. */
 #define LOOK 0.0005
 
-/* Equal blocks, whose forward pass takes 8 seconds and all else 100; windows without weight on the wire. */
+/* Makes equal blocks, whose forward pass takes 8 seconds and the rest 100; windows take no time on the network. */
 static calm_replay_costs equal(calm_replay_block blocks[MOST], size_t n)
 {
     for (size_t b = 0; b < n; b++)
@@ -16,7 +16,7 @@ static calm_replay_costs equal(calm_replay_block blocks[MOST], size_t n)
     return (calm_replay_costs){.blocks = blocks, .n_blocks = n, .divides = true, .flows = true, .windows = 16};
 }
 
-/* Each rank on its own machine, at once connected. */
+/* Replays with each rank on a separate machine, connected at once. */
 static calm_replay replay(const calm_replay_costs *costs, int ranks)
 {
     const calm_replay_cluster cluster = {.ranks = ranks, .per_node = 1, .threads = 1, .cores = 1, .bandwidth = 1e30};
@@ -43,8 +43,8 @@ TEST(one_rank_does_all)
 }
 END_OF_TEST
 
-/* A block is handed on window by window before its candidates are: two blocks on two ranks take the first pass, the
- * second pass and one block's work; the last block's pass begins when all of its windows are there. */
+/* A block is handed on window by window before its candidates are computed: two blocks on two ranks take the first
+ * pass, the second pass and one block's work; the last block's pass begins when all its windows are there. */
 TEST(two_blocks_side_by_side)
 {
     calm_replay_block blocks[MOST];
@@ -54,21 +54,21 @@ TEST(two_blocks_side_by_side)
     ck_near(found.seconds, 8 + LOOK + 108, 1e-4);
     ck_near(found.idle, 1 - (8 + 108 + 108) / (2 * found.seconds), 1e-4);
     ck_assert(found.rows_bytes == 16 * 1000 && found.blobs_bytes == 10);
-    /* A third one follows the second a window later: 0.5 s for a sixteenth of a pass. */
+    /* A third block follows the second by a window: 0.5 s for a sixteenth of a pass. */
     costs = equal(blocks, 3);
     ck_near(replay(&costs, 3).seconds, 8 + 0.5 + 2 * LOOK + 108, 1e-2);
-    /* A mixture is run at once: no window of it leaves before the last. */
+    /* A mixture runs all windows at once, so none leaves before the last. */
     blocks[1].together = true;
     ck_near(replay(&costs, 3).seconds, 8 + 8 + 108, 1e-2);
 }
 END_OF_TEST
 
-/* Rank 0's second block waits for its first: the pass is handed on by rank 1 meanwhile. */
+/* Rank 0's second block waits for its first; meanwhile rank 1 hands on the pass. */
 TEST(rounds)
 {
     calm_replay_block blocks[MOST];
     calm_replay_costs costs = equal(blocks, 4);
-    /* Rank 1: 8 of waiting, pass and block 1, block 3.  Its rows come from block 2, whose pass follows block 0. */
+    /* Rank 1: 8 s of waiting, pass and block 1, block 3.  Its rows come from block 2, whose pass follows block 0. */
     ck_near(replay(&costs, 2).seconds, 8 + 8 + 108 + 108, 0.1);
     costs = equal(blocks, 32);
     const double one = replay(&costs, 1).seconds, many = replay(&costs, 8).seconds;
@@ -79,7 +79,7 @@ TEST(rounds)
 }
 END_OF_TEST
 
-/* A network that is slower than the work: 16 windows of 10 seconds follow each other. */
+/* A network slower than the work: 16 windows of 10 seconds in sequence. */
 TEST(a_slow_network)
 {
     calm_replay_block blocks[MOST];
@@ -89,7 +89,7 @@ TEST(a_slow_network)
     costs.window_bytes = 1000;
     ck_ok(calm_replay_run(ctx, &costs, &cluster, &found));
     ck_near(found.seconds, 0.5 + 16 * 10 + 3 + LOOK + 108, 0.1);
-    /* Within a machine nothing is slow, but the core is shared: as one rank, and the first pass twice. */
+    /* Within a machine the network is fast, but the cores are shared: as one rank, and the first pass twice. */
     cluster.per_node = 2;
     cluster.cores = 2;
     ck_ok(calm_replay_run(ctx, &costs, &cluster, &found));
@@ -102,7 +102,7 @@ TEST(a_slow_network)
 }
 END_OF_TEST
 
-/* Blocks from weights alone, and blocks that need what became of those before. */
+/* Blocks quantized from weights alone, and blocks that need the outputs of earlier ones. */
 TEST(without_rows)
 {
     calm_replay_block blocks[MOST];
@@ -116,7 +116,8 @@ TEST(without_rows)
 }
 END_OF_TEST
 
-/* Blocks are dealt as in a run (test_deal.c): of 8 that take 100 and 400 in turn one of two ranks would have 1600. */
+/* Blocks are dealt as in a run (test_deal.c): dealt in turn, one of two ranks would get 1600 of 8 that take 100 and
+ * 400. */
 TEST(blocks_that_differ)
 {
     calm_replay_block blocks[MOST];
@@ -131,21 +132,22 @@ TEST(blocks_that_differ)
 }
 END_OF_TEST
 
-/* Parts are whole batches, and rank 0 looks at what others have computed. */
+/* Parts are whole batches, and rank 0 uses what others have computed. */
 TEST(what_follows)
 {
     calm_replay_block blocks[MOST];
     calm_replay_costs costs = equal(blocks, 2);
     costs.flows = false;
     costs.guard = (calm_replay_parts){90, 5, 2};
-    /* Of 2, 2 and 1 windows rank 1 has the last three. */
+    /* Of batches of 2, 2 and 1 windows rank 1 has the last three windows. */
     ck_near(replay(&costs, 2).seconds, 108 + 54, 1e-4);
     costs.guard.batch = 5;
     ck_near(replay(&costs, 2).seconds, 108 + 90, 1e-4);
     costs.look = 0.1;
     costs.alone = 5;
     ck_near(replay(&costs, 2).seconds, 108 + 0.1 * 10 + 90 + 5, 1e-4);
-    /* The float half of 8 s next to rank 0's steps, the other half by both; or that half longer than the steps. */
+    /* The float half of 8 s runs next to rank 0's steps, the other half on both; or that half takes longer than the
+     * steps. */
     costs.passes = 8;
     ck_near(replay(&costs, 2).seconds, 108 + 0.1 * 10 + 90 + 5 + 2, 1e-4);
     costs.passes = 20;

@@ -1,4 +1,4 @@
-/* Names of repositories, revisions and files: what is one, and what could do harm. */
+/* Names of repositories, revisions and files: valid ones, and ones that could do harm. */
 #include "ptq/hub/reponame.h"
 
 #include "tests/support/harness.h"

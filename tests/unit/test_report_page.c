@@ -1,4 +1,4 @@
-/* The report of a run: its data are the store's, its page holds them and nothing that strangers wrote as markup. */
+/* The report of a run: its data are the store's, and its page holds them without markup from untrusted text. */
 #include <math.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -36,7 +36,7 @@ static const char *word_of(const calm_json *object, const char *key)
     return calm_json_string(calm_json_get(object, key), "");
 }
 
-/* A column of a cell of the matrix, a number or a phrase. */
+/* Returns a column of a cell of the matrix: a number or a phrase. */
 static const calm_json *cell_of(const calm_json *run, size_t unit, size_t cell, const char *column)
 {
     const calm_json *matrix = calm_json_get(run, "matrix"), *columns = calm_json_get(matrix, "columns");
@@ -58,7 +58,7 @@ TEST(the_matrix_is_the_store)
     for (size_t u = 0; u < 4; u++)
         ck_assert_str_eq(word_of(unit_of(run, u), "decision"), decisions[u]);
     ck_assert_uint_eq(calm_json_size(calm_json_get(unit_of(run, 0), "cells")), 3);
-    /* To the last digit: gptq, the second of the recipe, is 1.04e-4 against 1e-4. */
+    /* To the last digit: gptq, the recipe's second algorithm, has 1.04e-4 against 1e-4. */
     ck_assert_double_eq(calm_json_number(cell_of(run, 0, 1, "cka_token"), NAN), 1.04e-4);
     ck_assert_double_eq(calm_json_number(cell_of(run, 0, 1, "times_least"), NAN), 1 + (1.04e-4 - 1e-4) / 1e-4);
     ck_assert_str_eq(calm_json_string(cell_of(run, 0, 1, "state"), ""), "chosen");
@@ -70,7 +70,7 @@ TEST(the_matrix_is_the_store)
 }
 END_OF_TEST
 
-/* Run 1's third unit has not what the rule takes: of a run for an engine that is what the engine asks for. */
+/* Run 1's third unit lacks the rule's candidate: in a run for an engine it is held back by the target. */
 TEST(held_back_by_a_target)
 {
     static const struct {
@@ -130,7 +130,7 @@ TEST(the_error_of_the_loss)
 }
 END_OF_TEST
 
-/* Sentences of cosines 0.9 and 0.7: the mean of 1 - cosine is 0.2; residuals -0.1 and 0.1: sqrt(2/1 * 0.02) / 2. */
+/* Sentences with cosines 0.9 and 0.7: the mean of 1 - cosine is 0.2; residuals -0.1 and 0.1: sqrt(2/1 * 0.02) / 2. */
 TEST(the_error_of_an_encoder)
 {
     const char *path = sample_path();
@@ -176,7 +176,7 @@ TEST(two_runs)
     const char *const same[] = {"2", "2"};
     ck_assert_int_eq(calm_report_page_collect(ctx, path, same, 2, &data), CALM_EARG);
     calm_ctx_forgive(ctx);
-    /* Three have no difference; each is there once. */
+    /* Three runs have no difference; each may be given once. */
     const char *const three[] = {"3", "1", "2"}, *const again[] = {"3", "1", "3"};
     ck_ok(calm_report_page_collect(ctx, path, three, 3, &data));
     ck_assert_uint_eq(calm_json_size(calm_json_get(data, "runs")), 3);
@@ -193,7 +193,7 @@ END_OF_TEST
 
 /* ---- the page ---- */
 
-/* The text between two marks of the page, in ctx->out. */
+/* Returns the text between two marks of the page, in ctx->out. */
 static char *between(const char *page, const char *begin, const char *end)
 {
     const char *from = strstr(page, begin);
@@ -214,7 +214,7 @@ static void ck_page(const calm_json *data, calm_text *page)
     CALM_SCOPED_JSON(parsed);
     ck_ok(calm_report_page_html(ctx, data, page));
     ck_assert_uint_eq(calm_utf8_invalid_at(page->data, page->length), page->length);
-    /* What is embedded is what --json prints. */
+    /* The embedded data are what --json prints. */
     const char *embedded = between(page->data, "<script type=\"application/json\" id=\"data\">", "</script>");
     ck_ok(calm_json_parse(ctx, "page", embedded, strlen(embedded), &parsed));
     ck_ok(calm_json_write(ctx, parsed, 0, &again));
@@ -236,7 +236,7 @@ TEST(strangers_words_are_no_markup)
     const sample s = sample_fill(store);
     model.name = hostile;
     ck_ok(calm_store_model_id(ctx, store, &model, &id));
-    /* A token with a control character, half a UTF-8 sequence and a change of direction. */
+    /* A token with a control character, a truncated UTF-8 sequence and a change of direction. */
     const calm_store_peak peak = {-7, 0, 1, 2, "<b>\033[31m\xe2\x82\xe2\x80\xae"};
     const uint64_t histogram[] = {0, 3, 4};
     const calm_store_activation activation = {
@@ -244,7 +244,7 @@ TEST(strangers_words_are_no_markup)
         .channels = 4, .count = 7, .n_tokens = 1, .max_abs = 7, .histogram = histogram, .n_bins = 3, .peaks = &peak,
         .n_peaks = 1};
     ck_ok(calm_store_activation_put(ctx, store, &activation));
-    /* The words around it, and those of the test. */
+    /* Hostile words around a token, in the calibration and in the test. */
     ck_ok(calm_store_context_put(ctx, store, s.calibration, 0, 1, hostile, "\x80\033]0;owned\a"));
     const calm_store_window window = {.tokens = 1, .nll = 2, .kl = 1};
     const calm_store_evaluation evaluation = {.key = "w", .model_id = s.model, .subject = "hybrid", .text_name = "t",
@@ -292,7 +292,7 @@ TEST(a_store_without_runs)
 }
 END_OF_TEST
 
-/* Runs of all kinds in the sample have a page: without choices, without evaluations, still running. */
+/* Every run of the sample has a page: without choices, without evaluations, still running. */
 TEST(any_run_has_a_page)
 {
     const char *path = inspect_sample();
@@ -309,8 +309,8 @@ TEST(any_run_has_a_page)
 }
 END_OF_TEST
 
-/* 1,000 units x 20 candidates with histograms as wide as real ones: at most 5 MB.  Histograms of some blocks stay out
- * then. */
+/* 1,000 units x 20 candidates with real widths of histograms: at most 5 MB, because histograms of some blocks are
+ * left out. */
 TEST(a_large_run_has_a_small_page)
 {
     const char *path = sample_path();

@@ -82,7 +82,7 @@ static calm_status open_pins(bench *b, const calm_pin *pins, size_t n, calm_scop
     return calm_scope_open(ctx, &b->pool, &requests, out);
 }
 
-/* The entry that pins leave to each unit; N_ENTRIES: not one alone. */
+/* Checks the entry that pins leave to each unit; N_ENTRIES: several. */
 static void check_pinned(bench *b, const calm_pin *pins, size_t n, const size_t expected[N_JOBS])
 {
     calm_scope scope;
@@ -121,7 +121,7 @@ TEST(patterns_that_disagree_are_refused)
 }
 END_OF_TEST
 
-/* What is asked later counts, also a pattern before an exact name of earlier. */
+/* Later requests have precedence, a pattern also over an earlier exact name. */
 TEST(later_rounds_count_more)
 {
     const calm_pin pins[] = {{"0.down", WORD("rtn"), 0}, {"*.down", WORD("mkq"), 1}, {"1.*", WORD("mkq-full"), 2}};
@@ -129,7 +129,7 @@ TEST(later_rounds_count_more)
     bench b;
     make(&b);
     check_pinned(&b, pins, 3, (const size_t[N_JOBS]){N_ENTRIES, 1, 2, 2});
-    /* Also an overridden pin must name something. */
+    /* An overridden pin must name something too. */
     const calm_pin wrong[] = {{"0.dwon", WORD("rtn"), 0}, {"*.down", WORD("mkq"), 1}};
     ck_fails(open_pins(&b, wrong, 2, &scope), CALM_EARG, "did you mean \"0.down\"?");
 }
@@ -153,7 +153,7 @@ TEST(a_pending_pool)
     ck_assert(!calm_scope_pins(&b.pool, &scope, 1, 0) && calm_scope_pins(&b.pool, &scope, 1, 1));
     ck_ok(calm_budget_check(ctx, &b.pool, &scope, 4.125));
     ck_fails(calm_budget_check(ctx, &b.pool, &scope, 4.0), CALM_EARG, "take from 4.1250 to 4.1250 bits per weight");
-    /* As soon as ids are known, a number is judged, although nothing is computed. */
+    /* Once ids are known a number is checked, although nothing is computed. */
     b.pool.numbered = true;
     ck_fails(open_pins(&b, &number, 1, &scope), CALM_EARG, "#5: the run has no such candidate");
     b.cells[4].id = 5;

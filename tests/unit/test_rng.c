@@ -1,4 +1,4 @@
-/* Random numbers: Philox4x32-10 against the known answers of Random123 (kat_vectors), and what is drawn from it. */
+/* Random numbers: Philox4x32-10 against the known answers of Random123 (kat_vectors), and the numbers drawn from it. */
 #include "ptq/base/rng_impl.h"
 
 #include "tests/support/harness.h"
@@ -32,8 +32,8 @@ TEST(u64_is_the_low_half_of_the_block)
 }
 END_OF_TEST
 
-/* A mean of n uniforms has the standard deviation sqrt(1/12 / n); 5 of them are never left by a fixed draw
- * of a sound generator. */
+/* A mean of n uniforms has the standard deviation sqrt(1/12 / n); a fixed draw of a sound generator stays within 5
+ * of them. */
 TEST(uniform_fills_the_unit_interval)
 {
     const int n = 100000;
@@ -86,7 +86,7 @@ TEST(choose_draws_different_numbers)
 }
 END_OF_TEST
 
-/* The shuffle with the whole array written out, drawing the same numbers. */
+/* Shuffles with the whole array, drawing the same numbers. */
 static void choose_slowly(uint64_t seed, uint64_t stream, size_t n, size_t k, size_t *out)
 {
     size_t *all = malloc(n * sizeof *all);

@@ -1,9 +1,9 @@
 /* Rotary embeddings against the formulas of rope.h in double.
  *
- * Tolerance: an exponent 2c/r in float32 is off by 2^-24 of itself, which theta raises to a relative error of ln(theta)
- * 2^-24 in the frequency; power, inverse and scalings round at most 16 times more, and an interpolation between two
- * frequencies loses no more than that of the larger one.  The angle is rounded once; its error is that of cos and sin,
- * which round once again and once with m. */
+ * Tolerance: an exponent 2c/r in float32 is off by 2^-24 relative, which gives a relative error of ln(theta) 2^-24
+ * in the frequency; power, inverse and scalings round at most 16 times more, and an interpolation between two
+ * frequencies loses no more than the larger one.  The angle is rounded once; its error is that of cos and sin, which
+ * round once more, and once with m. */
 #include "ptq/model/rope.h"
 
 #include "ptq/base/rng.h"
@@ -71,7 +71,7 @@ static double expected_frequency(const calm_rope_config *rope, size_t c, double 
         const double g = clip(((double)c - lo) / (hi - lo + (lo == hi ? 0.001 : 0)), 0, 1);
         return f * (1 - g) + f * g / rope->factor;
     }
-    case CALM_ROPE_PROPORTIONAL:    /* the last channels do not turn; frequencies are those of the whole head */
+    case CALM_ROPE_PROPORTIONAL:    /* the last channels do not rotate; frequencies are those of the whole head */
         return (double)c < floor(rope->share * r / 2) ? f / rope->factor : 0;
     case CALM_ROPE_LONGROPE:
         return f / (length > o ? rope->long_factor : rope->short_factor)[c];
@@ -82,7 +82,7 @@ static double expected_frequency(const calm_rope_config *rope, size_t c, double 
     return f;
 }
 
-/* The table for a window of this length, as the formulas have it; returns the frequencies that it represents. */
+/* Compares the table for a window of this length with the formulas. */
 static void check_table(const calm_rope_config *rope, size_t max_positions, size_t length)
 {
     fixture f;
@@ -124,7 +124,7 @@ TEST(default_and_linear)
 }
 END_OF_TEST
 
-/* Nothing changes up to the trained length; one position more stretches theta, and more the longer the window is. */
+/* Up to the trained length nothing changes; beyond it theta is stretched, and more for longer windows. */
 TEST(dynamic)
 {
     const calm_rope_config rope = {.kind = CALM_ROPE_DYNAMIC, .theta = 10000, .factor = 4, .m = 1, .rotary = 8};
@@ -143,7 +143,7 @@ TEST(dynamic)
 }
 END_OF_TEST
 
-/* Every band has a channel, and the edges of the bands fall right before and right behind one. */
+/* Every band has a channel, and the bands end right before and right after one. */
 TEST(llama3)
 {
     calm_rope_config rope = {.kind = CALM_ROPE_LLAMA3,
@@ -195,13 +195,13 @@ TEST(yarn)
     check_table(&rope, 16384, 200);
     rope.theta = 10000;
     rope.original = 128;
-    rope.beta_fast = rope.beta_slow = 2;    /* both bounds the same: the ramp is a step */
+    rope.beta_fast = rope.beta_slow = 2;    /* equal bounds: the ramp is a step */
     rope.truncate = false;
     check_table(&rope, 512, 200);
 }
 END_OF_TEST
 
-/* One position beyond the original length switches all of them, those before it too. */
+/* One position beyond the original length switches the factors of all positions. */
 TEST(longrope)
 {
     const calm_rope_config rope = {.kind = CALM_ROPE_LONGROPE, .theta = 10000, .factor = 4, .m = 1.2, .m_long = 1.5,
@@ -221,8 +221,8 @@ TEST(longrope)
 }
 END_OF_TEST
 
-/* To the bit in float32, exponent by exponent: a frequency that is rounded once from double differs in its last place
- * for some channels, and 4000 positions later the angle by 2e-4. */
+/* Exact in float32, exponent by exponent: a frequency that is rounded once from double differs in its last place for
+ * some channels, and 4000 positions later the angle by 2e-4. */
 TEST(float32_frequencies)
 {
     calm_rope_config rope = {.kind = CALM_ROPE_LINEAR, .theta = 1e6, .factor = 3, .m = 1, .rotary = 128};
@@ -264,8 +264,8 @@ END_OF_TEST
 
 /* ---- rotation ---- */
 
-/* Pairs (c, c + r/2) of every head turn by the position's angle; channels from r on, and columns between the rows, stay
- * as they are to the bit.  Two products and a sum are rounded: 3 x 2^-24 of |a| + |b|. */
+/* Pairs (c, c + r/2) of every head rotate by the position's angle; channels from r on, and columns between rows,
+ * keep their bits.  Two products and a sum are rounded: 3 x 2^-24 of |a| + |b|. */
 TEST(rotation)
 {
     enum { TOKENS = 5, HEADS = 3, DIM = 10, STRIDE = HEADS * DIM + 7 };
@@ -318,7 +318,7 @@ TEST(no_memory)
 }
 END_OF_TEST
 
-/* Tables for all positions; longrope has two once the original length is exceeded, dynamic a table per window. */
+/* One table for all positions; longrope has two beyond the original length, dynamic one per window. */
 TEST(memory)
 {
     static const calm_rope_kind kinds[] = {CALM_ROPE_DEFAULT, CALM_ROPE_DYNAMIC, CALM_ROPE_LONGROPE};
@@ -341,8 +341,7 @@ TEST(memory)
 }
 END_OF_TEST
 
-/* Pairs of neighbours turn as pairs half a head apart do when the channels are put in that order; channels behind stay.
- */
+/* Pairs of neighbours rotate as pairs half a head apart with the channels in that order; channels after them stay. */
 TEST(neighbours)
 {
     enum { HALF = 3, WIDTH = 8, LENGTH = 5 };

@@ -1,5 +1,5 @@
-/* Rotated models: the same logits from other weights, by every family where it is legal and no other; the same bytes
- * for any number of threads. */
+/* Rotated models have the same logits with other weights, in every family for which it is legal and in no other; and
+ * the same bytes for any number of threads. */
 #include "ptq/export/rotate.h"
 
 #include "ptq/base/file.h"
@@ -12,7 +12,7 @@
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
-/* As the model lies there. */
+/* The model as it is on disk. */
 static const calm_model_how plain;
 
 static const char *const legal[] = {"llama", "mistral", "qwen2", "qwen3", "phi3", "qwen2_moe", "qwen3_moe", NULL};
@@ -25,7 +25,7 @@ static const char *rotate(const char *from, calm_rotate_kind kind, calm_dtype dt
     return to;
 }
 
-/* Logits [*n] of some windows; `online`: down reads x H. */
+/* Computes the logits [*n] of some windows; `online`: down's input is multiplied by H. */
 static const float *logits_of(const char *dir, bool online, size_t *n)
 {
     const calm_windows windows = tiny_windows((const size_t[]){9, 16, 5}, 3);
@@ -48,7 +48,7 @@ static const float *logits_of(const char *dir, bool online, size_t *n)
     return logits;
 }
 
-/* Largest difference of logits over their root mean square. */
+/* Returns the largest difference of logits over their root mean square. */
 static double distance(const char *a, const char *b, bool online)
 {
     size_t n, m;
@@ -62,10 +62,10 @@ static double distance(const char *a, const char *b, bool online)
     return worst / sqrt(squares / (double)n);
 }
 
-/* In float32 a rotated weight is off by u = 2^-24, and every product of the pass rounds likewise in both models: some
- * ten products one behind the other in each of two blocks, each with an error of about sqrt(64) u of its row, and
- * maxima over 1830 logits, 4 sigma.  2 sqrt(20) 8 u 4 = 2e-5.  A tensor that is left out or turned the wrong way
- * changes logits by their own size. */
+/* In float32 a rotated weight is off by u = 2^-24, and every product of the pass rounds likewise in both models:
+ * some ten products in sequence in each of two blocks, each with an error of about sqrt(64) u of its row, and maxima
+ * over 1830 logits, 4 sigma: 2 sqrt(20) 8 u 4 = 2e-5.  A tensor that is left out or rotated wrongly changes logits
+ * by their own magnitude. */
 #define TOLERANCE 1e-4
 
 static tiny_model spec_of(const char *family, bool tied)
@@ -88,8 +88,7 @@ TEST(same_function)
 }
 END_OF_TEST
 
-/* Widths without a power of two, heads without a Hadamard matrix, one key head for all queries, a tied head that is in
- * the file. */
+/* Widths that are not powers of two, heads without a Hadamard matrix, a single KV head, a tied head that is stored. */
 TEST(odd_widths)
 {
     tiny_model spec = {.family = "llama", .hidden = 43, .inner = 30, .n_blocks = 2, .vocab = 61, .n_heads = 3,
@@ -99,8 +98,8 @@ TEST(odd_widths)
 }
 END_OF_TEST
 
-/* R4: the files hold W H, and only a model that multiplies by H as well has the same function.  Its jobs fold no input
- * scale past the transform. */
+/* R4: the files hold W H, and only a model that multiplies the input by H too has the same function.  No input scale
+ * is folded through the transform. */
 TEST(before_down)
 {
     for (size_t i = 0; legal[i]; i++) {
@@ -136,7 +135,7 @@ static const calm_tensor *tensor_of(const calm_safetensors *set, const char *nam
     return tensor;
 }
 
-/* Norms are ones, the head has its own tensor, and no weight is what it was. */
+/* Norms are ones, the head has a separate tensor, and every weight is changed. */
 TEST(what_is_written)
 {
     const tiny_model spec = spec_of("qwen3_moe", true);
@@ -170,7 +169,7 @@ TEST(what_is_written)
 END_OF_TEST
 
 /* A bfloat16 weight is the rotated one rounded once: within half a unit in the last of its 8 bits.  `gate` reads the
- * residual stream behind its norm. */
+ * residual stream after its norm. */
 TEST(rounded_once)
 {
     tiny_model spec = tiny_wide("llama");
@@ -250,7 +249,7 @@ static const char *digest_of(const char *dir)
     return hex;
 }
 
-/* Multiply row or column `at` of a float32 tensor by a power of two, in the file. */
+/* Multiplies row or column `at` of a float32 tensor in the file by a power of two. */
 static void scale_channel(const char *dir, const char *name, bool column, size_t at, float factor)
 {
     const char *path = test_format("%s/model.safetensors", dir);
@@ -274,11 +273,11 @@ static void scale_channel(const char *dir, const char *name, bool column, size_t
     ck_ok(calm_write_file(ctx, path, bytes, n));
 }
 
-/* A model whose channels between v and o, up and down are scaled and scaled back is balanced to the same bits: factors
- * are powers of two and their fourth powers have exact roots. */
+/* A model whose channels between v and o, up and down are scaled and scaled back is balanced to the same bits:
+ * factors are powers of two, and their fourth powers have exact roots. */
 TEST(scaled_channels_are_balanced)
 {
-    const tiny_model spec = spec_of("llama", false);    /* 2 query heads share each key head of 8 channels */
+    const tiny_model spec = spec_of("llama", false);    /* 2 query heads share each KV head of 8 channels */
     const char *from = tiny_model_write(&spec), *twin = tiny_model_write(&spec);
     const char *to[2];
     scale_channel(twin, "model.layers.0.self_attn.v_proj.weight", false, 3, 16);
@@ -314,7 +313,7 @@ TEST(threads)
 }
 END_OF_TEST
 
-/* Every allocation of either arena in turn, until none is left to fail. */
+/* Every allocation of either arena fails in turn. */
 TEST(failing_allocations)
 {
     const tiny_model spec = spec_of("phi3", true);
@@ -342,7 +341,7 @@ TEST(failing_allocations)
 }
 END_OF_TEST
 
-/* The field's families, in float32 so that the tolerance is that of the arithmetic. */
+/* The families of the fixtures, in float32 so that the tolerance is that of the arithmetic. */
 TEST(fixtures)
 {
     const char *root = fixtures_root();
@@ -367,7 +366,7 @@ TEST(fixtures)
         n_run++;
     }
     ck_assert_uint_ge(n_run, 10);
-    /* Latent attention, whose heads of values have keys between them: R1 alone. */
+    /* Latent attention, whose keys lie between the heads of values: only R1. */
     static const char *const latent[] = {"deepseek_v2", "deepseek_v3", "glm4_moe_lite"};
     for (size_t i = 0; i < sizeof latent / sizeof *latent; i++) {
         const char *from = test_format("%s/families/%s", root, latent[i]);
@@ -379,7 +378,7 @@ TEST(fixtures)
 }
 END_OF_TEST
 
-/* Mixers without heads: the residual stream turns, and nothing within them. */
+/* Mixers without heads: only the residual stream is rotated. */
 TEST(other_mixers)
 {
     static const char *const families[] = {"lfm2", "lfm2_moe"};

@@ -1,5 +1,5 @@
-/* Rotations: orthogonal for every width, Hadamard where there is one, the same along either axis, drawn from their seed
- * alone. */
+/* Rotations: orthogonal for every width, Hadamard if there is such a matrix, equal along either axis, determined by
+ * the seed. */
 #include "ptq/tensor/rotation.h"
 
 #include "ptq/base/rng.h"
@@ -7,11 +7,11 @@
 
 #define U 0x1p-53
 
-/* Widths of models and heads, and some that no Hadamard matrix of Paley's has: 7, 43, 172. */
+/* Widths of models and heads, and some without a Hadamard matrix of Paley: 7, 43, 172. */
 static const size_t widths[] = {1, 2, 7, 8, 12, 20, 24, 28, 36, 40, 43, 48, 56, 60, 64, 72, 80, 96, 128, 172, 256};
 #define N_WIDTHS (sizeof widths / sizeof *widths)
 
-/* Q [n, n]: the identity's rows, rotated. */
+/* Returns Q [n, n]: the rotated rows of the identity. */
 static double *matrix(const calm_rotation *rotation)
 {
     const size_t n = rotation->n;
@@ -23,9 +23,9 @@ static double *matrix(const calm_rotation *rotation)
     return q;
 }
 
-/* Rows of Q that is computed have errors of a few units in the last place of each element, random cores those of
- * orthogonalising twice (a small multiple of sqrt(order) order units); sums of n products of rows of length 1 add
- * n u. */
+/* Computed rows of Q have errors of a few units in the last place of each element, random cores those of
+ * orthogonalising twice (a small multiple of sqrt(order) order units); sums of n products of rows of length 1 add n
+ * u. */
 TEST(every_width_is_orthogonal)
 {
     for (size_t k = 0; k < N_WIDTHS; k++) {
@@ -42,14 +42,14 @@ TEST(every_width_is_orthogonal)
                 for (size_t t = 0; t < n; t++)
                     sum += q[i * n + t] * q[j * n + t];
                 ck_near(sum, i == j, tolerance);
-                if (hadamard)    /* one product by the scale, and its own rounding */
+                if (hadamard)    /* one product by the scale, and its rounding */
                     ck_near(fabs(q[i * n + j]) * sqrt((double)n), 1, 4 * U);
             }
     }
 }
 END_OF_TEST
 
-/* Paley's matrices hold 1 and -1 alone, so that the products of their rows are exact. */
+/* Paley's matrices hold only 1 and -1, so products of their rows are exact. */
 TEST(cores_are_hadamard)
 {
     size_t n_paley = 0;
@@ -80,7 +80,7 @@ TEST(cores_are_hadamard)
 }
 END_OF_TEST
 
-/* Sylvester's matrix by its closed form: (-1)^(bits that i and j share). */
+/* Sylvester's matrix in closed form: (-1)^(bits that i and j share). */
 TEST(hadamard_is_sylvesters)
 {
     const calm_rotation rotation = calm_rotation_hadamard(32);
@@ -91,8 +91,8 @@ TEST(hadamard_is_sylvesters)
 }
 END_OF_TEST
 
-/* x [5, n, 3] along its middle axis against the product with Q; each element is a sum of n products, of which the fast
- * transform rounds at most log2 n + order + 2 times. */
+/* x [5, n, 3] along its middle axis against the product with Q; each element is a sum of n products, of which the
+ * fast transform rounds at most log2 n + order + 2 times. */
 TEST(middle_axis)
 {
     for (size_t k = 0; k < N_WIDTHS; k++) {

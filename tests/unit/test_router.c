@@ -1,4 +1,4 @@
-/* Routing against the rules written out in double, in every combination; and what is refused. */
+/* Routing against the rules in double, in every combination; and refusals. */
 #include "ptq/model/router.h"
 
 #include "ptq/base/rng.h"
@@ -22,7 +22,7 @@ static void fill(fixture *f)
         f->logits[i] = (float)calm_rng_normal(2, 0, i);
 }
 
-/* ---- the slow one ---- */
+/* ---- the slow implementation ---- */
 
 static void slow_scores(const calm_moe_config *moe, const float *r, double *s)
 {
@@ -33,7 +33,7 @@ static void slow_scores(const calm_moe_config *moe, const float *r, double *s)
         s[e] = moe->score == CALM_ROUTER_SIGMOID ? 1 / (1 + exp(-(double)r[e])) : exp((double)r[e]) / sum;
 }
 
-/* The largest of those that are not taken; of equal ones the first. */
+/* Returns the largest that is not taken; of equal ones the first. */
 static size_t largest(const double *c, const bool *taken, size_t n)
 {
     size_t best = n;
@@ -43,7 +43,7 @@ static size_t largest(const double *c, const bool *taken, size_t n)
     return best;
 }
 
-/* Take the experts of groups that are not among the best. */
+/* Marks experts of groups that are not among the best as taken. */
 static void slow_groups(const calm_moe_config *moe, const double *c, bool *taken)
 {
     const size_t size = EXPERTS / moe->n_groups;
@@ -83,7 +83,7 @@ static void slow_choose(const fixture *f, const float *r, size_t *experts, doubl
                       / (moe->norm_top_k ? fmax(sum + (double)moe->sum_plus, (double)moe->sum_min) : 1);
 }
 
-/* Round by round over what is left. */
+/* Chooses round by round among the rest. */
 static void slow_mix(const fixture *f, const float *r, size_t *experts, double *weights)
 {
     const calm_moe_config *moe = &f->config.moe;
@@ -148,7 +148,7 @@ TEST(every_rule)
 }
 END_OF_TEST
 
-/* Logits that differ where their sigmoids, in float32 all 1, do not. */
+/* Logits that differ although their sigmoids are all 1 in float32. */
 TEST(choice_by_logit)
 {
     const float large[EXPERTS] = {20, 31, 25, 40, 39};

@@ -1,4 +1,4 @@
-/* Rows in memory and in a file: the same to the code that reads them; what the system refuses is an error with the
+/* Rows in memory and in a file are the same to the code that reads them; errors of the system are reported with the
  * folder. */
 #include "ptq/model/row_store.h"
 
@@ -56,7 +56,7 @@ TEST(what_is_put_is_got)
 }
 END_OF_TEST
 
-/* A file with a name is there for the next process, in place of the one before. */
+/* A named file remains for the next process, and replaces an earlier one. */
 TEST(named_files)
 {
     const char *name = test_format("%s/rows", test_directory()), *path = test_format("%s.new", name);
@@ -77,7 +77,7 @@ TEST(named_files)
             ck_assert(x[i] == value(2 * WIDTH + i));
         calm_row_store_close(&again);
     }
-    /* Shorter than it was: what is missing is told. */
+    /* A file that became shorter is reported. */
     ck_assert_int_eq(truncate(name, 10), 0);
     ck_ok(calm_row_store_reopen(ctx, name, WIDTH, &again));
     ck_assert_uint_eq(again.n, 0);
@@ -117,7 +117,7 @@ TEST(several_threads)
 }
 END_OF_TEST
 
-/* The file has no name: the folder stays empty, so nothing is left behind by a process that is killed. */
+/* The file has no name: the folder stays empty, so a killed process leaves nothing. */
 TEST(nameless)
 {
     calm_row_store rows;
@@ -129,7 +129,7 @@ TEST(nameless)
 }
 END_OF_TEST
 
-/* No file is made for nothing: what is read of no rows is an address in memory. */
+/* Without rows no file is made; reading gives an address in memory. */
 TEST(no_rows)
 {
     const char *dir = test_directory();
@@ -168,7 +168,7 @@ TEST(refused)
     ck_fails(calm_row_store_open(ctx, ctx->out, N, WIDTH, none, &rows), CALM_ENOTFOUND, none);
     ck_assert_int_eq(rows.file, -1);
     ck_fails(calm_row_store_open(ctx, ctx->out, SIZE_MAX / 2, WIDTH, dir, &rows), CALM_ENOMEM, "overflows");
-    /* More than a file can have, says a disk; more than there is, says a file system in memory. */
+    /* A disk says that a file cannot be so large, a file system in memory that it has not so much space. */
     const calm_status full = calm_row_store_open(ctx, ctx->out, SIZE_MAX / 8, 1, dir, &rows);
     ck_assert_msg(full == CALM_EIO || full == CALM_ENOSPC, "%s", calm_status_name(full));
     ck_fails(full, full, "cannot reserve 9223372036854775804 bytes");
@@ -178,8 +178,8 @@ TEST(refused)
 }
 END_OF_TEST
 
-/* Space is reserved when the rows are opened, so that a disk (here: a limit on files) that is too small is met before
- * the work. */
+/* Space is reserved when the rows are opened, so that a disk that is too small (here: a limit on files) is found
+ * before work. */
 TEST(no_space)
 {
     calm_row_store rows;

@@ -1,4 +1,4 @@
-/* Choice: the near-tie rule, the published rule, failures, and ties by the order. */
+/* Choice rules: near ties, the published rule, failures, and ties by order. */
 #include "ptq/plan/rule.h"
 
 #include "tests/support/harness.h"
@@ -42,12 +42,12 @@ TEST(the_bound_of_a_near_tie)
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 1);
     c[1].metric = nextafter(1.05, 2);
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 0);
-    c[0].metric = c[1].metric = 0;    /* perfect ones tie */
+    c[0].metric = c[1].metric = 0;    /* two perfect scores tie */
     ck_assert_uint_eq(winner(CALM_CHOICE_RULE_TOKEN, c, 2), 1);
 }
 END_OF_TEST
 
-/* A logarithm has no zero: 1.05 times the error is log 1.05 more of it, wherever the values lie. */
+/* A logarithm has no zero: 1.05 times the error adds log 1.05, for any value. */
 TEST(near_ties_of_a_logarithm)
 {
     static const char *const names[] = {"log_rel_mse", "delta_log_rel_mse"};
@@ -69,7 +69,7 @@ TEST(near_ties_of_a_logarithm)
 }
 END_OF_TEST
 
-/* A wider shortlist is a superset of a narrower one: at 1 ties alone, at the greatest every contender. */
+/* A larger factor gives a superset of the shortlist: at 1 only ties, at the largest all contenders. */
 TEST(factors_of_the_shortlist)
 {
     const calm_contender c[] = {{"a", NULL, 1e-5, -1}, {"b", NULL, 1e-5, -2}, {"c", NULL, 1.5e-5, -3},
@@ -98,7 +98,7 @@ TEST(factors_of_the_shortlist)
 }
 END_OF_TEST
 
-/* cka_debiased may be below 0: the least itself is always on the shortlist. */
+/* cka_debiased may be negative: the least value is always on the shortlist. */
 TEST(metrics_below_zero)
 {
     calm_contender c[] = {{"a", NULL, -2, -4}, {"b", NULL, -4.2, -2}, {"c", NULL, -4.1, -3}};
@@ -109,7 +109,7 @@ TEST(metrics_below_zero)
 }
 END_OF_TEST
 
-/* The pool's order is the recipe's: of equals the first that the user wrote. */
+/* The pool has the recipe's order: of equals the first wins. */
 TEST(equal_values_go_to_the_first)
 {
     calm_contender c[] = {{"a", NULL, 1e-5, -2}, {"b", NULL, 1e-5, -2}, {"c", NULL, 1e-5, -2}};
@@ -135,7 +135,7 @@ TEST(what_is_not_finite_never_wins)
 }
 END_OF_TEST
 
-/* A candidate whose tie metric is NaN loses against any number, in whichever order they stand. */
+/* A candidate whose tie metric is NaN loses against any number, in either order. */
 TEST(a_nan_tie_metric_loses)
 {
     const calm_contender c[] = {{"a", NULL, 1.0, NAN}, {"b", NULL, 1.01, 3}, {"c", NULL, 1.02, NAN}};

@@ -100,7 +100,7 @@ TEST(fields)
 }
 END_OF_TEST
 
-/* Presets of llm-compressor: the same numbers; w4a16 in small letters is calm's own. */
+/* Presets of llm-compressor have the same values; w4a16 in small letters is calm's own. */
 TEST(presets)
 {
     static const char *const pairs[][2] = {
@@ -120,7 +120,7 @@ TEST(presets)
 }
 END_OF_TEST
 
-/* Another group takes the place of one that does not divide the columns, and has the plain name. */
+/* A fallback group replaces one that does not divide the columns, and has the plain name. */
 TEST(groups_that_do_not_divide)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* cka/score.c over products_columns.c and products_rows.c: what the metrics promise, in the d x d form (n > 2 d) and in
- * the n x n form. */
+/* cka/score.c with products_columns.c and products_rows.c: properties of the metrics, in the d x d form (n > 2 d)
+ * and in the n x n form. */
 #include "tests/support/harness.h"
 
 #include <float.h>
@@ -100,7 +100,7 @@ TEST(a_constant_float_output_gives_no_nan)
 }
 END_OF_TEST
 
-/* CKA is blind to scale; the residual is float32's rounding of 0.8 y: (2^-24)^2. */
+/* CKA does not depend on scale; what is left is float32's rounding of 0.8 y: (2^-24)^2. */
 TEST(a_rescaled_output_is_seen_by_the_error_only)
 {
     for (int shape = 0; shape < N_SHAPES; shape++) {
@@ -126,7 +126,7 @@ TEST(a_rescaled_output_is_seen_by_the_error_only)
 }
 END_OF_TEST
 
-/* Y + c has the same similarity as Y.  Values are multiples of 1/512, so that the shift itself rounds nothing. */
+/* Y + c has the same similarity as Y.  Values are multiples of 1/512, so that the shift is exact. */
 TEST(column_means_do_not_enter)
 {
     for (int shape = 0; shape < N_SHAPES; shape++) {
@@ -138,7 +138,7 @@ TEST(column_means_do_not_enter)
             z[i] = y[i] + roundf(e[i] * 512) / 512;
             far_y[i] = y[i] + 5000;
             far_z[i] = z[i] + 4000;
-            ck_assert((double)far_y[i] == (double)y[i] + 5000);    /* 13 integer bits, 9 behind the point: exact */
+            ck_assert((double)far_y[i] == (double)y[i] + 5000);    /* 13 integer bits and 9 fraction bits: exact */
             ck_assert((double)far_z[i] == (double)z[i] + 4000);
         }
         calm_scores near = score(y, z, n, d), far = score(far_y, far_z, n, d);
@@ -150,7 +150,7 @@ TEST(column_means_do_not_enter)
 }
 END_OF_TEST
 
-/* A massive first token that every candidate keeps hides the others from cka, not from cka_token and cka_drop. */
+/* A massive first token that every candidate keeps hides the others from cka, but not from cka_token and cka_drop. */
 TEST(a_massive_row_hides_the_text_from_cka_only)
 {
     for (int shape = 0; shape < N_SHAPES; shape++) {
@@ -175,9 +175,9 @@ TEST(a_massive_row_hides_the_text_from_cka_only)
 }
 END_OF_TEST
 
-/* A row of hardly any size - a sink token has no value to give - must not decide by an error as small as others'.  A
- * row's error counts with the square of its weight, so one at the floor counts as 64 rows at the median: with the rows
- * that there are, 1 + 64/n times what they would lose without it, and 2 more for how unequal random rows are. */
+/* A row of tiny norm, such as that of a sink token, must not decide by an error as small as the others'.  A row's
+ * error counts with the square of its weight, so a row at the floor counts as 64 rows of median norm: 1 + 64/n times
+ * the loss without it, and a factor of 2 for the variation of random rows. */
 TEST(a_tiny_row_does_not_hide_the_text)
 {
     for (int shape = 0; shape < N_SHAPES; shape++) {
@@ -305,7 +305,7 @@ TEST(one_thread_and_four_give_the_same_bytes)
 }
 END_OF_TEST
 
-/* Both forms, with rows that are left out, when all rowsets differ. */
+/* Both forms, with dropped rows, so that all sets of rows differ. */
 TEST(memory)
 {
     static const size_t sizes[][2] = {{150, 19}, {39, 19}, {40, 19}, {24, 40}, {700, 300}, {300, 200}};
@@ -323,7 +323,7 @@ TEST(memory)
         ck_memory(calm_score(ctx, ref, z, &scores), 0, calm_score_scratch_bytes(n, d));
         ck_assert_uint_eq(scores.n_dropped, 1);
     }
-    /* The form changes there, and the other one takes less. */
+    /* The form changes there, and the other form needs less. */
     ck_assert_uint_eq(calm_score_square_rows(19), 39);
     ck_assert_uint_lt(calm_score_prepare_bytes(40, 19), calm_score_prepare_bytes(39, 19));
     ck_assert_uint_lt(calm_score_scratch_bytes(40, 19), calm_score_scratch_bytes(39, 19));

@@ -1,4 +1,4 @@
-/* Loops over candidates of a scale search: sums one by one, and the same bytes for every set of instructions. */
+/* Loops over candidates of a scale search: plain sums, and the same bytes for every instruction set. */
 #include "algorithms/search_lanes.h"
 
 #include <math.h>
@@ -9,8 +9,8 @@
 
 enum { COLUMNS = 33, FIRST = 8, END = 24 };
 
-/* Candidates with both signs and narrow limits; weights of which some are beyond these, halfway between two codes, 0,
- * and not finite. */
+/* Makes candidates of both signs with narrow limits, and weights beyond these, halfway between two codes, 0, and not
+ * finite. */
 static calm_lanes *new_lanes(double w[COLUMNS], double h[COLUMNS])
 {
     calm_lanes *c;
@@ -33,7 +33,7 @@ static calm_lanes *new_lanes(double w[COLUMNS], double h[COLUMNS])
     return c;
 }
 
-/* The set that this CPU is to have for it, or NULL. */
+/* Returns the instruction set number i if this CPU has it, or NULL. */
 static const calm_lane_kernels *set_of(size_t i)
 {
 #if defined(__x86_64__)
@@ -49,7 +49,7 @@ static const calm_lane_kernels *set_of(size_t i)
     for (size_t s = 0; s < 3; s++)                                                                                     \
         if (set_of(s))
 
-/* rint rounds as the kernels do: to the nearest, of two the even one. */
+/* rint rounds as the kernels do: to nearest, ties to even. */
 static double code_of(const calm_lanes *c, size_t i, double w)
 {
     const double q = w * (1 / c->scale[i]), above = q < c->lo[i] ? c->lo[i] : q;
@@ -121,7 +121,7 @@ TEST(projections_are_sums_one_by_one)
 }
 END_OF_TEST
 
-/* Flags are raised, and none is taken back. */
+/* Flags are raised and never cleared. */
 TEST(lost_are_those_of_greater_loss)
 {
     double w[COLUMNS], h[COLUMNS];

@@ -1,4 +1,4 @@
-/* Ranks on machines and cores, and what is said of them. */
+/* Ranks on machines and cores, and what is logged about them. */
 #include "ptq/cluster/seat.h"
 
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 
 #include "tests/support/harness.h"
 
-/* Lines that were logged, each with its level before it. */
+/* The logged lines, each after its level. */
 static char said[2048];
 
 static void keep(void *user, calm_log_level level, const char *line)
@@ -17,7 +17,7 @@ static void keep(void *user, calm_log_level level, const char *line)
     snprintf(said + used, sizeof said - used, "%s%s\n", level == CALM_LOG_WARNING ? "! " : "", line);
 }
 
-/* A rank on `host`, which has 8 cores, with cores first .. first + n - 1. */
+/* Returns a rank on `host`, which has 8 cores, with cores first .. first + n - 1. */
 static calm_seat seat(const char *host, int first, int n, int threads)
 {
     calm_seat p = {.n_cores = 8, .threads = threads};
@@ -59,7 +59,7 @@ TEST(ranks_of_a_machine)
 }
 END_OF_TEST
 
-/* Its own Cores for every rank; the same numbers on another machine are other cores. */
+/* Separate cores for every rank; the same numbers on another machine are other cores. */
 TEST(nothing_to_say)
 {
     const calm_seat apart[] = {seat("a", 0, 4, 4), seat("a", 4, 4, 4), seat("b", 0, 8, 8)};
@@ -75,7 +75,7 @@ TEST(more_threads_than_cores)
 }
 END_OF_TEST
 
-/* Sets that meet, also by way of a third, have too few cores although the machine has enough. */
+/* Overlapping sets of cores, also via a third, are too few although the machine has enough. */
 TEST(too_few_cores_of_enough)
 {
     const calm_seat same[] = {seat("a", 0, 2, 2), seat("a", 0, 2, 2), seat("a", 4, 4, 4)};
@@ -102,7 +102,7 @@ TEST(idle_cores)
 }
 END_OF_TEST
 
-/* A system that does not say which cores a process may use. */
+/* A system that does not tell which cores a process may use. */
 TEST(cores_not_known)
 {
     const calm_seat seats[] = {seat("a", 0, 0, 4), seat("a", 0, 0, 4)};

@@ -1,5 +1,5 @@
-/* Sentences: one window a line or document, special tokens kept when a long one is cut, and what is refused.  With a
- * tokenizer of the letters a to e (ids 0 to 4), [CLS] (5) before and [SEP] (6) twice after a text. */
+/* Sentences: one window per line or document, special tokens kept when a long one is cut, and refusals.  The
+ * tokenizer has the letters a to e (ids 0 to 4), and [CLS] (5) before and [SEP] (6) twice after a text. */
 #include "ptq/data/sentences.h"
 
 #include "ptq/base/file.h"
@@ -38,7 +38,7 @@ static const char *text_file(const char *name, const char *text)
     return path;
 }
 
-/* Windows as "5 0 1 6 6|5 2 6 6". */
+/* Returns the windows as "5 0 1 6 6|5 2 6 6". */
 static const char *listed(const calm_windows *windows)
 {
     const char *list = "";
@@ -48,7 +48,7 @@ static const char *listed(const calm_windows *windows)
     return list;
 }
 
-/* The first `samples` sentences, of them the last `n_spread` spread. */
+/* Reads the first `samples` sentences, the last `n_spread` of them spread. */
 static calm_status read_first(const calm_tokenizer *tokenizer, const char *path, size_t seqlen, size_t samples,
                               size_t n_spread, size_t vocab, calm_windows *out)
 {
@@ -66,7 +66,7 @@ static void check(const calm_tokenizer *tokenizer, const char *path, size_t seql
     ck_assert(!windows.positions && !windows.types);
 }
 
-/* A prompt is part of each text: it is cut with it, and special tokens stand around both. */
+/* A prompt is part of each text: it is cut with it, and special tokens enclose both. */
 TEST(prompt_before_each)
 {
     calm_tokenizer *tokenizer = open_template();
@@ -82,7 +82,7 @@ TEST(prompt_before_each)
 }
 END_OF_TEST
 
-/* The first ones, then one from the middle of each equal part of the rest. */
+/* The first sentences, then one from the middle of each equal part of the rest. */
 TEST(the_last_are_spread)
 {
     calm_tokenizer *tokenizer = open_template();
@@ -91,22 +91,22 @@ TEST(the_last_are_spread)
     ck_ok(read_first(tokenizer, path, 16, 4, 2, 7, &windows));
     ck_assert_uint_eq(windows.n, 4);
     ck_assert_uint_eq(windows.longest, 5);
-    /* 8 lines remain behind the first 2: lines 2 + 2 and 2 + 6. */
+    /* 8 lines remain after the first 2: lines 2 + 2 and 2 + 6. */
     calm_windows first, fifth, ninth;
     ck_ok(read_first(tokenizer, text_file("f.txt", "a\nb\n"), 16, 0, 0, 7, &first));
     ck_ok(read_first(tokenizer, text_file("5.txt", "e\n"), 16, 0, 0, 7, &fifth));
     ck_ok(read_first(tokenizer, text_file("9.txt", "de\n"), 16, 0, 0, 7, &ninth));
     ck_assert_str_eq(listed(&windows),
                      test_format("%s|%s|%s", listed(&first), listed(&fifth), listed(&ninth)));
-    /* Of fewer than asked for all. */
+    /* If there are fewer than asked for, all. */
     ck_ok(read_first(tokenizer, text_file("f.txt", "a\nb\n"), 16, 3, 2, 7, &windows));
     ck_assert_str_eq(listed(&windows), listed(&first));
     calm_tokenizer_close(tokenizer);
 }
 END_OF_TEST
 
-/* With a seed those that calm_windows_choose draws, in its order: different ones, the same again, others with another
- * seed; of fewer than asked for all, in another order. */
+/* With a seed the sentences that calm_windows_choose() draws, in its order: different ones, the same for the same
+ * seed, others for another seed; of fewer than asked for all, in another order. */
 TEST(drawn_sentences)
 {
     calm_tokenizer *tokenizer = open_template();

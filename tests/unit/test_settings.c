@@ -1,10 +1,10 @@
-/* The environment of the hub: where the cache is, who asks, and where. */
+/* Environment variables of the hub: the cache, the token and the endpoint. */
 #include "ptq/hub/settings.h"
 
 #include "ptq/base/file.h"
 #include "tests/support/harness.h"
 
-/* Only what a test sets. */
+/* Unsets all variables, so that only the test's are set. */
 static void clean_environment(void)
 {
     static const char *const names[] = {"HF_ENDPOINT", "HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE",
@@ -120,7 +120,7 @@ TEST(offline_and_times)
     ck_assert(!read_them().offline);
     setenv("TRANSFORMERS_OFFLINE", "yes", 1);
     ck_assert(read_them().offline);
-    setenv("HF_HUB_OFFLINE", "0", 1);    /* the other one counts where this is not set */
+    setenv("HF_HUB_OFFLINE", "0", 1);    /* the other variable counts if this one is unset */
     ck_assert(!read_them().offline);
     setenv("HF_HUB_OFFLINE", "True", 1);
     ck_assert(read_them().offline);

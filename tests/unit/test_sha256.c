@@ -55,7 +55,7 @@ TEST(fields_do_not_run_together)
     ck_assert_str_ne(two_fields("ab", "c"), two_fields("a", "bc"));
     ck_assert_str_ne(two_fields("", "x"), two_fields("x", ""));
     ck_assert_str_eq(two_fields("ab", "c"), two_fields("ab", "c"));
-    /* the form that keys in stores depend on: length in 8 little-endian bytes, then the bytes */
+    /* The form of fields in the store's keys: the length in 8 little-endian bytes, then the bytes. */
     ck_assert_str_eq(two_fields("ab", "c"), digest("\2\0\0\0\0\0\0\0ab\1\0\0\0\0\0\0\0c", 19));
     char long_field[301] = "", both[8 + 300 + 8] = "\x2c\1";    /* 300 = 0x12c */
     memset(long_field, 'x', 300);
@@ -83,7 +83,7 @@ TEST(git_names_a_file)
 {
     const char *path = test_format("%s/data", test_directory());
     char hex[CALM_SHA1_HEX];
-    ck_ok(calm_write_file(ctx, path, "", 0));    /* what `git hash-object` prints */
+    ck_ok(calm_write_file(ctx, path, "", 0));    /* as `git hash-object` prints */
     ck_ok(calm_git_blob_file(ctx, path, hex));
     ck_assert_str_eq(hex, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
     ck_ok(calm_write_file(ctx, path, "hello\n", 6));

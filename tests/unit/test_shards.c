@@ -1,3 +1,4 @@
+/* Writers of shards: tensors are cut into files at the limit, and the index lists them. */
 #include "ptq/io/shards.h"
 
 #include "ptq/io/json.h"
@@ -50,7 +51,7 @@ TEST(one_file_where_all_fits)
 }
 END_OF_TEST
 
-/* A tensor begins a new file when it would pass the limit; one that is larger than it stands alone. */
+/* A tensor begins a new file if it would exceed the limit; one larger than the limit is alone. */
 TEST(cut_at_the_limit)
 {
     static const struct {

@@ -1,11 +1,11 @@
-/* The words for this CPU, against what the kernel says of it. */
+/* The instruction sets found on this CPU, against /proc/cpuinfo. */
 #include <stdio.h>
 #include <sys/utsname.h>
 
 #include "ptq/base/simd.h"
 #include "tests/support/harness.h"
 
-/* Does the first line of /proc/cpuinfo that begins with `key` have this word? */
+/* Tells whether the first line of /proc/cpuinfo that begins with `key` has this word. */
 static bool listed(FILE *file, const char *key, const char *word)
 {
     static char line[1 << 16];

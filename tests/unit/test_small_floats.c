@@ -1,4 +1,4 @@
-/* Small floats from their definition: every code, blocks that do not divide a matrix, scales of every type. */
+/* Small floats by their definition: every code, blocks that do not divide a matrix, scales of every dtype. */
 #include "ptq/model/small_floats.h"
 
 #include "ptq/tensor/half.h"
@@ -7,7 +7,7 @@
 enum { ROWS = 5, COLUMNS = 14, BLOCK_ROWS = 2, BLOCK_COLUMNS = 4, GRID_COLUMNS = 4, N = 2 * ROWS * COLUMNS,
        SCALES = 2 * 3 * GRID_COLUMNS };
 
-/* OCP's E4M3: four bits of exponent with bias 7, three of mantissa; E2M1: two with bias 1, one. */
+/* OCP's E4M3: four exponent bits with bias 7, three mantissa bits; E2M1: two with bias 1, one. */
 static double small_float(unsigned code, int exponents, int mantissas)
 {
     const int bias = (1 << (exponents - 1)) - 1;
@@ -16,7 +16,7 @@ static double small_float(unsigned code, int exponents, int mantissas)
     return code >> (exponents + mantissas) & 1 ? -size : size;
 }
 
-/* Two matrices with a scale for each block, and what they are. */
+/* Two matrices with a scale per block, and their values. */
 typedef struct matrices {
     uint8_t codes[N], scales[SCALES * 4];
     calm_small_floats entry;
@@ -38,7 +38,7 @@ static void put_scale(matrices *of, calm_dtype dtype, size_t at, float *value)
         of->scales[at] = dtype == CALM_F8_E4M3 ? (uint8_t)(((bits >> 23) - 120) << 3) : (uint8_t)(bits >> 23);
 }
 
-/* Powers of two that every type has; of F32 other numbers, of which products are rounded. */
+/* Fills in powers of two that every dtype has; for F32 other scales, whose products are rounded. */
 static void fill(matrices *of, bool packed, calm_dtype scales, calm_dtype dtype, float divisor)
 {
     float values[SCALES];

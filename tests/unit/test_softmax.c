@@ -1,4 +1,4 @@
-/* Rows of a softmax, byte for byte: the instructions that a CPU has for several steps round as those steps do. */
+/* Rows of a softmax, byte for byte: fused instructions of a CPU round as the separate steps. */
 #include <math.h>
 
 #include "ptq/base/rng.h"
@@ -20,7 +20,7 @@ static float of_bits(uint32_t bits)
     return x;
 }
 
-/* The sums' order, by definition: lane i mod LANES, and the lanes one after the other. */
+/* The order of sums by definition: lane i mod LANES, then the lanes in sequence. */
 static float float_sum(size_t n, const float *x)
 {
     float lane[LANES] = {0}, sum = 0;
@@ -41,7 +41,7 @@ static double double_sum(size_t n, const float *x)
     return sum;
 }
 
-/* Numbers of every exponent and both signs, infinity and NaN among them, and all around the ends of the range. */
+/* Values of every exponent and both signs, with infinity and NaN, and around the ends of the range. */
 TEST(exponentials_are_those_of_one_number)
 {
     static const float ends[] = {0, -87.3f, 88, 1, -1};
@@ -76,7 +76,7 @@ static void check_row(size_t n, const float *x, float scale)
     ck_assert(memcmp(&total, &expected, sizeof total) == 0 || (isnan(total) && isnan(expected)));
 }
 
-/* Rows of every length, and with a number somewhere that is not finite. */
+/* Rows of every length, and with one value that is not finite. */
 TEST(rows_and_their_sums)
 {
     static const float odd[] = {NAN, INFINITY, -INFINITY};

@@ -1,4 +1,4 @@
-/* Choices from rows: against brute force, and every wish that a stranger may have. */
+/* Choices from rows: against brute force, and every wish that a user may have. */
 #include "ptq/plan/solve.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void check_budget(bench *b, double budget, bool probed)
     for (size_t j = 0; j < N_JOBS; j++) {
         ck_assert_uint_eq(found.choice[j], plain_winner(b, j, option[j] * N_ALGORITHMS, N_ALGORITHMS));
     }
-    /* Six losses are added in another order: a few units in the last place. */
+    /* Six losses are summed in another order: a few units in the last place. */
     ck_near(plain_loss(b, option, probed, &bits), least, 1e-14 * (1 + least));
     ck_assert_msg(bits <= budget + 1e-9, "%g bits of %g", bits, budget);
     ck_near(found.bits_per_weight, bits, 1e-12);
@@ -56,15 +56,15 @@ TEST(budgets_against_every_plan)
         make(seed, &b);
         for (double budget = 3; budget <= 5; budget += 0.25)
             check_budget(&b, budget, true);
-        row(&b, 2, 0)->probe = row(&b, 2, 1)->probe = NAN;    /* one unit without a probe: none is read */
+        row(&b, 2, 0)->probe = row(&b, 2, 1)->probe = NAN;    /* one unit without a probe: no probe is used */
         for (double budget = 3; budget <= 5; budget += 0.5)
             check_budget(&b, budget, false);
     }
 }
 END_OF_TEST
 
-/* The same errors as logarithms, or as roots under the factor's root: the same near ties, the same losses to add up,
- * the same plans. */
+/* The same errors as logarithms, or as roots with the root of the factor: the same near ties, sums of losses and
+ * plans. */
 static void check_written(const char *metric, double (*write)(double), double shortlist)
 {
     for (uint64_t seed = 0; seed < 20; seed++)
@@ -104,7 +104,7 @@ TEST(budgets_of_an_absolute_error)
 }
 END_OF_TEST
 
-/* The probe of an entry that is no option any more still says what the unit's score costs. */
+/* The probe of an entry that is no option any more still gives the cost of the unit's score. */
 TEST(a_probe_of_another_entry)
 {
     bench b;
@@ -131,7 +131,7 @@ TEST(budgets_out_of_reach)
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "take from 3.0000 to 5.0000 bits per weight");
     requests.budget = 5.1;
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "take from 3.0000 to 5.0000");
-    /* What is pinned moves the range: 2/6 of the weights at 4 bits, 4/6 at 3. */
+    /* Pins change the range: 2/6 of the weights at 4 bits, 4/6 at 3. */
     const calm_pin pin = {"*.o", WORD("gptq w3a16_g16"), 1};
     requests = (calm_requests){.pins = &pin, .n_pins = 1, .budget = 3.2};
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "take from 3.3333 to 4.6667");
@@ -166,7 +166,7 @@ TEST(forbidding)
         ck_assert_uint_lt(b.entries[narrow.choice[j]].of_scheme, 2);
         ck_assert_uint_eq(narrow.choice[j], plain_winner(&b, j, 0, 4));
     }
-    /* A candidate is left out where it competes, and nowhere else. */
+    /* A forbidden candidate is left out where it competes, and nowhere else. */
     const char *number = test_format("#%lld", (long long)row(&b, 2, free_choice.choice[2])->id);
     const calm_word numbers[] = {WORD(number)};
     const calm_solution other = solve_with(&b, numbers, 1, NULL, 0);
@@ -187,7 +187,7 @@ TEST(pinning)
     ck_assert_uint_eq(found.choice[1], 5);    /* candidate 12: the last entry of the second job */
     ck_assert_uint_eq(found.choice[2], 0);
     ck_assert_str_eq(found.reasons[0], "pinned");
-    ck_assert_str_eq(b.entries[found.choice[3]].algorithm, "rtn");    /* the rule has the width */
+    ck_assert_str_eq(b.entries[found.choice[3]].algorithm, "rtn");    /* the rule chooses within the width */
     ck_assert(strncmp(found.reasons[3], "pinned; least", 13) == 0);
     ck_assert_uint_eq(found.choice[4], free_choice.choice[4]);
     ck_assert_uint_eq(found.choice[5], free_choice.choice[5]);
@@ -255,7 +255,7 @@ TEST(failures)
 }
 END_OF_TEST
 
-/* A job of the unit that failed takes its entry from the whole unit. */
+/* If a job of the unit failed, its entry is out for the whole unit. */
 TEST(units_of_several_jobs)
 {
     bench b;
@@ -298,14 +298,15 @@ TEST(missing_scores)
     ck_assert(strstr(found.reasons[4], "too few scoring tokens"));
     const calm_requests requests = {.budget = 5};
     ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
-    ck_assert_uint_eq(found.unprobed, 0);    /* nothing is known of it: its narrowest option */
+    ck_assert_uint_eq(found.unprobed, 0);    /* without scores: its narrowest option */
     ck_assert_uint_eq(b.entries[found.choice[4]].of_scheme, 0);
 }
 END_OF_TEST
 
 /* ---- what a budget cannot buy ---- */
 
-/* Losses of a plan of gptq alone, option[j] the number of a scheme; INFINITY where a unit's output is dead. */
+/* Returns the loss of a plan of gptq, option[j] being the number of a scheme; INFINITY if a unit's output is
+ * constant. */
 static double dead_loss(bench *b, const size_t *option, double *bits)
 {
     double loss = 0, weights = 0;
@@ -319,7 +320,7 @@ static double dead_loss(bench *b, const size_t *option, double *bits)
     return loss;
 }
 
-/* The plan of a budget against all 3^6; false: none that can be had fits. */
+/* Compares the plan of a budget with all 3^6; returns false if no possible plan fits. */
 static bool check_dead(bench *b, double budget)
 {
     static const calm_word rtn[] = {WORD("rtn")};
@@ -338,14 +339,14 @@ static bool check_dead(bench *b, double budget)
     }
     ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
     schemes_of(&found, option);
-    /* Six losses are added in another order: a few units in the last place. */
+    /* Six losses are summed in another order: a few units in the last place. */
     ck_near(dead_loss(b, option, &bits), least, 1e-14 * (1 + least));
     ck_assert_msg(bits <= budget + 1e-9, "%g bits of %g", bits, budget);
     return true;
 }
 
-/* A score of infinity says that the unit's output is dead: however cheap, no plan has it.  One algorithm, so that no
- * other candidate of the scheme hides it. */
+/* A score of infinity means that the unit's output is constant: no plan has it, however cheap.  With one algorithm
+ * no other candidate of the scheme hides it. */
 TEST(dead_units_are_never_bought)
 {
     size_t n_solved = 0, n_refused = 0;
@@ -355,7 +356,7 @@ TEST(dead_units_are_never_bought)
         for (size_t j = 0; j < N_JOBS; j++) {
             for (size_t i = 0; i < N_ENTRIES; i++)
                 row(&b, j, i)->probe = NAN;
-            /* Each scheme but one of the unit may be dead. */
+            /* All schemes of the unit but one may be dead. */
             for (size_t s = 0; s < N_SCHEMES; s++)
                 if (s != (seed + j) % N_SCHEMES && calm_rng_uniform(seed, 9, j * N_SCHEMES + s) < 0.5)
                     row(&b, j, s * N_ALGORITHMS + 1)->metric = INFINITY;
@@ -371,7 +372,7 @@ TEST(dead_units_are_never_bought)
 }
 END_OF_TEST
 
-/* A probe of a dead option says nothing of what a finite score costs, and a pin takes what it names. */
+/* A probe of a dead option gives no cost for finite scores, and a pin is followed nevertheless. */
 TEST(dead_units_probed_and_pinned)
 {
     bench b;
@@ -389,7 +390,7 @@ TEST(dead_units_probed_and_pinned)
     requests.n_pins = 1;
     ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
     ck_assert_uint_eq(found.choice[0], 1);
-    /* Of scores only some of which are there the missing ones lose, as they do without a budget. */
+    /* If some scores are missing, their candidates lose, as without a budget. */
     row(&b, 1, 1)->metric = NAN;
     ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
     ck_assert_uint_ne(found.choice[1], 1);
@@ -416,7 +417,7 @@ TEST(one_scheme_throughout)
     for (size_t j = 0; j < N_JOBS; j++)
         ck_assert_uint_eq(found.choice[j], plain_winner(&b, j, 2, 2));
     ck_near(found.bits_per_weight, 4, 1e-12);
-    /* Pinned units keep what they are pinned to, next to a uniform width as next to one entry. */
+    /* Pinned units keep their pins, in a plan of uniform width and in one of a single entry. */
     const calm_pin pin = {"*.o", WORD("gptq w4a16_g16"), 0};
     const calm_requests requests = {.pins = &pin, .n_pins = 1, .budget = NAN};
     ck_ok(solve_scheme(&b, &requests, 1, &found));
@@ -434,7 +435,7 @@ TEST(one_scheme_throughout)
 }
 END_OF_TEST
 
-/* A uniform plan with one failed candidate is that plan with the rule's candidate of the same scheme there. */
+/* A uniform plan with one failed candidate has the rule's candidate of the same scheme there. */
 TEST(failed_candidates_of_a_uniform_plan)
 {
     bench b;
@@ -453,11 +454,11 @@ TEST(failed_candidates_of_a_uniform_plan)
     ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
     ck_assert_str_eq(found.substituted, "no candidate in 3 of 6 units, first model.layers.0.qkv (late), there rtn "
                                         "w3a16_g16");
-    /* No other candidate of the scheme: there is no such plan, and the candidate's failure says why. */
+    /* Without another candidate of the scheme there is no such plan, and its failure says why. */
     row(&b, 1, 2)->failure = "late too";
     ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 3, &found));
     ck_assert_uint_eq(found.choice[1], 3);
-    /* One that failed everywhere is no plan either, though others could represent it in every unit. */
+    /* An entry that failed everywhere is no plan, although others could replace it in every unit. */
     for (size_t j = 0; j < N_JOBS; j++)
         row(&b, j, 5)->failure = "dead";
     ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 5, &found));
@@ -466,7 +467,7 @@ TEST(failed_candidates_of_a_uniform_plan)
     ck_assert_ptr_null(found.substituted);
     ck_ok(calm_solve_uniform(ctx, &b.pool, &scope, 4, &found));
     ck_assert_ptr_null(found.substituted);
-    /* Pinned units are not substituted, and say nothing of the entry. */
+    /* Pinned units are not substituted, and do not count for the entry. */
     const calm_pin pin = {"0.*", WORD("gptq w2a16_g16"), 0};
     const calm_requests requests = {.pins = &pin, .n_pins = 1, .budget = NAN};
     ck_ok(calm_scope_open(ctx, &b.pool, &requests, &scope));

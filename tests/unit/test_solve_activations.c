@@ -1,10 +1,10 @@
-/* Budgets of activation bits, alone and next to one of weights: against every plan. */
+/* Budgets of activation bits, alone and with one of weight bits: against every plan. */
 #include "tests/support/small_pool.h"
 
 /* ---- bits of activations ---- */
 
-/* The schemes become a4, a8 and a16 at other widths of weights: 3, 4 and 5 bits of weights cost least where activations
- * cost most. */
+/* Makes the schemes a4, a8 and a16 with 3, 4 and 5 bits of weights in reverse: weights are cheapest where
+ * activations are dearest. */
 static void make_activations(uint64_t seed, bench *b)
 {
     static const char *const names[N_SCHEMES] = {"w2a16_g16", "w3a8_g16", "w4a4_g16"};
@@ -33,7 +33,7 @@ static double mean_act_bits(const bench *b, const size_t *option)
     return sum / weights;
 }
 
-/* The plan of two budgets against all 3^6; false: none is within both. */
+/* Compares the plan for two budgets with all 3^6; returns false if none is within both. */
 static bool check_two_budgets(bench *b, double budget, double act_budget)
 {
     const calm_requests requests = {.budget = budget, .act_budget = act_budget};
@@ -54,7 +54,7 @@ static bool check_two_budgets(bench *b, double budget, double act_budget)
     }
     ck_ok(calm_solve(ctx, &b->pool, &requests, &found));
     schemes_of(&found, option);
-    /* Six losses, each rounded to 2^-52 of all, in another order. */
+    /* Six losses, each rounded to 2^-52 of the sum, in another order. */
     ck_near(plain_loss(b, option, false, &bits), least, 1e-14 * (1 + least));
     ck_assert(bits <= budget + 1e-9);
     ck_near(found.mean_act_bits, mean_act_bits(b, option), 1e-12);
@@ -80,14 +80,15 @@ TEST(two_budgets_against_every_plan)
 }
 END_OF_TEST
 
-/* Without a second budget every unit takes the widest activations that score best; with one they are shared out. */
+/* Without the second budget every unit gets the best-scoring activations, which are the widest; with it they are
+ * shared out. */
 TEST(activations_alone)
 {
     bench b;
     calm_solution found;
     calm_requests requests = {.budget = INFINITY, .act_budget = 8};
     make_activations(1, &b);
-    for (size_t j = 0; j < N_JOBS; j++)    /* the more bits of activations, the better */
+    for (size_t j = 0; j < N_JOBS; j++)    /* the more activation bits, the better */
         for (size_t i = 0; i < N_ENTRIES; i++)
             row(&b, j, i)->metric = (double)(1 + i / N_ALGORITHMS) * (1 + (double)j);
     ck_ok(calm_solve(ctx, &b.pool, &requests, &found));
@@ -99,7 +100,7 @@ TEST(activations_alone)
     requests.act_budget = 3.9;
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG,
              "`choice.act_budget` 3.9: the given schemes take from 4.0000 to 16.0000 bits per activation");
-    requests.budget = NAN;    /* of activations alone it holds as well */
+    requests.budget = NAN;    /* it also holds without a budget of weights */
     ck_fails(calm_solve(ctx, &b.pool, &requests, &found), CALM_EARG, "`choice.act_budget` 3.9");
 }
 END_OF_TEST

@@ -1,4 +1,4 @@
-/* SQL: values there and back, errors mapped with the file's name, user queries that may only read. */
+/* SQL: values stored and read, errors with the file's name, user queries that may only read. */
 #include <stdio.h>
 
 #include "ptq/base/file.h"
@@ -113,14 +113,14 @@ TEST(undo_of_nested_savepoints)
     calm_sql_undo(sql);
     ck_ok(calm_sql_run(ctx, sql, "RELEASE calm", CALM_NONE));    /* the outer one, which is still open */
     ck_fails(calm_sql_run(ctx, sql, "RELEASE calm", CALM_NONE), CALM_EARG, "no such savepoint");
-    calm_sql_undo(sql);    /* nothing open: nothing happens */
+    calm_sql_undo(sql);    /* nothing is open */
     ck_ok(calm_sql_number(ctx, sql, "SELECT count(*) FROM t", CALM_NONE, &n));
     ck_assert_int_eq(n, 1);
     calm_sql_close(sql);
 }
 END_OF_TEST
 
-/* Counts calls: headings once, then rows; fails at row `stop` when that is > 0. */
+/* Counts calls: headings once, then rows; fails at row `stop` if that is > 0. */
 typedef struct counter {
     int headings, rows, stop;
     char first_name[16];
@@ -187,13 +187,13 @@ TEST(query_may_only_read)
     ck_assert_int_eq(counted.rows, 0);
     ck_ok(calm_sql_number(ctx, sql, "PRAGMA user_version", CALM_NONE, &n));
     ck_assert_int_eq(n, 0);
-    /* What the store itself does afterwards is not refused. */
+    /* The store's own statements are not refused afterwards. */
     ck_ok(calm_sql_run(ctx, sql, "INSERT INTO t (c) VALUES ('x')", CALM_NONE));
     calm_sql_close(sql);
 }
 END_OF_TEST
 
-/* Only what belongs to the one database goes, and itself only on request. */
+/* Only files of this database are removed, and the database only on request. */
 TEST(removing_takes_what_sqlite_wrote)
 {
     static const char *const suffixes[] = {"", "-wal", "-shm", "-journal", "-other"};
@@ -202,7 +202,7 @@ TEST(removing_takes_what_sqlite_wrote)
         for (size_t i = 0; i < 5; i++)
             write_text(test_format("%s%s", path, suffixes[i]), "x");
         calm_sql_remove(ctx, path, itself);
-        calm_sql_remove(ctx, path, itself);    /* nothing left to remove is no failure */
+        calm_sql_remove(ctx, path, itself);    /* nothing to remove is no failure */
         ck_assert_int_eq(ctx->status, CALM_OK);
         ck_assert_int_eq(calm_path_exists(path), !itself);
         for (size_t i = 1; i < 5; i++)
@@ -211,7 +211,7 @@ TEST(removing_takes_what_sqlite_wrote)
 }
 END_OF_TEST
 
-/* SQLite needs -shm and -wal to read; a reader leaves what it found. */
+/* SQLite needs -shm and -wal to read; a reader leaves the folder as it was. */
 TEST(reading_leaves_no_files)
 {
     const char *path = test_format("%s/read.db", test_directory());
@@ -227,7 +227,7 @@ TEST(reading_leaves_no_files)
     calm_ctx_forgive(ctx);
     calm_sql_close(reader);
     ck_assert(!calm_path_exists(wal) && !calm_path_exists(shm));
-    /* What a writer has not yet moved into the database stays where it is. */
+    /* What a writer has not yet moved into the database stays in its file. */
     ck_ok(calm_sql_open(ctx, path, CALM_SQL_WRITE, &writer));
     ck_ok(calm_sql_run(ctx, writer, "INSERT INTO t VALUES (1)", CALM_NONE));
     ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &reader));

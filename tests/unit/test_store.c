@@ -1,4 +1,4 @@
-/* The store: rows there and back by their keys, rules of the schema, views. */
+/* The store: rows written and read by their keys, rules of the schema, views. */
 #include "store/store.h"
 
 #include <ctype.h>
@@ -24,7 +24,7 @@ static calm_store_candidate good_candidate(const sample *s)
 
 /* ---- schema ---- */
 
-/* Does the line carry a comment with words? */
+/* Tells whether the line has a comment with words. */
 static bool commented(const char *line)
 {
     const char *dash = strstr(line, "-- ");
@@ -54,7 +54,7 @@ TEST(every_table_and_column_has_a_comment)
         }
         inside |= head;
     }
-    /* The parser above saw what SQLite sees. */
+    /* The parser above found the tables that SQLite has. */
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM sqlite_master WHERE type = 'table'"), n_tables);
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM sqlite_master WHERE type = 'view'"), n_views);
@@ -69,7 +69,7 @@ END_OF_TEST
 TEST(children_of_every_foreign_key_are_indexed)
 {
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
-    /* Without an index on the child's columns, deleting one parent row reads the whole child table. */
+    /* Without an index on the child's columns, deleting a parent row reads the whole child table. */
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM sqlite_master m, pragma_foreign_key_list(m.name) f"
                                    " WHERE m.type = 'table' AND NOT EXISTS (SELECT 1 FROM pragma_index_list(m.name) l,"
                                    " pragma_index_info(l.name) i WHERE i.seqno = 0 AND i.name = f.\"from\")"), 0);
@@ -188,7 +188,7 @@ TEST(rules_of_the_schema_hold)
     calm_store_score wrong[] = {{NULL, "cka", 1}, {NULL, "cosine", NAN}};
     c = good_candidate(&s), c.scores = wrong, c.n_scores = 2;
     ck_fails(calm_store_candidate_put(ctx, store, &c, &id), CALM_ENUMERIC, "cosine");
-    /* None of them left anything. */
+    /* None of the refused rows left anything. */
     ck_assert_int_eq(sample_number(store, "SELECT (SELECT count(*) FROM candidate) + (SELECT count(*) FROM score)"), 0);
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM algorithm"), 0);
     calm_store_choice choice = {.run_id = s.run, .job_id = 999, .unit = "u", .reason = "r"};
@@ -330,7 +330,7 @@ TEST(evaluations_round_trip)
 }
 END_OF_TEST
 
-/* An encoder's figures have their own columns: those of predictions are NULL, in the views too. */
+/* Figures of encoders have separate columns; those of predictions are NULL, in views too. */
 TEST(embeddings_round_trip)
 {
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
@@ -363,10 +363,10 @@ TEST(embeddings_round_trip)
     ck_assert_str_eq(sample_text(store, "SELECT one_minus_cosine || ' ' || delta_one_minus_cosine || ' ' || error ||"
                                         " coalesce(ppl, kl, delta_kl, top1_percent, spearman, '') FROM v_ablation"),
                      "0.20000 -0.50000 0.27500");
-    /* The table of version 4 is a view for a while. */
+    /* The table of version 4 remains as a view. */
     ck_assert_str_eq(sample_text(store, "SELECT evaluation_id || ' ' || sentences || ' ' || pairs FROM encoding"),
                      test_format("%lld 2 1", (long long)id));
-    /* The same key measured by predictions leaves none of the figures of the other kind. */
+    /* The same key, measured by predictions, keeps no figure of the other kind. */
     put.kind = CALM_STORE_PREDICTIONS;
     put.tokens = 5, put.nll = 1, put.ppl = exp(1), put.kl = put.top1 = NAN;
     put.n_windows = 0;
@@ -378,7 +378,7 @@ TEST(embeddings_round_trip)
 }
 END_OF_TEST
 
-/* The maximum of a block's output, and nothing else of it. */
+/* Stores only the maximum of a block's output. */
 static void put_block_output(calm_store *store, const sample *s, int64_t block, double max_abs)
 {
     const calm_store_activation row = {.model_id = s->model, .calibration_id = s->calibration, .block = block,
@@ -387,8 +387,7 @@ static void put_block_output(calm_store *store, const sample *s, int64_t block, 
     ck_ok(calm_store_activation_put(ctx, store, &row));
 }
 
-/* Rows of an ablation: put twice they are one, and the view has the least KL first and what failed last. */
-/* A learned block with its candidates; put again it keeps its number and has the new ones alone. */
+/* A learned block with its candidates; stored again it keeps its id and has only the new candidates. */
 TEST(learned_round_trip)
 {
     const char *path = sample_path();
@@ -431,6 +430,7 @@ TEST(learned_round_trip)
 }
 END_OF_TEST
 
+/* A row of an ablation that is stored twice is one row; the view has the least KL first, and failures last. */
 TEST(ablation_round_trip)
 {
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
@@ -466,7 +466,7 @@ TEST(ablation_round_trip)
         "uniform|actfit|4.125|||||too few rows");
     ck_assert_str_eq(sample_text(store, "SELECT unit || metric || rule FROM ablation WHERE kind = 'hybrid'"),
                      "jobcka_tokentoken");
-    /* Either figures or a failure; kinds and units of the schema alone. */
+    /* Either figures or a failure, and only kinds and units of the schema. */
     calm_store_ablation bad = failed;
     bad.failure = NULL;
     ck_fails(calm_store_ablation_put(ctx, store, &bad), CALM_EARG, "");

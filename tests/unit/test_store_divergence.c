@@ -1,4 +1,4 @@
-/* What a report shows of single tokens: the words around them, and where an evaluation differs most. */
+/* Single tokens of a report: the words around them, and where an evaluation differs most. */
 #include "tests/support/harness.h"
 #include "tests/support/store_sample.h"
 
@@ -21,7 +21,8 @@ TEST(contexts_round_trip)
 }
 END_OF_TEST
 
-/* Quantiles, ranges and tokens of one evaluation; put again they replace what was there, and they go with it. */
+/* Quantiles, ranges and tokens of one evaluation; stored again they replace the earlier ones, and are deleted with
+ * it. */
 TEST(divergences_round_trip)
 {
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);

@@ -86,14 +86,14 @@ static calm_status play(const char *path)
     return ctx->status;
 }
 
-/* What a child has to say. */
+/* What a child process reports. */
 typedef struct report {
     calm_status status;
     long n_calls;
     char message[CALM_MESSAGE_MAX];
 } report;
 
-/* Play in a child with a fault; false when it was killed. */
+/* Runs the scenario in a child with a fault; returns false if it was killed. */
 static bool play_with(const char *path, fault wanted, report *out)
 {
     int status;
@@ -117,7 +117,7 @@ static bool play_with(const char *path, fault wanted, report *out)
 
 /* ---- what must hold ---- */
 
-/* All that the scenario puts, as one text; times, attempts and a second run of the same key apart. */
+/* Returns all that the scenario stores as one text, without times, attempts and a second run of the same key. */
 static const char *contents(const char *path)
 {
     calm_store *store;
@@ -149,7 +149,7 @@ static void check_database(const char *path, long at)
     ck_ok(calm_sql_first(ctx, sql, "PRAGMA foreign_key_check", CALM_NONE, &row));
     ck_assert_msg(!calm_sql_next(ctx, sql, row), "call %ld: a row without its parent", at);
     calm_sql_end(row);
-    /* A candidate is there with all its scores and its blob, or not at all. */
+    /* A candidate has all its scores and its blob, or is missing. */
     ck_ok(calm_sql_first(ctx, sql, "SELECT blob, (SELECT count(*) FROM score WHERE candidate_id = id) FROM candidate",
                          CALM_NONE, &row));
     while (calm_sql_next(ctx, sql, row)) {
@@ -164,7 +164,7 @@ static void check_database(const char *path, long at)
     calm_sql_close(sql);
 }
 
-/* Blobs that no row names yet are complete as well; `all`: none is missing. */
+/* Blobs that no row names yet are whole as well; `all`: none is missing. */
 static void check_blobs(const char *path, long at, bool all)
 {
     static char bytes[BLOB_BYTES];
@@ -179,7 +179,7 @@ static void check_blobs(const char *path, long at, bool all)
     }
 }
 
-/* After the fault the store is consistent; played again it ends like one that was never disturbed. */
+/* After the fault the store is consistent; run again it ends like one that was never disturbed. */
 static void check_and_resume(const char *path, long at, const char *expected)
 {
     if (calm_path_exists(path))
@@ -194,7 +194,7 @@ static void check_and_resume(const char *path, long at, const char *expected)
     ck_assert_int_eq(unlink(path), 0);
 }
 
-/* An undisturbed store's contents and the number of calls that it took. */
+/* Returns the contents of an undisturbed store, and the number of calls that it took. */
 static const char *undisturbed(long *calls)
 {
     report clean;
@@ -208,7 +208,7 @@ static const char *undisturbed(long *calls)
     return text;
 }
 
-/* The number of the call at point i of n, from the first call to the last. */
+/* Returns the number of the call at point i of n evenly spaced points from the first call to the last. */
 static long call_at(long i, long n, long calls)
 {
     return 1 + i * (calls - 1) / (n - 1);

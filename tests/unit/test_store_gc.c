@@ -1,5 +1,5 @@
-/* Garbage collection: what goes and what stays, the same in a dry run; killed and refused at many calls no row names a
- * missing blob.  The linker wraps calm_blob_remove (to kill there) and statvfs (to be out of room). */
+/* Garbage collection: what is removed and what is kept, the same in a dry run; killed or refused at many calls, no
+ * row names a missing blob.  The linker wraps calm_blob_remove (to kill there) and statvfs (to report a full disk). */
 #include "store/gc.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ int __wrap_statvfs(const char *path, struct statvfs *out)
     return code;
 }
 
-/* ---- a store with something of everything ---- */
+/* ---- a store with every kind of row ---- */
 
 #define BLOB_BYTES 5000
 
@@ -56,7 +56,7 @@ static const char *put_blob(int content)
     return digest;
 }
 
-/* Of a job, with its own chain; its blob has `content`. */
+/* Stores a candidate of a job with a separate chain; its blob has `content`. */
 static int64_t put_candidate(const char *key, int64_t job, int64_t calibration, int content)
 {
     const calm_store_score scores[] = {{NULL, "cka", 1e-5}, {"block", "rel_mse", 0.25}};
@@ -109,7 +109,7 @@ static int64_t put_evaluation(const char *key, int64_t model_id)
 
 static bool learns;    /* runs have a learned block each */
 
-/* A learned block of a run, with its candidate and its own blobs. */
+/* Stores a learned block of a run, with its candidate and blobs. */
 static void put_learned(const char *key, const model *m, int64_t start, int64_t run)
 {
     const char *name = test_format("learned %s", key);
@@ -122,7 +122,7 @@ static void put_learned(const char *key, const model *m, int64_t start, int64_t 
     ck_ok(calm_store_run_learned(ctx, store, run, id));
 }
 
-/* A run of a pool whose first candidate is chosen, with a row of everything; `status` NULL: killed. */
+/* Stores a run of a pool whose first candidate is chosen, with every kind of row; `status` NULL: killed. */
 static void put_run(const char *key, const model *m, const int64_t *pool, size_t n, const char *status)
 {
     int64_t run;
@@ -147,8 +147,8 @@ static void put_run(const char *key, const model *m, const int64_t *pool, size_t
     ck_ok(calm_store_run_end(ctx, store, run, &(calm_store_outcome){.status = status, .result = "hybrid"}));
 }
 
-/* Run 1: candidates a b.  Run 2: b c, the same model; c's blob is that of x, which no run has.  Run 3: killed, of model
- * n, whose candidate d no row gives it.  Run 4: model p. */
+/* Run 1: candidates a b.  Run 2: b c, the same model; c's blob is also that of x, which no run has.  Run 3: killed,
+ * of model n, whose candidate d no row gives to it.  Run 4: model p. */
 static const char *fill(void)
 {
     const char *path = sample_path();
@@ -213,7 +213,7 @@ static size_t n_blobs(const char *path)
     return strlen(all) / 9;
 }
 
-/* Sound, and each blob that a row names is there, whole. */
+/* Checks that the store is sound, and that every blob with a row is whole. */
 static void check_sound(const char *path, long at)
 {
     ck_assert_msg(strcmp(lines(path, "PRAGMA integrity_check"), "ok ") == 0, "call %ld", at);
@@ -241,7 +241,8 @@ static const calm_gc_kind *kind(const calm_gc_result *result, const char *name)
     ck_abort_msg("no kind %s", name);
 }
 
-/* A dry run says the same numbers and changes nothing; then it is done, and a second time there is nothing to do. */
+/* A dry run gives the same numbers and changes nothing; then the collection is made, and a second one has nothing to
+ * do. */
 static void collect_checked(const char *path, calm_gc_plan plan, calm_gc_result *out)
 {
     calm_gc_result dry, again;
@@ -265,7 +266,7 @@ static void collect_checked(const char *path, calm_gc_plan plan, calm_gc_result 
         ck_assert_msg(again.kinds[i].rows == 0, "%s", again.kinds[i].kind);
 }
 
-/* ---- what goes ---- */
+/* ---- what is removed ---- */
 
 TEST(without_dropping_a_run)
 {
@@ -276,8 +277,8 @@ TEST(without_dropping_a_run)
     ck_assert_int_eq(kind(&freed, "candidate")->rows, 1);    /* x */
     ck_assert_int_eq(kind(&freed, "score")->rows, 2);
     ck_assert_int_eq(kind(&freed, "algorithm")->rows, 1);
-    ck_assert_int_eq(kind(&freed, "evaluation")->rows, 1);    /* of nobody */
-    ck_assert_int_eq(kind(&freed, "blob")->rows, 1);         /* of the killed writer: x's is c's too */
+    ck_assert_int_eq(kind(&freed, "evaluation")->rows, 1);    /* of no run */
+    ck_assert_int_eq(kind(&freed, "blob")->rows, 1);         /* of the killed writer: x's is also c's */
     ck_assert_int_eq(kind(&freed, "model")->rows, 0);
     ck_assert_str_eq(lines(path, "SELECT key FROM candidate ORDER BY 1"), "a b c d e ");
     ck_assert(calm_path_exists(test_format("%s.blobs/notes", path)));
@@ -335,7 +336,7 @@ TEST(dropped_runs)
                     {"model", 1},
                     {"blob", 7}};
     const size_t n = sizeof expected / sizeof *expected;
-    ck_assert_uint_eq(freed.n_kinds, n + 1);    /* the rows of the killed run's guard: none are there */
+    ck_assert_uint_eq(freed.n_kinds, n + 1);    /* the rows of the killed run's guard: there are none */
     ck_assert_int_eq(kind(&freed, "guard")->rows, 0);
     ck_assert_int_eq(freed.beside_bytes, kind(&freed, "blob")->bytes);
     int64_t rows = 0;
@@ -348,7 +349,7 @@ TEST(dropped_runs)
 }
 END_OF_TEST
 
-/* They stay where a run will continue with them, and go where none will. */
+/* They stay if a run will continue with them, and are removed otherwise. */
 TEST(rows_of_a_guard)
 {
     const char *path = fill(), *rows = test_format("%s.guard", path), *half = test_format("%s.guard.new", path);
@@ -418,7 +419,7 @@ TEST(no_such_run)
 }
 END_OF_TEST
 
-/* A table that the schema gets is collected, or this test says that it is not. */
+/* A new table of the schema must be collected, or be listed here. */
 TEST(every_table)
 {
     const char *path = fill();
@@ -454,7 +455,7 @@ TEST(the_file_shrinks_where_there_is_room)
     ck_assert_ptr_null(freed.note);
     ck_assert_int_lt(2 * freed.bytes_after, freed.bytes_before + freed.bytes_after);
     check_sound(path, 0);
-    /* Somebody reads on while it is collected, and sees what he saw. */
+    /* A reader keeps reading during the collection, and sees what it saw. */
     store = sample_open(path, CALM_STORE_READ);
     calm_store *reader = store;
     ck_assert_int_eq(sample_number(reader, "SELECT count(*) FROM run"), 3);
@@ -472,7 +473,7 @@ typedef struct word {
     char message[CALM_MESSAGE_MAX];
 } word;
 
-/* Drop runs 1 and 4 in a child; false when it was killed. */
+/* Drops runs 1 and 4 in a child; returns false if it was killed. */
 static bool collect_with(const char *path, fault wanted, word *said)
 {
     int ends[2], status;
@@ -508,7 +509,8 @@ typedef struct outcome {
     size_t n_after;
 } outcome;
 
-/* As before or as after it, and after another collection as after it.  Was it as after it? */
+/* Checks that the store is as before or as after the collection, and after another one as after it; returns whether
+ * it was as after it. */
 static bool check_whole(const char *path, const outcome *expected, long at)
 {
     calm_gc_result freed;
@@ -558,7 +560,7 @@ TEST(killed_or_refused_at_many_calls)
     ck_assert_int_lt(killed_after, POINTS);
     ck_assert_int_gt(refused, 0);
     ck_assert_int_lt(refused_after, POINTS);
-    /* Rows are gone, of the blobs some. */
+    /* Rows are gone, and some of the blobs. */
     for (kill_at_removal = 1; kill_at_removal <= 3; kill_at_removal++) {
         path = fill();
         ck_assert(!collect_with(path, (fault){0}, &said));

@@ -1,5 +1,6 @@
-/* A large store is answered from its indexes: query plans of the views on a small one (tests/tools/synth_store.h),
- * which are the same at any size, since nothing here runs ANALYZE.  docs/store.md has times at 800,000 candidates. */
+/* A large store is answered from its indexes: query plans of the views on a small store (tests/tools/synth_store.h),
+ * which are the same for any size, since nothing here runs ANALYZE.  docs/store.md has times with 800,000
+ * candidates. */
 #include "store/sql.h"
 #include "store/store.h"
 #include "tests/support/harness.h"
@@ -15,7 +16,7 @@ static const char *small_store(void)
     return path;
 }
 
-/* The plan's lines that read a whole table or index, joined by newlines. */
+/* Returns the plan's lines that read a whole table or index, joined by newlines. */
 static const char *scans(calm_sql *sql, const char *query)
 {
     calm_statement *row;
@@ -30,7 +31,7 @@ static const char *scans(calm_sql *sql, const char *query)
     return found;
 }
 
-/* What each may scan besides; "": nothing. */
+/* What each query may scan; "": nothing. */
 TEST(one_run_is_found_by_index)
 {
     static const struct {
@@ -47,7 +48,7 @@ TEST(one_run_is_found_by_index)
         {"SELECT * FROM v_encodings WHERE run = 2", ""},
         {"SELECT * FROM v_ablation WHERE run = 2", ""},
         {"SELECT * FROM v_scores WHERE candidate = 7", ""},
-        /* Of the runs alone, and of what the window function has made of one calibration. */
+        /* Scans of the runs only, and of the window function's result for one calibration. */
         {"SELECT * FROM v_runs", "SCAN r\n"},
         {"SELECT * FROM v_activations WHERE model = 1 AND calibration = 1", "SCAN (subquery-3)\nSCAN v_activations\n"},
     };
@@ -56,13 +57,13 @@ TEST(one_run_is_found_by_index)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         ck_assert_msg(strcmp(scans(sql, rows[i].query), rows[i].may) == 0, "%s: %s", rows[i].query,
                       scans(sql, rows[i].query));
-    /* The check sees a scan where there is one. */
+    /* The check finds a scan if there is one. */
     ck_assert_str_eq(scans(sql, "SELECT * FROM candidate WHERE scheme = 'w8a16'"), "SCAN candidate\n");
     calm_sql_close(sql);
 }
 END_OF_TEST
 
-/* The run's rows, all of them and no others. */
+/* All rows of the run and no others. */
 TEST(rows_of_one_run)
 {
     calm_store *store = sample_open(small_store(), CALM_STORE_READ);

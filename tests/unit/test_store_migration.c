@@ -1,5 +1,5 @@
-/* Stores of versions 1, 2 and 4 (tests/data/store_v1.sql, store_v4.sql): brought up to date with every row, refused
- * with a hint on reading, refused unchanged when damaged, kept as a copy, and whole when the machine fails midway. */
+/* Stores of versions 1, 2 and 4 (tests/data/store_v1.sql, store_v4.sql): migrated with every row, refused with a hint
+ * for reading, refused unchanged when damaged, kept as a copy, and whole when the machine fails midway. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void run_script(const char *path, const char *script)
     calm_sql_close(sql);
 }
 
-/* The first column of every row of a query. */
+/* Returns the first column of every row of a query. */
 static const char *lines(calm_sql *sql, const char *query)
 {
     calm_statement *row;
@@ -35,7 +35,7 @@ static const char *lines(calm_sql *sql, const char *query)
     return all;
 }
 
-/* Rows of a table, a line each: these columns, joined by commas or spaces, each with a space behind it. */
+/* Returns the rows of a table, one per line: these columns, joined by commas or spaces, each followed by a space. */
 static const char *rows_of(calm_sql *sql, const char *columns, const char *from)
 {
     char *rest, *list = test_format("%s", columns);
@@ -54,7 +54,7 @@ static const char *schema_of_version(int version)
     return schema;
 }
 
-/* For each table of version 1 a line, to be cut up: its columns joined by commas, a space and its name. */
+/* Returns a line for each table of version 1: its columns joined by commas, a space and its name. */
 static char *old_tables(void)
 {
     calm_sql *sql;
@@ -67,7 +67,7 @@ static char *old_tables(void)
     return names;
 }
 
-/* A store of this version with rows in every table, whose run has ended. */
+/* Makes a store of today's version with rows in every table, whose run has ended. */
 static const char *fill(void)
 {
     const char *path = sample_path();
@@ -124,7 +124,7 @@ static const char *fill(void)
     return path;
 }
 
-/* The same rows in a database of version 1, alone in its folder. */
+/* Makes the same rows in a database of version 1, alone in its folder. */
 static const char *old_store(void)
 {
     const char *from = fill(), *path = sample_path(), *script = test_format("ATTACH '%s' AS new;", from);
@@ -139,7 +139,7 @@ static const char *old_store(void)
     return path;
 }
 
-/* Every row of every table but those of later versions. */
+/* Returns every row of every table, without those of later versions. */
 static const char *contents(const char *path)
 {
     calm_sql *sql;
@@ -156,7 +156,7 @@ static const char *contents(const char *path)
     return all;
 }
 
-/* The schema as text, in one order. */
+/* Returns the schema as text, sorted. */
 static const char *schema_of(const char *path)
 {
     calm_sql *sql;
@@ -176,9 +176,9 @@ static int64_t version_of(const char *path)
     return version;
 }
 
-/* ---- brought up to date ---- */
+/* ---- migrated ---- */
 
-/* Today's version, with the schema of a new store. */
+/* Checks that the store has today's version, with the schema of a new store. */
 static void ck_up_to_date(const char *path)
 {
     const char *fresh = sample_path();
@@ -215,7 +215,7 @@ TEST(every_row_is_kept)
 }
 END_OF_TEST
 
-/* The schema of version 4 without what `version` did not have, made at a new path. */
+/* Makes an empty store with the schema of version 4 less what `version` did not have. */
 static const char *empty_store(int version)
 {
     const char *path = sample_path();
@@ -228,7 +228,7 @@ static const char *empty_store(int version)
     return path;
 }
 
-/* Version 2 has experts and no ablation: what it has is not made anew. */
+/* Version 2 has experts and no ablation: its tables are kept. */
 TEST(version_2)
 {
     const char *path = empty_store(2);
@@ -253,7 +253,7 @@ TEST(version_2)
 }
 END_OF_TEST
 
-/* Version 5 has no learned blocks, version 6 nothing of single tokens, version 7 no times of stages. */
+/* Version 5 has no learned blocks, version 6 no rows of single tokens, version 7 no times of stages. */
 TEST(versions_5_to_7)
 {
     static const char *const later[] = {"DROP TABLE run_learned; DROP TABLE learned_candidate; DROP TABLE learned",
@@ -272,8 +272,8 @@ TEST(versions_5_to_7)
 }
 END_OF_TEST
 
-/* A store of version 4 with a decoder (model 1) and an encoder (2), whose relative error is in nll, 1 - cosine in kl
- * and rank correlation in top1; evaluation 2 is a guard's, 3 the final one with its row of `encoding`. */
+/* Makes a store of version 4 with a decoder (model 1) and an encoder (2), whose relative error is in nll, 1 - cosine
+ * in kl and rank correlation in top1; evaluation 2 is a guard's, 3 the final one with its row of `encoding`. */
 static const char *store_with_encoder(void)
 {
     const char *path = empty_store(4);
@@ -315,7 +315,7 @@ TEST(figures_of_an_encoder_get_their_own_columns)
                      "1 'predictions' 511 2.5 12.1825 0.1 0.75 \n"
                      "2 'embeddings' NULL NULL NULL NULL NULL \n"
                      "3 'embeddings' NULL NULL NULL NULL NULL \n");
-    /* The guard's has three pairs, and the least cosine of its sentences; the final one has what its row said. */
+    /* The guard's has three pairs, and the least cosine of its sentences; the final one has the values of its row. */
     ck_assert_str_eq(rows_of(sql, "id pairs error cosine cosine_min spearman", "evaluation"),
                      "1 NULL NULL NULL NULL NULL \n"
                      "2 3 0.5 0.75 0.5 0.625 \n"
@@ -342,7 +342,7 @@ TEST(figures_of_an_encoder_get_their_own_columns)
 }
 END_OF_TEST
 
-/* A view of ours that was changed is made anew; a user's own stays. */
+/* A changed view of calm is made anew; a user's view stays. */
 TEST(views)
 {
     const char *path = old_store();
@@ -356,9 +356,9 @@ TEST(views)
 }
 END_OF_TEST
 
-/* ---- refused ---- */
+/* ---- refusals ---- */
 
-/* Refused with these words, and the folder is as it was: same bytes, no lock, no blobs. */
+/* Checks that the store is refused with these words, and the folder is unchanged: same bytes, no lock, no blobs. */
 static void refused(const char *path, const calm_store_how *how, calm_status expected, const char *words)
 {
     calm_store *store;
@@ -385,7 +385,7 @@ TEST(reading_says_what_to_do)
 }
 END_OF_TEST
 
-/* Only what later versions added may be missing: a lost table is not silently made anew without its rows. */
+/* Only additions of later versions may be missing: a lost table is not silently replaced by an empty one. */
 TEST(damaged_stores_are_refused_unchanged)
 {
     static const struct {
@@ -423,7 +423,7 @@ static void keep_line(void *user, calm_log_level level, const char *line)
         snprintf(user, CALM_MESSAGE_MAX, "%s", line);
 }
 
-/* The store as it was, what waited in its -wal too, under a name that was free. */
+/* The copy has the store as it was, with what waited in its -wal, under an unused name. */
 TEST(a_copy_is_kept)
 {
     const char *path = old_store(), *before;
@@ -455,7 +455,7 @@ TEST(a_copy_is_kept)
     ck_ok(calm_read_file(ctx, test_format("%s.v1.bak", path), 100, &mine, &n));
     ck_assert_str_eq(mine, "mine");
     ck_assert(!calm_path_exists(test_format("%s.bak.new", path)));
-    /* It is a store: once more, and not again. */
+    /* It is a store: migrated once, and not again. */
     calm_store_close(sample_open(copy, CALM_STORE_WRITE));
     ck_assert_int_eq(version_of(test_format("%s.v1.bak", copy)), 1);
     line[0] = '\0';
@@ -493,7 +493,7 @@ typedef struct word {
     char message[CALM_MESSAGE_MAX];
 } word;
 
-/* Open for writing in a child that is killed at call `at`, or whose calls fail from there on; false when it
+/* Opens for writing in a child that is killed at call `at`, or whose calls fail from there on; returns false if it
  * was killed. */
 static bool open_with(const char *path, fault wanted, word *said)
 {
@@ -521,13 +521,13 @@ static bool open_with(const char *path, fault wanted, word *said)
     return WIFEXITED(status);
 }
 
-/* How many stores were new, and how many came to have a second copy. */
+/* How many stores were migrated, and how many have a second copy. */
 typedef struct tally {
     long migrated, copied_again;
 } tally;
 
-/* Old or new, and opened once more it is new, with every row; each copy is complete, and there is one when it
- * is new. */
+/* Checks that the store is old or new and, opened once more, new with every row; each copy is whole, and there is
+ * one if the store is new. */
 static void check_whole(const char *path, const char *expected, long at, tally *count)
 {
     const int64_t version = version_of(path);
@@ -568,7 +568,7 @@ TEST(killed_or_refused_at_many_calls)
     ck_assert_int_eq(said.status, CALM_OK);
     const long calls = said.calls;
     ck_assert_int_gt(calls, 5);
-    /* All of them take minutes under the sanitizers: this many, spread over all, the first and the last included. */
+    /* All calls take minutes under sanitizers: this many, evenly spread, with the first and the last. */
     for (long i = 0; i < POINTS; i++) {
         const long at = 1 + i * (calls - 1) / (POINTS - 1);
         path = copy_of(original);

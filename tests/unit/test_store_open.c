@@ -1,4 +1,4 @@
-/* Opening a store: what is refused, what an interrupted creation leaves, readers and writers in two processes. */
+/* Opening a store: refusals, what an interrupted creation leaves, readers and writers in two processes. */
 #include "store/store.h"
 
 #include <signal.h>
@@ -22,7 +22,8 @@ static void write_bytes(const char *path, const void *bytes, size_t n_bytes)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-/* Refused in both modes with these words, and the folder is as before: no lock file, no blobs, same bytes. */
+/* Checks that the store is refused in both modes with these words, and the folder is unchanged: no lock, no blobs,
+ * same bytes. */
 static void refused(const char *path, calm_status expected, const char *words)
 {
     calm_store *store;
@@ -39,7 +40,7 @@ static void refused(const char *path, calm_status expected, const char *words)
     ck_assert(!calm_path_exists(test_format("%s.blobs", path)));
 }
 
-/* A database at `path` made by this script. */
+/* Makes a database at `path` by this script. */
 static void make_database(const char *path, const char *script)
 {
     calm_sql *sql;
@@ -64,7 +65,7 @@ TEST(foreign_and_newer_files_are_refused)
     make_database(path, calm_store_schema());
     make_database(path, "PRAGMA user_version = 10; CREATE TABLE novelty (a)");
     refused(path, CALM_EUNSUPPORTED, "store version 10, this program knows versions up to 9");
-    /* Our number, another's tables. */
+    /* calm's number with another program's tables */
     for (int version = 3; version <= 4; version++) {
         path = test_format("%s/number%d.db", folder, version);
         make_database(path, test_format("PRAGMA application_id = 0x63616c6d; PRAGMA user_version = %d;"
@@ -105,7 +106,7 @@ TEST(empty_files_become_stores)
     ck_fails(calm_store_open(ctx, path, NULL, &store), CALM_ENOTFOUND, path);
     write_bytes(path, "", 0);
     ck_fails(calm_store_open(ctx, path, NULL, &store), CALM_ENOTFOUND, path);
-    /* Left over from a store that was deleted and from one that was being made. */
+    /* Left over from a deleted store, and from one whose creation was interrupted. */
     write_bytes(test_format("%s-wal", path), "stale", 5);
     write_bytes(test_format("%s.new", path), "stale", 5);
     store = sample_open(path, CALM_STORE_WRITE);
@@ -142,9 +143,9 @@ END_OF_TEST
 
 /* ---- two processes ---- */
 
-static int let_go = -1;    /* closed: the holder writes and leaves */
+static int let_go = -1;    /* closed: the holder writes and exits */
 
-/* Who waits says so; then the holder need not hold on. */
+/* A waiting process logs it, and then the holder can release the store. */
 static void keep_line(void *user, calm_log_level level, const char *line)
 {
     (void)level;
@@ -152,7 +153,7 @@ static void keep_line(void *user, calm_log_level level, const char *line)
     close(let_go);
 }
 
-/* A child that holds the store, says so through a pipe, and writes and leaves when it may. */
+/* Starts a child that holds the store, reports it through a pipe, and writes and exits when told to. */
 static pid_t start_holder(const char *path, int *ready)
 {
     int ends[2], go[2];
@@ -234,7 +235,7 @@ TEST(a_link_is_the_store_it_leads_to)
     calm_store_how how = sample_writing;
     calm_store *second;
     ck_assert_int_eq(symlink(calm_path_name(path), link), 0);
-    calm_store *store = sample_open(link, CALM_STORE_WRITE);    /* makes it, too */
+    calm_store *store = sample_open(link, CALM_STORE_WRITE);    /* which also creates it */
     ck_assert(!calm_path_exists(test_format("%s.lock", link)));
     ck_assert_str_eq(calm_store_blobs(store), test_format("%s.blobs", path));
     ck_fails(calm_store_open(ctx, path, &how, &second), CALM_EBUSY, "calm test");

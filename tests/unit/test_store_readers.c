@@ -1,5 +1,5 @@
 /* Readers while a run writes: in another process through the store, with the sqlite3 program, and in the middle of a
- * query. None sees an error or half of a transaction, and the writer never waits: its busy timeout is 0. */
+ * query.  None sees an error or a part of a transaction, and the writer never waits: its busy timeout is 0. */
 #include <poll.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -20,7 +20,7 @@ static calm_store *open_writer(const char *path)
     return store;
 }
 
-/* Candidates with their scores and the run's note of them, and the job's choice among them. */
+/* Stores candidates with their scores and the run's rows for them, and the job's choice among them. */
 static calm_status put_transaction(calm_store *store, const sample *s, int number)
 {
     char keys[CANDIDATES][20];
@@ -44,8 +44,8 @@ static calm_status put_transaction(calm_store *store, const sample *s, int numbe
     return calm_store_commit(ctx, store);
 }
 
-/* A child that writes transactions until `done` is closed, and says by its status whether all went well; `ready` is
- * told when it has opened the store. */
+/* Starts a child that writes transactions until `done` is closed, and exits with a status that says whether all went
+ * well; it writes to `ready` once it has opened the store. */
 static pid_t start_writer(const char *path, int *ready, int *done)
 {
     int to_parent[2], to_child[2];
@@ -72,7 +72,7 @@ static pid_t start_writer(const char *path, int *ready, int *done)
     return pid;
 }
 
-/* Candidates that are there; -1: a transaction is there by half. */
+/* Counts the candidates; -1: a part of a transaction is there. */
 static const char count_sql[] =
     "SELECT CASE WHEN count(*) % 4 = 0 AND coalesce(sum(scores), 0) = 5 * count(*) AND count(*) = "
     "coalesce(sum(noted), 0) THEN count(*) ELSE -1 END FROM (SELECT (SELECT count(*) FROM score WHERE candidate_id = "
@@ -87,7 +87,7 @@ static const char *made_store(void)
     return path;
 }
 
-/* Read by `look` while the writer writes; `along`: also while it opens and closes. */
+/* Reads by `look` while the writer writes; `along`: also while it opens and closes the store. */
 static void read_along(const char *path, int64_t (*look)(const char *path), bool along)
 {
     int status, ready, done;
@@ -132,7 +132,7 @@ TEST(another_process)
 }
 END_OF_TEST
 
-/* Each time a store is opened anew, as `calm inspect` does. */
+/* Opens the store anew each time, as `calm inspect` does. */
 static int64_t look_anew(const char *path)
 {
     reader = sample_open(path, CALM_STORE_READ);
@@ -163,7 +163,7 @@ static int64_t look_with_program(const char *path)
     return n;
 }
 
-/* Without a timeout; only while a writer opens or closes the store does SQLite lock readers out, for milliseconds. */
+/* Without a timeout: SQLite locks readers out only while a writer opens or closes the store, for milliseconds. */
 TEST(sqlite3_program)
 {
     if (system("command -v sqlite3 >/dev/null 2>&1") != 0) {
@@ -192,7 +192,7 @@ static calm_status write_meanwhile(calm_ctx *c, void *user, size_t n, const char
     return CALM_OK;
 }
 
-/* The reader has what was there when it began, however much is written and checkpointed. */
+/* The reader sees what was there when it began, however much is written and checkpointed. */
 TEST(a_long_query)
 {
     const char *path = sample_path();

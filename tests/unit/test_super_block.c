@@ -1,5 +1,5 @@
-/* Super-blocks: scales and minima rounded together are what the types can hold, stay as they are when rounded again,
- * and come apart into the numbers that files have. */
+/* Super-blocks: scales and minima that are rounded together can be stored, stay unchanged when rounded again, and
+ * are split into the numbers of the file. */
 #include "ptq/quant/super_block.h"
 
 #include <math.h>
@@ -11,10 +11,10 @@
 
 #define MOST_GROUPS 16
 
-/* Every row of schemes.def that has super-blocks. */
+/* Loops over the rows of schemes.def with super-blocks. */
 #define EACH(k) for (int k = 0; k < CALM_N_FAMILIES; k++) if (calm_families[k].super > 1)
 
-/* Numbers that the codes of scales hold. */
+/* Ranges of the codes of scales. */
 static const struct {
     int least, most;
 } codes[] = {[CALM_SCALE_U4] = {0, 15}, [CALM_SCALE_U6] = {0, 63}, [CALM_SCALE_S6] = {-32, 31},
@@ -38,7 +38,7 @@ static calm_scheme scheme_of(int k)
     return scheme;
 }
 
-/* Scales of some super-block of type k: of either sign where the type has one, over `decades` of magnitude. */
+/* Draws scales of some super-block of type k: of either sign if the type has both, over `decades` of magnitude. */
 static size_t draw(int k, uint64_t seed, double decades, float *scales, float *mins)
 {
     const calm_scheme scheme = scheme_of(k);
@@ -76,8 +76,8 @@ TEST(rounded_together)
                 ck_assert(d * (float)block.scales[g] == scales[g]);
                 ck_assert(!of || (block.minima[g] >= 0 && block.minima[g] <= most(k)));
                 ck_assert(-(dmin * (float)block.minima[g]) == mins[g]);
-                /* The grid is as fine as the largest scale over the largest number of its sign, at most; half a step,
-                 * and one whole for a number that may not be 0. */
+                /* The step is at most the largest scale over the largest code of its sign; the error is half a step,
+                 * and a whole one for a code that may not be 0. */
                 const double step = fabs((double)scales[0]) > 0 ? fabs((double)d) : 0;
                 ck_assert(fabs((double)scales[g] - (double)wanted[g]) <= step * 1.001);
             }
@@ -85,7 +85,7 @@ TEST(rounded_together)
 }
 END_OF_TEST
 
-/* All groups alike, none at all, a single one: the float16 nearest to what was asked for. */
+/* All groups equal, all zero, a single one: the nearest float16. */
 TEST(simple_ones)
 {
     EACH(k) {
@@ -126,7 +126,7 @@ TEST(out_of_range)
 }
 END_OF_TEST
 
-/* What a scheme is in a linear whose columns its blocks do not divide. */
+/* The scheme that replaces one whose blocks do not divide the columns. */
 TEST(fall_back)
 {
     char name[CALM_SCHEME_NAME_MAX];
@@ -137,14 +137,14 @@ TEST(fall_back)
         ck_assert_str_eq(name, calm_families[k].name);
         const calm_scheme instead = calm_scheme_of_type(calm_families[k].instead);
         ck_assert(calm_families[k].instead && calm_scheme_same(&other, &instead));
-        ck_assert_uint_eq(calm_scheme_block(&other), 32);    /* which llama.cpp's tools take for all rows */
+        ck_assert_uint_eq(calm_scheme_block(&other), 32);    /* as llama.cpp's tools do for all rows */
         ck_assert_uint_eq(calm_scheme_groups(&scheme, 640), 20);
         ck_assert(calm_scheme_bits_per_weight(&scheme, 8, 640) == calm_scheme_bits_per_weight(&other, 8, 640));
     }
 }
 END_OF_TEST
 
-/* Bits per weight as ggml's blocks have them. */
+/* Bits per weight of ggml's blocks. */
 TEST(sizes)
 {
     EACH(k) {

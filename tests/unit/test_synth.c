@@ -1,5 +1,5 @@
-/* Synthetic checkpoints: what is written is what the shape says, the bytes depend on seed, name and index alone, and
- * the values have the moments they should. */
+/* Synthetic checkpoints: the tensors of the shape are written, the bytes depend on seed, name and index only, and
+ * the values have the right moments. */
 #include "tests/tools/synth.h"
 
 #include <stdlib.h>
@@ -91,7 +91,7 @@ TEST(a_dense_decoder)
 }
 END_OF_TEST
 
-/* What sets each family apart, and how many tensors there are. */
+/* The distinctive tensors of each family, and the number of tensors. */
 TEST(every_family)
 {
     static const struct { const char *shape; size_t count; const char *name; size_t rows, cols; } rows[] = {
@@ -122,7 +122,7 @@ TEST(every_family)
 }
 END_OF_TEST
 
-/* Do the tensors have so many values together? */
+/* Checks the total number of values of the tensors. */
 static void check_parameters(const char *name, const synth_tensor *tensors, size_t n, size_t expected)
 {
     size_t sum = 0;
@@ -133,7 +133,7 @@ static void check_parameters(const char *name, const synth_tensor *tensors, size
 
 TEST(sizes_of_published_models)
 {
-    /* Parameters as the model cards and the hub's headers count them. */
+    /* Parameters as model cards and the hub's headers count them. */
     static const struct { const char *name; size_t parameters; } known[] = {
         {"qwen3-0.6b", 596049920}, {"qwen3-8b", 8190735360}, {"qwen3-32b", 32762123264},
         {"qwen3-30b-a3b", 30532122624}, {"qwen2.5-0.5b", 494032768}, {"qwen2.5-32b", 32763876352},
@@ -175,7 +175,7 @@ TEST(other_types_and_blocks)
 }
 END_OF_TEST
 
-/* Names, shapes and sizes of a model that fits no disk here, in next to no room. */
+/* Names, shapes and sizes of a model that fits no disk here, in a tiny file. */
 TEST(hollow_checkpoints)
 {
     synth_options options = options_of("qwen3-8b");
@@ -194,7 +194,7 @@ TEST(hollow_checkpoints)
 }
 END_OF_TEST
 
-/* Every config of SYNTH_CONFIGS makes a hollow checkpoint whose tensors calm opens as a model. */
+/* Every config of SYNTH_CONFIGS makes a checkpoint without weights whose tensors calm opens as a model. */
 TEST(families_by_their_config)
 {
     struct dirent **entries;
@@ -219,7 +219,7 @@ TEST(families_by_their_config)
 }
 END_OF_TEST
 
-/* As the model cards and the hub's headers count them, without heads for a second token and dense layers behind a
+/* As model cards and the hub's headers count them, without heads for a second token and dense layers after the
  * pooling. */
 TEST(sizes_of_families)
 {
@@ -236,7 +236,7 @@ TEST(sizes_of_families)
 }
 END_OF_TEST
 
-/* Nothing but their headers is known. */
+/* Families of which only headers are known have no weights. */
 TEST(families_are_hollow)
 {
     synth_options options = options_of("gpt_oss");
@@ -312,7 +312,7 @@ END_OF_TEST
 
 /* ---- values ---- */
 
-/* Element i of a tensor by the definition in synth.h, with the quantile by bisection on erfc. */
+/* Returns element i of a tensor by the definition in synth.h, with the quantile by bisection on erfc. */
 static float defined(uint64_t seed, const char *name, size_t i, double mean, double spread)
 {
     const uint64_t stream = synth_stream(name);
@@ -329,7 +329,7 @@ static float defined(uint64_t seed, const char *name, size_t i, double mean, dou
     return (float)(mean + spread * low);
 }
 
-/* float32 keeps 24 bits; the table and this sum are each off by an ulp at most, of values below 1. */
+/* float32 keeps 24 bits; the table and this sum are each off by at most an ulp of values below 1. */
 TEST(values_follow_their_definition)
 {
     synth_options options = options_of("tiny-llama");
@@ -346,8 +346,8 @@ TEST(values_follow_their_definition)
 }
 END_OF_TEST
 
-/* A large matrix, filled by several tasks and in several buffers: mean, variance and kurtosis within 5 standard errors
- * (1/sqrt(n), sqrt(2/n), sqrt(96/n) for a normal), and neighbours are uncorrelated. */
+/* A large matrix, filled by several tasks and in several buffers: mean, variance and kurtosis within 5 standard
+ * errors (1/sqrt(n), sqrt(2/n), sqrt(96/n) for a normal), and uncorrelated neighbours. */
 TEST(moments_of_a_large_tensor)
 {
     synth_values *values;
@@ -466,7 +466,7 @@ TEST(shards_stay_below_their_size)
 }
 END_OF_TEST
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
 TEST(refuses_what_is_there_and_what_it_does_not_know)
 {

@@ -1,4 +1,4 @@
-/* Tables: alignment in columns of a terminal, printable text, and the same rows as JSON. */
+/* Tables: columns aligned for a terminal, printable text, and the same rows as JSON. */
 #include "cli/print.h"
 
 #include "tests/support/harness.h"
@@ -94,7 +94,7 @@ TEST(numbers_of_six_digits)
 {
     calm_table table;
     table = (calm_table){0};
-    calm_table_column(&table, "a\033[1m\n", CALM_ALIGN_RIGHT);    /* a heading is as harmless as a cell */
+    calm_table_column(&table, "a\033[1m\n", CALM_ALIGN_RIGHT);    /* a heading is escaped like a cell */
     CALM_CELLS(&table, CALM_NUMBER(1.0 / 3));
     CALM_CELLS(&table, CALM_NUMBER(1.25e-9));
     CALM_CELLS(&table, CALM_NUMBER(NAN));
@@ -131,14 +131,15 @@ TEST(named_columns_stay)
     ck_assert_uint_eq(table.n_columns, 1);
     ck_assert_str_eq(table.headings[0].name, second);
     ck_assert_uint_eq(calm_table_rows(&table), 2);
-    /* The beginning of a name is none. */
+    /* A prefix of a name is no name. */
     calm_table_keep(&table, test_format("%s", first));
     ck_assert_uint_eq(table.n_columns, 0);
     calm_table_clear(&table);
 }
 END_OF_TEST
 
-/* Combining marks take no column, wide characters two; what does not print is spelled out; wrong UTF-8 is replaced. */
+/* Combining marks have no width, wide characters two columns; unprintable characters are escaped; invalid UTF-8 is
+ * replaced. */
 TEST(widths_of_text)
 {
     static const char *const texts[] = {"plain",  "\xc3\xbc\x62", "u\xcc\x88z", "\xe4\xb8\xad\xe6\x96\x87",
@@ -175,7 +176,7 @@ TEST(json_keeps_types_and_digits)
     calm_table_text(&table, NULL);
     CALM_CELLS(&table, CALM_FIXED(NAN, 3));
     CALM_CELLS(&table, CALM_BOOL(true));
-    CALM_CELLS(&table, CALM_INT(9));    /* a row that is not complete does not count */
+    CALM_CELLS(&table, CALM_INT(9));    /* an incomplete row does not count */
     rows = calm_rows_json(ctx, &table);
     ck_ok(ctx->status);
     ck_assert_uint_eq(calm_table_rows(&table), 0);    /* it is released */
@@ -265,7 +266,7 @@ TEST(missing_memory_is_reported)
 }
 END_OF_TEST
 
-/* In 40 columns words get several lines, between words where there are blanks; numbers stay whole. */
+/* In 40 columns text is broken into lines, at blanks if there are any; numbers stay whole. */
 TEST(narrow_tables_break_words)
 {
     CALM_SCOPED_TABLE(table);
@@ -291,7 +292,7 @@ TEST(narrow_tables_break_words)
 }
 END_OF_TEST
 
-/* Any table of words and numbers keeps to the limit: broken, or as lists of cells; nothing is lost. */
+/* Any table of text and numbers keeps to the limit: broken into lines, or as lists of cells; nothing is lost. */
 TEST(narrow_tables_keep_to_the_limit)
 {
     static const char *const words[] = {"a", "two words", "\u4e2d\u6587\u5b57\u6f22\u5b57\u6f22\u5b57\u6f22", "",
@@ -357,7 +358,7 @@ TEST(few_rows_keep_their_words_whole)
         ctx->columns = 40;
         ck_ok(calm_table_write(ctx, &table, 2, &out));
         ctx->columns = 0;
-        /* A list, until that is longer to read than broken words are. */
+        /* A list, unless that is longer than broken lines. */
         ck_assert_int_eq(strstr(out.data, "  architecture  Qwen3ForCausalLM\n") != NULL, rows <= 3);
         ck_assert_int_eq(strstr(out.data, "----") != NULL, rows > 3);
     }
@@ -379,8 +380,8 @@ TEST(chains_are_cut_between_parts)
 }
 END_OF_TEST
 
-/* Named columns go where cells would get several lines, and only there: the first choice that helps.  The rows are
- * 2 + 19 + 2 + 13 + 2 + 5 + 2 + 17 columns wide; in 57 the last cell has several lines. */
+/* Columns that may be dropped are, if cells would need several lines, and only then: the first choice that helps.
+ * The rows are 2 + 19 + 2 + 13 + 2 + 5 + 2 + 17 columns wide; in 57 the last cell has several lines. */
 TEST(columns_give_way)
 {
     static const char *const choices[] = {"one_minus_cka|no such", "place", "crest|place"};
@@ -406,7 +407,7 @@ TEST(columns_give_way)
 }
 END_OF_TEST
 
-/* The last ones go, of several rows, and never so many that two are left. */
+/* The last columns are dropped if there are several rows, but never so many that only two are left. */
 TEST(last_columns_go)
 {
     static const struct {
@@ -430,7 +431,7 @@ TEST(last_columns_go)
 }
 END_OF_TEST
 
-/* So that names are not broken, while sentences are. */
+/* Names are not broken, sentences are. */
 TEST(names_stay_whole)
 {
     static const struct {
@@ -455,7 +456,7 @@ TEST(names_stay_whole)
 }
 END_OF_TEST
 
-/* A digest that does not fit is cut: the rest of it on a line of its own says nothing. */
+/* A digest that does not fit is cut, since the rest on a separate line says nothing. */
 TEST(digests_are_cut)
 {
     static const char digest[] = "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8";
@@ -487,7 +488,7 @@ TEST(sentences_are_folded)
     ck_assert_str_eq(folded.data, "A sentence that is longer than forty\n  columns are.\nshort\n"
                                   "  indented, and longer than forty\n    columns too\n"
                                   "  label  what stands behind it, in two\n         lines\n");
-    /* What an arrow joins stays on one line. */
+    /* Text joined by an arrow stays on one line. */
     CALM_SCOPED_TEXT(joined);
     ctx->columns = 40;
     calm_table_fold(ctx, "KL 0.0181, a perplexity of 31.52 -> 31.89\n", &joined);

@@ -1,5 +1,5 @@
-/* Task files: tokens of choices as lm-evaluation-harness makes them, and what is refused.  With a byte-level tokenizer
- * of the letters a to e (0 to 4), "ab" (8), the space (7) and the bytes of U+00E9 (9 10) and U+00A0 (11 12), and [CLS]
+/* Task files: tokens of choices as lm-evaluation-harness makes them, and refusals.  The tokenizer is byte-level with
+ * the letters a to e (0 to 4), "ab" (8), the space (7), the bytes of U+00E9 (9 10) and U+00A0 (11 12), and [CLS]
  * (5). */
 #include "ptq/data/task_file.h"
 
@@ -33,7 +33,7 @@ static const char *task_file(const char *text, size_t n)
     return path;
 }
 
-/* All choices as "line: ids own length | ...", an answer behind each task. */
+/* Returns all choices as "line: ids own length | ...", with an answer after each task. */
 static const char *listed(const char *text, const calm_task_options *options)
 {
     calm_tokenizer *tokenizer = open_tokenizer();
@@ -70,7 +70,7 @@ TEST(choices_come_after_the_context)
 }
 END_OF_TEST
 
-/* The length is that of the choice as it stands in the file. */
+/* The length is that of the choice as written in the file. */
 TEST(white_space_moves_to_the_choice)
 {
     ck_assert_str_eq(listed("{\"context\": \"c  \", \"choices\": [\"d\"], \"answer\": 0}", &plain),
@@ -80,7 +80,7 @@ TEST(white_space_moves_to_the_choice)
 }
 END_OF_TEST
 
-/* Of "cabd" the tokens are c ab d, of "ca" c a: the choice has one, and the context's are its own. */
+/* "cabd" has the tokens c ab d, "ca" has c a: the choice has one token, and the context keeps its own. */
 TEST(a_token_across_the_border)
 {
     ck_assert_str_eq(listed("{\"context\": \"ca\", \"choices\": [\"bd\"], \"answer\": 0}", &plain),
@@ -124,9 +124,9 @@ TEST(the_first_samples)
 }
 END_OF_TEST
 
-/* ---- what is refused ---- */
+/* ---- refusals ---- */
 
-/* After a good line and a blank one. */
+/* The line comes after a good line and a blank one. */
 static void check_refused(const char *line, size_t n, const calm_task_options *options, calm_status expected,
                           const char *message)
 {

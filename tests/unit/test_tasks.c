@@ -1,4 +1,4 @@
-/* Tasks on tiny models against one choice at a time, with naive sums in double over its logits. */
+/* Tasks on tiny models against single choices, with naive sums in double over the logits. */
 #include "ptq/eval/tasks.h"
 
 #include "ptq/base/file.h"
@@ -35,7 +35,7 @@ static calm_model *open_tiny(uint64_t seed, size_t hidden)
     return model;
 }
 
-/* `n` random letters. */
+/* Appends `n` random letters. */
 static void letters(calm_text *out, uint64_t seed, uint64_t stream, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -65,7 +65,7 @@ static const char *write_tasks(size_t n)
     return path;
 }
 
-/* ---- the naive one ---- */
+/* ---- the naive evaluation ---- */
 
 static double naive_log_prob(const calm_model *model, const calm_task_choice *choice)
 {
@@ -94,7 +94,7 @@ static double naive_log_prob(const calm_model *model, const calm_task_choice *ch
     return sum;
 }
 
-/* Log-probabilities of all choices, in the order of the file. */
+/* Returns the log-probabilities of all choices, in the order of the file. */
 static double *naive(const char *path, const calm_tokenizer *tokenizer, const calm_task_options *options,
                      const calm_model *model, size_t n_choices)
 {
@@ -117,8 +117,8 @@ static double *naive(const char *path, const calm_tokenizer *tokenizer, const ca
     return out;
 }
 
-/* Of a token as test_evaluate.c derives it; a choice has 13 at most.  Hidden states and logits come of matrix products
- * with other neighbours, in whose last bits they may differ: 32 products of values below 4, another 1e-5. */
+/* The error of a token as test_evaluate.c derives it; a choice has at most 13 tokens.  Hidden states and logits come
+ * from products with other rows, whose last bits may differ: 32 products of values below 4, another 1e-5. */
 #define TOLERANCE (13 * 2e-5)
 
 static void check_answers(const calm_tasks_result *tasks, const calm_task_answers *found, const double *expected)
@@ -182,7 +182,7 @@ TEST(equals_one_choice_at_a_time)
 }
 END_OF_TEST
 
-/* What tick has heard. */
+/* The last event. */
 typedef struct heard {
     size_t last, total;
     bool rising;

@@ -1,11 +1,11 @@
-/* What the forward pass reads of a checkpoint, by names. */
+/* The tensors of a checkpoint that the forward pass reads, by name. */
 #include "ptq/model/tensor_use.h"
 
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 
-/* Every tensor that the tiny models are written with is read: test_model takes them away one by one. */
+/* Every tensor that tiny models have is read: test_model.c removes them one at a time. */
 TEST(what_is_needed_is_read)
 {
     for (size_t f = 0; tiny_families[f]; f++) {

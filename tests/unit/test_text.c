@@ -1,4 +1,4 @@
-/* Growing strings and the nearest word. */
+/* Growing strings, and the nearest word. */
 #include "ptq/base/text.h"
 
 #include <wchar.h>
@@ -83,7 +83,7 @@ TEST(a_failed_append_is_remembered)
     calm_text text;
     calm_text_init(&text);
     calm_text_append(&text, "kept", 4);
-    calm_text_append(&text, "x", SIZE_MAX - 2);    /* cannot be: the length overflows */
+    calm_text_append(&text, "x", SIZE_MAX - 2);    /* the length overflows */
     calm_text_append(&text, "later", 5);
     ck_assert(text.failed);
     ck_assert_str_eq(text.data, "kept");
@@ -92,7 +92,8 @@ TEST(a_failed_append_is_remembered)
 }
 END_OF_TEST
 
-/* A word is near at a distance of up to (characters of the longer + 2) / 3: rows that are, and are not by one. */
+/* A word is near at a distance of up to (characters of the longer + 2) / 3: words that are, and words that miss it
+ * by one. */
 TEST(nearness_is_levenshteins_distance)
 {
     static const struct {
@@ -167,7 +168,7 @@ TEST(sizes)
 }
 END_OF_TEST
 
-/* Each is an error that repeats what was given. */
+/* Each is an error that repeats the word. */
 TEST(no_sizes)
 {
     static const char *const texts[] = {"",       " ",     "GB",     "five",    "5x",       "5GBs",       "5 G B",

@@ -1,4 +1,4 @@
-/* Texts of a file: documents of JSON lines, lines of other files, and whose they are in messages. */
+/* Texts of a file: documents of JSON lines, lines of other files, and their numbers in messages. */
 #include "ptq/data/texts.h"
 
 #include "tests/support/harness.h"
@@ -10,7 +10,7 @@ static const char *put(const char *name, const char *text)
     return path;
 }
 
-/* All texts of a file, each in brackets. */
+/* Returns all texts of a file, each in brackets. */
 static const char *texts_of(const char *path)
 {
     const char *all = "", *text;
@@ -63,7 +63,7 @@ TEST(failures_name_the_line)
 }
 END_OF_TEST
 
-/* calm_texts_next of a file: of its last text, or of opening it, fails with `message`. */
+/* Checks that reading the last text of a file, or opening it, fails with `message`. */
 static void refused(const char *name, const char *text, calm_status status, const char *message)
 {
     const char *path = put(name, text), *next = "";
@@ -100,7 +100,7 @@ TEST(marks_and_surrogates)
     ck_assert_str_eq(texts_of(put("b.txt", "a\xED\xA0\x80\xED\xBF\xBFz \xED\x9F\xBF")),
                      "[a\xEF\xBF\xBD\xEF\xBF\xBDz \xED\x9F\xBF]");
     ck_assert_str_eq(texts_of(put("b.jsonl", "\"a\xED\xA0\x80z\"\n")), "[a\xEF\xBF\xBDz]");
-    /* The two halves of a pair are a character, each alone and in the other order is not, and \\u is no escape. */
+    /* The two halves of a pair are one character, each half alone or in reverse order is not, and \\u is no escape. */
     ck_assert_str_eq(texts_of(put("b.jsonl", "\"\\ud83d\\ude00 \\uD83d \\uDE00\\uD83D \\\\ud800\"\n")),
                      "[\xF0\x9F\x98\x80 \xEF\xBF\xBD \xEF\xBF\xBD\xEF\xBF\xBD \\ud800]");
     ck_assert_str_eq(texts_of(put("b.json", "[{\"text\": \"\\ud800\\ud83d\\ude00\"}]")),

@@ -1,4 +1,4 @@
-/* The task loop: every index once, the same bytes for every number of threads, the lowest failure. */
+/* The task loop: every index once, the same bytes for any number of threads, the lowest failure. */
 #include "ptq/base/threads.h"
 
 #include <stdatomic.h>
@@ -9,7 +9,7 @@
 
 #define N_TASKS 500
 
-/* A sum in the task's own scratch: its order is fixed by the task alone. */
+/* Sums in the task's scratch memory: its order is fixed by the task. */
 static calm_status sum_task(calm_ctx *worker, size_t index, void *user)
 {
     double *out = user, *values;
@@ -75,7 +75,7 @@ TEST(a_failure_has_its_status_and_message)
 }
 END_OF_TEST
 
-/* Two tasks that begin together; the later one fails first.  Gives up waiting where only one thread is to be had. */
+/* Two tasks that begin together, of which the later one fails first.  The wait ends if there is only one thread. */
 static calm_status fail_in_turn(calm_ctx *worker, size_t index, void *user)
 {
     atomic_int *begun = user, *failed = begun + 1;
@@ -120,13 +120,13 @@ static calm_status look_at_worker(calm_ctx *worker, size_t index, void *user)
 {
     size_t *used = user;
     char *block;
-    used[index] = worker->scratch->used_bytes;    /* what the task before left behind */
+    used[index] = worker->scratch->used_bytes;    /* what the task before left */
     ck_assert_ptr_null(worker->out);
     ck_assert_int_eq(worker->status, CALM_OK);
     return CALM_NEW(worker, worker->scratch, block, 1000);
 }
 
-/* Counts the indices of a loop inside a task; those above `first` fail, which skips what follows. */
+/* Counts the indices of a loop inside a task; those above `first` fail, and skip what follows. */
 typedef struct inner_loop {
     atomic_int *counts;
     size_t first;
@@ -156,7 +156,7 @@ static calm_status loop_many_times(calm_ctx *worker, size_t index, void *user)
     return CALM_OK;
 }
 
-/* Loops inside tasks that end at once: OpenMP takes the memory of an ended task for the next one of the same loop. */
+/* Short loops inside tasks: OpenMP reuses the memory of an ended task for the next one of the same loop. */
 TEST(many_short_loops_inside_tasks)
 {
     static atomic_int counts[40 * N_TILES];
@@ -168,7 +168,7 @@ TEST(many_short_loops_inside_tasks)
 }
 END_OF_TEST
 
-/* Of two tasks the first loops itself before it sets a flag, for which the second waits.  Gives up after a while. */
+/* Of two tasks the first runs a loop before it sets a flag, for which the second waits for a limited time. */
 static calm_status flag_behind_a_loop(calm_ctx *worker, size_t index, void *user)
 {
     atomic_int *state = user, *count = state, *flag = state + 1, *seen = state + 2;
@@ -190,7 +190,7 @@ static calm_status flag_in_a_task(calm_ctx *worker, size_t index, void *user)
     return calm_parallel_for(worker, 2, flag_behind_a_loop, user);
 }
 
-/* A loop ends when its own tasks have ended, whatever helps with a loop around it. */
+/* A loop ends when its tasks have ended, whatever helps with a loop around it. */
 TEST(a_loop_waits_for_its_own_tasks)
 {
     enum { ROUNDS = 50 };
@@ -205,7 +205,7 @@ TEST(a_loop_waits_for_its_own_tasks)
 }
 END_OF_TEST
 
-/* One task and far more threads than cores: those without one help with the loop inside, or end. */
+/* One task and far more threads than cores: threads without a task help with the inner loop, or end. */
 TEST(more_threads_than_tasks_and_cores)
 {
     static atomic_int counts[N_TASKS];
@@ -218,11 +218,11 @@ TEST(more_threads_than_tasks_and_cores)
     memset(counts, 0, sizeof counts);
     ck_fails(calm_parallel_for(ctx, 3, loop_inside, &loop), CALM_ENUMERIC, "tile 37");
     for (size_t i = 0; i < 37; i++)
-        ck_assert_int_ge(counts[i], 1);    /* the lowest failure is known only where all before it ran */
+        ck_assert_int_ge(counts[i], 1);    /* the lowest failure is known only if all tasks before it ran */
 }
 END_OF_TEST
 
-/* Threads that the workers of a loop, and of a loop inside one of its tasks, share out further. */
+/* The threads that workers of a loop, and of a loop inside one of its tasks, have for further loops. */
 typedef struct shares {
     size_t n_inner, last;
     atomic_int of_first, of_last, innermost;
@@ -247,7 +247,7 @@ static calm_status keep_share(calm_ctx *worker, size_t index, void *user)
     return calm_parallel_for(worker, seen->n_inner, keep_inner_share, seen);
 }
 
-/* All threads are for a task alone; one is for each of many, but for those of the last round where it is not full. */
+/* A single task has all threads; each of many tasks has one, except those of a last round that is not full. */
 TEST(tasks_share_the_threads)
 {
     static const struct {

@@ -1,11 +1,11 @@
-/* Time by stage: each moment is counted once, in the stage that goes on. */
+/* Time by stage: each moment is counted once, in the innermost stage. */
 #include <time.h>
 
 #include "ptq/base/threads.h"
 #include "ptq/base/times.h"
 #include "tests/support/harness.h"
 
-/* Compute until so many seconds have passed. */
+/* Computes until so many seconds have passed. */
 static void work_for(double seconds)
 {
     const double until = calm_seconds() + seconds;
@@ -41,12 +41,12 @@ TEST(stages_are_nested)
     calm_times_settle(&times);
     const double passed = calm_seconds() - begun;
     const calm_time sum = calm_times_sum(&times);
-    /* A clock that is asked twice: what is between is not counted, and nothing twice. */
+    /* The clock is read twice: time in between is not counted, and none twice. */
     ck_assert(sum.wall <= passed);
     ck_assert(times.stage[CALM_TIME_EXPORT].wall >= 0.03);
     ck_assert(times.stage[CALM_TIME_EVALUATION].wall >= 0.03);
     ck_assert(times.stage[CALM_TIME_READ].wall == 0);
-    /* One thread takes no more CPU than time has passed, and none while it rests. */
+    /* One thread takes no more CPU time than time has passed, and none while it sleeps. */
     ck_assert(times.stage[CALM_TIME_EXPORT].cpu <= times.stage[CALM_TIME_EXPORT].wall);
     ck_assert(sum.cpu > 0 && sum.cpu <= sum.wall);
 }
@@ -56,13 +56,13 @@ TEST(busy_seconds_stand_still_without_work)
 {
     for (int n_threads = 1; n_threads <= 2; n_threads++) {
         const double begun = calm_time_busy(n_threads), cpu = calm_time_now().cpu;
-        rest_for(0.3);    /* as a process waits that others keep from the cores */
+        rest_for(0.3);    /* as a process that waits for cores */
         ck_assert(calm_time_busy(n_threads) - begun < 0.1);
         const int workers = n_threads < calm_n_cores() ? n_threads : calm_n_cores();
         const double least = 0.2 / workers, until = calm_seconds() + 60;
         while (calm_time_busy(n_threads) - begun < least && calm_seconds() < until)
             ;
-        /* One thread that works is half of two side by side; what else the process does counts in `cpu` alone. */
+        /* One working thread is half of two; other work of the process counts in `cpu` only */
         ck_assert(calm_time_busy(n_threads) - begun >= least);
         ck_assert(calm_time_now().cpu - cpu >= 0.19);
     }
@@ -94,7 +94,7 @@ END_OF_TEST
 
 int main(void)
 {
-    rest_for(0.5);    /* OpenBLAS's threads spin for a moment after they begin, which the process's clock counts */
+    rest_for(0.5);    /* OpenBLAS's threads spin for a moment after they start, which the process's clock counts */
     return run_tests("times", (const TTest *[]){stages_are_nested, busy_seconds_stand_still_without_work,
                                                 nothing_is_counted_before_the_beginning,
                                                 every_stage_has_a_name, NULL});

@@ -1,4 +1,4 @@
-/* Token files: what they hold, as windows cut and whole, and lines that are refused. */
+/* Token files: what they hold, as cut and whole windows, and lines that are refused. */
 #include "ptq/data/token_file.h"
 
 #include "ptq/base/file.h"
@@ -19,7 +19,7 @@ static calm_token_file read(const char *text)
     return file;
 }
 
-/* The numbers as "1 2 3". */
+/* Returns the numbers as "1 2 3". */
 static const char *listed(const uint32_t *values, size_t n)
 {
     const char *list = "";

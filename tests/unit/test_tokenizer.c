@@ -1,5 +1,5 @@
-/* Small tokenizers written by the tests: merging against a slow version, splits, added tokens, templates, decoding,
- * and what is done with no memory, many threads and large files.  Refused files: test_tokenizer_errors.c. */
+/* Small tokenizers written by the tests: merging against a slow version, splits, added tokens, templates, decoding;
+ * missing memory, many threads and large files.  test_tokenizer_errors.c has files that are refused. */
 #include "ptq/tokenizer/tokenizer.h"
 
 #include <inttypes.h>
@@ -39,7 +39,7 @@ static calm_tokenizer *opened(parts p)
     return tok;
 }
 
-/* Ids of the text as "1 2 3". */
+/* Returns the ids of the text as "1 2 3". */
 static const char *encoded(const calm_tokenizer *tok, const char *text, bool special)
 {
     uint32_t *ids;
@@ -51,7 +51,7 @@ static const char *encoded(const calm_tokenizer *tok, const char *text, bool spe
     return list;
 }
 
-/* The text must have these ids with the tokenizer of these parts. */
+/* Checks the ids of a text with the tokenizer of these parts. */
 static void check(parts p, const char *text, const char *expected)
 {
     calm_tokenizer *tok = opened(p);
@@ -67,7 +67,7 @@ TEST(the_lowest_rank_merges_first)
     check((parts){.vocab = LETTERS, .merges = "[\"b\",\"c\"],[\"a\",\"b\"],[\"ab\",\"c\"]"}, "abcab", "0 4 3");
     check((parts){.vocab = LETTERS, .merges = "\"a b\",\"b c\",\"a bc\",\"ab c\""}, "abc", "5");
     check((parts){.vocab = LETTERS, .merges = ""}, "abc", "0 1 2");
-    /* Of equal ranks the leftmost; a merge listed twice has its later rank. */
+    /* Of equal ranks the leftmost merges; a merge listed twice has its later rank. */
     check((parts){.vocab = "\"a\":0,\"aa\":1", .merges = "\"a a\""}, "aaaaa", "1 1 0");
     check((parts){.vocab = LETTERS, .merges = "\"a b\",\"b c\",\"a b\""}, "abc", "0 4");
     check((parts){.vocab = LETTERS, .merges = "\"a b\""}, "", "");
@@ -107,7 +107,7 @@ TEST(unknown_characters)
 }
 END_OF_TEST
 
-/* The definition, word for word: find the lowest rank that applies anywhere, merge its leftmost place, again. */
+/* The definition, word for word: find the lowest rank that applies anywhere, merge its leftmost place, repeat. */
 static const char *merged_slowly(const char *text, char merges[][2][64], size_t n_merges, const char *const *tokens,
                                  size_t n_tokens)
 {
@@ -169,7 +169,7 @@ TEST(merging_agrees_with_its_definition)
 }
 END_OF_TEST
 
-/* Every piece that can come up is a token taken whole, so the ids show the pieces. */
+/* Every possible piece is a token, so the ids show the pieces. */
 #define PIECES "\"a\":0,\"-\":1,\"b\":2,\"a-\":3,\"-b\":4,\"--\":5,\"a--b\":6"
 
 static void check_split(const char *split, const char *text, const char *expected)
@@ -192,7 +192,7 @@ TEST(split_behaviors)
     check_split("\"pattern\":{\"Regex\":\"-\"},\"behavior\":\"Contiguous\"", "a--b", "0 5 2");
     check_split("\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Isolated\"", "a--b", "6");
     check_split("\"pattern\":{\"String\":\".\"},\"behavior\":\"Isolated\"", "a--b", "6");
-    /* An empty match is a place to split at, but not behind a match. */
+    /* An empty match is a place to split, but not right after a match. */
     check_split("\"pattern\":{\"Regex\":\"(?=-b)\"},\"behavior\":\"Isolated\"", "a--b", "3 4");
     check_split("\"pattern\":{\"Regex\":\"a|\"},\"behavior\":\"Isolated\"", "a--b", "0 1 1 2");
 }
@@ -220,7 +220,7 @@ TEST(byte_level_with_prefix)
     check((parts){.pre = pre, .vocab = vocab, .merges = merges}, "\na", "1 3 0");
     check((parts){.pre = pre, .vocab = vocab, .merges = merges}, "\xE2\x82\xAC", "1 4 5 6");
     check((parts){.pre = pre, .vocab = vocab, .merges = merges}, "", "");
-    /* Each piece between added tokens has its own prefix, an empty one none. */
+    /* Each piece between added tokens has a prefix, an empty one has none. */
     check((parts){.pre = pre, .vocab = vocab, .merges = merges, .added = ADDED(9, "<x>", "")}, "a<x>a<x><x>",
           "2 9 2 9 9");
 }
@@ -233,7 +233,7 @@ TEST(nfc_comes_before_the_pieces)
     check((parts){.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}", .vocab = vocab},
           "e\xCC\x81", "0");
     check((parts){.vocab = vocab}, "e\xCC\x81", "1");
-    /* A token that is not normalized is found in the text as it came, a normalized one in what became of it. */
+    /* A token that is not normalized is found in the original text, a normalized one in the normalized text. */
     const char *raw = ADDED(5, "e\xCC\x81", ",\"normalized\":false"),
                *normal = ADDED(5, "e\xCC\x81", ",\"normalized\":true");
     check((parts){.normalizer = "{\"type\":\"NFC\"}", .vocab = vocab, .added = raw}, "e\xCC\x81\xC3\xA9", "5 0");
@@ -255,14 +255,14 @@ TEST(added_tokens_are_cut_out)
     check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"single_word\":true")}, "a<x>a <x> a<x> <x>",
           "0 2 0 1 7 1 0 2 1 7");
     check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"single_word\":true")}, "\xC3\xA9<x>-<x>\xCC\x81", "2 2");
-    /* White space that a token took may be another token. */
+    /* White space that a token absorbed may also be another token. */
     check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true") "," ADDED(8, "  ", "")}, "<x>  a",
           "7 8 0");
     check((parts){.vocab = vocab, .added = ADDED(7, "<x>", ",\"rstrip\":true") "," ADDED(8, "  ", ",\"lstrip\":true")},
           "<x>  a", "7 0");
     check((parts){.vocab = vocab, .added = ADDED(7, "\\n", ",\"rstrip\":true,\"lstrip\":true")}, "\n\n\na \n \n",
           "7 0 7");
-    /* One that the vocabulary knows keeps its id; an empty one is never found. */
+    /* A token in the vocabulary keeps its id; an empty one is never found. */
     check((parts){.vocab = vocab, .added = ADDED(2, "<", "") "," ADDED(7, "", "")}, "a<a", "0 2 0");
 }
 END_OF_TEST
@@ -276,7 +276,7 @@ TEST(added_tokens_listed_again)
     /* Of two that differ the last counts. */
     check((parts){.vocab = vocab, .added = test_format("%s,%s", plain, last)}, "a <x> a", "0 3 1 0");
     check((parts){.vocab = vocab, .added = test_format("%s,%s", last, plain)}, "a <x> a", "0 1 3 1 0");
-    /* Special it stays: it is left out of the decoded text. */
+    /* It stays special: it is left out of the decoded text. */
     char *text;
     size_t n;
     calm_tokenizer *tok = opened((parts){
@@ -285,10 +285,10 @@ TEST(added_tokens_listed_again)
     ck_ok(calm_tokenizer_decode(ctx, tok, (const uint32_t[]){0, 1, 3, 0}, 4, false, &text, &n));
     ck_assert_str_eq(text, "a   a");
     calm_tokenizer_close(tok);
-    /* The first id counts, and those that follow are numbered anew. */
+    /* The first id counts, and those after it are numbered anew. */
     check((parts){.vocab = vocab, .added = ADDED(3, "<x>", "") "," ADDED(4, "<x>", "") "," ADDED(5, "<y>", "")},
           "a<x><y>", "0 3 4");
-    /* An id that the file cannot mean: the model's, or the next one. */
+    /* An impossible id is replaced: by the model's, or by the next one. */
     check((parts){.vocab = vocab, .added = ADDED(1, "a", "")}, "a <", "0 1 2");
     check((parts){.vocab = vocab, .added = ADDED(1, "<x>", "") "," ADDED(3, "<y>", "")}, "<x><y>a", "3 4 0");
     check((parts){.vocab = vocab, .added = ADDED(3, "<x>", "") "," ADDED(3, "<y>", "")}, "<x><y>a", "3 4 0");
@@ -310,7 +310,7 @@ TEST(templates_surround_the_text)
     ck_assert_str_eq(encoded(tok, "", true), "7 8 9");
     ck_assert_uint_eq(calm_tokenizer_size(tok), 10);
     calm_tokenizer_close(tok);
-    /* In a sequence the next template goes around the one before. */
+    /* In a sequence the next template encloses the one before. */
     tok = opened((parts){.vocab = LETTERS,
                          .added = added,
                          .post = "{\"type\":\"Sequence\",\"processors\":[{\"type\":\"ByteLevel\"}," TEMPLATE(
@@ -338,7 +338,7 @@ TEST(ids_become_text_again)
     check_decoded(tok, (uint32_t[]){2, 0, 3}, 3, true, "\xEF\xBF\xBD" "a\xEF\xBF\xBD");
     check_decoded(tok, (uint32_t[]){7, 0, 7}, 3, true, "<s>a<s>");
     check_decoded(tok, (uint32_t[]){7, 0, 7, 9}, 4, false, "a\xE4\xB8\xAD \xC3\xA9");
-    check_decoded(tok, (uint32_t[]){4}, 1, true, "\xE4\xB8\xAD");    /* outside the alphabet: as it stands */
+    check_decoded(tok, (uint32_t[]){4}, 1, true, "\xE4\xB8\xAD");    /* outside of the alphabet: copied */
     check_decoded(tok, NULL, 0, true, "");
     char *text;
     size_t n;
@@ -347,14 +347,14 @@ TEST(ids_become_text_again)
     ck_fails(calm_tokenizer_decode(ctx, tok, (uint32_t[]){UINT32_MAX}, 1, true, &text, &n), CALM_EARG, "4294967295");
     ck_assert_ptr_null(text);
     calm_tokenizer_close(tok);
-    /* Without a decoder the library puts spaces between. */
+    /* Without a decoder the library puts spaces between tokens. */
     tok = opened((parts){.vocab = LETTERS});
     check_decoded(tok, (uint32_t[]){3, 2}, 2, true, "ab c");
     calm_tokenizer_close(tok);
 }
 END_OF_TEST
 
-/* A normalized token is decoded as what it looks for; skipped as special is only the text that is written. */
+/* A normalized token is decoded as its normalized text; only the written text is skipped as special. */
 TEST(a_normalized_token_becomes_its_normalized_text)
 {
     const char *vocab = "\"a\":0";

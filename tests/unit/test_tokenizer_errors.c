@@ -1,5 +1,5 @@
-/* tokenizer.json files that are refused: each row changes one member of a good file, and the message names
- * the place. */
+/* tokenizer.json files that are refused: each row changes one member of a good file, and the message names the
+ * place. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,7 +20,7 @@
 #define PART_5 "{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"},{\"type\":\"NFC\"}"
 
 typedef struct refusal {
-    const char *member, *json;    /* the member of the file that is changed */
+    const char *member, *json;    /* the changed member of the file */
     calm_status status;
     const char *text;             /* in the message, after the path */
 } refusal;
@@ -200,7 +200,7 @@ static const refusal parts[] = {
      ": decoder.decoders: expected an array, found an object"},
 };
 
-/* A good file in which one member is replaced; member NULL: the file as it is. */
+/* Writes a good file in which one member is replaced; member NULL: the file unchanged. */
 static const char *file_with(const char *member, const char *json)
 {
     static const struct {
@@ -259,7 +259,7 @@ TEST(files_that_are_none)
 }
 END_OF_TEST
 
-/* A double array whose offsets lead out of it, and one whose text does not exist: found when a text meets them. */
+/* A double array whose offsets lead outside, and one whose text does not exist: found when a text reaches them. */
 TEST(a_map_that_leads_nowhere_is_an_error)
 {
     static const char *const maps[] = {

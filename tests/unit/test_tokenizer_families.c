@@ -1,5 +1,6 @@
 /* SentencePiece-style BPE, WordPiece and Unigram on small files written by the tests: normalizers, pre-tokenizers,
- * models, post-processors and decoders.  What the library does is in the comments; all expectations are its answers. */
+ * models, post-processors and decoders.  All expectations are answers of the tokenizers library, explained in
+ * comments. */
 #include <inttypes.h>
 
 #include "ptq/base/file.h"
@@ -24,7 +25,7 @@ static calm_tokenizer *opened(parts p)
     return tok;
 }
 
-/* Tokens of the text, each as people see it, with | between. */
+/* Returns the tokens of the text as readable pieces, with | between. */
 static const char *split_up(parts p, const char *text)
 {
     calm_tokenizer *tok = opened(p);
@@ -124,7 +125,7 @@ TEST(bytes_stand_in_for_unknown_characters)
     ck_assert_str_eq(split_up((parts){.model = SP}, "a\xC3\xA9" "b"), "a|<0xC3>|<0xA9>|b");
     ck_assert_str_eq(split_up((parts){.model = SP}, "axyb"), "a|?|b");    /* no bytes for x and y: one unknown */
     ck_assert_str_eq(split_up((parts){.model = SP}, "<0xC3>"), "?");
-    /* Bytes do not wake the unknown token before them up. */
+    /* Bytes do not revive the unknown token before them. */
     ck_assert_str_eq(split_up((parts){.model = SP}, "x\xC3\xA9" "b"), "<0xC3>|<0xA9>|?|b");
 }
 END_OF_TEST
@@ -140,7 +141,7 @@ TEST(metaspace_and_prepend)
                      "_a|<x>|a");
     ck_assert_str_eq(split_up((parts){.model = SP, .pre = META("always", "false"), .added = added}, "a<x>a"),
                      "_a|<x>|_a");
-    /* "first" is where the text begins, not what is left of it. */
+    /* "first" is the start of the text, not the start of the rest. */
     ck_assert_str_eq(split_up((parts){.model = SP,
                                       .pre = META("first", "false"),
                                       .normalizer = "{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}"},
@@ -163,7 +164,7 @@ TEST(metaspace_and_prepend)
 }
 END_OF_TEST
 
-/* A long piece is cut where no merge joins: the ids are those of its short pieces, put together. */
+/* A long piece is cut where no merge joins: the ids are those of its short pieces. */
 TEST(long_pieces_are_cut_where_that_changes_nothing)
 {
     calm_tokenizer *tok = opened((parts){.model = SP});
@@ -226,7 +227,7 @@ TEST(the_best_sum_wins)
 }
 END_OF_TEST
 
-/* Of equal texts the last one counts, and both are special when one is. */
+/* Of equal texts the last one counts, and both are special if one is. */
 TEST(a_text_that_is_listed_twice)
 {
     calm_tokenizer *tok = opened((parts){.model = UNIGRAM("[\"a\",-1],[\"b\",-1],[\"a\",-3]", ",\"unk_id\":1"),

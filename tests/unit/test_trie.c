@@ -1,4 +1,4 @@
-/* Trie: every string leads to its id, and nothing else does; against a search through the list. */
+/* Trie: every string leads to its id, and no other string does; against a search through the list. */
 #include "ptq/tokenizer/trie.h"
 
 #include "ptq/base/rng_impl.h"

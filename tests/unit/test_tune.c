@@ -1,4 +1,4 @@
-/* Tuning of scales and norms: the formula, the best state, what is left out, memory. */
+/* Tuning of scales and norms: the update formula, the best state, what is not tuned, memory. */
 #include "algorithms/tune.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 
 enum { ROWS = 40, IN = 70, GROUP = 32, GROUPS = 3, CELLS = ROWS * GROUPS };
 
-/* Two linears, one of which has no gradient, and a norm that is stored less one. */
+/* Two linears, one of them without a gradient, and a norm that is stored less one. */
 typedef struct toy {
     calm_learn_linear linears[2];
     calm_learn_vector vector;
@@ -40,7 +40,7 @@ static toy *toy_new(void)
     return t;
 }
 
-/* Gradients and decoded weights of step t. */
+/* Fills in the gradients and dequantized weights of step t. */
 static void fill(toy *t, uint64_t step)
 {
     for (size_t i = 0; i < ROWS * IN; i++) {
@@ -51,7 +51,7 @@ static void fill(toy *t, uint64_t step)
         t->dvalues[i] = (float)calm_rng_normal(step, 3, i);
 }
 
-/* One factor by the textbook; returns e^x. */
+/* Runs one step of textbook Adam on one factor; returns e^x. */
 static double slow(double state[3], double g, double rate, int t)
 {
     state[1] = 0.9 * state[1] + 0.1 * g;
@@ -60,8 +60,8 @@ static double slow(double state[3], double g, double rate, int t)
     return exp(state[0]);
 }
 
-/* Three steps: every scale and value is the textbook's, rounded to what a file holds.  The float sum of 32 products is
- * off by 1e-6 of theirs, and bfloat16 rounds to 2^-9: one unit in its last place, 2^-7, covers both. */
+/* After three steps every scale and value is the textbook's, rounded to what a file holds.  The float sum of 32
+ * products is off by 1e-6 of theirs, and bfloat16 rounds to 2^-9: one unit in its last place, 2^-7, covers both. */
 static void check_steps(float unit)
 {
     toy *t = toy_new();
@@ -99,7 +99,7 @@ static void check_steps(float unit)
     ck_assert(memcmp(other, t->scales[1], sizeof other) == 0);
 }
 
-/* Values as factors, as those of norms are, and as terms. */
+/* Values are factors, as those of norms, or terms. */
 TEST(steps_are_adams)
 {
     check_steps(0);
@@ -107,9 +107,8 @@ TEST(steps_are_adams)
 }
 END_OF_TEST
 
-/* Back to what was kept, at first the start. */
-/* Rows that share a scale move it together, by the sum of their gradients, and keep it in common: 128 of 150 rows and
- * the other 22, in blocks of 128 and of 22 columns. */
+/* Rows that share a scale change it by the sum of their gradients, and keep it in common: 128 of 150 rows and the
+ * other 22, in blocks of 128 and of 22 columns. */
 TEST(blocks_of_rows_move_together)
 {
     enum { OUT = 150, WIDE = 150, N = 2 };
@@ -143,7 +142,7 @@ TEST(blocks_of_rows_move_together)
 }
 END_OF_TEST
 
-/* Scales of a super-block stay whole numbers times one float16. */
+/* Scales of a super-block stay integers times one float16. */
 TEST(super_blocks_stay_storable)
 {
     enum { WIDE = 512, N = 16 };
@@ -173,6 +172,7 @@ TEST(super_blocks_stay_storable)
 }
 END_OF_TEST
 
+/* Restoring gives the state that was kept last; at first that is the start. */
 TEST(the_best_comes_back)
 {
     toy *t = toy_new();
@@ -197,7 +197,7 @@ TEST(the_best_comes_back)
 }
 END_OF_TEST
 
-/* Then steps are those of a tuning that begins at the best state. */
+/* After a restart, steps are those of a tuning that begins at the best state. */
 TEST(it_restarts_at_the_best)
 {
     toy *t = toy_new(), *fresh = toy_new();
@@ -244,7 +244,7 @@ TEST(memory_is_as_said)
 {
     toy *t = toy_new();
     calm_tune *tune;
-    t->linears[1].grad = t->grad;    /* what is said is of linears that all have one */
+    t->linears[1].grad = t->grad;    /* the estimate is for linears that all have gradients */
     const size_t said = calm_tune_new_bytes(t->linears, 2, &t->vector, 1);
     ck_memory(calm_tune_new(ctx, t->linears, 2, &t->vector, 1, &tune), said, 0);
     bool refused = true;

@@ -46,7 +46,7 @@ TEST(every_character_is_encoded_and_decoded)
         n_wrong += n != (c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4);
         n_wrong += calm_utf8_decode(text, &back) != n || back != c;
         n_wrong += calm_utf8_invalid_at(text, n) != (surrogate ? 0 : n);
-        char behind[2 + CALM_UTF8_MAX] = "\xC3\xA9";    /* the character behind another one, and that one itself */
+        char behind[2 + CALM_UTF8_MAX] = "\xC3\xA9";    /* the character after another one, and that one */
         memcpy(behind + 2, text, n);
         n_wrong += calm_utf8_step_back(behind, 2 + n) != 2 || calm_utf8_step_back(behind, 2) != 0;
     }
@@ -132,7 +132,7 @@ TEST(ascii_is_not_copied)
 }
 END_OF_TEST
 
-/* 200,000 marks of two classes in turn: exchanging neighbours would take minutes. */
+/* 200,000 marks of two alternating classes: exchanging neighbours would take minutes. */
 TEST(many_marks_are_sorted_in_time)
 {
     enum { N = 100000 };
@@ -152,7 +152,7 @@ TEST(many_marks_are_sorted_in_time)
 }
 END_OF_TEST
 
-/* What holds for every text: the result is well-formed, at most 3 times as long, and stays as it is. */
+/* For every text the result is well-formed, at most 3 times as long, and normalizes to itself. */
 TEST(normalizing_twice_changes_nothing)
 {
     static const uint32_t ranges[][2] = {{0x20, 0x7F}, {0xC0, 0x250}, {0x300, 0x370}, {0x900, 0x980},

@@ -1,12 +1,12 @@
-/* Classes of characters over all of Unicode: digests of the answers that tokenizers 0.23.3 gives, character by
- * character (BertNormalizer, StripAccents, Punctuation and Digits on one character at a time). */
+/* Classes of characters over all of Unicode: digests of the answers of tokenizers 0.23.3 for single characters
+ * (BertNormalizer, StripAccents, Punctuation and Digits). */
 #include "ptq/text/unicode_classes.h"
 
 #include "ptq/base/sha256.h"
 #include "ptq/text/unicode.h"
 #include "tests/support/harness.h"
 
-/* SHA-256 of one byte, 0 or 1, for every character but surrogates. */
+/* Returns the SHA-256 of one byte, 0 or 1, for every character but surrogates. */
 static const char *digest_of(bool (*is_in)(uint32_t))
 {
     static uint8_t answers[0x110000];
@@ -62,7 +62,7 @@ TEST(grapheme_clusters)
 }
 END_OF_TEST
 
-/* A newer decomposition than the library's is not made, and a newer mark is not sorted. */
+/* A decomposition newer than the library's is not made, and a newer mark is not sorted. */
 TEST(forms_are_as_old_as_the_library)
 {
     static const struct {

@@ -17,7 +17,7 @@ static void fill(float *x, size_t n, double spread, uint64_t seed)
         x[i] = (float)(spread * calm_rng_normal(seed, 0, i));
 }
 
-/* |found - expected| in units in the last place of `expected`. */
+/* Returns |found - expected| in units in the last place of `expected`. */
 static double ulps(float found, double expected)
 {
     return fabs((double)found - expected) / ldexp(1, ilogb(expected) - 23);
@@ -48,7 +48,7 @@ TEST(exp_at_the_ends)
 }
 END_OF_TEST
 
-/* A value depends on itself alone: not on its place, nor on the length of the row. */
+/* A value depends on its argument only: not on its place or the length of the row. */
 TEST(exp_does_not_depend_on_the_place)
 {
     float x[LONGEST], whole[LONGEST], one;
@@ -63,7 +63,7 @@ TEST(exp_does_not_depend_on_the_place)
 }
 END_OF_TEST
 
-/* A NaN must be seen by the code that checks the result, and may stand anywhere. */
+/* A NaN must reach the code that checks the result, from any place. */
 TEST(nan_stays)
 {
     for (size_t at = 0; at < 20; at++) {
@@ -104,7 +104,7 @@ TEST(softmax_numerators)
             max = fmax(max, (double)x[i]);
         const float total = calm_vec_softmax_numerators(n, scale, y);
         for (size_t i = 0; i < n; i++) {
-            /* The argument has two roundings, which exp multiplies by |argument|; exp itself adds 2 ulp. */
+            /* The argument has two roundings, which exp multiplies by |argument|; exp adds 2 ulp. */
             const double argument = (double)scale * ((double)x[i] - max), expected = exp(argument);
             ck_near(y[i], expected, expected * (2 * fabs(argument) + 4) * EPS + 1e-37);
             sum += (double)y[i];
@@ -149,7 +149,7 @@ TEST(silu_times_up)
 }
 END_OF_TEST
 
-/* Within the limits, beyond them on either side, and at them. */
+/* Values within the limits, beyond them on either side, and at them. */
 TEST(clamped_glu)
 {
     const double limit = 2.5, alpha = 1.75;
@@ -203,8 +203,8 @@ TEST(silu)
 }
 END_OF_TEST
 
-/* 1 + erf rounds to an eps of at most 2, and x/sqrt 2 to an eps of itself, whose derivative exp(-x^2/2) keeps it below
- * one more: an absolute error of |x|/2 times 4 eps. */
+/* 1 + erf rounds by an eps of at most 2, and x/sqrt 2 by an eps of itself, whose effect, with the derivative
+ * exp(-x^2/2), is below one more: an absolute error of |x|/2 times 4 eps. */
 TEST(gelu)
 {
     float x[LONGEST], y[LONGEST];
@@ -220,8 +220,8 @@ TEST(gelu)
 }
 END_OF_TEST
 
-/* x / (1 + exp(-2z)): z has 6 roundings, whose error exp multiplies by |2z|; exp 4 eps, sum and quotient 2.  Below x =
- * -5 what remains of x is less than 1e-6, and of that the same share is in doubt. */
+/* x / (1 + exp(-2z)): z has 6 roundings, whose error exp multiplies by |2z|; exp 4 eps, sum and quotient 2.  Below x
+ * = -5 less than 1e-6 of x remains, with the same relative error. */
 TEST(gelu_by_tanh)
 {
     float x[LONGEST], y[LONGEST];
@@ -239,8 +239,8 @@ TEST(gelu_by_tanh)
 }
 END_OF_TEST
 
-/* The exponent has 2 roundings, which exp multiplies by 1.702 |x|, and that of 1.702f; exp 4 eps, sum and quotient 2.
- */
+/* The exponent has 2 roundings, which exp multiplies by 1.702 |x|, and that of 1.702f; exp 4 eps, sum and quotient
+ * 2. */
 TEST(gelu_by_sigmoid)
 {
     float x[LONGEST], y[LONGEST];
@@ -281,7 +281,7 @@ TEST(relu_and_products)
 }
 END_OF_TEST
 
-/* Relative, near 0 too: argument, scale and product are rounded (3 eps, and 2 for the constant scale / cap); the
+/* Relative, also near 0: argument, scale and product are rounded (3 eps, and 2 for the constant scale / cap); the
  * polynomial and the exponential are within 4 eps, and tanh shrinks an argument's relative error. */
 TEST(soft_cap)
 {
@@ -303,7 +303,7 @@ TEST(soft_cap)
 }
 END_OF_TEST
 
-/* mean and factor are rounded to float, the difference and two products and the sum once each: 2^-24 of |x| and |mean|
+/* mean and factor are rounded to float, the difference, two products and the sum once each: 2^-24 of |x| and |mean|
  * for the difference, then 4 of the product, 1 of the result. */
 TEST(layernorm)
 {
@@ -331,7 +331,7 @@ TEST(layernorm)
 }
 END_OF_TEST
 
-/* What is not a number stays so, whatever stands next to it. */
+/* A NaN stays a NaN, whatever is next to it. */
 TEST(nan_stays_in_activations)
 {
     for (size_t at = 0; at < 20; at++) {

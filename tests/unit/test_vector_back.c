@@ -46,7 +46,7 @@ static double relu(double x)
     return x > 0 ? x : 0;
 }
 
-/* Terms of the derivatives are 1 and x f''-like factors up to 2 |x| (1 + .13 x^2) of numbers that are 2 ulp good; eight
+/* Terms of the derivatives are 1 and factors like x f'' up to 2 |x| (1 + .13 x^2) of values good to 2 ulp; eight
  * roundings of those. */
 TEST(activation_functions)
 {
@@ -75,8 +75,7 @@ TEST(activation_functions)
 }
 END_OF_TEST
 
-/* Far out the slopes are 0 (of the order of 1e-38 times the factors) or exactly 1, and no factor overflows on the way.
- */
+/* Far from 0 the slopes are 0 (1e-38 times the factors) or exactly 1, and no factor overflows. */
 TEST(activation_functions_far_out)
 {
     void (*const all[])(size_t n, const float *x, float *dy) = {calm_vec_silu_back, calm_vec_gelu_back,
@@ -97,8 +96,9 @@ static double clamped_glu(double gate, double up, double limit, double alpha)
     return (u + 1) * g / (1 + exp(-alpha * g));
 }
 
-/* Of the two slopes the terms are up to (limit + 1) (1 + 2 alpha |g|), each with some eight roundings and that of the
- * exponential's argument.  What is cut off has none; at the limits there are two, and no number is so near to them. */
+/* The terms of the two slopes are up to (limit + 1) (1 + 2 alpha |g|), each with some eight roundings and that of
+ * the exponential's argument.  Clamped values have no slope; at a limit there are two, and no value is so near to
+ * one. */
 TEST(clamped_glus)
 {
     const double limit = 2.5, alpha = 1.75;
@@ -127,8 +127,8 @@ TEST(clamped_glus)
 }
 END_OF_TEST
 
-/* scale (1 - tanh^2): t is good to 4 ulp, and 1 - t to 4 eps whatever it is; with t's argument off by 2 eps of up to 9.
- * From y, whose t is y / cap, likewise. */
+/* scale (1 - tanh^2): t is good to 4 ulp, and 1 - t to 4 eps for any t; with t's argument off by 2 eps of up to 9.
+ * The same from y, whose t is y / cap. */
 TEST(soft_caps)
 {
     const double cap = 3, scale = 0.7;
@@ -187,7 +187,7 @@ static void layer_row(const row *in, double *y)
         y[i] = (in->x[i] - mean) / sqrt(sum / D + 1e-3) * in->weight[i] + in->bias[i];
 }
 
-/* out [D] = d (dy . y) / d values, `values` a part of `in`. */
+/* Computes out [D] = d (dy . y) / d values, with `values` a part of `in`. */
 static void differences(void (*function)(const row *in, double *y), row *in, double *values, const float *dy,
                         double *out)
 {
@@ -205,7 +205,8 @@ static void differences(void (*function)(const row *in, double *y), row *in, dou
     }
 }
 
-/* Of a row: roundings of 2^-24 at most, 2^-24 / 3 in the mean of squares, of which an element has three to six. */
+/* Compares a row: roundings of at most 2^-24, 2^-24 / 3 in the mean of squares, of which an element has three to
+ * six. */
 static void close_rows(const char *what, const float *found, const double *expected)
 {
     double error = 0, size = 0;
@@ -256,7 +257,7 @@ TEST(norms)
 }
 END_OF_TEST
 
-/* And what goes back to a row sums to 0, since adding a constant to it changes nothing: D products, each rounded. */
+/* The gradient of a row sums to 0, since adding a constant to the row changes nothing: D products, each rounded. */
 TEST(softmax)
 {
     float x[D], p[D], dy[D], found[D];
@@ -280,7 +281,7 @@ TEST(softmax)
 }
 END_OF_TEST
 
-/* Rows with gaps between them, alone and as one part of a longer row; D products in double, rounded once to float. */
+/* Rows with gaps between them, alone and as a part of a longer row; D products in double, rounded once to float. */
 TEST(lengths_of_rows)
 {
     float x[3 * (D + 5)], alone[3], both[3] = {2, 0, 1};

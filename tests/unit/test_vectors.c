@@ -1,4 +1,4 @@
-/* Named vectors as blobs: there and back, and what is broken is refused by name. */
+/* Named vectors as blobs: encoded and decoded, and damaged blobs refused by name. */
 #include "ptq/quant/vectors.h"
 
 #include "ptq/base/rng.h"
@@ -57,7 +57,7 @@ TEST(none_at_all)
 }
 END_OF_TEST
 
-/* Offsets of the sample's blob: 8 of the magic, 8 of the count, 16 for each vector. */
+/* The sample's blob has 8 bytes of magic, 8 of the count, and 16 for each vector. */
 TEST(broken_blobs_are_refused)
 {
     const calm_vectors vectors = sample();

@@ -1,4 +1,4 @@
-/* Windows of tokens: cutting, choosing, and texts that cannot be read.  With the bundled tokenizer. */
+/* Windows of tokens, with the bundled tokenizer: cutting, choosing, and texts that cannot be read. */
 #include "ptq/data/windows.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static const char *text_file(const char *name, const char *text, size_t n)
     return path;
 }
 
-/* Plenty of words, no two lines alike. */
+/* Returns a text of many words with no two equal lines. */
 static const char *long_text(void)
 {
     char *text = test_format("%s", "");
@@ -127,7 +127,7 @@ TEST(the_last_windows_are_spread)
                     ck_assert(available > n || at[i] == i);
                 }
             }
-    /* Drawn windows lie anywhere already. */
+    /* Drawn windows are already anywhere in the text. */
     calm_windows_options drawn = options;
     drawn.seed = 7;
     ck_ok(calm_windows_read(ctx, tokenizer, path, &drawn, &w));
@@ -136,7 +136,8 @@ TEST(the_last_windows_are_spread)
 }
 END_OF_TEST
 
-/* Windows for a tie: those of fewer doublings stay what they are, none is taken twice, and each doubling is spread. */
+/* Additional windows of an undecided guard: those of fewer doublings stay, none is taken twice, and each doubling is
+ * spread. */
 TEST(spread_windows_are_doubled)
 {
     static const long long seeds[] = {-1, 7};
@@ -157,8 +158,8 @@ TEST(spread_windows_are_doubled)
                 n_fewer = n;
             }
         }
-    /* Of 108, 8 are the first and 4 in the middle of 25 each; then where those meet, then between: neighbours would be
-     * of one article. */
+    /* Of 108, 8 are the first and 4 in the middle of 25 each; then where those meet, then in between: neighbours
+     * would often be of one article. */
     const calm_windows_options how = {.n_windows = 12, .seed = -1, .n_spread = 4, .doublings = 2};
     size_t *at, n;
     ck_ok(calm_windows_choose(ctx, &how, 108, &n, &at));
@@ -185,7 +186,7 @@ TEST(seeds)
     ck_assert(memcmp(five.ids, nine.ids, 5 * 8 * sizeof *all.ids) == 0);    /* more samples: the same ones first */
     ck_assert_str_ne(five.sha256, other.sha256);
     ck_assert_str_ne(five.sha256, first.sha256);
-    /* Drawn without replacement, out of the text's windows. */
+    /* Drawn without replacement from the text's windows. */
     calm_windows every = read_windows(tokenizer, path, 8, 0, 7);
     ck_assert_uint_eq(every.n, all.n);
     for (size_t i = 0; i < all.n; i++) {
@@ -200,9 +201,9 @@ TEST(seeds)
 }
 END_OF_TEST
 
-/* ---- windows that begin with what the tokenizer's template begins with ---- */
+/* ---- windows that begin as the tokenizer's template begins a text ---- */
 
-/* With a template that puts <|endoftext|> before a text and behind it; its id. */
+/* Writes a tokenizer with a template that puts <|endoftext|> before and after a text; returns the token's id. */
 static calm_tokenizer *open_with_template(uint32_t *begin)
 {
     const char *path = test_format("%s/template.json", test_directory());
@@ -237,7 +238,7 @@ TEST(every_window_begins_as_the_template_does)
         ck_assert_uint_eq(w.ids[16 * i], begin);
         ck_assert_mem_eq(w.ids + 16 * i + 1, ids + 15 * i, 15 * sizeof *ids);    /* nothing of the text is left out */
     }
-    /* Without it a window has one token of the text more; and a tokenizer without a template knows no other. */
+    /* Without the token a window has one more of the text; a tokenizer without a template makes no difference. */
     ck_assert_uint_eq(old.n, n / 16);
     ck_assert_mem_eq(old.ids, ids, 16 * old.n * sizeof *ids);
     ck_assert_str_ne(w.sha256, old.sha256);
@@ -381,7 +382,7 @@ TEST(texts_are_joined_in_turn)
 }
 END_OF_TEST
 
-/* Seven windows in batches of three, the last one short, for as many parts as batches or more. */
+/* Seven windows in batches of three with a short last one, for as many parts as batches or more. */
 TEST(parts_end_with_batches)
 {
     static const size_t expected[4][2] = {{0, 0}, {0, 3}, {3, 3}, {6, 1}};
@@ -392,7 +393,7 @@ TEST(parts_end_with_batches)
         ck_ok(calm_windows_part(ctx, &all, 3, r, 4, &part, &first));
         ck_assert(first == expected[r][0] && part.n == expected[r][1]);
         ck_assert(calm_windows_before(7, 3, r, 4) == first && calm_windows_before(7, 0, r, 4) == 0);
-        ck_assert_uint_eq(part.longest, 9);    /* also of those without the longest */
+        ck_assert_uint_eq(part.longest, 9);    /* also of parts without the longest */
         ck_assert(part.ids == all.ids + all.begin[first]);
     }
     for (size_t r = 0, at = 0; r < 2; r++, at += part.n) {
@@ -416,7 +417,7 @@ TEST(short_windows_are_put_together)
 }
 END_OF_TEST
 
-/* Beginnings of the first windows, with positions and types; a window that is shorter stays whole. */
+/* Beginnings of the first windows, with positions and types; a shorter window stays whole. */
 TEST(cut_windows)
 {
     uint32_t ids[] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, positions[] = {0, 1, 5, 0, 1, 0, 2, 4, 6};

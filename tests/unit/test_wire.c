@@ -1,4 +1,4 @@
-/* Frames over sockets: there and back, cut off anywhere, and what is none. */
+/* Frames over sockets: sent and received, cut off anywhere, and invalid ones. */
 #include "ptq/cluster/wire.h"
 
 #include <sys/socket.h>
@@ -43,7 +43,7 @@ TEST(there_and_back)
 }
 END_OF_TEST
 
-/* The other end goes after this many bytes of a frame. */
+/* The other end closes after this many bytes of a frame. */
 TEST(cut_off)
 {
     const struct {

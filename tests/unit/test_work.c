@@ -1,11 +1,11 @@
-/* How much of a text the default evaluation takes. */
+/* How much of a text the default evaluation uses, and how many rows are scored. */
 #include "ptq/state/work_impl.h"
 #include "tests/support/harness.h"
 
 TEST(whole_where_it_costs_little)
 {
     ck_assert_uint_eq(calm_run_work_share(0, 1e12, 5, 2560), 5);
-    /* Long calibration makes a long evaluation cheap next to it. */
+    /* Long calibration makes a long evaluation relatively cheap. */
     ck_assert_uint_eq(calm_run_work_share(12e15, 2e15, 782, 782 * 512), 782);
 }
 END_OF_TEST
@@ -24,7 +24,7 @@ TEST(a_share_of_the_run)
 }
 END_OF_TEST
 
-/* A cheap run: up to 64 windows of 512 tokens, in a third of it. */
+/* A cheap run: up to 64 windows of 512 tokens, within a third of its time. */
 TEST(up_to_a_third)
 {
     const double whole = 1e16;
@@ -41,9 +41,9 @@ TEST(up_to_a_third)
 }
 END_OF_TEST
 
-/* ---- rows that are scored ---- */
+/* ---- scored rows ---- */
 
-/* Operations of one row; and of rows that are compared with each other. */
+/* Operations of one row, and of pairs of rows that are compared. */
 static double by_rows(const void *user, size_t rows)
 {
     return *(const double *)user * (double)rows;
@@ -54,7 +54,7 @@ static double by_pairs(const void *user, size_t rows)
     return *(const double *)user * (double)rows * (double)rows;
 }
 
-/* A tenth of all at most, as far as steps of 256 rows come near it. */
+/* Scores take at most a tenth of all operations, as near as steps of 256 rows come. */
 TEST(scores_are_a_tenth)
 {
     const double shared = 1e14;

@@ -1,5 +1,5 @@
-/* Wrappers: the text model of a checkpoint that holds more, by all spellings; classes without a head for the next
- * token; and what is refused. */
+/* Wrappers: the text model of a checkpoint with further models, in all spellings; classes without a head for the
+ * next token; refusals. */
 #include "ptq/model/wrapper.h"
 
 #include "ptq/base/file.h"
@@ -14,14 +14,14 @@
 
 static const float vision[6] = {1, 2, 3, 4, 5, 6};
 
-/* The tiny model in `inner` under other names next to a vision tower. */
+/* Writes the tiny model `inner` with other names next to a vision tower. */
 static const char *wrap(const calm_model *inner, const char *prefix, const char *head, const char *config)
 {
     const calm_tensor merger = float_tensor("visual.merger.weight", vision, 2, 3, 0);
     return wrap_model(inner, "model.", prefix, head, &merger, 1, config);
 }
 
-/* Each prefix of the field, with and without a "text_config". */
+/* Each prefix in use, with and without a "text_config". */
 TEST(prefixes)
 {
     static const char *const cases[][4] = {
@@ -65,7 +65,7 @@ TEST(prefixes)
 }
 END_OF_TEST
 
-/* Without a head for the next token: rerankers, embedders.  Their own heads are no part of the model. */
+/* Rerankers and embedders have no head for the next token; their own heads are no part of the model. */
 TEST(headless_classes)
 {
     static const char *const cases[][2] = {{"LlamaModel", ""},
@@ -93,7 +93,7 @@ TEST(headless_classes)
 }
 END_OF_TEST
 
-/* What is read of `text`, in ctx->out. */
+/* Reads the config `text`, in ctx->out. */
 static calm_config read_config(const char *text)
 {
     calm_json *root;
@@ -112,14 +112,14 @@ static calm_config read_config(const char *text)
 
 TEST(spellings)
 {
-    /* Qwen2.5-VL as it was published first: everything at the top level. */
+    /* Qwen2.5-VL as first published: everything at the top level. */
     calm_config config = read_config("{\"architectures\": [\"Qwen2_5_VLForConditionalGeneration\"], " HEADS ", " MROPE
                                      ", \"vision_config\": {\"depth\": 1}, \"vision_token_id\": 4, "
                                      "\"tie_word_embeddings\": true}");
     ck_assert_str_eq(config.arch->name, "qwen2");
     ck_assert_int_eq(config.rope[0].kind, CALM_ROPE_DEFAULT);
     ck_assert(config.rope[0].theta == 1000000.0 && config.tied);
-    /* Gemma 3 leaves out what is the class's default. */
+    /* Gemma 3 leaves out the class's defaults. */
     config = read_config("{\"architectures\": [\"Gemma3ForConditionalGeneration\"], \"text_config\": {" SIZES
                          ", \"model_type\": \"gemma3_text\", \"sliding_window\": 16}, \"torch_dtype\": \"float16\"}");
     ck_assert_uint_eq(config.n_heads, 8);
@@ -139,7 +139,8 @@ TEST(spellings)
                                      "{%s, \"moe_intermediate_size\": 24, \"num_experts\": 4, "
                                      "\"num_experts_per_tok\": 2}}", silent));
     ck_assert(config.rope[0].theta == 5e5 && config.n_kv == 16);
-    /* The head is the wrapper's own, whatever the text model says; its dtype wins over the outer one. */
+    /* The head is the wrapper's, whatever the text model says; the text model's dtype has precedence over the outer
+     * one. */
     config = read_config("{\"architectures\": [\"Qwen3VLForConditionalGeneration\"], \"text_config\": {" HEADS
                          ", \"tie_word_embeddings\": true, \"dtype\": \"float32\"}, \"tie_word_embeddings\": false, "
                          "\"torch_dtype\": \"float16\"}");
@@ -147,7 +148,7 @@ TEST(spellings)
 }
 END_OF_TEST
 
-/* Where the wrapper's class does other things than the text model's own. */
+/* Settings in which the wrapper's class differs from the text model's. */
 TEST(differences)
 {
     /* Llama 4's head is the text model's. */
@@ -156,7 +157,7 @@ TEST(differences)
         HEADS ", \"intermediate_size_mlp\": 80, \"num_local_experts\": 4, \"num_experts_per_tok\": 1, "
         "\"tie_word_embeddings\": true}}");
     ck_assert(config.tied);
-    /* InternVL's and LFM2-VL's is the embedding where no file says whether it is; of a silent LLaVA it is its own. */
+    /* InternVL's and LFM2-VL's head is the embedding if the file does not say; that of LLaVA is separate. */
     static const struct {
         const char *class_name, *said;
         bool tied;
@@ -169,7 +170,7 @@ TEST(differences)
                                          HEADS "%s}}", heads[i].class_name, heads[i].said));
         ck_assert(config.tied == heads[i].tied);
     }
-    /* Gemma 3's has no soft cap. */
+    /* Gemma 3's wrapper has no logit cap. */
     static const char *const gemma[2] = {"Gemma3ForCausalLM\"], ",
                                          "Gemma3ForConditionalGeneration\"], \"text_config\": {"};
     for (size_t i = 0; i < 2; i++) {
@@ -177,7 +178,7 @@ TEST(differences)
                                          "\"final_logit_softcapping\": 30.0}%s", gemma[i], i ? "}" : ""));
         ck_assert((config.logit_cap == 0) == (i == 1));
     }
-    /* Qwen3-VL has no blocks that slide, also where the text model's type is left out. */
+    /* Qwen3-VL has no sliding blocks, also if the text model's type is missing. */
     static const char *const qwen[2] = {
         "Qwen3ForCausalLM\"], ", "Qwen3VLForConditionalGeneration\"], \"text_config\": {"};
     for (size_t i = 0; i < 2; i++) {
