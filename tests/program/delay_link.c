@@ -1,12 +1,13 @@
-/* delay_link MILLISECONDS[@MBIT] CMD...: run a command on one of two machines that a slow link joins, which carries as
- * many Mbit/s each way (default: as it comes, some 600).
+/* delay_link MILLISECONDS[@MBIT] CMD...: runs a command on one of two machines that a slow link joins.  The link carries
+ * MBIT Mbit/s each way (without @MBIT as many as it can, some 600).
  *
  * The machines are network namespaces of this one, `near` (10.77.0.1), where the command runs, and `far` (10.77.0.2),
  * which it enters by `nsenter -t $DELAY_LINK_FAR -n -u`.  The device `link` of each is a TUN device; a process reads
- * packets from one and writes them to the other after the delay and up to a tenth of it more, in their order.  SIGUSR1
- * to that process, $DELAY_LINK_FAR, cuts the link.  At the end it says on standard error what went over it.
+ * packets from one and writes them in the same order to the other, after the delay and up to a tenth of it more.
+ * SIGUSR1 to that process, $DELAY_LINK_FAR, cuts the link.  At the end the program says on standard error how much went
+ * over the link.
  *
- * Exit status: the command's; 77: no namespaces or no TUN devices here, or not root. */
+ * Exit status: the command's; 77 where there are no namespaces or TUN devices, or without root. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_tun.h>
@@ -50,7 +51,8 @@ static bool set_up(int control, struct ifreq *of)
     return ioctl(control, SIOCSIFFLAGS, of) == 0;
 }
 
-/* This process becomes a machine: its name, and the device `link` to a peer.  The descriptor of its packets, or -1. */
+/* Moves this process into namespaces of its own, with the host name `name` and a device `link` to `peer`.  Returns
+ * the descriptor of the device's packets, or -1. */
 static int become(const char *name, int namespaces, unsigned own, unsigned peer)
 {
     struct ifreq loopback = {.ifr_name = "lo"}, link = {.ifr_name = "link"};
@@ -66,7 +68,7 @@ static int become(const char *name, int namespaces, unsigned own, unsigned peer)
     return fd;
 }
 
-/* Names of both machines, for processes of this mount namespace alone. */
+/* Writes the names of both machines into a hosts file that only this mount namespace sees. */
 static bool name_machines(void)
 {
     static const char names[] = "127.0.0.1 localhost\n10.77.0.1 near\n10.77.0.2 far\n";
@@ -90,7 +92,7 @@ typedef struct packet {
     char bytes[MTU];
 } packet;
 
-/* One direction. */
+/* One direction of the link. */
 typedef struct lane {
     int from, to;
     double free;                       /* when a packet that comes now leaves */
@@ -109,8 +111,8 @@ static void on_signal(int number)
         over = 1;
 }
 
-/* Take packets while there is room, which leave at `rate` bytes a second; without it they wait in the device, which
- * drops what it has no room for. */
+/* Reads packets while the queue has room; they leave at `rate` bytes a second.  The others wait in the device, which
+ * drops those that do not fit. */
 static void take(lane *l, double delay, double rate)
 {
     while (l->n_in - l->n_out < QUEUE) {
@@ -127,7 +129,7 @@ static void take(lane *l, double delay, double rate)
     }
 }
 
-/* Give what is due; seconds until the next one is, or `most`. */
+/* Writes the packets that are due.  Returns the seconds until the next one is, at most `most`. */
 static double give(lane *l, double most)
 {
     while (l->n_out < l->n_in) {
@@ -164,7 +166,7 @@ static void carry(int near, int far, double delay, double rate)
             lanes[0].n_out, lanes[0].n_bytes, lanes[1].n_out, lanes[1].n_bytes, delay * 1000);
 }
 
-/* The process of the far machine, which is the link, too; it says in `ready` that it is there. */
+/* The process of the far machine, which also carries the packets; it writes a byte to `ready` when it has started. */
 static void be_far(int near, int ready, double delay, double rate)
 {
     const int far = become("far", CLONE_NEWNET | CLONE_NEWUTS, FAR, NEAR);
@@ -181,7 +183,7 @@ static void be_far(int near, int ready, double delay, double rate)
 
 /* ---- the command ---- */
 
-/* Run it, and end the link after it. */
+/* Runs the command, then ends the link. */
 static int run(char **words, pid_t link)
 {
     int status = 0, of_link;

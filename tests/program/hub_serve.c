@@ -1,11 +1,12 @@
-/* hub_serve: run a command while a small hub serves a directory as a repository, and say what it was asked.
+/* hub_serve: runs a command while a small hub serves a directory as a repository, and records the requests.
  *
  *   hub_serve [--cut NAME] [--flip NAME] [--token TOKEN] DIRECTORY ORG/NAME -- COMMAND [WORD...]
  *
- * Every file of DIRECTORY is in the repository, *.safetensors and tokenizer.json as large ones.  The command sees
- * HF_ENDPOINT; its exit status is ours.  `--cut NAME` ends the first answer with that file in its middle, `--flip NAME`
- * changes a byte of it, `--token` refuses everyone without it.  Afterwards hub_requests.txt in the working folder has
- * one line per request: host, method, whether a token came, range, path. */
+ * Every file of DIRECTORY is in the repository, *.safetensors and tokenizer.json as large ones.  The command has
+ * HF_ENDPOINT in its environment; its exit status becomes that of hub_serve.  `--cut NAME` breaks the first answer with
+ * that file off in the middle, `--flip NAME` changes a byte of it, `--token` refuses requests without the token.
+ * Afterwards hub_requests.txt in the working folder has one line per request: host, method, whether it had a token,
+ * range, path. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

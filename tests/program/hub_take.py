@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""hub_take.py: run a command while a small hub takes models, by the published protocol, and keep what came.
+"""hub_take.py: runs a command while a small hub accepts models by the published protocol, and keeps them.
 
   hub_take.py [--token T] [--read-only] [--gated] [--has NAME] [--chunk N] [--drop N] [--no-card] STORE -- COMMAND...
 
-The command sees HF_ENDPOINT; its exit status is ours.  What a commit adds lies below STORE/ORG/NAME, blobs of large
-files in STORE/blobs, where a later call finds them; STORE/requests has one line per request: which host, method,
-whether a token came, path.  --has: a repository of that name is there with a file.  --chunk: large files in parts of so
-many bytes.  --drop: that many PUTs are cut off.  --no-card: there is no api/validate-yaml, as on mirrors.  Licences that
-it knows are those of a card: apache-2.0, mit, other.  It answers as huggingface_hub 2.4 and git-lfs expect."""
+The command has HF_ENDPOINT in its environment; its exit status becomes that of hub_take.py.  The files of a commit are
+below STORE/ORG/NAME, blobs of large files in STORE/blobs, where a later call finds them; STORE/requests has one line per
+request: host, method, whether it had a token, path.  --has: a repository of that name exists and has a file.  --chunk:
+large files come in parts of N bytes.  --drop: N PUTs are cut off.  --no-card: there is no api/validate-yaml, as on
+mirrors.  The licences that it accepts in a card are apache-2.0, mit and other.  It answers as huggingface_hub 2.4 and
+git-lfs expect."""
 import argparse
 import base64
 import hashlib

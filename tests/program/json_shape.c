@@ -1,6 +1,6 @@
-/* json_shape [all]: read JSON from standard input and print one line per member, "path: type", so that a case can say
- * what a report has without saying its numbers.  Arrays show their first element alone, with the word `all` every
- * element; exit status 1 when it is not JSON. */
+/* json_shape [all]: reads JSON from standard input and prints one line per member, "path: type".  A case can so test
+ * the structure of a report without its numbers.  Only the first element of an array is shown; with the word `all`
+ * every element is.  The exit status is 1 when the input is not JSON. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,17 +1,18 @@
 #!/bin/sh
-# Every fault that make_malformed knows of a file, through every command that reads it: each refuses in a sentence, or
-# has no use for what is wrong; none ends by a signal, runs for long, or takes memory that the file does not have.
+# Every fault that make_malformed can put into a file, through every command that reads such a file.  Each command refuses
+# the file in one sentence, or does not use the wrong part; none ends by a signal, runs for long, or takes memory that the
+# file has no data for.
 #
-#   malformed.sh GOOD PLACE TEXT    GOOD: the whole file.  PLACE: where its broken form is read from - a name .gguf, or a
-#                                   directory of a model that has everything else.  TEXT: to calibrate and evaluate on
+#   malformed.sh GOOD PLACE TEXT    GOOD: the intact file.  PLACE: where its broken form is read from: a name in .gguf, or
+#                                   the directory of a model with all other files.  TEXT: to calibrate and evaluate on
 #
-# Prints a line for each reader that did something else; eval and check must refuse.
+# Prints a line for each command that did something else; eval and check must refuse every fault.
 set -u
 good=$1 place=$2 text=$3
 case $place in *.gguf) file=$place ;; *) file=$place/$(basename "$good") ;; esac
 brief="--samples 2 --seqlen 16 --calib $text --no-eval --guard-samples 0 --algorithms rtn"
 
-# AddressSanitizer maps more than any limit.
+# AddressSanitizer maps more memory than any limit that would be of use here.
 limit=4000000
 grep -q __asan_init "$(command -v calm)" && limit=unlimited
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The same bytes on CPUs of other types, once the kernels are pinned: a lock that is written here is verified on emulated ones.
+# With pinned kernels, CPUs of other types give the same bytes: a lock that is written here is verified on emulated CPUs.
 #
 #   other_cpu.sh FOLDER-OF-PROGRAMS
 #
@@ -18,11 +18,11 @@ calm quantize --model qwen --bits 4 --blocks 0 --samples 2 --seqlen 24 --score-s
     --lock run.lock.json -o out >/dev/null
 for cpu in Haswell EPYC; do
     echo "$cpu:"
-    # The variable keeps calm from starting anew, which would leave the emulator.
+    # The variable keeps calm from starting itself anew, which would leave the emulator.
     OPENBLAS_CORETYPE=Haswell qemu-x86_64 -cpu "$cpu" "$1/calm" verify run.lock.json --threads 1 --quiet 2>qemu.err ||
         { status=$?; cat qemu.err; exit $status; }
 done
-# And the comparison can fail: other kernels give other bytes.
+# The comparison can fail: other kernels give other bytes.
 if calm --version | grep -q -E 'kernels (SkylakeX|Cooperlake)'; then
     calm quantize --model qwen --bits 4 --blocks 0 --samples 2 --seqlen 24 --score-samples 1 --guard-samples 1 \
         --algorithms rtn,gptq-hls --calib text.txt --eval-text text.txt --eval-samples 1 --quiet -o other \

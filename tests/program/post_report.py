@@ -1,4 +1,4 @@
-"""The steps of the jobs in docs/in-ci.md, run in FOLDER; what they post goes to a server that keeps comments as forges do.
+"""Runs the steps of the jobs in docs/in-ci.md in FOLDER.  They post to a server here that keeps comments as forges do.
 
     post_report.py CALM_HOME FOLDER
 """
@@ -87,7 +87,7 @@ threading.Thread(target=server.serve_forever, daemon=True).start()
 address = f"http://127.0.0.1:{server.server_port}"
 github, gitlab = documents()
 
-# GitHub: the job's permissions let it comment; the token reaches the step by its environment.
+# GitHub: the permissions of the job let it write comments; the step gets the token from its environment.
 job = github["jobs"]["report"]
 expect(github["permissions"]["pull-requests"] == "write", "the job may not comment")
 expect([step for step in job["steps"] if "post-report" in step.get("run", "")][0]["env"]["GITHUB_TOKEN"] == "${{ github.token }}", "no token")
@@ -102,7 +102,8 @@ with open(hub["GITHUB_STEP_SUMMARY"], encoding="utf-8") as stream:
     expect(stream.read() == comments[1]["body"].split("\n", 1)[1], "the summary is not the comment")
 expect(asked == [("GET", "/repos/me/models/issues/7/comments"), ("POST", "/repos/me/models/issues/7/comments")], "it asked", asked)
 
-# The next push writes the same comment anew, also where it stands behind a hundred others; a push without a pull request writes none; a refusal is the server's.
+# The next push updates the same comment, even when a hundred others stand before it; a push without a pull request
+# writes none; when the server refuses, the job shows the server's reason.
 post = [step for step in steps_of(job) if "post-report" in step]
 comments[0:0] = [{"id": 1000 + i, "body": "More of what people wrote"} for i in range(120)]
 status, said = run(post, **hub)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The jobs of docs/in-ci.md, GitHub's and GitLab's: their steps are taken from the page and run here, but for those that install; the
-# forges are a server of this test.
+# The jobs of docs/in-ci.md for GitHub and GitLab.  Their steps are taken from the page and run here, except those that
+# install something; a server of this test takes the place of both forges.
 #
 #   post_report.sh FOLDERS-OF-PROGRAMS
 set -eu
@@ -14,7 +14,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 cd "$work"
-# What the jobs need of a repository: a recipe and its lock.
+# What the jobs need in a repository: a recipe and its lock.
 head -c 30000 "$CALM_HOME/recipes/text/wikitext2-valid.txt" >text.txt
 calm recipe init --model qwen --bits 4 --algorithms rtn,gptq --samples 4 --seqlen 64 --score-samples 2 --guard-samples 2 --calib text.txt \
     --eval-text text.txt --eval-samples 2 -o qwen.json >log

@@ -1,4 +1,4 @@
-/* The real program in its own process. */
+/* Implementation of program.h: runs calm in its own process. */
 #include "tests/program/program.h"
 
 #include <dirent.h>
@@ -27,8 +27,8 @@
 
 /* ---- a model that starts fast ---- */
 
-/* The character that represents a byte in a byte-level vocabulary, as UTF-8: itself where it is printed, else the next
- * free one from U+0100 on. */
+/* Writes to `out` the character that represents `byte` in a byte-level vocabulary, as UTF-8: the byte itself if it
+ * is printable, else the next free one from U+0100 on. */
 static void byte_character(int byte, int *next, char out[3])
 {
     const bool printed = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
@@ -38,7 +38,8 @@ static void byte_character(int byte, int *next, char out[3])
     out[2] = 0;
 }
 
-/* A token per byte: the bundled tokenizer takes longer to read than all else that a run does here. */
+/* Writes a tokenizer with one token per byte: the bundled tokenizer takes longer to read than all else that a run
+ * does here. */
 static void write_tokenizer(const char *path)
 {
     char character[3];
@@ -64,7 +65,7 @@ play program_play(size_t n_blocks, const char *algorithms)
     write_tokenizer(test_format("%s/tokenizer.json", of.recipe.model.dir));
     of.threads = 1;
 #ifdef CALM_SANITIZED
-    /* The shim comes before the sanitizer's library, and hands on to the system itself. */
+    /* The shim is loaded before the sanitizer's library, and calls the system itself. */
     setenv("ASAN_OPTIONS", "detect_leaks=1:allocator_may_return_null=1:verify_asan_link_order=0", 1);
 #endif
     return of;
@@ -87,7 +88,7 @@ void program_clear(const program *p)
 
 /* ---- the child ---- */
 
-/* The environment of the child: ours, and what the shim shall do. */
+/* The environment of the child: this process's, and the variables that tell the shim what to do. */
 static char **environment(const disturbance *wanted, const char *list)
 {
     size_t n = 0;
@@ -96,7 +97,7 @@ static char **environment(const disturbance *wanted, const char *list)
         n++;
     ck_ok(CALM_NEW(ctx, ctx->out, out, n + 9));
     memcpy(out, environ, n * sizeof *out);
-    out[n++] = test_format("OPENBLAS_NUM_THREADS=1");    /* calm asks it for no more; starting them takes time */
+    out[n++] = test_format("OPENBLAS_NUM_THREADS=1");    /* calm needs no more; starting them takes time */
     if (!getenv(CALM_BLAS_VARIABLE) && strcmp(calm_linalg_wanted(NULL), calm_linalg_kernels()) != 0)
         out[n++] = test_format("%s=%s", CALM_BLAS_VARIABLE, calm_linalg_wanted(NULL));    /* it does not start anew */
     if (wanted || list)
@@ -124,7 +125,7 @@ static pid_t start(const char *const *words, const char *out, int error, char **
     return child;
 }
 
-/* What comes through the pipe, cut off to fit. */
+/* Reads what comes through the pipe into `text`, cut off to fit. */
 static void listen_to(int from, char *text, size_t room)
 {
     char bytes[512];
@@ -138,7 +139,8 @@ static void listen_to(int from, char *text, size_t room)
     *text = '\0';
 }
 
-/* Standard output goes into the file `out`; with `list` the operations are listed there. */
+/* Runs calm with these words.  Standard output goes to the file `out`; with `list` the shim lists the operations
+ * there. */
 static program_end run_words(const char *const *words, const char *out, const disturbance *wanted, const char *list)
 {
     program_end end;
@@ -170,7 +172,7 @@ static const char *report_path(const program *p)
     return test_format("%s.report", p->dir);
 }
 
-/* The command line of the recipe of `of`. */
+/* Writes to `words` the command line of the recipe of `of`. */
 static void command_line(const program *p, bool force, const char *words[MAX_WORDS])
 {
     const calm_recipe *r = &p->of.recipe;
@@ -243,8 +245,8 @@ static void sleep_a_moment(void)
     nanosleep(&(struct timespec){0, 1000 * 1000}, NULL);
 }
 
-/* So much work at most from the signal on: a second of every thread.  A machine that does much else may take longer for
- * it, but not for ever. */
+/* Limits for a program that a signal stops: the CPU seconds per thread from the signal on, and the seconds in all,
+ * since other programs may slow it down. */
 #define STOP_WORK 1.0
 #define STOP_SECONDS 20
 
@@ -380,7 +382,7 @@ void program_spread(long n, void (*fn)(void *user, long point, int worker), void
 
 /* ---- what it left ---- */
 
-/* The first column of the first row, "" when there is none. */
+/* Returns the first column of the first row, "" when there is none. */
 static const char *first_text(calm_sql *sql, const char *select)
 {
     calm_statement *rows;
@@ -407,7 +409,7 @@ int64_t program_number(const program *p, const char *select)
     return strtoll(program_text(p, select), NULL, 10);
 }
 
-/* Has the store codes of another candidate of the job? */
+/* Tells whether the store has the codes of another candidate of the job. */
 static bool has_other(calm_sql *sql, const program *p, int64_t job, const char *digest)
 {
     calm_statement *rows;
@@ -423,8 +425,8 @@ static bool has_other(calm_sql *sql, const program *p, int64_t job, const char *
     return found;
 }
 
-/* Every row that names a blob has it, sound; but those that lost may be gone, once the results are written or the guard
- * has passed their block: then the winner's codes are there. */
+/* Checks that every blob that a row names is there and sound.  Those of candidates that lost may be missing once the
+ * results are written or the guard has passed their block; then the winner's codes are there. */
 static void check_blobs(calm_sql *sql, const program *p, const char *where)
 {
     const bool written = calm_path_exists(p->output);
@@ -462,7 +464,7 @@ static int64_t check_store(const program *p, const char *where)
     words = first_text(sql, "PRAGMA foreign_key_check");
     ck_assert_msg(words[0] == '\0', "%s: a row of %s without its parent", where, words);
     check_blobs(sql, p, where);
-    /* A candidate is there with all its scores, and is its run's. */
+    /* A candidate is stored together with all its scores and with its run. */
     words = first_text(sql, "SELECT count(*) FROM candidate WHERE (SELECT count(*) FROM score WHERE candidate_id = id)"
                             " < 8 OR id NOT IN (SELECT candidate_id FROM run_candidate)");
     ck_assert_msg(strcmp(words, "0") == 0, "%s: %s candidates without scores or run", where, words);

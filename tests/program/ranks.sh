@@ -1,10 +1,10 @@
 #!/bin/sh
-# Several ranks on this machine: the same bytes as one, and what happens when ranks differ or die.
+# Runs of several ranks on this machine: they give the same bytes as one process; and what happens when ranks differ or die.
 #
 #   ranks.sh FOLDERS-OF-PROGRAMS PART
 #
-# PART: two, more, learn, kill, delay, slurm, refuse.  Skipped (exit status 77) without mpirun, or where calm was built
-# without MPI; delay without root, network namespaces or TUN devices; slurm without root, munged, slurmctld and slurmd.
+# PART: two, more, learn, kill, delay, slurm, refuse.  Skipped (exit status 77) without mpirun, or when calm was built
+# without MPI; delay also without root, network namespaces or TUN devices; slurm without root, munged, slurmctld or slurmd.
 set -u
 
 [ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -16,7 +16,8 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 cd "$work" || exit 2
 unset OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE SLURM_PROCID SLURM_STEP_NUM_TASKS
-# More ranks than cores, as root, with no network but this machine's; waiting ranks give the core away.
+# There may be more ranks than cores, it runs as root, and the only network is this machine's; ranks that wait give the
+# core away.
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
@@ -28,7 +29,7 @@ fail() {
     failed=1
 }
 
-# The demo model, briefly; a model of experts, which makes blocks wait for routed tokens.
+# The demo model, briefly; then a model of experts, in which blocks wait for routed tokens.
 brief='--model qwen --samples 6 --seqlen 128 --guard-samples 2 --eval-samples 2 --threads 1'
 small="$brief --scheme w4a16_g64 --algorithms rtn,gptq,mkq"
 light="$brief --scheme w8a8 --algorithms rtn,smoothquant,gptq --effort light"
@@ -38,15 +39,16 @@ blind="$brief --scheme w4a16_g64 --algorithms rtn --score-samples 0"
 prefix="$brief --scheme w4a16_g64 --algorithms rtn --prefix quantized"
 experts='--model moe --calib text.txt --scheme w8a8 --algorithms rtn,gptq,smoothquant,smoothquant-gptq --samples 16 --seqlen 64
  --guard-samples 0 --no-eval --threads 1'
-# More windows than one batch of the evaluation has (24,576 rows): guard, learned result and file are measured together.
+# More windows than a batch of the evaluation holds (24,576 rows), so that they are divided.  Guard, learned result and
+# file are measured by all ranks together.
 wide='--model tiny --scheme w4a16_g32 --algorithms rtn,gptq --samples 40 --seqlen 64 --guard-samples 450 --eval-samples 450
  --learn blocks --learn-steps 50 --threads 1'
 
-# An encoder: a few sentences, fewer than a batch has, are divided too.
+# An encoder: sentences are divided too, even fewer than a batch holds.
 sentences='--model bert --calib text.txt --scheme w4a16_g32 --algorithms rtn,gptq --samples 24 --seqlen 64 --guard-samples 5
  --eval-samples 11 --threads 1'
 
-# Blocks that are learned; options of a model follow.
+# Blocks that are learned; the options of a model are appended.
 learned='--calib text.txt --algorithms rtn --seqlen 64 --guard-samples 4 --no-eval --keep-hybrid --learn-steps 50 --threads 1'
 
 # run RANKS DIR OPTIONS...: 0 ranks: without mpirun
@@ -65,7 +67,7 @@ mpi_is_built() {
 }
 mpi_is_built || { echo "SKIP: $(grep -o 'this calm was built without MPI' probe.said) (cmake -DCALM_MPI=ON)"; exit 77; }
 
-# Every row that has a key, with all that results depend on: no ids, times, and names of folders.
+# rows: every row that has a key, with all that results depend on, and so without ids, times and names of folders
 rows() {
     store_sql "$1/calm.db" "
 SELECT 'candidate', c.key, j.name, a.name, a.chain, c.scheme, quote(c.failure), quote(c.blob), c.blob_bytes,
@@ -107,7 +109,7 @@ same() {
         fail "$2: other rows than $1: $(diff "$1.rows" "$2.rows" | cut -c1-300 | head -n 4)"
 }
 
-# check RANKS DIR AS OPTIONS...: run it, and compare with the run of one machine in AS
+# check RANKS DIR AS OPTIONS...: run on these ranks, and compare with the run of one process in AS
 check() {
     ranks=$1 dir=$2 as=$3
     shift 3
@@ -115,10 +117,10 @@ check() {
     same "$as" "$dir"
 }
 
-# tied DIR AS OPTIONS...: copy a store in which the guard's first windows leave rtn, behind the hybrid, as good within an
-# error; finish it on one machine in AS, and see that it measured on.  What the windows say is a matter of the model, so
-# that the store is changed: the hybrid has rtn in one kind of job alone, of two windows one says more for rtn and one
-# less, all say less for gptq.
+# tied DIR AS OPTIONS...: copy a store and change it so that the guard's first windows cannot decide: rtn is behind the
+# hybrid by less than an error.  Finish the run on one process in AS, and check that it measured more windows.  Real
+# windows depend on the model, so the store gets other values: the hybrid has rtn in one kind of job only, one of two
+# windows speaks more for rtn and one less, and all speak against gptq.
 tied() {
     copy=$1 as=$2
     shift 2
@@ -126,7 +128,7 @@ tied() {
     store_sql --change "$as/calm.db" "UPDATE score SET value = 1e-9 WHERE candidate_id IN (SELECT c.id FROM candidate c
         JOIN algorithm a ON a.id = c.algorithm_id JOIN job j ON j.id = c.job_id WHERE a.name = 'rtn' AND j.role = 'o')"
     run 0 "$as" "$@" --force || fail "$as: $(tail -n 5 "$as.said")"
-    # Its share of the hybrid's loss; of an encoder the loss is 1 - cosine.
+    # The factor on the hybrid's loss; for an encoder the loss is 1 - cosine.
     for said in 'rtn CASE number WHEN 0 THEN 1.3 WHEN 1 THEN 0.9 ELSE 1 END' 'gptq 3'; do
         evaluation="(SELECT v.evaluation_id FROM run_evaluation v WHERE v.run_id = 2 AND v.role = 'guard' AND v.subject ="
         hybrid="FROM evaluation_window h WHERE h.number = evaluation_window.number AND h.evaluation_id = $evaluation 'hybrid')"
@@ -141,7 +143,7 @@ tied() {
     grep -q ' more than the first .*, which could not decide' "$as.said" || fail "$as: no tie: $(cat "$as.said")"
 }
 
-# Does a rank tell of divided windows?
+# divided DIR: fail unless a rank said that windows are divided
 divided() {
     grep -q '^calm: windows to measure are divided among ' "$1.said" || fail "$1: one rank measured alone"
 }
@@ -162,7 +164,7 @@ part_two() {
     tail -c 40000 "$CALM_HOME/recipes/text/wikitext2-valid.txt" >other.txt
     few="--model tiny --scheme w4a16_g32 --algorithms rtn --samples 4 --seqlen 64 --guard-samples 0 --no-eval --threads 1"
     several="$brief --scheme w4a16_g64 --algorithms rtn,gptq --calib text.txt --calib other.txt"
-    # What ranks are compared with further below, on the core that one rank leaves free.
+    # The runs that those of several ranks are compared with later, on the core that one rank leaves free.
     { run 0 wide $wide && run 0 few $few && run 0 bert1 $sentences && run 0 several $several; } &
     alone=$!
     run 0 one $small || fail "$(tail -n 5 one.said)"
@@ -171,12 +173,12 @@ part_two() {
     # Only rank 0 prints.
     [ "$(grep -c 'test text' two.said)" = 1 ] || fail "two: the report is there $(grep -c 'test text' two.said) times"
     grep -qE '^ +rank +machine .* idle %$' two.said || fail "two: the report does not say how long ranks were idle"
-    # All of it is there now.
+    # Everything is in the store now.
     run 0 one $small --force || fail "$(tail -n 5 one.said)"
     check 2 two one $small --force
     check 2 wide2 wide $wide
     divided wide2
-    # More ranks than blocks; what each of them did.
+    # More ranks than blocks, and what each of them did.
     check 3 few3 few $few --json
     grep -q '^calm: warning: 3 ranks for 2 blocks: 1 of the ranks have nothing to compute$' few3.said ||
         fail "few3: $(cat few3.said)"
@@ -186,11 +188,11 @@ part_two() {
         grep -qE '^3, idle [0-9.]+ %, [0-9.]+ %, [0-9.]+ % of [0-9.]+ s$' || fail "few3: the store has no idle times"
     check 2 bert2 bert1 $sentences
     divided bert2
-    # Two texts, each of which is described alone, too.
+    # Two texts, each of which is also described by itself.
     check 2 several2 several $several
     [ "$(grep -c '^activation' several.rows)" -gt "$(grep -c '^activation' one.rows)" ] ||
         fail "several: no rows of each text alone"
-    # Codes that were dropped, which each rank computes again for its blocks; the recipe that is written says so.
+    # Codes that were dropped: each rank computes those of its blocks again; the recipe that is written says so.
     [ "$(blobs two)" = "$(blobs one)" ] || fail "two: $(blobs two) blobs, and one $(blobs one)"
     rows two | grep -E "^(candidate|score)" >before.rows
     run 2 two $small --keep-candidates --force || fail "$(tail -n 5 two.said)"
@@ -204,31 +206,31 @@ part_more() {
     run 0 one $small || fail "$(tail -n 5 one.said)"
     check 1 n1 one $small
     check 4 n4 one $small
-    # Blocks that differ in what is left to compute are dealt by it.
+    # Blocks are divided by what is left to compute in them.
     run 0 left $small --blocks 1-2 || fail "$(tail -n 5 left.said)"
     run 3 left $small --force || fail "$(tail -n 5 left.said)"
     diff -r one/out left/out >/dev/null || fail "left: other files than one"
     transport='--mca btl tcp,self'
     check 2 tcp one $small
     transport=
-    # Smoothing that is left out where the crest says so; scores of whole blocks.
+    # Smoothing that is left out where the crest is small; scores of whole blocks.
     run 0 light $light || fail "$(tail -n 5 light.said)"
     check 3 light3 light $light
     run 0 units $units || fail "$(tail -n 5 units.said)"
     check 3 units3 units $units
-    # Rows that are weighed by gradients: every rank takes its own.
+    # Rows weighted by gradients: every rank computes its own.
     run 0 weighed $weighed || fail "$(tail -n 5 weighed.said)"
     check 3 weighed3 weighed $weighed
-    # Candidates from weights alone: no rows move.
+    # Candidates that need only weights: no rows are sent.
     run 0 blind $blind || fail "$(tail -n 5 blind.said)"
     check 2 blind2 blind $blind
-    # Probes of tables are of a model in memory, which rank 0 alone has: longer than a batch, and not divided.
+    # Probes of tables need a model in memory, which only rank 0 has: they are longer than a batch, and not divided.
     make_checkpoint --shape tiny-qwen3 --blocks 2 --output tables >/dev/null
     sized="--model tables --format gguf --size 500KB --algorithms rtn --samples 56 --seqlen 2048 --probe-samples 14
  --guard-samples 2 --no-eval --threads 1"
     run 0 sized $sized || fail "$(tail -n 5 sized.said)"
     check 2 sized2 sized $sized
-    # Two runs on one store: the second waits and says for whom, then finds all there.
+    # Two runs on one store: the second waits and says for which one, then finds everything in the store.
     mpirun -n 2 calm quantize $small --output both/a --store both/calm.db --quiet >a.said 2>&1 &
     first=$!
     wait_for both 1 $first
@@ -238,7 +240,7 @@ part_more() {
     for out in a b; do
         diff -r one/out both/$out >/dev/null || fail "both/$out: other files than one"
     done
-    # A prefix that cannot be divided.
+    # A quantized prefix, which cannot be divided.
     run 0 prefix $prefix || fail "$(tail -n 5 prefix.said)"
     check 2 prefix2 prefix $prefix
     grep -q "each block needs what the one before became: rank 0 computes all" prefix2.said ||
@@ -247,13 +249,13 @@ part_more() {
     run 0 moe1 $experts || fail "$(tail -n 5 moe1.said)"
     check 2 moe2 moe1 $experts
     check 4 moe4 moe1 $experts
-    # Sentences with 8-bit activations, scored by probes, learned; on more ranks than there are in the guard.
+    # Sentences with 8-bit activations, scored by probes and learned, on more ranks than the guard has sentences.
     active="--model bert --calib text.txt --scheme w8a8_asymact --scheme w4a16_g32 --algorithms rtn,smoothquant --budget 6
  --samples 24 --seqlen 64 --guard-samples 3 --probe-samples 2 --eval-samples 7 --learn blocks --learn-steps 50 --threads 1"
     run 0 active $active || fail "$(tail -n 5 active.said)"
     check 4 active4 active $active
     divided active4
-    # Ties: what is measured on, divided like the first windows.
+    # Ties: the additional windows are divided like the first ones.
     ended="--scheme w4a16_g32 --algorithms rtn,gptq --seqlen 64 --no-eval --threads 1"
     tied btie3 btie --model bert --calib text.txt --samples 24 --guard-samples 5 $ended
     check 3 btie3 btie --model bert --calib text.txt --samples 24 --guard-samples 5 $ended --force
@@ -261,7 +263,7 @@ part_more() {
     tied tie2 tie --model tables --samples 8 --guard-samples 400 $ended
     check 2 tie2 tie --model tables --samples 8 --guard-samples 400 $ended --force
     divided tie2
-    # Experts multiply the rows of a batch together.
+    # Experts multiply the rows of a whole batch at once.
     many="--model moe --scheme w4a16_g8 --algorithms rtn --samples 8 --seqlen 64 --guard-samples 450 --eval-samples 850
  --threads 1"
     run 0 many $many || fail "$(tail -n 5 many.said)"
@@ -272,7 +274,7 @@ part_more() {
 part_learn() {
     texts
     make_checkpoint --shape tiny-qwen3 --output dense >/dev/null
-    # Not from the first block on, with activations of 8 bits, then tuned.
+    # Learning that does not begin at the first block, with 8-bit activations, and tuning after it.
     inner="--model dense --scheme w4a8_g32 --samples 24 --blocks 1-2 --learn both $learned"
     run 0 inner $inner || fail "$(tail -n 5 inner.said)"
     check 2 inner2 inner $inner
@@ -280,7 +282,7 @@ part_learn() {
     grep -q '^calm: blocks are learned one after the other, by rank 0; passes .* 3 other ranks$' inner4.said ||
         fail "inner4: $(cat inner4.said)"
     grep -q '^calm: tuning takes one step after the other' inner4.said || fail "inner4: $(cat inner4.said)"
-    # Hidden rows are in a file in the least memory that the run fits in.
+    # The least memory in which the run fits: hidden rows are in a file.
     file="--model dense --scheme w4a16_g32 --samples 400 --learn blocks $learned"
     run 0 file $file || fail "$(tail -n 5 file.said)"
     least=40
@@ -290,14 +292,14 @@ part_learn() {
     done
     same file file3
     grep -q 'hidden rows in a file' file3.said || fail "file3: $(grep memory: file3.said)"
-    # Experts multiply the rows of all windows together: the passes are not divided.
+    # Experts multiply the rows of all windows at once: the passes are not divided.
     mixed="--model moe --scheme w4a16_g8 --samples 24 --learn blocks $learned"
     run 0 mixed $mixed || fail "$(tail -n 5 mixed.said)"
     check 3 mixed3 mixed $mixed
     bert="--model bert --scheme w4a16_g32 --samples 24 --learn blocks $learned"
     run 0 bert1 $bert || fail "$(tail -n 5 bert1.said)"
     check 2 bert2 bert1 $bert
-    # Ranks that die while it learns; it continues from the blocks that are there.
+    # Ranks that die while they learn: the next run continues from the blocks that are there.
     long="--model dense --scheme w4a16_g32 --samples 48 --learn blocks $learned --learn-steps 1000"
     run 0 long $long || fail "$(tail -n 5 long.said)"
     for rank in 0 1; do
@@ -306,14 +308,14 @@ part_learn() {
     done
 }
 
-# pid_of RANK: of the calm that mpirun started below process $1
+# rank_pid PID RANK: print the process of that rank, among the calm that mpirun started below process PID
 rank_pid() {
     for pid in $(pgrep -P "$1" -x calm); do
         tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$2" && echo "$pid"
     done
 }
 
-# Let the run of $2 ranks in $1 put this many candidates, or end.
+# wait_for DIR N PID: wait until the run PID in DIR has stored N candidates, or has ended
 wait_for() {
     for _ in $(seq 600); do
         n=$(store_sql "$1/calm.db" 'SELECT count(*) FROM candidate' 2>/dev/null || echo 0)
@@ -323,7 +325,8 @@ wait_for() {
     done
 }
 
-# kill_at RANK DIR SAID AT ...: kill a rank of two once the run with these options said so; it must have worked AT that.
+# kill_at RANK DIR SAID PLACE OPTIONS...: kill one of two ranks once the run has printed SAID; it must have worked on
+# PLACE then
 kill_at() {
     rank=$1 dir=$2 said=$3 place=$4
     shift 4
@@ -336,11 +339,11 @@ kill_at() {
 }
 
 part_kill() {
-    # A busy machine kills a rank late: the evaluation gives it the time.
+    # A busy machine kills a rank late: a longer evaluation leaves it the time.
     small="$small --eval-samples 32"
     run 0 one $small || fail "$(tail -n 5 one.said)"
     late=
-    # Candidates that are there when a rank is killed; 0: it has just begun; 72 are all.
+    # How many candidates there are when a rank is killed: 0 when the run has just begun, 72 are all.
     for at in 0 1 3 5 8 11 14 18 22 26 30 35 40 45 50 55 60 64 68 71; do
         for rank in 0 1; do
             dir=k$at-$rank
@@ -357,9 +360,9 @@ part_kill() {
             status=$?
             [ $(($(date +%s) - began)) -le 10 ] || fail "$dir: took $(($(date +%s) - began)) s to end"
             [ $status -ne 0 ] || fail "$dir: ended with status 0"
-            # Killed when the result was there already: nothing is left to resume.
+            # The rank was killed when the result was already there: there is nothing to resume.
             [ ! -e $dir/out ] || { late="$late $dir"; continue; }
-            # At its very start a rank is not connected yet: mpirun alone says it then.
+            # At the very start a rank is not connected yet: then only mpirun says it.
             [ $at = 0 ] || grep -q "^calm: rank $rank (process $victim on .*) ended while it worked on .*; " $dir.said ||
                 fail "$dir: $(cat $dir.said)"
             if [ $rank = 0 ]; then ranks=3; else ranks=0; fi
@@ -367,7 +370,7 @@ part_kill() {
         done
     done
     [ "$(echo $late | wc -w)" -le 4 ] || fail "killed too late to resume: $late"
-    # While the ranks measure together.
+    # Ranks that die while they measure together.
     make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
     run 0 wide $wide || fail "$(tail -n 5 wide.said)"
     for rank in 0 1; do
@@ -385,7 +388,7 @@ part_kill() {
 }
 
 part_delay() {
-    # The kernel's own delay where it has one; else that of the process which joins the machines.
+    # The kernel's own delay if it has one, else that of the process that joins the machines.
     if unshare -n tc qdisc add dev lo root netem delay 1ms 2>/dev/null; then
         echo "ranks.sh: the delay is netem's"
         delay=0 slow='tc qdisc add dev link root netem delay 50ms 2ms'
@@ -394,7 +397,7 @@ part_delay() {
     fi
     cat >enter <<'EOF'
 #!/bin/sh
-# What mpirun takes for ssh: the second machine has no other door.
+# mpirun runs this in place of ssh, which the second machine does not have.
 shift
 exec nsenter -t "$DELAY_LINK_FAR" -n -u sh -c "$*"
 EOF
@@ -416,7 +419,7 @@ EOF
     run 0 one $small || fail "$(tail -n 5 one.said)"
     check 2 far2 one $small
     grep -q '^calm: rank 1 (on far): ' far2.said || fail "far2: $(cat far2.said)"
-    # Hidden rows, of one block of six at least, have gone over the link.
+    # The hidden rows of at least one block of six have gone over the link.
     carried far2 1000000
     check 4 far4 one $small
     make_checkpoint --shape tiny-qwen3 --blocks 2 --output tiny >/dev/null
@@ -426,8 +429,8 @@ EOF
     texts
     run 0 moe1 $experts || fail "$(tail -n 5 moe1.said)"
     check 3 far-moe moe1 $experts
-    # A machine that is gone: nothing comes over the link any more, no connection is closed.  mpirun would wait for it
-    # for eight minutes after calm has said it.
+    # A machine that is lost: nothing comes over the link any more, and no connection is closed.  Without these settings
+    # mpirun would wait for it eight minutes longer than calm.
     $between mpirun $transport --mca oob_tcp_keepalive_time 6 --mca oob_tcp_keepalive_intvl 2 \
         --mca oob_tcp_keepalive_probes 3 -n 2 calm quantize $small --output gone/out --store gone/calm.db --quiet >gone.said 2>&1 &
     job=$!
@@ -438,13 +441,14 @@ EOF
     [ $(($(date +%s) - began)) -le 20 ] || fail "gone: took $(($(date +%s) - began)) s to end"
     grep -q '^calm: rank 1 (process [0-9]* on far) ended while it worked on .*; ' gone.said || fail "gone: $(cat gone.said)"
     check 0 gone one $small
-    # mpirun's process on the lost machine would wait there for a while.
+    # mpirun's process on the lost machine would wait for a while.
     for pid in $(pgrep -x orted); do
         tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "DELAY_LINK_FAR=$(cat link.pid)" && kill -9 "$pid"
     done
 }
 
-# A cluster of two nodes on this machine, of its own daemons: two slurmd, one slurmctld, and munged for their words.
+# slurm_begin: start a cluster of two nodes on this machine, of two slurmd, one slurmctld, and munged for their
+# credentials
 slurm_begin() {
     for program in munged slurmctld slurmd srun sbatch; do
         command -v $program >/dev/null || { echo "SKIP: no $program (apt-get install slurmd slurmctld munge)"; exit 77; }
@@ -457,7 +461,7 @@ slurm_begin() {
     munged --force --foreground --key-file "$work/munge.key" --socket "$work/munge.socket" --pid-file "$work/munge.pid" \
         --log-file "$work/munge.log" --seed-file "$work/munge.seed" >munged.said 2>&1 &
     daemons=$!
-    # A requeued job begins when its credentials are over: 2 minutes but for cred_expire.
+    # A requeued job begins when its credentials have expired: after 2 minutes, unless cred_expire is set.
     cat >slurm.conf <<EOF
 ClusterName=calm
 SlurmctldHost=$(hostname)
@@ -500,7 +504,7 @@ EOF
     exit 1
 }
 
-# submit DIR: a job of two ranks, its number in $job
+# submit DIR: submit a job of two ranks; its number is in $job
 submit() {
     cat >"$1.sh" <<EOF
 #!/bin/bash
@@ -523,7 +527,7 @@ part_slurm() {
     $launch calm quantize $small --output run/out --store run/calm.db >run.said 2>&1 || fail "run: $(tail -n 5 run.said)"
     same one run
     grep -q '^ *1 .* [0-9.]* *$' run.said || fail "run: no row of rank 1: $(tail -n 12 run.said)"
-    # Killed: the sentence of calm, and the same bytes afterwards.
+    # Killed: calm says its sentence, and the next run gives the same bytes.
     $launch calm quantize $small --output dead/out --store dead/calm.db --quiet >dead.said 2>&1 &
     step=$!
     wait_for dead 5 $step
@@ -534,7 +538,7 @@ part_slurm() {
     wait $step && fail "dead: ended with status 0"
     grep -q 'calm: rank 1 (process [0-9]* on .*) ended while it worked on .*; ' dead.said || fail "dead: $(cat dead.said)"
     check 0 dead one $small
-    # Cancelled, and the same command again.
+    # Cancelled: the same command continues.
     submit cancelled
     wait_for cancelled 5 $$
     scancel "$job"
@@ -546,7 +550,7 @@ part_slurm() {
     [ ! -e cancelled/out ] || fail "cancelled: it was over before"
     submit cancelled
     finish cancelled
-    # Requeued: it continues by itself.
+    # Requeued: the job continues without a command.
     submit requeued
     wait_for requeued 5 $$
     scontrol requeue "$job"
@@ -570,7 +574,7 @@ EOF
     done
 }
 
-# finish DIR: its job ends well, with the bytes of one machine, and had something to continue from
+# finish DIR: the job ends with success and the bytes of one process, and had something to continue from
 finish() {
     for _ in $(seq 600); do
         case $(job_state "$job") in COMPLETED | FAILED | CANCELLED | NODE_FAIL) break ;; esac
@@ -581,13 +585,13 @@ finish() {
     same one "$1"
 }
 
-# carried DIR BYTES: have this many gone to the other machine?
+# carried DIR BYTES: fail unless this many bytes have gone to the other machine
 carried() {
     n=$(sed -n 's/^delay_link: [0-9]* packets and \([0-9]*\) bytes to far, .*/\1/p' "$1.said")
     [ "${n:-0}" -ge "$2" ] || fail "$1: $n bytes went over the link"
 }
 
-# refused STATUS PATTERN WORDS...: mpirun's words after -n 1; what all ranks share is in $small
+# refused STATUS PATTERN WORDS...: WORDS follow mpirun -n 1; what all ranks share is in $small
 refused() {
     status=$1 pattern=$2
     shift 2
@@ -597,7 +601,7 @@ refused() {
     [ "$(grep -c '^calm' refused.said)" = 1 ] && grep -qE "$pattern" refused.said || fail "$pattern: $(cat refused.said)"
 }
 
-# Change the last weight a little.
+# patch_last_byte: change the last weight a little
 patch_last_byte() {
     head -c -1 "$1" >patched
     printf '\001' >>patched
@@ -615,11 +619,11 @@ part_refuse() {
     refused 1 '^calm: rank 1 .*: /nowhere: ' -n 1 $quantize : -n 1 $quantize --model /nowhere
     refused 2 '^calm: --blocks 0-99: ' -n 2 $quantize --blocks 0-99
     refused 2 '^calm quantize: unknown option --nonsense' -n 2 $quantize --nonsense
-    # The same name on another machine, as another folder of this one.
+    # The same name on another machine, for another folder.
     refused 1 '^calm: rank 1 .* is not the folder that rank 0 has' \
         -n 1 --wdir "$work/a" $quantize : -n 1 --wdir "$work/b" $quantize
     refused 1 '^calm eval does not divide its work' -n 2 calm eval --model qwen
-    # Other content under the same names.
+    # Other contents under the same names.
     make_checkpoint --shape tiny-qwen3 --blocks 2 --output a/m >/dev/null
     make_checkpoint --shape tiny-qwen3 --blocks 2 --output b/m >/dev/null
     printf 'One text.' >a/text.txt
@@ -633,7 +637,7 @@ part_refuse() {
         -n 1 --wdir "$work/a" $named --calib text.txt : -n 1 --wdir "$work/b" $named --calib text.txt
     patch_last_byte b/m/model.safetensors
     refused 1 '^calm: rank 1 .* differ in the model: ' -n 1 --wdir "$work/a" $named : -n 1 --wdir "$work/b" $named
-    # Ranks on one core of several.
+    # Ranks on one of several cores.
     if [ "$(nproc)" -ge 2 ] && taskset -c 0 true 2>/dev/null; then
         mpirun -n 2 taskset -c 0 ${named% --quiet} --model a/m --output s/out --store s/calm.db >tight.said 2>&1
         grep -q '^calm: warning: 2 ranks (0, 1) with 2 threads on .* may use 1 of its ' tight.said ||

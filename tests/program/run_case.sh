@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run one case of the command line: what is typed, and what must come of it.
+# Runs one case of the command line: commands, and what each must print.
 #
 #   run_case.sh FOLDER-OF-PROGRAMS CASE
 #
@@ -13,9 +13,9 @@
 #   > line              standard output must have this line next
 #   ! line              standard error must have this line next
 #
-# A line /.../ is an extended regular expression for the whole line (without {n}, which mawk lacks); a line ... represents
-# any number of lines.  A command without > lines must print nothing to standard output, one without ! lines nothing to
-# standard error.
+# An expected line /.../ is an extended regular expression for the whole line (without {n}, which mawk lacks); a line ...
+# stands for any number of lines.  A command without > lines must print nothing to standard output, one without ! lines
+# nothing to standard error.
 set -u
 
 [ $# -eq 2 ] || { sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -29,13 +29,14 @@ trap 'exit 130' INT TERM
 mkdir "$work/in"
 failed=0
 
-# calm says so where a variable keeps it from better kernels, and on a CPU that OpenBLAS does not know, where it starts anew:
-# cases begin where nothing is said.
+# calm says so when a variable keeps it from better kernels, and when it starts itself anew on a CPU that OpenBLAS does
+# not know; the cases begin where it says neither.
 case $(calm --version) in *", though this CPU runs "*) unset OPENBLAS_CORETYPE ;; esac
 kernels=$(calm --version | sed -n "s/.*kernels \\([A-Za-z0-9_]*\\) (OpenBLAS's own choice: .*/\\1/p")
 [ -z "$kernels" ] || export OPENBLAS_CORETYPE="$kernels"
 
-# Does FILE have the expected lines?  Lines of expectation are matched in order; "..." takes as few lines as will do.
+# compare EXPECTED FILE NAME: whether FILE has the expected lines.  They are matched in order; "..." takes as few lines
+# as possible.
 compare() {    # compare EXPECTED FILE NAME
     awk -v name="$3" '
         NR == FNR { want[n_want++] = $0; next }

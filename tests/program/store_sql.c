@@ -1,6 +1,7 @@
-/* store_sql FILE QUERIES: rows of a store as the sqlite3 shell prints them, where that shell is not installed.
- * Queries are separated by ';', which no text of theirs holds.
- * store_sql --change FILE STATEMENTS: the same with statements that change it. */
+/* store_sql FILE QUERIES: prints rows of a store as the sqlite3 shell does, which need not be installed.  Queries are
+ * separated by ';', which none of their texts contains.
+ *
+ * store_sql --change FILE STATEMENTS: the same with statements that change the store. */
 #include <stdio.h>
 #include <string.h>
 

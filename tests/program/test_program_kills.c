@@ -1,6 +1,6 @@
-/* The program killed by SIGKILL at points spread over its operations on the disk: whatever it had done, the output's
- * name represents nothing or for a whole checkpoint, the store is sound, and the same command continues where it
- * stopped and ends with the same bytes. */
+/* The program is killed by SIGKILL at points spread over its operations on the disk.  Whatever it had done: under
+ * the output's name is nothing or a complete checkpoint, the store is sound, and the same command continues where it
+ * stopped and ends with the same bytes as an undisturbed run. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,12 +21,12 @@
 #define N_CANDIDATES 24    /* 2 blocks x 4 jobs x 3 algorithms */
 #define THREADS_EVERY 10   /* points of two threads            */
 
-/* What came of it, all workers together. */
+/* Counts over all points, shared by the workers. */
 typedef struct tally {
     atomic_long with_some, with_all, with_output, killed_twice;
 } tally;
 
-/* An undisturbed run, which all others are compared with. */
+/* An undisturbed run, with which all others are compared. */
 typedef struct model_run {
     program p;
     long operations;
@@ -51,7 +51,7 @@ static model_run undisturbed(void)
     return first;
 }
 
-/* Started again it uses what there is - `have` candidates - and ends like the first. */
+/* Checks that the command, started again, uses the `have` candidates that are there and ends like the first run. */
 static void check_resume(const model_run *first, const program *p, int64_t have, const char *where)
 {
     long long done = 0, begun = 0;
@@ -68,7 +68,7 @@ static void check_resume(const model_run *first, const program *p, int64_t have,
     ck_assert_msg(strcmp(program_files(p), first->files) == 0, "%s: left behind: %s", where, program_files(p));
     ck_assert_int_eq(program_check(p, first->digest, where), N_CANDIDATES);
     ck_assert_msg(program_blobs(p) == first->blobs, "%s: %zu blobs, not %zu", where, program_blobs(p), first->blobs);
-    /* The same run, unless it had ended. */
+    /* The row of the run is the same one, unless that run had ended. */
     const char *rows = program_text(
         p, "SELECT printf('%d %d %d', count(*), total(status = 'finished'), max(attempts)) FROM run");
     const char *expected = test_format("%lld %lld %lld", done + 1, done + 1, 1 + begun);
@@ -133,7 +133,8 @@ static void kill_twice(void *user, long point, int worker)
     ck_assert_int_eq(program_check(&p, first->digest, where), N_CANDIDATES);
 }
 
-/* What a resumed run that is killed leaves is as good. */
+/* A resumed run may be killed too: what it leaves meets the same conditions, and the next run ends with the same
+ * bytes. */
 TEST(killed_while_it_resumes)
 {
     model_run first = undisturbed();
@@ -142,7 +143,8 @@ TEST(killed_while_it_resumes)
 }
 END_OF_TEST
 
-/* Ctrl-C in the middle of the queue, with threads at work: it stops, and the same command continues. */
+/* A run that SIGINT or SIGTERM interrupts in the middle of the queue, with two threads at work, stops, and the same
+ * command continues it. */
 TEST(interrupted_in_the_queue)
 {
     const play of = program_play(12, POOL);
@@ -167,7 +169,8 @@ TEST(interrupted_in_the_queue)
 }
 END_OF_TEST
 
-/* The same operations in the same order, so that a number means the same every time. */
+/* Operations are counted alike: a run makes the same ones in the same order each time, so that a number means the
+ * same. */
 TEST(operations_are_counted_alike)
 {
     const model_run first = undisturbed();

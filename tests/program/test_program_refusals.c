@@ -1,6 +1,6 @@
-/* Operations of the program on the disk refused in turn: by a full disk, from there on; by a device that fails once.
- * Whatever it was, the program says which file and why, leaves nothing half-written under the output's name and a sound
- * store, and the same command ends with the same bytes when the disk works again. */
+/* Each operation of the program on the disk fails in turn: as on a full disk, where all later ones fail too, or as
+ * on a device that fails once.  The program then says which file it was and why, leaves nothing half-written under
+ * the output's name and a sound store, and the same command ends with the same bytes when the disk works again. */
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -14,19 +14,19 @@
     2 /* the odd ones by a full disk, the even ones by the device; 1, all by both, after a change of what writes */
 #endif
 
-/* Of this many failed runs one is started again: test_program_kills has resuming at more points. */
+/* One of this many failed runs is started again: test_program_kills resumes at more points. */
 #define RESUME_EVERY 5
 
 #define BLOCKS 1
 #define POOL "rtn,gptq"
 #define N_CANDIDATES 8    /* 4 jobs x 2 algorithms */
 
-/* What came of it, all workers together. */
+/* Counts over all operations, shared by the workers. */
 typedef struct tally {
     atomic_long failed, harmless, wrong;
 } tally;
 
-/* What is the same for all operations, but for the directory of `p` and the operation's number. */
+/* What all operations have in common, but for the directory of `p` and the number of the operation. */
 typedef struct refusal {
     program p;
     const char *digest, *files;
@@ -35,7 +35,7 @@ typedef struct refusal {
     tally *count;
 } refusal;
 
-/* Continue with the other operations, so that one run of the test tells of all. */
+/* Reports a fault and continues with the other operations, so that one run of the test reports all faults. */
 static void must(const refusal *r, bool holds, const char *where, const char *what, const char *detail)
 {
     if (holds)
@@ -55,7 +55,7 @@ static bool has_one_of(const char *text, const char *words)
     return false;
 }
 
-/* The program said what it could not do. */
+/* Checks that the program said what it could not do. */
 static void check_message(const refusal *r, const program_end *end, const char *where)
 {
     must(r, end->signal == 0, where, "a crash", end->said);
@@ -63,7 +63,7 @@ static void check_message(const refusal *r, const program_end *end, const char *
     must(r, strchr(end->said, '/') && has_one_of(end->said, r->words), where, "unclear", end->said);
 }
 
-/* The run's row says so too, where the disk works again. */
+/* Checks that the row of the run says the same, where the disk works again. */
 static void check_row(const refusal *r, const program_end *end, const char *where)
 {
     if (r->wanted.sticky || !calm_path_exists(r->p.store))

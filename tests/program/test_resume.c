@@ -1,5 +1,5 @@
-/* What a later run takes over: candidates are found by their content, whatever the files are called and whenever they
- * were written, and blobs that are not what their rows say are computed again. */
+/* What a later run takes from the store.  Candidates are found by their content, whatever the files are called and
+ * whenever they were written; blobs that differ from what their rows say are computed again. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 #define POOL "rtn,gptq"
 #define N_CANDIDATES 16    /* 2 blocks x 4 jobs x 2 algorithms */
 
-/* Rejected candidates keep their codes, so that there is something to damage everywhere. */
+/* Rejected candidates keep their codes, so that any of them can be damaged. */
 static play new_run(void)
 {
     play run = play_new(NULL, "w4a16_g16", POOL);
@@ -74,7 +74,7 @@ TEST(damaged_blobs_are_computed_again)
         do_damage(blob_path(&first, 3 * kind + 1), (damage)kind);
     const outcome said = play_must_run(&again);
     ck_assert_uint_eq(said.cached, N_CANDIDATES - N_DAMAGES);
-    /* One that is gone may have been dropped, which is no damage. */
+    /* A deleted blob may have been dropped on purpose, so that it is no damage. */
     ck_assert_msg(count(said.log, "it is computed again") == N_DAMAGES - 1, "%s", said.log);
     ck_assert_str_eq(play_digest(again.recipe.output), play_digest(first.recipe.output));
     const outcome whole = play_must_run(&third);
@@ -83,10 +83,10 @@ TEST(damaged_blobs_are_computed_again)
 }
 END_OF_TEST
 
-/* Damaged after the run looked through the store. */
+/* Damage that happens after the run has looked through the store. */
 typedef struct late {
     damage kind;
-    bool guarded;    /* after the guard, which reads them too */
+    bool guarded;    /* after the guard, which also reads the blobs */
 } late;
 
 static calm_status damage_all(calm_ctx *context, calm_run *p, void *user)
@@ -203,13 +203,13 @@ static void flip_last_byte(const char *path)
     unsigned char byte;
     const int fd = open(path, O_RDWR);
     ck_assert_int_eq(fstat(fd, &info), 0);
-    ck_assert_int_eq(pread(fd, &byte, 1, info.st_size - 2), 1);    /* of a BF16 the less significant */
+    ck_assert_int_eq(pread(fd, &byte, 1, info.st_size - 2), 1);    /* the less significant byte of a BF16 */
     byte ^= 1;
     ck_assert_int_eq(pwrite(fd, &byte, 1, info.st_size - 2), 1);
     close(fd);
 }
 
-/* Another word wherever there is "the"; which windows are drawn is not said here. */
+/* Returns a text in which another word replaces each "the". */
 static const char *other_text(const play *run)
 {
     char *text;
@@ -254,7 +254,7 @@ TEST(what_changes_a_key)
 }
 END_OF_TEST
 
-/* A chain in a key is the canonical text: each part with its revision (test_key has another revision). */
+/* Keys contain the canonical text of a chain, each part with its revision (test_key has another revision). */
 TEST(chains_carry_revisions)
 {
     const play run = new_run();
