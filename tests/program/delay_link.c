@@ -1,5 +1,5 @@
-/* delay_link MILLISECONDS[@MBIT] CMD...: runs a command on one of two machines that a slow link joins.  The link carries
- * MBIT Mbit/s each way (without @MBIT as many as it can, some 600).
+/* delay_link MILLISECONDS[@MBIT] CMD...: runs a command on one of two machines that a slow link joins.  The link
+ * carries MBIT Mbit/s each way (without @MBIT as many as it can, some 600).
  *
  * The machines are network namespaces of this one, `near` (10.77.0.1), where the command runs, and `far` (10.77.0.2),
  * which it enters by `nsenter -t $DELAY_LINK_FAR -n -u`.  The device `link` of each is a TUN device; a process reads
