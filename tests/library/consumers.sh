@@ -1,6 +1,6 @@
 #!/bin/sh
-# Install the build, build both examples of docs/library.md against what was installed - by pkg-config with the shared
-# library, by pkg-config with the static one, by the CMake package - and run them.
+# Installs the build, then builds the examples of docs/library.md against the installed files and runs them: with the
+# shared library by pkg-config, with the static library by pkg-config, and by the CMake package.
 #   consumers.sh BUILD SOURCE [FLAGS of the compiler]
 set -eu
 build=$1 source=$2
@@ -12,7 +12,7 @@ cmake --install "$build" --prefix "$prefix" >"$root/log" 2>&1 || { cat "$root/lo
 for file in bin/calm include/calm.h share/calm/recipes/qwen-ci.json; do
     [ -e "$prefix/$file" ] || { echo "not installed: $file"; exit 1; }
 done
-# Moved elsewhere the program finds its recipes next to itself, the demo model among them, and those of the source no more.
+# An installation that was moved uses the recipes and the demo model next to it, and no longer those of the source.
 echo '== program, moved'
 cp -r "$prefix" "$root/moved"
 mv "$root/moved/share/calm/recipes/qwen-w4.json" "$root/moved/share/calm/recipes/moved-here.json"
@@ -30,13 +30,13 @@ done
 
 libdir=$(dirname "$(find "$prefix" -name libcalm.so)")
 pc=$libdir/pkgconfig
-# The prefix of the .pc is that of the build; pkg-config moves it to where the file is.
+# The .pc file has the prefix of the build; pkg-config replaces it by the place of the file.
 config() { PKG_CONFIG_PATH=$pc pkg-config --define-prefix "$@" calm; }
 cd "$root"
 
 echo '== shared, pkg-config'
 for name in quantize matrix; do
-    # The flags are their own words.
+    # The flags are not quoted, since each is a word of its own.
     cc -std=c11 -Wall -Wextra -Werror "$@" $(config --cflags) "$source/tests/library/$name.c" -o "$name" \
         $(config --libs) -Wl,-rpath,"$libdir"
 done
@@ -47,19 +47,18 @@ awk '{ error[$1] = $NF } END { exit !(error["gptq"] + 0 < error["rtn"] + 0) }' m
     { echo 'gptq is no better than rtn'; exit 1; }
 
 echo '== static, pkg-config'
-# Their own private libraries are for those who link them statically too.
+# calm's private libraries are linked as shared ones, so that their own private libraries are not needed.
 cc -std=c11 "$@" $(config --cflags) "$source/tests/library/matrix.c" -o static "$libdir/libcalm.a" \
     $(pkg-config --libs $(config --print-requires-private)) -fopenmp -lm
 ./static | cmp - matrix.txt
 
 echo '== CMake package'
-# With the generator of the build: a bare machine has no other.
+# With the generator of the build, since the machine may have no other.
 generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$build/CMakeCache.txt")
 cmake -G "$generator" -S "$source/tests/library" -B cmake -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_FLAGS="$*" >log 2>&1 &&
     cmake --build cmake >>log 2>&1 || { cat log; exit 1; }
 cmake/matrix | cmp - matrix.txt
 
-# The ten lines of the first example are those of the documentation.
 echo '== header alone, as C11 and as C++'
 echo '#include <calm.h>' >header.c
 cc -std=c11 -Wall -Wextra -pedantic -Werror -I"$prefix/include" -fsyntax-only header.c

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What libcalm.so exports is what calm.h declares with CALM_API, no more and no less.
+# Checks that libcalm.so exports exactly the functions that calm.h declares with CALM_API.
 #   exports.sh LIBRARY HEADER
 set -eu
 export LC_ALL=C

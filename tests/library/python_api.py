@@ -1,8 +1,8 @@
-"""calm_ptq against a library of the build: results, reports, progress, keywords, the example notebook.
+"""Tests calm_ptq with a library of the build: results, reports, progress, keywords, the example notebook.
 
     python_api.py LIBRARY PROGRAM PACKAGE-FOLDER [NOTEBOOK]
 
-Exit status 77: there is no numpy, or with NOTEBOOK no nbclient and ipykernel."""
+Exit status 77: without numpy, or with NOTEBOOK without nbclient and ipykernel."""
 
 import ast
 import io
@@ -46,13 +46,13 @@ def results():
     shown = []
     came = calm_ptq.quantize(model="qwen", output="out", store="s.db", progress=lambda *state: shown.append(state), **SMALL)
     assert shown and all(len(state) == 3 for state in shown) and 4 < came.bits_per_weight < 4.5, came
-    # The same figures in every form, and nothing of what was not measured.
+    # All forms of the report have the same figures, and none of what was not measured.
     text, page, rich = str(came), came._repr_html_(), dict(came.__rich_repr__())
     for figure in (f"{came.ppl:.4f}", f"{came.kl:.4f}" if came.kl >= 1e-4 else f"{came.kl:.3e}", came.result, "out"):
         assert figure in text and figure in page and any(figure in value for value in rich.values()), (figure, text, page)
     assert math.isnan(came.cosine) and "cosine" not in text and "cosine" not in page and "cosine_to_float" not in rich
     assert "Outcome(run=1" in repr(came)
-    # Strangers' words are no markup.
+    # Text from outside is escaped in HTML.
     import dataclasses
     hostile = dataclasses.replace(came, result="<script>x</script>", output='"><b>')
     assert "<script>" not in hostile._repr_html_() and "<b>" not in hostile._repr_html_()
@@ -73,7 +73,7 @@ def results():
 
 
 def keywords():
-    # A list of numbers is one value, of words several.
+    # A list of numbers is a single value; a list of words is several values.
     came = calm_ptq.quantize("qwen", store="k.db", scheme=["w4a16_g128", "w3a16_g128"], budget=[3.3, 4.0], blocks=0,
                              **{key: value for key, value in SMALL.items() if key != "bits"})
     with calm_ptq.read_store("k.db") as store:
@@ -82,14 +82,14 @@ def keywords():
             assert rows["rel_mse"].dtype == rows["bits"].dtype == float and (rows["one_minus_cka"] > 0).all(), rows
         assert recipe["budget"] == [3.3, 4.0] and recipe["schemes"] == ["w4a16_g128", "w3a16_g128"], (came, recipe)
     fails("EARG", '"eval_samples"', calm_ptq.quantize, "qwen", eval_sample=1)
-    # Messages have the keywords, not the keys of a recipe and not flags.
+    # Messages name the keywords, neither keys of a recipe nor options of the command line.
     fails("EARG", "`bits` 5: expected 2, 3, 4 or 8 (see `scheme` for", calm_ptq.quantize, "qwen", bits=5)
     fails("EARG", "`bits` 8 and `scheme` W4A16 are different", calm_ptq.quantize, "qwen", bits=8, scheme="W4A16")
     fails("EARG", "`bits`: expected a whole number, found", calm_ptq.quantize, "qwen", bits="four")
     fails("EARG", "`no_eval`: expected true or false", calm_ptq.quantize, "qwen", no_eval="maybe")
     fails("EARG", 'quantize has no keyword "bts"; did you mean "bits"?', calm_ptq.quantize, "qwen", bts=4)
     fails("EARG", "`format` awq cannot hold w8a16: ", calm_ptq.quantize, "qwen", bits=8, format="awq")
-    # The stub is Python, and has the keywords of the function and those of the program.
+    # The stub is valid Python, and has the keywords of the function and those of the program.
     with open(os.path.join(folder, "calm_ptq", "_quantize.pyi"), encoding="utf-8") as stream:
         of = next(node for node in ast.parse(stream.read()).body if isinstance(node, ast.FunctionDef))
     names = [argument.arg for argument in of.args.args + of.args.kwonlyargs]
@@ -109,7 +109,7 @@ def progress():
     assert "evaluate   5" in said and bar.stages == ["quantize", "evaluate"]
     bar.close()
     assert terminal.getvalue().endswith("\r")
-    # What is no terminal stays as it is, and states come no faster than the interval but for new stages and the end.
+    # A stream that is no terminal is not drawn on.  States come no faster than the interval, except new stages and the end.
     quiet = io.StringIO()
     calm_ptq.ProgressBar(file=quiet)("score", 1, 2)
     assert quiet.getvalue() == ""
@@ -124,7 +124,7 @@ def progress():
 
 
 def interrupts():
-    """What a callback raises, and Ctrl-C, end a run; the same call continues to the same bytes (results() has made "out")."""
+    """An exception of a callback, or Ctrl-C, ends a run; the same call continues it to the bytes of "out" (by results())."""
     class Refusal(Exception):
         pass
 
@@ -149,7 +149,7 @@ def interrupts():
     calm_ptq.quantize(model="qwen", output="ended", store="ended.db", **SMALL)
     with open("out/model.safetensors", "rb") as whole, open("ended/model.safetensors", "rb") as ended:
         assert whole.read() == ended.read()
-    # Where the system gives no thread the call fails, and the context closes.
+    # When the system cannot start a thread the call fails, and the context is closed.
     def start(_):
         raise RuntimeError("can't start new thread")
 

@@ -1,8 +1,8 @@
-"""The structs of the wheel have the members of calm.h: names, order and sizes.
+"""Checks that the structs of the wheel have the members of calm.h: names, order and sizes.
 
     python_structs.py CALM_H LIBRARY PACKAGE-FOLDER
 
-The wheel's ctypes structures are a second writing of calm.h: one that lacks a member makes the library write behind it."""
+The wheel's ctypes structures repeat calm.h by hand: when one lacks a member the library writes beyond its end."""
 
 import ctypes as c
 import os
@@ -12,7 +12,7 @@ import types
 
 header, library, folder = sys.argv[1:]
 os.environ["CALM_LIBRARY"] = library
-# The package without its __init__.py, which wants numpy.
+# The package without its __init__.py, which needs numpy.
 sys.modules["calm_ptq"] = types.ModuleType("calm_ptq")
 sys.modules["calm_ptq"].__path__ = [folder]
 from calm_ptq import _library  # noqa: E402

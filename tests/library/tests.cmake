@@ -1,4 +1,4 @@
-# The installed library, as programs outside of the tree use it.
+# Tests of the installed library, as programs outside of the tree use it.
 set(sanitize)
 if(CALM_SANITIZE)
   set(sanitize -fsanitize=${CALM_SANITIZE})
@@ -13,7 +13,7 @@ if(CALM_PYTHON3 AND NOT CALM_SANITIZE)    # a sanitized library does not load in
   add_test(NAME library.python_structs
     COMMAND ${CALM_PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/library/python_structs.py ${PROJECT_SOURCE_DIR}/calm.h
       $<TARGET_FILE:calm_shared> ${PROJECT_SOURCE_DIR}/python/calm_ptq)
-  # What the package does with the library, and its notebook: $CALM_PYTHON, else python3, where it has what they need.
+  # The Python package with the library, and its notebook, by $CALM_PYTHON, else by python3 if it has what they need.
   foreach(book IN ITEMS api notebook)
     set(file "$<$<STREQUAL:${book},notebook>:${PROJECT_SOURCE_DIR}/python/examples/quantize.ipynb>")
     add_test(NAME library.python_${book}
