@@ -1,10 +1,10 @@
-"""What transformers makes of the chat templates of tests/data/chat_templates, in the style of the families whose name
-they have, and of everything.jinja: cases.jsonl and expected.jsonl there.
+"""Writes what transformers gives for the chat templates in tests/data/chat_templates, each in the style of the family in
+its name, and for everything.jinja, to cases.jsonl and expected.jsonl there.
 
     pip install transformers jinja2; python tests/golden/make_chat_templates.py
 
 A line of the first has variables, one of the second a template's name, the number of the case from 0, and the text, null
-where the template refuses the chat.  strftime_now gives calm's fixed day."""
+where the template refuses the chat.  strftime_now returns the fixed date that calm uses."""
 
 import json
 from datetime import datetime

@@ -1,8 +1,8 @@
-"""Digests of the tensors that compressed-tensors' own compressors make of sample weights: tests/data/ct_tensors.txt.
+"""Prints digests of the tensors that compressed-tensors' own compressors write for sample weights.
 
     pip install torch compressed-tensors==0.20.0; python tests/golden/make_ct_digests.py > tests/data/ct_tensors.txt
 
-The weights are those of tests/conformance/test_ct_tensors.c: levels times scales, which the library finds again."""
+The weights are those of tests/conformance/test_ct_tensors.c, levels times scales, so that the library finds the levels."""
 
 import hashlib
 
@@ -34,7 +34,7 @@ class Generator:
 
 
 def scale(name, bits):
-    """A scale that the format has, from 32 random bits."""
+    """Return a scale that the format can store, from 32 random bits."""
     if name == "mxfp4":
         return 2.0 ** ((bits >> 26) - 30)
     if name == "nvfp4":

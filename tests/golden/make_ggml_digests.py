@@ -1,8 +1,8 @@
-"""Digests of what the gguf package makes of sample blocks: tests/data/ggml_blocks.txt.
+"""Prints digests of the values that the gguf package reads from sample blocks.
 
     pip install gguf==0.19.0; python tests/golden/make_ggml_digests.py > tests/data/ggml_blocks.txt
 
-The blocks are those of tests/support/ggml_sample.c.  NaNs are written as one, their payloads are no value."""
+The blocks are those of tests/support/ggml_sample.c.  All NaNs are replaced by one, since payloads do not count."""
 
 import hashlib
 

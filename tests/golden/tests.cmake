@@ -1,4 +1,4 @@
-# calm_test(FOLDER NAME LIBS...) - one line per test
+# calm_test(FOLDER NAME LIBS...), one line per test.
 calm_test(golden test_model_fixtures calm_test_model_fixture calm_model)
 calm_test(golden test_gradient_fixtures calm_test_model_fixture calm_test_block calm_eval)
 calm_test_of(golden test_gradient_fixtures_doubled test_gradient_fixtures calm_test_doubled)
