@@ -53,7 +53,7 @@ libutf8proc-dev, libssl-dev, libcurl4-openssl-dev, zlib1g-dev")    # for linking
 set(CPACK_COMPONENT_DEVEL_DESCRIPTION "post-training quantization of language models (development)
 Header, static library, pkg-config file and CMake package of calm.")
 
-# What policy needs next to the files of the program; of no use elsewhere.
+# Files that Debian's policy demands next to those of the program.
 if(CALM_PACKAGED AND CALM_GZIP)
   string(TIMESTAMP CALM_DEB_DATE "%a, %d %b %Y %H:%M:%S +0000" UTC)
   configure_file(packages/changelog.in ${PROJECT_BINARY_DIR}/deb/changelog.Debian @ONLY)

@@ -1,4 +1,4 @@
-# cmake --install, in components that packages are made of:
+# cmake --install, in the components that the packages consist of:
 #
 #   program   calm, its manual pages and completions, recipes and texts (share/calm), pages of docs/
 #   model     the demo model, below share/calm/recipes/models
@@ -7,7 +7,7 @@
 set(CALM_SHARE ${CMAKE_INSTALL_DATADIR}/calm)
 set(CALM_DOC ${CMAKE_INSTALL_DATADIR}/doc/calm)
 
-# Manual pages and completions, from the tables of options.  SOURCE_DATE_EPOCH sets the date.
+# Manual pages and completions are made from the tables of options.  SOURCE_DATE_EPOCH sets their date.
 string(TIMESTAMP CALM_DATE "%Y-%m-%d" UTC)
 file(GLOB sources CONFIGURE_DEPENDS cli/manual/*.c)
 add_executable(calm_manual ${sources})
@@ -60,7 +60,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/calmConfigVersion.cmake C
 install(FILES ${PROJECT_BINARY_DIR}/calmConfigVersion.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/calm
   COMPONENT devel)
 
-# The source of a commit: the same bytes every time, and the commit's name in packages/commit.txt.
+# An archive of the source of a commit: the same bytes every time, with the commit's name in packages/commit.txt.
 add_custom_target(dist COMMAND git -C ${PROJECT_SOURCE_DIR} archive --format=tar.gz --prefix=calm-${PROJECT_VERSION}/
   -o ${PROJECT_BINARY_DIR}/calm-${PROJECT_VERSION}.tar.gz HEAD COMMENT "calm-${PROJECT_VERSION}.tar.gz")
 

@@ -1,5 +1,5 @@
-/* safetensors: written files are read back, shards form one set, full disks are reported.  tests/data/mangled has
- * damaged files (test_mangled.c). */
+/* safetensors: what is written is read back, shards make one set, full disks are reported.  The broken files are in
+ * tests/data/mangled (test_mangled.c). */
 #include "ptq/io/safetensors.h"
 
 #include <stdio.h>
@@ -67,7 +67,7 @@ TEST(round_trip)
 }
 END_OF_TEST
 
-/* A digest depends on the tensor's bytes only, not on threads, and is kept. */
+/* A digest is over a tensor's bytes alone, whatever threads make it, and stays. */
 TEST(digests)
 {
     const char *path = test_format("%s/x.safetensors", test_directory());
@@ -91,7 +91,7 @@ TEST(digests)
 }
 END_OF_TEST
 
-/* Returns the resident bytes of this process that belong to files. */
+/* Bytes of this process that are in memory and belong to files. */
 static size_t resident(void)
 {
     size_t total, all, shared;
@@ -102,8 +102,8 @@ static size_t resident(void)
     return shared * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* 32 MB of tensor read in 34 odd pieces, each released before the next.  The system maps at most 64 KB around a
- * touched page before each piece, 2 MB in all, and the counter lags by some hundred pages. */
+/* 32 MB of tensor read in 34 odd pieces, each given back before the next: what stays is what the system maps around a
+ * page that is touched, at most 64 KB before each piece, 2 MB in all; and the counter lags by some hundred pages. */
 TEST(parts_are_released)
 {
     const calm_tensor tensor = {.name = "x", .dtype = CALM_U8, .n_dims = 1, .shape = {(size_t)32 << 20}};
@@ -208,8 +208,7 @@ static void keep_line(void *user, calm_log_level level, const char *line)
     snprintf(said + strlen(said), 1000 - strlen(said), "%s\n", line);
 }
 
-/* Writes x-1 (z.weight, a.scalar), x-2 (z.weight, m.cube) and this index to a folder and opens it; notes go to
- * `said`. */
+/* Put x-1 (z.weight, a.scalar), x-2 (z.weight, m.cube) and this index into a folder and open it; notes: `said`. */
 static calm_safetensors *open_indexed(const char *dir, const char *index, char said[1000])
 {
     calm_safetensors *set;
@@ -232,12 +231,12 @@ TEST(of_two_copies_the_index_decides)
         const char *said;
     } cases[] = {
         {"{\"weight_map\": {\"z.weight\": \"x-1\", \"a.scalar\": \"x-1\", \"m.cube\": \"x-2\"}}", 0,
-         "1 tensor is in two files; of z.weight the one in x-1 counts, as the index says; transformers and vLLM take "
-         "the one in x-2"},
+         "1 tensor is in two files; calm reads z.weight from x-1, as the index says; transformers and vLLM read it "
+         "from x-2"},
         {"{\"weight_map\": {\"z.weight\": \"x-2\", \"a.scalar\": \"x-1\", \"m.cube\": \"x-2\"}}", 1,
-         "1 tensor is in two files; of z.weight the one in x-2 counts"},
+         "1 tensor is in two files; calm reads z.weight from x-2"},
         {"{\"weight_map\": {\"a.scalar\": \"x-1\", \"m.cube\": \"x-2\"}}", 1,
-         "of z.weight the one in x-2 counts"},
+         "calm reads z.weight from x-2"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char said[1000];
@@ -266,7 +265,7 @@ TEST(what_the_index_names_and_nobody_has)
                                "out"), "%s", said);
     ck_assert_msg(strstr(said, "1 tensor of the index (ghost) is in no file and is left out"), "%s", said);
     ck_assert_msg(strstr(said, "1 tensor is in another file than the index says (a.scalar: in x-1)"), "%s", said);
-    /* A tensor that is needed and missing: the message says where it should be. */
+    /* Who needs one of them hears where it should be. */
     ck_fails(calm_safetensors_need(ctx, set, "far", 2, shape, &found), CALM_ENOTFOUND,
              "model.safetensors.index.json says that it is in x-3, which is not there; download that file again");
     ck_fails(calm_safetensors_need(ctx, set, "ghost", 2, shape, &found), CALM_ENOTFOUND,
@@ -283,7 +282,7 @@ TEST(one_file_counts_more_than_an_index_of_others)
     write_file(test_format("%s/model.safetensors", dir), samples, 1, bytes);
     calm_safetensors *set = open_indexed(dir, "{\"weight_map\": {\"a.scalar\": \"x-1\"}}", said);
     ck_assert_uint_eq(calm_safetensors_count(set), 1);
-    ck_assert_msg(strstr(said, "not read, as model.safetensors is there"), "%s", said);
+    ck_assert_msg(strstr(said, "not read, as model.safetensors exists"), "%s", said);
     calm_safetensors_close(set);
     set = open_indexed(dir, "{\"weight_map\": {\"a.scalar\": \"x-1\", \"z.weight\": \"model.safetensors\"}}", said);
     ck_assert_uint_eq(calm_safetensors_count(set), 2);
@@ -386,7 +385,7 @@ END_OF_TEST
 
 /* ---- leniently ---- */
 
-/* Returns "overlap b; ..." of all faults that were reported. */
+/* "overlap b; ..." of all faults that were heard. */
 static void note_fault(void *user, calm_shard_fault fault, const char *tensor, const char *text)
 {
     static const char *const words[] = {"header", "dtype", "bounds", "overlap", "hole", "twice", "index", "missing",
@@ -447,6 +446,18 @@ TEST(faults_of_an_index_are_heard)
 }
 END_OF_TEST
 
+TEST(no_memory_for_a_set)
+{
+    calm_memory account = {0};
+    calm_safetensors *set;
+    calm_memory_set_limit(&account, 1);
+    ctx->memory = &account;
+    ck_fails(calm_safetensors_open(ctx, "/dev/null", &set), CALM_ENOMEM, "would pass the limit");
+    ctx->memory = NULL;
+    ck_assert_ptr_null(set);
+}
+END_OF_TEST
+
 TEST(sizes_that_overflow)
 {
     const calm_tensor huge = {.name = "w", .dtype = CALM_F32, .n_dims = 2, .shape = {SIZE_MAX / 2, 3}};
@@ -470,5 +481,5 @@ int main(void)
                                        a_truncated_file_at_every_length, files_that_are_not_there,
                                        need_says_what_was_expected, nan_is_named_by_tensor_and_index,
                                        integers_are_no_floats, full_disk, faults_are_heard,
-                                       faults_of_an_index_are_heard, sizes_that_overflow, NULL});
+                                       faults_of_an_index_are_heard, no_memory_for_a_set, sizes_that_overflow, NULL});
 }
