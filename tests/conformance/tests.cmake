@@ -1,4 +1,4 @@
-# calm_test(FOLDER NAME LIBS...) - one line per test
+# calm_test(FOLDER NAME LIBS...), one line per test.
 calm_test(conformance test_algorithms calm_algorithms)
 calm_test(conformance test_hessian calm_algorithms)
 calm_test(conformance test_act_order calm_algorithms calm_test_plan)

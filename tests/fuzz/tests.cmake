@@ -1,6 +1,6 @@
-# Every fuzz_<parser>.c with the driver, over its corpus/<parser> and mutations of it; with CALM_FUZZER with libFuzzer
-# in the driver's place, for tests/fuzz/run.
-# What a mutation breaks is seen with sanitizers: the other builds try a few.
+# Every fuzz_<parser>.c with the driver, on the files of corpus/<parser> and mutations of them.  With CALM_FUZZER
+# libFuzzer takes the place of the driver, for tests/fuzz/run.  Most faults only show with sanitizers, so other builds
+# try few mutations.
 set(mutations 400)
 if(CALM_SANITIZE)
   set(mutations 800)

@@ -1,4 +1,4 @@
-# Every cases/NAME.case through run_case.sh, and the program killed, refused, resumed.
+# Every cases/NAME.case, by run_case.sh, and the tests of a program that is killed, refused or resumed.
 add_executable(json_shape program/json_shape.c)
 target_link_libraries(json_shape PRIVATE calm_io)
 add_executable(hub_serve program/hub_serve.c)

@@ -1,4 +1,4 @@
-# Whole runs as a library.
+# Whole runs through the library.
 calm_test(runs test_pipeline_faults calm_test_play)
 calm_test(runs test_pipeline calm_test_play)
 calm_test(runs test_pipeline_windows calm_test_play)

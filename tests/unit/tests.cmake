@@ -1,4 +1,4 @@
-# calm_test(FOLDER NAME LIBS...) - one line per test
+# calm_test(FOLDER NAME LIBS...), one line per test.
 calm_test(unit test_status calm_base)
 calm_test(unit test_context calm_base)
 calm_test(unit test_arena calm_base)
