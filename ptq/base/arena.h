@@ -1,7 +1,7 @@
 /* Arena: memory that is freed together.
  *
  * Algorithms contain no `free`: results go to `ctx->out`, temporaries to `ctx->scratch`, and the caller clears
- * both. Allocations are 64-byte aligned (one cache line, one AVX-512 vector).  Under AddressSanitizer everything
+ * both.  Allocations are 64-byte aligned (one cache line, one AVX-512 vector).  Under AddressSanitizer everything
  * outside a live allocation is poisoned, with a redzone after each. */
 #pragma once
 
@@ -46,7 +46,7 @@ void *calm_arena_alloc(calm_arena *arena, size_t count, size_t size);
 void *calm_arena_zalloc(calm_arena *arena, size_t count, size_t size);
 
 /* Returns the bytes by which calm_arena_alloc(arena, count, size) raises used_bytes: rounded up to 64, and 64 for
- * none. SIZE_MAX on overflow. */
+ * none.  SIZE_MAX on overflow. */
 size_t calm_arena_bytes(size_t count, size_t size);
 
 /* Returns the bytes that CALM_NEW allocates for `count` objects of a type.

@@ -11,7 +11,7 @@
  *   what      name of the items, for the message
  *
  * New items are not initialised.  The arena keeps the smaller arrays until it is rewound: together at most as much
- * again. CALM_ENOMEM: the array is unchanged. */
+ * again.  CALM_ENOMEM: the array is unchanged. */
 calm_status calm_array_grow(calm_ctx *ctx, calm_arena *arena, void *array, size_t used, size_t *capacity, size_t need,
                             size_t size, const char *what);
 

@@ -68,7 +68,7 @@ bool calm_is_file(const char *path);
 bool calm_path_is_special(const char *path);
 
 /* Returns the path that a write to `path` reaches: the end of its links, even if nothing exists there; in
- * ctx->scratch. The path of a special file stays. */
+ * ctx->scratch.  The path of a special file stays. */
 calm_status calm_path_target(calm_ctx *ctx, const char *path, char **out);
 
 /* Fails with CALM_EARG if `path`, which is to be read as a file, is a directory. */

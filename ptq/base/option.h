@@ -1,7 +1,7 @@
 /* Option tables: one typed table for parser, help, defaults and canonical form.
  *
  * The options of an algorithm's part (`gptq(damp=0.02)`), of a recipe and of a command line have the same table
- * type. A table is a const array that ends with an entry whose name is NULL. */
+ * type.  A table is a const array that ends with an entry whose name is NULL. */
 #pragma once
 
 #include "ptq/base/context.h"
@@ -70,7 +70,7 @@ calm_status calm_option_set(calm_ctx *ctx, const calm_option *table, void *opts,
                             const char *name, const char *value);
 
 /* Parses `value` into the field of one option; for a list, `value` is appended, or with `replace` replaces the
- * list. Fails as calm_option_set. */
+ * list.  Fails as calm_option_set. */
 calm_status calm_option_set_one(calm_ctx *ctx, const calm_option *option, void *opts, const char *owner,
                                 const char *value, bool replace);
 

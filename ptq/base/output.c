@@ -236,7 +236,7 @@ static calm_status all_ours(calm_ctx *ctx, const char *target)
 /* ---- checks ---- */
 
 /* Fails if no file can be created in the nearest existing folder above `target`: existing files are replaced by new
- * ones. Checked before a run, which may take hours. */
+ * ones.  Checked before a run, which may take hours. */
 static calm_status check_parent(calm_ctx *ctx, const char *target)
 {
     char *folder;

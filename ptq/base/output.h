@@ -16,7 +16,7 @@ calm_status calm_output_apart(calm_ctx *ctx, const char *target, const calm_word
 
 /* Checks that the folder `target` may be written.  CALM_EARG: it contains a file that calm did not write, is not a
  * folder, or does not exist and its name ends in .gguf or .safetensors.  CALM_EEXIST: calm wrote it, and `force` is
- * not given. CALM_EIO: no file can be created in the nearest folder above that exists.  Fails as calm_output_apart. */
+ * not given.  CALM_EIO: no file can be created in the nearest folder above that exists.  Fails as calm_output_apart. */
 calm_status calm_output_folder(calm_ctx *ctx, const char *target, bool force, const calm_words *inputs);
 
 /* Checks that the file `target` may be written.  CALM_EEXIST: it exists, and `force` is not given.  CALM_EARG: it

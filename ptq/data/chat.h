@@ -20,7 +20,7 @@ typedef struct calm_chat {
 } calm_chat;
 void calm_chat_close(calm_chat *chat);
 
-/* Renders a document that calm_chat_is accepts into `out`, whose contents are replaced. CALM_EARG: the model has no
+/* Renders a document that calm_chat_is accepts into `out`, whose contents are replaced.  CALM_EARG: the model has no
  * chat template; the message says what to do.  CALM_EFORMAT: no messages, or the template refuses them;
  * CALM_EUNSUPPORTED: the template uses a feature that calm does not have. */
 calm_status calm_chat_render(calm_ctx *ctx, calm_chat *chat, const char *where, const calm_json *document,

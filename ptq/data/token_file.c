@@ -8,7 +8,7 @@
 /* Maximum bytes of a file; also limits the size of each array. */
 #define FILE_MAX ((size_t)4 * 1024 * 1024 * 1024)
 
-/* State of reading a token file. Its arrays have room for as many ids as the text has "," and "[". */
+/* State of reading a token file.  Its arrays have room for as many ids as the text has "," and "[". */
 typedef struct reader {
     calm_token_file *out;
     calm_texts texts;

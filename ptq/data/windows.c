@@ -70,7 +70,7 @@ static calm_status find_head(calm_ctx *ctx, const calm_tokenizer *tokenizer, con
     return CALM_OK;
 }
 
-/* Tokenizes and cuts a document. The rendered text of a chat may begin with the head, or has none. */
+/* Tokenizes and cuts a document.  The rendered text of a chat may begin with the head, or has none. */
 static calm_status cut_document(calm_ctx *ctx, const calm_tokenizer *tokenizer, const char *where, const char *text,
                                 size_t n_bytes, const calm_windows_options *options, bool rest, bool chat, cutter *cut)
 {
@@ -101,7 +101,7 @@ static calm_status cut_texts(calm_ctx *ctx, const calm_tokenizer *tokenizer, cal
     }
 }
 
-/* Returns the index, among `available`, of the i-th of n windows, n <= available. The last n_spread are spread over
+/* Returns the index, among `available`, of the i-th of n windows, n <= available.  The last n_spread are spread over
  * the windows that the others, the first of the text, leave: each is in the middle of one of n_spread equal parts.
  * The result increases with i. */
 static size_t place(size_t i, size_t n, size_t n_spread, size_t available)

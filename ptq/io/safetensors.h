@@ -56,8 +56,8 @@ typedef struct calm_safetensors calm_safetensors;
 /* Opens a file, or a directory with model.safetensors or model.safetensors.index.json and its shards.
  * calm_safetensors_close releases all that the set owns.  As in transformers, model.safetensors has priority over
  * an index that does not name it.  If a shard or a tensor that the index names is missing, only
- * calm_safetensors_need fails. If a tensor is in two shards, the copy that the index names counts, else the last
- * one. CALM_ENOTFOUND: no such file, none of the shards, no tensor file in the directory.  CALM_EFORMAT: the
+ * calm_safetensors_need fails.  If a tensor is in two shards, the copy that the index names counts, else the last
+ * one.  CALM_ENOTFOUND: no such file, none of the shards, no tensor file in the directory.  CALM_EFORMAT: the
  * message names file, tensor, expected and found. */
 calm_status calm_safetensors_open(calm_ctx *ctx, const char *path, calm_safetensors **out);
 void calm_safetensors_close(calm_safetensors *set);

@@ -23,7 +23,7 @@ typedef struct calm_shards_writer {
 } calm_shards_writer;
 
 /* Opens the first file in `dir` for tensors [n], with at most `limit` bytes of tensors per file (0:
- * CALM_SHARD_BYTES). The writer's memory is in ctx->out of this call.  CALM_EARG: a size overflows, or more than
+ * CALM_SHARD_BYTES).  The writer's memory is in ctx->out of this call.  CALM_EARG: a size overflows, or more than
  * 99999 files. */
 calm_status calm_shards_begin(calm_ctx *ctx, calm_shards_writer *writer, const char *dir, const calm_tensor *tensors,
                               size_t n, size_t limit);

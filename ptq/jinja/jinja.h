@@ -21,6 +21,6 @@ calm_status calm_jinja_new(calm_ctx *ctx, const char *where, const char *text, s
 void calm_jinja_free(calm_jinja *jinja);
 
 /* Renders the template with the members of the object `variables`, and appends the text.  Rendering does not change
- * the template: threads may render it at the same time, each with its own context. CALM_EFORMAT: the template
+ * the template: threads may render it at the same time, each with its own context.  CALM_EFORMAT: the template
  * fails, or rejects its variables (raise_exception); CALM_EUNSUPPORTED. */
 calm_status calm_jinja_render(calm_ctx *ctx, const calm_jinja *jinja, const calm_json *variables, calm_text *out);

@@ -19,6 +19,6 @@ typedef struct calm_act_rows {
  *
  * over s_k = 2^(-k/4) s_0, where s_0 covers the largest |y| (absmax); from the best s_k it iterates s = sum w y q /
  * sum w q^2, where MKQ-BERT's gradient of the scale is zero, as long as the error falls.  From a large number of
- * rows it uses every k-th. Without rows it returns s_0; infinity if the scale cannot be stored.  FP8 reads neither
+ * rows it uses every k-th.  Without rows it returns s_0; infinity if the scale cannot be stored.  FP8 reads neither
  * x nor weights. */
 float calm_act_static_scale(const calm_scheme *scheme, const calm_act_rows *rows);

@@ -1,5 +1,5 @@
 /* Prefix code of exponents in four streams, which encoder and decoder process side by side: one stream's work hides
- * the latency of another. A look-up decodes as many symbols as 11 bits hold, at most four. */
+ * the latency of another.  A look-up decodes as many symbols as 11 bits hold, at most four. */
 #include "ptq/quant/exponent_code.h"
 
 #include <stdint.h>
@@ -97,7 +97,7 @@ static size_t quarter(size_t n, size_t q)
 
 /* ---- the code ---- */
 
-/* Computes canonical code words, lowest bit first: shorter ones first, equal ones by symbol. Returns false if the
+/* Computes canonical code words, lowest bit first: shorter ones first, equal ones by symbol.  Returns false if the
  * lengths are no complete code. */
 static bool code_words(uint64_t lengths, uint16_t code[SYMBOLS], uint8_t length[SYMBOLS])
 {

@@ -22,7 +22,7 @@
 /* ---- the range of a group ---- */
 
 /* Computes *lo = min(min x, start), *hi = max(max x, start) of n values in lanes, so that it vectorizes: an
- * extremum does not depend on the order. Comparisons with a NaN are false, so a NaN is ignored. Rows of activations
+ * extremum does not depend on the order.  Comparisons with a NaN are false, so a NaN is ignored.  Rows of activations
  * are long: with 64 lanes no comparison waits for the one before; groups of weights may have 32. */
 #define FOLD(half)                                                                                      \
     for (size_t l = 0; l < half; l++) {                                                                 \
@@ -426,7 +426,7 @@ static float magnitude(float least, float most)
     return -least > most ? -least : most;
 }
 
-/* Quantizes and dequantizes a row. The quotient is rounded to float32 before the zero point is added, as in the
+/* Quantizes and dequantizes a row.  The quotient is rounded to float32 before the zero point is added, as in the
  * library. */
 CALM_VECTORIZE
 static void act_quantize(const float *x, size_t d, float scale, float zero, float lo, float hi, float *y)
@@ -464,7 +464,7 @@ static void rows_compressed_tensors(const float *x, size_t n, size_t d, int bits
 
 /* ---- vLLM ---- */
 
-/* Quantizes a row. If its range is far from zero, codes and zero point are large, so they are added in double; for
+/* Quantizes a row.  If its range is far from zero, codes and zero point are large, so they are added in double; for
  * numbers above 2^31, where the kernel would overflow, both results are useless. */
 CALM_VECTORIZE
 static void act_quantize_inverse(const float *x, size_t d, float inverse, float scale, double zero, double lo,
@@ -501,7 +501,7 @@ static void rows_vllm(const float *x, size_t n, size_t d, int bits, bool asymmet
 
 /* ---- static scale ---- */
 
-/* Quantizes with a static scale. A value that is not finite must not become the end of the range: it becomes NaN,
+/* Quantizes with a static scale.  A value that is not finite must not become the end of the range: it becomes NaN,
  * which the caller finds in the output. */
 CALM_VECTORIZE
 static void act_quantize_fixed(const float *x, size_t n, float scale, float lo, float hi, float *y)

@@ -32,7 +32,7 @@ typedef struct blob_family {
 
 _Static_assert(sizeof(blob_head) == 72 && sizeof(blob_family) == 24, "the header is written as it is in memory");
 
-/* Returns the act_form of a scheme. For a family, the family itself says whether its activations are small floats. */
+/* Returns the act_form of a scheme.  For a family, the family itself says whether its activations are small floats. */
 static int32_t form_of(const calm_scheme *scheme)
 {
     return (scheme->act_asymmetric ? ASYMMETRIC : 0) | (scheme->act_rule == CALM_ACT_RULE_VLLM ? VLLM : 0) |

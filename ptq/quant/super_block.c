@@ -140,7 +140,7 @@ static int fill_steps(steps *s, range r, float most, int k)
     return k;
 }
 
-/* Returns the float16 step for which x [n] are nearest to its multiples within r, or 0 if all are 0. The search
+/* Returns the float16 step for which x [n] are nearest to its multiples within r, or 0 if all are 0.  The search
  * runs from fine to coarse, so of equal steps the finest is chosen. */
 static float best_step(range r, const float *x, size_t n, bool nonzero)
 {

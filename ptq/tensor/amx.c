@@ -1,4 +1,4 @@
-/* Detection and configuration of AMX tiles. Linux permits a process their use on request:
+/* Detection and configuration of AMX tiles.  Linux permits a process their use on request:
  * Documentation/arch/x86/xstate.rst. */
 #include "ptq/tensor/amx.h"
 
@@ -11,7 +11,7 @@
 #define ARCH_REQ_XCOMP_PERM 0x1023
 #define XFEATURE_XTILEDATA 18
 
-/* Requests the tile state once; returns 1 if Linux permits it, else -1. A repeated request is harmless. */
+/* Requests the tile state once; returns 1 if Linux permits it, else -1.  A repeated request is harmless. */
 static int permission(void)
 {
     static int known;

@@ -37,7 +37,7 @@ static void *take(char *memory, size_t *at, size_t bytes)
     return here;
 }
 
-/* Sets the sizes and, unless memory is NULL, the arrays. Returns the total bytes. */
+/* Sets the sizes and, unless memory is NULL, the arrays.  Returns the total bytes. */
 static size_t place(size_t n, size_t d, char *memory, calm_attend_keys *out)
 {
     size_t at = 0;

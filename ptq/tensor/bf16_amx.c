@@ -1,10 +1,10 @@
 /* Products of bfloat16 with AMX: TDPBF16PS adds the products of 16 rows of A and 16 columns of B, over 32 terms, to
  * 256 float32 sums in a tile register.
  *
- * Four registers hold 32 rows by 32 columns of sums, four hold operands. Memory traffic limits the rate: packed
+ * Four registers hold 32 rows by 32 columns of sums, four hold operands.  Memory traffic limits the rate: packed
  * columns and the sums of a block are contiguous in the L2 cache, and the sums are written to C after the last term
  * (rows of C that are a power of two apart share few cache sets, so sums in C would be evicted after every block of
- * terms). Packed rows are streamed, one panel at a time: each multiplies all columns of a block. */
+ * terms).  Packed rows are streamed, one panel at a time: each multiplies all columns of a block. */
 #include "ptq/tensor/bf16_amx.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
@@ -56,7 +56,7 @@ typedef struct block {
     ptrdiff_t least;    /* only sums with column - row >= least are needed                                    */
 } block;
 
-/* Packs rows of a [n, terms]. A panel has room for `across` pairs; its written part is contiguous. */
+/* Packs rows of a [n, terms].  A panel has room for `across` pairs; its written part is contiguous. */
 INLINE bool pack_rows_as_rows(size_t n, size_t terms, size_t across, const float *a, size_t lda, pair *out, pair *rest)
 {
     const size_t pairs = pairs_of(terms), rows = whole_panels(n);
@@ -147,7 +147,7 @@ INLINE void fetch_coming(const coming *next, size_t step)
             _mm_prefetch(next->part[i] + (step * next->lines + l) * CACHE_LINE, _MM_HINT_T0);
 }
 
-/* Adds the product of a panel of 32 rows and one of 32 columns to registers 0 to 3. All products of 16 pairs are
+/* Adds the product of a panel of 32 rows and one of 32 columns to registers 0 to 3.  All products of 16 pairs are
  * computed together, in an order that loads each part once: a load takes as long as a product. */
 TILES_INLINE void add_products(const pair *a, const pair *a_rest, const pair *b, const pair *b_rest, size_t pairs,
                                const coming *next)
@@ -240,7 +240,7 @@ INLINE void put_sums(const block *of, size_t row, size_t col, const float *sums,
 }
 
 /* Adds the product of the panels of rows i and columns j to the block's sums, or sets them for the `first` terms;
- * writes them to C with the last terms. Adding sums of few terms has a smaller rounding error than one long sum. */
+ * writes them to C with the last terms.  Adding sums of few terms has a smaller rounding error than one long sum. */
 TILES_INLINE void multiply_panels(const block *of, size_t i, size_t j, const coming *next, bool first, const target *to)
 {
     _Alignas(64) float some[SIDE * SIDE];
@@ -334,7 +334,7 @@ static size_t place_of_block(const product *p, size_t rows, size_t at)
     return at * whole_panels(rows) * pairs_of(p->terms);
 }
 
-/* Packs rows i to i + rows with the terms from `first` on, as contiguous blocks. Rows of A are read completely, one
+/* Packs rows i to i + rows with the terms from `first` on, as contiguous blocks.  Rows of A are read completely, one
  * panel of rows at a time. */
 TARGET static void pack_all_rows(const product *p, size_t i, size_t rows, size_t first, packed *to)
 {

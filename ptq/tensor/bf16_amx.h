@@ -45,6 +45,6 @@ typedef struct calm_bf16_panels {
 } calm_bf16_panels;
 
 /* Computes C [m, n] = product of packed operands + beta C, with the bytes of calm_bf16_amx_product; m, n and k are
- * not 0. Its peak of ctx->scratch is not larger. */
+ * not 0.  Its peak of ctx->scratch is not larger. */
 calm_status calm_bf16_amx_packed(calm_ctx *ctx, size_t m, size_t n, size_t k, const calm_bf16_panels *a,
                                  const calm_bf16_panels *b, float beta, float *c, size_t ldc);

@@ -3,7 +3,7 @@
  *
  * CPUs with AVX512-BF16 multiply bfloat16 at twice the rate of float32, those with AMX at ten times.  calm's
  * kernels are used if OpenBLAS runs its SkylakeX, SapphireRapids (AMX before AVX512-BF16) or Cooperlake
- * (AVX512-BF16) kernels. With any other kernel family, operands are rounded to one bfloat16 and OpenBLAS multiplies
+ * (AVX512-BF16) kernels.  With any other kernel family, operands are rounded to one bfloat16 and OpenBLAS multiplies
  * in float32, which is a little slower than without rounding.
  *
  * With two parts (x = x1 + x2) the product is x1 y1 + x1 y2 + x2 y1, so each term has a relative error of at most 3

@@ -1,5 +1,5 @@
 /* OpenBLAS's kernel families for x86-64, by the instructions that they use (driver/others/dynamic.c and
- * kernel/x86_64 of 0.3.21 to 0.3.30). Families of other architectures are not in the table; calm does not choose
+ * kernel/x86_64 of 0.3.21 to 0.3.30).  Families of other architectures are not in the table; calm does not choose
  * among them. */
 #include "ptq/tensor/blas_family.h"
 
@@ -9,7 +9,7 @@
 #include <cpuid.h>
 #endif
 
-/* Families of one level are about as fast on a CPU that runs several of them. OpenBLAS chooses AMD's families
+/* Families of one level are about as fast on a CPU that runs several of them.  OpenBLAS chooses AMD's families
  * between Bulldozer and Zen only on the few CPUs that they are made for, and calm keeps them there. */
 typedef enum level { UNKNOWN, SSE3, SSE42, AVX, FMA, AVX512 } level;
 

@@ -138,7 +138,7 @@ calm_status calm_from_f32(calm_ctx *ctx, calm_dtype dtype, const float *in, size
     return CALM_OK;
 }
 
-/* Returns whether a value is infinite or NaN: all bits of its exponent are set. The loop vectorizes. */
+/* Returns whether a value is infinite or NaN: all bits of its exponent are set.  The loop vectorizes. */
 CALM_VECTORIZE static bool any_nonfinite(const float *x, size_t n)
 {
     /* Adding 1 to the lowest bit of the exponent carries into the highest bit of the number if all bits of the

@@ -2,7 +2,7 @@
  *
  * erf in float32 uses the approximations of fdlibm's s_erff.c (Sun Microsystems, 1993), with every operation in its
  * order, and exp in double that of ARM's optimized routines (W. Dijkstra, S. Nagy; math/expf.c): glibc uses both
- * until 2.40, so the results equal those of its erff bit by bit, in vectors and with any libc. With z = |x|:
+ * until 2.40, so the results equal those of its erff bit by bit, in vectors and with any libc.  With z = |x|:
  *
  *   z < 27/32          x + x P(x^2) / Q(x^2)
  *   z < 5/4            +-(c + P(z - 1) / Q(z - 1)), c near erf(1)
@@ -193,7 +193,7 @@ CALM_VECTORIZE static void weigh(size_t n, const float *erf, float *x)
         x[i] = 0.5f * x[i] * (1.0f + erf[i]);
 }
 
-/* Gathers the numbers with z >= 5/4 in a contiguous array, those with z >= 6 as 6; returns their number. They are
+/* Gathers the numbers with z >= 5/4 in a contiguous array, those with z >= 6 as 6; returns their number.  They are
  * few, and fill vectors. */
 static size_t gather(size_t n, const float *z, float *outer)
 {

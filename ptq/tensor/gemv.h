@@ -1,5 +1,5 @@
 /* Matrix-vector products (BLAS: gemv) of weights that keep their stored format: float32, bfloat16, or codes of 4 or
- * 8 bits. Their time is that of reading the matrix.
+ * 8 bits.  Their time is that of reading the matrix.
  *
  *   y_o = bias_o + sum_i x_i w_oi,   of codes bias_o + sum over groups g of s_og sum over i of g of x_i (c_oi - z_og)
  *

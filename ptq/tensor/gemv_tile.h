@@ -6,7 +6,7 @@
  *
  * Uses vector types of gcc and clang: all operations are per lane, so that every width gives the same bytes.  A
  * code is placed in the low mantissa bits of the float 2^23, and 2^23 + zero is subtracted, both exact: no
- * conversion is needed. A code that is s bits up in its word stays there, and 2^-s scales its sum at the end. */
+ * conversion is needed.  A code that is s bits up in its word stays there, and 2^-s scales its sum at the end. */
 #pragma once
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /* Integer products with AMX: TDPBSUD adds the products of 16 rows of signed codes and 16 columns of unsigned codes,
  * over 64 codes, to 256 int32 sums.
  *
- * A register loads a panel of a weight, and rows of activations, in their layout in memory. Two panels by two times
- * 16 rows are summed at once. Columns are processed 512 at a time, for all rows of a piece, so both operands stay
- * in the L1 cache and 4-bit codes are unpacked once. The integer sums stay in memory meanwhile, without rounding. */
+ * A register loads a panel of a weight, and rows of activations, in their layout in memory.  Two panels by two times
+ * 16 rows are summed at once.  Columns are processed 512 at a time, for all rows of a piece, so both operands stay
+ * in the L1 cache and 4-bit codes are unpacked once.  The integer sums stay in memory meanwhile, without rounding. */
 #include "ptq/tensor/int_kernel.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && defined(__linux__)
@@ -22,7 +22,7 @@ enum { LANES = 16, SIDE = 2 * LANES, ROWS = CALM_INT_AMX_ROWS };
 /* AMX takes as long for fewer rows as for 16 of them, so vectors are faster. */
 #define FEWEST_ROWS ((size_t)8)
 
-/* Rows of a piece by two panels. A slot is 16 rows, or all if there are fewer; the last slot ends with the rows, so
+/* Rows of a piece by two panels.  A slot is 16 rows, or all if there are fewer; the last slot ends with the rows, so
  * it may share some with the slot before it. */
 typedef struct part {
     const calm_int_piece *piece;

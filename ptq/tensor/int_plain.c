@@ -3,7 +3,7 @@
 
 #include "ptq/tensor/int_kernel.h"
 
-/* Adds four products to each sum. The sums wrap around, as vector instructions do; the final sum is exact
+/* Adds four products to each sum.  The sums wrap around, as vector instructions do; the final sum is exact
  * (int_product.h). */
 static void add_quad(const uint8_t *w, int shift, int mask, const int8_t *a, uint32_t sum[CALM_INT_PANEL])
 {

@@ -138,7 +138,7 @@ void calm_int_rows_init(const calm_int_weight *weight, size_t n, void *memory, c
 #define WORDS_AT_ONCE ((size_t)128)
 
 /* Returns the sum of n codes, n a multiple of 8, added in the fields of words, as compilers do not vectorize a sum
- * of bytes well. Flipping the highest bit of a code adds 128 to it. */
+ * of bytes well.  Flipping the highest bit of a code adds 128 to it. */
 CALM_VECTORIZE static int32_t sum_signed(const int8_t *codes, size_t n)
 {
     const uint64_t even = 0x00ff00ff00ff00ff, turn = 0x8080808080808080;

@@ -71,7 +71,7 @@ static calm_status invert_diagonal(calm_ctx *ctx, size_t i, void *user)
     return calm_dinvert_upper(ctx, side(m, i), i * TILE, tile_at(m, i, i), m->lda);
 }
 
-/* Copies R_ij, which other tasks read, and replaces it by -U_ii R_ij, the first term of U_ij's sum. Only the upper
+/* Copies R_ij, which other tasks read, and replaces it by -U_ii R_ij, the first term of U_ij's sum.  Only the upper
  * triangle of tile (i, i) is U, so this is a triangular product. */
 static void begin_tile(size_t i, void *user)
 {

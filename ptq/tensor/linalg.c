@@ -60,8 +60,8 @@ const char *calm_linalg_release(void)
 }
 
 /* A buffer holds at most P rows of Q terms of one operand, and Q terms of every row of the other; a product in
- * double takes more than one in float. Measured with 0.3.21 and products of up to 12,288 rows: in double, Haswell
- * and Zen use 256 terms, SkylakeX 384, and none more than 768 rows of the first operand. OpenBLAS's buffer has 128
+ * double takes more than one in float.  Measured with 0.3.21 and products of up to 12,288 rows: in double, Haswell
+ * and Zen use 256 terms, SkylakeX 384, and none more than 768 rows of the first operand.  OpenBLAS's buffer has 128
  * MiB in total. */
 #define BUFFER_BYTES ((size_t)128 << 20)
 #define BUFFER_ROWS  ((size_t)768)

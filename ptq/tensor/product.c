@@ -8,7 +8,7 @@
 
 /* ---- on this thread ---- */
 
-/* Returns whether bf16_product.c computes the product. Operands of two parts stay float32 on a CPU without fast
+/* Returns whether bf16_product.c computes the product.  Operands of two parts stay float32 on a CPU without fast
  * bfloat16, which is more accurate. */
 static bool in_blocks(calm_operands operands)
 {
@@ -107,8 +107,8 @@ typedef struct rows_product {
 #define BF16_TERMS (CALM_BF16_TERMS / 2)
 #define BF16_COLS  (CALM_BF16_COLS / 2)
 
-/* Divides n into about this many pieces; sets *side to their size, a multiple of the step. The last piece has the
- * remainder, at least a step. Returns the number of pieces. */
+/* Divides n into about this many pieces; sets *side to their size, a multiple of the step.  The last piece has the
+ * remainder, at least a step.  Returns the number of pieces. */
 static size_t cut(size_t n, size_t pieces, size_t step, size_t *side)
 {
     *side = n;
@@ -241,7 +241,7 @@ void calm_dproduct_upper(calm_ctx *ctx, size_t n, size_t k, const double *x, siz
 {
     rows_product p = {.form = CALM_PRODUCT_TN, .m = n, .n = n, .k = k, .rows = n, .pieces = 1, .a = x, .b = x,
                       .lda = ldx, .ldb = ldx, .ldc = ldc, .beta = 1, .c = c};
-    /* Pieces are thin because the first has the most columns. For other shapes, at the edges and where BLAS splits
+    /* Pieces are thin because the first has the most columns.  For other shapes, at the edges and where BLAS splits
      * long sums, BLAS adds a triangle in another order than a product: those are not divided. */
     if (n % UPPER_STEP == 0 && k == UPPER_TERMS)
         cut_rows(&p, false, UPPER_ROWS);

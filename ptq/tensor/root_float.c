@@ -1,7 +1,7 @@
 /* The upper root of a matrix in float; ctx->operands sets the operands of its products.
  *
  * The algorithm is the first half of inverse_root.c, but uses products only: a triangular solve in float (strsm)
- * crashes for some sizes with the Prescott kernels of OpenBLAS 0.3.21. A tile on the diagonal is factored and
+ * crashes for some sizes with the Prescott kernels of OpenBLAS 0.3.21.  A tile on the diagonal is factored and
  * inverted in double.
  *
  * Step k:   R_kk from a_kk,  R_ik = a_ik R_kk^-T for i < k,  a_ij -= R_ik R_jk^T for i <= j < k */

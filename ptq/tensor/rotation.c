@@ -56,7 +56,7 @@ static int conference(size_t i, size_t j, size_t q)
     return legendre(i + q - j, q);
 }
 
-/* Fills a Hadamard matrix. The first construction is S + I for the skew S of q = 3 modulo 4; the second replaces
+/* Fills a Hadamard matrix.  The first construction is S + I for the skew S of q = 3 modulo 4; the second replaces
  * each element c of the symmetric matrix by c [1 1; 1 -1], a zero by [1 -1; -1 -1]. */
 static void fill_paley(size_t order, double *core)
 {
@@ -72,7 +72,7 @@ static void fill_paley(size_t order, double *core)
 
 /* ---- random orthogonal matrices ---- */
 
-/* Fills an orthogonal matrix by Gram-Schmidt on rows of normal numbers. Each row has two passes: the first leaves
+/* Fills an orthogonal matrix by Gram-Schmidt on rows of normal numbers.  Each row has two passes: the first leaves
  * the errors of cancellation, the second a few units in the last place. */
 static void fill_random(size_t order, uint64_t seed, double *core)
 {

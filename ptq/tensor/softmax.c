@@ -1,6 +1,6 @@
 /* Rows of a softmax: maximum, exponentials and sums.
  *
- * AVX-512 has single instructions for several operations of exp_one, and masks for the end of a row. All of them
+ * AVX-512 has single instructions for several operations of exp_one, and masks for the end of a row.  All of them
  * round in the same way, so both versions give the same bytes. */
 #include <stdbool.h>
 
@@ -24,7 +24,7 @@ static inline void raise_each(size_t n, const float *x, float *most)
         most[k] = x[k] > most[k] ? x[k] : most[k];
 }
 
-/* Returns the maximum. The last numbers of a long row are compared together with some before them, which are
+/* Returns the maximum.  The last numbers of a long row are compared together with some before them, which are
  * compared twice without effect. */
 CALM_VECTORIZE static float max_plain(size_t n, const float *x)
 {
@@ -92,7 +92,7 @@ INLINE __mmask16 lanes_of(size_t left)
 #define EACH _Pragma("GCC unroll 4") for (size_t k = 0; k < n; k++)
 #define ALL(x) _mm512_set1_ps(x)
 
-/* Computes exp_one of x [n] in place, n <= AT_ONCE, with the same steps. The first product with the integer is
+/* Computes exp_one of x [n] in place, n <= AT_ONCE, with the same steps.  The first product with the integer is
  * exact, so fusing its sum changes nothing; minimum and maximum return a NaN operand. */
 INLINE void exp_each(size_t n, __m512 *x)
 {
@@ -126,7 +126,7 @@ INLINE __m512 raise_wide(__m512 most, __m512 part)
     return _mm512_max_ps(part, most);
 }
 
-/* Returns the maximum. Either all lanes are NaN, if the first number is, or none: so the order of comparisons
+/* Returns the maximum.  Either all lanes are NaN, if the first number is, or none: so the order of comparisons
  * matters only for the sign of 0. */
 AVX512 static float max_wide(size_t n, const float *x)
 {

@@ -38,7 +38,7 @@ void calm_vec_gelu_back(size_t n, const float *x, float *dy)
     }
 }
 
-/* x s with s = 1 / (1 + exp(-2 z)), s' = 2 s (1 - s) z'. Beyond 12, s is 0 or 1, and the cube would overflow. */
+/* x s with s = 1 / (1 + exp(-2 z)), s' = 2 s (1 - s) z'.  Beyond 12, s is 0 or 1, and the cube would overflow. */
 CALM_VECTORIZE void calm_vec_gelu_tanh_back(size_t n, const float *x, float *dy)
 {
     for (size_t i = 0; i < n; i++) {

@@ -13,7 +13,7 @@
 /* Bytes of the longest pattern: 60 times as many as any known tokenizer has; compiled within milliseconds. */
 #define PATTERN_MAX 65536
 
-/* PCRE2's default limit of backtracking steps, about a tenth of a second. A search adds one step per byte of its
+/* PCRE2's default limit of backtracking steps, about a tenth of a second.  A search adds one step per byte of its
  * text: a greedy match over a long text gives back its characters one by one without being exponential. */
 #define BASE_MATCH_LIMIT 10000000
 

@@ -56,7 +56,7 @@ static inline void calm_matcher_release(calm_matcher **matcher)
 }
 
 /* Finds the leftmost match in `text` [n] that begins at or after byte `offset`; look-behind sees the text before
- * it. `text` must be well-formed UTF-8 and `offset` the start of a character or n.
+ * it.  `text` must be well-formed UTF-8 and `offset` the start of a character or n.
  *
  *   begin, end  range of the match in bytes; unchanged when *found is false
  *

@@ -129,7 +129,7 @@ static size_t copy_category(const char *pattern, size_t n, size_t at, bool in_se
         const struct category *category = &categories[i];
         if (strlen(category->name) != length || memcmp(category->name, name, length) != 0)
             continue;
-        /* A long name begins with its short one. In a set, a negated category cannot exclude the newer characters,
+        /* A long name begins with its short one.  In a set, a negated category cannot exclude the newer characters,
          * so it is copied unchanged. */
         const int letters = strcmp(category->name, "Han") == 0 ? 3 : length == 2 ? 2 : 1;
         const char *brackets = in_set ? "" : negative ? "[^" : "[";
@@ -179,7 +179,7 @@ static size_t copy_escape(const char *pattern, size_t n, size_t at, bool in_set,
 /* ---- sets ---- */
 
 /* Translates what a '[' inside a set begins, a POSIX class or a nested set, whose members are added to the outer
- * set. Returns the offset at which copying continues, or 0 if it is refused. */
+ * set.  Returns the offset at which copying continues, or 0 if it is refused. */
 static size_t copy_bracket(const char *pattern, size_t n, size_t at, size_t *depth, calm_text *out)
 {
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
@@ -240,7 +240,7 @@ static size_t interval_end(const char *pattern, size_t n, size_t at)
     return digits && end < n && pattern[end] == '}' ? end + 1 : at;
 }
 
-/* Copies an interval. Oniguruma reads a + behind it as a second repetition, PCRE2 as possessive: such an operand
+/* Copies an interval.  Oniguruma reads a + behind it as a second repetition, PCRE2 as possessive: such an operand
  * and its interval are put into a group. */
 static size_t copy_interval(const char *pattern, size_t n, size_t at, const atoms *seen, calm_text *out)
 {

@@ -54,7 +54,7 @@ static bool is_joined(const char *text, size_t at)
 }
 
 /* Returns the first line of `text` when broken to `width` columns: up to the last blank that fits, else behind the
- * last + or comma of a chain, else behind any character. Cells contain no newlines. */
+ * last + or comma of a chain, else behind any character.  Cells contain no newlines. */
 static piece first_line(const char *text, size_t width)
 {
     piece all = {0}, words = {0}, parts = {0};

@@ -1,7 +1,7 @@
 /* Unicode through utf8proc.
  *
  * utf8proc normalizes whole strings, but sorts combining marks by exchanging neighbours, which is quadratic in the
- * length of a run of marks. Here utf8proc decomposes single characters and composes sorted ones; a stable counting
+ * length of a run of marks.  Here utf8proc decomposes single characters and composes sorted ones; a stable counting
  * sort orders the marks in between. */
 #include "ptq/text/unicode.h"
 
@@ -11,9 +11,9 @@
 #include "ptq/base/scope.h"
 #include "ptq/text/unicode_classes.h"
 
-/* Properties of the normalization forms. `first`: first character that a form changes; a mark (the first is U+0300)
- * may also join the character before it. `decomposed`: characters of the longest decomposition (U+1F82 has four,
- * U+FDFA eighteen). `growth`: maximum bytes of UTF-8 per byte of the input (UAX #15, section 9). */
+/* Properties of the normalization forms.  `first`: first character that a form changes; a mark (the first is U+0300)
+ * may also join the character before it.  `decomposed`: characters of the longest decomposition (U+1F82 has four,
+ * U+FDFA eighteen).  `growth`: maximum bytes of UTF-8 per byte of the input (UAX #15, section 9). */
 static const struct form {
     bool composes;
     int options;
@@ -29,7 +29,7 @@ static const struct form {
 /* ---- UTF-8 ---- */
 
 /* Returns the length of the character at `text` [n], n > 0; or 0 if it is malformed, with the number of bytes to
- * skip in *bad. The ranges of the second byte are those of table 3-7 of the Unicode Standard. */
+ * skip in *bad.  The ranges of the second byte are those of table 3-7 of the Unicode Standard. */
 static size_t well_formed(const unsigned char *text, size_t n, size_t *bad)
 {
     unsigned char lead = text[0], low = 0x80, high = 0xBF;
@@ -309,8 +309,8 @@ static size_t convert(const struct form *form, const char *text, size_t n, utf8p
 }
 
 /* Finds the next segment of `text` [n] from *begin on that the form may change: a run of non-ASCII characters with
- * one at or above form->first, and the ASCII character before it, which a mark may join. An ASCII character never
- * joins what precedes it. Returns false if there is no such segment. */
+ * one at or above form->first, and the ASCII character before it, which a mark may join.  An ASCII character never
+ * joins what precedes it.  Returns false if there is no such segment. */
 static bool next_segment(const struct form *form, const char *text, size_t n, size_t *begin, size_t *end)
 {
     size_t at = *begin;

@@ -1,7 +1,7 @@
 /* Character classes in the Unicode versions that the Hugging Face tokenizers library was built with.
  *
  * The library uses several Rust packages with tables of Unicode 8, 9 and 16, in which newer characters are
- * unassigned. Token ids depend on those tables, so calm has copies. */
+ * unassigned.  Token ids depend on those tables, so calm has copies. */
 #pragma once
 
 #include <stdbool.h>

@@ -22,7 +22,7 @@ typedef struct calm_template_files {
 
 /* Reads the templates of a model's directory (or the directory of a GGUF file).  As in transformers,
  * chat_template.jinja has priority over chat_template.json, and that over chat_template of `settings`
- * (tokenizer_config.json; may be NULL). `files` names further templates below the directory; one called default is
+ * (tokenizer_config.json; may be NULL).  `files` names further templates below the directory; one called default is
  * used if there is no other default. */
 calm_status calm_template_files_read(calm_ctx *ctx, const char *dir, const calm_json *settings, const calm_words *files,
                                      calm_template_files *out);

@@ -42,7 +42,7 @@ calm_status calm_encoder_reserve_ids(calm_encoder *enc, size_t count);
 calm_status calm_encoder_put(calm_encoder *enc, uint32_t id);
 
 /* Runs pre-tokenizer `index` on the piece, or the model if `index` is past the last one; an empty piece gives no
- * ids. The bytes of the piece must not change until the call returns.  Fails as the pre-tokenizers and the model
+ * ids.  The bytes of the piece must not change until the call returns.  Fails as the pre-tokenizers and the model
  * do. */
 calm_status calm_encoder_pass(calm_encoder *enc, size_t index, calm_piece piece);
 
