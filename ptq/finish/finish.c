@@ -120,8 +120,8 @@ static calm_status add_cache_key(calm_ctx *ctx, const calm_run *p, const calm_ex
     return calm_sha256_finish(ctx, &sha, key);
 }
 
-/* Sets *out to whether both evaluations have the tokens of largest divergence: a trial, or an earlier version, may have
- * stored the figures of the same plan on the same windows without them. */
+/* Sets *out to whether both evaluations are stored, the result's with its tokens of largest divergence: a trial, or an
+ * earlier version, may have stored the figures of the same plan on the same windows without them. */
 static calm_status is_complete(calm_ctx *ctx, const calm_run *p, const int64_t ids[2], bool *out)
 {
     *out = ids[0] && ids[1];
