@@ -85,8 +85,9 @@ calm_status calm_engine_check_family(calm_ctx *ctx, const calm_engine *engine, c
                          family);
     if (own->turns && !calm_engine_moves_rows(family, format, own->scheme->symmetric,
                                               own->scheme->family == CALM_FAMILY_FP8_BLOCK))
-        return calm_fail(ctx, CALM_EARG, "`target` %s computes otherwise with %s of %s: its class moves the rows of q "
-                         "and k of symmetric weights without blocks in compressed-tensors alone; take these, or leave "
-                         "q, k and v float (`keep_float` re:.*q_proj)", calm_engine_name(engine), own->name, family);
+        return calm_fail(ctx, CALM_EARG, "`target` %s computes other values with %s of %s: its class moves the rows of "
+                         "q and k only of symmetric weights without blocks in compressed-tensors; take such weights, "
+                         "or leave q, k and v float (`keep_float` re:.*q_proj)", calm_engine_name(engine), own->name,
+                         family);
     return CALM_OK;
 }

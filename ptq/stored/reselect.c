@@ -148,8 +148,8 @@ static void warn(calm_ctx *ctx, const calm_reselected *s)
                  "these choices as pins learns on from them", (long long)s->parent.id);
     if (s->solution.unprobed)
         calm_log(ctx, CALM_LOG_WARNING,
-                 "%zu of %zu units have no probe in the store: what a unit costs the model is taken to be its %s times "
-                 "its share of the weights, a guess; calm quantize with `choice.budget` probes them",
+                 "%zu of %zu units have no probe in the store: calm guesses a unit's effect on the model from its %s "
+                 "times its share of the weights; calm quantize with `choice.budget` probes them",
                  s->solution.unprobed, s->stored.pool.n_units, s->stored.pool.metric);
 }
 

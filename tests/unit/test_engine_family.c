@@ -77,7 +77,7 @@ TEST(rows_that_move)
     ck_fails(check("vllm", "compressed-tensors", "llama4", false, true, "w4a16_g32_asym"), CALM_EARG,
              "moves the rows of q and k");
     ck_fails(check("vllm", "compressed-tensors", "llama4", false, true, "fp8_block"), CALM_EARG, "a.module");
-    ck_fails(check("vllm", "gptq", "llama4", false, true, "w4a16_g32"), CALM_EARG, "compressed-tensors alone");
+    ck_fails(check("vllm", "gptq", "llama4", false, true, "w4a16_g32"), CALM_EARG, "in compressed-tensors");
     ck_ok(check("vllm", "gptq", "llama4", false, false, "w4a16_g32"));
     ck_ok(check("vllm", "gptq", "llama", false, true, "w4a16_g32"));
     ck_ok(check("sglang", "gptq", "llama4", false, true, "w4a16_g32"));
