@@ -15,7 +15,7 @@
 
 /* ---- one unit ---- */
 
-/* The entries among which a unit's is chosen. */
+/* The entries from which one is chosen for a unit. */
 typedef struct contest {
     calm_contender *contenders;        /* [n]                                                        */
     size_t *entries;                   /* [n] entry of the pool                                      */
