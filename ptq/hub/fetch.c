@@ -14,25 +14,38 @@
 #include "ptq/hub/refused.h"
 
 #define PAUSE_MAX_MS 60000L
+#define PAUSE_STEP_MS 100L
 
 /* ---- attempts ---- */
 
-/* Pauses before attempt number `attempt` >= 1: twice as long each time, or as long as the server asks for. */
-static void pause_before(const calm_hub_settings *settings, int attempt, long retry_after)
+/* Returns the pause before attempt number `attempt` >= 1: twice as long each time, or what the server asks for. */
+static long pause_ms(const calm_hub_settings *settings, int attempt, long retry_after)
 {
     long ms = settings->backoff_ms;
     for (int i = 1; i < attempt && ms < PAUSE_MAX_MS; i++)
         ms *= 2;
-    if (settings->backoff_ms && retry_after > 0 && retry_after < PAUSE_MAX_MS / 1000 && retry_after * 1000 > ms)
-        ms = retry_after * 1000;
-    ms = ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR)
-        ;
+    if (settings->backoff_ms && retry_after > 0) {
+        const long asked_ms = retry_after < PAUSE_MAX_MS / 1000 ? retry_after * 1000 : PAUSE_MAX_MS;
+        ms = ms > asked_ms ? ms : asked_ms;
+    }
+    return ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
+}
+
+/* Sleeps in short steps, because an interruption from another thread wakes no sleeper.  CALM_EINTERRUPTED */
+static calm_status sleep_ms(calm_ctx *ctx, long ms)
+{
+    for (long step; ms > 0; ms -= step) {
+        step = ms < PAUSE_STEP_MS ? ms : PAUSE_STEP_MS;
+        struct timespec left = {.tv_sec = 0, .tv_nsec = step * 1000000L};
+        CALM_TRY(calm_go_on(ctx));
+        while (nanosleep(&left, &left) != 0 && errno == EINTR)
+            ;
+    }
+    return calm_go_on(ctx);
 }
 
 bool calm_hub_again(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
-                      int *attempt)
+                    int *attempt)
 {
     if (calm_go_on(ctx) != CALM_OK || !calm_hub_is_passing(reply) || ++*attempt >= s->settings->attempts)
         return false;
@@ -42,8 +55,7 @@ bool calm_hub_again(calm_ctx *ctx, const calm_hub_session *s, const char *what, 
     else
         calm_log(ctx, CALM_LOG_INFO, "%s: %s, trying again (%d of %d)", what,
                  reply->detail[0] ? reply->detail : "no answer", *attempt + 1, s->settings->attempts);
-    pause_before(s->settings, *attempt, reply->retry_after);
-    return true;
+    return sleep_ms(ctx, pause_ms(s->settings, *attempt, reply->retry_after)) == CALM_OK;
 }
 
 /* ---- answers into memory ---- */

@@ -16,7 +16,8 @@ typedef struct calm_hub_session {
     int64_t done_bytes, total_bytes;    /* fetched bytes; bytes that were missing at the start          */
 } calm_hub_session;
 
-/* After a failed request: if another attempt may help, logs, pauses and returns true; *attempt counts from 0. */
+/* After a failed request: if another attempt may help, logs, pauses and returns true; *attempt counts from 0.
+ * false with ctx->status CALM_EINTERRUPTED: an interruption ends the attempts. */
 bool calm_hub_again(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
                     int *attempt);
 

@@ -2,6 +2,8 @@
 #include "ptq/hub/fetch.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ptq/base/file.h"
@@ -207,6 +209,59 @@ TEST(an_interruption_ends_the_attempts)
     p->served->n_cuts = 1000;    /* after no byte */
     open_it(p);
     ctx->stop = &stop;
+    ck_fails(fetch(p), CALM_EINTERRUPTED, "interrupted");
+    ck_assert_uint_eq(p->hub.n_requests, 1);
+    ctx->stop = NULL;
+    end(p);
+}
+END_OF_TEST
+
+static void stop_at_pause(void *user, calm_log_level level, const char *line)
+{
+    (void)level;
+    if (strstr(line, "trying again"))
+        atomic_store((atomic_bool *)user, true);
+}
+
+TEST(an_interruption_ends_a_pause)
+{
+    atomic_bool stop = false;
+    play *p = begin(false);
+    p->served->n_cuts = 1000;
+    open_it(p);
+    p->settings.backoff_ms = 3000;
+    ctx->stop = &stop;
+    ctx->log = stop_at_pause;
+    ctx->log_user = &stop;
+    const time_t started = time(NULL);
+    ck_fails(fetch(p), CALM_EINTERRUPTED, "interrupted");
+    ck_assert_int_lt(time(NULL) - started, 2);
+    ck_assert_uint_eq(p->hub.n_requests, 1);
+    ctx->log = NULL;
+    ctx->stop = NULL;
+    end(p);
+}
+END_OF_TEST
+
+static atomic_bool alarmed;
+
+static void on_alarm(int number)
+{
+    (void)number;
+    atomic_store(&alarmed, true);
+}
+
+TEST(a_long_wait_that_the_server_asks_for_is_kept)
+{
+    play *p = begin(false);
+    p->served->status = 503;
+    p->served->n_status = 1000;
+    p->served->error = "Busy\r\nRetry-After: 3600";
+    open_it(p);
+    p->settings.backoff_ms = 1;
+    ctx->stop = &alarmed;
+    signal(SIGALRM, on_alarm);
+    alarm(1);
     ck_fails(fetch(p), CALM_EINTERRUPTED, "interrupted");
     ck_assert_uint_eq(p->hub.n_requests, 1);
     ctx->stop = NULL;
@@ -469,8 +524,10 @@ int main(void)
                      (const TTest *[]){a_file_comes_whole, cut_connections_are_gone_on_from,
                                        attempts_that_bring_nothing_are_few, a_restart_that_never_gets_further_ends,
                                        the_next_call_goes_on, an_interrupted_transfer_can_be_gone_on_with,
-                                       an_interruption_ends_the_attempts, what_is_there_whole_is_only_verified,
-                                       a_bad_beginning_is_fetched_anew, a_server_without_ranges_starts_over,
+                                       an_interruption_ends_the_attempts, an_interruption_ends_a_pause,
+                                       a_long_wait_that_the_server_asks_for_is_kept,
+                                       what_is_there_whole_is_only_verified, a_bad_beginning_is_fetched_anew,
+                                       a_server_without_ranges_starts_over,
                                        a_wrong_range_is_refused, a_range_that_the_server_has_not,
                                        wrong_checksums_keep_nothing, wrong_sizes_keep_nothing,
                                        a_body_without_end_is_stopped, answers_that_pass,
