@@ -40,7 +40,8 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         .tick_user = &progress};
     calm_dequantize_result result;
     if (!o->output)
-        return calm_fail(ctx, CALM_EARG, "calm dequantize: where is it to be written? Say --output DIR");
+        return calm_fail(ctx, CALM_EARG, "calm dequantize: --output is missing; try: calm dequantize %s "
+                                         "--output floats", from);
     CALM_TRY(calm_size_parse(ctx, "max-shard-size", o->max_shard_size, &how.max_shard_bytes));
     CALM_TRY(calm_find_checkpoint(ctx, from, o->common.quiet, &dir));
     calm_progress_begin(ctx, &progress, o->common.quiet);

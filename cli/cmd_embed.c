@@ -62,7 +62,7 @@ static calm_status check(calm_ctx *ctx, const options *o)
     if (o->text && o->tokens)
         return calm_fail(ctx, CALM_EARG, "calm embed: --tokens replaces --text; give one");
     if (!calm_embeddings_named(o->output))
-        return calm_fail(ctx, CALM_EARG, "calm embed: --output %s: a name that ends in .npy or .jsonl is expected",
+        return calm_fail(ctx, CALM_EARG, "calm embed: --output %s: expected a name that ends in .npy or .jsonl",
                          o->output);
     return CALM_OK;
 }

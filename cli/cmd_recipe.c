@@ -151,7 +151,7 @@ static calm_status check(calm_ctx *ctx, const options *o, const char *const *fil
     if (ctx->status != CALM_OK || !faulty)
         return ctx->status;
     fflush(stdout);
-    return calm_fail(ctx, CALM_EFORMAT, "%zu of %zu recipe%s: faulty", faulty, n, n == 1 ? "" : "s");
+    return calm_fail(ctx, CALM_EFORMAT, "faults in %zu of %zu recipe%s", faulty, n, n == 1 ? "" : "s");
 }
 
 /* ---- list ---- */
