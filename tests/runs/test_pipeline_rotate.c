@@ -17,7 +17,7 @@ static play new_play(const char *family, const char *scheme, calm_rotate_kind ki
     play run = play_new(&spec, scheme, "rtn");
     run.recipe.rotate = kind;
     run.recipe.rotate_seed = 5;
-    run.recipe.keep_hybrid = true;    /* the result shall be the hybrid */
+    run.recipe.keep_hybrid = true;    /* so that the result is the hybrid */
     return run;
 }
 
