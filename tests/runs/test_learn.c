@@ -488,14 +488,15 @@ TEST(kinds_without_gradients_are_refused)
     const tiny_model spec = tiny_of("gemma3n");
     play runs[] = {learning(&spec, "w3a16_g8", "rtn"), tuning(&spec, "w3a16_g8", "rtn", false),
                    play_new(&spec, "w3a16_g8", "gptq"), play_new(&spec, "w3a16_g8,w4a16_g8", "rtn")};
-    static const char *const options[] = {"`learn` takes", "`learn` takes", "`calibration.weight` gradient takes",
-                                          "`choice.sensitivity` gradient takes"};
+    static const char *const options[] = {"`learn` needs", "`learn` needs", "`calibration.weight` gradient needs",
+                                          "`choice.sensitivity` gradient needs"};
     runs[2].recipe.weight = CALM_WEIGHT_GRADIENT;
     runs[3].recipe.sensitivity = CALM_SENSITIVITY_GRADIENT;
     for (int k = 0; k < 4; k++) {
         const outcome said = play_run(&runs[k], none);
         ck_assert_int_eq(said.status, CALM_EUNSUPPORTED);
-        ck_assert_msg(strstr(said.message, options[k]) && strstr(said.message, "gemma3n's blocks"), "%s", said.message);
+        ck_assert_msg(strstr(said.message, options[k]) && strstr(said.message, "gemma3n's parallel residual streams"),
+                      "%s", said.message);
     }
 }
 END_OF_TEST
