@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ptq/base/file.h"
@@ -202,28 +203,40 @@ calm_status calm_hub_snapshot_files(calm_ctx *ctx, const char *snapshot, calm_hu
 
 /* ---- locks ---- */
 
+/* Locks `fd`.  A file system without locks is no failure, because the checksum detects what two processes wrote. */
+static calm_status wait_for(calm_ctx *ctx, int fd, const char *etag, bool *locked)
+{
+    static const struct timespec poll = {.tv_nsec = 50000000};
+    bool told = false;
+    while (!(*locked = flock(fd, LOCK_EX | LOCK_NB) == 0)) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return CALM_OK;
+        CALM_TRY(calm_go_on(ctx));
+        if (!told)
+            calm_log(ctx, CALM_LOG_INFO, "waiting: another process is fetching blobs/%s", etag);
+        told = true;
+        nanosleep(&poll, NULL);
+    }
+    return CALM_OK;
+}
+
 calm_status calm_hub_lock(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
                           const char *etag, int *fd)
 {
     char *path;
+    bool locked;
     *fd = -1;
     CALM_TRY(calm_strf(ctx, ctx->scratch, &path, "%s/.locks/%s/%s.lock", settings->cache, name->folder, etag));
     CALM_TRY(calm_make_parent(ctx, path));
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0664);
     if (*fd < 0)
         return calm_fail_errno(ctx, errno, "%s: cannot open", path);
-    int result = flock(*fd, LOCK_EX | LOCK_NB);
-    if (result != 0 && errno == EWOULDBLOCK) {
-        calm_log(ctx, CALM_LOG_INFO, "waiting: another process is fetching blobs/%s", etag);
-        do
-            result = flock(*fd, LOCK_EX);
-        while (result != 0 && errno == EINTR);
-    }
-    if (result != 0) {    /* the file system has no locks; the checksum detects a file that two processes wrote */
+    calm_status status = wait_for(ctx, *fd, etag, &locked);
+    if (!locked) {
         close(*fd);
         *fd = -1;
     }
-    return CALM_OK;
+    return status;
 }
 
 void calm_hub_unlock(int fd)

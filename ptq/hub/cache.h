@@ -38,7 +38,7 @@ calm_status calm_hub_missing(calm_ctx *ctx, const char *repo_dir, const char *co
 calm_status calm_hub_snapshot_files(calm_ctx *ctx, const char *snapshot, calm_hub_file **out, size_t *n);
 
 /* Takes the lock that huggingface_hub also takes to fetch a blob, CACHE/.locks/models--ORG--NAME/ETAG.lock; waits for
- * another process, and logs that.  *fd is -1 on file systems without locks; unlock allows -1. */
+ * another process, and logs that.  *fd is -1 on file systems without locks; unlock allows -1.  CALM_EINTERRUPTED */
 calm_status calm_hub_lock(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
                           const char *etag, int *fd);
 void calm_hub_unlock(int fd);

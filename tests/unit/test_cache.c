@@ -184,6 +184,24 @@ TEST(the_lock_is_the_library_s)
 }
 END_OF_TEST
 
+TEST(a_wait_for_the_lock_can_be_interrupted)
+{
+    const calm_hub_settings settings = {.cache = test_directory()};
+    atomic_bool stop = true;
+    calm_hub_name name;
+    int lock, other;
+    ck_ok(calm_hub_name_parse(ctx, "Org/name", &name));
+    ck_ok(calm_hub_lock(ctx, &settings, &name, "etag", &lock));
+    ctx->stop = &stop;
+    ck_fails(calm_hub_lock(ctx, &settings, &name, "etag", &other), CALM_EINTERRUPTED, "interrupted");
+    ck_assert_int_eq(other, -1);
+    ctx->stop = NULL;
+    calm_hub_unlock(lock);
+    ck_ok(calm_hub_lock(ctx, &settings, &name, "etag", &other));
+    calm_hub_unlock(other);
+}
+END_OF_TEST
+
 TEST(the_cache_is_tagged_once)
 {
     const char *cache = test_directory(), *path = test_format("%s/CACHEDIR.TAG", cache);
@@ -200,5 +218,6 @@ int main(void)
 {
     return run_tests("cache",
                      (const TTest *[]){places, refs, links_are_relative, what_is_missing, the_files_of_a_snapshot,
-                                       the_lock_is_the_library_s, the_cache_is_tagged_once, NULL});
+                                       the_lock_is_the_library_s, a_wait_for_the_lock_can_be_interrupted,
+                                       the_cache_is_tagged_once, NULL});
 }
