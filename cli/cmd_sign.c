@@ -6,6 +6,7 @@
 #include "cli/print.h"
 #include "cli/progress.h"
 #include "ptq/base/file.h"
+#include "ptq/base/output.h"
 #include "ptq/sign/sign.h"
 
 typedef struct options {
@@ -22,7 +23,7 @@ static const calm_option table[] = {
              .metavar = "FILE"),
     CALM_OPT("chain", chain, STRING, "PEM file of the certificates between this certificate and the root",
              .metavar = "FILE"),
-    CALM_OPT("signature", signature, STRING, "where the signature goes (default: " CALM_SIGN_NAME " in the folder)",
+    CALM_OPT("signature", signature, STRING, "where the signature goes (default: " CALM_OUTPUT_SIGNATURE " in the folder)",
              .metavar = "FILE"),
     CALM_OPT("json", json, BOOL, "print {signature, files}"),
     CALM_OPT_COMMON,
@@ -43,7 +44,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     if (o->chain && !o->certificate)
         return calm_fail(ctx, CALM_EARG, "calm sign: --chain needs --certificate");
     CALM_TRY(o->signature ? calm_strf(ctx, ctx->out, &signature, "%s", o->signature)
-                          : calm_path_join(ctx, ctx->out, &signature, dir, CALM_SIGN_NAME));
+                          : calm_path_join(ctx, ctx->out, &signature, dir, CALM_OUTPUT_SIGNATURE));
     calm_progress_begin(ctx, &progress, o->common.quiet);
     calm_progress_add(&progress, "digests", "bytes");
     calm_sign_folder(ctx, dir, signature, &signer, calm_progress_tick, &progress, &n_files);

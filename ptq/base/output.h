@@ -8,6 +8,8 @@
 #include "ptq/base/option.h"
 
 #define CALM_OUTPUT_LIST ".calm-files"
+/* Default name of the signature in a folder (calm sign). */
+#define CALM_OUTPUT_SIGNATURE "model.sig"
 
 /* Fails with CALM_EARG if `target` is the same path as one of the inputs (files or folders; NULL items are skipped)
  * or the working directory, or a folder that contains one of them.  Existing paths are compared by device and

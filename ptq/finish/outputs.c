@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "ptq/base/file.h"
+#include "ptq/base/output.h"
 #include "ptq/calib/importance.h"
 #include "ptq/export/export.h"
 #include "ptq/io/gguf_split.h"
@@ -203,10 +204,10 @@ calm_status calm_outputs_write(calm_ctx *ctx, const calm_checkpoint *checkpoint,
 
 /* ---- written files ---- */
 
-/* A filter for scandir: temporary files and folders begin with a dot. */
+/* A filter for scandir: temporary files and folders begin with a dot, and a signature is added after the run. */
 static int visible(const struct dirent *entry)
 {
-    return entry->d_name[0] != '.';
+    return entry->d_name[0] != '.' && strcmp(entry->d_name, CALM_OUTPUT_SIGNATURE) != 0;
 }
 
 /* Adds the files of dir/below, with names relative to `dir`; depth: number of folders above. */

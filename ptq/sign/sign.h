@@ -12,9 +12,6 @@
 #include "ptq/base/context.h"
 #include "ptq/base/event.h"
 
-/* Default name of the signature in a folder. */
-#define CALM_SIGN_NAME "model.sig"
-
 /* PEM files.  An encrypted key is opened with the password in the environment variable CALM_KEY_PASSWORD. */
 typedef struct calm_signer {
     const char *key;            /* the private key                                       */
