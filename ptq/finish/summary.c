@@ -257,6 +257,9 @@ void calm_summary_size(const calm_result *r, calm_text *out)
     if (r->recipe->rotate)
         calm_text_printf(out, "  rotation     %s, seed %lld\n", calm_rotate_name(r->recipe->rotate),
                          r->recipe->rotate_seed);
+    if (calm_formats_count(&r->recipe->formats) > 1)
+        calm_text_printf(out, "  figures      size and losses are of the first format, %s\n",
+                         calm_formats_at(&r->recipe->formats, 0)->name);
     /* The whole checkpoint with all float tensors, which saves less than the bits per weight promise. */
     calm_text_printf(out, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n", (double)r->bytes_before / 1048576.0,
                      (double)r->bytes_after / 1048576.0, 100.0 * (double)r->bytes_after / (double)r->bytes_before);
