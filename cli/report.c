@@ -216,7 +216,7 @@ static calm_status print_engines(calm_ctx *ctx, const calm_result *r, calm_text 
         add_line(check, place, calm_engine_reads(recipe->engine, name) ? target : "", out);
         if (!r->encoder && is_served(r, name))
             add_line(exporter->serve, place, "", out);
-        if (!r->encoder && is_in_transformers(r, name))
+        if (r->loads.generates && is_in_transformers(r, name))
             add_line(PIPELINE, place, "", out);
     }
     return CALM_OK;

@@ -1,10 +1,12 @@
 /* README.md of a checkpoint.
  *
  * Its tables are the report's, as preformatted text, so that card and report cannot differ. */
+#include "ptq/base/file.h"
 #include "ptq/base/scope.h"
 #include "ptq/model/arch.h"
 #include "ptq/finish/finish.h"
 #include "ptq/model/transforms.h"
+#include "ptq/recipe/model_names.h"
 
 /* Appends the tables at full width: a file does not depend on the terminal. */
 static calm_status put_tables(calm_ctx *ctx, const calm_result *r, calm_text *out)
@@ -14,12 +16,24 @@ static calm_status put_tables(calm_ctx *ctx, const calm_result *r, calm_text *ou
     return calm_summary_gates(ctx, r, out);
 }
 
+/* Appends the heading: the name on the hub or of the folder, because a card is published and paths are private. */
+static calm_status put_title(calm_ctx *ctx, const calm_result *r, calm_text *out)
+{
+    const char *name = r->recipe->model.name;
+    char *repo;
+    CALM_TRY(calm_model_repo(ctx, name, &repo));
+    if (!repo && *calm_path_name(name))
+        name = calm_path_name(name);
+    calm_text_printf(out, "\n# %s, ", repo ? repo : name);
+    return CALM_OK;
+}
+
 calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_result *r, calm_text *out)
 {
     const calm_config *config = calm_model_config(model);
     const calm_selection *selection = &r->recipe->selection;
     CALM_TRY(calm_card_front(ctx, r, out));
-    calm_text_printf(out, "\n# %s, ", r->recipe->model.name);
+    CALM_TRY(put_title(ctx, r, out));
     calm_summary_schemes(r, out);
     calm_text_printf(out, "\n\n");
     /* With the version, because another version may give other bytes for the same recipe. */
@@ -29,7 +43,7 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
     if (calm_model_published(model))
         calm_text_printf(out, ", which were published as %s", calm_model_published(model));
     calm_text_printf(out, ".  Format: ");
-    CALM_TRY(calm_formats_describe(ctx, &r->recipe->formats, out));
+    CALM_TRY(calm_formats_describe(ctx, &r->recipe->formats, r->loads.name, out));
     if (r->recipe->how.adapter)
         calm_text_printf(out, "The LoRA adapter `%s` is merged into its weights.\n\n", r->recipe->how.adapter);
     if (config->down_hadamard)

@@ -128,8 +128,7 @@ calm_status calm_card_front(calm_ctx *ctx, const calm_result *r, calm_text *out)
         calm_text_printf(out, "base_model: %s\nbase_model_relation: quantized\n", base);
     calm_text_printf(out, "library_name: %s\n", library_of(&r->recipe->formats));
     CALM_TRY(write_license(ctx, r->recipe, base, out));
-    calm_text_printf(out, "pipeline_tag: %s\nquantized_by: calm\ntags:\n",
-                     r->encoder ? "sentence-similarity" : "text-generation");
+    calm_text_printf(out, "pipeline_tag: %s\nquantized_by: calm\ntags:\n", r->loads.pipeline);
     /* The formats are tags, so that the hub's search finds the checkpoint. */
     for (size_t i = 0; i < calm_formats_count(&r->recipe->formats); i++) {
         char *name;

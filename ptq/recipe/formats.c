@@ -382,7 +382,7 @@ calm_status calm_formats_check_target(calm_ctx *ctx, const calm_formats *formats
     return CALM_OK;
 }
 
-calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out)
+calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, const char *auto_class, calm_text *out)
 {
     const size_t n = calm_formats_count(formats);
     for (size_t i = 0; i < n; i++) {
@@ -392,9 +392,8 @@ calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, ca
     }
     calm_text_printf(out, "%s.\n\n", n > 1 ? ", a folder each" : "");
     if (n == 1 && strcmp(calm_formats_at(formats, 0)->name, "compressed_tensors") == 0)
-        calm_text_printf(out,
-                         "    from transformers import AutoModelForCausalLM    # with compressed-tensors installed\n"
-                         "    model = AutoModelForCausalLM.from_pretrained(\"DIRECTORY\")\n\n");
+        calm_text_printf(out, "    from transformers import %s    # with compressed-tensors installed\n"
+                              "    model = %s.from_pretrained(\"DIRECTORY\")\n\n", auto_class, auto_class);
     return CALM_OK;
 }
 

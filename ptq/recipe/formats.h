@@ -40,8 +40,8 @@ calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, con
 calm_tie calm_formats_tie(const calm_formats *formats);
 
 /* Appends a sentence for a model card, "compressed-tensors." or "gptq, gguf, a folder each.", and for transformers how
- * to load the model. */
-calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, calm_text *out);
+ * to load the model by `auto_class` (ptq/model/auto_class.h). */
+calm_status calm_formats_describe(calm_ctx *ctx, const calm_formats *formats, const char *auto_class, calm_text *out);
 
 /* Logs what the model's files contain and config.json does not say: tensors that the forward pass does not read and a
  * format leaves out, blocks beyond the configured number, a separate head although the embedding is tied, and missing

@@ -168,6 +168,7 @@ void calm_inputs_describe(const calm_inputs *in, calm_result *out)
     out->tensors = in->rotated.temporary ? NULL : calm_model_tensors(in->model);
     calm_inputs_jobs(in, &out->first_job, &out->end_job);
     out->encoder = config->arch->encoder;
+    out->loads = calm_auto_class_of(calm_model_class(in->model), out->encoder);
     out->n_experts = calm_config_is_mixture(config) ? config->moe.n_experts : 0;
     out->calib = calm_window_facts_of(&in->calib);
     out->guard = calm_window_facts_of(&in->guard);

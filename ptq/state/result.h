@@ -5,6 +5,7 @@
 #include "ptq/base/times.h"
 #include "ptq/data/windows.h"
 #include "ptq/io/safetensors.h"
+#include "ptq/model/auto_class.h"
 #include "ptq/plan/allocate.h"
 #include "ptq/plan/limits.h"
 #include "ptq/plan/plan.h"
@@ -89,6 +90,7 @@ typedef struct calm_result {
     const calm_safetensors *tensors;           /* tensors of the recipe's model as given; NULL: the run rotated it */
     size_t first_job, end_job;                 /* range of the layout's jobs to quantize */
     bool encoder;
+    calm_auto_class loads;                     /* class of transformers that loads the result */
     size_t n_experts;                          /* experts per block of a mixture; 0: dense */
     calm_store *store;                         /* the store with the run's rows */
     int64_t run_id, model_id, calibration_id;
