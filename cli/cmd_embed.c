@@ -29,7 +29,7 @@ typedef struct options {
 static const calm_option table[] = {
     CALM_OPT("model", model, STRING, "directory of an encoder, float or quantized, or a known name", .metavar = "DIR",
              .key = 'm', .basic = true),
-    CALM_OPT("text", text, STRING, "each line is a sentence; in JSON, as for --calib, each document",
+    CALM_OPT("text", text, STRING, "each line that is not blank is a sentence; in JSON, as for --calib, each document",
              .metavar = "FILE", .key = 't', .basic = true),
     CALM_OPT("tokens", tokens, STRING, "JSON lines {\"ids\": [...]} instead of a text; calm then needs no tokenizer",
              .metavar = "FILE"),

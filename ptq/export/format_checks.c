@@ -3,7 +3,16 @@
 
 #include <string.h>
 
-/* Fails because readers need groups that divide the row; proposes the nearest usual group size that does. */
+/* Returns whether groups of this size divide the rows of all quantized linears. */
+static bool divides_all(const calm_export_input *input, size_t group)
+{
+    for (size_t i = 0; i < input->plan->n_jobs; i++)
+        if (input->plan->jobs[i].quantized && calm_model_layout(input->model)->jobs[i].in % group != 0)
+            return false;
+    return true;
+}
+
+/* Fails because readers need groups that divide the row; proposes the largest usual group size that divides all. */
 static calm_status check_group(calm_ctx *ctx, const char *format, const calm_export_input *input, size_t index)
 {
     static const size_t usual[] = {128, 64, 32, 16, 8};
@@ -18,7 +27,7 @@ static calm_status check_group(calm_ctx *ctx, const char *format, const calm_exp
                          "divide; `group_fallback` float leaves it float", format, name, ref->in, job->scheme.group,
                          CALM_SCHEME_NAME(&job->scheme));
     for (size_t i = 0; i < sizeof usual / sizeof *usual && !proposal; i++)
-        proposal = usual[i] < job->scheme.group && ref->in % usual[i] == 0 ? usual[i] : 0;
+        proposal = usual[i] < job->scheme.group && divides_all(input, usual[i]) ? usual[i] : 0;
     if (!proposal)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: %s has %zu input columns, which groups of %zu do not divide; `group_fallback` row "

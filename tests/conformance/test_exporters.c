@@ -481,6 +481,8 @@ TEST(refused_by_name)
             check_refused(formats[i], &spec, "w8a8",
                           "model.layers.0.qkv is w8a8: the format has no quantized activations");
     }
+    /* 64 would divide the columns of q_proj, which is named, but not the 96 of down_proj. */
+    check_refused("compressed-tensors", &spec, "w4a16_g128", "groups of 32 do (`schemes` w4a16_g32;");
     check_refused("compressed-tensors", &spec, "w8a8_asym", "symmetric");
     check_refused("gptq", &thin, "w4a16",
                   "model.layers.0.mlp.gate_proj has 44 rows of 4 bits, which do not fill 32-bit words");
