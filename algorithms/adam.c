@@ -60,7 +60,7 @@ void calm_adam_scales(const calm_adam *adam, const calm_learn_linear *linear, si
     float mins[CALM_SUPER_MAX];
     for (size_t i = 0; i < n; i++)
         scales[i] = calm_scale_round(&linear->scheme, linear->global, (double)start[i] * exp(adam->x[cell + i]));
-    if (!calm_super_is(&linear->scheme))
+    if (!calm_scheme_is_super_block(&linear->scheme))
         return;
     if (linear->mins)
         memcpy(mins, linear->mins + cell, n * sizeof *mins);

@@ -414,7 +414,7 @@ static calm_status learn_and_judge(calm_ctx *ctx, state *s, calm_learn_outcome *
     if (status == CALM_ENUMERIC) {
         char message[CALM_MESSAGE_MAX];
         memcpy(message, ctx->message, sizeof message);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return calm_strf(ctx, ctx->out, &out->kept, "%s", message);
     }
     CALM_TRY(status);

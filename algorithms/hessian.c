@@ -117,6 +117,6 @@ calm_status calm_hessian_factor(calm_ctx *ctx, const char *name, size_t in, doub
     if (status == CALM_OK)
         hessian->inverse = problem.inverse;
     if (status == CALM_ENUMERIC)
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     return status == CALM_ENUMERIC ? CALM_OK : status;
 }

@@ -190,7 +190,7 @@ static calm_status factor_damped(calm_ctx *ctx, const calm_problem *problem, con
     assert(inverse != problem->common);    /* which other chains read */
     inverse->asked = 0;    /* u is overwritten */
     for (int doubling = 0; doubling <= MAX_DOUBLINGS; doubling++, damp *= 2) {
-        calm_ctx_forgive(&trial);
+        calm_ctx_clear_failure(&trial);
         *used = damp;
         const calm_status status = single ? root_float(&trial, problem, order, damp, single, unit)
                                           : factor(&trial, problem, order, damp);

@@ -446,7 +446,7 @@ static calm_status correct_later(calm_ctx *ctx, chunk_state *state, size_t start
     if (end == in)
         return CALM_OK;
     if (job->packed) {
-        calm_packed_put(&state->packed_e, 0, state->n, 0, end - start, state->single_e, BLOCK);
+        calm_packed_store(&state->packed_e, 0, state->n, 0, end - start, state->single_e, BLOCK);
         return calm_packed_multiply(ctx, state->n, in - end, end - start, (calm_packed_part){&state->packed_e, 0, 0},
                                     (calm_packed_part){job->packed, end, start}, 1, state->sums + end, in);
     }

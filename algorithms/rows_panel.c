@@ -53,7 +53,7 @@ static void pack_rows(size_t first, size_t n, void *user)
         columns = calm_size_min(job->in - j, AT_ONCE);
         for (size_t i = 0; i < n; i++)
             to_float(job->h + (first + i) * job->in + j, columns, job->unit, some + i * AT_ONCE);
-        calm_packed_put(job->packed, first, n, j, columns, some, AT_ONCE);
+        calm_packed_store(job->packed, first, n, j, columns, some, AT_ONCE);
     }
 }
 
@@ -130,7 +130,7 @@ calm_rows_block calm_rows_panel(calm_rows *rows, size_t start, size_t end, size_
 static void pack(const calm_rows *rows, const float *x, size_t first, size_t end, calm_packed *out)
 {
     if (rows->packed)
-        calm_packed_put(out, 0, rows->n, first, end - first, x + first, rows->problem->in);
+        calm_packed_store(out, 0, rows->n, first, end - first, x + first, rows->problem->in);
 }
 
 void calm_rows_pack_codes(calm_rows *rows, size_t first, size_t end)
@@ -175,7 +175,7 @@ calm_status calm_rows_multiply_gradient(calm_ctx *ctx, calm_rows *rows, size_t n
         return calm_multiply(ctx, CALM_PRODUCT_NN, n, in, end - start, rows->gradient, CALM_SWEEP_BLOCK,
                              calm_rows_panel(rows, start, end, 0).h, in, 0, rows->product, in);
     /* H is exactly symmetric, so its rows are its columns. */
-    calm_packed_put(&rows->packed_product, 0, n, start, end - start, rows->gradient, CALM_SWEEP_BLOCK);
+    calm_packed_store(&rows->packed_product, 0, n, start, end - start, rows->gradient, CALM_SWEEP_BLOCK);
     return calm_packed_multiply(ctx, n, in, end - start, (calm_packed_part){&rows->packed_product, 0, start},
                                 (calm_packed_part){rows->packed, 0, start}, 0, rows->product, in);
 }

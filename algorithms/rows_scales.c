@@ -210,7 +210,7 @@ static void move_minima(calm_rows *rows, size_t r)
 static void improve(calm_ctx *ctx, calm_rows *rows, size_t r, bool minima)
 {
     const size_t n_groups = rows->problem->n_groups;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     if (!solve_row(ctx, rows, r, minima))
         return;
     /* Compare the stored scales: rounding to 16 bits may undo the gain of least squares. */

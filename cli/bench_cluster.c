@@ -189,7 +189,7 @@ calm_status calm_bench_cluster_run(calm_ctx *ctx, const calm_bench_cluster *aske
     CALM_TRY(check(ctx, asked));
     CALM_TRY(list_trials(ctx, asked, &trials, &n));
     CALM_TRY(calm_recipe_resolve(ctx, asked->spec, &(calm_events){0}, &recipe));
-    const calm_forecast_elsewhere elsewhere = {.sgemm_flops = asked->rate * 1e9};
+    const calm_forecast_machine elsewhere = {.sgemm_flops = asked->rate * 1e9};
     CALM_SCOPED_SILENCE(ctx);    /* warnings and notes belong to a real run */
     CALM_TRY(calm_forecast_make(ctx, &recipe, &elsewhere, NULL, &forecast));
     CALM_TRY(replay_all(ctx, asked, &forecast, trials, n));

@@ -104,7 +104,7 @@ static calm_status add_tensors(calm_ctx *ctx, subject *s, const calm_safetensors
 
 /* ---- the figures ---- */
 
-static calm_status time_subject(calm_ctx *ctx, const calm_bench_code *bench, subject *s, calm_table *table)
+static calm_status time_subject(calm_ctx *ctx, const calm_bench_exponents *bench, subject *s, calm_table *table)
 {
     const double bytes = (double)all_bytes(s);
     calm_bench_item items[] = {{.name = "encode", .flops = bytes, .run = encode_all, .user = s},
@@ -124,7 +124,7 @@ static calm_status time_subject(calm_ctx *ctx, const calm_bench_code *bench, sub
     return CALM_OK;
 }
 
-static calm_status time_all(calm_ctx *ctx, const calm_bench_code *bench, const calm_safetensors *set,
+static calm_status time_all(calm_ctx *ctx, const calm_bench_exponents *bench, const calm_safetensors *set,
                             calm_table *table)
 {
     static const calm_dtype dtypes[] = {CALM_BF16, CALM_F32};
@@ -143,7 +143,7 @@ static calm_status time_all(calm_ctx *ctx, const calm_bench_code *bench, const c
              : calm_fail(ctx, CALM_EARG, "calm bench code: %s has no tensors of BF16 or F32", bench->input);
 }
 
-calm_status calm_bench_code_run(calm_ctx *ctx, const calm_bench_code *bench)
+calm_status calm_bench_code_run(calm_ctx *ctx, const calm_bench_exponents *bench)
 {
     CALM_SCOPED_TABLE(table);
     calm_safetensors *set = NULL;

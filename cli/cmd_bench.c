@@ -332,7 +332,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         return calm_bench_kernels_run(ctx, &kernels);
     }
     if (strcmp(subject, "code") == 0) {
-        const calm_bench_code code = {o->input, (size_t)(o->hidden * o->inner), (size_t)o->repeats, o->json};
+        const calm_bench_exponents code = {o->input, (size_t)(o->hidden * o->inner), (size_t)o->repeats, o->json};
         return calm_bench_code_run(ctx, &code);
     }
     const bool backward = strcmp(subject, "backward") == 0, scales = strcmp(subject, "scaling") == 0;
@@ -340,7 +340,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
         return calm_fail(ctx, CALM_EARG, "calm bench %s: expected forward, backward, gram, quantize, kernels, "
                                          "code, scaling or cluster",
                          subject);
-    const calm_operands operands = (calm_operands)calm_spec_settled(&o->spec).calib_dtype;
+    const calm_operands operands = (calm_operands)calm_spec_with_dtype(&o->spec).calib_dtype;
     if (backward && operands == CALM_OPERANDS_BF16)
         return calm_fail(ctx, CALM_EARG, "calm bench backward: gradients need f32 or bf16x2; --calib-dtype bf16 is "
                                          "for forward, gram and scaling");

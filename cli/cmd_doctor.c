@@ -82,7 +82,7 @@ static calm_status look_at_integers(calm_ctx *ctx, findings *f)
     }
     note(f, "integers", "not multiplied, as " CALM_INT_VARIABLE " is set");
     warn(f, calm_error_text(ctx));
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return CALM_OK;
 }
 
@@ -213,7 +213,7 @@ static calm_status look_at_hub(calm_ctx *ctx, const options *o, findings *f)
     calm_hub_settings settings;
     if (calm_hub_settings_read(ctx, &settings) == CALM_EARG) {
         warn(f, calm_error_text(ctx));
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return CALM_OK;
     }
     CALM_TRY(ctx->status);

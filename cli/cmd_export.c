@@ -77,7 +77,7 @@ static calm_status resolve(calm_ctx *ctx, const options *o, const char *run, cal
                                    .formats = o->formats, .command = o->common.command,
                                    .export = {.asymmetric = o->asymmetric, .gguf_pre = o->gguf_pre,
                                               .gguf_float = (calm_export_float)o->gguf_float}};
-    CALM_TRY(calm_formats_ask_outer(ctx, o->embed_scheme, o->head_scheme, &how->export));
+    CALM_TRY(calm_formats_parse_outer(ctx, o->embed_scheme, o->head_scheme, &how->export));
     CALM_TRY(calm_stored_run_number(ctx, "export", run, &how->run));
     if (!o->formats.n)
         return calm_fail(ctx, CALM_EARG,

@@ -120,7 +120,7 @@ static calm_status inspect_model(calm_ctx *ctx, const char *word, bool quiet, co
     if (!calm_path_exists(config) && calm_path_exists(store))
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: a folder without config.json; did you mean the store %s?", model.dir,
                          store);
-    CALM_TRY(calm_folder_is_no_model(ctx, model.dir));
+    CALM_TRY(calm_folder_require_model(ctx, model.dir));
     return calm_inspect_model(ctx, model.dir, model.note, query);
 }
 

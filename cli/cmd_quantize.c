@@ -47,7 +47,7 @@ static calm_status read_lock(calm_ctx *ctx, calm_recipe_spec *spec, const char *
     const char *key = NULL;
     CALM_SCOPED_JSON(document);
     CALM_TRY(calm_lock_read(ctx, path, out));
-    calm_lock_settle(*out, spec);
+    calm_lock_apply_dtype(*out, spec);
     CALM_TRY(calm_spec_write(ctx, spec, &document));
     CALM_TRY(calm_lock_recipe_differs(ctx, *out, document, &key));
     if (!key)
@@ -98,7 +98,7 @@ static calm_status run_and_report(calm_ctx *ctx, const options *o, const calm_re
         return help_with(ctx, recipe, &how);
     calm_progress_add_run(progress);
     calm_interrupt_resumes(recipe->store);
-    calm_locked_run_do(ctx, &o->spec, recipe, &how, expected, &run);
+    calm_locked_run_start(ctx, &o->spec, recipe, &how, expected, &run);
     calm_status status = calm_progress_end(ctx, progress);
     const char *lock = o->locked || recipe->n_budgets > 1 ? NULL : o->lock;
     if (status == CALM_OK && run.run)
@@ -161,7 +161,7 @@ static calm_status run(calm_ctx *ctx, const void *opts)
     /* The lock names the kernels of its run, which apply if the recipe names none. */
     if (o.spec.kernels || !o.locked)
         CALM_TRY(calm_kernels_pin(ctx, o.spec.kernels));
-    calm_progress_begin(ctx, &progress, o.common.quiet || !calm_ranks_speak());
+    calm_progress_begin(ctx, &progress, o.common.quiet || !calm_ranks_print());
     quantize(ctx, &o, &progress);
     return calm_progress_end(ctx, &progress);
 }

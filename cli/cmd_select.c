@@ -81,7 +81,7 @@ static void fill_table(const calm_reselected *s, bool all, calm_table *out)
         const calm_scheme *scheme = calm_pool_scheme(job, &s->stored.pool.entries[entry].scheme);
         const double bits = calm_scheme_bits_per_weight(scheme, job->out, job->in);
         CALM_CELLS(out, CALM_TEXT(job->unit), CALM_TEXT(s->stored.pool.entries[entry].name),
-                   CALM_SCIENTIFIC(calm_pool_at(&s->stored.pool, begin, entry)->metric, 2), CALM_FIXED(bits, 3),
+                   CALM_SCIENTIFIC(calm_pool_cell_at(&s->stored.pool, begin, entry)->metric, 2), CALM_FIXED(bits, 3),
                    CALM_TEXT(all || differs ? name_before(s, u) : NULL));
         if (all)
             CALM_CELLS(out, CALM_BOOL(differs), CALM_TEXT(s->solution.reasons[u]));

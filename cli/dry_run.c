@@ -27,7 +27,7 @@ static void forecast_other(calm_ctx *ctx, const calm_recipe_spec *spec, calm_rec
     const bool made = calm_recipe_resolve(ctx, &other, &(calm_events){0}, &recipe) == CALM_OK &&
                       calm_forecast_make(ctx, &recipe, NULL, rates, &forecast) == CALM_OK;
     *out = made ? forecast.seconds : NAN;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
 }
 
 static void forecast_presets(calm_ctx *ctx, const calm_recipe_spec *spec, calm_forecast_rates *rates, double seconds,

@@ -120,7 +120,7 @@ calm_status calm_kernels_pin(calm_ctx *ctx, const char *name)
     wished = name != NULL;
     if (strcasecmp(wanted, have) == 0) {
         if (((ctx->n_threads > 1 && spins()) || starves()) && start_anew(ctx, NULL, false) != CALM_OK)
-            calm_ctx_forgive(ctx);    /* calm works without it too */
+            calm_ctx_clear_failure(ctx);    /* calm works without it too */
         return calm_linalg_reserve(ctx);
     }
     if (!calm_blas_runs(calm_cpu_features(), wanted))
@@ -144,7 +144,7 @@ calm_status calm_kernels_pin_run(calm_ctx *ctx, const char *store, int64_t run)
         status = calm_kernels_pin(ctx, name);
     if (status != CALM_EUNSUPPORTED || !name)
         return status;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_kernels_pin(ctx, NULL);
 }
 

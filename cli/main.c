@@ -75,7 +75,7 @@ static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, cha
     const calm_common *common = opts;
     ctx->n_threads = common->threads > 0 ? (int)common->threads : calm_n_cores();
     ctx->columns = calm_print_columns();
-    calm_progress_notes(ctx, common->quiet || !calm_ranks_speak());
+    calm_progress_notes(ctx, common->quiet || !calm_ranks_print());
     CALM_TRY(command->run(ctx, opts));
     return end_output(ctx);
 }
@@ -83,7 +83,7 @@ static calm_status run(calm_ctx *ctx, const calm_command *command, int argc, cha
 static calm_status print_version(calm_ctx *ctx)
 {
     if (calm_kernels_pin(ctx, NULL) == CALM_ENOMEM)    /* this command computes nothing */
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     CALM_TRY(ctx->status);
     printf("calm %s\n", calm_version());
     calm_kernels_print(stdout);
@@ -122,8 +122,8 @@ static int program(int argc, char **argv)
     if (status == CALM_OK)
         status = dispatch(ctx, argc, argv);
     if (status != CALM_OK)
-        calm_ranks_settle(ctx);
-    if (status != CALM_OK && calm_ranks_speak()) {
+        calm_ranks_announce_failure(ctx);
+    if (status != CALM_OK && calm_ranks_print()) {
         const char *message = calm_error_text(ctx);
         calm_flags_print(stderr, strncmp(message, "calm ", 5) == 0 ? "" : "calm: ", message);
     }

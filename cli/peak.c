@@ -82,7 +82,7 @@ const calm_peak *calm_peak_of_cpu(calm_operands operands)
                                       {"AMX products of bfloat16", 4 * CALM_BF16_AMX_FLOPS * ROUNDS, tiles},
                                       {"AMX products of two bfloat16", 4 * CALM_BF16_AMX_FLOPS * ROUNDS / 3, tiles}};
     __builtin_cpu_init();
-    if (operands != CALM_OPERANDS_F32 && calm_bf16_amx_is_there())
+    if (operands != CALM_OPERANDS_F32 && calm_bf16_amx_available())
         return &loops[operands == CALM_OPERANDS_BF16 ? 5 : 6];
     if (operands == CALM_OPERANDS_BF16 && __builtin_cpu_supports("avx512bf16"))
         return &loops[4];

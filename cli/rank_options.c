@@ -17,7 +17,7 @@ int calm_exit_status(calm_status status)
     return status == CALM_EARG ? 2 : status == CALM_EMISMATCH ? 3 : 1;
 }
 
-bool calm_ranks_speak(void)
+bool calm_ranks_print(void)
 {
     return calm_launch_read().rank == 0;
 }
@@ -66,7 +66,7 @@ calm_status calm_ranks_join(calm_ctx *ctx, calm_cluster **out)
     return status;
 }
 
-void calm_ranks_settle(calm_ctx *ctx)
+void calm_ranks_announce_failure(calm_ctx *ctx)
 {
     if (divides && !tried && ctx->status != CALM_OK)
         calm_ranks_join(ctx, &joined);

@@ -9,7 +9,7 @@
 int calm_exit_status(calm_status status);
 
 /* Does this process print?  Only rank 0 does. */
-bool calm_ranks_speak(void);
+bool calm_ranks_print(void);
 
 /* Checks, before a command runs, that several ranks can run it.  CALM_EUNSUPPORTED: the command does not divide its
  * work, or calm was built without MPI. */
@@ -20,7 +20,7 @@ calm_status calm_ranks_join(calm_ctx *ctx, calm_cluster **out);
 
 /* Tells all ranks about a failure of a command that failed before it joined them.  Call it before the failure is
  * printed. */
-void calm_ranks_settle(calm_ctx *ctx);
+void calm_ranks_announce_failure(calm_ctx *ctx);
 
 /* Leaves the ranks at the end of the process; may not return if another rank has failed. */
 void calm_ranks_leave(calm_ctx *ctx);

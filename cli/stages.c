@@ -89,7 +89,7 @@ static void keep(calm_ctx *ctx, const calm_run *run, const calm_forecast *foreca
     stages all;
     if (list(ctx, NULL, forecast, &all) == CALM_OK)
         calm_run_times_forecast(ctx, run, all.forecast, all.n);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
 }
 
 calm_status calm_stages_forecast(calm_ctx *ctx, const calm_run *run, calm_forecast **out)
@@ -102,7 +102,7 @@ calm_status calm_stages_forecast(calm_ctx *ctx, const calm_run *run, calm_foreca
     CALM_SCOPED_SILENCE(ctx);    /* the run has printed these notes already */
     CALM_TRY(CALM_NEW(ctx, ctx->out, forecast, 1));
     const calm_status status = calm_forecast_make(ctx, r->recipe, NULL, NULL, forecast);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     /* Rows of different pools do not correspond. */
     *out = status == CALM_OK && forecast->recipe->n_pool == r->recipe->n_pool ? forecast : NULL;
     if (*out)

@@ -89,7 +89,7 @@ calm_status calm_store_commit(calm_ctx *ctx, calm_store *store);
 void calm_store_rollback(calm_store *store);
 
 /* Commits if the context has no failure, else rolls back; returns the context's status. */
-calm_status calm_store_end(calm_ctx *ctx, calm_store *store);
+calm_status calm_store_finish_transaction(calm_ctx *ctx, calm_store *store);
 
 /* ---- model, calibration, block, job: rows found or written by their keys; a second call gives the same id ---- */
 

@@ -54,7 +54,7 @@ calm_status calm_store_activation_put(calm_ctx *ctx, calm_store *store, const ca
 {
     CALM_TRY(calm_store_begin(ctx, store));
     put_activation(ctx, store, activation);
-    CALM_TRY(calm_store_end(ctx, store));
+    CALM_TRY(calm_store_finish_transaction(ctx, store));
     return store->relay ? store->relay->activation(ctx, store->relay->user, activation) : CALM_OK;
 }
 

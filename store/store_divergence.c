@@ -40,7 +40,7 @@ calm_status calm_store_divergence_put(calm_ctx *ctx, calm_store *store, int64_t 
 {
     CALM_TRY(calm_store_begin(ctx, store));
     put_divergence(ctx, store, evaluation_id, divergence);
-    return calm_store_end(ctx, store);
+    return calm_store_finish_transaction(ctx, store);
 }
 
 calm_status calm_store_divergence_exists(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, bool *exists)

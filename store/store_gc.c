@@ -296,7 +296,7 @@ static calm_status compact(calm_ctx *ctx, calm_store *store, const char **note)
         return CALM_OK;
     }
     memcpy(message, ctx->message, sizeof message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_strf(ctx, ctx->out, note, "not compacted: %s", message);
 }
 
@@ -328,7 +328,7 @@ calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *
     CALM_TRY(calm_sql_script(ctx, store->sql, "PRAGMA temp_store = FILE; PRAGMA synchronous = FULL"));
     CALM_TRY(calm_store_begin(ctx, store));
     collect_rows(ctx, store, plan, counted, out);
-    CALM_TRY(calm_store_end(ctx, store));
+    CALM_TRY(calm_store_finish_transaction(ctx, store));
     blobs it = {.root = store->blobs, .dry_run = plan->dry_run, .counted = &counted[BLOB]};
     CALM_TRY(read_kept(ctx, store->sql, &it));
     CALM_TRY(calm_blob_walk(ctx, store->blobs, judge_blob, &it));

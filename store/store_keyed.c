@@ -27,7 +27,7 @@ calm_status calm_store_scores_add(calm_ctx *ctx, calm_store *store, int64_t cand
 {
     CALM_TRY(calm_store_begin(ctx, store));
     add_scores(ctx, store, candidate_id, scores, n_scores);
-    CALM_TRY(calm_store_end(ctx, store));
+    CALM_TRY(calm_store_finish_transaction(ctx, store));
     return store->relay ? store->relay->scores(ctx, store->relay->user, candidate_id, scores, n_scores) : CALM_OK;
 }
 
@@ -59,7 +59,7 @@ calm_status calm_store_candidate_put(calm_ctx *ctx, calm_store *store, const cal
 {
     CALM_TRY(calm_store_begin(ctx, store));
     put_candidate(ctx, store, candidate, id);
-    CALM_TRY(calm_store_end(ctx, store));
+    CALM_TRY(calm_store_finish_transaction(ctx, store));
     return store->relay ? store->relay->candidate(ctx, store->relay->user, candidate, *id) : CALM_OK;
 }
 
@@ -150,7 +150,7 @@ calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const ca
 {
     CALM_TRY(calm_store_begin(ctx, store));
     put_evaluation(ctx, store, evaluation, id);
-    return calm_store_end(ctx, store);
+    return calm_store_finish_transaction(ctx, store);
 }
 
 static calm_status read_evaluation(calm_ctx *ctx, calm_store *store, const char *key, calm_store_evaluation *out,

@@ -24,7 +24,7 @@ calm_status calm_store_learned_put(calm_ctx *ctx, calm_store *store, const calm_
 {
     CALM_TRY(calm_store_begin(ctx, store));
     put_learned(ctx, store, learned, candidates, starts, n, id);
-    return calm_store_end(ctx, store);
+    return calm_store_finish_transaction(ctx, store);
 }
 
 calm_status calm_store_learned_find(calm_ctx *ctx, calm_store *store, const char *key, calm_store_learned *out,

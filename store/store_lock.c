@@ -49,7 +49,7 @@ static calm_status wait_for(calm_ctx *ctx, const char *path, const calm_store_ho
     for (bool warned = false; flock(fd, LOCK_EX | LOCK_NB) != 0; warned = true) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return calm_fail_errno(ctx, errno, "%s.lock: cannot lock", path);
-        CALM_TRY(calm_go_on(ctx));
+        CALM_TRY(calm_check_interrupt(ctx));
         read_holder(fd, holder);
         if (how->wait_seconds >= 0 && calm_seconds() - begin >= how->wait_seconds)
             return calm_fail(ctx, CALM_EBUSY, "%s: %s is writing to this store", path, holder);

@@ -68,7 +68,7 @@ calm_status calm_store_back_up(calm_ctx *ctx, const char *path, int64_t version)
     }
     const calm_status status = ctx->status;
     snprintf(words, sizeof words, "%s", ctx->message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_sql_remove(ctx, temporary, true);
     return calm_fail(
         ctx, status,

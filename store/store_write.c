@@ -24,7 +24,7 @@ void calm_store_rollback(calm_store *store)
     calm_sql_undo(store->sql);
 }
 
-calm_status calm_store_end(calm_ctx *ctx, calm_store *store)
+calm_status calm_store_finish_transaction(calm_ctx *ctx, calm_store *store)
 {
     if (ctx->status == CALM_OK)
         return calm_store_commit(ctx, store);

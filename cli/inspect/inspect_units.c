@@ -37,7 +37,7 @@ static calm_status leave_out(calm_ctx *ctx, const calm_requests *one, calm_inspe
     calm_scope scope;
     const calm_status status = calm_scope_open(ctx, &units->stored.pool, one, &scope);
     if (status == CALM_EARG)
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     else
         CALM_TRY(status);
     for (size_t i = 0; i < n && status == CALM_OK; i++)
@@ -112,7 +112,7 @@ calm_status calm_inspect_units_read(calm_ctx *ctx, calm_store *store, int64_t ru
 const calm_pool_cell *calm_inspect_cell(const calm_inspect_units *units, size_t unit, size_t entry)
 {
     const calm_pool *pool = &units->stored.pool;
-    const calm_pool_cell *cell = calm_pool_at(pool, pool->unit_begin[unit], entry);
+    const calm_pool_cell *cell = calm_pool_cell_at(pool, pool->unit_begin[unit], entry);
     return cell->id ? cell : NULL;
 }
 
@@ -187,7 +187,7 @@ const char *calm_inspect_failure(const calm_inspect_units *units, size_t unit, s
     const calm_pool *pool = &units->stored.pool;
     const char *failure = NULL;
     for (size_t j = pool->unit_begin[unit]; j < pool->unit_begin[unit + 1] && !failure; j++)
-        failure = calm_pool_at(pool, j, entry)->failure;
+        failure = calm_pool_cell_at(pool, j, entry)->failure;
     return failure;
 }
 
@@ -250,6 +250,6 @@ calm_status calm_inspect_choose(calm_ctx *ctx, const calm_inspect_units *units, 
     *out = CALM_INSPECT_NONE;
     char said[CALM_MESSAGE_MAX];
     memcpy(said, ctx->message, sizeof said);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_strf(ctx, ctx->out, reason, "%s", said);
 }

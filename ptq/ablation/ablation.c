@@ -101,7 +101,7 @@ static calm_status add_selected(calm_ctx *ctx, const calm_run *p, table *t, cons
     /* The message is copied before the failure is cleared, and to `keep` after it: running out of memory there is a
      * separate failure. */
     memcpy(said, ctx->message, sizeof said);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     CALM_TRY(calm_strf(ctx, t->keep, &failure, "%s", said));
     return add(ctx, p, t, row, NULL, failure);
 }

@@ -113,7 +113,7 @@ calm_status calm_quantize(calm_ctx *ctx, const calm_recipe_spec *spec, const cha
     *out = NO_OUTCOME;
     CALM_TRY(resolve(ctx, spec, &recipe));
     const calm_run_options how = {.command = "calm_quantize", .events = *calm_library_events(ctx)};
-    CALM_TRY(calm_locked_run_do(ctx, spec, recipe, &how, NULL, &run));
+    CALM_TRY(calm_locked_run_start(ctx, spec, recipe, &how, NULL, &run));
     CALM_TRY(take_result(ctx, calm_run_result(run.run), out));
     take_figures(calm_run_result(run.run), out);
     out->store = recipe->store;

@@ -15,7 +15,7 @@ void calm_ctx_init(calm_ctx *ctx, calm_arena *out, calm_arena *scratch)
     ctx->n_threads = 1;
 }
 
-void calm_ctx_forgive(calm_ctx *ctx)
+void calm_ctx_clear_failure(calm_ctx *ctx)
 {
     ctx->status = CALM_OK;
     ctx->message[0] = '\0';
@@ -34,7 +34,7 @@ calm_status calm_fail(calm_ctx *ctx, calm_status status, const char *format, ...
     return status;
 }
 
-calm_status calm_go_on(calm_ctx *ctx)
+calm_status calm_check_interrupt(calm_ctx *ctx)
 {
     if (!ctx->stop || !atomic_load(ctx->stop) || !atomic_exchange(ctx->stop, false))
         return CALM_OK;

@@ -47,7 +47,7 @@ struct calm_ctx {
 void calm_ctx_init(calm_ctx *ctx, calm_arena *out, calm_arena *scratch);
 
 /* Clears the failure, for callers that continue after one (a candidate that failed is a row in the store). */
-void calm_ctx_forgive(calm_ctx *ctx);
+void calm_ctx_clear_failure(calm_ctx *ctx);
 
 /* Begins a function of calm.h: clears the failure of the last call.  Returns CALM_EARG without a context, or when
  * `given` is false, which says that every required pointer is not NULL. */
@@ -55,7 +55,7 @@ void calm_ctx_forgive(calm_ctx *ctx);
     do {                                                                                                               \
         if (!(ctx))                                                                                                    \
             return CALM_EARG;                                                                                          \
-        calm_ctx_forgive(ctx);                                                                                         \
+        calm_ctx_clear_failure(ctx);                                                                                   \
         if (!(given))                                                                                                  \
             return calm_fail((ctx), CALM_EARG, "%s: a pointer that is needed is NULL", __func__);                      \
     } while (0)
@@ -71,7 +71,7 @@ calm_status calm_fail_errno(calm_ctx *ctx, int error_number, const char *format,
     __attribute__((format(printf, 3, 4)));
 
 /* Fails with CALM_EINTERRUPTED after calm_interrupt.  Called before each piece of work that takes about a second. */
-calm_status calm_go_on(calm_ctx *ctx);
+calm_status calm_check_interrupt(calm_ctx *ctx);
 
 /* Logs one line; does nothing without a log function. */
 void calm_log(calm_ctx *ctx, calm_log_level level, const char *format, ...)

@@ -17,7 +17,7 @@ calm_status calm_fail_prefix(calm_ctx *ctx, const char *format, ...)
     va_end(args);
     /* A context keeps its first failure: clear it before recording the longer message. */
     memcpy(reason, ctx->message, sizeof reason);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_fail(ctx, status, "%s: %s", prefix, reason);
 }
 

@@ -108,7 +108,7 @@ static size_t mixture_bytes(const calm_model *model, size_t block, const calm_ca
     calm_capture_shape expert = *shape;
     expert.expert = 0;
     expert.rows = tokens;
-    expert.most_rows = calm_moe_most_tokens(moe, shape->rows);
+    expert.most_rows = calm_moe_busiest_tokens(moe, shape->rows);
     const size_t ends = calm_size_min(n_threads, shape->n_windows) * calm_moe_end_scratch_bytes(config, shape->longest);
     const size_t wave = n * calm_model_load_expert_bytes(model, block) + CALM_BYTES(calm_capture, n) +
                         calm_capture_experts_bytes(&expert, options, n) +
@@ -173,7 +173,7 @@ static calm_status run_batch(calm_ctx *ctx, collector *to, const calm_windows *w
     /* Hidden states are in memory, so there is no file to close. */
     CALM_SCOPED_ARENA(rows);
     CALM_TRY(calm_batch_embed(ctx, to->model, windows, first, n, &rows, NULL, &to->batch));
-    CALM_TRY(calm_batch_share(ctx, calm_model_config(to->model), &rows, &to->batch));
+    CALM_TRY(calm_batch_new_shared(ctx, calm_model_config(to->model), &rows, &to->batch));
     for (size_t i = 0; i < calm_model_config(to->model)->n_blocks; i++) {
         CALM_TRY(run_block(ctx, to, i));
         if (tick)

@@ -13,11 +13,11 @@ static calm_status read_config(calm_checking *c)
     CALM_TRY(calm_path_join(c->ctx, c->ctx->out, &path, c->path, "config.json"));
     c->config_path = path;
     if (calm_json_read(c->ctx, path, CONFIG_MAX, &c->config) != CALM_OK)
-        return calm_check_say_failure(c, CALM_CHECK_RULE_CONFIG_FORM, "config.json");
+        return calm_check_add_failure(c, CALM_CHECK_RULE_CONFIG_FORM, "config.json");
     if (calm_json_typeof(c->config) != CALM_JSON_OBJECT) {
         calm_json_free(c->config);
         c->config = NULL;
-        return calm_check_say(c, CALM_CHECK_RULE_CONFIG_FORM, "config.json", "%s, expected an object", path);
+        return calm_check_add(c, CALM_CHECK_RULE_CONFIG_FORM, "config.json", "%s, expected an object", path);
     }
     c->entry = calm_json_get(c->config, "quantization_config");
     return CALM_OK;
@@ -40,7 +40,7 @@ static const char *const other_methods[] = {
 static calm_status find_modelopt(calm_checking *c)
 {
     c->unread = calm_path_has(c->path, "hf_quant_config.json");
-    return c->unread ? calm_check_say(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "hf_quant_config.json",
+    return c->unread ? calm_check_add(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "hf_quant_config.json",
                                       "the checkpoint is ModelOpt's: calm reads quantization_config of config.json")
                      : CALM_OK;
 }
@@ -55,21 +55,21 @@ static calm_status find_format(calm_checking *c)
         c->format = calm_qformat_detect(formats[i], c->config) ? formats[i] : NULL;
     /* A misspelled method is read as the one that was meant, as vLLM does. */
     if (c->format && method && strcmp(method, "compressed_tensors") == 0)
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_METHOD_SPELLING, "quantization_config", "quant_method \"%s\"",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_METHOD_SPELLING, "quantization_config", "quant_method \"%s\"",
                                 method));
     for (size_t i = 0; i < n && !c->format && !method; i++) /* the entry has the format's keys, but no method */
         c->format = formats[i]->resembles && formats[i]->resembles(c->config) ? formats[i] : NULL;
     if (c->format || !c->config || c->published)
         return CALM_OK;
     if (calm_json_typeof(calm_json_get(c->config, "quantization")) == CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_CHECK_RULE_MLX_CONFIG, "quantization", "group_size or bits is missing");
+        return calm_check_add(c, CALM_CHECK_RULE_MLX_CONFIG, "quantization", "group_size or bits is missing");
     if (calm_json_typeof(c->entry) == CALM_JSON_NULL)
         return find_modelopt(c);
     c->unread = true;
     if (!method)
-        return calm_check_say(c, CALM_CHECK_RULE_NO_METHOD, "quantization_config", "%s: quant_method is missing",
+        return calm_check_add(c, CALM_CHECK_RULE_NO_METHOD, "quantization_config", "%s: quant_method is missing",
                               c->config_path);
-    return calm_check_say(
+    return calm_check_add(
         c, CALM_CHECK_LISTED(method, other_methods) ? CALM_CHECK_RULE_METHOD_UNCHECKED : CALM_CHECK_RULE_METHOD_UNKNOWN,
         "quantization_config", "quant_method \"%.64s\": calm reads compressed-tensors, gptq, awq, MLX's entry, fp8 and "
                                "mxfp4",
@@ -81,7 +81,7 @@ static calm_status check_reads(calm_checking *c, bool *taken)
 {
     *taken = !c->report->format || calm_engine_reads(c->engine, c->report->format);
     return *taken ? CALM_OK
-                  : calm_check_say(c, CALM_CHECK_RULE_TARGET_FORMAT, c->path, "the format is %s; %s reads %s",
+                  : calm_check_add(c, CALM_CHECK_RULE_TARGET_FORMAT, c->path, "the format is %s; %s reads %s",
                                    c->report->format, calm_engine_name(c->engine), calm_engine_formats(c->engine));
 }
 
@@ -99,10 +99,10 @@ static calm_status check_unexplained(calm_checking *c)
     if (c->unread || c->published)
         return CALM_OK;
     if (n && !entry)
-        return calm_check_say(c, CALM_CHECK_RULE_ENTRY_MISSING, c->modules[first].name,
+        return calm_check_add(c, CALM_CHECK_RULE_ENTRY_MISSING, c->modules[first].name,
                               "%zu modules have quantized tensors, config.json has no quantization_config", n);
     return n || entry ? CALM_OK
-                      : calm_check_say(c, CALM_CHECK_RULE_FLOAT_MODEL, c->path,
+                      : calm_check_add(c, CALM_CHECK_RULE_FLOAT_MODEL, c->path,
                                        "no quantization entry and no quantized tensor");
 }
 
@@ -149,7 +149,7 @@ static calm_status check_path(calm_checking *c)
     CALM_TRY(calm_adapter_is_no_model(c->ctx, c->path));
     if (calm_folder_has_weights(c->path))    /* other missing files are findings */
         return check_directory(c);
-    CALM_TRY(calm_folder_is_no_model(c->ctx, c->path));
+    CALM_TRY(calm_folder_require_model(c->ctx, c->path));
     return check_gguf_file(c);
 }
 

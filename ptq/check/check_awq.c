@@ -21,13 +21,13 @@ static calm_status check(calm_checking *c)
     CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_AWQ_CONFIG, is_elsewhere));
     if (strcasecmp(version, "gemm") != 0)
         CALM_TRY(
-            calm_check_say(c, CALM_CHECK_RULE_AWQ_VERSION, "quantization_config", "version is \"%.32s\"", version));
+            calm_check_add(c, CALM_CHECK_RULE_AWQ_VERSION, "quantization_config", "version is \"%.32s\"", version));
     if (!calm_json_bool(calm_json_get(c->entry, "zero_point"), true))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_AWQ_ZERO_POINT, "quantization_config", "zero_point is false"));
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_AWQ_ZERO_POINT, "quantization_config", "zero_point is false"));
     if (!c->reader)
         return CALM_OK;
     if (c->n_modules && calm_json_size(list) > 20 * CALM_CHECK_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "modules_to_not_convert", "%zu names, %zu modules",
+        return calm_check_add(c, CALM_CHECK_RULE_TARGETS_MANY, "modules_to_not_convert", "%zu names, %zu modules",
                               calm_json_size(list), c->n_modules);
     CALM_TRY(calm_check_resolve(c, CALM_CHECK_RULE_AWQ_CONFIG));
     return c->resolved ? calm_check_fusion(c, CALM_CHECK_RULE_FUSED_NAME, NULL, NULL) : CALM_OK;

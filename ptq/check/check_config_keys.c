@@ -35,7 +35,7 @@ static calm_status check_unread(calm_checking *c, const calm_json *root, const c
         const char *key = unread_keys[i].key;
         if (strcmp(unread_keys[i].model_type, type) == 0 &&
             calm_json_typeof(calm_json_get(root, key)) != CALM_JSON_NULL)
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_UNREAD_KEY, key, "%s: %s; expected null", type,
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_UNREAD_KEY, key, "%s: %s; expected null", type,
                                     unread_keys[i].without));
     }
     return CALM_OK;
@@ -49,7 +49,7 @@ static calm_status check_keys(calm_checking *c, const calm_json *root)
         const needed_key *needed = &needed_keys[i];
         if (strcmp(needed->model_type, type) == 0 &&
             calm_json_typeof(calm_json_get(root, needed->key)) == CALM_JSON_NULL)
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_CONFIG_KEY, needed->key, "%s: %s; published files have %s",
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_CONFIG_KEY, needed->key, "%s: %s; published files have %s",
                                     needed->model_type, needed->without, needed->value));
     }
     return check_unread(c, root, type);

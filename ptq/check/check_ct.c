@@ -22,14 +22,14 @@ static calm_status check_keys(calm_checking *c, calm_check_rule rule, const char
     char hint[CALM_HINT_MAX];
     for (void *iter = NULL; calm_json_next(object, &iter, &key, &value);)
         if (!calm_check_listed(key, known, n))
-            CALM_TRY(calm_check_say(c, rule, where, "\"%.64s\" is no key of it%s", key,
+            CALM_TRY(calm_check_add(c, rule, where, "\"%.64s\" is no key of it%s", key,
                                     calm_did_you_mean(hint, key, known, n)));
     return CALM_OK;
 }
 
 static calm_status say_no_object(calm_checking *c, const char *where, const calm_json *value)
 {
-    return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "%s, expected an object",
+    return calm_check_add(c, CALM_CHECK_RULE_ARGS, where, "%s, expected an object",
                           calm_json_type_name(calm_json_typeof(value)));
 }
 
@@ -56,29 +56,29 @@ static calm_status check_args(calm_checking *c, const char *where, const calm_js
     CALM_TRY(check_keys(c, CALM_CHECK_RULE_ARGS_KEYS, where, args, args_keys, COUNT(args_keys)));
     if (n_bits < 1 || n_bits > 16 ||
         (calm_json_get(args, "num_bits") && calm_json_typeof(calm_json_get(args, "num_bits")) != CALM_JSON_INT))
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "num_bits is %lld, expected a whole number from 2 to 8",
+        return calm_check_add(c, CALM_CHECK_RULE_ARGS, where, "num_bits is %lld, expected a whole number from 2 to 8",
                               (long long)n_bits);
     if (strcmp(type, "int") != 0 && strcmp(type, "float") != 0)
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "type is \"%.32s\", expected int or float", type);
+        return calm_check_add(c, CALM_CHECK_RULE_ARGS, where, "type is \"%.32s\", expected int or float", type);
     if (calm_json_typeof(group) != CALM_JSON_NULL &&
         (calm_json_typeof(group) != CALM_JSON_INT || size < -1 || size == 0 || size > 1 << 24))
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where,
+        return calm_check_add(c, CALM_CHECK_RULE_ARGS, where,
                               "group_size is %lld, expected columns per group, -1 or null", (long long)size);
     out->strategy =
         calm_json_string(calm_json_get(args, "strategy"), size > 0 ? "group" : size < 0 ? "channel" : "tensor");
     if (!CALM_CHECK_LISTED(out->strategy, strategies))
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where,
+        return calm_check_add(c, CALM_CHECK_RULE_ARGS, where,
                               "strategy is \"%.32s\", expected group, channel, tensor or token", out->strategy);
     const bool grouped = strcmp(out->strategy, "group") == 0 || strcmp(out->strategy, "tensor_group") == 0;
     if (grouped && size <= 0)
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "strategy is %s, but group_size is not given",
+        return calm_check_add(c, CALM_CHECK_RULE_ARGS, where, "strategy is %s, but group_size is not given",
                               out->strategy);
     if (!grouped && size > 0)
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "group_size is %lld, but strategy is %s", (long long)size,
+        return calm_check_add(c, CALM_CHECK_RULE_ARGS, where, "group_size is %lld, but strategy is %s", (long long)size,
                               out->strategy);
     const bool sides = calm_json_typeof(calm_json_get(args, "block_structure")) != CALM_JSON_NULL;
     if (sides != (strcmp(out->strategy, "block") == 0))
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where, "strategy is %s, but block_structure is %sgiven",
+        return calm_check_add(c, CALM_CHECK_RULE_ARGS, where, "strategy is %s, but block_structure is %sgiven",
                               out->strategy, sides ? "" : "not ");
     out->valid = true;
     out->ints = strcmp(type, "int") == 0;
@@ -116,12 +116,12 @@ static calm_status check_weights(calm_checking *c, const char *where, calm_ct_gr
     group->foreign = found.valid && found.ints && !rows;
     group->reordered = is_reordered(order);
     if (group->reordered)
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ACTORDER, place, "actorder is \"%.16s\"",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_ACTORDER, place, "actorder is \"%.16s\"",
                                 calm_json_string(order, "true")));
     if (ints && (scheme->bits < 2 || scheme->bits > 8))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ARGS, place, "num_bits is %d, expected 2 to 8", scheme->bits));
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_ARGS, place, "num_bits is %d, expected 2 to 8", scheme->bits));
     else if (ints && scheme->bits > 4 && scheme->bits < 8)
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ODD_BITS, place, "num_bits is %d", scheme->bits));
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_ODD_BITS, place, "num_bits is %d", scheme->bits));
     group->usable =
         ints && rows && (scheme->bits == 2 || scheme->bits == 3 || scheme->bits == 4 || scheme->bits == 8);
     return CALM_OK;
@@ -151,7 +151,7 @@ static calm_status check_activations(calm_checking *c, const char *where, calm_c
     if (tensor && found.ints && !group->scheme.act_asymmetric)
         group->scheme.act_rule = CALM_ACT_RULE_STATIC;
     if (found.valid && found.ints && !group->no_weights && !token && !tensor)
-        return calm_check_say(c, CALM_CHECK_RULE_ACTIVATIONS, place, "strategy %s, %s", found.strategy,
+        return calm_check_add(c, CALM_CHECK_RULE_ACTIVATIONS, place, "strategy %s, %s", found.strategy,
                               dynamic ? "dynamic" : "static");
     return CALM_OK;
 }
@@ -162,7 +162,7 @@ static calm_status say_foreign(calm_checking *c, const char *where, calm_ct_grou
     const calm_json *args = calm_json_get(group->json, "weights");
     group->foreign = true;
     group->usable = false;
-    return calm_check_say(c, CALM_CHECK_RULE_METHOD_UNCHECKED, where,
+    return calm_check_add(c, CALM_CHECK_RULE_METHOD_UNCHECKED, where,
                           "%s, %d-bit %s weights, %s activations: calm reads pack-quantized and int-quantized weights "
                           "of ints, by group or channel",
                           group->format ? group->format : "a format that readers infer", group->scheme.bits,
@@ -182,7 +182,7 @@ static calm_status check_floats(calm_checking *c, const char *where, const char 
         return CALM_OK;
     }
     group->foreign = true;
-    return calm_check_say_failure(c, scheme.layout == CALM_CT_FLOATS ? CALM_CHECK_RULE_FORMAT_SCHEME
+    return calm_check_add_failure(c, scheme.layout == CALM_CT_FLOATS ? CALM_CHECK_RULE_FORMAT_SCHEME
                                                                      : CALM_CHECK_RULE_METHOD_UNCHECKED, where);
 }
 
@@ -193,7 +193,7 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     const char *inferred = group->scheme.act_bits ? "int-quantized" : "pack-quantized";
     if (group->format && !CALM_CHECK_LISTED(group->format, formats)) {
         group->usable = false;
-        return calm_check_say(c, CALM_CHECK_RULE_GLOBAL_FORMAT, where,
+        return calm_check_add(c, CALM_CHECK_RULE_GLOBAL_FORMAT, where,
                               "format is \"%.32s\", expected pack-quantized or int-quantized", group->format);
     }
     if (group->no_weights)
@@ -208,7 +208,7 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     if (!group->format) {
         /* A group without a format has the global one, so the format inferred from its scheme must be equal. */
         if (strcmp(global, inferred) != 0)
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GROUP_FORMAT, where,
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_GROUP_FORMAT, where,
                                     "no format; readers take %s, the global one is \"%.32s\"", inferred, global));
         group->format = calm_check_listed(global, formats, 2) ? global : inferred;
     }
@@ -222,10 +222,10 @@ static calm_status check_group_format(calm_checking *c, const char *where, const
     /* FP8 activations need packed words, integer activations need bytes. */
     const bool fp8 = group->scheme.act_rule == CALM_ACT_RULE_FP8, bytes = group->scheme.act_bits && !fp8;
     if ((packed && bytes) || (plain && !bytes))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_FORMAT_SCHEME, where, "%s with %s activations", group->format,
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_FORMAT_SCHEME, where, "%s with %s activations", group->format,
                                 fp8 ? "FP8" : bytes ? "quantized" : "float"));
     if (plain && !group->scheme.symmetric) {
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ASYMMETRIC_INT, where, "weights.symmetric is false"));
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_ASYMMETRIC_INT, where, "weights.symmetric is false"));
         group->usable = false;
     }
     return CALM_OK;
@@ -235,15 +235,15 @@ static calm_status check_group_targets(calm_checking *c, const char *where, cons
 {
     const calm_json *targets = calm_json_get(group->json, "targets");
     if (calm_json_typeof(targets) != CALM_JSON_ARRAY || calm_json_size(targets) == 0)
-        return calm_check_say(
+        return calm_check_add(
             c, CALM_CHECK_RULE_TARGET_FORM, where, "targets is %s, expected an array of names and patterns",
             calm_json_size(targets) ? calm_json_type_name(calm_json_typeof(targets)) : "missing or empty");
     const char *only = calm_json_size(targets) == 1 ? calm_json_string(calm_json_at(targets, 0), "") : "";
     const bool attention = calm_text_ends_with(only, "Attention");
     if (attention && !group->no_weights)
-        return calm_check_say(c, CALM_CHECK_RULE_ATTENTION_TARGET, where, "targets [\"%.128s\"]", only);
+        return calm_check_add(c, CALM_CHECK_RULE_ATTENTION_TARGET, where, "targets [\"%.128s\"]", only);
     if (group->no_weights && !attention)
-        return calm_check_say(c, CALM_CHECK_RULE_ARGS, where,
+        return calm_check_add(c, CALM_CHECK_RULE_ARGS, where,
                               "it has no weights: vLLM takes such a group only for one class that ends in Attention");
     return CALM_OK;
 }
@@ -276,16 +276,16 @@ static calm_status check_global_format(calm_checking *c, const calm_ct_entry *en
             differ |= strcmp(entry->groups[i].format, first) != 0;
         }
     if (!global || !CALM_CHECK_LISTED(global, formats))
-        return calm_check_say(c, all && entry->n_groups ? CALM_CHECK_RULE_GLOBAL_UNUSED : CALM_CHECK_RULE_GLOBAL_FORMAT,
+        return calm_check_add(c, all && entry->n_groups ? CALM_CHECK_RULE_GLOBAL_UNUSED : CALM_CHECK_RULE_GLOBAL_FORMAT,
                               "quantization_config", "format is %s%.32s%s",
                               global ? "\"" : "missing", global ? global : "", global ? "\"" : "");
     const bool mixed = strcmp(global, "mixed-precision") == 0;
     if (mixed && !differ && first)
-        return calm_check_say(c, CALM_CHECK_RULE_MIXED_NEEDLESS, "quantization_config", "all groups are %s", first);
+        return calm_check_add(c, CALM_CHECK_RULE_MIXED_NEEDLESS, "quantization_config", "all groups are %s", first);
     if (!mixed && (differ || (first && strcmp(first, global) != 0)))
-        return calm_check_say(c, CALM_CHECK_RULE_FORMATS_DIFFER, "quantization_config", "format is %s, %s", global,
+        return calm_check_add(c, CALM_CHECK_RULE_FORMATS_DIFFER, "quantization_config", "format is %s, %s", global,
                               differ ? "the groups have several" : first);
-    return mixed && differ ? calm_check_say(c, CALM_CHECK_RULE_MIXED_PARTS, "quantization_config",
+    return mixed && differ ? calm_check_add(c, CALM_CHECK_RULE_MIXED_PARTS, "quantization_config",
                                             "pack-quantized and int-quantized groups")
                            : CALM_OK;
 }
@@ -304,20 +304,20 @@ static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)
     const calm_json *sparse = calm_json_get(entry->json, "sparsity_config"),
                     *turns = calm_json_get(calm_json_get(entry->json, "transform_config"), "config_groups");
     if (!calm_json_string(calm_json_get(entry->json, "quant_method"), NULL))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_NO_METHOD, "quantization_config", "quant_method is missing"));
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_NO_METHOD, "quantization_config", "quant_method is missing"));
     if (entry->n_groups && (!status || strcmp(status, "compressed") != 0))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_STATUS, "quantization_config", "quantization_status is %s%.32s%s",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_STATUS, "quantization_config", "quantization_status is %s%.32s%s",
                                 status ? "\"" : "missing", status ? status : "", status ? "\"" : ""));
     if (calm_json_size(turns) && !c->reader)    /* the reader would have read them */
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "quantization_config",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "quantization_config",
                                 "transform_config has %zu rotations: calm does not read them", calm_json_size(turns)));
     if (calm_json_size(calm_json_get(sparse, "targets")))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_SPARSITY, "quantization_config", "sparsity_config.targets names %zu",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_SPARSITY, "quantization_config", "sparsity_config.targets names %zu",
                                 calm_json_size(calm_json_get(sparse, "targets"))));
     for (size_t i = 0; i < entry->n_groups; i++)
         if (entry->groups[i].usable && entry->groups[i].scheme.bits == 3 &&
             entry->groups[i].scheme.layout == CALM_CT_PACK && !takes_dense(version))
-            return calm_check_say(c, CALM_CHECK_RULE_THREE_BITS, "quantization_config", "version is \"%.32s\"",
+            return calm_check_add(c, CALM_CHECK_RULE_THREE_BITS, "quantization_config", "version is \"%.32s\"",
                                   version ? version : "");
     return CALM_OK;
 }
@@ -331,12 +331,12 @@ static calm_status check_no_groups(const calm_ct_entry *entry, const calm_json *
     c->unread = strcmp(sparse, "dense") != 0;
     c->resolved = !c->unread && calm_json_typeof(calm_json_get(entry->json, "kv_cache_scheme")) == CALM_JSON_OBJECT;
     if (c->unread)
-        return calm_check_say(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "quantization_config",
+        return calm_check_add(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "quantization_config",
                               "sparsity_config.format is \"%.32s\": calm reads quantized weights, not sparse ones",
                               sparse);
     if (c->resolved)
         return CALM_OK;
-    return calm_check_say(
+    return calm_check_add(
         c, CALM_CHECK_RULE_NO_GROUPS, "quantization_config", "config_groups is %s",
         calm_json_typeof(groups) == CALM_JSON_OBJECT ? "empty" : calm_json_type_name(calm_json_typeof(groups)));
 }
@@ -381,14 +381,14 @@ static calm_status check_globals(calm_checking *c, const calm_check_module *modu
         if (!tensor || tensor->dtype != CALM_F32 || tensor->n_elements != 1)
             continue;    /* reported already, or a scheme without a global scale */
         if (!isfinite(value) || value <= 0) {
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_SCALE_GLOBAL, tensor->name, "it is %g", (double)value));
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_SCALE_GLOBAL, tensor->name, "it is %g", (double)value));
             continue;
         }
         const calm_check_module *first;
         CALM_TRY(calm_check_first_part(c, module, &first));
         const float other = first ? global_of(c, first, suffixes[i]) : value;
         if (first && first->scheme.family == module->scheme.family && other != value && other > 0)
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_FUSED_GLOBALS, tensor->name, "it is %g, that of %s is %g",
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_FUSED_GLOBALS, tensor->name, "it is %g, that of %s is %g",
                                     (double)value, first->name, (double)other));
     }
     return CALM_OK;

@@ -23,7 +23,7 @@ static calm_status add_target(calm_ct_entry *entry, const char *list, const calm
     calm_ct_target *at = &entry->targets[entry->n_targets++];
     *at = (calm_ct_target){.text = calm_json_string(value, NULL), .group = group};
     if (!at->text || !at->text[0])
-        return calm_check_say(c, CALM_CHECK_RULE_TARGET_FORM, list, "%s, expected a name or pattern",
+        return calm_check_add(c, CALM_CHECK_RULE_TARGET_FORM, list, "%s, expected a name or pattern",
                               at->text ? "an empty string" : calm_json_type_name(calm_json_typeof(value)));
     at->class_name = !strchr(at->text, '.') && strstr(at->text, "Linear");
     at->other_class = !strchr(at->text, '.') && !at->class_name && at->text[0] >= 'A' && at->text[0] <= 'Z';
@@ -36,7 +36,7 @@ static calm_status add_target(calm_ct_entry *entry, const char *list, const calm
         return CALM_OK;
     }
     at->usable = false;
-    return calm_check_say_failure(c, CALM_CHECK_RULE_TARGET_FORM, list);
+    return calm_check_add_failure(c, CALM_CHECK_RULE_TARGET_FORM, list);
 }
 
 static calm_status read_targets(calm_ct_entry *entry)
@@ -69,7 +69,7 @@ static calm_status hits_name(calm_ct_entry *entry, calm_ct_target *target, const
     if (calm_regex_matches_prefix(entry->c->ctx, target->regex, name, hit) == CALM_OK)
         return CALM_OK;
     target->usable = *hit = false;
-    return calm_check_say_failure(entry->c, CALM_CHECK_RULE_TARGET_FORM, target->text);
+    return calm_check_add_failure(entry->c, CALM_CHECK_RULE_TARGET_FORM, target->text);
 }
 
 typedef struct match {
@@ -129,16 +129,16 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
     if (!module->linear)
         return CALM_OK;
     if (found->ignored)
-        return module->stored ? calm_check_say(c, CALM_CHECK_RULE_IGNORED_PACKED, module->name, "it is in ignore")
+        return module->stored ? calm_check_add(c, CALM_CHECK_RULE_IGNORED_PACKED, module->name, "it is in ignore")
                               : CALM_OK;
     if (!found->best)
-        return calm_check_say(c, module->stored ? CALM_CHECK_RULE_UNMATCHED_PACKED : CALM_CHECK_RULE_UNMATCHED_FLOAT,
+        return calm_check_add(c, module->stored ? CALM_CHECK_RULE_UNMATCHED_PACKED : CALM_CHECK_RULE_UNMATCHED_FLOAT,
                               module->name,
                               module->stored ? "expected a target of its scheme's group" : "expected in ignore");
     const bool by_class = found->other && (found->other->class_name || found->best->class_name);
     /* Every engine uses a name or pattern before a class, except for a fused name. */
     if (found->other && (!by_class || calm_check_is_fused(module->name)))
-        CALM_TRY(calm_check_say(c, by_class ? CALM_CHECK_RULE_CLASS_TARGET : CALM_CHECK_RULE_MATCHED_TWICE,
+        CALM_TRY(calm_check_add(c, by_class ? CALM_CHECK_RULE_CLASS_TARGET : CALM_CHECK_RULE_MATCHED_TWICE,
                                 module->name, "hit by \"%.160s\" of %.64s and \"%.160s\" of %.64s", found->best->text,
                                 entry->groups[found->best->group].name, found->other->text,
                                 entry->groups[found->other->group].name));
@@ -149,7 +149,7 @@ static calm_status judge(calm_ct_entry *entry, calm_check_module *module, const 
     if (!module->stored && group->foreign && (!weight || !calm_dtype_is_float(weight->dtype)))
         return CALM_OK;
     if (!module->stored)
-        return calm_check_say(c, CALM_CHECK_RULE_TARGETED_FLOAT, module->name,
+        return calm_check_add(c, CALM_CHECK_RULE_TARGETED_FLOAT, module->name,
                               "hit by \"%.160s\" of %.64s, but it has no quantized tensors", found->best->text,
                               group->name);
     if (group->usable) {
@@ -168,11 +168,11 @@ static calm_status check_hits(const calm_ct_entry *entry)
         if (!at->usable || at->hits || at->other_class)
             continue;
         if (at->group < entry->n_groups)
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"",
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_TARGET_NOTHING, entry->groups[at->group].name, "\"%.256s\"",
                                     at->text));
         /* A tied head has no tensor, and a wrapper's head has other names in other readers. */
         else if (!calm_text_ends_with(at->text, "lm_head") && strcmp(at->text, head) != 0)
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_IGNORE_NOTHING, "ignore", "\"%.256s\"", at->text));
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_IGNORE_NOTHING, "ignore", "\"%.256s\"", at->text));
     }
     return CALM_OK;
 }
@@ -219,7 +219,7 @@ calm_status calm_ct_resolve(calm_ct_entry *entry)
     calm_checking *c = entry->c;
     CALM_TRY(read_targets(entry));
     if (c->n_modules && entry->n_targets > CALM_CHECK_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "config_groups",
+        return calm_check_add(c, CALM_CHECK_RULE_TARGETS_MANY, "config_groups",
                               "%zu targets and ignore entries, %zu modules", entry->n_targets, c->n_modules);
     for (size_t i = 0; i < c->n_modules; i++) {
         match found;

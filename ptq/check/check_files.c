@@ -31,7 +31,7 @@ static void add_fault(void *user, calm_shard_fault fault, const char *tensor, co
     char copy[CALM_MESSAGE_MAX], file[256];
     const size_t length = strlen(c->path);
     memcpy(copy, text, strlen(text) + 1);
-    calm_ctx_forgive(c->ctx);
+    calm_ctx_clear_failure(c->ctx);
     /* The message begins with "DIR/FILE:". */
     const char *name = strncmp(copy, c->path, length) == 0 && copy[length] == '/' ? copy + length + 1 : "";
     snprintf(file, sizeof file, "%.*s", (int)strcspn(name, ":"), name);
@@ -42,7 +42,7 @@ static void add_fault(void *user, calm_shard_fault fault, const char *tensor, co
         rule = CALM_CHECK_RULE_METHOD_UNCHECKED;
     }
     if (to->status == CALM_OK)
-        to->status = calm_check_say(c, rule, tensor ? tensor : *file ? file : c->path, "%s", copy);
+        to->status = calm_check_add(c, rule, tensor ? tensor : *file ? file : c->path, "%s", copy);
 }
 
 static int compare_members(const void *a, const void *b)

@@ -25,7 +25,7 @@ calm_status calm_check_open(calm_checking *c, calm_check_rule rule, bool (*elsew
         return CALM_OK;
     c->unread = true;
     const bool other = c->ctx->status == CALM_EUNSUPPORTED && elsewhere(c);
-    return calm_check_say_failure(c, other ? CALM_CHECK_RULE_METHOD_UNCHECKED : rule, "config.json");
+    return calm_check_add_failure(c, other ? CALM_CHECK_RULE_METHOD_UNCHECKED : rule, "config.json");
 }
 
 calm_status calm_check_resolve(calm_checking *c, calm_check_rule rule)
@@ -38,9 +38,9 @@ calm_status calm_check_resolve(calm_checking *c, calm_check_rule rule)
         if (!module->linear || (!layout && !module->stored))
             continue;
         if (calm_qformat_find(c->ctx, c->reader, c->set, module->name, &quantized, &scheme) != CALM_OK)
-            return calm_check_say_failure(c, rule, module->name);
+            return calm_check_add_failure(c, rule, module->name);
         if (!quantized && module->stored)
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_PART_EXTRA, module->name,
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_PART_EXTRA, module->name,
                                     "it stays float by config.json, but has quantized tensors"));
         module->quantized = quantized;
         module->scheme = scheme;

@@ -99,7 +99,7 @@ static calm_status compare(calm_checking *c, const char *where, const calm_check
             (a->quantized && b->quantized && !calm_check_same_scheme(&a->scheme, &b->scheme));
     if (!*said)
         return CALM_OK;
-    return calm_check_say(c,
+    return calm_check_add(c,
                           experts  ? CALM_CHECK_RULE_EXPERTS_SCHEMES
                           : partly ? CALM_CHECK_RULE_FUSED_PARTLY
                                    : CALM_CHECK_RULE_FUSED_SCHEMES,
@@ -131,7 +131,7 @@ static calm_status check_layer(calm_checking *c, calm_check_rule rule, calm_chec
     CALM_TRY(fused(c, user, name, &hit, &scheme));
     if (!hit || calm_check_same_scheme(&scheme, &first->scheme))
         return CALM_OK;
-    return calm_check_say(c, rule, name, "it is %s there, %s is %s", calm_check_scheme_text(&scheme, x), first->name,
+    return calm_check_add(c, rule, name, "it is %s there, %s is %s", calm_check_scheme_text(&scheme, x), first->name,
                           calm_check_scheme_text(&first->scheme, y));
 }
 

@@ -13,7 +13,7 @@ static void add_key_fault(void *user, const char *key, const char *text)
     calm_check_gguf_state *g = user;
     g->keys_bad = true;
     if (g->status == CALM_OK)
-        g->status = calm_check_say(
+        g->status = calm_check_add(
             g->c, strstr(text, "missing") ? CALM_CHECK_RULE_GGUF_KEY_MISSING : CALM_CHECK_RULE_GGUF_KEY_VALUE, key,
             "%s", text);
 }
@@ -35,7 +35,7 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
     const calm_gguf_tensor *tensor = calm_gguf_find_tensor(g->file, spot.name);
     if (!tensor)
         return spot.expert > 0 ? CALM_OK
-                               : calm_check_say(c, CALM_CHECK_RULE_GGUF_TENSOR_MISSING, spot.name,
+                               : calm_check_add(c, CALM_CHECK_RULE_GGUF_TENSOR_MISSING, spot.name,
                                                 "%s of config.json's names", name);
     /* In GGUF the gate of a shared expert is a vector. */
     const size_t experts = spot.expert >= 0 ? g->config.moe.n_experts : 1;
@@ -49,10 +49,10 @@ static calm_status need(calm_check_gguf_state *g, const char *module, const char
         wanted[2] = dims[0];
     }
     if (memcmp(stored, wanted, sizeof stored) != 0 && spot.expert <= 0 && !spot.rest)
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_DIMS, spot.name, "%s slowest first, expected %s",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_GGUF_DIMS, spot.name, "%s slowest first, expected %s",
                                 calm_shape_text(3, stored, found), calm_shape_text(3, wanted, expected)));
     if (one && tensor->type != CALM_GGML_F32)
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_VECTOR_TYPE, spot.name, "it is %s, expected F32",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_GGUF_VECTOR_TYPE, spot.name, "it is %s, expected F32",
                                 calm_ggml_find(tensor->type)->name));
     return CALM_OK;
 }
@@ -90,7 +90,7 @@ static calm_status check_tensors(calm_check_gguf_state *g)
     calm_layout layout;
     char *module;
     if (calm_layout_build(ctx, &g->config, "model.", false, &layout) != CALM_OK)
-        return calm_check_say_failure(g->c, CALM_CHECK_RULE_GGUF_KEY_VALUE, "general.architecture");
+        return calm_check_add_failure(g->c, CALM_CHECK_RULE_GGUF_KEY_VALUE, "general.architecture");
     for (size_t i = 0; i < layout.n_linears; i++) {
         const calm_linear_ref *linear = &layout.linears[i];
         CALM_TRY(need(g, linear->module, "weight", 2, linear->out, linear->in));
@@ -166,10 +166,10 @@ static calm_status check_names(calm_check_gguf_state *g)
         last = at->stored;
         const bool beyond = sscanf(name, "blk.%9zu.", &block) == 1 && g->config_known && block >= g->config.n_blocks;
         if (is_refused_bias(g, name) && !is_extra(name))
-            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TENSOR_UNKNOWN, name, "%s has no such bias",
+            CALM_TRY(calm_check_add(g->c, CALM_CHECK_RULE_GGUF_TENSOR_UNKNOWN, name, "%s has no such bias",
                                     g->list.as->name));
         else if (((!at->name && !at->is_rest) || beyond) && !is_extra(name) && !is_scale(g, name))
-            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TENSOR_UNKNOWN, name,
+            CALM_TRY(calm_check_add(g->c, CALM_CHECK_RULE_GGUF_TENSOR_UNKNOWN, name,
                                     beyond ? "the file has %zu blocks" : "%zu blocks",
                                     g->config_known ? g->config.n_blocks : 0));
     }
@@ -190,24 +190,24 @@ static calm_status check_architecture(calm_check_gguf_state *g)
     calm_checking *c = g->c;
     CALM_SCOPED_JSON(config);
     if (!calm_gguf_find_key(g->file, "general.architecture"))
-        return calm_check_say(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "general.architecture", "it is missing");
+        return calm_check_add(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "general.architecture", "it is missing");
     if (calm_gguf_list_tensors(c->ctx, g->file, &g->list) != CALM_OK)
-        return calm_check_say_failure(
+        return calm_check_add_failure(
             c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_GGUF_ARCH : CALM_CHECK_RULE_GGUF_KEY_VALUE,
             "general.architecture");
     if (is_other_mixture(g)) {
         g->list.n = 0;
-        return calm_check_say(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture", "%s with experts",
+        return calm_check_add(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture", "%s with experts",
                               g->list.as->name);
     }
     if (calm_gguf_config(c->ctx, &g->list, add_key_fault, g, &config) != CALM_OK)
-        CALM_TRY(calm_check_say_failure(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture"));
+        CALM_TRY(calm_check_add_failure(c, CALM_CHECK_RULE_GGUF_ARCH, "general.architecture"));
     CALM_TRY(g->status);
     if (config && !g->keys_bad) {
         g->config_known = calm_config_read(c->ctx, c->path, config, &g->config) == CALM_OK;
         CALM_TRY(g->config_known
                      ? check_tensors(g)
-                     : calm_check_say_failure(c, CALM_CHECK_RULE_GGUF_KEY_VALUE, "general.architecture"));
+                     : calm_check_add_failure(c, CALM_CHECK_RULE_GGUF_KEY_VALUE, "general.architecture"));
     }
     return check_names(g);
 }
@@ -218,7 +218,7 @@ calm_status calm_check_gguf(calm_checking *c)
     if (calm_gguf_open(c->ctx, c->path, &g.file) != CALM_OK) {
         if (c->ctx->status == CALM_ENOTFOUND || c->ctx->status == CALM_EARG)
             return c->ctx->status;
-        return calm_check_say_failure(
+        return calm_check_add_failure(
             c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_GGUF_TYPE : CALM_CHECK_RULE_GGUF_FORM, c->path);
     }
     c->report->n_tensors = calm_gguf_n_tensors(g.file);
@@ -232,7 +232,7 @@ calm_status calm_check_gguf(calm_checking *c)
     int64_t n = 0;
     const bool split = calm_gguf_int(calm_gguf_find_key(g.file, "split.count"), 0, &n) && n > 1;
     calm_status status =
-        split ? calm_check_say(c, CALM_CHECK_RULE_GGUF_SPLIT, c->path, "one of %lld files", (long long)n)
+        split ? calm_check_add(c, CALM_CHECK_RULE_GGUF_SPLIT, c->path, "one of %lld files", (long long)n)
               : check_architecture(&g);
     if (status == CALM_OK && !split)
         status = calm_check_gguf_keys(&g);

@@ -8,7 +8,7 @@ static calm_status check_lengths(calm_check_gguf_state *g, const calm_gguf_key *
     for (int i = 0; i < 2; i++) {
         const calm_gguf_key *key = calm_gguf_find_key(g->file, names[i]);
         if (key && (!key->array || key->n != tokens->n))
-            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TOKENS, names[i], "%zu elements, there are %zu tokens",
+            CALM_TRY(calm_check_add(g->c, CALM_CHECK_RULE_GGUF_TOKENS, names[i], "%zu elements, there are %zu tokens",
                                     key->n, tokens->n));
     }
     return CALM_OK;
@@ -25,7 +25,7 @@ static calm_status check_types(calm_check_gguf_state *g)
             first = i;
         }
     }
-    return bad ? calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TOKEN_TYPE, key->name, "%zu of %zu, the first is token %zu",
+    return bad ? calm_check_add(g->c, CALM_CHECK_RULE_GGUF_TOKEN_TYPE, key->name, "%zu of %zu, the first is token %zu",
                                 bad, key->n, first)
                : CALM_OK;
 }
@@ -39,7 +39,7 @@ static calm_status check_ids(calm_check_gguf_state *g, size_t n_tokens)
         int64_t id;
         const calm_gguf_key *key = calm_gguf_find_key(g->file, names[i]);
         if (key && (!calm_gguf_int(key, 0, &id) || id < 0 || (uint64_t)id >= n_tokens))
-            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_TOKEN_ID, names[i], "there are %zu tokens", n_tokens));
+            CALM_TRY(calm_check_add(g->c, CALM_CHECK_RULE_GGUF_TOKEN_ID, names[i], "there are %zu tokens", n_tokens));
     }
     return CALM_OK;
 }
@@ -50,14 +50,14 @@ static calm_status check_kind(calm_check_gguf_state *g, const calm_gguf_key *mod
     const calm_gguf_key *merges = calm_gguf_find_key(g->file, "tokenizer.ggml.merges");
     if (calm_gguf_is(model, "gpt2")) {
         if (!merges || !merges->array || merges->kind != CALM_GGUF_STRING)
-            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_MERGES, "tokenizer.ggml.merges",
+            CALM_TRY(calm_check_add(g->c, CALM_CHECK_RULE_GGUF_MERGES, "tokenizer.ggml.merges",
                                     "expected an array of strings"));
         if (!calm_gguf_find_key(g->file, "tokenizer.ggml.pre"))
-            return calm_check_say(g->c, CALM_CHECK_RULE_GGUF_MERGES, "tokenizer.ggml.pre",
+            return calm_check_add(g->c, CALM_CHECK_RULE_GGUF_MERGES, "tokenizer.ggml.pre",
                                   "it is missing: llama.cpp warns and takes its default");
     }
     if (calm_gguf_is(model, "llama") && !calm_gguf_find_key(g->file, "tokenizer.ggml.scores"))
-        return calm_check_say(g->c, CALM_CHECK_RULE_GGUF_MERGES, "tokenizer.ggml.scores", "it is missing");
+        return calm_check_add(g->c, CALM_CHECK_RULE_GGUF_MERGES, "tokenizer.ggml.scores", "it is missing");
     return CALM_OK;
 }
 
@@ -68,18 +68,18 @@ calm_status calm_check_gguf_keys(calm_check_gguf_state *g)
     const calm_gguf_key *tokens = calm_gguf_find_key(g->file, "tokenizer.ggml.tokens");
     const calm_gguf_tensor *table = calm_gguf_find_tensor(g->file, "token_embd.weight");
     if (calm_gguf_spare(g->file))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_SPARE, c->path, "%zu bytes", calm_gguf_spare(g->file)));
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_GGUF_SPARE, c->path, "%zu bytes", calm_gguf_spare(g->file)));
     if (!model && !g->list.n) /* an image encoder or an adapter needs no vocabulary */
         return CALM_OK;
     if (!model)
-        return calm_check_say(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "tokenizer.ggml.model", "it is missing");
+        return calm_check_add(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "tokenizer.ggml.model", "it is missing");
     if (calm_gguf_is(model, "none") || calm_gguf_is(model, "no_vocab"))
         return CALM_OK;
     if (!tokens || !tokens->array || tokens->kind != CALM_GGUF_STRING)
-        return calm_check_say(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "tokenizer.ggml.tokens",
+        return calm_check_add(c, CALM_CHECK_RULE_GGUF_KEY_MISSING, "tokenizer.ggml.tokens",
                               "expected an array of strings");
     if (table && table->dims[1] != tokens->n)
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_GGUF_VOCAB, "tokenizer.ggml.tokens",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_GGUF_VOCAB, "tokenizer.ggml.tokens",
                                 "%zu tokens, token_embd.weight has %zu rows", tokens->n, table->dims[1]));
     CALM_TRY(check_lengths(g, tokens));
     CALM_TRY(check_types(g));

@@ -112,7 +112,7 @@ static calm_status check_factor(const calm_check_gguf_state *g, const calm_gguf_
         float value;
         memcpy(&value, tensor->data + i * sizeof value, sizeof value);
         if (value <= 0)    /* another rule reports values that are not finite */
-            return calm_check_say(g->c, CALM_CHECK_RULE_GGUF_FACTOR, tensor->name, "%g", (double)value);
+            return calm_check_add(g->c, CALM_CHECK_RULE_GGUF_FACTOR, tensor->name, "%g", (double)value);
     }
     return CALM_OK;
 }
@@ -131,10 +131,10 @@ calm_status calm_check_gguf_values(calm_check_gguf_state *g)
             zero += s.pieces[end].zero;
         }
         if (nonfinite)
-            CALM_TRY(calm_check_say(g->c, floats ? CALM_CHECK_RULE_FLOAT_NONFINITE : CALM_CHECK_RULE_GGUF_SCALE,
+            CALM_TRY(calm_check_add(g->c, floats ? CALM_CHECK_RULE_FLOAT_NONFINITE : CALM_CHECK_RULE_GGUF_SCALE,
                                     at->name, "%zu of %s", nonfinite, floats ? "its values" : "its scales"));
         if (zero)
-            CALM_TRY(calm_check_say(g->c, CALM_CHECK_RULE_GGUF_SCALE_ZERO, at->name, "%zu blocks", zero));
+            CALM_TRY(calm_check_add(g->c, CALM_CHECK_RULE_GGUF_SCALE_ZERO, at->name, "%zu blocks", zero));
         CALM_TRY(check_factor(g, at));
     }
     return CALM_OK;

@@ -27,7 +27,7 @@ static calm_status check_two_configs(calm_checking *c)
     if (!calm_path_exists(path))
         return CALM_OK;
     if (calm_json_read(c->ctx, path, (size_t)16 << 20, &other) != CALM_OK)
-        return calm_check_say_failure(c, CALM_CHECK_RULE_TWO_CONFIGS, "quantize_config.json");
+        return calm_check_add_failure(c, CALM_CHECK_RULE_TWO_CONFIGS, "quantize_config.json");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const calm_json *a = calm_json_get(c->entry, keys[i]), *b = calm_json_get(other, keys[i]);
         const calm_json_type type = calm_json_typeof(a);
@@ -36,7 +36,7 @@ static calm_status check_two_configs(calm_checking *c)
             same = calm_json_int(a, 0) == calm_json_int(b, 0) && calm_json_bool(a, false) == calm_json_bool(b, false) &&
                    strcmp(calm_json_string(a, ""), calm_json_string(b, "")) == 0;
         if (!same)
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_TWO_CONFIGS, "quantize_config.json",
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_TWO_CONFIGS, "quantize_config.json",
                                     "%s is another one in config.json", keys[i]));
     }
     return CALM_OK;
@@ -58,7 +58,7 @@ static calm_status check_rule(calm_checking *c, const char *key)
     calm_regex *regex;
     bool hit = false;
     if (calm_regex_new(c->ctx, "dynamic", pattern, strlen(pattern), &regex) != CALM_OK)
-        return calm_check_say_failure(c, CALM_CHECK_RULE_GPTQ_CONFIG, "dynamic");
+        return calm_check_add_failure(c, CALM_CHECK_RULE_GPTQ_CONFIG, "dynamic");
     calm_regex_limit(regex, CALM_NAME_STEPS);
     calm_status status = CALM_OK;
     for (size_t i = 0; i < c->n_modules && !hit && status == CALM_OK; i++)
@@ -67,8 +67,8 @@ static calm_status check_rule(calm_checking *c, const char *key)
         status = calm_regex_matches_prefix(c->ctx, regex, c->layout.head, &hit);
     calm_regex_free(regex);
     if (status != CALM_OK)
-        return calm_check_say_failure(c, CALM_CHECK_RULE_GPTQ_CONFIG, "dynamic");
-    return hit ? CALM_OK : calm_check_say(c, CALM_CHECK_RULE_DYNAMIC_NOTHING, "dynamic", "\"%.256s\"", key);
+        return calm_check_add_failure(c, CALM_CHECK_RULE_GPTQ_CONFIG, "dynamic");
+    return hit ? CALM_OK : calm_check_add(c, CALM_CHECK_RULE_DYNAMIC_NOTHING, "dynamic", "\"%.256s\"", key);
 }
 
 static bool is_elsewhere(const calm_checking *c)
@@ -86,8 +86,8 @@ static calm_status check_order(calm_checking *c, const char *where, const calm_j
     const long long group = calm_json_int(own ? own : calm_json_get(c->entry, "group_size"), -1);
     if (group <= 0 || !calm_json_bool(ordered, false))
         return CALM_OK;
-    CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_DESC_ACT, where, "desc_act is true, group_size %lld", group));
-    return calm_check_say(c, CALM_CHECK_RULE_DESC_ACT_REFUSED, where, "desc_act is true, group_size %lld", group);
+    CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_DESC_ACT, where, "desc_act is true, group_size %lld", group));
+    return calm_check_add(c, CALM_CHECK_RULE_DESC_ACT_REFUSED, where, "desc_act is true, group_size %lld", group);
 }
 
 static calm_status check(calm_checking *c)
@@ -97,13 +97,13 @@ static calm_status check(calm_checking *c)
     CALM_TRY(calm_check_open(c, CALM_CHECK_RULE_GPTQ_CONFIG, is_elsewhere));
     CALM_TRY(check_two_configs(c));
     if (!calm_json_bool(calm_json_get(c->entry, "sym"), true) && strcmp(format, "gptq") == 0 && !names_new_quantizer(c))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_ASYMMETRIC_V1, "quantization_config",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_ASYMMETRIC_V1, "quantization_config",
                                 "sym is false, checkpoint_format is gptq"));
     CALM_TRY(check_order(c, "quantization_config", c->entry));
     if (!c->reader)
         return CALM_OK;
     if (c->n_modules && calm_json_size(dynamic) > CALM_CHECK_MATCHES / c->n_modules)
-        return calm_check_say(c, CALM_CHECK_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules",
+        return calm_check_add(c, CALM_CHECK_RULE_TARGETS_MANY, "dynamic", "%zu rules, %zu modules",
                               calm_json_size(dynamic), c->n_modules);
     for (void *iter = NULL; calm_json_next(dynamic, &iter, &key, &value);) {
         CALM_TRY(check_rule(c, key));
@@ -111,7 +111,7 @@ static calm_status check(calm_checking *c)
             CALM_TRY(check_order(c, "dynamic", value));
     }
     if (calm_json_size(dynamic))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_DYNAMIC, "dynamic", "%zu rules", calm_json_size(dynamic)));
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_DYNAMIC, "dynamic", "%zu rules", calm_json_size(dynamic)));
     CALM_TRY(calm_check_resolve(c, CALM_CHECK_RULE_GPTQ_CONFIG));
     return c->resolved ? calm_check_fusion(c, CALM_CHECK_RULE_DYNAMIC_FUSED, fused, NULL) : CALM_OK;
 }
@@ -142,10 +142,10 @@ static calm_status check_qzeros(calm_checking *c, const calm_check_module *modul
     }
     calm_safetensors_release(c->set, zeros);
     if (module->scheme.symmetric && other)
-        return calm_check_say(c, CALM_CHECK_RULE_SYMMETRIC_ZEROS, module->name, "%zu of %zu zeros are not stored as %d",
+        return calm_check_add(c, CALM_CHECK_RULE_SYMMETRIC_ZEROS, module->name, "%zu of %zu zeros are not stored as %d",
                               other, rows * module->out, middle);
     return !v2 && wraps
-               ? calm_check_say(c, CALM_CHECK_RULE_ZERO_WRAPS, module->name, "%zu of %zu", wraps, rows * module->out)
+               ? calm_check_add(c, CALM_CHECK_RULE_ZERO_WRAPS, module->name, "%zu of %zu", wraps, rows * module->out)
                : CALM_OK;
 }
 
@@ -163,10 +163,10 @@ static calm_status check_index(calm_checking *c, const calm_check_module *module
         range += value < 0 || (size_t)value >= groups;
     }
     if (range)
-        return calm_check_say(c, CALM_CHECK_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups",
+        return calm_check_add(c, CALM_CHECK_RULE_INDEX_RANGE, module->name, "%zu of %zu columns; there are %zu groups",
                               range, module->in, groups);
     if (order && !(module->scheme.layout & CALM_GPTQ_ORDERED))
-        return calm_check_say(c, CALM_CHECK_RULE_INDEX_ORDER, module->name, "%zu of %zu columns", order, module->in);
+        return calm_check_add(c, CALM_CHECK_RULE_INDEX_ORDER, module->name, "%zu of %zu columns", order, module->in);
     return CALM_OK;
 }
 

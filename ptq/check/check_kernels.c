@@ -52,7 +52,7 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
     calm_engine_rule broken = calm_engine_verdict(c->engine, format, &linear, &scheme);
     if (broken != CALM_ENGINE_TAKES) {
         CALM_TRY(calm_engine_explain(c->ctx, c->engine, format, &linear, &scheme, &why));
-        return calm_check_say(c, rule_of(c, broken, &linear, &scheme), module->name, "%s[%zu, %zu], %s: %s (on %s) %s",
+        return calm_check_add(c, rule_of(c, broken, &linear, &scheme), module->name, "%s[%zu, %zu], %s: %s (on %s) %s",
                               linear.out == module->out ? "" : "fused ", linear.out, linear.in,
                               calm_check_scheme_text(&module->scheme, text), calm_engine_name(c->engine),
                               calm_engine_hardware(c->engine), why);
@@ -65,7 +65,7 @@ static calm_status check_module(calm_checking *c, const calm_check_module *modul
     if (broken == CALM_ENGINE_TAKES)
         return CALM_OK;
     CALM_TRY(calm_engine_explain(c->ctx, c->engine, format, &linear, &scheme, &why));
-    return calm_check_say(c, CALM_CHECK_RULE_PARALLEL_SLICE, module->name,
+    return calm_check_add(c, CALM_CHECK_RULE_PARALLEL_SLICE, module->name,
                           "tensor parallelism of 2 gives each device %zu of %zu columns: %s (on %s) %s", linear.in,
                           module->in, calm_engine_name(c->engine), calm_engine_hardware(c->engine), why);
 }
@@ -85,7 +85,7 @@ static calm_status check_ties(calm_checking *c)
             continue;
         first = first ? first : at;
         if (!calm_check_same_scheme(&first->scheme, &at->scheme))
-            return calm_check_say(c, CALM_CHECK_RULE_EXPERTS_ONE, at->name, "%s, but %s is %s",
+            return calm_check_add(c, CALM_CHECK_RULE_EXPERTS_ONE, at->name, "%s, but %s is %s",
                                   calm_check_scheme_text(&at->scheme, a), first->name,
                                   calm_check_scheme_text(&first->scheme, b));
     }
@@ -95,14 +95,14 @@ static calm_status check_ties(calm_checking *c)
 /* Reports the first quantized expert whose name the engine's class does not know. */
 static calm_status check_expert_names(calm_checking *c)
 {
-    if (!c->model_known || !calm_engine_passes_over(c->model.arch->name))
+    if (!c->model_known || !calm_engine_skips_experts(c->model.arch->name))
         return CALM_OK;
     for (size_t i = 0; i < c->n_modules; i++) {
         /* Float experts in one tensor are read. */
         const calm_check_module *at = &c->modules[i];
         const calm_tensor *weight = calm_check_part(c, at, "weight");
         if (calm_check_is_expert(at) && (at->quantized || (weight && !weight->whole)))
-            return calm_check_say(c, CALM_CHECK_RULE_EXPERT_NAMES, at->name, "%s", c->report->format);
+            return calm_check_add(c, CALM_CHECK_RULE_EXPERT_NAMES, at->name, "%s", c->report->format);
     }
     return CALM_OK;
 }
@@ -120,7 +120,7 @@ static calm_status check_moved_rows(calm_checking *c)
                                                      scheme->family == CALM_FAMILY_FP8_BLOCK))
             continue;
         if (calm_text_ends_with(at->name, ".q_proj") || calm_text_ends_with(at->name, ".k_proj"))
-            return calm_check_say(c, CALM_CHECK_RULE_MOVED_ROWS, at->name, "%s, %s", c->report->format,
+            return calm_check_add(c, CALM_CHECK_RULE_MOVED_ROWS, at->name, "%s, %s", c->report->format,
                                   calm_check_scheme_text(scheme, text));
     }
     return CALM_OK;
@@ -134,7 +134,7 @@ static calm_status check_unread_parts(calm_checking *c)
         const char *const *part = at->stored ? calm_engine_unread_parts(c->model.arch->name, at->name) : NULL;
         for (; part && *part; part++)
             if (calm_check_part(c, at, *part))
-                return calm_check_say(c, CALM_CHECK_RULE_UNREAD_PART, at->name, "%s", *part);
+                return calm_check_add(c, CALM_CHECK_RULE_UNREAD_PART, at->name, "%s", *part);
     }
     return CALM_OK;
 }
@@ -172,7 +172,7 @@ static calm_status check_unread_experts(calm_checking *c)
         const bool read = held == CALM_ENGINE_EXPERTS_JOINED    ? at->quantized || !single || joins_floats
                           : held == CALM_ENGINE_EXPERTS_MODULES ? single : !single;
         if (!read)
-            return calm_check_say(c, CALM_CHECK_RULE_UNREAD_EXPERTS, at->name, "%s", found[held]);
+            return calm_check_add(c, CALM_CHECK_RULE_UNREAD_EXPERTS, at->name, "%s", found[held]);
     }
     return CALM_OK;
 }

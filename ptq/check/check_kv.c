@@ -21,7 +21,7 @@ static calm_status need_word(calm_checking *c, const calm_json *scheme, const ch
     const char *found = calm_json_string(calm_json_get(scheme, key), NULL);
     if (found && (strcmp(found, word) == 0 || (other && strcmp(found, other) == 0)))
         return CALM_OK;
-    return calm_check_say(c, CALM_CHECK_RULE_KV_SCHEME, "quantization_config", "kv_cache_scheme.%s is %s%.32s%s, "
+    return calm_check_add(c, CALM_CHECK_RULE_KV_SCHEME, "quantization_config", "kv_cache_scheme.%s is %s%.32s%s, "
                           "expected \"%s\"%s%s%s", key, found ? "\"" : "", found ? found : "missing",
                           found ? "\"" : "", word, other ? " or \"" : "", other ? other : "", other ? "\"" : "");
 }
@@ -29,16 +29,16 @@ static calm_status need_word(calm_checking *c, const calm_json *scheme, const ch
 static calm_status check_scheme(calm_checking *c, const calm_json *scheme)
 {
     if (calm_json_typeof(scheme) != CALM_JSON_OBJECT)
-        return calm_check_say(c, CALM_CHECK_RULE_KV_SCHEME, "quantization_config", "kv_cache_scheme is %s, expected an "
+        return calm_check_add(c, CALM_CHECK_RULE_KV_SCHEME, "quantization_config", "kv_cache_scheme is %s, expected an "
                               "object or null", calm_json_type_name(calm_json_typeof(scheme)));
     const calm_json *bits = calm_json_get(scheme, "num_bits"), *symmetric = calm_json_get(scheme, "symmetric");
     CALM_TRY(need_word(c, scheme, "type", "float", NULL));
     CALM_TRY(need_word(c, scheme, "strategy", "tensor", "attn_head"));
     if (calm_json_int(bits, -1) != 8)
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_KV_SCHEME, "quantization_config",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_KV_SCHEME, "quantization_config",
                                 "kv_cache_scheme.num_bits is %lld, expected 8", (long long)calm_json_int(bits, -1)));
     if (symmetric && !calm_json_bool(symmetric, true))
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_KV_SCHEME, "quantization_config",
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_KV_SCHEME, "quantization_config",
                                 "kv_cache_scheme.symmetric is false: no engine has zero points in its cache"));
     return CALM_OK;
 }
@@ -51,10 +51,10 @@ static calm_status check_shape(calm_checking *c, const calm_check_member *at, bo
     const calm_tensor *t = at->tensor;
     const bool right = t->n_elements == 1 || (by_head && c->model_known && t->n_elements == c->model.n_kv);
     if (!right)
-        return calm_check_say(c, CALM_CHECK_RULE_KV_SHAPE, t->name, "holds %zu numbers, expected 1%s", t->n_elements,
+        return calm_check_add(c, CALM_CHECK_RULE_KV_SHAPE, t->name, "holds %zu numbers, expected 1%s", t->n_elements,
                               by_head ? " or one per kv head" : "");
     return calm_dtype_is_float(t->dtype)
-               ? CALM_OK : calm_check_say(c, CALM_CHECK_RULE_KV_SHAPE, t->name, "is %s, expected floats",
+               ? CALM_OK : calm_check_add(c, CALM_CHECK_RULE_KV_SHAPE, t->name, "is %s, expected floats",
                                           calm_dtype_name(t->dtype));
 }
 
@@ -67,7 +67,7 @@ static calm_status check_values(calm_checking *c, const calm_check_member *at)
     CALM_TRY(calm_to_f32(c->ctx, at->tensor->dtype, at->tensor->data, n, values));
     for (size_t i = 0; i < n; i++)
         if (!(isfinite(values[i]) && values[i] > 0))
-            return calm_check_say(c, CALM_CHECK_RULE_KV_VALUE, at->tensor->name, "is %g, expected a number above 0",
+            return calm_check_add(c, CALM_CHECK_RULE_KV_VALUE, at->tensor->name, "is %g, expected a number above 0",
                                   (double)values[i]);
     return CALM_OK;
 }
@@ -129,12 +129,12 @@ calm_status calm_check_cache(calm_checking *c)
         CALM_TRY(check_shape(c, at, by_head));
         CALM_TRY(check_values(c, at));
         if (!has_other(c, at, k ? 'v' : 'k'))
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_KV_HALF, at->tensor->name, "has no %c_scale with it",
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_KV_HALF, at->tensor->name, "has no %c_scale with it",
                                     k ? 'v' : 'k'));
     }
     const size_t blocks = n_caches(c, n);
     if (!scheme || dynamic || c->partial || n >= blocks)
         return CALM_OK;
-    return calm_check_say(c, CALM_CHECK_RULE_KV_MISSING, "quantization_config", "kv_cache_scheme is there, and %zu of "
+    return calm_check_add(c, CALM_CHECK_RULE_KV_MISSING, "quantization_config", "kv_cache_scheme is there, and %zu of "
                           "%zu blocks with keys and values have a k_scale", n, blocks);
 }

@@ -13,7 +13,7 @@ static calm_status check_two_entries(calm_checking *c, const calm_json *first, c
     CALM_TRY(calm_json_write(c->ctx, first, 0, &a));
     CALM_TRY(calm_json_write(c->ctx, second, 0, &b));
     return strcmp(a.data, b.data) == 0 ? CALM_OK
-                                       : calm_check_say(c, CALM_CHECK_RULE_MLX_TWO_ENTRIES, "config.json",
+                                       : calm_check_add(c, CALM_CHECK_RULE_MLX_TWO_ENTRIES, "config.json",
                                                         "quantization and quantization_config are not the same");
 }
 
@@ -23,10 +23,10 @@ static calm_status check_entry(calm_checking *c, const char *module, const calm_
     const calm_check_module *found = calm_check_find_module(c, module);
     const bool scales = found && calm_check_part(c, found, "scales");
     if (type == CALM_JSON_OBJECT && !scales)
-        return calm_check_say(c, CALM_CHECK_RULE_MLX_NO_SCALES, module, "the entry has settings, %s",
+        return calm_check_add(c, CALM_CHECK_RULE_MLX_NO_SCALES, module, "the entry has settings, %s",
                               found ? "there are no scales" : "there is no such module");
     if (type == CALM_JSON_BOOL && !calm_json_bool(value, true) && scales)
-        return calm_check_say(c, CALM_CHECK_RULE_MLX_FALSE, module, "the entry is false");
+        return calm_check_add(c, CALM_CHECK_RULE_MLX_FALSE, module, "the entry is false");
     return CALM_OK;
 }
 
@@ -42,10 +42,10 @@ static calm_status resolve(calm_checking *c, const calm_json *entry)
         if (!module->linear && !(weight && weight->n_dims == 2))
             continue;
         if (calm_qformat_find(c->ctx, c->reader, c->set, module->name, &quantized, &module->scheme) != CALM_OK)
-            return calm_check_say_failure(c, CALM_CHECK_RULE_MLX_CONFIG, module->name);
+            return calm_check_add_failure(c, CALM_CHECK_RULE_MLX_CONFIG, module->name);
         module->quantized = quantized && (module->stored || calm_json_typeof(value) != CALM_JSON_NULL);
         if (!quantized && !value && weight && weight->n_dims == 2)
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MLX_NO_FALSE, module->name, "config.json does not name it"));
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_MLX_NO_FALSE, module->name, "config.json does not name it"));
     }
     c->resolved = true;
     return CALM_OK;
@@ -81,7 +81,7 @@ static calm_status check_parameters(calm_checking *c)
             CALM_SCOPED_SCRATCH(c->ctx);
             CALM_TRY(calm_strf(c->ctx, c->ctx->scratch, &weight, "%s.weight", member->module));
             if (!is_parameter(c, &c->modules[i], member->suffix, member->tensor->name, weight))
-                CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MLX_FOREIGN, member->tensor->name,
+                CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_MLX_FOREIGN, member->tensor->name,
                                         "%s has no such parameter", c->model.arch->name));
         }
     return CALM_OK;

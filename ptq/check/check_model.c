@@ -48,7 +48,7 @@ static calm_status part_experts(calm_checking *c)
 {
     const size_t n = calm_safetensors_count(c->set);
     if (calm_experts_unfuse(c->ctx, &c->model, c->prefix, c->set) != CALM_OK)
-        return calm_check_say_failure(
+        return calm_check_add_failure(
             c, c->ctx->status == CALM_ENOTFOUND ? CALM_CHECK_RULE_MODEL_MISSING : CALM_CHECK_RULE_MODEL_SHAPE,
             "config.json");
     return calm_safetensors_count(c->set) == n ? CALM_OK : calm_check_list_modules(c);
@@ -59,13 +59,13 @@ calm_status calm_check_model(calm_checking *c)
     if (!c->config)
         return CALM_OK;
     if (calm_config_read_accepting(c->ctx, c->config_path, c->config, c->accept_keys, &c->model) != CALM_OK)
-        return calm_check_say_failure(
+        return calm_check_add_failure(
             c, c->ctx->status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_CONFIG_UNKNOWN : CALM_CHECK_RULE_CONFIG_VALUE,
             "config.json");
     CALM_TRY(find_prefix(c));
     CALM_TRY(part_experts(c));
     if (calm_layout_build(c->ctx, &c->model, c->prefix, false, &c->layout) != CALM_OK)
-        return calm_check_say_failure(c, CALM_CHECK_RULE_CONFIG_VALUE, "config.json");
+        return calm_check_add_failure(c, CALM_CHECK_RULE_CONFIG_VALUE, "config.json");
     c->model_known = true;
     for (size_t i = 0; i < c->layout.n_linears; i++) {
         const calm_linear_ref *linear = &c->layout.linears[i];
@@ -89,14 +89,14 @@ static calm_status need_tensor(calm_checking *c, const char *name, int n_dims, c
     char found[128], expected[128];
     const calm_tensor *tensor = calm_safetensors_find(c->set, name);
     if (!tensor)
-        return calm_check_say(c, CALM_CHECK_RULE_MODEL_MISSING, name, "expected shape %s",
+        return calm_check_add(c, CALM_CHECK_RULE_MODEL_MISSING, name, "expected shape %s",
                               calm_shape_text(n_dims, shape, expected));
     if (tensor->n_dims != n_dims || memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) != 0)
-        return calm_check_say(c, CALM_CHECK_RULE_MODEL_SHAPE, name, "found %s, expected %s by config.json",
+        return calm_check_add(c, CALM_CHECK_RULE_MODEL_SHAPE, name, "found %s, expected %s by config.json",
                               calm_shape_text(tensor->n_dims, tensor->shape, found),
                               calm_shape_text(n_dims, shape, expected));
     if (!calm_dtype_is_float(tensor->dtype))
-        return calm_check_say(c, CALM_CHECK_RULE_MODEL_DTYPE, name, "found %s, expected BF16, F16 or F32",
+        return calm_check_add(c, CALM_CHECK_RULE_MODEL_DTYPE, name, "found %s, expected BF16, F16 or F32",
                               calm_dtype_name(tensor->dtype));
     return CALM_OK;
 }
@@ -145,9 +145,9 @@ static size_t expect_plains(const calm_config *config, const calm_kind *kind, ca
 /* Lists the tensors behind the sublayers; returns their number. */
 static size_t expect_tail(const calm_config *config, calm_check_expected *list)
 {
-    calm_loose_part parts[CALM_LOOSE_PARTS];
+    calm_extra_tensor parts[CALM_LOOSE_PARTS];
     size_t n = 0;
-    for (size_t i = 0, all = calm_loose_parts(config, parts); i < all; i++)
+    for (size_t i = 0, all = calm_extra_tensors(config, parts); i < all; i++)
         if (!parts[i].outer)
             list[n++] = (calm_check_expected){.kind = parts[i].form == CALM_LOOSE_TENSOR ? CALM_CHECK_PLAIN
                                                       : parts[i].form == CALM_LOOSE_NORM ? CALM_CHECK_NORM
@@ -214,8 +214,8 @@ static calm_status check_block(calm_checking *c, size_t block)
 /* Checks the tables that the tensors behind the sublayers of all blocks need. */
 static calm_status check_tail(calm_checking *c)
 {
-    calm_loose_part parts[CALM_LOOSE_PARTS];
-    for (size_t i = calm_loose_parts(&c->model, parts); i-- > 0;) {
+    calm_extra_tensor parts[CALM_LOOSE_PARTS];
+    for (size_t i = calm_extra_tensors(&c->model, parts); i-- > 0;) {
         const size_t n = parts[i].copies;
         for (size_t k = 0; parts[i].outer && k < (n ? n : 1); k++) {
             char *module;
@@ -287,8 +287,9 @@ static bool is_block_part(const calm_checking *c, const calm_check_module *modul
 {
     calm_check_expected list[CALM_CHECK_EXPECTED];
     const char *gate = c->model.moe.sparse[block] ? c->model.arch->names->moe.shared_gate : NULL;
-    bool found = module->in_layout || calm_kv_is_left_over(calm_config_at(&c->model, block), part) || module->transform
-                 || is_cache_scale(c, module) || strstr(part, "rotary_emb") || strstr(part, "LayerNorm")
+    bool found = module->in_layout || calm_kv_is_unused_module(calm_config_at(&c->model, block), part)
+                 || module->transform || is_cache_scale(c, module) || strstr(part, "rotary_emb")
+                 || strstr(part, "LayerNorm")
                  || (gate && strcmp(part, gate) == 0); /* the gate counts even if it is not used */
     const char *bias = c->model.moe.choice_bias && c->model.moe.sparse[block] ? c->model.arch->names->moe.choice_bias
                                                                               : NULL;
@@ -308,7 +309,7 @@ static calm_status check_foreign(calm_checking *c)
         return CALM_OK;
     for (size_t i = 0; i < c->n_modules; i++)
         if (strncmp(c->modules[i].name, "mtp.", 4) == 0)
-            return calm_check_say(c, CALM_CHECK_RULE_MODEL_FOREIGN, c->modules[i].name, "%s has no mtp",
+            return calm_check_add(c, CALM_CHECK_RULE_MODEL_FOREIGN, c->modules[i].name, "%s has no mtp",
                                   c->model.arch->name);
     return CALM_OK;
 }
@@ -327,10 +328,10 @@ static calm_status check_extra(calm_checking *c)
         if (end == module->name + length || *end != '.')
             continue;
         if (block >= c->model.n_blocks)
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MODEL_EXTRA, module->name, "config.json has %zu blocks",
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_MODEL_EXTRA, module->name, "config.json has %zu blocks",
                                     c->model.n_blocks));
         else if (!is_block_part(c, module, block, end + 1))
-            CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MODEL_EXTRA, module->name, "%s has no such module",
+            CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_MODEL_EXTRA, module->name, "%s has no such module",
                                     c->model.arch->name));
     }
     return CALM_OK;
@@ -352,7 +353,7 @@ static calm_status check_switched(calm_checking *c)
             continue;
         CALM_TRY(calm_model_unread_reason(c->ctx, &c->model, &c->layout, text ? text : c->config,
                                           member->tensor->name, &reason));
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_MODEL_SWITCHED, member->module, "bias is not used: %s", reason));
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_MODEL_SWITCHED, member->module, "bias is not used: %s", reason));
     }
     return CALM_OK;
 }
@@ -390,7 +391,7 @@ static calm_status check_ids(calm_checking *c, const calm_json *root)
     const bool beyond = c->model_known && highest >= (int64_t)c->model.vocab;
     if (!beyond && (!c->model_known || placed < (int64_t)c->model.vocab))
         return CALM_OK;
-    return calm_check_say(c, beyond ? CALM_CHECK_RULE_TOKENIZER_VOCAB : CALM_CHECK_RULE_TOKENIZER_ADDED,
+    return calm_check_add(c, beyond ? CALM_CHECK_RULE_TOKENIZER_VOCAB : CALM_CHECK_RULE_TOKENIZER_ADDED,
                           "tokenizer.json", "its highest id is %lld, the embedding has %zu rows",
                           (long long)(placed > highest ? placed : highest), c->model.vocab);
 }
@@ -405,12 +406,12 @@ calm_status calm_check_tokenizer(calm_checking *c)
     for (size_t i = 0; i < sizeof names / sizeof *names && !any; i++)
         any = calm_path_has(c->path, names[i]);
     if (!any)
-        return calm_check_say(c, CALM_CHECK_RULE_TOKENIZER_MISSING, c->path,
+        return calm_check_add(c, CALM_CHECK_RULE_TOKENIZER_MISSING, c->path,
                               "expected tokenizer.json, tokenizer.model, vocab.json or vocab.txt");
     CALM_TRY(calm_path_join(c->ctx, c->ctx->scratch, &path, c->path, "tokenizer.json"));
     if (!calm_path_exists(path))
         return CALM_OK;
     if (calm_json_read(c->ctx, path, (size_t)256 << 20, &root) != CALM_OK)
-        return calm_check_say_failure(c, CALM_CHECK_RULE_TOKENIZER_FORM, "tokenizer.json");
+        return calm_check_add_failure(c, CALM_CHECK_RULE_TOKENIZER_FORM, "tokenizer.json");
     return check_ids(c, root);
 }

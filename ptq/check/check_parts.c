@@ -28,7 +28,7 @@ static calm_status check_shape_value(calm_checking *c, const calm_check_module *
         return CALM_OK;
     /* Symmetric weights are unpacked column by column (pack_quantized, 0.14 to 0.20), so only columns matter. */
     const bool rows = said[1] == (int64_t)module->in && module->scheme.symmetric;
-    return calm_check_say(c, rows ? CALM_CHECK_RULE_SHAPE_ROWS : CALM_CHECK_RULE_SHAPE_VALUE, module->name,
+    return calm_check_add(c, rows ? CALM_CHECK_RULE_SHAPE_ROWS : CALM_CHECK_RULE_SHAPE_VALUE, module->name,
                           "weight_shape is [%lld, %lld], expected [%zu, %zu]", (long long)said[0], (long long)said[1],
                           module->out, module->in);
 }
@@ -42,21 +42,21 @@ static calm_status check_one(calm_checking *c, const calm_check_module *module, 
     const calm_tensor *tensor = calm_check_part(c, module, expected->suffix);
     const bool floats = expected->dtype == CALM_N_DTYPES;
     if (!tensor && expected->part == CALM_QFORMAT_SHAPE)
-        return calm_check_say(c, CALM_CHECK_RULE_SHAPE_MISSING, module->name, "expected %s I64 [2]", expected->suffix);
+        return calm_check_add(c, CALM_CHECK_RULE_SHAPE_MISSING, module->name, "expected %s I64 [2]", expected->suffix);
     if (!tensor)
         return expected->optional
                    ? CALM_OK
-                   : calm_check_say(c, CALM_CHECK_RULE_PART_MISSING, module->name, "expected %s %s %s",
+                   : calm_check_add(c, CALM_CHECK_RULE_PART_MISSING, module->name, "expected %s %s %s",
                                     expected->suffix, floats ? "BF16 or F16" : calm_dtype_name(expected->dtype),
                                     calm_shape_text(n_dims, shape, expected_text));
     if (tensor->n_dims != n_dims || memcmp(tensor->shape, shape, (size_t)n_dims * sizeof *shape) != 0)
-        CALM_TRY(calm_check_say(c, CALM_CHECK_RULE_PART_SHAPE, module->name, "%s is %s, expected %s", expected->suffix,
+        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_PART_SHAPE, module->name, "%s is %s, expected %s", expected->suffix,
                                 calm_shape_text(tensor->n_dims, tensor->shape, found_text),
                                 calm_shape_text(n_dims, shape, expected_text)));
     const bool fits =
         floats ? calm_dtype_is_float(tensor->dtype) && tensor->dtype != CALM_F64 : tensor->dtype == expected->dtype;
     if (!fits)
-        return calm_check_say(c, CALM_CHECK_RULE_PART_DTYPE, module->name, "%s is %s, expected %s", expected->suffix,
+        return calm_check_add(c, CALM_CHECK_RULE_PART_DTYPE, module->name, "%s is %s, expected %s", expected->suffix,
                               calm_dtype_name(tensor->dtype),
                               floats ? "BF16, F16 or F32" : calm_dtype_name(expected->dtype));
     return expected->part == CALM_QFORMAT_SHAPE ? check_shape_value(c, module, tensor) : CALM_OK;
@@ -75,7 +75,7 @@ static calm_status check_extra(calm_checking *c, const calm_check_module *module
         if (known)
             continue;
         const bool leftover = strcmp(at->suffix, "weight") == 0 && calm_dtype_is_float(at->tensor->dtype);
-        CALM_TRY(calm_check_say(c, leftover ? CALM_CHECK_RULE_LEFTOVER : CALM_CHECK_RULE_PART_EXTRA, module->name,
+        CALM_TRY(calm_check_add(c, leftover ? CALM_CHECK_RULE_LEFTOVER : CALM_CHECK_RULE_PART_EXTRA, module->name,
                                 "%s %s", at->suffix, calm_dtype_name(at->tensor->dtype)));
     }
     return CALM_OK;
@@ -87,14 +87,14 @@ static calm_status check_module(calm_checking *c, calm_check_module *module)
     size_t n = 0;
     CALM_TRY(derive_shape(c, module));
     if (!module->out || !module->in)
-        return calm_check_say(c, CALM_CHECK_RULE_PART_MISSING, module->name, "it has no codes");
+        return calm_check_add(c, CALM_CHECK_RULE_PART_MISSING, module->name, "it has no codes");
     /* Readers pad weight-only FP8 blocks. */
     const bool pads = calm_scheme_rows(&(calm_scheme){.family = module->scheme.family}) > 1 && !module->scheme.act_bits;
     if (module->scheme.group && module->in % module->scheme.group != 0 && !pads)
-        return calm_check_say(c, CALM_CHECK_RULE_GROUP_DIVIDES, module->name, "%zu columns, groups of %zu", module->in,
+        return calm_check_add(c, CALM_CHECK_RULE_GROUP_DIVIDES, module->name, "%zu columns, groups of %zu", module->in,
                               module->scheme.group);
     if (c->format->tensors(c->ctx, module->name, &module->scheme, module->out, module->in, list, &n) != CALM_OK)
-        return calm_check_say_failure(c, CALM_CHECK_RULE_PART_SHAPE, module->name);
+        return calm_check_add_failure(c, CALM_CHECK_RULE_PART_SHAPE, module->name);
     for (size_t i = 0; i < n; i++)
         CALM_TRY(check_one(c, module, &list[i]));
     return check_extra(c, module, list, n);

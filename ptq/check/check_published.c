@@ -10,7 +10,7 @@ static calm_status say_failure(calm_checking *c, const char *where)
 {
     const calm_status status = c->ctx->status;
     c->unread = true;
-    return calm_check_say_failure(c, status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_METHOD_UNCHECKED
+    return calm_check_add_failure(c, status == CALM_EUNSUPPORTED ? CALM_CHECK_RULE_METHOD_UNCHECKED
                                      : where                     ? CALM_CHECK_RULE_CONFIG_VALUE
                                      : status == CALM_ENOTFOUND  ? CALM_CHECK_RULE_PART_MISSING
                                                                  : CALM_CHECK_RULE_PART_SHAPE,
@@ -62,7 +62,7 @@ static calm_status look_at_piece(calm_ctx *ctx, size_t index, void *user)
     all->at[index].bad = status == CALM_ENUMERIC;
     if (!all->at[index].bad)
         return status;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return CALM_OK;
 }
 
@@ -100,6 +100,6 @@ calm_status calm_check_sources(calm_checking *c)
     for (size_t i = 0; i < all.n; i++)
         if (all.at[i].bad && (i == 0 || !all.at[i - 1].bad || all.at[i - 1].tensor != all.at[i].tensor)
             && widen_piece(c->ctx, &all.at[i]) != CALM_OK)
-            CALM_TRY(calm_check_say_failure(c, CALM_CHECK_RULE_FLOAT_NONFINITE, all.at[i].tensor->name));
+            CALM_TRY(calm_check_add_failure(c, CALM_CHECK_RULE_FLOAT_NONFINITE, all.at[i].tensor->name));
     return CALM_OK;
 }

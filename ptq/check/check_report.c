@@ -49,7 +49,7 @@ static calm_status add_finding(calm_checking *c, const calm_finding *finding)
     return CALM_OK;
 }
 
-calm_status calm_check_say(calm_checking *c, calm_check_rule rule, const char *where, const char *format, ...)
+calm_status calm_check_add(calm_checking *c, calm_check_rule rule, const char *where, const char *format, ...)
 {
     size_t n;
     char text[1024], *copy, *place;
@@ -66,14 +66,14 @@ calm_status calm_check_say(calm_checking *c, calm_check_rule rule, const char *w
     return add_finding(c, &(calm_finding){&calm_check_rules(&n)[rule], place, copy});
 }
 
-calm_status calm_check_say_failure(calm_checking *c, calm_check_rule rule, const char *where)
+calm_status calm_check_add_failure(calm_checking *c, calm_check_rule rule, const char *where)
 {
     char text[CALM_MESSAGE_MAX];
     if (c->ctx->status == CALM_ENOMEM || c->ctx->status == CALM_EIO || c->ctx->status == CALM_EINTERRUPTED)
         return c->ctx->status;
     memcpy(text, c->ctx->message, sizeof text);
-    calm_ctx_forgive(c->ctx);
-    return calm_check_say(c, rule, where, "%s", text);
+    calm_ctx_clear_failure(c->ctx);
+    return calm_check_add(c, rule, where, "%s", text);
 }
 
 /* ---- texts of findings ---- */

@@ -17,12 +17,12 @@ typedef struct calm_checking calm_checking;
 
 /* Adds a finding about `where` (module, tensor, file, key) if the rule applies.  Copies both texts to ctx->out: the
  * formatted text up to 1023 bytes, `where` up to 512 bytes.  After 20000 findings only counts grow.  CALM_ENOMEM. */
-calm_status calm_check_say(calm_checking *c, calm_check_rule rule, const char *where, const char *format, ...)
+calm_status calm_check_add(calm_checking *c, calm_check_rule rule, const char *where, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
 /* Turns the failure in the context into a finding, and clears the failure.  CALM_ENOMEM, CALM_EIO and
  * CALM_EINTERRUPTED are no fault of the checkpoint: they are returned. */
-calm_status calm_check_say_failure(calm_checking *c, calm_check_rule rule, const char *where);
+calm_status calm_check_add_failure(calm_checking *c, calm_check_rule rule, const char *where);
 
 /* ---- texts of findings ---- */
 

@@ -179,7 +179,7 @@ static calm_status judge(calm_checking *c, const piece *pieces, size_t begin, si
         if (!sum || (fault == CALM_SCALE_ROUNDED && !is_bfloat16_model(c)))
             continue;
         const bool holes = pieces[begin].how == LOOK_HOLES;
-        CALM_TRY(calm_check_say(c, rules[pieces[begin].how][fault], tensor->name, "%zu of %zu%s, the first at %s%zu",
+        CALM_TRY(calm_check_add(c, rules[pieces[begin].how][fault], tensor->name, "%zu of %zu%s, the first at %s%zu",
                                 sum, holes ? tensor->bytes / CALM_SCAN_PAGE : tensor->n_elements, holes ? " pages" : "",
                                 holes ? "byte " : "", first_bad(&pieces[first], tensor, fault)));
     }

@@ -25,7 +25,7 @@ calm_status calm_check_padding(calm_checking *c, const calm_tensor *tensor, size
         return CALM_OK;
     const size_t bad = count_spilled(tensor, words - 1, words, rows, used_bits, &first);
     calm_safetensors_release(c->set, tensor);
-    return bad ? calm_check_say(c, CALM_CHECK_RULE_CODE_PADDING, tensor->name, "%zu of %zu rows, the first is %zu", bad,
+    return bad ? calm_check_add(c, CALM_CHECK_RULE_CODE_PADDING, tensor->name, "%zu of %zu rows, the first is %zu", bad,
                                 rows, first)
                : CALM_OK;
 }
@@ -36,7 +36,7 @@ calm_status calm_check_last_row(calm_checking *c, const calm_tensor *tensor, siz
     if (tensor->dtype != CALM_I32 || tensor->n_elements != rows * cols || !rows)
         return CALM_OK;
     const size_t bad = count_spilled(tensor, (rows - 1) * cols, 1, cols, used_bits, &first);
-    return bad ? calm_check_say(c, CALM_CHECK_RULE_CODE_PADDING, tensor->name, "%zu of %zu words of the last row", bad,
+    return bad ? calm_check_add(c, CALM_CHECK_RULE_CODE_PADDING, tensor->name, "%zu of %zu words of the last row", bad,
                                 cols)
                : CALM_OK;
 }

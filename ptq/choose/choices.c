@@ -12,7 +12,7 @@ calm_status calm_choices_put(calm_ctx *ctx, calm_store *store, int64_t run, cons
             const size_t entry = solution->choice[u];
             const char *advice = calm_pool_advice(pool, job, entry, &disagrees);
             const calm_store_choice choice = {.run_id = run, .job_id = pool->jobs[job].id,
-                                              .candidate_id = calm_pool_at(pool, job, entry)->id,
+                                              .candidate_id = calm_pool_cell_at(pool, job, entry)->id,
                                               .unit = pool->jobs[job].unit, .reason = solution->reasons[u],
                                               .advice = advice, .disagrees = disagrees};
             CALM_TRY(calm_store_choice_put(ctx, store, &choice));
@@ -93,7 +93,7 @@ static calm_status list_trials(calm_ctx *ctx, const calm_run *p, const calm_solu
         char scheme[CALM_SCHEME_NAME_MAX];
         const calm_status status = calm_solve_scheme(ctx, pool, &p->scope, s, &solution);
         if (status == CALM_ENUMERIC) {    /* a unit has no candidate of that scheme */
-            calm_ctx_forgive(ctx);
+            calm_ctx_clear_failure(ctx);
             continue;
         }
         CALM_TRY(status);

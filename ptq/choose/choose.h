@@ -137,7 +137,7 @@ bool calm_rotation_is_judged(calm_ctx *ctx, const calm_recipe *recipe, int n_ran
 calm_status calm_baseline_of(calm_ctx *ctx, const calm_recipe *recipe, calm_baseline *out);
 
 /* Copies the result of the baseline's run, after its guard. */
-void calm_baseline_take(const calm_run *run, calm_baseline *baseline);
+void calm_baseline_record(const calm_run *run, calm_baseline *baseline);
 
 /* Compares the rotated run, after its guard, with the baseline, and adds the comparison to the verdict. */
 calm_status calm_baseline_judge(calm_ctx *ctx, calm_run *run, calm_baseline *baseline);

@@ -61,7 +61,7 @@ calm_status calm_drop_block_codes(calm_ctx *ctx, calm_run *p, size_t block)
     CALM_TRY(calm_guard_rows_pass(ctx, p, block));
     if (p->choosing->drops && calm_choice_is_final(p) && calm_guard_rows_are_past(p, block) &&
         drop_rejected(ctx, p, block) != CALM_OK)
-        calm_ctx_forgive(ctx);    /* choice and drop are repeated at the end, which reports the failure */
+        calm_ctx_clear_failure(ctx);    /* choice and drop are repeated at the end, which reports the failure */
     return CALM_OK;
 }
 
@@ -79,7 +79,7 @@ calm_status calm_drop_rejected_codes(calm_ctx *ctx, const calm_run *p)
     if (calm_store_drop_rejected(ctx, p->in.store, p->result.run_id, keep, n, &dropped) != CALM_OK) {
         /* Only a warning, because the results are already written. */
         calm_log(ctx, CALM_LOG_WARNING, "%s; the store still has codes of rejected candidates", ctx->message);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     } else if ((n_dropped = dropped.n + p->choosing->dropped.n) > 0) {
         calm_log(ctx, CALM_LOG_INFO, "dropped the codes of %zu rejected candidates: %.1f MB (`keep_candidates` "
                  "keeps them)", n_dropped, (double)(dropped.bytes + p->choosing->dropped.bytes) / 1e6);

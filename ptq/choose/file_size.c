@@ -114,7 +114,7 @@ static calm_status list_schemes(calm_ctx *ctx, const calm_run *p, calm_outer whi
         for (size_t k = 0; k < *n; k++)
             there |= calm_scheme_same(&list[k], &scheme);
         if (exporter->check_outer(ctx, &scheme, "", config->hidden) != CALM_OK)
-            calm_ctx_forgive(ctx);
+            calm_ctx_clear_failure(ctx);
         else if (!there)
             list[(*n)++] = scheme;
     }

@@ -137,7 +137,7 @@ calm_status calm_guard_rows_load(calm_ctx *ctx, const calm_run *p, calm_guard_ro
         r->file.n >= r->head &&
         calm_row_store_read(ctx, &r->file, 0, r->head, (float *)(void *)head) == CALM_OK)
         taken = take_header(p, r, head, numbers);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     if (!taken)
         calm_row_store_close(&r->file);
     return CALM_OK;
@@ -178,7 +178,7 @@ void calm_guard_rows_remove(calm_ctx *ctx, calm_run *p)
     calm_guard_rows_close(p);
     /* A file that cannot be removed is overwritten by the next run that needs one. */
     if (named && (calm_remove_tree(ctx, r->path) != CALM_OK || calm_remove_tree(ctx, r->new_path) != CALM_OK))
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
 }
 
 /* ---- plans and classes ---- */
@@ -312,7 +312,7 @@ static calm_status pass_classes(calm_ctx *ctx, const calm_run *p, const class *c
         /* A failure of the float model, class 0, fails the run. */
         if (status != CALM_ENUMERIC || !c)
             CALM_TRY(status);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         for (size_t i = 0; i < r->n && status != CALM_OK; i++)
             r->plans[i].next = r->plans[i].next == c ? CALM_GUARD_GONE : r->plans[i].next;
     }

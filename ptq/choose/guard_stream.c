@@ -46,7 +46,7 @@ static calm_status choose_hybrid(calm_ctx *ctx, calm_run *p, calm_guard_plan *hy
     const calm_status status = p->computed ? CALM_OK : calm_run_choose_block(ctx, p, r->position);
     if (status == CALM_ENOMEM)
         return status;
-    calm_ctx_forgive(ctx);    /* the choice is repeated at the end, which reports the failure */
+    calm_ctx_clear_failure(ctx);    /* the choice is repeated at the end, which reports the failure */
     hybrid->of_class = status == CALM_OK ? hybrid->of_class : CALM_GUARD_GONE;
     for (size_t job = layout->block_begin[r->position]; job < layout->block_begin[r->position + 1]; job++)
         hybrid->choice[job] = p->choice[job];

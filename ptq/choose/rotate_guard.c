@@ -30,7 +30,7 @@ calm_status calm_baseline_of(calm_ctx *ctx, const calm_recipe *recipe, calm_base
     return CALM_OK;
 }
 
-void calm_baseline_take(const calm_run *p, calm_baseline *baseline)
+void calm_baseline_record(const calm_run *p, calm_baseline *baseline)
 {
     const calm_trial *trial = p->result.trial;
     if (!trial || !trial->id)

@@ -64,14 +64,14 @@ static void judge(const calm_cluster *c, verdict *all)
         }
 }
 
-calm_status calm_cluster_settle(calm_ctx *ctx, calm_cluster *c)
+calm_status calm_cluster_agree_status(calm_ctx *ctx, calm_cluster *c)
 {
     verdict own = {.status = ctx->status}, *all = NULL;
     if (!c)
         return ctx->status;
     const calm_transport *t = &c->transport;
     memcpy(own.message, ctx->message, sizeof own.message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, all, (size_t)t->ranks));
     CALM_TRY(t->gather(ctx, t->state, &own, sizeof own, all));
@@ -104,7 +104,7 @@ calm_status calm_cluster_agree(calm_ctx *ctx, calm_cluster *cluster, const calm_
                           "would depend on which rank computes what",
                           r, cluster->peers[r].pid, cluster->peers[r].host, cluster->own_host, facts[i].name,
                           all[(size_t)r * n + i], own[i]);
-    return calm_cluster_settle(ctx, cluster);
+    return calm_cluster_agree_status(ctx, cluster);
 }
 
 calm_status calm_cluster_share(calm_ctx *ctx, calm_cluster *cluster, void *bytes, size_t *n)
@@ -168,17 +168,17 @@ calm_status calm_cluster_probe(calm_ctx *ctx, calm_cluster *cluster, const char 
     CALM_SCOPED_SCRATCH(ctx);
     if (rank == 0 && calm_make_directories(ctx, folder) == CALM_OK)
         write_probe(ctx, cluster, folder);
-    CALM_TRY(calm_cluster_settle(ctx, cluster));
+    CALM_TRY(calm_cluster_agree_status(ctx, cluster));
     if (rank != 0 && !sees_probe(ctx, cluster, folder, 0))
         not_shared(ctx, folder);
     else if (rank != 0)
         write_probe(ctx, cluster, folder);
-    calm_status status = calm_cluster_settle(ctx, cluster);
+    calm_status status = calm_cluster_agree_status(ctx, cluster);
     for (int r = 1; rank == 0 && r < ranks && status == CALM_OK && ctx->status == CALM_OK; r++)
         if (!sees_probe(ctx, cluster, folder, r))
             not_shared(ctx, folder);
     if (status == CALM_OK)
-        status = calm_cluster_settle(ctx, cluster);
+        status = calm_cluster_agree_status(ctx, cluster);
     /* Remove the rank's own file in any case. */
     if (probe_path(ctx, cluster, folder, rank, &path) == CALM_OK)
         unlink(path);
@@ -395,7 +395,7 @@ static calm_status take_one(calm_ctx *ctx, calm_cluster *c, int listening, doubl
     if (calm_wire_receive(ctx, fd, &arena, &frame, &bytes) == CALM_OK && frame.kind == CALM_FRAME_HELLO &&
         frame.n == sizeof *said)
         said = (const void *)bytes;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     if (said && memcmp(said->token, c->token, sizeof c->token) == 0 && said->rank > 0 &&
         said->rank < c->transport.ranks && c->peers[said->rank].fd < 0) {
         calm_peer *peer = &c->peers[said->rank];
@@ -498,7 +498,7 @@ static calm_status begin_transport(calm_ctx *ctx, calm_transport *transport)
 {
     const calm_launch launch = calm_launch_read();
     calm_ctx quiet = *ctx;    /* an earlier failure is reported later */
-    calm_ctx_forgive(&quiet);
+    calm_ctx_clear_failure(&quiet);
     calm_status status = calm_transport_begin(&quiet, transport);
     if (status == CALM_OK && transport->ranks != launch.ranks)
         status = calm_fail(&quiet, CALM_EUNSUPPORTED,
@@ -517,7 +517,7 @@ static calm_status find_seats(calm_ctx *ctx, calm_cluster *c)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, beside, (size_t)t->ranks));
     if (t->rank == 0 && !(c->seats = calloc((size_t)t->ranks, sizeof *c->seats)))
         calm_fail(ctx, CALM_ENOMEM, "ranks: out of memory");
-    CALM_TRY(calm_cluster_settle(ctx, c));
+    CALM_TRY(calm_cluster_agree_status(ctx, c));
     CALM_TRY(t->gather(ctx, t->state, &here, sizeof here, c->seats));
     for (int r = 0; c->seats && r < t->ranks; r++)
         beside[r] = calm_seat_neighbours(c->seats, (size_t)t->ranks, (size_t)r);
@@ -535,7 +535,7 @@ calm_status calm_cluster_start(calm_ctx *ctx, const calm_cluster_hooks *hooks, c
     CALM_TRY(begin_transport(ctx, &transport));
     verdict before = {.status = ctx->status};
     memcpy(before.message, ctx->message, sizeof before.message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_cluster *c = new_cluster(&transport, hooks);
     if (!c)
         return calm_fail(ctx, CALM_ENOMEM, "ranks: out of memory");
@@ -543,7 +543,7 @@ calm_status calm_cluster_start(calm_ctx *ctx, const calm_cluster_hooks *hooks, c
     CALM_TRY(meet(ctx, c));
     if (before.status != CALM_OK)
         calm_fail(ctx, (calm_status)before.status, "%s", before.message);
-    CALM_TRY(calm_cluster_settle(ctx, c));
+    CALM_TRY(calm_cluster_agree_status(ctx, c));
     CALM_TRY(find_seats(ctx, c));
     return calm_watch_start(ctx, c);
 }

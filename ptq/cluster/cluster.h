@@ -24,8 +24,8 @@ typedef struct calm_cluster_hooks {
     void *user;
 } calm_cluster_hooks;
 
-/* Starts the cluster; every rank must call it, also if ctx already has a failure (calm_cluster_settle).  *out is NULL
- * with one rank, or after a failure.  CALM_EUNSUPPORTED: built without MPI, or MPI and the launcher give different
+/* Starts the cluster; every rank must call it, also if ctx already has a failure (calm_cluster_agree_status).  *out is
+ * NULL with one rank, or after a failure.  CALM_EUNSUPPORTED: built without MPI, or MPI and the launcher give different
  * numbers of ranks. */
 calm_status calm_cluster_start(calm_ctx *ctx, const calm_cluster_hooks *hooks, calm_cluster **out);
 
@@ -54,7 +54,7 @@ void calm_cluster_place(calm_cluster *cluster, const char *format, ...) __attrib
 
 /* Fails on every rank if one rank has failed, also before the call: with the same status on all, and the message of
  * rank 0 if it failed, else of the lowest rank that failed, which the message names. */
-calm_status calm_cluster_settle(calm_ctx *ctx, calm_cluster *cluster);
+calm_status calm_cluster_agree_status(calm_ctx *ctx, calm_cluster *cluster);
 
 /* Something that must be the same on all ranks. */
 typedef struct calm_cluster_fact {

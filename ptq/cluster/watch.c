@@ -59,16 +59,16 @@ static void end_run(calm_ctx *ctx, calm_cluster *c, calm_status status, const ch
 {
     if (!take_end(c))
         return;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     if (c->transport.rank == 0 && c->receives && lock_store(c)) {
         if (c->receives)
             c->receiver.failed(ctx, c->receiver.user, sentence);
         pthread_mutex_unlock(&c->store);
     }
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     for (int r = 0; c->transport.rank == 0 && r < c->transport.ranks; r++)
         if (c->peers[r].fd >= 0 && calm_wire_send(ctx, c->peers[r].fd, CALM_FRAME_END, status, NULL, 0) != CALM_OK)
-            calm_ctx_forgive(ctx);
+            calm_ctx_clear_failure(ctx);
     c->hooks.end(c->hooks.user, status, sentence);
 }
 
@@ -187,7 +187,7 @@ static void serve(calm_ctx *ctx, calm_cluster *c, int rank, bool told)
         take_frame(ctx, c, rank, &frame, bytes);
         return;
     }
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     pthread_mutex_lock(&c->lock);
     close(peer->fd);
     peer->fd = -1;

@@ -62,7 +62,7 @@ static bool first_line_is_document(calm_ctx *ctx, const calm_texts *texts)
     if (!calm_lines_next(&lines, &line, &n))
         return true;
     if (calm_json_parse(ctx, texts->path, line, n, &json) != CALM_OK)
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     return json && calm_json_typeof(json) != CALM_JSON_ARRAY;
 }
 
@@ -73,7 +73,7 @@ static calm_status parse_whole(calm_ctx *ctx, calm_texts *texts)
     if (calm_json_parse(ctx, texts->path, texts->text, texts->n, &texts->whole) == CALM_OK)
         return CALM_OK;
     snprintf(message, sizeof message, "%s", ctx->message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_fail(ctx, CALM_EARG, "%s; a text that begins like JSON is not read as running text", message);
 }
 
@@ -81,7 +81,7 @@ calm_status calm_texts_open(calm_ctx *ctx, const char *path, size_t limit, calm_
 {
     const calm_status opened = open_bytes(ctx, path, limit, out);
     if (opened == CALM_ENOTFOUND) {
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return calm_fail(ctx, opened, "%s: no such file; expected a text, or JSON documents: calm reads texts from "
                          "files, and without one takes the bundled WikiText-2", path);
     }

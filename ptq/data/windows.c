@@ -368,7 +368,7 @@ size_t calm_windows_reach(const calm_windows *windows)
     return reach;
 }
 
-size_t calm_windows_together(const calm_windows *windows, size_t first, size_t end, size_t tokens)
+size_t calm_windows_range_end(const calm_windows *windows, size_t first, size_t end, size_t tokens)
 {
     size_t next = first + 1;
     while (next < end && windows->begin[next] - windows->begin[first] < tokens)

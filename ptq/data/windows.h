@@ -96,4 +96,4 @@ size_t calm_windows_reach(const calm_windows *windows);
 
 /* Returns the end of the shortest range of windows from `first` on that has at least `tokens` tokens, at most
  * `end`; the range has at least one window. */
-size_t calm_windows_together(const calm_windows *windows, size_t first, size_t end, size_t tokens);
+size_t calm_windows_range_end(const calm_windows *windows, size_t first, size_t end, size_t tokens);

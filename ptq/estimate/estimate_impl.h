@@ -50,7 +50,7 @@ size_t calm_memory_plan_hidden_bytes(const calm_memory_estimate *e);
 void calm_memory_plan_add_block(const calm_memory_estimate *e, size_t block, calm_memory_plan *out);
 
 /* Does the same for a dense block whose candidates need only its weights: job by job. */
-void calm_memory_plan_add_blind(const calm_memory_estimate *e, size_t block, calm_memory_plan *out);
+void calm_memory_plan_add_weights_only(const calm_memory_estimate *e, size_t block, calm_memory_plan *out);
 
 /* Raise out->evaluate to the peak of evaluations, and out->assemble to that of the formats (memory_models.c). */
 void calm_memory_plan_add_evaluations(const calm_memory_estimate *e, calm_memory_plan *out);

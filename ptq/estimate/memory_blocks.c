@@ -282,7 +282,7 @@ static void add_wave(const estimate *e, size_t block, size_t held, size_t n, siz
     shape.rows = rows;
     shape.score_rows = score_rows;
     shape.held_rows = 0;    /* held-out rows differ by expert; without any, a capture needs the most */
-    shape.most_rows = calm_moe_most_tokens(&e->config->moe, e->rows);
+    shape.most_rows = calm_moe_busiest_tokens(&e->config->moe, e->rows);
     calm_layout_fold_set(e->layout, block, CALM_SUBLAYER_MLP, 0, &begin, &end);
     const calm_capture_options options = capture_options(e, block, &shape, CALM_CAPTURE_ALL_JOBS, 0);
     const group_needs needs = measure_group(e, begin, end, &shape);
@@ -299,7 +299,8 @@ static void add_experts(const estimate *e, size_t block, size_t held, calm_memor
     const calm_moe_config *moe = &e->config->moe;
     add_wave(e, block, held, calm_size_min(e->knobs->experts_at_once, moe->n_experts), calm_wave_tokens(moe, e->rows),
              calm_wave_tokens(moe, e->score_rows), out);
-    add_wave(e, block, held, 1, calm_moe_most_tokens(moe, e->rows), calm_moe_most_tokens(moe, e->score_rows), out);
+    add_wave(e, block, held, 1, calm_moe_busiest_tokens(moe, e->rows), calm_moe_busiest_tokens(moe, e->score_rows),
+             out);
 }
 
 /* Adds routing, shared expert, waves of experts, and the sum of their outputs. */
@@ -380,7 +381,7 @@ static size_t whole_bytes(const estimate *e, size_t block)
                          outputs + calm_memory_plan_block_bytes(e, block, windows, e->longest, scoring));
 }
 
-void calm_memory_plan_add_blind(const estimate *e, size_t block, calm_memory_plan *out)
+void calm_memory_plan_add_weights_only(const estimate *e, size_t block, calm_memory_plan *out)
 {
     const calm_model *model = e->p->in.model;
     for (size_t j = e->layout->block_begin[block]; j < e->layout->block_begin[block + 1]; j++) {

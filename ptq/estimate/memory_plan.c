@@ -57,7 +57,7 @@ void calm_memory_plan_estimate(const calm_run *p, size_t n_threads, const calm_k
     if (blind)
         over.longest = over.windows = over.rows = over.score_rows = over.held_rows = 0;
     for (size_t b = p->in.first_block; b < p->in.end_block; b++) {
-        (blind ? calm_memory_plan_add_blind : calm_memory_plan_add_block)(&over, b, out);
+        (blind ? calm_memory_plan_add_weights_only : calm_memory_plan_add_block)(&over, b, out);
         calm_memory_raise(&out->capture, calm_memory_plan_hidden_bytes(&over) + calm_memory_plan_guard_bytes(&e, b));
     }
     /* Activation statistics of the embeddings and of the final norm. */

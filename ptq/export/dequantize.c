@@ -235,7 +235,7 @@ static calm_status open_directory(work *w)
 {
     char *path, *format;
     CALM_TRY(calm_adapter_is_no_model(w->ctx, w->path));
-    CALM_TRY(calm_folder_is_no_model(w->ctx, w->path));
+    CALM_TRY(calm_folder_require_model(w->ctx, w->path));
     CALM_TRY(calm_path_join(w->ctx, w->ctx->out, &path, w->path, "config.json"));
     CALM_TRY(calm_json_read(w->ctx, path, CONFIG_MAX, &w->read));
     if (w->options->how.adapter)
@@ -265,7 +265,7 @@ static calm_status open_directory(work *w)
 static calm_status open_gguf(work *w)
 {
     const bool asked = w->options->dtype != CALM_N_DTYPES;
-    CALM_TRY(calm_folder_is_no_model(w->ctx, w->path));
+    CALM_TRY(calm_folder_require_model(w->ctx, w->path));
     CALM_TRY(calm_gguf_open_split(w->ctx, w->path, &w->gguf));
     CALM_TRY(calm_gguf_list_tensors(w->ctx, w->gguf, &w->list));
     CALM_TRY(calm_gguf_config(w->ctx, &w->list, NULL, NULL, &w->config));
@@ -463,7 +463,7 @@ static calm_status write_tokenizer(work *w, const char *dir)
     const calm_status status = calm_gguf_tokenizer_json(w->ctx, w->gguf, &json);
     if (status == CALM_EUNSUPPORTED) {
         calm_log(w->ctx, CALM_LOG_WARNING, "%s; no tokenizer is written", w->ctx->message);
-        calm_ctx_forgive(w->ctx);
+        calm_ctx_clear_failure(w->ctx);
         return CALM_OK;
     }
     CALM_TRY(status);

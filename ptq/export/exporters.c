@@ -264,7 +264,7 @@ calm_status calm_export_begin(calm_ctx *ctx, const char *target, calm_export_pla
 void calm_export_abandon(calm_ctx *ctx, calm_export_place *place)
 {
     calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
-    calm_ctx_forgive(&cleanup);
+    calm_ctx_clear_failure(&cleanup);
     if (place->temporary)
         calm_remove_tree(&cleanup, place->temporary);
     release(&place->lock);

@@ -22,7 +22,7 @@ calm_status calm_gguf_rope_factors(calm_ctx *ctx, const calm_model *model, float
     /* Whole heads turn; of proportional ones the last pairs stand, as near as a factor can bring them to it. */
     for (size_t i = 0; i < half && rope->kind != CALM_ROPE_LLAMA3; i++)
         (*out)[i] = rope->kind != CALM_ROPE_PROPORTIONAL ? 1
-                    : (double)i >= floor(rope->share * (double)half) ? CALM_GGUF_STANDS
+                    : (double)i >= floor(rope->share * (double)half) ? CALM_GGUF_UNROTATED
                                                                      : (float)rope->factor;
     for (size_t i = 0; i < half && rope->kind == CALM_ROPE_LLAMA3; i++) {
         const double turns = rope->original / (2 * M_PI * pow(rope->theta, 2 * (double)i / (double)rope->rotary));

@@ -106,7 +106,7 @@ size_t calm_gguf_moe_step(const calm_config *config)
 /* The same of Llama 4, whose code has these numbers in it; queries grow in blocks that are not turned alone. */
 static const char *lacks_chunk(const calm_config *config, const calm_gguf_arch *as)
 {
-    const calm_growth_config *growth = &config->query_growth;
+    const calm_query_scale_config *growth = &config->query_growth;
     bool usual = true, grows = false;
     if (!as->chunks)
         return NULL;

@@ -145,7 +145,7 @@ static calm_status fill_scales(calm_ctx *ctx, const calm_qlinear *linear, const 
     calm_super_block block;
     if (type->scale == CALM_GGML_SCALE_E4M3)
         return fill_small(ctx, linear, module, row, first, type, parts);
-    if (!calm_super_is(&linear->scheme)) {
+    if (!calm_scheme_is_super_block(&linear->scheme)) {
         parts->d = power ? (uint16_t)(ilogbf(scales[0]) + 127) : calm_f32_to_f16(scales[0]);
         parts->dmin = mins ? calm_f32_to_f16(mins[0]) : 0;
         const float held = power ? ldexpf(1, parts->d - 127) : calm_f16_to_f32(parts->d);

@@ -104,7 +104,7 @@ static calm_status write_license(calm_ctx *ctx, const calm_recipe *recipe, const
     size_t n_bytes;
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "README.md"));
     if (!calm_is_file(path) || calm_read_file(ctx, path, CARD_MAX, &card, &n_bytes) != CALM_OK) {
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return CALM_OK;
     }
     if (strncmp(card, "---\n", 4) != 0 && strncmp(card, "---\r\n", 5) != 0)

@@ -25,7 +25,7 @@ static calm_status open_written(calm_ctx *ctx, const calm_run *p, const calm_exp
     if (status != CALM_EUNSUPPORTED || !exporter->file)
         return status;
     calm_log(ctx, CALM_LOG_WARNING, "%s; the evaluation leaves embedding and head float", ctx->message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return CALM_OK;
 }
 

@@ -93,7 +93,7 @@ static double sample_seconds(calm_ctx *ctx, const calm_algorithm *algorithm, con
     calm_qjob qjob;
     const double begun = calm_time_busy(ctx->n_threads);
     if (calm_algorithm_run(ctx, algorithm, job, &qjob) != CALM_OK)
-        calm_ctx_forgive(ctx);    /* in the run it would be a failed candidate */
+        calm_ctx_clear_failure(ctx);    /* in the run it would be a failed candidate */
     return calm_time_busy(ctx->n_threads) - begun;
 }
 
@@ -184,13 +184,13 @@ static calm_status measure_steps(calm_ctx *ctx, forecast *f)
     /* Random rows may be too large for a model; then the usual rates are used. */
     if (status != CALM_ENUMERIC)
         return status;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return CALM_OK;
 }
 
 /* Measures all rates: for this machine, with the run's threads and no other load; for ranks elsewhere, of one thread on
  * a free core. */
-static calm_status measure(calm_ctx *ctx, const calm_forecast_elsewhere *elsewhere, forecast *f)
+static calm_status measure(calm_ctx *ctx, const calm_forecast_machine *elsewhere, forecast *f)
 {
     calm_forecast *out = f->out;
     calm_ctx one = *ctx;
@@ -515,7 +515,7 @@ static calm_status plan_ranks(calm_ctx *ctx, forecast *f)
     return calm_memory_plan_choose(ctx, f->p, f->p->memory.limit, &f->out->divided);
 }
 
-calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,
+calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_machine *elsewhere,
                                calm_forecast_rates *rates, calm_forecast *out)
 {
     CALM_SCOPED(calm_run *, calm_run_close) run = NULL;

@@ -93,14 +93,14 @@ typedef struct calm_forecast_rates {
 calm_status calm_forecast_learning(calm_ctx *ctx, const calm_result *result, double *seconds);
 
 /* A machine other than this one, whose cores and memory are not measured. */
-typedef struct calm_forecast_elsewhere {
+typedef struct calm_forecast_machine {
     double sgemm_flops;    /* of all threads of a rank; 0: threads times the speed of one thread here */
-} calm_forecast_elsewhere;
+} calm_forecast_machine;
 
 /* Opens the run of a recipe, measures this machine for about a second (matrix products, and each algorithm on a small
  * job), and adds up the costs.  Ignores candidates that the store has.  elsewhere NULL: the run is on this machine;
  * else memory is limited by the recipe only, and speeds are those of one thread here per CPU second, times the threads,
  * scaled by the speed of sgemm.  rates: speeds that are known, and to which measured ones are added; NULL: none.  Fails
  * as opening the run does. */
-calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_elsewhere *elsewhere,
+calm_status calm_forecast_make(calm_ctx *ctx, const calm_recipe *recipe, const calm_forecast_machine *elsewhere,
                                calm_forecast_rates *rates, calm_forecast *out);

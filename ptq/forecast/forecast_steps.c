@@ -53,7 +53,7 @@ static void choose_windows(passes *s)
     const calm_learner *learner = p->in.recipe->learner;
     double operations = 0;
     s->first = calib->n - calm_learn_windows(p);
-    const size_t end = learner ? calm_windows_together(calib, s->first, calib->n, calm_learner_tokens(learner))
+    const size_t end = learner ? calm_windows_range_end(calib, s->first, calib->n, calm_learner_tokens(learner))
                                : calm_tuning_end(p, s->first, calib->n);
     s->longest = calib->longest;
     while (s->longest > LEAST_TOKENS && CALM_BLOCK_BOTH * operations_of(s, s->first) > MOST_OPERATIONS)

@@ -294,7 +294,7 @@ static calm_status deal(calm_ctx *ctx, replay *r)
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, blocks, costs->n_blocks));
     for (size_t b = 0; b < costs->n_blocks; b++)
         blocks[b] = (calm_deal_block){costs->blocks[b].todo, costs->blocks[b].cost};
-    return costs->divides ? calm_deal_blocks(ctx, blocks, costs->n_blocks, (size_t)r->cluster->ranks, r->owner)
+    return costs->divides ? calm_assign_blocks(ctx, blocks, costs->n_blocks, (size_t)r->cluster->ranks, r->owner)
                           : CALM_OK;
 }
 

@@ -211,7 +211,7 @@ static calm_status wait_for(calm_ctx *ctx, int fd, const char *etag, bool *locke
     while (!(*locked = flock(fd, LOCK_EX | LOCK_NB) == 0)) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return CALM_OK;
-        CALM_TRY(calm_go_on(ctx));
+        CALM_TRY(calm_check_interrupt(ctx));
         if (!told)
             calm_log(ctx, CALM_LOG_INFO, "waiting: another process is fetching blobs/%s", etag);
         told = true;

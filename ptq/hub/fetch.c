@@ -37,17 +37,17 @@ static calm_status sleep_ms(calm_ctx *ctx, long ms)
     for (long step; ms > 0; ms -= step) {
         step = ms < PAUSE_STEP_MS ? ms : PAUSE_STEP_MS;
         struct timespec left = {.tv_sec = 0, .tv_nsec = step * 1000000L};
-        CALM_TRY(calm_go_on(ctx));
+        CALM_TRY(calm_check_interrupt(ctx));
         while (nanosleep(&left, &left) != 0 && errno == EINTR)
             ;
     }
-    return calm_go_on(ctx);
+    return calm_check_interrupt(ctx);
 }
 
-bool calm_hub_again(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
+bool calm_hub_retry(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
                     int *attempt)
 {
-    if (calm_go_on(ctx) != CALM_OK || !calm_hub_is_passing(reply) || ++*attempt >= s->settings->attempts)
+    if (calm_check_interrupt(ctx) != CALM_OK || !calm_hub_is_temporary(reply) || ++*attempt >= s->settings->attempts)
         return false;
     if (reply->end == CALM_HTTP_ANSWERED)
         calm_log(ctx, CALM_LOG_INFO, "%s: answer %ld, trying again (%d of %d)", what, reply->code, *attempt + 1,
@@ -89,7 +89,7 @@ calm_status calm_hub_get_text(calm_ctx *ctx, const calm_hub_session *s, const ch
         CALM_TRY(calm_http_ask(ctx, s->http, &request, &reply));
         if (reply.end == CALM_HTTP_ANSWERED && reply.code == 200)
             return CALM_OK;
-    } while (calm_hub_again(ctx, s, what, &reply, &attempt));
+    } while (calm_hub_retry(ctx, s, what, &reply, &attempt));
     return calm_hub_refused(ctx, s->settings, s->name, what, &reply);
 }
 
@@ -144,7 +144,7 @@ calm_status calm_hub_get_metadata(calm_ctx *ctx, const calm_hub_session *s, calm
             file->bytes = reply.linked_bytes >= 0 ? reply.linked_bytes : reply.code == 200 ? reply.length : -1;
             return CALM_OK;
         }
-    } while (calm_hub_again(ctx, s, what, &reply, &attempt));
+    } while (calm_hub_retry(ctx, s, what, &reply, &attempt));
     return calm_hub_refused(ctx, s->settings, s->name, what, &reply);
 }
 
@@ -207,7 +207,7 @@ static calm_status begin(calm_ctx *ctx, transfer *t, const calm_http_reply *repl
 static calm_status receive(calm_ctx *ctx, void *user, const calm_http_reply *reply, const void *bytes, size_t n_bytes)
 {
     transfer *t = user;
-    CALM_TRY(calm_go_on(ctx));
+    CALM_TRY(calm_check_interrupt(ctx));
     if (!t->began)
         CALM_TRY(begin(ctx, t, reply));
     if (t->file->bytes >= 0 && (int64_t)n_bytes > t->file->bytes - t->at)
@@ -254,7 +254,7 @@ static calm_status transfer_bytes(calm_ctx *ctx, transfer *t)
         } else {
             attempt = t->at > best ? 0 : attempt;
             best = t->at > best ? t->at : best;
-            if (!calm_hub_again(ctx, t->s, t->what, &reply, &attempt))
+            if (!calm_hub_retry(ctx, t->s, t->what, &reply, &attempt))
                 return calm_hub_refused(ctx, t->s->settings, t->s->name, t->what, &reply);
         }
     }

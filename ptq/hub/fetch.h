@@ -18,7 +18,7 @@ typedef struct calm_hub_session {
 
 /* After a failed request: if another attempt may help, logs, pauses and returns true; *attempt counts from 0.
  * false with ctx->status CALM_EINTERRUPTED: an interruption ends the attempts. */
-bool calm_hub_again(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
+bool calm_hub_retry(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
                     int *attempt);
 
 /* Downloads `url` into `out`; messages name it as `what` ("ORG/NAME", "ORG/NAME: config.json").  CALM_EFORMAT: more

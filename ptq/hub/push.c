@@ -104,7 +104,7 @@ static calm_status check_card(calm_ctx *ctx, const push *p)
     calm_push_call call = {.what = what, .url = url, .also = 400};
     calm_status status = calm_push_post_json(ctx, &p->s, body, &call);
     if (status == CALM_ENOTFOUND) {
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         status = CALM_OK;
     }
     if (status == CALM_OK && call.code == 400)

@@ -17,7 +17,7 @@ static calm_status check_model(calm_ctx *ctx, const char *dir, const calm_folder
     if (!any && !gguf)
         return calm_fail(ctx, CALM_EARG, "%s: no config.json and no GGUF file in it; expected a checkpoint that calm "
                          "quantize has written", dir);
-    return gguf || !calm_path_has(dir, "config.json") ? CALM_OK : calm_folder_is_no_model(ctx, dir);
+    return gguf || !calm_path_has(dir, "config.json") ? CALM_OK : calm_folder_require_model(ctx, dir);
 }
 
 calm_status calm_hub_push_files(calm_ctx *ctx, const char *dir, calm_push_file **out, size_t *n)

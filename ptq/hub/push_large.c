@@ -23,7 +23,7 @@ static calm_status put_bytes(calm_ctx *ctx, const calm_hub_session *s, const cha
             memcpy(etag, reply.stored, CALM_HUB_ETAG);
             return CALM_OK;
         }
-    } while (calm_hub_again(ctx, s, what, &reply, &attempt));
+    } while (calm_hub_retry(ctx, s, what, &reply, &attempt));
     return calm_hub_refused(ctx, s->settings, s->name, what, &reply);
 }
 

@@ -74,11 +74,11 @@ calm_status calm_push_post(calm_ctx *ctx, const calm_hub_session *s, calm_push_c
         CALM_TRY(calm_http_ask(ctx, s->http, &request, &reply));
         done = reply.end == CALM_HTTP_ANSWERED &&
                (reply.code / 100 == 2 || (call->also && reply.code == call->also));
-    } while (!done && calm_hub_again(ctx, s, call->what, &reply, &attempt));
+    } while (!done && calm_hub_retry(ctx, s, call->what, &reply, &attempt));
     call->code = reply.code;
     /* An answer that is not JSON has only its status. */
     if (c.text.length && calm_json_parse(ctx, call->what, c.text.data, c.text.length, &call->answer) == CALM_EFORMAT)
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     CALM_TRY(ctx->status);
     return done ? CALM_OK : refuse(ctx, s, call, &reply);
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-bool calm_hub_is_passing(const calm_http_reply *reply)
+bool calm_hub_is_temporary(const calm_http_reply *reply)
 {
     const long code = reply->code;
     /* If no host has ever answered, there is no network, and another attempt would not help. */

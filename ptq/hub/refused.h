@@ -9,4 +9,4 @@ calm_status calm_hub_refused(calm_ctx *ctx, const calm_hub_settings *settings, c
                              const char *what, const calm_http_reply *reply);
 
 /* Is the failure temporary, so that the same request may succeed later? */
-bool calm_hub_is_passing(const calm_http_reply *reply);
+bool calm_hub_is_temporary(const calm_http_reply *reply);

@@ -86,7 +86,7 @@ calm_status calm_folder_files(calm_ctx *ctx, const char *dir, int take, calm_fol
     listing l = {.take = take};
     *n = 0;
     *out = NULL;
-    CALM_TRY(calm_folder_is_there(ctx, dir));
+    CALM_TRY(calm_folder_require(ctx, dir));
     if (!calm_is_directory(dir))
         return not_a_folder(ctx, dir);
     CALM_TRY(list_below(ctx, dir, "", 0, &l));

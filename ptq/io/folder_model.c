@@ -53,7 +53,7 @@ static calm_status first_of(calm_ctx *ctx, const char *dir, int (*filter)(const 
     return status;
 }
 
-calm_status calm_folder_is_there(calm_ctx *ctx, const char *path)
+calm_status calm_folder_require(calm_ctx *ctx, const char *path)
 {
     char *part;
     if (access(path, calm_is_directory(path) ? R_OK | X_OK : R_OK) == 0)
@@ -115,11 +115,11 @@ static calm_status refuse_parent(calm_ctx *ctx, const char *path)
     return status;
 }
 
-calm_status calm_folder_is_no_model(calm_ctx *ctx, const char *path)
+calm_status calm_folder_require_model(calm_ctx *ctx, const char *path)
 {
     char *gguf, *pickle;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_folder_is_there(ctx, path));
+    CALM_TRY(calm_folder_require(ctx, path));
     if (!calm_is_directory(path))
         return refuse_part(ctx, path);
     const bool config = calm_path_has(path, "config.json");

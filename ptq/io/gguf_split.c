@@ -54,7 +54,7 @@ calm_status calm_gguf_split_find(calm_ctx *ctx, const char *path, char **out)
         if (strlen(entry->d_name) != stem + PART_LENGTH || strncmp(entry->d_name, name, stem) != 0 ||
             !parse_name(entry->d_name, &index, &n) || index)
             continue;
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         status = calm_path_join(ctx, ctx->out, out, folder, entry->d_name);
     }
     if (dir)

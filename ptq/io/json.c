@@ -74,7 +74,7 @@ calm_status calm_json_read(calm_ctx *ctx, const char *path, size_t limit, calm_j
     if (status != CALM_EFORMAT || !spell_floats((const char *)map.data, map.bytes, &text))
         return status;
     CALM_TRY(calm_text_check(ctx, &text));
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_json_parse(ctx, path, text.data, text.length, out);
 }
 

@@ -13,7 +13,7 @@ calm_status calm_safetensors_survive(calm_ctx *ctx, const calm_safetensors *set,
     if (status == CALM_OK || !set->report || status == CALM_ENOMEM)
         return status;
     set->report(set->user, set->fault, tensor, ctx->message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return CALM_OK;
 }
 

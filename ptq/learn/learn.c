@@ -28,7 +28,7 @@ size_t calm_learn_round(const calm_run *p, const calm_learner *learner)
     const size_t tokens = calm_learner_tokens(learner);
     size_t n = 0;
     for (size_t w = calm_inputs_held_windows(&p->in); w < p->in.calib.n; n++)
-        w = calm_windows_together(&p->in.calib, w, p->in.calib.n, tokens);
+        w = calm_windows_range_end(&p->in.calib, w, p->in.calib.n, tokens);
     return n;
 }
 
@@ -152,7 +152,7 @@ static calm_status learn_block(calm_ctx *ctx, stage *s, size_t block)
     /* In one transaction, so that a block is stored as a whole. */
     CALM_TRY(calm_store_begin(ctx, s->of.p->in.store));
     calm_learn_keep(ctx, &s->of, block, &result, seconds);
-    CALM_TRY(calm_store_end(ctx, s->of.p->in.store));
+    CALM_TRY(calm_store_finish_transaction(ctx, s->of.p->in.store));
     log_block(ctx, block, &result.outcome, seconds);
     s->done += s->steps;
     return CALM_OK;

@@ -91,7 +91,7 @@ static calm_status divide(calm_ctx *ctx, learning *l)
     const size_t end = inputs->first + inputs->n, tokens = calm_learner_tokens(l->task->run->in.recipe->learner);
     CALM_TRY(CALM_NEW(ctx, ctx->out, l->step_begin, inputs->n + 1));
     for (size_t w = inputs->first; w < end; l->step_begin[++l->n_steps] = w - inputs->first)
-        w = calm_windows_together(inputs->windows, w, end, tokens);
+        w = calm_windows_range_end(inputs->windows, w, end, tokens);
     return CALM_OK;
 }
 

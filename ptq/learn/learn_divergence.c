@@ -193,7 +193,7 @@ calm_status calm_tuning_back(calm_ctx *ctx, calm_tuning *s, size_t b, size_t fir
 
 size_t calm_tuning_end(const calm_run *p, size_t first, size_t end)
 {
-    return calm_inputs_encode(&p->in) ? calm_windows_together(&p->in.calib, first, end, STEP_TOKENS) : first + 1;
+    return calm_inputs_encode(&p->in) ? calm_windows_range_end(&p->in.calib, first, end, STEP_TOKENS) : first + 1;
 }
 
 size_t calm_tuning_rows(const calm_run *p)

@@ -16,10 +16,10 @@
 /* ---- one block while it is learned (learn_view.c) ---- */
 
 /* Memory for decoded weights and gradients of a block's linears, which views of one shape may share in turn. */
-typedef struct calm_learn_room {
+typedef struct calm_learn_buffers {
     float **effective, **grad;    /* [n] arrays, by the number of the linear in its block */
     size_t n;
-} calm_learn_room;
+} calm_learn_buffers;
 
 /* A block of a plan: its codes, scales and norms in arrays that a learner may change, and its gradients. */
 typedef struct calm_learn_view {
@@ -45,7 +45,7 @@ typedef struct calm_learn_view {
 typedef struct calm_learn_view_options {
     const calm_learner *learner;    /* linears that it changes get gradients; NULL: all do    */
     bool targets;                   /* set linears[].w                                        */
-    const calm_learn_room *room;    /* memory for decoded weights and gradients; NULL: own    */
+    const calm_learn_buffers *room;    /* memory for decoded weights and gradients; NULL: own    */
     bool biases;                    /* vectors[] also has the biases of linears and norms     */
 } calm_learn_view_options;
 
@@ -68,7 +68,7 @@ void calm_learn_view_complete(const calm_learn_view *view);
 calm_status calm_learn_view_vectors(calm_ctx *ctx, const calm_learn_view *view, calm_vectors *out);
 
 /* Allocates a room that is large enough for every block of the model in ctx->out; returns its bytes. */
-calm_status calm_learn_room_new(calm_ctx *ctx, const calm_model *model, calm_learn_room *out);
+calm_status calm_learn_room_new(calm_ctx *ctx, const calm_model *model, calm_learn_buffers *out);
 size_t calm_learn_room_new_bytes(const calm_model *model);
 
 /* Return the bytes that calm_learn_view_open leaves in ctx->out without targets and room, if all jobs have `scheme`;
@@ -153,7 +153,7 @@ typedef struct calm_tuning {
     calm_learn_view *views;      /* [n_blocks]                                                 */
     calm_tune **tunes;           /* [n_blocks] NULL: the block is not tuned                    */
     size_t first;                /* the first block that is tuned                              */
-    calm_learn_room room;        /* decoded weights and gradients, shared by the views         */
+    calm_learn_buffers room;        /* decoded weights and gradients, shared by the views         */
     calm_batch floats;           /* final hidden states of the float model, all calibration windows */
     calm_subject subjects[2];    /* the float model, the tuned one                             */
     calm_predictors set;         /* the heads of both                                          */

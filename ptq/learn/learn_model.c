@@ -139,7 +139,7 @@ static calm_status tune(calm_ctx *ctx, tuning *s, calm_learn_outcome *out)
     for_all(s, calm_tune_restore);
     if (status == CALM_ENUMERIC) {
         calm_log(ctx, CALM_LOG_WARNING, "tuning ends: %s", ctx->message);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     } else {
         CALM_TRY(status);
     }
@@ -163,7 +163,7 @@ static calm_status keep(calm_ctx *ctx, tuning *s, const calm_learn_outcome *outc
         if (s->of.tunes[b] && calm_learn_view_vectors(ctx, &s->of.views[b], &result.vectors) == CALM_OK)
             calm_learn_keep(ctx, &s->of.of, b, &result, seconds / (double)n_blocks);
     }
-    return calm_store_end(ctx, store);
+    return calm_store_finish_transaction(ctx, store);
 }
 
 /* Runs the float model, then tunes, with all memory in arenas that are released at the end. */

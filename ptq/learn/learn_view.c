@@ -95,7 +95,7 @@ static calm_status start_job(calm_ctx *ctx, const opening *o, const calm_fold_se
 static calm_status take_room(calm_ctx *ctx, const opening *o, size_t index, size_t n, bool wanted, float **effective,
                              float **grad)
 {
-    const calm_learn_room *room = o->options->room;
+    const calm_learn_buffers *room = o->options->room;
     /* A room has the layout's order, in which the shared expert may come before the others. */
     const size_t at = index - calm_model_layout(o->model)->jobs[o->v->begin].first;
     *grad = NULL;
@@ -484,7 +484,7 @@ static size_t most_linears(const calm_model *model)
     return most;
 }
 
-calm_status calm_learn_room_new(calm_ctx *ctx, const calm_model *model, calm_learn_room *out)
+calm_status calm_learn_room_new(calm_ctx *ctx, const calm_model *model, calm_learn_buffers *out)
 {
     out->n = most_linears(model);
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->effective, out->n));

@@ -179,7 +179,7 @@ static void name_operands(calm_json *lock)
         calm_json_set_string(calibration, "dtype", "f32");
 }
 
-void calm_lock_settle(const calm_json *lock, calm_recipe_spec *spec)
+void calm_lock_apply_dtype(const calm_json *lock, calm_recipe_spec *spec)
 {
     const calm_json *calibration = calm_json_get(calm_json_get(lock, "recipe"), "calibration");
     const char *name = calm_json_string(calm_json_get(calibration, "dtype"), "");

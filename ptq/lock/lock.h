@@ -44,7 +44,7 @@ calm_status calm_lock_read(calm_ctx *ctx, const char *path, calm_json **out);
 const char *calm_lock_kernels(const calm_json *lock);
 
 /* Replaces the spec's `calibration.dtype` auto by the dtype in the lock (from calm_lock_read). */
-void calm_lock_settle(const calm_json *lock, calm_recipe_spec *spec);
+void calm_lock_apply_dtype(const calm_json *lock, calm_recipe_spec *spec);
 
 typedef struct calm_differences {
     calm_difference *items;           /* [n] in ctx->out                                 */
@@ -73,8 +73,8 @@ typedef struct calm_locked_run {
  *   expected   a lock: inputs are compared before the run, which is skipped if they differ; outputs are compared after
  *              the run.  NULL: nothing is compared
  * Fails as calm_lock_inputs, calm_run_quantize and calm_lock_new do. */
-calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe,
-                               const calm_run_options *options, const calm_json *expected, calm_locked_run *out);
+calm_status calm_locked_run_start(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe,
+                                  const calm_run_options *options, const calm_json *expected, calm_locked_run *out);
 void calm_locked_run_close(calm_locked_run *run);
 
 /* ---- repeat a run and compare: `calm verify` (verify.c) ---- */

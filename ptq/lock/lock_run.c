@@ -22,8 +22,8 @@ static calm_status compare_outputs(calm_ctx *ctx, const calm_json *expected, cal
     return CALM_OK;
 }
 
-calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe,
-                               const calm_run_options *options, const calm_json *expected, calm_locked_run *out)
+calm_status calm_locked_run_start(calm_ctx *ctx, const calm_recipe_spec *spec, const calm_recipe *recipe,
+                                  const calm_run_options *options, const calm_json *expected, calm_locked_run *out)
 {
     CALM_SCOPED_JSON(inputs);
     CALM_SCOPED_JSON(document);
@@ -51,7 +51,7 @@ calm_status calm_locked_run_do(calm_ctx *ctx, const calm_recipe_spec *spec, cons
         return CALM_OK;
     /* The document is written from the spec, so that the lock contains options of the command line as a recipe file
      * would. */
-    const calm_recipe_spec settled = calm_spec_settled(spec);
+    const calm_recipe_spec settled = calm_spec_with_dtype(spec);
     CALM_TRY(calm_spec_write(ctx, &settled, &document));
     calm_json *taken = inputs;
     inputs = NULL;    /* the lock owns it, even after a failure */

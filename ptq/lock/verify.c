@@ -50,7 +50,7 @@ static calm_status run_in(calm_ctx *ctx, const char *path, const calm_verify_opt
     calm_recipe recipe;
     CALM_TRY(make_spec(ctx, path, o, lock, folder, &spec));
     CALM_TRY(calm_recipe_resolve(ctx, &spec, &how.events, &recipe));
-    CALM_TRY(calm_locked_run_do(ctx, &spec, &recipe, &how, lock, &run));
+    CALM_TRY(calm_locked_run_start(ctx, &spec, &recipe, &how, lock, &run));
     if (run.run && !run.lock)
         return calm_fail(ctx, CALM_EFORMAT, "%s: its recipe writes no checkpoint", path);
     out->ran = run.run != NULL;
@@ -70,7 +70,7 @@ static calm_status verify_run(calm_ctx *ctx, const char *path, const calm_verify
         return calm_fail_errno(ctx, errno, "%s: cannot create", folder);
     const calm_status status = run_in(ctx, path, o, lock, folder, out);
     calm_ctx quiet = *ctx;    /* the first failure is reported */
-    calm_ctx_forgive(&quiet);
+    calm_ctx_clear_failure(&quiet);
     calm_remove_tree(&quiet, folder);
     return status;
 }

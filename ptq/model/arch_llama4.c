@@ -45,8 +45,8 @@ static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_json_need_int(ctx, path, root, "floor_scale", &(int64_t){8192}, 1, 1 << 30, &length));
     CALM_TRY(calm_json_need_number(ctx, path, root, "attn_scale", &(double){0.1}, 0, 1e3, &beta));
     config->query_growth =
-        (calm_growth_config){.beta = on ? (float)beta : 0, .length = (double)length, .from_one = true,
-                             .unrotated = true};
+        (calm_query_scale_config){.beta = on ? (float)beta : 0, .length = (double)length, .from_one = true,
+                                  .unrotated = true};
     return CALM_OK;
 }
 

@@ -15,7 +15,7 @@ static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_json_expect(ctx, described, CALM_JSON_OBJECT, "%s: \"rope_parameters\"", path));
     CALM_TRY(calm_json_need_number(ctx, path, described, "llama_4_scaling_beta", NULL, 0, 1e3, &beta));
     CALM_TRY(calm_json_need_number(ctx, path, described, "original_max_position_embeddings", NULL, 1, 1e9, &original));
-    config->query_growth = (calm_growth_config){.beta = (float)beta, .length = original};
+    config->query_growth = (calm_query_scale_config){.beta = (float)beta, .length = original};
     return CALM_OK;
 }
 

@@ -357,7 +357,7 @@ static void cache_heads(calm_ctx *ctx, const calm_block *block, const calm_heads
 /* Multiplies a head of q by its position-dependent scale; gradients are multiplied likewise. */
 static void grow_head(const calm_heads *a, float *q)
 {
-    const calm_growth_config *growth = &a->config->query_growth;
+    const calm_query_scale_config *growth = &a->config->query_growth;
     for (size_t t = 0; t < a->span->n_tokens; t++) {
         const double turns = floor((double)(calm_heads_position(a, t) + growth->from_one) / growth->length);
         /* In most texts all positions are below `length`, where the factor is 1. */
@@ -453,8 +453,8 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, context, n * width));
     if (a.sinks)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a.shares, n * config->n_heads));
-    if (calm_heads_whole(ctx, block, &a))
-        CALM_TRY(calm_heads_attend_whole(ctx, &a, context));
+    if (calm_heads_use_ints(ctx, block, &a))
+        CALM_TRY(calm_heads_attend_ints(ctx, &a, context));
     else
         CALM_TRY(calm_heads_attend_all(ctx, &a, &(calm_heads_kept){NULL, NULL}, context));
     if (a.sinks) {

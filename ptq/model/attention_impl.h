@@ -87,7 +87,7 @@ calm_status calm_heads_norm(calm_ctx *ctx, const calm_block *block, const calm_h
 bool calm_heads_rotated(const calm_block *block);
 
 /* Rotates q and k in place with calm_rope_rotate, or their gradients with calm_rope_rotate_back, where the block has a
- * rotary embedding, and applies the position-dependent scale of q (calm_growth_config).  Tables that depend on the
+ * rotary embedding, and applies the position-dependent scale of q (calm_query_scale_config).  Tables that depend on the
  * window's length are computed in ctx->scratch. */
 typedef void calm_rotate_fn(const calm_rope_table *table, float *x, size_t stride, size_t n_tokens, size_t n_heads,
                             size_t head_dim, const uint32_t *positions);
@@ -126,11 +126,11 @@ calm_status calm_heads_attend_all(calm_ctx *ctx, const calm_heads *a, const calm
 
 /* Is the context computed in integer arithmetic (int_attention.c)?  Yes if ctx->int_attention is set, o is an integer
  * linear, only the scale is applied between scores and softmax, and the span is a whole window of enough tokens. */
-bool calm_heads_whole(const calm_ctx *ctx, const calm_block *block, const calm_heads *a);
+bool calm_heads_use_ints(const calm_ctx *ctx, const calm_block *block, const calm_heads *a);
 
 /* Computes the whole context in integer arithmetic; same bytes for any number of threads.  A worker holds
  * calm_attend_bytes of ctx->scratch.  Fails as calm_int_choose. */
-calm_status calm_heads_attend_whole(calm_ctx *ctx, const calm_heads *a, float *context);
+calm_status calm_heads_attend_ints(calm_ctx *ctx, const calm_heads *a, float *context);
 
 /* Allocates a calm_heads_kept in ctx->scratch for windows that are short enough; and returns the bytes that this takes
  * for T tokens. */

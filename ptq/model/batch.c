@@ -97,7 +97,7 @@ void calm_batch_close(calm_batch *batch)
         calm_row_store_close(&batch->shared);
 }
 
-calm_status calm_batch_share(calm_ctx *ctx, const calm_config *config, calm_arena *arena, calm_batch *batch)
+calm_status calm_batch_new_shared(calm_ctx *ctx, const calm_config *config, calm_arena *arena, calm_batch *batch)
 {
     if (!config->arch->parallel)
         return CALM_OK;

@@ -47,7 +47,7 @@ void calm_batch_close(calm_batch *batch);
 
 /* Allocates batch->shared in families that need it (calm_arch.parallel), for a caller that runs sublayers one by one.
  * Fails as calm_row_store_open. */
-calm_status calm_batch_share(calm_ctx *ctx, const calm_config *config, calm_arena *arena, calm_batch *batch);
+calm_status calm_batch_new_shared(calm_ctx *ctx, const calm_config *config, calm_arena *arena, calm_batch *batch);
 
 /* Returns the bytes that this allocates in memory for rows in memory. */
 size_t calm_batch_share_bytes(const calm_config *config, size_t rows);

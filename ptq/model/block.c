@@ -211,7 +211,7 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     const calm_norm *in = &block->norm[sublayer][CALM_NORM_IN];
     const bool parallel = block->config->arch->parallel;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(calm_go_on(ctx));
+    CALM_TRY(calm_check_interrupt(ctx));
     if (!calm_kind_dense(block->config, sublayer))
         return CALM_OK;
     /* Without an IN norm f reads x itself; x is written only after f is done. */

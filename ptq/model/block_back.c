@@ -119,7 +119,7 @@ calm_status calm_block_forward_tape(calm_ctx *ctx, const calm_block *block, cons
     calm_block_tape *tape;
     float *between;
     *out = NULL;
-    CALM_TRY(calm_go_on(ctx));
+    CALM_TRY(calm_check_interrupt(ctx));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, tape, 1));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, between, span->n_tokens * block->config->hidden));
     tape->span = *span;

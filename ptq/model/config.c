@@ -243,10 +243,10 @@ static calm_status read_text(calm_ctx *ctx, const char *path, const calm_json *r
         CALM_TRY(calm_config_rope(ctx, path, root, out));
     CALM_TRY(read_dtype(ctx, path, root, out));
     if (out->arch->varies)
-        CALM_TRY(calm_config_vary(ctx, out));
+        CALM_TRY(calm_config_new_shapes(ctx, out));
     if (out->arch->read_config)
         CALM_TRY(out->arch->read_config(ctx, path, root, out));
-    return calm_config_divide(ctx, out);
+    return calm_config_new_blocks(ctx, out);
 }
 
 calm_status calm_config_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *out)

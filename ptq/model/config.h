@@ -129,12 +129,12 @@ typedef struct calm_block_shape {
 } calm_block_shape;
 
 /* Position-dependent scale of queries: q at position p is multiplied by 1 + beta ln(1 + floor(p / length)). */
-typedef struct calm_growth_config {
+typedef struct calm_query_scale_config {
     float beta;                   /* 0: no scale                                             */
     double length;                /* in positions                                            */
     bool from_one;                /* p counts from 1; else from 0                            */
     bool unrotated;               /* applies to blocks without a rotary embedding; else to those with one */
-} calm_growth_config;
+} calm_query_scale_config;
 
 typedef struct calm_config calm_config;
 struct calm_config {
@@ -186,7 +186,7 @@ struct calm_config {
     float gate_sparsity;              /* as in calm_block_shape, in an element of `blocks`      */
     bool output_gate;                 /* q's linear gives d rows of q and d of a gate per head: o reads the context
                                          times sigmoid(gate)                                    */
-    calm_growth_config query_growth;  /* position-dependent scale of queries                    */
+    calm_query_scale_config query_growth;  /* position-dependent scale of queries                    */
     size_t down_hadamard;             /* width of a block of the Hadamard matrix H (tensor/rotation.h) in down's input
                                          x H; 0: down reads x                                   */
     size_t *window;                   /* [n_blocks] keys that a query sees, 0 = all; bidirectional: keys at a distance
@@ -211,7 +211,7 @@ calm_status calm_config_read_accepting(calm_ctx *ctx, const char *path, const ca
 const calm_config *calm_config_at(const calm_config *config, size_t block);
 
 /* Copies the values that all blocks have in common into config->blocks; call it after each change of such a value. */
-void calm_config_share(calm_config *config);
+void calm_config_copy_common(calm_config *config);
 
 /* Returns the tokens of the longest window that an encoder with a table of positions can read. */
 size_t calm_config_positions(const calm_config *config);
@@ -251,10 +251,10 @@ void calm_config_windows_both_ways(calm_config *config);
 
 /* Allocates config->shapes with the usual sublayers, for a family that sets calm_arch.varies and changes them
  * afterwards: every block has attention and an MLP, or a mixture by moe.sparse. */
-calm_status calm_config_vary(calm_ctx *ctx, calm_config *config);
+calm_status calm_config_new_shapes(calm_ctx *ctx, calm_config *config);
 
 /* Makes config->blocks from config->shapes (NULL: nothing to do).  calm_config_read calls it. */
-calm_status calm_config_divide(calm_ctx *ctx, calm_config *config);
+calm_status calm_config_new_blocks(calm_ctx *ctx, calm_config *config);
 
 /* Checks that `list`, the value of `key`, has an entry for each block.  CALM_EFORMAT: another length, or no list. */
 calm_status calm_config_one_per_block(calm_ctx *ctx, const char *path, const char *key, const calm_json *list,

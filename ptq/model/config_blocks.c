@@ -1,7 +1,7 @@
 /* Configs of single blocks, where blocks differ. */
 #include "ptq/model/config.h"
 
-void calm_config_share(calm_config *config)
+void calm_config_copy_common(calm_config *config)
 {
     for (size_t i = 0; config->blocks && i < config->n_blocks; i++) {
         const calm_block_shape *shape = &config->shapes[i];
@@ -25,13 +25,13 @@ void calm_config_share(calm_config *config)
     }
 }
 
-calm_status calm_config_divide(calm_ctx *ctx, calm_config *config)
+calm_status calm_config_new_blocks(calm_ctx *ctx, calm_config *config)
 {
     /* All blocks are alike and use the model's config. */
     if (!config->shapes)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, config->blocks, config->n_blocks));
-    calm_config_share(config);
+    calm_config_copy_common(config);
     return CALM_OK;
 }
 

@@ -34,7 +34,7 @@ typedef struct delta_task {
 /* ---- buffers ---- */
 
 calm_status calm_delta_room_new(calm_ctx *ctx, const calm_delta_shape *shape, size_t c, float *memory,
-                                calm_delta_room *r)
+                                calm_delta_buffers *r)
 {
     const size_t group = shape->n_value_heads / shape->n_key_heads;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, r->kq, 2 * c * shape->key_dim));
@@ -78,7 +78,7 @@ static void normalise(const float *x, size_t stride, size_t n, size_t d, double 
 }
 
 void calm_delta_chunk_begin(const calm_delta_shape *shape, const calm_delta_rows *rows, size_t key_head, size_t begin,
-                            size_t n, const calm_delta_room *r)
+                            size_t n, const calm_delta_buffers *r)
 {
     const size_t d = shape->key_dim, at = begin * rows->stride + key_head * d;
     normalise(rows->k + at, rows->stride, n, d, 1, r->kq);
@@ -116,7 +116,7 @@ static void sum_decays(const calm_delta_piece *p)
 /* Computes row i of both halves of `mixed`. */
 static void mix_row(const calm_delta_piece *p, size_t i)
 {
-    const calm_delta_room *r = p->room;
+    const calm_delta_buffers *r = p->room;
     float *system = r->mixed + i * p->n, *reads = r->mixed + (p->n + i) * p->n, *fading = r->fading + i * p->n;
     for (size_t j = 0; j <= i; j++)
         fading[j] = (float)(r->log[i] - r->log[j]);
@@ -176,7 +176,7 @@ static void read_memory(const calm_delta_piece *p, float *out)
 
 void calm_delta_fade_keys(const calm_delta_piece *p)
 {
-    const calm_delta_room *r = p->room;
+    const calm_delta_buffers *r = p->room;
     const size_t d = p->shape->key_dim;
     memcpy(r->faded, r->kq, p->n * d * sizeof *r->faded);
     for (size_t i = 0; i < p->n; i++)
@@ -187,7 +187,7 @@ void calm_delta_fade_keys(const calm_delta_piece *p)
 static void write_memory(const calm_delta_piece *p)
 {
     const calm_delta_shape *shape = p->shape;
-    const calm_delta_room *r = p->room;
+    const calm_delta_buffers *r = p->room;
     calm_delta_fade_keys(p);
     calm_vec_scale(shape->key_dim * shape->value_dim, (float)exp(r->log[p->n - 1]), p->memory);
     calm_sgemm_tn(shape->key_dim, shape->value_dim, p->n, 1, r->faded, shape->key_dim, r->seen, shape->value_dim, 1,
@@ -238,7 +238,7 @@ static calm_status run_key_head(calm_ctx *ctx, size_t index, void *user)
     const calm_delta_shape *shape = task->shape;
     const calm_delta_rows *rows = task->rows;
     const size_t group = shape->n_value_heads / shape->n_key_heads, size = shape->key_dim * shape->value_dim;
-    calm_delta_room r;
+    calm_delta_buffers r;
     CALM_TRY(calm_delta_room_new(ctx, shape, calm_size_min(rows->n_tokens, task->chunk),
                                  task->memory ? task->memory + index * group * size : NULL, &r));
     for (size_t begin = 0; begin < rows->n_tokens; begin += task->chunk) {

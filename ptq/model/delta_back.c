@@ -26,9 +26,9 @@ typedef struct back_task {
     const calm_delta_grads *grads;
 } back_task;
 
-/* Buffers of a key head in addition to a calm_delta_room, whose `memory` holds dS. */
+/* Buffers of a key head in addition to a calm_delta_buffers, whose `memory` holds dS. */
 typedef struct back_room {
-    calm_delta_room forward;
+    calm_delta_buffers forward;
     float *u;         /* [C, d_v]                                                        */
     float *dseen;     /* [2 C, d_v]: gradient of S^T k, with du and r in between; of S^T q: do */
     float *dpairs;    /* [2 C, C]: dL and dA, then of k . k and q . k                     */

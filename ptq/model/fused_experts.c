@@ -139,7 +139,7 @@ static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t exp
     const bool down = role == CALM_ROLE_DOWN, interleaved = to->config->arch->names->moe.interleaved && !down;
     const size_t experts = to->config->moe.n_experts, second = role == CALM_ROLE_UP;
     calm_tensor *out;
-    calm_turned *v;
+    calm_strided_view *v;
     CALM_TRY(new_part(ctx, to, block, expert, role, "weight", whole, &out));
     out->n_dims = 2;
     out->shape[2] = 0;
@@ -157,7 +157,7 @@ static calm_status add_view(calm_ctx *ctx, listing *to, size_t block, size_t exp
     CALM_TRY(CALM_NEW(ctx, ctx->out, v, 1));
     const size_t lines = down ? out->shape[0] : 2 * out->shape[0];    /* rows of the stored matrix, if not transposed */
     const size_t row = transposed ? 1 : out->shape[1];
-    *v = (calm_turned){.whole = whole, .first = expert * (whole->n_elements / experts),
+    *v = (calm_strided_view){.whole = whole, .first = expert * (whole->n_elements / experts),
                        .row_step = row * (interleaved ? 2 : 1), .column_step = transposed ? lines : 1};
     /* up begins in the next row, or after all rows of gate. */
     v->first += second * row * (interleaved ? 1 : out->shape[0]);
@@ -173,7 +173,7 @@ static calm_status add_bias(calm_ctx *ctx, listing *to, size_t block, size_t exp
     const bool down = role == CALM_ROLE_DOWN, interleaved = to->config->arch->names->moe.interleaved && !down;
     const size_t row = whole->shape[1], second = role == CALM_ROLE_UP;
     calm_tensor *out;
-    calm_turned *v;
+    calm_strided_view *v;
     CALM_TRY(new_part(ctx, to, block, expert, role, "bias", whole, &out));
     out->n_dims = 1;
     out->shape[0] = out->n_elements = down ? row : row / 2;
@@ -181,7 +181,7 @@ static calm_status add_bias(calm_ctx *ctx, listing *to, size_t block, size_t exp
     if (!interleaved)
         return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, ctx->out, v, 1));
-    *v = (calm_turned){.whole = whole, .first = expert * row + second, .row_step = 2, .column_step = 1};
+    *v = (calm_strided_view){.whole = whole, .first = expert * row + second, .row_step = 2, .column_step = 1};
     out->entry = v;
     out->source = &calm_turned_source;
     return CALM_OK;

@@ -49,7 +49,7 @@ static void add_proportional(builder *b, calm_json *rope, int64_t head_dim)
     }
     for (size_t i = 0; i < half; i++) {
         memcpy(&value, tensor->data + i * sizeof value, sizeof value);
-        const bool stands = value >= 1e-3F * CALM_GGUF_STANDS;
+        const bool stands = value >= 1e-3F * CALM_GGUF_UNROTATED;
         first = i ? first : value;
         bad += !stands && (!(value > 0) || value != first || n != i);
         n += !stands;

@@ -145,7 +145,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_gguf_
     CALM_TRY(calm_path_beside(&look, &arena, &beside, path, "config.json"));
     if (!calm_path_exists(beside))
         return ctx->status;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_json_read(ctx, beside, CONFIG_MAX, out);
 }
 

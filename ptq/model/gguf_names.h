@@ -13,7 +13,7 @@
 #include "ptq/model/gguf_order.h"
 
 /* Divisor in rope_freqs.weight for pairs of channels that are not rotated: large enough to make the angle 0. */
-#define CALM_GGUF_STANDS 1e30F
+#define CALM_GGUF_UNROTATED 1e30F
 
 /* Properties of a family in llama.cpp. */
 typedef struct calm_gguf_arch {

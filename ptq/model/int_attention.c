@@ -4,7 +4,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/tensor/attend.h"
 
-bool calm_heads_whole(const calm_ctx *ctx, const calm_block *block, const calm_heads *a)
+bool calm_heads_use_ints(const calm_ctx *ctx, const calm_block *block, const calm_heads *a)
 {
     const calm_weight *o = &block->weight[CALM_ROLE_O];
     /* Attention stays in float where something other than the scale changes scores; for few queries after a long past,
@@ -62,7 +62,7 @@ static calm_status attend_part(calm_ctx *ctx, size_t index, void *user)
     return CALM_OK;
 }
 
-calm_status calm_heads_attend_whole(calm_ctx *ctx, const calm_heads *a, float *context)
+calm_status calm_heads_attend_ints(calm_ctx *ctx, const calm_heads *a, float *context)
 {
     const size_t n_kv = a->config->n_kv, threads = (size_t)ctx->n_threads;
     /* Keys are packed for each part, so there are only as many parts as give every thread one. */

@@ -89,7 +89,7 @@ calm_sublayer calm_block_last_slot(const calm_config *config)
     return last;
 }
 
-calm_status calm_config_vary(calm_ctx *ctx, calm_config *config)
+calm_status calm_config_new_shapes(calm_ctx *ctx, calm_config *config)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, config->shapes, config->n_blocks));
     for (size_t i = 0; i < config->n_blocks; i++) {

@@ -260,4 +260,4 @@ bool calm_plain_shape(const calm_config *config, const calm_kind *kind, calm_pla
 
 /* Is `module` a linear or norm of keys and values, in a block that reads those of another block?  Published files keep
  * such modules, and nothing reads them. */
-bool calm_kv_is_left_over(const calm_config *config, const char *module);
+bool calm_kv_is_unused_module(const calm_config *config, const char *module);

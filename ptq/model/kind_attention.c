@@ -126,7 +126,7 @@ static double operations(const calm_config *config, double window)
 
 /* ---- the kind ---- */
 
-bool calm_kv_is_left_over(const calm_config *config, const char *module)
+bool calm_kv_is_unused_module(const calm_config *config, const char *module)
 {
     const calm_names *names = config->arch->names;
     const char *const left[] = {names->role[CALM_ROLE_K], names->role[CALM_ROLE_V], names->plain[CALM_PLAIN_K_NORM]};

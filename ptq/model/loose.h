@@ -8,15 +8,15 @@
 #include "ptq/model/config.h"
 
 /* One of these: a linear or norm NAME.weight, or a tensor NAME. */
-typedef struct calm_loose_part {
+typedef struct calm_extra_tensor {
     enum { CALM_LOOSE_TENSOR, CALM_LOOSE_LINEAR, CALM_LOOSE_NORM } form;
     const char *name;
     bool outer;              /* true: of the model, after the prefix; false: within each block */
     size_t rows, cols;       /* cols 0: a vector */
     size_t copies;           /* names NAME.0 .. NAME.copies - 1; 0: only NAME */
-} calm_loose_part;
+} calm_extra_tensor;
 
 #define CALM_LOOSE_PARTS 17
 
 /* Lists all that the model has, and returns their number. */
-size_t calm_loose_parts(const calm_config *config, calm_loose_part list[CALM_LOOSE_PARTS]);
+size_t calm_extra_tensors(const calm_config *config, calm_extra_tensor list[CALM_LOOSE_PARTS]);

@@ -31,7 +31,7 @@ static calm_status read_mixers(calm_ctx *ctx, const char *path, const calm_json 
         CALM_TRY(calm_json_expect(ctx, types, CALM_JSON_ARRAY, "%s: \"layer_types\"", path));
     if (listed)
         CALM_TRY(calm_config_one_per_block(ctx, path, "layer_types", types, config));
-    CALM_TRY(calm_config_vary(ctx, config));
+    CALM_TRY(calm_config_new_shapes(ctx, config));
     for (size_t i = 0; i < config->n_blocks; i++) {
         const char *type = listed ? calm_json_string(calm_json_at(types, i), "") : otherwise[i] ? words->own : "";
         if (is_word(type, words->own, words->old_own))

@@ -302,7 +302,7 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
     char *path;
     CALM_TRY(calm_path_join(ctx, &model->arena, &path, dir, "config.json"));
     CALM_TRY(calm_adapter_is_no_model(ctx, dir));
-    CALM_TRY(calm_folder_is_no_model(ctx, dir));
+    CALM_TRY(calm_folder_require_model(ctx, dir));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
     CALM_TRY(calm_config_text(ctx, path, model->json, &model->text));
     CALM_TRY(calm_config_read_accepting(ctx, path, model->json, &how->accept_keys, &model->config));
@@ -336,7 +336,7 @@ static calm_status set_pooling(calm_ctx *ctx, calm_config *config, const calm_gg
 static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
 {
     calm_gguf_opened file;
-    CALM_TRY(calm_folder_is_no_model(ctx, path));
+    CALM_TRY(calm_folder_require_model(ctx, path));
     CALM_TRY(calm_gguf_open_model(ctx, path, &file));
     model->json = file.config;
     model->tensors = file.tensors;

@@ -61,7 +61,7 @@ static bool is_of_format(const char *name)
             calm_text_ends_with(dot, "_scale_inv") || calm_text_ends_with(dot, "_zero_point"));
 }
 
-/* Is it a left-over tensor (calm_kv_is_left_over) of a block that reads another block's keys? */
+/* Is it a left-over tensor (calm_kv_is_unused_module) of a block that reads another block's keys? */
 static bool is_left_over(const calm_config *config, size_t block, const char *rest)
 {
     const char *dot = strrchr(rest, '.');
@@ -70,7 +70,7 @@ static bool is_left_over(const calm_config *config, size_t block, const char *re
         return false;
     memcpy(module, rest, (size_t)(dot - rest));
     module[dot - rest] = '\0';
-    return calm_kv_is_left_over(calm_config_at(config, block), module);
+    return calm_kv_is_unused_module(calm_config_at(config, block), module);
 }
 
 calm_status calm_model_is_unread(calm_ctx *ctx, const calm_config *config, const calm_layout *layout,

@@ -10,7 +10,7 @@ static calm_status refuse(calm_ctx *ctx)
 {
     char why[CALM_MESSAGE_MAX];
     memcpy(why, ctx->message, sizeof why);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_fail(ctx, CALM_EARG, "%s", why);
 }
 

@@ -303,7 +303,7 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
     return calm_parallel_for(ctx, batch->n, add_window, &w);
 }
 
-size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows)
+size_t calm_moe_busiest_tokens(const calm_moe_config *moe, size_t rows)
 {
     return calm_size_min(rows, 8 * rows * moe->top_k / moe->n_experts + 1);
 }
@@ -447,7 +447,7 @@ calm_status calm_moe_end(calm_ctx *ctx, const calm_block *block, calm_batch *bat
 size_t calm_moe_all_experts_bytes(const calm_config *config, size_t rows, size_t worker_bytes, size_t n_threads)
 {
     const calm_moe_config *moe = &config->moe;
-    const size_t most = calm_moe_most_tokens(moe, rows), width = calm_expert_width(config, 0);
+    const size_t most = calm_moe_busiest_tokens(moe, rows), width = calm_expert_width(config, 0);
     /* A wave stays below the limit unless a single expert exceeds it; all routes together bound both. */
     const size_t outputs = calm_size_min(CALM_BYTES(float, rows * moe->top_k * width),
                                          calm_size_max(CALM_BYTES(float, most * width), CALM_MOE_WAVE_BYTES));
@@ -459,7 +459,7 @@ size_t calm_moe_run_scratch_bytes(const calm_config *config, size_t n_windows, s
 {
     const size_t rows = n_windows * longest, width = calm_expert_width(config, 0);
     const size_t experts = calm_moe_all_experts_bytes(
-        config, rows, expert_bytes + calm_moe_expert_scratch_bytes(config, calm_moe_most_tokens(&config->moe, rows)),
+        config, rows, expert_bytes + calm_moe_expert_scratch_bytes(config, calm_moe_busiest_tokens(&config->moe, rows)),
         n_threads);
     const size_t workers = calm_size_min(n_windows, n_threads);
     const size_t sum = calm_row_store_bytes(rows, width), end = workers * calm_moe_end_scratch_bytes(config, longest);

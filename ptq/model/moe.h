@@ -79,7 +79,7 @@ size_t calm_moe_expert_scratch_bytes(const calm_config *config, size_t tokens);
 #define CALM_MOE_WAVE_BYTES ((size_t)64 * 1024 * 1024)
 
 /* Returns an estimate of the tokens of the busiest expert, of `rows` rows: eight times an even share. */
-size_t calm_moe_most_tokens(const calm_moe_config *moe, size_t rows);
+size_t calm_moe_busiest_tokens(const calm_moe_config *moe, size_t rows);
 
 /* Returns how many experts from `first` on form a wave whose outputs take at most `most_bytes`; at least 1. */
 size_t calm_moe_wave(const calm_block *block, const calm_routing *routing, size_t first, size_t most_bytes);

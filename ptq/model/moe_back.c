@@ -487,7 +487,7 @@ static size_t shared_bytes(const calm_config *config, size_t n, size_t besides)
 
 size_t calm_moe_forward_tape_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
 {
-    const size_t most = calm_moe_most_tokens(&config->moe, n_tokens);
+    const size_t most = calm_moe_busiest_tokens(&config->moe, n_tokens);
     const size_t experts = calm_moe_all_experts_bytes(
         config, n_tokens, expert_bytes + calm_moe_expert_scratch_bytes(config, most), n_threads);
     const size_t shared = shared_bytes(config, n_tokens, 0), route = calm_moe_route_scratch_bytes(config, n_tokens);
@@ -497,7 +497,7 @@ size_t calm_moe_forward_tape_bytes(const calm_config *config, size_t n_tokens, s
 size_t calm_moe_back_bytes(const calm_config *config, size_t n_tokens, size_t expert_bytes, size_t n_threads)
 {
     const calm_moe_config *moe = &config->moe;
-    const size_t most = calm_moe_most_tokens(moe, n_tokens), rows = CALM_BYTES(float, n_tokens * config->hidden);
+    const size_t most = calm_moe_busiest_tokens(moe, n_tokens), rows = CALM_BYTES(float, n_tokens * config->hidden);
     const size_t weights = CALM_BYTES(float, n_tokens * moe->top_k);
     const size_t expert = 2 * CALM_BYTES(float, most * calm_expert_width(config, 0))
                           + calm_mlp_tape_bytes(config, 0, most)

@@ -20,7 +20,7 @@ static bool find_place(const calm_tensor *tensor, place *out)
     const calm_tensor *whole = tensor;
     *out = (place){.step = tensor->n_dims == 2 ? tensor->shape[1] : 0};
     if (tensor->source == &calm_turned_source) {
-        const calm_turned *view = tensor->entry;
+        const calm_strided_view *view = tensor->entry;
         whole = view->whole;
         out->first = view->first;
         /* In a transposed view a row is no run of codes. */

@@ -68,7 +68,7 @@ static bool is_plain(const names *of, const calm_config *config, const calm_kind
 }
 
 /* Returns the part after NAME, or after one of NAME.0 .. NAME.copies - 1; NULL: it is none of them. */
-static const char *behind_copy(const char *text, const calm_loose_part *part)
+static const char *behind_copy(const char *text, const calm_extra_tensor *part)
 {
     const char *rest = behind(text, part->name);
     size_t number = 0;
@@ -85,8 +85,8 @@ static const char *behind_copy(const char *text, const calm_loose_part *part)
 /* Does it belong to the tail or to residual streams, within a block or outside? */
 static bool is_of_tail(const names *of, bool outer, const char *rest)
 {
-    calm_loose_part list[CALM_LOOSE_PARTS];
-    for (size_t i = calm_loose_parts(of->config, list); i-- > 0;)
+    calm_extra_tensor list[CALM_LOOSE_PARTS];
+    for (size_t i = calm_extra_tensors(of->config, list); i-- > 0;)
         if (list[i].outer == outer && (list[i].form == CALM_LOOSE_TENSOR ? is(rest, list[i].name)
                                        : list[i].form == CALM_LOOSE_NORM ? is_norm(of, rest, list[i].name)
                                                                         : is(behind_copy(rest, &list[i]), ".weight")))

@@ -7,7 +7,7 @@
 static void set_hadamard(calm_config *config, calm_layout *layout, size_t width)
 {
     config->down_hadamard = width;
-    calm_config_share(config);
+    calm_config_copy_common(config);
     for (size_t i = 0; i < layout->n_jobs && width; i++)
         layout->jobs[i].can_absorb &= layout->jobs[i].kind != CALM_JOB_DOWN;
 }

@@ -11,7 +11,7 @@
 #define TILE_COLUMNS ((size_t)16)
 
 /* Reads n elements from `at` on; plain floats may be NaN here, and the caller checks the result. */
-static calm_status read_run(calm_ctx *ctx, const calm_turned *v, size_t at, size_t n, float *out)
+static calm_status read_run(calm_ctx *ctx, const calm_strided_view *v, size_t at, size_t n, float *out)
 {
     const calm_tensor *whole = v->whole;
     return whole->source ? whole->source->widen(ctx, whole->source->self, whole, v->first + at, n, out)
@@ -23,7 +23,7 @@ static calm_status read_run(calm_ctx *ctx, const calm_turned *v, size_t at, size
 static calm_status turn(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, size_t rows, size_t c0, size_t columns,
                         size_t width, float *out)
 {
-    const calm_turned *v = tensor->entry;
+    const calm_strided_view *v = tensor->entry;
     const size_t span = (rows - 1) * v->row_step + 1;
     float line[2 * TILE_ROWS];
     for (size_t c = 0; c < columns; c++) {
@@ -43,7 +43,7 @@ static size_t row_width(const calm_tensor *tensor)
 /* Reads whole rows r0 .. r0 + rows - 1. */
 static calm_status widen_rows(calm_ctx *ctx, const calm_tensor *tensor, size_t r0, size_t rows, float *out)
 {
-    const calm_turned *v = tensor->entry;
+    const calm_strided_view *v = tensor->entry;
     const size_t width = row_width(tensor);
     for (size_t r = 0; v->column_step == 1 && r < rows; r++)
         CALM_TRY(read_run(ctx, v, (r0 + r) * v->row_step, width, out + r * width));

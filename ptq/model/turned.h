@@ -5,10 +5,10 @@
 
 /* Element [r, c] is element first + r row_step + c column_step of `whole`, which outlives it; column_step is 1, or else
  * row_step is 1 or 2. */
-typedef struct calm_turned {
+typedef struct calm_strided_view {
     const calm_tensor *whole;
     size_t first, row_step, column_step;
-} calm_turned;
+} calm_strided_view;
 
-/* The source of a tensor [rows, columns] whose `entry` is a calm_turned. */
+/* The source of a tensor [rows, columns] whose `entry` is a calm_strided_view. */
 extern const calm_tensor_source calm_turned_source;

@@ -6,7 +6,7 @@
 #include "ptq/base/text.h"
 #include "ptq/quant/act_levels.h"
 
-bool calm_engine_passes_over(const char *family)
+bool calm_engine_skips_experts(const char *family)
 {
     return strcmp(family, "gpt_oss") == 0;
 }
@@ -57,7 +57,7 @@ static bool has_part(const calm_scheme *scheme, const char *part)
     return strcmp(part, "weight_shape") == 0 ? words : scheme->family == CALM_FAMILY_NVFP4;
 }
 
-static calm_status check_transformers(calm_ctx *ctx, const char *format, const char *family, const calm_engine_own *own)
+static calm_status check_transformers(calm_ctx *ctx, const char *format, const char *family, const calm_engine_job *own)
 {
     const char *const *part = calm_engine_unread_parts(family, own->name);
     if (own->expert && calm_engine_holds_experts(family, "") == CALM_ENGINE_EXPERTS_WHOLE &&
@@ -72,14 +72,14 @@ static calm_status check_transformers(calm_ctx *ctx, const char *format, const c
 }
 
 calm_status calm_engine_check_family(calm_ctx *ctx, const calm_engine *engine, const char *format, const char *family,
-                                     const calm_engine_own *own)
+                                     const calm_engine_job *own)
 {
     if (!calm_engine_is_any(engine) && strcmp(calm_engine_name(engine), "transformers") == 0)
         return check_transformers(ctx, format, family, own);
     /* vllm, vllm-cpu and vllm-rocm have the same classes. */
     if (calm_engine_is_any(engine) || strncmp(calm_engine_name(engine), "vllm", 4) != 0)
         return CALM_OK;
-    if (own->expert && calm_engine_passes_over(family))
+    if (own->expert && calm_engine_skips_experts(family))
         return calm_fail(ctx, CALM_EARG, "`target` %s does not read %s of %s: its class has no names for quantized "
                          "experts; leave them float (`keep_float` re:.*experts.*)", calm_engine_name(engine), own->name,
                          family);

@@ -6,7 +6,7 @@
 
 /* Returns true if vLLM's class for a family (calm_arch.name) does not load quantized experts.  gpt-oss has its own map
  * of names (gpt_oss.py, hf_to_vllm_mapper and _load_weights_other), which lacks the linears of single experts. */
-bool calm_engine_passes_over(const char *family);
+bool calm_engine_skips_experts(const char *family);
 
 /* Returns true if vLLM's class for a family permutes the rows of q and k for its rotary embedding correctly, or need
  * not.  Llama 4's class (llama4.py, permute_qk_weight_for_rotary) permutes only the tensors weight, weight_packed and
@@ -35,12 +35,12 @@ calm_engine_experts calm_engine_holds_experts(const char *family, const char *mo
 bool calm_engine_flattens_shared(const char *family);
 
 /* A quantized job of a plan, as the family's exceptions see it. */
-typedef struct calm_engine_own {
+typedef struct calm_engine_job {
     const char *name;
     bool expert, turns;    /* expert: of an expert; turns: q, k and v, to which the rotary embedding is applied */
     const calm_scheme *scheme;
-} calm_engine_own;
+} calm_engine_job;
 
 /* Returns CALM_EARG, with a remedy, if the engine would load the job and compute something else, or not load it. */
 calm_status calm_engine_check_family(calm_ctx *ctx, const calm_engine *engine, const char *format, const char *family,
-                                     const calm_engine_own *own);
+                                     const calm_engine_job *own);

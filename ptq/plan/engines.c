@@ -503,7 +503,7 @@ calm_tie calm_engine_tie(const calm_engine *engine, const char *format)
     return r ? r->tie : CALM_TIE_NONE;
 }
 
-calm_tie calm_tie_both(calm_tie a, calm_tie b)
+calm_tie calm_tie_stronger(calm_tie a, calm_tie b)
 {
     return a > b ? a : b;
 }

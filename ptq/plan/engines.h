@@ -95,7 +95,7 @@ calm_status calm_engine_check_scheme(calm_ctx *ctx, const calm_engine *engine, c
 calm_tie calm_engine_tie(const calm_engine *engine, const char *format);
 
 /* Returns the tie that ties more jobs. */
-calm_tie calm_tie_both(calm_tie a, calm_tie b);
+calm_tie calm_tie_stronger(calm_tie a, calm_tie b);
 
 /* Returns the tie in words, "all experts of a block"; static. */
 const char *calm_tie_text(calm_tie tie);

@@ -21,12 +21,12 @@ static bool takes(const calm_limits *limits, const calm_pool *pool, const calm_p
                                calm_pool_scheme(job, &pool->schemes[scheme])) == CALM_ENGINE_TAKES;
 }
 
-bool calm_limits_take(const calm_limits *limits, size_t unit, size_t scheme)
+bool calm_limits_allow(const calm_limits *limits, size_t unit, size_t scheme)
 {
     return !limits->takes || limits->takes[unit * limits->n_schemes + scheme];
 }
 
-bool calm_limits_know(const calm_limits *limits, const calm_pool *pool, size_t scheme)
+bool calm_limits_any_job_allows(const calm_limits *limits, const calm_pool *pool, size_t scheme)
 {
     for (size_t j = 0; j < pool->n_jobs; j++)
         if (takes(limits, pool, &pool->jobs[j], scheme))

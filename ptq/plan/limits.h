@@ -29,11 +29,11 @@ typedef struct calm_limits {
 calm_status calm_limits_apply(calm_ctx *ctx, const calm_pool *pool, const bool *offered, calm_limits *out);
 
 /* Returns true if the unit may have the scheme; always true without limits. */
-bool calm_limits_take(const calm_limits *limits, size_t unit, size_t scheme);
+bool calm_limits_allow(const calm_limits *limits, size_t unit, size_t scheme);
 
 /* Returns true if the engine runs the scheme for at least one job of the pool, ignoring sets.  Reads only engine and
  * format. */
-bool calm_limits_know(const calm_limits *limits, const calm_pool *pool, size_t scheme);
+bool calm_limits_any_job_allows(const calm_limits *limits, const calm_pool *pool, size_t scheme);
 
 /* Returns a job as a linear of the engine's table. */
 calm_engine_linear calm_limits_linear(const calm_pool_job *job);

@@ -18,7 +18,7 @@ calm_status calm_pool_index(calm_ctx *ctx, calm_pool *pool)
     return CALM_OK;
 }
 
-const calm_pool_cell *calm_pool_at(const calm_pool *pool, size_t job, size_t entry)
+const calm_pool_cell *calm_pool_cell_at(const calm_pool *pool, size_t job, size_t entry)
 {
     return &pool->cells[job * pool->n_entries + entry];
 }
@@ -34,7 +34,7 @@ const char *calm_pool_failure(const calm_pool *pool, size_t unit, size_t entry)
 {
     const char *failure = NULL;
     for (size_t job = pool->unit_begin[unit]; job < pool->unit_begin[unit + 1] && !failure && !pool->pending; job++) {
-        const calm_pool_cell *cell = calm_pool_at(pool, job, entry);
+        const calm_pool_cell *cell = calm_pool_cell_at(pool, job, entry);
         failure = cell->failure ? cell->failure : cell->id ? NULL : CALM_NOT_TRIED;
     }
     return failure;

@@ -98,7 +98,7 @@ typedef struct calm_pool {
 calm_status calm_pool_index(calm_ctx *ctx, calm_pool *pool);
 
 /* Returns the cell of an entry on a job. */
-const calm_pool_cell *calm_pool_at(const calm_pool *pool, size_t job, size_t entry);
+const calm_pool_cell *calm_pool_cell_at(const calm_pool *pool, size_t job, size_t entry);
 
 /* Returns the name of a unit. */
 const char *calm_pool_unit(const calm_pool *pool, size_t unit);

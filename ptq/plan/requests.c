@@ -228,7 +228,7 @@ static calm_status pin_all(calm_ctx *ctx, const calm_pool *pool, const calm_requ
     return CALM_OK;
 }
 
-bool calm_scope_settles(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t *entry)
+bool calm_scope_only_entry(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t *entry)
 {
     size_t n = 0;
     for (size_t i = 0; i < pool->n_entries && scope->pin[unit]; i++)
@@ -251,7 +251,7 @@ static calm_status limit(calm_ctx *ctx, const calm_pool *pool, const calm_reques
 {
     bool *offered;
     out->limits = (calm_limits){.engine = requests->engine, .format = requests->format};
-    out->limits.tie = calm_tie_both(calm_engine_tie(requests->engine, requests->format), requests->tie);
+    out->limits.tie = calm_tie_stronger(calm_engine_tie(requests->engine, requests->format), requests->tie);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, offered, pool->n_units * pool->n_schemes));
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t i = 0; i < pool->n_entries; i++)

@@ -48,7 +48,7 @@ typedef struct calm_scope {
 calm_status calm_scope_open(calm_ctx *ctx, const calm_pool *pool, const calm_requests *requests, calm_scope *out);
 
 /* Returns true and sets *entry if the unit's pin leaves exactly one entry. */
-bool calm_scope_settles(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t *entry);
+bool calm_scope_only_entry(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t *entry);
 
 /* Returns true if the unit is pinned and its pin allows this entry. */
 bool calm_scope_pins(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t entry);

@@ -45,7 +45,7 @@ static calm_status open_contest(calm_ctx *ctx, const calm_pool *pool, const calm
         if (!scope->allowed[unit * pool->n_entries + i] ||
             (scheme != CALM_ANY_SCHEME && pool->entries[i].of_scheme != scheme))
             continue;
-        const calm_pool_cell *cell = calm_pool_at(pool, pool->unit_begin[unit], i);
+        const calm_pool_cell *cell = calm_pool_cell_at(pool, pool->unit_begin[unit], i);
         const char *failure = calm_pool_failure(pool, unit, i);
         out->contenders[out->n] =
             (calm_contender){pool->entries[i].name, failure, cell->metric, cell->tie};
@@ -84,7 +84,7 @@ calm_status calm_solve_unit(calm_ctx *ctx, const calm_pool *pool, const calm_sco
     contest c;
     size_t winner;
     char *text;
-    if (calm_scope_settles(pool, scope, unit, entry) && !calm_pool_failure(pool, unit, *entry) &&
+    if (calm_scope_only_entry(pool, scope, unit, entry) && !calm_pool_failure(pool, unit, *entry) &&
         (scheme == CALM_ANY_SCHEME || pool->entries[*entry].of_scheme == scheme)) {
         *reason = scope->pin[unit]->round ? "pinned" : "pinned by the recipe";
         return CALM_OK;
@@ -109,7 +109,7 @@ static calm_status add_pin(calm_ctx *ctx, const calm_pool *pool, const calm_scop
     const calm_pin *pin = scope->pin[unit];
     size_t entry;
     char *text;
-    const bool settled = calm_scope_settles(pool, scope, unit, &entry);
+    const bool settled = calm_scope_only_entry(pool, scope, unit, &entry);
     *out = settled && pin->round ? "pinned" : rule;
     if (!pin || settled)
         return CALM_OK;
@@ -187,7 +187,7 @@ static bool has_scores(const calm_pool *pool, const calm_scope *scope, size_t un
     bool any = false;
     for (size_t i = 0; i < pool->n_entries; i++)
         any |= scope->allowed[unit * pool->n_entries + i] &&
-               isfinite(calm_pool_at(pool, pool->unit_begin[unit], i)->metric);
+               isfinite(calm_pool_cell_at(pool, pool->unit_begin[unit], i)->metric);
     return any;
 }
 
@@ -196,11 +196,11 @@ static bool has_scores(const calm_pool *pool, const calm_scope *scope, size_t un
  * score. */
 static bool can_be_had(const calm_pool *pool, const calm_scope *scope, size_t unit, size_t entry, bool scored)
 {
-    const double metric = calm_pool_at(pool, pool->unit_begin[unit], entry)->metric;
+    const double metric = calm_pool_cell_at(pool, pool->unit_begin[unit], entry)->metric;
     size_t only;
     if (calm_pool_failure(pool, unit, entry))
         return false;
-    return isfinite(metric) || (isnan(metric) && !scored) || calm_scope_settles(pool, scope, unit, &only);
+    return isfinite(metric) || (isnan(metric) && !scored) || calm_scope_only_entry(pool, scope, unit, &only);
 }
 
 /* Lists the best entry of each scheme that the unit may have. */
@@ -212,7 +212,7 @@ static calm_status list_options(calm_ctx *ctx, const calm_pool *pool, const calm
     out->set = scope->limits.set ? scope->limits.set[unit] : unit;
     for (size_t s = 0; s < pool->n_schemes; s++) {
         bool any = false;
-        calm_unit_option option = {.scheme = s, .held = !calm_limits_take(&scope->limits, unit, s),
+        calm_unit_option option = {.scheme = s, .held = !calm_limits_allow(&scope->limits, unit, s),
                                    .weight = {.cost = unit_bits(pool, unit, s),
                                               .second = unit_act_bits(pool, unit, s)}};
         for (size_t i = 0; i < pool->n_entries; i++)
@@ -222,7 +222,7 @@ static calm_status list_options(calm_ctx *ctx, const calm_pool *pool, const calm
         /* Within a scheme the rule chooses the algorithm, as without a budget. */
         const calm_status status = calm_solve_unit(ctx, pool, scope, unit, s, &option.entry, &option.reason);
         if (status == CALM_ENUMERIC) {    /* every candidate of this scheme failed; other schemes remain */
-            calm_ctx_forgive(ctx);
+            calm_ctx_clear_failure(ctx);
             continue;
         }
         CALM_TRY(status);
@@ -256,7 +256,7 @@ calm_status calm_solve_narrowest(calm_ctx *ctx, const calm_pool *pool, const cal
 /* Returns a score as a loss that can be added and scaled. */
 static double loss_of(const calm_pool *pool, size_t unit, size_t entry)
 {
-    return calm_score_loss(pool->metric, calm_pool_at(pool, pool->unit_begin[unit], entry)->metric);
+    return calm_score_loss(pool->metric, calm_pool_cell_at(pool, pool->unit_begin[unit], entry)->metric);
 }
 
 /* Returns probe / score of the unit's narrowest probed option, else of any entry; NaN: nothing was probed. */
@@ -266,12 +266,12 @@ static double kappa_of(const calm_pool *pool, size_t unit, const calm_unit_optio
      * noise. */
     const size_t job = pool->unit_begin[unit];
     for (size_t i = 0; i < options->n; i++) {
-        const calm_pool_cell *cell = calm_pool_at(pool, job, options->of[i].entry);
+        const calm_pool_cell *cell = calm_pool_cell_at(pool, job, options->of[i].entry);
         if (isfinite(cell->probe) && isfinite(cell->metric))
             return calm_unit_kappa(cell->probe, loss_of(pool, unit, options->of[i].entry));
     }
     for (size_t i = 0; i < pool->n_entries; i++) {
-        const calm_pool_cell *cell = calm_pool_at(pool, job, i);
+        const calm_pool_cell *cell = calm_pool_cell_at(pool, job, i);
         const double loss = loss_of(pool, unit, i);
         if (cell->id && isfinite(cell->probe) && isfinite(loss) && loss > 0)
             return calm_unit_kappa(cell->probe, loss);
@@ -287,7 +287,7 @@ static void set_losses(const calm_pool *pool, calm_unit_options *units, calm_sol
     const double weights = calm_pool_weights(pool, 0, pool->n_jobs);
     for (size_t u = 0; u < pool->n_units; u++)
         out->unprobed += isnan(kappa_of(pool, u, &units[u])) &&
-                         isfinite(calm_pool_at(pool, pool->unit_begin[u], units[u].of[0].entry)->metric);
+                         isfinite(calm_pool_cell_at(pool, pool->unit_begin[u], units[u].of[0].entry)->metric);
     for (size_t u = 0; u < pool->n_units; u++) {
         const double kappa = kappa_of(pool, u, &units[u]);
         const double share = calm_pool_weights(pool, pool->unit_begin[u], pool->unit_begin[u + 1]) / weights;
@@ -331,7 +331,7 @@ static void unit_reach(const calm_pool *pool, const calm_scope *scope, size_t un
     for (size_t i = 0; i < pool->n_entries; i++) {
         const calm_pool_entry *entry = &pool->entries[i];
         const uint64_t bits = count(pool, unit, entry->of_scheme);
-        if (!scope->allowed[unit * pool->n_entries + i] || !calm_limits_take(&scope->limits, unit, entry->of_scheme))
+        if (!scope->allowed[unit * pool->n_entries + i] || !calm_limits_allow(&scope->limits, unit, entry->of_scheme))
             continue;
         *most = bits > *most ? bits : *most;
         /* Failed entries count for the maximum: a budget that they would have used up is not out of reach. */
@@ -419,7 +419,7 @@ static calm_status allocate_beside(calm_ctx *ctx, const calm_pool *pool, const c
         const calm_status status = calm_allocate(ctx, units, pool->n_units, within, trial, &total);
         /* A table that is too large leaves the others; if none is left, the last failure is reported. */
         if (status == CALM_EARG && (t + 1 < file->n_tables || isfinite(best))) {
-            calm_ctx_forgive(ctx);
+            calm_ctx_clear_failure(ctx);
             continue;
         }
         CALM_TRY(status);
@@ -513,7 +513,7 @@ static calm_status find_substitute(calm_ctx *ctx, const calm_pool *pool, const c
     const calm_status status =
         calm_solve_unit(ctx, pool, scope, unit, pool->entries[entry].of_scheme, out, &reason);
     if (status == CALM_ENUMERIC) {
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         *out = entry;
     }
     return status == CALM_ENUMERIC ? CALM_OK : status;

@@ -158,7 +158,7 @@ float calm_scale_round(const calm_scheme *scheme, float global, double scale)
 void calm_scale_round_all(const calm_scheme *scheme, float global, size_t n, const double *scale, float *out)
 {
     const calm_scale_code code = calm_scheme_family(scheme)->scale;
-    if (calm_super_is(scheme)) {
+    if (calm_scheme_is_super_block(scheme)) {
         calm_super_scales(scheme, n, scale, out);
     } else if (code == CALM_SCALE_F16 || code == CALM_SCALE_DTYPE) {
         const calm_dtype dtype = code == CALM_SCALE_F16 ? CALM_F16 : scheme->scale_dtype;
@@ -204,7 +204,7 @@ float calm_min_round(const calm_scheme *scheme, double min)
 
 void calm_scales_round(const calm_scheme *scheme, float global, size_t n, float *scales, float *mins)
 {
-    if (calm_super_is(scheme)) {
+    if (calm_scheme_is_super_block(scheme)) {
         calm_super_round(scheme, n, scales, mins);
         return;
     }

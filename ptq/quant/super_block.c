@@ -30,7 +30,7 @@ static range range_of(const calm_scheme *scheme)
     }
 }
 
-bool calm_super_is(const calm_scheme *scheme)
+bool calm_scheme_is_super_block(const calm_scheme *scheme)
 {
     const calm_scale_code code = calm_scheme_family(scheme)->scale;
     return code == CALM_SCALE_U4 || code == CALM_SCALE_U6 || code == CALM_SCALE_S6 || code == CALM_SCALE_S8;

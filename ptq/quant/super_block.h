@@ -15,7 +15,7 @@ typedef struct calm_super_block {
 } calm_super_block;
 
 /* Returns whether the scheme's scales are integers times a float16. */
-bool calm_super_is(const calm_scheme *scheme);
+bool calm_scheme_is_super_block(const calm_scheme *scheme);
 
 /* Return the storable scale and minimum of a single group, before its super-block is rounded: with the sign of the
  * code, in its range, not 0.  A scale beyond float16's range becomes infinite. */

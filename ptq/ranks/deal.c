@@ -58,7 +58,7 @@ static calm_status deal(calm_ctx *ctx, const calm_deal_block *blocks, size_t n, 
     return CALM_OK;
 }
 
-calm_status calm_deal_blocks(calm_ctx *ctx, const calm_deal_block *blocks, size_t n, size_t ranks, int *owner)
+calm_status calm_assign_blocks(calm_ctx *ctx, const calm_deal_block *blocks, size_t n, size_t ranks, int *owner)
 {
     dealing round, queue;
     CALM_SCOPED_SCRATCH(ctx);

@@ -35,15 +35,15 @@ static calm_status look_at_output(calm_ctx *ctx, calm_run *p)
     p->ranks->output_shared = calm_cluster_probe(ctx, p->cluster, folder) == CALM_OK;
     if (!p->ranks->output_shared && calm_cluster_rank(p->cluster) == 0)
         calm_log(ctx, CALM_LOG_INFO, "%s; rank 0 alone evaluates what is written", ctx->message);
-    calm_ctx_forgive(ctx);
-    return calm_cluster_settle(ctx, p->cluster);
+    calm_ctx_clear_failure(ctx);
+    return calm_cluster_agree_status(ctx, p->cluster);
 }
 
 calm_status calm_division_check(calm_ctx *ctx, calm_run *p)
 {
     char program[CALM_SHA256_HEX], recipe[CALM_SHA256_HEX], *folder;
     /* If one rank cannot read the model, all ranks end here. */
-    CALM_TRY(calm_cluster_settle(ctx, p->cluster));
+    CALM_TRY(calm_cluster_agree_status(ctx, p->cluster));
     if (!p->cluster)
         return CALM_OK;
     calm_cluster_note_cores(ctx, p->cluster);
@@ -107,7 +107,7 @@ static calm_status divide(calm_ctx *ctx, const calm_run *p, calm_missing *missin
     }
     /* The input of a block depends on the chosen blocks before, so blocks cannot be divided. */
     if (p->in.recipe->prefix == CALM_PREFIX_FLOAT)
-        CALM_TRY(calm_deal_blocks(ctx, blocks, missing->end, (size_t)ranks, missing->owner));
+        CALM_TRY(calm_assign_blocks(ctx, blocks, missing->end, (size_t)ranks, missing->owner));
     if (calm_cluster_rank(p->cluster) != 0 || !n)
         return CALM_OK;
     if (p->in.recipe->prefix != CALM_PREFIX_FLOAT)

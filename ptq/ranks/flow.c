@@ -307,7 +307,7 @@ static calm_status new_batch(calm_ctx *ctx, const calm_run *p, calm_arena *arena
                         .carried = calm_model_config(p->in.model)->carried, .spill_dir = p->spill_dir,
                         .hidden.file = -1};
     CALM_TRY(calm_row_store_open(ctx, arena, out->rows, out->width, p->spill_dir, &out->hidden));
-    return calm_batch_share(ctx, calm_model_config(p->in.model), arena, out);
+    return calm_batch_new_shared(ctx, calm_model_config(p->in.model), arena, out);
 }
 
 static calm_status fill(calm_ctx *ctx, calm_flow *f, calm_arena *arena)
@@ -317,7 +317,7 @@ static calm_status fill(calm_ctx *ctx, calm_flow *f, calm_arena *arena)
         CALM_SCOPED_LEND(p->cluster);
         CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, arena, p->spill_dir,
                                   &f->batches[0]));
-        CALM_TRY(calm_batch_share(ctx, calm_model_config(p->in.model), arena, &f->batches[0]));
+        CALM_TRY(calm_batch_new_shared(ctx, calm_model_config(p->in.model), arena, &f->batches[0]));
     } else {
         CALM_TRY(new_batch(ctx, p, arena, &f->batches[0]));
     }

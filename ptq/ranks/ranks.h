@@ -62,7 +62,7 @@ typedef struct calm_deal_block {
 /* Computes owner [n], the rank of each of blocks [n]; every rank computes the same.  Blocks with work go to the ranks
  * in turn, or each to the rank that is free first, if that ends earlier.  A block without work goes to the rank of the
  * next block with work, which needs its hidden states.  CALM_ENOMEM (deal.c). */
-calm_status calm_deal_blocks(calm_ctx *ctx, const calm_deal_block *blocks, size_t n, size_t ranks, int *owner);
+calm_status calm_assign_blocks(calm_ctx *ctx, const calm_deal_block *blocks, size_t n, size_t ranks, int *owner);
 
 /* ---- rows of the store between ranks (relay.c) ---- */
 

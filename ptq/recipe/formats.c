@@ -40,7 +40,7 @@ static calm_status parse_outer(calm_ctx *ctx, const char *key, const char *name,
     return calm_scheme_parse(ctx, name, scheme) == CALM_OK ? CALM_OK : calm_fail_prefix(ctx, "`export.%s`", key);
 }
 
-calm_status calm_formats_ask_outer(calm_ctx *ctx, const char *embed, const char *head, calm_export_options *out)
+calm_status calm_formats_parse_outer(calm_ctx *ctx, const char *embed, const char *head, calm_export_options *out)
 {
     CALM_TRY(parse_outer(ctx, "embed_scheme", embed, &out->embed));
     return parse_outer(ctx, "head_scheme", head, &out->head);
@@ -93,7 +93,7 @@ calm_tie calm_formats_tie(const calm_formats *formats)
 {
     calm_tie tie = CALM_TIE_NONE;
     for (size_t i = 0; i < calm_formats_count(formats); i++)
-        tie = calm_tie_both(tie, calm_formats_at(formats, i)->tie);
+        tie = calm_tie_stronger(tie, calm_formats_at(formats, i)->tie);
     return tie;
 }
 
@@ -208,7 +208,7 @@ calm_status calm_formats_outer(calm_ctx *ctx, const calm_formats *formats, const
                                  asked == formats->options.head ? "head_scheme" : "embed_scheme"));
         /* A default scheme is not used if its groups do not divide the columns. */
         else if (exporter->check_outer(ctx, &scheme, "", config->hidden) != CALM_OK) {
-            calm_ctx_forgive(ctx);
+            calm_ctx_clear_failure(ctx);
             continue;
         }
         out->scheme[t] = scheme;
@@ -355,7 +355,7 @@ static calm_status check_family(calm_ctx *ctx, const char *format, const calm_en
     const calm_config *config = calm_model_config(model);
     for (size_t j = 0; j < plan->n_jobs; j++) {
         const calm_job_ref *job = &layout->jobs[j];
-        const calm_engine_own own = {layout->linears[job->first].module, job->expert >= 0, job->traits->turns,
+        const calm_engine_job own = {layout->linears[job->first].module, job->expert >= 0, job->traits->turns,
                                      &plan->jobs[j].scheme};
         if (plan->jobs[j].quantized)
             CALM_TRY(calm_engine_check_family(ctx, target, format, config->arch->name, &own));

@@ -21,7 +21,7 @@ typedef struct calm_formats {
 calm_status calm_formats_parse(calm_ctx *ctx, const calm_words *names, calm_formats *out);
 
 /* Parses the schemes of embedding and head (NULL: not given) into ctx->out.  CALM_EARG: a bad name. */
-calm_status calm_formats_ask_outer(calm_ctx *ctx, const char *embed, const char *head, calm_export_options *out);
+calm_status calm_formats_parse_outer(calm_ctx *ctx, const char *embed, const char *head, calm_export_options *out);
 
 /* Return the number of formats, and one of them. */
 size_t calm_formats_count(const calm_formats *formats);

@@ -237,7 +237,7 @@ static calm_status path_or_hub(calm_ctx *ctx, const char *word, calm_tick_fn *ti
     if (status != CALM_ENOTFOUND && status != CALM_EIO)
         return status;
     memcpy(message, ctx->message, sizeof message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_fail(ctx, status, "%s (nor is there a directory %s)", message, word);
 }
 
@@ -287,7 +287,7 @@ calm_status calm_model_find(calm_ctx *ctx, const char *name, calm_tick_fn *tick,
     CALM_TRY(find_model(ctx, name, tick, user, out));
     if (!out->dir)
         return CALM_OK;
-    CALM_TRY(calm_folder_is_there(ctx, out->dir));
+    CALM_TRY(calm_folder_require(ctx, out->dir));
     CALM_TRY(calm_folder_gguf(ctx, &out->dir));
     return calm_adapter_is_no_model(ctx, out->dir);
 }

@@ -93,7 +93,7 @@ static calm_status find_rotation(calm_ctx *ctx, const calm_recipe *recipe, calm_
                                                                                              : CALM_ROTATE_R1R2;
     if (status != CALM_EUNSUPPORTED)
         return status;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return CALM_OK;
 }
 

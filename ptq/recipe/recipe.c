@@ -50,7 +50,7 @@ static calm_status add_entry(calm_ctx *ctx, calm_recipe *recipe, const calm_algo
     char *text;
     const calm_status status = calm_algorithm_reaches(ctx, algorithm, scheme);
     if (status == CALM_EUNSUPPORTED && recipe->n_schemes > 1) {
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return CALM_OK;
     }
     CALM_TRY(status);
@@ -77,7 +77,7 @@ static bool is_worth(const calm_algorithm *algorithm, const calm_scheme *scheme)
     return !calm_algorithm_smooths(algorithm) || calm_scheme_folds(scheme);
 }
 
-calm_status calm_recipe_keep_reaching(calm_ctx *ctx, const calm_recipe *recipe, calm_words *names)
+calm_status calm_recipe_drop_unusable(calm_ctx *ctx, const calm_recipe *recipe, calm_words *names)
 {
     size_t kept = 0;
     for (size_t n = 0; n < names->n; n++) {
@@ -88,7 +88,7 @@ calm_status calm_recipe_keep_reaching(calm_ctx *ctx, const calm_recipe *recipe, 
             const calm_status status = calm_algorithm_reaches(ctx, algorithm, &recipe->schemes[s]);
             reaches = status == CALM_OK && is_worth(algorithm, &recipe->schemes[s]);
             if (status == CALM_EUNSUPPORTED)
-                calm_ctx_forgive(ctx);
+                calm_ctx_clear_failure(ctx);
             else
                 CALM_TRY(status);
         }

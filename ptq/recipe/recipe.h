@@ -235,7 +235,7 @@ calm_status calm_recipe_algorithms(calm_ctx *ctx, const calm_words *names, calm_
 /* Removes from a default pool the algorithms that work with none of the recipe's schemes or cannot gain there; keeps
  * all if none is left.  Call it before calm_recipe_algorithms, which fails for an algorithm that works with no scheme.
  * CALM_EARG: an unknown algorithm. */
-calm_status calm_recipe_keep_reaching(calm_ctx *ctx, const calm_recipe *recipe, calm_words *names);
+calm_status calm_recipe_drop_unusable(calm_ctx *ctx, const calm_recipe *recipe, calm_words *names);
 
 /* Returns the recipe's pool as plain data [n_pool], in ctx->out. */
 calm_status calm_recipe_entries(calm_ctx *ctx, const calm_recipe *recipe, calm_pool_entry **out);

@@ -34,7 +34,7 @@ calm_status calm_fault_note(calm_ctx *ctx, calm_status status, const char *key, 
     if (status == CALM_OK || status == CALM_ENOMEM)
         return status;
     memcpy(said, ctx->message, sizeof said);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     if (faults->n == CALM_DOCUMENT_FAULTS)
         return CALM_OK;
     CALM_TRY(calm_strf(ctx, ctx->out, &message, "%s", said));
@@ -196,7 +196,7 @@ static calm_status resolve_algorithms(calm_ctx *ctx, const calm_recipe_spec *spe
     calm_words names = spec->algorithms;
     if (!names.n) {
         CALM_TRY(calm_words_split(ctx, fallback ? fallback : default_pool(recipe), &names));
-        CALM_TRY(calm_recipe_keep_reaching(ctx, recipe, &names));
+        CALM_TRY(calm_recipe_drop_unusable(ctx, recipe, &names));
     }
     CALM_TRY(replace_rtn(ctx, recipe, &names));
     return calm_recipe_algorithms(ctx, &names, recipe);
@@ -240,7 +240,7 @@ static calm_status resolve_formats(calm_ctx *ctx, const calm_recipe_spec *spec, 
     formats->options.asymmetric = true;    /* the scheme's name contains it */
     formats->options.gguf_pre = spec->gguf_pre;
     formats->options.gguf_float = (calm_export_float)spec->gguf_float;
-    CALM_TRY(calm_formats_ask_outer(ctx, spec->embed_scheme, spec->head_scheme, &formats->options));
+    CALM_TRY(calm_formats_parse_outer(ctx, spec->embed_scheme, spec->head_scheme, &formats->options));
     return spec->max_shard_size ? calm_size_parse(ctx, "export.max_shard_size", spec->max_shard_size,
                                                   &formats->options.max_shard_bytes)
                                 : CALM_OK;
@@ -294,7 +294,7 @@ static calm_status resolve_target(calm_ctx *ctx, const calm_recipe_spec *spec, c
         CALM_TRY(calm_formats_read_by(ctx, &recipe->formats, recipe->engine, &format));
     }
     recipe->engine_format = format;
-    recipe->engine_tie = calm_tie_both(calm_engine_tie(recipe->engine, format), calm_formats_tie(&recipe->formats));
+    recipe->engine_tie = calm_tie_stronger(calm_engine_tie(recipe->engine, format), calm_formats_tie(&recipe->formats));
     return CALM_OK;
 }
 
@@ -339,7 +339,7 @@ static calm_status resolve_keep_float(calm_ctx *ctx, const calm_recipe_spec *spe
                              t == CALM_OUTER_HEAD ? "head" : "embed", asked[t]);
         else if (kept[t])
             asked[t] = "float";
-    return calm_formats_ask_outer(ctx, asked[0], asked[1], &recipe->formats.options);
+    return calm_formats_parse_outer(ctx, asked[0], asked[1], &recipe->formats.options);
 }
 
 static calm_status check_memory(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
@@ -422,7 +422,7 @@ static calm_status resolve_output(calm_ctx *ctx, const calm_recipe_spec *spec, c
 #define SCORE_ROWS 4096
 #define SCORE_WINDOWS 8
 
-calm_recipe_spec calm_spec_settled(const calm_recipe_spec *spec)
+calm_recipe_spec calm_spec_with_dtype(const calm_recipe_spec *spec)
 {
     calm_recipe_spec settled = *spec;
     /* `kernels` asks for the same bytes on every CPU that has these kernels, and not all of these have AMX. */
@@ -442,7 +442,7 @@ static calm_recipe start(const calm_recipe_spec *spec)
                          .prefix = (calm_prefix)spec->prefix,
                          .weight = (calm_row_weight)spec->weight,
                          .imatrix = spec->imatrix,
-                         .operands = (calm_operands)calm_spec_settled(spec).calib_dtype,
+                         .operands = (calm_operands)calm_spec_with_dtype(spec).calib_dtype,
                          .score_points = 1u << CALM_POINT_JOB,
                          .rotate = (calm_rotate_kind)spec->rotate,
                          .rotate_seed = spec->rotate_seed,
@@ -525,7 +525,7 @@ calm_status calm_recipe_resolve(calm_ctx *ctx, const calm_recipe_spec *spec, con
         CALM_TRY(calm_recipe_find_text(ctx, spec->eval_text, "wikitext2-test.txt", &out->eval_path, &out->eval_name));
     /* Last, because digests read whole files. */
     CALM_TRY(check_demanded(ctx, &spec->demanded, out));
-    const calm_recipe_spec settled = calm_spec_settled(spec);
+    const calm_recipe_spec settled = calm_spec_with_dtype(spec);
     CALM_TRY(calm_spec_text(ctx, &settled, &out->document));
     return resolve_output(ctx, spec, out);
 }
@@ -541,7 +541,7 @@ static calm_status check_model(calm_ctx *ctx, const calm_recipe_spec *spec, calm
     if (hub && !calm_is_path(spec->model))
         return CALM_OK;
     CALM_TRY(calm_model_find(ctx, spec->model, NULL, NULL, &recipe->model));
-    return calm_folder_is_no_model(ctx, recipe->model.dir);
+    return calm_folder_require_model(ctx, recipe->model.dir);
 }
 
 static calm_status check_text(calm_ctx *ctx, const char *path)

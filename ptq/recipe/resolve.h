@@ -23,7 +23,7 @@ calm_status calm_recipe_check(calm_ctx *ctx, const calm_recipe_spec *spec, calm_
 /* Returns the spec with `calibration.dtype` auto replaced by this machine's choice: bf16 if the CPU multiplies bfloat16
  * and OpenBLAS's loaded kernels support it, else f32.  Locks and the recipes next to a checkpoint contain that value,
  * so that they give the same result on any CPU. */
-calm_recipe_spec calm_spec_settled(const calm_recipe_spec *spec);
+calm_recipe_spec calm_spec_with_dtype(const calm_recipe_spec *spec);
 
 /* Turns the failure in ctx into a fault at a key of the spec ("choice.pins": the pointer /choice/pins; NULL: the
  * document) and clears it.  CALM_ENOMEM stays a failure. */

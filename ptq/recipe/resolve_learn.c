@@ -34,7 +34,7 @@ calm_status calm_recipe_find_kind(calm_ctx *ctx, const calm_recipe *recipe, calm
         *out = kind_of(calm_model_config(model));
         return CALM_OK;
     }
-    CALM_TRY(calm_folder_is_no_model(ctx, recipe->model.dir));
+    CALM_TRY(calm_folder_require_model(ctx, recipe->model.dir));
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, recipe->model.dir, "config.json"));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &json));
     CALM_TRY(calm_config_read_accepting(ctx, path, json, &recipe->how.accept_keys, &config));

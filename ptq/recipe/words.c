@@ -20,7 +20,7 @@ calm_status calm_word_parse(calm_ctx *ctx, const char *text, calm_word *out)
     if (status == CALM_ENOMEM)
         return status;
     if (status != CALM_OK) {    /* a pattern, or a name of another version: matched against the pool later */
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return CALM_OK;
     }
     return calm_strf(ctx, ctx->out, &out->means, "%s%s", calm_algorithm_canonical(algorithm), scheme ? scheme : "");

@@ -374,7 +374,7 @@ static calm_status timed(calm_ctx *ctx, calm_run *p, calm_time_stage time, calm_
 static calm_status measure_baseline(calm_ctx *ctx, calm_run *p, void *user)
 {
     CALM_TRY(timed(ctx, p, CALM_TIME_GUARD, choose_and_guard));
-    calm_baseline_take(p, user);
+    calm_baseline_record(p, user);
     return calm_verdict_add(ctx, "measured for the comparison with a rotated model", &p->result.verdict);
 }
 

@@ -92,7 +92,7 @@ calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, l
     keep(ctx, p, p->result.calibration_id, block, expert, hook, acc);
     for (size_t i = 0; of_text && ctx->status == CALM_OK && i < p->in.calib.n_texts; i++)
         keep(ctx, p, p->text_ids[i], block, expert, hook, of_text[i]);
-    return calm_store_end(ctx, p->in.store);
+    return calm_store_finish_transaction(ctx, p->in.store);
 }
 
 calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture)

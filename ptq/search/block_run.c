@@ -37,7 +37,7 @@ static void add_items(const calm_run *p, calm_captured *captured, size_t job, bo
     for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
         if (!calm_candidate_at(&p->in, job, entry)->todo)
             continue;
-        const size_t twin = calm_candidate_twin(p, captured, job, entry);
+        const size_t twin = calm_candidate_equal(p, captured, job, entry);
         if ((twin != entry) != twins)
             continue;
         work->items[work->n + work->n_twins] =
@@ -86,7 +86,7 @@ static calm_status prepare_linear(calm_ctx *ctx, const block_run *run, calm_capt
         return CALM_OK;
     const calm_status status = calm_cka_linear_prepare(ctx, w, ref->out, &input, linear);
     if (status == CALM_ENUMERIC)    /* candidates that need the Gram matrix report the failure */
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     return status == CALM_ENUMERIC ? CALM_OK : status;
 }
 
@@ -204,7 +204,7 @@ static calm_status compute_all(calm_ctx *ctx, block_run *run, calm_captured *cap
     }
     *run->done += all.n_twins;
     CALM_SCOPED_TIME(&run->p->result.times, CALM_TIME_STORE);
-    return calm_candidate_keep_twins(ctx, &all);
+    return calm_candidate_store_equals(ctx, &all);
 }
 
 /* Does the same, and frees what the candidates of a job share. */

@@ -102,7 +102,7 @@ static calm_status settle(calm_ctx *ctx, calm_work *item, calm_status status)
     /* The message is copied, because the thread's next task overwrites the context's. */
     item->failed = true;
     memcpy(item->reason, ctx->message, sizeof item->reason);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return CALM_OK;
 }
 
@@ -133,7 +133,7 @@ static calm_status quantize_one(calm_ctx *ctx, size_t index, void *user)
     calm_job job;
     /* The result outlives the task, whose scratch memory is used again. */
     ctx->out = &item->arena;
-    calm_status status = calm_go_on(ctx);
+    calm_status status = calm_check_interrupt(ctx);
     if (status == CALM_OK)
         status = describe_job(ctx, work, item, &job);
     if (status == CALM_OK)
@@ -396,7 +396,7 @@ static calm_status put_row(calm_ctx *ctx, const calm_run *p, const calm_store_ca
     CALM_TRY(calm_store_begin(ctx, p->in.store));
     if (calm_store_candidate_put(ctx, p->in.store, row, &candidate->id) == CALM_OK)
         calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id);
-    return calm_store_end(ctx, p->in.store);
+    return calm_store_finish_transaction(ctx, p->in.store);
 }
 
 /* Stores a failed candidate, with the reason in its row. */
@@ -489,7 +489,7 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work)
 
 /* ---- equal candidates ---- */
 
-size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry)
+size_t calm_candidate_equal(const calm_run *p, const calm_captured *from, size_t job, size_t entry)
 {
     const calm_entry *pool = p->in.recipe->pool;
     const calm_algorithm *used = pick(p, from->capture, entry);
@@ -551,7 +551,7 @@ static calm_status keep_twin(calm_ctx *ctx, const calm_block_work *work, calm_wo
     return put_row(ctx, p, &row, candidate);
 }
 
-calm_status calm_candidate_keep_twins(calm_ctx *ctx, calm_block_work *work)
+calm_status calm_candidate_store_equals(calm_ctx *ctx, calm_block_work *work)
 {
     for (size_t i = 0; i < work->n_twins; i++) {
         CALM_SCOPED_SCRATCH(ctx);

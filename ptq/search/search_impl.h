@@ -102,11 +102,11 @@ calm_status calm_block_keep(calm_ctx *ctx, calm_block_work *work);
  * `entry` if there is none.  Such candidates take the same steps: a transform that sets input scales is skipped if the
  * job cannot absorb them, a bias correction is skipped without biases, and experts with too few tokens all use one
  * algorithm. */
-size_t calm_candidate_twin(const calm_run *p, const calm_captured *from, size_t job, size_t entry);
+size_t calm_candidate_equal(const calm_run *p, const calm_captured *from, size_t job, size_t entry);
 
 /* Stores the rows of equal candidates, in order: results, failures and scores of the candidates that they equal, which
  * are stored already. */
-calm_status calm_candidate_keep_twins(calm_ctx *ctx, calm_block_work *work);
+calm_status calm_candidate_store_equals(calm_ctx *ctx, calm_block_work *work);
 
 /* ---- scores of whole sublayers and blocks (unit_scores.c) ---- */
 

@@ -52,7 +52,7 @@ static calm_status make_share(calm_ctx *ctx, size_t index, void *user)
         status = calm_hessian_make(ctx, ref->name, ref->in, stats, (double *)(uintptr_t)stats->gram,
                                    calm_run_damping(p->in.recipe), &share->hessian);
     if (status == CALM_ENUMERIC) {    /* candidates that need H report the failure */
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         status = CALM_OK;
     }
     ctx->out = &share->factor;

@@ -24,7 +24,7 @@ static bool look(calm_ctx *ctx, const calm_run *p, const char *digest, bool *abs
     if (status == CALM_OK)
         return true;
     memcpy(message, ctx->message, CALM_MESSAGE_MAX);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return false;
 }
 
@@ -165,7 +165,7 @@ static calm_status survey_block(calm_ctx *ctx, calm_run *p, size_t block, size_t
     recall_block(p, block);
     for (size_t job = begin; job < end && ctx->status == CALM_OK; job++)
         count_job(ctx, p, job, n_missing);
-    CALM_TRY(calm_store_end(ctx, p->in.store));
+    CALM_TRY(calm_store_finish_transaction(ctx, p->in.store));
     *units = calm_unit_missing(p, begin, end, CALM_POINT_BLOCK) || calm_unit_missing(p, begin, end, CALM_POINT_DELTA);
     return CALM_OK;
 }
@@ -320,11 +320,11 @@ static calm_status embed_and_run(calm_ctx *ctx, calm_run *p, const calm_missing 
         CALM_SCOPED_LEND(p->cluster);
         CALM_TRY(calm_batch_embed(ctx, p->in.model, &p->in.calib, 0, p->in.calib.n, &hidden, p->spill_dir, &batch));
     }
-    CALM_TRY(calm_batch_share(ctx, calm_model_config(p->in.model), &hidden, &batch));
+    CALM_TRY(calm_batch_new_shared(ctx, calm_model_config(p->in.model), &hidden, &batch));
     if (lockstep)
         CALM_TRY(calm_batch_copy(ctx, &batch, batch.n, &hidden, p->spill_dir, &exact));
     if (lockstep)
-        CALM_TRY(calm_batch_share(ctx, calm_model_config(p->in.model), &hidden, &exact));
+        CALM_TRY(calm_batch_new_shared(ctx, calm_model_config(p->in.model), &hidden, &exact));
     /* From here on results go to another arena, which is cleared after each block. */
     CALM_SCOPED_ARENA(results);
     CALM_SCOPED_OUT(ctx, &results);
@@ -379,7 +379,7 @@ static calm_status note_candidates(calm_ctx *ctx, calm_run *p)
             if (!candidate->skipped)
                 calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id);
         }
-    return calm_store_end(ctx, p->in.store);
+    return calm_store_finish_transaction(ctx, p->in.store);
 }
 
 calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *missing)

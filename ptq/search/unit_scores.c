@@ -67,7 +67,7 @@ static calm_status score(calm_ctx *ctx, const calm_score_ref *reference, const f
     if (status != CALM_OK && status != CALM_ENUMERIC)
         return status;
     /* Only the entry fails, not the run. */
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     /* Infinity instead of NaN: the store has no NaN, and every run would score a unit without a score again. */
     for (calm_metric m = 0; m < CALM_N_METRICS && (status != CALM_OK || out->constant); m++)
         out->value[m] = INFINITY;

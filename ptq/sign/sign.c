@@ -67,7 +67,7 @@ static calm_status check_place(calm_ctx *ctx, const char *signature)
     if (calm_is_file(signature) && calm_json_read(ctx, signature, BUNDLE_BYTES, &there) == CALM_OK &&
         strcmp(calm_json_string(calm_json_get(there, "mediaType"), ""), BUNDLE_TYPE) == 0)
         return CALM_OK;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_fail(ctx, CALM_EARG, "%s: exists and is no signature; nothing was written", signature);
 }
 
@@ -94,7 +94,7 @@ calm_status calm_sign_folder(calm_ctx *ctx, const char *dir, const char *signatu
     /* If calm wrote all files of the folder, the signature is added to their list, so that --force may replace the
      * folder. */
     const bool owned = calm_path_has(dir, CALM_OUTPUT_LIST) && calm_output_folder(ctx, dir, true, NULL) == CALM_OK;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     CALM_TRY(check_place(ctx, signature));
     CALM_TRY(calm_sign_private_key(ctx, signer->key, &key));
     /* Check key and certificates before the digests, which take long. */
@@ -146,7 +146,7 @@ static calm_status read_bundle(calm_ctx *ctx, const char *path, const calm_sign_
     unsigned char *payload, *sig;
     size_t n, n_sig;
     if (calm_json_read(ctx, path, BUNDLE_BYTES, &bundle) == CALM_EFORMAT)
-        calm_ctx_forgive(ctx);    /* not JSON: reported below */
+        calm_ctx_clear_failure(ctx);    /* not JSON: reported below */
     CALM_TRY(ctx->status);
     const calm_json *envelope = calm_json_get(bundle, "dsseEnvelope");
     const calm_json *first = calm_json_at(calm_json_get(envelope, "signatures"), 0);

@@ -135,7 +135,7 @@ static calm_status find_prefix(calm_ctx *ctx, const calm_model *model, const cal
     CALM_TRY(calm_path_beside(ctx, ctx->scratch, &path, calm_model_dir(model), "tokenizer_config.json"));
     const calm_status status = calm_json_read(ctx, path, CONFIG_MAX, &json);
     if (status == CALM_ENOTFOUND) {
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         const int64_t first = calm_json_int(calm_json_typeof(eos) == CALM_JSON_ARRAY ? calm_json_at(eos, 0) : eos, -1);
         *prefix = calm_json_int(calm_json_get(config, "bos_token_id"), first);
         return CALM_OK;

@@ -285,7 +285,7 @@ calm_status calm_inputs_open_tokenizer(calm_ctx *ctx, calm_inputs *in)
         return status;
     calm_log(ctx, CALM_LOG_WARNING, "%s; the run continues with the ids of %s%s", ctx->message, in->recipe->calib_path,
              in->recipe->eval_path ? ", without evaluation" : "");
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return CALM_OK;
 }
 

@@ -69,7 +69,7 @@ static const char *stored_choice(calm_ctx *ctx, const calm_json *recipe, const c
             caps |= calm_algorithm_caps(parsed);
             only = name;
         } else {
-            calm_ctx_forgive(ctx);
+            calm_ctx_clear_failure(ctx);
         }
     }
     return calm_recipe_head_choice(formats, caps, n == 1 ? only : NULL);
@@ -83,8 +83,8 @@ calm_status calm_outer_stored_algorithm(calm_ctx *ctx, const calm_json *recipe, 
     if (*out)
         return CALM_OK;
     CALM_TRY(calm_formats_of_recipe(ctx, recipe, &own));
-    CALM_TRY(calm_formats_ask_outer(ctx, calm_json_string(calm_json_get(recipe, "embed_scheme"), NULL),
-                                    calm_json_string(calm_json_get(recipe, "head_scheme"), NULL), &own.options));
+    CALM_TRY(calm_formats_parse_outer(ctx, calm_json_string(calm_json_get(recipe, "embed_scheme"), NULL),
+                                      calm_json_string(calm_json_get(recipe, "head_scheme"), NULL), &own.options));
     /* A run that wrote a head without an algorithm, before heads were fitted, is written in the same way again. */
     if (!calm_formats_have_tables(&own))
         *out = stored_choice(ctx, recipe, formats);

@@ -15,7 +15,7 @@ static calm_status explain_damage(calm_ctx *ctx)
     char why[CALM_MESSAGE_MAX];
     const calm_status status = ctx->status == CALM_EARG ? CALM_EFORMAT : ctx->status;    /* not a usage error */
     memcpy(why, ctx->message, sizeof why);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_fail(ctx, status, "%s; it was sound before: run the same command again, which computes it anew", why);
 }
 

@@ -138,7 +138,7 @@ static calm_status note_dropped(calm_ctx *ctx, const calm_run *p, const calm_poo
     /* A pin to such a scheme cannot be followed: that is an error of the user, not something to skip quietly. */
     for (size_t u = 0; u < pool->n_units; u++) {
         size_t entry;
-        if (calm_scope_settles(pool, pinned, u, &entry) && pool->entries[entry].of_scheme == scheme)
+        if (calm_scope_only_entry(pool, pinned, u, &entry) && pool->entries[entry].of_scheme == scheme)
             return calm_engine_check_scheme(ctx, requests->engine, requests->format, &linear, &pool->schemes[scheme]);
     }
     CALM_TRY(calm_engine_explain(ctx, requests->engine, requests->format, &linear, &pool->schemes[scheme], &why));
@@ -199,7 +199,7 @@ static calm_status drop_unknown(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_pool_of_run(ctx, p, &p->in.recipe->selection, &pool));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, known, pool.n_schemes));
     for (size_t s = 0; s < pool.n_schemes; s++)
-        n_known += known[s] = calm_limits_know(&limits, &pool, s);
+        n_known += known[s] = calm_limits_any_job_allows(&limits, &pool, s);
     /* If the target runs none of the schemes, the scope's failure names job and scheme. */
     if (n_known == 0 || n_known == pool.n_schemes)
         return CALM_OK;
@@ -258,7 +258,7 @@ static size_t unit_of(const calm_run *p, size_t job)
 bool calm_run_takes(const calm_run *p, size_t job, size_t scheme)
 {
     return !calm_inputs_keeps(&p->in, job) &&
-           (!p->scope.limits.takes || calm_limits_take(&p->scope.limits, unit_of(p, job), scheme));
+           (!p->scope.limits.takes || calm_limits_allow(&p->scope.limits, unit_of(p, job), scheme));
 }
 
 bool calm_run_pins(const calm_run *p, size_t job, size_t entry)

@@ -48,7 +48,7 @@ static calm_status put_stages(calm_ctx *ctx, const calm_run *p)
     for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
         calm_store_stage_put(ctx, p->in.store, &(calm_store_stage){p->result.run_id, (int64_t)i, rows[i].name,
                                                                    rows[i].time.wall, rows[i].time.cpu, NAN});
-    return calm_store_end(ctx, p->in.store);
+    return calm_store_finish_transaction(ctx, p->in.store);
 }
 
 calm_status calm_run_end(calm_ctx *ctx, const calm_run *p, const char *status)

@@ -36,5 +36,5 @@ calm_status calm_run_times_forecast(calm_ctx *ctx, const struct calm_run *run, c
     CALM_TRY(calm_store_begin(ctx, run->in.store));
     for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
         calm_store_stage_forecast(ctx, run->in.store, run->result.run_id, (int64_t)i, forecast[i].time.wall);
-    return calm_store_end(ctx, run->in.store);
+    return calm_store_finish_transaction(ctx, run->in.store);
 }

@@ -279,7 +279,7 @@ double calm_run_crest(calm_ctx *ctx, const calm_run *p, size_t job)
     calm_value value;
     /* An unknown crest is no failure: the activation rule then gives no advice for this job. */
     if (calm_store_query_one(ctx, p->in.store, sql, params, 3, &value, 1) != CALM_OK) {
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return NAN;
     }
     return value.type == CALM_VALUE_REAL ? value.real : NAN;

@@ -157,7 +157,7 @@ static calm_status copy_digest(calm_ctx *ctx, const char *job, const char *from,
 /* Restores a candidate, to which plans point, from a cell of the pool.  Without a row the run skipped it. */
 static calm_status restore_candidate(calm_ctx *ctx, calm_assembly *a, size_t of_pool, size_t job, size_t entry)
 {
-    const calm_pool_cell *row = calm_pool_at(&a->stored.pool, of_pool, entry);
+    const calm_pool_cell *row = calm_pool_cell_at(&a->stored.pool, of_pool, entry);
     calm_candidate *candidate = calm_candidate_at(&a->in, job, entry);
     const char *name = a->stored.pool.jobs[of_pool].name;
     candidate->id = row->id;
@@ -319,7 +319,7 @@ static calm_status blame(calm_ctx *ctx, const calm_assembly *a, const calm_plan_
     if (status != CALM_EFORMAT && status != CALM_ENOTFOUND)
         return status;
     memcpy(message, ctx->message, sizeof message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_fail(ctx, status,
                      "%s: %s, blob %s: %.500s; calm quantize with the recipe of run %lld computes it again",
                      job_of(a, job), job->entry_name, candidate->blob, message, (long long)a->run.id);
@@ -418,7 +418,7 @@ static calm_status list_trials(calm_ctx *ctx, calm_assembly *a, bool sized)
         CALM_TRY(calm_strf(ctx, ctx->out, &text, "all %s", name));
         const calm_status status = add_trial(ctx, a, text, budget, act_budget, 0);
         if (status == CALM_ENUMERIC)    /* a unit has no entry at that scheme */
-            calm_ctx_forgive(ctx);
+            calm_ctx_clear_failure(ctx);
         else
             CALM_TRY(status);
     }
@@ -478,9 +478,9 @@ static calm_status restore(calm_ctx *ctx, const calm_assemble_options *o, calm_a
                           : calm_formats_of_recipe(ctx, a->run.recipe, &a->recipe.formats));
     a->recipe.formats.options = o->export;
     if (!o->export.embed && !o->export.head)    /* else the run's schemes */
-        CALM_TRY(calm_formats_ask_outer(ctx, calm_json_string(calm_json_get(a->run.recipe, "embed_scheme"), NULL),
-                                        calm_json_string(calm_json_get(a->run.recipe, "head_scheme"), NULL),
-                                        &a->recipe.formats.options));
+        CALM_TRY(calm_formats_parse_outer(ctx, calm_json_string(calm_json_get(a->run.recipe, "embed_scheme"), NULL),
+                                          calm_json_string(calm_json_get(a->run.recipe, "head_scheme"), NULL),
+                                          &a->recipe.formats.options));
     CALM_TRY(restore_selection(ctx, a, &query));
     CALM_TRY(name_result(ctx, o, a));
     CALM_TRY(calm_pool_of_store(ctx, a->in.store, &a->run, &query, &a->stored));

@@ -65,7 +65,7 @@ static calm_status explain(calm_ctx *ctx, const calm_assembly *a, size_t first, 
     const calm_plan_job *job = &a->result.plan.jobs[first];
     char why[CALM_MESSAGE_MAX], more[64] = "";
     memcpy(why, ctx->message, sizeof why);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     if (n > 1)
         snprintf(more, sizeof more, " (and of %zu others)", n - 1);
     return calm_fail(ctx, status,
@@ -81,11 +81,11 @@ static calm_status blame_kernels(calm_ctx *ctx, const calm_assembly *a, calm_sta
 {
     const char *kernels = NULL, *have = calm_linalg_kernels();
     calm_ctx quiet = *ctx;    /* the failure stays if the store has no answer */
-    calm_ctx_forgive(&quiet);
+    calm_ctx_clear_failure(&quiet);
     calm_stored_run_kernels(&quiet, a->in.store, a->run.id, &kernels);
     if (!kernels || strcasecmp(kernels, have) == 0)
         return status;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_fail(ctx, CALM_EMISMATCH, "run %lld computed with OpenBLAS's %s kernels, this process has %s (start it "
                      "with " CALM_BLAS_VARIABLE "=%s on a CPU that runs them)", (long long)a->run.id, kernels, have,
                      kernels);

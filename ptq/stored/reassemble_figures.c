@@ -118,7 +118,7 @@ static calm_status open_to_record(calm_ctx *ctx, const calm_assemble_options *o,
     *kept = status == CALM_EIO;
     if (*kept) {
         calm_log(ctx, CALM_LOG_WARNING, "%s is written, but the store does not list it: %s", o->output, ctx->message);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         CALM_TRY(calm_store_open(ctx, o->store, NULL, &a->in.store));
     }
     a->result.store = a->in.store;

@@ -245,7 +245,7 @@ static calm_status make_key(calm_ctx *ctx, const calm_reselected *s, const calm_
     calm_sha256_field(&sha, options);
     for (size_t u = 0; u < pool->n_units; u++)
         for (size_t job = pool->unit_begin[u]; job < pool->unit_begin[u + 1]; job++)
-            calm_sha256_field(&sha, calm_pool_at(pool, job, s->solution.choice[u])->key);
+            calm_sha256_field(&sha, calm_pool_cell_at(pool, job, s->solution.choice[u])->key);
     return calm_sha256_finish(ctx, &sha, key);
 }
 

@@ -51,9 +51,9 @@ static calm_status restore(calm_ctx *ctx, const calm_stored_run *run, const calm
     if (calm_formats_count(&out->formats) > 1)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: run %lld wrote several formats, whose files differ in size",
                          asked, (long long)run->id);
-    return calm_formats_ask_outer(ctx, calm_json_string(calm_json_get(run->recipe, "embed_scheme"), NULL),
-                                  calm_json_string(calm_json_get(run->recipe, "head_scheme"), NULL),
-                                  &out->formats.options);
+    return calm_formats_parse_outer(ctx, calm_json_string(calm_json_get(run->recipe, "embed_scheme"), NULL),
+                                    calm_json_string(calm_json_get(run->recipe, "head_scheme"), NULL),
+                                    &out->formats.options);
 }
 
 /* ---- the model ---- */

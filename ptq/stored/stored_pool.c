@@ -86,13 +86,13 @@ static calm_status add_entry(calm_ctx *ctx, reading *r, const char *algorithm, c
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->chain, "%s", chain));
     CALM_TRY(calm_strf(ctx, ctx->out, &entry->scheme_name, "%s", scheme));
     const bool known = calm_scheme_parse(ctx, scheme, &entry->scheme) == CALM_OK;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     if (!known && !r->query->partial)
         return calm_fail(ctx, CALM_EFORMAT, "%s: run %lld: \"%s\" is no scheme that this calm knows",
                          calm_store_path(r->store), (long long)r->run->id, scheme);
     if (calm_algorithm_parse(ctx, algorithm, &parsed) == CALM_OK)
         entry->smooths = calm_algorithm_smooths(parsed);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     *out = r->n_entries++;
     return CALM_OK;
 }
@@ -106,7 +106,7 @@ static bool may_reach(calm_ctx *ctx, const char *algorithm, const char *scheme_n
     const bool known = calm_algorithm_parse(ctx, algorithm, &parsed) == CALM_OK &&
                        calm_scheme_parse(ctx, scheme_name, &scheme) == CALM_OK;
     const bool reaches = !known || calm_algorithm_reaches(ctx, parsed, &scheme) == CALM_OK;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return reaches;
 }
 
@@ -157,7 +157,7 @@ static calm_status find_entry(calm_ctx *ctx, reading *r, const char *name, const
                 *out = i;
                 return CALM_OK;
             }
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return add_entry(ctx, r, asked ? asked + 5 : name, asked ? asked + 5 : chain, scheme, out);
 }
 
@@ -513,7 +513,7 @@ calm_status calm_stored_run_entries(calm_ctx *ctx, const calm_stored_run *run, c
     for (size_t job = 0; job < pool->n_jobs; job++) {
         const int64_t chosen = stored->choices[job].candidate;
         size_t entry = 0;
-        while (entry < pool->n_entries && calm_pool_at(pool, job, entry)->id != chosen)
+        while (entry < pool->n_entries && calm_pool_cell_at(pool, job, entry)->id != chosen)
             entry++;
         if (chosen && entry == pool->n_entries)
             return calm_fail(ctx, CALM_EFORMAT, "run %lld: candidate %lld, chosen for %s, did not compete there",

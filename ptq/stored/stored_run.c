@@ -32,7 +32,7 @@ calm_status calm_stored_run_number(calm_ctx *ctx, const char *owner, const char 
 static calm_status no_such_run(calm_ctx *ctx, calm_store *store, int64_t run)
 {
     calm_value newest;
-    calm_ctx_forgive(ctx);    /* the failure of the query without a row */
+    calm_ctx_clear_failure(ctx);    /* the failure of the query without a row */
     CALM_TRY(calm_store_query_one(ctx, store, "SELECT max(id) FROM run", NULL, 0, &newest, 1));
     if (newest.type != CALM_VALUE_INTEGER)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no run %lld; it has no runs", calm_store_path(store),

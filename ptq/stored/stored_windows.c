@@ -24,7 +24,7 @@ static calm_status read_known(calm_ctx *ctx, calm_store *store, const calm_store
     calm_value v[4];
     const calm_status status = calm_store_query_one(ctx, store, sql, &id, 1, v, 4);
     if (status == CALM_ENOTFOUND)
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     else
         CALM_TRY(status);
     if (status == CALM_ENOTFOUND || v[1].type != CALM_VALUE_TEXT)
@@ -118,7 +118,7 @@ static calm_status blame_text(calm_ctx *ctx, const calm_stored_run *run, const k
     if ((status != CALM_EARG && status != CALM_EFORMAT) || !want->text || strcmp(want->text, digest) == 0)
         return status;
     memcpy(reason, ctx->message, sizeof reason);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return calm_fail(ctx, CALM_EMISMATCH,
                      "%s: expected the calibration text of run %lld (SHA-256 %s), found another (%s): %.400s; "
                      "put the run's back", path, (long long)run->id, want->text, digest, reason);

@@ -23,7 +23,7 @@ static int permission(void)
     return there;
 }
 
-bool calm_amx_is_there(unsigned features)
+bool calm_amx_available(unsigned features)
 {
     /* Kernels that use tiles also use AVX-512 vectors. */
     const unsigned wanted = features | CALM_CPU_AVX512;
@@ -67,7 +67,7 @@ __attribute__((target("amx-tile"))) void calm_amx_begin_filled(size_t rows, size
 
 #else
 
-bool calm_amx_is_there(unsigned features)
+bool calm_amx_available(unsigned features)
 {
     (void)features;
     return false;

@@ -113,7 +113,7 @@ TILES_INLINE void add_tiles(void)
 
 TILES void calm_bf16_amx_spin(size_t times)
 {
-    if (!calm_bf16_amx_is_there())
+    if (!calm_bf16_amx_available())
         return;
     calm_amx_begin_filled(TILE, TILE * sizeof(pair));
     for (size_t i = 0; i < times; i += 4)
@@ -471,14 +471,14 @@ calm_status calm_bf16_amx_packed(calm_ctx *ctx, size_t m, size_t n, size_t k, co
     return CALM_OK;
 }
 
-bool calm_bf16_amx_is_there(void)
+bool calm_bf16_amx_available(void)
 {
-    return calm_amx_is_there(CALM_CPU_AMX_BF16 | CALM_CPU_AVX512_BF16);
+    return calm_amx_available(CALM_CPU_AMX_BF16 | CALM_CPU_AVX512_BF16);
 }
 
 #else
 
-bool calm_bf16_amx_is_there(void)
+bool calm_bf16_amx_available(void)
 {
     return false;
 }

@@ -6,7 +6,7 @@
 #include "ptq/tensor/product.h"
 
 /* Returns whether the CPU has AMX-BF16 and the system lets this process use its registers. */
-bool calm_bf16_amx_is_there(void);
+bool calm_bf16_amx_available(void);
 
 /* Floating-point operations of one TDPBF16PS: 16 by 16 sums of 32 products. */
 #define CALM_BF16_AMX_FLOPS (16.0 * 16 * 32 * 2)

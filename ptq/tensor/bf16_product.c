@@ -61,7 +61,7 @@ static instructions instructions_here(void)
 {
     const char *family = calm_linalg_kernels();
     const bool all = strcmp(family, "SapphireRapids") == 0 || strcmp(family, "SkylakeX") == 0;
-    if (all && calm_bf16_amx_is_there())
+    if (all && calm_bf16_amx_available())
         return AMX;
     return (all || strcmp(family, "Cooperlake") == 0) && calm_bf16_native() ? AVX512_BF16 : NONE;
 }

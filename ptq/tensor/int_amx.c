@@ -202,7 +202,7 @@ TARGET static void multiply(const calm_int_piece *piece, size_t codes)
 
 TARGET void calm_int_amx_spin(size_t times)
 {
-    if (!calm_amx_is_there(CALM_CPU_AMX_INT8))
+    if (!calm_amx_available(CALM_CPU_AMX_INT8))
         return;
     calm_amx_begin_filled(LANES, CODES);
     for (size_t i = 0; i < times; i += 4) {

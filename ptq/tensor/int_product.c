@@ -175,7 +175,7 @@ static bool has(calm_int_set set)
                                                     [CALM_INT_AVX_VNNI] = CALM_CPU_AVX_VNNI,
                                                     [CALM_INT_AVX512] = CALM_CPU_AVX512 | CALM_CPU_AVX512_VNNI,
                                                     [CALM_INT_AMX] = CALM_CPU_AVX512_VNNI};
-    return (set != CALM_INT_AMX || calm_amx_is_there(CALM_CPU_AMX_INT8)) && (needs[set] & ~calm_cpu_features()) == 0;
+    return (set != CALM_INT_AMX || calm_amx_available(CALM_CPU_AMX_INT8)) && (needs[set] & ~calm_cpu_features()) == 0;
 }
 
 calm_status calm_int_choose(calm_ctx *ctx, calm_int_set *out)

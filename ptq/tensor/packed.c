@@ -72,7 +72,7 @@ static void put_right(calm_packed *to, calm_product_form form, size_t line, size
                                           to->rest ? to->rest + at : NULL));
 }
 
-void calm_packed_put(calm_packed *to, size_t line, size_t n, size_t term, size_t n_terms, const float *x, size_t ldx)
+void calm_packed_store(calm_packed *to, size_t line, size_t n, size_t term, size_t n_terms, const float *x, size_t ldx)
 {
     const size_t at = place_of(to, line, term);
     if (to->right)

@@ -69,8 +69,8 @@ static calm_status divide(calm_ctx *ctx, size_t i, void *user)
         for (size_t j = 0; j < n; j++)
             copy[row * TILE + j] = -out[row * m->lda + j];
     if (m->left) {
-        calm_packed_put(m->left, i * TILE, TILE, 0, n, out, m->lda);
-        calm_packed_put(m->right, i * TILE, TILE, 0, n, copy, TILE);
+        calm_packed_store(m->left, i * TILE, TILE, 0, n, out, m->lda);
+        calm_packed_store(m->right, i * TILE, TILE, 0, n, copy, TILE);
     }
     return CALM_OK;
 }

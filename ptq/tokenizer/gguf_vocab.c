@@ -362,7 +362,7 @@ calm_status calm_gguf_tokenizer_find(calm_ctx *ctx, const char *model, char **ou
     CALM_TRY(calm_path_beside(ctx, ctx->out, out, model, "tokenizer.json"));
     if (calm_path_exists(*out) || !calm_is_file(model))
         return CALM_OK;
-    CALM_TRY(calm_folder_is_no_model(ctx, model));
+    CALM_TRY(calm_folder_require_model(ctx, model));
     CALM_TRY(calm_gguf_open_split(ctx, model, &file));
     const bool own = find(file, "tokens") != NULL;
     calm_gguf_close(file);

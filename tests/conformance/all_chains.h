@@ -57,7 +57,7 @@ static inline bool reaches(const char *chain, const char *scheme)
     ck_ok(calm_scheme_parse(ctx, scheme, &parsed));
     ck_ok(calm_algorithm_parse(ctx, chain, &algorithm));
     calm_status status = calm_algorithm_reaches(ctx, algorithm, &parsed);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return status == CALM_OK;
 }
 

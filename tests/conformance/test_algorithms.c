@@ -420,7 +420,7 @@ static long fail_each_allocation(const char *chain, const calm_job *job, calm_ar
             return k - 1;
         ck_assert_msg(status == CALM_ENOMEM, "%s: allocation %ld: %s", chain, k, calm_status_name(status));
         ck_assert_str_ne(ctx->message, "");
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     }
 }
 

@@ -28,7 +28,7 @@ TEST(refused_before_a_model)
             if (!exporters[e]->form && !exporters[e]->parts)
                 continue;    /* an exporter that writes no weights */
             if (calm_scheme_parse(ctx, schemes[s], &scheme) != CALM_OK) {
-                calm_ctx_forgive(ctx);
+                calm_ctx_clear_failure(ctx);
                 break;
             }
             for (size_t i = 0; i < p.plan.n_jobs; i++) {
@@ -37,7 +37,7 @@ TEST(refused_before_a_model)
             }
             const bool late = calm_exporter_check(ctx, exporters[e], &input) != CALM_OK;
             const char *said = test_format("%s", ctx->message);
-            calm_ctx_forgive(ctx);
+            calm_ctx_clear_failure(ctx);
             const char *early = calm_exporter_refuses(exporters[e], &scheme);
             ck_assert_msg(late == (early != NULL), "%s %s: %s", exporters[e]->name, schemes[s],
                           late ? said : early);

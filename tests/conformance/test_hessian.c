@@ -34,7 +34,7 @@ static void make_for(const calm_algorithm *algorithm, sample *s)
     calm_scheme scheme;
     ck_ok(calm_scheme_parse(ctx, "w3a16_g16_asym", &scheme));
     const bool reaches = calm_algorithm_reaches(ctx, algorithm, &scheme) == CALM_OK;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     make_sample(s, OUT, IN, 16 * IN, reaches ? "w3a16_g16_asym" : "w4a4_g16");
 }
 

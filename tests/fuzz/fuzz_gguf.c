@@ -76,7 +76,7 @@ static void check_tensor(calm_ctx *ctx, const calm_gguf *file, const calm_gguf_t
     check_blocks(tensor);
     if (n <= MOST_ELEMENTS && calm_alloc(ctx, ctx->scratch, &values, n, sizeof *values, "values") == CALM_OK)
         calm_gguf_to_f32(ctx, file, tensor, 0, n / tensor->dims[0], values);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_gguf_release_part(file, tensor, 0, tensor->bytes);
 }
 
@@ -88,7 +88,7 @@ static void check_list(calm_ctx *ctx, const calm_gguf *file)
     if (calm_gguf_list_tensors(ctx, file, &list) != CALM_OK) {
         if (!ctx->message[0])
             abort();
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return;
     }
     for (size_t i = 0; i < list.n; i++) {
@@ -101,7 +101,7 @@ static void check_list(calm_ctx *ctx, const calm_gguf *file)
         if (n <= MOST_ELEMENTS && calm_alloc(ctx, ctx->scratch, &values, n, sizeof *values, "values") == CALM_OK &&
             calm_gguf_entry_to_f32(ctx, &list, entry, 0, rows, values) == CALM_OK)
             calm_gguf_entry_to_f32(ctx, &list, entry, rows - 1, 1, values);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         calm_arena_rewind(ctx->scratch, mark);
     }
 }

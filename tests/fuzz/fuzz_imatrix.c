@@ -22,10 +22,10 @@ static void check_means(calm_ctx *ctx, const calm_imatrix *file, const calm_imat
         for (size_t i = 0; seen && i < width; i++)
             if (!(means[i] >= 0))
                 abort();
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     if (calm_imatrix_means(ctx, file, entry, 0, n_parts, width + 1, means, &seen) == CALM_OK)
         abort();
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_arena_rewind(ctx->scratch, mark);
 }
 

@@ -24,7 +24,7 @@ static void render(calm_ctx *ctx, const calm_jinja *jinja, const calm_json *json
     if (status == CALM_OK && text.length && calm_utf8_invalid_at(text.data, text.length) != text.length)
         abort();
     calm_text_append(out, text.length ? text.data : ctx->message, text.length ? text.length : strlen(ctx->message));
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
 }
 
 int calm_fuzz_one(const uint8_t *data, size_t size)

@@ -33,13 +33,13 @@ static void check_members(calm_ctx *ctx, const calm_json *root)
     bool flag;
     const char *text;
     calm_json_need_int(ctx, "fuzz", root, "hidden_size", NULL, 1, 1 << 20, &integer);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_json_need_number(ctx, "fuzz", root, "rms_norm_eps", NULL, 0, 1, &number);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_json_need_bool(ctx, "fuzz", root, "tie_word_embeddings", NULL, &flag);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_json_need_string(ctx, "fuzz", root, "model_type", NULL, &text);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
 }
 
 int calm_fuzz_one(const uint8_t *data, size_t size)

@@ -62,16 +62,16 @@ static inline int fuzz_qformat(const char *format, const uint8_t *data, size_t s
     const calm_status status = calm_qformat_open(ctx, "config.json", config, &reader);
     if ((status != CALM_OK && (reader || !ctx->message[0])) || (status == CALM_OK && ctx->message[0]))
         abort();
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     if (reader && mark &&
         calm_safetensors_open(ctx, fuzz_file("model.safetensors", mark + 4, size - n - 4), &set) != CALM_OK)
         set = NULL;
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     for (size_t i = 0;
          reader && strcmp(calm_qformat_of(reader)->name, format) == 0 && i < sizeof modules / sizeof *modules;
          i++) {
         fuzz_module(ctx, reader, set, modules[i].module, modules[i].out, modules[i].in);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     }
     calm_qformat_close(reader);
     calm_safetensors_close(set);

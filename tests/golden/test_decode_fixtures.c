@@ -53,13 +53,13 @@ static void grow(const calm_model *model, const calm_windows *windows, size_t vo
         /* A refused id leaves the text as it was, also where its tokens would rotate by other angles. */
         const uint32_t none = (uint32_t)vocab;
         ck_assert_int_eq(calm_decoder_run(ctx, decoder, &none, 1, logits + t * vocab), CALM_EARG);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         ck_ok(calm_decoder_run(ctx, decoder, windows->ids + t, 1, logits + t * vocab));
     }
     ck_assert(calm_decoder_token_bytes(decoder) > 0);
     /* The cache is full. */
     ck_assert_int_eq(calm_decoder_run(ctx, decoder, windows->ids, 1, logits), CALM_EARG);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
 }
 
 /* Compares logits from token n_first on.  Texts whose rotary embeddings differ from the whole window's are left out:
@@ -123,14 +123,14 @@ static bool check_fixture(const char *name, const char *dir)
     size_t begin[2] = {0, 0};
     if (calm_model_open(ctx, dir, &model) != CALM_OK) {
         ck_assert_int_eq(ctx->status, CALM_EUNSUPPORTED);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return false;
     }
     if (calm_model_config(model)->arch->encoder) {
         calm_decoder *decoder;
         ck_assert_int_eq(calm_decoder_open(ctx, model, 8, &decoder), CALM_EUNSUPPORTED);
         ck_assert(strstr(ctx->message, "encoder") && !decoder);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return false;
     }
     model_fixture_open(name, dir, &f);

@@ -17,7 +17,7 @@ static calm_json *render(calm_ctx *ctx, const calm_jinja *jinja, const char *lin
         calm_json_set_bytes(answer, "text", text.data ? text.data : "", text.length);
     else
         calm_json_set_string(answer, "error", ctx->message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return answer;
 }
 

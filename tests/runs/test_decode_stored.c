@@ -20,7 +20,7 @@ static play written(const char *format, const char *scheme, const char *head, bo
     model.tied = tied;
     play run = play_new(&model, scheme, "rtn");
     ck_ok(calm_formats_parse(ctx, &names, &run.recipe.formats));
-    ck_ok(calm_formats_ask_outer(ctx, NULL, head, &run.recipe.formats.options));
+    ck_ok(calm_formats_parse_outer(ctx, NULL, head, &run.recipe.formats.options));
     run.recipe.force = true;
     play_must_run(&run);
     return run;

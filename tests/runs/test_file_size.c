@@ -144,7 +144,7 @@ TEST(tables_take_part)
                                     " json_extract(recipe, '$.size') > 0"), 1);
     /* A scheme that is asked for stays, and nothing is measured. */
     play asked = sized("gguf", "w4a16_g32,w8a16_g32", true, 1000);
-    ck_ok(calm_formats_ask_outer(ctx, "q5_1", NULL, &asked.recipe.formats.options));
+    ck_ok(calm_formats_parse_outer(ctx, "q5_1", NULL, &asked.recipe.formats.options));
     read_reach(&asked, reach);
     asked.recipe.file_bytes = (reach[0] + reach[1]) / 2;
     play_must_run(&asked);

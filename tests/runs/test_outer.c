@@ -25,7 +25,7 @@ static play written(const char *formats, const char *scheme, bool tied)
 
 static void ask(play *run, const char *embed, const char *head)
 {
-    ck_ok(calm_formats_ask_outer(ctx, embed, head, &run->recipe.formats.options));
+    ck_ok(calm_formats_parse_outer(ctx, embed, head, &run->recipe.formats.options));
 }
 
 /* Returns the type of a tensor in the file that a run wrote, or "none". */
@@ -198,7 +198,7 @@ TEST(refused_by_name)
     play other = written("gptq", "w4a16_g32", true);
     ask(&other, NULL, "w8a16_g32");
     check_refused(&other, CALM_EARG, "`export.head_scheme` w8a16_g32: `formats` gptq is written with a float");
-    ck_fails(calm_formats_ask_outer(ctx, "q9", NULL, &other.recipe.formats.options), CALM_EARG, "q9");
+    ck_fails(calm_formats_parse_outer(ctx, "q9", NULL, &other.recipe.formats.options), CALM_EARG, "q9");
 }
 END_OF_TEST
 

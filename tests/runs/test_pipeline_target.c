@@ -28,7 +28,8 @@ static play for_target(const play *first, const char *target, double *bits)
     run.recipe.store = first->recipe.store;
     run.recipe.engine = calm_engine_find(target);
     run.recipe.engine_format = calm_engine_reads(run.recipe.engine, "compressed-tensors") ? "compressed-tensors" : NULL;
-    run.recipe.engine_tie = calm_tie_both(calm_engine_tie(run.recipe.engine, run.recipe.engine_format), CALM_TIE_BLOCK);
+    run.recipe.engine_tie =
+        calm_tie_stronger(calm_engine_tie(run.recipe.engine, run.recipe.engine_format), CALM_TIE_BLOCK);
     run.recipe.budgets = bits;
     run.recipe.n_budgets = 1;
     run.recipe.keep_hybrid = true;

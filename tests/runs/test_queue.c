@@ -27,7 +27,7 @@ static calm_status run_here(const play *run, int n_threads, size_t *cached, char
     if (cached)
         *cached = made ? calm_run_result(made)->n_cached : 0;
     calm_run_close(&made);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return status;
 }
 

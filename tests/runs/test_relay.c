@@ -22,7 +22,7 @@ static calm_status encode_all(calm_ctx *context, calm_run *p, calm_text *out)
 /* Returns an error of the run unless `found` is the expected status. */
 static calm_status expect(calm_ctx *context, calm_status found, calm_status wanted, size_t at)
 {
-    calm_ctx_forgive(context);
+    calm_ctx_clear_failure(context);
     return found == wanted ? CALM_OK : calm_fail(context, CALM_EMISMATCH, "at byte %zu: status %d", at, (int)found);
 }
 
@@ -55,7 +55,7 @@ static calm_status tell_all(calm_ctx *context, calm_run *p, void *user)
     for (size_t i = 0; i < one.length; i++) {
         one.data[i] = (char)~one.data[i];
         calm_relay_put(context, p, one.data, one.length);
-        calm_ctx_forgive(context);
+        calm_ctx_clear_failure(context);
         one.data[i] = (char)~one.data[i];
     }
     return calm_relay_put(context, p, one.data, one.length);

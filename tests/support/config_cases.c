@@ -44,6 +44,6 @@ void config_refuses(const char *family, const char *key, const char *value, calm
                   calm_status_name(status), ctx->message);
     ck_assert_msg(strstr(ctx->message, "dir/config.json"), "%s: no file in \"%s\"", key, ctx->message);
     ck_assert_msg(strstr(ctx->message, words), "%s: \"%s\" lacks \"%s\"", key, ctx->message, words);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_json_free(root);
 }

@@ -197,7 +197,7 @@ calm_status inspect_printed(const char *path, const calm_inspect_query *query, c
     ck_assert_int_ge(dup2(saved, STDOUT_FILENO), 0);
     close(saved);
     memcpy(message, ctx->message, sizeof message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     ck_ok(calm_read_file(ctx, file, 1 << 24, &text, &n));
     ck_assert(status == CALM_OK || n == 0);    /* a failure prints nothing */
     ctx->status = kept;

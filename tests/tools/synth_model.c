@@ -113,13 +113,13 @@ static calm_status add_tables(listing *to)
     const calm_config *config = to->config;
     const calm_names *names = config->arch->names;
     const calm_ends *ends = config->arch->ends;
-    calm_loose_part parts[CALM_LOOSE_PARTS];
+    calm_extra_tensor parts[CALM_LOOSE_PARTS];
     CALM_TRY(add_outer(to, names->embed, config->vocab, config->hidden));
     if (names->final_norm)
         CALM_TRY(add_outer_norm(to, names->final_norm));
     if (names->distance)
         CALM_TRY(add_outer(to, names->distance, CALM_DISTANCE_BUCKETS, config->n_heads));
-    for (size_t i = calm_loose_parts(config, parts); i-- > 0;)
+    for (size_t i = calm_extra_tensors(config, parts); i-- > 0;)
         for (size_t k = 0; parts[i].outer && k < (parts[i].copies ? parts[i].copies : 1); k++) {
             char *name;
             CALM_TRY(parts[i].copies ? calm_strf(to->ctx, to->ctx->out, &name, "%s.%zu", parts[i].name, k)

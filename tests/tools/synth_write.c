@@ -319,7 +319,7 @@ calm_status synth_write(calm_ctx *ctx, const synth_options *options)
         status = write_directory(ctx, &w);
     if (status != CALM_OK) {
         calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
-        calm_ctx_forgive(&cleanup);
+        calm_ctx_clear_failure(&cleanup);
         calm_remove_tree(&cleanup, w.directory);
     }
     calm_arena_rewind(ctx->scratch, mark);

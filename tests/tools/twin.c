@@ -164,7 +164,7 @@ calm_status twin_write(calm_ctx *ctx, const twin *it)
     calm_status status = write_directory(ctx, it, directory);
     if (status != CALM_OK) {
         calm_ctx cleanup = *ctx;    /* the first failure is the one to report */
-        calm_ctx_forgive(&cleanup);
+        calm_ctx_clear_failure(&cleanup);
         calm_remove_tree(&cleanup, directory);
     }
     return status;

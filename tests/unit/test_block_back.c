@@ -497,7 +497,7 @@ TEST(no_memory)
             ctx->scratch->fail_in = (long)n_failures + 1;
             status = both(&f, NULL);
             ck_assert(status == CALM_OK || status == CALM_ENOMEM);
-            calm_ctx_forgive(ctx);
+            calm_ctx_clear_failure(ctx);
         } while (status != CALM_OK && ++n_failures);
         ctx->scratch->fail_in = 0;
         ck_assert_uint_gt(n_failures, 20);
@@ -521,7 +521,7 @@ TEST(no_memory_of_workers)
         calm_memory_set_limit(&memory, calm_memory_used(&memory) + ((size_t)1 << 15) * ++n_failures);
         status = both(&f, NULL);
         ck_assert(status == CALM_OK || status == CALM_ENOMEM);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         calm_arena_clear(ctx->scratch);
     } while (status != CALM_OK);
     ck_assert_uint_gt(n_failures, 3);

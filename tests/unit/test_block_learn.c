@@ -101,7 +101,7 @@ static void quantize_row(calm_learn_linear *linear, size_t row, const float *w, 
         if (zeros)
             zeros[cells + g] = grids[g].zero;
     }
-    for (size_t g = 0; calm_super_is(scheme) && g < linear->n_groups; g += super)
+    for (size_t g = 0; calm_scheme_is_super_block(scheme) && g < linear->n_groups; g += super)
         calm_scales_round(scheme, 0, super, linear->scales + cells + g, mins ? mins + cells + g : NULL);
     for (size_t g = 0; g < linear->n_groups; g++) {
         const size_t at = row * in + g * linear->group, n = calm_size_min(linear->group, in - g * linear->group);
@@ -226,7 +226,7 @@ static void check_legal(const toy *t)
         const size_t super = calm_scheme_family(&of->scheme)->super;
         for (size_t i = 0; i < of->out * of->n_groups; i++)
             ck_assert(calm_scale_round(&of->scheme, of->global, of->scales[i]) == of->scales[i]);
-        for (size_t i = 0; calm_super_is(&of->scheme) && i < of->out * of->n_groups; i += super) {
+        for (size_t i = 0; calm_scheme_is_super_block(&of->scheme) && i < of->out * of->n_groups; i += super) {
             calm_super_block parts;
             ck_assert(calm_super_split(&of->scheme, super, of->scales + i, of->mins ? of->mins + i : NULL, &parts));
         }
@@ -352,7 +352,7 @@ static void slow_scales(const calm_learn_linear *of, size_t row, slow_adam *a, d
                                      of->scales[cells + g] * slow_step(&a[cells + g], sum, rate, t));
         mins[g] = of->mins ? of->mins[cells + g] : 0;
     }
-    for (size_t g = 0; calm_super_is(&of->scheme) && g < of->n_groups; g += super)
+    for (size_t g = 0; calm_scheme_is_super_block(&of->scheme) && g < of->n_groups; g += super)
         calm_scales_round(&of->scheme, 0, super, scales + g, of->mins ? mins + g : NULL);
 }
 
@@ -514,7 +514,7 @@ TEST(failures_pass_through)
         ck_assert(!refused || ctx->status == CALM_ENOMEM);
         ck_assert(refused == (at <= 17));    /* 3 tables, 5 arrays a linear, 4 of the vector; later ones succeed */
         ctx->scratch->fail_in = 0;
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         if (at == 30)
             break;
     }

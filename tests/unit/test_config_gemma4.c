@@ -130,14 +130,14 @@ END_OF_TEST
 
 TEST(inputs_of_blocks)
 {
-    calm_loose_part parts[CALM_LOOSE_PARTS];
+    calm_extra_tensor parts[CALM_LOOSE_PARTS];
     calm_config config = config_with("gemma4", "_", "0");
     ck_assert_uint_eq(config.per_layer, 8);
-    ck_assert_uint_eq(calm_loose_parts(&config, parts), 7);
+    ck_assert_uint_eq(calm_extra_tensors(&config, parts), 7);
     config = config_with("gemma4", "hidden_size_per_layer_input", NULL);
     ck_assert_uint_eq(config.per_layer, 256);
     config = config_with("gemma4", "hidden_size_per_layer_input", "null");
-    ck_assert_uint_eq(calm_loose_parts(&config, parts), 1);
+    ck_assert_uint_eq(calm_extra_tensors(&config, parts), 1);
     config_refuses("gemma4", "hidden_size_per_layer_input", "-1", CALM_EFORMAT, "hidden_size_per_layer_input");
     config_refuses("gemma4", "hidden_size_per_layer_input", "16777216", CALM_EFORMAT, "hidden_size_per_layer_input");
     ck_assert_uint_eq(config_with("gemma4", "vocab_size_per_layer_input", "70").per_layer_rows, 70);

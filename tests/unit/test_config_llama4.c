@@ -50,7 +50,7 @@ END_OF_TEST
 
 TEST(growth_of_queries)
 {
-    const calm_growth_config on = with("_", NULL).query_growth;
+    const calm_query_scale_config on = with("_", NULL).query_growth;
     ck_assert(on.beta == 0.5f && on.length == 4 && on.from_one && on.unrotated);
     ck_assert(with("attn_temperature_tuning", "false").query_growth.beta == 0);
     ck_assert(with("attn_temperature_tuning", "0").query_growth.beta == 0);

@@ -11,7 +11,7 @@ static void deal(const double *costs, size_t n, size_t ranks, const char *owners
     char found[33] = "";
     for (size_t b = 0; b < n; b++)
         blocks[b] = (calm_deal_block){costs[b] >= 1, costs[b]};
-    ck_ok(calm_deal_blocks(ctx, blocks, n, ranks, owner));
+    ck_ok(calm_assign_blocks(ctx, blocks, n, ranks, owner));
     for (size_t b = 0; b < n; b++)
         found[b] = (char)('0' + owner[b]);
     ck_assert_str_eq(found, owners);

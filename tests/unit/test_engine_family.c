@@ -8,7 +8,7 @@ static calm_status check(const char *engine, const char *format, const char *fam
 {
     calm_scheme scheme;
     ck_ok(calm_scheme_parse(ctx, name, &scheme));
-    const calm_engine_own own = {"a.module", expert, turns, &scheme};
+    const calm_engine_job own = {"a.module", expert, turns, &scheme};
     return calm_engine_check_family(ctx, calm_engine_find(engine), format, family, &own);
 }
 
@@ -16,7 +16,7 @@ static calm_status check_encoder(const char *engine, const char *family, const c
 {
     calm_scheme scheme;
     ck_ok(calm_scheme_parse(ctx, name, &scheme));
-    const calm_engine_own own = {module, false, true, &scheme};
+    const calm_engine_job own = {module, false, true, &scheme};
     return calm_engine_check_family(ctx, calm_engine_find(engine), "compressed-tensors", family, &own);
 }
 

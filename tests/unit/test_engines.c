@@ -511,8 +511,8 @@ TEST(ties_number_what_is_fused)
     ck_assert(calm_tie_number(CALM_TIE_BLOCK, 3, true, true) == calm_tie_number(CALM_TIE_BLOCK, 3, true, false));
     ck_assert(calm_tie_number(CALM_TIE_BLOCK, 3, true, true) != calm_tie_number(CALM_TIE_BLOCK, 4, true, true));
     ck_assert(calm_tie_number(CALM_TIE_EXPERTS, 3, true, true) == calm_tie_number(CALM_TIE_EXPERTS, 0, true, false));
-    ck_assert(calm_tie_both(CALM_TIE_BLOCK, CALM_TIE_PROJECTION) == CALM_TIE_BLOCK);
-    ck_assert(calm_tie_both(CALM_TIE_NONE, CALM_TIE_EXPERTS) == CALM_TIE_EXPERTS);
+    ck_assert(calm_tie_stronger(CALM_TIE_BLOCK, CALM_TIE_PROJECTION) == CALM_TIE_BLOCK);
+    ck_assert(calm_tie_stronger(CALM_TIE_NONE, CALM_TIE_EXPERTS) == CALM_TIE_EXPERTS);
     ck_assert(calm_tie_number(CALM_TIE_MODEL, 3, false, true) == calm_tie_number(CALM_TIE_MODEL, 0, true, false));
 }
 END_OF_TEST

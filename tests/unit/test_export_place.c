@@ -146,7 +146,7 @@ TEST(abandoned_after_a_failure)
     calm_fail(ctx, CALM_EFORMAT, "the first");
     calm_export_abandon(ctx, &place);
     ck_assert_str_eq(ctx->message, "the first");
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     ck_assert(!calm_path_exists(place.temporary));
 }
 END_OF_TEST

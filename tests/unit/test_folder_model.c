@@ -18,7 +18,7 @@ static void make(const char *name)
 
 static void refused(const char *path, calm_status status, const char *text)
 {
-    ck_fails(calm_folder_is_no_model(ctx, path), status, text);
+    ck_fails(calm_folder_require_model(ctx, path), status, text);
 }
 
 TEST(models_are_no_matter)
@@ -32,10 +32,11 @@ TEST(models_are_no_matter)
     put("model.safetensors");
     put("pytorch_model.bin");
     put("model.gguf");
-    ck_ok(calm_folder_is_no_model(ctx, place));
-    ck_ok(calm_folder_is_no_model(ctx, test_format("%s/model.gguf", place)));    /* its reader says that it is short */
+    ck_ok(calm_folder_require_model(ctx, place));
+    /* Its reader says that it is short. */
+    ck_ok(calm_folder_require_model(ctx, test_format("%s/model.gguf", place)));
     ck_ok(calm_write_file(ctx, test_format("%s/blob", place), "GGUF", 4));       /* a name in the hub's cache */
-    ck_ok(calm_folder_is_no_model(ctx, test_format("%s/blob", place)));
+    ck_ok(calm_folder_require_model(ctx, test_format("%s/blob", place)));
 }
 END_OF_TEST
 
@@ -45,8 +46,8 @@ TEST(what_is_not_there_says_so)
     refused(test_format("%s/none", place), CALM_ENOTFOUND, "/none: no such directory; expected that of a model");
     refused(test_format("%s/m.gguf", place), CALM_ENOTFOUND, "/m.gguf: no such file; expected a GGUF file");
     put("m-00001-of-00002.gguf");
-    ck_ok(calm_folder_is_there(ctx, test_format("%s/m.gguf", place)));    /* the first part exists */
-    ck_ok(calm_folder_is_there(ctx, place));
+    ck_ok(calm_folder_require(ctx, test_format("%s/m.gguf", place)));    /* the first part exists */
+    ck_ok(calm_folder_require(ctx, place));
     put("file");
     refused(test_format("%s/file/deeper", place), CALM_ENOTFOUND, "no such directory");
 }
@@ -60,7 +61,7 @@ TEST(a_folder_of_a_gguf_file_alone_is_that_file)
     ck_assert_ptr_eq(path, place);
     put("other.gguf");
     ck_ok(calm_folder_gguf(ctx, &path));
-    ck_assert_ptr_eq(path, place);    /* calm_folder_is_no_model() asks which one is meant */
+    ck_assert_ptr_eq(path, place);    /* calm_folder_require_model() asks which one is meant */
     put("model.gguf");
     ck_ok(calm_folder_gguf(ctx, &path));
     ck_assert_str_eq(path, file);

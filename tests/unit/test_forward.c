@@ -256,7 +256,7 @@ static void run_apart(const calm_model *model, const calm_block *block, const ca
 {
     calm_batch batch;
     ck_ok(calm_batch_embed(ctx, model, windows, 0, windows->n, ctx->out, spill_dir, &batch));
-    ck_ok(calm_batch_share(ctx, calm_model_config(model), ctx->out, &batch));
+    ck_ok(calm_batch_new_shared(ctx, calm_model_config(model), ctx->out, &batch));
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         ck_ok(calm_batch_sublayer(ctx, block, s, rope, &batch, NULL));
     ck_ok(calm_row_store_read(ctx, &batch.hidden, 0, batch.rows, out));

@@ -370,7 +370,7 @@ static void refuses(fixture *f, calm_status expected, const char *name, const ch
     calm_model *model;
     ck_assert_int_eq(calm_model_open(ctx, write_list(f, true), &model), expected);
     ck_assert_msg(strstr(ctx->message, name) && strstr(ctx->message, text), "%s", ctx->message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_model_close(f->model);
 }
 

@@ -185,7 +185,7 @@ TEST(tokens_and_gates)
     ck_assert_int_eq(pull("test/tiny", &got), CALM_EIO);
     ck_assert_ptr_nonnull(strstr(ctx->message, "refused the token from HF_TOKEN"));
     ck_assert_ptr_null(strstr(ctx->message, "hf_Secret"));
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     settings.token = NULL;
     ck_fails(pull("test/tiny", &got), CALM_ENOTFOUND, "no such repository");
     hub_stop(&hub);

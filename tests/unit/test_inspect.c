@@ -157,7 +157,7 @@ static calm_status inspect(const char *a, const char *b, const char *c, bool jso
     char message[CALM_MESSAGE_MAX];
     const calm_status kept = ctx->status;
     memcpy(message, ctx->message, sizeof message);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     ck_ok(calm_read_file(ctx, path, 1 << 20, out, &n_bytes));
     ctx->status = kept;
     memcpy(ctx->message, message, sizeof message);

@@ -77,7 +77,7 @@ TEST(every_query_and_thread)
         ck_ok(calm_heads_attend_all(ctx, &s->heads, &(calm_heads_kept){NULL, NULL}, floats));
         for (ctx->n_threads = 1; ctx->n_threads <= 5; ctx->n_threads += 2) {
             memset(context, 0xff, sizeof context);
-            ck_ok(calm_heads_attend_whole(ctx, &s->heads, context));
+            ck_ok(calm_heads_attend_ints(ctx, &s->heads, context));
             for (size_t t = 0; t < T; t++)
                 for (size_t head = 0; head < HEADS; head++) {
                     attend_one(s, head, t, alone);
@@ -103,25 +103,25 @@ TEST(blocks_that_take_it)
     o->ints = &packed;
     o->act_bits = 8;
     ctx->ints = true;
-    ck_assert(!calm_heads_whole(ctx, &block, &s->heads));
+    ck_assert(!calm_heads_use_ints(ctx, &block, &s->heads));
     ctx->int_attention = true;
-    ck_assert(calm_heads_whole(ctx, &block, &s->heads));
+    ck_assert(calm_heads_use_ints(ctx, &block, &s->heads));
     const calm_heads odd[] = {{.distance = &one}, {.sinks = &one}, {.shared = s->k}};
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         calm_heads a = s->heads;
         a.distance = odd[i].distance;
         a.sinks = odd[i].sinks;
         a.shared = odd[i].shared;
-        ck_assert(!calm_heads_whole(ctx, &block, &a));
+        ck_assert(!calm_heads_use_ints(ctx, &block, &a));
     }
     s->config.attention_cap = 50;
-    ck_assert(!calm_heads_whole(ctx, &block, &s->heads));
+    ck_assert(!calm_heads_use_ints(ctx, &block, &s->heads));
     s->config.attention_cap = 0;
     o->act_bits = 0;
-    ck_assert(!calm_heads_whole(ctx, &block, &s->heads));
+    ck_assert(!calm_heads_use_ints(ctx, &block, &s->heads));
     o->act_bits = 8;
     o->ints = NULL;
-    ck_assert(!calm_heads_whole(ctx, &block, &s->heads));
+    ck_assert(!calm_heads_use_ints(ctx, &block, &s->heads));
     ctx->ints = ctx->int_attention = false;
 }
 END_OF_TEST

@@ -33,7 +33,7 @@ TEST(malformed_documents_are_refused)
         ck_assert_msg(status == CALM_EFORMAT, "accepted: %s", texts[i]);
         ck_assert_ptr_nonnull(strstr(ctx->message, "a file: not valid JSON"));
         ck_assert_ptr_null(root);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     }
 }
 END_OF_TEST

@@ -319,11 +319,11 @@ TEST(differing_blocks)
     calm_layout layout;
     size_t begin, end;
     ck_assert_ptr_eq(calm_config_at(&config, 1), &config);
-    ck_ok(calm_config_vary(ctx, &config));
+    ck_ok(calm_config_new_shapes(ctx, &config));
     config.shapes[0].kind[CALM_SUBLAYER_MLP] = NULL;
     config.shapes[1].head_dim = 2 * config.head_dim;
     config.shapes[1].inner = 3 * config.inner;
-    ck_ok(calm_config_divide(ctx, &config));
+    ck_ok(calm_config_new_blocks(ctx, &config));
     ck_ok(calm_layout_build(ctx, &config, "model.", false, &layout));
     ck_assert_uint_eq(layout.block_begin[1], 2);
     ck_assert_uint_eq(layout.n_jobs, 6);
@@ -337,7 +337,7 @@ TEST(differing_blocks)
     ck_assert_int_eq(calm_block_last_slot(calm_config_at(&config, 1)), CALM_SUBLAYER_MLP);
     /* Common settings reach all parts. */
     config.down_hadamard = 16;
-    calm_config_share(&config);
+    calm_config_copy_common(&config);
     ck_assert_uint_eq(calm_config_at(&config, 1)->down_hadamard, 16);
     ck_assert_uint_eq(calm_config_at(&config, 1)->head_dim, 2 * config.head_dim);
 }
@@ -355,9 +355,9 @@ TEST(half_a_block)
     calm_block block;
     calm_rope rope;
     float *whole, *half;
-    ck_ok(calm_config_vary(ctx, &config));
+    ck_ok(calm_config_new_shapes(ctx, &config));
     config.shapes[0].kind[CALM_SUBLAYER_MLP] = NULL;
-    ck_ok(calm_config_divide(ctx, &config));
+    ck_ok(calm_config_new_blocks(ctx, &config));
     ck_ok(calm_model_load_block(ctx, model, 0, &block));
     ck_ok(calm_rope_init(ctx, &config, TOKENS, &rope));
     ck_ok(CALM_NEW(ctx, ctx->out, whole, n));
@@ -396,9 +396,9 @@ TEST(without_a_way_back)
     one_way.name = "one_way";
     one_way.back = NULL;
     ck_ok(calm_kinds_need_back(ctx, &config, "`learn`"));
-    ck_ok(calm_config_vary(ctx, &config));
+    ck_ok(calm_config_new_shapes(ctx, &config));
     config.shapes[1].kind[CALM_SUBLAYER_ATTENTION] = &one_way;
-    ck_ok(calm_config_divide(ctx, &config));
+    ck_ok(calm_config_new_blocks(ctx, &config));
     ck_fails(calm_kinds_need_back(ctx, &config, "`learn`"), CALM_EUNSUPPORTED,
              "`learn` needs gradients, and calm does not compute those of sublayers of kind one_way, as in block 1");
     ck_ok(calm_model_load_block(ctx, model, 1, &block));

@@ -73,7 +73,7 @@ TEST(against_every_choice)
                 if (!best_of_all(p, capacity, second, &cost, &loss)) {
                     ck_assert_int_eq(calm_knapsack_two(ctx, p->units, p->n, capacity, second, choice, &total),
                                      CALM_EARG);
-                    calm_ctx_forgive(ctx);
+                    calm_ctx_clear_failure(ctx);
                     n_refused++;
                     continue;
                 }

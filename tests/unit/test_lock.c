@@ -158,11 +158,11 @@ TEST(operands)
         ck_assert_int_eq(spec.calib_dtype, CALM_SPEC_OPERANDS_AUTO);
         ck_ok(calm_spec_init(ctx, &chosen));
         ck_ok(calm_spec_set(ctx, &chosen, "calib-dtype", rows[i][1]));
-        calm_lock_settle(lock, &spec);
+        calm_lock_apply_dtype(lock, &spec);
         ck_assert_int_eq(spec.calib_dtype, chosen.calib_dtype);
         /* A chosen setting stays. */
         chosen.calib_dtype = CALM_OPERANDS_BF16;
-        calm_lock_settle(lock, &chosen);
+        calm_lock_apply_dtype(lock, &chosen);
         ck_assert_int_eq(chosen.calib_dtype, CALM_OPERANDS_BF16);
         calm_json_free(lock);
     }

@@ -17,7 +17,7 @@ typedef struct operands {
 static void pack_lines(size_t first, size_t n, void *user)
 {
     operands *of = user;
-    calm_packed_put(&of->right, first, n, 0, K, of->b + first * K, K);
+    calm_packed_store(&of->right, first, n, 0, K, of->b + first * K, K);
 }
 
 /* Packs rows at once; columns by threads, line by line; and columns from a transposed matrix, term by term. */
@@ -26,7 +26,7 @@ static void pack_all(operands *of)
     ck_ok(calm_packed_new(ctx, false, M, K, &of->left));
     ck_ok(calm_packed_new(ctx, true, N, K, &of->right));
     ck_ok(calm_packed_new(ctx, true, N, K, &of->columns));
-    calm_packed_put(&of->left, 0, M, 0, K, of->a, K);
+    calm_packed_store(&of->left, 0, M, 0, K, of->a, K);
     ctx->n_threads = 3;
     calm_parallel_each_rows(ctx, N, pack_lines, of);
     ctx->n_threads = 1;
@@ -113,12 +113,12 @@ TEST(parts_change)
     calm_packed left, right;
     ck_ok(calm_packed_new(ctx, false, ROWS, TERMS, &left));
     ck_ok(calm_packed_new(ctx, true, COLS, TERMS, &right));
-    calm_packed_put(&left, 0, ROWS, 0, TERMS, a, TERMS);
-    calm_packed_put(&right, 0, COLS, 0, TERMS, b, TERMS);
+    calm_packed_store(&left, 0, ROWS, 0, TERMS, a, TERMS);
+    calm_packed_store(&right, 0, COLS, 0, TERMS, b, TERMS);
     for (size_t i = 0; i < ROWS; i++)
         for (size_t k = 64; k < 128; k++)
             a[i * TERMS + k] += 1;
-    calm_packed_put(&left, 0, ROWS, 64, 64, a + 64, TERMS);
+    calm_packed_store(&left, 0, ROWS, 64, 64, a + 64, TERMS);
     ck_ok(calm_packed_multiply(ctx, ROWS, COLS, TERMS, (calm_packed_part){&left, 0, 0},
                                (calm_packed_part){&right, 0, 0}, 0, c, COLS));
     ck_ok(calm_multiply(ctx, CALM_PRODUCT_NT, ROWS, COLS, TERMS, a, TERMS, b, TERMS, 0, same, COLS));
@@ -144,8 +144,8 @@ TEST(memory)
         return;
     ck_ok(calm_packed_new(ctx, true, 320, 2720, &right));
     float *a = random_matrix(1024 * 2720, 1), *c = random_matrix(1024 * 320, 2);
-    calm_packed_put(&left, 0, 1024, 0, 2720, a, 2720);
-    calm_packed_put(&right, 0, 320, 0, 2720, a, 2720);
+    calm_packed_store(&left, 0, 1024, 0, 2720, a, 2720);
+    calm_packed_store(&right, 0, 320, 0, 2720, a, 2720);
     test_memory_begin();
     ck_ok(calm_packed_multiply(ctx, 1024, 320, 2720, (calm_packed_part){&left, 0, 0}, (calm_packed_part){&right, 0, 0},
                                0, c, 320));

@@ -35,7 +35,7 @@ static void new_fixture(size_t width, size_t room, fixture *f)
     f->shapes[0].kind[CALM_SUBLAYER_ATTENTION] = find_kind("conv");
     f->shapes[1] = (calm_block_shape){.kind = {[CALM_SUBLAYER_ATTENTION] = find_kind("attention")}, .n_kv = 1,
                                       .head_dim = 3};
-    ck_ok(calm_config_divide(ctx, &f->config));
+    ck_ok(calm_config_new_blocks(ctx, &f->config));
     f->block = (calm_block){.config = calm_config_at(&f->config, 0)};
     ck_ok(calm_past_init(ctx, &f->config, room, &f->past));
 }

@@ -87,7 +87,7 @@ TEST(refused_configurations)
         ck_assert_ptr_null(reader);
         ck_assert_msg(status == rows[i].status && strstr(ctx->message, rows[i].words), "%s: %s: %s", rows[i].text,
                       calm_status_name(status), ctx->message);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     }
 }
 END_OF_TEST
@@ -198,7 +198,7 @@ static void check_load(const char *text, const char *format, const given *from, 
         const calm_status status = calm_qformat_load(ctx, reader, set, "m", &scheme, 8, 8, w, NULL);
         ck_assert_msg(status != CALM_OK && strstr(ctx->message, words), "%s: %s: \"%s\" lacks \"%s\"", text,
                       calm_status_name(status), ctx->message, words);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     } else {
         ck_ok(calm_qformat_check(ctx, reader, set, "m", &scheme, 8, 8));
         ck_ok(calm_qformat_load(ctx, reader, set, "m", &scheme, 8, 8, w, NULL));
@@ -398,7 +398,7 @@ static size_t check_shape(const calm_qformat *format, const calm_qformat_scheme 
     given from = {.n = 0};
     size_t n = 0, rows, columns;
     if (format->tensors(ctx, "m", scheme, out, in, list, &n) != CALM_OK) {
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
         return 0;
     }
     for (size_t i = 0; i < n; i++) {

@@ -272,7 +272,7 @@ TEST(what_is_no_document_is_refused)
     char *large = test_format("%*s", (int)CALM_RECIPE_BYTES + 1, "");
     ck_ok(calm_write_file(ctx, path, large, CALM_RECIPE_BYTES + 1));
     ck_assert_int_ne(calm_document_read(ctx, path, &recipe), CALM_OK);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
 }
 END_OF_TEST
 
@@ -285,18 +285,18 @@ TEST(a_pool_that_nobody_named_keeps_what_reaches)
     calm_words names = test_words("rtn,smoothquant,mkq,actfit"), none = test_words("actfit"),
                smooth = test_words("smoothquant"), wrong = test_words("rnt");
     ck_ok(calm_recipe_schemes(ctx, &one, &recipe));
-    ck_ok(calm_recipe_keep_reaching(ctx, &recipe, &none));
+    ck_ok(calm_recipe_drop_unusable(ctx, &recipe, &none));
     ck_assert_str_eq(list_of(&none), "actfit");
     ck_fails(calm_recipe_algorithms(ctx, &none, &recipe), CALM_EUNSUPPORTED, "actfit cannot reach q4_k");
-    ck_ok(calm_recipe_keep_reaching(ctx, &recipe, &smooth));
+    ck_ok(calm_recipe_drop_unusable(ctx, &recipe, &smooth));
     ck_ok(calm_recipe_algorithms(ctx, &smooth, &recipe));    /* it may be asked for */
-    ck_fails(calm_recipe_keep_reaching(ctx, &recipe, &wrong), CALM_EARG, "rnt");
-    ck_ok(calm_recipe_keep_reaching(ctx, &recipe, &names));
+    ck_fails(calm_recipe_drop_unusable(ctx, &recipe, &wrong), CALM_EARG, "rnt");
+    ck_ok(calm_recipe_drop_unusable(ctx, &recipe, &names));
     ck_assert_str_eq(list_of(&names), "rtn,mkq");
     ck_ok(calm_recipe_algorithms(ctx, &names, &recipe));
     names = test_words("rtn,smoothquant,mkq");
     ck_ok(calm_recipe_schemes(ctx, &both, &recipe));
-    ck_ok(calm_recipe_keep_reaching(ctx, &recipe, &names));
+    ck_ok(calm_recipe_drop_unusable(ctx, &recipe, &names));
     ck_assert_str_eq(list_of(&names), "rtn,smoothquant,mkq");
 }
 END_OF_TEST
@@ -314,7 +314,7 @@ static void check_dtype(int dtype, const char *kernels)
     spec.model = "qwen";
     spec.calib_dtype = dtype;
     spec.kernels = kernels;
-    const calm_recipe_spec settled = calm_spec_settled(&spec);
+    const calm_recipe_spec settled = calm_spec_with_dtype(&spec);
     ck_assert_int_eq(settled.calib_dtype, (int)want);
     ck_ok(calm_recipe_check(ctx, &spec, &recipe, &faults));
     ck_assert_int_eq(recipe.operands, want);

@@ -25,7 +25,7 @@ static const char *words(const calm_http_reply *reply, const char *token, calm_s
     ck_assert_msg(status == expected, "%s: %s", calm_status_name(status), copy);
     ck_assert_ptr_null(strstr(copy, SECRET));
     ck_assert_ptr_nonnull(strstr(copy, "Org/name"));
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     return copy;
 }
 
@@ -96,15 +96,15 @@ TEST(what_may_pass)
     static const long passing[] = {408, 425, 429, 500, 502, 503, 504};
     static const long lasting[] = {200, 302, 400, 401, 403, 404, 416, 501};
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++)
-        ck_assert(calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_ANSWERED, .code = passing[i]}));
+        ck_assert(calm_hub_is_temporary(&(calm_http_reply){.end = CALM_HTTP_ANSWERED, .code = passing[i]}));
     for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++)
-        ck_assert(!calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_ANSWERED, .code = lasting[i]}));
-    ck_assert(calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_CUT}));
-    ck_assert(calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_STALLED}));
-    ck_assert(calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_UNREACHABLE, .met = true}));
-    ck_assert(!calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_UNREACHABLE}));    /* no network at all */
-    ck_assert(!calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_MISLED}));
-    ck_assert(!calm_hub_is_passing(&(calm_http_reply){.end = CALM_HTTP_UNTRUSTED}));
+        ck_assert(!calm_hub_is_temporary(&(calm_http_reply){.end = CALM_HTTP_ANSWERED, .code = lasting[i]}));
+    ck_assert(calm_hub_is_temporary(&(calm_http_reply){.end = CALM_HTTP_CUT}));
+    ck_assert(calm_hub_is_temporary(&(calm_http_reply){.end = CALM_HTTP_STALLED}));
+    ck_assert(calm_hub_is_temporary(&(calm_http_reply){.end = CALM_HTTP_UNREACHABLE, .met = true}));
+    ck_assert(!calm_hub_is_temporary(&(calm_http_reply){.end = CALM_HTTP_UNREACHABLE}));    /* no network at all */
+    ck_assert(!calm_hub_is_temporary(&(calm_http_reply){.end = CALM_HTTP_MISLED}));
+    ck_assert(!calm_hub_is_temporary(&(calm_http_reply){.end = CALM_HTTP_UNTRUSTED}));
 }
 END_OF_TEST
 

@@ -175,7 +175,7 @@ TEST(two_runs)
     calm_json_free(data);
     const char *const same[] = {"2", "2"};
     ck_assert_int_eq(calm_report_page_collect(ctx, path, same, 2, &data), CALM_EARG);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     /* Three runs have no difference; each may be given once. */
     const char *const three[] = {"3", "1", "2"}, *const again[] = {"3", "1", "3"};
     ck_ok(calm_report_page_collect(ctx, path, three, 3, &data));
@@ -187,7 +187,7 @@ TEST(two_runs)
     ck_assert_int_eq(calm_report_page_collect(ctx, path, none, 1, &data), CALM_ENOTFOUND);
     ck_has(ctx->message, "no run 9; it has 1, 2, 3, 4");
     ck_assert_ptr_null(data);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
 }
 END_OF_TEST
 
@@ -344,16 +344,16 @@ TEST(files_are_replaced_when_asked)
     ck_ok(calm_read_file(ctx, file, 1 << 24, &text, &n));
     ck_has(text, "<title>calm run 2: qwen</title>");
     ck_assert_int_eq(calm_report_page_target(ctx, file, false, true, NULL), CALM_EEXIST);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     ck_ok(calm_report_page_target(ctx, file, true, true, NULL));
     ck_ok(calm_report_page_save(ctx, path, (const int64_t[]){4, 2, 1}, 3, file));
     ck_ok(calm_read_file(ctx, file, 1 << 24, &text, &n));
     ck_has(text, "<title>calm run 4: qwen, run 2: qwen and run 1: qwen</title>");
     ck_assert_int_eq(calm_report_page_target(ctx, test_directory(), true, true, NULL), CALM_EARG);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     ck_assert_int_eq(calm_report_page_target(ctx, test_format("%s/below/it.html", file), true, true, NULL), CALM_EARG);
     ck_has(calm_error_text(ctx), "r.html is not a directory");
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     const char *below = test_format("%s/new/folder/r.html", test_directory());
     CALM_SCOPED_TEXT(words);
     calm_text_printf(&words, "words");

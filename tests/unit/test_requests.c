@@ -89,7 +89,7 @@ static void check_pinned(bench *b, const calm_pin *pins, size_t n, const size_t 
     ck_ok(open_pins(b, pins, n, &scope));
     for (size_t u = 0; u < N_JOBS; u++) {
         size_t entry = N_ENTRIES;
-        if (!calm_scope_settles(&b->pool, &scope, u, &entry))
+        if (!calm_scope_only_entry(&b->pool, &scope, u, &entry))
             entry = N_ENTRIES;
         ck_assert_uint_eq(entry, expected[u]);
         ck_assert_int_eq(calm_scope_pins(&b->pool, &scope, u, 2), expected[u] == 2);

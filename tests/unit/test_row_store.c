@@ -63,7 +63,7 @@ TEST(named_files)
     calm_row_store rows, again;
     float x[3 * WIDTH];
     ck_assert_int_eq(calm_row_store_reopen(ctx, name, WIDTH, &again), CALM_ENOTFOUND);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     for (size_t n = N + 1; n >= N; n--) {
         ck_ok(calm_row_store_create(ctx, path, n, WIDTH, &rows));
         write_all(&rows);
@@ -82,12 +82,12 @@ TEST(named_files)
     ck_ok(calm_row_store_reopen(ctx, name, WIDTH, &again));
     ck_assert_uint_eq(again.n, 0);
     ck_assert_int_eq(calm_row_store_read(ctx, &again, 0, 1, x), CALM_EIO);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_row_store_close(&again);
     ck_assert_int_eq(calm_row_store_reopen(ctx, test_directory(), WIDTH, &again), CALM_EFORMAT);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     ck_assert_int_ne(calm_row_store_create(ctx, test_format("%s/no/rows", test_directory()), N, WIDTH, &rows), CALM_OK);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     ck_assert_int_eq(rows.file, -1);
 }
 END_OF_TEST

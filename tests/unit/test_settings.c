@@ -76,7 +76,7 @@ TEST(a_token_that_would_be_two_headers_is_refused_unseen)
     ck_assert_int_eq(calm_hub_settings_read(ctx, &settings), CALM_EARG);
     ck_assert_ptr_nonnull(strstr(ctx->message, "HF_TOKEN"));
     ck_assert_ptr_null(strstr(ctx->message, "hf_"));
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     setenv("HF_TOKEN", "hf_a\nX-Evil: 1", 1);
     ck_fails(calm_hub_settings_read(ctx, &settings), CALM_EARG, "HF_TOKEN");
 }
@@ -98,7 +98,7 @@ TEST(the_endpoint_is_an_address)
     setenv("HF_ENDPOINT", "https://ann:secret@host", 1);
     ck_assert_int_eq(calm_hub_settings_read(ctx, &settings), CALM_EARG);
     ck_assert_ptr_null(strstr(ctx->message, "secret"));
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
 }
 END_OF_TEST
 

@@ -178,7 +178,7 @@ TEST(query_may_only_read)
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         calm_status status = calm_sql_query(ctx, sql, refused[i], CALM_NONE, count_rows, &counted);
         ck_assert_msg(status == CALM_EARG, "%s: %s", refused[i], calm_status_name(status));
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     }
     ck_fails(calm_sql_query(ctx, sql, "SELECT 1; DROP TABLE t", CALM_NONE, count_rows, &counted), CALM_EARG, "DROP");
     ck_fails(calm_sql_query(ctx, sql, "SELECT 1; nonsense", CALM_NONE, count_rows, &counted), CALM_EARG, "nonsense");
@@ -224,7 +224,7 @@ TEST(reading_leaves_no_files)
     ck_ok(calm_sql_open(ctx, path, CALM_SQL_READ, &reader));
     ck_ok(calm_sql_number(ctx, reader, "SELECT count(*) FROM t", CALM_NONE, &n));
     ck_assert(calm_sql_run(ctx, reader, "INSERT INTO t VALUES (1)", CALM_NONE) != CALM_OK);
-    calm_ctx_forgive(ctx);
+    calm_ctx_clear_failure(ctx);
     calm_sql_close(reader);
     ck_assert(!calm_path_exists(wal) && !calm_path_exists(shm));
     /* What a writer has not yet moved into the database stays in its file. */

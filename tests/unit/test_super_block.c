@@ -34,7 +34,7 @@ static calm_scheme scheme_of(int k)
 {
     calm_scheme scheme;
     ck_ok(calm_scheme_parse(ctx, calm_families[k].name, &scheme));
-    ck_assert(calm_super_is(&scheme));
+    ck_assert(calm_scheme_is_super_block(&scheme));
     return scheme;
 }
 

@@ -237,7 +237,7 @@ TEST(bad_members_are_refused)
                           strncmp(ctx->message, path, strlen(path)) == 0 && !tok,
                       "%s = %s: %s \"%s\", expected %s \"%s\"", parts[i].member, parts[i].json,
                       calm_status_name(status), ctx->message, calm_status_name(parts[i].status), parts[i].text);
-        calm_ctx_forgive(ctx);
+        calm_ctx_clear_failure(ctx);
     }
 }
 END_OF_TEST

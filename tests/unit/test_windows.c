@@ -408,12 +408,12 @@ TEST(short_windows_are_put_together)
 {
     size_t each[5] = {3, 2, 9, 2, 2};
     const calm_windows all = tiny_windows(each, 5);
-    ck_assert_uint_eq(calm_windows_together(&all, 0, 5, 5), 2);
-    ck_assert_uint_eq(calm_windows_together(&all, 0, 5, 6), 3);
-    ck_assert_uint_eq(calm_windows_together(&all, 2, 5, 5), 3);
-    ck_assert_uint_eq(calm_windows_together(&all, 3, 5, 5), 5);
-    ck_assert_uint_eq(calm_windows_together(&all, 3, 4, 5), 4);
-    ck_assert_uint_eq(calm_windows_together(&all, 1, 5, 1), 2);
+    ck_assert_uint_eq(calm_windows_range_end(&all, 0, 5, 5), 2);
+    ck_assert_uint_eq(calm_windows_range_end(&all, 0, 5, 6), 3);
+    ck_assert_uint_eq(calm_windows_range_end(&all, 2, 5, 5), 3);
+    ck_assert_uint_eq(calm_windows_range_end(&all, 3, 5, 5), 5);
+    ck_assert_uint_eq(calm_windows_range_end(&all, 3, 4, 5), 4);
+    ck_assert_uint_eq(calm_windows_range_end(&all, 1, 5, 1), 2);
 }
 END_OF_TEST
 
