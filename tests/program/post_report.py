@@ -115,7 +115,7 @@ for changed, words, wanted in (({"GITHUB_REF": "refs/heads/main"}, "no comment: 
                                ({"GITHUB_TOKEN": "other"}, "403: {\"message\": \"Resource not accessible by integration\"}", 1)):
     status, said = run(post, **{**hub, **changed})
     expect(status == wanted and words in said and len(comments) == 2, changed, "gives", status, said)
-status, said = run([post[0].replace(" 1 ", " 9 ")], **hub)
+status, said = run([post[0].replace("post-report ", "post-report 9 ")], **hub)
 expect(status == 1 and "no run 9" in said, "a run that is not there:", status, said)
 
 # GitLab.

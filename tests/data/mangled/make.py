@@ -48,8 +48,8 @@ def safetensors():
                                                      b'"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}', bytes(8)))
     tensors("EFORMAT_tensors_a_and_b_overlap__partly", {"a": entry("F32", [2], 0, 8), "b": entry("F32", [2], 4, 12)}, bytes(12))
     tensors("EFORMAT_overlap__same_place", {"a": entry("F32", [2], 0, 8), "b": entry("F32", [2], 0, 8)}, bytes(8))
-    tensors("EFORMAT_a_hole_of_4_bytes_before_tensor_a__front", {"a": entry("F32", [2], 4, 12)}, bytes(12))
-    tensors("EFORMAT_a_hole_of_4_bytes_before_tensor_b__between",
+    tensors("EFORMAT_a_gap_of_4_bytes_before_tensor_a__front", {"a": entry("F32", [2], 4, 12)}, bytes(12))
+    tensors("EFORMAT_a_gap_of_4_bytes_before_tensor_b__between",
             {"a": entry("F32", [2], 0, 8), "b": entry("F32", [2], 12, 20)}, bytes(20))
     tensors("EFORMAT_4_bytes_after_the_last_tensor", two, bytes(20))
     tensors("EFORMAT_8_bytes_after_the_last_tensor__no_tensors", {"__metadata__": {"format": "pt"}}, bytes(8))
