@@ -126,7 +126,8 @@ for _ in range(2):
     expect(status == 0, "GitLab's job fails:", said)
 notes = "/api/v4/projects/44/merge_requests/3/notes"
 expect(asked == [("GET", notes), ("POST", notes), ("GET", notes), ("PUT", notes + "/101")], "GitLab was asked", asked)
-expect(len(comments) == 2 and "calm run 1: qwen" in comments[1]["body"], "the note is", comments)
+# The store of GitHub's job, with two more runs: the newest is posted.
+expect(len(comments) == 2 and "calm run 3: qwen" in comments[1]["body"], "the note is", comments)
 for name in gitlab["artifacts"]["paths"]:
     expect(os.path.exists(os.path.join(folder, name)), "no", name)
 print("post_report: ok")
