@@ -6,19 +6,30 @@
 
 #include "ptq/choose/choose.h"
 
+/* Bytes of a file that a recipe may ask for. */
+#define FILE_MIN 1000LL
+#define FILE_MAX 1000000000000000LL
+
 /* ---- resolving the options ---- */
 
-/* Resolves the limit: the options', else the stored selection's, else the recipe's. */
-static void resolve(const calm_reselect_options *o, const calm_stored_run *run, calm_reselect_size *out)
+/* Resolves the limit: the options', else the stored selection's, else the recipe's.  CALM_EFORMAT: the stored size is
+ * not that of a file (calm_size_parse_file). */
+static calm_status resolve(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
+                           calm_reselect_size *out)
 {
     const calm_json *select = calm_json_get(run->recipe, "select");
     const bool budget = calm_json_get(select, "budget") != NULL;
     const calm_json *own = calm_json_get(select, "size") || calm_json_get(select, "file_bits") ? select : run->recipe;
     *out = (calm_reselect_size){.file_bytes = o->file_bytes, .file_bits = o->file_bits};
     if (o->file_bytes || o->file_bits > 0 || !isnan(o->budget) || (own != select && budget))
-        return;
-    out->file_bytes = (size_t)calm_json_int(calm_json_get(own, "size"), 0);
+        return CALM_OK;
+    const int64_t bytes = calm_json_int(calm_json_get(own, "size"), 0);
+    if (bytes && (bytes < FILE_MIN || bytes > FILE_MAX))
+        return calm_fail(ctx, CALM_EFORMAT, "run %lld: \"size\" of its recipe: expected %lld to %lld bytes, found %lld",
+                         (long long)run->id, FILE_MIN, FILE_MAX, (long long)bytes);
+    out->file_bytes = (size_t)bytes;
     out->file_bits = calm_json_number(calm_json_get(own, "file_bits"), 0);
+    return CALM_OK;
 }
 
 /* Restores the part of the recipe that the file depends on, in ctx->out. */
@@ -103,7 +114,7 @@ calm_status calm_reselected_size(calm_ctx *ctx, const calm_reselect_options *o, 
 {
     calm_recipe *recipe;
     calm_run *p;
-    resolve(o, run, out);
+    CALM_TRY(resolve(ctx, o, run, out));
     if (!out->file_bytes && !(out->file_bits > 0))
         return CALM_OK;
     if (calm_json_get(run->recipe, "rotate"))

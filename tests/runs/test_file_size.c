@@ -199,6 +199,14 @@ static void select_and_assemble(bool split_v, const char *algorithm)
     o.file_bytes = 5000;
     ck_fails(calm_reselect(ctx, &o, &selected), CALM_EARG, "`choice.size` 5000B: files of the given schemes take from");
     calm_reselected_clear(&selected);
+    /* A damaged store: the cast of a negative size would be no limit at all. */
+    o.file_bytes = 0;
+    const char *recipe = play_text(&run, "SELECT recipe FROM run WHERE id = 1");
+    play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.size', -1) WHERE id = 1");
+    ck_fails(calm_reselect(ctx, &o, &selected), CALM_EFORMAT, "expected 1000 to 1000000000000000 bytes, found -1");
+    calm_reselected_clear(&selected);
+    play_sql(&run, test_format("UPDATE run SET recipe = '%s' WHERE id = 1", recipe));
+    o.file_bytes = 5000;
     play_sql(&run, "UPDATE model SET path = '/nowhere'");
     ck_fails(calm_reselect(ctx, &o, &selected), CALM_ENOTFOUND, "/nowhere");
     calm_reselected_clear(&selected);
