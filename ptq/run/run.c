@@ -221,7 +221,10 @@ static void note_held_windows(calm_ctx *ctx, const calm_run *p)
     const long long scored = p->in.recipe->score_windows, probed = p->in.recipe->probe_windows;
     if (scored == 0)
         return;
-    if (held == 0)
+    if (held && p->in.recipe->unscored)
+        calm_log(ctx, CALM_LOG_INFO, "%zu of %zu calibration windows are held out, so that the codes are those of a "
+                 "run that scores several algorithms (`calibration.score_samples` 0 fits all)", held, n);
+    else if (held == 0)
         calm_log(ctx, CALM_LOG_INFO,
                  "%zu calibration windows are too few to hold some out: candidates are scored on what they are fitted "
                  "to", n);
