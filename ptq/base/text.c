@@ -177,7 +177,7 @@ static bool parse_size(const char *text, double least, size_t *out)
         end++;
     for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
         if (strcasecmp(end, units[i].suffix) == 0 && value * units[i].factor >= least &&
-            value * units[i].factor <= 1e15) {
+            value * units[i].factor <= (double)CALM_FILE_BYTES_MAX) {
             *out = (size_t)(value * units[i].factor);
             return true;
         }
@@ -193,7 +193,7 @@ calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, si
 
 calm_status calm_size_parse_file(calm_ctx *ctx, const char *key, const char *text, size_t *out)
 {
-    return parse_size(text, 1e3, out) ? CALM_OK
+    return parse_size(text, CALM_FILE_BYTES_MIN, out) ? CALM_OK
                                       : calm_fail(ctx, CALM_EARG, "`%s` %s: expected the size of a file, at least "
                                                   "1 KB: 3.0MB, 350MB, 1.5GiB", key, text);
 }

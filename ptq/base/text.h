@@ -47,5 +47,7 @@ bool calm_text_listed(const char *list, char separator, const char *word);
  * CALM_EARG. */
 calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, size_t *out);
 
-/* Does the same for sizes of files, at least 1 KB. */
+/* Does the same for sizes of files, from CALM_FILE_BYTES_MIN to CALM_FILE_BYTES_MAX. */
+#define CALM_FILE_BYTES_MIN 1000LL
+#define CALM_FILE_BYTES_MAX 1000000000000000LL
 calm_status calm_size_parse_file(calm_ctx *ctx, const char *key, const char *text, size_t *out);

@@ -4,11 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/base/text.h"
 #include "ptq/choose/choose.h"
-
-/* Bytes of a file that a recipe may ask for. */
-#define FILE_MIN 1000LL
-#define FILE_MAX 1000000000000000LL
 
 /* ---- resolving the options ---- */
 
@@ -24,9 +21,9 @@ static calm_status resolve(calm_ctx *ctx, const calm_reselect_options *o, const 
     if (o->file_bytes || o->file_bits > 0 || !isnan(o->budget) || (own != select && budget))
         return CALM_OK;
     const int64_t bytes = calm_json_int(calm_json_get(own, "size"), 0);
-    if (bytes && (bytes < FILE_MIN || bytes > FILE_MAX))
+    if (bytes && (bytes < CALM_FILE_BYTES_MIN || bytes > CALM_FILE_BYTES_MAX))
         return calm_fail(ctx, CALM_EFORMAT, "run %lld: \"size\" of its recipe: expected %lld to %lld bytes, found %lld",
-                         (long long)run->id, FILE_MIN, FILE_MAX, (long long)bytes);
+                         (long long)run->id, CALM_FILE_BYTES_MIN, CALM_FILE_BYTES_MAX, (long long)bytes);
     out->file_bytes = (size_t)bytes;
     out->file_bits = calm_json_number(calm_json_get(own, "file_bits"), 0);
     return CALM_OK;
