@@ -145,12 +145,12 @@ static size_t expect_plains(const calm_config *config, const calm_kind *kind, ca
 /* Lists the tensors behind the sublayers; returns their number. */
 static size_t expect_tail(const calm_config *config, calm_check_expected *list)
 {
-    calm_extra_tensor parts[CALM_LOOSE_PARTS];
+    calm_extra_tensor parts[CALM_EXTRA_TENSORS];
     size_t n = 0;
     for (size_t i = 0, all = calm_extra_tensors(config, parts); i < all; i++)
         if (!parts[i].outer)
-            list[n++] = (calm_check_expected){.kind = parts[i].form == CALM_LOOSE_TENSOR ? CALM_CHECK_PLAIN
-                                                      : parts[i].form == CALM_LOOSE_NORM ? CALM_CHECK_NORM
+            list[n++] = (calm_check_expected){.kind = parts[i].form == CALM_EXTRA_TENSOR ? CALM_CHECK_PLAIN
+                                                      : parts[i].form == CALM_EXTRA_NORM ? CALM_CHECK_NORM
                                                                                         : CALM_CHECK_FLOAT,
                                               .part = parts[i].name, .rows = parts[i].rows, .cols = parts[i].cols,
                                               .shape = {parts[i].rows}, .n_dims = 1};
@@ -214,7 +214,7 @@ static calm_status check_block(calm_checking *c, size_t block)
 /* Checks the tables that the tensors behind the sublayers of all blocks need. */
 static calm_status check_tail(calm_checking *c)
 {
-    calm_extra_tensor parts[CALM_LOOSE_PARTS];
+    calm_extra_tensor parts[CALM_EXTRA_TENSORS];
     for (size_t i = calm_extra_tensors(&c->model, parts); i-- > 0;) {
         const size_t n = parts[i].copies;
         for (size_t k = 0; parts[i].outer && k < (n ? n : 1); k++) {

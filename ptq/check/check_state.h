@@ -6,7 +6,7 @@
 #include "ptq/io/safetensors.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/qformat.h"
-#include "ptq/model/loose.h"
+#include "ptq/model/extra_tensors.h"
 #include "ptq/plan/engines.h"
 
 /* A tensor "model.layers.0.mlp.up_proj.weight_scale", divided into module and suffix. */
@@ -86,7 +86,7 @@ typedef struct calm_check_expected {
 } calm_check_expected;
 
 /* The most such tensors of a block. */
-#define CALM_CHECK_EXPECTED (CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + CALM_N_PLAINS + CALM_LOOSE_PARTS + 2)
+#define CALM_CHECK_EXPECTED (CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + CALM_N_PLAINS + CALM_EXTRA_TENSORS + 2)
 
 /* Lists these tensors of a block, norms first, and returns their number. */
 size_t calm_check_block(const calm_config *config, size_t block, calm_check_expected list[CALM_CHECK_EXPECTED]);

@@ -6,7 +6,7 @@
 
 #include "ptq/model/arch.h"
 #include "ptq/model/kind.h"
-#include "ptq/model/loose.h"
+#include "ptq/model/extra_tensors.h"
 
 typedef struct names {
     const calm_config *config;
@@ -85,10 +85,10 @@ static const char *behind_copy(const char *text, const calm_extra_tensor *part)
 /* Does it belong to the tail or to residual streams, within a block or outside? */
 static bool is_of_tail(const names *of, bool outer, const char *rest)
 {
-    calm_extra_tensor list[CALM_LOOSE_PARTS];
+    calm_extra_tensor list[CALM_EXTRA_TENSORS];
     for (size_t i = calm_extra_tensors(of->config, list); i-- > 0;)
-        if (list[i].outer == outer && (list[i].form == CALM_LOOSE_TENSOR ? is(rest, list[i].name)
-                                       : list[i].form == CALM_LOOSE_NORM ? is_norm(of, rest, list[i].name)
+        if (list[i].outer == outer && (list[i].form == CALM_EXTRA_TENSOR ? is(rest, list[i].name)
+                                       : list[i].form == CALM_EXTRA_NORM ? is_norm(of, rest, list[i].name)
                                                                         : is(behind_copy(rest, &list[i]), ".weight")))
             return true;
     return false;

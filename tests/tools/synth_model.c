@@ -6,7 +6,7 @@
 #include "ptq/model/arch.h"
 #include "ptq/model/distance.h"
 #include "ptq/model/layout.h"
-#include "ptq/model/loose.h"
+#include "ptq/model/extra_tensors.h"
 
 /* A list that grows. */
 typedef struct listing {
@@ -113,7 +113,7 @@ static calm_status add_tables(listing *to)
     const calm_config *config = to->config;
     const calm_names *names = config->arch->names;
     const calm_ends *ends = config->arch->ends;
-    calm_extra_tensor parts[CALM_LOOSE_PARTS];
+    calm_extra_tensor parts[CALM_EXTRA_TENSORS];
     CALM_TRY(add_outer(to, names->embed, config->vocab, config->hidden));
     if (names->final_norm)
         CALM_TRY(add_outer_norm(to, names->final_norm));

@@ -1,6 +1,6 @@
 /* Settings of Gemma 3n: streams, lists over blocks, shared keys, inputs of each block, refusals. */
 #include "ptq/model/kind.h"
-#include "ptq/model/loose.h"
+#include "ptq/model/extra_tensors.h"
 #include "ptq/model/tensor_use.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
@@ -144,7 +144,7 @@ TEST(numbered_tensors)
                                           "altup_projections.0.bias", "altup_projections..weight",
                                           "altup_projections.99999999999999999999.weight", "altup_projections.0weight"};
     const tiny_model spec = tiny_of(G);
-    calm_extra_tensor parts[CALM_LOOSE_PARTS];
+    calm_extra_tensor parts[CALM_EXTRA_TENSORS];
     calm_model *model;
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
     for (int i = 0; i < 2; i++) {
@@ -156,7 +156,7 @@ TEST(numbered_tensors)
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         ck_assert_int_eq(calm_model_tensor_use(model, test_format("model.%s", foreign[i])), CALM_TENSOR_FOREIGN);
     /* All but the factor, which the model lacks. */
-    ck_assert_uint_eq(calm_extra_tensors(calm_model_config(model), parts), CALM_LOOSE_PARTS - 1);
+    ck_assert_uint_eq(calm_extra_tensors(calm_model_config(model), parts), CALM_EXTRA_TENSORS - 1);
     calm_model_close(model);
 }
 END_OF_TEST

@@ -1,6 +1,6 @@
 /* Settings of Gemma 4: head widths by the type of a block, shared keys, inputs of each block, experts, refusals. */
 #include "ptq/model/kind.h"
-#include "ptq/model/loose.h"
+#include "ptq/model/extra_tensors.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
@@ -130,7 +130,7 @@ END_OF_TEST
 
 TEST(inputs_of_blocks)
 {
-    calm_extra_tensor parts[CALM_LOOSE_PARTS];
+    calm_extra_tensor parts[CALM_EXTRA_TENSORS];
     calm_config config = config_with("gemma4", "_", "0");
     ck_assert_uint_eq(config.per_layer, 8);
     ck_assert_uint_eq(calm_extra_tensors(&config, parts), 7);

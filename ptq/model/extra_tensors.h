@@ -9,14 +9,14 @@
 
 /* One of these: a linear or norm NAME.weight, or a tensor NAME. */
 typedef struct calm_extra_tensor {
-    enum { CALM_LOOSE_TENSOR, CALM_LOOSE_LINEAR, CALM_LOOSE_NORM } form;
+    enum { CALM_EXTRA_TENSOR, CALM_EXTRA_LINEAR, CALM_EXTRA_NORM } form;
     const char *name;
     bool outer;              /* true: of the model, after the prefix; false: within each block */
     size_t rows, cols;       /* cols 0: a vector */
     size_t copies;           /* names NAME.0 .. NAME.copies - 1; 0: only NAME */
 } calm_extra_tensor;
 
-#define CALM_LOOSE_PARTS 17
+#define CALM_EXTRA_TENSORS 17
 
 /* Lists all that the model has, and returns their number. */
-size_t calm_extra_tensors(const calm_config *config, calm_extra_tensor list[CALM_LOOSE_PARTS]);
+size_t calm_extra_tensors(const calm_config *config, calm_extra_tensor list[CALM_EXTRA_TENSORS]);
