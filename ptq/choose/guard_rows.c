@@ -270,7 +270,7 @@ static calm_status pass_batch(calm_ctx *ctx, const calm_run *p, const calm_block
     CALM_SCOPED_SCRATCH(ctx);
     /* Before the first block, all plans have the embeddings. */
     if (r->position) {
-        CALM_TRY(calm_batch_open(ctx, p->in.model, r->windows, first, n, &arena, NULL, &batch));
+        CALM_TRY(calm_batch_open(ctx, calm_model_config(p->in.model), r->windows, first, n, &arena, NULL, &batch));
         CALM_TRY(calm_row_store_read(ctx, &r->file, r->head + of->from * r->rows + row, batch.rows, batch.hidden.data));
     } else {
         CALM_TRY(calm_batch_embed(ctx, p->in.model, r->windows, first, n, &arena, NULL, &batch));

@@ -161,7 +161,7 @@ static calm_status take_passed(calm_ctx *ctx, evaluation *e, size_t m, size_t fi
     const calm_subject *subject = model->subject;
     calm_batch *batch = &e->batches[m];
     const size_t row = e->windows->begin[first] - e->windows->begin[0];
-    CALM_TRY(calm_batch_open(ctx, subject->model, e->windows, first, n, arena, NULL, batch));
+    CALM_TRY(calm_batch_open(ctx, calm_model_config(subject->model), e->windows, first, n, arena, NULL, batch));
     CALM_TRY(calm_row_store_read(ctx, subject->passed, subject->passed_first + row, batch->rows, batch->hidden.data));
     return calm_batch_norm(ctx, &model->head.norm, batch);
 }

@@ -5,7 +5,6 @@
  *
  * Reference: transformers' modeling_gemma3n.py. */
 #include "ptq/model/gemma.h"
-#include "ptq/model/streams.h"
 
 /* The open config.json. */
 typedef struct source {

@@ -2,7 +2,6 @@
  * relative position bias (distance.h).
  *
  * Reference: arXiv 2004.09297; transformers' modeling_mpnet.py. */
-#include "ptq/model/distance.h"
 #include "ptq/model/bert.h"
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)

@@ -5,6 +5,7 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/block_back.h"
 #include "ptq/model/layout.h"
 #include "ptq/model/norm_back.h"
 #include "ptq/tensor/vector_back.h"

@@ -1,4 +1,4 @@
-/* A batch of windows: positions of its rows, filling and copying them. */
+/* A batch of windows: positions of its rows, opening and copying them. */
 #include "ptq/model/batch.h"
 
 #include <string.h>
@@ -45,49 +45,13 @@ size_t calm_batch_windows(const calm_windows *windows, size_t width, size_t most
     return calm_batch_count(windows->n, windows->longest, width, most_bytes);
 }
 
-/* ---- embedding ---- */
-
-/* Windows to embed, one per task. */
-typedef struct embed_task {
-    const calm_model *model;
-    const calm_batch *batch;
-} embed_task;
-
-/* Fills the rows of window i; each task writes only its own. */
-static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
-{
-    const embed_task *task = user;
-    const calm_batch *batch = task->batch;
-    const calm_windows *windows = batch->windows;
-    const calm_span span = calm_batch_span(batch, i);
-    const size_t at = windows->begin[span.window], row = calm_batch_row(batch, i);
-    float *x;
-    /* In memory x points into the matrix, and put does nothing; for a file x is a copy in scratch memory. */
-    CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span.n_tokens, &x));
-    CALM_TRY(
-        calm_model_embed(ctx, task->model, windows->ids + at, windows->types ? windows->types + at : NULL, &span, x));
-    return calm_row_store_put(ctx, &batch->hidden, row, span.n_tokens, x);
-}
-
-calm_status calm_batch_open(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+calm_status calm_batch_open(calm_ctx *ctx, const calm_config *config, const calm_windows *windows, size_t first,
                             size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out)
 {
-    *out = (calm_batch){.windows = windows, .first = first, .n = n, .carried = calm_model_config(model)->carried,
-                        .width = calm_batch_width(calm_model_config(model)), .spill_dir = spill_dir};
+    *out = (calm_batch){.windows = windows, .first = first, .n = n, .carried = config->carried,
+                        .width = calm_batch_width(config), .spill_dir = spill_dir};
     out->rows = windows->begin[first + n] - windows->begin[first];
     return calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden);
-}
-
-calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
-                             size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out)
-{
-    embed_task task = {model, out};
-    CALM_TRY(calm_batch_open(ctx, model, windows, first, n, arena, spill_dir, out));
-    const calm_status status = calm_parallel_for(ctx, n, embed_window, &task);
-    /* The caller need not close the batch after a failure. */
-    if (status != CALM_OK)
-        calm_batch_close(out);
-    return status;
 }
 
 void calm_batch_close(calm_batch *batch)

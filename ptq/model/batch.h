@@ -3,7 +3,7 @@
 
 #include "ptq/base/context.h"
 #include "ptq/data/windows.h"
-#include "ptq/model/model.h"
+#include "ptq/model/block.h"
 #include "ptq/model/row_store.h"
 
 typedef struct calm_batch {
@@ -37,12 +37,10 @@ size_t calm_batch_count(size_t n_windows, size_t longest, size_t width, size_t m
 
 /* Allocates uninitialised hidden states in `arena`, or with a spill_dir in a nameless file there.  Close with
  * calm_batch_close.  Fails as calm_row_store_open. */
-calm_status calm_batch_open(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+calm_status calm_batch_open(calm_ctx *ctx, const calm_config *config, const calm_windows *windows, size_t first,
                             size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
 
-/* Opens a batch and fills it with embeddings.  Also fails as calm_model_embed, and then closes the batch. */
-calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
-                             size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
+/* Closes a batch's files, if it has any. */
 void calm_batch_close(calm_batch *batch);
 
 /* Allocates batch->shared in families that need it (calm_arch.parallel), for a caller that runs sublayers one by one.

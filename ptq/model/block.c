@@ -12,6 +12,11 @@
 #include "ptq/tensor/rotation.h"
 #include "ptq/tensor/vector.h"
 
+const calm_kind *calm_block_kind(const calm_block *block, calm_sublayer slot)
+{
+    return calm_kind_of(block->config, slot, block->moe.router != NULL);
+}
+
 /* ---- MLP ---- */
 
 calm_status calm_mlp_project(calm_ctx *ctx, const calm_config *config, const calm_weight *weight, const float *h,

@@ -62,6 +62,9 @@ typedef struct calm_block {
     calm_streams streams;
 } calm_block;
 
+/* Returns the kind of a sublayer of a loaded block (kind.h). */
+const calm_kind *calm_block_kind(const calm_block *block, calm_sublayer slot);
+
 struct calm_past;
 
 /* The tokens of one window. */

@@ -8,8 +8,6 @@
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
 #include "ptq/io/json.h"
-#include "ptq/model/delta.h"
-#include "ptq/model/mamba.h"
 #include "ptq/model/roles.h"
 #include "ptq/tensor/dtype.h"
 
@@ -102,6 +100,23 @@ typedef enum calm_kv_use {
     CALM_KV_SHARED,    /* an earlier block computes them: this one has only q and o */
 } calm_kv_use;
 
+/* Shape of a gated delta net (delta.h). */
+typedef struct calm_delta_shape {
+    size_t n_key_heads, n_value_heads;     /* n_value_heads is a multiple of n_key_heads */
+    size_t key_dim, value_dim;             /* d_k, d_v: channels of a head       */
+} calm_delta_shape;
+
+/* Shape of Mamba-2 (mamba.h). */
+typedef struct calm_mamba_shape {
+    size_t n_heads, n_groups;      /* n_heads is a multiple of n_groups  */
+    size_t head_dim, state_dim;    /* channels of a head of x, and of a group of B and C */
+} calm_mamba_shape;
+
+/* The range to which time steps are clamped. */
+typedef struct calm_mamba_limits {
+    float least, most;
+} calm_mamba_limits;
+
 /* Settings of blocks whose mixer is Mamba-2. */
 typedef struct calm_mamba_config {
     calm_mamba_shape shape;
@@ -109,6 +124,12 @@ typedef struct calm_mamba_config {
     bool conv_bias;               /* the convolution has a bias                              */
     calm_activation activation;   /* applied after the convolution                           */
 } calm_mamba_config;
+
+/* Rows of the table of relative positions (distance.h). */
+#define CALM_DISTANCE_BUCKETS 32
+
+/* Largest number of residual streams; published models have 4. */
+#define CALM_STREAMS ((size_t)16)
 
 /* Parallel residual streams (streams.h). */
 typedef struct calm_stream_config {

@@ -8,15 +8,11 @@
 #pragma once
 
 #include "ptq/base/context.h"
+#include "ptq/model/config.h"
 
 /* Tokens of a chunk: half the channels of a key in the published models, so that products over the tokens of a chunk
  * cost about as much as those with S. */
 #define CALM_DELTA_CHUNK ((size_t)64)
-
-typedef struct calm_delta_shape {
-    size_t n_key_heads, n_value_heads;     /* n_value_heads is a multiple of n_key_heads */
-    size_t key_dim, value_dim;             /* d_k, d_v: channels of a head       */
-} calm_delta_shape;
 
 /* Inputs of the rule over one window.  Rows of q, k and v are `stride` apart: they are columns of the convolution's
  * output. */

@@ -21,32 +21,33 @@ static size_t bucket(size_t from, size_t to)
 }
 
 /* Finds the stored table [rows, n_heads]; config.json gives its rows. */
-static calm_status need_table(calm_ctx *ctx, const calm_model *model, const calm_tensor **out)
+static calm_status need_table(calm_ctx *ctx, const calm_config *config, const calm_safetensors *tensors,
+                              const char *prefix, const calm_tensor **out)
 {
-    const calm_config *config = calm_model_config(model);
     char *name;
-    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", calm_model_prefix(model),
-                       config->arch->names->distance));
-    return calm_safetensors_need_floats(ctx, calm_model_tensors(model), name, 2,
+    CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s.weight", prefix, config->arch->names->distance));
+    return calm_safetensors_need_floats(ctx, tensors, name, 2,
                                         (const size_t[2]){config->n_distances, config->n_heads}, out);
 }
 
-calm_status calm_distance_check(calm_ctx *ctx, const calm_model *model)
+calm_status calm_distance_check(calm_ctx *ctx, const calm_config *config, const calm_safetensors *tensors,
+                                const char *prefix)
 {
     const calm_tensor *tensor;
-    return need_table(ctx, model, &tensor);
+    return need_table(ctx, config, tensors, prefix, &tensor);
 }
 
-calm_status calm_distance_load(calm_ctx *ctx, const calm_model *model, const float **out)
+calm_status calm_distance_load(calm_ctx *ctx, const calm_config *config, const calm_safetensors *tensors,
+                               const char *prefix, const float **out)
 {
-    const size_t n_heads = calm_model_config(model)->n_heads;
+    const size_t n_heads = config->n_heads;
     const calm_tensor *tensor;
     float *stored, *table;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, table, n_heads * CALM_DISTANCE_WIDTH));
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(need_table(ctx, model, &tensor));
+    CALM_TRY(need_table(ctx, config, tensors, prefix, &tensor));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, stored, tensor->n_elements));
-    CALM_TRY(calm_widen(ctx, calm_model_tensors(model), tensor, stored));
+    CALM_TRY(calm_widen(ctx, tensors, tensor, stored));
     /* In the order in which attention reads them: by head, then from the farthest key before to the farthest after. */
     for (size_t head = 0; head < n_heads; head++)
         for (size_t i = 0; i < CALM_DISTANCE_WIDTH; i++)

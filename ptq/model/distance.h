@@ -8,9 +8,10 @@
  * "relative_attention_num_buckets" says. */
 #pragma once
 
-#include "ptq/model/model.h"
+#include "ptq/base/context.h"
+#include "ptq/io/safetensors.h"
+#include "ptq/model/config.h"
 
-#define CALM_DISTANCE_BUCKETS 32
 /* All distances from here on share a bucket. */
 #define CALM_DISTANCE_FAR ((size_t)128)
 /* Biases of one head: for distances -FAR .. FAR. */
@@ -25,11 +26,13 @@ static inline float calm_distance_at(const float *table, size_t head, size_t fro
     return table[head * CALM_DISTANCE_WIDTH + near];
 }
 
-/* Checks that the model has the table, with a row for each bucket. */
-calm_status calm_distance_check(calm_ctx *ctx, const calm_model *model);
+/* Checks that the model has the table, with a row for each bucket; its name begins with `prefix`. */
+calm_status calm_distance_check(calm_ctx *ctx, const calm_config *config, const calm_safetensors *tensors,
+                                const char *prefix);
 
 /* Computes the biases by distance, [n_heads, CALM_DISTANCE_WIDTH], in ctx->out. */
-calm_status calm_distance_load(calm_ctx *ctx, const calm_model *model, const float **out);
+calm_status calm_distance_load(calm_ctx *ctx, const calm_config *config, const calm_safetensors *tensors,
+                               const char *prefix, const float **out);
 
 /* Returns the bytes that this allocates in ctx->out. */
 size_t calm_distance_bytes(const calm_config *config);

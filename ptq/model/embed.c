@@ -1,5 +1,7 @@
 /* The input of block 0. */
+#include "ptq/base/threads.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/forward.h"
 #include "ptq/model/model.h"
 #include "ptq/tensor/vector.h"
 
@@ -88,4 +90,38 @@ calm_status calm_model_embed(calm_ctx *ctx, const calm_model *model, const uint3
     if (!ctx->decode && !ctx->resident)
         calm_safetensors_release(calm_model_tensors(model), table);
     return CALM_OK;
+}
+
+/* Windows to embed, one per task. */
+typedef struct embed_task {
+    const calm_model *model;
+    const calm_batch *batch;
+} embed_task;
+
+/* Fills the rows of window i; each task writes only its own. */
+static calm_status embed_window(calm_ctx *ctx, size_t i, void *user)
+{
+    const embed_task *task = user;
+    const calm_batch *batch = task->batch;
+    const calm_windows *windows = batch->windows;
+    const calm_span span = calm_batch_span(batch, i);
+    const size_t at = windows->begin[span.window], row = calm_batch_row(batch, i);
+    float *x;
+    /* In memory x points into the matrix, and put does nothing; for a file x is a copy in scratch memory. */
+    CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span.n_tokens, &x));
+    CALM_TRY(
+        calm_model_embed(ctx, task->model, windows->ids + at, windows->types ? windows->types + at : NULL, &span, x));
+    return calm_row_store_put(ctx, &batch->hidden, row, span.n_tokens, x);
+}
+
+calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+                             size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out)
+{
+    embed_task task = {model, out};
+    CALM_TRY(calm_batch_open(ctx, calm_model_config(model), windows, first, n, arena, spill_dir, out));
+    const calm_status status = calm_parallel_for(ctx, n, embed_window, &task);
+    /* The caller need not close the batch after a failure. */
+    if (status != CALM_OK)
+        calm_batch_close(out);
+    return status;
 }

@@ -8,6 +8,10 @@
 #include "ptq/model/head.h"
 #include "ptq/model/model.h"
 
+/* Opens a batch and fills it with embeddings.  Also fails as calm_model_embed, and then closes the batch. */
+calm_status calm_batch_embed(calm_ctx *ctx, const calm_model *model, const calm_windows *windows, size_t first,
+                             size_t n, calm_arena *arena, const char *spill_dir, calm_batch *out);
+
 /* Runs one sublayer of a block over all windows in place; `observer` may be NULL. */
 calm_status calm_batch_sublayer(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, const calm_rope *rope,
                                 calm_batch *batch, const calm_observer *observer);

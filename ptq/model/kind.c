@@ -1,7 +1,6 @@
 /* The registry of kinds, from kinds.def, and queries of its tables. */
 #include "ptq/model/kind.h"
 
-
 #include "ptq/base/text.h"
 
 #define CALM_KIND(name) extern const calm_kind calm_kind_##name;
@@ -44,20 +43,15 @@ const calm_kind *calm_kind_dense(const calm_config *config, calm_sublayer slot)
     return config->varied ? config->kind[slot] : usual_kind(slot, false);
 }
 
-/* Returns the mixture instead of the MLP in a sparse block. */
-static const calm_kind *mixture_or(const calm_kind *kind, calm_sublayer slot, bool sparse)
+const calm_kind *calm_kind_of(const calm_config *config, calm_sublayer slot, bool sparse)
 {
-    return kind && slot == CALM_SUBLAYER_MLP && sparse ? usual_kind(slot, true) : kind;
+    const calm_kind *dense = calm_kind_dense(config, slot);
+    return dense && slot == CALM_SUBLAYER_MLP && sparse ? usual_kind(slot, true) : dense;
 }
 
 const calm_kind *calm_kind_at(const calm_config *config, size_t block, calm_sublayer slot)
 {
-    return mixture_or(calm_kind_dense(calm_config_at(config, block), slot), slot, config->moe.sparse[block]);
-}
-
-const calm_kind *calm_block_kind(const calm_block *block, calm_sublayer slot)
-{
-    return mixture_or(calm_kind_dense(block->config, slot), slot, block->moe.router != NULL);
+    return calm_kind_of(calm_config_at(config, block), slot, config->moe.sparse[block]);
 }
 
 /* Finds a job in a kind's list; NULL: the kind does not have it. */

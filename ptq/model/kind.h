@@ -9,7 +9,6 @@
 #pragma once
 
 #include "ptq/model/arch.h"
-#include "ptq/model/block_back.h"
 #include "ptq/model/gguf_order.h"
 #include "ptq/model/layout.h"
 
@@ -79,6 +78,13 @@ typedef struct calm_feed {
     bool rotates;            /* the channels of a head are only mixed linearly: a rotation may be folded in */
     bool groups;             /* transforms are told which channels share a row, even where none do   */
 } calm_feed;
+
+/* What the passes of a kind work on: block.h, rope.h, observer.h and block_back.h define them. */
+typedef struct calm_block calm_block;
+typedef struct calm_span calm_span;
+typedef struct calm_rope calm_rope;
+typedef struct calm_observer calm_observer;
+typedef struct calm_block_grads calm_block_grads;
 
 /* Inputs of a sublayer's forward and backward pass over one window. */
 typedef struct calm_kind_pass {
@@ -196,8 +202,8 @@ const calm_kind *calm_kind_at(const calm_config *config, size_t block, calm_subl
 /* Returns the kind of a sublayer by the block's own config; of a mixture the kind of its experts, the MLP. */
 const calm_kind *calm_kind_dense(const calm_config *config, calm_sublayer slot);
 
-/* Returns the kind of a sublayer of a loaded block. */
-const calm_kind *calm_block_kind(const calm_block *block, calm_sublayer slot);
+/* Returns the kind of a sublayer by the block's own config; `sparse`: the block's MLP is a mixture. */
+const calm_kind *calm_kind_of(const calm_config *config, calm_sublayer slot, bool sparse);
 
 /* Returns the last slot of a block that holds a sublayer; its output completes the block's. */
 calm_sublayer calm_block_last_slot(const calm_config *config);

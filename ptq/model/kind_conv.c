@@ -7,6 +7,7 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
+#include "ptq/model/block_back.h"
 #include "ptq/model/delta_back.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/past.h"

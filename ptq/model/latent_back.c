@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ptq/model/block_back.h"
 #include "ptq/model/norm_back.h"
 #include "ptq/tensor/vector_back.h"
 

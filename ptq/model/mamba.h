@@ -8,15 +8,11 @@
 #pragma once
 
 #include "ptq/base/context.h"
+#include "ptq/model/config.h"
 
 /* Tokens of a chunk: as many as a head has channels in the published models, so that products over the tokens of a
  * chunk cost about as much as those with S. */
 #define CALM_MAMBA_CHUNK ((size_t)64)
-
-typedef struct calm_mamba_shape {
-    size_t n_heads, n_groups;      /* n_heads is a multiple of n_groups  */
-    size_t head_dim, state_dim;    /* channels of a head of x, and of a group of B and C */
-} calm_mamba_shape;
 
 /* Inputs of the scan over one window.  Rows of x, B and C are `stride` apart: they are columns of the convolution's
  * output. */
@@ -27,11 +23,6 @@ typedef struct calm_mamba_rows {
     const float *step, *decay;     /* [T, n_heads]: step_t >= 0, decay_t <= 0 */
     const float *skip;             /* [n_heads]: D                       */
 } calm_mamba_rows;
-
-/* The range to which time steps are clamped. */
-typedef struct calm_mamba_limits {
-    float least, most;
-} calm_mamba_limits;
 
 /* Computes step = softplus(raw + dt_bias), clamped to the limits, and decay = -exp(a_log) step; step and decay are
  * [T, n_heads], rows of `raw` [T, n_heads] are `stride` apart. */

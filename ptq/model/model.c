@@ -198,7 +198,7 @@ static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
         CALM_TRY(calm_model_load_norm(ctx, model, name, config->hidden, NULL));
     }
     if (config->arch->names->distance)
-        CALM_TRY(calm_distance_check(ctx, model));
+        CALM_TRY(calm_distance_check(ctx, config, calm_model_tensors(model), model->prefix));
     if (config->arch->ends)
         return check_ends(ctx, model);
     if (config->head_bias) {
@@ -504,7 +504,7 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
         out->moe.user = (void *)(uintptr_t)model;
     }
     if (sublayer == CALM_SUBLAYER_ATTENTION && model->config.arch->names->distance)
-        CALM_TRY(calm_distance_load(ctx, model, &out->distance));
+        CALM_TRY(calm_distance_load(ctx, &model->config, calm_model_tensors(model), model->prefix, &out->distance));
     if (sublayer == calm_block_last_slot(out->config))
         CALM_TRY(calm_model_read_tail(ctx, model, index, &out->tail));
     if (model->config.streams.n)

@@ -1,5 +1,6 @@
 /* Mixture of experts over a batch. */
 #include "ptq/model/moe_impl.h"
+#include "ptq/model/layout.h"
 #include "ptq/model/router.h"
 
 #include <math.h>

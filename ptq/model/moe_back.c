@@ -17,6 +17,7 @@
 
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
+#include "ptq/model/layout.h"
 #include "ptq/model/mlp_back.h"
 #include "ptq/model/moe_impl.h"
 #include "ptq/model/norm_back.h"

@@ -17,9 +17,6 @@
 
 #include "ptq/model/tail.h"
 
-/* Largest number of streams; published models have 4. */
-#define CALM_STREAMS ((size_t)16)
-
 /* The three steps around a sublayer of x [T, D], which do nothing in a family without streams: before the IN norm;
  * after f(h), h [T, D] the output of the IN norm; after f(h) was added to x.  CALM_EARG: the span has no streams. */
 calm_status calm_streams_before(calm_ctx *ctx, const calm_block *block, calm_sublayer sublayer, float *x,

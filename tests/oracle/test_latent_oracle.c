@@ -6,6 +6,7 @@
  * 1e-4, with gaps 2e-4. */
 #include "ptq/base/rng.h"
 #include "ptq/model/arch.h"
+#include "ptq/model/block.h"
 #include "ptq/model/kind.h"
 #include "ptq/model/rope.h"
 #define DRAWN_SEED 11

@@ -1,5 +1,6 @@
 #include "tests/support/first_block.h"
 
+#include "ptq/model/forward.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 

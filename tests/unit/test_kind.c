@@ -2,6 +2,7 @@
  * family that has the kind, and with what it computes. */
 #include "ptq/model/kind.h"
 
+#include "ptq/model/block_back.h"
 #include "ptq/model/model.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

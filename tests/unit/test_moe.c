@@ -1,5 +1,6 @@
 /* Mixtures of experts: against a loop over tokens in double, and the same bits for any waves, threads and memory. */
 #include "ptq/model/moe_impl.h"
+#include "ptq/model/model.h"
 #include "ptq/model/router.h"
 
 #include "ptq/base/rng.h"
