@@ -1,7 +1,7 @@
 /* Forward and backward pass of a block. */
 #include "cli/bench_backward.h"
 
-#include "ptq/model/block_pass.h"
+#include "ptq/layers/block_pass.h"
 
 /* Arguments of the timed pass. */
 typedef struct backward {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/bench_timing.h"
-#include "ptq/model/block.h"
+#include "ptq/layers/block.h"
 
 /* Makes an item that times one forward and backward pass on x [n_tokens, D]: it computes gradients of every weight and
  * norm, but not of x. */

@@ -16,7 +16,7 @@
 #include "ptq/eval/evaluate.h"
 #include "ptq/tokenizer/gguf_vocab.h"
 #include "ptq/tokenizer/tokenizer.h"
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/state/eval_text.h"
 #include "ptq/tensor/bf16_product.h"
 

@@ -8,10 +8,10 @@
 #include "cli/print.h"
 #include "cli/pull.h"
 #include "cli/read_rate.h"
+#include "ptq/arch/arch.h"
 #include "ptq/data/chat.h"
 #include "ptq/data/token_file.h"
 #include "ptq/eval/generate.h"
-#include "ptq/model/arch.h"
 #include "ptq/tokenizer/gguf_vocab.h"
 #include "ptq/tokenizer/tokenizer.h"
 

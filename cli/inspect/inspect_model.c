@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptq/model/arch.h"
-#include "ptq/model/gguf_model.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
+#include "ptq/gguf/gguf_model.h"
 #include "ptq/model/model.h"
 #include "ptq/quant/scheme.h"
 

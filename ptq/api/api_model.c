@@ -2,12 +2,12 @@
 #include <math.h>
 
 #include "ptq/api/library.h"
+#include "ptq/arch/arch.h"
 #include "ptq/base/option.h"
 #include "ptq/base/scope.h"
 #include "ptq/check/check.h"
 #include "ptq/eval/tasks.h"
 #include "ptq/export/dequantize.h"
-#include "ptq/model/arch.h"
 #include "ptq/recipe/model_names.h"
 #include "ptq/state/eval_text.h"
 #include "ptq/tensor/bf16_product.h"

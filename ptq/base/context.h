@@ -33,9 +33,9 @@ struct calm_ctx {
     calm_memory *memory;               /* account of its arenas and of its workers' arenas; NULL: not counted */
     int n_threads;                     /* workers of calm_parallel_for, >= 1; in a task: its share of them */
     calm_operands operands;            /* operand type of calm_multiply                             */
-    bool ints;                         /* compute quantized linears as integer products: ptq/model/int_linear.h   */
-    bool int_attention;                /* compute attention as integer products, too: ptq/model/int_attention.c */
-    bool decode;                       /* keep weights in their stored format, for few rows: ptq/model/row_linear.h */
+    bool ints;                         /* compute quantized linears as integer products: ptq/weights/int_linear.h   */
+    bool int_attention;                /* compute attention as integer products, too: ptq/layers/int_attention.c */
+    bool decode;                       /* keep weights in their stored format, for few rows: ptq/weights/row_linear.h */
     bool resident;                     /* keep mapped pages resident after reading: the whole model fits in memory */
     atomic_bool *stop;                 /* calm_interrupt sets it; NULL: the work cannot be interrupted */
     size_t columns;                    /* width of lines of text for people; 0: unlimited           */

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
+#include "ptq/arch/kind.h"
 #include "ptq/base/rng.h"
 #include "ptq/base/threads.h"
 #include "ptq/calib/gram.h"
-#include "ptq/model/kind.h"
 
 /* The statistics of one window, until they are merged in window order. */
 typedef struct window_part {

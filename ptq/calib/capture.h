@@ -18,8 +18,8 @@
 #include "ptq/base/times.h"
 #include "ptq/calib/activation.h"
 #include "ptq/calib/channel_sums.h"
+#include "ptq/layers/moe.h"
 #include "ptq/model/forward.h"
-#include "ptq/model/moe.h"
 #include "ptq/quant/stats.h"
 
 /* The default limit for the job inputs of one group of windows. */

@@ -1,9 +1,9 @@
 /* Capture of the experts of a mixture, each over the tokens routed to it. */
 #include <string.h>
 
+#include "ptq/arch/kind.h"
 #include "ptq/calib/capture.h"
 #include "ptq/calib/gram.h"
-#include "ptq/model/kind.h"
 
 /* The capture of one expert; only its worker writes here. */
 typedef struct expert_state {

@@ -1,9 +1,9 @@
 /* Importance matrix of a model. */
 #include "ptq/calib/importance.h"
 
+#include "ptq/arch/kind.h"
 #include "ptq/calib/capture.h"
-#include "ptq/model/kind.h"
-#include "ptq/model/moe.h"
+#include "ptq/layers/moe.h"
 
 /* Limit for hidden states of a batch.  Fixed, not taken from the free memory: batches decide the order of the sums. */
 #define BATCH_BYTES ((size_t)1 << 30)

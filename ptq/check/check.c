@@ -3,7 +3,7 @@
 
 #include "ptq/check/check_state.h"
 #include "ptq/io/folder.h"
-#include "ptq/model/adapter.h"
+#include "ptq/weights/adapter.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 

@@ -31,6 +31,6 @@ typedef struct calm_check_report {
  * Faults of the checkpoint are findings, not failures. */
 calm_status calm_check(calm_ctx *ctx, const char *path, calm_check_engine engine, calm_check_report *out);
 
-/* Does the same, and ignores unknown keys of config.json with these names (ptq/model/config.h). */
+/* Does the same, and ignores unknown keys of config.json with these names (ptq/arch/config.h). */
 calm_status calm_check_accepting(calm_ctx *ctx, const char *path, calm_check_engine engine,
                                  const calm_words *accept_keys, calm_check_report *out);

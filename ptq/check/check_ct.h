@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ptq/check/check_state.h"
-#include "ptq/model/qformat_ct.h"
 #include "ptq/text/regex.h"
+#include "ptq/weights/qformat_ct.h"
 
 typedef struct calm_ct_group {
     const char *name;

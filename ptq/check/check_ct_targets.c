@@ -6,8 +6,8 @@
  * They agree if no module is matched by targets of two schemes. */
 #include <string.h>
 
+#include "ptq/arch/arch.h"
 #include "ptq/check/check_ct.h"
-#include "ptq/model/arch.h"
 
 void calm_ct_clear(calm_ct_entry *entry)
 {

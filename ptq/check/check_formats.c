@@ -2,14 +2,14 @@
 #include "ptq/check/check_state.h"
 
 #define CALM_QFORMAT(name) extern const calm_check_format calm_check_format_##name;
-#include "ptq/model/qformats.def"
+#include "ptq/weights/qformats.def"
 #undef CALM_QFORMAT
 
 const calm_check_format *calm_check_format_of(const calm_qformat *format)
 {
     static const calm_check_format *const all[] = {
 #define CALM_QFORMAT(name) &calm_check_format_##name,
-#include "ptq/model/qformats.def"
+#include "ptq/weights/qformats.def"
 #undef CALM_QFORMAT
     };
     size_t n, i = 0;

@@ -1,9 +1,9 @@
 /* Check: fused modules must have one scheme: q, k, v; gate, up; all experts of a layer. */
 #include <string.h>
 
+#include "ptq/arch/kind.h"
 #include "ptq/base/text.h"
 #include "ptq/check/check_state.h"
-#include "ptq/model/kind.h"
 
 /* Returns the length of the part before ".experts." of "model.layers.0.mlp.experts.7.up_proj"; 0: no such name. */
 static size_t experts_stem(const char *name)

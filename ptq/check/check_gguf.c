@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "ptq/check/check_gguf.h"
-#include "ptq/model/gguf_config.h"
+#include "ptq/gguf/gguf_config.h"
 
 /* ---- tensors against the architecture ---- */
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ptq/check/check_state.h"
-#include "ptq/model/gguf_names.h"
+#include "ptq/gguf/gguf_names.h"
 
 typedef struct calm_check_gguf_state {
     calm_checking *c;

@@ -4,7 +4,7 @@
 
 #include "ptq/check/check_state.h"
 #include "ptq/text/regex.h"
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/quant/pack.h"
 
 /* ---- fused modules ---- */

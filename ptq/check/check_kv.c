@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/model/kv_cache.h"
+#include "ptq/layers/kv_cache.h"
 
 static const calm_json *scheme_of(const calm_checking *c)
 {

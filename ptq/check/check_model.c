@@ -2,13 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
+#include "ptq/arch/wrapper.h"
 #include "ptq/base/text.h"
 #include "ptq/check/check_state.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/fused_experts.h"
-#include "ptq/model/kind.h"
 #include "ptq/model/model_unread.h"
-#include "ptq/model/wrapper.h"
+#include "ptq/weights/fused_experts.h"
 
 /* Finds the first of the family's prefixes with which the embedding exists; the usual one if there is none. */
 static calm_status find_prefix(calm_checking *c)

@@ -1,7 +1,7 @@
 /* Check: weights that were published as small floats with scales, which calm reads as floats. */
 #include "ptq/base/threads.h"
 #include "ptq/check/check_state.h"
-#include "ptq/model/published.h"
+#include "ptq/weights/published.h"
 
 #define PIECE ((size_t)1 << 20) /* elements that one task converts */
 

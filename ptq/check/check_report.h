@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ptq/check/check.h"
-#include "ptq/model/qformat.h"
+#include "ptq/weights/qformat.h"
 
 /* The rules in the order of rules.def: CALM_CHECK_RULE_SHARD_HEADER, ... */
 typedef enum calm_check_rule {

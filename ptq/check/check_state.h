@@ -4,8 +4,8 @@
 #include "ptq/check/check_report.h"
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
-#include "ptq/model/kind.h"
-#include "ptq/model/qformat.h"
+#include "ptq/arch/kind.h"
+#include "ptq/weights/qformat.h"
 #include "ptq/model/extra_tensors.h"
 #include "ptq/plan/engines.h"
 
@@ -109,8 +109,8 @@ calm_status calm_check_files(calm_checking *c);
 
 /* Lists members and modules of the set; called again after a tensor of experts was divided into one per expert. */
 calm_status calm_check_list_modules(calm_checking *c);
-/* Replaces weights that were published as FP8 or MXFP4 (ptq/model/published.h) by floats; an incomplete pair of weight
- * and scale is a finding. */
+/* Replaces weights that were published as FP8 or MXFP4 (ptq/weights/published.h) by floats; an incomplete pair of
+ * weight and scale is a finding. */
 calm_status calm_check_published(calm_checking *c);
 /* Checks scales and codes of these weights, in pieces, and counts them. */
 calm_status calm_check_sources(calm_checking *c);

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "ptq/choose/choose.h"
+#include "ptq/layers/row_store.h"
 #include "ptq/measure/measure.h"
-#include "ptq/model/row_store.h"
 
 /* ---- the guard's rule ---- */
 

@@ -1,8 +1,8 @@
 /* File sizes as sums over the parts of uniform plans: one plan per scheme, and one per table choice. */
 #include "ptq/choose/choose_impl.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/option.h"
-#include "ptq/model/arch.h"
 #include "ptq/state/run_pool.h"
 
 /* Largest number of schemes of an embedding or head. */

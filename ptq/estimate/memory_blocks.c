@@ -6,7 +6,7 @@
 #include "cka/linear.h"
 #include "ptq/base/largest.h"
 #include "ptq/calib/capture.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "ptq/search/search.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/quant/exponent_code.h"

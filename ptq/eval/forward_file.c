@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/threads.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
 
 /* The default limit for hidden states in memory. */

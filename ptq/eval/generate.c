@@ -1,9 +1,9 @@
 /* Greedy generation. */
 #include "ptq/eval/generate.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/file.h"
 #include "ptq/base/threads.h"
-#include "ptq/model/arch.h"
 
 /* ---- tokens that end a text ---- */
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/tensor/vector.h"
 
 /* The most logits of one task for one model: rows times a tile. */

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/file.h"
 #include "ptq/base/scope.h"
-#include "ptq/model/arch.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 #define TIED "tie_word_embeddings"

@@ -11,10 +11,10 @@
 #include "ptq/io/folder.h"
 #include "ptq/io/shards.h"
 #include "ptq/tokenizer/gguf_vocab.h"
-#include "ptq/model/adapter.h"
-#include "ptq/model/gguf_config.h"
-#include "ptq/model/published.h"
-#include "ptq/model/qformat.h"
+#include "ptq/weights/adapter.h"
+#include "ptq/gguf/gguf_config.h"
+#include "ptq/weights/published.h"
+#include "ptq/weights/qformat.h"
 #include "ptq/tensor/rotation.h"
 
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)

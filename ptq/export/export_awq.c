@@ -7,10 +7,10 @@
  * and one group size for all; symmetric weights have zeros of 8.  "modules_to_not_convert" says what stays float. */
 #include <string.h>
 
+#include "ptq/arch/kind.h"
 #include "ptq/export/format_checks.h"
 #include "ptq/export/module_names.h"
 #include "ptq/export/safetensors_export.h"
-#include "ptq/model/kind.h"
 #include "ptq/quant/pack.h"
 
 #define NAME "awq"

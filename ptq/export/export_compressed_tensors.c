@@ -21,10 +21,10 @@
 
 #include "ptq/export/format_checks.h"
 #include "ptq/export/safetensors_export.h"
-#include "ptq/model/source_codes.h"
 #include "ptq/quant/act_levels.h"
 #include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
+#include "ptq/weights/source_codes.h"
 
 #define NAME "compressed-tensors"
 

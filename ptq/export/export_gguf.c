@@ -19,7 +19,7 @@
 #include "ptq/export/gguf_linear.h"
 #include "ptq/export/gguf_tokenizer.h"
 #include "ptq/export/safetensors_export.h"
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/model/pooling.h"
 
 /* Number of elements that are converted at once. */

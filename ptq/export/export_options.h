@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "ptq/model/kv_cache.h"
+#include "ptq/layers/kv_cache.h"
 #include "ptq/quant/job_importance.h"
 #include "ptq/quant/scheme.h"
 

@@ -3,7 +3,7 @@
  * A tensor's size depends only on its own scheme, so the size of any plan is a sum over the parts of a few plans. */
 #pragma once
 
-#include "ptq/model/layout.h"
+#include "ptq/arch/layout.h"
 
 /* One tensor of the file. */
 typedef struct calm_file_part {

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "ptq/export/gguf_lacks.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/gguf_names.h"
-#include "ptq/model/kind.h"
+#include "ptq/gguf/gguf_names.h"
 #include "ptq/model/pooling.h"
 
 /* llama.cpp's default for gemma2. */

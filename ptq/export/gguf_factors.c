@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/model/arch.h"
-#include "ptq/model/gguf_names.h"
+#include "ptq/arch/arch.h"
+#include "ptq/gguf/gguf_names.h"
 
 bool calm_gguf_has_rope_factors(const calm_model *model)
 {

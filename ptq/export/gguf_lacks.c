@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "ptq/arch/kind.h"
 #include "ptq/base/text.h"
-#include "ptq/model/kind.h"
 #include "ptq/model/pooling.h"
 
 /* llama_model_llama4::load_arch_hparams: tokens of a chunk, which are also the positions after which queries grow, and

@@ -1,7 +1,7 @@
 /* Finds what llama.cpp's code of an architecture cannot compute in a model. */
 #pragma once
 
-#include "ptq/model/gguf_names.h"
+#include "ptq/gguf/gguf_names.h"
 
 /* Number of standard deviations above the mean below which Gemma 3n's first blocks zero activations: the 0.95 quantile,
  * the only one that llama.cpp has. */

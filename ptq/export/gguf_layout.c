@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/arch/arch.h"
 #include "ptq/export/gguf_factors.h"
 #include "ptq/export/gguf_lacks.h"
 #include "ptq/export/gguf_linear.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/pooling.h"
 #include "ptq/model/tensor_use.h"
 

@@ -4,8 +4,8 @@
 
 #include "ptq/base/context.h"
 #include "ptq/export/module_names.h"
+#include "ptq/gguf/gguf_names.h"
 #include "ptq/io/gguf_write.h"
-#include "ptq/model/gguf_names.h"
 
 /* One tensor of the file. */
 typedef struct calm_gguf_part {

@@ -10,7 +10,7 @@
 #include "ptq/base/context.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/io/gguf_write.h"
-#include "ptq/model/gguf_order.h"
+#include "ptq/arch/gguf_order.h"
 
 /* The function calm_exporter.refuses of gguf. */
 const char *calm_export_gguf_refuses(const calm_scheme *scheme);

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/arch/kind.h"
 #include "ptq/base/scope.h"
-#include "ptq/model/kind.h"
 #include "ptq/model/tensor_use.h"
 
 /* ---- schemes ---- */

@@ -4,10 +4,10 @@
  * spellings, and those of different schemes are disjoint (docs/formats.md section 3.4). */
 #pragma once
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/option.h"
 #include "ptq/base/text.h"
 #include "ptq/export/export.h"
-#include "ptq/model/arch.h"
 #include "ptq/plan/assemble.h"
 
 /* Regex for the head of a wrapper, whose name has a prefix in some readers only. */

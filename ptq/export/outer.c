@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 
 /* Number of elements of a piece. */
 #define PIECE ((size_t)1024 * 1024)

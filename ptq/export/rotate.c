@@ -7,14 +7,14 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/arch/kind.h"
 #include "ptq/base/threads.h"
 #include "ptq/export/companions.h"
 #include "ptq/export/export.h"
 #include "ptq/export/module_names.h"
 #include "ptq/export/safetensors_export.h"
 #include "ptq/io/shards.h"
-#include "ptq/model/kind.h"
-#include "ptq/model/moe.h"
+#include "ptq/layers/moe.h"
 #include "ptq/tensor/rotation.h"
 
 #define PIECE 64                          /* rows or columns of a piece on a side without groups     */

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
+#include "ptq/arch/arch.h"
 #include "ptq/export/companions.h"
 #include "ptq/export/config_file.h"
 #include "ptq/export/module_names.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/tensor_use.h"
 #include "ptq/quant/pack.h"
 

@@ -3,7 +3,7 @@
  * Its tables are the report's, as preformatted text, so that card and report cannot differ. */
 #include "ptq/base/file.h"
 #include "ptq/base/scope.h"
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/finish/finish.h"
 #include "ptq/model/transforms.h"
 #include "ptq/recipe/model_names.h"

@@ -7,7 +7,7 @@
 
 #include "algorithms/learner.h"
 #include "ptq/base/rng.h"
-#include "ptq/model/block_pass.h"
+#include "ptq/layers/block_pass.h"
 #include "ptq/learn/learn.h"
 
 /* The most operations of one measured forward and backward pass: further windows are left out, and a window that is too

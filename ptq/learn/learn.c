@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "ptq/base/threads.h"
-#include "ptq/model/block_pass.h"
+#include "ptq/layers/block_pass.h"
 #include "ptq/learn/learn_impl.h"
 #include "ptq/state/work.h"
 

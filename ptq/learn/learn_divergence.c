@@ -7,7 +7,7 @@
 
 #include "ptq/eval/encode_back.h"
 #include "ptq/eval/predict_back.h"
-#include "ptq/model/norm_back.h"
+#include "ptq/layers/norm_back.h"
 #include "ptq/learn/learn_impl.h"
 
 /* Number of tokens of a step with sentences, because the gradient of one sentence is mostly noise. */

@@ -4,7 +4,7 @@
 
 #include "algorithms/tune.h"
 #include "ptq/eval/predict.h"
-#include "ptq/model/block_back.h"
+#include "ptq/layers/block_back.h"
 #include "ptq/model/pooling.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/learn/learn.h"

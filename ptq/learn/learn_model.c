@@ -3,7 +3,7 @@
  *
  *   loss of a window = mean over its predictions of KL(p || q);  one window per step, Adam (algorithms/adam.h)
  *   loss of sentences = mean of 1 - cosine(q, f);  sentences of 512 tokens together per step
- *   `learn_loss` mini: adds the loss of the relations of the last attention (ptq/model/attention_relations.c)
+ *   `learn_loss` mini: adds the loss of the relations of the last attention (ptq/layers/attention_relations.c)
  *
  * Gradients are computed block by block (learn_divergence.c), and a block's scales change at once, since the step does
  * not read them again.  Every few steps the loss of windows that are not learned from is measured; the state of least

@@ -3,7 +3,7 @@
 
 #include "ptq/eval/encode_back.h"
 #include "ptq/eval/predict_back.h"
-#include "ptq/model/block_pass.h"
+#include "ptq/layers/block_pass.h"
 #include "ptq/learn/learn_impl.h"
 #include "ptq/state/work.h"
 

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "ptq/arch/kind.h"
 #include "ptq/base/threads.h"
-#include "ptq/model/distance.h"
-#include "ptq/model/kind.h"
+#include "ptq/layers/distance.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/tensor/vector.h"
 

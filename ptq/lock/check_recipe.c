@@ -5,7 +5,7 @@
  * nothing is reported twice. */
 #include "ptq/lock/lock.h"
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/choose/choose.h"
 #include "ptq/state/run_pool.h"
 

@@ -9,7 +9,7 @@
 #include "ptq/export/companions.h"
 #include "ptq/export/export.h"
 #include "ptq/finish/finish.h"
-#include "ptq/model/adapter.h"
+#include "ptq/weights/adapter.h"
 
 typedef char calm_digest[CALM_SHA256_HEX];
 

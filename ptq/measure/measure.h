@@ -4,8 +4,8 @@
 #include "ptq/ranks/ranks.h"
 #include "ptq/state/measurement.h"
 
-/* Returns true if the run measures linears with quantized inputs by integer products (ptq/model/int_linear.h): always,
- * unless the recipe has exact_float or no scheme of its pool quantizes inputs to codes. */
+/* Returns true if the run measures linears with quantized inputs by integer products (ptq/weights/int_linear.h):
+ * always, unless the recipe has exact_float or no scheme of its pool quantizes inputs to codes. */
 bool calm_run_ints(const calm_run *run);
 
 /* Computes the key of the evaluation of a subject on windows, with the run's arithmetic. */

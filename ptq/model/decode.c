@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/model/forward.h"
-#include "ptq/model/row_linear.h"
 #include "ptq/tensor/vector.h"
+#include "ptq/weights/row_linear.h"
 
 /* The experts of a block, which stay in memory. */
 typedef struct experts {

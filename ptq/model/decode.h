@@ -5,8 +5,8 @@
  * of dynamic tables, is run again from its first token, since its keys rotate by other angles. */
 #pragma once
 
+#include "ptq/layers/past.h"
 #include "ptq/model/head.h"
-#include "ptq/model/past.h"
 
 typedef struct calm_decoder calm_decoder;
 

@@ -1,6 +1,6 @@
 /* The input of block 0. */
+#include "ptq/arch/arch.h"
 #include "ptq/base/threads.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
 #include "ptq/model/model.h"
 #include "ptq/tensor/vector.h"

@@ -1,7 +1,7 @@
 /* Lists tensors outside of sublayers. */
 #include "ptq/model/extra_tensors.h"
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 
 /* Lists those of residual streams; the last two belong to the model. */
 static size_t stream_parts(const calm_config *config, calm_extra_tensor *list)

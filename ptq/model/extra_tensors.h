@@ -5,7 +5,7 @@
  * rank 64 of the branch), and they are only 2 % of the linears in a block of Gemma 3n E2B. */
 #pragma once
 
-#include "ptq/model/config.h"
+#include "ptq/arch/config.h"
 
 /* One of these: a linear or norm NAME.weight, or a tensor NAME. */
 typedef struct calm_extra_tensor {

@@ -1,9 +1,9 @@
 /* Forward pass over a batch of windows. */
 #include "ptq/model/forward.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/threads.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/moe.h"
+#include "ptq/layers/moe.h"
 
 typedef struct sublayer_task {
     const calm_block *block;

@@ -4,7 +4,7 @@
  * evaluation. */
 #pragma once
 
-#include "ptq/model/batch.h"
+#include "ptq/layers/batch.h"
 #include "ptq/model/head.h"
 #include "ptq/model/model.h"
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"

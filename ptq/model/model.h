@@ -10,10 +10,10 @@
 #include "ptq/base/context.h"
 #include "ptq/base/option.h"
 #include "ptq/io/safetensors.h"
-#include "ptq/model/block.h"
-#include "ptq/model/config.h"
-#include "ptq/model/layout.h"
-#include "ptq/model/qformat.h"
+#include "ptq/layers/block.h"
+#include "ptq/arch/config.h"
+#include "ptq/arch/layout.h"
+#include "ptq/weights/qformat.h"
 
 /* Options of opening a model; zeros: as it is stored. */
 typedef struct calm_model_how {
@@ -59,7 +59,7 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
  * experts in one tensor; an odd width. */
 calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model);
 
-/* Splits the layout (ptq/model/layout.h): v becomes a separate job.  Pointers into the old layout become invalid. */
+/* Splits the layout (ptq/arch/layout.h): v becomes a separate job.  Pointers into the old layout become invalid. */
 calm_status calm_model_split(calm_ctx *ctx, calm_model *model);
 
 /* Return the number of stored float parameters, and the bytes of all tensors: as they are stored, and with published

@@ -1,8 +1,8 @@
 /* Properties of an open model that need no weights. */
 #include "ptq/model/model_impl.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/file.h"
-#include "ptq/model/arch.h"
 #include "ptq/tensor/dtype.h"
 
 const calm_config *calm_model_config(const calm_model *model)

@@ -1,9 +1,9 @@
 /* Loads tensors of a block that are no linears: norms, vectors and other floats, the router of a mixture. */
 #include "ptq/model/model_impl.h"
 
-#include "ptq/model/arch.h"
-#include "ptq/model/kind.h"
-#include "ptq/model/widen.h"
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
+#include "ptq/weights/widen.h"
 
 /* Makes "model.layers.3.MODULE" in ctx->scratch. */
 static calm_status block_module(calm_ctx *ctx, const calm_model *model, size_t index, const char *module, char **out)

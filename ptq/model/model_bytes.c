@@ -4,9 +4,9 @@
  * since they are converted when they are loaded. */
 #include "ptq/model/model_impl.h"
 
-#include "ptq/model/arch.h"
-#include "ptq/model/distance.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
+#include "ptq/layers/distance.h"
 
 /* One allocation for each linear with a bias. */
 static size_t biases_bytes(const calm_model *model, const calm_job_ref *job)

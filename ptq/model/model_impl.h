@@ -1,10 +1,10 @@
 /* The parts of an open model.  Only model*.c of this folder include it. */
 #pragma once
 
-#include "ptq/model/adapter.h"
 #include "ptq/model/model.h"
-#include "ptq/model/published.h"
-#include "ptq/model/quantized_table.h"
+#include "ptq/weights/adapter.h"
+#include "ptq/weights/published.h"
+#include "ptq/weights/quantized_table.h"
 
 struct calm_model {
     /* Memory that lives until the model is closed: names, layout, arrays of the config. */

@@ -1,7 +1,7 @@
 /* Checks and loads the tensors of residual streams (streams.h). */
 #include "ptq/model/model_impl.h"
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 
 /* Reads MODULE.weight [out, in] of a block, or with `block` NULL of the model; `weight` NULL: only checks it. */
 static calm_status read_matrix(calm_ctx *ctx, const calm_model *model, const size_t *block, const char *module,

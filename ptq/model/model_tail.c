@@ -1,7 +1,7 @@
 /* Checks and loads the tail of a block (tail.h). */
 #include "ptq/model/model_impl.h"
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 
 calm_status calm_model_part_name(calm_ctx *ctx, const calm_model *model, const size_t *block,
                                  const char *name, const char *end, char **out)

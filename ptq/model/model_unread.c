@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/model/arch.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "ptq/model/model_impl.h"
-#include "ptq/model/qformat.h"
 #include "ptq/model/tensor_use.h"
+#include "ptq/weights/qformat.h"
 
 /* Keys of config.json that switch a tensor on, in the order in which the family's key is searched. */
 static const char attention_keys[] = "attention_bias qkv_bias use_bias mamba_proj_bias conv_bias",

@@ -7,7 +7,7 @@
 #include "ptq/base/file.h"
 #include "ptq/base/option.h"
 #include "ptq/io/safetensors.h"
-#include "ptq/model/widen.h"
+#include "ptq/weights/widen.h"
 
 #define JSON_MAX ((size_t)1024 * 1024)
 

@@ -9,7 +9,7 @@
  * config_sentence_transformers.json is part of each text. */
 #pragma once
 
-#include "ptq/model/config.h"
+#include "ptq/arch/config.h"
 
 typedef enum calm_pooling_mode {
     CALM_POOLING_MEAN, CALM_POOLING_CLS, CALM_POOLING_LAST, CALM_POOLING_MEAN_SQRT, CALM_POOLING_WEIGHTED

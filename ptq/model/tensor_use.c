@@ -4,8 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "ptq/model/arch.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "ptq/model/extra_tensors.h"
 
 typedef struct names {

@@ -7,8 +7,8 @@
  *   foreign  everything else: mtp.*, score.weight, k_scale, a bias that config.json switches off */
 #pragma once
 
+#include "ptq/arch/layout.h"
 #include "ptq/base/text.h"
-#include "ptq/model/layout.h"
 #include "ptq/model/model.h"
 
 typedef enum calm_tensor_use {

@@ -1,7 +1,7 @@
 /* Reads transforms linear by linear, since compressed-tensors lists the modules of each. */
 #include "ptq/model/transforms.h"
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 
 /* Sets the transform; an input scale of down cannot be folded into up, since the transform is between them. */
 static void set_hadamard(calm_config *config, calm_layout *layout, size_t width)

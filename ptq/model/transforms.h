@@ -1,8 +1,8 @@
 /* Online transforms of linears' inputs: a Hadamard matrix before every down, or none. */
 #pragma once
 
-#include "ptq/model/layout.h"
-#include "ptq/model/qformat.h"
+#include "ptq/arch/layout.h"
+#include "ptq/weights/qformat.h"
 
 /* Sets in config and layout the transform that the checkpoint `stored` (NULL: none) in `dir` asks for.
  * CALM_EUNSUPPORTED: another transform than one of the same width before every down. */

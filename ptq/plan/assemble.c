@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "ptq/quant/qblob.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
 

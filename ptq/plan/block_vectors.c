@@ -1,7 +1,7 @@
 /* The vectors of a block with their tensors' names. */
 #include "ptq/plan/block_vectors.h"
 
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 
 /* The most vectors: norms with biases at every place, norms of q and k, a bias per linear. */
 #define MOST_VECTORS (2 * CALM_N_SUBLAYERS * CALM_N_NORM_PLACES + 2 * CALM_N_PLAINS + CALM_N_ROLES)

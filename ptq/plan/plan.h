@@ -3,8 +3,8 @@
  * The plan has all schemes in memory (headers and configs need them); codes are fetched one job at a time. */
 #pragma once
 
+#include "ptq/arch/layout.h"
 #include "ptq/base/context.h"
-#include "ptq/model/layout.h"
 #include "ptq/quant/qjob.h"
 #include "ptq/quant/vectors.h"
 

@@ -1,9 +1,9 @@
 /* An override of the forward pass that replaces float weights by a plan's weights. */
 #include "ptq/plan/assemble_impl.h"
 
-#include "ptq/model/int_linear.h"
 #include "ptq/plan/block_vectors.h"
 #include "ptq/quant/grid.h"
+#include "ptq/weights/int_linear.h"
 
 /* Computes the weights that a reader of the checkpoint computes: from the folded scales, in float32.  The casts remove
  * const, because a calm_qjob is writable; nothing is written. */

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "cka/cka.h"
-#include "ptq/model/layout.h"
+#include "ptq/arch/layout.h"
 
 typedef enum calm_point {
     CALM_POINT_JOB,

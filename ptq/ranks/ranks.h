@@ -5,7 +5,7 @@
 #pragma once
 
 #include "ptq/base/text.h"
-#include "ptq/model/batch.h"
+#include "ptq/layers/batch.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/state/state.h"
 

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "ptq/base/message.h"
 #include "ptq/export/companions.h"
 #include "ptq/export/config_file.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/kind.h"
 #include "ptq/model/tensor_use.h"
 #include "ptq/plan/engine_family.h"
 #include "ptq/quant/mix.h"

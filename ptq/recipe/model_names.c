@@ -14,7 +14,7 @@
 #include "ptq/base/text.h"
 #include "ptq/io/folder.h"
 #include "ptq/io/json.h"
-#include "ptq/model/adapter.h"
+#include "ptq/weights/adapter.h"
 
 /* ---- the folder recipes/ ---- */
 

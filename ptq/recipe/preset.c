@@ -2,7 +2,7 @@
 #include "ptq/recipe/preset.h"
 
 
-#include "ptq/model/config.h"
+#include "ptq/arch/config.h"
 #include "ptq/quant/act_levels.h"
 
 static const struct {

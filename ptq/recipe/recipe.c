@@ -1,5 +1,5 @@
 /* Recipes: schemes, the pool, and the JSON form. */
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 
 #include <assert.h>
 #include <math.h>

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/arch/arch.h"
+#include "ptq/arch/module_words.h"
 #include "ptq/base/file.h"
 #include "ptq/base/message.h"
 #include "ptq/base/sha256.h"
 #include "ptq/export/outer.h"
 #include "ptq/io/folder.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/module_words.h"
 #include "ptq/quant/act_levels.h"
 #include "ptq/recipe/preset.h"
 #include "ptq/recipe/recipe_impl.h"

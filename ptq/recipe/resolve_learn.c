@@ -1,8 +1,8 @@
 /* Resolves learning from the result, and checks it against other options. */
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "ptq/base/file.h"
 #include "ptq/io/folder.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/kind.h"
 #include "ptq/model/model.h"
 #include "ptq/recipe/preset.h"
 #include "ptq/recipe/recipe_impl.h"

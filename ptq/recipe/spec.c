@@ -8,7 +8,7 @@
 #include "ptq/export/export_options.h"
 #include "ptq/export/rotate.h"
 #include "ptq/plan/engines.h"
-#include "ptq/model/layout.h"
+#include "ptq/arch/layout.h"
 #include "ptq/plan/rule.h"
 #include "ptq/quant/mix.h"
 #include "ptq/recipe/preset.h"

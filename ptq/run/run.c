@@ -17,7 +17,7 @@
 #include "ptq/base/message.h"
 #include "ptq/base/threads.h"
 #include "ptq/export/export.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "ptq/plan/key.h"
 
 /* With this many calibration rows per input channel the loss is within 5 % of its limit (docs/method.md section 6). */

@@ -5,7 +5,7 @@
 #include "ptq/search/search_impl.h"
 #include "ptq/calib/gram.h"
 #include "ptq/state/run_pool.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "ptq/plan/assemble.h"
 
 /* The work on a block. */

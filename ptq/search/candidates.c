@@ -6,7 +6,7 @@
 #include "ptq/search/search_impl.h"
 #include "ptq/base/threads.h"
 #include "ptq/base/times.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "ptq/quant/qblob.h"
 
 /* The inputs of o are the outputs of the query heads.  Heads that share a kv head depend on the same rows of v, so they

@@ -3,8 +3,8 @@
 
 #include "ptq/base/threads.h"
 #include "ptq/eval/predict_sample.h"
-#include "ptq/model/block_back.h"
-#include "ptq/model/norm_back.h"
+#include "ptq/layers/block_back.h"
+#include "ptq/layers/norm_back.h"
 #include "ptq/tensor/dtype.h"
 
 /* The stream of random signs. */

@@ -1,7 +1,7 @@
 /* Weights of calibration rows. */
 #include "ptq/search/search_impl.h"
 
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 
 /* Returns true if this rank has candidates of the block to compute. */
 static bool computes(const calm_run *p, const calm_missing *missing, size_t block)

@@ -6,7 +6,7 @@
 #include "ptq/base/file.h"
 #include "ptq/data/sentences.h"
 #include "ptq/eval/forward_file.h"
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/model/pooling.h"
 #include "ptq/recipe/model_names.h"
 #include "ptq/tokenizer/template_files.h"

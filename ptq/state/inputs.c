@@ -1,10 +1,10 @@
 /* Inputs of a run: model, texts and windows. */
 #include "ptq/state/inputs.h"
 
+#include "ptq/arch/kind.h"
 #include "ptq/base/file.h"
 #include "ptq/data/sentences.h"
 #include "ptq/data/token_file.h"
-#include "ptq/model/kind.h"
 #include "ptq/model/pooling.h"
 #include "ptq/state/eval_text.h"
 #include "ptq/tokenizer/gguf_vocab.h"

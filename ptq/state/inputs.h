@@ -112,7 +112,7 @@ calm_status calm_inputs_check_learn(calm_ctx *ctx, const calm_inputs *in);
  * too few rows for an input. */
 calm_status calm_inputs_check_prefix(calm_ctx *ctx, const calm_inputs *in);
 
-/* Opens the recipe's model as given, with the layout for the recipe's schemes (ptq/model/layout.h). */
+/* Opens the recipe's model as given, with the layout for the recipe's schemes (ptq/arch/layout.h). */
 calm_status calm_inputs_open_given(calm_ctx *ctx, calm_inputs *in);
 
 /* Opens the recipe's importance matrix, if there is one, and logs which quantized jobs it has no values for.  Fails as

@@ -2,10 +2,10 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "ptq/arch/kind.h"
+#include "ptq/arch/module_words.h"
 #include "ptq/base/message.h"
 #include "ptq/base/text.h"
-#include "ptq/model/kind.h"
-#include "ptq/model/module_words.h"
 #include "ptq/state/inputs.h"
 
 /* ---- modules ---- */

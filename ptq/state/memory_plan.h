@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ptq/recipe/recipe.h"
-#include "ptq/model/moe.h"
+#include "ptq/layers/moe.h"
 
 /* Choices that save memory, cost time and change no result. */
 typedef struct calm_knobs {

@@ -1,5 +1,5 @@
 /* Builds a pool of the candidates in memory. */
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "ptq/state/run_pool.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 
 #include "ptq/state/state.h"
 #include "ptq/plan/key.h"
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "store/blob.h"
 
 /* Stores a calibration for each of several texts, which only activation statistics refer to; its key is the whole

@@ -3,7 +3,7 @@
 
 #include "algorithms/algorithm.h"
 #include "cka/cka.h"
-#include "ptq/model/block_pass.h"
+#include "ptq/layers/block_pass.h"
 #include "ptq/model/model.h"
 #include "ptq/state/forecast_fit.h"
 #include "ptq/state/work_impl.h"

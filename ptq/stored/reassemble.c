@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/finish/finish.h"
 #include "ptq/state/state.h"
 #include "ptq/learn/learn.h"

@@ -3,9 +3,9 @@
 #include "algorithms/act_order.h"
 
 #include <math.h>
+#include "ptq/arch/arch.h"
 #include "ptq/export/export.h"
 #include "ptq/io/json.h"
-#include "ptq/model/arch.h"
 #include "ptq/plan/assemble.h"
 #include "ptq/quant/qjob.h"
 #include "tests/conformance/all_chains.h"

@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 #include "ptq/text/regex.h"
-#include "ptq/model/kind.h"
-#include "ptq/model/arch.h"
+#include "ptq/arch/kind.h"
+#include "ptq/arch/arch.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"

@@ -8,7 +8,7 @@
 #include "ptq/base/file.h"
 #include "ptq/base/text.h"
 #include "ptq/plan/assemble.h"
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/model/head.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

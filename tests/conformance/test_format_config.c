@@ -5,7 +5,7 @@
 #include "ptq/export/export.h"
 #include "ptq/export/safetensors_export.h"
 #include "ptq/text/regex.h"
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "ptq/base/file.h"
-#include "ptq/model/gguf_names.h"
+#include "ptq/gguf/gguf_names.h"
 #include "ptq/model/model.h"
 #include "ptq/model/pooling.h"
 #include "tests/support/harness.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ptq/export/gguf_lacks.h"
-#include "ptq/model/gguf_names.h"
+#include "ptq/gguf/gguf_names.h"
 #include "ptq/model/model.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_gguf.h"

@@ -1,9 +1,9 @@
 /* config.json: accepted values are in range, so that every product of sizes fits and the layer table stays small. */
 #include <stdlib.h>
 
-#include "ptq/model/arch.h"
-#include "ptq/model/layout.h"
-#include "ptq/model/qformat.h"
+#include "ptq/arch/arch.h"
+#include "ptq/arch/layout.h"
+#include "ptq/weights/qformat.h"
 #include "tests/fuzz/fuzz.h"
 
 static bool in_range(double value, double min, double max)

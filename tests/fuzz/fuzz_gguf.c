@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/gguf/gguf_names.h"
 #include "ptq/io/ggml_blocks_impl.h"
 #include "ptq/io/gguf_impl.h"
-#include "ptq/model/gguf_names.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Limits of the reader's memory for a small file, and of a tensor that is decoded at once. */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptq/model/qformat.h"
+#include "ptq/weights/qformat.h"
 #include "tests/fuzz/fuzz.h"
 
 /* A volatile sink, so that every weight is really read. */

@@ -6,10 +6,10 @@
  * logit by at most 3e-5 (fixtures/README.md) and a mean negative log-likelihood by no more. */
 #include <stdio.h>
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/file.h"
 #include "ptq/eval/evaluate.h"
 #include "ptq/io/json.h"
-#include "ptq/model/arch.h"
 #include "ptq/plan/key.h"
 #include "ptq/state/eval_text.h"
 #include "ptq/tokenizer/tokenizer.h"

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ptq/arch/arch.h"
+#include "ptq/arch/wrapper.h"
 #include "ptq/base/file.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
-#include "ptq/model/wrapper.h"
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"
 #include "tests/support/int_sets.h"

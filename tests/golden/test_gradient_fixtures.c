@@ -26,9 +26,9 @@
 
 #include <stdio.h>
 
+#include "ptq/arch/arch.h"
 #include "ptq/eval/predict_back.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/norm_back.h"
+#include "ptq/layers/norm_back.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"
 #include "tests/support/block_params.h"

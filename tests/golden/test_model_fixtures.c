@@ -16,11 +16,11 @@
 
 #include <stdio.h>
 
+#include "ptq/arch/arch.h"
+#include "ptq/arch/wrapper.h"
 #include "ptq/base/file.h"
-#include "ptq/model/arch.h"
+#include "ptq/layers/router.h"
 #include "ptq/model/forward.h"
-#include "ptq/model/router.h"
-#include "ptq/model/wrapper.h"
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"
 

@@ -18,7 +18,7 @@
 #   prefixes     a function that a header declares has its folder's prefix (prefixes.txt)
 #   dead         a function that a header declares, except calm.h and *_impl.h, is used by another product file
 #   untested     a .c file below cli/ has its test, or a line in tests/covered.txt
-#   kinds        outside of ptq/model no product file names a role or a job, because kinds of sublayers change
+#   kinds        outside of the model's folders no product file names a role or a job, because kinds of sublayers change
 #   words        pages have at most as many hand-written words as words.txt says, and no phrase of banned_words.txt
 #
 # Prints one line per finding, with an indented explanation; exit status 1 if there is one.
@@ -183,9 +183,9 @@ registry() {
 registries() {
     registry algorithms/parts.def CALM_PART algorithms '\([a-z0-9_]*\), *\([a-z0-9_]*\).*/\1_\2.c' \
         'grid_*.c' 'transform_*.c' 'round_*.c' 'refit_*.c'
-    registry ptq/model/arch.def CALM_ARCH ptq/model '\([a-z0-9_]*\).*/arch_\1.c' 'arch_*.c'
-    registry ptq/model/kinds.def CALM_KIND ptq/model '\([a-z0-9_]*\).*/kind_\1.c' 'kind_*.c'
-    registry ptq/model/qformats.def CALM_QFORMAT ptq/model '\([a-z0-9_]*\).*/qformat_\1.c' 'qformat_*.c'
+    registry ptq/arch/arch.def CALM_ARCH ptq/families '\([a-z0-9_]*\).*/arch_\1.c' 'arch_*.c'
+    registry ptq/arch/kinds.def CALM_KIND ptq/kinds '\([a-z0-9_]*\).*/kind_\1.c' 'kind_*.c'
+    registry ptq/weights/qformats.def CALM_QFORMAT ptq/weights '\([a-z0-9_]*\).*/qformat_\1.c' 'qformat_*.c'
     registry ptq/export/export.def CALM_EXPORT ptq/export '\([a-z0-9_]*\).*/export_\1.c' 'export_*.c'
     registry cli/commands.def CALM_COMMAND cli '\([a-z0-9_]*\).*/cmd_\1.c' 'cmd_*.c'
     for file in $(sources tests); do
@@ -217,7 +217,7 @@ docstrings() {
 
 # Least percentage of non-blank lines of a folder's .c files that have a comment (a comment line, or code followed by
 # a comment).  Folders that do not exist are skipped.
-comment_floors='ptq/search 12  ptq/choose 12  ptq/estimate 12  ptq/stored 12  ptq/calib 12  ptq/model 12  ptq/plan 12  algorithms 12'
+comment_floors='ptq/search 12  ptq/choose 12  ptq/estimate 12  ptq/stored 12  ptq/calib 12  ptq/weights 12  ptq/layers 12  ptq/kinds 12  ptq/gguf 12  ptq/model 12  ptq/plan 12  algorithms 12'
 
 comments() {
     sources $product | grep '\.c$' | xargs awk -v comments=1 -f "$here/strip.awk" |
@@ -285,7 +285,7 @@ forbidden() {
 # ---- kinds ----
 
 kinds() {
-    sources $product | grep -v '^ptq/model/' | xargs awk -f "$here/strip.awk" |
+    sources $product | grep -vE '^ptq/(arch|families|weights|layers|kinds|gguf|model)/' | xargs awk -f "$here/strip.awk" |
         grep -E '[^A-Za-z0-9_]CALM_(ROLE|JOB|PLAIN)_[A-Z0-9_]+' | grep -vE 'CALM_PLAIN_(TENSOR|DIMS|FAMILY_NORM|RMS_NORM)' || true
 }
 

@@ -233,7 +233,7 @@ commented() {
 fresh
 commented 100 12 | file ptq/calib/gram.c
 commented 100 0 | file cka/cka.c
-printf '/* a header */\n' | file ptq/model/block.h
+printf '/* a header */\n' | file ptq/layers/block.h
 passes comments
 commented 100 11 | file ptq/calib/gram.c
 finds comments 'ptq/calib: 11.0 % of the lines have a comment (11 of 100), less than 12 %'
@@ -311,7 +311,7 @@ file ptq/calib/good.c <<'END'
 /* CALM_ROLE_Q in a comment */
 int f(void) { return CALM_N_ROLES + CALM_PLACE_DOWN; }
 END
-printf 'int g(void) { return CALM_ROLE_Q + CALM_JOB_QKV; }\n' | file ptq/model/good.c
+printf 'int g(void) { return CALM_ROLE_Q + CALM_JOB_QKV; }\n' | file ptq/kinds/good.c
 passes kinds
 for name in CALM_ROLE_DOWN CALM_JOB_GATE_UP CALM_PLAIN_Q_NORM; do
     printf 'int f(int x)\n{\n    return x == %s;\n}\n' "$name" | file ptq/calib/bad.c

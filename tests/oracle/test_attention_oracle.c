@@ -7,11 +7,11 @@
  * the result: 16 n 2^-24 of the largest output.  Frequencies are float32: one unit in the last place turns position 300
  * by 300 x 2^-24 = 2e-5 and the last one with gaps, 600, by 4e-5, and a score has up to four such angles: 1e-4 and 2e-4
  * of the largest output at least. */
+#include "ptq/arch/arch.h"
 #include "ptq/base/rng.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/block.h"
-#include "ptq/model/distance.h"
-#include "ptq/model/rope.h"
+#include "ptq/layers/block.h"
+#include "ptq/layers/distance.h"
+#include "ptq/layers/rope.h"
 #define DRAWN_SEED 7
 #include "tests/support/drawn.h"
 #include "tests/support/harness.h"

@@ -4,11 +4,11 @@
  * Tolerance: as test_attention_oracle.c derives it, with up to seven float32 sums behind one another (two of q, two of
  * k, scores, context, output) and two norms, each within n 2^-24: 32 n 2^-24 of the largest output, and for angles
  * 1e-4, with gaps 2e-4. */
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "ptq/base/rng.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/block.h"
-#include "ptq/model/kind.h"
-#include "ptq/model/rope.h"
+#include "ptq/layers/block.h"
+#include "ptq/layers/rope.h"
 #define DRAWN_SEED 11
 #include "tests/support/drawn.h"
 #include "tests/support/harness.h"

@@ -9,8 +9,8 @@
 
 #include "ptq/base/file.h"
 #include "ptq/export/export.h"
+#include "ptq/gguf/gguf_names.h"
 #include "ptq/io/safetensors.h"
-#include "ptq/model/gguf_names.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_plan.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "ptq/base/text.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "tests/support/run_rooms.h"
 #include "ptq/base/file.h"
 #include "tests/support/play.h"

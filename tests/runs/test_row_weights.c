@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "tests/support/play.h"
 
 static const fault none = {0};

@@ -1,8 +1,8 @@
 /* Copies of a block's parameters. */
 #include "tests/support/block_params.h"
 
-#include "ptq/model/arch.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "tests/support/harness.h"
 
 #define MOST ((size_t)1024)

@@ -2,7 +2,7 @@
 #ifndef CALM_TESTS_BLOCK_PARAMS_H
 #define CALM_TESTS_BLOCK_PARAMS_H
 
-#include "ptq/model/block_back.h"
+#include "ptq/layers/block_back.h"
 #include "ptq/model/model.h"
 
 typedef struct block_param {

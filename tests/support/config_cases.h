@@ -2,7 +2,7 @@
 #ifndef CALM_TESTS_CONFIG_CASES_H
 #define CALM_TESTS_CONFIG_CASES_H
 
-#include "ptq/model/config.h"
+#include "ptq/arch/config.h"
 
 /* Returns the configuration of tiny_of(family) with `key` set to the JSON text `value` (NULL: removed), which must be
  * accepted. */

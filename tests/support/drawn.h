@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "ptq/base/rng.h"
-#include "ptq/model/weight.h"
+#include "ptq/weights/weight.h"
 #include "tests/support/harness.h"
 
 static float *draw(size_t n, double mean, double spread, uint64_t stream)

@@ -2,7 +2,7 @@
 #ifndef CALM_TESTS_FIRST_BLOCK_H
 #define CALM_TESTS_FIRST_BLOCK_H
 
-#include "ptq/model/batch.h"
+#include "ptq/layers/batch.h"
 #include "ptq/model/model.h"
 
 typedef struct first_block {

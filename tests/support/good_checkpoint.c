@@ -8,7 +8,7 @@
 #include "ptq/export/export.h"
 #include "ptq/io/json.h"
 #include "ptq/io/safetensors.h"
-#include "ptq/model/kv_cache.h"
+#include "ptq/layers/kv_cache.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_plan.h"
 

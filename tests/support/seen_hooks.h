@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "ptq/model/observer.h"
+#include "ptq/layers/observer.h"
 #include "tests/support/harness.h"
 
 typedef struct seen {

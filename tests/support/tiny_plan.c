@@ -2,7 +2,7 @@
 #include "tests/support/tiny_plan.h"
 
 #include "ptq/base/rng.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "ptq/quant/qblob.h"
 #include "ptq/quant/act_levels.h"
 #include "ptq/quant/grid.h"

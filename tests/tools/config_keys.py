@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Compares keys of config.json that transformers reads, family by family, with calm's table of keys (ptq/model/config_keys.def).
+"""Compares keys of config.json that transformers reads, family by family, with calm's table of keys (ptq/arch/config_keys.def).
 
-  config_keys.py reads    > ptq/model/config_reads.def    keys that each family's code reads
+  config_keys.py reads    > ptq/arch/config_reads.def    keys that each family's code reads
   config_keys.py check                                    exit 1: that file differs; a key is listed twice; the table calls
                                                           unread what all families read
   config_keys.py harvest                                  fields of trainers and generation that the table lacks
@@ -107,7 +107,7 @@ def reads_text():
 
 def table():
     """Returns calm's table in its order: (kind, key)."""
-    text = (ROOT / "ptq/model/config_keys.def").read_text(encoding="utf-8")
+    text = (ROOT / "ptq/arch/config_keys.def").read_text(encoding="utf-8")
     return re.findall(r'^CALM_CONFIG_(\w+)\("(.+?)",', text, re.M)
 
 
@@ -116,8 +116,8 @@ def check():
     faults += [f"{key} stands twice in the table" for key in set(keys) if keys.count(key) > 1]
     shared = all_reads()["shared"]
     faults += [f"{key}: code of all families reads it" for kind, key in table() if kind == "UNREAD" and key in shared]
-    if (ROOT / "ptq/model/config_reads.def").read_text(encoding="utf-8") != reads_text():
-        faults.append("ptq/model/config_reads.def is not what transformers reads")
+    if (ROOT / "ptq/arch/config_reads.def").read_text(encoding="utf-8") != reads_text():
+        faults.append("ptq/arch/config_reads.def is not what transformers reads")
     print("\n".join(faults) or f"{len(keys)} keys agree with transformers")
     return 1 if faults else 0
 

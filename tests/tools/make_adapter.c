@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include "ptq/base/file.h"
-#include "ptq/model/adapter.h"
 #include "ptq/model/model.h"
+#include "ptq/weights/adapter.h"
 #include "tests/tools/tool.h"
 
 enum { RANK = 4 };

@@ -373,12 +373,12 @@ class Family:
                 self.edited("spelling", f"rope_scaling {scaling}", classic(scaling))
 
     def off_part(self):
-        source = (ROOT / "ptq/model/config_keys.def").read_text(encoding="utf-8")
+        source = (ROOT / "ptq/arch/config_keys.def").read_text(encoding="utf-8")
         known = set(re.findall(r'^CALM_CONFIG_\w+\("(\w+)"', source, re.M))
         found = set()
         for path in (ROOT / "ptq/model").glob("*.c"):
             found |= set(re.findall(r'root, "([a-z_0-9]+)"', path.read_text(encoding="utf-8")))
-        reads = (ROOT / "ptq/model/config_reads.def").read_text(encoding="utf-8")
+        reads = (ROOT / "ptq/arch/config_reads.def").read_text(encoding="utf-8")
         for key in sorted(found - known - self.known):
             if not re.search(rf"[ \"]{key}[ \"]", reads.split('READS("shared"')[1].split(")")[0]):
                 self.edited("off", key, lambda config, text, key=key: text.update({key: False}), trusted=True)

@@ -3,9 +3,9 @@
 
 #include "ptq/check/check_state.h"
 #include "ptq/io/json.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/distance.h"
-#include "ptq/model/layout.h"
+#include "ptq/arch/arch.h"
+#include "ptq/layers/distance.h"
+#include "ptq/arch/layout.h"
 #include "ptq/model/extra_tensors.h"
 
 /* A list that grows. */

@@ -2,7 +2,7 @@
 #ifndef CALM_TESTS_TOOLS_TWIN_H
 #define CALM_TESTS_TOOLS_TWIN_H
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/model/model.h"
 
 /* One tensor of the twin: rows first_row .. + n_rows - 1 and columns first_column .. + n_columns - 1 of `from`, row i

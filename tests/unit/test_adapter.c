@@ -1,6 +1,6 @@
 /* LoRA adapters: the weights of a merged model, and what is refused.  tests/readers/adapter_reader.sh compares with
  * PEFT. */
-#include "ptq/model/adapter.h"
+#include "ptq/weights/adapter.h"
 
 #include "ptq/base/file.h"
 #include "ptq/model/model.h"

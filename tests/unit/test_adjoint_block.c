@@ -1,10 +1,10 @@
 /* The backward pass of attention, MLPs, mixtures and whole blocks is the transpose of their derivative
  * (tests/support/adjoint.h), for every family. */
+#include "ptq/arch/kind.h"
 #include "ptq/base/text.h"
-#include "ptq/model/attention_back.h"
-#include "ptq/model/kind.h"
-#include "ptq/model/mlp_back.h"
-#include "ptq/model/moe_back.h"
+#include "ptq/layers/attention_back.h"
+#include "ptq/layers/mlp_back.h"
+#include "ptq/layers/moe_back.h"
 #include "tests/support/adjoint.h"
 #include "tests/support/block_params.h"
 #include "tests/support/harness.h"

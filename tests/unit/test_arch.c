@@ -1,5 +1,5 @@
 /* The registry of architectures, and the tables of roles, jobs and hooks. */
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 
 #include "tests/support/harness.h"
 

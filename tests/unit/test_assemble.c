@@ -2,8 +2,8 @@
  * with the candidate before folding: dequantized weights whose input is divided by in_scale. */
 #include "ptq/plan/assemble_impl.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/rng.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

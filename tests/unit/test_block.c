@@ -1,9 +1,9 @@
 /* One block: the values at its hooks fit together, and linears apply scales, quantized inputs and biases. */
-#include "ptq/model/block.h"
+#include "ptq/layers/block.h"
 
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "ptq/base/rng.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/kind.h"
 #include "ptq/model/model.h"
 #include "ptq/quant/grid.h"
 #include "tests/support/harness.h"

@@ -4,11 +4,11 @@
  * test_adjoint_block.c compares in double to 1e-7, and tests/golden/test_gradient_fixtures.c with reference fixtures
  * to 1e-4.  This test is in float32 and has what those lack: biases everywhere, shared experts, input scales,
  * quantized inputs, dropped padding, products of several tiles. */
-#include "ptq/model/block_back.h"
+#include "ptq/layers/block_back.h"
 
+#include "ptq/arch/kind.h"
+#include "ptq/layers/norm_back.h"
 #include "ptq/model/forward.h"
-#include "ptq/model/kind.h"
-#include "ptq/model/norm_back.h"
 #include "ptq/quant/grid.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/vector.h"

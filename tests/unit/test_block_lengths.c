@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "ptq/base/rng.h"
-#include "ptq/model/block_back.h"
+#include "ptq/layers/block_back.h"
 #include "ptq/tensor/vector.h"
 #include "tests/support/block_params.h"
 #include "tests/support/harness.h"

@@ -1,5 +1,5 @@
 /* A window through a block, run to measure its time: the values of the passes themselves, and operations by hand. */
-#include "ptq/model/block_pass.h"
+#include "ptq/layers/block_pass.h"
 
 #include "ptq/base/rng.h"
 #include "ptq/model/model.h"

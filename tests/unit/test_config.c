@@ -1,8 +1,8 @@
 /* config.json: both spellings of every family, and every setting that is refused with file and key. */
-#include "ptq/model/config.h"
+#include "ptq/arch/config.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/text.h"
-#include "ptq/model/arch.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

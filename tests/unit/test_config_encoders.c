@@ -1,7 +1,7 @@
 /* config.json of encoders: keys of single families, both spellings, windows on both sides, refusals. */
 #include <math.h>
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "tests/support/harness.h"
 
 /* Members that most families have. */

@@ -1,5 +1,5 @@
 /* Settings of Gemma 3n: streams, lists over blocks, shared keys, inputs of each block, refusals. */
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "ptq/model/extra_tensors.h"
 #include "ptq/model/tensor_use.h"
 #include "tests/support/config_cases.h"

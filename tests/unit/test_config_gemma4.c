@@ -1,7 +1,7 @@
 /* Settings of Gemma 4: head widths by the type of a block, shared keys, inputs of each block, experts, refusals. */
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "ptq/model/extra_tensors.h"
-#include "ptq/model/rope.h"
+#include "ptq/layers/rope.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

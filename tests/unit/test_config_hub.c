@@ -1,7 +1,7 @@
 /* config.json of published checkpoints: each is accepted, with the meaning that its authors state. */
-#include "ptq/model/config.h"
+#include "ptq/arch/config.h"
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "tests/support/harness.h"
 
 /* What a config means; windows as "number of blocks that slide, width". */

@@ -1,7 +1,7 @@
 /* Keys of config.json that calm does not read: which are harmless, in which family, and which a caller may accept. */
 #include <stdio.h>
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 
@@ -13,14 +13,14 @@ typedef struct family_reads {
 
 static const family_reads reads[] = {
 #define CALM_CONFIG_READS(family, keys) {family, keys},
-#include "ptq/model/config_reads.def"
+#include "ptq/arch/config_reads.def"
 };
 
 static const char *const unread[] = {
 #define CALM_CONFIG_UNREAD(name, reason) name,
 #define CALM_CONFIG_INERT(name, reason)
 #define CALM_CONFIG_CHANGES(name, usual, effect)
-#include "ptq/model/config_keys.def"
+#include "ptq/arch/config_keys.def"
 #undef CALM_CONFIG_UNREAD
 #undef CALM_CONFIG_INERT
 #undef CALM_CONFIG_CHANGES
@@ -30,8 +30,8 @@ static const char *const inert[] = {
 #define CALM_CONFIG_UNREAD(name, reason)
 #define CALM_CONFIG_INERT(name, reason) name,
 #define CALM_CONFIG_CHANGES(name, usual, effect)
+#include "ptq/arch/config_keys.def"
 #include "ptq/base/text.h"
-#include "ptq/model/config_keys.def"
 };
 
 /* Finds a family by name, since several share a model_type. */

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 
 #include "ptq/base/file.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "tests/support/config_cases.h"
 #include "ptq/model/model.h"
 #include "tests/support/harness.h"

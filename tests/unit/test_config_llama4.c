@@ -1,5 +1,5 @@
 /* config.json of Llama 4: which blocks have rotary embeddings, chunks and experts; refusals. */
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 

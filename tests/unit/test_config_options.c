@@ -1,5 +1,5 @@
 /* Options of the dense families: the meaning of each setting of config.json, and refusals. */
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 

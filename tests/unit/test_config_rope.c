@@ -1,5 +1,5 @@
 /* Rotary embeddings in config.json: the settings that each kind needs, where they may be, and what is refused. */
-#include "ptq/model/config.h"
+#include "ptq/arch/config.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
 

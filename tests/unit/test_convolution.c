@@ -1,5 +1,5 @@
 /* The short causal convolution against its sum in double: each output is rounded once per tap and once for the bias. */
-#include "ptq/model/convolution.h"
+#include "ptq/layers/convolution.h"
 
 #include "ptq/base/rng.h"
 #include "ptq/tensor/vector.h"

@@ -4,7 +4,7 @@
  * over tokens.  A value comes from sums of at most C + d_k products, whose roundings are independent: sqrt(C + d_k)
  * 2^-24 of the largest value, and over T tokens sqrt(T) times that.  The bound is 8 of these standard deviations,
  * which some thousand draws never reach.  The largest value is that of v, u and the norm of S. */
-#include "ptq/model/delta.h"
+#include "ptq/layers/delta.h"
 
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"

@@ -1,5 +1,5 @@
 /* The input of block 0: rows of the embedding times its scale; for encoders also positions and types. */
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/model/model.h"
 #include "ptq/tensor/vector.h"
 #include "tests/support/harness.h"

@@ -1,8 +1,8 @@
 /* Batches of windows: the same bits however they are cut, stored, and distributed over threads. */
 #include "ptq/model/forward.h"
 
-#include "ptq/model/arch.h"
-#include "ptq/model/moe.h"
+#include "ptq/arch/arch.h"
+#include "ptq/layers/moe.h"
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

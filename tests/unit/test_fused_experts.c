@@ -1,8 +1,8 @@
 /* Experts in one tensor against the same experts in separate tensors, in every order of the tensor's axes; tensors
  * that are no experts. */
-#include "ptq/model/fused_experts.h"
+#include "ptq/weights/fused_experts.h"
 
-#include "ptq/model/arch.h"
+#include "ptq/arch/arch.h"
 #include "ptq/model/model.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

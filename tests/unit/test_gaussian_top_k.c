@@ -1,6 +1,6 @@
 /* Activation sparsity by a Gaussian's quantile: the quantile against tables and its definition, and rows against the
  * formula in double. */
-#include "ptq/model/gaussian_top_k.h"
+#include "ptq/layers/gaussian_top_k.h"
 
 #include <math.h>
 

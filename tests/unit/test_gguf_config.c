@@ -1,8 +1,8 @@
 /* config.json from a GGUF file, for every family: the settings that calm reads are those of the float model. */
-#include "ptq/model/gguf_config.h"
+#include "ptq/gguf/gguf_config.h"
 
-#include "ptq/model/config.h"
-#include "ptq/model/kind.h"
+#include "ptq/arch/config.h"
+#include "ptq/arch/kind.h"
 #include "tests/support/good_checkpoint.h"
 #include "tests/support/harness.h"
 

@@ -1,5 +1,5 @@
 /* llama.cpp's names in both directions: every tensor of every family has a separate name, from which it is found. */
-#include "ptq/model/gguf_names_impl.h"
+#include "ptq/gguf/gguf_names_impl.h"
 
 #include <math.h>
 

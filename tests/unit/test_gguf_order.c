@@ -1,6 +1,6 @@
 /* Orders of rows and columns in GGUF files: against the definitions of convert_hf_to_gguf.py, written out by hand,
  * and inverted. */
-#include "ptq/model/gguf_order.h"
+#include "ptq/arch/gguf_order.h"
 
 #include "tests/support/harness.h"
 

@@ -4,7 +4,7 @@
 #include "ptq/base/rng.h"
 #include "ptq/export/export.h"
 #include "ptq/model/model.h"
-#include "ptq/model/source_codes.h"
+#include "ptq/weights/source_codes.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"

@@ -1,8 +1,8 @@
 /* The end of the model: logits in tiles, the logit cap, the transform of masked language models, the pooler. */
 #include "ptq/model/head.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/rng.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

@@ -3,9 +3,9 @@
 
 #include "ptq/base/file.h"
 #include "ptq/export/export.h"
+#include "ptq/gguf/gguf_names.h"
 #include "ptq/io/gguf.h"
 #include "ptq/model/forward.h"
-#include "ptq/model/gguf_names.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/tiny_plan.h"

@@ -1,12 +1,12 @@
 /* Attention with integer products: every query by itself, with its visible keys counted here; and which blocks use
  * it. */
-#include "ptq/model/attention_impl.h"
+#include "ptq/layers/attention_impl.h"
 
 #include <string.h>
 
 #include "ptq/base/rng.h"
-#include "ptq/model/int_linear.h"
 #include "ptq/tensor/attend.h"
+#include "ptq/weights/int_linear.h"
 #include "tests/support/harness.h"
 
 enum { T = 75, HEADS = 6, KV = 2, D = 20, Q_WIDTH = HEADS * D, KV_WIDTH = KV * D };

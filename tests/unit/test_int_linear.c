@@ -1,5 +1,5 @@
 /* Linears with integer products against the simulation in float, and the same bytes for every instruction set. */
-#include "ptq/model/int_linear.h"
+#include "ptq/weights/int_linear.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Every kind of sublayer by the same list of checks: its tables agree with each other, with a tiny model of each
  * family that has the kind, and with what it computes. */
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 
-#include "ptq/model/block_back.h"
+#include "ptq/layers/block_back.h"
 #include "ptq/model/model.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

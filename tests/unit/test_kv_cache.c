@@ -1,5 +1,5 @@
 /* The 8-bit KV cache: rounding against every E4M3 value, peaks from several threads, scales of a checkpoint. */
-#include "ptq/model/kv_cache.h"
+#include "ptq/layers/kv_cache.h"
 #include "tests/support/harness.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* The layer table: its linears and jobs, their names, shapes and numbers. */
-#include "ptq/model/layout.h"
+#include "ptq/arch/layout.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/text.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/model.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"

@@ -4,7 +4,7 @@
  * value comes from sums of at most C + d_state products of decays, steps and inputs, whose roundings are
  * independent: sqrt(C + d_state) 2^-24 of the largest sum of magnitudes, and over T tokens sqrt(T) times that.  The
  * bound is 8 of these standard deviations, which some thousand draws never reach. */
-#include "ptq/model/mamba.h"
+#include "ptq/layers/mamba.h"
 
 #include "ptq/tensor/linalg.h"
 #include "tests/support/harness.h"

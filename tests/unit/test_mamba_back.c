@@ -2,7 +2,7 @@
  * by e^2 f''' / 6 and by 2^-53 f / e: with e = 1e-5 below 1e-9 of values around 1.  The gradients are float32: sums
  * of some hundred products of values around 1, each rounded by 2^-24, through a memory that only fades.  The
  * tolerance, 200 * 2^-24 of the largest one, is ten times that. */
-#include "ptq/model/mamba_back.h"
+#include "ptq/layers/mamba_back.h"
 
 #include "ptq/base/rng.h"
 #include "ptq/tensor/linalg.h"

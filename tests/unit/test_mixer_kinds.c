@@ -1,11 +1,11 @@
 /* Blocks whose mixer is a gated delta net, a short convolution or Mamba-2: their hooks, the outputs by which each
  * job's candidates are scored, and their estimates of memory.  Their values are tested by the reference fixtures
  * (golden.test_model_fixtures) and by test_delta.c, test_convolution.c and test_mamba.c. */
-#include "ptq/model/block.h"
+#include "ptq/layers/block.h"
 
+#include "ptq/arch/arch.h"
+#include "ptq/arch/kind.h"
 #include "ptq/base/rng.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/kind.h"
 #include "ptq/model/model.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

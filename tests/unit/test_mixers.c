@@ -1,5 +1,5 @@
 /* config.json of families whose blocks have several kinds of token mixers: which block has which, and their sizes. */
-#include "ptq/model/mixers.h"
+#include "ptq/families/mixers.h"
 
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"

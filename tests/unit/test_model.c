@@ -1,8 +1,8 @@
 /* Opening checkpoints: contradictions to config.json are reported with the tensor, what was found and expected. */
 #include "ptq/model/model.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/file.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/head.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"

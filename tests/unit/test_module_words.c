@@ -1,5 +1,5 @@
 /* Words that name modules: full names, patterns from the start of a name, invalid patterns. */
-#include "ptq/model/module_words.h"
+#include "ptq/arch/module_words.h"
 
 #include <string.h>
 

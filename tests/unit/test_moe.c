@@ -1,10 +1,10 @@
 /* Mixtures of experts: against a loop over tokens in double, and the same bits for any waves, threads and memory. */
-#include "ptq/model/moe_impl.h"
+#include "ptq/layers/moe_impl.h"
 #include "ptq/model/model.h"
-#include "ptq/model/router.h"
+#include "ptq/layers/router.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/rng.h"
-#include "ptq/model/arch.h"
 #include "tests/support/harness.h"
 #include "tests/support/tiny_model.h"
 

@@ -1,5 +1,5 @@
 /* Norms over rows: each kind's formula, with its weights, in place and not. */
-#include "ptq/model/norm.h"
+#include "ptq/layers/norm.h"
 
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"

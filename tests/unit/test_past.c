@@ -1,9 +1,9 @@
 /* The recurrent state that earlier tokens leave (past.h); test_decode_fixtures.c tests keys and values. */
-#include "ptq/model/past.h"
+#include "ptq/layers/past.h"
 
 #include <string.h>
 
-#include "ptq/model/kind.h"
+#include "ptq/arch/kind.h"
 #include "tests/support/harness.h"
 
 #define HIDDEN 6

@@ -1,13 +1,13 @@
 /* Published FP8 and MXFP4 checkpoints: tiny models whose weights are codes times scales are read as the float models
  * of these weights; refusals. */
-#include "ptq/model/published.h"
+#include "ptq/weights/published.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/file.h"
 #include "ptq/export/dequantize.h"
-#include "ptq/model/arch.h"
-#include "ptq/model/fused_experts.h"
 #include "ptq/model/model.h"
 #include "ptq/plan/key.h"
+#include "ptq/weights/fused_experts.h"
 #include "tests/support/foreign_checkpoint.h"
 #include "tests/support/harness.h"
 #include "tests/support/write_tensors.h"

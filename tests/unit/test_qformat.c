@@ -1,6 +1,6 @@
 /* Reading formats of quantized checkpoints: what a configuration says about modules, and from a module's tensors to
  * weights. */
-#include "ptq/model/qformat.h"
+#include "ptq/weights/qformat.h"
 
 #include <dirent.h>
 #include <stdio.h>

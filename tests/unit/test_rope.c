@@ -4,10 +4,10 @@
  * in the frequency; power, inverse and scalings round at most 16 times more, and an interpolation between two
  * frequencies loses no more than the larger one.  The angle is rounded once; its error is that of cos and sin, which
  * round once more, and once with m. */
-#include "ptq/model/rope.h"
+#include "ptq/layers/rope.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/rng.h"
-#include "ptq/model/arch.h"
 #include "tests/support/harness.h"
 
 #define EPS 0x1p-24

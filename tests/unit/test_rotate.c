@@ -2,10 +2,10 @@
  * the same bytes for any number of threads. */
 #include "ptq/export/rotate.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
 #include "ptq/io/json.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/forward.h"
 #include "ptq/tensor/linalg.h"
 #include "ptq/tensor/rotation.h"

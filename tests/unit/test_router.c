@@ -1,5 +1,5 @@
 /* Routing against the rules in double, in every combination; and refusals. */
-#include "ptq/model/router.h"
+#include "ptq/layers/router.h"
 
 #include "ptq/base/rng.h"
 #include "tests/support/harness.h"

@@ -1,6 +1,6 @@
 /* Rows in memory and in a file are the same to the code that reads them; errors of the system are reported with the
  * folder. */
-#include "ptq/model/row_store.h"
+#include "ptq/layers/row_store.h"
 
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,5 +1,5 @@
 /* Small floats by their definition: every code, blocks that do not divide a matrix, scales of every dtype. */
-#include "ptq/model/small_floats.h"
+#include "ptq/weights/small_floats.h"
 
 #include "ptq/tensor/half.h"
 #include "tests/support/harness.h"

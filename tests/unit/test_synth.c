@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/file.h"
 #include "ptq/base/rng_impl.h"
 #include "ptq/io/json.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/model.h"
 #include "tests/support/harness.h"
 

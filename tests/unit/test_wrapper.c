@@ -1,9 +1,9 @@
 /* Wrappers: the text model of a checkpoint with further models, in all spellings; classes without a head for the
  * next token; refusals. */
-#include "ptq/model/wrapper.h"
+#include "ptq/arch/wrapper.h"
 
+#include "ptq/arch/arch.h"
 #include "ptq/base/file.h"
-#include "ptq/model/arch.h"
 #include "ptq/model/head.h"
 #include "ptq/model/model.h"
 #include "ptq/model/tensor_use.h"

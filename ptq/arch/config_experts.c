@@ -1,0 +1,123 @@
+/* Reads mixtures of experts from config.json. */
+#include "ptq/arch/arch.h"
+#include "ptq/base/text.h"
+
+/* Bounds n_blocks * n_experts, which a config of a few bytes could make arbitrarily large. */
+#define EXPERTS_MAX ((size_t)1 << 18)
+
+bool calm_config_is_mixture(const calm_config *config)
+{
+    bool any = false;
+    for (size_t b = 0; b < config->n_blocks; b++)
+        any |= config->moe.sparse[b];
+    return any;
+}
+
+/* Makes blocks i with (i + 1) % step == 0 sparse, except those in mlp_only_layers. */
+static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    int64_t step;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "decoder_sparse_step", &(int64_t){1}, 1, 1 << 20, &step));
+    for (size_t i = 0; i < config->n_blocks; i++)
+        config->moe.sparse[i] = (i + 1) % (size_t)step == 0;
+    const calm_json *dense = calm_json_get(root, "mlp_only_layers");
+    if (calm_json_typeof(dense) != CALM_JSON_NULL)
+        CALM_TRY(calm_json_expect(ctx, dense, CALM_JSON_ARRAY, "%s: \"mlp_only_layers\"", path));
+    for (size_t i = 0; i < calm_json_size(dense); i++) {
+        const int64_t block = calm_json_int(calm_json_at(dense, i), -1);
+        if (block < 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\"[%zu]: expected the number of a block", path,
+                             i);
+        /* Numbers beyond the last block are ignored: a config may be shortened from a larger model's. */
+        if ((size_t)block < config->n_blocks)
+            config->moe.sparse[block] = false;
+    }
+    return CALM_OK;
+}
+
+calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json *root, const calm_moe_keys *keys,
+                                calm_config *config)
+{
+    const int64_t experts_limit = 1 << 14;
+    calm_moe_config *moe = &config->moe;
+    int64_t n, k;
+    CALM_TRY(calm_json_need_int(ctx, path, root, keys->experts, NULL, 1, experts_limit, &n));
+    /* A token cannot use more experts than there are. */
+    CALM_TRY(calm_json_need_int(ctx, path, root, keys->top_k, NULL, 1, n, &k));
+    CALM_TRY(calm_config_size(ctx, path, root, keys->inner, NULL, &moe->inner));
+    moe->norm_top_k = keys->norm;
+    /* Code of the other families does not read the key, which may contradict it. */
+    if (calm_text_listed(config->arch->keys, ' ', "norm_topk_prob"))
+        CALM_TRY(calm_config_switch(ctx, path, root, "norm_topk_prob", keys->norm, &moe->norm_top_k));
+    moe->n_experts = (size_t)n;
+    moe->top_k = (size_t)k;
+    /* Families with some dense blocks change this afterwards. */
+    for (size_t i = 0; i < config->n_blocks; i++)
+        moe->sparse[i] = true;
+    if (config->n_blocks * moe->n_experts > EXPERTS_MAX)    /* the layer table has rows for each */
+        return calm_fail(ctx, CALM_EFORMAT, "%s: %zu experts in each of %zu blocks: expected at most %zu in all", path,
+                         moe->n_experts, config->n_blocks, EXPERTS_MAX);
+    return CALM_OK;
+}
+
+/* Reads the groups of experts, and how many of them a token uses. */
+static calm_status read_groups(calm_ctx *ctx, const char *path, const calm_json *root,
+                               const calm_grouped_defaults *defaults, calm_config *config)
+{
+    calm_moe_config *moe = &config->moe;
+    int64_t n, top;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "n_group", &defaults->groups, 1, CALM_ROUTER_GROUPS, &n));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "topk_group", &defaults->top, 1, n, &top));
+    moe->n_groups = (size_t)n;
+    moe->top_groups = (size_t)top;
+    if (moe->n_experts % moe->n_groups != 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"n_group\": %zu experts in %zu groups: expected groups of one size",
+                         path, moe->n_experts, moe->n_groups);
+    if (moe->top_k > moe->top_groups * (moe->n_experts / moe->n_groups))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"topk_group\": %zu groups of %zu experts hold fewer than the %zu of "
+                         "\"num_experts_per_tok\"", path, moe->top_groups, moe->n_experts / moe->n_groups, moe->top_k);
+    return CALM_OK;
+}
+
+calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json *root,
+                                const calm_grouped_defaults *defaults, calm_config *config)
+{
+    calm_moe_config *moe = &config->moe;
+    int64_t shared, dense;
+    double scale;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "n_shared_experts", &defaults->shared, 0, 1 << 10, &shared));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "first_k_dense_replace", &defaults->dense, 0, 1 << 20, &dense));
+    CALM_TRY(calm_json_need_number(ctx, path, root, "routed_scaling_factor", &defaults->scale, 1e-6, 1e6, &scale));
+    CALM_TRY(read_groups(ctx, path, root, defaults, config));
+    /* Several shared experts are stored as one, of the sum of their widths. */
+    moe->shared_inner = (size_t)shared * moe->inner;
+    /* The bias affects only the choice; weights are the sigmoids without it. */
+    moe->score = CALM_ROUTER_SIGMOID;
+    moe->choice_bias = true;
+    /* Avoids division by a sum of zero. */
+    moe->sum_plus = 1e-20f;
+    moe->scale = (float)scale;
+    /* The first blocks have an MLP of width intermediate_size. */
+    for (size_t i = 0; i < config->n_blocks; i++)
+        moe->sparse[i] = (int64_t)i >= dense;
+    return CALM_OK;
+}
+
+calm_status calm_config_deepseek_mixture(calm_ctx *ctx, const char *path, const calm_json *root, bool norm,
+                                         const calm_grouped_defaults *defaults, calm_config *config)
+{
+    const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", norm};
+    CALM_TRY(calm_config_fixed(ctx, path, root, &(calm_fixed_key){"moe_layer_freq", "1"}, 1));
+    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
+    return calm_config_grouped(ctx, path, root, defaults, config);
+}
+
+calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    /* Mixtral's name of the key, which newer files of other families use too. */
+    const bool local = calm_json_typeof(calm_json_get(root, "num_local_experts")) != CALM_JSON_NULL;
+    const calm_moe_keys keys = {local ? "num_local_experts" : "num_experts", "num_experts_per_tok",
+                                "moe_intermediate_size", false};
+    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
+    return read_sparse(ctx, path, root, config);
+}

@@ -1,0 +1,52 @@
+/* GLM-4.7-Flash: DeepSeek-V3's blocks.
+ *
+ * Reference: transformers' modeling_glm4_moe_lite.py. */
+#include <string.h>
+
+#include "ptq/arch/arch.h"
+
+/* "mlp_layer_types" lists which blocks are mixtures; without it all but the first block are. */
+static calm_status read_types(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const calm_json *types = calm_json_get(root, "mlp_layer_types");
+    if (calm_json_typeof(types) == CALM_JSON_NULL)
+        return CALM_OK;
+    CALM_TRY(calm_config_one_per_block(ctx, path, "mlp_layer_types", types, config));
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const char *type = calm_json_string(calm_json_at(types, i), "");
+        config->moe.sparse[i] = strcmp(type, "sparse") == 0;
+        if (!config->moe.sparse[i] && strcmp(type, "dense") != 0)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"mlp_layer_types\"[%zu]: found \"%s\", expected dense or "
+                             "sparse", path, i, type);
+    }
+    return CALM_OK;
+}
+
+/* DeepSeek's keys, with the usual defaults of GLM's mixtures. */
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"topk_method", "noaux_tc"}};
+    const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
+    static const calm_grouped_defaults defaults = {1, 1, 1.8, 1, 1};
+    CALM_TRY(calm_config_fixed(ctx, path, root, fixed, 2));
+    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
+    CALM_TRY(calm_config_grouped(ctx, path, root, &defaults, config));
+    CALM_TRY(read_types(ctx, path, root, config));
+    return calm_config_latent(ctx, path, root, config);
+}
+
+const calm_arch calm_arch_glm4_moe_lite = {
+    .name = "glm4_moe_lite",
+    .classes = "Glm4MoeLiteForCausalLM",
+    .stem = "Glm4MoeLite",
+    .names = &calm_names_latent,
+    .latent = true,
+    .varies = true,
+    .neighbours = true,
+    .default_positions = 202752,
+    .default_rope_theta = 10000.0,
+    .default_eps = 1e-5,
+    .keys = CALM_LATENT_KEYS " mlp_layer_types",
+    .aliases = "num_local_experts=n_routed_experts",
+    .read_config = read_config,
+};

@@ -1,0 +1,97 @@
+/* ModernBERT: pre-norm LayerNorm, rotary embedding, q, k, v in one matrix, a gated MLP whose gate and input are in one
+ * matrix, biases by switches; sliding blocks see half a window on either side and have a second rotary embedding.
+ *
+ *   x = norm(embedding);  x += Wo(attn(Wqkv(h))), h = attn_norm(x), of block 0 x itself
+ *   x += Wo(gelu(a) b),   [a | b] = Wi(mlp_norm(x))
+ *
+ * Reference: arXiv 2412.13663; transformers' modeling_modernbert.py. */
+#include "ptq/families/bert.h"
+
+/* For `slides`: blocks 0, n, 2 n, ... do not slide. */
+static bool between(size_t block, int64_t every)
+{
+    return block % (size_t)every != 0;
+}
+
+static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    int64_t width, every;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "local_attention", &(int64_t){128}, 1, 1 << 30, &width));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "global_attn_every_n_layers", &(int64_t){3}, 1, 4096, &every));
+    CALM_TRY(calm_config_windows(ctx, path, root, width, between, every, config));
+    calm_config_windows_both_ways(config);
+    return CALM_OK;
+}
+
+static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    bool mlp, decoder;
+    CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &mlp));
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_bias", &(bool){false}, &config->norm_bias));
+    CALM_TRY(calm_config_switch(ctx, path, root, "decoder_bias", true, &decoder));
+    config->bias[CALM_ROLE_FUSED_GATE_UP] = config->bias[CALM_ROLE_DOWN] = mlp;
+    config->head_bias = decoder && config->arch->names->head;
+    return CALM_OK;
+}
+
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const double theta = config->rope[CALM_ROPE_GLOBAL].theta;
+    double ignored;
+    CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));    /* in the first files; nothing reads it */
+    CALM_TRY(calm_config_activation(ctx, path, root, "classifier_activation", "gelu", &config->head_activation));
+    /* The code reads no "rope_theta": a contradicting value is refused. */
+    CALM_TRY(calm_json_need_number(ctx, path, root, "rope_theta", &theta, 1, 1e12, &ignored));
+    if (ignored < theta || ignored > theta)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_theta\": found %g, expected the %g of "
+                         "\"global_rope_theta\" or \"rope_parameters\", which is what counts", path, ignored, theta);
+    CALM_TRY(read_biases(ctx, path, root, config));
+    return read_windows(ctx, path, root, config);
+}
+
+/* Names in checkpoints, after the prefix. */
+static const calm_names names = {
+    .blocks = "layers",
+    .embed = "embeddings.tok_embeddings",
+    .final_norm = "final_norm",
+    .head = "decoder",
+    .role = {[CALM_ROLE_FUSED_QKV] = "attn.Wqkv", [CALM_ROLE_O] = "attn.Wo", [CALM_ROLE_FUSED_GATE_UP] = "mlp.Wi",
+             [CALM_ROLE_DOWN] = "mlp.Wo"},
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "attn_norm"},
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "mlp_norm"}},
+    .bare_start = true,
+};
+
+/* Modules before and after the blocks. */
+static const calm_ends ends = {
+    .norm = "embeddings.norm",
+    .transform = "head.dense",
+    .transform_norm = "head.norm",
+};
+
+static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                                     "max_position_embeddings", "norm_eps", "hidden_activation", NULL};
+
+/* Each rotary embedding has its own key. */
+const calm_arch calm_arch_modernbert = {
+    .name = "modernbert",
+    .classes = "ModernBertForMaskedLM",
+    .stem = "ModernBert",
+    .prefixes = "model.|",
+    .names = &names,
+    CALM_BERT_ENCODER,
+    .ends = &ends,
+    .sizes = &sizes,
+    .default_activation = "gelu",
+    .default_positions = 8192,
+    .default_rope_theta = 160000.0,
+    .theta_key = "global_rope_theta",
+    .local_theta_key = "local_rope_theta",
+    .default_local_theta = 10000.0,
+    .scales_both = true,
+    .default_eps = 1e-5,
+    .keys = "attention_bias mlp_bias norm_bias decoder_bias layer_types local_attention global_attn_every_n_layers "
+            "classifier_activation position_embedding_type",
+    .read_config = read_config,
+};

@@ -1,0 +1,79 @@
+/* Nomic's BERT (nomic-embed-text): BERT with a rotary embedding instead of positions, q, k, v in one matrix, a gated
+ * MLP, no biases.
+ *
+ *   x = norm1(x + out_proj(attn(Wqkv(x))));  x = norm2(x + fc2(fc11(x) silu(fc12(x))))
+ *
+ * Published files have GPT-2's keys, those that transformers writes have BERT's.
+ * Reference: arXiv 2402.01613; transformers' modeling_nomic_bert.py. */
+#include "ptq/families/bert.h"
+
+/* Checks keys of the published code: only values that give the model above are accepted. */
+static calm_status check_published(calm_ctx *ctx, const char *path, const calm_json *root)
+{
+    static const char *const off[] = {"prenorm",       "causal",        "parallel_block", "use_rms_norm",
+                                      "qkv_proj_bias", "mlp_fc1_bias",  "mlp_fc2_bias",   "rotary_emb_interleaved",
+                                      "scale_attn_by_inverse_layer_idx"};
+    double share;
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+        CALM_TRY(calm_bert_switch(ctx, path, root, off[i], false));
+    CALM_TRY(calm_bert_switch(ctx, path, root, "scale_attn_weights", true));
+    CALM_TRY(calm_json_need_number(ctx, path, root, "rotary_emb_fraction", &(double){1}, 0, 1, &share));
+    return share < 1 ? calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rotary_emb_fraction\": found %g, expected 1", path,
+                                 share)
+                     : CALM_OK;
+}
+
+static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    double theta = config->rope[CALM_ROPE_GLOBAL].theta;
+    CALM_TRY(calm_json_need_number(ctx, path, root, "rotary_emb_base", &theta, 1, 1e12, &theta));
+    config->rope[CALM_ROPE_GLOBAL].theta = theta;
+    CALM_TRY(check_published(ctx, path, root));
+    return calm_bert_types(ctx, path, root, 2, 0, config);
+}
+
+/* Names in checkpoints, after the prefix. */
+static const calm_names names = {
+    .blocks = "encoder.layers",
+    .embed = "embeddings.word_embeddings",
+    .head = "cls.predictions.decoder",
+    .role = {[CALM_ROLE_FUSED_QKV] = "attn.Wqkv", [CALM_ROLE_O] = "attn.out_proj", [CALM_ROLE_GATE] = "mlp.fc12",
+             [CALM_ROLE_UP] = "mlp.fc11", [CALM_ROLE_DOWN] = "mlp.fc2"},
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "norm1"},
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_RESIDUAL] = "norm2"}},
+    .readers = &calm_names_llama,    /* separate linears instead of fused matrices */
+    .engine = &calm_names_rotary_bert,
+};
+
+/* Modules before and after the blocks. */
+static const calm_ends ends = {
+    .types = "embeddings.token_type_embeddings",
+    .norm = "emb_ln",
+    .pooler = "pooler.dense",
+    .transform = "cls.predictions.transform.dense",
+    .transform_norm = "cls.predictions.transform.layer_norm",
+    .bias = "cls.predictions.decoder.bias|cls.predictions.bias",
+};
+
+static const calm_size_keys published = {"n_embd", "n_inner", "n_layer", "n_head", "n_positions",
+                                         "layer_norm_epsilon", "activation_function", NULL};
+
+/* GPT-2's keys count where the file has them. */
+const calm_arch calm_arch_nomic_bert = {
+    .name = "nomic_bert",
+    .classes = "NomicBertForMaskedLM|NomicBertForPreTraining",
+    .stem = "NomicBert",
+    .prefixes = "nomic_bert.|bert.|",
+    .names = &names,
+    CALM_BERT_ENCODER,
+    .ends = &ends,
+    .old_sizes = &published,
+    .default_activation = "silu",
+    .default_positions = 2048,
+    .default_rope_theta = 1000.0,
+    .default_eps = 1e-12,
+    .keys = "type_vocab_size prenorm causal parallel_block use_rms_norm qkv_proj_bias mlp_fc1_bias mlp_fc2_bias "
+            "rotary_emb_interleaved rotary_emb_fraction rotary_emb_base scale_attn_by_inverse_layer_idx "
+            "scale_attn_weights last_layer_subset parallel_block_tied_norm",
+    .read_config = read_config,
+};

@@ -1,0 +1,58 @@
+/* Code that the Gemma families share. */
+#pragma once
+
+#include "ptq/arch/arch.h"
+
+/* Norms before and after each sublayer. */
+#define CALM_GEMMA_NAMES CALM_USUAL_MODULES, CALM_GEMMA_NORMS
+#define CALM_GEMMA_NORMS                                                                                     \
+    .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "input_layernorm",                                \
+                                          [CALM_NORM_OUT] = "post_attention_layernorm"},                     \
+             [CALM_SUBLAYER_MLP] = {[CALM_NORM_IN] = "pre_feedforward_layernorm",                            \
+                                    [CALM_NORM_OUT] = "post_feedforward_layernorm"}}
+
+/* Names of the per-layer inputs of Gemma 3n and 4 (tail.h). */
+#define CALM_GEMMA_INPUTS                                                                                    \
+    .gate = "per_layer_input_gate", .projection = "per_layer_projection",                                    \
+    .norm = "post_per_layer_input_norm", .table = "embed_tokens_per_layer",                                  \
+    .context = "per_layer_model_projection", .context_norm = "per_layer_projection_norm"
+
+/* Sets the embedding scale sqrt(D), the attention scale query_pre_attn_scalar^-1/2 (256 when absent), biases, and both
+ * soft caps: the given values when their keys are absent, no cap when they are null. */
+calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *root, double attention_cap,
+                            double logit_cap, calm_config *config);
+
+/* Keys of the sizes of Gemma 3n and 4. */
+extern const calm_size_keys calm_gemma_sizes;
+
+/* Reads a soft cap: `usual` when the key is absent, none (0) when it is null. */
+calm_status calm_gemma_read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
+                                float *out);
+
+/* Makes the last "num_kv_shared_layers" blocks (`usual` when absent) read the keys and values of the last block of
+ * their type before them, which are carried with the hidden states (batch.h).  Call it after the windows are read.
+ * CALM_EFORMAT: there is no such block. */
+calm_status calm_gemma_read_sharing(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
+                                    calm_config *config);
+
+/* Members of a calm_arch that Gemma 3n and 4 share. */
+#define CALM_GEMMA_VARIED                                                                                    \
+    .prefixes = CALM_DECODER_PREFIXES, .sizes = &calm_gemma_sizes, .norm = CALM_NORM_RMS,                    \
+    .qk_norm = CALM_QK_NORM_HEAD, .varies = true, .default_tied = true, .default_head_dim = 256,             \
+    .default_activation = "gelu_pytorch_tanh", .default_rope_theta = 1000000.0, .default_local_theta = 10000.0
+
+/* Reads the width of per-layer inputs (0: none) and the rows of their table, `usual_rows` when that key is absent. */
+calm_status calm_gemma_read_inputs(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual_rows,
+                                   calm_config *config);
+
+/* Returns sqrt(D). */
+float calm_gemma_embedding_scale(const calm_config *config);
+
+/* Settings of Gemma 3 with and without its head. */
+#define CALM_GEMMA3_KEYS                                                                                     \
+    "attention_bias hidden_activation query_pre_attn_scalar final_logit_softcapping "                        \
+    "sliding_window sliding_window_pattern layer_types"
+#define CALM_GEMMA3_DEFAULTS                                                                                 \
+    .default_tied = true, .default_kv_heads = 4, .default_head_dim = 256, .default_positions = 131072,       \
+    .default_rope_theta = 1000000.0, .local_theta_key = "rope_local_base_freq", .default_local_theta = 10000.0
+calm_status calm_gemma3_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
