@@ -227,8 +227,8 @@ const calm_option calm_spec_table[] = {
              "repeated",
      LIST(gates, 64, "GATE"), .place = "gates"},
     {.name = "format", .basic = true,
-     .help = "compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; several: one folder "
-             "each",
+     .help = "compressed-tensors (the default if --target reads it), gptq, awq, mlx, gguf, imatrix, tensor-types; "
+             "several: one folder each",
      LIST(formats, 7, "LIST"), .place = "formats"},
     {.name = "max-shard-size", .help = "largest total size of the tensors in a file (default: 5GB of safetensors, "
              "one GGUF file)",
