@@ -58,6 +58,10 @@ typedef struct calm_exporter {
     calm_status (*write)(calm_ctx *ctx, const calm_export_input *input, const char *dir);
     /* Computes the parts of the file that `write` writes; NULL: the file has no weights. */
     calm_status (*parts)(calm_ctx *ctx, const calm_export_input *input, calm_file_parts *out);
+    bool more_bits;             /* a group takes more bits in the files than in its scheme, whose tensors in `form` say
+                                 * how many (calm_exporter_bits) */
+    /* Returns calm_exporter_bits of a format without `form`; NULL: those of the scheme. */
+    double (*bits)(const calm_scheme *scheme, size_t out, size_t in);
     /* Returns the peak bytes of `write`, as calm_exporter_write_bytes; NULL: too few to count. */
     size_t (*write_bytes)(const calm_model *model, const calm_scheme *scheme, unsigned extras);
 } calm_exporter;
@@ -75,6 +79,10 @@ const char *calm_exporter_refuses(const calm_exporter *exporter, const calm_sche
 /* Refuses, by name, what the format cannot express: schemes of jobs, then what the exporter's `check` refuses.
  * CALM_EUNSUPPORTED, with the formats that hold such a scheme. */
 calm_status calm_exporter_check(calm_ctx *ctx, const calm_exporter *exporter, const calm_export_input *input);
+
+/* Returns the bits per weight of an [out, in] matrix in the format's files: codes, and scales and zeros or minima of
+ * each group as the format stores them, which may be more than the scheme has (calm_scheme_bits_per_weight). */
+double calm_exporter_bits(const calm_exporter *exporter, const calm_scheme *scheme, size_t out, size_t in);
 
 /* Returns the end of a message, "; formats that hold it: compressed-tensors, gptq", with the formats that have weights;
  * "" if there are none. */

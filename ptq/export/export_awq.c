@@ -165,6 +165,7 @@ const calm_exporter calm_export_awq = {
     .tie = CALM_TIE_MODEL,
     .refuses = calm_export_refuses_but_4_bits,
     .check = check,
+    .more_bits = true,    /* zero points of symmetric schemes too */
     .form = &(const calm_export_form){
         .tensors = list_tensors, .stores_f16 = calm_export_always_f16, .put = put, .entry = fill_entry,
         .keys = {"quantization_config"}},

@@ -487,6 +487,7 @@ const calm_exporter calm_export_gguf = {
     .check_outer = check_outer,
     .outer_pool = "q6_k,w8a16_g32,q5_k,q4_k,q3_k,q2_k",
     .refuses = calm_export_gguf_refuses,
+    .bits = calm_export_gguf_bits,
     .check = check,
     .write_bytes = write_bytes,
     .write = write,

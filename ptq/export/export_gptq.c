@@ -227,6 +227,7 @@ const calm_exporter calm_export_gptq = {
     .check_outer = check_outer,
     .refuses = calm_export_refuses_activations,
     .check = check,
+    .more_bits = true,    /* zero points of symmetric schemes too */
     .form = &(const calm_export_form){.tensors = list_tensors,
                                       .stores_f16 = calm_export_always_f16,
                                       .put = put,

@@ -208,6 +208,7 @@ const calm_exporter calm_export_mlx = {
     .outer_pool = "w4a16_g32,w8a16_g64,w8a16_g32,w4a16_g64,w3a16_g32",
     .refuses = refuses,
     .check = check,
+    .more_bits = true,    /* a bias of each group, also of symmetric schemes */
     .form = &(const calm_export_form){.tensors = list_tensors,
                                       .stores_f16 = stores_f16,
                                       .put = put,

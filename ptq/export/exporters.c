@@ -15,6 +15,7 @@
 
 #include "ptq/base/output.h"
 #include "ptq/base/scope.h"
+#include "ptq/export/safetensors_export.h"
 
 #define MOST_NAMES 100    /* largest number of temporary directories of one process id */
 
@@ -76,6 +77,22 @@ const char *calm_exporter_refuses(const calm_exporter *exporter, const calm_sche
     if (scheme->family && !(exporter->families & 1u << scheme->family))
         return "the format has no such type";
     return exporter->refuses ? exporter->refuses(scheme) : NULL;
+}
+
+double calm_exporter_bits(const calm_exporter *exporter, const calm_scheme *scheme, size_t out, size_t in)
+{
+    calm_export_tensor list[CALM_EXPORT_TENSORS];
+    double bits = 0;
+    if (exporter->bits)
+        return exporter->bits(scheme, out, in);
+    if (!exporter->more_bits || !out || !in)
+        return calm_scheme_bits_per_weight(scheme, out, in);
+    const size_t n = exporter->form->tensors(scheme, out, in, list);
+    /* Vectors are one number per tensor or per column, such as g_idx: no tool counts them. */
+    for (size_t i = 0; i < n; i++)
+        if (list[i].n_dims == 2)
+            bits += 8.0 * (double)calm_dtype_bytes(list[i].dtype) * (double)list[i].shape[0] * (double)list[i].shape[1];
+    return bits / ((double)out * (double)in);
 }
 
 calm_status calm_exporter_holding(calm_ctx *ctx, const calm_scheme *scheme, char **out)

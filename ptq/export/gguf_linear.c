@@ -27,6 +27,14 @@ static calm_status family_type(calm_ctx *ctx, const calm_scheme *scheme, const c
     return CALM_OK;
 }
 
+/* Returns the type of a scheme of integers. */
+static calm_ggml_type plain_type(const calm_scheme *scheme)
+{
+    return scheme->bits > 4                          ? CALM_GGML_Q8_0
+           : scheme->bits == 4 && !scheme->symmetric ? CALM_GGML_Q4_1
+                                                     : CALM_GGML_Q4_0;
+}
+
 const char *calm_export_gguf_refuses(const calm_scheme *scheme)
 {
     if (scheme->act_bits)
@@ -49,10 +57,17 @@ calm_status calm_gguf_type_of(calm_ctx *ctx, const calm_scheme *scheme, const ch
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "gguf: %s has %zu input columns, which GGUF's blocks of %d do not divide; leave it float",
                          module, in, BLOCK);
-    *out = scheme->bits > 4                          ? CALM_GGML_Q8_0
-           : scheme->bits == 4 && !scheme->symmetric ? CALM_GGML_Q4_1
-                                                     : CALM_GGML_Q4_0;
+    *out = plain_type(scheme);
     return CALM_OK;
+}
+
+double calm_export_gguf_bits(const calm_scheme *scheme, size_t out, size_t in)
+{
+    /* Blocks of a family are its groups, so that the scheme has their bits. */
+    if (scheme->family)
+        return calm_scheme_bits_per_weight(scheme, out, in);
+    const calm_ggml_info *type = calm_ggml_find(plain_type(scheme));
+    return 8.0 * (double)type->bytes / (double)type->elements;
 }
 
 /* A buffer of blocks to write to the file. */

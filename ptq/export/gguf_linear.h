@@ -12,8 +12,9 @@
 #include "ptq/io/gguf_write.h"
 #include "ptq/arch/gguf_order.h"
 
-/* The function calm_exporter.refuses of gguf. */
+/* The functions calm_exporter.refuses and calm_exporter.bits of gguf. */
 const char *calm_export_gguf_refuses(const calm_scheme *scheme);
+double calm_export_gguf_bits(const calm_scheme *scheme, size_t out, size_t in);
 
 /* Returns the type for linear `module` with `in` columns.  CALM_EUNSUPPORTED, naming it: its scheme quantizes
  * activations, has groups that are not multiples of 32, or is asymmetric with 8 bits; or the type's blocks do not

@@ -341,6 +341,7 @@ static calm_status add_sizes(calm_ctx *ctx, forecast *f)
     const calm_recipe *recipe = p->in.recipe;
     const calm_config *config = calm_model_config(p->in.model);
     const calm_layout *layout = calm_model_layout(p->in.model);
+    const calm_exporter *exporter = calm_formats_at(&recipe->formats, 0);
     size_t first, end;
     double bits = 0, weights = 0;
     /* The bits per weight that a size limit leaves, with the usual types of embedding and head. */
@@ -358,7 +359,7 @@ static calm_status add_sizes(calm_ctx *ctx, forecast *f)
             continue;
         for (size_t i = 0; i < recipe->n_pool; i++) {
             const calm_scheme scheme = calm_scheme_at(&recipe->pool[i].scheme, &job->place);
-            b += calm_scheme_bits_per_weight(&scheme, job->out, job->in) / (double)recipe->n_pool;
+            b += calm_exporter_bits(exporter, &scheme, job->out, job->in) / (double)recipe->n_pool;
         }
         /* The chosen entry is not known: the mean of all entries, or what the largest budget allows. */
         if (p->choosing->file)

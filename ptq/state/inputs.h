@@ -194,7 +194,8 @@ calm_status calm_plan_learn(calm_ctx *ctx, const calm_inputs *in, const calm_pla
 /* Builds choice [n_jobs] in ctx->out: `entry` for the jobs of the run, float for the others. */
 calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t entry, size_t **choice);
 
-/* Returns the bits of a plan, with scales and zeros, per weight of all quantized linears; NaN: it quantizes none. */
+/* Returns the bits of a plan in the first format, with scales and zeros, per weight of all quantized linears; NaN: it
+ * quantizes none. */
 double calm_plan_bits(const calm_inputs *in, const calm_plan *plan);
 
 /* Computes the digest of a plan's candidates, which identifies the plan in evaluations. */

@@ -93,13 +93,14 @@ calm_status calm_choice_uniform(calm_ctx *ctx, const calm_inputs *in, size_t ent
 }
 
 /* Sums over linears, because each has separate scales and a last group that may be shorter. */
-static double job_bits(const calm_layout *layout, size_t job, const calm_scheme *scheme)
+static double job_bits(const calm_exporter *exporter, const calm_layout *layout, size_t job, const calm_scheme *scheme)
 {
     const calm_job_ref *ref = &layout->jobs[job];
     double bits = 0;
     for (size_t i = ref->first; i < ref->first + ref->n; i++) {
         const calm_linear_ref *linear = &layout->linears[i];
-        bits += calm_scheme_bits_per_weight(scheme, linear->out, linear->in) * (double)linear->out * (double)linear->in;
+        bits += calm_exporter_bits(exporter, scheme, linear->out, linear->in) * (double)linear->out *
+                (double)linear->in;
     }
     return bits;
 }
@@ -107,10 +108,12 @@ static double job_bits(const calm_layout *layout, size_t job, const calm_scheme 
 double calm_plan_bits(const calm_inputs *in, const calm_plan *plan)
 {
     const calm_layout *layout = calm_model_layout(in->model);
+    /* The format whose size is reported. */
+    const calm_exporter *exporter = calm_formats_at(&in->recipe->formats, 0);
     double bits = 0, weights = 0;
     for (size_t j = 0; j < plan->n_jobs; j++)
         if (plan->jobs[j].quantized) {
-            bits += job_bits(layout, j, &plan->jobs[j].scheme);
+            bits += job_bits(exporter, layout, j, &plan->jobs[j].scheme);
             weights += (double)layout->jobs[j].out * (double)layout->jobs[j].in;
         }
     return weights > 0 ? bits / weights : NAN;

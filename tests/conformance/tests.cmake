@@ -8,6 +8,7 @@ calm_test(conformance test_exporters calm_test_plan)
 calm_test(conformance test_row_blocks calm_algorithms calm_test_plan)
 set_tests_properties(conformance.test_exporters conformance.test_algorithms conformance.test_every_row PROPERTIES TIMEOUT 900)    # every model in every format, every part on every row
 calm_test(conformance test_exporter_refuses calm_test_plan)
+calm_test(conformance test_exporter_bits calm_test_plan)
 calm_test(conformance test_export_gguf calm_test_plan)
 calm_test(conformance test_foreign_tensors calm_test_plan)
 calm_test(conformance test_export_scales calm_test_plan)
