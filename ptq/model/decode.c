@@ -38,6 +38,7 @@ static calm_status find_expert(void *user, calm_ctx *ctx, size_t block, size_t e
     return CALM_OK;
 }
 
+/* Loads all experts of a block once, and replaces its loader by a look-up in memory. */
 static calm_status load_experts(calm_ctx *ctx, calm_decoder *d, size_t block)
 {
     calm_mixture *moe = &d->blocks[block].moe;
@@ -52,6 +53,7 @@ static calm_status load_experts(calm_ctx *ctx, calm_decoder *d, size_t block)
     return CALM_OK;
 }
 
+/* Loads all weights and tables for texts of up to `room` tokens into the decoder's arena. */
 static calm_status load(calm_ctx *ctx, calm_decoder *d, size_t room)
 {
     const calm_config *config = calm_model_config(d->model);

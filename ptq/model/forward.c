@@ -5,6 +5,7 @@
 #include "ptq/base/threads.h"
 #include "ptq/layers/moe.h"
 
+/* One pass of all windows through one sublayer or both. */
 typedef struct sublayer_task {
     const calm_block *block;
     calm_sublayer first, end;    /* sublayers first .. end - 1, in order */
@@ -61,6 +62,7 @@ size_t calm_batch_block_scratch_bytes(const calm_config *config, size_t index, s
     const size_t mlp = config->moe.sparse[index]
                            ? calm_moe_run_scratch_bytes(config, n_windows, longest, expert_bytes, n_threads)
                            : workers * calm_block_sublayer_scratch_bytes(own, CALM_SUBLAYER_MLP, longest, prepared);
+    /* A worker holds the common input of the sublayers for its window. */
     const size_t shared = workers * calm_batch_share_bytes(config, longest);
     /* Threads without a window help with those of others. */
     const size_t helper = calm_block_sublayer_helper_bytes(own, CALM_SUBLAYER_ATTENTION, longest);
@@ -96,6 +98,7 @@ calm_status calm_batch_load_block(calm_ctx *ctx, const calm_model *model, const 
                                   calm_override_fn *override, void *user, calm_batch *batch)
 {
     calm_block block;
+    /* The weights are released when this function returns: memory holds one block at a time. */
     CALM_SCOPED_RESULTS(ctx);
     CALM_TRY(calm_model_load_block(ctx, model, index, &block));
     if (override)
@@ -115,6 +118,7 @@ calm_status calm_batch_forward(calm_ctx *ctx, const calm_model *model, const cal
                                const calm_windows *windows, size_t first, size_t n, calm_override_fn *override,
                                void *user, calm_arena *arena, calm_batch *out)
 {
+    /* Without a spill_dir rows stay in memory, and the batch has no file to close after a failure. */
     CALM_TRY(calm_batch_embed(ctx, model, windows, first, n, arena, NULL, out));
     return calm_batch_finish(ctx, model, rope, head, 0, override, user, out);
 }

@@ -34,6 +34,7 @@ static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_hea
     const size_t width = out->hidden;
     const calm_safetensors *set = calm_model_tensors(model);
     char *pooler, *name, *bias;
+    /* The file may lack the family's pooler. */
     if (ends->pooler) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &pooler, "%s%s", calm_model_prefix(model), ends->pooler));
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", pooler));
@@ -44,6 +45,7 @@ static calm_status load_encoder(calm_ctx *ctx, const calm_model *model, calm_hea
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.weight", ends->transform ? ends->transform : ""));
     if (!config->arch->names->head || !calm_safetensors_find(set, name))
         return CALM_OK;
+    /* Whether the transform has a bias follows from the file, not from config.json. */
     CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s.bias", ends->transform));
     CALM_TRY(calm_model_load_linear(ctx, model, ends->transform, width, width, calm_safetensors_find(set, name),
                                     &out->transform));
@@ -87,6 +89,7 @@ size_t calm_model_load_head_bytes(const calm_config *config)
 {
     const size_t row = CALM_BYTES(float, config->hidden), vectors = config->norm_bias ? 2 : 1;
     const size_t matrix = CALM_BYTES(float, config->hidden * config->hidden) + row;
+    /* Final norm, head's bias; of encoders pooler and transform with biases, a norm, the bias of logits. */
     return (config->arch->names->final_norm ? vectors * row : 0) +
            (config->head_bias ? CALM_BYTES(float, config->vocab) : 0) +
            (config->arch->ends ? 2 * matrix + vectors * row + CALM_BYTES(float, config->vocab) : 0);
@@ -110,6 +113,7 @@ calm_status calm_head_prepare(calm_ctx *ctx, const calm_head *head, float *x, si
 {
     CALM_SCOPED_SCRATCH(ctx);
     float *y;
+    /* Only masked language models have a transform. */
     if (!head->transform.w)
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, y, n * head->hidden));
@@ -130,6 +134,7 @@ calm_status calm_head_read_tile(calm_ctx *ctx, const calm_head *head, size_t fir
     return status;
 }
 
+/* Returns the factor of the product of the head. */
 static float scale_of(const calm_head *head)
 {
     return head->logit_scale == 0 ? 1 : head->logit_scale;
@@ -156,6 +161,7 @@ calm_status calm_head_multiply(calm_ctx *ctx, const calm_head *head, const float
         memcpy(logits + t * stride, head->bias + first, count * sizeof *logits);
     CALM_TRY(multiply_scaled(ctx, head, CALM_PRODUCT_NT, n, count, head->hidden, x, w, head->bias ? 1 : 0, logits,
                              stride));
+    /* Row by row, since the columns of other tiles may follow each row. */
     for (size_t t = 0; head->logit_cap > 0 && t < n; t++)
         calm_vec_soft_cap(count, 1, head->logit_cap, logits + t * stride);
     return CALM_OK;
@@ -164,8 +170,10 @@ calm_status calm_head_multiply(calm_ctx *ctx, const calm_head *head, const float
 calm_status calm_head_multiply_back(calm_ctx *ctx, const calm_head *head, const float *w, const float *logits, size_t n,
                                     size_t count, float *dlogits, float *dx)
 {
+    /* The cap's derivative follows from the capped logits, so the raw ones are not kept. */
     if (head->logit_cap > 0)
         calm_vec_soft_capped_back(n * count, head->logit_cap, logits, dlogits);
+    /* dx += scale dlogits W, with beta = 1, since every tile of the vocabulary adds its part. */
     return multiply_scaled(ctx, head, CALM_PRODUCT_NN, n, head->hidden, count, dlogits, w, 1, dx, head->hidden);
 }
 

@@ -64,6 +64,7 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
     const calm_config *config = &model->config;
     const calm_names *names = config->arch->names;
     *out = &model->tables[head].floats;
+    /* A quantized table, or one of a view, replaces the checkpoint's float tensor. */
     if ((*out)->name)
         return CALM_OK;
     return need_matrix(ctx, model, head ? "" : model->prefix, head ? model->layout.head : names->embed, config->vocab,
@@ -74,8 +75,10 @@ calm_status calm_model_table(calm_ctx *ctx, const calm_model *model, bool head, 
 static calm_status read_matrix(calm_ctx *ctx, const calm_model *model, const calm_tensor *tensor, float *w,
                                calm_weight *weight)
 {
+    /* With ctx->decode the weight may point into the mapped file, and w stays unused. */
     if (weight && calm_row_linear_take(ctx, tensor, weight))
         return CALM_OK;
+    /* With ctx->decode the codes of a GGUF file's blocks may be packed into the memory of w. */
     if (weight && model->in_blocks)
         CALM_TRY(calm_gguf_codes_take(ctx, model->tensors, tensor, w, weight));
     return weight && weight->ints ? CALM_OK : calm_widen(ctx, model->tensors, tensor, w);
@@ -93,6 +96,7 @@ calm_status calm_model_load_table(calm_ctx *ctx, const calm_model *model, bool h
     if (tensor->source == &model->tables[head].source)
         return calm_quantized_table_load(ctx, &model->tables[head], w, out);
     CALM_TRY(read_matrix(ctx, model, tensor, w, out));
+    /* w NULL means that there is no linear, so w is set even where its memory holds codes. */
     out->w = out->w ? out->w : w;
     return CALM_OK;
 }
@@ -136,6 +140,7 @@ static calm_status name_keys(calm_ctx *ctx, const calm_model *model, size_t line
         job++;
     const calm_kind *kind = calm_kind_at(&model->config, layout->jobs[job].block,
                                          calm_job_sublayer(layout->jobs[job].kind));
+    /* Only CALM_EFORMAT may be a wrong shape; a missing tensor has another status. */
     if (status != CALM_EFORMAT || !kind->keys)
         return status;
     return calm_fail_prefix(ctx, "%s: %s", model->dir, kind->keys(layout->linears[linear].role));
@@ -183,6 +188,7 @@ static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
     if (!config->dtype_known)
         model->config.dtype = tensor->dtype;
     CALM_TRY(check_linears(ctx, model));
+    /* Readers whose destination is NULL check names, shapes and dtypes, and read no element. */
     for (size_t i = 0; i < config->n_blocks; i++) {
         for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
             CALM_TRY(calm_model_read_norms(ctx, model, i, s, NULL));
@@ -197,8 +203,10 @@ static calm_status check_tensors(calm_ctx *ctx, calm_model *model)
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name, "%s%s", model->prefix, config->arch->names->final_norm));
         CALM_TRY(calm_model_load_norm(ctx, model, name, config->hidden, NULL));
     }
+    /* One table serves all blocks, so it is checked once. */
     if (config->arch->names->distance)
         CALM_TRY(calm_distance_check(ctx, config, calm_model_tensors(model), model->prefix));
+    /* An encoder may lack its head: calm_model_load_head() finds out which parts the file has. */
     if (config->arch->ends)
         return check_ends(ctx, model);
     if (config->head_bias) {
@@ -234,6 +242,7 @@ static calm_status same_numbers(calm_ctx *ctx, const calm_tensor *a, const calm_
 {
     CALM_SCOPED_SCRATCH(ctx);
     float *values;
+    /* Bytes are compared where both store the same dtype; a tensor with a source is decoded first. */
     if (a->dtype == b->dtype && !a->source && !b->source) {
         const size_t size = calm_dtype_bytes(a->dtype);
         *same = memcmp(a->data + first * size, b->data + first * size, n * size) == 0;
@@ -263,6 +272,7 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     const calm_tensor *embed = calm_safetensors_find(model->tensors, name);
     if (!model->config.tied || !head || !embed)
         return CALM_OK;
+    /* With another shape, or codes instead of floats, the head is not the embedding. */
     model->config.tied = head->n_elements == embed->n_elements && head->shape[0] == embed->shape[0]
                          && calm_dtype_is_float(head->dtype) && calm_dtype_is_float(embed->dtype);
     for (size_t at = 0; at < head->n_elements && model->config.tied; at += piece) {
@@ -284,12 +294,14 @@ calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model)
 /* Replaces weights that were published as small floats by float tensors, and removes the format from config.json. */
 static calm_status widen_published(calm_ctx *ctx, calm_model *model)
 {
+    /* The values, codes times scales, are rounded to this dtype. */
     const calm_dtype dtype = model->config.dtype_known ? model->config.dtype : CALM_BF16;
     size_t n = 0;
     CALM_TRY(calm_published_widen(ctx, &model->published, dtype, model->tensors, &n));
     if (!n)
         calm_log(ctx, CALM_LOG_WARNING, "%s: config.json says %s, but no weight has that format", model->dir,
                  model->published.text);
+    /* Exporters copy config.json, whose entry would announce codes that are floats by now. */
     calm_published_drop_entry(model->json);
     if (model->text)
         calm_published_drop_entry(model->text);
@@ -301,14 +313,17 @@ static calm_status open_directory(calm_ctx *ctx, calm_model *model, const char *
 {
     char *path;
     CALM_TRY(calm_path_join(ctx, &model->arena, &path, dir, "config.json"));
+    /* First, since its message for a folder with only an adapter names the adapter's base. */
     CALM_TRY(calm_adapter_is_no_model(ctx, dir));
     CALM_TRY(calm_folder_require_model(ctx, dir));
     CALM_TRY(calm_json_read(ctx, path, CONFIG_MAX, &model->json));
     CALM_TRY(calm_config_text(ctx, path, model->json, &model->text));
     CALM_TRY(calm_config_read_accepting(ctx, path, model->json, &how->accept_keys, &model->config));
+    /* Only encoders pool their rows; modules.json of other models is not read. */
     if (model->config.arch->encoder)
         CALM_TRY(calm_pooling_read(ctx, dir, &model->config, &model->config.pooling));
     CALM_TRY(calm_published_read(ctx, path, model->json, how->floats, &model->published));
+    /* Published small floats become float tensors, so no reader of codes is opened for them. */
     if (!model->published.kind)
         CALM_TRY(calm_qformat_open(ctx, path, model->json, &model->stored));
     CALM_TRY(calm_safetensors_open(ctx, dir, &model->tensors));
@@ -326,6 +341,7 @@ static calm_status set_pooling(calm_ctx *ctx, calm_config *config, const calm_gg
     CALM_TRY(CALM_NEW(ctx, ctx->out, pooling, 1));
     *pooling = (calm_pooling){.mode = (calm_pooling_mode)(type - 1), .hidden = config->hidden,
                               .width = config->hidden};
+    /* The file's dense layers have neither bias nor activation: the other fields stay 0. */
     for (size_t i = 0; i < 2 && file->dense[i].w; i++)
         pooling->steps[pooling->n_steps++] = (calm_pooling_step){
             .dense = true, .in = file->dense[i].in, .out = file->dense[i].out, .w = file->dense[i].w};
@@ -333,6 +349,7 @@ static calm_status set_pooling(calm_ctx *ctx, calm_config *config, const calm_gg
     return CALM_OK;
 }
 
+/* Opens a GGUF file.  Its configuration is a config.json in memory, so later steps work as for a directory. */
 static calm_status open_file(calm_ctx *ctx, calm_model *model, const char *path)
 {
     calm_gguf_opened file;
@@ -357,6 +374,7 @@ static calm_status merge_adapter(calm_ctx *ctx, calm_model *model, const calm_mo
     return calm_adapter_merge(ctx, how->adapter, &how->accept_keys, &base, &model->adapter);
 }
 
+/* Opens all parts; each step needs those before it: prefix, separate experts, adapter, layout, tie, tables. */
 static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir, const calm_model_how *how)
 {
     CALM_TRY(calm_strf(ctx, &model->arena, &model->dir, "%s", dir));
@@ -368,6 +386,7 @@ static calm_status open_parts(calm_ctx *ctx, calm_model *model, const char *dir,
     if (model->stored)
         CALM_TRY(calm_kv_read(ctx, &model->arena, model->json, &model->config, model->prefix, model->tensors,
                               &model->kv));
+    /* The layout names the head; find_tables() must know whether the head is tied. */
     CALM_TRY(check_tie(ctx, model));
     CALM_TRY(find_tables(ctx, model));
     CALM_TRY(calm_transforms_read(ctx, model->dir, model->stored, &model->config, &model->layout));
@@ -391,10 +410,12 @@ calm_status calm_model_open_as(calm_ctx *ctx, const char *dir, const calm_model_
     /* Readers put their results into ctx->out, and those of the config live as long as the model. */
     CALM_SCOPED_OUT(ctx, &model->arena);
     CALM_TRY(open_parts(ctx, model, dir, how));
+    /* All needed tensors exist by now, so faults of the shards' index are only worth warnings. */
     calm_safetensors_log_index(ctx, model->tensors);
     if (!how->glance)
         CALM_TRY(calm_model_warn_unread(ctx, model));
     *out = model;
+    /* The model is the caller's now: the scope's cleanup must not close it. */
     model = NULL;
     return CALM_OK;
 }
@@ -424,6 +445,7 @@ calm_status calm_model_split(calm_ctx *ctx, calm_model *model)
     /* The arena lives as long as the model; the old layout stays in it for code that borrows its names. */
     CALM_SCOPED_OUT(ctx, &model->arena);
     CALM_TRY(calm_layout_build(ctx, &model->config, model->prefix, true, &model->layout));
+    /* In the new layout down's input can absorb a scale again, which a stored transform forbids. */
     return calm_transforms_read(ctx, model->dir, model->stored, &model->config, &model->layout);
 }
 
@@ -435,6 +457,7 @@ static calm_status load_linear(calm_ctx *ctx, const calm_model *model, const cha
 {
     *weight = (calm_weight){.name = module, .out = out, .in = in};
     CALM_TRY(read_linear(ctx, model, module, out, in, w, weight));
+    /* A weight that stays in the mapped file has set w (row_linear.h). */
     if (!weight->w)
         weight->w = w;
     return bias ? calm_model_read_part(ctx, model, module, "bias", out, &weight->bias) : CALM_OK;
@@ -459,6 +482,7 @@ static calm_status load_job(calm_ctx *ctx, const calm_model *model, const calm_j
         const calm_linear_ref *linear = &model->layout.linears[i];
         CALM_TRY(load_linear(ctx, model, linear->module, linear->out, linear->in, linear->bias, w,
                              &weight[linear->role]));
+        /* The next linear's rows follow in the same matrix. */
         w += w ? linear->out * linear->in : 0;
     }
     return CALM_OK;
@@ -497,12 +521,14 @@ static calm_status load_sublayer(calm_ctx *ctx, const calm_model *model, size_t 
             CALM_TRY(load_job(ctx, model, ref, floats,
                               ref->expert == CALM_SHARED_EXPERT ? out->moe.shared : out->weight));
     }
+    /* Numbered experts are not loaded here: the forward pass calls `load` for those that get tokens. */
     if (sublayer == CALM_SUBLAYER_MLP && model->config.moe.sparse[index]) {
         CALM_TRY(calm_model_read_router(ctx, model, index, &out->moe));
         out->moe.load = load_expert;
         /* The loader restores the const. */
         out->moe.user = (void *)(uintptr_t)model;
     }
+    /* One table serves all blocks, and each loads a copy: it may be the only block in memory. */
     if (sublayer == CALM_SUBLAYER_ATTENTION && model->config.arch->names->distance)
         CALM_TRY(calm_distance_load(ctx, &model->config, calm_model_tensors(model), model->prefix, &out->distance));
     if (sublayer == calm_block_last_slot(out->config))
@@ -550,6 +576,7 @@ calm_status calm_model_load_block(calm_ctx *ctx, const calm_model *model, size_t
     return load_block(ctx, model, index, true, out);
 }
 
+/* The caller, calm_assemble_parts(), then sets the weights of the linears by a plan. */
 calm_status calm_model_load_outline(calm_ctx *ctx, const calm_model *model, size_t index, calm_block *out)
 {
     return load_block(ctx, model, index, false, out);

@@ -36,6 +36,7 @@ const calm_json *calm_model_text_json(const calm_model *model)
     return model->text ? model->text : model->json;
 }
 
+/* Opening makes `text` only for a wrapper (calm_config_text). */
 bool calm_model_is_wrapped(const calm_model *model)
 {
     return model->text != NULL;
@@ -90,6 +91,7 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
     const calm_layout *layout = &model->layout;
     bool quantized;
     calm_qformat_scheme scheme;
+    /* The present rule is accepted for any model, so callers may always pass their default. */
     if (rule == model->act_rule)
         return CALM_OK;
     for (size_t i = 0; model->stored && i < layout->n_linears; i++) {
@@ -104,6 +106,7 @@ calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_r
                      "leave it out", model->dir);
 }
 
+/* Codes of a quantized checkpoint do not count: this is the model's size only for float checkpoints. */
 size_t calm_model_n_params(const calm_model *model)
 {
     size_t n = 0;
@@ -119,6 +122,7 @@ double calm_model_weights(const calm_model *model, size_t first, size_t end, boo
 {
     const calm_layout *layout = calm_model_layout(model);
     const calm_moe_config *moe = &calm_model_config(model)->moe;
+    /* A double, since the shares of experts are fractions. */
     double total = 0;
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];
@@ -133,6 +137,7 @@ size_t calm_model_bytes(const calm_model *model)
 {
     size_t n = 0;
     for (size_t i = 0; i < calm_safetensors_count(model->tensors); i++)
+        /* Scales of published small floats are not part of the codes' bytes. */
         n += calm_safetensors_at(model->tensors, i)->bytes + calm_safetensors_at(model->tensors, i)->scale_bytes;
     return n;
 }
@@ -142,6 +147,7 @@ size_t calm_model_float_bytes(const calm_model *model)
     size_t n = 0;
     for (size_t i = 0; i < calm_safetensors_count(model->tensors); i++) {
         const calm_tensor *tensor = calm_safetensors_at(model->tensors, i);
+        /* A tensor with scales is stored as small floats, and its dtype is that of the decoded values. */
         n += tensor->scales ? tensor->n_elements * calm_dtype_bytes(tensor->dtype) : tensor->bytes;
     }
     return n;

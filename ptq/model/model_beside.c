@@ -12,6 +12,7 @@ static calm_status block_module(calm_ctx *ctx, const calm_model *model, size_t i
                      module);
 }
 
+/* The tensor is checked also with `out` NULL, so that opening a model finds what loading would refuse. */
 calm_status calm_model_load_vector(calm_ctx *ctx, const calm_model *model, const char *name, size_t n,
                                    const float **out)
 {
@@ -75,6 +76,7 @@ static calm_status read_plain(calm_ctx *ctx, const calm_model *model, const calm
         *out = (calm_norm){CALM_NORM_RMS, model->config.norm_eps, shape[0], NULL, NULL};
         CALM_TRY(calm_model_read_part(ctx, model, name, "weight", shape[0], &out->w));
     }
+    /* The kind of sublayer fixes the epsilon of some norms, whatever config.json says. */
     if (out && plain->form != CALM_PLAIN_TENSOR && plain->eps > 0)
         out->eps = (float)plain->eps;
     if (plain->form != CALM_PLAIN_TENSOR)
@@ -85,6 +87,7 @@ static calm_status read_plain(calm_ctx *ctx, const calm_model *model, const calm
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, values, tensor->n_elements));
     CALM_TRY(calm_widen(ctx, model->tensors, tensor, values));
+    /* block->plain holds norms and other tensors alike; of the others only w is read. */
     *out = (calm_norm){.width = tensor->n_elements, .w = values};
     return CALM_OK;
 }
@@ -96,6 +99,7 @@ calm_status calm_model_read_norms(calm_ctx *ctx, const calm_model *model, size_t
     const calm_kind *kind = calm_kind_at(&model->config, index, sublayer);
     const calm_names *names = config->arch->names;
     char *module;
+    /* A slot without a sublayer (kind NULL) has no norms either. */
     for (calm_norm_place place = 0; kind && place < CALM_N_NORM_PLACES; place++) {
         if (!calm_has_norm(config->arch, index, sublayer, place))
             continue;
@@ -107,6 +111,7 @@ calm_status calm_model_read_norms(calm_ctx *ctx, const calm_model *model, size_t
         size_t shape[CALM_PLAIN_DIMS];
         int n_dims;
         const calm_kind_plain *plain = &kind->plains[i];
+        /* A kind lists tensors that the family, or this block, may not have. */
         if (!calm_plain_shape(config, kind, plain->plain, shape, &n_dims))
             continue;
         CALM_TRY(block_module(ctx, model, index, names->plain[plain->plain], &module));
@@ -124,6 +129,7 @@ static calm_status read_choice_bias(calm_ctx *ctx, const calm_model *model, size
     float *values;
     CALM_TRY(block_module(ctx, model, index, model->config.arch->names->moe.choice_bias, &name));
     tensor = calm_safetensors_find(model->tensors, name);
+    /* Checkpoints differ in the rank; a missing tensor is reported with the shape [E]. */
     const int n_dims = tensor && tensor->n_dims == 2 ? 2 : 1;
     CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, n_dims, shape + 2 - n_dims, &tensor));
     if (!moe)
@@ -138,6 +144,7 @@ calm_status calm_model_read_router(calm_ctx *ctx, const calm_model *model, size_
 {
     const calm_config *config = &model->config;
     const calm_names *names = config->arch->names;
+    /* The router has a row for each expert, the gate of the shared expert is a single row. */
     const size_t rows[2] = {config->moe.n_experts, 1};
     const char *const modules[2] = {names->moe.router, config->moe.shared_inner ? names->moe.shared_gate : NULL};
     for (int i = 0; i < 2; i++) {

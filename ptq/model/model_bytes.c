@@ -33,6 +33,7 @@ size_t calm_model_load_expert_bytes(const calm_model *model, size_t index)
     size_t begin, end;
     if (!model->config.moe.sparse[index])
         return 0;
+    /* All experts of a block have the same shapes, so the first one is measured. */
     calm_layout_fold_set(&model->layout, index, CALM_SUBLAYER_MLP, 0, &begin, &end);
     return calm_model_load_jobs_bytes(model, begin, end);
 }
@@ -42,9 +43,11 @@ static size_t plain_bytes(const calm_config *config, const calm_kind *kind, cons
 {
     size_t shape[CALM_PLAIN_DIMS], n = 1;
     int n_dims;
+    /* n_dims is 0 where the block does not have the tensor. */
     calm_plain_shape(config, kind, plain->plain, shape, &n_dims);
     for (int i = 0; i < n_dims; i++)
         n *= shape[i];
+    /* Only norms of the family's kind have a bias. */
     const size_t vectors = plain->form == CALM_PLAIN_FAMILY_NORM && config->norm_bias ? 2 : 1;
     return n_dims ? vectors * CALM_BYTES(float, n) : 0;
 }
@@ -78,6 +81,7 @@ size_t calm_model_load_sublayer_bytes(const calm_model *model, size_t index, cal
     size_t begin, end, bytes = small_parts_bytes(model, index, sublayer);
     calm_layout_sublayer(&model->layout, index, sublayer, &begin, &end);
     for (size_t job = begin; job < end; job++)
+        /* The forward pass loads numbered experts, so they are not part of the sublayer's memory. */
         bytes += model->layout.jobs[job].expert < 0 ? calm_model_load_jobs_bytes(model, job, job + 1) : 0;
     return bytes;
 }
@@ -87,6 +91,7 @@ size_t calm_model_load_outline_bytes(const calm_model *model, size_t index)
     size_t bytes = 0;
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
         bytes += small_parts_bytes(model, index, s);
+    /* An outline has the biases of linears, but not their weights. */
     for (size_t job = model->layout.block_begin[index]; job < model->layout.block_begin[index + 1]; job++)
         bytes += model->layout.jobs[job].expert < 0 ? biases_bytes(model, &model->layout.jobs[job]) : 0;
     return bytes;

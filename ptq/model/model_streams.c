@@ -41,6 +41,7 @@ static calm_status read_begin(calm_ctx *ctx, const calm_model *model, size_t ind
     const calm_config *config = &model->config;
     const calm_stream_names *names = config->arch->names->streams;
     const size_t n = config->streams.n, hidden = config->hidden, rank = config->streams.rank;
+    /* Coefficients are plain arrays in calm_streams: of the linear only w is kept. */
     calm_weight predict;
     CALM_TRY(read_matrix(ctx, model, &index, names->predict, n * n, n, streams ? &predict : NULL));
     if (streams)
@@ -48,6 +49,7 @@ static calm_status read_begin(calm_ctx *ctx, const calm_model *model, size_t ind
     CALM_TRY(read_matrix(ctx, model, &index, names->left, rank, hidden, streams ? &streams->left : NULL));
     CALM_TRY(read_matrix(ctx, model, &index, names->right, hidden, rank, streams ? &streams->right : NULL));
     CALM_TRY(read_norm(ctx, model, index, names->laurel_norm, streams ? &streams->laurel_norm : NULL));
+    /* Only the first block makes the other streams from its input. */
     return index == 0 ? read_square(ctx, model, names->split, streams ? &streams->split : NULL) : CALM_OK;
 }
 
@@ -66,6 +68,7 @@ static calm_status read_end(calm_ctx *ctx, const calm_model *model, size_t index
     /* Checkpoints have the tensor even where it is not used. */
     CALM_TRY(calm_model_load_vector(ctx, model, name, config->hidden,
                                     streams && config->streams.scale ? &streams->scale : NULL));
+    /* Only the last block merges the streams for the final norm. */
     return index + 1 == config->n_blocks ? read_square(ctx, model, names->merge, streams ? &streams->merge : NULL)
                                          : CALM_OK;
 }

@@ -24,6 +24,7 @@ calm_status calm_model_read_rows(calm_ctx *ctx, const calm_model *model, const c
     /* Only some rows, since the linear is that of all blocks. */
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->out, w, out * in));
     CALM_TRY(calm_tensor_part_to_f32(ctx, tensor, first * in, out * in, w));
+    /* The float32 copy replaces the mapped pages. */
     calm_safetensors_release(model->tensors, tensor);
     *weight = (calm_weight){.name = "a linear outside of the sublayers", .out = out, .in = in, .w = w};
     return CALM_OK;
@@ -41,6 +42,7 @@ static calm_status read_inputs(calm_ctx *ctx, const calm_model *model, size_t in
     CALM_TRY(calm_safetensors_need_floats(ctx, model->tensors, name, 2, (const size_t[2]){config->per_layer_rows, all},
                                           &table));
     CALM_TRY(calm_model_part_name(ctx, model, NULL, names->context, ".weight", &name));
+    /* Rows index P .. (index + 1) P - 1 of the linear are the block's C_b (tail.h). */
     CALM_TRY(calm_model_read_rows(ctx, model, name, (const size_t[2]){all, config->hidden}, index * width, width,
                        tail ? &tail->context : NULL));
     CALM_TRY(calm_model_part_name(ctx, model, NULL, names->context_norm, "", &name));
@@ -59,6 +61,7 @@ calm_status calm_model_read_tail(calm_ctx *ctx, const calm_model *model, size_t 
     char *name;
     if (!names)
         return CALM_OK;
+    /* A family without the factor multiplies by 1. */
     if (tail)
         *tail = (calm_tail){.scale = 1};
     /* Every block has the factor; only small models have per-layer inputs. */

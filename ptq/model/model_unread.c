@@ -56,6 +56,7 @@ static bool is_of_format(const char *name)
 {
     const char *dot = strrchr(name, '.');
     calm_qformat_part part;
+    /* Some formats call their codes `weight`, the name of float matrices. */
     return dot && strcmp(dot, ".weight") != 0 &&
            (calm_qformat_suffix_part(NULL, dot + 1, &part) || calm_text_ends_with(dot, "_scale") ||
             calm_text_ends_with(dot, "_scale_inv") || calm_text_ends_with(dot, "_zero_point"));
@@ -66,6 +67,7 @@ static bool is_left_over(const calm_config *config, size_t block, const char *re
 {
     const char *dot = strrchr(rest, '.');
     char module[128];
+    /* Names of such modules, "self_attn.k_proj", are much shorter. */
     if (!dot || (size_t)(dot - rest) >= sizeof module)
         return false;
     memcpy(module, rest, (size_t)(dot - rest));
@@ -88,11 +90,13 @@ calm_status calm_model_is_unread(calm_ctx *ctx, const calm_config *config, const
             return CALM_OK;
     } else {
         const long block = calm_arch_block_of(config->arch, prefix, tensor->name, &rest);
+        /* A block beyond the model's belongs to another model, for example of multi-token prediction. */
         if (block < 0 || block >= (long)config->n_blocks || is_left_over(config, (size_t)block, rest))
             return CALM_OK;
     }
     if (is_of_format(tensor->name) || calm_tensor_use_of(config, layout, prefix, tensor->name) != CALM_TENSOR_FOREIGN)
         return CALM_OK;
+    /* Last, since only this check reads the tensor's elements. */
     CALM_TRY(is_nothing(ctx, tensor, &nothing));
     *out = !nothing;
     return CALM_OK;
@@ -100,6 +104,7 @@ calm_status calm_model_is_unread(calm_ctx *ctx, const calm_config *config, const
 
 /* ---- why ---- */
 
+/* Does the name contain one of the words, of which NULL ends the list? */
 static bool has_word(const char *name, const char *const *words)
 {
     for (; *words; words++)
@@ -124,6 +129,7 @@ static const char *keys_of(const calm_config *config, const calm_layout *layout,
         return head_keys;
     if (choice && calm_text_ends_with(name, choice))
         return choice_keys;
+    /* Norms of q and k come first, since their biases also end in ".bias". */
     return has_word(name, qk)                    ? qk_keys
            : has_word(name, convolution)         ? convolution_keys
            : calm_text_ends_with(name, ".bias") ? norm_keys
@@ -134,6 +140,7 @@ static const char *keys_of(const calm_config *config, const calm_layout *layout,
 static const char *find_key(const calm_arch *arch, const char *list, size_t *n)
 {
     for (; list && *list; list += *n + (list[*n] == ' ')) {
+        /* Every word of the lists at the top is shorter. */
         char key[64];
         *n = strcspn(list, " ");
         memcpy(key, list, *n);
@@ -150,6 +157,7 @@ calm_status calm_model_unread_reason(calm_ctx *ctx, const calm_config *config, c
     size_t n = 0;
     char *key, *reason;
     const char *text, *found = find_key(config->arch, keys_of(config, layout, name), &n);
+    /* calm_json_text() writes to ctx->out, and the reason is temporary. */
     CALM_SCOPED_OUT(ctx, ctx->scratch);
     if (!found) {
         CALM_TRY(calm_strf(ctx, ctx->out, &reason, "by config.json, the model (%s) has no such tensor",
@@ -175,6 +183,7 @@ static bool is_weight(const calm_layout *layout, const char *name)
     return calm_text_ends_with(name, ".weight") && calm_layout_find(layout, name, strlen(name) - strlen(".weight"));
 }
 
+/* Logs the warning for one kind of names: a fault of all blocks is one line. */
 static calm_status say(calm_ctx *ctx, const calm_model *model, const calm_name_kind *kind)
 {
     const calm_tensor *tensor = calm_safetensors_find(model->tensors, kind->first);

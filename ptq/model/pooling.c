@@ -9,6 +9,7 @@
 #include "ptq/io/safetensors.h"
 #include "ptq/weights/widen.h"
 
+/* Bounds what an untrusted file makes us read. */
 #define JSON_MAX ((size_t)1024 * 1024)
 
 /* ---- reading ---- */
@@ -21,7 +22,7 @@ static const char *last_word(const char *name)
     return dot ? dot + 1 : name;
 }
 
-/* Reads one of the reader's files. */
+/* Reads the object in DIR/FOLDER/NAME, and makes its path for messages. */
 static calm_status read_json(calm_ctx *ctx, const char *dir, const char *folder, const char *name, char **path,
                              calm_json **out)
 {
@@ -50,7 +51,9 @@ static calm_status read_switches(calm_ctx *ctx, const char *path, const calm_jso
         if (on)
             first = keys[i][0], *mode = keys[i][1];
     }
+    /* A mode of a later release must not be read as the mean. */
     for (void *iter = NULL; calm_json_next(root, &iter, &key, &value);) {
+        /* A value that is no boolean counts as switched on. */
         bool known = strncmp(key, "pooling_mode_", 13) != 0 || !calm_json_bool(value, true);
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
             known |= strcmp(key, keys[i][0]) == 0;
@@ -61,6 +64,7 @@ static calm_status read_switches(calm_ctx *ctx, const char *path, const calm_jso
     return CALM_OK;
 }
 
+/* Reads the way of pooling; several at once are refused. */
 static calm_status read_mode(calm_ctx *ctx, const char *path, const calm_json *root, calm_pooling_mode *out)
 {
     /* Newer files have one key, older ones a switch for each mode. */
@@ -76,6 +80,7 @@ static calm_status read_mode(calm_ctx *ctx, const char *path, const calm_json *r
         CALM_TRY(read_switches(ctx, path, root, &mode));
     else
         mode = calm_json_string(value, "");
+    /* In the order of calm_pooling_mode; "max" is not in the list, so that it is refused. */
     const int index = calm_option_value_index("mean|cls|lasttoken|mean_sqrt_len_tokens|weightedmean", mode);
     if (index < 0)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"pooling_mode\": found \"%s\", expected cls, mean, "
@@ -103,6 +108,7 @@ static calm_status read_prompt(calm_ctx *ctx, const char *dir, bool counts, calm
                          path, name);
     if (!*calm_json_string(text, ""))
         return CALM_OK;
+    /* calm pools all rows of a text, and cannot leave out those of the prompt. */
     if (!counts)
         return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"default_prompt_name\": found \"%s\" with \"include_prompt\" "
                          "false in the pooling, expected true", path, name);
@@ -119,6 +125,7 @@ static calm_status read_pooling(calm_ctx *ctx, const char *dir, const char *fold
     int64_t width;
     bool counts;
     CALM_TRY(read_json(ctx, dir, folder, "config.json", &path, &root));
+    /* Releases differ in the name of the key; messages name the one that the file has. */
     const bool renamed = calm_json_get(root, "embedding_dimension");
     const char *key = renamed ? "embedding_dimension" : "word_embedding_dimension";
     CALM_TRY(calm_json_need_int(ctx, path, root, key, &(int64_t){(int64_t)to->hidden}, 1, CALM_SIZE_LIMIT, &width));
@@ -135,6 +142,7 @@ static calm_status read_function(calm_ctx *ctx, const char *path, const calm_jso
 {
     const char *name;
     CALM_TRY(calm_json_need_string(ctx, path, root, "activation_function", "torch.nn.modules.activation.Tanh", &name));
+    /* A class of another package may have the same last word and compute another function. */
     const int index = strncmp(name, "torch.nn.", 9) == 0
                           ? calm_option_value_index("Identity|Tanh|ReLU|Sigmoid", last_word(name)) : -1;
     if (index < 0)
@@ -199,6 +207,7 @@ static calm_status read_dense(calm_ctx *ctx, const char *dir, const char *folder
     CALM_TRY(check_names(ctx, path, root));
     CALM_TRY(read_function(ctx, path, root, &to->function));
     CALM_TRY(calm_strf(ctx, ctx->out, &to->dir, "%s/%s", dir, folder));
+    /* Only checks the tensors: the weights are loaded when embeddings are computed. */
     return open_dense(ctx, to, false);
 }
 
@@ -237,6 +246,7 @@ static calm_status read_module(calm_ctx *ctx, const char *dir, const char *path,
     *step = (calm_pooling_step){.in = to->width, .out = to->width};
     if (dense)
         CALM_TRY(read_dense(ctx, dir, folder, to->width, step));
+    /* The next module must read this width; after the last one it is the embedding's. */
     to->width = step->out;
     return CALM_OK;
 }
@@ -294,6 +304,7 @@ bool calm_pooling_is_unit(const calm_config *config)
 
 calm_status calm_pooling_load(calm_ctx *ctx, const calm_config *config, calm_pooling *out)
 {
+    /* A copy, since the loaded weights live in ctx->out, and the config may outlive them. */
     *out = config->pooling ? *config->pooling : (calm_pooling){.hidden = config->hidden, .width = config->hidden};
     for (size_t i = 0; i < out->n_steps; i++)
         CALM_TRY(calm_pooling_load_step(ctx, &out->steps[i]));
@@ -317,6 +328,7 @@ size_t calm_pooling_load_bytes(const calm_config *config)
 
 size_t calm_pooling_step_bytes(const calm_pooling_step *step)
 {
+    /* Weights in memory count too, so for a GGUF file's layers this is an upper bound. */
     if (!step->dense)
         return 0;
     return CALM_BYTES(float, step->out * step->in) + (step->biased ? CALM_BYTES(float, step->out) : 0);
@@ -372,6 +384,7 @@ static void pool_rows(calm_pooling_mode mode, const float *x, size_t n, size_t w
 /* Returns y = f(x). */
 static double apply(calm_dense_function function, double x)
 {
+    /* ReLU by a comparison keeps NaN, which fmax(x, 0) would turn into 0. */
     return function == CALM_DENSE_TANH      ? tanh(x)
            : function == CALM_DENSE_RELU    ? (x < 0 ? 0 : x)
            : function == CALM_DENSE_SIGMOID ? 1 / (1 + exp(-x))
@@ -430,6 +443,7 @@ static void step_back(const calm_pooling_step *step, const double *x, const doub
 {
     double along = 0;
     const double length = step->dense ? 1 : length_of(step->in, x);
+    /* y = x / |x| gives dx = (dy - y (y . dy)) / |x|. */
     for (size_t i = 0; !step->dense && i < step->in; i++)
         along += y[i] * dy[i];
     for (size_t i = 0; i < step->in; i++)

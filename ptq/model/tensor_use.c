@@ -8,6 +8,7 @@
 #include "ptq/arch/kind.h"
 #include "ptq/model/extra_tensors.h"
 
+/* The model's properties that its tensors' names follow from. */
 typedef struct names {
     const calm_config *config;
     const calm_layout *layout;
@@ -21,6 +22,7 @@ static const char *behind(const char *text, const char *head)
     return text && head && strncmp(text, head, n) == 0 ? text + n : NULL;
 }
 
+/* Is `text` the expected one?  behind() returns NULL where there is no text to compare. */
 static bool is(const char *text, const char *expected)
 {
     return text && strcmp(text, expected) == 0;
@@ -117,6 +119,7 @@ static bool is_beside_linears(const names *of, size_t block, const char *rest)
 /* Does the tensor belong to a linear of the block? */
 static bool is_of_linears(const names *of, size_t block, const char *name)
 {
+    /* A binary search: a large mixture has 10^5 linears and as many tensors to look up. */
     const char *dot = strrchr(name, '.');
     const calm_named_linear *found = dot ? calm_layout_find(of->layout, name, (size_t)(dot - name)) : NULL;
     return found && found->job->block == block && is_linear(name, found->linear->module, found->linear->bias);
@@ -129,12 +132,14 @@ static bool is_of_encoder(const names *of, const char *name)
 {
     const calm_ends *ends = of->config->arch->ends;
     const char *rest = behind(name, of->prefix);
+    /* Embeddings, their norm and the pooler follow the prefix; the masked language model's head does not. */
     return is_weight(rest, ends->positions) || (of->config->n_types && is_weight(rest, ends->types))
            || is_norm(of, rest, ends->norm) || is_linear(rest, ends->pooler, true)
            || is_linear(name, ends->transform, true) || is_norm(of, name, ends->transform_norm)
            || (ends->bias && calm_text_listed(ends->bias, '|', name));
 }
 
+/* Does the model read a tensor of this name outside of its blocks? */
 static bool is_outside(const names *of, const char *name)
 {
     const calm_names *words = of->config->arch->names;
@@ -169,11 +174,13 @@ calm_tensor_use calm_tensor_use_of(const calm_config *config, const calm_layout 
     /* Buffers of such a block count too, since the whole block is surplus. */
     if (block >= (long)config->n_blocks)
         return CALM_TENSOR_BEYOND;
+    /* In an open model `tied` means that both tables are equal (check_tie in model.c). */
     if (block < 0 && config->tied && is_weight(name, layout->head))
         return CALM_TENSOR_COPY;
     if (block < 0 ? is_outside(&of, name)
                   : is_beside_linears(&of, (size_t)block, rest) || is_of_linears(&of, (size_t)block, name))
         return CALM_TENSOR_READ;
+    /* Last, since a tensor that the family reads may have the ending of a buffer. */
     return is_buffer(name) ? CALM_TENSOR_BUFFER : CALM_TENSOR_FOREIGN;
 }
 
@@ -200,6 +207,7 @@ static bool are_alike(const char *a, const char *b)
             return false;
         }
     }
+    /* Both names must end here: one may be the beginning of the other. */
     return *a == *b;
 }
 

@@ -7,6 +7,7 @@
 static void set_hadamard(calm_config *config, calm_layout *layout, size_t width)
 {
     config->down_hadamard = width;
+    /* Blocks with their own configs have copies of the model's settings. */
     calm_config_copy_common(config);
     for (size_t i = 0; i < layout->n_jobs && width; i++)
         layout->jobs[i].can_absorb &= layout->jobs[i].kind != CALM_JOB_DOWN;
@@ -41,6 +42,7 @@ calm_status calm_transforms_use_hadamard(calm_ctx *ctx, const char *dir, calm_co
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: family %s has no transform before down (r4): readers hold all experts in one tensor and "
                          "apply none; take `rotate` r1r2", dir, config->arch->name);
+    /* An odd width only has the Hadamard matrix of size 1, which changes nothing. */
     if (width == 1)
         return calm_fail(ctx, CALM_EUNSUPPORTED,
                          "%s: its MLP has %zu channels, which no power of two divides: it has no transform before down "
