@@ -11,6 +11,7 @@
 #include "ptq/text/regex.h"
 #include "ptq/weights/adapter.h"
 
+/* Bounds for the untrusted file and its numbers. */
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 #define RANK_MAX ((int64_t)1 << 20)
 
@@ -76,6 +77,7 @@ static calm_status check(calm_ctx *ctx, calm_adapter_config *config, const calm_
     const calm_json *root = config->json, *value;
     const char *type = calm_json_string(calm_json_get(root, "peft_type"), NULL), *key;
     CALM_TRY(calm_json_expect(ctx, root, CALM_JSON_OBJECT, "%s", config->path));
+    /* Adapters of mlx-lm have no peft_type; the message for this key names their tool. */
     for (void *iter = NULL; !type && calm_json_next(root, &iter, &key, &value);)
         if (strcmp(key, "lora_parameters") == 0)
             CALM_TRY(check_key(ctx, config, key, NULL));
@@ -142,6 +144,7 @@ static calm_status find_pattern(calm_ctx *ctx, const calm_adapter_config *config
         bool found = false;
         CALM_TRY(matches(ctx, config->path, key, module, &found));
         const double number = calm_json_number(value, NAN);
+        /* The negated comparison also refuses NaN, which a value of another type becomes. */
         if (found && !(fabs(number) <= 1e9))
             return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": \"%.200s\": expected a number", config->path, member, key);
         if (found) {
@@ -164,6 +167,7 @@ calm_status calm_adapter_config_module(calm_ctx *ctx, const calm_adapter_config 
         return calm_fail(ctx, CALM_EFORMAT, "%s: rank %g of %.200s: expected a whole number from 1", config->path, r,
                          module);
     *rank = (size_t)r;
+    /* Rank-stabilised LoRA (use_rslora) divides by the root of the rank. */
     *scale = (float)(alpha / (config->rank_root ? sqrt(r) : r));
     return CALM_OK;
 }

@@ -69,6 +69,7 @@ static calm_status check_bias(calm_ctx *ctx, const calm_config *config, const ca
                      calm_shape_text(2, expected, text));
 }
 
+/* Finds and checks the fused tensors of a block; the pointers of *out are NULL where it has none. */
 static calm_status find(calm_ctx *ctx, const calm_config *config, const char *prefix, size_t block,
                         const calm_safetensors *set, fused *out)
 {
@@ -78,6 +79,7 @@ static calm_status find(calm_ctx *ctx, const calm_config *config, const char *pr
     const int n = config->moe.bias ? 4 : 2;
     const calm_tensor *found[4] = {NULL};
     char *name[4];
+    /* Number of the first tensor that exists, for the message about a missing one; n: none does. */
     int there = n;
     for (int i = n - 1; i >= 0; i--) {
         CALM_TRY(calm_strf(ctx, ctx->scratch, &name[i], "%s%s.%zu.%s", prefix, names->blocks, block, words[i]));
@@ -200,6 +202,7 @@ static calm_status add_experts(calm_ctx *ctx, listing *to, size_t block, const f
     return CALM_OK;
 }
 
+/* Do views replace this tensor? */
 static bool is_fused(const fused *blocks, size_t n, const calm_tensor *tensor)
 {
     bool found = false;

@@ -35,6 +35,7 @@ static calm_status add_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
             calm_vec_axpy(m->columns, m->left[r * m->rank + k], m->right + k * m->columns, sum);
         for (size_t c = 0; c < m->columns; c++)
             row[c] += m->of->scale * sum[c];
+        /* Rounded to the tensor's dtype, like the weights of a checkpoint that was merged and saved. */
         calm_dtype_round_all(m->dtype, row, m->columns);
     }
     return CALM_OK;
@@ -63,6 +64,7 @@ static calm_status read_rows(calm_ctx *ctx, const calm_lora_part *part, bool tur
 static calm_status merge_rows(calm_ctx *ctx, const calm_lora *of, const calm_tensor *tensor, size_t first, size_t n,
                               float *out)
 {
+    /* The rank is the number of rows of `right`, or of its columns where it is stored transposed. */
     const size_t rank = of->right.tensor.shape[of->turned ? 1 : 0];
     merge m = {.of = of, .rank = rank, .columns = tensor->shape[1], .dtype = tensor->dtype, .out = out};
     float *left, *right;
@@ -146,6 +148,7 @@ static void hash(const void *self, const calm_tensor *tensor, calm_sha256 *sha)
     const calm_lora_part *parts[] = {&of->base, &of->left, &of->right};
     char scale[64];
     (void)self;
+    /* %a prints the exact scale, so two scales never have one digest. */
     snprintf(scale, sizeof scale, "lora %a %d", (double)of->scale, of->turned);
     calm_sha256_field(sha, scale);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)

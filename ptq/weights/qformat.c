@@ -75,6 +75,7 @@ calm_status calm_qformat_shape(calm_ctx *ctx, const calm_qformat *format, const 
     *in = codes->shape[stacked + !format->inputs_first];
     size_t *packed = format->packs_outputs ? out : in;
     const bool bytes = format->plain_bytes && (codes->dtype == CALM_I8 || codes->dtype == CALM_F8_E4M3);
+    /* The packed dimension counts words of 32 bits, or bytes. */
     if (!bytes)
         *packed = *packed * (codes->dtype == CALM_U8 ? 8 : 32) / (size_t)scheme->bits;
     /* Packed codes give the columns only up to a whole word (2 bits: up to 15 columns too many).  The stated shape
@@ -299,6 +300,7 @@ static calm_status slice_columns(calm_ctx *ctx, size_t first, size_t n, const ca
     uint8_t *bytes;
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, part, 1));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, bytes, rows * n * each));
+    /* Columns are not contiguous, so a view of the mapped tensor cannot describe them. */
     for (size_t r = 0; r < rows; r++)
         memcpy(bytes + r * n * each, (*tensor)->data + (r * cols + first) * each, n * each);
     *part = **tensor;
@@ -361,6 +363,7 @@ static calm_status unpack(calm_ctx *ctx, const calm_qformat_reader *reader, cons
     CALM_TRY(need_all(ctx, reader, set, module, scheme, out, in, found));
     memcpy(whole, found, sizeof whole);
     const bool columns = is_by_columns(reader->format, scheme, first, *n);
+    /* Rows that cannot be separated are read with the whole weight, and the caller skips the others. */
     if (*n < out && !columns && !is_by_rows(found, out))
         *n = out;
     if (*n < out)
@@ -412,6 +415,7 @@ static void row_by_index(const calm_qformat_values *v, size_t row, float *w)
     }
 }
 
+/* Decodes n rows to w [n, in]; with group_of (the file's g_idx) the columns of a group are not contiguous. */
 static void decode_rows(const calm_qformat_values *values, size_t first, size_t n, float *w)
 {
     for (size_t row = 0; row < n; row++)
@@ -448,6 +452,7 @@ calm_status calm_qformat_load(calm_ctx *ctx, const calm_qformat_reader *reader, 
     size_t read = out;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(unpack(ctx, reader, set, module, scheme, out, in, 0, &read, &values));
+    /* Integer products need contiguous groups and integer zeros: no table of levels, no float bias. */
     if (weight && !values.levels && !values.biases && !values.group_of) {
         const calm_int_source source = {out, in, code_bits(values.codes, out * in), values.group, values.codes,
                                         values.scales, values.zeros, 0};

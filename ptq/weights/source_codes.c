@@ -15,6 +15,7 @@ typedef struct place {
     size_t first, step;
 } place;
 
+/* Finds where a tensor's codes are; false: its source is not MXFP4, or its rows are no runs of codes. */
 static bool find_place(const calm_tensor *tensor, place *out)
 {
     const calm_tensor *whole = tensor;

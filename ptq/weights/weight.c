@@ -58,6 +58,7 @@ static calm_status prepare_input(calm_ctx *ctx, const calm_weight *weight, const
     return CALM_OK;
 }
 
+/* Fills y with the bias, to which the product adds. */
 static void put_bias(size_t first, size_t n, void *user)
 {
     const linear_task *task = user;
@@ -75,6 +76,7 @@ size_t calm_weight_apply_scratch_bytes(size_t in, size_t n_tokens)
 typedef calm_status product_fn(calm_ctx *ctx, calm_product_form form, size_t m, size_t n, size_t k, const float *a,
                                size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
 
+/* Applies a linear by `product`; integer products prepare and quantize x themselves. */
 static calm_status apply_by(product_fn *product, calm_ctx *ctx, const calm_weight *weight, const float *x,
                             size_t n_tokens, float *y)
 {
@@ -83,6 +85,7 @@ static calm_status apply_by(product_fn *product, calm_ctx *ctx, const calm_weigh
         return calm_int_linear_apply(ctx, 1, &weight, x, n_tokens, &y);
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(prepare_input(ctx, weight, x, n_tokens, &x));
+    /* The weight may be in its stored format, which only this product reads. */
     if (ctx->decode)
         return calm_row_linear_product(ctx, weight, x, n_tokens, y);
     /* The product adds to the bias (beta = 1), so y is written once. */
@@ -118,6 +121,7 @@ typedef struct each_task {
 static calm_status apply_one(calm_ctx *ctx, size_t i, void *user)
 {
     const each_task *task = user;
+    /* A copy of the linear, since x may be prepared: it must not be scaled or rounded twice. */
     calm_weight weight = *task->weight[i];
     if (task->prepared) {
         weight.in_scale = NULL;
@@ -132,13 +136,14 @@ static bool prepares_alike(const calm_weight *a, const calm_weight *b)
     const bool scaled = a->in_scale && b->in_scale;
     if (a->act_bits != b->act_bits || a->in != b->in || !a->ints != !b->ints || !a->in_scale != !b->in_scale)
         return false;
+    /* Two arrays with the same values count as one scale. */
     if (scaled && a->in_scale != b->in_scale && memcmp(a->in_scale, b->in_scale, a->in * sizeof *a->in_scale) != 0)
         return false;
     return !a->act_bits || (a->act_asymmetric == b->act_asymmetric && a->act_rule == b->act_rule &&
                             a->act_global == b->act_global);
 }
 
-/* Applies several linears that do. */
+/* Applies n linears from `first` on, which prepare x alike. */
 static calm_status apply_alike(calm_ctx *ctx, const each_task *all, size_t first, size_t n)
 {
     each_task task = *all;
@@ -180,6 +185,7 @@ static void unscale_rows(size_t first, size_t n, void *user)
         }
 }
 
+/* Computes dx [T, in] = dy W divided by the input's scale, or adds it to dx. */
 static calm_status input_back(calm_ctx *ctx, const calm_weight *weight, size_t n_tokens, const float *dy, bool add,
                               float *dx)
 {
