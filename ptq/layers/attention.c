@@ -143,6 +143,7 @@ size_t calm_heads_query_blocks(size_t n_tokens)
     return (n_tokens + CALM_QUERY_ROWS - 1) / CALM_QUERY_ROWS;
 }
 
+/* Computes the context of one block of query rows of one head. */
 static calm_status attend_rows(calm_ctx *ctx, size_t index, void *user)
 {
     const attend_task *task = user;
@@ -182,6 +183,7 @@ typedef struct part_task {
     bool back;
 } part_task;
 
+/* Reorders (q_0, gate_0, q_1, gate_1, ...), a pair for each head, to all queries, then all gates; or back. */
 static calm_status part_rows(calm_ctx *ctx, size_t first, size_t n, void *user)
 {
     const part_task *task = user;
@@ -210,6 +212,7 @@ typedef struct gate_task {
     float *context;
 } gate_task;
 
+/* Multiplies the context by sigmoid(gate). */
 static void gate_rows(size_t first, size_t n, void *user)
 {
     const gate_task *task = user;
@@ -242,6 +245,7 @@ calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const flo
     }
     a->q_stride = (config->output_gate ? 2 : 1) * q_width;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a->q, n_tokens * a->q_stride));
+    /* The block reads keys and values of an earlier one, and only projects queries. */
     if (config->kv == CALM_KV_SHARED) {
         CALM_TRY(calm_heads_shared(ctx, block, a));
         return apply(ctx, &block->weight[CALM_ROLE_Q], h, n_tokens, a->q);
@@ -256,6 +260,7 @@ calm_status calm_heads_project(calm_ctx *ctx, const calm_block *block, const flo
     CALM_TRY(calm_heads_values(ctx, config, a));
     if (!config->output_gate)
         return CALM_OK;
+    /* After the reordering by calm_heads_part() the gates follow the queries of each row. */
     a->gate = a->q + q_width;
     return calm_heads_part(ctx, a, false);
 }
@@ -288,6 +293,7 @@ static void limit_rows(float limit, float *x, size_t stride, size_t n, size_t wi
         }
 }
 
+/* Applies the norms of q and k, then the family's clamp of q, k and v. */
 static void norm_tokens(size_t first, size_t n, void *user)
 {
     const heads_task *task = user;

@@ -20,6 +20,7 @@ static calm_status new_raw(calm_ctx *ctx, const calm_block *block, calm_attentio
     if (!calm_heads_normed(block))
         return CALM_OK;
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_q, n * a->q_stride));
+    /* In a copy of the fused matrix; separate linears get another array below. */
     tape->raw_k = tape->raw_q + (a->k - a->q);
     return block->weight[CALM_ROLE_FUSED_QKV].w ? CALM_OK
                                                 : CALM_NEW_RAW(ctx, ctx->scratch, tape->raw_k, n * a->kv_stride);
@@ -91,6 +92,7 @@ typedef struct gate_task {
     float *dcontext;
 } gate_task;
 
+/* Turns the gradient of context sigmoid(gate) into those of both factors. */
 static void gate_rows(size_t first, size_t n, void *user)
 {
     const gate_task *task = user;
@@ -155,6 +157,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_kind_pass *pass, const
     const calm_weight *weight = block->weight;
     float *dcontext;
     calm_heads d;
+    /* x reaches attention only through h, so it has no other gradient. */
     (void)dx;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(new_like(ctx, block, a, &d));
@@ -179,6 +182,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_kind_pass *pass, const
     if (weight[CALM_ROLE_FUSED_QKV].w)
         return calm_weight_back(ctx, &weight[CALM_ROLE_FUSED_QKV], h, n, d.q, grads->weight[CALM_ROLE_FUSED_QKV],
                                 grads->bias[CALM_ROLE_FUSED_QKV], false, dh);
+    /* q's product writes dh, those of k and v add to it. */
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_Q], h, n, d.q, grads->weight[CALM_ROLE_Q],
                               grads->bias[CALM_ROLE_Q], false, dh));
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_K], h, n, d.k, grads->weight[CALM_ROLE_K],

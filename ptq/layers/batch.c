@@ -51,6 +51,7 @@ calm_status calm_batch_open(calm_ctx *ctx, const calm_config *config, const calm
     *out = (calm_batch){.windows = windows, .first = first, .n = n, .carried = config->carried,
                         .width = calm_batch_width(config), .spill_dir = spill_dir};
     out->rows = windows->begin[first + n] - windows->begin[first];
+    /* `shared` stays empty: only callers that run sublayers one by one need it (calm_batch_new_shared). */
     return calm_row_store_open(ctx, arena, out->rows, out->width, spill_dir, &out->hidden);
 }
 
@@ -94,6 +95,7 @@ calm_status calm_batch_get_row(calm_ctx *ctx, const calm_batch *batch, size_t ro
     /* The carried floats follow the rows of each window. */
     const size_t begin = window_row(batch, row), hidden = batch->width - batch->carried;
     calm_row_store numbers = batch->hidden;
+    /* A store with rows of one float reaches any position within a window. */
     numbers.width = 1;
     return calm_row_store_get(ctx, &numbers, begin * batch->width + (row - begin) * hidden, hidden, x);
 }
@@ -132,6 +134,7 @@ calm_status calm_batch_get(calm_ctx *ctx, const calm_batch *batch, size_t i, cal
     if (batch->shared.width)
         CALM_TRY(calm_row_store_get(ctx, &batch->shared, row, span->n_tokens, &span->shared));
     CALM_TRY(calm_row_store_get(ctx, &batch->hidden, row, span->n_tokens, x));
+    /* A past keeps the carried floats of all tokens, since new tokens read those of earlier ones. */
     span->carried = batch->past ? batch->past->carried : calm_batch_carried(batch, span, *x);
     span->past = batch->past;
     return CALM_OK;
@@ -189,6 +192,7 @@ calm_status calm_batch_cut(calm_ctx *ctx, const calm_batch *from, const calm_win
         float *x, *y = out->hidden.data + calm_batch_row(out, i) * out->width;
         CALM_TRY(calm_row_store_get(ctx, &from->hidden, calm_batch_row(from, i), carried ? all : n, &x));
         memcpy(y, x, n * hidden * sizeof *x);
+        /* A window's carried floats follow all its hidden rows, so they move where the window is shorter. */
         if (carried)
             memcpy(y + n * hidden, x + all * hidden, n * carried * sizeof *x);
     }

@@ -171,6 +171,7 @@ static void add_rows(size_t first, size_t n, void *user)
     calm_vec_add(n * task->width, task->x + at, task->y + at);
 }
 
+/* combine_task serves with inner = D and a = y [T, D]. */
 static void scale_rows(size_t first, size_t n, void *user)
 {
     const combine_task *task = user;
@@ -179,6 +180,7 @@ static void scale_rows(size_t first, size_t n, void *user)
 
 void calm_block_scale(calm_ctx *ctx, const calm_config *config, size_t n, float *y)
 {
+    /* The family has no factor. */
     if (config->residual_scale == 0)
         return;
     calm_parallel_each_rows(ctx, n, scale_rows, &(combine_task){.config = config, .inner = config->hidden, .a = y});
@@ -217,6 +219,7 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
     const bool parallel = block->config->arch->parallel;
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_check_interrupt(ctx));
+    /* In some families a block is one sublayer, and the other slot is empty. */
     if (!calm_kind_dense(block->config, sublayer))
         return CALM_OK;
     /* Without an IN norm f reads x itself; x is written only after f is done. */

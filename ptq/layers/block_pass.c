@@ -5,6 +5,7 @@
 #include "ptq/arch/kind.h"
 #include "ptq/base/scope.h"
 
+/* A weight costs a multiplication and an addition for each token. */
 double calm_block_operations(const calm_config *config, double weights, double window)
 {
     const calm_kind *mixer = calm_kind_dense(config, CALM_SUBLAYER_ATTENTION);
@@ -35,6 +36,7 @@ calm_status calm_block_pass_new(calm_ctx *ctx, const calm_block *block, const ca
     /* Gradients of the trained parameters: weights and norms. */
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->z, longest * block->config->hidden));
     CALM_TRY(CALM_NEW(ctx, ctx->out, out->ids, longest));
+    /* CALM_NEW fills gradients with zeros, to which the backward pass adds. */
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         if (block->weight[role].w)
             CALM_TRY(CALM_NEW(ctx, ctx->out, grads->weight[role], block->weight[role].out * block->weight[role].in));

@@ -30,6 +30,7 @@ static calm_status normalised(calm_ctx *ctx, const calm_block *block, const floa
     return CALM_OK;
 }
 
+/* A family whose experts do not read the MLP's IN norm has their norm as a plain tensor. */
 const calm_norm *calm_moe_experts_norm(const calm_block *block)
 {
     const calm_norm *own = &block->plain[CALM_PLAIN_EXPERTS_NORM];
@@ -304,6 +305,7 @@ calm_status calm_moe_experts(calm_ctx *ctx, const calm_block *block, const calm_
     return calm_parallel_for(ctx, batch->n, add_window, &w);
 }
 
+/* An estimate for memory plans: eight times the mean number of tokens of an expert. */
 size_t calm_moe_busiest_tokens(const calm_moe_config *moe, size_t rows)
 {
     return calm_size_min(rows, 8 * rows * moe->top_k / moe->n_experts + 1);

@@ -13,6 +13,7 @@ void calm_norm_rows(const calm_norm *norm, const float *x, size_t n, float *out)
     if (!norm->w && x != out)
         memcpy(out, x, n * width * sizeof *out);
     for (size_t t = 0; t < n && norm->w; t++) {
+        /* Norms that multiply by 1 + w are plain RMSNorms here, since loading has added the 1. */
         if (norm->kind == CALM_NORM_LAYER)
             calm_vec_layernorm(width, x + t * width, norm->w, norm->b, norm->eps, out + t * width);
         else

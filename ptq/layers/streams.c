@@ -86,6 +86,7 @@ static void split_rows(size_t first, size_t n, void *user)
     }
 }
 
+/* Makes all streams from the input of block 0; s->rows holds one projection at a time. */
 static calm_status split(calm_ctx *ctx, step *s)
 {
     const size_t n = s->span->n_tokens;
@@ -253,6 +254,7 @@ static void merge_rows(size_t first, size_t n, void *user)
     }
 }
 
+/* Sets x to the mean of the first stream and the projections of the others, each as long as the first. */
 static calm_status merge(calm_ctx *ctx, step *s)
 {
     const size_t n = s->span->n_tokens;
@@ -274,6 +276,7 @@ calm_status calm_streams_after(calm_ctx *ctx, const calm_block *block, calm_subl
     step s = {.block = block, .span = span, .x = x};
     if (!config->streams.n)
         return CALM_OK;
+    /* The streams change after the MLP; after attention only x does. */
     if (sublayer == CALM_SUBLAYER_ATTENTION) {
         calm_parallel_each_rows(ctx, n, halve_rows, &s);
         return CALM_OK;

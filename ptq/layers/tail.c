@@ -39,6 +39,7 @@ static calm_status add_table(calm_ctx *ctx, const calm_block *block, const calm_
     calm_norm_all(ctx, &tail->context_norm, p, n, p);
     /* The columns of this block in the token's row. */
     for (size_t t = 0; t < n; t++) {
+        /* The table may have fewer rows than the vocabulary; further ids read row 0. */
         const size_t id = span->ids[t] < config->per_layer_rows ? span->ids[t] : 0;
         CALM_TRY(calm_tensor_part_to_f32(ctx, tail->table, id * all + block->index * width, width, row));
         calm_vec_scale(width, (float)sqrt((double)width), row);
@@ -86,6 +87,7 @@ calm_status calm_tail_input(calm_ctx *ctx, const calm_block *block, const float 
     if (!tape)
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, p, n * width));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, g, n * width));
+    /* `out` is written at the end, so until then it holds the rows e. */
     CALM_TRY(make_table(ctx, block, span, out, p));
     CALM_TRY(calm_weight_apply(ctx, &tail->gate, x, n, g));
     /* The backward pass needs the input of the activation function. */
@@ -110,6 +112,7 @@ static calm_status add_input(calm_ctx *ctx, const calm_block *block, float *x, c
     CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, n * hidden));
     CALM_TRY(calm_tail_input(ctx, block, x, span, rows, observer, tape));
+    /* The factor s follows in calm_tail_run(), since it multiplies both terms. */
     calm_parallel_each_rows(ctx, n, end_rows, &(end_task){hidden, 1, rows, x});
     return CALM_OK;
 }

@@ -35,6 +35,7 @@ calm_status calm_tail_back(calm_ctx *ctx, const calm_block *block, const calm_ta
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, rows, n * hidden));
     CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, a, n * width));
     CALM_TRY(calm_norm_back(ctx, &tail->norm, (calm_norm_rows_of){n, 1, hidden}, tape->raw, d, NULL, NULL, rows));
+    /* The tail's parameters are not trained, so weights get no gradients. */
     CALM_TRY(calm_weight_back(ctx, &tail->projection, NULL, n, rows, NULL, NULL, false, a));
     /* The forward steps in reverse, each in place. */
     calm_vec_mul(n * width, tape->p, a);
