@@ -51,6 +51,7 @@ calm_status calm_gguf_codes_take(calm_ctx *ctx, const calm_safetensors *set, con
                                  calm_weight *weight)
 {
     rows_task task = {.tensor = tensor};
+    /* Where this stays NULL, the caller converts the matrix to float32. */
     weight->ints = NULL;
     if (!ctx->decode || !tensor->source || !tensor->entry || !(task.blocks = find_blocks(tensor)))
         return CALM_OK;

@@ -10,6 +10,7 @@ typedef calm_gguf_config_builder builder;
 static int64_t rows_of(const builder *b, const char *name)
 {
     const calm_gguf_tensor *table = calm_gguf_find_tensor(b->list->file, name);
+    /* GGUF lists the columns first. */
     return table && table->n_dims == 2 ? (int64_t)table->dims[1] : 0;
 }
 
@@ -24,6 +25,7 @@ static void add_windows(builder *b, int64_t n_blocks)
     if (pattern && !(pattern->array && pattern->kind == CALM_GGUF_BOOL)
         && (!calm_gguf_int(pattern, 0, &every) || pattern->array || every < 0))
         calm_gguf_complain(b, name, "expected a whole number from 0, or a switch for each block");
+    /* n_blocks is the file's number: the bound keeps a wrong one from filling the memory. */
     for (int64_t i = 0; i < n_blocks && i < 4096; i++) {
         bool local = every <= 0 || i % every != 0;
         if (pattern && pattern->array && pattern->kind == CALM_GGUF_BOOL)
@@ -55,6 +57,7 @@ void calm_gguf_add_encoder(builder *b, int64_t n_blocks, int64_t context)
     const bool bert = strcmp(b->list->as->name, "bert") == 0;
     if (b->list->as->both_ways && calm_gguf_take_count(b, "pooling_type") > MOST_POOLING)
         calm_gguf_complain_of(b, "pooling_type", "expected 0 to 3: none, the mean, the first token, the last one");
+    /* Decoders and EmbeddingGemma, which pools too, have none of the following settings. */
     if (!b->list->as->bare)
         return;
     if (calm_gguf_take_bool(b, "attention.causal", true))

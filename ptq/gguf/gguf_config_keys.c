@@ -16,6 +16,7 @@ void calm_gguf_complain(builder *b, const char *key, const char *text)
         b->status = calm_fail(b->ctx, CALM_EFORMAT, "%s: key %s: %s", calm_gguf_path(b->list->file), key, text);
 }
 
+/* The name is made also for an absent key, since messages name it. */
 const calm_gguf_key *calm_gguf_find_of(const builder *b, const char *rest, char name[128])
 {
     snprintf(name, 128, "%s.%s", b->list->as->name, rest);
@@ -25,6 +26,7 @@ const calm_gguf_key *calm_gguf_find_of(const builder *b, const char *rest, char 
 void calm_gguf_complain_of(builder *b, const char *rest, const char *text)
 {
     char name[128];
+    /* Only the name is wanted, whether or not the file has the key. */
     calm_gguf_find_of(b, rest, name);
     calm_gguf_complain(b, name, text);
 }
@@ -97,6 +99,7 @@ bool calm_gguf_take_bool(builder *b, const char *rest, bool usual)
     const calm_gguf_key *key = calm_gguf_find_of(b, rest, name);
     if (key && (key->kind != CALM_GGUF_BOOL || key->array))
         calm_gguf_complain(b, name, "expected a boolean");
+    /* After a fault the usual value lets the rest be read, so that all faults are listed. */
     return key && key->kind == CALM_GGUF_BOOL && !key->array ? key->data[0] != 0 : usual;
 }
 

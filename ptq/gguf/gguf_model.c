@@ -11,6 +11,7 @@
 #include "ptq/gguf/gguf_config.h"
 #include "ptq/gguf/gguf_names_impl.h"
 
+/* Bounds what a wrong config.json next to the file makes us read. */
 #define CONFIG_MAX ((size_t)16 * 1024 * 1024)
 
 /* The file and the list from which the set's tensors are read. */
@@ -40,6 +41,7 @@ static calm_status widen(calm_ctx *ctx, const void *self, const calm_tensor *ten
     return CALM_OK;
 }
 
+/* Releases pages of a tensor, which may be one expert's part of a stored tensor. */
 static void release(const void *self, const calm_tensor *tensor, size_t offset, size_t bytes)
 {
     const opened *from = self;
@@ -91,6 +93,7 @@ static void add_dtype(const opened *from, calm_gguf_opened *out)
         calm_json_set_string(out->config, "torch_dtype", calm_dtype_word(dtype));
 }
 
+/* Makes the set of the tensors that a checkpoint would have; the set then owns `from`. */
 static calm_status make_set(calm_ctx *ctx, opened *from, calm_gguf_opened *out)
 {
     const calm_tensor_source source = {.self = from, .widen = widen, .release = release, .close = close_file};
@@ -176,6 +179,7 @@ static calm_status read_dense(calm_ctx *ctx, const opened *from, calm_gguf_opene
     return CALM_OK;
 }
 
+/* Reads everything but the tensors' elements; after a failure the caller closes `from`. */
 static calm_status read_file(calm_ctx *ctx, const char *path, opened *from, calm_gguf_opened *out)
 {
     char name[96];

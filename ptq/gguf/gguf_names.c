@@ -246,6 +246,7 @@ typedef struct outer_word {
 #define SPLIT_WORD  "altup_proj"
 #define MERGE_WORD  "altup_unembd_proj"
 
+/* Lists the modules outside of the blocks; the module of one that the family lacks is NULL. */
 static void list_outer(const calm_arch *arch, const calm_gguf_arch *as, outer_word words[OUTER_WORDS])
 {
     const calm_ends no_ends = {0}, *ends = arch->ends ? arch->ends : &no_ends;
@@ -424,10 +425,12 @@ calm_status calm_gguf_spot_of(calm_ctx *ctx, const calm_arch *arch, const calm_g
 size_t calm_gguf_experts_in(const calm_gguf_tensor *tensor)
 {
     const char *name = tensor->name, *dot = strrchr(name, '.');
+    /* The linears of residual streams are numbered like experts. */
     if (strcmp(name, SPLIT_WORD ".weight") == 0 || strcmp(name, MERGE_WORD ".weight") == 0)
         return tensor->n_dims == 3 ? tensor->dims[2] : 0;
     if (strncmp(name, "blk.", 4) != 0 || !dot || dot - name <= 5 || strncmp(dot - 5, "_exps", 5) != 0)
         return 0;
+    /* The biases of all experts are a matrix with a row for each. */
     return tensor->n_dims == 3                                  ? tensor->dims[2]
            : tensor->n_dims == 2 && strcmp(dot, ".bias") == 0 ? tensor->dims[1]
                                                                 : 0;
