@@ -66,7 +66,7 @@ calm_status calm_batch_new_shared(calm_ctx *ctx, const calm_config *config, calm
 {
     if (!config->arch->parallel)
         return CALM_OK;
-    return calm_row_store_open(ctx, arena, batch->rows, batch->width, batch->spill_dir, &batch->shared);
+    return calm_row_store_open(ctx, arena, batch->rows, config->hidden, batch->spill_dir, &batch->shared);
 }
 
 size_t calm_batch_share_bytes(const calm_config *config, size_t rows)

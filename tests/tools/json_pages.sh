@@ -21,8 +21,8 @@ run() {
     shift
     calm "$@" --json > "$work/json" 2> "$work/said" || true
     json_shape all < "$work/json" > "$work/members" || { echo "calm $*:"; cat "$work/said"; exit 1; } >&2
-    # members named by data (histograms by hook point) or described elsewhere (recipes) have no row
-    grep -vE '\.(histograms|recipe|document)\.' "$work/members" | awk '!seen[$0]++' | sed "s/^/$heading	/" >> "$work/shapes"
+    # members named by data (histograms by hook point, facts of a machine) or described elsewhere (recipes) have no row
+    grep -vE '\.(histograms|recipe|document)\.|^\.?(facts\.|warnings\[\]: )' "$work/members" | awk '!seen[$0]++' | sed "s/^/$heading	/" >> "$work/shapes"
 }
 
 head -c 30000 "$CALM_HOME/recipes/text/wikitext2-valid.txt" > text.txt
@@ -30,6 +30,7 @@ head -c 60000 "$CALM_HOME/recipes/text/wikitext2-valid.txt" | tail -c 30000 > se
 printf '{"context": "One", "choices": [" two", " three"], "answer": %d}\n' 0 1 > tasks.jsonl
 printf '{"calm_recipe": 1, "model": "qwen", "shcemes": []}\n' > bad.json
 write_families families > "$work/said"
+openssl ecparam -name prime256v1 -genkey -noout -out key.pem
 small='--model qwen --calib text.txt --samples 10 --seqlen 32 --score-samples 1 --quiet'
 # shellcheck disable=SC2086 # several options
 {
@@ -59,12 +60,19 @@ small='--model qwen --calib text.txt --samples 10 --seqlen 32 --score-samples 1 
     run 'recipe check' recipe check bad.json
     run 'recipe list' recipe list
     run algorithms algorithms
+    run 'bench forward' bench forward --repeats 10 --tokens 16 --hidden 64 --inner 64
+    run 'bench backward' bench backward --repeats 10 --tokens 16 --hidden 64 --inner 64
+    run 'bench scaling' bench scaling --repeats 10 --tokens 16 --hidden 64 --inner 64
     run 'bench gram' bench gram --repeats 10 --tokens 16
     run 'bench quantize' bench quantize --repeats 10 --hidden 128 --inner 128
     run 'bench kernels' bench kernels --repeats 10 --tokens 1 --hidden 64 --inner 64
     run 'bench code' bench code --repeats 10 --hidden 64 --inner 64
     run 'bench cluster' bench cluster $small --bits 4 --algorithms rtn --eval-samples 2 --threads 1 --bandwidth 10 --ranks 1,2
     run report report 1 --store calm.db
+    run embed embed -q --batch 2 --model families/bert --tokens families/tokens.jsonl --output embeddings.npy
+    run sign sign --key key.pem out
+    run push push --dry-run out me/model
+    run doctor doctor --no-hub
 }
 
 # ---- docs/json.md ----
