@@ -77,6 +77,17 @@ calm_status calm_formats_of_recipe(calm_ctx *ctx, const calm_json *recipe, calm_
     return calm_formats_parse(ctx, &names, out);
 }
 
+calm_status calm_formats_default(calm_ctx *ctx, bool ggml_types, const calm_engine *target, calm_words *out)
+{
+    if (ggml_types)
+        return calm_words_split(ctx, "gguf", out);
+    if (!target || calm_engine_reads(target, "compressed-tensors"))
+        return CALM_OK;
+    CALM_TRY(calm_words_split(ctx, calm_engine_formats(target), out));
+    out->n = 1;
+    return CALM_OK;
+}
+
 calm_status calm_formats_read_by(calm_ctx *ctx, const calm_formats *formats, const calm_engine *target, char **out)
 {
     *out = NULL;

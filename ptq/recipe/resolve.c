@@ -228,28 +228,14 @@ static calm_status resolve_range(calm_ctx *ctx, calm_recipe *recipe)
 
 /* ---- formats, target, gates ---- */
 
-/* Gives the formats of a recipe that names none: GGUF for its types, what the target reads best, else none, which means
- * compressed-tensors. */
-static calm_status default_formats(calm_ctx *ctx, const calm_recipe_spec *spec, calm_words *out)
-{
-    /* resolve_target refuses an unknown engine. */
-    const calm_engine *target = spec->target ? calm_engine_find(spec->target) : NULL;
-    calm_scheme mix;
-    if (spec->gguf_type || (spec->schemes.n && calm_mix_find(spec->schemes.of[0], &mix)))
-        return calm_words_split(ctx, "gguf", out);
-    if (!target || calm_engine_reads(target, "compressed-tensors"))
-        return CALM_OK;
-    CALM_TRY(calm_words_split(ctx, calm_engine_formats(target), out));
-    out->n = 1;
-    return CALM_OK;
-}
-
 static calm_status resolve_formats(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     calm_formats *formats = &recipe->formats;
     calm_words names = spec->formats;
-    if (!names.n)
-        CALM_TRY(default_formats(ctx, spec, &names));
+    calm_scheme mix;
+    const bool mixed = spec->gguf_type != NULL || (spec->schemes.n && calm_mix_find(spec->schemes.of[0], &mix));
+    if (!names.n)    /* resolve_target refuses an unknown engine */
+        CALM_TRY(calm_formats_default(ctx, mixed, spec->target ? calm_engine_find(spec->target) : NULL, &names));
     CALM_TRY(calm_formats_parse(ctx, &names, formats));
     formats->options.asymmetric = true;    /* the scheme's name contains it */
     formats->options.gguf_pre = spec->gguf_pre;
