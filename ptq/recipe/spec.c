@@ -227,8 +227,8 @@ const calm_option calm_spec_table[] = {
              "repeated",
      LIST(gates, 64, "GATE"), .place = "gates"},
     {.name = "format", .basic = true,
-     .help = "compressed-tensors (the default if --target reads it), gptq, awq, mlx, gguf, imatrix, tensor-types; "
-             "several: one folder each",
+     .help = "compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; several: one folder "
+             "each",
      LIST(formats, 7, "LIST"), .place = "formats"},
     {.name = "max-shard-size", .help = "largest total size of the tensors in a file (default: 5GB of safetensors, "
              "one GGUF file)",
@@ -252,7 +252,7 @@ const calm_option calm_spec_table[] = {
     {.name = "head-scheme", .help = "number format of the head, or float; a tied table has one format for both",
      TEXT(head_scheme, 64, "NAME"), .place = "export.head_scheme"},
     {.name = "target", .basic = true,
-     .help = "engine that must run the result; calm uses only schemes and shapes of its kernels",
+     .help = "engine that must run the result; calm uses its format, and only schemes and shapes of its kernels",
      TEXT(target, 0, CALM_ENGINE_NAMES), .place = "target"},
     {.name = "kernels",
      .help = "OpenBLAS kernels: a core type (Haswell, SkylakeX, ...)",

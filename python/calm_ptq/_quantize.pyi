@@ -203,7 +203,7 @@ def quantize(
     gate
         condition on the result, such as 'ppl_ratio <= 1.05'; exit status 3 if it does not hold; may be repeated
     format
-        compressed-tensors (the default if --target reads it), gptq, awq, mlx, gguf, imatrix, tensor-types; several: one folder each
+        compressed-tensors (the default), gptq, awq, mlx, gguf, imatrix, tensor-types; several: one folder each
     max_shard_size
         largest total size of the tensors in a file (default: 5GB of safetensors, one GGUF file)
     kv_cache
@@ -219,7 +219,7 @@ def quantize(
     head_scheme
         number format of the head, or float; a tied table has one format for both
     target
-        engine that must run the result; calm uses only schemes and shapes of its kernels
+        engine that must run the result; calm uses its format, and only schemes and shapes of its kernels
     kernels
         OpenBLAS kernels: a core type (Haswell, SkylakeX, ...)
     no_eval
