@@ -208,7 +208,8 @@ static double measured(const float *w, double *s, double *m)
     const double scale = calm_dtype_round(CALM_F16, (float)*s), min = calm_dtype_round(CALM_F16, (float)*m);
     double loss = 0, q = 0, qq = 0, sum = 0, wq = 0;
     for (size_t j = 0; j < GROUP; j++) {
-        const double code = fmin(fmax(rint(((double)w[j] - min) / scale), 0), 15), e = (double)w[j] - min - scale * code;
+        const double code = fmin(fmax(rint(((double)w[j] - min) / scale), 0), 15);
+        const double e = (double)w[j] - min - scale * code;
         loss += e * e;
         q += code;
         qq += code * code;
@@ -246,8 +247,8 @@ TEST(grids_are_the_best_of_their_search)
             double s = share * (hi - lo) / 15, m = share * lo;
             for (int fit = 0; fit < 2; fit++) {
                 const double loss = measured(w, &s, &m);
-                ck_assert_msg(found <= loss + order, "group %zu: squared error %g, span %g fit %d %g", cell, found, share,
-                              fit, loss);
+                ck_assert_msg(found <= loss + order, "group %zu: squared error %g, span %g fit %d %g", cell, found,
+                              share, fit, loss);
                 not_the_span += k < 0 && fit == 1 && found + order < loss;
             }
         }
@@ -259,7 +260,7 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("rows_scales", (const TTest *[]){refits_find_scales_and_minima_together,
-                                                      grids_end_at_their_own_least_squares, grids_are_the_best_of_their_search,
-                                                      NULL});
+    return run_tests("rows_scales",
+                     (const TTest *[]){refits_find_scales_and_minima_together, grids_end_at_their_own_least_squares,
+                                       grids_are_the_best_of_their_search, NULL});
 }

@@ -49,8 +49,8 @@ static calm_act_rows draw(float *x, float *absmax, double *weights, float outlie
 }
 
 /* By definition (docs/method.md, section 1): none of the 33 starting values is better than the scale found, and least
- * squares for its codes does not improve it, at least in the stored scale.  The losses of one scale here and in calm sum
- * the same N D terms, none below 0, in different orders: they differ by at most 2 N D 2^-53 of the loss. */
+ * squares for its codes does not improve it, at least in the stored scale.  The losses of one scale here and in calm
+ * sum the same N D terms, none below 0, in different orders: they differ by at most 2 N D 2^-53 of the loss. */
 static void check_least(float outlier)
 {
     float x[N * D], absmax[D];
