@@ -65,8 +65,8 @@ static double error_of_loss(const slow_problem *p, const double *h, const float 
  *
  * error [n]: bounds of the difference to other sums of the same definition A t = b.  The terms of A_ij and of steps of
  * Cholesky's factorisation have magnitudes up to z_i z_j, z_i^2 the diagonal (Cauchy and Schwarz; of a group z is the
- * sum of its inputs'), those of b_i up to z_i sum_j y_j, y of w as z of v.  Sums here and there have OUT + 2 I terms, so
- * A and b are off by d = 2 (OUT + 2 I) 2^-53 of that, and t by |A^-1| d z sum_j (z_j |t_j| + y_j). */
+ * sum of its inputs'), those of b_i up to z_i sum_j y_j, y of w as z of v.  Sums here and there have OUT + 2 I terms,
+ * so A and b are off by d = 2 (OUT + 2 I) 2^-53 of that, and t by |A^-1| d z sum_j (z_j |t_j| + y_j). */
 static double *slow_factors(const slow_problem *p, const double *h, const float *v, const uint32_t *share, size_t n,
                             double *error)
 {

@@ -1,6 +1,6 @@
 /* asym from its definition: sums over the rows of two inputs, Gaussian elimination; then what follows must do what it
- * does for W* given by hand.  The weights are random, so after rounding W* to float32 both ways no value is near
- * enough to a rounding tie for codes to differ. */
+ * does for W* given by hand.  Both W* are at most one float32 rounding apart, which is checked; so codes of up to 4 bits
+ * can differ only where w / s is within 2^-21 of a tie, one random weight in 10^6 of the 1,480 here, and must be equal. */
 #include "ptq/base/rng.h"
 #include "tests/support/slow_parts.h"
 
@@ -25,30 +25,23 @@ static void new_problem(slow_problem *p, const char *scheme)
 }
 
 /* Replaces the weights by W*. */
-static void slow_fit(slow_problem *p, double alpha, double lambda)
+static void slow_asym(slow_problem *p, double alpha, double lambda)
 {
-    double *h = slow_doubles(IN * IN), *c = slow_doubles(IN * IN), mean = 0;
+    double *h = slow_doubles(IN * IN), *c = slow_doubles(IN * IN), *power = slow_doubles(IN);
     for (size_t t = 0; t < ROWS; t++)
-        for (size_t i = 0; i < IN; i++)
+        for (size_t i = 0; i < IN; i++) {
+            const double xi = p->x[t * IN + i], yi = exact[t * IN + i];
+            power[i] += yi * yi / ROWS;
             for (size_t j = 0; j < IN; j++) {
-                h[i * IN + j] += (double)p->x[t * IN + i] * (double)p->x[t * IN + j] / ROWS;
-                c[i * IN + j] += (double)p->x[t * IN + i] * (double)exact[t * IN + j] / ROWS;
+                h[i * IN + j] += xi * (double)p->x[t * IN + j] / ROWS;
+                c[i * IN + j] += xi * (double)exact[t * IN + j] / ROWS;
             }
-    for (size_t j = 0; j < IN; j++)
-        mean += h[j * IN + j] / IN;
-    for (size_t j = 0; j < IN; j++) {
-        h[j * IN + j] += lambda * mean;
-        c[j * IN + j] += lambda * mean;
-    }
-    slow_solve(h, c, IN, IN);
-    for (size_t r = 0; r < OUT; r++) {
-        double row[IN] = {0};
-        for (size_t i = 0; i < IN; i++)
-            for (size_t j = 0; j < IN; j++)
-                row[i] += (double)p->w[r * IN + j] * c[i * IN + j];
-        for (size_t i = 0; i < IN; i++)
-            p->w[r * IN + i] = (float)((double)p->w[r * IN + i] + alpha * (row[i] - (double)p->w[r * IN + i]));
-    }
+        }
+    slow_fit fit = {.rows = ROWS, .h = h, .c = c, .power = power, .lambda = lambda, .alpha = alpha};
+    slow_fit_weights(&fit, p->w, OUT, IN);
+    slow_check_fit(p, test_format("asym(alpha=%.17g,lambda=%.17g)", alpha, lambda), NULL, &fit);
+    for (size_t i = 0; i < OUT * IN; i++)
+        p->w[i] = (float)fit.fitted[i];
 }
 
 static void check_fit(const char *scheme, double alpha, double lambda, const char *rest)
@@ -56,7 +49,7 @@ static void check_fit(const char *scheme, double alpha, double lambda, const cha
     slow_problem p;
     new_problem(&p, scheme);
     const calm_qjob found = slow_run(&p, test_format("asym(alpha=%.17g,lambda=%.17g)+%s", alpha, lambda, rest));
-    slow_fit(&p, alpha, lambda);
+    slow_asym(&p, alpha, lambda);
     const calm_qjob expected = slow_run(&p, rest);
     ck_assert_mem_eq(expected.scales, found.scales, found.out * found.n_groups * sizeof *found.scales);
     ck_assert_mem_eq(expected.codes, found.codes, found.out * found.in);
@@ -91,7 +84,8 @@ static double output_error(const slow_problem *p, const calm_qjob *q)
     return sum;
 }
 
-/* The purpose, also after a transform that rescales the input: 8 bits hardly add to the error. */
+/* The purpose, also after a transform that rescales the input: the error falls.  By how much follows from W*, which is
+ * checked above. */
 TEST(outputs_come_nearer_to_the_float_ones)
 {
     static const char *const before[] = {"", "smooth+"};
@@ -101,7 +95,7 @@ TEST(outputs_come_nearer_to_the_float_ones)
         const calm_qjob plain = slow_run(&p, test_format("%sabsmax+nearest", before[i]));
         const calm_qjob fitted = slow_run(&p, test_format("%sasym+absmax+nearest", before[i]));
         ck_assert(!fitted.in_scale == !*before[i]);
-        ck_assert_double_lt(output_error(&p, &fitted), .9 * output_error(&p, &plain));
+        ck_assert_double_lt(output_error(&p, &fitted), output_error(&p, &plain));
     }
 }
 END_OF_TEST

@@ -1,6 +1,7 @@
 /* Slow versions of parts. */
 #include "tests/support/slow_parts.h"
 
+#include "algorithms/chain.h"
 #include "tests/support/normals.h"
 
 double *slow_doubles(size_t n)
@@ -203,6 +204,68 @@ void slow_solve(double *a, double *b, size_t n, size_t m)
         }
     for (size_t i = 0; i < n * m; i++)
         b[i] /= a[i / m * n + i / m];
+}
+
+/* The error: terms of H_ij and of steps of Cholesky's factorisation have magnitudes up to z_i z_j, z_i^2 the diagonal
+ * (Cauchy and Schwarz), those of C_ij up to z_i y_j, y_j^2 = E b_j^2.  Sums here and there have at most rows + 2 I
+ * terms, so both are off by d = 2 (rows + 2 I) 2^-53 of that, and T_ij by (|H^-1| d z)_i (sum_k z_k |T_kj| + y_j). */
+void slow_fit_weights(slow_fit *fit, const float *w, size_t out, size_t in)
+{
+    const double d = 2 * (double)(fit->rows + 2 * in) * 0x1p-53;
+    double *h = slow_doubles(in * in), *t = slow_doubles(in * in), *z = slow_doubles(in), *left = slow_doubles(in),
+           *right = slow_doubles(in), shift = 0;
+    memcpy(h, fit->h, in * in * sizeof *h);
+    memcpy(t, fit->c, in * in * sizeof *t);
+    for (size_t j = 0; j < in; j++)
+        shift += fit->lambda * h[j * in + j] / (double)in;
+    for (size_t j = 0; j < in; j++) {
+        h[j * in + j] += shift;
+        t[j * in + j] += shift;
+        z[j] = sqrt(h[j * in + j]);
+    }
+    const double *inverse = slow_inverted(h, in);
+    slow_solve(h, t, in, in);
+    for (size_t i = 0; i < in; i++) {
+        right[i] = sqrt(fit->power[i] + shift);
+        for (size_t k = 0; k < in; k++) {
+            left[i] += d * fabs(inverse[i * in + k]) * z[k];
+            right[i] += z[k] * fabs(t[k * in + i]);
+        }
+    }
+    fit->fitted = slow_doubles(out * in);
+    fit->error = slow_doubles(out * in);
+    for (size_t r = 0; r < out; r++)
+        for (size_t i = 0; i < in; i++) {
+            double sum = 0, error = 0;
+            const double own = w[r * in + i];
+            for (size_t j = 0; j < in; j++) {
+                const double wj = w[r * in + j];
+                sum += wj * t[i * in + j];
+                error += fabs(wj) * (left[i] * right[j] + 2 * (double)in * 0x1p-53 * fabs(t[i * in + j]));
+            }
+            fit->fitted[r * in + i] = own + fit->alpha * (sum - own);
+            fit->error[r * in + i] = error + 6 * 0x1p-53 * (fabs(own) + fabs(sum));    /* 3 operations, twice */
+        }
+}
+
+void slow_check_fit(const slow_problem *p, const char *step, float *in_scale, const slow_fit *fit)
+{
+    const size_t in = p->in;
+    calm_algorithm *algorithm;
+    calm_problem by_hand = {.job = &p->job, .out = p->out, .in = in, .h = slow_doubles(in * in),
+                            .h_diag = slow_doubles(in), .in_scale = in_scale};
+    ck_ok(CALM_NEW(ctx, ctx->out, by_hand.w, p->out * in));
+    for (size_t i = 0; i < p->out * in; i++)
+        by_hand.w[i] = in_scale ? p->w[i] * in_scale[i % in] : p->w[i];
+    for (size_t i = 0; i < in; i++) {
+        for (size_t j = 0; j < in; j++)
+            by_hand.h[i * in + j] = p->h[i * in + j] / (in_scale ? (double)in_scale[i] * (double)in_scale[j] : 1);
+        by_hand.h_diag[i] = by_hand.h[i * in + i];
+    }
+    ck_ok(calm_algorithm_parse(ctx, test_format("%s+absmax+nearest", step), &algorithm));
+    ck_ok(algorithm->steps[0].part->run.transform(ctx, &by_hand, algorithm->steps[0].opts));
+    for (size_t i = 0; i < p->out * in; i++)
+        ck_near(by_hand.w[i], fit->fitted[i], 0x1p-24 * fabs(fit->fitted[i]) + fit->error[i]);
 }
 
 void slow_sweep_column(const calm_qjob *qjob, size_t r, const double *h, const float *w, double *q, const float *scale,

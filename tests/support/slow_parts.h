@@ -64,6 +64,22 @@ void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w
 /* Solves A X = B, B [n, m], by elimination without pivoting; overwrites a, and b becomes X. */
 void slow_solve(double *a, double *b, size_t n, size_t m);
 
+/* Computes fitted [O, I] = w + alpha (w T^T - w), T = (H + l I)^-1 (C + l I), l = lambda mean diag H, and bounds of the
+ * difference to other double sums of this definition, error [O, I].  H = E[a a^T] and C = E[a b^T] are means over `rows`
+ * rows; power [I]: E b_j^2. */
+typedef struct slow_fit {
+    size_t rows;
+    const double *h, *c, *power;
+    double lambda, alpha;
+    double *fitted, *error;
+} slow_fit;
+
+void slow_fit_weights(slow_fit *fit, const float *w, size_t out, size_t in);
+
+/* Runs the transform `step`, for example "asym(alpha=1)", on the job with its weights and H scaled by in_scale (NULL:
+ * ones); its float32 weights must be fit->fitted, rounded once. */
+void slow_check_fit(const slow_problem *p, const char *step, float *in_scale, const slow_fit *fit);
+
 /* Returns the inverse of a [n, n] by Gauss-Jordan without pivoting: the matrix is positive definite. */
 double *slow_inverted(const double *a, size_t n);
 
