@@ -1,6 +1,7 @@
 /* asym from its definition: sums over the rows of two inputs, Gaussian elimination; then what follows must do what it
- * does for W* given by hand.  Both W* are at most one float32 rounding apart, which is checked; so codes of up to 4 bits
- * can differ only where w / s is within 2^-21 of a tie, one random weight in 10^6 of the 1,480 here, and must be equal. */
+ * does for W* given by hand.  Both W* are at most one float32 rounding apart, which is checked; so codes of up to 4
+ * bits can differ only where w / s is within 2^-21 of a tie, one random weight in 10^6 of the 1,480 here, and must be
+ * equal. */
 #include "ptq/base/rng.h"
 #include "tests/support/slow_parts.h"
 

@@ -65,8 +65,8 @@ void slow_sweep(const calm_qjob *qjob, size_t r, const double *h, const float *w
 void slow_solve(double *a, double *b, size_t n, size_t m);
 
 /* Computes fitted [O, I] = w + alpha (w T^T - w), T = (H + l I)^-1 (C + l I), l = lambda mean diag H, and bounds of the
- * difference to other double sums of this definition, error [O, I].  H = E[a a^T] and C = E[a b^T] are means over `rows`
- * rows; power [I]: E b_j^2. */
+ * difference to other double sums of this definition, error [O, I].  H = E[a a^T] and C = E[a b^T] are means over
+ * `rows` rows; power [I]: E b_j^2. */
 typedef struct slow_fit {
     size_t rows;
     const double *h, *c, *power;

@@ -21,7 +21,7 @@ static void fill(float *x, size_t n, uint64_t stream)
 
 /* ---- linears ---- */
 
-/* y = A(x / s) W^T + b: sums of 5 products of values below 10, each rounded: 6 x 2^-24 x 250 = 9e-5. */
+/* y = A(x / s) W^T + b: sums of n products and b, at most n + 1 roundings of 2^-24 of the terms' magnitudes. */
 TEST(linears)
 {
     enum { IN = 5, OUT = 3, N = 4 };
@@ -45,10 +45,72 @@ TEST(linears)
         ck_assert_uint_eq(ctx->scratch->used_bytes, used);
         for (size_t t = 0; t < N; t++)
             for (size_t o = 0; o < OUT; o++) {
-                double sum = variant & 1 ? (double)bias[o] : 0;
-                for (size_t i = 0; i < IN; i++)
+                double sum = variant & 1 ? (double)bias[o] : 0, magnitude = fabs(sum);
+                for (size_t i = 0; i < IN; i++) {
                     sum += (double)prepared[t * IN + i] * (double)w[o * IN + i];
-                ck_near(y[t * OUT + o], sum, 9e-5);
+                    magnitude += fabs((double)prepared[t * IN + i] * (double)w[o * IN + i]);
+                }
+                ck_near(y[t * OUT + o], sum, (IN + 1) * 0x1p-24 * magnitude);
+            }
+    }
+}
+END_OF_TEST
+
+/* dw = dy^T A(x / s), dx = dy W / s (straight through A), dbias = the sum of dy.  Sums of n float32 products and of
+ * what was there before, divided by s: at most n + 3 roundings of 2^-24 of the terms' magnitudes. */
+TEST(linears_back)
+{
+    enum { IN = 5, OUT = 3, N = 7 };
+    float w[OUT * IN], scale[IN], x[N * IN], prepared[N * IN], dy[N * OUT], dw[OUT * IN], dbias[OUT], dx[N * IN];
+    fill(w, OUT * IN, 11);
+    fill(x, N * IN, 12);
+    fill(dy, N * OUT, 13);
+    for (size_t i = 0; i < IN; i++)
+        scale[i] = 0.5f + (float)i;
+    for (int variant = 0; variant < 8; variant++) {
+        const bool add = variant & 4;
+        const calm_weight weight = {.name = "w",
+                                    .out = OUT,
+                                    .in = IN,
+                                    .w = w,
+                                    .in_scale = variant & 1 ? scale : NULL,
+                                    .act_bits = variant & 2 ? 4 : 0,
+                                    .act_rule = CALM_ACT_RULE_COMPRESSED_TENSORS};
+        for (size_t i = 0; i < N * IN; i++)
+            prepared[i] = variant & 1 ? x[i] / scale[i % IN] : x[i];
+        if (variant & 2)
+            calm_actquant_rows(prepared, N, IN, 4, false, weight.act_rule, 0, prepared);
+        for (size_t i = 0; i < OUT * IN; i++)
+            dw[i] = 1;
+        for (size_t i = 0; i < N * IN; i++)
+            dx[i] = 2;
+        memset(dbias, 0, sizeof dbias);
+        ck_ok(calm_weight_back(ctx, &weight, x, N, dy, dw, dbias, add, dx));
+        for (size_t o = 0; o < OUT; o++) {
+            double bias = 0, of_bias = 0;
+            for (size_t i = 0; i < IN; i++) {
+                double sum = 1, magnitude = 1;
+                for (size_t t = 0; t < N; t++) {
+                    sum += (double)dy[t * OUT + o] * (double)prepared[t * IN + i];
+                    magnitude += fabs((double)dy[t * OUT + o] * (double)prepared[t * IN + i]);
+                }
+                ck_near(dw[o * IN + i], sum, (N + 3) * 0x1p-24 * magnitude);
+            }
+            for (size_t t = 0; t < N; t++) {
+                bias += (double)dy[t * OUT + o];
+                of_bias += fabs((double)dy[t * OUT + o]);
+            }
+            ck_near(dbias[o], bias, (N + 3) * 0x1p-24 * of_bias);
+        }
+        for (size_t t = 0; t < N; t++)
+            for (size_t i = 0; i < IN; i++) {
+                const double s = variant & 1 ? (double)scale[i] : 1, before = add ? 2 : 0;
+                double sum = before, magnitude = before;
+                for (size_t o = 0; o < OUT; o++) {
+                    sum += (double)dy[t * OUT + o] * (double)w[o * IN + i] / s;
+                    magnitude += fabs((double)dy[t * OUT + o] * (double)w[o * IN + i]) / s;
+                }
+                ck_near(dx[t * IN + i], sum, (OUT + 3) * 0x1p-24 * magnitude);
             }
     }
 }
@@ -232,6 +294,6 @@ END_OF_TEST
 int main(void)
 {
     return run_tests("block",
-                     (const TTest *[]){linears, hook_points, where_norms_stand, observers_that_fail, no_memory, memory,
-                                       NULL});
+                     (const TTest *[]){linears, linears_back, hook_points, where_norms_stand, observers_that_fail,
+                                       no_memory, memory, NULL});
 }
