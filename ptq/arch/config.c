@@ -270,62 +270,6 @@ calm_status calm_config_read_accepting(calm_ctx *ctx, const char *path, const ca
     return read_text(ctx, where, text, accepted, out);
 }
 
-/* ---- sliding windows ---- */
-
-calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback,
-                                calm_slides_fn *slides, int64_t pattern, calm_config *config)
-{
-    const int64_t none = calm_json_get(root, "sliding_window") ? 0 : fallback;    /* null means no window */
-    int64_t width;
-    CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window", &none, 0, 1 << 30, &width));
-    const calm_json *types = calm_json_get(root, "layer_types");
-    if (calm_json_typeof(types) == CALM_JSON_NULL)
-        types = NULL;    /* absent, or null */
-    if (types)
-        CALM_TRY(calm_config_one_per_block(ctx, path, "layer_types", types, config));
-    for (size_t i = 0; i < config->n_blocks; i++) {
-        /* The explicit list takes precedence over the pattern: files may have both. */
-        const char *type = types ? calm_json_string(calm_json_at(types, i), "") : NULL;
-        const bool slide = type ? strcmp(type, "sliding_attention") == 0 : slides && slides(i, pattern);
-        if (type && !slide && strcmp(type, "full_attention") != 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported; expected "
-                             "full_attention or sliding_attention", path, i, type);
-        /* A width of null is a choice (Mistral 0.2); a missing width for a block that slides by the list is a fault. */
-        if (slide && width == 0 && (type || calm_json_typeof(calm_json_get(root, "sliding_window")) != CALM_JSON_NULL))
-            return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu slides, but \"sliding_window\" is 0 or missing", path,
-                             i);
-        config->window[i] = slide ? (size_t)width : 0;
-        /* Only Gemma 3 has a second embedding; in other families its theta is 0. */
-        config->local_rope[i] = slide && config->rope[CALM_ROPE_LOCAL].theta > 0;
-    }
-    return CALM_OK;
-}
-
-bool calm_slides_every_other(size_t block, int64_t pattern)
-{
-    (void)pattern;
-    return block % 2 == 0;
-}
-
-bool calm_slides_between(size_t block, int64_t pattern)
-{
-    return (block + 1) % (size_t)pattern != 0;
-}
-
-void calm_config_windows_both_ways(calm_config *config)
-{
-    /* Integer division, like in transformers. */
-    for (size_t i = 0; i < config->n_blocks; i++)
-        config->window[i] = config->window[i] ? config->window[i] / 2 + 1 : 0;
-}
-
-bool calm_slides_always(size_t block, int64_t pattern)
-{
-    (void)block;
-    (void)pattern;
-    return true;
-}
-
 /* ---- positions ---- */
 
 size_t calm_config_positions(const calm_config *config)

@@ -258,6 +258,10 @@ typedef bool calm_slides_fn(size_t block, int64_t pattern);
 calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback,
                                 calm_slides_fn *slides, int64_t pattern, calm_config *config);
 
+/* Does the same with the pattern that `key` gives, 1 to 4096, `usual` when it is absent. */
+calm_status calm_config_windows_by(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback,
+                                   const char *key, int64_t usual, calm_slides_fn *slides, calm_config *config);
+
 /* For `slides`: every block slides. */
 bool calm_slides_always(size_t block, int64_t pattern);
 
@@ -267,8 +271,21 @@ bool calm_slides_every_other(size_t block, int64_t pattern);
 /* For `slides`: all but every pattern-th block slide. */
 bool calm_slides_between(size_t block, int64_t pattern);
 
+/* For `slides`: all but blocks 0, n, 2 n, ... slide, where n is the pattern. */
+bool calm_slides_after_first(size_t block, int64_t pattern);
+
+/* Gives the last block full attention, with a warning where the list says otherwise.  Call it after
+ * calm_config_windows. */
+void calm_config_full_last(calm_ctx *ctx, const char *path, calm_config *config);
+
 /* Turns causal windows into bidirectional ones: of `width` keys a query sees half on either side, and its own. */
 void calm_config_windows_both_ways(calm_config *config);
+
+/* Makes blocks attend within chunks of "attention_chunk_size" tokens (`usual` when absent): those that "layer_types"
+ * calls "chunked_attention", without the list those with a rotary embedding.  Call it after calm_config_no_rope.
+ * CALM_EUNSUPPORTED: another word than this and "full_attention". */
+calm_status calm_config_chunks(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
+                               calm_config *config);
 
 /* Allocates config->shapes with the usual sublayers, for a family that sets calm_arch.varies and changes them
  * afterwards: every block has attention and an MLP, or a mixture by moe.sparse. */

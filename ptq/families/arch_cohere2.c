@@ -15,14 +15,12 @@ static const calm_fixed_key fixed[] = {
 /* Windows follow the pattern; blocks without a window have no rotary embedding. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    int64_t pattern;
     double scale;
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_json_need_number(ctx, path, root, "logit_scale", &(double){0.0625}, 1e-6, 1e6, &scale));
     config->logit_scale = (float)scale;
-    CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window_pattern", &(int64_t){4}, 1, 4096, &pattern));
-    CALM_TRY(calm_config_windows(ctx, path, root, 4096, calm_slides_between, pattern, config));
+    CALM_TRY(calm_config_windows_by(ctx, path, root, 4096, "sliding_window_pattern", 4, calm_slides_between, config));
     CALM_TRY(calm_config_new_no_rope(ctx, config));
     for (size_t i = 0; i < config->n_blocks; i++)
         config->no_rope[i] = config->window[i] == 0;

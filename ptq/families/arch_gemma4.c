@@ -22,19 +22,6 @@ static bool slides(const calm_config *config, size_t block)
     return config->window[block] != 0;
 }
 
-/* The last block has full attention even if the list says otherwise, as in transformers and vLLM. */
-static calm_status read_windows(calm_ctx *ctx, const source *from, calm_config *config)
-{
-    const size_t last = config->n_blocks - 1;
-    CALM_TRY(calm_config_windows(ctx, from->path, from->root, 512, calm_slides_between, 6, config));
-    if (slides(config, last))
-        calm_log(ctx, CALM_LOG_WARNING, "%s: \"layer_types\": block %zu, the last one, has full attention as in "
-                 "transformers, though the list says otherwise", from->path, last);
-    config->window[last] = 0;
-    config->local_rope[last] = false;
-    return CALM_OK;
-}
-
 /* ---- widths of heads ---- */
 
 /* Reads one block's entry of per_layer_config. */
@@ -225,7 +212,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     /* Norms of q and k replace the scale of scores. */
     config->attention_scale = 1;
     config->value_norm = true;
-    CALM_TRY(read_windows(ctx, &from, config));
+    CALM_TRY(calm_config_windows(ctx, path, root, 512, calm_slides_between, 6, config));
+    calm_config_full_last(ctx, path, config);    /* as transformers and vLLM do */
     CALM_TRY(read_widths(ctx, &from, config));
     CALM_TRY(read_ropes(ctx, &from, config));
     CALM_TRY(read_inputs(ctx, &from, config));

@@ -9,30 +9,6 @@
  * Reference: transformers' modeling_llama4.py. */
 #include "ptq/arch/arch.h"
 
-#include <string.h>
-
-/* Reads which blocks attend within chunks: by "layer_types", else the rotated ones. */
-static calm_status read_chunks(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_json *types = calm_json_get(root, "layer_types");
-    const bool listed = calm_json_typeof(types) != CALM_JSON_NULL;
-    int64_t size;
-    if (listed)
-        CALM_TRY(calm_config_one_per_block(ctx, path, "layer_types", types, config));
-    /* The class refuses to run with null. */
-    CALM_TRY(calm_json_need_int(ctx, path, root, "attention_chunk_size", &(int64_t){8192}, 1, 1 << 30, &size));
-    config->chunked = true;
-    for (size_t i = 0; i < config->n_blocks; i++) {
-        const char *type = listed ? calm_json_string(calm_json_at(types, i), "") : NULL;
-        const bool chunk = type ? strcmp(type, "chunked_attention") == 0 : !config->no_rope[i];
-        if (type && !chunk && strcmp(type, "full_attention") != 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported; expected "
-                             "full_attention or chunked_attention", path, i, type);
-        config->window[i] = chunk ? (size_t)size : 0;
-    }
-    return CALM_OK;
-}
-
 /* Reads the scale of queries, which is on by default; the first published files have a number instead of a boolean. */
 static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
@@ -81,7 +57,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     bool norm;
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_config_no_rope(ctx, path, root, true, config));
-    CALM_TRY(read_chunks(ctx, path, root, config));
+    CALM_TRY(calm_config_chunks(ctx, path, root, 8192, config));
     CALM_TRY(read_growth(ctx, path, root, config));
     CALM_TRY(calm_config_switch(ctx, path, root, "use_qk_norm", true, &norm));
     config->qk_norm = norm ? CALM_QK_NORM_BARE : CALM_QK_NORM_NONE;

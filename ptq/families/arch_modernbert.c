@@ -7,18 +7,12 @@
  * Reference: arXiv 2412.13663; transformers' modeling_modernbert.py. */
 #include "ptq/families/bert.h"
 
-/* For `slides`: blocks 0, n, 2 n, ... do not slide. */
-static bool between(size_t block, int64_t every)
-{
-    return block % (size_t)every != 0;
-}
-
 static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    int64_t width, every;
+    int64_t width;
     CALM_TRY(calm_json_need_int(ctx, path, root, "local_attention", &(int64_t){128}, 1, 1 << 30, &width));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "global_attn_every_n_layers", &(int64_t){3}, 1, 4096, &every));
-    CALM_TRY(calm_config_windows(ctx, path, root, width, between, every, config));
+    CALM_TRY(calm_config_windows_by(ctx, path, root, width, "global_attn_every_n_layers", 3, calm_slides_after_first,
+                                    config));
     calm_config_windows_both_ways(config);
     return CALM_OK;
 }

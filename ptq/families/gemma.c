@@ -37,11 +37,9 @@ calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *ro
 
 calm_status calm_gemma3_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    int64_t pattern;
     /* There are no soft caps unless the config sets them. */
     CALM_TRY(calm_gemma_read(ctx, path, root, 0, 0, config));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window_pattern", &(int64_t){6}, 1, 4096, &pattern));
-    return calm_config_windows(ctx, path, root, 4096, calm_slides_between, pattern, config);
+    return calm_config_windows_by(ctx, path, root, 4096, "sliding_window_pattern", 6, calm_slides_between, config);
 }
 
 /* ---- keys and values that blocks share ---- */
