@@ -287,6 +287,13 @@ void calm_config_windows_both_ways(calm_config *config);
 calm_status calm_config_chunks(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
                                calm_config *config);
 
+/* Fills head_dim, n_kv and k_is_v of config->shapes: "per_layer_config" gives them by the number of a block; without it
+ * "global_head_dim" (`usual` when absent) and, with "attention_k_eq_v", "num_global_key_value_heads" are those of full
+ * blocks.  Call it after the windows are read.  CALM_EUNSUPPORTED: another setting of a block, or blocks of a type
+ * differ.  CALM_EFORMAT: no such block; the sizes do not fit each other. */
+calm_status calm_config_block_heads(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
+                                    calm_config *config);
+
 /* Allocates config->shapes with the usual sublayers, for a family that sets calm_arch.varies and changes them
  * afterwards: every block has attention and an MLP, or a mixture by moe.sparse. */
 calm_status calm_config_new_shapes(calm_ctx *ctx, calm_config *config);
@@ -373,6 +380,13 @@ calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json
 
 /* Fills config->rope (config_rope.c).  CALM_EUNSUPPORTED: an unknown kind or setting.  CALM_EFORMAT. */
 calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Adapts config->rope to the head widths of full and of sliding blocks, for read_config.  The family has only the
+ * spelling "rope_parameters" {full_attention, sliding_attention}; without it full blocks rotate `share` of the pairs.
+ * CALM_EUNSUPPORTED: another spelling, or a kind whose lists depend on the width.  CALM_EFORMAT: no object for a type
+ * of block that the model has. */
+calm_status calm_config_block_ropes(calm_ctx *ctx, const char *path, const calm_json *root, double share,
+                                    calm_config *config);
 
 /* Fails with CALM_EUNSUPPORTED, naming the key, where config.json has a key that nothing reads and that may matter
  * (config_keys.c). */

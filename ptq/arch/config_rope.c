@@ -308,3 +308,38 @@ calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *r
     CALM_TRY(read_one(ctx, &global, theta, config, &config->rope[CALM_ROPE_GLOBAL]));
     return local > 0 ? read_one(ctx, &inner, local, config, &config->rope[CALM_ROPE_LOCAL]) : CALM_OK;
 }
+
+/* ---- blocks with heads of different widths ---- */
+
+calm_status calm_config_block_ropes(calm_ctx *ctx, const char *path, const calm_json *root, double share,
+                                    calm_config *config)
+{
+    const calm_json *parameters = calm_json_get(root, "rope_parameters");
+    const bool none = calm_json_typeof(parameters) == CALM_JSON_NULL;
+    static const char *const classic[] = {"rope_scaling", "rope_theta"};
+    /* There is no older spelling; a theta next to the objects, which have their own, is ignored. */
+    for (size_t i = 0; i < (none ? 2 : 1); i++)
+        if (calm_json_typeof(calm_json_get(root, classic[i])) != CALM_JSON_NULL)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is not known for %s; expected "
+                             "\"rope_parameters\"", path, classic[i], config->arch->name);
+    /* The default of transformers' class. */
+    if (none) {
+        config->rope[CALM_ROPE_GLOBAL].kind = CALM_ROPE_PROPORTIONAL;
+        config->rope[CALM_ROPE_GLOBAL].share = share;
+    }
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const bool slide = config->window[i] != 0;
+        const char *type = slide ? "sliding_attention" : "full_attention";
+        calm_rope_config *rope = &config->rope[slide ? CALM_ROPE_LOCAL : CALM_ROPE_GLOBAL];
+        if (!none && calm_json_typeof(calm_json_get(parameters, type)) != CALM_JSON_OBJECT)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"rope_parameters\": expected an object \"%s\", which block %zu "
+                             "has", path, type, i);
+        /* The settings were read by the model's usual head width, which also determines the length of lists of
+         * factors. */
+        if (rope->kind == CALM_ROPE_LONGROPE || rope->kind == CALM_ROPE_DYNAMIC)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_parameters\": \"%s\": rope_type longrope or dynamic "
+                             "is not supported for %s", path, type, config->arch->name);
+        rope->rotary = config->shapes[i].head_dim;
+    }
+    return CALM_OK;
+}

@@ -16,145 +16,6 @@ typedef struct source {
     const calm_json *root;
 } source;
 
-/* Does the block slide?  Call it after the windows are read. */
-static bool slides(const calm_config *config, size_t block)
-{
-    return config->window[block] != 0;
-}
-
-/* ---- widths of heads ---- */
-
-/* Reads one block's entry of per_layer_config. */
-static calm_status read_entry(calm_ctx *ctx, const source *from, const char *number, const calm_json *entry,
-                              calm_block_shape *shape)
-{
-    const char *key;
-    const calm_json *value;
-    /* Both default to the model's own values. */
-    size_t *const out[] = {&shape->head_dim, &shape->n_kv};
-    for (void *iter = NULL; calm_json_next(entry, &iter, &key, &value);) {
-        const int which = strcmp(key, "head_dim") == 0 ? 0 : strcmp(key, "num_key_value_heads") == 0 ? 1 : -1;
-        if (which < 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"per_layer_config\": \"%s\": \"%s\" is not supported; "
-                             "expected head_dim or num_key_value_heads", from->path, number, key);
-        CALM_TRY(calm_config_size(ctx, from->path, entry, key, &(int64_t){(int64_t)*out[which]}, out[which]));
-    }
-    return CALM_OK;
-}
-
-/* Reads per_layer_config, the spelling of transformers 5: {"5": {"head_dim": 512}}. */
-static calm_status read_entries(calm_ctx *ctx, const source *from, const calm_json *entries, calm_config *config)
-{
-    const char *key;
-    const calm_json *value;
-    CALM_TRY(calm_json_expect(ctx, entries, CALM_JSON_OBJECT, "%s: \"per_layer_config\"", from->path));
-    for (void *iter = NULL; calm_json_next(entries, &iter, &key, &value);) {
-        const size_t n = strlen(key);
-        size_t block = 0;
-        /* Parses digits until the number exceeds the blocks. */
-        for (size_t i = 0; i < n && block < config->n_blocks; i++)
-            block = key[i] >= '0' && key[i] <= '9' ? 10 * block + (size_t)(key[i] - '0') : config->n_blocks;
-        if (n == 0 || block >= config->n_blocks)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"per_layer_config\": \"%s\": expected the number of a block, "
-                             "below %zu", from->path, key, config->n_blocks);
-        CALM_TRY(calm_json_expect(ctx, value, CALM_JSON_OBJECT, "%s: \"per_layer_config\": \"%s\"", from->path, key));
-        CALM_TRY(read_entry(ctx, from, key, value, &config->shapes[block]));
-    }
-    return CALM_OK;
-}
-
-/* Reads the spelling of published files: one width and number of heads for all full blocks. */
-static calm_status read_global(calm_ctx *ctx, const source *from, bool k_is_v, calm_config *config)
-{
-    size_t width, n_kv;
-    CALM_TRY(calm_config_size(ctx, from->path, from->root, "global_head_dim", &(int64_t){512}, &width));
-    CALM_TRY(calm_config_size(ctx, from->path, from->root, "num_global_key_value_heads",
-                              &(int64_t){(int64_t)config->n_kv}, &n_kv));
-    for (size_t i = 0; i < config->n_blocks; i++) {
-        if (slides(config, i))
-            continue;
-        config->shapes[i].head_dim = width;
-        /* transformers reads the number only with attention_k_eq_v. */
-        config->shapes[i].n_kv = k_is_v ? n_kv : config->n_kv;
-    }
-    return CALM_OK;
-}
-
-/* Checks that blocks of a type are alike: they share a rotary embedding, and may share keys. */
-static calm_status check_heads(calm_ctx *ctx, const source *from, const calm_config *config)
-{
-    const calm_block_shape *first[2] = {NULL, NULL};
-    for (size_t i = 0; i < config->n_blocks; i++) {
-        const calm_block_shape *shape = &config->shapes[i];
-        const bool slide = slides(config, i);
-        if (!first[slide])
-            first[slide] = shape;
-        if (shape->head_dim != first[slide]->head_dim || shape->n_kv != first[slide]->n_kv)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"per_layer_config\": block %zu has %zu heads of %zu for "
-                             "keys, expected %zu of %zu as another block of its type", from->path, i, shape->n_kv,
-                             shape->head_dim, first[slide]->n_kv, first[slide]->head_dim);
-        if (config->n_heads % shape->n_kv != 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: num_attention_heads %zu is not a multiple of the %zu key heads of "
-                             "block %zu", from->path, config->n_heads, shape->n_kv, i);
-        if (shape->head_dim % 2 != 0 || config->n_heads * shape->head_dim > (size_t)CALM_SIZE_LIMIT)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu: heads of %zu: expected an even number, and at most "
-                             "%lld channels of all %zu heads", from->path, i, shape->head_dim,
-                             (long long)CALM_SIZE_LIMIT, config->n_heads);
-    }
-    return CALM_OK;
-}
-
-/* Reads either spelling; the newer one takes precedence. */
-static calm_status read_widths(calm_ctx *ctx, const source *from, calm_config *config)
-{
-    const calm_json *entries = calm_json_get(from->root, "per_layer_config");
-    bool k_is_v;
-    CALM_TRY(calm_json_need_bool(ctx, from->path, from->root, "attention_k_eq_v", &(bool){false}, &k_is_v));
-    /* Sliding blocks always have a linear of v. */
-    for (size_t i = 0; i < config->n_blocks; i++)
-        config->shapes[i].k_is_v = k_is_v && !slides(config, i);
-    if (calm_json_typeof(entries) != CALM_JSON_NULL)
-        CALM_TRY(read_entries(ctx, from, entries, config));
-    else
-        CALM_TRY(read_global(ctx, from, k_is_v, config));
-    return check_heads(ctx, from, config);
-}
-
-/* ---- rotary embeddings ---- */
-
-/* Reads the rotary embeddings; without "rope_parameters" they are those of the published models. */
-static calm_status read_ropes(calm_ctx *ctx, const source *from, calm_config *config)
-{
-    const calm_json *parameters = calm_json_get(from->root, "rope_parameters");
-    const bool none = calm_json_typeof(parameters) == CALM_JSON_NULL;
-    static const char *const classic[] = {"rope_scaling", "rope_theta"};
-    /* The class has no older spelling; a theta next to the objects, which have their own, is ignored. */
-    for (size_t i = 0; i < (none ? 2 : 1); i++)
-        if (calm_json_typeof(calm_json_get(from->root, classic[i])) != CALM_JSON_NULL)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\" is not known for gemma4; expected "
-                             "\"rope_parameters\"", from->path, classic[i]);
-    /* The defaults of transformers' class. */
-    if (none) {
-        config->rope[CALM_ROPE_GLOBAL].kind = CALM_ROPE_PROPORTIONAL;
-        config->rope[CALM_ROPE_GLOBAL].share = 0.25;
-    }
-    for (size_t i = 0; i < config->n_blocks; i++) {
-        const bool slide = slides(config, i);
-        const char *type = slide ? "sliding_attention" : "full_attention";
-        calm_rope_config *rope = &config->rope[slide ? CALM_ROPE_LOCAL : CALM_ROPE_GLOBAL];
-        if (!none && calm_json_typeof(calm_json_get(parameters, type)) != CALM_JSON_OBJECT)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"rope_parameters\": expected an object \"%s\", which block %zu "
-                             "has", from->path, type, i);
-        /* The settings were read by the model's usual head width, which also determines the length of lists of
-         * factors. */
-        if (rope->kind == CALM_ROPE_LONGROPE || rope->kind == CALM_ROPE_DYNAMIC)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_parameters\": \"%s\": rope_type longrope or dynamic "
-                             "is not supported for gemma4", from->path, type);
-        rope->rotary = config->shapes[i].head_dim;
-    }
-    return CALM_OK;
-}
-
 /* ---- keys and values that blocks share ---- */
 
 /* Reads which blocks share keys and values; these may have MLPs of twice the width. */
@@ -214,8 +75,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     config->value_norm = true;
     CALM_TRY(calm_config_windows(ctx, path, root, 512, calm_slides_between, 6, config));
     calm_config_full_last(ctx, path, config);    /* as transformers and vLLM do */
-    CALM_TRY(read_widths(ctx, &from, config));
-    CALM_TRY(read_ropes(ctx, &from, config));
+    CALM_TRY(calm_config_block_heads(ctx, path, root, 512, config));
+    CALM_TRY(calm_config_block_ropes(ctx, path, root, 0.25, config));
     CALM_TRY(read_inputs(ctx, &from, config));
     CALM_TRY(read_sharing(ctx, &from, config));
     return read_experts(ctx, &from, config);
