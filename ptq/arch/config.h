@@ -305,6 +305,31 @@ calm_status calm_config_new_blocks(calm_ctx *ctx, calm_config *config);
 calm_status calm_config_one_per_block(calm_ctx *ctx, const char *path, const char *key, const calm_json *list,
                                       const calm_config *config);
 
+/* Makes the last "num_kv_shared_layers" blocks (`usual` when absent) read the keys and values of the last block of
+ * their type before them, which are carried with the hidden states (batch.h).  In families with the key
+ * "use_double_wide_mlp" their MLPs may have twice the width.  Call it after the windows and widths are read.
+ * CALM_EFORMAT: there is no such block. */
+calm_status calm_config_shared_keys(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
+                                    calm_config *config);
+
+/* Reads the residual streams of AltUp and the rank of LAuReL's branch.  Call it after calm_config_shared_keys: streams
+ * are carried after the keys and values. */
+calm_status calm_config_streams(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Fills the inner widths of config->shapes where `key` has a list of them, and config->inner with the largest.
+ * CALM_EFORMAT: another length than n_blocks, or a width out of range. */
+calm_status calm_config_inner_list(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+                                   calm_config *config);
+
+/* Fills the gate sparsities of config->shapes from the list "activation_sparsity_pattern".  When it is absent the first
+ * n blocks of a model with more have the sparsity `usual`.  CALM_EFORMAT: another length, or not in [0, 1). */
+calm_status calm_config_gate_sparsity(calm_ctx *ctx, const char *path, const calm_json *root, size_t n, float usual,
+                                      calm_config *config);
+
+/* Unless "block_auto_adjust_ff_dim" is off, makes config->inner 2/3 of its value, times "block_ffn_dim_multiplier" (1),
+ * rounded up to a multiple of "block_multiple_of" (256).  CALM_EFORMAT: it becomes 0 or too large. */
+calm_status calm_config_adjusted_inner(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
 /* Allocates config->no_rope for a family to fill in. */
 calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config);
 
@@ -348,6 +373,12 @@ typedef struct calm_moe_keys {
 /* Fills n_experts, top_k, inner and norm_top_k (norm_topk_prob) of config->moe; every block becomes sparse. */
 calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json *root, const calm_moe_keys *keys,
                                 calm_config *config);
+
+/* Does the same for experts next to an MLP of width config->inner, which counts as the shared expert.  A model has none
+ * where the switch `key` is off or absent or, with `key` NULL, where the number of experts is 0.
+ * CALM_EUNSUPPORTED: the widths of MLPs differ. */
+calm_status calm_config_experts_beside(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+                                       const calm_moe_keys *keys, calm_config *config);
 
 /* Values of absent keys, which differ between transformers' classes. */
 typedef struct calm_grouped_defaults {

@@ -4,6 +4,7 @@
 
 /* Bounds n_blocks * n_experts, which a config of a few bytes could make arbitrarily large. */
 #define EXPERTS_MAX ((size_t)1 << 18)
+#define EXPERTS_OF_A_BLOCK (1 << 14)
 
 bool calm_config_is_mixture(const calm_config *config)
 {
@@ -38,10 +39,9 @@ static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json 
 calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json *root, const calm_moe_keys *keys,
                                 calm_config *config)
 {
-    const int64_t experts_limit = 1 << 14;
     calm_moe_config *moe = &config->moe;
     int64_t n, k;
-    CALM_TRY(calm_json_need_int(ctx, path, root, keys->experts, NULL, 1, experts_limit, &n));
+    CALM_TRY(calm_json_need_int(ctx, path, root, keys->experts, NULL, 1, EXPERTS_OF_A_BLOCK, &n));
     /* A token cannot use more experts than there are. */
     CALM_TRY(calm_json_need_int(ctx, path, root, keys->top_k, NULL, 1, n, &k));
     CALM_TRY(calm_config_size(ctx, path, root, keys->inner, NULL, &moe->inner));
@@ -120,4 +120,24 @@ calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json
                                 "moe_intermediate_size", false};
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     return read_sparse(ctx, path, root, config);
+}
+
+calm_status calm_config_experts_beside(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+                                       const calm_moe_keys *keys, calm_config *config)
+{
+    int64_t n = 1;
+    bool on = true;
+    if (key)
+        CALM_TRY(calm_json_need_bool(ctx, path, root, key, &(bool){false}, &on));
+    else
+        CALM_TRY(calm_json_need_int(ctx, path, root, keys->experts, NULL, 0, EXPERTS_OF_A_BLOCK, &n));
+    if (!on || n == 0)
+        return CALM_OK;
+    /* The shared expert has one width for all blocks. */
+    for (size_t i = 0; i < config->n_blocks; i++)
+        if (config->shapes[i].kv == CALM_KV_SHARED && config->shapes[i].inner != config->inner)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"use_double_wide_mlp\": expected false with \"%s\" true",
+                             path, key ? key : keys->experts);
+    config->moe.shared_inner = config->inner;
+    return calm_config_mixture(ctx, path, root, keys, config);
 }

@@ -22,20 +22,6 @@ static calm_status read_positions(calm_ctx *ctx, const char *path, const calm_js
     return CALM_OK;
 }
 
-/* Reads the MLP, which is the shared expert, and the experts, which a model may lack. */
-static calm_status read_mlps(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
-    int64_t experts;
-    CALM_TRY(calm_config_size(ctx, path, root, "shared_intermediate_size", &(int64_t){1024}, &config->inner));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "num_local_experts", NULL, 0, 1 << 14, &experts));
-    if (!experts)
-        return CALM_OK;
-    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    config->moe.shared_inner = config->inner;
-    return CALM_OK;
-}
-
 /* Reads Mamba-2's sizes: the heads together must have the expanded width. */
 static calm_status read_mamba(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
@@ -66,17 +52,19 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 {
     /* Published files have the key; transformers implements one value. */
     static const calm_fixed_key fixed[] = {{"normalization_function", "rmsnorm"}};
+    const calm_moe_keys experts = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, 1));
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
-    CALM_TRY(read_mlps(ctx, path, root, config));
+    CALM_TRY(calm_config_size(ctx, path, root, "shared_intermediate_size", &(int64_t){1024}, &config->inner));
+    CALM_TRY(calm_config_experts_beside(ctx, path, root, NULL, &experts, config));
     CALM_TRY(read_positions(ctx, path, root, config));
     CALM_TRY(calm_config_multipliers(ctx, path, root, config));
     return read_mamba(ctx, path, root, config);
 }
 
 /* vLLM's names of experts that are stored one by one. */
-static const char *const experts[CALM_N_ROLES] = {[CALM_ROLE_GATE] = "gate_proj", [CALM_ROLE_UP] = "up_proj",
-                                                  [CALM_ROLE_DOWN] = "down_proj"};
+static const char *const words[CALM_N_ROLES] = {[CALM_ROLE_GATE] = "gate_proj", [CALM_ROLE_UP] = "up_proj",
+                                                [CALM_ROLE_DOWN] = "down_proj"};
 
 static const calm_names names = {
     CALM_USUAL_ENDS,
@@ -86,7 +74,7 @@ static const calm_names names = {
              [CALM_ROLE_FUSED_GATE_UP] = "shared_mlp.input_linear", [CALM_ROLE_DOWN] = "shared_mlp.output_linear"},
     CALM_PRE_NORMS,
     .plain = {CALM_MAMBA_PLAINS("mamba.")},
-    .moe = {.router = "block_sparse_moe.router.layer", .experts = "block_sparse_moe.experts", .words = experts,
+    .moe = {.router = "block_sparse_moe.router.layer", .experts = "block_sparse_moe.experts", .words = words,
             .shared = "shared_mlp", .fused_gate_up = "block_sparse_moe.input_linear.weight",
             .fused_down = "block_sparse_moe.output_linear.weight"}};
 

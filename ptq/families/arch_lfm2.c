@@ -2,34 +2,8 @@
  * each head; an MLP w2(silu(w1(h)) * w3(h)); the norm before the head is called embedding_norm.
  *
  * Reference: transformers' modeling_lfm2.py. */
-#include <math.h>
-
 #include "ptq/base/scope.h"
 #include "ptq/families/mixers.h"
-
-/* Reads the width of the MLP: 2/3 of the given width, times a factor, rounded up; or the given width if
- * block_auto_adjust_ff_dim is false. */
-static calm_status read_inner(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const bool plain = calm_json_get(root, "block_ffn_dim_multiplier") &&
-                       calm_json_typeof(calm_json_get(root, "block_ffn_dim_multiplier")) == CALM_JSON_NULL;
-    size_t step;
-    bool adjust;
-    double factor;
-    CALM_TRY(calm_config_switch(ctx, path, root, "block_auto_adjust_ff_dim", true, &adjust));
-    CALM_TRY(calm_config_size(ctx, path, root, "block_multiple_of", &(int64_t){256}, &step));
-    CALM_TRY(calm_json_need_number(ctx, path, root, "block_ffn_dim_multiplier", &(double){1}, 1e-3, 1e3, &factor));
-    if (!adjust)
-        return CALM_OK;
-    config->inner = 2 * config->inner / 3;
-    /* null switches off both the factor and the rounding. */
-    if (!plain)
-        config->inner = ((size_t)floor(factor * (double)config->inner) + step - 1) / step * step;
-    if (config->inner == 0 || config->inner > (size_t)CALM_SIZE_LIMIT)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"block_auto_adjust_ff_dim\": the MLP becomes %zu wide, expected 1 to "
-                         "%lld", path, config->inner, (long long)CALM_SIZE_LIMIT);
-    return CALM_OK;
-}
 
 /* Older files list the blocks with attention; without either list all blocks have it. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
@@ -38,7 +12,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     const bool listed = calm_json_typeof(full) != CALM_JSON_NULL;
     bool *conv;
     CALM_SCOPED_SCRATCH(ctx);
-    CALM_TRY(read_inner(ctx, path, root, config));
+    CALM_TRY(calm_config_adjusted_inner(ctx, path, root, config));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, conv, config->n_blocks));
     if (listed)
         CALM_TRY(calm_json_expect(ctx, full, CALM_JSON_ARRAY, "%s: \"full_attn_idxs\"", path));

@@ -25,28 +25,24 @@ calm_status calm_gemma_read(calm_ctx *ctx, const char *path, const calm_json *ro
 /* Keys of the sizes of Gemma 3n and 4. */
 extern const calm_size_keys calm_gemma_sizes;
 
-/* Reads a soft cap: `usual` when the key is absent, none (0) when it is null. */
-calm_status calm_gemma_read_cap(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, double usual,
-                                float *out);
-
-/* Makes the last "num_kv_shared_layers" blocks (`usual` when absent) read the keys and values of the last block of
- * their type before them, which are carried with the hidden states (batch.h).  Call it after the windows are read.
- * CALM_EFORMAT: there is no such block. */
-calm_status calm_gemma_read_sharing(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
-                                    calm_config *config);
-
 /* Members of a calm_arch that Gemma 3n and 4 share. */
 #define CALM_GEMMA_VARIED                                                                                    \
     .prefixes = CALM_DECODER_PREFIXES, .sizes = &calm_gemma_sizes, .norm = CALM_NORM_RMS,                    \
     .qk_norm = CALM_QK_NORM_HEAD, .varies = true, .default_tied = true, .default_head_dim = 256,             \
     .default_activation = "gelu_pytorch_tanh", .default_rope_theta = 1000000.0, .default_local_theta = 10000.0
 
-/* Reads the width of per-layer inputs (0: none) and the rows of their table, `usual_rows` when that key is absent. */
-calm_status calm_gemma_read_inputs(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual_rows,
+/* Reads the keys that Gemma 3n and 4 share: biases of attention and the soft cap of logits (`logit_cap` when absent).
+ * Scores are not scaled, and values are normalised. */
+calm_status calm_gemma_read_varied(calm_ctx *ctx, const char *path, const calm_json *root, double logit_cap,
                                    calm_config *config);
 
-/* Returns sqrt(D). */
-float calm_gemma_embedding_scale(const calm_config *config);
+/* Reads the width of per-layer inputs (0: none) and the rows of their table, `usual_rows` when that key is absent.
+ * CALM_EUNSUPPORTED: fewer rows than `least`. */
+calm_status calm_gemma_read_inputs(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual_rows,
+                                   size_t least, calm_config *config);
+
+/* Fails with CALM_EUNSUPPORTED unless "use_bidirectional_attention" leaves text causal: null, or "vision". */
+calm_status calm_gemma_check_causal(calm_ctx *ctx, const char *path, const calm_json *root);
 
 /* Settings of Gemma 3 with and without its head. */
 #define CALM_GEMMA3_KEYS                                                                                     \
