@@ -346,6 +346,10 @@ calm_status calm_config_mlp_biases(calm_ctx *ctx, const char *path, const calm_j
 calm_status calm_config_use_bias(calm_ctx *ctx, const char *path, const calm_json *root, bool usual,
                                  calm_config *config);
 
+/* Sets whether the head, where the class has one, has a bias, from the switch `key` (absent: `usual`). */
+calm_status calm_config_head_bias(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool usual,
+                                  calm_config *config);
+
 /* Reads Granite's multipliers, each 1 when absent: embedding_multiplier, attention_multiplier (the scale of scores),
  * residual_multiplier, and logits_scaling, which divides the logits. */
 calm_status calm_config_multipliers(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
@@ -409,6 +413,19 @@ calm_status calm_config_latent(calm_ctx *ctx, const char *path, const calm_json 
  * norm_topk_prob, decoder_sparse_step and mlp_only_layers. */
 calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
+/* Fills moe.sparse: the list `key` has the numbers of sparse blocks; without it every "step_key"-th (1) block is one.
+ * CALM_EFORMAT: something else than numbers from 0. */
+calm_status calm_config_sparse_list(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+                                    const char *step_key, calm_config *config);
+
+/* Reads query_growth in Llama 4's spelling: the switch "attn_temperature_tuning" (on when absent), "attn_scale" (0.1)
+ * and "floor_scale" (8192); it applies to blocks without a rotary embedding. */
+calm_status calm_config_query_tuning(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Reads query_growth from "llama_4_scaling_beta" and "original_max_position_embeddings" of the rope settings, both of
+ * which must be present. */
+calm_status calm_config_query_growth(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
 /* Fills config->rope (config_rope.c).  CALM_EUNSUPPORTED: an unknown kind or setting.  CALM_EFORMAT. */
 calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
@@ -418,6 +435,17 @@ calm_status calm_config_rope(calm_ctx *ctx, const char *path, const calm_json *r
  * of block that the model has. */
 calm_status calm_config_block_ropes(calm_ctx *ctx, const char *path, const calm_json *root, double share,
                                     calm_config *config);
+
+/* Finds the object of the rope settings, for families whose class has a default on which published files do not rely.
+ * CALM_EFORMAT: there is none. */
+calm_status calm_config_rope_object(calm_ctx *ctx, const char *path, const calm_json *root, const calm_json **out);
+
+/* Fails with CALM_EUNSUPPORTED where "rope_theta", which nothing reads in a family with a theta_key, contradicts it. */
+calm_status calm_config_other_theta(calm_ctx *ctx, const char *path, const calm_json *root, const calm_config *config);
+
+/* Reads "short_mscale" and "long_mscale", the factors of cos and sin for short and for long texts, next to the settings
+ * of a rotary embedding that is not the plain one.  CALM_EUNSUPPORTED: they differ, and it is not longrope. */
+calm_status calm_config_rope_scales(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* Fails with CALM_EUNSUPPORTED, naming the key, where config.json has a key that nothing reads and that may matter
  * (config_keys.c). */

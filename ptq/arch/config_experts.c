@@ -14,26 +14,52 @@ bool calm_config_is_mixture(const calm_config *config)
     return any;
 }
 
+/* Sets moe.sparse of the blocks whose numbers the list `key`, where it is present, has. */
+static calm_status mark_blocks(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool sparse,
+                               calm_config *config)
+{
+    const calm_json *list = calm_json_get(root, key);
+    for (size_t i = 0; i < calm_json_size(list); i++) {
+        const int64_t block = calm_json_int(calm_json_at(list, i), -1);
+        if (block < 0)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\"[%zu]: expected the number of a block", path, key, i);
+        /* Numbers beyond the last block are ignored: a config may be shortened from a larger model's. */
+        if ((size_t)block < config->n_blocks)
+            config->moe.sparse[block] = sparse;
+    }
+    return CALM_OK;
+}
+
+/* Fails with CALM_EFORMAT where `key` has anything but a list. */
+static calm_status expect_list(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool *listed)
+{
+    const calm_json *list = calm_json_get(root, key);
+    *listed = calm_json_typeof(list) != CALM_JSON_NULL;
+    return *listed ? calm_json_expect(ctx, list, CALM_JSON_ARRAY, "%s: \"%s\"", path, key) : CALM_OK;
+}
+
 /* Makes blocks i with (i + 1) % step == 0 sparse, except those in mlp_only_layers. */
 static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     int64_t step;
+    bool listed;
     CALM_TRY(calm_json_need_int(ctx, path, root, "decoder_sparse_step", &(int64_t){1}, 1, 1 << 20, &step));
     for (size_t i = 0; i < config->n_blocks; i++)
         config->moe.sparse[i] = (i + 1) % (size_t)step == 0;
-    const calm_json *dense = calm_json_get(root, "mlp_only_layers");
-    if (calm_json_typeof(dense) != CALM_JSON_NULL)
-        CALM_TRY(calm_json_expect(ctx, dense, CALM_JSON_ARRAY, "%s: \"mlp_only_layers\"", path));
-    for (size_t i = 0; i < calm_json_size(dense); i++) {
-        const int64_t block = calm_json_int(calm_json_at(dense, i), -1);
-        if (block < 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"mlp_only_layers\"[%zu]: expected the number of a block", path,
-                             i);
-        /* Numbers beyond the last block are ignored: a config may be shortened from a larger model's. */
-        if ((size_t)block < config->n_blocks)
-            config->moe.sparse[block] = false;
-    }
-    return CALM_OK;
+    CALM_TRY(expect_list(ctx, path, root, "mlp_only_layers", &listed));
+    return mark_blocks(ctx, path, root, "mlp_only_layers", false, config);
+}
+
+calm_status calm_config_sparse_list(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+                                    const char *step_key, calm_config *config)
+{
+    int64_t step;
+    bool listed;
+    CALM_TRY(expect_list(ctx, path, root, key, &listed));
+    CALM_TRY(calm_json_need_int(ctx, path, root, step_key, &(int64_t){1}, listed ? 0 : 1, 1 << 20, &step));
+    for (size_t i = 0; i < config->n_blocks; i++)
+        config->moe.sparse[i] = !listed && (i + 1) % (size_t)step == 0;
+    return mark_blocks(ctx, path, root, key, true, config);
 }
 
 calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json *root, const calm_moe_keys *keys,

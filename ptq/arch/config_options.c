@@ -97,6 +97,15 @@ calm_status calm_config_use_bias(calm_ctx *ctx, const char *path, const calm_jso
     return CALM_OK;
 }
 
+calm_status calm_config_head_bias(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool usual,
+                                  calm_config *config)
+{
+    CALM_TRY(calm_config_switch(ctx, path, root, key, usual, &config->head_bias));
+    /* The class may be one without a head. */
+    config->head_bias &= config->arch->names->head != NULL;
+    return CALM_OK;
+}
+
 /* ---- multipliers ---- */
 
 calm_status calm_config_multipliers(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)

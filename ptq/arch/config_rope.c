@@ -343,3 +343,46 @@ calm_status calm_config_block_ropes(calm_ctx *ctx, const char *path, const calm_
     }
     return CALM_OK;
 }
+
+/* ---- settings of some families ---- */
+
+calm_status calm_config_rope_object(calm_ctx *ctx, const char *path, const calm_json *root, const calm_json **out)
+{
+    const calm_json *scaling = calm_json_get(root, "rope_scaling");
+    *out = calm_json_size(scaling) ? scaling : calm_json_get(root, "rope_parameters");
+    return calm_json_expect(ctx, *out, CALM_JSON_OBJECT, "%s: \"rope_parameters\"", path);
+}
+
+calm_status calm_config_other_theta(calm_ctx *ctx, const char *path, const calm_json *root, const calm_config *config)
+{
+    const double theta = config->rope[CALM_ROPE_GLOBAL].theta;
+    double ignored;
+    CALM_TRY(calm_json_need_number(ctx, path, root, "rope_theta", &theta, 1, 1e12, &ignored));
+    if (ignored < theta || ignored > theta)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_theta\": found %g, expected the %g of "
+                         "\"%s\" or \"rope_parameters\", which is what counts", path, ignored, theta,
+                         config->arch->theta_key);
+    return CALM_OK;
+}
+
+calm_status calm_config_rope_scales(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const calm_json *scaling = calm_json_get(root, "rope_scaling");
+    /* The older spelling, or that of transformers 5. */
+    const calm_json *described = scaling ? scaling : calm_json_get(root, "rope_parameters");
+    calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
+    double of_short, of_long;
+    if (rope->kind == CALM_ROPE_DEFAULT)    /* the two factors are ignored */
+        return CALM_OK;
+    CALM_TRY(calm_json_need_number(ctx, path, described, "short_mscale", &rope->m, 1e-6, 1e6, &of_short));
+    CALM_TRY(calm_json_need_number(ctx, path, described, "long_mscale", &of_short, 1e-6, 1e6, &of_long));
+    /* Tables of the other kinds do not depend on the length of the text. */
+    if (of_short != of_long && rope->kind != CALM_ROPE_LONGROPE)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope settings: \"short_mscale\" %g, \"long_mscale\" %g: "
+                         "expected the same number, as rope_type is not longrope", path, of_short, of_long);
+    /* transformers 5 computes frequencies without the length of the text, and so uses the short factors for all. */
+    rope->m = of_short;
+    rope->m_long = of_long;
+    rope->long_factor = rope->short_factor;
+    return CALM_OK;
+}

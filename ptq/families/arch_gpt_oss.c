@@ -15,18 +15,11 @@ static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-/* Refuses a config without rope settings: the class has a default, but published files never rely on it. */
-static calm_status check_rope(calm_ctx *ctx, const char *path, const calm_json *root)
-{
-    const calm_json *scaling = calm_json_get(root, "rope_scaling");
-    const calm_json *described = calm_json_size(scaling) ? scaling : calm_json_get(root, "rope_parameters");
-    return calm_json_expect(ctx, described, CALM_JSON_OBJECT, "%s: \"rope_parameters\"", path);
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     /* The softmax over the chosen logits equals that over all, divided by the sum of the chosen. */
     const calm_moe_keys keys = {"num_local_experts", "num_experts_per_tok", "intermediate_size", true};
+    const calm_json *described;
     double limit, alpha;
     /* Older files lack swiglu_alpha, which was a constant of the code. */
     CALM_TRY(calm_json_need_number(ctx, path, root, "swiglu_limit", &(double){7}, 1e-3, 1e6, &limit));
@@ -35,7 +28,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     config->glu_limit = (float)limit;
     config->glu_alpha = (float)alpha;
-    CALM_TRY(check_rope(ctx, path, root));
+    CALM_TRY(calm_config_rope_object(ctx, path, root, &described));
     return calm_config_windows(ctx, path, root, 128, calm_slides_every_other, 0, config);
 }
 

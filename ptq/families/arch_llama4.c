@@ -9,47 +9,6 @@
  * Reference: transformers' modeling_llama4.py. */
 #include "ptq/arch/arch.h"
 
-/* Reads the scale of queries, which is on by default; the first published files have a number instead of a boolean. */
-static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_json *tuned = calm_json_get(root, "attn_temperature_tuning");
-    bool on = calm_json_int(tuned, 1) != 0;
-    int64_t length;
-    double beta;
-    if (calm_json_typeof(tuned) != CALM_JSON_INT)
-        CALM_TRY(calm_config_switch(ctx, path, root, "attn_temperature_tuning", true, &on));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "floor_scale", &(int64_t){8192}, 1, 1 << 30, &length));
-    CALM_TRY(calm_json_need_number(ctx, path, root, "attn_scale", &(double){0.1}, 0, 1e3, &beta));
-    config->query_growth =
-        (calm_query_scale_config){.beta = on ? (float)beta : 0, .length = (double)length, .from_one = true,
-                                  .unrotated = true};
-    return CALM_OK;
-}
-
-/* Reads which blocks are mixtures: "moe_layers" lists their numbers, else every "interleave_moe_layer_step"-th is
- * one. */
-static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_json *list = calm_json_get(root, "moe_layers");
-    const bool listed = calm_json_typeof(list) != CALM_JSON_NULL;
-    int64_t step;
-    if (listed)
-        CALM_TRY(calm_json_expect(ctx, list, CALM_JSON_ARRAY, "%s: \"moe_layers\"", path));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "interleave_moe_layer_step", &(int64_t){1}, listed ? 0 : 1, 1 << 20,
-                                &step));
-    for (size_t i = 0; i < config->n_blocks; i++)
-        config->moe.sparse[i] = !listed && (i + 1) % (size_t)step == 0;
-    for (size_t i = 0; i < calm_json_size(list); i++) {
-        const int64_t block = calm_json_int(calm_json_at(list, i), -1);
-        if (block < 0)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"moe_layers\"[%zu]: expected the number of a block", path, i);
-        /* Numbers beyond the last block are ignored: a config may be shortened from a larger model's. */
-        if ((size_t)block < config->n_blocks)
-            config->moe.sparse[block] = true;
-    }
-    return CALM_OK;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     /* intermediate_size is the width of an expert; dense blocks have another key. */
@@ -58,7 +17,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
     CALM_TRY(calm_config_no_rope(ctx, path, root, true, config));
     CALM_TRY(calm_config_chunks(ctx, path, root, 8192, config));
-    CALM_TRY(read_growth(ctx, path, root, config));
+    CALM_TRY(calm_config_query_tuning(ctx, path, root, config));
     CALM_TRY(calm_config_switch(ctx, path, root, "use_qk_norm", true, &norm));
     config->qk_norm = norm ? CALM_QK_NORM_BARE : CALM_QK_NORM_NONE;
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
@@ -67,7 +26,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     config->moe.score = CALM_ROUTER_SIGMOID;
     config->moe.by_logit = true;
     config->moe.weighs_input = true;
-    return read_sparse(ctx, path, root, config);
+    return calm_config_sparse_list(ctx, path, root, "moe_layers", "interleave_moe_layer_step", config);
 }
 
 static const calm_names names = {CALM_USUAL_ENDS,

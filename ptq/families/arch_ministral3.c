@@ -6,22 +6,9 @@
  * Reference: transformers' modeling_ministral3.py. */
 #include "ptq/arch/arch.h"
 
-static calm_status read_growth(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_json *scaling = calm_json_get(root, "rope_scaling");
-    const calm_json *described = calm_json_size(scaling) ? scaling : calm_json_get(root, "rope_parameters");
-    double beta, original;
-    /* The class has a default, but published files never rely on it. */
-    CALM_TRY(calm_json_expect(ctx, described, CALM_JSON_OBJECT, "%s: \"rope_parameters\"", path));
-    CALM_TRY(calm_json_need_number(ctx, path, described, "llama_4_scaling_beta", NULL, 0, 1e3, &beta));
-    CALM_TRY(calm_json_need_number(ctx, path, described, "original_max_position_embeddings", NULL, 1, 1e9, &original));
-    config->query_growth = (calm_query_scale_config){.beta = (float)beta, .length = original};
-    return CALM_OK;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    CALM_TRY(read_growth(ctx, path, root, config));
+    CALM_TRY(calm_config_query_growth(ctx, path, root, config));
     /* When absent there is no window, unlike Mistral. */
     return calm_config_windows(ctx, path, root, 0, calm_slides_always, 0, config);
 }

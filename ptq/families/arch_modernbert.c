@@ -17,30 +17,15 @@ static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json
     return CALM_OK;
 }
 
-static calm_status read_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    bool mlp, decoder;
-    CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &mlp));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_bias", &(bool){false}, &config->norm_bias));
-    CALM_TRY(calm_config_switch(ctx, path, root, "decoder_bias", true, &decoder));
-    config->bias[CALM_ROLE_FUSED_GATE_UP] = config->bias[CALM_ROLE_DOWN] = mlp;
-    config->head_bias = decoder && config->arch->names->head;
-    return CALM_OK;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const double theta = config->rope[CALM_ROPE_GLOBAL].theta;
-    double ignored;
     CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));    /* in the first files; nothing reads it */
     CALM_TRY(calm_config_activation(ctx, path, root, "classifier_activation", "gelu", &config->head_activation));
-    /* The code reads no "rope_theta": a contradicting value is refused. */
-    CALM_TRY(calm_json_need_number(ctx, path, root, "rope_theta", &theta, 1, 1e12, &ignored));
-    if (ignored < theta || ignored > theta)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rope_theta\": found %g, expected the %g of "
-                         "\"global_rope_theta\" or \"rope_parameters\", which is what counts", path, ignored, theta);
-    CALM_TRY(read_biases(ctx, path, root, config));
+    CALM_TRY(calm_config_other_theta(ctx, path, root, config));
+    CALM_TRY(calm_config_attention_biases(ctx, path, root, config));
+    CALM_TRY(calm_config_mlp_biases(ctx, path, root, config));
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_bias", &(bool){false}, &config->norm_bias));
+    CALM_TRY(calm_config_head_bias(ctx, path, root, "decoder_bias", true, config));
     return read_windows(ctx, path, root, config);
 }
 

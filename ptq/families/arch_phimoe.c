@@ -4,29 +4,6 @@
  * Reference: arXiv 2404.14219, 2409.12136; transformers' modeling_phimoe.py. */
 #include "ptq/arch/arch.h"
 
-/* Reads longrope's separate factors of cos and sin for short and for long texts.  transformers 5 computes frequencies
- * without the length of the text, and so uses the short factors for all texts. */
-static calm_status read_scales(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_json *scaling = calm_json_get(root, "rope_scaling");
-    /* The older spelling, or that of transformers 5. */
-    const calm_json *described = scaling ? scaling : calm_json_get(root, "rope_parameters");
-    calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
-    double of_short, of_long;
-    if (rope->kind == CALM_ROPE_DEFAULT)    /* the two factors are ignored */
-        return CALM_OK;
-    CALM_TRY(calm_json_need_number(ctx, path, described, "short_mscale", &rope->m, 1e-6, 1e6, &of_short));
-    CALM_TRY(calm_json_need_number(ctx, path, described, "long_mscale", &of_short, 1e-6, 1e6, &of_long));
-    /* Tables of the other kinds do not depend on the length of the text. */
-    if (of_short != of_long && rope->kind != CALM_ROPE_LONGROPE)
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: rope settings: \"short_mscale\" %g, \"long_mscale\" %g: "
-                         "expected the same number, as rope_type is not longrope", path, of_short, of_long);
-    rope->m = of_short;
-    rope->m_long = of_long;
-    rope->long_factor = rope->short_factor;
-    return CALM_OK;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     /* Every block is sparse, so intermediate_size is the width of an expert. */
@@ -37,13 +14,12 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     /* Each of the router's two rounds chooses one expert, independent of num_experts_per_tok. */
     config->moe.top_k = config->moe.n_experts < 2 ? 1 : 2;
     CALM_TRY(calm_json_need_number(ctx, path, root, "router_jitter_noise", &(double){0.01}, 0, 1e3, &jitter));
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "lm_head_bias", &(bool){false}, &config->head_bias));
-    config->head_bias &= config->arch->names->head != NULL;
+    CALM_TRY(calm_config_head_bias(ctx, path, root, "lm_head_bias", false, config));
     /* Each round has its own sum; the weights of both are not divided by a sum. */
     config->moe.score = CALM_ROUTER_SPARSEMIXER;
     config->moe.norm_top_k = false;
     config->moe.jitter = (float)jitter;
-    CALM_TRY(read_scales(ctx, path, root, config));
+    CALM_TRY(calm_config_rope_scales(ctx, path, root, config));
     return calm_config_windows(ctx, path, root, 0, calm_slides_always, 0, config);
 }
 
