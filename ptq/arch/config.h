@@ -339,6 +339,10 @@ calm_status calm_config_new_no_rope(calm_ctx *ctx, calm_config *config);
 calm_status calm_config_no_rope(calm_ctx *ctx, const char *path, const calm_json *root, bool empty,
                                 calm_config *config);
 
+/* Fills it from "position_embedding_type": "rope" rotates all blocks with attention, null and "nope" none.
+ * CALM_EUNSUPPORTED: another word. */
+calm_status calm_config_position_type(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
 /* Sets whether the linears of an MLP have biases, from "mlp_bias" (absent: they have none). */
 calm_status calm_config_mlp_biases(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
@@ -395,6 +399,11 @@ typedef struct calm_grouped_defaults {
  * routed_scaling_factor.  Scores are sigmoids, and experts are chosen with a bias. */
 calm_status calm_config_grouped(calm_ctx *ctx, const char *path, const calm_json *root,
                                 const calm_grouped_defaults *defaults, calm_config *config);
+
+/* Reads experts that may work in a latent space, "moe_latent_size" (absent: they do not), and the width and the biases
+ * ("mlp_bias") of the shared expert, which does not.  Call it after calm_config_grouped.
+ * CALM_EUNSUPPORTED: both biases and the latent space. */
+calm_status calm_config_latent_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* Calls calm_config_mixture with DeepSeek's keys, then calm_config_grouped; `norm`: value of norm_topk_prob when
  * absent. */

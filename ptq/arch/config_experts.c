@@ -30,7 +30,7 @@ static calm_status mark_blocks(calm_ctx *ctx, const char *path, const calm_json 
     return CALM_OK;
 }
 
-/* Fails with CALM_EFORMAT where `key` has anything but a list. */
+/* Is the list `key` present?  CALM_EFORMAT: it is no list. */
 static calm_status expect_list(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool *listed)
 {
     const calm_json *list = calm_json_get(root, key);
@@ -166,4 +166,17 @@ calm_status calm_config_experts_beside(calm_ctx *ctx, const char *path, const ca
                              path, key ? key : keys->experts);
     config->moe.shared_inner = config->inner;
     return calm_config_mixture(ctx, path, root, keys, config);
+}
+
+calm_status calm_config_latent_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    if (calm_json_typeof(calm_json_get(root, "moe_latent_size")) != CALM_JSON_NULL)
+        CALM_TRY(calm_config_size(ctx, path, root, "moe_latent_size", NULL, &config->moe.latent));
+    /* Biases of the shared expert, which is one of a separate width even if "n_shared_experts" says otherwise; routed
+     * experts have none. */
+    CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &config->moe.shared_bias));
+    if (config->moe.shared_bias && config->moe.latent)    /* biases of the linears B and C are not implemented */
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"mlp_bias\": found true, expected false with "
+                         "\"moe_latent_size\"", path);
+    return calm_config_size(ctx, path, root, "moe_shared_expert_intermediate_size", NULL, &config->moe.shared_inner);
 }

@@ -51,6 +51,20 @@ calm_status calm_config_no_rope(calm_ctx *ctx, const char *path, const calm_json
     return CALM_OK;
 }
 
+calm_status calm_config_position_type(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const char *type;
+    CALM_TRY(calm_json_need_string(ctx, path, root, "position_embedding_type", "nope", &type));
+    if (strcmp(type, "rope") == 0)
+        return CALM_OK;
+    if (strcmp(type, "nope") != 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"position_embedding_type\": expected null, \"nope\" or "
+                         "\"rope\", found \"%s\"", path, type);
+    CALM_TRY(calm_config_new_no_rope(ctx, config));
+    memset(config->no_rope, true, config->n_blocks * sizeof *config->no_rope);
+    return CALM_OK;
+}
+
 calm_status calm_config_switch(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool usual,
                                bool *out)
 {

@@ -2,30 +2,13 @@
  * each head; an MLP w2(silu(w1(h)) * w3(h)); the norm before the head is called embedding_norm.
  *
  * Reference: transformers' modeling_lfm2.py. */
-#include "ptq/base/scope.h"
 #include "ptq/families/mixers.h"
 
-/* Older files list the blocks with attention; without either list all blocks have it. */
+/* Older files list the blocks with attention. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const calm_json *full = calm_json_get(root, "full_attn_idxs");
-    const bool listed = calm_json_typeof(full) != CALM_JSON_NULL;
-    bool *conv;
-    CALM_SCOPED_SCRATCH(ctx);
     CALM_TRY(calm_config_adjusted_inner(ctx, path, root, config));
-    CALM_TRY(CALM_NEW(ctx, ctx->scratch, conv, config->n_blocks));
-    if (listed)
-        CALM_TRY(calm_json_expect(ctx, full, CALM_JSON_ARRAY, "%s: \"full_attn_idxs\"", path));
-    for (size_t i = 0; i < config->n_blocks; i++)
-        conv[i] = listed;
-    for (size_t i = 0; i < calm_json_size(full); i++) {
-        const int64_t block = calm_json_int(calm_json_at(full, i), -1);
-        if (block < 0 || block >= (int64_t)config->n_blocks)
-            return calm_fail(ctx, CALM_EFORMAT, "%s: \"full_attn_idxs\"[%zu]: expected the number of a block, below "
-                             "%zu", path, i, config->n_blocks);
-        conv[block] = false;
-    }
-    return calm_config_conv(ctx, path, root, conv, config);
+    return calm_config_conv(ctx, path, root, "full_attn_idxs", config);
 }
 
 /* Published files have block_ff_dim, which transformers prefers to intermediate_size. */

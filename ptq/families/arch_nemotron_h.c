@@ -3,51 +3,26 @@
  * with moe_latent_size in a latent space.
  *
  * References: arXiv 2504.03624; transformers' modeling_nemotron_h.py. */
-#include <math.h>
-
 #include "ptq/families/mixers.h"
 
-/* Reads the experts of a model with such blocks. */
-static calm_status read_experts(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_moe_keys keys = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
-    CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    CALM_TRY(calm_config_grouped(ctx, path, root, &(calm_grouped_defaults){1, 1, 1, 1, 1}, config));
-    if (calm_json_typeof(calm_json_get(root, "moe_latent_size")) != CALM_JSON_NULL)
-        CALM_TRY(calm_config_size(ctx, path, root, "moe_latent_size", NULL, &config->moe.latent));
-    /* Biases of the shared expert, which is one of a separate width even if "n_shared_experts" says otherwise; routed
-     * experts have none. */
-    CALM_TRY(calm_json_need_bool(ctx, path, root, "mlp_bias", &(bool){false}, &config->moe.shared_bias));
-    if (config->moe.shared_bias && config->moe.latent)    /* biases of the linears B and C are not implemented */
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"mlp_bias\": found true, expected false with "
-                         "\"moe_latent_size\"", path);
-    return calm_config_size(ctx, path, root, "moe_shared_expert_intermediate_size", NULL, &config->moe.shared_inner);
-}
-
-/* Reads Mamba-2's sizes; the code clamps steps from below and ignores "time_step_limit". */
-static calm_status read_mamba(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_mamba_keys keys = {"mamba_num_heads", "mamba_head_dim", "n_groups", "ssm_state_size", "conv_kernel",
-                                  "use_conv_bias", "use_bias", 64, 8, 128};
-    double least;
-    CALM_TRY(calm_config_mamba_sizes(ctx, path, root, &keys, config));
-    CALM_TRY(calm_json_need_number(ctx, path, root, "time_step_min", &(double){0.001}, 0, 1e6, &least));
-    config->mamba.limits = (calm_mamba_limits){(float)least, INFINITY};
-    return calm_config_activation(ctx, path, root, "mamba_hidden_act", "silu", &config->mamba.activation);
-}
+static const calm_mamba_keys mamba = {
+    .heads = "mamba_num_heads", .head_dim = "mamba_head_dim", .groups = "n_groups", .state = "ssm_state_size",
+    .taps = "conv_kernel", .conv_bias = "use_conv_bias", .bias = "use_bias", .least_step = "time_step_min",
+    .activation = "mamba_hidden_act", .usual_head_dim = 64, .usual_groups = 8, .usual_state = 128};
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     static const calm_fixed_key fixed[] = {{"attention_bias", "false"}, {"sliding_window", "null"}};
-    bool any = false;
+    const calm_moe_keys experts = {"n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", true};
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, sizeof fixed / sizeof *fixed));
     CALM_TRY(calm_config_mlp_biases(ctx, path, root, config));
-    CALM_TRY(read_mamba(ctx, path, root, config));
+    CALM_TRY(calm_config_mamba_sizes(ctx, path, root, &mamba, config));
     CALM_TRY(calm_config_single(ctx, path, root, config));
-    for (size_t i = 0; i < config->n_blocks; i++)
-        any |= config->moe.sparse[i];
-    if (any)
-        CALM_TRY(read_experts(ctx, path, root, config));
+    if (calm_config_is_mixture(config)) {
+        CALM_TRY(calm_config_mixture(ctx, path, root, &experts, config));
+        CALM_TRY(calm_config_grouped(ctx, path, root, &(calm_grouped_defaults){1, 1, 1, 1, 1}, config));
+        CALM_TRY(calm_config_latent_experts(ctx, path, root, config));
+    }
     /* calm_config_mixture has made every block sparse; this reads the actual list. */
     return calm_config_single(ctx, path, root, config);
 }

@@ -83,10 +83,35 @@ calm_status calm_config_delta(calm_ctx *ctx, const char *path, const calm_json *
     return read_mixers(ctx, path, root, &(mixer_words){.own = "linear_attention"}, &calm_kind_delta, linear, config);
 }
 
-calm_status calm_config_conv(calm_ctx *ctx, const char *path, const calm_json *root, const bool *otherwise,
+/* Fills conv [n_blocks]: a list of the other blocks has the key `attention`; without it there is no convolution. */
+static calm_status read_others(calm_ctx *ctx, const char *path, const calm_json *root, const char *attention,
+                               const calm_config *config, bool *conv)
+{
+    const calm_json *list = calm_json_get(root, attention);
+    const bool listed = calm_json_typeof(list) != CALM_JSON_NULL;
+    if (listed)
+        CALM_TRY(calm_json_expect(ctx, list, CALM_JSON_ARRAY, "%s: \"%s\"", path, attention));
+    for (size_t i = 0; i < config->n_blocks; i++)
+        conv[i] = listed;
+    for (size_t i = 0; i < calm_json_size(list); i++) {
+        const int64_t block = calm_json_int(calm_json_at(list, i), -1);
+        if (block < 0 || block >= (int64_t)config->n_blocks)
+            return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\"[%zu]: expected the number of a block, below %zu", path,
+                             attention, i, config->n_blocks);
+        conv[block] = false;
+    }
+    return CALM_OK;
+}
+
+calm_status calm_config_conv(calm_ctx *ctx, const char *path, const calm_json *root, const char *attention,
                              calm_config *config)
 {
-    bool bias;
+    bool bias, *conv = NULL;
+    CALM_SCOPED_SCRATCH(ctx);
+    if (attention) {
+        CALM_TRY(CALM_NEW(ctx, ctx->scratch, conv, config->n_blocks));
+        CALM_TRY(read_others(ctx, path, root, attention, config, conv));
+    }
     /* Published files have the first name, which transformers prefers to the second. */
     CALM_TRY(calm_json_need_bool(ctx, path, root, "tie_embedding", &config->tied, &config->tied));
     /* transformers implements one function, and files have no key. */
@@ -94,7 +119,7 @@ calm_status calm_config_conv(calm_ctx *ctx, const char *path, const calm_json *r
     CALM_TRY(calm_config_size(ctx, path, root, "conv_L_cache", &(int64_t){3}, &config->conv_width));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "conv_bias", &(bool){false}, &bias));
     config->bias[CALM_ROLE_CONV_IN] = config->bias[CALM_ROLE_CONV_OUT] = bias;
-    return read_mixers(ctx, path, root, &(mixer_words){.own = "conv"}, &calm_kind_conv, otherwise, config);
+    return read_mixers(ctx, path, root, &(mixer_words){.own = "conv"}, &calm_kind_conv, conv, config);
 }
 
 /* ---- Mamba-2 ---- */
@@ -114,8 +139,26 @@ static calm_status check_widths(calm_ctx *ctx, const char *path, const calm_mamb
     return CALM_OK;
 }
 
-calm_status calm_config_mamba_sizes(calm_ctx *ctx, const char *path, const calm_json *root,
-                                    const calm_mamba_keys *keys, calm_config *config)
+/* Computes the width of heads from the expanded width; "auto" is read like an absent key. */
+static calm_status expand_heads(calm_ctx *ctx, const char *path, const calm_json *root, const calm_config *config,
+                                calm_mamba_keys *keys)
+{
+    const char *word = calm_json_string(calm_json_get(root, keys->head_dim), "");
+    size_t expand, heads;
+    CALM_TRY(calm_config_size(ctx, path, root, keys->expand, &(int64_t){2}, &expand));
+    CALM_TRY(calm_config_size(ctx, path, root, keys->heads, &(int64_t){128}, &heads));
+    if (expand * config->hidden % heads != 0)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected a divisor of %s hidden_size (%zu), found %zu", path,
+                         keys->heads, keys->expand, expand * config->hidden, heads);
+    keys->usual_head_dim = (int64_t)(expand * config->hidden / heads);
+    if (strcmp(word, "auto") == 0)
+        keys->head_dim = "";
+    return CALM_OK;
+}
+
+/* Reads the numbers and widths of heads and groups. */
+static calm_status read_shape(calm_ctx *ctx, const char *path, const calm_json *root, const calm_mamba_keys *keys,
+                              calm_config *config)
 {
     calm_mamba_shape *shape = &config->mamba.shape;
     bool bias;
@@ -127,8 +170,53 @@ calm_status calm_config_mamba_sizes(calm_ctx *ctx, const char *path, const calm_
     CALM_TRY(calm_config_switch(ctx, path, root, keys->conv_bias, true, &config->mamba.conv_bias));
     CALM_TRY(calm_json_need_bool(ctx, path, root, keys->bias, &(bool){false}, &bias));
     config->bias[CALM_ROLE_MAMBA_IN] = config->bias[CALM_ROLE_MAMBA_OUT] = bias;
+    CALM_TRY(check_widths(ctx, path, keys, shape));
+    if (keys->expand && shape->head_dim != (size_t)keys->usual_head_dim)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected %s hidden_size / %s (%lld), found %zu", path,
+                         keys->head_dim, keys->expand, keys->heads, (long long)keys->usual_head_dim, shape->head_dim);
+    return CALM_OK;
+}
+
+/* Returns a number, which transformers may write as an infinite one. */
+static double limit_of(const calm_json *value)
+{
+    const char *text = calm_json_string(calm_json_get(value, "__float__"), "");
+    return strcmp(text, "Infinity") == 0 ? (double)INFINITY : calm_json_number(value, (double)NAN);
+}
+
+/* Reads the range of time steps. */
+static calm_status read_step_limits(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const calm_json *list = calm_json_get(root, "time_step_limit");
+    if (calm_json_typeof(list) == CALM_JSON_NULL)
+        return CALM_OK;
+    const double least = limit_of(calm_json_at(list, 0)), most = limit_of(calm_json_at(list, 1));
+    if (calm_json_typeof(list) != CALM_JSON_ARRAY || calm_json_size(list) != 2 || !(least >= 0 && least <= most))
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"time_step_limit\": expected two numbers, the first at least 0 and "
+                         "the second not below it", path);
+    config->mamba.limits = (calm_mamba_limits){(float)least, (float)most};
+    return CALM_OK;
+}
+
+calm_status calm_config_mamba_sizes(calm_ctx *ctx, const char *path, const calm_json *root,
+                                    const calm_mamba_keys *keys, calm_config *config)
+{
+    calm_mamba_keys own = *keys;
+    double least;
+    if (keys->expand)
+        CALM_TRY(expand_heads(ctx, path, root, config, &own));
+    CALM_TRY(read_shape(ctx, path, root, &own, config));
     config->mamba.limits = (calm_mamba_limits){0, INFINITY};
-    return check_widths(ctx, path, keys, shape);
+    config->mamba.activation = config->activation;
+    if (!keys->least_step) {
+        CALM_TRY(read_step_limits(ctx, path, root, config));
+    } else {
+        CALM_TRY(calm_json_need_number(ctx, path, root, keys->least_step, &(double){0.001}, 0, 1e6, &least));
+        config->mamba.limits.least = (float)least;
+    }
+    return keys->activation
+               ? calm_config_activation(ctx, path, root, keys->activation, "silu", &config->mamba.activation)
+               : CALM_OK;
 }
 
 calm_status calm_config_mamba(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
@@ -141,26 +229,6 @@ calm_status calm_config_mamba(calm_ctx *ctx, const char *path, const calm_json *
     for (size_t i = 0; i < config->n_blocks; i++)
         all[i] = true;
     return read_mixers(ctx, path, root, &words, &calm_kind_mamba, all, config);
-}
-
-/* Returns a number, which transformers may write as an infinite one. */
-static double limit_of(const calm_json *value)
-{
-    const char *text = calm_json_string(calm_json_get(value, "__float__"), "");
-    return strcmp(text, "Infinity") == 0 ? (double)INFINITY : calm_json_number(value, (double)NAN);
-}
-
-calm_status calm_config_step_limits(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_json *list = calm_json_get(root, "time_step_limit");
-    if (calm_json_typeof(list) == CALM_JSON_NULL)
-        return CALM_OK;
-    const double least = limit_of(calm_json_at(list, 0)), most = limit_of(calm_json_at(list, 1));
-    if (calm_json_typeof(list) != CALM_JSON_ARRAY || calm_json_size(list) != 2 || !(least >= 0 && least <= most))
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"time_step_limit\": expected two numbers, the first at least 0 and "
-                         "the second not below it", path);
-    config->mamba.limits = (calm_mamba_limits){(float)least, (float)most};
-    return CALM_OK;
 }
 
 /* ---- blocks of one sublayer ---- */

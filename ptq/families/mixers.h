@@ -10,25 +10,29 @@
     "linear_num_key_heads linear_num_value_heads attention_bias attn_output_gate"
 calm_status calm_config_delta(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
-/* Reads the keys that both LFM2 families share: blocks of short convolutions, two names of the tied head, silu. */
+/* Reads the keys that both LFM2 families share: blocks of short convolutions, two names of the tied head, silu.
+ * Without "layer_types" the list `attention` has the numbers of the other blocks; without it too no block is a
+ * convolution.  `attention` NULL: "layer_types" must be present. */
 #define CALM_CONV_KEYS "layer_types conv_L_cache conv_bias tie_embedding norm_eps"
-calm_status calm_config_conv(calm_ctx *ctx, const char *path, const calm_json *root, const bool *otherwise,
+calm_status calm_config_conv(calm_ctx *ctx, const char *path, const calm_json *root, const char *attention,
                              calm_config *config);
 
-/* Reads the sizes of Mamba-2 by a family's keys; time steps get no limits. */
+/* A family's keys for Mamba-2, and the values of absent ones. */
 typedef struct calm_mamba_keys {
     const char *heads, *head_dim, *groups, *state, *taps, *conv_bias, *bias;
-    int64_t usual_head_dim, usual_groups, usual_state;    /* when absent */
+    const char *expand;        /* the heads together have this times (2) the hidden size; NULL: any width */
+    const char *least_step;    /* least time step (0.001); NULL: "time_step_limit" has their range */
+    const char *activation;    /* function after the convolution (silu); NULL: the model's */
+    int64_t usual_head_dim, usual_groups, usual_state;
 } calm_mamba_keys;
+
+/* Reads the sizes and settings of Mamba-2.  CALM_EFORMAT: they do not fit each other. */
 calm_status calm_config_mamba_sizes(calm_ctx *ctx, const char *path, const calm_json *root,
                                     const calm_mamba_keys *keys, calm_config *config);
 
 /* Makes Mamba-2 the mixer of the blocks that "layer_types" calls "linear_attention" or, in older files, "mamba"; of all
  * blocks where the list is absent. */
 calm_status calm_config_mamba(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
-
-/* Reads the range of time steps, "time_step_limit". */
-calm_status calm_config_step_limits(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
 
 /* Reads Nemotron-H's blocks, each of one sublayer: "layers_block_type" lists "linear_attention", "full_attention",
  * "mlp" and "moe", or "hybrid_override_pattern" has their letters M * - E.  Fills moe.sparse. */
