@@ -4,27 +4,16 @@
  *   x = attn_ln(x + o_proj(attn(qkv_proj(x))));  x = mlp_ln(x + down_proj(act(b) a)), [a | b] = up_gate_proj(x)
  *
  * Reference: arXiv 2407.19669; transformers' modeling_gte.py. */
-#include <string.h>
-
 #include "ptq/families/bert.h"
 
-/* Checks keys of the code that published files came with, whose classes are "NewModel" and others. */
-static calm_status check_published(calm_ctx *ctx, const char *path, const calm_json *root)
-{
-    const char *norm;
-    CALM_TRY(calm_bert_positions(ctx, path, root, "rope"));
-    CALM_TRY(calm_bert_switch(ctx, path, root, "pack_qkv", true));
-    CALM_TRY(calm_bert_switch(ctx, path, root, "logn_attention_scale", false));
-    CALM_TRY(calm_json_need_string(ctx, path, root, "layer_norm_type", "layer_norm", &norm));
-    return strcmp(norm, "layer_norm") == 0 ? CALM_OK
-                                           : calm_fail(ctx, CALM_EUNSUPPORTED,
-                                                       "%s: \"layer_norm_type\": found \"%s\", expected \"layer_norm\"",
-                                                       path, norm);
-}
+/* Keys of the code that published files came with, whose classes are "NewModel" and others. */
+static const calm_bert_switch switches[] = {{"pack_qkv", true}, {"logn_attention_scale", false}};
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    CALM_TRY(check_published(ctx, path, root));
+    CALM_TRY(calm_bert_positions(ctx, path, root, "rope"));
+    CALM_TRY(calm_bert_switches(ctx, path, root, switches, sizeof switches / sizeof *switches));
+    CALM_TRY(calm_bert_norm_type(ctx, path, root, "layer_norm"));
     config->bias[CALM_ROLE_FUSED_QKV] = config->bias[CALM_ROLE_O] = config->bias[CALM_ROLE_DOWN] = true;
     config->head_activation = CALM_ACTIVATION_GELU;
     /* A model without token types has no table of them. */
@@ -33,9 +22,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
 
 /* Names in checkpoints, after the prefix. */
 static const calm_names names = {
-    .blocks = "encoder.layer",
-    .embed = "embeddings.word_embeddings",
-    .head = "lm_head.decoder",
+    .blocks = "encoder.layer", .embed = "embeddings.word_embeddings", .head = "lm_head.decoder",
     .role = {[CALM_ROLE_FUSED_QKV] = "attention.qkv_proj", [CALM_ROLE_O] = "attention.o_proj",
              [CALM_ROLE_FUSED_GATE_UP] = "mlp.up_gate_proj", [CALM_ROLE_DOWN] = "mlp.down_proj"},
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "attn_ln"},
@@ -47,11 +34,8 @@ static const calm_names names = {
 
 /* Modules before and after the blocks. */
 static const calm_ends ends = {
-    .types = "embeddings.token_type_embeddings",
-    .norm = "embeddings.LayerNorm",
-    .pooler = "pooler.dense",
-    .transform = "lm_head.dense",
-    .transform_norm = "lm_head.norm",
+    .types = "embeddings.token_type_embeddings", .norm = "embeddings.LayerNorm", .pooler = "pooler.dense",
+    .transform = "lm_head.dense", .transform_norm = "lm_head.norm",
     .bias = "lm_head.decoder.bias",
 };
 

@@ -7,18 +7,9 @@
  * Reference: arXiv 2412.13663; transformers' modeling_modernbert.py. */
 #include "ptq/families/bert.h"
 
-static calm_status read_windows(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    int64_t width;
-    CALM_TRY(calm_json_need_int(ctx, path, root, "local_attention", &(int64_t){128}, 1, 1 << 30, &width));
-    CALM_TRY(calm_config_windows_by(ctx, path, root, width, "global_attn_every_n_layers", 3, calm_slides_after_first,
-                                    config));
-    calm_config_windows_both_ways(config);
-    return CALM_OK;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
+    int64_t width;
     CALM_TRY(calm_bert_positions(ctx, path, root, "absolute"));    /* in the first files; nothing reads it */
     CALM_TRY(calm_config_activation(ctx, path, root, "classifier_activation", "gelu", &config->head_activation));
     CALM_TRY(calm_config_other_theta(ctx, path, root, config));
@@ -26,15 +17,16 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_mlp_biases(ctx, path, root, config));
     CALM_TRY(calm_json_need_bool(ctx, path, root, "norm_bias", &(bool){false}, &config->norm_bias));
     CALM_TRY(calm_config_head_bias(ctx, path, root, "decoder_bias", true, config));
-    return read_windows(ctx, path, root, config);
+    CALM_TRY(calm_json_need_int(ctx, path, root, "local_attention", &(int64_t){128}, 1, 1 << 30, &width));
+    CALM_TRY(calm_config_windows_by(ctx, path, root, width, "global_attn_every_n_layers", 3, calm_slides_after_first,
+                                    config));
+    calm_config_windows_both_ways(config);
+    return CALM_OK;
 }
 
 /* Names in checkpoints, after the prefix. */
 static const calm_names names = {
-    .blocks = "layers",
-    .embed = "embeddings.tok_embeddings",
-    .final_norm = "final_norm",
-    .head = "decoder",
+    .blocks = "layers", .embed = "embeddings.tok_embeddings", .final_norm = "final_norm", .head = "decoder",
     .role = {[CALM_ROLE_FUSED_QKV] = "attn.Wqkv", [CALM_ROLE_O] = "attn.Wo", [CALM_ROLE_FUSED_GATE_UP] = "mlp.Wi",
              [CALM_ROLE_DOWN] = "mlp.Wo"},
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_IN] = "attn_norm"},
@@ -43,11 +35,7 @@ static const calm_names names = {
 };
 
 /* Modules before and after the blocks. */
-static const calm_ends ends = {
-    .norm = "embeddings.norm",
-    .transform = "head.dense",
-    .transform_norm = "head.norm",
-};
+static const calm_ends ends = {.norm = "embeddings.norm", .transform = "head.dense", .transform_norm = "head.norm"};
 
 static const calm_size_keys sizes = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
                                      "max_position_embeddings", "norm_eps", "hidden_activation", NULL};

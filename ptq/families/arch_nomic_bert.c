@@ -7,36 +7,26 @@
  * Reference: arXiv 2402.01613; transformers' modeling_nomic_bert.py. */
 #include "ptq/families/bert.h"
 
-/* Checks keys of the published code: only values that give the model above are accepted. */
-static calm_status check_published(calm_ctx *ctx, const char *path, const calm_json *root)
-{
-    static const char *const off[] = {"prenorm",       "causal",        "parallel_block", "use_rms_norm",
-                                      "qkv_proj_bias", "mlp_fc1_bias",  "mlp_fc2_bias",   "rotary_emb_interleaved",
-                                      "scale_attn_by_inverse_layer_idx"};
-    double share;
-    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
-        CALM_TRY(calm_bert_switch(ctx, path, root, off[i], false));
-    CALM_TRY(calm_bert_switch(ctx, path, root, "scale_attn_weights", true));
-    CALM_TRY(calm_json_need_number(ctx, path, root, "rotary_emb_fraction", &(double){1}, 0, 1, &share));
-    return share < 1 ? calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rotary_emb_fraction\": found %g, expected 1", path,
-                                 share)
-                     : CALM_OK;
-}
+/* Keys of the published code: only values that give the model above are accepted. */
+static const calm_bert_switch switches[] = {
+    {"prenorm", false}, {"causal", false}, {"parallel_block", false}, {"use_rms_norm", false},
+    {"qkv_proj_bias", false}, {"mlp_fc1_bias", false}, {"mlp_fc2_bias", false}, {"rotary_emb_interleaved", false},
+    {"scale_attn_by_inverse_layer_idx", false}, {"scale_attn_weights", true}};
 
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    double theta = config->rope[CALM_ROPE_GLOBAL].theta;
-    CALM_TRY(calm_json_need_number(ctx, path, root, "rotary_emb_base", &theta, 1, 1e12, &theta));
-    config->rope[CALM_ROPE_GLOBAL].theta = theta;
-    CALM_TRY(check_published(ctx, path, root));
+    double *theta = &config->rope[CALM_ROPE_GLOBAL].theta, share;
+    CALM_TRY(calm_json_need_number(ctx, path, root, "rotary_emb_base", theta, 1, 1e12, theta));
+    CALM_TRY(calm_bert_switches(ctx, path, root, switches, sizeof switches / sizeof *switches));
+    CALM_TRY(calm_json_need_number(ctx, path, root, "rotary_emb_fraction", &(double){1}, 0, 1, &share));
+    if (share < 1)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rotary_emb_fraction\": found %g, expected 1", path, share);
     return calm_bert_types(ctx, path, root, 2, 0, config);
 }
 
 /* Names in checkpoints, after the prefix. */
 static const calm_names names = {
-    .blocks = "encoder.layers",
-    .embed = "embeddings.word_embeddings",
-    .head = "cls.predictions.decoder",
+    .blocks = "encoder.layers", .embed = "embeddings.word_embeddings", .head = "cls.predictions.decoder",
     .role = {[CALM_ROLE_FUSED_QKV] = "attn.Wqkv", [CALM_ROLE_O] = "attn.out_proj", [CALM_ROLE_GATE] = "mlp.fc12",
              [CALM_ROLE_UP] = "mlp.fc11", [CALM_ROLE_DOWN] = "mlp.fc2"},
     .norm = {[CALM_SUBLAYER_ATTENTION] = {[CALM_NORM_RESIDUAL] = "norm1"},
@@ -47,9 +37,7 @@ static const calm_names names = {
 
 /* Modules before and after the blocks. */
 static const calm_ends ends = {
-    .types = "embeddings.token_type_embeddings",
-    .norm = "emb_ln",
-    .pooler = "pooler.dense",
+    .types = "embeddings.token_type_embeddings", .norm = "emb_ln", .pooler = "pooler.dense",
     .transform = "cls.predictions.transform.dense",
     .transform_norm = "cls.predictions.transform.layer_norm",
     .bias = "cls.predictions.decoder.bias|cls.predictions.bias",

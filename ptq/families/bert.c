@@ -58,13 +58,27 @@ void calm_bert_biases(calm_config *config)
         config->bias[role] = true;
 }
 
-calm_status calm_bert_switch(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool only)
+calm_status calm_bert_norm_type(calm_ctx *ctx, const char *path, const calm_json *root, const char *only)
+{
+    const char *found;
+    CALM_TRY(calm_json_need_string(ctx, path, root, "layer_norm_type", only, &found));
+    if (strcmp(found, only) != 0)
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_norm_type\": found \"%s\", expected \"%s\"", path,
+                         found, only);
+    return CALM_OK;
+}
+
+calm_status calm_bert_switches(calm_ctx *ctx, const char *path, const calm_json *root, const calm_bert_switch *switches,
+                               size_t n)
 {
     bool found;
-    CALM_TRY(calm_json_need_bool(ctx, path, root, key, &only, &found));
-    return found == only ? CALM_OK
-                         : calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": found %s, expected %s", path, key,
-                                     found ? "true" : "false", only ? "true" : "false");
+    for (size_t i = 0; i < n; i++) {
+        CALM_TRY(calm_json_need_bool(ctx, path, root, switches[i].key, &switches[i].only, &found));
+        if (found != switches[i].only)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": found %s, expected %s", path, switches[i].key,
+                             found ? "true" : "false", found ? "false" : "true");
+    }
+    return CALM_OK;
 }
 
 calm_status calm_roberta_read(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)

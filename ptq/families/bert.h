@@ -62,5 +62,13 @@ calm_status calm_bert_padding(calm_ctx *ctx, const char *path, int64_t padding, 
 /* Gives all linears of all blocks a bias. */
 void calm_bert_biases(calm_config *config);
 
-/* Fails with CALM_EUNSUPPORTED unless the switch `key` of checkpoints with custom code is `only` or absent. */
-calm_status calm_bert_switch(calm_ctx *ctx, const char *path, const calm_json *root, const char *key, bool only);
+/* Fails with CALM_EUNSUPPORTED where "layer_norm_type" differs from `only`. */
+calm_status calm_bert_norm_type(calm_ctx *ctx, const char *path, const calm_json *root, const char *only);
+
+/* Fails with CALM_EUNSUPPORTED unless each of the n switches of checkpoints with custom code is `only` or absent. */
+typedef struct calm_bert_switch {
+    const char *key;
+    bool only;
+} calm_bert_switch;
+calm_status calm_bert_switches(calm_ctx *ctx, const char *path, const calm_json *root, const calm_bert_switch *switches,
+                               size_t n);
