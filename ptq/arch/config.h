@@ -427,6 +427,13 @@ calm_status calm_config_experts(calm_ctx *ctx, const char *path, const calm_json
 calm_status calm_config_sparse_list(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
                                     const char *step_key, calm_config *config);
 
+/* Fills moe.sparse where "mlp_layer_types" lists "dense" and "sparse" blocks.  CALM_EUNSUPPORTED: another word. */
+calm_status calm_config_sparse_types(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
+/* Fills moe.sparse: every "moe_layer_interval"-th (1) block is sparse, from "moe_layer_start_index" (1) to
+ * "moe_layer_end_index" (-1: the last). */
+calm_status calm_config_sparse_range(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
+
 /* Reads query_growth in Llama 4's spelling: the switch "attn_temperature_tuning" (on when absent), "attn_scale" (0.1)
  * and "floor_scale" (8192); it applies to blocks without a rotary embedding. */
 calm_status calm_config_query_tuning(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config);
@@ -451,6 +458,11 @@ calm_status calm_config_rope_object(calm_ctx *ctx, const char *path, const calm_
 
 /* Fails with CALM_EUNSUPPORTED where "rope_theta", which nothing reads in a family with a theta_key, contradicts it. */
 calm_status calm_config_other_theta(calm_ctx *ctx, const char *path, const calm_json *root, const calm_config *config);
+
+/* Reads the number of rotated channels from `key`, which published files give instead of a share of the head.
+ * CALM_EFORMAT: it is odd.  CALM_EUNSUPPORTED: it contradicts "partial_rotary_factor". */
+calm_status calm_config_rotary_width(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+                                     calm_config *config);
 
 /* Reads "short_mscale" and "long_mscale", the factors of cos and sin for short and for long texts, next to the settings
  * of a rotary embedding that is not the plain one.  CALM_EUNSUPPORTED: they differ, and it is not longrope. */

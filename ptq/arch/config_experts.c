@@ -1,4 +1,6 @@
 /* Reads mixtures of experts from config.json. */
+#include <string.h>
+
 #include "ptq/arch/arch.h"
 #include "ptq/base/text.h"
 
@@ -60,6 +62,34 @@ calm_status calm_config_sparse_list(calm_ctx *ctx, const char *path, const calm_
     for (size_t i = 0; i < config->n_blocks; i++)
         config->moe.sparse[i] = !listed && (i + 1) % (size_t)step == 0;
     return mark_blocks(ctx, path, root, key, true, config);
+}
+
+calm_status calm_config_sparse_types(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const calm_json *types = calm_json_get(root, "mlp_layer_types");
+    if (calm_json_typeof(types) == CALM_JSON_NULL)
+        return CALM_OK;
+    CALM_TRY(calm_config_one_per_block(ctx, path, "mlp_layer_types", types, config));
+    for (size_t i = 0; i < config->n_blocks; i++) {
+        const char *type = calm_json_string(calm_json_at(types, i), "");
+        config->moe.sparse[i] = strcmp(type, "sparse") == 0;
+        if (!config->moe.sparse[i] && strcmp(type, "dense") != 0)
+            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"mlp_layer_types\"[%zu]: found \"%s\", expected dense or "
+                             "sparse", path, i, type);
+    }
+    return CALM_OK;
+}
+
+calm_status calm_config_sparse_range(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
+{
+    const int64_t last = (int64_t)config->n_blocks - 1;
+    int64_t start, end, interval;
+    CALM_TRY(calm_json_need_int(ctx, path, root, "moe_layer_start_index", &(int64_t){1}, 0, 1 << 20, &start));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "moe_layer_end_index", &(int64_t){-1}, -1, 1 << 20, &end));
+    CALM_TRY(calm_json_need_int(ctx, path, root, "moe_layer_interval", &(int64_t){1}, 1, 1 << 20, &interval));
+    for (int64_t i = 0; i <= last; i++)
+        config->moe.sparse[i] = (i + 1) % interval == 0 && i >= start && i <= (end < 0 ? last : end);
+    return CALM_OK;
 }
 
 calm_status calm_config_mixture(calm_ctx *ctx, const char *path, const calm_json *root, const calm_moe_keys *keys,

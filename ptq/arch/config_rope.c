@@ -386,3 +386,23 @@ calm_status calm_config_rope_scales(calm_ctx *ctx, const char *path, const calm_
     rope->long_factor = rope->short_factor;
     return CALM_OK;
 }
+
+calm_status calm_config_rotary_width(calm_ctx *ctx, const char *path, const calm_json *root, const char *key,
+                                     calm_config *config)
+{
+    const calm_json *share = calm_json_get(calm_json_get(root, "rope_parameters"), "partial_rotary_factor");
+    calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
+    const int64_t shared = (int64_t)(rope->rotary - rope->odd);
+    int64_t rotary = shared;
+    CALM_TRY(calm_json_need_int(ctx, path, root, key, &rotary, 2, (int64_t)config->head_dim, &rotary));
+    if (rotary % 2 != 0 && rotary != shared)
+        return calm_fail(ctx, CALM_EFORMAT, "%s: \"%s\": expected an even number, found %lld", path, key,
+                         (long long)rotary);
+    /* transformers prefers the share where both are present; a contradiction is refused. */
+    if (rotary != shared && (share || calm_json_get(root, "partial_rotary_factor")))
+        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"%s\": expected %lld (partial_rotary_factor of head_dim), "
+                         "found %lld", path, key, (long long)shared, (long long)rotary);
+    rope->odd = rotary % 2 != 0;
+    rope->rotary = (size_t)rotary + rope->odd;
+    return CALM_OK;
+}

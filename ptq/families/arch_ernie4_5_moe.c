@@ -4,19 +4,6 @@
  * Reference: ERNIE 4.5 technical report; transformers' modeling_ernie4_5_moe.py. */
 #include "ptq/arch/arch.h"
 
-/* Sparse blocks: every moe_layer_interval-th from moe_layer_start_index to moe_layer_end_index (-1: the last). */
-static calm_status read_sparse(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const int64_t last = (int64_t)config->n_blocks - 1;
-    int64_t start, end, interval;
-    CALM_TRY(calm_json_need_int(ctx, path, root, "moe_layer_start_index", &(int64_t){1}, 0, 1 << 20, &start));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "moe_layer_end_index", &(int64_t){-1}, -1, 1 << 20, &end));
-    CALM_TRY(calm_json_need_int(ctx, path, root, "moe_layer_interval", &(int64_t){1}, 1, 1 << 20, &interval));
-    for (int64_t i = 0; i <= last; i++)
-        config->moe.sparse[i] = (i + 1) % interval == 0 && i >= start && i <= (end < 0 ? last : end);
-    return CALM_OK;
-}
-
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
     const calm_moe_keys keys = {"moe_num_experts", "moe_k", "moe_intermediate_size", true};
@@ -34,7 +21,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_use_bias(ctx, path, root, false, config));
     config->moe.shared_bias = config->bias[CALM_ROLE_DOWN];
     config->head_bias = config->moe.shared_bias && config->arch->names->head;
-    return read_sparse(ctx, path, root, config);
+    return calm_config_sparse_range(ctx, path, root, config);
 }
 
 static const calm_names names = {CALM_USUAL_MODULES,

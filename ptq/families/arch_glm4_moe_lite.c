@@ -1,26 +1,7 @@
 /* GLM-4.7-Flash: DeepSeek-V3's blocks.
  *
  * Reference: transformers' modeling_glm4_moe_lite.py. */
-#include <string.h>
-
 #include "ptq/arch/arch.h"
-
-/* "mlp_layer_types" lists which blocks are mixtures; without it all but the first block are. */
-static calm_status read_types(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
-{
-    const calm_json *types = calm_json_get(root, "mlp_layer_types");
-    if (calm_json_typeof(types) == CALM_JSON_NULL)
-        return CALM_OK;
-    CALM_TRY(calm_config_one_per_block(ctx, path, "mlp_layer_types", types, config));
-    for (size_t i = 0; i < config->n_blocks; i++) {
-        const char *type = calm_json_string(calm_json_at(types, i), "");
-        config->moe.sparse[i] = strcmp(type, "sparse") == 0;
-        if (!config->moe.sparse[i] && strcmp(type, "dense") != 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"mlp_layer_types\"[%zu]: found \"%s\", expected dense or "
-                             "sparse", path, i, type);
-    }
-    return CALM_OK;
-}
 
 /* DeepSeek's keys, with the usual defaults of GLM's mixtures. */
 static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
@@ -31,7 +12,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_fixed(ctx, path, root, fixed, 2));
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
     CALM_TRY(calm_config_grouped(ctx, path, root, &defaults, config));
-    CALM_TRY(read_types(ctx, path, root, config));
+    CALM_TRY(calm_config_sparse_types(ctx, path, root, config));
     return calm_config_latent(ctx, path, root, config);
 }
 

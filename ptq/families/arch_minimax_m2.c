@@ -10,22 +10,8 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     /* Settings of the published code for which transformers has only one implementation. */
     static const calm_fixed_key fixed[] = {{"scoring_func", "sigmoid"}, {"qk_norm_type", "per_layer"},
                                            {"use_qk_norm", "true"}, {"use_routing_bias", "true"}};
-    const calm_json *share = calm_json_get(calm_json_get(root, "rope_parameters"), "partial_rotary_factor");
-    calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
-    const int64_t shared = (int64_t)(rope->rotary - rope->odd);
-    int64_t rotary = shared;
     CALM_TRY(calm_config_mixture(ctx, path, root, &keys, config));
-    /* Published files give the number of channels instead of a share of the head. */
-    CALM_TRY(calm_json_need_int(ctx, path, root, "rotary_dim", &rotary, 2, (int64_t)config->head_dim, &rotary));
-    if (rotary % 2 != 0 && rotary != shared)
-        return calm_fail(ctx, CALM_EFORMAT, "%s: \"rotary_dim\": expected an even number, found %lld", path,
-                         (long long)rotary);
-    /* transformers prefers the share where both are present; a contradiction is refused. */
-    if (rotary != shared && (share || calm_json_get(root, "partial_rotary_factor")))
-        return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"rotary_dim\": expected %lld (partial_rotary_factor of "
-                         "head_dim), found %lld", path, (long long)shared, (long long)rotary);
-    rope->odd = rotary % 2 != 0;
-    rope->rotary = (size_t)rotary + rope->odd;
+    CALM_TRY(calm_config_rotary_width(ctx, path, root, "rotary_dim", config));
     /* Weights are the sigmoids divided by their sum. */
     config->moe.score = CALM_ROUTER_SIGMOID;
     config->moe.choice_bias = true;
