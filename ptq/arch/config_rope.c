@@ -367,13 +367,12 @@ calm_status calm_config_other_theta(calm_ctx *ctx, const char *path, const calm_
 
 calm_status calm_config_rope_scales(calm_ctx *ctx, const char *path, const calm_json *root, calm_config *config)
 {
-    const calm_json *scaling = calm_json_get(root, "rope_scaling");
-    /* The older spelling, or that of transformers 5. */
-    const calm_json *described = scaling ? scaling : calm_json_get(root, "rope_parameters");
     calm_rope_config *rope = &config->rope[CALM_ROPE_GLOBAL];
+    const calm_json *described;
     double of_short, of_long;
     if (rope->kind == CALM_ROPE_DEFAULT)    /* the two factors are ignored */
         return CALM_OK;
+    CALM_TRY(calm_config_rope_object(ctx, path, root, &described));
     CALM_TRY(calm_json_need_number(ctx, path, described, "short_mscale", &rope->m, 1e-6, 1e6, &of_short));
     CALM_TRY(calm_json_need_number(ctx, path, described, "long_mscale", &of_short, 1e-6, 1e6, &of_long));
     /* Tables of the other kinds do not depend on the length of the text. */

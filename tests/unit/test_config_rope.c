@@ -2,6 +2,7 @@
 #include "ptq/arch/config.h"
 #include "tests/support/config_cases.h"
 #include "tests/support/harness.h"
+#include "tests/support/tiny_model.h"
 
 #define N(array) (sizeof(array) / sizeof *(array))
 
@@ -175,6 +176,26 @@ TEST(scales_of_phimoe)
 }
 END_OF_TEST
 
+/* transformers 5 writes rope_parameters, and some tools keep a null for the older key. */
+TEST(scales_next_to_null)
+{
+    static const char text[] = "[null, {" LONG ", \"rope_theta\": 1e4, \"short_mscale\": 1.25, \"long_mscale\": 1.5}]";
+    const tiny_model model = tiny_of("phimoe");
+    const char *dir = test_directory();
+    calm_json *root, *values;
+    calm_config config;
+    tiny_model_write_config(&model, dir);
+    ck_ok(calm_json_read(ctx, test_format("%s/config.json", dir), 1 << 20, &root));
+    ck_ok(calm_json_parse(ctx, "values", text, strlen(text), &values));
+    calm_json_set(root, "rope_scaling", calm_json_copy(calm_json_at(values, 0)));
+    calm_json_set(root, "rope_parameters", calm_json_copy(calm_json_at(values, 1)));
+    ck_ok(calm_config_read(ctx, "dir/config.json", root, &config));
+    ck_assert(config.rope[CALM_ROPE_GLOBAL].m == 1.25 && config.rope[CALM_ROPE_GLOBAL].m_long == 1.5);
+    calm_json_free(values);
+    calm_json_free(root);
+}
+END_OF_TEST
+
 /* Two embeddings by the kind of attention, which only Gemma 3 has, and nothing next to the two. */
 TEST(two_embeddings)
 {
@@ -199,5 +220,6 @@ int main(void)
 {
     return run_tests("config_rope", (const TTest *[]){kinds, attention_factors, phi, kinds_that_are_not_known,
                                                       numbers_out_of_range, factors_of_longrope, scales_of_phimoe,
+                                                      scales_next_to_null,
                                                       two_embeddings, NULL});
 }
