@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ptq/base/threads.h"
 #include "store/store_impl.h"
 
 #define HOLDER_MAX 400
+#define POLL_MS 50L    /* between two looks at the lock */
 
 /* Reads the holder from the file, which may be empty because the holder has not written it yet. */
 static void read_holder(int fd, char holder[HOLDER_MAX])
@@ -43,19 +43,17 @@ static void write_holder(int fd, const char *command)
 
 static calm_status wait_for(calm_ctx *ctx, const char *path, const calm_store_how *how, int fd)
 {
-    static const struct timespec poll = {.tv_nsec = 50000000};
     const double begin = calm_seconds();
     char holder[HOLDER_MAX];
     for (bool warned = false; flock(fd, LOCK_EX | LOCK_NB) != 0; warned = true) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return calm_fail_errno(ctx, errno, "%s.lock: cannot lock", path);
-        CALM_TRY(calm_check_interrupt(ctx));
         read_holder(fd, holder);
         if (how->wait_seconds >= 0 && calm_seconds() - begin >= how->wait_seconds)
             return calm_fail(ctx, CALM_EBUSY, "%s: %s is writing to this store", path, holder);
         if (!warned)
             calm_log(ctx, CALM_LOG_WARNING, "%s: waiting for %s, which is writing to this store", path, holder);
-        nanosleep(&poll, NULL);
+        CALM_TRY(calm_sleep(ctx, POLL_MS));
     }
     write_holder(fd, how->command);
     return CALM_OK;

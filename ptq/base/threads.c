@@ -9,6 +9,9 @@
 
 #include "ptq/base/scope.h"
 
+/* Seconds after which a sleeper notices an interruption. */
+#define SLEEP_STEP 0.05
+
 /* The failure with the lowest index so far. */
 typedef struct first_failure {
     size_t index;
@@ -201,4 +204,15 @@ double calm_seconds(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+calm_status calm_sleep(calm_ctx *ctx, long ms)
+{
+    /* In short steps, because calm_interrupt in another thread wakes no sleeper. */
+    const double end = calm_seconds() + 1e-3 * (double)ms;
+    for (double left; (left = end - calm_seconds()) > 0;) {
+        CALM_TRY(calm_check_interrupt(ctx));
+        nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * (left < SLEEP_STEP ? left : SLEEP_STEP))}, NULL);
+    }
+    return calm_check_interrupt(ctx);
 }

@@ -49,3 +49,6 @@ int calm_n_cores(void);
 
 /* Returns seconds of a monotonic clock, for progress and `bench`; no result depends on it. */
 double calm_seconds(void);
+
+/* Sleeps for `ms` milliseconds.  calm_interrupt, also from another thread, ends the sleep early: CALM_EINTERRUPTED */
+calm_status calm_sleep(calm_ctx *ctx, long ms);

@@ -8,12 +8,13 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ptq/base/file.h"
+#include "ptq/base/threads.h"
 
 #define REF_MAX ((size_t)1024)
+#define POLL_MS 50L    /* between two looks at a lock */
 
 calm_status calm_hub_repo_dir(calm_ctx *ctx, const calm_hub_settings *settings, const calm_hub_name *name,
                               calm_string_out out)
@@ -206,16 +207,14 @@ calm_status calm_hub_snapshot_files(calm_ctx *ctx, const char *snapshot, calm_hu
 /* Locks `fd`.  A file system without locks is no failure, because the checksum detects what two processes wrote. */
 static calm_status wait_for(calm_ctx *ctx, int fd, const char *etag, bool *locked)
 {
-    static const struct timespec poll = {.tv_nsec = 50000000};
     bool told = false;
     while (!(*locked = flock(fd, LOCK_EX | LOCK_NB) == 0)) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return CALM_OK;
-        CALM_TRY(calm_check_interrupt(ctx));
         if (!told)
             calm_log(ctx, CALM_LOG_INFO, "waiting: another process is fetching blobs/%s", etag);
         told = true;
-        nanosleep(&poll, NULL);
+        CALM_TRY(calm_sleep(ctx, POLL_MS));
     }
     return CALM_OK;
 }

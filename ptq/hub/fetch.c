@@ -6,15 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ptq/base/file.h"
 #include "ptq/base/sha256.h"
+#include "ptq/base/threads.h"
 #include "ptq/hub/refused.h"
 
 #define PAUSE_MAX_MS 60000L
-#define PAUSE_STEP_MS 100L
 
 /* ---- attempts ---- */
 
@@ -31,19 +30,6 @@ static long pause_ms(const calm_hub_settings *settings, int attempt, long retry_
     return ms < PAUSE_MAX_MS ? ms : PAUSE_MAX_MS;
 }
 
-/* Sleeps in short steps, because an interruption from another thread wakes no sleeper.  CALM_EINTERRUPTED */
-static calm_status sleep_ms(calm_ctx *ctx, long ms)
-{
-    for (long step; ms > 0; ms -= step) {
-        step = ms < PAUSE_STEP_MS ? ms : PAUSE_STEP_MS;
-        struct timespec left = {.tv_sec = 0, .tv_nsec = step * 1000000L};
-        CALM_TRY(calm_check_interrupt(ctx));
-        while (nanosleep(&left, &left) != 0 && errno == EINTR)
-            ;
-    }
-    return calm_check_interrupt(ctx);
-}
-
 bool calm_hub_retry(calm_ctx *ctx, const calm_hub_session *s, const char *what, const calm_http_reply *reply,
                     int *attempt)
 {
@@ -55,7 +41,7 @@ bool calm_hub_retry(calm_ctx *ctx, const calm_hub_session *s, const char *what, 
     else
         calm_log(ctx, CALM_LOG_INFO, "%s: %s, trying again (%d of %d)", what,
                  reply->detail[0] ? reply->detail : "no answer", *attempt + 1, s->settings->attempts);
-    return sleep_ms(ctx, pause_ms(s->settings, *attempt, reply->retry_after)) == CALM_OK;
+    return calm_sleep(ctx, pause_ms(s->settings, *attempt, reply->retry_after)) == CALM_OK;
 }
 
 /* ---- answers into memory ---- */

@@ -311,6 +311,33 @@ TEST(cores_and_clock_are_sensible)
 }
 END_OF_TEST
 
+/* A calm_task_fn for two threads: one sleeps, the other interrupts it. */
+static calm_status sleep_or_stop(calm_ctx *task, size_t index, void *user)
+{
+    if (index == 0)
+        return calm_sleep(task, 60000);
+    const calm_status status = calm_sleep(&(calm_ctx){.n_threads = 1}, 100);
+    atomic_store((atomic_bool *)user, true);
+    return status;
+}
+
+TEST(an_interruption_ends_a_sleep)
+{
+    atomic_bool stop = false;
+    double begun = calm_seconds();
+    ck_ok(calm_sleep(ctx, 120));
+    ck_assert_double_ge(calm_seconds() - begun, 0.12);
+    ck_ok(calm_sleep(ctx, 0));
+    begun = calm_seconds();
+    ctx->n_threads = 2;
+    ctx->stop = &stop;
+    ck_fails(calm_parallel_for(ctx, 2, sleep_or_stop, &stop), CALM_EINTERRUPTED, "interrupted");
+    ck_assert_double_lt(calm_seconds() - begun, 30);
+    ck_assert(!atomic_load(&stop));    /* it ended one call */
+    ctx->stop = NULL;
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("threads",
@@ -321,5 +348,5 @@ int main(void)
                                        more_threads_than_tasks_and_cores, tasks_share_the_threads,
                                        each_task_begins_with_an_empty_scratch,
                                        tasks_that_cannot_fail_run_once_for_each_index_and_row,
-                                       cores_and_clock_are_sensible, NULL});
+                                       cores_and_clock_are_sensible, an_interruption_ends_a_sleep, NULL});
 }
