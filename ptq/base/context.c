@@ -38,7 +38,7 @@ calm_status calm_check_interrupt(calm_ctx *ctx)
 {
     if (!ctx->stop || !atomic_load(ctx->stop) || !atomic_exchange(ctx->stop, false))
         return CALM_OK;
-    return calm_fail(ctx, CALM_EINTERRUPTED, "interrupted: the same call continues from what the store has");
+    return calm_fail(ctx, CALM_EINTERRUPTED, "interrupted");
 }
 
 static calm_status errno_status(int error_number)

@@ -125,8 +125,8 @@ typedef struct calm_result {
     double divided_seconds;                    /* from the division of blocks among ranks to the end */
 } calm_result;
 
-/* Stores the failure of ctx as the run's end and keeps its message, even if the store fails.  Also for failures after
- * the run (run_recipe.c). */
+/* Stores the failure of ctx as the run's end and keeps its status, even if the store fails; the message of an
+ * interruption then names the store.  Also for failures after the run (run_recipe.c). */
 void calm_run_failed(calm_ctx *ctx, const calm_run *run);
 
 /* Returns the facts of windows; all zero if they were never read. */

@@ -63,6 +63,18 @@ calm_status calm_run_end(calm_ctx *ctx, const calm_run *p, const char *status)
     return calm_store_run_end(ctx, p->in.store, p->result.run_id, &outcome);
 }
 
+/* Says that the work is not lost, for failures with a remedy outside of calm. */
+static void say_what_is_done(calm_ctx *ctx, const char *store)
+{
+    if (ctx->status == CALM_EINTERRUPTED) {
+        calm_ctx_clear_failure(ctx);    /* calm_check_interrupt cannot know the store */
+        calm_fail(ctx, CALM_EINTERRUPTED, "interrupted; what is done is in %s: the same call continues from there",
+                  store);
+    } else if (ctx->status == CALM_ENOSPC || ctx->status == CALM_EIO) {
+        calm_log(ctx, CALM_LOG_INFO, "what is done is in %s: the same command continues from there", store);
+    }
+}
+
 void calm_run_failed(calm_ctx *ctx, const calm_run *p)
 {
     /* A copy, so that a failure here does not replace the failure that is reported. */
@@ -71,8 +83,5 @@ void calm_run_failed(calm_ctx *ctx, const calm_run *p)
         return;
     calm_store_rollback(p->in.store);    /* an open transaction would take this row with it */
     calm_run_end(&quiet, p, "failed");
-    /* Failures with a remedy outside of calm: the user should know that the work is not lost. */
-    if (ctx->status == CALM_ENOSPC || ctx->status == CALM_EIO)
-        calm_log(ctx, CALM_LOG_INFO, "what is done is in %s: the same command continues from there",
-                 p->in.recipe->store);
+    say_what_is_done(ctx, p->in.recipe->store);
 }
