@@ -50,4 +50,5 @@ calm_status calm_size_parse(calm_ctx *ctx, const char *key, const char *text, si
 /* Does the same for sizes of files, from CALM_FILE_BYTES_MIN to CALM_FILE_BYTES_MAX. */
 #define CALM_FILE_BYTES_MIN 1000LL
 #define CALM_FILE_BYTES_MAX 1000000000000000LL
+#define CALM_FILE_BITS_MAX  32    /* bits per weight that a recipe may ask of a file */
 calm_status calm_size_parse_file(calm_ctx *ctx, const char *key, const char *text, size_t *out);

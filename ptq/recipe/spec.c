@@ -176,7 +176,7 @@ const calm_option calm_spec_table[] = {
      TEXT(size, 32, "SIZE"), .place = "choice.size", .yields_to = "budget|bits-per-weight"},
     {.name = "bits-per-weight",
      .help = "as --size, in bits per weight over all tensors of the file, float ones included",
-     AT(file_bits), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = 32, .metavar = "BITS",
+     AT(file_bits), .type = CALM_OPTION_DOUBLE, .min = 0x1p-1000, .max = CALM_FILE_BITS_MAX, .metavar = "BITS",
      .place = "choice.bits_per_weight", .yields_to = "budget|size"},
     {.name = "act-budget",
      .help = "mean bits of activations, for which the schemes of --scheme with a4, a8 and a16 (float) compete",

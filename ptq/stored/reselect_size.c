@@ -9,8 +9,8 @@
 
 /* ---- resolving the options ---- */
 
-/* Resolves the limit: the options', else the stored selection's, else the recipe's.  CALM_EFORMAT: the stored size is
- * not that of a file (calm_size_parse_file). */
+/* Resolves the limit: the options', else the stored selection's, else the recipe's.  CALM_EFORMAT: a recipe cannot
+ * ask for the stored size (calm_size_parse_file) or the stored bits per weight. */
 static calm_status resolve(calm_ctx *ctx, const calm_reselect_options *o, const calm_stored_run *run,
                            calm_reselect_size *out)
 {
@@ -20,12 +20,16 @@ static calm_status resolve(calm_ctx *ctx, const calm_reselect_options *o, const 
     *out = (calm_reselect_size){.file_bytes = o->file_bytes, .file_bits = o->file_bits};
     if (o->file_bytes || o->file_bits > 0 || !isnan(o->budget) || (own != select && budget))
         return CALM_OK;
+    const calm_json *bits = calm_json_get(own, "file_bits");
     const int64_t bytes = calm_json_int(calm_json_get(own, "size"), 0);
     if (bytes && (bytes < CALM_FILE_BYTES_MIN || bytes > CALM_FILE_BYTES_MAX))
         return calm_fail(ctx, CALM_EFORMAT, "run %lld: \"size\" of its recipe: expected %lld to %lld bytes, found %lld",
                          (long long)run->id, CALM_FILE_BYTES_MIN, CALM_FILE_BYTES_MAX, (long long)bytes);
     out->file_bytes = (size_t)bytes;
-    out->file_bits = calm_json_number(calm_json_get(own, "file_bits"), 0);
+    out->file_bits = calm_json_number(bits, 0);
+    if (bits && !(out->file_bits > 0 && out->file_bits <= CALM_FILE_BITS_MAX))
+        return calm_fail(ctx, CALM_EFORMAT, "run %lld: \"file_bits\" of its recipe: expected a number above 0 and up to "
+                         "%d, found %g", (long long)run->id, CALM_FILE_BITS_MAX, out->file_bits);
     return CALM_OK;
 }
 

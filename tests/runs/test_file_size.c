@@ -205,6 +205,15 @@ static void select_and_assemble(bool split_v, const char *algorithm)
     play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.size', -1) WHERE id = 1");
     ck_fails(calm_reselect(ctx, &o, &selected), CALM_EFORMAT, "expected 1000 to 1000000000000000 bytes, found -1");
     calm_reselected_clear(&selected);
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const damaged[] = {"-1", "1e300", "'x'"};
+        static const char *const found[] = {"-1", "1e+300", "0"};
+        play_sql(&run, test_format("UPDATE run SET recipe = json_set(json_remove(recipe, '$.size'), '$.file_bits', %s)"
+                                   " WHERE id = 1", damaged[i]));
+        ck_fails(calm_reselect(ctx, &o, &selected), CALM_EFORMAT,
+                 test_format("expected a number above 0 and up to 32, found %s", found[i]));
+        calm_reselected_clear(&selected);
+    }
     play_sql(&run, test_format("UPDATE run SET recipe = '%s' WHERE id = 1", recipe));
     o.file_bytes = 5000;
     play_sql(&run, "UPDATE model SET path = '/nowhere'");
