@@ -22,7 +22,7 @@
 
 #include <stdint.h>
 
-#include "ptq/base/context.h"
+#include "ptq/base/scope.h"
 
 typedef struct calm_store calm_store;
 
@@ -81,15 +81,27 @@ const char *calm_store_schema(void);
 
 /* ---- transactions ---- */
 
-/* Begin, commit or roll back a transaction.  Transactions nest: an inner commit takes effect with the outermost one, an
- * inner rollback undoes only the changes since its begin.  After a disk failure SQLite may already have rolled back
- * everything; the caller still calls rollback then.  A commit that fails has rolled back. */
+/* Begin or commit a transaction.  Transactions nest: an inner commit takes effect with the outermost one.  A commit
+ * that fails has rolled back.  Callers begin with the macro below. */
 calm_status calm_store_begin(calm_ctx *ctx, calm_store *store);
 calm_status calm_store_commit(calm_ctx *ctx, calm_store *store);
-void calm_store_rollback(calm_store *store);
 
-/* Commits if the context has no failure, else rolls back; returns the context's status. */
-calm_status calm_store_finish_transaction(calm_ctx *ctx, calm_store *store);
+/* Begins a transaction, or returns from the function with the failure.  The end of the scope rolls it back unless
+ * calm_store_commit came first, so that the store stays usable whichever step between fails.  An inner rollback undoes
+ * only the changes since its begin; after a disk failure SQLite may already have rolled back everything. */
+#define CALM_SCOPED_TRANSACTION(ctx, store)                                                                        \
+    CALM_SCOPED(calm_store_scope, calm_store_leave) transaction_scope_ = calm_store_enter(store);                  \
+    CALM_TRY(calm_store_begin((ctx), (store)))
+
+/* The transactions that are open at the begin of a scope. */
+typedef struct calm_store_scope {
+    calm_store *store;
+    int depth;
+} calm_store_scope;
+
+/* Notes how many transactions are open; rolls back those that were begun since. */
+calm_store_scope calm_store_enter(calm_store *store);
+void calm_store_leave(calm_store_scope *scope);
 
 /* ---- model, calibration, block, job: rows found or written by their keys; a second call gives the same id ---- */
 

@@ -52,9 +52,9 @@ static calm_status put_activation(calm_ctx *ctx, calm_store *store, const calm_s
 
 calm_status calm_store_activation_put(calm_ctx *ctx, calm_store *store, const calm_store_activation *activation)
 {
-    CALM_TRY(calm_store_begin(ctx, store));
-    put_activation(ctx, store, activation);
-    CALM_TRY(calm_store_finish_transaction(ctx, store));
+    CALM_SCOPED_TRANSACTION(ctx, store);
+    CALM_TRY(put_activation(ctx, store, activation));
+    CALM_TRY(calm_store_commit(ctx, store));
     return store->relay ? store->relay->activation(ctx, store->relay->user, activation) : CALM_OK;
 }
 

@@ -38,9 +38,9 @@ static calm_status put_divergence(calm_ctx *ctx, calm_store *store, int64_t id, 
 calm_status calm_store_divergence_put(calm_ctx *ctx, calm_store *store, int64_t evaluation_id,
                                       const calm_store_divergence *divergence)
 {
-    CALM_TRY(calm_store_begin(ctx, store));
-    put_divergence(ctx, store, evaluation_id, divergence);
-    return calm_store_finish_transaction(ctx, store);
+    CALM_SCOPED_TRANSACTION(ctx, store);
+    CALM_TRY(put_divergence(ctx, store, evaluation_id, divergence));
+    return calm_store_commit(ctx, store);
 }
 
 calm_status calm_store_divergence_exists(calm_ctx *ctx, calm_store *store, int64_t evaluation_id, bool *exists)

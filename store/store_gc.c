@@ -326,9 +326,9 @@ calm_status calm_store_gc(calm_ctx *ctx, calm_store *store, const calm_gc_plan *
     /* Temporary data in files, because a compaction is as large as the store; and rows on disk before a blob is
      * removed. */
     CALM_TRY(calm_sql_script(ctx, store->sql, "PRAGMA temp_store = FILE; PRAGMA synchronous = FULL"));
-    CALM_TRY(calm_store_begin(ctx, store));
-    collect_rows(ctx, store, plan, counted, out);
-    CALM_TRY(calm_store_finish_transaction(ctx, store));
+    CALM_SCOPED_TRANSACTION(ctx, store);
+    CALM_TRY(collect_rows(ctx, store, plan, counted, out));
+    CALM_TRY(calm_store_commit(ctx, store));
     blobs it = {.root = store->blobs, .dry_run = plan->dry_run, .counted = &counted[BLOB]};
     CALM_TRY(read_kept(ctx, store->sql, &it));
     CALM_TRY(calm_blob_walk(ctx, store->blobs, judge_blob, &it));

@@ -9,6 +9,7 @@ struct calm_store {
     calm_sql *sql;
     char *path, *blobs;    /* heap */
     int lock;              /* descriptor of the locked .lock file; -1 when reading */
+    int depth;             /* open transactions */
     const calm_store_relay *relay;    /* receives the rows that are put, or NULL */
 };
 

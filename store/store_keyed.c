@@ -25,9 +25,9 @@ static calm_status add_scores(calm_ctx *ctx, calm_store *store, int64_t candidat
 calm_status calm_store_scores_add(calm_ctx *ctx, calm_store *store, int64_t candidate_id,
                                   const calm_store_score *scores, size_t n_scores)
 {
-    CALM_TRY(calm_store_begin(ctx, store));
-    add_scores(ctx, store, candidate_id, scores, n_scores);
-    CALM_TRY(calm_store_finish_transaction(ctx, store));
+    CALM_SCOPED_TRANSACTION(ctx, store);
+    CALM_TRY(add_scores(ctx, store, candidate_id, scores, n_scores));
+    CALM_TRY(calm_store_commit(ctx, store));
     return store->relay ? store->relay->scores(ctx, store->relay->user, candidate_id, scores, n_scores) : CALM_OK;
 }
 
@@ -57,9 +57,9 @@ static calm_status put_candidate(calm_ctx *ctx, calm_store *store, const calm_st
 calm_status calm_store_candidate_put(calm_ctx *ctx, calm_store *store, const calm_store_candidate *candidate,
                                      int64_t *id)
 {
-    CALM_TRY(calm_store_begin(ctx, store));
-    put_candidate(ctx, store, candidate, id);
-    CALM_TRY(calm_store_finish_transaction(ctx, store));
+    CALM_SCOPED_TRANSACTION(ctx, store);
+    CALM_TRY(put_candidate(ctx, store, candidate, id));
+    CALM_TRY(calm_store_commit(ctx, store));
     return store->relay ? store->relay->candidate(ctx, store->relay->user, candidate, *id) : CALM_OK;
 }
 
@@ -148,9 +148,9 @@ static calm_status put_evaluation(calm_ctx *ctx, calm_store *store, const calm_s
 calm_status calm_store_evaluation_put(calm_ctx *ctx, calm_store *store, const calm_store_evaluation *evaluation,
                                       int64_t *id)
 {
-    CALM_TRY(calm_store_begin(ctx, store));
-    put_evaluation(ctx, store, evaluation, id);
-    return calm_store_finish_transaction(ctx, store);
+    CALM_SCOPED_TRANSACTION(ctx, store);
+    CALM_TRY(put_evaluation(ctx, store, evaluation, id));
+    return calm_store_commit(ctx, store);
 }
 
 static calm_status read_evaluation(calm_ctx *ctx, calm_store *store, const char *key, calm_store_evaluation *out,

@@ -22,9 +22,9 @@ static calm_status put_learned(calm_ctx *ctx, calm_store *store, const calm_stor
 calm_status calm_store_learned_put(calm_ctx *ctx, calm_store *store, const calm_store_learned *learned,
                                    const int64_t *candidates, const int64_t *starts, size_t n, int64_t *id)
 {
-    CALM_TRY(calm_store_begin(ctx, store));
-    put_learned(ctx, store, learned, candidates, starts, n, id);
-    return calm_store_finish_transaction(ctx, store);
+    CALM_SCOPED_TRANSACTION(ctx, store);
+    CALM_TRY(put_learned(ctx, store, learned, candidates, starts, n, id));
+    return calm_store_commit(ctx, store);
 }
 
 calm_status calm_store_learned_find(calm_ctx *ctx, calm_store *store, const char *key, calm_store_learned *out,

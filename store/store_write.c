@@ -8,28 +8,36 @@
 
 calm_status calm_store_begin(calm_ctx *ctx, calm_store *store)
 {
-    return calm_sql_run(ctx, store->sql, "SAVEPOINT calm", CALM_NONE);
+    CALM_TRY(calm_sql_run(ctx, store->sql, "SAVEPOINT calm", CALM_NONE));
+    store->depth++;
+    return CALM_OK;
+}
+
+static void roll_back(calm_store *store)
+{
+    calm_sql_undo(store->sql);
+    store->depth--;
 }
 
 calm_status calm_store_commit(calm_ctx *ctx, calm_store *store)
 {
-    calm_status status = calm_sql_run(ctx, store->sql, "RELEASE calm", CALM_NONE);
+    const calm_status status = calm_sql_run(ctx, store->sql, "RELEASE calm", CALM_NONE);
     if (status != CALM_OK)
-        calm_sql_undo(store->sql);
+        roll_back(store);
+    else
+        store->depth--;
     return status;
 }
 
-void calm_store_rollback(calm_store *store)
+calm_store_scope calm_store_enter(calm_store *store)
 {
-    calm_sql_undo(store->sql);
+    return (calm_store_scope){store, store->depth};
 }
 
-calm_status calm_store_finish_transaction(calm_ctx *ctx, calm_store *store)
+void calm_store_leave(calm_store_scope *scope)
 {
-    if (ctx->status == CALM_OK)
-        return calm_store_commit(ctx, store);
-    calm_store_rollback(store);
-    return ctx->status;
+    while (scope->store->depth > scope->depth)
+        roll_back(scope->store);
 }
 
 /* ---- found or made by key ---- */

@@ -161,7 +161,6 @@ void calm_inspection_clear(calm_inspection *in)
 
 void calm_inspection_close(calm_inspection *in)
 {
-    calm_store_rollback(in->store);
     calm_inspection_clear(in);
     calm_store_close(in->store);
 }

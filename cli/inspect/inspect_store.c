@@ -138,7 +138,7 @@ calm_status calm_inspect_store(calm_ctx *ctx, const char *path, const calm_inspe
     CALM_TRY(calm_store_open(ctx, path, NULL, &store));
     CALM_SCOPED(calm_inspection, calm_inspection_close) in = {.query = query, .store = store};
     /* A transaction, so that all queries of a view see the same state of a store while a run writes it. */
-    CALM_TRY(calm_store_begin(ctx, store));
+    CALM_SCOPED_TRANSACTION(ctx, store);
     CALM_TRY(find_runs(ctx, shown, &in));
     in.headed = shown->takes != RUNS_ALL && in.run;
     in.raw = shown->takes == SELECT;

@@ -228,7 +228,7 @@ calm_status calm_report_page_collect(calm_ctx *ctx, const char *path, const char
     CALM_TRY(calm_store_open(ctx, path, NULL, &store));
     CALM_SCOPED(calm_inspection, calm_inspection_close) in = {.query = &query, .store = store};
     /* A transaction, so that all queries see the same state of a store while a run writes it. */
-    CALM_TRY(calm_store_begin(ctx, store));
+    CALM_SCOPED_TRANSACTION(ctx, store);
     CALM_TRY(find_runs(ctx, store, words, n, runs));
     root = CALM_OBJECT(CALM_KV("format", (long long)FORMAT), CALM_KV("calm", CALM_VERSION), CALM_KV("store", path));
     CALM_TRY(collect(ctx, &in, runs, root));

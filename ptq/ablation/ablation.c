@@ -372,7 +372,7 @@ static calm_status take_figures(calm_ctx *ctx, const calm_run *p, table *t, size
 /* Stores the rows in one transaction, so that a table is complete or absent. */
 static calm_status put_rows(calm_ctx *ctx, const calm_run *p, const table *t)
 {
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
     for (size_t i = 0; i < t->n; i++) {
         const calm_ablation_row *row = &t->rows[i];
         const calm_store_ablation put = {.run_id = p->result.run_id, .subject = row->name, .kind = row->kind,

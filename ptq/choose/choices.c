@@ -25,7 +25,7 @@ static calm_status take(calm_ctx *ctx, calm_run *p, const calm_solution *solutio
 {
     CALM_TRY(calm_run_spread(ctx, p, &p->pool, solution, &p->choice));
     /* In one transaction, because a plan with choices for some jobs could be assembled by mistake. */
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
     CALM_TRY(calm_choices_put(ctx, p->in.store, p->result.run_id, &p->pool, solution));
     return calm_store_commit(ctx, p->in.store);
 }

@@ -51,7 +51,7 @@ static calm_status measure_group(calm_ctx *ctx, calm_run *p, calm_unit unit, con
         CALM_TRY(calm_run_probe_trial(ctx, p, unit, &probes[i], &trials[i]));
     CALM_TRY(calm_trials_measure_part(ctx, p, trials, n, windows, p->in.recipe->calib_name, ticks));
     /* The evaluations are already in the store; with the scores the next run does not need to read them. */
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
     for (size_t i = 0; i < n; i++) {
         /* A difference from another unit's probe has no meaning; the loss is already relative to the float model. */
         trials[i].delta = trials[i].se = NAN;

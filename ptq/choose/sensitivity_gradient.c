@@ -94,10 +94,11 @@ static calm_status run_all(calm_ctx *ctx, estimates *s)
     const double tokens = (double)(s->p->in.calib.begin[pass.n_windows] - pass.n_windows);
     CALM_TRY(CALM_NEW(ctx, ctx->out, s->sums, s->n));
     CALM_TRY(calm_gradient_pass_run(ctx, &pass));
-    CALM_TRY(calm_store_begin(ctx, s->p->in.store));
-    for (size_t i = 0; i < s->n && ctx->status == CALM_OK; i++)
-        calm_run_probe_keep(ctx, s->p, s->unit, &s->probes[i], CALM_SCORE_GRADIENT_KL, s->sums[i] / 2 / tokens);
-    return calm_store_finish_transaction(ctx, s->p->in.store);
+    CALM_SCOPED_TRANSACTION(ctx, s->p->in.store);
+    for (size_t i = 0; i < s->n; i++)
+        CALM_TRY(calm_run_probe_keep(ctx, s->p, s->unit, &s->probes[i], CALM_SCORE_GRADIENT_KL,
+                                     s->sums[i] / 2 / tokens));
+    return calm_store_commit(ctx, s->p->in.store);
 }
 
 calm_status calm_run_gradient(calm_ctx *ctx, calm_run *p, calm_unit unit, const calm_probe *probes, size_t n)

@@ -120,7 +120,7 @@ calm_status calm_trials_measure(calm_ctx *ctx, calm_run *p, calm_trial *trials, 
 
 calm_status calm_trials_put(calm_ctx *ctx, const calm_run *p, const calm_trial *trials, size_t n, const char *role)
 {
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
     for (size_t i = 0; i < n; i++) {
         /* Trials that were not measured get no row. */
         const calm_store_verdict verdict = {p->result.run_id, trials[i].id,    role,

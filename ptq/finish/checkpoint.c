@@ -70,7 +70,7 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, calm_result *result)
 {
     CALM_TRY(calm_outputs_digests(ctx, result->recipe->output, &result->files, &result->n_files));
     /* One transaction: a run has all of its artifacts or none. */
-    CALM_TRY(calm_store_begin(ctx, result->store));
+    CALM_SCOPED_TRANSACTION(ctx, result->store);
     for (size_t i = 0; i < result->n_files; i++)
         CALM_TRY(put_artifact(ctx, result, &result->files[i]));
     return calm_store_commit(ctx, result->store);

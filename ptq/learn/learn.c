@@ -150,9 +150,9 @@ static calm_status learn_block(calm_ctx *ctx, stage *s, size_t block)
     CALM_TRY(calm_learn_block(ctx, &task, &result));
     const double seconds = calm_seconds() - begun;
     /* In one transaction, so that a block is stored as a whole. */
-    CALM_TRY(calm_store_begin(ctx, s->of.p->in.store));
-    calm_learn_keep(ctx, &s->of, block, &result, seconds);
-    CALM_TRY(calm_store_finish_transaction(ctx, s->of.p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, s->of.p->in.store);
+    CALM_TRY(calm_learn_keep(ctx, &s->of, block, &result, seconds));
+    CALM_TRY(calm_store_commit(ctx, s->of.p->in.store));
     log_block(ctx, block, &result.outcome, seconds);
     s->done += s->steps;
     return CALM_OK;

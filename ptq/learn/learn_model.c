@@ -155,15 +155,17 @@ static calm_status keep(calm_ctx *ctx, tuning *s, const calm_learn_outcome *outc
 {
     const size_t n_blocks = calm_model_config(s->of.of.p->in.model)->n_blocks;
     calm_store *store = s->of.of.p->in.store;
-    CALM_TRY(calm_store_begin(ctx, store));
-    for (size_t b = 0; b < n_blocks && ctx->status == CALM_OK; b++) {
+    CALM_SCOPED_TRANSACTION(ctx, store);
+    for (size_t b = 0; b < n_blocks; b++) {
         CALM_SCOPED_RESULTS(ctx);
         CALM_SCOPED_SCRATCH(ctx);
         calm_learn_result result = {.jobs = s->of.views[b].jobs, .outcome = *outcome};
-        if (s->of.tunes[b] && calm_learn_view_vectors(ctx, &s->of.views[b], &result.vectors) == CALM_OK)
-            calm_learn_keep(ctx, &s->of.of, b, &result, seconds / (double)n_blocks);
+        if (!s->of.tunes[b])
+            continue;
+        CALM_TRY(calm_learn_view_vectors(ctx, &s->of.views[b], &result.vectors));
+        CALM_TRY(calm_learn_keep(ctx, &s->of.of, b, &result, seconds / (double)n_blocks));
     }
-    return calm_store_finish_transaction(ctx, store);
+    return calm_store_commit(ctx, store);
 }
 
 /* Runs the float model, then tunes, with all memory in arenas that are released at the end. */

@@ -96,10 +96,10 @@ static calm_status put_candidate(calm_ctx *ctx, calm_run *p, const head *h, calm
     row.n_scores = (size_t)h->n;
     row.job_id = p->job_ids[h->job];
     row.calibration_id = p->result.calibration_id;
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
-    if (calm_store_candidate_put(ctx, p->in.store, &row, &id) == CALM_OK)
-        calm_store_run_candidate(ctx, p->in.store, p->result.run_id, id);
-    CALM_TRY(calm_store_finish_transaction(ctx, p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
+    CALM_TRY(calm_store_candidate_put(ctx, p->in.store, &row, &id));
+    CALM_TRY(calm_store_run_candidate(ctx, p->in.store, p->result.run_id, id));
+    CALM_TRY(calm_store_commit(ctx, p->in.store));
     /* The choice later reads the rest from the store. */
     candidate->id = id;
     return CALM_OK;

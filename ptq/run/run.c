@@ -350,7 +350,7 @@ static calm_status prepare(calm_ctx *ctx, calm_run *p)
     CALM_TRY(calm_division_open_store(ctx, p));
     p->result.store = p->in.store;
     /* One transaction for the rows of model, blocks and jobs: thousands of small ones would each wait for the disk. */
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
     CALM_TRY(calm_run_register(ctx, p));
     CALM_TRY(calm_store_commit(ctx, p->in.store));
     CALM_TRY(begin_run(ctx, p));
@@ -468,7 +468,7 @@ static calm_status recall(calm_ctx *ctx, calm_run *p, int64_t run_id, const char
 {
     CALM_TRY(open_and_name(ctx, p));
     CALM_TRY(calm_division_open_store(ctx, p));
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
     CALM_TRY(calm_run_register(ctx, p));
     CALM_TRY(calm_store_commit(ctx, p->in.store));
     p->result.run_id = run_id;

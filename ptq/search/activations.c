@@ -88,17 +88,17 @@ static calm_status keep(calm_ctx *ctx, const calm_run *p, int64_t calibration, l
 calm_status calm_activation_keep(calm_ctx *ctx, const calm_run *p, long block, long expert, calm_hook hook,
                                  const calm_actstat_acc *acc, calm_actstat_acc *const *of_text)
 {
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
-    keep(ctx, p, p->result.calibration_id, block, expert, hook, acc);
-    for (size_t i = 0; of_text && ctx->status == CALM_OK && i < p->in.calib.n_texts; i++)
-        keep(ctx, p, p->text_ids[i], block, expert, hook, of_text[i]);
-    return calm_store_finish_transaction(ctx, p->in.store);
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
+    CALM_TRY(keep(ctx, p, p->result.calibration_id, block, expert, hook, acc));
+    for (size_t i = 0; of_text && i < p->in.calib.n_texts; i++)
+        CALM_TRY(keep(ctx, p, p->text_ids[i], block, expert, hook, of_text[i]));
+    return calm_store_commit(ctx, p->in.store);
 }
 
 calm_status calm_activations_keep(calm_ctx *ctx, const calm_run *p, size_t block, const calm_capture *capture)
 {
     /* One transaction per sublayer: a killed run leaves either none or all of its hook points. */
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
     for (calm_hook hook = 0; hook < CALM_N_HOOKS; hook++)
         if (capture->activations[hook])
             CALM_TRY(calm_activation_keep(ctx, p, (long)block, capture->expert, hook, capture->activations[hook],

@@ -331,7 +331,7 @@ static calm_status run_dense(calm_ctx *ctx, block_run *run, calm_sublayer sublay
 static calm_status keep_counts(calm_ctx *ctx, const block_run *run, const calm_routing *routing)
 {
     const calm_layout *layout = calm_model_layout(run->p->in.model);
-    CALM_TRY(calm_store_begin(ctx, run->p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, run->p->in.store);
     for (size_t job = layout->block_begin[run->index]; job < layout->block_begin[run->index + 1]; job++) {
         const long expert = layout->jobs[job].expert;
         if (expert < 0)

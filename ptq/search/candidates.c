@@ -393,10 +393,10 @@ size_t calm_scores_as_rows(const calm_score_set *set, calm_point point, calm_sto
  * has. */
 static calm_status put_row(calm_ctx *ctx, const calm_run *p, const calm_store_candidate *row, calm_candidate *candidate)
 {
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
-    if (calm_store_candidate_put(ctx, p->in.store, row, &candidate->id) == CALM_OK)
-        calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id);
-    return calm_store_finish_transaction(ctx, p->in.store);
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
+    CALM_TRY(calm_store_candidate_put(ctx, p->in.store, row, &candidate->id));
+    CALM_TRY(calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id));
+    return calm_store_commit(ctx, p->in.store);
 }
 
 /* Stores a failed candidate, with the reason in its row. */

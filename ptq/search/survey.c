@@ -158,14 +158,13 @@ static calm_status survey_block(calm_ctx *ctx, calm_run *p, size_t block, size_t
     const calm_layout *layout = calm_model_layout(p->in.model);
     const size_t begin = layout->block_begin[block], end = layout->block_begin[block + 1];
     *n_missing = 0;
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
-    /* The first failure stays in ctx; the transaction is ended even so. */
-    for (size_t job = begin; job < end && ctx->status == CALM_OK; job++)
-        adopt_job(ctx, p, job);
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
+    for (size_t job = begin; job < end; job++)
+        CALM_TRY(adopt_job(ctx, p, job));
     recall_block(p, block);
-    for (size_t job = begin; job < end && ctx->status == CALM_OK; job++)
-        count_job(ctx, p, job, n_missing);
-    CALM_TRY(calm_store_finish_transaction(ctx, p->in.store));
+    for (size_t job = begin; job < end; job++)
+        CALM_TRY(count_job(ctx, p, job, n_missing));
+    CALM_TRY(calm_store_commit(ctx, p->in.store));
     *units = calm_unit_missing(p, begin, end, CALM_POINT_BLOCK) || calm_unit_missing(p, begin, end, CALM_POINT_DELTA);
     return CALM_OK;
 }
@@ -372,14 +371,14 @@ static calm_status note_candidates(calm_ctx *ctx, calm_run *p)
 {
     size_t first, end;
     calm_inputs_jobs(&p->in, &first, &end);
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
     for (size_t job = first; job < end; job++)
-        for (size_t entry = 0; entry < p->in.recipe->n_pool && ctx->status == CALM_OK; entry++) {
+        for (size_t entry = 0; entry < p->in.recipe->n_pool; entry++) {
             const calm_candidate *candidate = calm_candidate_at(&p->in, job, entry);
             if (!candidate->skipped)
-                calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id);
+                CALM_TRY(calm_store_run_candidate(ctx, p->in.store, p->result.run_id, candidate->id));
         }
-    return calm_store_finish_transaction(ctx, p->in.store);
+    return calm_store_commit(ctx, p->in.store);
 }
 
 calm_status calm_run_missing(calm_ctx *ctx, calm_run *p, const calm_missing *missing)

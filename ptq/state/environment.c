@@ -49,7 +49,7 @@ calm_status calm_environment_put(calm_ctx *ctx, calm_store *store, int64_t run_i
     const calm_json *value;
     const char *name;
     CALM_TRY(calm_environment_json(ctx, &facts));
-    CALM_TRY(calm_store_begin(ctx, store));
+    CALM_SCOPED_TRANSACTION(ctx, store);
     for (void *iter = NULL; calm_json_next(facts, &iter, &name, &value);)
         CALM_TRY(calm_store_environment_put(ctx, store, run_id, name, calm_json_string(value, "")));
     return calm_store_commit(ctx, store);

@@ -36,7 +36,7 @@ calm_status calm_gates_measure(calm_ctx *ctx, calm_result *r)
 calm_status calm_gates_put(calm_ctx *ctx, const calm_result *r)
 {
     /* Values are stored even if gates do not hold: a failed run is where they matter. */
-    CALM_TRY(calm_store_begin(ctx, r->store));
+    CALM_SCOPED_TRANSACTION(ctx, r->store);
     for (size_t i = 0; i < r->recipe->n_gates; i++) {
         const calm_store_gate row = {r->run_id, (int64_t)i, r->recipe->gates[i].text, r->gate_values[i],
                                      calm_gate_holds(&r->recipe->gates[i], r->gate_values[i])};

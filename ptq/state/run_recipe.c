@@ -44,11 +44,13 @@ static calm_status put_stages(calm_ctx *ctx, const calm_run *p)
     size_t n;
     calm_times_settle(&times);
     CALM_TRY(calm_run_times_list(ctx, &times, p->in.recipe, p->result.pool_seconds, &rows, &n));
-    CALM_TRY(calm_store_begin(ctx, p->in.store));
-    for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
-        calm_store_stage_put(ctx, p->in.store, &(calm_store_stage){p->result.run_id, (int64_t)i, rows[i].name,
-                                                                   rows[i].time.wall, rows[i].time.cpu, NAN});
-    return calm_store_finish_transaction(ctx, p->in.store);
+    CALM_SCOPED_TRANSACTION(ctx, p->in.store);
+    for (size_t i = 0; i < n; i++) {
+        const calm_store_stage row = {p->result.run_id, (int64_t)i, rows[i].name, rows[i].time.wall, rows[i].time.cpu,
+                                      NAN};
+        CALM_TRY(calm_store_stage_put(ctx, p->in.store, &row));
+    }
+    return calm_store_commit(ctx, p->in.store);
 }
 
 calm_status calm_run_end(calm_ctx *ctx, const calm_run *p, const char *status)
@@ -81,7 +83,6 @@ void calm_run_failed(calm_ctx *ctx, const calm_run *p)
     calm_ctx quiet = *ctx;
     if (!p || !p->in.store || !p->result.run_id)
         return;
-    calm_store_rollback(p->in.store);    /* an open transaction would take this row with it */
     calm_run_end(&quiet, p, "failed");
     say_what_is_done(ctx, p->in.recipe->store);
 }

@@ -33,8 +33,9 @@ calm_status calm_run_times_list(calm_ctx *ctx, const calm_times *times, const ca
 calm_status calm_run_times_forecast(calm_ctx *ctx, const struct calm_run *run, const calm_stage_time *forecast,
                                     size_t n)
 {
-    CALM_TRY(calm_store_begin(ctx, run->in.store));
-    for (size_t i = 0; i < n && ctx->status == CALM_OK; i++)
-        calm_store_stage_forecast(ctx, run->in.store, run->result.run_id, (int64_t)i, forecast[i].time.wall);
-    return calm_store_finish_transaction(ctx, run->in.store);
+    CALM_SCOPED_TRANSACTION(ctx, run->in.store);
+    for (size_t i = 0; i < n; i++)
+        CALM_TRY(calm_store_stage_forecast(ctx, run->in.store, run->result.run_id, (int64_t)i,
+                                           forecast[i].time.wall));
+    return calm_store_commit(ctx, run->in.store);
 }

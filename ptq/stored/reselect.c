@@ -168,7 +168,7 @@ static calm_status read_and_solve(calm_ctx *ctx, const calm_reselect_options *o,
     calm_pool_query query;
     CALM_SCOPED(calm_store *, close_store) store = NULL;
     CALM_TRY(calm_store_open(ctx, o->store, NULL, &store));
-    CALM_TRY(calm_store_begin(ctx, store));
+    CALM_SCOPED_TRANSACTION(ctx, store);
     CALM_TRY(calm_stored_run_read(ctx, store, o->run, &out->parent));
     CALM_TRY(resolve_query(ctx, o, &out->parent, &query));
     CALM_TRY(resolve_requests(ctx, o, &out->parent, requests));
@@ -308,7 +308,7 @@ static calm_status keep(calm_ctx *ctx, const calm_reselect_options *o, const cal
     const calm_store_how how = {.mode = CALM_STORE_WRITE, .command = o->command, .wait_seconds = -1};
     CALM_SCOPED(calm_store *, close_store) store = NULL;
     CALM_TRY(calm_store_open(ctx, o->store, &how, &store));
-    CALM_TRY(calm_store_begin(ctx, store));
+    CALM_SCOPED_TRANSACTION(ctx, store);
     CALM_TRY(find_or_put(ctx, store, o, requests, size, s));
     return calm_store_commit(ctx, store);
 }

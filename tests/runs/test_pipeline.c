@@ -9,6 +9,7 @@
 
 #include "ptq/base/file.h"
 #include "ptq/base/threads.h"
+#include "ptq/state/environment.h"
 #include "tests/support/play.h"
 
 static const fault none = {0};
@@ -295,6 +296,27 @@ TEST(keep_hybrid)
 }
 END_OF_TEST
 
+/* A step that fails in a transaction leaves none open: what the caller stores next is there for others. */
+TEST(a_failed_step_leaves_the_store_usable)
+{
+    const play run = play_new(NULL, "w4a16_g16", "rtn");
+    const calm_store_how how = {.mode = CALM_STORE_WRITE};
+    calm_store *store;
+    play_must_run(&run);
+    ck_ok(calm_store_open(ctx, run.recipe.store, &how, &store));
+    ck_fails(calm_environment_put(ctx, store, 999), CALM_EARG, "FOREIGN");
+    calm_recipe recipe = {.gates = (calm_gate[]){{.text = "kl<=1"}}, .n_gates = 1};
+    const calm_result result = {.store = store, .run_id = 999, .recipe = &recipe, .gate_values = (double[]){0.5}};
+    ck_fails(calm_gates_put(ctx, &result), CALM_EARG, "FOREIGN");
+    const calm_trial trial = {.id = 1, .name = "rtn"};
+    calm_run other = {.in.store = store, .result.run_id = 999};
+    ck_fails(calm_trials_put(ctx, &other, &trial, 1, "guard"), CALM_EARG, "");
+    ck_ok(calm_store_environment_put(ctx, store, 1, "test", "seen"));
+    ck_assert_int_eq(play_sql(&run, "SELECT count(*) FROM environment WHERE name = 'test'"), 1);
+    calm_store_close(store);
+}
+END_OF_TEST
+
 /* ---- bad inputs ---- */
 
 /* Checks that the run fails with these words and leaves no output. */
@@ -394,6 +416,6 @@ int main(void)
         same_bytes_with_any_threads, same_bytes_from_the_store, where_the_result_differs, pool_grows,
         only_candidates_need_no_scores, damaged_blob_is_computed_again, store_of_a_newer_version,
         second_run_waits_for_the_first, two_runs_on_one_store, one_algorithm_is_a_uniform_run,
-        guard_prefers_a_better_uniform_run, keep_hybrid, not_a_number_in_a_weight, tensors_that_contradict_the_config,
-        truncated_weights, other_files_of_the_model, groups_that_do_not_divide, quantized_already, NULL});
+        guard_prefers_a_better_uniform_run, keep_hybrid, a_failed_step_leaves_the_store_usable,
+        not_a_number_in_a_weight, tensors_that_contradict_the_config, truncated_weights, other_files_of_the_model, groups_that_do_not_divide, quantized_already, NULL});
 }

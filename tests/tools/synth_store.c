@@ -434,11 +434,8 @@ static calm_status put_all(calm_ctx *ctx, maker *it)
 {
     CALM_TRY(CALM_NEW(ctx, ctx->out, it->jobs, (size_t)it->size->jobs));
     for (it->run = 0; it->run < it->size->runs; it->run++) {
-        CALM_TRY(calm_store_begin(ctx, it->store));
-        if (put_run(ctx, it) != CALM_OK) {
-            calm_store_rollback(it->store);
-            return ctx->status;
-        }
+        CALM_SCOPED_TRANSACTION(ctx, it->store);
+        CALM_TRY(put_run(ctx, it));
         CALM_TRY(calm_store_commit(ctx, it->store));
     }
     return CALM_OK;

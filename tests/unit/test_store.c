@@ -205,23 +205,42 @@ TEST(rules_of_the_schema_hold)
 }
 END_OF_TEST
 
+static calm_status put_for_no_run(calm_store *store, int64_t candidate)
+{
+    CALM_SCOPED_TRANSACTION(ctx, store);
+    CALM_TRY(calm_store_run_candidate(ctx, store, 999, candidate));
+    return calm_store_commit(ctx, store);
+}
+
+/* A step fails in the inner of two transactions. */
+static calm_status put_and_fail(calm_store *store, const calm_store_candidate *c)
+{
+    int64_t id;
+    CALM_SCOPED_TRANSACTION(ctx, store);
+    CALM_TRY(calm_store_candidate_put(ctx, store, c, &id));
+    CALM_TRY(put_for_no_run(store, id));
+    return calm_store_commit(ctx, store);
+}
+
 TEST(transactions_nest_and_roll_back)
 {
     calm_store *store = sample_open(sample_path(), CALM_STORE_WRITE);
     sample s = sample_fill(store);
     calm_store_candidate c = good_candidate(&s);
     int64_t id;
-    ck_ok(calm_store_begin(ctx, store));
-    ck_ok(calm_store_candidate_put(ctx, store, &c, &id));
-    calm_store_rollback(store);
+    ck_fails(put_and_fail(store, &c), CALM_EARG, "FOREIGN");
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM candidate"), 0);
+    /* Nothing is left open: another connection sees what comes next. */
+    calm_store *reader = sample_open(calm_store_path(store), CALM_STORE_READ);
+    ck_ok(calm_store_environment_put(ctx, store, s.run, "libc", "2.36"));
+    ck_assert_int_eq(sample_number(reader, "SELECT count(*) FROM environment"), 1);
+    calm_store_close(reader);
     ck_ok(calm_store_begin(ctx, store));
     ck_ok(calm_store_candidate_put(ctx, store, &c, &id));
     c.key = "k2", c.job_id = 999;
     ck_fails(calm_store_candidate_put(ctx, store, &c, &id), CALM_EARG, "FOREIGN");
     ck_ok(calm_store_commit(ctx, store));
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM candidate"), 1);
-    calm_store_rollback(store);
     ck_assert_int_eq(sample_number(store, "SELECT count(*) FROM score"), 5);
     calm_store_close(store);
 }
