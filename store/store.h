@@ -69,6 +69,11 @@ calm_status calm_store_open(calm_ctx *ctx, const char *path, const calm_store_ho
 /* Closes the store and rolls back an open transaction.  NULL is allowed. */
 void calm_store_close(calm_store *store);
 
+/* Marks the running runs of all stores that this process writes as `interrupted`, for a process that a signal ends.
+ * From any thread; waits a second for a transaction of the thread that writes.  A failure is ignored, because the next
+ * writer marks the runs too. */
+void calm_store_interrupted(void);
+
 /* Return the path of the database, and of the blob folder for store/blob.h; owned by the store. */
 const char *calm_store_path(const calm_store *store);
 const char *calm_store_blobs(const calm_store *store);

@@ -11,7 +11,15 @@ struct calm_store {
     int lock;              /* descriptor of the locked .lock file; -1 when reading */
     int depth;             /* open transactions */
     const calm_store_relay *relay;    /* receives the rows that are put, or NULL */
+    struct calm_store *next_writer;   /* of store_writers.c */
 };
+
+/* Add the store to those that this process writes, or remove it, if it is there (store_writers.c). */
+void calm_store_writers_add(calm_store *store);
+void calm_store_writers_remove(const calm_store *store);
+
+/* Marks runs that nobody continues: those of status `running` become `interrupted`. */
+calm_status calm_store_end_runs(calm_ctx *ctx, calm_sql *sql);
 
 /* Takes the writer's lock of the database at `path` (store_lock.c); *fd stays open until calm_store_unlock.
  * CALM_EBUSY names the holder. */

@@ -116,9 +116,10 @@ static calm_status open_for_writing(calm_ctx *ctx, calm_store *store, const calm
     CALM_TRY(calm_sql_open(ctx, store->path, CALM_SQL_WRITE, &store->sql));
     if (older)
         CALM_TRY(calm_store_migrate(ctx, store->sql, store->path, older));
-    CALM_TRY(calm_sql_run(ctx, store->sql, "UPDATE run SET status = 'interrupted' WHERE status = 'running'",
-                          CALM_NONE));
-    return calm_blob_sweep(ctx, store->blobs);
+    CALM_TRY(calm_store_end_runs(ctx, store->sql));
+    CALM_TRY(calm_blob_sweep(ctx, store->blobs));
+    calm_store_writers_add(store);
+    return CALM_OK;
 }
 
 static calm_status open_in_memory(calm_ctx *ctx, calm_store *store, const calm_store_how *how)
@@ -171,6 +172,7 @@ void calm_store_close(calm_store *store)
 {
     if (!store)
         return;
+    calm_store_writers_remove(store);
     /* SQLite rolls back what is open. */
     calm_sql_close(store->sql);
     calm_store_unlock(store->lock);

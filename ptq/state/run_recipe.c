@@ -83,6 +83,6 @@ void calm_run_failed(calm_ctx *ctx, const calm_run *p)
     calm_ctx quiet = *ctx;
     if (!p || !p->in.store || !p->result.run_id)
         return;
-    calm_run_end(&quiet, p, "failed");
+    calm_run_end(&quiet, p, ctx->status == CALM_EINTERRUPTED ? "interrupted" : "failed");
     say_what_is_done(ctx, p->in.recipe->store);
 }

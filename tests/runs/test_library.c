@@ -131,9 +131,10 @@ TEST(an_interrupted_run_continues)
         lib_ok(calm_set_events(lib, interrupt_once, &at));
         calm_recipe_spec *spec = spec_of(lib, &run);
         ck_assert_int_eq(calm_quantize(lib, spec, NULL, &came), CALM_EINTERRUPTED);
-        ck_assert_str_eq(calm_error_text(lib), test_format("interrupted; what is done is in %s: the same call continues "
-                                                           "from there", run.recipe.store));
+        ck_assert_str_eq(calm_error_text(lib), test_format("interrupted; what is done is in %s: the same call "
+                                                           "continues from there", run.recipe.store));
         ck_assert_int_eq(atomic_load(&at), -1);
+        ck_assert_str_eq(play_text(&run, "SELECT status FROM run"), "interrupted\n");
         set(lib, spec, "force", "true");
         lib_ok(calm_quantize(lib, spec, NULL, &came));
         const char *files = strstr(play_digest(run.recipe.output), "config.json");    /* other files contain paths */

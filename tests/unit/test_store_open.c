@@ -1,6 +1,7 @@
 /* Opening a store: refusals, what an interrupted creation leaves, readers and writers in two processes. */
 #include "store/store.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -214,6 +215,38 @@ TEST(a_second_writer_waits_or_is_told_who_writes)
 }
 END_OF_TEST
 
+static void *interrupt_stores(void *unused)
+{
+    calm_store_interrupted();
+    return unused;
+}
+
+/* Another thread marks the runs of a process that a signal ends, also while the store is in use; a store that is only
+ * read is left alone. */
+TEST(the_end_of_the_process_marks_its_runs)
+{
+    const char *path = sample_path();
+    calm_store *store = sample_open(path, CALM_STORE_WRITE), *reader = sample_open(path, CALM_STORE_READ);
+    pthread_t thread;
+    sample_fill(store);
+    ck_assert_str_eq(sample_text(reader, "SELECT status FROM run"), "running");
+    ck_assert_int_eq(pthread_create(&thread, NULL, interrupt_stores, NULL), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    ck_assert_str_eq(sample_text(reader, "SELECT status FROM run"), "interrupted");
+    /* A transaction of the writer that does not end: the thread gives up. */
+    const calm_store_run run = {.key = "r1", .model_id = 1, .calibration_id = 1};
+    int64_t id;
+    ck_ok(calm_store_begin(ctx, store));
+    ck_ok(calm_store_run_begin(ctx, store, &run, &id, NULL));
+    interrupt_stores(NULL);
+    ck_ok(calm_store_commit(ctx, store));
+    calm_store_close(store);
+    interrupt_stores(NULL);    /* it writes no store any more */
+    ck_assert_str_eq(sample_text(reader, "SELECT status FROM run"), "running");
+    calm_store_close(reader);
+}
+END_OF_TEST
+
 TEST(a_wait_for_a_writer_can_be_interrupted)
 {
     atomic_bool stop = true;
@@ -314,7 +347,8 @@ int main(void)
 {
     return run_tests("store_open", (const TTest *[]){
         foreign_and_newer_files_are_refused, truncated_store_is_refused, empty_files_become_stores,
-        reading_writes_nothing, a_second_writer_waits_or_is_told_who_writes, a_wait_for_a_writer_can_be_interrupted,
+        reading_writes_nothing, a_second_writer_waits_or_is_told_who_writes, the_end_of_the_process_marks_its_runs,
+        a_wait_for_a_writer_can_be_interrupted,
         a_link_is_the_store_it_leads_to, any_name_is_a_file, a_killed_writer_holds_nothing, version_8_keeps_its_times,
         NULL});
 }
