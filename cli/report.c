@@ -159,26 +159,6 @@ void calm_report_assembly(const calm_assembly *a, calm_text *out)
     "python3 -c 'import sys, transformers as t; "                                                                      \
     "print(t.pipeline(\"text-generation\", sys.argv[1])(\"Hello\", max_new_tokens=16))'"
 
-/* Does the engine have kernels for the result in this format? */
-static bool is_taken(const calm_result *r, const calm_engine *engine, const char *format)
-{
-    for (size_t i = 0; i < r->plan.n_jobs; i++) {
-        const calm_job_ref *job = &r->layout->jobs[i];
-        const calm_engine_linear linear = {.out = job->out, .in = job->in, .expert = job->expert >= 0};
-        if (r->plan.jobs[i].quantized &&
-            calm_engine_verdict(engine, format, &linear, &r->plan.jobs[i].scheme) != CALM_ENGINE_TAKES)
-            return false;
-    }
-    return true;
-}
-
-/* Only vLLM may lack kernels; other engines read all that calm writes for them. */
-static bool is_served(const calm_result *r, const char *format)
-{
-    const calm_engine *engine = calm_engine_find("vllm");
-    return !calm_engine_reads(engine, format) || is_taken(r, engine, format);
-}
-
 /* Which experts transformers reads depends on the family, as `calm check` says. */
 static bool is_in_transformers(const calm_result *r, const char *format)
 {
@@ -186,7 +166,7 @@ static bool is_in_transformers(const calm_result *r, const char *format)
     for (size_t i = 0; i < r->plan.n_jobs; i++)
         if (r->layout->jobs[i].expert >= 0)
             return false;
-    return calm_engine_reads(engine, format) && is_taken(r, engine, format);
+    return calm_engine_reads(engine, format) && calm_outputs_taken(r, engine, format);
 }
 
 static void add_line(const char *command, const char *place, const char *behind, calm_text *out)
@@ -214,7 +194,7 @@ static calm_status print_engines(calm_ctx *ctx, const calm_result *r, calm_text 
             continue;
         CALM_TRY(calm_outputs_place(ctx, formats, exporter, recipe->output, &place));
         add_line(check, place, calm_engine_reads(recipe->engine, name) ? target : "", out);
-        if (!r->encoder && is_served(r, name))
+        if (calm_outputs_served(r, name))
             add_line(exporter->serve, place, "", out);
         if (r->loads.generates && is_in_transformers(r, name))
             add_line(PIPELINE, place, "", out);

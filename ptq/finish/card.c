@@ -1,4 +1,4 @@
-/* README.md of a checkpoint.
+/* README.md of a checkpoint, and of each folder of several formats.
  *
  * Its tables are the report's, as preformatted text, so that card and report cannot differ. */
 #include "ptq/base/file.h"
@@ -28,7 +28,15 @@ static calm_status put_title(calm_ctx *ctx, const calm_result *r, calm_text *out
     return CALM_OK;
 }
 
-calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_result *r, calm_text *out)
+/* What only the card of one of several formats says. */
+typedef struct part {
+    const char *serve;       /* command that serves the folder; NULL: none */
+    const char *measured;    /* format that the evaluation read; NULL: this one, or none */
+} part;
+
+/* Appends a card; `of` NULL: it is the only one, or the one above the folders of several formats. */
+static calm_status put_card(calm_ctx *ctx, const calm_model *model, const calm_result *r, const part *of,
+                            calm_text *out)
 {
     const calm_config *config = calm_model_config(model);
     const calm_selection *selection = &r->recipe->selection;
@@ -44,6 +52,8 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
         calm_text_printf(out, ", which were published as %s", calm_model_published(model));
     calm_text_printf(out, ".  Format: ");
     CALM_TRY(calm_formats_describe(ctx, &r->recipe->formats, r->loads.name, out));
+    if (of && of->serve)
+        calm_text_printf(out, "    %s\n\n", of->serve);
     if (r->recipe->how.adapter)
         calm_text_printf(out, "The LoRA adapter `%s` is merged into its weights.\n\n", r->recipe->how.adapter);
     if (config->down_hadamard)
@@ -57,6 +67,8 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
                          calm_transforms_module(config));
     calm_text_printf(out, "## Size\n\n```\n");
     calm_summary_size(r, out);
+    if (of && of->measured)
+        calm_text_printf(out, "  figures      losses are of the format %s\n", of->measured);
     calm_text_printf(out, "```\n\n## Plan and evidence\n\n");
     if (r->recipe->score_windows && !r->recipe->unscored)
         calm_text_printf(
@@ -65,6 +77,84 @@ calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_r
     else
         calm_text_printf(out, "One algorithm for all units; they were not scored.\n\n```\n");
     CALM_TRY(put_tables(ctx, r, out));
-    calm_text_printf(out, "```\n\nThe same run again: `calm quantize --recipe calm_recipe.json`.\n");
+    calm_text_printf(out, "```\n");
+    if (!of)    /* the recipe of several formats is above their folders */
+        calm_text_printf(out, "\nThe same run again: `calm quantize --recipe calm_recipe.json`.\n");
     return calm_text_check(ctx, out);    /* appends remember a failure, so one check is enough */
+}
+
+calm_status calm_card_tables(calm_ctx *ctx, const calm_checkpoint *checkpoint, const calm_exporter *exporter,
+                             const char **out)
+{
+    const calm_inputs *in = checkpoint->in;
+    calm_outer_plan outer;
+    CALM_TRY(calm_formats_outer(ctx, &in->recipe->formats, exporter, in->model, &checkpoint->result->plan, &outer));
+    CALM_TRY(calm_outer_describe(ctx, &outer, out));
+    if (!checkpoint->fit->stats.gram || !*out || !outer.scheme[CALM_OUTER_HEAD].bits)
+        return CALM_OK;
+    return calm_strf(ctx, ctx->out, out, "%s by %s", *out, checkpoint->fit->algorithm);
+}
+
+/* ---- files ---- */
+
+static calm_status write_card(calm_ctx *ctx, const calm_model *model, const calm_result *r, const part *of,
+                              const char *dir)
+{
+    CALM_SCOPED_TEXT(text);
+    char *path;
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "README.md"));
+    CALM_TRY(put_card(ctx, model, r, of, &text));
+    return calm_write_file(ctx, path, text.data, text.length);
+}
+
+/* Finds what the card of a format in `folder` says that others do not. */
+static calm_status find_part(calm_ctx *ctx, const calm_checkpoint *checkpoint, const calm_result *r,
+                             const calm_formats *alone, const char *folder, part *out)
+{
+    const calm_exporter *exporter = calm_formats_at(alone, 0), *measured;
+    calm_outer_plan outer;
+    char *name, *place;
+    *out = (part){0};
+    CALM_TRY(calm_format_name(ctx, exporter, &name));
+    if (calm_outputs_served(r, name)) {
+        CALM_TRY(calm_outputs_place(ctx, alone, exporter, folder, &place));
+        CALM_TRY(calm_strf(ctx, ctx->scratch, &out->serve, "%s DIRECTORY%s%s", exporter->serve,
+                           exporter->file ? "/" : "", exporter->file ? calm_path_name(place) : ""));
+    }
+    CALM_TRY(calm_outputs_measured(ctx, checkpoint->in, &r->plan, &measured, &outer));
+    if (!r->evaluates || !measured || measured == exporter)
+        return CALM_OK;
+    CALM_TRY(calm_format_name(ctx, measured, &name));
+    out->measured = name;
+    return CALM_OK;
+}
+
+/* Writes the card of one of several formats, as if the run had written no other. */
+static calm_status write_part(calm_ctx *ctx, const calm_checkpoint *checkpoint, size_t index, const char *dir)
+{
+    const calm_formats *formats = &checkpoint->in->recipe->formats;
+    const calm_exporter *exporter = calm_formats_at(formats, index);
+    calm_recipe recipe = *checkpoint->in->recipe;
+    calm_result result = *checkpoint->result;
+    char *folder, *name;
+    part of;
+    if (!exporter->serve)    /* no model, but a list of types or an importance matrix */
+        return CALM_OK;
+    recipe.formats = (calm_formats){.exporters = formats->exporters + index, .n = 1, .options = formats->options};
+    result.recipe = &recipe;
+    CALM_TRY(calm_format_name(ctx, exporter, &name));
+    CALM_TRY(calm_path_join(ctx, ctx->scratch, &folder, dir, name));
+    CALM_TRY(calm_outputs_bytes(ctx, &recipe.formats, folder, &result.bytes_after));
+    CALM_TRY(calm_card_tables(ctx, checkpoint, exporter, &result.tables));
+    CALM_TRY(find_part(ctx, checkpoint, &result, &recipe.formats, folder, &of));
+    return write_card(ctx, checkpoint->in->model, &result, &of, folder);
+}
+
+calm_status calm_cards_write(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
+{
+    const size_t n = calm_formats_count(&checkpoint->in->recipe->formats);
+    CALM_TRY(write_card(ctx, checkpoint->in->model, checkpoint->result, NULL, dir));
+    for (size_t i = 0; n > 1 && i < n; i++)
+        CALM_TRY(write_part(ctx, checkpoint, i, dir));
+    return CALM_OK;
 }

@@ -29,16 +29,6 @@ static calm_status write_recipe(calm_ctx *ctx, const calm_checkpoint *checkpoint
     return calm_json_save(ctx, path, json);
 }
 
-/* Writes the card, after the figures are known: it shows size, evaluation and gates. */
-static calm_status write_card(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
-{
-    CALM_SCOPED_TEXT(text);
-    char *path;
-    CALM_TRY(calm_path_join(ctx, ctx->scratch, &path, dir, "README.md"));
-    CALM_TRY(calm_card_write(ctx, checkpoint->in->model, checkpoint->result, &text));
-    return calm_write_file(ctx, path, text.data, text.length);
-}
-
 /* ---- artifacts ---- */
 
 /* Returns the role of a file for the store.  Formats name their weights; all other files belong to the tokenizer. */
@@ -78,25 +68,8 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, calm_result *result)
 
 /* ---- writing ---- */
 
-/* Describes the types of embedding and head in the first format, whose size is reported. */
-static calm_status describe_tables(calm_ctx *ctx, const calm_checkpoint *checkpoint)
-{
-    const calm_inputs *in = checkpoint->in;
-    const calm_formats *formats = &in->recipe->formats;
-    calm_outer_plan outer;
-    CALM_TRY(calm_formats_outer(ctx, formats, calm_formats_at(formats, 0), in->model, &checkpoint->result->plan,
-                                &outer));
-    CALM_TRY(calm_outer_describe(ctx, &outer, &checkpoint->result->tables));
-    if (!checkpoint->fit->stats.gram || !checkpoint->result->tables || !outer.scheme[CALM_OUTER_HEAD].bits)
-        return CALM_OK;
-    char *text;
-    CALM_TRY(calm_strf(ctx, ctx->out, &text, "%s by %s", checkpoint->result->tables, checkpoint->fit->algorithm));
-    checkpoint->result->tables = text;
-    return CALM_OK;
-}
-
 /* Writes all files, in this order: weights, whose sizes are measured; then `written` (evaluation, gates) may read them;
- * then recipe and card, which need all figures. */
+ * then recipe and cards, which need all figures. */
 static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     calm_result *result = checkpoint->result;    /* receives sizes and bits */
@@ -104,11 +77,11 @@ static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const 
     result->bytes_before = (int64_t)checkpoint->in->float_bytes;
     CALM_TRY(calm_outputs_bytes(ctx, &checkpoint->in->recipe->formats, dir, &result->bytes_after));
     result->bits_per_weight = calm_plan_bits(checkpoint->in, &result->plan);
-    CALM_TRY(describe_tables(ctx, checkpoint));
+    CALM_TRY(calm_card_tables(ctx, checkpoint, calm_formats_at(&checkpoint->in->recipe->formats, 0), &result->tables));
     if (checkpoint->written)
         CALM_TRY(checkpoint->written(ctx, checkpoint->user, dir));
     CALM_TRY(write_recipe(ctx, checkpoint, dir));
-    return write_card(ctx, checkpoint, dir);
+    return calm_cards_write(ctx, checkpoint, dir);
 }
 
 calm_status calm_checkpoint_write(calm_ctx *ctx, const calm_checkpoint *checkpoint)

@@ -56,6 +56,12 @@ calm_status calm_outputs_place(calm_ctx *ctx, const calm_formats *formats, const
 /* Computes the bytes of the first format's weights: of its safetensors files, or of its only file. */
 calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const char *dir, int64_t *out);
 
+/* Returns true if the engine has kernels for the result in this format ("compressed-tensors"). */
+bool calm_outputs_taken(const calm_result *result, const calm_engine *engine, const char *format);
+
+/* Returns true if the command of the format's exporter can serve the result. */
+bool calm_outputs_served(const calm_result *result, const char *format);
+
 /* Lists the names of all plain files of an output, with one level of folders ("gguf/model.gguf"), sorted, in ctx->out.
  * Names that begin with a dot are left out. */
 calm_status calm_outputs_files(calm_ctx *ctx, const char *dir, const char ***names, size_t *n);
@@ -70,8 +76,13 @@ calm_status calm_outputs_digests(calm_ctx *ctx, const char *dir, calm_written_fi
 
 /* ---- the card (card.c) ---- */
 
-/* Writes README.md of a checkpoint: what the model is, its figures, how to load it. */
-calm_status calm_card_write(calm_ctx *ctx, const calm_model *model, const calm_result *result, calm_text *out);
+/* Writes README.md into `dir`: what the model is, its figures, how to load it.  With several formats each folder of a
+ * model gets a card too, so that it can be published alone: with its format's size and the command that serves it. */
+calm_status calm_cards_write(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir);
+
+/* Describes the types of embedding and head in a format, "Q6_K by gptq", in ctx->out; NULL: both are float. */
+calm_status calm_card_tables(calm_ctx *ctx, const calm_checkpoint *checkpoint, const calm_exporter *exporter,
+                             const char **out);
 
 /* Writes the card's front matter for the hub: base model, library, license from the float model's card, task, tags
  * (card_front.c). */

@@ -124,6 +124,27 @@ calm_status calm_outputs_bytes(calm_ctx *ctx, const calm_formats *formats, const
     return CALM_OK;
 }
 
+/* ---- engines ---- */
+
+bool calm_outputs_taken(const calm_result *r, const calm_engine *engine, const char *format)
+{
+    for (size_t i = 0; i < r->plan.n_jobs; i++) {
+        const calm_job_ref *job = &r->layout->jobs[i];
+        const calm_engine_linear linear = {.out = job->out, .in = job->in, .expert = job->expert >= 0};
+        if (r->plan.jobs[i].quantized &&
+            calm_engine_verdict(engine, format, &linear, &r->plan.jobs[i].scheme) != CALM_ENGINE_TAKES)
+            return false;
+    }
+    return true;
+}
+
+/* Only vLLM may lack kernels; other engines read all that calm writes for them. */
+bool calm_outputs_served(const calm_result *r, const char *format)
+{
+    const calm_engine *engine = calm_engine_find("vllm");
+    return !r->encoder && (!calm_engine_reads(engine, format) || calm_outputs_taken(r, engine, format));
+}
+
 /* ---- writing ---- */
 
 /* Reports the events of several formats as one stage. */

@@ -1,7 +1,8 @@
 /* Formats: which exporters write a result, and where their files are.
  *
  *   one format       its files are in the output folder
- *   several          each has a subfolder with its name (compressed-tensors/, gguf/); card and recipe are above them
+ *   several          each has a subfolder with its name (compressed-tensors/, gguf/); card and recipe are above them,
+ *                    and each folder of a model has a card of its format
  *
  * The final evaluation reads the first format that is a checkpoint. */
 #pragma once
