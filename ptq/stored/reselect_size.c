@@ -28,8 +28,8 @@ static calm_status resolve(calm_ctx *ctx, const calm_reselect_options *o, const 
     out->file_bytes = (size_t)bytes;
     out->file_bits = calm_json_number(bits, 0);
     if (bits && !(out->file_bits > 0 && out->file_bits <= CALM_FILE_BITS_MAX))
-        return calm_fail(ctx, CALM_EFORMAT, "run %lld: \"file_bits\" of its recipe: expected a number above 0 and up to "
-                         "%d, found %g", (long long)run->id, CALM_FILE_BITS_MAX, out->file_bits);
+        return calm_fail(ctx, CALM_EFORMAT, "run %lld: \"file_bits\" of its recipe: expected a number above 0 and up "
+                         "to %d, found %g", (long long)run->id, CALM_FILE_BITS_MAX, out->file_bits);
     return CALM_OK;
 }
 

@@ -417,5 +417,6 @@ int main(void)
         only_candidates_need_no_scores, damaged_blob_is_computed_again, store_of_a_newer_version,
         second_run_waits_for_the_first, two_runs_on_one_store, one_algorithm_is_a_uniform_run,
         guard_prefers_a_better_uniform_run, keep_hybrid, a_failed_step_leaves_the_store_usable,
-        not_a_number_in_a_weight, tensors_that_contradict_the_config, truncated_weights, other_files_of_the_model, groups_that_do_not_divide, quantized_already, NULL});
+        not_a_number_in_a_weight, tensors_that_contradict_the_config, truncated_weights, other_files_of_the_model,
+        groups_that_do_not_divide, quantized_already, NULL});
 }
