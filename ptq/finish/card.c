@@ -108,11 +108,10 @@ static calm_status write_card(calm_ctx *ctx, const calm_model *model, const calm
 }
 
 /* Finds what the card of a format in `folder` says that others do not. */
-static calm_status find_part(calm_ctx *ctx, const calm_checkpoint *checkpoint, const calm_result *r,
-                             const calm_formats *alone, const char *folder, part *out)
+static calm_status find_part(calm_ctx *ctx, const calm_result *r, const calm_formats *alone, const char *folder,
+                             part *out)
 {
-    const calm_exporter *exporter = calm_formats_at(alone, 0), *measured;
-    calm_outer_plan outer;
+    const calm_exporter *exporter = calm_formats_at(alone, 0);
     char *name, *place;
     *out = (part){0};
     CALM_TRY(calm_format_name(ctx, exporter, &name));
@@ -121,10 +120,9 @@ static calm_status find_part(calm_ctx *ctx, const calm_checkpoint *checkpoint, c
         CALM_TRY(calm_strf(ctx, ctx->scratch, &out->serve, "%s DIRECTORY%s%s", exporter->serve,
                            exporter->file ? "/" : "", exporter->file ? calm_path_name(place) : ""));
     }
-    CALM_TRY(calm_outputs_measured(ctx, checkpoint->in, &r->plan, &measured, &outer));
-    if (!r->evaluates || !measured || measured == exporter)
+    if (!r->evaluates || !r->measured || r->measured == exporter)
         return CALM_OK;
-    CALM_TRY(calm_format_name(ctx, measured, &name));
+    CALM_TRY(calm_format_name(ctx, r->measured, &name));
     out->measured = name;
     return CALM_OK;
 }
@@ -135,18 +133,20 @@ static calm_status write_part(calm_ctx *ctx, const calm_checkpoint *checkpoint, 
     const calm_formats *formats = &checkpoint->in->recipe->formats;
     const calm_exporter *exporter = calm_formats_at(formats, index);
     calm_recipe recipe = *checkpoint->in->recipe;
+    calm_inputs in = *checkpoint->in;
     calm_result result = *checkpoint->result;
     char *folder, *name;
     part of;
     if (!exporter->serve)    /* no model, but a list of types or an importance matrix */
         return CALM_OK;
     recipe.formats = (calm_formats){.exporters = formats->exporters + index, .n = 1, .options = formats->options};
-    result.recipe = &recipe;
+    in.recipe = result.recipe = &recipe;
+    result.bits_per_weight = calm_plan_bits(&in, &result.plan);
     CALM_TRY(calm_format_name(ctx, exporter, &name));
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &folder, dir, name));
     CALM_TRY(calm_outputs_bytes(ctx, &recipe.formats, folder, &result.bytes_after));
     CALM_TRY(calm_card_tables(ctx, checkpoint, exporter, &result.tables));
-    CALM_TRY(find_part(ctx, checkpoint, &result, &recipe.formats, folder, &of));
+    CALM_TRY(find_part(ctx, &result, &recipe.formats, folder, &of));
     return write_card(ctx, checkpoint->in->model, &result, &of, folder);
 }
 

@@ -73,10 +73,12 @@ calm_status calm_checkpoint_put(calm_ctx *ctx, calm_result *result)
 static calm_status fill(calm_ctx *ctx, const calm_checkpoint *checkpoint, const char *dir)
 {
     calm_result *result = checkpoint->result;    /* receives sizes and bits */
+    calm_outer_plan outer;
     CALM_TRY(calm_outputs_write(ctx, checkpoint, dir));
     result->bytes_before = (int64_t)checkpoint->in->float_bytes;
     CALM_TRY(calm_outputs_bytes(ctx, &checkpoint->in->recipe->formats, dir, &result->bytes_after));
     result->bits_per_weight = calm_plan_bits(checkpoint->in, &result->plan);
+    CALM_TRY(calm_outputs_measured(ctx, checkpoint->in, &result->plan, &result->measured, &outer));
     CALM_TRY(calm_card_tables(ctx, checkpoint, calm_formats_at(&checkpoint->in->recipe->formats, 0), &result->tables));
     if (checkpoint->written)
         CALM_TRY(checkpoint->written(ctx, checkpoint->user, dir));

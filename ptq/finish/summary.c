@@ -243,6 +243,17 @@ calm_status calm_summary_tables(calm_ctx *ctx, const calm_result *r, calm_text *
     return CALM_OK;
 }
 
+/* Appends which of several formats the figures are of. */
+static void put_formats(const calm_result *r, calm_text *out)
+{
+    const calm_exporter *first = calm_formats_at(&r->recipe->formats, 0);
+    if (!r->measured || r->measured == first)
+        calm_text_printf(out, "  figures      size and losses are of the first format, %s\n", first->name);
+    else
+        calm_text_printf(out, "  figures      size is of the first format, %s; losses are of %s\n", first->name,
+                         r->measured->name);
+}
+
 void calm_summary_size(const calm_result *r, calm_text *out)
 {
     calm_text_printf(out, "  result       ");
@@ -258,8 +269,7 @@ void calm_summary_size(const calm_result *r, calm_text *out)
         calm_text_printf(out, "  rotation     %s, seed %lld\n", calm_rotate_name(r->recipe->rotate),
                          r->recipe->rotate_seed);
     if (calm_formats_count(&r->recipe->formats) > 1)
-        calm_text_printf(out, "  figures      size and losses are of the first format, %s\n",
-                         calm_formats_at(&r->recipe->formats, 0)->name);
+        put_formats(r, out);
     /* The whole checkpoint with all float tensors, which saves less than the bits per weight promise. */
     calm_text_printf(out, "  size         %.2f MiB -> %.2f MiB (%.1f %%)\n", (double)r->bytes_before / 1048576.0,
                      (double)r->bytes_after / 1048576.0, 100.0 * (double)r->bytes_after / (double)r->bytes_before);

@@ -108,6 +108,7 @@ typedef struct calm_result {
     double bits_per_weight;                    /* mean over quantized linears; NaN: not known yet */
     int64_t bytes_before, bytes_after;
     const char *tables;                        /* "embedding and head q6_k"; NULL: they stayed float */
+    const calm_exporter *measured;             /* format that an evaluation reads (calm_outputs_measured); or NULL */
     calm_written_file *files;                  /* [n_files] written files; NULL before they are written */
     size_t n_files;
     calm_window_facts calib, guard, eval;
