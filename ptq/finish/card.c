@@ -107,16 +107,16 @@ static calm_status write_card(calm_ctx *ctx, const calm_model *model, const calm
     return calm_write_file(ctx, path, text.data, text.length);
 }
 
-/* Finds what the card of a format in `folder` says that others do not. */
-static calm_status find_part(calm_ctx *ctx, const calm_result *r, const calm_formats *alone, const char *folder,
-                             part *out)
+/* Finds what the card in `folder` says that others do not; r has one format, the folder's. */
+static calm_status find_part(calm_ctx *ctx, const calm_result *r, const char *folder, part *out)
 {
-    const calm_exporter *exporter = calm_formats_at(alone, 0);
+    const calm_formats *formats = &r->recipe->formats;
+    const calm_exporter *exporter = calm_formats_at(formats, 0);
     char *name, *place;
     *out = (part){0};
     CALM_TRY(calm_format_name(ctx, exporter, &name));
     if (calm_outputs_served(r, name)) {
-        CALM_TRY(calm_outputs_place(ctx, alone, exporter, folder, &place));
+        CALM_TRY(calm_outputs_place(ctx, formats, exporter, folder, &place));
         CALM_TRY(calm_strf(ctx, ctx->scratch, &out->serve, "%s DIRECTORY%s%s", exporter->serve,
                            exporter->file ? "/" : "", exporter->file ? calm_path_name(place) : ""));
     }
@@ -146,7 +146,7 @@ static calm_status write_part(calm_ctx *ctx, const calm_checkpoint *checkpoint, 
     CALM_TRY(calm_path_join(ctx, ctx->scratch, &folder, dir, name));
     CALM_TRY(calm_outputs_bytes(ctx, &recipe.formats, folder, &result.bytes_after));
     CALM_TRY(calm_card_tables(ctx, checkpoint, exporter, &result.tables));
-    CALM_TRY(find_part(ctx, &result, &recipe.formats, folder, &of));
+    CALM_TRY(find_part(ctx, &result, folder, &of));
     return write_card(ctx, checkpoint->in->model, &result, &of, folder);
 }
 
