@@ -91,7 +91,7 @@ double calm_exporter_bits(const calm_exporter *exporter, const calm_scheme *sche
     /* Vectors are one number per tensor or per column, such as g_idx: no tool counts them. */
     for (size_t i = 0; i < n; i++)
         if (list[i].n_dims == 2)
-            bits += 8.0 * (double)calm_dtype_bytes(list[i].dtype) * (double)list[i].shape[0] * (double)list[i].shape[1];
+            bits += 8.0 * (double)calm_export_tensor_bytes(&list[i]);
     return bits / ((double)out * (double)in);
 }
 

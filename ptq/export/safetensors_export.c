@@ -436,8 +436,7 @@ static size_t tensors_bytes(const calm_export_form *form, const calm_scheme *sch
     size_t most = 0;
     *all = 0;
     for (size_t i = 0; i < n; i++) {
-        const size_t elements = list[i].shape[0] * (list[i].n_dims > 1 ? list[i].shape[1] : 1);
-        const size_t bytes = CALM_BYTES(uint8_t, elements * calm_dtype_bytes(list[i].dtype));
+        const size_t bytes = CALM_BYTES(uint8_t, calm_export_tensor_bytes(&list[i]));
         most = calm_size_max(most, bytes);
         *all += bytes;
     }

@@ -22,6 +22,13 @@ typedef struct calm_export_tensor {
     size_t shape[2];
 } calm_export_tensor;
 
+/* Returns the bytes of its elements. */
+static inline size_t calm_export_tensor_bytes(const calm_export_tensor *tensor)
+{
+    const size_t elements = tensor->shape[0] * (tensor->n_dims > 1 ? tensor->shape[1] : 1);
+    return elements * calm_dtype_bytes(tensor->dtype);
+}
+
 /* A format of safetensors and config.json.  calm_exporter_write writes the weights (model.safetensors, or shards with
  * their index), the float model's config.json with the quantization entry added, and the companions. */
 struct calm_export_form {
