@@ -208,8 +208,8 @@ struct calm_config {
     bool output_gate;                 /* q's linear gives d rows of q and d of a gate per head: o reads the context
                                          times sigmoid(gate)                                    */
     calm_query_scale_config query_growth;  /* position-dependent scale of queries                    */
-    size_t down_hadamard;             /* width of a block of the Hadamard matrix H (tensor/rotation.h) in down's input
-                                         x H; 0: down reads x                                   */
+    size_t hadamard[CALM_N_JOBS];     /* width of a block of the Hadamard matrix H in the job's input, x H
+                                         (hadamard.h); 0: the job reads x                       */
     size_t *window;                   /* [n_blocks] keys that a query sees, 0 = all; bidirectional: keys at a distance
                                          below it on either side                                */
     bool chunked;                     /* a query only sees keys in the same chunk of `window` tokens */

@@ -21,6 +21,7 @@
 
 #include "ptq/export/format_checks.h"
 #include "ptq/export/safetensors_export.h"
+#include "ptq/model/transforms.h"
 #include "ptq/quant/act_levels.h"
 #include "ptq/quant/levels.h"
 #include "ptq/quant/pack.h"
@@ -242,8 +243,8 @@ static calm_status check(calm_ctx *ctx, const calm_export_input *input)
     bool has[N_WARNINGS] = {false};
     CALM_TRY(calm_check_experts(ctx, NAME, input));
     CALM_TRY(calm_check_groups(ctx, NAME, input));
-    if (calm_model_config(input->model)->down_hadamard)
-        calm_log(ctx, CALM_LOG_WARNING, "readers must apply transform_config before down: transformers does not by "
+    if (calm_transforms_any(calm_model_config(input->model)))
+        calm_log(ctx, CALM_LOG_WARNING, "readers must apply transform_config before linears: transformers does not by "
                                         "itself, README.md of the checkpoint says how");
     for (size_t i = 0; i < input->plan->n_jobs; i++)
         CALM_TRY(look_at(ctx, input, i, has));

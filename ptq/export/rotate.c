@@ -38,7 +38,8 @@ typedef struct item {
 typedef struct work {
     const calm_model *model;
     const calm_rotate_options *how;
-    calm_rotation residual, online;    /* R1; R4, n 0: there is none */
+    calm_rotation residual;    /* R1 */
+    calm_rotation online[CALM_N_JOBS];    /* of inputs; n 0: there is none */
     calm_tensor *tensors;    /* [n] tensors to write */
     const calm_tensor **sources;
     bool *head;              /* [n] the head of a model whose head was the embedding */
@@ -46,7 +47,7 @@ typedef struct work {
     calm_shards_writer writer;
 } work;
 
-static const char *const kind_names[] = {"none", "r1", "r1r2", "r1r2r4"};
+static const char *const kind_names[] = {"none", "r1", "r1r2", "r1r2r4", "inputs"};
 
 const char *calm_rotate_name(calm_rotate_kind kind)
 {
@@ -55,10 +56,20 @@ const char *calm_rotate_name(calm_rotate_kind kind)
 
 bool calm_rotate_find(const char *name, calm_rotate_kind *out)
 {
-    for (*out = CALM_ROTATE_NONE; *out <= CALM_ROTATE_R1R2R4; ++*out)
+    for (*out = CALM_ROTATE_NONE; *out <= CALM_ROTATE_INPUTS; ++*out)
         if (strcmp(name, kind_names[*out]) == 0)
             return true;
     return false;
+}
+
+bool calm_rotate_turns_stream(calm_rotate_kind kind)
+{
+    return kind != CALM_ROTATE_NONE && kind != CALM_ROTATE_INPUTS;
+}
+
+bool calm_rotate_is_online(calm_rotate_kind kind)
+{
+    return kind == CALM_ROTATE_R1R2R4 || kind == CALM_ROTATE_INPUTS;
 }
 
 /* ---- checks ---- */
@@ -69,12 +80,15 @@ static calm_status refuse(calm_ctx *ctx, const calm_model *model, const char *wh
                      calm_model_dir(model), calm_model_config(model)->arch->name, why);
 }
 
-calm_status calm_rotate_check(calm_ctx *ctx, const calm_model *model)
+/* Fails with CALM_EUNSUPPORTED where the rotation's offline part is not legal. */
+static calm_status check_rotation(calm_ctx *ctx, const calm_model *model, calm_rotate_kind kind)
 {
     const calm_config *config = calm_model_config(model);
     const calm_names *names = config->arch->names;
     if (calm_model_is_quantized(model))
         return refuse(ctx, model, "the checkpoint is quantized already");
+    if (!calm_rotate_turns_stream(kind))
+        return CALM_OK;
     if (config->arch->norm == CALM_NORM_LAYER)
         return refuse(ctx, model, "LayerNorm subtracts the mean of the channels, which a rotation mixes");
     for (calm_sublayer s = 0; s < CALM_N_SUBLAYERS; s++)
@@ -84,6 +98,12 @@ calm_status calm_rotate_check(calm_ctx *ctx, const calm_model *model)
     if (config->arch->norm != CALM_NORM_RMS || !names->final_norm || config->arch->encoder)
         return refuse(ctx, model, "its norms are not the RMSNorm that a rotation leaves as it is");
     return CALM_OK;
+}
+
+calm_status calm_rotate_allow(calm_ctx *ctx, calm_model *model, calm_rotate_kind kind)
+{
+    CALM_TRY(check_rotation(ctx, model, kind));
+    return calm_rotate_is_online(kind) ? calm_model_use_hadamard(ctx, model, kind == CALM_ROTATE_INPUTS) : CALM_OK;
 }
 
 /* ---- rotations of a tensor ---- */
@@ -237,6 +257,14 @@ static calm_status plan_heads(calm_ctx *ctx, const work *w, const calm_export_pa
     return head_rotations(ctx, w, part->block, &out->out.rotations);
 }
 
+/* Sets the online rotation of a weight's columns, every block of channels by the same matrix. */
+static void plan_input(const work *w, const calm_export_part *part, item *out)
+{
+    const calm_rotation *online = &w->online[calm_role_job(part->role)];
+    if (online->n && part->kind == CALM_EXPORT_WEIGHT)
+        out->in = (side){online, .share = SIZE_MAX};
+}
+
 /* Sets R4 of down's columns; up, whose output down reads, is only balanced. */
 static calm_status plan_online(calm_ctx *ctx, const work *w, const calm_export_part *part, item *out)
 {
@@ -247,13 +275,13 @@ static calm_status plan_online(calm_ctx *ctx, const work *w, const calm_export_p
     if (down ? part->kind != CALM_EXPORT_WEIGHT : !paired || part->role != feed.role)
         return CALM_OK;
     if (!paired) {    /* without a gate there is nothing to balance with */
-        out->in = (side){&w->online, .share = SIZE_MAX};
+        plan_input(w, part, out);
         return CALM_OK;
     }
     CALM_TRY(balance(ctx, w, part->block, CALM_SUBLAYER_MLP, &rows, &columns));
     if (down) {
         out->columns = columns;
-        out->in = (side){&w->online, .share = SIZE_MAX};    /* every block by the same matrix */
+        plan_input(w, part, out);
     } else {
         out->rows = rows;
     }
@@ -273,7 +301,7 @@ static calm_status plan_linear(calm_ctx *ctx, const work *w, const calm_export_p
         CALM_TRY(read_block(ctx, w, part->block, part->sublayer, out));
     if (w->how->kind != CALM_ROTATE_R1)
         CALM_TRY(plan_heads(ctx, w, part, out));
-    return w->online.n ? plan_online(ctx, w, part, out) : CALM_OK;
+    return calm_rotate_is_online(w->how->kind) ? plan_online(ctx, w, part, out) : CALM_OK;
 }
 
 /* Is the tensor MODULE.weight, MODULE being `prefix` and `module`? */
@@ -316,8 +344,15 @@ static calm_status plan_other(calm_ctx *ctx, const work *w, const calm_export_pa
 static calm_status plan_item(calm_ctx *ctx, const work *w, size_t i, item *out)
 {
     const calm_export_part part = calm_export_part_of(w->model, w->sources[i]);
-    *out = (item){.from = w->sources[i], .dtype = w->tensors[i].dtype, .ones = part.kind == CALM_EXPORT_NORM};
-    if (part.kind == CALM_EXPORT_WEIGHT || part.kind == CALM_EXPORT_BIAS)
+    const bool linear = part.kind == CALM_EXPORT_WEIGHT || part.kind == CALM_EXPORT_BIAS;
+    *out = (item){.from = w->sources[i], .dtype = w->tensors[i].dtype};
+    if (!calm_rotate_turns_stream(w->how->kind)) {
+        if (linear)
+            plan_input(w, &part, out);
+        return CALM_OK;
+    }
+    out->ones = part.kind == CALM_EXPORT_NORM;
+    if (linear)
         return plan_linear(ctx, w, &part, out);
     return part.kind == CALM_EXPORT_COPY ? plan_other(ctx, w, &part, w->head[i], out) : CALM_OK;
 }
@@ -465,11 +500,11 @@ static calm_status put_item(calm_ctx *ctx, work *w, size_t i)
 
 /* ---- the directory ---- */
 
-/* Lists all tensors of the model, and the new head of a model with a tied head. */
+/* Lists all tensors of the model, and the new head of a model with a tied head whose stream is rotated. */
 static calm_status list_tensors(calm_ctx *ctx, work *w)
 {
     const calm_safetensors *set = calm_model_tensors(w->model);
-    const calm_config *config = calm_model_config(w->model);
+    const bool unties = calm_model_config(w->model)->tied && calm_rotate_turns_stream(w->how->kind);
     const size_t n = calm_safetensors_count(set);
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w->tensors, n + 1));
     CALM_TRY(CALM_NEW(ctx, ctx->scratch, w->sources, n + 1));
@@ -477,7 +512,7 @@ static calm_status list_tensors(calm_ctx *ctx, work *w)
     for (size_t i = 0; i < n; i++) {
         const calm_tensor *tensor = calm_safetensors_at(set, i);
         /* A tied head that is also in the file is written below. */
-        if (config->tied && is_weight(tensor->name, "", calm_model_layout(w->model)->head))
+        if (unties && is_weight(tensor->name, "", calm_model_layout(w->model)->head))
             continue;
         w->sources[w->n] = tensor;
         w->tensors[w->n] = *tensor;
@@ -485,7 +520,7 @@ static calm_status list_tensors(calm_ctx *ctx, work *w)
             w->tensors[w->n].dtype = w->how->dtype;
         w->n++;
     }
-    if (!config->tied)
+    if (!unties)
         return CALM_OK;
     CALM_TRY(calm_model_table(ctx, w->model, false, &w->sources[w->n]));
     w->tensors[w->n] = *w->sources[w->n];
@@ -500,7 +535,8 @@ static calm_status list_tensors(calm_ctx *ctx, work *w)
 static void change_config(const work *w, calm_json *config)
 {
     static const char *const keys[2] = {"torch_dtype", "dtype"};
-    calm_json_set_bool(config, "tie_word_embeddings", false);
+    if (calm_rotate_turns_stream(w->how->kind))
+        calm_json_set_bool(config, "tie_word_embeddings", false);
     for (size_t i = 0; i < 2 && w->how->dtype != CALM_N_DTYPES; i++)
         if (calm_json_get(config, keys[i]))
             calm_json_set_string(config, keys[i], calm_dtype_word(w->how->dtype));
@@ -526,13 +562,13 @@ calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm
                               const char *dir)
 {
     work w = {.model = model, .how = options};
-    const size_t width = calm_model_config(model)->down_hadamard;
-    CALM_TRY(calm_rotate_check(ctx, model));
+    const calm_config *config = calm_model_config(model);
+    CALM_TRY(check_rotation(ctx, model, options->kind));
     CALM_SCOPED_SCRATCH(ctx);
     CALM_SCOPED_OUT(ctx, ctx->scratch);
-    CALM_TRY(calm_rotation_init(ctx, calm_model_config(model)->hidden, options->seed, 0, &w.residual));
-    if (options->kind == CALM_ROTATE_R1R2R4)
-        w.online = calm_rotation_hadamard(width);
+    CALM_TRY(calm_rotation_init(ctx, config->hidden, options->seed, 0, &w.residual));
+    for (calm_job_kind job = 0; job < CALM_N_JOBS && calm_rotate_is_online(options->kind); job++)
+        w.online[job] = calm_rotation_hadamard(config->hadamard[job]);
     CALM_TRY(list_tensors(ctx, &w));
     calm_status status = calm_shards_begin(ctx, &w.writer, dir, w.tensors, w.n, 0);
     for (size_t i = 0; i < w.n && status == CALM_OK; i++)
@@ -549,7 +585,7 @@ calm_status calm_rotate(calm_ctx *ctx, const char *model_dir, const calm_model_h
     calm_export_place place;
     CALM_TRY(calm_export_destination(ctx, output, force, &(calm_words){(const char *[]){model_dir, how->adapter}, 2}));
     CALM_TRY(calm_model_open_floats(ctx, model_dir, how, &model));
-    CALM_TRY(calm_rotate_check(ctx, model));
+    CALM_TRY(check_rotation(ctx, model, options->kind));
     CALM_TRY(calm_export_begin(ctx, output, &place));
     if (calm_rotate_write(ctx, model, options, place.temporary) != CALM_OK ||
         calm_export_commit(ctx, &place, output) != CALM_OK)

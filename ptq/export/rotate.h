@@ -7,7 +7,10 @@
  *   R4   rotates the input of down: its weight becomes W H.  No weight can absorb the other H, so the forward pass
  *        multiplies by it (calm_model_use_hadamard; transform_config in compressed-tensors files)
  *
- * The embedding and the head are rotated differently, so a tied head becomes a separate tensor.  All products are in
+ *   inputs  rotates the input of every linear, and nothing else: W becomes W H, and the forward pass multiplies by the
+ *           other H.  It needs no RMSNorm.  QuIP# (2402.04396) and llm-compressor's QuIPModifier do the same with "v"
+ *
+ * R1 rotates the embedding and the head differently, so a tied head becomes a separate tensor.  All products are in
  * double and every value is rounded once, to the dtype of its tensor. */
 #pragma once
 
@@ -17,18 +20,24 @@ typedef enum calm_rotate_kind {
     CALM_ROTATE_NONE,
     CALM_ROTATE_R1,
     CALM_ROTATE_R1R2,
-    CALM_ROTATE_R1R2R4
+    CALM_ROTATE_R1R2R4,
+    CALM_ROTATE_INPUTS
 } calm_rotate_kind;
 
-#define CALM_ROTATE_NAMES "none|r1|r1r2|r1r2r4"    /* in the order of calm_rotate_kind, for option tables */
+#define CALM_ROTATE_NAMES "none|r1|r1r2|r1r2r4|inputs"    /* in the order of calm_rotate_kind, for option tables */
 
 /* Return the name of a kind, "r1"; and find the kind of a name, false if there is none. */
 const char *calm_rotate_name(calm_rotate_kind kind);
 bool calm_rotate_find(const char *name, calm_rotate_kind *out);
 
-/* Checks that the model can be rotated.  CALM_EUNSUPPORTED, with the family and the reason: its norms do not commute
- * with a rotation, or the checkpoint is quantized. */
-calm_status calm_rotate_check(calm_ctx *ctx, const calm_model *model);
+/* Does the rotation change the residual stream (R1)?  And does a part of it stay in the forward pass (R4, inputs)? */
+bool calm_rotate_turns_stream(calm_rotate_kind kind);
+bool calm_rotate_is_online(calm_rotate_kind kind);
+
+/* Checks that the model can be rotated, and gives it the Hadamard matrices of an online rotation.  CALM_EUNSUPPORTED,
+ * with the family and the reason: its norms do not commute with a rotation of the residual stream, the checkpoint is
+ * quantized, or calm_model_use_hadamard fails. */
+calm_status calm_rotate_allow(calm_ctx *ctx, calm_model *model, calm_rotate_kind kind);
 
 typedef struct calm_rotate_options {
     calm_rotate_kind kind;
@@ -36,9 +45,10 @@ typedef struct calm_rotate_options {
     calm_dtype dtype;    /* dtype of the written floats; CALM_N_DTYPES: each tensor's own */
 } calm_rotate_options;
 
-/* Writes the rotated model into the existing empty directory `dir`: weights, config.json, tokenizer.  After R4 the
- * model needs a Hadamard matrix before down.  Memory holds one tensor at a time, as float32 at most.  CALM_ENUMERIC: a
- * weight is not finite, or is too large for float16; CALM_EUNSUPPORTED as calm_rotate_check. */
+/* Writes the rotated model into the existing empty directory `dir`: weights, config.json, tokenizer.  An online
+ * rotation needs a model that calm_rotate_allow has prepared, before and after writing.  Memory holds one tensor at a
+ * time, as float32 at most.  CALM_ENUMERIC: a weight is not finite, or is too large for float16; CALM_EUNSUPPORTED as
+ * calm_rotate_allow. */
 calm_status calm_rotate_write(calm_ctx *ctx, const calm_model *model, const calm_rotate_options *options,
                               const char *dir);
 

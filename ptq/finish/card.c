@@ -28,6 +28,27 @@ static calm_status put_title(calm_ctx *ctx, const calm_result *r, calm_text *out
     return CALM_OK;
 }
 
+/* Appends which inputs are transformed, and how to read such a checkpoint. */
+static void put_transforms(const calm_config *config, calm_text *out)
+{
+    const char *before = "The input of each ";
+    if (!calm_transforms_any(config))
+        return;
+    for (calm_role role = 0; role < CALM_N_ROLES; role++) {
+        const char *module = calm_transforms_module(config, role);
+        if (module)
+            calm_text_printf(out, "%s`%s`", before, module);
+        before = module ? ", " : before;
+    }
+    calm_text_printf(out, " is multiplied by a Hadamard matrix while the model runs "
+                          "(`quantization_config.transform_config`).  A reader that does not do so by itself:\n\n"
+                          "    import json, torch\n"
+                          "    from compressed_tensors.transform import TransformConfig, apply_transform_config\n"
+                          "    entry = json.load(open(\"DIRECTORY/config.json\"))[\"quantization_config\"]\n"
+                          "    model(torch.zeros((1, 2), dtype=torch.int64))    # unpacks the weights\n"
+                          "    apply_transform_config(model, TransformConfig(**entry[\"transform_config\"]))\n\n");
+}
+
 /* What only the card of one of several formats says. */
 typedef struct part {
     const char *serve;       /* command that serves the folder; NULL: none */
@@ -56,15 +77,7 @@ static calm_status put_card(calm_ctx *ctx, const calm_model *model, const calm_r
         calm_text_printf(out, "    %s\n\n", of->serve);
     if (r->recipe->how.adapter)
         calm_text_printf(out, "The LoRA adapter `%s` is merged into its weights.\n\n", r->recipe->how.adapter);
-    if (config->down_hadamard)
-        calm_text_printf(out, "The input of `%s` is multiplied by a Hadamard matrix while the model runs "
-                              "(`quantization_config.transform_config`).  A reader that does not do so by itself:\n\n"
-                              "    import json, torch\n"
-                              "    from compressed_tensors.transform import TransformConfig, apply_transform_config\n"
-                              "    entry = json.load(open(\"DIRECTORY/config.json\"))[\"quantization_config\"]\n"
-                              "    model(torch.zeros((1, 2), dtype=torch.int64))    # unpacks the weights\n"
-                              "    apply_transform_config(model, TransformConfig(**entry[\"transform_config\"]))\n\n",
-                         calm_transforms_module(config));
+    put_transforms(config, out);
     calm_text_printf(out, "## Size\n\n```\n");
     calm_summary_size(r, out);
     if (of && of->measured)

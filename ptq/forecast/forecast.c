@@ -349,7 +349,7 @@ static calm_status add_sizes(calm_ctx *ctx, forecast *f)
                                       calm_pool_weights(&p->pool, 0, p->pool.n_jobs) : 0;
     calm_inputs_jobs(&p->in, &first, &end);
     CALM_TRY(file_beside(ctx, f, &out->bytes_after));
-    if (recipe->rotate && config->tied)    /* rotation gives the head a separate tensor */
+    if (calm_rotate_turns_stream(recipe->rotate) && config->tied)    /* R1 gives the head a separate tensor */
         out->bytes_after += (double)(config->vocab * config->hidden * calm_dtype_bytes(config->dtype));
     for (size_t j = first; j < end; j++) {
         const calm_job_ref *job = &layout->jobs[j];

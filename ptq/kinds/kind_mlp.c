@@ -3,6 +3,7 @@
 
 #include "ptq/arch/arch.h"
 #include "ptq/layers/block.h"
+#include "ptq/layers/hadamard.h"
 #include "ptq/layers/mlp_back.h"
 
 /* gate and up read the output of one norm; rows of up scale channels of down's input. */
@@ -104,7 +105,7 @@ static size_t kept_bytes(const calm_config *config, size_t n_tokens)
 /* Returns the bytes of a transform's row in each thread. */
 static size_t workers_bytes(const calm_config *config, size_t n_threads)
 {
-    return n_threads * calm_mlp_transform_bytes(config, config->inner);
+    return n_threads * calm_hadamard_bytes(config, CALM_JOB_DOWN, config->inner);
 }
 
 static size_t forward_bytes(const calm_config *config, size_t n_tokens, size_t n_threads)

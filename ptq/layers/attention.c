@@ -15,6 +15,7 @@
 #include "ptq/arch/layout.h"
 #include "ptq/base/threads.h"
 #include "ptq/layers/distance.h"
+#include "ptq/layers/hadamard.h"
 #include "ptq/layers/past.h"
 #include "ptq/tensor/product.h"
 #include "ptq/tensor/vector.h"
@@ -428,7 +429,8 @@ size_t calm_block_attention_scratch_bytes(const calm_config *config, size_t n_to
                                        + calm_heads_values_bytes(config, n_tokens);
     /* The prepared input of q, k and v is released before scores are computed; that of o is allocated last. */
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(config->hidden, n_tokens) : 0;
-    const size_t last = prepared ? calm_weight_apply_scratch_bytes(q_width, n_tokens) : 0;
+    const size_t last = calm_size_max(calm_hadamard_bytes(config, CALM_JOB_O, q_width),
+                                      prepared ? calm_weight_apply_scratch_bytes(q_width, n_tokens) : 0);
     const size_t context = CALM_BYTES(float, n_tokens * q_width);
     const bool sinks = config->arch->names->plain[CALM_PLAIN_SINKS] != NULL;
     const size_t shares = sinks ? CALM_BYTES(float, n_tokens * config->n_heads) : 0;
@@ -468,6 +470,7 @@ calm_status calm_block_attention(calm_ctx *ctx, const calm_block *block, const c
         CALM_TRY(calm_observe(observer, ctx, &seen));
     }
     calm_heads_gate(ctx, &a, context);
+    CALM_TRY(calm_hadamard_rows(ctx, config, CALM_JOB_O, n, width, context));
     seen.hook = CALM_HOOK_O_IN;
     seen.x = context;
     seen.width = width;

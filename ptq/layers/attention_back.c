@@ -7,6 +7,7 @@
 #include "ptq/arch/layout.h"
 #include "ptq/base/threads.h"
 #include "ptq/layers/block_back.h"
+#include "ptq/layers/hadamard.h"
 #include "ptq/layers/norm_back.h"
 #include "ptq/tensor/vector_back.h"
 
@@ -65,6 +66,7 @@ calm_status calm_attention_forward_tape(calm_ctx *ctx, const calm_kind_pass *pas
     if (tape->raw_context)
         memcpy(tape->raw_context, tape->context, n * config->n_heads * config->head_dim * sizeof *tape->context);
     calm_heads_gate(ctx, &tape->heads, tape->context);
+    CALM_TRY(calm_hadamard_rows(ctx, config, CALM_JOB_O, n, config->n_heads * config->head_dim, tape->context));
     return calm_weight_apply_tiled(ctx, &block->weight[CALM_ROLE_O], tape->context, n, y);
 }
 
@@ -165,6 +167,7 @@ calm_status calm_attention_back(calm_ctx *ctx, const calm_kind_pass *pass, const
     CALM_TRY(calm_weight_back(ctx, &weight[CALM_ROLE_O], tape->context, n, dy, grads->weight[CALM_ROLE_O],
                               grads->bias[CALM_ROLE_O], false, dcontext));
     /* The steps of the forward pass in reverse, each in place. */
+    CALM_TRY(calm_hadamard_rows(ctx, block->config, CALM_JOB_O, n, weight[CALM_ROLE_O].in, dcontext));
     gate_back(ctx, tape, &d, dcontext);
     CALM_TRY(calm_heads_back(ctx, a, &tape->kept, dcontext, &d, grads->plain[CALM_PLAIN_SINKS]));
     CALM_TRY(relations_back(ctx, grads->relations, a, &d));
@@ -228,7 +231,8 @@ size_t calm_attention_forward_tape_bytes(const calm_config *config, size_t n_tok
     const size_t q_width = config->n_heads * config->head_dim;
     const size_t workers = calm_size_min(n_threads, config->n_heads * calm_heads_query_blocks(n_tokens));
     const size_t attend = workers * calm_heads_attend_bytes(config, n_tokens);
-    const size_t o = calm_weight_apply_scratch_bytes(q_width, n_tokens);
+    const size_t o = calm_size_max(calm_hadamard_bytes(config, CALM_JOB_O, q_width),
+                                   calm_weight_apply_scratch_bytes(q_width, n_tokens));
     const size_t ones = CALM_BYTES(float, config->head_dim), norm = config->qk_norm == CALM_QK_NORM_BARE ? ones : 0;
     return calm_size_max(calm_size_max(config->value_norm ? ones : 0,
                                        calm_weight_apply_scratch_bytes(config->hidden, n_tokens)),
@@ -244,7 +248,8 @@ size_t calm_attention_back_bytes(const calm_config *config, size_t n_tokens, siz
     const size_t norms = config->qk_norm == CALM_QK_NORM_WHOLE
                              ? calm_norm_back_scratch_bytes(config->n_heads * d, n_tokens)
                              : calm_norm_back_scratch_bytes(d, n_tokens) + CALM_BYTES(float, d);
-    const size_t o = calm_weight_back_scratch_bytes(config->n_heads * d, n_tokens);
+    const size_t o = calm_size_max(calm_hadamard_bytes(config, CALM_JOB_O, config->n_heads * d),
+                                   calm_weight_back_scratch_bytes(config->n_heads * d, n_tokens));
     const size_t qkv = calm_weight_back_scratch_bytes(config->hidden, n_tokens);
     /* A rotary table of this window stays until the end. */
     return projected_bytes(config, n_tokens) + context_bytes(config, n_tokens)

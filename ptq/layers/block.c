@@ -7,9 +7,9 @@
 #include "ptq/arch/kind.h"
 #include "ptq/base/threads.h"
 #include "ptq/layers/gaussian_top_k.h"
+#include "ptq/layers/hadamard.h"
 #include "ptq/layers/streams.h"
 #include "ptq/layers/tail.h"
-#include "ptq/tensor/rotation.h"
 #include "ptq/tensor/vector.h"
 
 const calm_kind *calm_block_kind(const calm_block *block, calm_sublayer slot)
@@ -77,18 +77,6 @@ static void combine_rows(size_t first, size_t n, void *user)
     calm_mlp_combine(task->config, n * task->inner, task->a + at, task->b ? task->b + at : NULL);
 }
 
-calm_status calm_mlp_transform(calm_ctx *ctx, const calm_config *config, size_t n, size_t inner, float *g)
-{
-    /* Blocks of the largest power of two that divides the width, like compressed-tensors' head_dim. */
-    const calm_rotation hadamard = calm_rotation_hadamard(config->down_hadamard);
-    return hadamard.n ? calm_rotation_apply_rows(ctx, &hadamard, n, inner, g) : CALM_OK;
-}
-
-size_t calm_mlp_transform_bytes(const calm_config *config, size_t inner)
-{
-    return config->down_hadamard ? CALM_BYTES(double, inner) : 0;
-}
-
 size_t calm_mlp_run_scratch_bytes(const calm_config *config, long expert, size_t n, bool prepared)
 {
     const bool fused = calm_expert_has_role(config, CALM_ROLE_FUSED_GATE_UP, expert);
@@ -96,7 +84,7 @@ size_t calm_mlp_run_scratch_bytes(const calm_config *config, long expert, size_t
     size_t width, inner;
     calm_role_shape(config, CALM_ROLE_DOWN, expert, &width, &inner);
     /* `both` and the prepared input of the first product are released before down prepares its input. */
-    const size_t one = CALM_BYTES(float, n * inner), row = calm_mlp_transform_bytes(config, inner);
+    const size_t one = CALM_BYTES(float, n * inner), row = calm_hadamard_bytes(config, CALM_JOB_DOWN, inner);
     const size_t both = fused ? CALM_BYTES(float, n * 2 * inner) : 0;
     const size_t first = prepared ? calm_weight_apply_scratch_bytes(width, n) : 0;
     /* The transform's row and the prepared input are never allocated at the same time. */
@@ -126,7 +114,7 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
         calm_gaussian_top_k(ctx, config->gate_sparsity, n, inner, a);
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_GATE, a, n, inner));
     calm_parallel_each_rows(ctx, n, combine_rows, &(combine_task){config, inner, a, b});
-    CALM_TRY(calm_mlp_transform(ctx, config, n, inner, a));
+    CALM_TRY(calm_hadamard_rows(ctx, config, CALM_JOB_DOWN, n, inner, a));
     CALM_TRY(observe_as(observer, ctx, seen, CALM_HOOK_DOWN_IN, a, n, inner));
     return calm_weight_apply(ctx, &weight[CALM_ROLE_DOWN], a, n, out);
 }
@@ -186,6 +174,16 @@ void calm_block_scale(calm_ctx *ctx, const calm_config *config, size_t n, float 
     calm_parallel_each_rows(ctx, n, scale_rows, &(combine_task){.config = config, .inner = config->hidden, .a = y});
 }
 
+calm_status calm_block_transform(calm_ctx *ctx, const calm_config *config, calm_sublayer sublayer, size_t n, float *h)
+{
+    return calm_hadamard_rows(ctx, config, calm_slot_first_job(config, sublayer), n, config->hidden, h);
+}
+
+size_t calm_block_transform_bytes(const calm_config *config, calm_sublayer sublayer)
+{
+    return calm_hadamard_bytes(config, calm_slot_first_job(config, sublayer), config->hidden);
+}
+
 void calm_block_rows_add(calm_ctx *ctx, size_t n, size_t width, const float *x, float *y)
 {
     calm_parallel_each_rows(ctx, n, add_rows, &(add_task){width, x, y});
@@ -233,6 +231,7 @@ calm_status calm_block_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, n));
     if (in->w)
         calm_norm_all(ctx, in, x, span->n_tokens, h);
+    CALM_TRY(calm_block_transform(ctx, block->config, sublayer, span->n_tokens, h));
     CALM_TRY(sublayer_function(ctx, block, sublayer, rope, h, span, out, observer));
     /* The low-rank branch reads the same normalised rows as attention. */
     CALM_TRY(calm_streams_branch(ctx, block, sublayer, h, x, span));
@@ -249,7 +248,10 @@ size_t calm_block_sublayer_scratch_bytes(const calm_config *config, calm_sublaye
     for (size_t i = 0; i < (config->blocks ? config->n_blocks : 1); i++) {
         const calm_config *block = calm_config_at(config, i);
         const calm_kind *kind = calm_kind_dense(block, sublayer);
-        most = calm_size_max(most, kind ? kind->scratch_bytes(block, n_tokens, prepared) : 0);
+        if (!kind)
+            continue;
+        most = calm_size_max(most, kind->scratch_bytes(block, n_tokens, prepared));
+        most = calm_size_max(most, calm_block_transform_bytes(block, sublayer));
     }
     /* h and out are still allocated while the tail runs; f's buffers are not. */
     const size_t tail = calm_tail_scratch_bytes(config, n_tokens), streams = calm_streams_bytes(config, n_tokens);

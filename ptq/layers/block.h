@@ -107,10 +107,6 @@ calm_status calm_mlp_run(calm_ctx *ctx, const calm_config *config, const calm_we
 /* Returns its peak bytes of ctx->scratch.  `expert`: number of an expert, or CALM_NO_EXPERT for the block's MLP. */
 size_t calm_mlp_run_scratch_bytes(const calm_config *config, long expert, size_t n, bool prepared);
 
-/* Returns the bytes of ctx->scratch in which a thread multiplies rows of down's input, of width `inner`, by the
- * Hadamard matrix of config.down_hadamard; 0 without one. */
-size_t calm_mlp_transform_bytes(const calm_config *config, size_t inner);
-
 /* Computes from the input [T, in] of calm_job_scored_from the output [T, D] of a dense job's sublayer as it is added to
  * the residual: the point at which candidates are scored. */
 calm_status calm_block_from_job(calm_ctx *ctx, const calm_block *block, const calm_rope *rope, calm_job_kind job,

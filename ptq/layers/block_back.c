@@ -83,6 +83,7 @@ static calm_status run_sublayer(calm_ctx *ctx, const calm_block *block, calm_sub
         float *h;
         CALM_TRY(CALM_NEW_RAW(ctx, ctx->scratch, h, count));
         calm_norm_all(ctx, &norms[CALM_NORM_IN], x, n, h);
+        CALM_TRY(calm_block_transform(ctx, block->config, sublayer, n, h));
         s->h = h;
     }
     /* A norm's input is kept; without a norm the next step overwrites it. */
@@ -205,6 +206,7 @@ static calm_status sublayer_back(calm_ctx *ctx, const calm_block *block, calm_su
         return CALM_OK;
     if (shared)
         calm_block_rows_add(ctx, n, width, shared, dh);
+    CALM_TRY(calm_block_transform(ctx, block->config, sublayer, n, dh));
     /* x enters the sum twice: directly, which d already has, and through f. */
     CALM_TRY(calm_norm_back(ctx, &norms[CALM_NORM_IN], rows, s->x, dh, dnorm[CALM_NORM_IN], dbias[CALM_NORM_IN], dh));
     calm_block_rows_add(ctx, n, width, dh, d);
@@ -304,12 +306,16 @@ size_t calm_block_back_scratch_bytes(const calm_config *config, size_t index, si
             tape += norm[place] ? rows : 0;
         kept[s] = kind->back->kept_bytes(config, n_tokens);
         const calm_kind_back *way = kind->back;
-        forward[s] = way->forward_bytes ? way->forward_bytes(config, n_tokens, n_threads)
-                                        : way->routed_forward_bytes(config, n_tokens, expert_bytes, n_threads);
+        /* The transforms of h and of its gradient are not allocated at the same time as f's arrays. */
+        const size_t row = calm_block_transform_bytes(config, s);
+        forward[s] = calm_size_max(
+            row, way->forward_bytes ? way->forward_bytes(config, n_tokens, n_threads)
+                                    : way->routed_forward_bytes(config, n_tokens, expert_bytes, n_threads));
         back[s] = (norm[CALM_NORM_OUT] || config->residual_scale != 0 ? 2 : 1) * rows
                   + (config->arch->parallel ? rows : 0)
-                  + (way->back_bytes ? way->back_bytes(config, n_tokens, n_threads)
-                                     : way->routed_back_bytes(config, n_tokens, expert_bytes, n_threads));
+                  + calm_size_max(row, way->back_bytes
+                                           ? way->back_bytes(config, n_tokens, n_threads)
+                                           : way->routed_back_bytes(config, n_tokens, expert_bytes, n_threads));
     }
     /* The first sublayer runs before the second has kept anything; d is the caller's dx or a copy. */
     const size_t first = forward[CALM_SUBLAYER_ATTENTION] > kept[CALM_SUBLAYER_MLP]

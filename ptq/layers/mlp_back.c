@@ -9,6 +9,7 @@
 #include "ptq/base/scope.h"
 #include "ptq/base/threads.h"
 #include "ptq/layers/block_impl.h"
+#include "ptq/layers/hadamard.h"
 #include "ptq/tensor/vector.h"
 #include "ptq/tensor/vector_back.h"
 
@@ -29,7 +30,7 @@ static calm_status combine_rows(calm_ctx *ctx, size_t first, size_t n, void *use
     /* A copy, since the derivative needs a. */
     memcpy(g, task->tape->a + at, count * sizeof *g);
     calm_mlp_combine(task->config, count, g, task->tape->b ? task->tape->b + at : NULL);
-    return calm_mlp_transform(ctx, task->config, n, task->inner, g);
+    return calm_hadamard_rows(ctx, task->config, CALM_JOB_DOWN, n, task->inner, g);
 }
 
 calm_status calm_mlp_forward_tape(calm_ctx *ctx, const calm_config *config, const calm_weight weight[CALM_N_ROLES],
@@ -82,7 +83,7 @@ static calm_status combine_back(calm_ctx *ctx, size_t first, size_t n, void *use
     const bool up_first = task->both && task->config->arch->names->up_first;
     const float *a = task->tape->a + at;
     float *da = task->da + at, *db = task->db ? task->db + at : NULL;
-    CALM_TRY(calm_mlp_transform(ctx, task->config, n, inner, da));
+    CALM_TRY(calm_hadamard_rows(ctx, task->config, CALM_JOB_DOWN, n, inner, da));
     uncombine(task->config, count, a, task->tape->b ? task->tape->b + at : NULL, da, db);
     for (size_t t = first; task->both && t < first + n; t++) {
         memcpy(task->both + t * 2 * inner, (up_first ? task->db : task->da) + t * inner, inner * sizeof *da);

@@ -286,9 +286,9 @@ static calm_status check_tie(calm_ctx *ctx, calm_model *model)
     return CALM_OK;
 }
 
-calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model)
+calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model, bool every)
 {
-    return calm_transforms_use_hadamard(ctx, model->dir, &model->config, &model->layout);
+    return calm_transforms_use_hadamard(ctx, model->dir, every, &model->config, &model->layout);
 }
 
 /* Replaces weights that were published as small floats by float tensors, and removes the format from config.json. */

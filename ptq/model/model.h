@@ -54,10 +54,11 @@ const calm_qformat_reader *calm_model_qformat(const calm_model *model);         
  * CALM_EARG: another rule for a checkpoint without quantized activations. */
 calm_status calm_model_set_act_rule(calm_ctx *ctx, calm_model *model, calm_act_rule rule);
 
-/* Makes down read x H, with Hadamard blocks of the largest power of two that divides its columns, like the transform
- * "hadamard" of a checkpoint; the caller makes its weights W H.  CALM_EUNSUPPORTED: a mixture, since engines hold all
- * experts in one tensor; an odd width. */
-calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model);
+/* Makes down, with `every` all linears, read x H, with Hadamard blocks of the largest power of two that divides the
+ * columns, like the transform "hadamard" of a checkpoint; the caller makes the weights W H.  CALM_EUNSUPPORTED: a
+ * mixture, since engines hold all experts in one tensor; an odd width; with `every` a sublayer that is neither
+ * attention nor an MLP, or whose input is not a norm's output that it alone reads. */
+calm_status calm_model_use_hadamard(calm_ctx *ctx, calm_model *model, bool every);
 
 /* Splits the layout (ptq/arch/layout.h): v becomes a separate job.  Pointers into the old layout become invalid. */
 calm_status calm_model_split(calm_ctx *ctx, calm_model *model);

@@ -9,6 +9,7 @@
 #include "ptq/export/companions.h"
 #include "ptq/export/config_file.h"
 #include "ptq/model/tensor_use.h"
+#include "ptq/model/transforms.h"
 #include "ptq/plan/engine_family.h"
 #include "ptq/quant/mix.h"
 
@@ -234,8 +235,8 @@ static calm_status check_transforms(calm_ctx *ctx, const calm_exporter *exporter
     if (exporter->transforms)
         return CALM_OK;
     CALM_TRY(calm_format_name(ctx, exporter, &name));
-    return calm_fail(ctx, failure, "`formats` %s: its readers apply no transform before down (r4); take `formats` "
-                     "compressed-tensors, or `rotate` r1r2", name);
+    return calm_fail(ctx, failure, "`formats` %s: its readers apply no transforms of inputs (`rotate` r1r2r4, "
+                     "inputs); take `formats` compressed-tensors, or `rotate` r1r2 or none", name);
 }
 
 calm_status calm_formats_check_asked(calm_ctx *ctx, const calm_formats *formats, const calm_scheme *schemes, size_t n,
@@ -273,7 +274,7 @@ calm_status calm_formats_check(calm_ctx *ctx, const calm_formats *formats, const
         const calm_export_input input = {.model = model, .plan = plan, .options = &formats->options,
                                          .outer = &outer};
         CALM_TRY(calm_formats_outer(ctx, formats, exporter, model, plan, &outer));
-        if (calm_model_config(model)->down_hadamard)
+        if (calm_transforms_any(calm_model_config(model)))
             CALM_TRY(check_transforms(ctx, exporter, CALM_EUNSUPPORTED));
         CALM_TRY(calm_exporter_check(ctx, exporter, &input));
     }

@@ -75,25 +75,30 @@ static bool leaves_codes(const calm_recipe *recipe)
     return any;
 }
 
-/* Finds the rotation that the model allows and its files can store.  R4 stays in the model, which only a single format
- * for any engine can store; NONE: there is no model on this machine, or its norms do not allow a rotation. */
+/* Finds the rotation that the model allows and its files can store.  Only a single format for any engine can store an
+ * online rotation; NONE: there is no model on this machine, or it allows none. */
 static calm_status find_rotation(calm_ctx *ctx, const calm_recipe *recipe, calm_rotate_kind *out)
 {
     CALM_SCOPED_MODEL(model);
-    const bool says = calm_formats_count(&recipe->formats) == 1 && calm_formats_at(&recipe->formats, 0)->transforms;
+    static const calm_rotate_kind preferred[] = {CALM_ROTATE_R1R2R4, CALM_ROTATE_R1R2, CALM_ROTATE_INPUTS};
+    const bool says = calm_formats_count(&recipe->formats) == 1 && calm_formats_at(&recipe->formats, 0)->transforms &&
+                      !recipe->engine;
     *out = CALM_ROTATE_NONE;
     if (!recipe->model.dir)
         return CALM_OK;
     calm_model_how how = recipe->how;
     how.glance = true;
     CALM_TRY(calm_model_open_floats(ctx, recipe->model.dir, &how, &model));
-    const calm_status status = calm_rotate_check(ctx, model);
-    if (status == CALM_OK)
-        *out = says && !recipe->engine && !calm_config_is_mixture(calm_model_config(model)) ? CALM_ROTATE_R1R2R4
-                                                                                             : CALM_ROTATE_R1R2;
-    if (status != CALM_EUNSUPPORTED)
-        return status;
-    calm_ctx_clear_failure(ctx);
+    for (size_t i = 0; i < sizeof preferred / sizeof *preferred; i++) {
+        if (calm_rotate_is_online(preferred[i]) && !says)
+            continue;
+        const calm_status status = calm_rotate_allow(ctx, model, preferred[i]);
+        if (status == CALM_OK)
+            *out = preferred[i];
+        if (status != CALM_EUNSUPPORTED)
+            return status;
+        calm_ctx_clear_failure(ctx);
+    }
     return CALM_OK;
 }
 

@@ -264,7 +264,7 @@ static calm_status resolve_split(calm_ctx *ctx, const calm_recipe_spec *spec, ca
 static calm_status check_formats(calm_ctx *ctx, const calm_recipe_spec *spec, calm_recipe *recipe)
 {
     return calm_formats_check_asked(ctx, &recipe->formats, recipe->schemes, recipe->n_schemes,
-                                    spec->rotate == CALM_ROTATE_R1R2R4);
+                                    calm_rotate_is_online((calm_rotate_kind)spec->rotate));
 }
 
 /* Resolves an 8-bit KV cache, which needs a decoder and a format that can store its scales. */

@@ -49,7 +49,8 @@ const calm_option calm_spec_table[] = {
      FILES(accept_keys, 64, "KEY"), .place = "accept_keys"},
     {.name = "rotate",
      .help = "rotate the float model first. r1: the residual stream; r1r2: also each head between v and o; r1r2r4: "
-             "also the input of down while the model runs (only compressed-tensors)",
+             "also the input of down while the model runs; inputs: only the inputs of linears, while the model runs, "
+             "in almost any decoder (both only compressed-tensors)",
      WORD(rotate, CALM_ROTATE_NAMES, "none"), .place = "rotate"},
     {.name = "rotate-seed", .help = "seed of the rotations' signs", COUNT(rotate_seed, 0, 9e18, "0"),
      .place = "rotate_seed"},

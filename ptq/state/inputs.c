@@ -213,17 +213,10 @@ static calm_status rotate_model(calm_ctx *ctx, calm_inputs *in)
     return open_as(ctx, in->rotated.temporary, &how, in);
 }
 
-static calm_status use_hadamard(calm_ctx *ctx, calm_inputs *in)
-{
-    return in->recipe->rotate == CALM_ROTATE_R1R2R4 ? calm_model_use_hadamard(ctx, in->model) : CALM_OK;
-}
-
 calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in)
 {
-    if (in->recipe->rotate == CALM_ROTATE_NONE)
-        return CALM_OK;
-    CALM_TRY(calm_rotate_check(ctx, in->model));
-    return use_hadamard(ctx, in);
+    const calm_rotate_kind kind = in->recipe->rotate;
+    return kind == CALM_ROTATE_NONE ? CALM_OK : calm_rotate_allow(ctx, in->model, kind);
 }
 
 calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
@@ -234,7 +227,7 @@ calm_status calm_inputs_open_model(calm_ctx *ctx, calm_inputs *in)
     if (in->recipe->rotate == CALM_ROTATE_NONE || in->only_look)
         return CALM_OK;
     CALM_TRY(rotate_model(ctx, in));
-    return use_hadamard(ctx, in);    /* the files of a rotated model do not name its Hadamard matrices */
+    return calm_inputs_allow_rotation(ctx, in);    /* the files of a rotated model do not name its Hadamard matrices */
 }
 
 /* Removes the rotated model; after a failure the next run removes the directory. */

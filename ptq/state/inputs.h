@@ -98,7 +98,7 @@ bool calm_inputs_encode(const calm_inputs *in);
 void calm_inputs_note_biases(calm_ctx *ctx, const calm_inputs *in);
 
 /* Checks that the open model can be rotated as the recipe says, and gives it the Hadamard matrices that the recipe asks
- * for.  Fails with CALM_EUNSUPPORTED as calm_rotate_check and calm_model_use_hadamard do. */
+ * for.  Fails with CALM_EUNSUPPORTED as calm_rotate_allow does. */
 calm_status calm_inputs_allow_rotation(calm_ctx *ctx, calm_inputs *in);
 
 /* Fails with CALM_EUNSUPPORTED for `calibration.weight` gradient with an encoder, which predicts no tokens. */

@@ -22,7 +22,7 @@ def quantize(
     progress: Shown = ...,
     adapter: Optional[_Path] = ...,
     accept_key: Optional[_Paths] = ...,
-    rotate: Optional[Literal["none", "r1", "r1r2", "r1r2r4"]] = ...,
+    rotate: Optional[Literal["none", "r1", "r1r2", "r1r2r4", "inputs"]] = ...,
     rotate_seed: Optional[int] = ...,
     bits: Optional[int] = ...,
     scheme: Optional[_Words] = ...,
@@ -101,7 +101,7 @@ def quantize(
     accept_key
         accept a key of config.json that calm does not know; may be repeated
     rotate
-        rotate the float model first. r1: the residual stream; r1r2: also each head between v and o; r1r2r4: also the input of down while the model runs (only compressed-tensors) (default none)
+        rotate the float model first. r1: the residual stream; r1r2: also each head between v and o; r1r2r4: also the input of down while the model runs; inputs: only the inputs of linears, while the model runs, in almost any decoder (both only compressed-tensors) (default none)
     rotate_seed
         seed of the rotations' signs (default 0)
     bits

@@ -43,31 +43,32 @@ check w4a16_g128 rtn,smoothquant,gptq-hls
 check w8a8 rtn,smoothquant
 check w8a8_static rtn
 
-# Hadamard matrix before down, by the lines of the model card (transform_reader.py).  With float activations both agree within
+# Hadamard matrices before down and before every linear, by the lines of the model card (transform_reader.py).  With float activations both agree within
 # float32's rounding; with 4-bit activations edges of codes change perplexities by some tenths of a percent, as without
 # a transform, and some token meets no edge.
 for i in 1 2 3 4 5 6 7 8; do
     echo "{\"ids\": [$((i * 37)), $((i * 91 + 5)), $((i * 11 + 700)), $((i * 53 + 1000))]}"
 done >"$work/tokens.jsonl"
-check_rotated() {    # check_rotated SCHEME LIMIT-OF-PERPLEXITY median|least: that token's logits agree
-    out=$work/rotated-$1
-    calm quantize --model qwen --scheme "$1" --rotate r1r2r4 --keep-hybrid --algorithms rtn,gptq --samples 8 --seqlen 128 \
+check_rotated() {    # check_rotated SCHEME LIMIT-OF-PERPLEXITY median|least KIND: that token's logits agree
+    out=$work/rotated-$1-$4
+    calm quantize --model qwen --scheme "$1" --rotate "$4" --keep-hybrid --algorithms rtn,gptq --samples 8 --seqlen 128 \
         --score-samples 4 --guard-samples 2 --no-eval --quiet --output "$out" --store "$work/rotated.db" >/dev/null
     calm eval --model "$out" --reference qwen --text "$text" --samples $windows --quiet --json >"$work/ours"
     calm forward --model "$out" --tokens "$work/tokens.jsonl" --output "$out/calm.safetensors" --quiet >/dev/null
     PYTHONPATH=$tools "$python" "$here/transform_reader.py" "$out" "$text" $windows "$work/tokens.jsonl" \
         >"$work/theirs" 2>"$work/noise" || { cat "$work/theirs" "$work/noise"; echo "rotated $1: not loaded"; exit 1; }
-    awk -v scheme="$1" -v ours="$(number ppl "$work/ours")" -v theirs="$(number ppl "$work/theirs")" -v limit="$2" \
+    awk -v scheme="$1 by $4" -v ours="$(number ppl "$work/ours")" -v theirs="$(number ppl "$work/theirs")" -v limit="$2" \
         -v without="$(number ppl_without "$work/theirs")" -v least="$(number least "$work/theirs")" \
         -v median="$(number median "$work/theirs")" -v agrees="$(number "$3" "$work/theirs")" 'BEGIN {
-            printf "rotated %s: perplexity %s by calm, %s by transformers (%s without R4); logits differ by %s to a median of %s\n",
+            printf "rotated %s: perplexity %s by calm, %s by transformers (%s without transforms); logits differ by %s to a median of %s\n",
                    scheme, ours, theirs, without, least, median
             exit !(ours > 0 && theirs > 0 && (ours / theirs - 1) ^ 2 < limit ^ 2 && without > 2 * ours && agrees < 1e-5)
         }' || { echo "rotated $1: too far apart"; exit 1; }
 }
 
-check_rotated w4a16_g128 1e-4 median
-check_rotated w4a4_g128 2e-2 least
+check_rotated w4a16_g128 1e-4 median r1r2r4
+check_rotated w4a4_g128 2e-2 least r1r2r4
+check_rotated w4a16_g128 1e-4 median inputs
 
 quantize_family() {    # quantize_family SCHEMES: $model to $out
     schemes_of=$1

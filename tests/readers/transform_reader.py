@@ -1,4 +1,4 @@
-"""Reads a compressed-tensors checkpoint whose `down` multiplies its input by a Hadamard matrix, by the lines of its model card,
+"""Reads a compressed-tensors checkpoint whose linears multiply their inputs by a Hadamard matrix, by the lines of its model card,
 and compares the results with calm's.
 
     transform_reader.py FOLDER TEXT WINDOWS TOKENS

@@ -6,6 +6,7 @@
 #include "ptq/eval/evaluate.h"
 #include "ptq/export/dequantize.h"
 #include "ptq/model/forward.h"
+#include "ptq/model/transforms.h"
 #include "ptq/stored/stored.h"
 #include "tests/support/play.h"
 
@@ -34,7 +35,7 @@ static const float *hidden_of(const char *dir, size_t *n, bool *hadamard)
     ck_ok(calm_model_load_head(ctx, model, &head));
     ck_ok(calm_batch_forward(ctx, model, &rope, &head, &windows, 0, 1, NULL, NULL, ctx->out, &batch));
     *n = batch.rows * batch.width;
-    *hadamard = calm_model_config(model)->down_hadamard > 0;
+    *hadamard = calm_transforms_any(calm_model_config(model));
     float *copy;
     ck_ok(CALM_NEW(ctx, ctx->out, copy, *n));
     memcpy(copy, batch.hidden.data, *n * sizeof *copy);
@@ -59,9 +60,14 @@ static double distance(const float *x, const float *y, size_t n)
  * float32 rounding: 1e-4, as in test_rotate. */
 TEST(written_and_read)
 {
-    static const char *const families[] = {"llama", "phi3", NULL};
-    for (size_t f = 0; families[f]; f++) {
-        const play run = new_play(families[f], "w8a16", CALM_ROTATE_R1R2R4);
+    static const struct {
+        const char *family;
+        calm_rotate_kind kind;
+    } cases[] = {{"llama", CALM_ROTATE_R1R2R4}, {"phi3", CALM_ROTATE_R1R2R4}, {"phi3", CALM_ROTATE_INPUTS},
+                 {"gemma3", CALM_ROTATE_INPUTS}, {"gemma4", CALM_ROTATE_INPUTS}};
+    for (size_t f = 0; f < sizeof cases / sizeof *cases; f++) {
+        const char *family = cases[f].family;
+        const play run = new_play(family, "w8a16", cases[f].kind);
         const outcome out = play_must_run(&run);
         ck_assert_str_eq(out.result, "rtn");
         ck_assert_str_eq(play_list(&run, "rotated"), "");
@@ -74,7 +80,7 @@ TEST(written_and_read)
         const float *x = hidden_of(run.recipe.output, &n, &online), *y = hidden_of(plain, &m, &turned);
         ck_assert_uint_eq(n, m);
         ck_assert(online && !turned);
-        ck_assert_msg(distance(x, y, n) <= 1e-4, "%s: %g", families[f], distance(x, y, n));
+        ck_assert_msg(distance(x, y, n) <= 1e-4, "%s: %g", family, distance(x, y, n));
         ck_assert(play_sql(&run, "SELECT max(kl) < 0.01 AND count(*) > 0 FROM evaluation WHERE subject = 'rtn'") == 1);
     }
 }
@@ -83,7 +89,7 @@ END_OF_TEST
 /* The bytes are the same for any number of threads, and when assembled from the store. */
 TEST(threads_and_assembly)
 {
-    for (calm_rotate_kind kind = CALM_ROTATE_R1; kind <= CALM_ROTATE_R1R2R4; kind++) {
+    for (calm_rotate_kind kind = CALM_ROTATE_R1; kind <= CALM_ROTATE_INPUTS; kind++) {
         play run = new_play("qwen3", "w4a4_g16", kind);
         run.threads = 1;
         play_must_run(&run);
@@ -123,6 +129,40 @@ TEST(seeds_are_other_models)
 }
 END_OF_TEST
 
+/* Replaces text of a written config.json, which must contain it, and opens the model. */
+static void changed_config(const char *dir, const char *from, const char *to, const char *message)
+{
+    const char *path = test_format("%s/config.json", dir);
+    char *text, *at;
+    size_t n;
+    calm_model *model;
+    ck_ok(calm_read_file(ctx, path, 1 << 20, &text, &n));
+    at = strstr(text, from);
+    ck_assert_msg(at != NULL, "%s", text);
+    const char *changed = test_format("%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    ck_ok(calm_write_file(ctx, path, changed, strlen(changed)));
+    ck_fails(calm_model_open(ctx, dir, &model), CALM_EUNSUPPORTED, message);
+    ck_ok(calm_write_file(ctx, path, text, n));
+}
+
+/* Transforms that the forward pass does not have: of some linears of a job, of a width that does not divide the input,
+ * by another matrix. */
+TEST(other_transforms)
+{
+    const play run = new_play("gemma3", "w8a16", CALM_ROTATE_INPUTS);
+    play_must_run(&run);
+    calm_model *model;
+    ck_ok(calm_model_open(ctx, run.recipe.output, &model));
+    const size_t width = calm_model_config(model)->hadamard[CALM_JOB_QKV];
+    ck_assert_uint_gt(width, 1);
+    calm_model_close(model);
+    changed_config(run.recipe.output, "k_proj$", "none$", "self_attn.k_proj: calm computes transforms of the inputs");
+    changed_config(run.recipe.output, test_format("\"head_dim\": %zu", width), "\"head_dim\": 1048576",
+                   "transform of 1048576 channels at model.layers.0.self_attn.q_proj");
+    changed_config(run.recipe.output, "\"hadamard\"", "\"random-matrix\"", "not a Hadamard matrix");
+}
+END_OF_TEST
+
 static void refused(play run, const char *text)
 {
     const outcome out = play_run(&run, none);
@@ -136,11 +176,14 @@ TEST(refusals)
     refused(new_play("gemma2", "w8a16", CALM_ROTATE_R1), "family gemma2 cannot be rotated: ");
     refused(new_play("olmo2", "w8a16", CALM_ROTATE_R1R2), "family olmo2 cannot be rotated: ");
     refused(new_play("qwen3_moe", "w8a16", CALM_ROTATE_R1R2R4), "take `rotate` r1r2");
+    refused(new_play("olmo2", "w8a16", CALM_ROTATE_INPUTS), "without a norm before it");
+    refused(new_play("qwen3_moe", "w8a16", CALM_ROTATE_INPUTS), "take `rotate` none");
 }
 END_OF_TEST
 
 int main(void)
 {
     return run_tests("pipeline_rotate", (const TTest *[]){written_and_read, threads_and_assembly,
-                                                          seeds_are_other_models, refusals, NULL});
+                                                          seeds_are_other_models, other_transforms,
+                                                          refusals, NULL});
 }

@@ -217,7 +217,7 @@ TEST(mlps)
                 double *y;
                 open_fixture(families[i], &f);
                 f.config.activation = activation;
-                f.config.down_hadamard = hadamard ? 16 : 0;
+                f.config.hadamard[CALM_JOB_DOWN] = hadamard ? 16 : 0;
                 ck_ok(CALM_NEW(ctx, ctx->scratch, y, f.n));
                 const calm_block_grads *g = &f.params.grads;
                 ck_ok(calm_mlp_forward_tape(ctx, &f.config, f.params.block.weight, f.x, TOKENS, y, &tape));

@@ -255,7 +255,9 @@ static void check_memory(const char *family, size_t tokens, bool prepared)
         spec.extra = "\"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}";
     ck_ok(calm_model_open(ctx, tiny_model_write(&spec), &model));
     calm_config changed = *calm_model_config(model), *config = &changed;
-    changed.down_hadamard = tokens > 100 && !prepared ? 16 : 0;    /* of 48 channels */
+    /* Transforms of all inputs, where each sublayer has a norm before it. */
+    for (calm_job_kind job = 0; job < CALM_N_JOBS && tokens > 100 && !prepared; job++)
+        changed.hadamard[job] = job == CALM_JOB_DOWN || calm_has_norm(changed.arch, 1, 0, CALM_NORM_IN) ? 16 : 0;
     changed.max_positions = 16;    /* beyond it a window has separate tables */
     ck_ok(calm_model_load_block(ctx, model, 1, &block));
     block.config = config;

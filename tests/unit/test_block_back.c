@@ -253,27 +253,29 @@ TEST(activation_functions)
 }
 END_OF_TEST
 
-/* The Hadamard transform of down's input in a rotated model (R4). */
-TEST(a_transform_before_down)
+/* Hadamard transforms in a rotated model: of down's input (R4), and of every linear's. */
+TEST(transforms_of_inputs)
 {
-    fixture f;
-    float *dx, *z;
-    open_fixture("llama", &f);
-    ck_ok(CALM_NEW(ctx, ctx->out, dx, f.n));
-    ck_ok(CALM_NEW(ctx, ctx->out, z, f.n));
-    ck_ok(both(&f, dx));
-    memcpy(z, f.z, f.n * sizeof *z);
-    ck_ok(calm_model_use_hadamard(ctx, f.model));
-    memset(f.params.grads.weight[CALM_ROLE_DOWN], 0,
-           f.params.block.weight[CALM_ROLE_DOWN].out * f.params.block.weight[CALM_ROLE_DOWN].in * sizeof(float));
-    ck_ok(both(&f, dx));
-    ck_assert_mem_ne(z, f.z, f.n * sizeof *z);
-    f.noise = noise_of(&f);
-    check_slopes(&f, "llama with R4: x", f.x, dx, f.n);
-    for (size_t p = 0; p < f.params.n; p++)
-        if (strstr(f.params.all[p].name, "down_proj.weight"))
+    static const char *const families[] = {"llama", "llama", "gemma3", "qwen3", "phi3"};
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        fixture f;
+        float *dx, *z;
+        open_fixture(families[i], &f);
+        ck_ok(CALM_NEW(ctx, ctx->out, dx, f.n));
+        ck_ok(CALM_NEW(ctx, ctx->out, z, f.n));
+        ck_ok(both(&f, dx));
+        memcpy(z, f.z, f.n * sizeof *z);
+        ck_ok(calm_model_use_hadamard(ctx, f.model, i > 0));
+        for (size_t p = 0; p < f.params.n; p++)
+            memset(f.params.all[p].grad, 0, f.params.all[p].n * sizeof(float));
+        ck_ok(both(&f, dx));
+        ck_assert_mem_ne(z, f.z, f.n * sizeof *z);
+        f.noise = noise_of(&f);
+        check_slopes(&f, test_format("%s with transforms: x", families[i]), f.x, dx, f.n);
+        for (size_t p = 0; p < f.params.n; p++)
             check_slopes(&f, f.params.all[p].name, f.params.all[p].value, f.params.all[p].grad, f.params.all[p].n);
-    calm_model_close(f.model);
+        calm_model_close(f.model);
+    }
 }
 END_OF_TEST
 
@@ -519,7 +521,7 @@ END_OF_TEST
 
 /* ---- memory ---- */
 
-static void check_memory(const char *family, size_t index)
+static void check_memory(const char *family, size_t index, bool transforms)
 {
     const tiny_model spec = large(family);
     fixture f;
@@ -528,6 +530,8 @@ static void check_memory(const char *family, size_t index)
         calm_model_close(f.model);
         return;
     }
+    if (transforms)
+        ck_ok(calm_model_use_hadamard(ctx, f.model, true));
     const calm_config *config = f.params.block.config;
     for (calm_role role = 0; role < CALM_N_ROLES; role++)
         f.params.block.weight[role].act_bits = 8;
@@ -550,15 +554,16 @@ TEST(memory)
 {
     for (size_t k = 0; tiny_families[k / 2]; k++)
         if (tiny_has_gradients(tiny_families[k / 2]))
-            check_memory(tiny_families[k / 2], k % 2);
-    check_memory("gemma4_moe", 1);
+            check_memory(tiny_families[k / 2], k % 2, false);
+    check_memory("gemma4_moe", 1, false);
+    check_memory("gemma3", 1, true);
 }
 END_OF_TEST
 
 int main(void)
 {
     return run_tests("block_back",
-                     (const TTest *[]){slopes, long_windows, activation_functions, a_transform_before_down,
+                     (const TTest *[]){slopes, long_windows, activation_functions, transforms_of_inputs,
                                        the_forward_pass, numbers_of_threads, windows_add_up, norm_rows, not_finite,
                                        no_memory, no_memory_of_workers, memory, NULL});
 }

@@ -337,9 +337,9 @@ TEST(differing_blocks)
     ck_assert_int_eq(calm_block_last_slot(calm_config_at(&config, 0)), CALM_SUBLAYER_ATTENTION);
     ck_assert_int_eq(calm_block_last_slot(calm_config_at(&config, 1)), CALM_SUBLAYER_MLP);
     /* Common settings reach all parts. */
-    config.down_hadamard = 16;
+    config.hadamard[CALM_JOB_DOWN] = 16;
     calm_config_copy_common(&config);
-    ck_assert_uint_eq(calm_config_at(&config, 1)->down_hadamard, 16);
+    ck_assert_uint_eq(calm_config_at(&config, 1)->hadamard[CALM_JOB_DOWN], 16);
     ck_assert_uint_eq(calm_config_at(&config, 1)->head_dim, 2 * config.head_dim);
 }
 END_OF_TEST

@@ -25,8 +25,8 @@ static const char *rotate(const char *from, calm_rotate_kind kind, calm_dtype dt
     return to;
 }
 
-/* Computes the logits [*n] of some windows; `online`: down's input is multiplied by H. */
-static const float *logits_of(const char *dir, bool online, size_t *n)
+/* Computes the logits [*n] of some windows, with the matrices that a rotation leaves in the forward pass. */
+static const float *logits_of(const char *dir, calm_rotate_kind kind, size_t *n)
 {
     const calm_windows windows = tiny_windows((const size_t[]){9, 16, 5}, 3);
     calm_model *model;
@@ -35,8 +35,8 @@ static const float *logits_of(const char *dir, bool online, size_t *n)
     calm_head head;
     float *logits;
     ck_ok(calm_model_open(ctx, dir, &model));
-    if (online)
-        ck_ok(calm_model_use_hadamard(ctx, model));
+    if (calm_rotate_is_online(kind))
+        ck_ok(calm_model_use_hadamard(ctx, model, kind == CALM_ROTATE_INPUTS));
     ck_ok(calm_rope_init(ctx, calm_model_config(model), windows.longest, &rope));
     ck_ok(calm_model_load_head(ctx, model, &head));
     ck_ok(calm_batch_forward(ctx, model, &rope, &head, &windows, 0, windows.n, NULL, NULL, ctx->out, &batch));
@@ -49,10 +49,10 @@ static const float *logits_of(const char *dir, bool online, size_t *n)
 }
 
 /* Returns the largest difference of logits over their root mean square. */
-static double distance(const char *a, const char *b, bool online)
+static double distance(const char *a, const char *b, calm_rotate_kind online)
 {
     size_t n, m;
-    const float *x = logits_of(a, false, &n), *y = logits_of(b, online, &m);
+    const float *x = logits_of(a, CALM_ROTATE_NONE, &n), *y = logits_of(b, online, &m);
     double worst = 0, squares = 0;
     ck_assert_uint_eq(n, m);
     for (size_t i = 0; i < n; i++) {
@@ -82,7 +82,7 @@ TEST(same_function)
         for (calm_rotate_kind kind = CALM_ROTATE_R1; kind <= CALM_ROTATE_R1R2; kind++) {
             const tiny_model spec = spec_of(legal[i], kind == CALM_ROTATE_R1);
             const char *from = tiny_model_write(&spec), *to = rotate(from, kind, CALM_N_DTYPES);
-            const double d = distance(from, to, false);
+            const double d = distance(from, to, CALM_ROTATE_NONE);
             ck_assert_msg(d <= TOLERANCE, "%s, %s: %g", legal[i], calm_rotate_name(kind), d);
         }
 }
@@ -94,7 +94,7 @@ TEST(odd_widths)
     tiny_model spec = {.family = "llama", .hidden = 43, .inner = 30, .n_blocks = 2, .vocab = 61, .n_heads = 3,
                        .n_kv = 1, .head_dim = 14, .bias = true, .dtype = CALM_F32, .seed = 4};
     const char *from = tiny_model_write(&spec);
-    ck_assert(distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_N_DTYPES), false) <= TOLERANCE);
+    ck_assert(distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_N_DTYPES), CALM_ROTATE_NONE) <= TOLERANCE);
 }
 END_OF_TEST
 
@@ -109,21 +109,74 @@ TEST(before_down)
         calm_model *model;
         ck_ok(calm_model_open(ctx, from, &model));
         if (calm_model_config(model)->moe.n_experts) {
-            ck_fails(calm_model_use_hadamard(ctx, model), CALM_EUNSUPPORTED, legal[i]);
+            ck_fails(calm_model_use_hadamard(ctx, model, false), CALM_EUNSUPPORTED, legal[i]);
             calm_model_close(model);
             continue;
         }
-        ck_ok(calm_model_use_hadamard(ctx, model));
-        ck_assert_uint_eq(calm_model_config(model)->down_hadamard, 32);    /* of 96 channels */
+        ck_ok(calm_model_use_hadamard(ctx, model, false));
+        ck_assert_uint_eq(calm_model_config(model)->hadamard[CALM_JOB_DOWN], 32);    /* of 96 channels */
         for (size_t j = 0; j < calm_model_layout(model)->n_jobs; j++)
             ck_assert_int_eq(calm_model_layout(model)->jobs[j].can_absorb,
                              calm_model_layout(model)->jobs[j].kind != CALM_JOB_DOWN);
         ck_ok(calm_make_directories(ctx, to));
         ck_ok(calm_rotate_write(ctx, model, &how, to));
         calm_model_close(model);
-        const double d = distance(from, to, true);
+        const double d = distance(from, to, CALM_ROTATE_R1R2R4);
         ck_assert_msg(d <= TOLERANCE, "%s: %g", legal[i], d);
-        ck_assert(distance(from, to, false) > 0.1);
+        ck_assert(distance(from, to, CALM_ROTATE_NONE) > 0.1);
+    }
+}
+END_OF_TEST
+
+/* Families whose inputs can be rotated: each has a norm before attention and one before a dense MLP.  The others are
+ * mixtures, have other mixers, norms only after sublayers, or sublayers that share an input. */
+static const char *const with_inputs[] = {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "phi3", "smollm3",
+                                          "seed_oss", "ernie4_5", "hunyuan_v1_dense", "glm4", "granite", "ministral3",
+                                          "starcoder2", "gemma4", NULL};
+
+/* Rotated inputs: every linear has W H, all else is the same, and the model that multiplies the inputs by H too has the
+ * same function. */
+TEST(before_every_linear)
+{
+    for (size_t i = 0; tiny_families[i]; i++) {
+        tiny_model spec = tiny_of(tiny_families[i]);
+        spec.dtype = CALM_F32;
+        const char *from = tiny_model_write(&spec), *to = test_format("%s/rotated", test_directory());
+        const calm_rotate_options how = {CALM_ROTATE_INPUTS, 7, CALM_N_DTYPES};
+        calm_model *model;
+        calm_safetensors *a, *b;
+        bool allowed = false;
+        for (size_t k = 0; with_inputs[k]; k++)
+            allowed |= strcmp(tiny_families[i], with_inputs[k]) == 0;
+        ck_ok(calm_model_open(ctx, from, &model));
+        if (!allowed) {
+            ck_fails(calm_rotate_allow(ctx, model, CALM_ROTATE_INPUTS), CALM_EUNSUPPORTED, "take `rotate` none");
+            calm_model_close(model);
+            continue;
+        }
+        ck_ok(calm_rotate_allow(ctx, model, CALM_ROTATE_INPUTS));
+        const calm_layout *layout = calm_model_layout(model);
+        for (size_t j = 0; j < layout->n_jobs; j++) {
+            const size_t width = calm_model_config(model)->hadamard[layout->jobs[j].kind];
+            ck_assert(!layout->jobs[j].can_absorb && width > 1 && layout->jobs[j].in % width == 0);
+        }
+        ck_ok(calm_make_directories(ctx, to));
+        ck_ok(calm_rotate_write(ctx, model, &how, to));
+        ck_ok(calm_safetensors_open(ctx, from, &a));
+        ck_ok(calm_safetensors_open(ctx, to, &b));
+        ck_assert_uint_eq(calm_safetensors_count(a), calm_safetensors_count(b));    /* a tied head stays tied */
+        for (size_t k = 0; k < calm_safetensors_count(a); k++) {
+            const calm_tensor *old = calm_safetensors_at(a, k), *new = calm_safetensors_find(b, old->name);
+            const char *end = strstr(old->name, ".weight");
+            const bool turned = end && calm_layout_find(layout, old->name, (size_t)(end - old->name));
+            ck_assert_msg((memcmp(old->data, new->data, old->bytes) == 0) == !turned, "%s", old->name);
+        }
+        calm_safetensors_close(a);
+        calm_safetensors_close(b);
+        calm_model_close(model);
+        const double d = distance(from, to, CALM_ROTATE_INPUTS);
+        ck_assert_msg(d <= TOLERANCE, "%s: %g", tiny_families[i], d);
+        ck_assert(distance(from, to, CALM_ROTATE_NONE) > 0.1);
     }
 }
 END_OF_TEST
@@ -210,7 +263,7 @@ TEST(other_dtypes)
     for (size_t i = 0; i < calm_safetensors_count(calm_model_tensors(model)); i++)
         ck_assert_int_eq(calm_safetensors_at(calm_model_tensors(model), i)->dtype, CALM_F32);
     calm_model_close(model);
-    ck_assert(distance(from, to, false) <= TOLERANCE);
+    ck_assert(distance(from, to, CALM_ROTATE_NONE) <= TOLERANCE);
 }
 END_OF_TEST
 
@@ -287,13 +340,13 @@ TEST(scaled_channels_are_balanced)
     scale_channel(twin, "model.layers.1.mlp.up_proj.weight", false, 90, 16);
     scale_channel(twin, "model.layers.1.mlp.up_proj.bias", false, 90, 16);
     scale_channel(twin, "model.layers.1.mlp.down_proj.weight", true, 90, 0.0625F);
-    ck_assert(distance(from, twin, false) <= TOLERANCE);
+    ck_assert(distance(from, twin, CALM_ROTATE_NONE) <= TOLERANCE);
     for (int i = 0; i < 2; i++) {
         const calm_rotate_options how = {CALM_ROTATE_R1R2R4, 7, CALM_N_DTYPES};
         calm_model *model;
         to[i] = test_format("%s/rotated", test_directory());
         ck_ok(calm_model_open(ctx, i ? twin : from, &model));
-        ck_ok(calm_model_use_hadamard(ctx, model));
+        ck_ok(calm_model_use_hadamard(ctx, model, false));
         ck_ok(calm_make_directories(ctx, to[i]));
         ck_ok(calm_rotate_write(ctx, model, &how, to[i]));
         calm_model_close(model);
@@ -354,14 +407,14 @@ TEST(fixtures)
         const char *from = test_format("%s/models/%s", root, names[i]);
         calm_model *model;
         ck_ok(calm_model_open(ctx, from, &model));
-        const bool refused = calm_rotate_check(ctx, model) != CALM_OK;
+        const bool refused = calm_rotate_allow(ctx, model, CALM_ROTATE_R1) != CALM_OK;
         calm_model_close(model);
         calm_ctx_clear_failure(ctx);
         ck_assert_int_eq(refused, strncmp(names[i], "bert", 4) == 0 || strncmp(names[i], "gemma", 5) == 0 ||
                                       strncmp(names[i], "olmo", 4) == 0);
         if (refused)
             continue;
-        const double d = distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_F32), false);
+        const double d = distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_F32), CALM_ROTATE_NONE);
         ck_assert_msg(d <= TOLERANCE, "%s: %g", names[i], d);
         n_run++;
     }
@@ -372,7 +425,7 @@ TEST(fixtures)
         const char *from = test_format("%s/families/%s", root, latent[i]);
         if (!calm_is_directory(from))
             continue;
-        const double d = distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_F32), false);
+        const double d = distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_F32), CALM_ROTATE_NONE);
         ck_assert_msg(d <= TOLERANCE, "%s: %g", latent[i], d);
     }
 }
@@ -387,7 +440,7 @@ TEST(other_mixers)
         tiny_model spec = tiny_of(families[i]);
         spec.dtype = CALM_F32;
         const char *from = tiny_model_write(&spec);
-        const double d = distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_F32), false);
+        const double d = distance(from, rotate(from, CALM_ROTATE_R1R2, CALM_F32), CALM_ROTATE_NONE);
         ck_assert_msg(d <= TOLERANCE, "%s: %g", families[i], d);
     }
 }
@@ -395,7 +448,8 @@ END_OF_TEST
 
 int main(void)
 {
-    return run_tests("rotate", (const TTest *[]){same_function, odd_widths, before_down, what_is_written, rounded_once,
-                                                 other_dtypes, refusals, scaled_channels_are_balanced, threads,
-                                                 failing_allocations, fixtures, other_mixers, NULL});
+    return run_tests("rotate", (const TTest *[]){same_function, odd_widths, before_down, before_every_linear,
+                                                 what_is_written, rounded_once, other_dtypes, refusals,
+                                                 scaled_channels_are_balanced, threads, failing_allocations, fixtures,
+                                                 other_mixers, NULL});
 }
