@@ -9,8 +9,9 @@
 #   SCHEME     w4a16_g128 w8a8 w4a4_g128 by default
 #
 # Environment variables:
-#   METHODS    some of rtn gptq calm learned tuned peer-rtn peer-gptq; the first four by default.  calm is the
-#              default choice, learned adds `--learn blocks`, tuned `--learn kl`, peer-* is llm-compressor
+#   METHODS    some of rtn gptq calm rotated learned tuned peer-rtn peer-gptq; without rotated, tuned and peers by default.
+#              calm is the default choice, rotated adds `--rotate inputs`, learned `--learn blocks`, tuned `--learn kl`,
+#              peer-* is llm-compressor
 #   PEER       a Python with llmcompressor, for peer-*
 #   SENTENCES  number of test sentences of WikiText-2, 5 to 30 words each; 2000 by default
 #   SAMPLES    number of validation sentences for calibration, 512 by default; another number becomes part of the row's method
@@ -19,7 +20,7 @@
 #   THREADS    0, all cores, by default; figures do not depend on it
 #   BUILD      folder of calm, build/release by default
 set -eu
-[ $# -ge 2 ] || { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,20s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 model=$1 folder=$2
 shift 2
 [ $# -gt 0 ] || set -- w4a16_g128 w8a8 w4a4_g128
@@ -38,6 +39,7 @@ options_of() {
     case $1 in
     rtn | gptq) echo "--algorithms $1" ;;
     calm) ;;
+    rotated) echo "--rotate inputs" ;;
     learned) echo "--learn blocks --learn-steps ${STEPS:-200}" ;;
     tuned) echo "--learn kl" ;;
     *) echo "embedding.sh: no method \"$1\"" >&2; exit 2 ;;
