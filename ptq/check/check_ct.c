@@ -297,6 +297,21 @@ static bool takes_dense(const char *version)
     return version && sscanf(version, "%9d.%9d", &major, &minor) == 2 && (major > 0 || minor >= 18);
 }
 
+/* Reports transforms of activations that calm does not read, or that the engine does not apply. */
+static calm_status check_transforms(calm_checking *c, const calm_json *transforms)
+{
+    const calm_json *scheme;
+    const char *name;
+    size_t width;
+    for (void *iter = NULL; calm_json_next(transforms, &iter, &name, &scheme);)
+        if (calm_qformat_ct_transform(c->ctx, c->config_path, name, scheme, &width) != CALM_OK)
+            return calm_check_add_failure(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "quantization_config");
+    if (calm_json_size(transforms) && (c->asked == CALM_CHECK_TRANSFORMERS || c->asked == CALM_CHECK_VLLM_CPU))
+        return calm_check_add(c, CALM_CHECK_RULE_TRANSFORMS, "quantization_config", "transform_config has %zu",
+                              calm_json_size(transforms));
+    return CALM_OK;
+}
+
 static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)
 {
     const char *status = calm_json_string(calm_json_get(entry->json, "quantization_status"), NULL);
@@ -308,9 +323,7 @@ static calm_status check_top(calm_checking *c, const calm_ct_entry *entry)
     if (entry->n_groups && (!status || strcmp(status, "compressed") != 0))
         CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_STATUS, "quantization_config", "quantization_status is %s%.32s%s",
                                 status ? "\"" : "missing", status ? status : "", status ? "\"" : ""));
-    if (calm_json_size(turns) && !c->reader)    /* the reader would have read them */
-        CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_METHOD_UNCHECKED, "quantization_config",
-                                "transform_config has %zu rotations: calm does not read them", calm_json_size(turns)));
+    CALM_TRY(check_transforms(c, turns));
     if (calm_json_size(calm_json_get(sparse, "targets")))
         CALM_TRY(calm_check_add(c, CALM_CHECK_RULE_SPARSITY, "quantization_config", "sparsity_config.targets names %zu",
                                 calm_json_size(calm_json_get(sparse, "targets"))));

@@ -273,20 +273,42 @@ static calm_status no_transform(calm_ctx *ctx, const char *path, const char *nam
                      name, what);
 }
 
-/* Reads one place where a transform of a scheme is applied. */
-static calm_status read_place(calm_ctx *ctx, const char *path, const char *name, const calm_json *place, size_t width,
-                              calm_arena *arena, compressed *out)
+calm_status calm_qformat_ct_transform(calm_ctx *ctx, const char *path, const char *name, const calm_json *scheme,
+                                      size_t *width)
+{
+    static const char *const read[] = {"input", "weight_input", "weight_output"};
+    const calm_json *apply = calm_json_get(scheme, "apply");
+    const char *type;
+    int64_t head_dim = 0;
+    bool randomize;
+    CALM_TRY(calm_json_need_string(ctx, path, scheme, "type", "(none)", &type));
+    CALM_TRY(calm_json_need_bool(ctx, path, scheme, "randomize", &(bool){false}, &randomize));
+    CALM_TRY(calm_json_need_int(ctx, path, scheme, "head_dim", &(int64_t){0}, 0, 1 << 24, &head_dim));
+    if (strcmp(type, "hadamard") != 0 || randomize || head_dim < 1 || (head_dim & (head_dim - 1)) != 0)
+        return no_transform(ctx, path, name, "not a Hadamard matrix with a head_dim that is a power of two");
+    for (size_t i = 0; i < calm_json_size(apply); i++) {
+        const calm_json *place = calm_json_at(apply, i);
+        const char *location = calm_json_string(calm_json_get(place, "location"), "");
+        bool known = false;
+        for (size_t k = 0; k < sizeof read / sizeof *read; k++)
+            known |= strcmp(location, read[k]) == 0;
+        if (!known)
+            return no_transform(ctx, path, name, "a location other than input and those of weights");
+        if (strcmp(location, read[0]) == 0 && calm_json_size(calm_json_get(place, "ignore")))
+            return no_transform(ctx, path, name, "modules to ignore");
+    }
+    *width = (size_t)head_dim;
+    return CALM_OK;
+}
+
+/* Adds the targets of one place where a transform is applied; the file's weights already contain theirs. */
+static calm_status read_place(calm_ctx *ctx, const char *path, const calm_json *place, size_t width, calm_arena *arena,
+                              compressed *out)
 {
     const calm_json *targets = calm_json_get(place, "targets");
-    const char *location = calm_json_string(calm_json_get(place, "location"), "");
-    /* The file's weights already contain it. */
-    if (strcmp(location, "weight_input") == 0 || strcmp(location, "weight_output") == 0)
-        return CALM_OK;
-    if (strcmp(location, "input") != 0)
-        return no_transform(ctx, path, name, "a location other than input and those of weights");
-    if (calm_json_size(calm_json_get(place, "ignore")))
-        return no_transform(ctx, path, name, "modules to ignore");
     target *all;
+    if (strcmp(calm_json_string(calm_json_get(place, "location"), ""), "input") != 0)
+        return CALM_OK;
     CALM_TRY(CALM_NEW(ctx, arena, all, out->n_turned + calm_json_size(targets)));
     if (out->n_turned)
         memcpy(all, out->turned, out->n_turned * sizeof *all);
@@ -302,18 +324,13 @@ static calm_status read_transforms(calm_ctx *ctx, const char *path, const calm_j
                                    compressed *out)
 {
     const calm_json *all = calm_json_get(calm_json_get(root, "transform_config"), "config_groups"), *scheme;
-    const char *name, *type;
+    const char *name;
     for (void *iter = NULL; calm_json_next(all, &iter, &name, &scheme);) {
         const calm_json *apply = calm_json_get(scheme, "apply");
-        int64_t width = 0;
-        bool randomize;
-        CALM_TRY(calm_json_need_string(ctx, path, scheme, "type", "(none)", &type));
-        CALM_TRY(calm_json_need_bool(ctx, path, scheme, "randomize", &(bool){false}, &randomize));
-        CALM_TRY(calm_json_need_int(ctx, path, scheme, "head_dim", &(int64_t){0}, 0, 1 << 24, &width));
-        if (strcmp(type, "hadamard") != 0 || randomize || width < 1 || (width & (width - 1)) != 0)
-            return no_transform(ctx, path, name, "not a Hadamard matrix with a head_dim that is a power of two");
+        size_t width;
+        CALM_TRY(calm_qformat_ct_transform(ctx, path, name, scheme, &width));
         for (size_t i = 0; i < calm_json_size(apply); i++)
-            CALM_TRY(read_place(ctx, path, name, calm_json_at(apply, i), (size_t)width, arena, out));
+            CALM_TRY(read_place(ctx, path, calm_json_at(apply, i), width, arena, out));
     }
     return CALM_OK;
 }

@@ -12,3 +12,8 @@ enum { CALM_CT_INT, CALM_CT_PACK, CALM_CT_FLOATS };
  * an unexpected "format", out->layout is CALM_CT_FLOATS all the same. */
 calm_status calm_qformat_ct_group(calm_ctx *ctx, const char *path, const char *name, const calm_json *group,
                                   const char *global_format, calm_qformat_scheme *out);
+
+/* Reads transform `name` of transform_config: *width gets the width of a block of the Hadamard matrix that multiplies
+ * inputs.  CALM_EUNSUPPORTED: another matrix, or a place other than inputs and weights. */
+calm_status calm_qformat_ct_transform(calm_ctx *ctx, const char *path, const char *name, const calm_json *scheme,
+                                      size_t *width);

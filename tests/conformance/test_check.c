@@ -199,6 +199,20 @@ static const char *wrapped_zeros(void)
     return broken(broken(good_write("gptq-asym"), &v1), &zeros);
 }
 
+/* Writes a checkpoint whose engine must multiply the input of down by a matrix. */
+static const char *transformed(const char *type)
+{
+    const char *config = test_format("{\"config_groups\": {\"R4\": {\"type\": \"%s\", \"head_dim\": 32, \"apply\": "
+                                     "[{\"targets\": [\"re:.*down_proj$\"], \"location\": \"input\"}]}}}", type);
+    return broken(good_write("ct"), &(break_fault){"transform", "ct", "TG018", "", BREAK_SET,
+                                                   "quantization_config/transform_config", config, 0, 0});
+}
+
+static const char *hadamard_before_down(void)
+{
+    return transformed("hadamard");
+}
+
 static const char *one_of_three(void)
 {
     return foreign_gguf(&(foreign_file){.most = CALM_GGML_Q4_K, .some = CALM_GGML_Q6_K, .n_split = 3});
@@ -263,7 +277,8 @@ static const struct {
               {"GG018", one_of_three, NULL}, {"TG011", gpt_oss, "vllm"},
               {"TG013", zeros_of_llama4, "vllm"}, {"TG014", saved_deepseek, "vllm"},
               {"TG015", bounded_olmoe, "vllm"}, {"TG015", bounded_olmoe, "mlx"},
-              {"TG016", static_gte, "transformers"}, {"TG017", gpt_oss, "transformers"}};
+              {"TG016", static_gte, "transformers"}, {"TG017", gpt_oss, "transformers"},
+              {"TG018", hadamard_before_down, "transformers"}, {"TG018", hadamard_before_down, "vllm-cpu"}};
 
 TEST(every_other_fault_is_found)
 {
@@ -301,6 +316,19 @@ TEST(llama4_in_engines)
     ck_assert_msg(!is_found(&vllm, llama4("w4a16_g32"), &text), "%s", text);
     ck_assert_msg(!is_found(&vllm, llama4("w8a8"), &text), "%s", text);
     ck_assert(!is_found(&vllm, good_export(&other, "compressed-tensors", asymmetric, 1, 0), &text));
+}
+END_OF_TEST
+
+/* TG018 (transforms that the engine does not apply) is not reported for vLLM on NVIDIA GPUs, which applies them; calm
+ * reads the Hadamard matrix, and says so (MD013) of another one. */
+TEST(transforms)
+{
+    const break_fault vllm = {.rule = "TG018", .where = "", .target = "vllm"}, any = {.rule = "TG018", .where = ""},
+                      unread = {.rule = "MD013", .where = ""};
+    const char *text, *dir = hadamard_before_down();
+    ck_assert_msg(!is_found(&vllm, dir, &text), "%s", text);
+    ck_assert_msg(!is_found(&any, dir, &text) && !is_found(&unread, dir, &text), "%s", text);
+    ck_assert(is_found(&unread, transformed("random-matrix"), &text));
 }
 END_OF_TEST
 
@@ -479,7 +507,7 @@ int main(void)
     return run_tests("check", (const TTest *[]){good_ones_are_clean, every_family_is_clean, cache_of_a_hybrid,
                                                 biases_in_mlx, every_fault_is_found, rows_of_zeros,
                                                 every_other_fault_is_found, gpt_oss_in_engines, llama4_in_engines,
-                                                encoders_in_transformers, experts_in_transformers,
+                                                transforms, encoders_in_transformers, experts_in_transformers,
                                                 scales_of_tokens_in_transformers,
                                                 keys_that_vllm_needs, keys_that_engines_do_not_read,
                                                 every_rule_has_its_fault, cannot_be_read_at_all,
