@@ -245,6 +245,13 @@ static void choose(const fixture *f, const float *logits, size_t n, calm_route *
     ck_ok(calm_router_choose(ctx, &f->block, logits, n, routes));
 }
 
+/* Errors of weights in units of 2^-24, relative, which add up since all values are positive: an exponential has 4 (the
+ * differences of these logits are exact, and exp(0) is 1), a sum of n terms n - 1, a quotient one.  1 / the sum of all
+ * is a factor of three equal scores, and of all that are divided by their sum, so its error does not count there. */
+#define OF_EQUAL  ((2 + 1) * 0x1p-24)
+#define OF_SHARES ((1 + (4 + 1) + 2 + 1) * 0x1p-24)
+#define OF_SCORES ((4 + 4 + 1) * 0x1p-24)
+
 TEST(choice)
 {
     fixture f;
@@ -254,10 +261,10 @@ TEST(choice)
     f.config.moe.top_k = 3;
     choose(&f, ties, 1, routes);    /* the lower number first */
     ck_assert(routes[0].expert == 1 && routes[1].expert == 2 && routes[2].expert == 4);
-    ck_near(routes[0].weight, 1.0 / 3, 1e-7);
+    ck_near(routes[0].weight, 1.0 / 3, OF_EQUAL / 3);
     choose(&f, far, 1, routes);
     ck_assert(routes[0].expert == 3 && routes[1].expert == 1 && routes[2].expert == 4);
-    ck_near(routes[0].weight, 1 / (1 + exp(-1)), 1e-6);
+    ck_near(routes[0].weight, 1 / (1 + exp(-1)), OF_SHARES / (1 + exp(-1)));
     ck_assert(routes[2].weight < 1e-30f);
     f.config.moe.top_k = 5;    /* all, also those with probability 0 */
     choose(&f, far, 1, routes);
@@ -265,7 +272,8 @@ TEST(choice)
     f.config.moe.norm_top_k = false;
     f.config.moe.top_k = 2;
     choose(&f, ties, 1, routes);
-    ck_near(routes[1].weight, exp(3) / (exp(1) + 3 * exp(3) + exp(2)), 1e-6);
+    const double score = exp(3) / (exp(1) + 3 * exp(3) + exp(2));
+    ck_near(routes[1].weight, score, OF_SCORES * score);
     calm_model_close(f.model);
 }
 END_OF_TEST

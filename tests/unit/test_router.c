@@ -24,13 +24,32 @@ static void fill(fixture *f)
 
 /* ---- the slow implementation ---- */
 
-static void slow_scores(const calm_moe_config *moe, const float *r, double *s)
+/* Every value below is positive, so relative errors add up in products and do not grow in sums.  They are counted in
+ * units of 2^-24: one for a rounding, four for an exponential (vector.h), n for a sum of n terms, which has n - 1. */
+#define UNIT 0x1p-24
+
+/* Returns the units of exp(r - top): the difference is rounded, which changes the result by as many units as it is. */
+static double units_of_exp(double top, double r)
 {
-    double sum = 0;
+    return fabs(top - r) + 4;
+}
+
+/* Computes scores and their errors.  A sigmoid is an exponential that is rounded twice more, a softmax a numerator
+ * times a rounded 1 / sum. */
+static void slow_scores(const calm_moe_config *moe, const float *r, double *s, double *units)
+{
+    double sum = 0, top = (double)r[0], of_sum = 0;
     for (size_t e = 0; e < EXPERTS; e++)
+        top = fmax(top, (double)r[e]);
+    for (size_t e = 0; e < EXPERTS; e++) {
         sum += exp((double)r[e]);
-    for (size_t e = 0; e < EXPERTS; e++)
-        s[e] = moe->score == CALM_ROUTER_SIGMOID ? 1 / (1 + exp(-(double)r[e])) : exp((double)r[e]) / sum;
+        of_sum += exp((double)r[e]) * units_of_exp(top, (double)r[e]);
+    }
+    for (size_t e = 0; e < EXPERTS; e++) {
+        const bool sigmoid = moe->score == CALM_ROUTER_SIGMOID;
+        s[e] = sigmoid ? 1 / (1 + exp(-(double)r[e])) : exp((double)r[e]) / sum;
+        units[e] = sigmoid ? 4 + 2 : units_of_exp(top, (double)r[e]) + of_sum / sum + EXPERTS + 2;
+    }
 }
 
 /* Returns the largest that is not taken; of equal ones the first. */
@@ -62,12 +81,13 @@ static void slow_groups(const calm_moe_config *moe, const double *c, bool *taken
         taken[e] = !kept[e / size];
 }
 
-static void slow_choose(const fixture *f, const float *r, size_t *experts, double *weights)
+/* The division by the sum of k scores adds their errors, k + 1 roundings of the sum and one; the scale adds one. */
+static void slow_choose(const fixture *f, const float *r, size_t *experts, double *weights, double *errors)
 {
     const calm_moe_config *moe = &f->config.moe;
-    double s[EXPERTS], c[EXPERTS], sum = 0;
+    double s[EXPERTS], c[EXPERTS], units[EXPERTS], sum = 0, of_sum = 0;
     bool taken[EXPERTS] = {false};
-    slow_scores(moe, r, s);
+    slow_scores(moe, r, s, units);
     for (size_t e = 0; e < EXPERTS; e++)
         c[e] = s[e] + (moe->choice_bias ? (double)f->bias[e] : 0);
     if (moe->n_groups > 1)
@@ -77,14 +97,18 @@ static void slow_choose(const fixture *f, const float *r, size_t *experts, doubl
         taken[experts[k]] = true;
         weights[k] = s[experts[k]];
         sum += weights[k];
+        of_sum += weights[k] * units[experts[k]];
     }
-    for (size_t k = 0; k < moe->top_k; k++)
+    for (size_t k = 0; k < moe->top_k; k++) {
         weights[k] *= (double)moe->scale
                       / (moe->norm_top_k ? fmax(sum + (double)moe->sum_plus, (double)moe->sum_min) : 1);
+        errors[k] = units[experts[k]] + 1 + (moe->norm_top_k ? of_sum / sum + (double)moe->top_k + 2 : 0);
+        errors[k] *= UNIT * weights[k];
+    }
 }
 
-/* Chooses round by round among the rest. */
-static void slow_mix(const fixture *f, const float *r, size_t *experts, double *weights)
+/* Chooses round by round among the rest.  The weight is exp(0) = 1 divided by the sum. */
+static void slow_mix(const fixture *f, const float *r, size_t *experts, double *weights, double *errors)
 {
     const calm_moe_config *moe = &f->config.moe;
     double c[EXPERTS];
@@ -93,12 +117,15 @@ static void slow_mix(const fixture *f, const float *r, size_t *experts, double *
         c[e] = (double)r[e];
     for (size_t k = 0; k < moe->top_k; k++) {
         const size_t best = largest(c, taken, EXPERTS);
-        double sum = 0;
+        double sum = 0, of_sum = 0;
         for (size_t e = 0; e < EXPERTS; e++)
-            if (!taken[e] && !((c[best] - c[e]) / fmax(fabs(c[e]), c[best]) > 2 * (double)moe->jitter))
+            if (!taken[e] && !((c[best] - c[e]) / fmax(fabs(c[e]), c[best]) > 2 * (double)moe->jitter)) {
                 sum += exp(c[e] - c[best]);
+                of_sum += exp(c[e] - c[best]) * units_of_exp(c[best], c[e]);
+            }
         experts[k] = best;
         weights[k] = 1 / sum;
+        errors[k] = (of_sum / sum + EXPERTS + 1) * UNIT * weights[k];
         taken[best] = true;
     }
 }
@@ -113,13 +140,13 @@ static void check(fixture *f)
     ck_ok(calm_router_choose(ctx, &f->block, f->logits, ROWS, routes));
     for (size_t t = 0; t < ROWS; t++) {
         size_t experts[MOST];
-        double weights[MOST];
-        (moe->score == CALM_ROUTER_SPARSEMIXER ? slow_mix : slow_choose)(f, f->logits + t * EXPERTS, experts, weights);
+        double weights[MOST], errors[MOST];
+        (moe->score == CALM_ROUTER_SPARSEMIXER ? slow_mix : slow_choose)(f, f->logits + t * EXPERTS, experts, weights,
+                                                                         errors);
         for (size_t k = 0; k < moe->top_k; k++) {
             const calm_route *found = &routes[t * moe->top_k + k];
             ck_assert_uint_eq(found->expert, experts[k]);
-            /* A few roundings of float32 and its exp. */
-            ck_assert_msg(fabs((double)found->weight - weights[k]) <= 2e-6 * fmax(1, weights[k]),
+            ck_assert_msg(fabs((double)found->weight - weights[k]) <= errors[k],
                           "row %zu, choice %zu: weight %.9g, expected %.9g", t, k, (double)found->weight, weights[k]);
         }
     }
