@@ -46,8 +46,26 @@ TEST(the_loss_is_that_of_evaluations)
 }
 END_OF_TEST
 
-/* Central differences with steps of 2^-9, which are exact in float for values below 8; the third derivative adds 2^-18
- * of the slope. */
+/* Returns the length of the mean row, and in `sizes` that of the mean of magnitudes. */
+static double length_of(const float *rows, double *sizes)
+{
+    double mean[WIDTH] = {0}, size[WIDTH] = {0}, sum = 0, of_sizes = 0;
+    for (size_t i = 0; i < N; i++) {
+        mean[i % WIDTH] += (double)rows[i] / TOKENS;
+        size[i % WIDTH] += fabs((double)rows[i]) / TOKENS;
+    }
+    for (size_t j = 0; j < WIDTH; j++) {
+        sum += mean[j] * mean[j];
+        of_sizes += size[j] * size[j];
+    }
+    *sizes = sqrt(of_sizes);
+    return sqrt(sum);
+}
+
+/* Central differences with steps of 2^-9, which are exact in float for values below 8, so the mean m takes steps
+ * h = 2^-9 / T.  Along a line the direction of m turns by an angle whose derivatives are at most 1 / |m|, 1 / |m|^2 and
+ * 2 / |m|^3, so the third one of the cosine is at most (1 + 3 + 2) / |m|^3, and h^2 / 6 times that is added.  The losses
+ * are in double: W + 6 roundings of the cosine, and T + 1 of each mean, which the cosine divides by its length. */
 TEST(slopes)
 {
     const float step = 0x1p-9f;
@@ -57,6 +75,10 @@ TEST(slopes)
     for (size_t i = 0; i < N; i++)
         x[i] = rintf(x[i] * 0x1p12f) * 0x1p-12f;
     ck_ok(calm_embedding_back(ctx, &plain, x, y, TOKENS, 3, &loss, d));
+    double of_x, of_y;
+    const double h = (double)step / TOKENS, at_x = length_of(x, &of_x), at_y = length_of(y, &of_y);
+    const double of_loss = 0x1p-53 * (WIDTH + 6 + (TOKENS + 1) * (of_x / at_x + of_y / at_y));
+    const double error = 3 * (h * h / pow(at_x - h, 3) / TOKENS + of_loss / (double)step);
     for (size_t i = 0; i < N; i++) {
         const float kept = x[i];
         x[i] = kept + step;
@@ -64,16 +86,19 @@ TEST(slopes)
         x[i] = kept - step;
         const double slope = 3 * (above - loss_of(x)) / (2 * (double)step);
         x[i] = kept;
-        ck_assert_msg(fabs(slope - (double)d[i]) <= 1e-4 * (fabs(slope) + 1e-2), "%zu: slope %g, gradient %g", i, slope,
+        ck_assert_msg(fabs(slope - (double)d[i]) <= error + 0x1p-24 * fabs((double)d[i]), "%zu: slope %g, gradient %g", i, slope,
                       (double)d[i]);
     }
-    /* A longer embedding has the same distance, so the gradient is orthogonal to the embedding. */
-    double along = 0, mean[WIDTH] = {0};
+    /* A longer embedding has the same distance, so the gradient, once rounded to float, is orthogonal to the
+     * embedding. */
+    double along = 0, size = 0, mean[WIDTH] = {0};
     for (size_t i = 0; i < N; i++)
         mean[i % WIDTH] += (double)x[i] / TOKENS;
-    for (size_t j = 0; j < WIDTH; j++)
+    for (size_t j = 0; j < WIDTH; j++) {
         along += mean[j] * (double)d[j];
-    ck_assert(fabs(along) <= 1e-7);
+        size += fabs(mean[j] * (double)d[j]);
+    }
+    ck_assert(fabs(along) <= (0x1p-24 + of_loss) * size);
 }
 END_OF_TEST
 
