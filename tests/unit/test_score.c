@@ -12,6 +12,8 @@
 static const size_t shapes[][2] = {{150, 19}, {24, 40}};
 enum { N_SHAPES = 2 };
 
+#define UNIT 0x1p-24
+
 static float *copy(const float *x, size_t count)
 {
     float *y;
@@ -100,7 +102,46 @@ TEST(a_constant_float_output_gives_no_nan)
 }
 END_OF_TEST
 
-/* CKA does not depend on scale; what is left is float32's rounding of 0.8 y: (2^-24)^2. */
+/* Returns a bound of a CKA's loss if Z = s Y + E and |E| <= share |s Y|, all norms being Frobenius'.  L = s^2 K + D with
+ * K = Yc Yc^T and |D| <= 2 s |Yc|_2 |E|, where |Yc|_2^2 <= |K|, and 1 - cos(K, L) <= (|D| / |s^2 K|)^2 / 2.  The token
+ * metric divides rows by their norms, in Y and E.  The debiased one projects K and D: U-centring is a projection. */
+static double loss_bound(const float *y, size_t n, size_t d, calm_metric metric, double share)
+{
+    double *yc, *k, *row, mean = 0, size = 0, of_k = 0, of_centred = 0, total = 0;
+    ck_ok(CALM_NEW(ctx, ctx->out, yc, n * d));
+    ck_ok(CALM_NEW(ctx, ctx->out, k, n * n));
+    ck_ok(CALM_NEW(ctx, ctx->out, row, n));
+    for (size_t t = 0; t < n; t++) {
+        double norm2 = 0;
+        for (size_t j = 0; j < d; j++)
+            norm2 += (double)y[t * d + j] * (double)y[t * d + j];
+        for (size_t j = 0; j < d; j++)
+            yc[t * d + j] = (double)y[t * d + j] / (metric == CALM_METRIC_CKA_TOKEN ? sqrt(norm2) : 1);
+        size += metric == CALM_METRIC_CKA_TOKEN ? 1 : norm2;
+    }
+    for (size_t j = 0; j < d; j++, mean = 0) {
+        for (size_t t = 0; t < n; t++)
+            mean += yc[t * d + j] / (double)n;
+        for (size_t t = 0; t < n; t++)
+            yc[t * d + j] -= mean;
+    }
+    for (size_t t = 0; t < n; t++)
+        for (size_t u = 0; u < n; u++) {
+            for (size_t j = 0; j < d; j++)
+                k[t * n + u] += yc[t * d + j] * yc[u * d + j];
+            of_k += k[t * n + u] * k[t * n + u];
+            row[t] += t == u ? 0 : k[t * n + u];
+            total += t == u ? 0 : k[t * n + u];
+        }
+    const double m = (double)n - 2;
+    for (size_t t = 0; t < n; t++)
+        for (size_t u = 0; u < n; u++)
+            of_centred += t == u ? 0 : pow(k[t * n + u] - (row[t] + row[u]) / m + total / ((m + 1) * m), 2);
+    return 2 * share * share * size * sqrt(of_k) / (metric == CALM_METRIC_CKA_DEBIASED ? of_centred : of_k);
+}
+
+/* CKA does not depend on scale; what is left is float32's rounding of 0.8 y, a share of 2^-24, which enters the errors
+ * directly and similarities squared.  Sums in double add 2^-53 per term, of 0.04 for the angle between rows. */
 TEST(a_rescaled_output_is_seen_by_the_error_only)
 {
     for (int shape = 0; shape < N_SHAPES; shape++) {
@@ -109,19 +150,22 @@ TEST(a_rescaled_output_is_seen_by_the_error_only)
         for (size_t i = 0; i < n * d; i++)
             z[i] = 0.8f * y[i];
         calm_scores scores = score(y, z, n, d);
+        const double lost = 1 - (double)0.8f, terms = (double)(n + 3 * d + 8), error = 0.8 * UNIT + terms * 0x1p-53;
         for (int i = 0; i < N_SIMILARITIES; i++)
-            ck_assert_double_lt(scores.value[similarities[i]], 1e-13);
+            ck_assert_double_le(scores.value[similarities[i]], loss_bound(y, n, d, similarities[i], UNIT));
         ck_assert_double_gt(scores.value[CALM_METRIC_REL_MSE], 0.03);
-        ck_near(scores.value[CALM_METRIC_REL_MAE], 0.2, 1e-6);
-        ck_near(scores.value[CALM_METRIC_LOG_REL_MSE], log(0.04), 1e-6);
-        ck_assert_double_lt(scores.value[CALM_METRIC_COSINE], 1e-13);
+        ck_near(scores.value[CALM_METRIC_REL_MAE], lost, error);
+        ck_near(scores.value[CALM_METRIC_LOG_REL_MSE], 2 * log(lost), 2 * error / (lost - error));
+        ck_assert_double_le(scores.value[CALM_METRIC_COSINE], UNIT * UNIT / 2 + 0.04 * terms * 0x1p-53);
         for (size_t i = 0; i < n * d; i++)
             z[i] = -4 * y[i];
         scores = score(y, z, n, d);
+        /* -4 y is exact, and so is the scale found for it.  Only the means of z - y and of 5 y round, by n + 4 times
+         * 2^-53 of the mean |5 y| each, which is 10 / 4 of |4 y|. */
+        const double share = 2.5 * (double)(n + 4) * 0x1p-53;
         for (int i = 0; i < N_SIMILARITIES; i++)
-            /* -4 y is exact, and so is the scale found for it: only the means round, and enter squared */
-            ck_assert_double_lt(scores.value[similarities[i]], 1e-28);
-        ck_near(scores.value[CALM_METRIC_COSINE], 2, 1e-12);
+            ck_assert_double_le(scores.value[similarities[i]], loss_bound(y, n, d, similarities[i], share));
+        ck_near(scores.value[CALM_METRIC_COSINE], 2, terms * 0x1p-53);
     }
 }
 END_OF_TEST
