@@ -2,17 +2,14 @@
  *
  *   T tokens   h heads of width d over h_kv for keys and values   D hidden size
  *
- * Tolerance: each float32 sum has at most n = max(D, T, d) terms, so its relative error is below n 2^-24 of the sum of
- * magnitudes; four such sums follow one another (q and k, scores, context, output) and |terms| add up to a few times
- * the result: 16 n 2^-24 of the largest output.  Frequencies are float32: one unit in the last place turns position 300
- * by 300 x 2^-24 = 2e-5 and the last one with gaps, 600, by 4e-5, and a score has up to four such angles: 1e-4 and 2e-4
- * of the largest output at least. */
+ * Tolerance: the error of float32, which the reference bounds for each number (tests/support/bounded.h). */
 #include "ptq/arch/arch.h"
 #include "ptq/base/rng.h"
 #include "ptq/layers/block.h"
 #include "ptq/layers/distance.h"
 #include "ptq/layers/rope.h"
 #define DRAWN_SEED 7
+#include "tests/support/bounded.h"
 #include "tests/support/drawn.h"
 #include "tests/support/harness.h"
 
@@ -112,80 +109,62 @@ static void new_block(const setting *s, fixture *f)
 
 /* ---- the slow reference ---- */
 
-static double *new_doubles(size_t n)
+static bounded *new_rows(size_t n)
 {
-    double *x;
+    bounded *x;
     ck_ok(CALM_NEW(ctx, ctx->out, x, n));
     return x;
 }
 
-static double *project(const calm_weight *weight, const double *x, size_t n_tokens)
+static bounded *project(const calm_weight *weight, const bounded *x, size_t n_tokens)
 {
-    double *y = new_doubles(n_tokens * weight->out);
+    bounded *y = new_rows(n_tokens * weight->out);
     for (size_t t = 0; t < n_tokens; t++)
-        for (size_t o = 0; o < weight->out; o++) {
-            double sum = weight->bias ? (double)weight->bias[o] : 0;
-            for (size_t i = 0; i < weight->in; i++)
-                sum += (double)weight->w[o * weight->in + i] * x[t * weight->in + i];
-            y[t * weight->out + o] = sum;
-        }
+        bounded_project(weight, x + t * weight->in, y + t * weight->out);
     return y;
 }
 
-/* RMSNorm of `width` numbers. */
-static void norm(const calm_norm *norm, bool bare, double *x)
-{
-    double sumsq = 0;
-    for (size_t c = 0; c < norm->width; c++)
-        sumsq += x[c] * x[c];
-    for (size_t c = 0; (bare || norm->w) && c < norm->width; c++)
-        x[c] *= (bare ? 1 : (double)norm->w[c]) / sqrt(sumsq / (double)norm->width + (double)norm->eps);
-}
-
 /* Rotation of the first r channels of a head. */
-static void turn(const calm_config *config, double *x, size_t position)
+static void turn(const calm_config *config, bounded *x, size_t position)
 {
     const size_t r = config->rope[0].rotary;
-    for (size_t c = 0; c < r / 2; c++) {
-        /* Frequency and angle are float32 by the field's convention. */
-        const float frequency = (float)pow(config->rope[0].theta, -2.0 * (double)c / (double)r);
-        const double angle = (double)((float)position * frequency), a = x[c], b = x[c + r / 2];
-        x[c] = a * cos(angle) - b * sin(angle);
-        x[c + r / 2] = b * cos(angle) + a * sin(angle);
-    }
+    for (size_t c = 0; c < r / 2; c++)
+        bounded_turn(config->rope[0].theta, c, r, position, &x[c], &x[c + r / 2]);
 }
 
 /* Clamps n numbers to -limit .. limit. */
-static void bound(const calm_config *config, double *x, size_t n)
+static void bound(const calm_config *config, bounded *x, size_t n)
 {
     const double limit = (double)config->qkv_limit;
     for (size_t i = 0; limit > 0 && i < n; i++)
-        x[i] = fmax(-limit, fmin(limit, x[i]));
+        x[i].value = fmax(-limit, fmin(limit, x[i].value));
 }
 
 /* Applies norms, limit and rotation to all heads of a projection [T, n d]. */
-static void place(const calm_config *config, const calm_norm *weights, double *x, const calm_span *span, size_t n)
+static void place(const calm_config *config, const calm_norm *weights, bounded *x, const calm_span *span, size_t n)
 {
     const size_t d = config->head_dim;
     for (size_t t = 0; t < span->n_tokens; t++) {
         const bool bare = config->qk_norm == CALM_QK_NORM_BARE;
-        for (size_t at = 0; !bare && at < n * d; at += weights->width)
-            norm(weights, false, x + t * n * d + at);
+        for (size_t at = 0; weights->w && !bare && at < n * d; at += weights->width)
+            bounded_norm(weights->width, weights->w, (double)weights->eps, x + t * n * d + at);
         bound(config, x + t * n * d, n * d);
         for (size_t head = 0; head < n; head++)
             turn(config, x + (t * n + head) * d, span->positions ? span->positions[t] : t);
         for (size_t at = 0; bare && config->rope[0].rotary && at < n * d; at += d)
-            norm(weights, true, x + t * n * d + at);
+            bounded_norm(d, NULL, (double)config->norm_eps, x + t * n * d + at);
     }
 }
 
-/* Scales unrotated queries by position. */
-static void grow(const calm_config *config, double *q, const calm_span *span)
+/* Scales unrotated queries by position; the scale and the product are rounded. */
+static void grow(const calm_config *config, bounded *q, const calm_span *span)
 {
     const size_t width = config->n_heads * config->head_dim;
     for (size_t i = 0; config->rope[0].rotary == 0 && i < span->n_tokens * width; i++) {
         const size_t at = span->positions ? span->positions[i / width] : i / width;
-        q[i] *= 1 + (double)config->query_growth.beta * log(1 + floor((double)(at + 1) / config->query_growth.length));
+        const double by = 1 + (double)config->query_growth.beta
+                              * log(1 + floor((double)(at + 1) / config->query_growth.length));
+        q[i] = (bounded){by * q[i].value, by * (q[i].error + 2 * UNIT * fabs(q[i].value))};
     }
 }
 
@@ -209,41 +188,45 @@ static double added(const calm_block *block, const calm_span *span, size_t head,
     return block->distance ? (double)block->distance[(long)head * (2 * far + 1) + far + d] : 0;
 }
 
-static void attend(const calm_block *block, const double *q, const double *k, const double *v, const calm_span *span,
-                   size_t t, size_t head, double *scores, double *context)
+/* Returns a score.  Bias and cap round the scaled product once, and the cap nine times (test_vector.c). */
+static bounded score(const calm_block *block, const bounded *q, const bounded *k, const calm_span *span, size_t head,
+                     size_t t, size_t j)
+{
+    const calm_config *config = block->config;
+    const double cap = (double)config->attention_cap, bias = added(block, span, head, t, j);
+    bounded s = bounded_product(q, k, config->head_dim, (double)config->attention_scale);
+    if (block->distance) {
+        s.value += bias;
+        s.error += (fabs(s.value) + fabs(s.value - bias)) * UNIT;
+    }
+    return cap > 0 ? (bounded){cap * tanh(s.value / cap), s.error + 9 * UNIT * fabs(s.value)} : s;
+}
+
+static void attend(const calm_block *block, const bounded *q, const bounded *k, const bounded *v, const calm_span *span,
+                   size_t t, size_t head, bounded *scores, bounded *context)
 {
     const calm_config *config = block->config;
     const size_t d = config->head_dim, kv = head / (config->n_heads / config->n_kv), kv_width = config->n_kv * d;
-    const double cap = (double)config->attention_cap;
     const float *sinks = block->plain[CALM_PLAIN_SINKS].w;
-    double sum = sinks ? exp((double)sinks[head]) : 0;
-    for (size_t j = 0; j < span->n_tokens; j++) {
-        double dot = 0;
-        for (size_t c = 0; c < d; c++)
-            dot += q[(t * config->n_heads + head) * d + c] * k[j * kv_width + kv * d + c];
-        dot = dot * (double)config->attention_scale + added(block, span, head, t, j);
-        scores[j] = sees(config, span, t, j) ? exp(cap > 0 ? cap * tanh(dot / cap) : dot) : 0;
-        sum += scores[j];
-    }
-    for (size_t c = 0; c < d; c++) {
-        double value = 0;
-        for (size_t j = 0; j < span->n_tokens; j++)
-            value += scores[j] / sum * v[j * kv_width + kv * d + c];
-        context[(t * config->n_heads + head) * d + c] = value;
-    }
+    const double sink = sinks ? (double)sinks[head] : 0;
+    for (size_t j = 0; j < span->n_tokens; j++)
+        scores[j] = sees(config, span, t, j)
+                        ? score(block, q + (t * config->n_heads + head) * d, k + j * kv_width + kv * d, span, head, t, j)
+                        : (bounded){-INFINITY, 0};
+    bounded_context(scores, span->n_tokens, sinks ? &sink : NULL, v + kv * d, kv_width, d,
+                    context + (t * config->n_heads + head) * d);
 }
 
-static double *slow_attention(const calm_block *block, const float *h, const calm_span *span)
+static bounded *slow_attention(const calm_block *block, const float *h, const calm_span *span)
 {
     const calm_config *config = block->config;
     const size_t n_tokens = span->n_tokens;
-    double *x = new_doubles(n_tokens * config->hidden), *scores = new_doubles(n_tokens);
-    for (size_t i = 0; i < n_tokens * config->hidden; i++)
-        x[i] = (double)h[i];
-    double *q = project(&block->weight[CALM_ROLE_Q], x, n_tokens),
-           *k = project(&block->weight[CALM_ROLE_K], x, n_tokens);
-    double *v = project(&block->weight[CALM_ROLE_V], x, n_tokens);
-    double *context = new_doubles(n_tokens * config->n_heads * config->head_dim);
+    bounded *x = new_rows(n_tokens * config->hidden), *scores = new_rows(n_tokens);
+    bounded_exactly(h, n_tokens * config->hidden, x);
+    bounded *q = project(&block->weight[CALM_ROLE_Q], x, n_tokens),
+            *k = project(&block->weight[CALM_ROLE_K], x, n_tokens);
+    bounded *v = project(&block->weight[CALM_ROLE_V], x, n_tokens);
+    bounded *context = new_rows(n_tokens * config->n_heads * config->head_dim);
     place(config, &block->plain[CALM_PLAIN_Q_NORM], q, span, config->n_heads);
     place(config, &block->plain[CALM_PLAIN_K_NORM], k, span, config->n_kv);
     grow(config, q, span);
@@ -276,22 +259,17 @@ static void compare(const setting *s, size_t n_tokens)
     const float *h = draw(n_tokens * s->hidden, 0, 1, 9);
     ck_ok(calm_rope_init(ctx, &f.config, MAX_POSITIONS, &rope));
     ck_ok(CALM_NEW(ctx, ctx->out, out, n_tokens * s->hidden));
-    const double *expected = slow_attention(&f.block, h, &span);
+    const bounded *expected = slow_attention(&f.block, h, &span);
     calm_block block = f.block;
     if (s->fused) {
         block.weight[CALM_ROLE_FUSED_QKV] = stack(&f.block.weight[CALM_ROLE_Q], s->hidden, s->bias);
         block.weight[CALM_ROLE_Q].w = block.weight[CALM_ROLE_K].w = block.weight[CALM_ROLE_V].w = NULL;
     }
     ck_ok(calm_block_attention(ctx, &block, &rope, h, &span, out, NULL));
-    const size_t terms = n_tokens > s->hidden ? n_tokens : s->hidden;
-    double largest = 0, worst = 0;
-    for (size_t i = 0; i < n_tokens * s->hidden; i++) {
-        largest = test_worse(largest, fabs(expected[i]));
-        worst = test_worse(worst, fabs((double)out[i] - expected[i]));
-    }
-    const double tolerance = largest * fmax(16 * (double)terms * 0x1p-24, s->gaps ? 2e-4 : 1e-4);
-    ck_assert_msg(worst <= tolerance, "T %zu, heads %zu/%zu of %zu, window %zu: off by %g, tolerance %g", n_tokens,
-                  s->n_heads, s->n_kv, s->head_dim, s->window, worst, tolerance);
+    for (size_t i = 0; i < n_tokens * s->hidden; i++)
+        ck_assert_msg(fabs((double)out[i] - expected[i].value) <= expected[i].error,
+                      "T %zu, heads %zu/%zu of %zu, window %zu: %g, expected %g within %g", n_tokens, s->n_heads,
+                      s->n_kv, s->head_dim, s->window, (double)out[i], expected[i].value, expected[i].error);
     calm_arena_clear(ctx->out);
     calm_arena_clear(ctx->scratch);
 }

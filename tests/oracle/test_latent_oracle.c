@@ -1,15 +1,14 @@
 /* Latent attention against a slow reference in double, by the formulas of arXiv 2405.04434: every score separately,
  * keys and values of all heads explicit, no blocks of rows.
  *
- * Tolerance: as test_attention_oracle.c derives it, with up to seven float32 sums behind one another (two of q, two of
- * k, scores, context, output) and two norms, each within n 2^-24: 32 n 2^-24 of the largest output, and for angles
- * 1e-4, with gaps 2e-4. */
+ * Tolerance: the error of float32, which the reference bounds for each number (tests/support/bounded.h). */
 #include "ptq/arch/arch.h"
 #include "ptq/arch/kind.h"
 #include "ptq/base/rng.h"
 #include "ptq/layers/block.h"
 #include "ptq/layers/rope.h"
 #define DRAWN_SEED 11
+#include "tests/support/bounded.h"
 #include "tests/support/drawn.h"
 #include "tests/support/harness.h"
 
@@ -64,63 +63,44 @@ static void new_block(const setting *s, fixture *f)
 
 /* ---- the slow reference ---- */
 
-static double *new_doubles(size_t n)
+static bounded *new_rows(size_t n)
 {
-    double *x;
+    bounded *x;
     ck_ok(CALM_NEW(ctx, ctx->out, x, n));
     return x;
 }
 
-/* y [out] = W x + b. */
-static void project(const calm_weight *weight, const double *x, double *y)
+static void norm(const calm_norm *norm, bounded *x)
 {
-    for (size_t o = 0; o < weight->out; o++) {
-        y[o] = weight->bias ? (double)weight->bias[o] : 0;
-        for (size_t i = 0; i < weight->in; i++)
-            y[o] += (double)weight->w[o * weight->in + i] * x[i];
-    }
+    bounded_norm(norm->width, norm->w, (double)norm->eps, x);
 }
 
-static void norm(const calm_norm *norm, double *x)
+static void turn(const setting *s, bounded *x, size_t position)
 {
-    double sumsq = 0;
-    for (size_t c = 0; c < norm->width; c++)
-        sumsq += x[c] * x[c];
-    for (size_t c = 0; c < norm->width; c++)
-        x[c] *= (double)norm->w[c] / sqrt(sumsq / (double)norm->width + (double)norm->eps);
-}
-
-static void turn(const setting *s, double *x, size_t position)
-{
-    for (size_t c = 0; c < s->rope / 2; c++) {
-        /* Frequency and angle are float32 by the field's convention. */
-        const float frequency = (float)pow(10000.0, -2.0 * (double)c / (double)s->rope);
-        const double angle = (double)((float)position * frequency);
-        double *a = &x[s->halves ? c : 2 * c], *b = &x[s->halves ? c + s->rope / 2 : 2 * c + 1], u = *a, v = *b;
-        *a = u * cos(angle) - v * sin(angle);
-        *b = v * cos(angle) + u * sin(angle);
-    }
+    for (size_t c = 0; c < s->rope / 2; c++)
+        bounded_turn(10000, c, s->rope, position, &x[s->halves ? c : 2 * c],
+                     &x[s->halves ? c + s->rope / 2 : 2 * c + 1]);
 }
 
 /* Computes q and k [h, nope + rope] and v [h, value] of one token from h [D]. */
-static void heads_of(const setting *s, const calm_block *block, const double *h, size_t position, double *q, double *k,
-                     double *v)
+static void heads_of(const setting *s, const calm_block *block, const bounded *h, size_t position, bounded *q,
+                     bounded *k, bounded *v)
 {
     const calm_weight *weight = block->weight;
     const size_t d = s->nope + s->rope, step = s->nope + s->value;
-    double *narrow = new_doubles(s->q_rank + 1), *kv = new_doubles(s->kv_rank + s->rope),
-           *up = new_doubles(s->n_heads * step);
+    bounded *narrow = new_rows(s->q_rank + 1), *kv = new_rows(s->kv_rank + s->rope),
+            *up = new_rows(s->n_heads * step);
     if (s->q_rank) {
-        project(&weight[CALM_ROLE_Q_A], h, narrow);
+        bounded_project(&weight[CALM_ROLE_Q_A], h, narrow);
         norm(&block->plain[CALM_PLAIN_Q_A_NORM], narrow);
-        project(&weight[CALM_ROLE_Q_B], narrow, q);
+        bounded_project(&weight[CALM_ROLE_Q_B], narrow, q);
     } else {
-        project(&weight[CALM_ROLE_Q_FULL], h, q);
+        bounded_project(&weight[CALM_ROLE_Q_FULL], h, q);
     }
-    project(&weight[CALM_ROLE_KV_A], h, kv);
+    bounded_project(&weight[CALM_ROLE_KV_A], h, kv);
     turn(s, kv + s->kv_rank, position);
     norm(&block->plain[CALM_PLAIN_KV_A_NORM], kv);
-    project(&weight[CALM_ROLE_KV_B], kv, up);
+    bounded_project(&weight[CALM_ROLE_KV_B], kv, up);
     for (size_t i = 0; i < s->n_heads; i++) {
         turn(s, q + i * d + s->nope, position);
         memcpy(k + i * d, up + i * step, s->nope * sizeof *k);
@@ -130,40 +110,31 @@ static void heads_of(const setting *s, const calm_block *block, const double *h,
 }
 
 /* Computes the context [value] of query t of one head. */
-static void attend(const setting *s, const double *q, const double *k, const double *v, size_t t, size_t head,
-                   double scale, double *context)
+static void attend(const setting *s, const bounded *q, const bounded *k, const bounded *v, size_t t, size_t head,
+                   double scale, bounded *scores, bounded *context)
 {
     const size_t d = s->nope + s->rope, n = s->n_heads;
-    double sum = 0;
-    for (size_t j = 0; j <= t; j++) {
-        double dot = 0;
-        for (size_t c = 0; c < d; c++)
-            dot += q[(t * n + head) * d + c] * k[(j * n + head) * d + c];
-        const double p = exp(dot * scale);
-        for (size_t c = 0; c < s->value; c++)
-            context[c] += p * v[(j * n + head) * s->value + c];
-        sum += p;
-    }
-    for (size_t c = 0; c < s->value; c++)
-        context[c] /= sum;
+    for (size_t j = 0; j <= t; j++)
+        scores[j] = bounded_product(q + (t * n + head) * d, k + (j * n + head) * d, d, scale);
+    bounded_context(scores, t + 1, NULL, v + head * s->value, n * s->value, s->value, context);
 }
 
-static double *slow_attention(const setting *s, const calm_block *block, const float *h, const calm_span *span)
+static bounded *slow_attention(const setting *s, const calm_block *block, const float *h, const calm_span *span)
 {
     const size_t n_tokens = span->n_tokens, d = s->nope + s->rope, n = s->n_heads;
-    double *q = new_doubles(n_tokens * n * d), *k = new_doubles(n_tokens * n * d),
-           *v = new_doubles(n_tokens * n * s->value), *context = new_doubles(n_tokens * n * s->value),
-           *out = new_doubles(n_tokens * s->hidden), *row = new_doubles(s->hidden);
+    bounded *q = new_rows(n_tokens * n * d), *k = new_rows(n_tokens * n * d), *v = new_rows(n_tokens * n * s->value),
+            *context = new_rows(n_tokens * n * s->value), *out = new_rows(n_tokens * s->hidden),
+            *row = new_rows(s->hidden), *scores = new_rows(n_tokens);
     for (size_t t = 0; t < n_tokens; t++) {
-        for (size_t c = 0; c < s->hidden; c++)
-            row[c] = (double)h[t * s->hidden + c];
+        bounded_exactly(h + t * s->hidden, s->hidden, row);
         heads_of(s, block, row, span->positions ? span->positions[t] : t, q + t * n * d, k + t * n * d,
                  v + t * n * s->value);
     }
     for (size_t t = 0; t < n_tokens; t++) {
         for (size_t head = 0; head < n; head++)
-            attend(s, q, k, v, t, head, (double)block->config->attention_scale, context + (t * n + head) * s->value);
-        project(&block->weight[CALM_ROLE_O], context + t * n * s->value, out + t * s->hidden);
+            attend(s, q, k, v, t, head, (double)block->config->attention_scale, scores,
+                   context + (t * n + head) * s->value);
+        bounded_project(&block->weight[CALM_ROLE_O], context + t * n * s->value, out + t * s->hidden);
     }
     return out;
 }
@@ -184,17 +155,12 @@ static void compare(const setting *s, size_t n_tokens)
     const float *h = draw(n_tokens * s->hidden, 0, 1, 9);
     ck_ok(calm_rope_init(ctx, &f.config, MAX_POSITIONS, &rope));
     ck_ok(CALM_NEW(ctx, ctx->out, out, n_tokens * s->hidden));
-    const double *expected = slow_attention(s, &f.block, h, &span);
+    const bounded *expected = slow_attention(s, &f.block, h, &span);
     ck_ok(calm_kind_mla.run(ctx, &f.block, &rope, h, &span, out, NULL));
-    double largest = 0, worst = 0;
-    for (size_t i = 0; i < n_tokens * s->hidden; i++) {
-        largest = test_worse(largest, fabs(expected[i]));
-        worst = test_worse(worst, fabs((double)out[i] - expected[i]));
-    }
-    const size_t terms = calm_size_max(calm_size_max(n_tokens, s->hidden), calm_size_max(s->q_rank, s->kv_rank));
-    const double tolerance = largest * fmax(32 * (double)terms * 0x1p-24, s->gaps ? 2e-4 : 1e-4);
-    ck_assert_msg(worst <= tolerance, "T %zu, %zu heads, ranks %zu and %zu: off by %g, tolerance %g", n_tokens,
-                  s->n_heads, s->q_rank, s->kv_rank, worst, tolerance);
+    for (size_t i = 0; i < n_tokens * s->hidden; i++)
+        ck_assert_msg(fabs((double)out[i] - expected[i].value) <= expected[i].error,
+                      "T %zu, %zu heads, ranks %zu and %zu: %g, expected %g within %g", n_tokens, s->n_heads, s->q_rank,
+                      s->kv_rank, (double)out[i], expected[i].value, expected[i].error);
     calm_arena_clear(ctx->out);
     calm_arena_clear(ctx->scratch);
 }

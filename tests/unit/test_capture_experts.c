@@ -3,6 +3,7 @@
 #include "ptq/calib/capture.h"
 #include "ptq/calib/gram.h"
 
+#include "tests/support/bounded.h"
 #include "tests/support/harness.h"
 #include "tests/support/same_capture.h"
 #include "tests/support/tiny_model.h"
@@ -79,12 +80,6 @@ static captured *capture(bench *b, int threads, size_t wave)
 
 /* ---- a slow computation in double, with bounds on the error of float32 ---- */
 
-typedef struct bounded {
-    double value, error;
-} bounded;
-
-#define UNIT 0x1p-24
-
 /* Returns the normalised rows [n, HIDDEN]. */
 static float *normalised(const bench *b)
 {
@@ -94,32 +89,12 @@ static float *normalised(const bench *b)
     return h;
 }
 
-/* Returns w . x, with the error of n roundings of the sum of magnitudes and the error of x. */
-static bounded dot(const float *w, const bounded *x, size_t n)
-{
-    bounded sum = {0, 0};
-    double size = 0;
-    for (size_t i = 0; i < n; i++) {
-        sum.value += (double)w[i] * x[i].value;
-        sum.error += fabs((double)w[i]) * x[i].error;
-        size += fabs((double)w[i] * x[i].value);
-    }
-    sum.error += (double)(n + 1) * UNIT * size;
-    return sum;
-}
-
 /* Returns silu(g) u: the slope of silu is below 1.1, and its exponential is good to a few units. */
 static bounded gated(bounded g, bounded u)
 {
     const double silu = g.value / (1 + exp(-g.value));
     return (bounded){silu * u.value, 1.1 * g.error * fabs(u.value) + (fabs(silu) + 1.1 * g.error) * u.error +
                                          8 * UNIT * fabs(silu * u.value)};
-}
-
-static void exactly(const float *x, size_t n, bounded *out)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = (bounded){(double)x[i], 0};
 }
 
 /* An expert's rows: in [n, HIDDEN], middle [n, inner], out [n, HIDDEN]. */
@@ -136,12 +111,12 @@ static slow_rows run_slowly(const calm_weight weight[CALM_N_ROLES], const float 
     ck_ok(CALM_NEW(ctx, ctx->out, slow.out, n * HIDDEN));
     for (size_t t = 0; t < n; t++) {
         bounded *x = slow.in + t * HIDDEN, *y = slow.middle + t * slow.inner;
-        exactly(h + rows[t] * HIDDEN, HIDDEN, x);
+        bounded_exactly(h + rows[t] * HIDDEN, HIDDEN, x);
         for (size_t i = 0; i < slow.inner; i++)
-            y[i] = gated(dot(weight[CALM_ROLE_GATE].w + i * HIDDEN, x, HIDDEN),
-                         dot(weight[CALM_ROLE_UP].w + i * HIDDEN, x, HIDDEN));
+            y[i] = gated(bounded_dot(weight[CALM_ROLE_GATE].w + i * HIDDEN, x, HIDDEN, 0),
+                         bounded_dot(weight[CALM_ROLE_UP].w + i * HIDDEN, x, HIDDEN, 0));
         for (size_t i = 0; i < HIDDEN; i++)
-            slow.out[t * HIDDEN + i] = dot(weight[CALM_ROLE_DOWN].w + i * slow.inner, y, slow.inner);
+            slow.out[t * HIDDEN + i] = bounded_dot(weight[CALM_ROLE_DOWN].w + i * slow.inner, y, slow.inner, 0);
     }
     return slow;
 }
@@ -166,7 +141,7 @@ static bounded *router_weights(const bench *b, size_t expert)
     const size_t begin = b->routing.begin[expert], n = b->routing.begin[expert + 1] - begin;
     bounded *out;
     ck_ok(CALM_NEW(ctx, ctx->out, out, n));
-    exactly(b->routing.weight + begin, n, out);
+    bounded_exactly(b->routing.weight + begin, n, out);
     return out;
 }
 
@@ -177,9 +152,9 @@ static size_t route_slowly(const bench *b, const float *h, size_t expert, size_t
     for (size_t t = 0; t < b->n_rows; t++) {
         bounded x[HIDDEN], logit[EXPERTS];
         size_t above = 0;
-        exactly(h + t * HIDDEN, HIDDEN, x);
+        bounded_exactly(h + t * HIDDEN, HIDDEN, x);
         for (size_t e = 0; e < EXPERTS; e++)
-            logit[e] = dot(b->block.moe.router + e * HIDDEN, x, HIDDEN);
+            logit[e] = bounded_dot(b->block.moe.router + e * HIDDEN, x, HIDDEN, 0);
         for (size_t e = 0; e < EXPERTS; e++)
             above += logit[e].value > logit[expert].value;
         /* No tie, which float32 would have to break. */
@@ -397,17 +372,17 @@ TEST(the_block_as_a_whole)
     bounded *x, *logits;
     ck_ok(CALM_NEW(ctx, ctx->out, x, b.n_rows * HIDDEN));
     ck_ok(CALM_NEW(ctx, ctx->out, logits, b.n_rows * EXPERTS));
-    exactly(h, b.n_rows * HIDDEN, x);
+    bounded_exactly(h, b.n_rows * HIDDEN, x);
     check_accumulator(found->whole.activations[CALM_HOOK_GATE_UP_IN], x, b.n_rows, HIDDEN);
     check_place(&b, found->whole.activations[CALM_HOOK_GATE_UP_IN], h);
     /* Before the softmax: one value per expert, in which outliers of the router show. */
     for (size_t t = 0; t < b.n_rows; t++)
         for (size_t e = 0; e < EXPERTS; e++)
-            logits[t * EXPERTS + e] = dot(b.block.moe.router + e * HIDDEN, x + t * HIDDEN, HIDDEN);
+            logits[t * EXPERTS + e] = bounded_dot(b.block.moe.router + e * HIDDEN, x + t * HIDDEN, HIDDEN, 0);
     check_accumulator(found->whole.activations[CALM_HOOK_ROUTER_LOGITS], logits, b.n_rows, EXPERTS);
     for (size_t e = 0; e < EXPERTS; e++)    /* statistics of the block */
         ck_assert_ptr_null(found->expert[e].activations[CALM_HOOK_ROUTER_LOGITS]);
-    exactly(found->moved, b.n_rows * HIDDEN, x);
+    bounded_exactly(found->moved, b.n_rows * HIDDEN, x);
     check_accumulator(found->whole.activations[CALM_HOOK_BLOCK_OUT], x, b.n_rows, HIDDEN);
     for (size_t i = 0; i < b.n_rows * HIDDEN; i++)    /* off by the rounding of the addition */
         x[i] = (bounded){(double)found->moved[i] - (double)b.rows[i], UNIT * fabs((double)found->moved[i])};
@@ -503,7 +478,7 @@ TEST(the_shared_expert_sees_every_token)
     /* sigmoid(g . h): its slope is below 1/4, and its exponential is good to a few units. */
     ck_ok(CALM_NEW(ctx, ctx->out, p, b.n_rows));
     for (size_t t = 0; t < b.n_rows; t++) {
-        const bounded gate = dot(b.block.moe.shared_gate, slow.in + t * HIDDEN, HIDDEN);
+        const bounded gate = bounded_dot(b.block.moe.shared_gate, slow.in + t * HIDDEN, HIDDEN, 0);
         p[t] = (bounded){1 / (1 + exp(-gate.value)), gate.error / 4 + 8 * UNIT};
     }
     ck_assert_uint_eq(slow.inner, tiny_default.shared_inner);
