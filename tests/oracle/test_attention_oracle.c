@@ -209,10 +209,10 @@ static void attend(const calm_block *block, const bounded *q, const bounded *k, 
     const size_t d = config->head_dim, kv = head / (config->n_heads / config->n_kv), kv_width = config->n_kv * d;
     const float *sinks = block->plain[CALM_PLAIN_SINKS].w;
     const double sink = sinks ? (double)sinks[head] : 0;
+    q += (t * config->n_heads + head) * d;
     for (size_t j = 0; j < span->n_tokens; j++)
-        scores[j] = sees(config, span, t, j)
-                        ? score(block, q + (t * config->n_heads + head) * d, k + j * kv_width + kv * d, span, head, t, j)
-                        : (bounded){-INFINITY, 0};
+        scores[j] = sees(config, span, t, j) ? score(block, q, k + j * kv_width + kv * d, span, head, t, j)
+                                             : (bounded){-INFINITY, 0};
     bounded_context(scores, span->n_tokens, sinks ? &sink : NULL, v + kv * d, kv_width, d,
                     context + (t * config->n_heads + head) * d);
 }

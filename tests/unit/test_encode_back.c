@@ -64,8 +64,9 @@ static double length_of(const float *rows, double *sizes)
 
 /* Central differences with steps of 2^-9, which are exact in float for values below 8, so the mean m takes steps
  * h = 2^-9 / T.  Along a line the direction of m turns by an angle whose derivatives are at most 1 / |m|, 1 / |m|^2 and
- * 2 / |m|^3, so the third one of the cosine is at most (1 + 3 + 2) / |m|^3, and h^2 / 6 times that is added.  The losses
- * are in double: W + 6 roundings of the cosine, and T + 1 of each mean, which the cosine divides by its length. */
+ * 2 / |m|^3, so the third one of the cosine is at most (1 + 3 + 2) / |m|^3, and h^2 / 6 times that is added.  The
+ * losses are in double: W + 6 roundings of the cosine, and T + 1 of each mean, which the cosine divides by its
+ * length. */
 TEST(slopes)
 {
     const float step = 0x1p-9f;
@@ -86,8 +87,8 @@ TEST(slopes)
         x[i] = kept - step;
         const double slope = 3 * (above - loss_of(x)) / (2 * (double)step);
         x[i] = kept;
-        ck_assert_msg(fabs(slope - (double)d[i]) <= error + 0x1p-24 * fabs((double)d[i]), "%zu: slope %g, gradient %g", i, slope,
-                      (double)d[i]);
+        ck_assert_msg(fabs(slope - (double)d[i]) <= error + 0x1p-24 * fabs((double)d[i]),
+                      "%zu: slope %g, gradient %g", i, slope, (double)d[i]);
     }
     /* A longer embedding has the same distance, so the gradient, once rounded to float, is orthogonal to the
      * embedding. */

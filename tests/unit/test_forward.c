@@ -101,7 +101,8 @@ static void move_angles(calm_rope_table *table)
         const size_t one = table->half + i % table->half;
         const double frequency = atan2((double)table->sin[one], (double)table->cos[one]);
         const double angle = (double)(i / table->half) * frequency, by = 0x1p-24 * (angle + 1);
-        const double x = (double)table->cos[i], y = (double)table->sin[i], sign = calm_rng_uniform(9, 1, i) < 0.5 ? -1 : 1;
+        const double x = (double)table->cos[i], y = (double)table->sin[i];
+        const double sign = calm_rng_uniform(9, 1, i) < 0.5 ? -1 : 1;
         cosines[i] = (float)(x - sign * by * y);
         sines[i] = (float)(y + sign * by * x);
     }

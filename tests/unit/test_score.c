@@ -102,9 +102,10 @@ TEST(a_constant_float_output_gives_no_nan)
 }
 END_OF_TEST
 
-/* Returns a bound of a CKA's loss if Z = s Y + E and |E| <= share |s Y|, all norms being Frobenius'.  L = s^2 K + D with
- * K = Yc Yc^T and |D| <= 2 s |Yc|_2 |E|, where |Yc|_2^2 <= |K|, and 1 - cos(K, L) <= (|D| / |s^2 K|)^2 / 2.  The token
- * metric divides rows by their norms, in Y and E.  The debiased one projects K and D: U-centring is a projection. */
+/* Returns a bound of a CKA's loss if Z = s Y + E and |E| <= share |s Y|, all norms being Frobenius'.  L = s^2 K + D
+ * with K = Yc Yc^T and |D| <= 2 s |Yc|_2 |E|, where |Yc|_2^2 <= |K|, and 1 - cos(K, L) <= (|D| / |s^2 K|)^2 / 2.  The
+ * token metric divides rows by their norms, in Y and E.  The debiased one projects K and D: U-centring is a
+ * projection. */
 static double loss_bound(const float *y, size_t n, size_t d, calm_metric metric, double share)
 {
     double *yc, *k, *row, mean = 0, size = 0, of_k = 0, of_centred = 0, total = 0;
