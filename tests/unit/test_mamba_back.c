@@ -1,7 +1,11 @@
-/* Gradients of Mamba-2's scan against differences of its recurrence in double.  (f(x + e) - f(x - e)) / 2 e is off
- * by e^2 f''' / 6 and by 2^-53 f / e: with e = 1e-5 below 1e-9 of values around 1.  The gradients are float32: sums
- * of some hundred products of values around 1, each rounded by 2^-24, through a memory that only fades.  The
- * tolerance, 200 * 2^-24 of the largest one, is ten times that. */
+/* Gradients of Mamba-2's scan against differences of its recurrence in double, which is linear in each operand, and in
+ * the exponential of each decay: differences of any step are exact but for the rounding of double.
+ *
+ * Tolerance: a gradient is a sum of products, whose magnitudes add up to the same gradient of a fixture of magnitudes.
+ * On the way to it a product has at most n roundings.  The chunks before and after it, at most T, hand on a memory:
+ * each has a factor, its product, a sum and an addition to a sum of its tokens, less than 5 T roundings either way.
+ * There are two sums over a memory's rows and one over its columns, one over heads, and for an exponential 4 roundings
+ * and its argument, the sum of decays; less than 20 for single products, factors and additions. */
 #include "ptq/layers/mamba_back.h"
 
 #include "ptq/base/rng.h"
@@ -9,7 +13,6 @@
 #include "tests/support/harness.h"
 
 #define EPS 0x1p-24
-#define STEP 1e-5
 
 /* All operands, one after the other, in double: x, B, C, step, decay, D. */
 typedef struct fixture {
@@ -62,6 +65,39 @@ static double loss_of(const fixture *f)
     return loss;
 }
 
+static bool is_decay(const fixture *f, size_t i)
+{
+    const size_t first = f->value + 2 * f->group + f->gates;
+    return i >= first && i < first + f->gates;
+}
+
+/* Returns the slope along operand i: of a + b u, or of a + b exp(u). */
+static double slope_of(fixture *f, size_t i)
+{
+    const double kept = f->all[i];
+    f->all[i] = kept + 1;
+    const double above = loss_of(f);
+    f->all[i] = kept - 1;
+    const double below = loss_of(f);
+    f->all[i] = kept;
+    return (above - below) / (2 * (is_decay(f, i) ? sinh(1) : 1));
+}
+
+/* Replaces operands by their magnitudes, but decays; returns the number of roundings. */
+static double to_magnitudes(fixture *f)
+{
+    double decays = 0;
+    for (size_t i = 0; i < f->n; i++)
+        if (is_decay(f, i))
+            decays += fabs(f->all[i]);
+        else
+            f->all[i] = fabs(f->all[i]);
+    for (size_t i = 0; i < f->value; i++)
+        f->dout[i] = fabs(f->dout[i]);
+    const size_t rows = 2 * f->shape.state_dim + f->shape.head_dim + f->shape.n_heads;
+    return (double)(10 * f->n_tokens + rows + 4 + 20) + decays;
+}
+
 static float *rounded(const double *x, size_t n)
 {
     float *y;
@@ -108,25 +144,20 @@ static float *run_back(const fixture *f, size_t chunk)
 static void check(calm_mamba_shape shape, size_t n_tokens)
 {
     static const size_t chunks[] = {1, 3, 5, 64};
-    fixture f;
-    double *expected, largest = 0;
+    fixture f, sizes;
     CALM_SCOPED_SCRATCH(ctx);
     new_fixture(shape, n_tokens, &f);
-    ck_ok(CALM_NEW(ctx, ctx->scratch, expected, f.n));
-    for (size_t i = 0; i < f.n; i++) {
-        const double kept = f.all[i];
-        f.all[i] = kept + STEP;
-        const double above = loss_of(&f);
-        f.all[i] = kept - STEP;
-        expected[i] = (above - loss_of(&f)) / (2 * STEP);
-        f.all[i] = kept;
-        largest = fmax(largest, fabs(expected[i]));
-    }
+    new_fixture(shape, n_tokens, &sizes);
+    const double roundings = to_magnitudes(&sizes);
+    /* Decays sum gradients of all later ones, of which some cancel, in double. */
+    const double of_double = 2 * roundings * 0x1p-53 * loss_of(&sizes);
     for (size_t k = 0; k < sizeof chunks / sizeof *chunks; k++) {
         const float *found = run_back(&f, chunks[k]);
-        for (size_t i = 0; i < f.n; i++)
-            ck_assert_msg(fabs((double)found[i] - expected[i]) <= 200 * EPS * largest, "chunks of %zu, %zu: %g, not %g",
-                          chunks[k], i, (double)found[i], expected[i]);
+        for (size_t i = 0; i < f.n; i++) {
+            const double expected = slope_of(&f, i), error = roundings * EPS * slope_of(&sizes, i) + of_double;
+            ck_assert_msg(fabs((double)found[i] - expected) <= error, "chunks of %zu, %zu: %g, not %g within %g",
+                          chunks[k], i, (double)found[i], expected, error);
+        }
     }
 }
 
