@@ -1,14 +1,11 @@
 /* awq by trying every exponent: scales from the definition, each group rounded one weight at a time, the loss by the
  * sum over all pairs of columns.
  *
- * The chain rounds s to float32, 2^-24 relative.  Before that both compute it in double: roundings of I logarithms of
- * at most 12 and of a few functions, 2^-53 each, are below 2^-40.  Codes are compared on the scales the chain found,
- * which are then exact. */
+ * Codes are compared on the scales the chain found, which are then exact. */
 #include "ptq/base/rng.h"
 #include "tests/support/slow_parts.h"
 
 #define LEAST 1e-5
-#define UNIT (0x1p-24 + 0x1p-40)
 
 typedef enum which_grid { ABSMAX, MSE, HMSE } which_grid;
 
@@ -87,7 +84,7 @@ static size_t check_awq(const slow_problem *p, which_grid grid)
     slow_scale(p, 0.05 * (double)best, s);
     ck_assert_ptr_nonnull(qjob.in_scale);
     for (size_t j = 0; j < p->in; j++) {
-        ck_near(qjob.in_scale[j], s[j], UNIT * s[j]);
+        ck_near(qjob.in_scale[j], s[j], SLOW_SCALE_ERROR * s[j]);
         s[j] = qjob.in_scale[j];
     }
     ck_ok(CALM_NEW(ctx, ctx->out, scale, p->out * qjob.n_groups));
@@ -179,7 +176,7 @@ TEST(after_smoothing)
         calm_qjob after = slow_run(&p, "awq+absmax+nearest");
         for (size_t j = 0; j < p.in; j++)
             ck_near(both.in_scale[j], (double)smooth.in_scale[j] * (double)after.in_scale[j],
-                    5 * UNIT * (double)both.in_scale[j]);
+                    5 * SLOW_SCALE_ERROR * (double)both.in_scale[j]);
     }
 }
 END_OF_TEST

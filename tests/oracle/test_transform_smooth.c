@@ -1,10 +1,5 @@
-/* The transform `smooth` against its definition: s from the maxima, and the rules of channel_scale.c.
- *
- * The chain rounds s to float32, 2^-24 relative.  Before that both compute it in double: roundings of I logarithms of
- * at most 12 and of a few functions, 2^-53 each, are below 2^-40. */
+/* The transform `smooth` against its definition: s from the maxima, and the rules of channel_scale.c. */
 #include "tests/support/slow_parts.h"
-
-#define UNIT (0x1p-24 + 0x1p-40)
 
 static void new_problem(slow_problem *p, size_t out, size_t in)
 {
@@ -58,7 +53,7 @@ TEST(twice_is_once)
     new_problem(&p, 5, 64);
     const float *once = scale_of(&p, "smooth+absmax+nearest"), *twice = scale_of(&p, "smooth+smooth+absmax+nearest");
     for (size_t j = 0; j < p.in; j++)
-        ck_near(twice[j], once[j], (2 + 2 + 1 + 1) * UNIT * once[j]);
+        ck_near(twice[j], once[j], (2 + 2 + 1 + 1) * SLOW_SCALE_ERROR * once[j]);
 }
 END_OF_TEST
 
@@ -83,7 +78,7 @@ static void check_smooth(const slow_problem *p, double alpha)
     const float *found = scale_of(p, test_format("smooth(alpha=%.17g)+absmax+nearest", alpha));
     slow_scale(p, alpha, expected);
     for (size_t j = 0; j < p->in; j++)
-        ck_near(found[j], expected[j], UNIT * expected[j]);
+        ck_near(found[j], expected[j], SLOW_SCALE_ERROR * expected[j]);
 }
 
 /* A channel without input and one without weights, without groups and with: in a group that is alive and in a dead

@@ -104,6 +104,10 @@ void slow_descent(const calm_qjob *qjob, size_t r, const double *h, const float 
  * divided by that of all live channels; 1 for dead ones. */
 void slow_channel_scales(const slow_problem *p, const double *raw, double *s);
 
+/* The relative error of s, which a chain rounds to float32.  Before that both are in double, where roundings of I
+ * logarithms of at most 12 and of a few functions are below 2^-40. */
+#define SLOW_SCALE_ERROR (0x1p-24 + 0x1p-40)
+
 /* Fails the test unless all codes minus zero points are q [O, I]. */
 void slow_check_codes(const calm_qjob *qjob, const double *q);
 
