@@ -89,37 +89,38 @@ static inline void bounded_turn(double theta, size_t c, size_t r, size_t positio
 }
 
 /* Computes out [d] = sum of exp(s_j) v_j / (sum of exp(s_j) + exp(sink)) over n keys, those of score -INFINITY left
- * out; sink NULL: none.  v_j begins at v + j * stride.
+ * out; sink NULL: none.  v_j begins at v + j * stride; s becomes the shares.
  *
  * An exponential has 4 units, and two for each unit of its argument s_j - max; it counts in both sums, so its effect
  * on the result is that of its distance from it.  Both sums have a rounding for each term, the quotient two. */
-static inline void bounded_context(const bounded *s, size_t n, const double *sink, const bounded *v, size_t stride,
-                                   size_t d, bounded *out)
+static inline void bounded_context(bounded *s, size_t n, const double *sink, const bounded *v, size_t stride, size_t d,
+                                   bounded *out)
 {
     bounded top = {-INFINITY, 0};
     double sum = 0, seen = 1;
     for (size_t j = 0; j < n; j++)
         top = s[j].value > top.value ? s[j] : top;
     for (size_t j = 0; j < n; j++) {
-        sum += exp(s[j].value - top.value);
         seen += isfinite(s[j].value);
+        s[j].error += isfinite(s[j].value) ? (2 * (top.value - s[j].value) + 4) * UNIT : 0;
+        s[j].value = exp(s[j].value - top.value);
+        sum += s[j].value;
     }
-    sum += sink ? exp(*sink - top.value) : 0;
+    /* The sink is subtracted from the rounded largest score. */
+    const double of_sink = sink ? exp(*sink - top.value) : 0;
+    const double off = sink ? top.error + (fabs(top.value) + fabs(*sink - top.value) + 4) * UNIT : 0;
+    sum += of_sink;
+    for (size_t j = 0; j < n; j++)
+        s[j].value /= sum;
     for (size_t c = 0; c < d; c++) {
         double value = 0, size = 0, error = 0;
         for (size_t j = 0; j < n; j++) {
-            value += exp(s[j].value - top.value) / sum * v[j * stride + c].value;
-            size += exp(s[j].value - top.value) / sum * fabs(v[j * stride + c].value);
+            value += s[j].value * v[j * stride + c].value;
+            size += s[j].value * fabs(v[j * stride + c].value);
         }
-        for (size_t j = 0; j < n; j++) {
-            const double p = exp(s[j].value - top.value) / sum;
-            const double of_p = p > 0 ? s[j].error + (2 * (top.value - s[j].value) + 4) * UNIT : 0;
-            error += p * (v[j * stride + c].error + of_p * fabs(v[j * stride + c].value - value));
-        }
-        /* The sink is subtracted from the rounded largest score. */
-        if (sink)
-            error += exp(*sink - top.value) / sum * fabs(value)
-                     * (top.error + (fabs(top.value) + fabs(*sink - top.value) + 4) * UNIT);
+        for (size_t j = 0; j < n; j++)
+            error += s[j].value * (v[j * stride + c].error + s[j].error * fabs(v[j * stride + c].value - value));
+        error += of_sink / sum * off * fabs(value);
         out[c] = (bounded){value, error + seen * UNIT * (size + fabs(value)) + 2 * UNIT * fabs(value)};
     }
 }
