@@ -20,11 +20,22 @@ static void close_fd(const int *fd)
         close(*fd);
 }
 
+static calm_status refuse(calm_ctx *ctx, const char *path, mode_t mode)
+{
+    return calm_fail(ctx, CALM_EARG, "%s: expected a file, found %s", path,
+                     S_ISDIR(mode)    ? "a directory"
+                     : S_ISFIFO(mode) ? "a pipe"
+                     : S_ISSOCK(mode) ? "a socket"
+                                      : "a device");
+}
+
 calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out)
 {
     struct stat info;
     *out = (calm_mapping){NULL, 0};
-    CALM_SCOPED(const int, close_fd) fd = open(path, O_RDONLY | O_CLOEXEC);
+    CALM_TRY(calm_path_refuse_special(ctx, path));
+    /* O_NONBLOCK: a file may become a pipe in between, which would wait for its writer. */
+    CALM_SCOPED(const int, close_fd) fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && errno == ENOENT)
         return calm_fail(ctx, CALM_ENOTFOUND, "%s: no such file", path);
     if (fd < 0)
@@ -32,8 +43,7 @@ calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out)
     if (fstat(fd, &info) != 0)
         return calm_fail_errno(ctx, errno, "%s: cannot stat", path);
     if (!S_ISREG(info.st_mode))
-        return calm_fail(ctx, CALM_EARG, "%s: expected a file, found %s", path,
-                         S_ISDIR(info.st_mode) ? "a directory" : "something else");
+        return refuse(ctx, path, info.st_mode);
     const size_t bytes = (size_t)info.st_size;
     void *data = bytes ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
     if (data == MAP_FAILED)
@@ -217,6 +227,13 @@ bool calm_path_is_special(const char *path)
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
+calm_status calm_path_refuse_special(calm_ctx *ctx, const char *path)
+{
+    struct stat info;
+    const bool special = stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+    return special ? refuse(ctx, path, info.st_mode) : CALM_OK;
+}
+
 bool calm_is_file(const char *path)
 {
     return calm_path_exists(path) && !calm_is_directory(path);
@@ -224,15 +241,14 @@ bool calm_is_file(const char *path)
 
 calm_status calm_path_refuse_directory(calm_ctx *ctx, const char *path)
 {
-    return calm_is_directory(path) ? calm_fail(ctx, CALM_EARG, "%s: expected a file, found a directory", path)
-                                   : CALM_OK;
+    return calm_is_directory(path) ? refuse(ctx, path, S_IFDIR) : CALM_OK;
 }
 
 bool calm_file_begins(const char *path, const char *magic)
 {
     char head[32];
     const size_t length = strlen(magic);
-    FILE *stream = length <= sizeof head ? fopen(path, "rb") : NULL;
+    FILE *stream = length <= sizeof head && !calm_path_is_special(path) ? fopen(path, "rb") : NULL;
     const size_t n = stream ? fread(head, 1, length, stream) : 0;
     if (stream)
         fclose(stream);

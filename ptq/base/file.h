@@ -14,7 +14,7 @@ typedef struct calm_mapping {
     size_t bytes;
 } calm_mapping;
 
-/* Maps a regular file.  CALM_ENOTFOUND, CALM_EIO; CALM_EARG: a directory or another special file. */
+/* Maps a regular file.  CALM_ENOTFOUND, CALM_EIO; CALM_EARG, without waiting: a directory, or a special file. */
 calm_status calm_map_file(calm_ctx *ctx, const char *path, calm_mapping *out);
 
 /* Maps a file of at most `limit` bytes.  CALM_EFORMAT: it is larger; else as calm_map_file. */
@@ -71,10 +71,11 @@ bool calm_path_is_special(const char *path);
  * ctx->scratch.  The path of a special file stays. */
 calm_status calm_path_target(calm_ctx *ctx, const char *path, char **out);
 
-/* Fails with CALM_EARG if `path`, which is to be read as a file, is a directory. */
+/* Fail with CALM_EARG if `path`, which is to be read as a file, is a directory; if it is special. */
 calm_status calm_path_refuse_directory(calm_ctx *ctx, const char *path);
+calm_status calm_path_refuse_special(calm_ctx *ctx, const char *path);
 
-/* Returns whether the file begins with these characters; false if it cannot be read. */
+/* Returns whether the file begins with these characters; false if it cannot be read, or is special. */
 bool calm_file_begins(const char *path, const char *magic);
 
 /* Fails with CALM_EFORMAT if the bytes are a pointer that Git LFS leaves in place of a file that it has not

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ptq/base/file.h"
+
 static void init(calm_sha256 *sha, const EVP_MD *kind)
 {
     sha->state = EVP_MD_CTX_new();
@@ -86,6 +88,7 @@ static int feed(calm_sha256 *sha, FILE *stream)
 /* Computes the SHA-256 of a file or, with `git`, the SHA-1 of git's header and the file. */
 static calm_status digest_file(calm_ctx *ctx, const char *path, bool git, char *hex)
 {
+    CALM_TRY(calm_path_refuse_special(ctx, path));
     FILE *stream = fopen(path, "rb");
     if (!stream)
         return calm_fail_errno(ctx, errno, "%s: cannot open", path);

@@ -27,7 +27,8 @@ calm_status calm_sha256_finish(calm_ctx *ctx, calm_sha256 *sha, char hex[CALM_SH
 /* Computes the digest of one buffer. */
 calm_status calm_sha256_bytes(calm_ctx *ctx, const void *bytes, size_t n_bytes, char hex[CALM_SHA256_HEX]);
 
-/* Computes the digest of a file's content, which it reads in pieces.  CALM_EIO or CALM_ENOTFOUND with the path. */
+/* Computes the digest of a file's content, which it reads in pieces.  CALM_EIO or CALM_ENOTFOUND with the path;
+ * CALM_EARG: a special file. */
 calm_status calm_sha256_file(calm_ctx *ctx, const char *path, char hex[CALM_SHA256_HEX]);
 
 /* Computes git's hash of a file: SHA-1 of "blob <size>", a NUL and the bytes.  For comparison with a hub's listing,

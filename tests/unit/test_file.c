@@ -5,9 +5,12 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include "ptq/base/sha256.h"
 #include "tests/support/harness.h"
 
 static void put(const char *path, const char *text)
@@ -175,6 +178,30 @@ TEST(devices_and_pipes_are_written_not_replaced)
 }
 END_OF_TEST
 
+/* Opening a pipe for reading waits for its writer, so a folder with one would make calm wait for ever. */
+TEST(pipes_sockets_and_devices_are_not_read)
+{
+    const char *pipe = test_format("%s/pipe", test_directory());
+    const struct {
+        const char *path, *kind;
+    } list[] = {{pipe, "a pipe"}, {"socket", "a socket"}, {"/dev/null", "a device"}};
+    const struct sockaddr_un address = {AF_UNIX, "socket"};
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    ck_assert_int_eq(chdir(test_directory()), 0);
+    ck_assert_int_eq(mkfifo(pipe, 0600), 0);
+    ck_assert_int_eq(bind(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const char *message = test_format("%s: expected a file, found %s", list[i].path, list[i].kind);
+        char hex[CALM_SHA256_HEX];
+        calm_mapping map;
+        ck_assert(!calm_file_begins(list[i].path, "GGUF"));
+        ck_fails(calm_map_file(ctx, list[i].path, &map), CALM_EARG, message);
+        ck_fails(calm_sha256_file(ctx, list[i].path, hex), CALM_EARG, message);
+    }
+    close(fd);
+}
+END_OF_TEST
+
 TEST(links_stay_and_their_ends_are_written)
 {
     const char *dir = test_directory(), *link = test_format("%s/link", dir);
@@ -300,6 +327,7 @@ int main(void)
                                        a_writer_counts_and_reports_a_full_device,
                                        a_full_disk_leaves_nothing_half_written,
                                        devices_and_pipes_are_written_not_replaced,
+                                       pipes_sockets_and_devices_are_not_read,
                                        links_stay_and_their_ends_are_written, directories_are_made_with_their_parents,
                                        removing_a_tree_does_not_follow_links, paths_are_joined_with_one_slash,
                                        a_copy_has_the_same_bytes, memory_that_runs_out_is_reported_and_leaves_no_file,
