@@ -262,6 +262,9 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
 calm_status calm_config_windows_by(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback,
                                    const char *key, int64_t usual, calm_slides_fn *slides, calm_config *config);
 
+/* Returns true if the block has a window, which is read before. */
+bool calm_config_slides(const calm_config *config, size_t block);
+
 /* For `slides`: every block slides. */
 bool calm_slides_always(size_t block, int64_t pattern);
 

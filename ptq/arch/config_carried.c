@@ -9,7 +9,7 @@
 static size_t last_of_type(const calm_config *config, size_t first, bool slides)
 {
     for (size_t i = first; i > 0; i--)
-        if ((config->window[i - 1] != 0) == slides)
+        if (calm_config_slides(config, i - 1) == slides)
             return i - 1;
     return config->n_blocks;
 }
@@ -32,7 +32,7 @@ calm_status calm_config_shared_keys(calm_ctx *ctx, const char *path, const calm_
     /* At most two blocks pass on keys and values: the last of each type before the first block that shares. */
     const size_t first = config->n_blocks - (size_t)n_shared;
     for (size_t i = first; i < config->n_blocks; i++) {
-        const bool slides = config->window[i] != 0;
+        const bool slides = calm_config_slides(config, i);
         const size_t maker = last_of_type(config, first, slides);
         if (maker == config->n_blocks)
             return calm_fail(ctx, CALM_EFORMAT, "%s: \"num_kv_shared_layers\" %lld: block %zu has no block of its type "

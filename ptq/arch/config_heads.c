@@ -3,12 +3,6 @@
 
 #include "ptq/arch/config.h"
 
-/* Does the block slide? */
-static bool slides(const calm_config *config, size_t block)
-{
-    return config->window[block] != 0;
-}
-
 /* Reads one block's entry of per_layer_config. */
 static calm_status read_entry(calm_ctx *ctx, const char *path, const char *number, const calm_json *entry,
                               calm_block_shape *shape)
@@ -57,7 +51,7 @@ static calm_status read_global(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_size(ctx, path, root, "global_head_dim", &usual, &width));
     CALM_TRY(calm_config_size(ctx, path, root, "num_global_key_value_heads", &usual_kv, &n_kv));
     for (size_t i = 0; i < config->n_blocks; i++) {
-        if (slides(config, i))
+        if (calm_config_slides(config, i))
             continue;
         config->shapes[i].head_dim = width;
         /* transformers reads the number only with attention_k_eq_v. */
@@ -72,7 +66,7 @@ static calm_status check_heads(calm_ctx *ctx, const char *path, const calm_confi
     const calm_block_shape *first[2] = {NULL, NULL};
     for (size_t i = 0; i < config->n_blocks; i++) {
         const calm_block_shape *shape = &config->shapes[i];
-        const bool slide = slides(config, i);
+        const bool slide = calm_config_slides(config, i);
         if (!first[slide])
             first[slide] = shape;
         if (shape->head_dim != first[slide]->head_dim || shape->n_kv != first[slide]->n_kv)
@@ -98,7 +92,7 @@ calm_status calm_config_block_heads(calm_ctx *ctx, const char *path, const calm_
     CALM_TRY(calm_json_need_bool(ctx, path, root, "attention_k_eq_v", &(bool){false}, &k_is_v));
     /* Sliding blocks always have a linear of v. */
     for (size_t i = 0; i < config->n_blocks; i++)
-        config->shapes[i].k_is_v = k_is_v && !slides(config, i);
+        config->shapes[i].k_is_v = k_is_v && !calm_config_slides(config, i);
     /* The newer spelling takes precedence. */
     if (calm_json_typeof(entries) != CALM_JSON_NULL)
         CALM_TRY(read_entries(ctx, path, entries, config));

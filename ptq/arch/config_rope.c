@@ -328,7 +328,7 @@ calm_status calm_config_block_ropes(calm_ctx *ctx, const char *path, const calm_
         config->rope[CALM_ROPE_GLOBAL].share = share;
     }
     for (size_t i = 0; i < config->n_blocks; i++) {
-        const bool slide = config->window[i] != 0;
+        const bool slide = calm_config_slides(config, i);
         const char *type = slide ? "sliding_attention" : "full_attention";
         calm_rope_config *rope = &config->rope[slide ? CALM_ROPE_LOCAL : CALM_ROPE_GLOBAL];
         if (!none && calm_json_typeof(calm_json_get(parameters, type)) != CALM_JSON_OBJECT)

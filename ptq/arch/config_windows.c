@@ -28,7 +28,35 @@ bool calm_slides_after_first(size_t block, int64_t pattern)
     return block % (size_t)pattern != 0;
 }
 
+/* ---- the list of types ---- */
+
+/* Finds "layer_types", which has an entry for each block; NULL: absent or null. */
+static calm_status find_types(calm_ctx *ctx, const char *path, const calm_json *root, const calm_config *config,
+                              const calm_json **out)
+{
+    const calm_json *types = calm_json_get(root, "layer_types");
+    *out = calm_json_typeof(types) == CALM_JSON_NULL ? NULL : types;
+    return *out ? calm_config_one_per_block(ctx, path, "layer_types", types, config) : CALM_OK;
+}
+
+/* Sets *is to whether the list gives the block this type; "full_attention" is the only other one. */
+static calm_status read_type(calm_ctx *ctx, const char *path, const calm_json *types, size_t block, const char *type,
+                             bool *is)
+{
+    const char *found = calm_json_string(calm_json_at(types, block), "");
+    *is = strcmp(found, type) == 0;
+    return *is || strcmp(found, "full_attention") == 0
+               ? CALM_OK
+               : calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported; expected "
+                           "full_attention or %s", path, block, found, type);
+}
+
 /* ---- windows ---- */
+
+bool calm_config_slides(const calm_config *config, size_t block)
+{
+    return config->window[block] != 0;
+}
 
 calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json *root, int64_t fallback,
                                 calm_slides_fn *slides, int64_t pattern, calm_config *config)
@@ -36,20 +64,15 @@ calm_status calm_config_windows(calm_ctx *ctx, const char *path, const calm_json
     const int64_t none = calm_json_get(root, "sliding_window") ? 0 : fallback;    /* null means no window */
     int64_t width;
     CALM_TRY(calm_json_need_int(ctx, path, root, "sliding_window", &none, 0, 1 << 30, &width));
-    const calm_json *types = calm_json_get(root, "layer_types");
-    if (calm_json_typeof(types) == CALM_JSON_NULL)
-        types = NULL;    /* absent, or null */
-    if (types)
-        CALM_TRY(calm_config_one_per_block(ctx, path, "layer_types", types, config));
+    const calm_json *types;
+    CALM_TRY(find_types(ctx, path, root, config, &types));
     for (size_t i = 0; i < config->n_blocks; i++) {
         /* The explicit list takes precedence over the pattern: files may have both. */
-        const char *type = types ? calm_json_string(calm_json_at(types, i), "") : NULL;
-        const bool slide = type ? strcmp(type, "sliding_attention") == 0 : slides && slides(i, pattern);
-        if (type && !slide && strcmp(type, "full_attention") != 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported; expected "
-                             "full_attention or sliding_attention", path, i, type);
+        bool slide = !types && slides && slides(i, pattern);
+        if (types)
+            CALM_TRY(read_type(ctx, path, types, i, "sliding_attention", &slide));
         /* A width of null is a choice (Mistral 0.2); a missing width for a block that slides by the list is a fault. */
-        if (slide && width == 0 && (type || calm_json_typeof(calm_json_get(root, "sliding_window")) != CALM_JSON_NULL))
+        if (slide && width == 0 && (types || calm_json_typeof(calm_json_get(root, "sliding_window")) != CALM_JSON_NULL))
             return calm_fail(ctx, CALM_EFORMAT, "%s: block %zu slides, but \"sliding_window\" is 0 or missing", path,
                              i);
         config->window[i] = slide ? (size_t)width : 0;
@@ -71,7 +94,7 @@ calm_status calm_config_windows_by(calm_ctx *ctx, const char *path, const calm_j
 void calm_config_full_last(calm_ctx *ctx, const char *path, calm_config *config)
 {
     const size_t last = config->n_blocks - 1;
-    if (config->window[last])
+    if (calm_config_slides(config, last))
         calm_log(ctx, CALM_LOG_WARNING, "%s: \"layer_types\": block %zu, the last one, has full attention as in "
                  "transformers, though the list says otherwise", path, last);
     config->window[last] = 0;
@@ -90,20 +113,16 @@ void calm_config_windows_both_ways(calm_config *config)
 calm_status calm_config_chunks(calm_ctx *ctx, const char *path, const calm_json *root, int64_t usual,
                                calm_config *config)
 {
-    const calm_json *types = calm_json_get(root, "layer_types");
-    const bool listed = calm_json_typeof(types) != CALM_JSON_NULL;
+    const calm_json *types;
     int64_t size;
-    if (listed)
-        CALM_TRY(calm_config_one_per_block(ctx, path, "layer_types", types, config));
+    CALM_TRY(find_types(ctx, path, root, config, &types));
     /* The class refuses to run with null. */
     CALM_TRY(calm_json_need_int(ctx, path, root, "attention_chunk_size", &usual, 1, 1 << 30, &size));
     config->chunked = true;
     for (size_t i = 0; i < config->n_blocks; i++) {
-        const char *type = listed ? calm_json_string(calm_json_at(types, i), "") : NULL;
-        const bool chunk = type ? strcmp(type, "chunked_attention") == 0 : !config->no_rope[i];
-        if (type && !chunk && strcmp(type, "full_attention") != 0)
-            return calm_fail(ctx, CALM_EUNSUPPORTED, "%s: \"layer_types\"[%zu]: \"%s\" is not supported; expected "
-                             "full_attention or chunked_attention", path, i, type);
+        bool chunk = !types && !config->no_rope[i];
+        if (types)
+            CALM_TRY(read_type(ctx, path, types, i, "chunked_attention", &chunk));
         config->window[i] = chunk ? (size_t)size : 0;
     }
     return CALM_OK;

@@ -23,7 +23,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_windows_by(ctx, path, root, 4096, "sliding_window_pattern", 4, calm_slides_between, config));
     CALM_TRY(calm_config_new_no_rope(ctx, config));
     for (size_t i = 0; i < config->n_blocks; i++)
-        config->no_rope[i] = config->window[i] == 0;
+        config->no_rope[i] = !calm_config_slides(config, i);
     return CALM_OK;
 }
 

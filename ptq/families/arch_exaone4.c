@@ -26,7 +26,7 @@ static calm_status read_config(calm_ctx *ctx, const char *path, const calm_json 
     CALM_TRY(calm_config_windows(ctx, path, root, 4096, none ? NULL : calm_slides_between, pattern, config));
     CALM_TRY(calm_config_new_no_rope(ctx, config));
     for (size_t i = 0; i < config->n_blocks; i++)
-        config->no_rope[i] = !none && config->window[i] == 0;
+        config->no_rope[i] = !none && !calm_config_slides(config, i);
     return CALM_OK;
 }
 
