@@ -20,9 +20,14 @@ static calm_status resolve(calm_ctx *ctx, const calm_reselect_options *o, const 
     *out = (calm_reselect_size){.file_bytes = o->file_bytes, .file_bits = o->file_bits};
     if (o->file_bytes || o->file_bits > 0 || !isnan(o->budget) || (own != select && budget))
         return CALM_OK;
-    const calm_json *bits = calm_json_get(own, "file_bits");
-    const int64_t bytes = calm_json_int(calm_json_get(own, "size"), 0);
-    if (bytes && (bytes < CALM_FILE_BYTES_MIN || bytes > CALM_FILE_BYTES_MAX))
+    const calm_json *size = calm_json_get(own, "size"), *bits = calm_json_get(own, "file_bits");
+    const int64_t bytes = calm_json_int(size, 0);
+    if (size)
+        CALM_TRY(calm_json_expect(ctx, size, CALM_JSON_INT, "run %lld: \"size\" of its recipe", (long long)run->id));
+    if (bits)
+        CALM_TRY(calm_json_expect(ctx, bits, CALM_JSON_REAL, "run %lld: \"file_bits\" of its recipe",
+                                  (long long)run->id));
+    if (size && (bytes < CALM_FILE_BYTES_MIN || bytes > CALM_FILE_BYTES_MAX))
         return calm_fail(ctx, CALM_EFORMAT, "run %lld: \"size\" of its recipe: expected %lld to %lld bytes, found %lld",
                          (long long)run->id, CALM_FILE_BYTES_MIN, CALM_FILE_BYTES_MAX, (long long)bytes);
     out->file_bytes = (size_t)bytes;

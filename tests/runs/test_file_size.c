@@ -199,19 +199,24 @@ static void select_and_assemble(bool split_v, const char *algorithm)
     o.file_bytes = 5000;
     ck_fails(calm_reselect(ctx, &o, &selected), CALM_EARG, "`choice.size` 5000B: files of the given schemes take from");
     calm_reselected_clear(&selected);
-    /* A damaged store: the cast of a negative size would be no limit at all. */
+    /* A damaged store: a size that is read as 0, or the cast of a negative one, would be no limit at all. */
     o.file_bytes = 0;
     const char *recipe = play_text(&run, "SELECT recipe FROM run WHERE id = 1");
-    play_sql(&run, "UPDATE run SET recipe = json_set(recipe, '$.size', -1) WHERE id = 1");
-    ck_fails(calm_reselect(ctx, &o, &selected), CALM_EFORMAT, "expected 1000 to 1000000000000000 bytes, found -1");
-    calm_reselected_clear(&selected);
-    for (size_t i = 0; i < 3; i++) {
-        static const char *const damaged[] = {"-1", "1e300", "'x'"};
-        static const char *const found[] = {"-1", "1e+300", "0"};
-        play_sql(&run, test_format("UPDATE run SET recipe = json_set(json_remove(recipe, '$.size'), '$.file_bits', %s)"
-                                   " WHERE id = 1", damaged[i]));
-        ck_fails(calm_reselect(ctx, &o, &selected), CALM_EFORMAT,
-                 test_format("expected a number above 0 and up to 32, found %s", found[i]));
+    static const struct {
+        const char *key, *value, *message;
+    } damaged[] = {
+        {"size", "-1", "\"size\" of its recipe: expected 1000 to 1000000000000000 bytes, found -1"},
+        {"size", "0", "\"size\" of its recipe: expected 1000 to 1000000000000000 bytes, found 0"},
+        {"size", "'5MB'", "\"size\" of its recipe: expected a whole number, found a string"},
+        {"size", "5000.5", "\"size\" of its recipe: expected a whole number, found a number"},
+        {"size", "NULL", "\"size\" of its recipe: expected a whole number, found null"},
+        {"file_bits", "-1", "\"file_bits\" of its recipe: expected a number above 0 and up to 32, found -1"},
+        {"file_bits", "1e300", "\"file_bits\" of its recipe: expected a number above 0 and up to 32, found 1e+300"},
+        {"file_bits", "'x'", "\"file_bits\" of its recipe: expected a number, found a string"}};
+    for (size_t i = 0; i < sizeof damaged / sizeof *damaged; i++) {
+        play_sql(&run, test_format("UPDATE run SET recipe = json_set(json_remove(recipe, '$.size'), '$.%s', %s)"
+                                   " WHERE id = 1", damaged[i].key, damaged[i].value));
+        ck_fails(calm_reselect(ctx, &o, &selected), CALM_EFORMAT, damaged[i].message);
         calm_reselected_clear(&selected);
     }
     play_sql(&run, test_format("UPDATE run SET recipe = '%s' WHERE id = 1", recipe));
