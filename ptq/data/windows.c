@@ -368,6 +368,15 @@ size_t calm_windows_reach(const calm_windows *windows)
     return reach;
 }
 
+void calm_windows_warn_positions(calm_ctx *ctx, const calm_windows *windows, size_t positions, const char *dir,
+                                 const char *name)
+{
+    const size_t reach = calm_windows_reach(windows);
+    if (reach > positions)
+        calm_log(ctx, CALM_LOG_WARNING, "%s: windows of %zu tokens are longer than the %zu positions of %s "
+                 "(max_position_embeddings)", name, reach, positions, dir);
+}
+
 size_t calm_windows_range_end(const calm_windows *windows, size_t first, size_t end, size_t tokens)
 {
     size_t next = first + 1;

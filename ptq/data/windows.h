@@ -94,6 +94,11 @@ calm_status calm_windows_choose(calm_ctx *ctx, const calm_windows_options *optio
 /* Returns the largest position of any window plus one: the rows that position tables need. */
 size_t calm_windows_reach(const calm_windows *windows);
 
+/* Warns, in a line that begins with `name`, when windows are longer than the `positions` (max_position_embeddings) of
+ * the decoder in `dir`: rotary positions continue, but the model was not trained on them. */
+void calm_windows_warn_positions(calm_ctx *ctx, const calm_windows *windows, size_t positions, const char *dir,
+                                 const char *name);
+
 /* Returns the end of the shortest range of windows from `first` on that has at least `tokens` tokens, at most
  * `end`; the range has at least one window. */
 size_t calm_windows_range_end(const calm_windows *windows, size_t first, size_t end, size_t tokens);

@@ -64,15 +64,6 @@ static calm_status encoder_sentences(calm_ctx *ctx, const calm_config *config, c
     return calm_sentences_read(ctx, tokenizer, path, &options, out);
 }
 
-void calm_eval_text_warn_positions(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
-                                   const char *name)
-{
-    const size_t positions = calm_config_positions(calm_model_config(model)), reach = calm_windows_reach(windows);
-    if (reach > positions)
-        calm_log(ctx, CALM_LOG_WARNING, "%s: windows of %zu tokens are longer than the %zu positions of %s "
-                 "(max_position_embeddings)", name, reach, positions, calm_model_dir(model));
-}
-
 calm_status calm_eval_text_windows(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
                                  const calm_eval_text *text, calm_windows *out)
 {
@@ -81,7 +72,7 @@ calm_status calm_eval_text_windows(calm_ctx *ctx, const calm_model *model, const
     if (config->arch->encoder)
         return encoder_sentences(ctx, config, tokenizer, text, out);
     CALM_TRY(decoder_windows(ctx, config, tokenizer, text, &chat, out));
-    calm_eval_text_warn_positions(ctx, model, out, "evaluation");
+    calm_windows_warn_positions(ctx, out, calm_config_positions(config), calm_model_dir(model), "evaluation");
     return CALM_OK;
 }
 

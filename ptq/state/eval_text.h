@@ -20,11 +20,6 @@ typedef struct calm_eval_text {
 calm_status calm_eval_text_windows(calm_ctx *ctx, const calm_model *model, const calm_tokenizer *tokenizer,
                                  const calm_eval_text *text, calm_windows *out);
 
-/* Warns, in a line that begins with `name`, when windows are longer than max_position_embeddings of the decoder in
- * `model`: rotary positions continue, but the model was not trained on them. */
-void calm_eval_text_warn_positions(calm_ctx *ctx, const calm_model *model, const calm_windows *windows,
-                                   const char *name);
-
 /* Encodes the same sentences by both models and compares the embeddings; `tick` (NULL: none) counts the sentences of
  * both models. */
 calm_status calm_eval_text_embeddings(calm_ctx *ctx, const calm_model *model, const calm_model *reference,

@@ -379,7 +379,8 @@ calm_status calm_inputs_read_windows(calm_ctx *ctx, calm_inputs *in)
         in->calib = *calib;
         in->guard_all = *guard;
     }
-    calm_eval_text_warn_positions(ctx, in->model, &in->calib, "calibration");
+    calm_windows_warn_positions(ctx, &in->calib, calm_config_positions(calm_model_config(in->model)),
+                                calm_model_dir(in->model), "calibration");
     /* With several texts too: a text with fewer windows than its share has none for ties, so that the first windows of
      * all texts come first. */
     return calm_windows_slice(ctx, &in->guard_all, 0, n_guard, &in->guard);

@@ -441,6 +441,26 @@ TEST(cut_windows)
 }
 END_OF_TEST
 
+static void keep_line(void *user, calm_log_level level, const char *line)
+{
+    ck_assert_int_eq(level, CALM_LOG_WARNING);
+    snprintf(user, 200, "%s", line);
+}
+
+TEST(windows_beyond_the_positions)
+{
+    char said[200] = "";
+    const calm_windows w = {.n = 1, .longest = 9};
+    ctx->log = keep_line, ctx->log_user = said;
+    calm_windows_warn_positions(ctx, &w, 9, "m", "calibration");
+    ck_assert_str_eq(said, "");
+    calm_windows_warn_positions(ctx, &w, 8, "m", "calibration");
+    ctx->log = NULL;
+    ck_assert_str_eq(said, "calibration: windows of 9 tokens are longer than the 8 positions of m "
+                           "(max_position_embeddings)");
+}
+END_OF_TEST
+
 int main(void)
 {
     return run_tests("windows", (const TTest *[]){a_text_is_one_stream, lines_never_share_a_window,
@@ -450,5 +470,6 @@ int main(void)
                                                   texts_that_cannot_be_used, ids_outside_the_vocabulary,
                                                   slices_have_their_own_digest, texts_are_joined_in_turn,
                                                   parts_end_with_batches,
-                                                  short_windows_are_put_together, cut_windows, NULL});
+                                                  short_windows_are_put_together, cut_windows,
+                                                  windows_beyond_the_positions, NULL});
 }
